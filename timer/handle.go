@@ -1,0 +1,195 @@
+package timer
+
+import (
+	"fmt"
+	"time"
+)
+
+// State is where a Handle stands.
+type State uint8
+
+// States of a Handle.
+const (
+	Pending   State = iota // will run, or (periodic) will run again
+	Expired                // has run, or is about to
+	Cancelled              // stopped before it ran, or (periodic) before it ran again
+)
+
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Expired:
+		return "expired"
+	case Cancelled:
+		return "cancelled"
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Handle is a function's place in a timer, as AfterFunc and the Schedule
+// methods return it. It is safe for concurrent use, from its own function too.
+type Handle struct {
+	entry  TaskEntry
+	timer  scheduler
+	f      func()
+	period time.Duration // 0: once; > 0: fixed rate; < 0: fixed delay of -period
+}
+
+// scheduler is the part of a Timer that handles stand on.
+type scheduler interface {
+	Now() time.Duration
+	AddAt(e *TaskEntry, now, deadline time.Duration) error
+	Cancel(e *TaskEntry) bool
+	Extend(e *TaskEntry, deadline time.Duration) bool
+}
+
+// halted is the value of a handle's word once a periodic one has been stopped.
+const halted = 1
+
+func start(t scheduler, first, period time.Duration, f func()) (*Handle, error) {
+	if f == nil {
+		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
+	}
+	h := &Handle{timer: t, f: f, period: period}
+	h.entry.Bind(h)
+	now := t.Now()
+	if err := t.AddAt(&h.entry, now, Deadline(now, first)); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// AfterFunc runs f on a worker once d has passed. Errors: ErrFull, ErrStopped.
+func (t *SystemTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
+	return start(t, d, 0, f)
+}
+
+// AfterFunc runs f inside the AdvanceClock that lets d pass. Errors: ErrFull,
+// ErrStopped.
+func (t *ManualTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
+	return start(t, d, 0, f)
+}
+
+// ScheduleAtFixedRate runs f after first and then every period, counted from
+// when each run was due, however long it took. Runs of one handle never overlap;
+// those that a slow f or a stall made impossible are made up for, one after the
+// other. Errors: ErrInvalidOption (period not positive), ErrFull, ErrStopped.
+func (t *SystemTimer) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
+	return startPeriodic(t, first, period, 1, f)
+}
+
+// ScheduleAtFixedRate is that of SystemTimer, on the manual clock.
+func (t *ManualTimer) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
+	return startPeriodic(t, first, period, 1, f)
+}
+
+// ScheduleWithFixedDelay runs f after first and then delay after each run has
+// ended. Errors: ErrInvalidOption (delay not positive), ErrFull, ErrStopped.
+func (t *SystemTimer) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
+	return startPeriodic(t, first, delay, -1, f)
+}
+
+// ScheduleWithFixedDelay is that of SystemTimer, on the manual clock.
+func (t *ManualTimer) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
+	return startPeriodic(t, first, delay, -1, f)
+}
+
+func startPeriodic(t scheduler, first, period, sign time.Duration, f func()) (*Handle, error) {
+	if period <= 0 {
+		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
+	}
+	return start(t, first, sign*period, f)
+}
+
+// RunTask is the timer's way in. It does nothing for anybody else.
+func (h *Handle) RunTask(e *TaskEntry) {
+	if e != &h.entry {
+		return
+	}
+	if h.period != 0 {
+		due := e.Deadline()
+		// Deferred: a run that panics or calls runtime.Goexit is not the last.
+		defer func() { h.again(due) }()
+	}
+	if h.entry.word.Load() != halted {
+		h.f()
+	}
+}
+
+// again schedules the next run of a periodic handle.
+func (h *Handle) again(due time.Duration) {
+	if h.entry.word.Load() == halted {
+		return
+	}
+	now := h.timer.Now()
+	next := Deadline(due, h.period)
+	if h.period < 0 {
+		next = Deadline(now, -h.period)
+	}
+	if h.timer.AddAt(&h.entry, now, next) != nil {
+		h.entry.word.Store(halted) // the timer has stopped
+		return
+	}
+	if h.entry.word.Load() == halted { // Stop came between: it may not have seen the entry
+		h.timer.Cancel(&h.entry)
+	}
+}
+
+// Stop prevents the function from running (again) and reports whether it did:
+// false means that it has run or is about to, or was stopped before. It does not
+// wait for a run that is under way.
+func (h *Handle) Stop() bool {
+	if h.period != 0 {
+		first := h.entry.word.Swap(halted) != halted
+		h.timer.Cancel(&h.entry)
+		return first
+	}
+	return h.timer.Cancel(&h.entry)
+}
+
+// Extend moves the deadline of a pending handle to d from now and reports whether
+// it was in time; if not, it does nothing. A later deadline costs one atomic
+// operation. Of a periodic handle it moves the next run.
+func (h *Handle) Extend(d time.Duration) bool {
+	return h.timer.Extend(&h.entry, Deadline(h.timer.Now(), d))
+}
+
+// Reset is Extend for a pending handle. One that has run or was stopped is
+// scheduled anew, as time.Timer.Reset does it: then it returns false, and the
+// earlier run is not undone. A periodic handle that was stopped stays so. Error:
+// ErrFull, ErrStopped.
+func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
+	for {
+		now := h.timer.Now()
+		deadline := Deadline(now, d)
+		if h.timer.Extend(&h.entry, deadline) {
+			return true, nil
+		}
+		if h.period != 0 {
+			return false, nil
+		}
+		err := h.timer.AddAt(&h.entry, now, deadline)
+		if err != ErrScheduled { // scheduled by another Reset: extend that one
+			return false, err
+		}
+	}
+}
+
+// State returns where h stands.
+func (h *Handle) State() State {
+	if h.period != 0 {
+		if h.entry.word.Load() == halted {
+			return Cancelled
+		}
+		return Pending
+	}
+	switch d := h.entry.deadline.Load(); {
+	case d > 0:
+		return Pending
+	case d == cancelled:
+		return Cancelled
+	default:
+		return Expired
+	}
+}

@@ -1,0 +1,173 @@
+package timer
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+)
+
+// shard is one of the timer's wheels with its lock. Entries are spread over
+// shards so that goroutines that add and cancel rarely meet.
+//
+// An entry is in one of: a bucket of the wheel; cascade, when its overflow
+// bucket has expired and it waits to be placed again; due, when its deadline
+// has passed and it waits for a worker. In each of them it can still be
+// cancelled, in O(1).
+type shard struct {
+	tick int64  // nanoseconds
+	bit  uint64 // 1 << the shard's index
+
+	mu struct {
+		sched.Mutex
+		wheel   *timingWheel
+		tickEnd int64 // nanoseconds at which the wheel's current tick ends
+		cascade taskList
+		due     taskList
+		pending int
+		stopped bool
+	}
+
+	// next is a lower bound on the tick at which something here needs the
+	// clock. Adders lower it, the clock raises it, both under mu; it is read
+	// without.
+	next atomic.Int64
+
+	_ [24]byte // a shard fills three cache lines and shares none
+}
+
+const (
+	// flushChunk bounds how many entries are placed again, and popChunk how
+	// many are handed to a worker, per hold of a shard's lock, so that adding
+	// is never locked out while millions expire.
+	flushChunk = 128
+	popChunk   = 32
+)
+
+func (s *shard) init(index int, tick time.Duration, wheelSize int) {
+	s.tick = int64(tick)
+	s.bit = 1 << index
+	s.mu.wheel = newTimingWheel(wheelSize, 0)
+	s.mu.cascade.init()
+	s.mu.due.init()
+	s.next.Store(never)
+}
+
+// dueTick returns the first tick that is not before deadline. Rounding up, here
+// and only here, is what makes "never early" hold: a bucket is flushed when
+// now/tick, rounded down, has reached its tick, so now >= tick*dueTick >= deadline.
+func (s *shard) dueTick(deadline int64) int64 {
+	return (deadline-1)/s.tick + 1
+}
+
+// placeLocked puts e where its deadline belongs and returns the tick at which
+// the clock is needed there; 0 if it is due.
+func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
+	tick := s.dueTick(deadline)
+	if tick <= s.mu.wheel.now {
+		s.mu.due.pushBack(e)
+		return 0
+	}
+	return s.mu.wheel.add(e, tick)
+}
+
+// unlinkLocked takes e out of the list that it is in.
+func (s *shard) unlinkLocked(e *TaskEntry) {
+	if root := unlink(e); root != nil {
+		s.mu.wheel.emptied(root)
+	}
+}
+
+// catchUpLocked moves the wheel to now if nothing expires until then, so that
+// what is added is placed as low as it can be.
+func (s *shard) catchUpLocked(now int64) {
+	if now < s.mu.tickEnd {
+		return // spares the division for all but the first in a tick
+	}
+	tick := now / s.tick
+	if s.mu.cascade.empty() && tick < s.next.Load() {
+		s.moveToLocked(tick)
+	}
+}
+
+func (s *shard) moveToLocked(tick int64) {
+	s.mu.wheel.moveTo(tick)
+	s.mu.tickEnd = math.MaxInt64
+	if tick < math.MaxInt64/s.tick {
+		s.mu.tickEnd = (tick + 1) * s.tick
+	}
+}
+
+// cancelLocked takes e out if it is still in.
+func (s *shard) cancelLocked(e *TaskEntry) bool {
+	if e.next == nil {
+		return false
+	}
+	s.unlinkLocked(e)
+	e.deadline.Store(cancelled)
+	s.mu.pending--
+	return true
+}
+
+// flushLocked moves what has expired by tick towards due: whole buckets of the
+// lowest wheel in O(1), those of overflow wheels entry by entry, at most budget
+// of them. It reports whether it stopped for want of budget.
+func (s *shard) flushLocked(tick int64, budget int) (more bool) {
+	w := s.mu.wheel
+	for {
+		for ; !s.mu.cascade.empty(); budget-- {
+			if budget == 0 {
+				return true
+			}
+			e := s.mu.cascade.root.next
+			unlink(e)
+			s.placeLocked(e, e.deadline.Load())
+		}
+		expiration, bucket := w.next()
+		if expiration > tick {
+			s.moveToLocked(max(tick, w.now))
+			s.next.Store(expiration)
+			return false
+		}
+		s.moveToLocked(expiration)
+		if w.lowest(bucket) {
+			w.take(bucket, &s.mu.due)
+		} else {
+			w.take(bucket, &s.mu.cascade)
+		}
+	}
+}
+
+// popLocked claims up to len(out) due entries for the caller to run. An entry
+// whose deadline was extended goes back into the wheel instead; expiration is
+// the earliest tick at which the clock is needed for one of those, never if there
+// are none.
+func (s *shard) popLocked(now int64, out []*TaskEntry) (n int, expiration int64) {
+	expiration = never
+	for looked := 0; n < len(out) && looked < flushChunk && !s.mu.due.empty(); looked++ {
+		e := s.mu.due.root.next
+		sched.Yield()
+		deadline := e.deadline.Load()
+		if deadline > now {
+			unlink(e)
+			// Placed against the wheel's now, which may lag behind the time
+			// that was just read: the tick is in the future of both.
+			if at := s.placeLocked(e, deadline); at != 0 {
+				expiration = min(expiration, at)
+			}
+			continue
+		}
+		if !e.deadline.CompareAndSwap(deadline, deadline|fired) {
+			continue // extended this very moment; look again
+		}
+		unlink(e)
+		s.mu.pending--
+		out[n] = e
+		n++
+	}
+	if expiration < s.next.Load() {
+		s.next.Store(expiration)
+	}
+	return n, expiration
+}

@@ -1,0 +1,231 @@
+package timer
+
+import (
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/workers"
+)
+
+// SystemTimer is a timer on the system's monotonic clock. It is safe for
+// concurrent use.
+//
+// One goroutine at a time drives it, by AdvanceClock: a purgatory's reaper, the
+// goroutine that Start starts, or the user. It sleeps until the next bucket that
+// is not empty expires. Expired tasks run on workers, never on the driver.
+type SystemTimer struct {
+	store
+	base   time.Time
+	pool   *workers.Pool
+	logger *slog.Logger
+
+	// wake is the tick that the driver sleeps on, or has last slept on. It is
+	// written under clock; adders read it without.
+	//
+	// No earlier deadline is slept over. (1) An adder lowers its shard's next,
+	// then reads wake. (2) The driver, holding clock, sets wake to scanning, then
+	// reads every shard's next, then sets wake to the earliest. So if the
+	// driver missed an entry, its adder saw scanning or the tick that was
+	// computed without it; (3) either is later than the entry, so the adder takes
+	// clock, and by then the new wake is in place to be compared and lowered.
+	wake   atomic.Int64
+	clock  struct{ sched.Mutex }
+	wakeup chan struct{} // capacity 1: the driver's sleep is to be cut short
+
+	driver  chan struct{} // holds a token while somebody drives
+	sleeper *time.Timer   // the driver's only
+
+	started atomic.Bool
+	stopped chan struct{}
+	stopGo  atomic.Bool
+}
+
+// scanning is the value of wake while the driver computes it: later than any tick.
+const scanning = math.MaxInt64
+
+// live counts the program's running SystemTimers, for one warning: each is made
+// for hundreds of thousands of entries and has a goroutine of its own.
+var live atomic.Int64
+
+const tooManyTimers = 64
+
+// NewSystemTimer returns a timer that somebody has yet to drive: see Start and
+// AdvanceClock. Its clock starts now. Error: ErrInvalidOption.
+func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
+	cfg, err := newConfig(defaultShards(), opts)
+	if err != nil {
+		return nil, err
+	}
+	t := &SystemTimer{
+		base:    time.Now(),
+		logger:  cfg.logger,
+		wakeup:  make(chan struct{}, 1),
+		driver:  make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		sleeper: time.NewTimer(0),
+	}
+	t.init(cfg)
+	t.wake.Store(never)
+	t.needed = t.wakeBy
+	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused)
+	t.dueNow = t.pool.Kick
+	if n := live.Add(1); n > tooManyTimers {
+		t.logger.Warn("purgatory.timers.many", "timers", n,
+			"hint", "one timer serves a whole program; stop those that are no longer used")
+	}
+	return t, nil
+}
+
+// Now returns the time since the timer's start. It is the only place where the
+// clock is read.
+func (t *SystemTimer) Now() time.Duration { return time.Since(t.base) }
+
+func (t *SystemTimer) work() bool { return t.runDue(t.Now(), t.pool.Kick) }
+
+func (t *SystemTimer) refused(err error) {
+	t.logger.Warn("purgatory.executor.refused", "error", err)
+}
+
+// wakeBy sees to it that the driver is awake when tick comes.
+func (t *SystemTimer) wakeBy(tick int64) {
+	sched.Yield()
+	if tick >= t.wake.Load() {
+		return
+	}
+	t.clock.Lock()
+	earlier := tick < t.wake.Load()
+	if earlier {
+		t.wake.Store(tick)
+	}
+	t.clock.Unlock()
+	if earlier {
+		select {
+		case t.wakeup <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// nextWake computes the tick to sleep on and publishes it, under one lock.
+func (t *SystemTimer) nextWake() int64 {
+	t.clock.Lock()
+	defer t.clock.Unlock()
+	t.wake.Store(scanning)
+	tick := t.next()
+	t.wake.Store(tick)
+	return tick
+}
+
+// AdvanceClock waits until something expires, hands it to the workers, and
+// returns true; or returns false when d has passed, or when the timer stops.
+// d may be 0: hand over what is due and do not wait. Of several callers one
+// drives while the others wait for their turn, up to their d.
+func (t *SystemTimer) AdvanceClock(d time.Duration) bool {
+	deadline := Deadline(t.Now(), d)
+	if !t.takeWheel(d) {
+		return false
+	}
+	defer func() { <-t.driver }()
+	if t.waiting() {
+		t.pool.Kick() // what an executor has refused
+	}
+	for {
+		now := t.Now()
+		if t.flush(now) {
+			return true
+		}
+		if now >= deadline {
+			return false
+		}
+		until := int64(deadline)
+		if tick := t.nextWake(); tick <= until/t.tick {
+			until = tick * t.tick
+		}
+		if !t.sleep(time.Duration(until) - t.Now()) {
+			return false
+		}
+	}
+}
+
+// takeWheel makes the caller the driver, if it can be within d.
+func (t *SystemTimer) takeWheel(d time.Duration) bool {
+	select {
+	case t.driver <- struct{}{}:
+		return true
+	default:
+	}
+	patience := time.NewTimer(d)
+	defer patience.Stop()
+	select {
+	case t.driver <- struct{}{}:
+		return true
+	case <-patience.C:
+		return false
+	case <-t.stopped:
+		return false
+	}
+}
+
+// sleep returns after d, or when woken; false if the timer has stopped.
+func (t *SystemTimer) sleep(d time.Duration) bool {
+	if d > 0 {
+		t.sleeper.Reset(d)
+		select {
+		case <-t.sleeper.C:
+		case <-t.wakeup:
+		case <-t.stopped:
+			return false
+		}
+		return true
+	}
+	select {
+	case <-t.stopped:
+		return false
+	default:
+		return true
+	}
+}
+
+// Start starts a goroutine that drives the timer until Stop. For a timer that is
+// used on its own; a purgatory's reaper drives the purgatory's. Starting it again
+// does nothing.
+func (t *SystemTimer) Start() {
+	if t.started.Swap(true) {
+		return
+	}
+	go func() {
+		for !t.isStopped() {
+			t.AdvanceClock(time.Hour)
+		}
+	}()
+}
+
+func (t *SystemTimer) isStopped() bool {
+	select {
+	case <-t.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stop stops the timer for good and returns the tasks that had not fired, in no
+// order: none of them will run. Tasks that workers have claimed already still
+// run; Stop waits for nobody and may be called from a task. Stopping again
+// returns nothing.
+func (t *SystemTimer) Stop() (unfired []Task) {
+	if t.stopGo.Swap(true) {
+		return nil
+	}
+	live.Add(-1)
+	unfired = t.stop()
+	close(t.stopped)
+	return unfired
+}
+
+// Idle reports whether no task is running or due. After Stop it says that the
+// last worker has ended.
+func (t *SystemTimer) Idle() bool { return t.pool.Running() == 0 && !t.waiting() }
