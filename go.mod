@@ -8,3 +8,5 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.22.0
 )
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
