@@ -21,15 +21,22 @@ func Log(recovered any, stack []byte) {
 // Each calls f(0) … f(n-1), every one of them. A panic in one call is handed to
 // h and the loop goes on. After runtime.Goexit in one call the rest runs while
 // the goroutine unwinds, and the goroutine then ends, as it was asked to.
-func Each(n int, f func(i int), h Handler) {
-	for i := 0; i < n; {
-		i = run(i, n, f, h)
-	}
-}
+func Each(n int, f func(i int), h Handler) { each(0, n, f, h) }
 
 // Call is Each for one function.
 func Call(f func(), h Handler) {
-	Each(1, func(int) { f() }, h)
+	defer func() {
+		if v := recover(); v != nil {
+			Report(v, h)
+		}
+	}()
+	f()
+}
+
+func each(i, n int, f func(i int), h Handler) {
+	for i < n {
+		i = run(i, n, f, h)
+	}
 }
 
 func run(i, n int, f func(i int), h Handler) (next int) {
@@ -40,12 +47,19 @@ func run(i, n int, f func(i int), h Handler) (next int) {
 		}
 		next = i + 1
 		if v := recover(); v != nil {
-			report(v, h)
+			reported := false
+			defer func() {
+				if !reported { // the handler called Goexit: a test's Fatal, for instance
+					each(next, n, f, h)
+				}
+			}()
+			Report(v, h)
+			reported = true
 			return
 		}
 		// Neither finished nor panicking: Goexit. Deferred calls still run,
 		// so this is the last chance for those that come after.
-		Each(n-next, func(j int) { f(next + j) }, h)
+		each(next, n, f, h)
 	}()
 	for ; i < n; i++ {
 		f(i)
@@ -54,9 +68,10 @@ func run(i, n int, f func(i int), h Handler) (next int) {
 	return n
 }
 
-// report hands a panic to h, and what h itself throws to the log: a broken
-// handler must not undo what the guard is for.
-func report(v any, h Handler) {
+// Report hands a recovered panic to h, with the stack, and what h itself throws to
+// the log: a broken handler must not undo what the guard is for. Call it from the
+// deferred function that recovered.
+func Report(v any, h Handler) {
 	stack := debug.Stack()
 	defer func() {
 		if hv := recover(); hv != nil {

@@ -1,0 +1,2 @@
+// Package purgatory holds requests that cannot be answered yet.
+package purgatory

@@ -1,0 +1,133 @@
+package purgatory
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	uatomic "go.uber.org/atomic"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/workers"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/reaper"
+	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// DelayedOperationPurgatory holds operations that wait, under keys of type K, for
+// their condition or their timeout. It is safe for concurrent use. See the package
+// comment for what may be called from where.
+type DelayedOperationPurgatory[K comparable] struct {
+	name     string
+	cfg      config
+	timer    timer.Timer
+	own      *timer.SystemTimer // timer, if it is the purgatory's own, else nil
+	watchers *watchers.Watchers[K]
+	reaper   *reaper.ExpirationReaper // nil: off
+	signals  *workers.Pool            // checks for Signal; callbacks of stuck shards
+	checks   sync.Pool                // of *check[K]
+	panicked guard.Handler
+	logger   *slog.Logger
+
+	draining uatomic.Bool // Shutdown: nothing new
+	closed   uatomic.Bool
+	stopped  uatomic.Bool // workers and reaper were told to stop
+	pending  atomic.Int64 // kept only with WithMaxPending
+	rejected atomic.Int64
+	panics   atomic.Int64
+	purges   atomic.Int64
+	purged   atomic.Int64
+	turn     atomic.Uint32 // spreads signal workers over the shards
+
+	// wishes holds the causes of cancellations that were left to the goroutine
+	// that runs the operation's check.
+	wishes struct {
+		sched.Mutex
+		causes map[*operation.Machine]*error
+	}
+
+	// rescue holds shards whose callbacks are queued behind blocked ones.
+	rescue struct {
+		sched.Mutex
+		shards []*watchers.Shard[K]
+	}
+}
+
+// New returns a running purgatory; name is what it calls itself in errors, logs and
+// statistics. It has to be closed, by Close or Shutdown. Error: ErrInvalidOption.
+func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	p := &DelayedOperationPurgatory[K]{name: name, cfg: cfg, logger: cfg.logger}
+	p.panicked = func(recovered any, stack []byte) {
+		p.panics.Add(1)
+		cfg.panicked(recovered, stack)
+	}
+	p.wishes.causes = make(map[*operation.Machine]*error)
+	p.watchers = watchers.New(watchers.Config[K]{
+		Shards:     cfg.watcherShards,
+		StaleLimit: cfg.purgeInterval,
+		End:        p.end,
+	})
+	p.checks.New = func() any { return &check[K]{p: p} }
+	p.signals = workers.New(cfg.workers, p.work, p.working, cfg.executor, p.refused)
+	if p.timer = cfg.timer; p.timer == nil {
+		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
+			timer.WithWorkers(cfg.workers),
+			timer.WithExecutor(cfg.executor),
+			timer.WithPanicHandler(p.panicked),
+			timer.WithLogger(cfg.logger))...)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+		}
+		p.timer = p.own
+	}
+	if _, manual := p.timer.(*timer.ManualTimer); cfg.reaper && !manual {
+		p.reaper = reaper.Start(p.timer, cfg.reapInterval, p.sweep, p.panicked)
+	}
+	return p, nil
+}
+
+// Name returns the name that New was given.
+func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
+
+// AdvanceClock lets up to d of time pass, expires what is due, and purges. It is
+// what the reaper calls in a loop, with 200 ms; call it by hand when the reaper is
+// off. On the system's clock it waits for something to expire, up to d. On a manual
+// one it moves the time by d, and the callbacks of what expires run on this
+// goroutine before it returns. It reports whether anything expired.
+func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
+	expired := p.timer.AdvanceClock(d)
+	p.sweep()
+	return expired
+}
+
+// sweep is the second job of the reaper: it takes out watches of ended operations
+// that were left, and gives to workers what waits for them for want of a goroutine.
+func (p *DelayedOperationPurgatory[K]) sweep() {
+	if n := p.watchers.Purge(); n > 0 {
+		p.purges.Add(1)
+		p.purged.Add(int64(n))
+	}
+	shards := p.watchers.Shards()
+	for i := range shards {
+		if shards[i].Stuck() {
+			p.rescue.Lock()
+			p.rescue.shards = append(p.rescue.shards, &shards[i])
+			p.rescue.Unlock()
+		}
+	}
+	if p.working() {
+		p.signals.Kick()
+	}
+}
+
+func (p *DelayedOperationPurgatory[K]) refused(err error) {
+	p.logger.Warn("purgatory.executor.refused", "purgatory", p.name, "error", err)
+}

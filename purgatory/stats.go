@@ -1,0 +1,89 @@
+package purgatory
+
+import (
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// Stats is what a purgatory knows of itself. Counters count from New on. At a quiet
+// moment Accepted is the sum of Pending and of the five outcomes; while operations
+// come and go the fields may be apart by as many as do.
+type Stats struct {
+	Pending  int64 // operations that have been accepted and have not ended
+	Watched  int64 // entries in watcher lists: an operation has one per key
+	Keys     int64 // keys that have any
+	Stale    int64 // of Watched: left behind by operations that ended, for the purge
+	Accepted int64
+
+	Satisfied, Forced, Expired, Cancelled, Closed int64 // ended, by outcome
+
+	Rejected     int64 // not accepted: closed, full, bad input
+	Checks       int64 // tries of waiting operations, those of registering not counted
+	WastedChecks int64 // of Checks: said no
+	Signals      int64
+	Coalesced    int64 // of Signals: their key was marked already
+	Purges       int64 // that found something
+	Purged       int64 // entries that they took out
+	Panics       int64 // in operations' methods
+}
+
+// Ended returns the number of operations that ended with o.
+func (s Stats) Ended(o operation.Outcome) int64 {
+	return [operation.Outcomes]int64{0, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed}[o]
+}
+
+func (p *DelayedOperationPurgatory[K]) totals() (t watchers.Totals) {
+	shards := p.watchers.Shards()
+	for i := range shards {
+		shards[i].Totals(&t)
+	}
+	return t
+}
+
+// Stats returns what the purgatory knows of itself. It costs O(shards).
+func (p *DelayedOperationPurgatory[K]) Stats() Stats {
+	t := p.totals()
+	s := Stats{
+		Pending:      max(t.Pending, 0),
+		Watched:      int64(t.Watched),
+		Keys:         int64(t.Keys),
+		Stale:        int64(p.watchers.Stale()),
+		Satisfied:    t.Ended[operation.Satisfied],
+		Forced:       t.Ended[operation.Forced],
+		Expired:      t.Ended[operation.Expired],
+		Cancelled:    t.Ended[operation.Cancelled],
+		Closed:       t.Ended[operation.Closed],
+		Rejected:     p.rejected.Load(),
+		Checks:       t.Checks,
+		WastedChecks: t.Wasted,
+		Signals:      t.Signals,
+		Coalesced:    t.Coalesced,
+		Purges:       p.purges.Load(),
+		Purged:       p.purged.Load(),
+		Panics:       p.panics.Load(),
+	}
+	s.Accepted = s.Pending + s.Satisfied + s.Forced + s.Expired + s.Cancelled + s.Closed
+	return s
+}
+
+// NumDelayed returns the number of operations that are waiting, in O(shards).
+func (p *DelayedOperationPurgatory[K]) NumDelayed() int { return int(max(p.totals().Pending, 0)) }
+
+// Watched returns the number of entries in watcher lists, in O(shards). An
+// operation has one for each of its keys.
+func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals().Watched }
+
+// Keys returns the number of keys that somebody waits for, in O(shards).
+func (p *DelayedOperationPurgatory[K]) Keys() int { return p.totals().Keys }
+
+// idle reports whether no callback runs or waits to be run, and no worker does.
+func (p *DelayedOperationPurgatory[K]) idle() bool {
+	t := p.totals()
+	return t.Running == 0 && t.Deferred == 0 && p.signals.Running() == 0 && !p.working()
+}
+
+// ended reports whether the goroutines that were told to stop have, the reaper's
+// excepted.
+func (p *DelayedOperationPurgatory[K]) ended() bool {
+	return p.own == nil || p.own.Idle()
+}

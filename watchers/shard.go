@@ -1,0 +1,128 @@
+package watchers
+
+import (
+	"sync/atomic"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
+)
+
+// Shard is a part of the keys with one lock. It is safe for concurrent use.
+type Shard[K comparable] struct {
+	all   *Watchers[K]
+	index int
+
+	mu struct {
+		sched.Mutex
+		keys    table[K]
+		watched int
+		counts  Counts
+		closed  bool
+
+		running  int                  // goroutines inside callbacks, see Enter
+		deferred []*operation.Machine // ended operations whose callbacks wait for one of those
+		stuck    bool                 // deferred was not empty when Stuck last looked
+
+		signals signalQueue[K]
+	}
+
+	// stale holds watches of ended operations that could not be unlinked
+	// because mu was taken. Its lock is taken with or without mu, never before it.
+	stale struct {
+		sched.Mutex
+		watches []*operation.Watch
+	}
+	hasStale atomic.Bool
+
+	Checks Checks
+
+	_ [64]byte // the next shard's lock is on another cache line
+}
+
+// Counts is what became of the operations that are at home in a shard. A single
+// shard's can be negative; the sum over all shards is the truth.
+type Counts struct {
+	Pending int64                     // accepted and not ended
+	Ended   [operation.Outcomes]int64 // by outcome; [Pending] is unused
+}
+
+// Checks counts the tries of operations that are not being registered.
+type Checks struct {
+	Run       atomic.Int64 // TryComplete calls
+	Wasted    atomic.Int64 // of them, those that said no
+	Signals   atomic.Int64
+	Coalesced atomic.Int64 // signals that found their key signalled already
+}
+
+func (s *Shard[K]) init(all *Watchers[K], index int) {
+	s.all, s.index = all, index
+	s.mu.keys.init(s)
+}
+
+// Watch links the i-th watch of m, which the caller holds, under key. For the
+// first watch m is counted as pending. It fails if the shard is closed.
+//
+// The order of positions is that of the numbers; those with equal positions stand
+// in the order in which they came.
+func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, position int64) bool {
+	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return false
+	}
+	l := s.mu.keys.findOrAdd(key, hash)
+	if position == Any {
+		l.unordered.Link(m, i, position, l.unordered.Last())
+	} else {
+		l.link(m, i, position)
+	}
+	s.mu.watched++
+	if i == 0 {
+		s.mu.counts.Pending++
+	}
+	s.mu.Unlock()
+	return true
+}
+
+// unlinkLocked takes w, of this shard, out of its list, and the key out of the map
+// if that was its last.
+func (s *Shard[K]) unlinkLocked(w *operation.Watch) {
+	l := w.List().Home().(*keyList[K])
+	w.Unlink()
+	s.mu.watched--
+	s.dropLocked(l)
+}
+
+// dropLocked forgets l if nothing stands in it.
+func (s *Shard[K]) dropLocked(l *keyList[K]) {
+	if l.unordered.Len() == 0 && l.ordered.Len() == 0 && l.readers == 0 {
+		s.mu.keys.remove(l)
+	}
+}
+
+// Totals adds what s knows to t.
+func (s *Shard[K]) Totals(t *Totals) {
+	s.mu.Lock()
+	t.Keys += s.mu.keys.len
+	t.Watched += s.mu.watched
+	t.Pending += s.mu.counts.Pending
+	for o, n := range s.mu.counts.Ended {
+		t.Ended[o] += n
+	}
+	t.Running += s.mu.running
+	t.Deferred += len(s.mu.deferred)
+	s.mu.Unlock()
+	t.Checks += s.Checks.Run.Load()
+	t.Wasted += s.Checks.Wasted.Load()
+	t.Signals += s.Checks.Signals.Load()
+	t.Coalesced += s.Checks.Coalesced.Load()
+}
+
+// Totals sums over shards.
+type Totals struct {
+	Counts
+	Keys, Watched      int
+	Running, Deferred  int
+	Checks, Wasted     int64
+	Signals, Coalesced int64
+}
