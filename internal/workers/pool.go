@@ -3,6 +3,8 @@
 package workers
 
 import (
+	"errors"
+
 	"go.uber.org/atomic"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -15,7 +17,8 @@ import (
 // No wake-up is lost. (1) Whoever queues work does so before Kick. (2) If Kick
 // finds every worker running, one of them has yet to decrement running.
 // (3) A worker decrements first and asks for waiting work after that. So either
-// Kick sees a free place, or that worker sees the work.
+// Kick sees a free place, or that worker sees the work. (4) A worker that spawn
+// refused saw nothing: whoever is told by refused has to Kick again, later.
 type Pool struct {
 	max     int32
 	work    func() bool        // does one bounded piece; false: there was none
@@ -51,11 +54,24 @@ func (p *Pool) Kick() {
 		go p.loop()
 		return
 	}
-	if err := p.spawn(p.loop); err != nil {
-		p.running.Dec()
-		p.refused(err)
-	}
+	p.submit()
 }
+
+// submit asks spawn for a worker. Deferred, so that a spawn that does not return
+// (a panic, runtime.Goexit) takes no worker's place with it.
+func (p *Pool) submit() {
+	err := errSpawn
+	defer func() {
+		if err != nil {
+			sched.Yield()
+			p.running.Dec()
+			p.refused(err)
+		}
+	}()
+	err = p.spawn(p.loop)
+}
+
+var errSpawn = errors.New("workers: starting a worker did not return")
 
 // Running returns the number of workers that run now.
 func (p *Pool) Running() int { return int(p.running.Load()) }
