@@ -56,9 +56,10 @@ func WithShards(n int) Option { return func(c *config) { c.shards = n } }
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithExecutor runs expired tasks on an executor of the user's instead of on
-// goroutines: execute must run the function it is given, off its own goroutine,
-// or return an error; what it refuses stays due and is offered again when
-// the clock next moves. At most the number of workers is submitted at a time.
+// goroutines: execute must run the function it is given once, off its own
+// goroutine, or return an error, and must not block. What it refuses stays due and
+// is offered again 10 ms later. At most the number of workers is submitted at a
+// time.
 func WithExecutor(execute func(run func()) error) Option {
 	return func(c *config) { c.executor = execute }
 }

@@ -40,6 +40,7 @@ type Handle struct {
 type scheduler interface {
 	Now() time.Duration
 	AddAt(e *TaskEntry, now, deadline time.Duration) error
+	addAgain(e *TaskEntry, now, deadline time.Duration) error
 	Cancel(e *TaskEntry) bool
 	Extend(e *TaskEntry, deadline time.Duration) bool
 }
@@ -127,7 +128,7 @@ func (h *Handle) again(due time.Duration) {
 	if h.period < 0 {
 		next = Deadline(now, -h.period)
 	}
-	if h.timer.AddAt(&h.entry, now, next) != nil {
+	if h.timer.addAgain(&h.entry, now, next) != nil {
 		h.entry.word.Store(halted) // the timer has stopped
 		return
 	}
@@ -140,25 +141,28 @@ func (h *Handle) again(due time.Duration) {
 // false means that it has run or is about to, or was stopped before. It does not
 // wait for a run that is under way.
 func (h *Handle) Stop() bool {
-	if h.period != 0 {
-		first := h.entry.word.Swap(halted) != halted
-		h.timer.Cancel(&h.entry)
-		return first
+	if h.period == 0 {
+		return h.timer.Cancel(&h.entry)
 	}
-	return h.timer.Cancel(&h.entry)
+	if h.entry.word.Swap(halted) == halted {
+		return false
+	}
+	// In a timer that was stopped the entry is cancelled already; if it is neither
+	// that nor cancelled here, its function is running for the last time.
+	return h.timer.Cancel(&h.entry) || h.entry.deadline.Load() != cancelled
 }
 
 // Extend moves the deadline of a pending handle to d from now and reports whether
 // it was in time; if not, it does nothing. A later deadline costs one atomic
-// operation. Of a periodic handle it moves the next run.
+// operation. Of a periodic handle it moves the next run, unless one is under way.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.timer.Extend(&h.entry, Deadline(h.timer.Now(), d))
 }
 
 // Reset is Extend for a pending handle. One that has run or was stopped is
 // scheduled anew, as time.Timer.Reset does it: then it returns false, and the
-// earlier run is not undone. A periodic handle that was stopped stays so. Error:
-// ErrFull, ErrStopped.
+// earlier run is not undone. A periodic handle that was stopped stays so, and one
+// that is running sets its next run itself. Error: ErrFull, ErrStopped.
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
 		now := h.timer.Now()
@@ -178,17 +182,11 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 
 // State returns where h stands.
 func (h *Handle) State() State {
-	if h.period != 0 {
-		if h.entry.word.Load() == halted {
-			return Cancelled
-		}
-		return Pending
-	}
 	switch d := h.entry.deadline.Load(); {
-	case d > 0:
-		return Pending
-	case d == cancelled:
+	case d == cancelled, h.period != 0 && h.entry.word.Load() == halted:
 		return Cancelled
+	case d > 0, h.period != 0:
+		return Pending
 	default:
 		return Expired
 	}

@@ -28,13 +28,15 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	}
 	t := &ManualTimer{}
 	t.init(cfg)
+	t.now = t.Now
 	t.needed = func(int64) {}
 	t.dueNow = func() {}
 	return t, nil
 }
 
 // Now returns how far AdvanceClock has moved the clock. Inside a task it is the
-// start of the tick in which the task expired.
+// start of the tick in which the task expired, or the time at which it was added
+// if it was due already.
 func (t *ManualTimer) Now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,12 +66,16 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 			t.mu.Unlock()
 		}
 	}()
-	for more := true; more; {
-		var now time.Duration
-		now, more = t.step()
+	for {
+		now, more := t.step()
+		if !more {
+			break
+		}
 		t.flush(now)
-		for t.runDue(now, func() {}) {
-			ran = true
+		for found := true; found; {
+			var some bool
+			found, some = t.runDue(t.dueNow)
+			ran = ran || some
 		}
 	}
 	stepped = true
@@ -77,8 +83,8 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 }
 
 // step moves the clock to the next tick at which a bucket expires, or to the
-// target if none expires before. It reports whether there may be more to do
-// afterwards.
+// target if none expires before. It reports false, and ends the move, when there
+// is nothing left to do.
 func (t *ManualTimer) step() (now time.Duration, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

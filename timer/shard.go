@@ -21,7 +21,7 @@ type shard struct {
 
 	mu struct {
 		sched.Mutex
-		wheel   *timingWheel
+		wheel   timingWheel
 		tickEnd int64 // nanoseconds at which the wheel's current tick ends
 		cascade taskList
 		due     taskList
@@ -33,22 +33,16 @@ type shard struct {
 	// clock. Adders lower it, the clock raises it, both under mu; it is read
 	// without.
 	next atomic.Int64
+} // three cache lines exactly: a shard shares none with the next
 
-	_ [24]byte // a shard fills three cache lines and shares none
-}
-
-const (
-	// flushChunk bounds how many entries are placed again, and popChunk how
-	// many are handed to a worker, per hold of a shard's lock, so that adding
-	// is never locked out while millions expire.
-	flushChunk = 128
-	popChunk   = 32
-)
+// chunk bounds how many entries or buckets are moved per hold of a shard's lock,
+// so that adding is never locked out while millions expire or are cancelled.
+const chunk = 128
 
 func (s *shard) init(index int, tick time.Duration, wheelSize int) {
 	s.tick = int64(tick)
 	s.bit = 1 << index
-	s.mu.wheel = newTimingWheel(wheelSize, 0)
+	s.mu.wheel.init(wheelSize, 0)
 	s.mu.cascade.init()
 	s.mu.due.init()
 	s.next.Store(never)
@@ -111,18 +105,16 @@ func (s *shard) cancelLocked(e *TaskEntry) bool {
 }
 
 // flushLocked moves what has expired by tick towards due: whole buckets of the
-// lowest wheel in O(1), those of overflow wheels entry by entry, at most budget
-// of them. It reports whether it stopped for want of budget.
-func (s *shard) flushLocked(tick int64, budget int) (more bool) {
-	w := s.mu.wheel
-	for {
-		for ; !s.mu.cascade.empty(); budget-- {
-			if budget == 0 {
-				return true
-			}
+// lowest wheel in O(1), those of overflow wheels entry by entry. It makes up to
+// chunk such steps and reports whether more are left.
+func (s *shard) flushLocked(tick int64) (more bool) {
+	w := &s.mu.wheel
+	for range chunk {
+		if !s.mu.cascade.empty() {
 			e := s.mu.cascade.root.next
 			unlink(e)
 			s.placeLocked(e, e.deadline.Load())
+			continue
 		}
 		expiration, bucket := w.next()
 		if expiration > tick {
@@ -137,37 +129,42 @@ func (s *shard) flushLocked(tick int64, budget int) (more bool) {
 			w.take(bucket, &s.mu.cascade)
 		}
 	}
+	return true
 }
 
-// popLocked claims up to len(out) due entries for the caller to run. An entry
-// whose deadline was extended goes back into the wheel instead; expiration is
-// the earliest tick at which the clock is needed for one of those, never if there
-// are none.
-func (s *shard) popLocked(now int64, out []*TaskEntry) (n int, expiration int64) {
+// popLocked claims one due entry for the caller to run; nil if it found none. An
+// entry whose deadline was extended goes back into the wheel instead; expiration
+// is the earliest tick at which the clock is needed for one of those, never if
+// there are none.
+func (s *shard) popLocked(now int64) (e *TaskEntry, expiration int64) {
 	expiration = never
-	for looked := 0; n < len(out) && looked < flushChunk && !s.mu.due.empty(); looked++ {
-		e := s.mu.due.root.next
+	for range chunk {
+		if s.mu.due.empty() {
+			break
+		}
+		first := s.mu.due.root.next
 		sched.Yield()
-		deadline := e.deadline.Load()
+		deadline := first.deadline.Load()
 		if deadline > now {
-			unlink(e)
-			// Placed against the wheel's now, which may lag behind the time
-			// that was just read: the tick is in the future of both.
-			if at := s.placeLocked(e, deadline); at != 0 {
+			unlink(first)
+			// Placed against the wheel's now, which may be ahead of the caller's
+			// reading of the clock or behind it: the tick is in the future of
+			// both, or the entry stays due and the caller looks again.
+			if at := s.placeLocked(first, deadline); at != 0 {
 				expiration = min(expiration, at)
 			}
 			continue
 		}
-		if !e.deadline.CompareAndSwap(deadline, deadline|fired) {
+		if !first.deadline.CompareAndSwap(deadline, deadline|fired) {
 			continue // extended this very moment; look again
 		}
-		unlink(e)
+		unlink(first)
 		s.mu.pending--
-		out[n] = e
-		n++
+		e = first
+		break
 	}
 	if expiration < s.next.Load() {
 		s.next.Store(expiration)
 	}
-	return n, expiration
+	return e, expiration
 }

@@ -5,32 +5,32 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // store is what SystemTimer and ManualTimer share: the sharded wheels and every
-// operation on entries. It knows no clock and no goroutine; it tells its owner,
-// through two hooks, that the clock is needed earlier or that something is due.
+// operation on entries. It starts no goroutine and waits for none; through hooks it
+// reads its owner's clock, and tells its owner that the clock is needed earlier or
+// that something is due.
 type store struct {
-	tick   int64
-	shards []shard
+	tick       int64
+	shards     []shard
+	maxPending int64
+	panicked   guard.Handler
+
+	now    func() time.Duration
+	needed func(expiration int64) // the clock is needed at this tick
+	dueNow func()                 // something became due without the clock
+
+	_ [64]byte // above: read by every adder; below: written by every worker
 
 	// ready has bit i set whenever shards[i].mu.due is not empty, and until a
 	// worker has looked if the last due entry was cancelled. Written under that
 	// shard's lock.
-	ready atomic.Uint64
-	turn  atomic.Uint32 // where the next worker begins to look for a bit
-
-	maxPending int64
-	pending    atomic.Int64 // counted only if maxPending > 0
-
-	panicked guard.Handler
-
-	needed func(expiration int64) // the clock is needed at this tick
-	dueNow func()                 // something became due without the clock
+	ready   atomic.Uint64
+	turn    atomic.Uint32 // where the next worker begins to look for a bit
+	pending atomic.Int64  // counted only if maxPending > 0
 }
 
 func (t *store) init(cfg config) {
@@ -50,24 +50,16 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns e's shard, and assigns it the first time. It is a hash of the
-// 8 KiB page that e lies on: a processor allocates from pages of its own, so
-// entries that one processor adds fall into one shard for a while, and those of
-// another mostly into another; nothing random has to be drawn. (The address is
-// used once, so it would not matter if objects moved.)
+// shardOf returns the shard that e lies in while it is scheduled.
 func (t *store) shardOf(e *TaskEntry) *shard {
-	if e.where == 0 {
-		page := uint64(uintptr(unsafe.Pointer(e))) >> 13
-		hash := page * 0x9e3779b97f4a7c15 // 2^64/φ (Knuth, multiplicative hashing)
-		e.where = 1 + uint32(hash>>32)&uint32(len(t.shards)-1)
-	}
-	return &t.shards[e.where-1]
+	return &t.shards[e.where&uint32(len(t.shards)-1)]
 }
 
 // AddAt schedules e to expire at deadline, a time on the timer's clock (see
-// Deadline). now is a recent reading of Now. A deadline in the past expires at
-// once, though never on the caller's goroutine. Errors: ErrScheduled, ErrFull,
-// ErrStopped, ErrNoTask; e is then not scheduled.
+// Deadline). now is a recent reading of this timer's Now, never a time that is
+// yet to come. A deadline that is not after now expires at once, though never on
+// the caller's goroutine. Errors: ErrScheduled, ErrFull, ErrStopped, ErrNoTask; e
+// is then not scheduled.
 //
 // It takes O(levels), and one lock that is held for a few dozen instructions.
 func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
@@ -77,6 +69,18 @@ func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
 	if err := t.reserve(); err != nil {
 		return err
 	}
+	return t.add(e, now, deadline)
+}
+
+// addAgain is AddAt for a periodic task between two of its runs: it keeps its
+// place, so the maximum does not apply.
+func (t *store) addAgain(e *TaskEntry, now, deadline time.Duration) error {
+	t.release(-1)
+	return t.add(e, now, deadline)
+}
+
+// add schedules e, for which a place is reserved; it gives that back if it fails.
+func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	s := t.shardOf(e)
 	s.mu.Lock()
 	if s.mu.stopped || e.next != nil {
@@ -89,41 +93,19 @@ func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
 		return err
 	}
 	s.catchUpLocked(int64(now))
-	deadline = min(max(deadline, 1), Never)
-	e.deadline.Store(int64(deadline))
-	expiration := s.placeLocked(e, int64(deadline))
+	at := within(deadline)
+	e.deadline.Store(at)
+	var expiration int64
+	if deadline <= now {
+		s.mu.due.pushBack(e) // not at the end of the tick, but now
+	} else {
+		expiration = s.placeLocked(e, at)
+	}
 	s.mu.pending++
 	t.placedLocked(s, expiration)
 	s.mu.Unlock()
 	t.placed(expiration)
 	return nil
-}
-
-// placedLocked publishes, under the shard's lock, what placed acts on after it.
-func (t *store) placedLocked(s *shard, expiration int64) {
-	if expiration == 0 {
-		t.readyLocked(s)
-	} else if expiration < s.next.Load() {
-		s.next.Store(expiration)
-	}
-}
-
-func (t *store) placed(expiration int64) {
-	if expiration == 0 {
-		t.dueNow()
-	} else {
-		t.needed(expiration)
-	}
-}
-
-// readyLocked makes s's ready bit say whether anything is due there.
-func (t *store) readyLocked(s *shard) {
-	sched.Yield()
-	if s.mu.due.empty() {
-		t.ready.And(^s.bit)
-	} else if t.ready.Load()&s.bit == 0 {
-		t.ready.Or(s.bit)
-	}
 }
 
 // reserve counts one more pending entry against the maximum, if there is one.
@@ -159,21 +141,23 @@ func (t *store) Cancel(e *TaskEntry) bool {
 }
 
 // CancelAll is Cancel for many: it takes each shard's lock once for a run of
-// entries that share it. It returns how many it cancelled. Nil entries are
-// passed over.
+// entries that share it, or for a part of a long run, so that nobody is locked
+// out. It returns how many it cancelled. Nil entries are passed over.
 func (t *store) CancelAll(entries []*TaskEntry) (n int) {
 	var s *shard
+	held := 0
 	for _, e := range entries {
 		if e == nil || e.deadline.Load() <= 0 {
 			continue
 		}
-		if of := t.shardOf(e); of != s {
+		if of := t.shardOf(e); of != s || held == chunk {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = of
+			s, held = of, 0
 			s.mu.Lock()
 		}
+		held++
 		if s.cancelLocked(e) {
 			n++
 		}
@@ -183,112 +167,6 @@ func (t *store) CancelAll(entries []*TaskEntry) (n int) {
 	}
 	t.release(n)
 	return n
-}
-
-// Extend moves the deadline of a scheduled e, a time on the timer's clock, and
-// reports whether it was in time: true means that e will not expire before the
-// new deadline; false that it has expired, is expiring, was cancelled, or was
-// never added. A later deadline costs one atomic operation: the wheel learns of
-// it when the old one passes. An earlier one moves e in its wheel.
-func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
-	for {
-		sched.Yield()
-		old := e.deadline.Load()
-		if old <= 0 {
-			return false
-		}
-		if int64(deadline) < old {
-			return t.shorten(e, int64(deadline))
-		}
-		if e.deadline.CompareAndSwap(old, int64(deadline)) {
-			return true
-		}
-	}
-}
-
-// shorten sets an earlier deadline. Under the shard's lock nobody else can
-// expire or cancel e; only Extend may still race, and then the last one wins.
-func (t *store) shorten(e *TaskEntry, deadline int64) bool {
-	s := t.shardOf(e)
-	s.mu.Lock()
-	if e.next == nil {
-		s.mu.Unlock()
-		return false
-	}
-	e.deadline.Store(deadline)
-	s.unlinkLocked(e)
-	expiration := s.placeLocked(e, deadline)
-	t.placedLocked(s, expiration)
-	s.mu.Unlock()
-	t.placed(expiration)
-	return true
-}
-
-// flush moves everything that has expired by now towards its workers and
-// reports whether anything became due.
-func (t *store) flush(now time.Duration) (due bool) {
-	tick := int64(now) / t.tick
-	for i := range t.shards {
-		s := &t.shards[i]
-		if sched.Yield(); s.next.Load() > tick {
-			continue
-		}
-		for more := true; more; {
-			s.mu.Lock()
-			more = s.flushLocked(tick, flushChunk)
-			found := !s.mu.due.empty()
-			t.readyLocked(s)
-			s.mu.Unlock()
-			if found {
-				due = true
-				t.dueNow()
-			}
-		}
-	}
-	return due
-}
-
-// next returns the earliest tick at which the clock is needed.
-func (t *store) next() (expiration int64) {
-	expiration = never
-	for i := range t.shards {
-		sched.Yield()
-		expiration = min(expiration, t.shards[i].next.Load())
-	}
-	return expiration
-}
-
-// runDue claims some due entries and runs their tasks. It reports whether
-// there were any.
-func (t *store) runDue(now time.Duration, more func()) bool {
-	sched.Yield()
-	ready := t.ready.Load()
-	if ready == 0 {
-		return false
-	}
-	// Begin at another shard each time: none waits for the others to run dry.
-	first := int(t.turn.Add(1)) & 63
-	s := &t.shards[(bits.TrailingZeros64(bits.RotateLeft64(ready, -first))+first)&63]
-	var batch [popChunk]*TaskEntry
-	s.mu.Lock()
-	n, expiration := s.popLocked(int64(now), batch[:])
-	t.readyLocked(s)
-	s.mu.Unlock()
-	if expiration != never {
-		t.needed(expiration)
-	}
-	t.release(n)
-	if t.waiting() {
-		more()
-	}
-	guard.Each(n, func(i int) { batch[i].task.RunTask(batch[i]) }, t.panicked)
-	return true
-}
-
-// waiting reports whether something is due and waits for a worker.
-func (t *store) waiting() bool {
-	sched.Yield()
-	return t.ready.Load() != 0
 }
 
 // Pending returns the number of entries that are scheduled, those that are due

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"sync/atomic"
@@ -35,6 +36,10 @@ type SystemTimer struct {
 	clock  struct{ sched.Mutex }
 	wakeup chan struct{} // capacity 1: the driver's sleep is to be cut short
 
+	// retry is the tick at which due work that the executor has refused is offered
+	// to it again. It is slept on as a shard's next is.
+	retry atomic.Int64
+
 	driver  chan struct{} // holds a token while somebody drives
 	sleeper *time.Timer   // the driver's only
 
@@ -46,9 +51,13 @@ type SystemTimer struct {
 // scanning is the value of wake while the driver computes it: later than any tick.
 const scanning = math.MaxInt64
 
-// live counts the program's running SystemTimers, for one warning: each is made
-// for hundreds of thousands of entries and has a goroutine of its own.
-var live atomic.Int64
+// live counts the program's running SystemTimers, for one warning, to the first
+// logger that listens: each timer is made for hundreds of thousands of entries and
+// has a goroutine of its own.
+var (
+	live       atomic.Int64
+	warnedMany atomic.Bool
+)
 
 const tooManyTimers = 64
 
@@ -69,10 +78,13 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	}
 	t.init(cfg)
 	t.wake.Store(never)
+	t.retry.Store(never)
+	t.now = t.Now
 	t.needed = t.wakeBy
-	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused)
+	t.pool = workers.New(cfg.workers, t.work, t.waiting, guarded(cfg.executor, cfg.panicked), t.refused)
 	t.dueNow = t.pool.Kick
-	if n := live.Add(1); n > tooManyTimers {
+	if n := live.Add(1); n > tooManyTimers &&
+		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
 		t.logger.Warn("purgatory.timers.many", "timers", n,
 			"hint", "one timer serves a whole program; stop those that are no longer used")
 	}
@@ -83,110 +95,9 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 // clock is read.
 func (t *SystemTimer) Now() time.Duration { return time.Since(t.base) }
 
-func (t *SystemTimer) work() bool { return t.runDue(t.Now(), t.pool.Kick) }
-
-func (t *SystemTimer) refused(err error) {
-	t.logger.Warn("purgatory.executor.refused", "error", err)
-}
-
-// wakeBy sees to it that the driver is awake when tick comes.
-func (t *SystemTimer) wakeBy(tick int64) {
-	sched.Yield()
-	if tick >= t.wake.Load() {
-		return
-	}
-	t.clock.Lock()
-	earlier := tick < t.wake.Load()
-	if earlier {
-		t.wake.Store(tick)
-	}
-	t.clock.Unlock()
-	if earlier {
-		select {
-		case t.wakeup <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// nextWake computes the tick to sleep on and publishes it, under one lock.
-func (t *SystemTimer) nextWake() int64 {
-	t.clock.Lock()
-	defer t.clock.Unlock()
-	t.wake.Store(scanning)
-	tick := t.next()
-	t.wake.Store(tick)
-	return tick
-}
-
-// AdvanceClock waits until something expires, hands it to the workers, and
-// returns true; or returns false when d has passed, or when the timer stops.
-// d may be 0: hand over what is due and do not wait. Of several callers one
-// drives while the others wait for their turn, up to their d.
-func (t *SystemTimer) AdvanceClock(d time.Duration) bool {
-	deadline := Deadline(t.Now(), d)
-	if !t.takeWheel(d) {
-		return false
-	}
-	defer func() { <-t.driver }()
-	if t.waiting() {
-		t.pool.Kick() // what an executor has refused
-	}
-	for {
-		now := t.Now()
-		if t.flush(now) {
-			return true
-		}
-		if now >= deadline {
-			return false
-		}
-		until := int64(deadline)
-		if tick := t.nextWake(); tick <= until/t.tick {
-			until = tick * t.tick
-		}
-		if !t.sleep(time.Duration(until) - t.Now()) {
-			return false
-		}
-	}
-}
-
-// takeWheel makes the caller the driver, if it can be within d.
-func (t *SystemTimer) takeWheel(d time.Duration) bool {
-	select {
-	case t.driver <- struct{}{}:
-		return true
-	default:
-	}
-	patience := time.NewTimer(d)
-	defer patience.Stop()
-	select {
-	case t.driver <- struct{}{}:
-		return true
-	case <-patience.C:
-		return false
-	case <-t.stopped:
-		return false
-	}
-}
-
-// sleep returns after d, or when woken; false if the timer has stopped.
-func (t *SystemTimer) sleep(d time.Duration) bool {
-	if d > 0 {
-		t.sleeper.Reset(d)
-		select {
-		case <-t.sleeper.C:
-		case <-t.wakeup:
-		case <-t.stopped:
-			return false
-		}
-		return true
-	}
-	select {
-	case <-t.stopped:
-		return false
-	default:
-		return true
-	}
+func (t *SystemTimer) work() bool {
+	found, _ := t.runDue(t.dueNow)
+	return found
 }
 
 // Start starts a goroutine that drives the timer until Stop. For a timer that is

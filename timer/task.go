@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // Task is what runs when an entry's deadline has passed.
@@ -32,9 +33,9 @@ type TaskEntry struct {
 
 	task Task
 
-	// where is, of an entry, one more than the index of its shard, assigned at
-	// the first Add and constant from then on; of the root of a bucket, one more
-	// than the bucket's position in its wheel; of any other root, 0.
+	// where is, of an entry, what decides its shard in any timer, set by Bind; of
+	// the root of a bucket, one more than the bucket's position in its wheel; of
+	// any other root, 0.
 	where uint32
 
 	// word belongs to whoever owns the entry: the timer neither reads nor
@@ -51,8 +52,19 @@ const (
 	Never = time.Duration(math.MaxInt64 - 1)
 )
 
-// Bind sets the task that runs when e expires. Call it once, before e is shared.
-func (e *TaskEntry) Bind(task Task) { e.task = task }
+// Bind sets the task that runs when e expires. Call it once, before e is shared,
+// and do not copy e afterwards.
+//
+// It also chooses e's shard, by a hash of the 8 KiB page that e lies on: a
+// processor allocates from pages of its own, so entries that one processor adds
+// fall into one shard for a while, and those of another mostly into another;
+// nothing random has to be drawn. (The address is used once, so it would not
+// matter if objects moved.)
+func (e *TaskEntry) Bind(task Task) {
+	page := uint64(uintptr(unsafe.Pointer(e))) >> 13
+	e.where = uint32(page * 0x9e3779b97f4a7c15 >> 32) // 2^64/φ (Knuth, multiplicative hashing)
+	e.task = task
+}
 
 // Task returns the task that e is bound to.
 func (e *TaskEntry) Task() Task { return e.task }
@@ -77,5 +89,8 @@ func Deadline(now, timeout time.Duration) time.Duration {
 	if d < now || d > Never { // overflow
 		return Never
 	}
-	return max(d, 1)
+	return d
 }
+
+// within brings d into the range that a scheduled entry's deadline can have.
+func within(d time.Duration) int64 { return int64(min(max(d, 1), Never)) }

@@ -25,6 +25,14 @@ type timingWheel struct {
 	levels []level
 }
 
+// A level's numbers and its bitmap are written at every move and every add:
+// those of one wheel share no cache line with another's, or sharding would be
+// for nothing (measured: two processors on two shards did no more than one).
+const (
+	lineWords   = 64 / 8 // a bitmap's least capacity
+	startLevels = 8      // 576 bytes, nine cache lines
+)
+
 type level struct {
 	span    int64 // ticks per bucket
 	shift   int   // log2(span) if size is a power of two, -1 otherwise
@@ -36,10 +44,10 @@ type level struct {
 // maxWheelSize keeps a bucket's position (level, slot) within 32 bits.
 const maxWheelSize = 1 << 20
 
-func newTimingWheel(size int, now int64) *timingWheel {
-	w := &timingWheel{size: int64(size), now: now}
+func (w *timingWheel) init(size int, now int64) {
+	w.size, w.now = int64(size), now
+	w.levels = make([]level, 0, startLevels)
 	w.grow()
-	return w
 }
 
 // grow adds a level on top.
@@ -53,7 +61,8 @@ func (w *timingWheel) grow() {
 	}
 	lv.now = lv.number(w.now)
 	lv.buckets = make([]taskList, w.size)
-	lv.filled = make([]uint64, (w.size+63)/64)
+	words := (w.size + 63) / 64
+	lv.filled = make([]uint64, words, max(words, lineWords))
 	base := uint32(len(w.levels)) * uint32(w.size)
 	for i := range lv.buckets {
 		lv.buckets[i].init()
@@ -156,13 +165,14 @@ func (w *timingWheel) moveTo(tick int64) {
 	}
 }
 
-// take moves the entries of bucket to list and reports whether they are due
-// (level 0) or have to be placed again.
+// take moves the entries of bucket to list.
 func (w *timingWheel) take(bucket, list *taskList) {
 	list.takeAll(bucket)
 	w.emptied(&bucket.root)
 }
 
+// lowest reports whether bucket is one of level 0, whose entries are due when it
+// expires; those of a higher one have to be placed again.
 func (w *timingWheel) lowest(bucket *taskList) bool {
 	return int64(bucket.root.where) <= w.size
 }

@@ -1,0 +1,14 @@
+package timer
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestSizes(t *testing.T) {
+	assert.EqualValues(t, 48, unsafe.Sizeof(TaskEntry{}), "TaskEntry")
+	assert.LessOrEqual(t, unsafe.Sizeof(Handle{}), uintptr(96), "Handle")
+	assert.Zero(t, unsafe.Sizeof(shard{})%64, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(shard{}))
+}
