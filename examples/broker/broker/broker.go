@@ -1,0 +1,191 @@
+// Package broker is one Kafka broker, in memory: it leads some partitions and
+// follows others, answers clients, and coordinates consumer groups. Whatever
+// has to wait is a delayed operation in one of its purgatories:
+//
+//	produces   acks=all, until the high watermark reaches a position
+//	fetches    consumers and followers, until there are enough bytes
+//	rebalances group members, until the others have joined, or the leader has assigned
+//	heartbeats group members' sessions, until one falls silent
+//	arrivals   whoever waits for a topic to appear
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/delayedop/purgatory/examples/broker/group"
+	"github.com/delayedop/purgatory/examples/broker/wire"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Broker is a running broker. Safe for concurrent use.
+type Broker struct {
+	config   Config
+	server   *wire.Server
+	produces *waits
+	fetches  *waits
+	groups   *group.Coordinator
+	arrivals *purgatory.DelayedOperationPurgatory[string] // by topic
+	offsets  offsets
+	ids      producerIDs
+
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	epoch    atomic.Int64 // of this registration; the controller gives it
+	asking   atomic.Pointer[wire.Client]
+	leaving  atomic.Bool
+	current  atomic.Pointer[picture]
+	applying sync.Mutex // one picture at a time; above every other lock
+
+	mu struct {
+		sync.Mutex
+		ended      bool
+		partitions map[topicPartition]*partition
+		fetchers   map[int32]*fetcher // by leader
+	}
+}
+
+// Start starts a broker, registers it with the controller and returns when it
+// has seen the cluster.
+func Start(ctx context.Context, config Config) (*Broker, error) {
+	b := &Broker{config: config.withDefaults()}
+	b.mu.partitions = make(map[topicPartition]*partition)
+	b.mu.fetchers = make(map[int32]*fetcher)
+	b.current.Store(&picture{})
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	if err := b.open(); err != nil {
+		b.Kill()
+		return nil, fmt.Errorf("broker %d: %w", b.config.ID, err)
+	}
+	listener, err := net.Listen("tcp", b.config.Addr)
+	if err != nil {
+		b.Kill()
+		return nil, fmt.Errorf("broker %d: %w", b.config.ID, err)
+	}
+	b.server = wire.Serve(listener, versions, b)
+	b.background(b.stayRegistered)
+	b.background(b.watchLag)
+	if err := b.arrivals.Await(ctx, registrationTimeout, b.registered, ""); err != nil {
+		b.Kill()
+		return nil, fmt.Errorf("broker %d: no word from the controller: %w", b.config.ID, err)
+	}
+	return b, nil
+}
+
+// open makes the purgatories.
+func (b *Broker) open() (err error) {
+	options := b.config.Purgatory
+	if b.produces, err = purgatory.New[waitKey]("produce", options("produce")...); err != nil {
+		return err
+	}
+	if b.fetches, err = purgatory.New[waitKey]("fetch", options("fetch")...); err != nil {
+		return err
+	}
+	if b.arrivals, err = purgatory.New[string]("topic", options("topic")...); err != nil {
+		return err
+	}
+	b.groups, err = group.NewCoordinator(group.Config{
+		MinSession:       b.config.MinSession,
+		InitialRebalance: b.config.InitialRebalance,
+		Purgatory:        options,
+	})
+	return err
+}
+
+// Addr is where clients find the broker.
+func (b *Broker) Addr() string { return b.server.Addr().String() }
+
+// Conns is the number of its open connections.
+func (b *Broker) Conns() int { return b.server.Conns() }
+
+// ID is the broker's id.
+func (b *Broker) ID() int32 { return b.config.ID }
+
+// Stop leaves the cluster in order: the controller moves leadership away,
+// everybody who waits is told so, and their answers are sent.
+func (b *Broker) Stop() {
+	b.leave()
+	b.end((*wire.Server).Drain)
+}
+
+// Kill ends the broker as a crash would: connections break, nobody is told.
+func (b *Broker) Kill() { b.end((*wire.Server).Close) }
+
+func (b *Broker) end(server func(*wire.Server)) {
+	b.mu.Lock()
+	b.mu.ended = true // nothing goes to the background any more
+	b.mu.Unlock()
+	b.cancel()
+	b.purgatories(func(p closer) { _ = p.Close() })
+	if b.server != nil {
+		server(b.server)
+	}
+	b.applying.Lock()
+	for _, f := range b.mu.fetchers {
+		f.stop()
+	}
+	clear(b.mu.fetchers)
+	b.applying.Unlock()
+	b.wg.Wait()
+	b.purgatories(func(p closer) { _ = p.Shutdown(context.Background()) })
+}
+
+// closer is a purgatory, whatever its keys.
+type closer interface {
+	Name() string
+	Stats() purgatory.Stats
+	Close() error
+	Shutdown(context.Context) error
+}
+
+func (b *Broker) purgatories(each func(closer)) {
+	if b.produces != nil {
+		each(b.produces)
+	}
+	if b.fetches != nil {
+		each(b.fetches)
+	}
+	if b.arrivals != nil {
+		each(b.arrivals)
+	}
+	if b.groups != nil {
+		each(b.groups.Rebalances)
+		each(b.groups.Heartbeats)
+	}
+}
+
+// Stats are the statistics of the broker's purgatories, by name.
+func (b *Broker) Stats() map[string]purgatory.Stats {
+	stats := make(map[string]purgatory.Stats)
+	b.purgatories(func(p closer) { stats[p.Name()] = p.Stats() })
+	return stats
+}
+
+// background runs f on a goroutine of its own, under a context that ends with
+// the broker; false when it has ended already.
+func (b *Broker) background(f func(context.Context)) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.mu.ended {
+		b.wg.Go(func() { f(b.ctx) })
+	}
+	return !b.mu.ended
+}
+
+func (b *Broker) partitionsCopy() []*partition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.mu.partitions))
+}
+
+var (
+	errEnded = errors.New("broker: not registered with the controller")
+	errGone  = errors.New("broker: the client is gone")
+)

@@ -1,0 +1,141 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/broker/wire"
+)
+
+const (
+	followerPatience = 500 * time.Millisecond // of a fetch that waits at the leader
+	followerBackoff  = 20 * time.Millisecond  // after an error: its reason is being settled elsewhere
+	followerBytes    = 1 << 20                // per partition and fetch
+)
+
+// following is one partition to be fetched, under one leader epoch.
+type following struct {
+	*partition
+	epoch int32
+}
+
+// fetcher copies partitions from one leader. What it copies never changes: a
+// new picture with other partitions gets a new fetcher, and the end of the old
+// one's connection makes the leader forget the fetch that waits there.
+type fetcher struct {
+	broker *Broker
+	leader endpoint
+	parts  []following
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (f *fetcher) same(leader endpoint, parts []following) bool {
+	return f.leader == leader && slices.Equal(f.parts, parts)
+}
+
+func (f *fetcher) stop() {
+	f.cancel()
+	<-f.done
+}
+
+func (f *fetcher) run(ctx context.Context) {
+	defer close(f.done)
+	parts := slices.Clone(f.parts)
+	for ctx.Err() == nil {
+		client, err := wire.Dial(ctx, f.leader.addr(), "follower")
+		for err == nil {
+			var failed bool
+			if failed, err = f.fetch(ctx, client, parts); failed {
+				f.broker.pause(ctx, followerBackoff)
+			}
+			// Whoever is first may fill the response: take turns.
+			parts = append(parts[1:], parts[0])
+		}
+		if client != nil {
+			client.Close()
+		}
+		f.broker.pause(ctx, followerBackoff)
+	}
+}
+
+// fetch asks once for everything. failed: of some partition it got an error.
+func (f *fetcher) fetch(ctx context.Context, client *wire.Client, parts []following) (failed bool, err error) {
+	req := kmsg.NewPtrFetchRequest()
+	req.Version = 16
+	req.ReplicaState.ID, req.ReplicaState.Epoch = f.broker.config.ID, f.broker.epoch.Load()
+	req.MaxWaitMillis, req.MinBytes = int32(followerPatience.Milliseconds()), 1
+	req.MaxBytes = int32(f.broker.config.MaxFetchBytes)
+	byName := make(map[topicPartition]following, len(parts))
+	for _, p := range parts {
+		byName[p.topicPartition] = p
+		rt := kmsg.NewFetchRequestTopic()
+		rt.TopicID = p.topic
+		rt.Partitions = append(rt.Partitions, p.nextFetch(p.epoch))
+		req.Topics = append(req.Topics, rt)
+	}
+	resp, err := client.Do(ctx, req)
+	if err != nil {
+		return true, err
+	}
+	for _, st := range resp.(*kmsg.FetchResponse).Topics {
+		for i := range st.Partitions {
+			sp := &st.Partitions[i]
+			p, asked := byName[topicPartition{st.TopicID, sp.Partition}]
+			if !asked || p.replicate(p.epoch, sp) != nil {
+				failed = true
+			}
+		}
+	}
+	return failed, nil
+}
+
+// nextFetch asks for what this replica does not have, and says on what its log
+// ends, so that the leader can tell where the two have parted.
+func (p *partition) nextFetch(epoch int32) kmsg.FetchRequestTopicPartition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	req := kmsg.NewFetchRequestTopicPartition()
+	req.Partition = p.n
+	req.CurrentLeaderEpoch = epoch
+	req.FetchOffset, req.LastFetchedEpoch = p.mu.log.End(), p.mu.log.LastEpoch()
+	req.LogStartOffset = p.mu.log.Start()
+	req.PartitionMaxBytes = followerBytes
+	return req
+}
+
+// replicate takes the leader's answer into this replica's log.
+func (p *partition) replicate(epoch int32, resp *kmsg.FetchResponseTopicPartition) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.leaderEpoch != epoch || p.mu.leader == p.broker {
+		return kerr.FencedLeaderEpoch
+	}
+	log := p.mu.log
+	switch {
+	case resp.ErrorCode == kerr.OffsetOutOfRange.Code:
+		// The leader has dropped, by age, what would come next.
+		log.Restart(resp.LogStartOffset)
+		p.mu.high = resp.LogStartOffset
+		return nil
+	case resp.ErrorCode != 0:
+		return kerr.ErrorForCode(resp.ErrorCode)
+	case resp.DivergingEpoch.EndOffset >= 0:
+		// Nothing that was committed is cut: the leader was elected because it
+		// has all of that.
+		_, end := log.EpochEnd(resp.DivergingEpoch.Epoch)
+		log.Truncate(min(end, resp.DivergingEpoch.EndOffset))
+		p.mu.high = min(p.mu.high, log.End())
+		return nil
+	}
+	if err := log.Replicate(resp.RecordBatches); err != nil {
+		return err
+	}
+	p.mu.high = max(p.mu.high, min(resp.HighWatermark, log.End()))
+	p.retainLocked()
+	return nil
+}

@@ -1,0 +1,102 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The times that are not times.
+const (
+	latest   = -1
+	earliest = -2
+	newest   = -3 // the record of the largest timestamp
+)
+
+func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, rt := range req.Topics {
+		st := kmsg.NewListOffsetsResponseTopic()
+		st.Topic = rt.Topic
+		for _, rp := range rt.Partitions {
+			sp := kmsg.NewListOffsetsResponseTopicPartition()
+			sp.Partition = rp.Partition
+			p, err := b.partition(rt.Topic, [16]byte{}, rp.Partition)
+			if err == nil {
+				err = p.listOffset(rp, &sp)
+			}
+			if err == kerr.OffsetNotAvailable && req.Version < 5 {
+				err = kerr.LeaderNotAvailable // what it was called before
+			}
+			sp.ErrorCode = code(err)
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+// listOffset finds an offset by time. It knows the times of batches, not of the
+// records inside, and answers with the beginning of the batch: never too late
+// in the log, sometimes a few records too early.
+func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *kmsg.ListOffsetsResponseTopicPartition) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.leaderLocked(req.CurrentLeaderEpoch); err != nil {
+		return err
+	}
+	resp.LeaderEpoch = p.mu.leaderEpoch
+	switch {
+	case req.Timestamp == earliest:
+		resp.Offset = p.mu.log.Start()
+	case p.mu.high < p.mu.begin:
+		// A new leader that does not know yet how high its predecessor came
+		// must not name an end that is lower.
+		return kerr.OffsetNotAvailable
+	case req.Timestamp == latest:
+		resp.Offset = p.mu.high
+	case req.Timestamp == newest:
+		for _, b := range p.mu.log.Batches() {
+			if b.End() <= p.mu.high && b.MaxTimestamp() > resp.Timestamp {
+				resp.Offset, resp.Timestamp = b.BaseOffset(), b.MaxTimestamp()
+			}
+		}
+	case req.Timestamp < 0:
+		return kerr.UnsupportedVersion
+	default:
+		if b, ok := p.mu.log.AtTime(req.Timestamp); ok && b.End() <= p.mu.high {
+			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.BaseOffset(), b.BaseTimestamp(), b.LeaderEpoch()
+		}
+	}
+	return nil
+}
+
+// offsetForLeaderEpoch says how far this log agrees with another.
+func (b *Broker) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, rt := range req.Topics {
+		st := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		st.Topic = rt.Topic
+		for _, rp := range rt.Partitions {
+			sp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			sp.Partition = rp.Partition
+			p, err := b.partition(rt.Topic, [16]byte{}, rp.Partition)
+			if err == nil {
+				err = p.epochEnd(rp, &sp)
+			}
+			sp.ErrorCode = code(err)
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+func (p *partition) epochEnd(req kmsg.OffsetForLeaderEpochRequestTopicPartition, resp *kmsg.OffsetForLeaderEpochResponseTopicPartition) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.leaderLocked(req.CurrentLeaderEpoch); err != nil {
+		return err
+	}
+	resp.LeaderEpoch, resp.EndOffset = p.mu.log.EpochEnd(req.LeaderEpoch)
+	return nil
+}

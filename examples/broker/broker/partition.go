@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/broker/commitlog"
+)
+
+// topicPartition names a partition. Two topics of one name, one after the
+// other, have different ids.
+type topicPartition struct {
+	topic [16]byte
+	n     int32
+}
+
+func (tp topicPartition) compare(other topicPartition) int {
+	return cmp.Or(bytes.Compare(tp.topic[:], other.topic[:]), cmp.Compare(tp.n, other.n))
+}
+
+// partition is this broker's replica of a partition: the leader's or a
+// follower's. Safe for concurrent use. Its lock is a leaf: nothing is called
+// under it that locks, and no purgatory. What a change makes possible for
+// those who wait is returned as progress, and looked after once unlocked.
+type partition struct {
+	topicPartition
+	name   string // of the topic
+	broker int32  // whose replica this is
+	config *Config
+
+	mu struct {
+		sync.Mutex
+		log         *commitlog.Log
+		high        int64 // the high watermark: everything below is on all in-sync replicas
+		leader      int32
+		leaderEpoch int32
+		epoch       int32 // of leader and isr; the controller counts it
+		isr         []int32
+
+		// Of the leader only.
+		begin     int64 // the end of the log when this leadership began
+		followers map[int32]*follower
+		proposal  []int32 // an in-sync set that the controller has not answered yet
+		proposing bool    // and it is being asked
+	}
+}
+
+// follower is what the leader knows of a follower, from its fetches.
+type follower struct {
+	brokerEpoch int64
+	end         int64     // of its log; -1: it has not fetched yet
+	caughtUp    time.Time // when it last had all that the leader had
+	lastFetch   time.Time
+	lastEnd     int64 // the leader's at the last fetch
+}
+
+// progress is how far the ends moved for those who wait for them.
+type progress struct {
+	end, high           int64
+	endMoved, highMoved bool
+}
+
+// change is what a new picture did to a replica.
+type change struct {
+	progress
+	moved bool // another leader, or the same one elected anew: what waits here waits in vain
+	leads bool // and it is this broker
+}
+
+func (p *partition) apply(s *kmsg.UpdateMetadataRequestTopicPartition, now time.Time) change {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var c change
+	if s.ZKVersion <= p.mu.epoch {
+		return c
+	}
+	p.mu.epoch, p.mu.isr, p.mu.proposal = s.ZKVersion, s.ISR, nil
+	if s.LeaderEpoch > p.mu.leaderEpoch {
+		p.mu.leader, p.mu.leaderEpoch = s.Leader, s.LeaderEpoch
+		p.mu.followers = nil
+		c.moved, c.leads = true, s.Leader == p.broker
+		if c.leads {
+			p.lead(s.Replicas, now)
+		}
+	}
+	if p.mu.leader == p.broker {
+		c.progress = p.advanceLocked()
+	}
+	return c
+}
+
+// lead begins a leadership. Nothing is known of the followers until they
+// fetch, and until then nothing more is committed.
+func (p *partition) lead(replicas []int32, now time.Time) {
+	p.mu.log.NoteEpoch(p.mu.leaderEpoch)
+	p.mu.begin = p.mu.log.End()
+	p.mu.followers = make(map[int32]*follower)
+	for _, id := range replicas {
+		if id != p.broker {
+			p.mu.followers[id] = &follower{brokerEpoch: -1, end: -1, caughtUp: now}
+		}
+	}
+}
+
+// advanceLocked moves the high watermark to the least end of an in-sync log.
+// While a proposal is open either set may be the true one, so it takes both.
+func (p *partition) advanceLocked() progress {
+	high := p.mu.log.End()
+	for id, f := range p.mu.followers {
+		if slices.Contains(p.mu.isr, id) || slices.Contains(p.mu.proposal, id) {
+			high = min(high, f.end)
+		}
+	}
+	if high <= p.mu.high {
+		return progress{}
+	}
+	p.mu.high = high
+	return progress{high: high, highMoved: true}
+}
+
+// append adds a producer's batch and returns where it begins, and the position
+// that the high watermark has to reach under this leader epoch.
+func (p *partition) append(records []byte, acks int16) (base, end int64, epoch int32, pr progress, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.mu.leader != p.broker:
+		err = kerr.NotLeaderForPartition
+	case len(records) > p.config.MaxBatchBytes:
+		err = kerr.MessageTooLarge
+	case acks == -1 && len(p.mu.isr) < p.config.MinInsyncReplicas:
+		err = kerr.NotEnoughReplicas
+	}
+	if err != nil {
+		return -1, 0, 0, pr, err
+	}
+	before := p.mu.log.End()
+	base, end, err = p.mu.log.Append(records, p.mu.leaderEpoch)
+	if err != nil {
+		return -1, 0, 0, pr, err
+	}
+	pr = p.advanceLocked() // alone in the in-sync set, a leader commits at once
+	pr.end, pr.endMoved = p.mu.log.End(), p.mu.log.End() > before
+	p.retainLocked()
+	return base, end, p.mu.leaderEpoch, pr, nil
+}
+
+func (p *partition) retainLocked() {
+	if p.name != offsetsTopic { // its newest and its oldest records count the same
+		p.mu.log.Retain(p.config.RetentionBytes, p.mu.high)
+	}
+}
+
+// replicated says whether the wait for end is over, and with which error.
+func (p *partition) replicated(epoch int32, end int64) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.mu.leader != p.broker || p.mu.leaderEpoch != epoch:
+		return true, kerr.NotLeaderForPartition // what is at end now may be another's
+	case p.mu.high < end:
+		return false, nil
+	case len(p.mu.isr) < p.config.MinInsyncReplicas:
+		return true, kerr.NotEnoughReplicasAfterAppend
+	}
+	return true, nil
+}
+
+// leaderLocked checks that a request has come to the leader that it thinks it
+// has come to; currentEpoch is -1 where the client does not know.
+func (p *partition) leaderLocked(currentEpoch int32) error {
+	switch {
+	case p.mu.leader != p.broker:
+		return kerr.NotLeaderForPartition
+	case currentEpoch >= 0 && currentEpoch < p.mu.leaderEpoch:
+		return kerr.FencedLeaderEpoch
+	case currentEpoch > p.mu.leaderEpoch:
+		return kerr.UnknownLeaderEpoch
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// view is what one fetch sees of a partition.
+type view struct {
+	err                error
+	leader             int32
+	leaderEpoch        int32
+	start, high, below int64 // below is where the sight of this client ends
+	size               int   // bytes that a read would return
+	divergingEpoch     int32
+	divergingEnd       int64 // where the client's log left the leader's; -1: it has not
+}
+
+func (v view) diverging() bool { return v.divergingEnd >= 0 }
+
+func (p *partition) view(req *kmsg.FetchRequestTopicPartition, follower bool, limit int) view {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.viewLocked(req, follower, limit)
+}
+
+func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bool, limit int) view {
+	log := p.mu.log
+	v := view{
+		leader: p.mu.leader, leaderEpoch: p.mu.leaderEpoch,
+		start: log.Start(), high: p.mu.high, below: p.mu.high,
+		divergingEnd: -1,
+	}
+	if follower {
+		v.below = log.End()
+	}
+	if v.err = p.leaderLocked(req.CurrentLeaderEpoch); v.err != nil {
+		return v
+	}
+	if req.LastFetchedEpoch >= 0 {
+		epoch, end := log.EpochEnd(req.LastFetchedEpoch)
+		switch {
+		case end < 0:
+			v.err = kerr.OffsetOutOfRange
+			return v
+		case epoch < req.LastFetchedEpoch || end < req.FetchOffset:
+			v.divergingEpoch, v.divergingEnd = epoch, end
+			return v
+		}
+	}
+	// Above the high watermark a consumer waits, also when a new leader does
+	// not know yet how high it already was.
+	if req.FetchOffset < log.Start() || req.FetchOffset > log.End() {
+		v.err = kerr.OffsetOutOfRange
+		return v
+	}
+	v.size = log.Size(req.FetchOffset, v.below, limit)
+	return v
+}
+
+// read copies what a view has measured, or less: the log may have been cut in
+// the meantime.
+func (p *partition) read(offset, below int64, limit int, atLeastOne bool) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.log.Read(offset, below, limit, atLeastOne)
+}
+
+// fetched notes how far a follower has come. What it asks from is what it has,
+// unless it asks the wrong leader or has something else than the leader has.
+func (p *partition) fetched(replica int32, brokerEpoch int64, req *kmsg.FetchRequestTopicPartition, now time.Time) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.mu.followers[replica]
+	if v := p.viewLocked(req, true, 0); f == nil || v.err != nil || v.diverging() {
+		return progress{}
+	}
+	return p.noteFetchLocked(f, brokerEpoch, req.FetchOffset, now)
+}

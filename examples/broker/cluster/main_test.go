@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/examples/broker/broker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds what would otherwise hang; no test says how long a thing takes.
+const patience = 60 * time.Second
+
+func testConfig() Config {
+	return Config{Brokers: 3, Broker: broker.Config{
+		HeartbeatInterval: 200 * time.Millisecond,
+		MaxLag:            500 * time.Millisecond,
+		MinInsyncReplicas: 2,
+		MinSession:        300 * time.Millisecond,
+		InitialRebalance:  50 * time.Millisecond,
+	}}
+}
+
+func start(t *testing.T, config Config) *Cluster {
+	t.Helper()
+	c, err := Start(ctx(t), config)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func ctx(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// client makes a franz-go client as it comes, but for retries that suit a test.
+func client(t *testing.T, c *Cluster, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	opts = append([]kgo.Opt{
+		kgo.SeedBrokers(c.Addrs()...),
+		kgo.AllowAutoTopicCreation(),
+		kgo.MetadataMinAge(10 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+	}, opts...)
+	cl, err := kgo.NewClient(opts...)
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func create(t *testing.T, cl *kgo.Client, topic string, partitions int32, replicas int16) {
+	t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, replicas
+	req.Topics = append(req.Topics, rt)
+	req.TimeoutMillis = 10_000
+	resp, err := req.RequestWith(ctx(t), cl)
+	require.NoError(t, err)
+	require.Zero(t, resp.Topics[0].ErrorCode)
+}
+
+func produce(t *testing.T, cl *kgo.Client, topic string, from, to int) {
+	t.Helper()
+	var records []*kgo.Record
+	for i := from; i < to; i++ {
+		records = append(records, &kgo.Record{Topic: topic, Value: fmt.Appendf(nil, "%06d", i)})
+	}
+	require.NoError(t, cl.ProduceSync(ctx(t), records...).FirstErr())
+}
+
+// consume polls until it has seen n different values.
+func consume(t *testing.T, cl *kgo.Client, n int) map[string]int {
+	t.Helper()
+	seen := make(map[string]int)
+	for ctx := ctx(t); len(seen) < n; {
+		fetches := cl.PollFetches(ctx)
+		require.NoError(t, ctx.Err(), "saw %d of %d", len(seen), n)
+		fetches.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
+	}
+	return seen
+}
+

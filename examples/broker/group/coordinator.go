@@ -1,0 +1,146 @@
+// Package group coordinates consumer groups: who is a member, which generation
+// of the group counts, and what each member was assigned. It is Kafka's classic
+// protocol, in which the members' leader does the assigning.
+//
+// A group lives through these states:
+//
+//	empty ──join──▶ joining ──all there, or time──▶ syncing ──leader assigns──▶ stable
+//	                   ▲                               │                          │
+//	                   └────── a member comes, goes, falls silent, or changes ────┘
+//
+// Every wait is a delayed operation: a member's JoinGroup and SyncGroup
+// requests and the rebalance itself in Rebalances, its session in Heartbeats.
+package group
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// The largest values a member may ask for, and the largest group.
+const (
+	maxSession   = 30 * time.Minute
+	maxRebalance = 30 * time.Minute
+	maxMembers   = 500
+)
+
+// Config is how a coordinator is started.
+type Config struct {
+	MinSession       time.Duration // the shortest session timeout a member may ask for
+	InitialRebalance time.Duration // how long the first member of a group waits for others
+	// Purgatory gives options for the purgatory of that name.
+	Purgatory func(name string) []purgatory.Option
+}
+
+// Coordinator holds the groups that one broker coordinates. Safe for
+// concurrent use.
+type Coordinator struct {
+	Rebalances *purgatory.DelayedOperationPurgatory[waitKey]
+	Heartbeats *purgatory.DelayedOperationPurgatory[memberKey]
+	config     Config
+
+	mu struct {
+		sync.Mutex
+		groups map[string]*group
+	}
+}
+
+// waitKey is where those who wait in a rebalance are found: by group and phase,
+// and by the connection that their answer goes to.
+type waitKey struct {
+	group string
+	phase phase
+	conn  uint64
+}
+
+type phase uint8
+
+const (
+	connection phase = iota // ended
+	joins                   // of a group
+	syncs
+)
+
+type memberKey struct{ group, member string }
+
+var errGone = errors.New("group: the client is gone")
+
+// NewCoordinator makes a coordinator without groups. Whoever made it closes its
+// purgatories.
+func NewCoordinator(config Config) (*Coordinator, error) {
+	c := &Coordinator{config: config}
+	c.mu.groups = make(map[string]*group)
+	var err error
+	if c.Rebalances, err = purgatory.New[waitKey]("rebalance", config.Purgatory("rebalance")...); err != nil {
+		return nil, err
+	}
+	if c.Heartbeats, err = purgatory.New[memberKey]("heartbeat", config.Purgatory("heartbeat")...); err != nil {
+		_ = c.Rebalances.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Gone forgets the waits of a connection that has ended. Its members stay, for
+// as long as their sessions do.
+func (c *Coordinator) Gone(conn uint64) {
+	c.Rebalances.CancelForKey(waitKey{phase: connection, conn: conn}, errGone)
+}
+
+// Resign gives up the groups for which it is asked: another broker
+// coordinates them now, and whoever waits here is told so.
+func (c *Coordinator) Resign(moved func(group string) bool) {
+	c.mu.Lock()
+	var gone []*group
+	for name, g := range c.mu.groups {
+		if moved(name) {
+			gone = append(gone, g)
+			delete(c.mu.groups, name)
+		}
+	}
+	c.mu.Unlock()
+	for _, g := range gone {
+		g.lock()
+		g.mu.state = dead
+		for _, m := range g.mu.members {
+			g.endSessionLocked(m)
+		}
+		g.unlock()
+		for _, phase := range []phase{joins, syncs} {
+			c.Rebalances.CancelForKey(waitKey{group: g.name, phase: phase}, kerr.NotCoordinator)
+		}
+	}
+}
+
+// group finds a group, and makes it if create says so.
+func (c *Coordinator) group(name string, create bool) *group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.mu.groups[name]
+	if g == nil && create {
+		g = newGroup(c, name)
+		c.mu.groups[name] = g
+	}
+	return g
+}
+
+// drop forgets a group that has no members any more.
+func (c *Coordinator) drop(g *group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.groups[g.name] == g {
+		delete(c.mu.groups, g.name)
+	}
+}
+
+// Groups is the number of groups that have members.
+func (c *Coordinator) Groups() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.mu.groups)
+}

@@ -1,0 +1,187 @@
+package group
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+type state uint8
+
+const (
+	empty   state = iota
+	joining       // members come together; a rebalance operation waits for them
+	syncing       // a generation has begun; its leader is assigning
+	stable
+	dead // another broker's, or forgotten
+)
+
+// group is one group. What a change under its lock sets in motion, in the
+// purgatories, waits until the lock is released: callbacks take it again.
+type group struct {
+	name        string
+	coordinator *Coordinator
+
+	mu struct {
+		sync.Mutex
+		after        []func() // run by unlock
+		state        state
+		generation   int32
+		protocolType string
+		protocol     string // chosen for this generation
+		leader       string
+		members      map[string]*member
+		static       map[string]string // a static member's instance to its present member id
+		rebalance    *rebalance        // while joining
+	}
+}
+
+// member is guarded by its group's lock.
+type member struct {
+	id        string
+	instance  *string // of a static member
+	pending   bool    // has been given its id and has not come back with it
+	timeout   time.Duration
+	rebalance time.Duration
+	protocols []kmsg.JoinGroupRequestProtocol
+
+	assignment []byte
+	session    *session  // nil while it waits: the open request is its sign of life
+	joining    *joinWait // the JoinGroup request that waits
+	syncing    *syncWait // the SyncGroup request that waits
+}
+
+func newGroup(c *Coordinator, name string) *group {
+	g := &group{name: name, coordinator: c}
+	g.mu.members = make(map[string]*member)
+	g.mu.static = make(map[string]string)
+	return g
+}
+
+func (g *group) lock() { g.mu.Lock() }
+
+// unlock releases the lock and then does what was put off.
+func (g *group) unlock() {
+	after := g.mu.after
+	g.mu.after = nil
+	g.mu.Unlock()
+	for _, do := range after {
+		do()
+	}
+}
+
+func (g *group) afterLocked(do func()) { g.mu.after = append(g.mu.after, do) }
+
+// wakeLocked has those who wait in a phase look again.
+func (g *group) wakeLocked(p phase) {
+	g.afterLocked(func() { g.coordinator.Rebalances.CheckAndComplete(waitKey{group: g.name, phase: p}) })
+}
+
+// rebalanceLocked brings the members together again. Those who wait for an
+// assignment of the generation that ends now are told to join.
+func (g *group) rebalanceLocked() {
+	if g.mu.state == joining {
+		g.wakeLocked(joins) // perhaps it was only the one that left that was missing
+		return
+	}
+	r := &rebalance{group: g, initial: g.mu.state == empty}
+	timeout := g.coordinator.config.InitialRebalance
+	for _, m := range g.mu.members {
+		m.assignment = nil
+		if !r.initial {
+			timeout = max(timeout, m.rebalance)
+		}
+	}
+	g.mu.state, g.mu.rebalance = joining, r
+	g.wakeLocked(syncs)
+	g.afterLocked(func() {
+		_, _ = g.coordinator.Rebalances.TryCompleteElseWatch(r, timeout, waitKey{group: g.name, phase: joins})
+	})
+}
+
+// completeLocked ends a rebalance: whoever is there is the next generation.
+// Static members may be away without losing their place.
+func (g *group) completeLocked(r *rebalance) {
+	if g.mu.state != joining || g.mu.rebalance != r {
+		return
+	}
+	g.mu.rebalance = nil
+	for _, m := range g.mu.members {
+		if m.joining == nil && m.instance == nil && !m.pending {
+			g.removeLocked(m)
+		}
+	}
+	g.mu.generation++
+	if !slices.ContainsFunc(g.membersLocked(), func(m *member) bool { return m.joining != nil }) {
+		g.forgetLocked()
+		return
+	}
+	g.mu.state = syncing
+	g.mu.protocol = g.commonProtocolLocked()
+	if leader := g.mu.members[g.mu.leader]; leader == nil || leader.joining == nil {
+		i := slices.IndexFunc(g.membersLocked(), func(m *member) bool { return m.joining != nil })
+		g.mu.leader = g.membersLocked()[i].id
+	}
+	for _, m := range g.mu.members {
+		if m.joining != nil {
+			m.joining.resp = g.joinedLocked(m, m.joining.version)
+			m.joining = nil
+			g.startSessionLocked(m)
+		}
+	}
+	g.wakeLocked(joins)
+}
+
+// forgetLocked ends a group that nobody is in. Its name may begin again.
+func (g *group) forgetLocked() {
+	for _, m := range g.mu.members {
+		g.removeLocked(m)
+	}
+	g.mu.state = dead
+	g.afterLocked(func() { g.coordinator.drop(g) })
+}
+
+// removeLocked takes a member out, and answers what it waits for; the caller
+// sees to the rest of the group.
+func (g *group) removeLocked(m *member) {
+	delete(g.mu.members, m.id)
+	if w := m.joining; w != nil {
+		w.resp, m.joining = refuseJoin(w.version, m.id, kerr.UnknownMemberID), nil
+		g.wakeLocked(joins)
+	}
+	if w := m.syncing; w != nil {
+		w.resp, m.syncing = refuseSync(w.version, kerr.UnknownMemberID), nil
+		g.wakeLocked(syncs)
+	}
+	if m.instance != nil && g.mu.static[*m.instance] == m.id {
+		delete(g.mu.static, *m.instance)
+	}
+	g.endSessionLocked(m)
+}
+
+// departLocked takes a member out and lets the others share its part.
+func (g *group) departLocked(m *member) {
+	g.removeLocked(m)
+	switch {
+	case m.pending:
+	case len(g.membersLocked()) == 0:
+		g.forgetLocked()
+	default:
+		g.rebalanceLocked()
+	}
+}
+
+// membersLocked are those that have joined at least once, in a fixed order.
+func (g *group) membersLocked() []*member {
+	var members []*member
+	for _, id := range slices.Sorted(maps.Keys(g.mu.members)) {
+		if m := g.mu.members[id]; !m.pending {
+			members = append(members, m)
+		}
+	}
+	return members
+}

@@ -1,0 +1,98 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// Heartbeat is a member's sign of life. It is told when it has to join again.
+func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
+	err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, true)
+	if err != nil {
+		resp.ErrorCode = err.Code
+	}
+	return resp
+}
+
+// MayCommit says whether a member may commit offsets. It is a sign of life too.
+// Without a generation, offsets may be committed for a group that has no
+// members: by a client that assigns partitions to itself.
+func (c *Coordinator) MayCommit(group, member string, instance *string, generation int32) *kerr.Error {
+	if generation < 0 && c.group(group, false) == nil {
+		return nil
+	}
+	return c.alive(group, member, instance, generation, false)
+}
+
+func (c *Coordinator) alive(name, id string, instance *string, generation int32, heartbeat bool) *kerr.Error {
+	g := c.group(name, false)
+	if g == nil {
+		return kerr.UnknownMemberID
+	}
+	g.lock()
+	defer g.unlock()
+	m, err := g.fencedLocked(id, instance)
+	switch {
+	case err != nil:
+		return err
+	case generation != g.mu.generation:
+		return kerr.IllegalGeneration
+	case !g.extendLocked(m):
+		return kerr.UnknownMemberID // a moment too late
+	case heartbeat && g.mu.state == joining:
+		return kerr.RebalanceInProgress
+	}
+	return nil
+}
+
+// extendLocked is false when the session has ended. One that has not begun to
+// wait yet cannot be extended, and need not be.
+func (g *group) extendLocked(m *member) bool {
+	s := m.session
+	return s == nil || g.coordinator.Heartbeats.Extend(s, m.timeout) || s.Outcome() == operation.Pending
+}
+
+// Leave takes members out, without waiting for their sessions to end. Since
+// version 3 a request names several, static ones by their instance alone.
+func (c *Coordinator) Leave(req *kmsg.LeaveGroupRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
+	g := c.group(req.Group, false)
+	if req.Version < 3 {
+		if err := g.leave(req.MemberID, nil); err != nil {
+			resp.ErrorCode = err.Code
+		}
+		return resp
+	}
+	for _, rm := range req.Members {
+		sm := kmsg.NewLeaveGroupResponseMember()
+		sm.MemberID, sm.InstanceID = rm.MemberID, rm.InstanceID
+		if err := g.leave(rm.MemberID, rm.InstanceID); err != nil {
+			sm.ErrorCode = err.Code
+		}
+		resp.Members = append(resp.Members, sm)
+	}
+	return resp
+}
+
+func (g *group) leave(id string, instance *string) *kerr.Error {
+	if g == nil {
+		return kerr.UnknownMemberID
+	}
+	g.lock()
+	defer g.unlock()
+	if instance != nil && id == "" {
+		id = g.mu.static[*instance]
+	}
+	if m := g.mu.members[id]; m != nil && m.pending {
+		g.departLocked(m)
+		return nil
+	}
+	m, err := g.fencedLocked(id, instance)
+	if err == nil {
+		g.departLocked(m)
+	}
+	return err
+}

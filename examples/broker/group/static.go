@@ -1,0 +1,67 @@
+package group
+
+import (
+	"crypto/rand"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// replaceLocked gives a static member's place to a new process of the same
+// instance. The old one is fenced. Where nothing else has changed, the group
+// goes on without a rebalance: that is what static membership is for.
+func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGroupResponse) {
+	m := &member{
+		id:         rand.Text(),
+		instance:   former.instance,
+		assignment: former.assignment,
+		protocols:  former.protocols,
+	}
+	if w := former.joining; w != nil {
+		w.resp, former.joining = refuseJoin(w.version, former.id, kerr.FencedInstanceID), nil
+		g.wakeLocked(joins)
+	}
+	if w := former.syncing; w != nil {
+		w.resp, former.syncing = refuseSync(w.version, kerr.FencedInstanceID), nil
+		g.wakeLocked(syncs)
+	}
+	g.removeLocked(former)
+	g.addLocked(m, req)
+	led := g.mu.leader == former.id
+	if led {
+		g.mu.leader = m.id
+	}
+	if g.mu.state != stable || !protocolsEqual(m.protocols, req.Protocols) {
+		return m, nil
+	}
+	g.startSessionLocked(m)
+	resp := g.joinedLocked(m, req.Version)
+	switch {
+	case led && req.Version >= 9:
+		resp.SkipAssignment = true
+	case led:
+		// An older client that is told it leads would assign anew. Let it
+		// think that another does.
+		resp.LeaderID, resp.Members = former.id, nil
+	}
+	return nil, resp
+}
+
+// fencedLocked finds the member of a request, or says why there is none.
+func (g *group) fencedLocked(id string, instance *string) (*member, *kerr.Error) {
+	if g.mu.state == dead {
+		return nil, kerr.UnknownMemberID
+	}
+	if instance != nil {
+		switch present := g.mu.static[*instance]; {
+		case present == "":
+			return nil, kerr.UnknownMemberID
+		case present != id:
+			return nil, kerr.FencedInstanceID
+		}
+	}
+	if m := g.mu.members[id]; m != nil && !m.pending {
+		return m, nil
+	}
+	return nil, kerr.UnknownMemberID
+}

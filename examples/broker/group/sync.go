@@ -1,0 +1,87 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Sync is a member's request for its assignment; the leader's brings them all.
+func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
+	g := c.group(req.Group, false)
+	if g == nil {
+		reply(refuseSync(req.Version, kerr.UnknownMemberID))
+		return
+	}
+	g.lock()
+	defer g.unlock()
+	m, err := g.fencedLocked(req.MemberID, req.InstanceID)
+	switch {
+	case err != nil:
+	case req.Generation != g.mu.generation:
+		err = kerr.IllegalGeneration
+	case req.ProtocolType != nil && *req.ProtocolType != g.mu.protocolType,
+		req.Protocol != nil && *req.Protocol != g.mu.protocol:
+		err = kerr.InconsistentGroupProtocol
+	case g.mu.state == joining:
+		err = kerr.RebalanceInProgress
+	}
+	if err != nil {
+		g.afterLocked(func() { reply(refuseSync(req.Version, err)) })
+		return
+	}
+	if g.mu.state == syncing && m.id == g.mu.leader {
+		g.assignLocked(req.GroupAssignment)
+	}
+	if g.mu.state == stable {
+		resp := g.assignedLocked(m, req.Version)
+		g.afterLocked(func() { reply(resp) })
+		return
+	}
+	if w := m.syncing; w != nil {
+		w.resp = refuseSync(w.version, kerr.RebalanceInProgress)
+		g.wakeLocked(syncs)
+	}
+	w := &syncWait{group: g, member: m, version: req.Version, reply: reply}
+	m.syncing = w
+	g.endSessionLocked(m)
+	g.afterLocked(func() {
+		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, m.rebalance,
+			waitKey{group: g.name, phase: syncs}, waitKey{phase: connection, conn: conn})
+		if err != nil {
+			reply(refuseSync(w.version, kerr.NotCoordinator))
+		}
+	})
+}
+
+// assignLocked hands out the leader's assignment and answers all who wait for it.
+func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment) {
+	for _, a := range assignments {
+		if m := g.mu.members[a.MemberID]; m != nil {
+			m.assignment = a.MemberAssignment
+		}
+	}
+	g.mu.state = stable
+	for _, m := range g.membersLocked() {
+		if w := m.syncing; w != nil {
+			w.resp, m.syncing = g.assignedLocked(m, w.version), nil
+			g.startSessionLocked(m)
+		}
+	}
+	g.wakeLocked(syncs)
+}
+
+func (g *group) assignedLocked(m *member, version int16) *kmsg.SyncGroupResponse {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version = version
+	protocol, protocolType := g.mu.protocol, g.mu.protocolType
+	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
+	resp.MemberAssignment = append([]byte{}, m.assignment...)
+	return resp
+}
+
+func refuseSync(version int16, err *kerr.Error) *kmsg.SyncGroupResponse {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version, resp.ErrorCode = version, err.Code
+	resp.MemberAssignment = []byte{}
+	return resp
+}

@@ -1,0 +1,171 @@
+package group
+
+import (
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// rebalance waits until every member has joined. Its timeout ends the wait for
+// those that have not; for the first member of a group, the wait for others.
+type rebalance struct {
+	operation.DelayedOperation
+	group   *group
+	initial bool
+}
+
+func (r *rebalance) TryComplete() bool {
+	r.group.mu.Lock()
+	defer r.group.mu.Unlock()
+	if r.group.mu.rebalance != r || r.group.mu.state != joining {
+		return true // there is nothing to wait for any more
+	}
+	if r.initial {
+		return false
+	}
+	for _, m := range r.group.mu.members {
+		if m.joining == nil && !m.pending {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rebalance) OnComplete() {
+	r.group.lock()
+	defer r.group.unlock()
+	r.group.completeLocked(r)
+}
+
+func (r *rebalance) OnExpiration() {}
+
+// joinWait is a JoinGroup request that waits for the rebalance to end.
+type joinWait struct {
+	operation.DelayedOperation
+	group   *group
+	member  *member
+	version int16
+	resp    *kmsg.JoinGroupResponse // guarded by the group's lock
+	reply   func(kmsg.Response)
+}
+
+func (w *joinWait) TryComplete() bool {
+	w.group.mu.Lock()
+	defer w.group.mu.Unlock()
+	return w.resp != nil || w.group.mu.state == dead
+}
+
+func (w *joinWait) OnComplete() {
+	w.group.lock()
+	defer w.group.unlock()
+	if w.member.joining == w { // the wait ends, the rebalance does not: the client is gone
+		w.member.joining = nil
+		w.group.startSessionLocked(w.member)
+	}
+	resp := w.resp
+	if resp == nil {
+		resp = refuseJoin(w.version, w.member.id, w.group.endedByLocked(&w.DelayedOperation))
+	}
+	w.reply(resp)
+}
+
+func (w *joinWait) OnExpiration() {}
+
+// syncWait is a SyncGroup request that waits for the leader's assignment.
+type syncWait struct {
+	operation.DelayedOperation
+	group   *group
+	member  *member
+	version int16
+	resp    *kmsg.SyncGroupResponse // guarded by the group's lock
+	reply   func(kmsg.Response)
+}
+
+// TryComplete says yes to an assignment, and to a group that has moved on.
+func (w *syncWait) TryComplete() bool {
+	w.group.mu.Lock()
+	defer w.group.mu.Unlock()
+	return w.resp != nil || w.group.mu.state != syncing
+}
+
+func (w *syncWait) OnComplete() {
+	w.group.lock()
+	defer w.group.unlock()
+	if w.member.syncing == w {
+		w.member.syncing = nil
+		w.group.startSessionLocked(w.member)
+	}
+	resp := w.resp
+	if resp == nil {
+		resp = refuseSync(w.version, w.group.endedByLocked(&w.DelayedOperation))
+	}
+	w.reply(resp)
+}
+
+// OnExpiration: the leader has not assigned within the time of a rebalance.
+// Go on without it, and without whoever else has not come this far.
+func (w *syncWait) OnExpiration() {
+	w.group.lock()
+	defer w.group.unlock()
+	if w.group.mu.state != syncing {
+		return
+	}
+	for _, m := range w.group.membersLocked() {
+		if m.syncing == nil && m != w.member {
+			w.group.removeLocked(m)
+		}
+	}
+	w.group.rebalanceLocked()
+}
+
+// endedByLocked is the error for a request whose wait ended without an answer.
+func (g *group) endedByLocked(o *operation.DelayedOperation) *kerr.Error {
+	if o.Outcome() == operation.Closed || g.mu.state == dead {
+		return kerr.NotCoordinator
+	}
+	return kerr.RebalanceInProgress // ask again
+}
+
+// session waits for a member to fall silent. Each sign of life extends it.
+type session struct {
+	operation.DelayedOperation
+	group  *group
+	member *member
+	over   atomic.Bool
+}
+
+func (s *session) TryComplete() bool { return s.over.Load() }
+func (s *session) OnComplete()       {}
+
+func (s *session) OnExpiration() {
+	s.group.lock()
+	defer s.group.unlock()
+	if s.member.session == s {
+		s.group.departLocked(s.member)
+	}
+}
+
+// startSessionLocked begins a member's session, which it has unless it is
+// waiting for an answer.
+func (g *group) startSessionLocked(m *member) {
+	if g.mu.members[m.id] != m || m.session != nil || g.mu.state == dead {
+		return
+	}
+	s := &session{group: g, member: m}
+	m.session = s
+	g.afterLocked(func() {
+		_, _ = g.coordinator.Heartbeats.TryCompleteElseWatch(s, m.timeout, memberKey{g.name, m.id})
+	})
+}
+
+func (g *group) endSessionLocked(m *member) {
+	if m.session == nil {
+		return
+	}
+	m.session.over.Store(true)
+	m.session = nil
+	g.afterLocked(func() { g.coordinator.Heartbeats.CheckAndComplete(memberKey{g.name, m.id}) })
+}
