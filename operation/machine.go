@@ -96,13 +96,19 @@ func (m *Machine) Begin(op Operation, keys int) bool {
 	return true
 }
 
-// Reject makes a held operation new again, as if Begin had not been. Its watches
-// must be unlinked and its entry not scheduled. Marks left meanwhile are void:
+// Reject gives up a held operation that was not accepted: it can be submitted again.
+// If one of its watches has been linked meanwhile (used) it is spent instead, for
+// somebody may still have it from there: it ends without an outcome, and without
+// callbacks. Its watches must be unlinked and its entry not scheduled. Marks are void:
 // those who left them were told that they had ended nothing. The wish is returned.
-func (m *Machine) Reject() (wish Outcome) {
+func (m *Machine) Reject(used bool) (wish Outcome) {
 	m.tail = nil
+	next := uint32(phaseNew)
+	if used {
+		next = phaseEnded
+	}
 	sched.Yield()
-	word := m.entry.Word().Swap(phaseNew)
+	word := m.entry.Word().Swap(next)
 	return Outcome(word & wishMask >> wishShift)
 }
 
@@ -229,6 +235,7 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 
 // Outcome returns how the operation ended, Pending if it has not.
 func (m *Machine) Outcome() Outcome {
+	sched.Yield()
 	word := m.entry.Word().Load()
 	if word&phaseMask != phaseEnded {
 		return Pending

@@ -75,7 +75,8 @@ type check[K comparable] struct {
 
 	cursor watchers.Cursor[K] // after ops, if they come from a key
 
-	held  *operation.Machine // being tried
+	held  *operation.Machine  // being tried
+	op    operation.Operation // held's
 	looks int
 	run   int64
 	no    int64
@@ -157,10 +158,10 @@ func (c *check[K]) try() {
 			c.at++ // ended, or its holder looks again
 			return
 		}
-		c.held, c.looks = m, 0
+		c.held, c.op, c.looks = m, m.Operation(), 0
 	}
 	c.run++
-	if c.held.Operation().TryComplete() {
+	if c.op.TryComplete() {
 		c.leave(operation.Satisfied, nil)
 		return
 	}
@@ -183,7 +184,7 @@ func (c *check[K]) saidNo() {
 	case operation.Carry:
 		c.leave(wish, c.p.wishedCause(m, wish))
 	default:
-		c.held = nil
+		c.held, c.op = nil, nil
 		c.at++
 		if relook {
 			c.p.signal(key, hash, Everything)
@@ -198,15 +199,15 @@ func (c *check[K]) claim() {
 		c.at++
 		return
 	}
-	c.held = m
+	c.held, c.op = m, m.Operation()
 	c.leave(c.outcome, c.cause)
 }
 
 // leave puts the held operation among those that end with this batch.
 func (c *check[K]) leave(o operation.Outcome, cause *error) {
-	c.leaving[c.nleaving] = watchers.Leaving{Machine: c.held, Outcome: o, Cause: cause}
+	c.leaving[c.nleaving] = watchers.Leaving{Operation: c.op, Machine: c.held, Outcome: o, Cause: cause}
 	c.nleaving++
-	c.held = nil
+	c.held, c.op = nil, nil
 	c.at++
 }
 

@@ -18,20 +18,33 @@ func (p *DelayedOperationPurgatory[K]) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	defer p.stop() // also when a callback ends the goroutine
+	p.closeFrom(0)
+	p.stop()
+	return nil
+}
+
+// closeFrom closes the shards from the i-th on, whatever callbacks do.
+func (p *DelayedOperationPurgatory[K]) closeFrom(i int) {
+	normal := false
+	defer func() {
+		if !normal { // runtime.Goexit: this is the last chance for the others
+			p.closeFrom(i + 1)
+			p.stop()
+		}
+	}()
 	shards := p.watchers.Shards()
-	for i := range shards {
+	for ; i < len(shards); i++ {
 		waiting := shards[i].Close()
 		if len(waiting) == 0 {
 			continue
 		}
 		c := p.checks.Get().(*check[K])
-		c.shard, c.outcome, c.rest, c.more = &shards[i], operation.Closed, waiting, false
-		c.n = copy(c.ops[:], c.rest)
-		c.rest = c.rest[c.n:]
+		c.shard, c.outcome, c.more = &shards[i], operation.Closed, false
+		c.n = copy(c.ops[:], waiting)
+		c.rest = waiting[c.n:]
 		c.finish()
 	}
-	return nil
+	normal = true
 }
 
 // stop tells everything that runs in the background to end. What is queued for

@@ -74,51 +74,78 @@ func (p *DelayedOperationPurgatory[K]) forgetWish(m *operation.Machine, wish ope
 // end ends m, which the caller holds; s is the shard of its first key. It is where
 // the timer arrives with what has expired.
 func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Machine, o operation.Outcome, cause *error) {
-	batch := [1]watchers.Leaving{{Machine: m, Outcome: o, Cause: cause}}
+	batch := [1]watchers.Leaving{{Operation: m.Operation(), Machine: m, Outcome: o, Cause: cause}}
 	run := s.Leave(batch[:])
 	p.timer.Cancel(m.Entry())
 	p.settle(s, batch[:], run)
 }
 
-// settle makes the outcomes of a batch final and, if run, runs the callbacks and
-// then those that were queued meanwhile behind them.
+// settle makes the outcomes of a batch that has left lists and timer final, and runs
+// the callbacks, or queues them behind those who do.
 func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch []watchers.Leaving, run bool) {
 	for i := range batch {
 		l := &batch[i]
-		p.forgetWish(l.Machine, l.Machine.Settle(l.Outcome, l.Cause))
+		if wish := l.Machine.Settle(l.Outcome, l.Cause); wish != operation.Pending {
+			p.forgetWish(l.Machine, wish)
+		}
 	}
 	p.release(len(batch))
-	if !run {
+	if !run && !s.Queue(batch) {
 		return
 	}
 	defer p.exit(s) // also when a callback ends the goroutine
-	guard.Each(2*len(batch), func(i int) { callBack(batch[i/2].Machine, i%2 == 1) }, p.panicked)
-}
-
-// callBack runs one of the two callbacks of m.
-func callBack(m *operation.Machine, expiration bool) {
-	if !expiration {
-		m.Operation().OnComplete()
-	} else if m.Outcome() == operation.Expired {
-		m.Operation().OnExpiration()
-	}
+	p.callBack(batch, 0)
 }
 
 // exit runs the callbacks that were queued behind this goroutine's, until there are
 // none.
 func (p *DelayedOperationPurgatory[K]) exit(s *watchers.Shard[K]) {
-	for queued := s.Exit(); queued != nil; queued = s.Exit() {
-		p.runQueued(s, queued)
+	for next, more := s.Exit(); more; next, more = s.Exit() {
+		p.runQueued(s, next)
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) runQueued(s *watchers.Shard[K], queued []*operation.Machine) {
+func (p *DelayedOperationPurgatory[K]) runQueued(s *watchers.Shard[K], next watchers.Leaving) {
 	normal := false
 	defer func() {
-		if !normal {
+		if !normal { // runtime.Goexit: this is the last chance for the others
 			p.exit(s)
 		}
 	}()
-	guard.Each(2*len(queued), func(i int) { callBack(queued[i/2], i%2 == 1) }, p.panicked)
+	batch := [1]watchers.Leaving{next}
+	p.callBack(batch[:], 0)
 	normal = true
+}
+
+// callBack runs the callbacks of a batch, from the i-th on, whatever they do:
+// OnComplete of batch[j] is the 2j-th, its OnExpiration the one after it.
+func (p *DelayedOperationPurgatory[K]) callBack(batch []watchers.Leaving, i int) {
+	for i < 2*len(batch) {
+		i = p.callBackFrom(batch, i)
+	}
+}
+
+func (p *DelayedOperationPurgatory[K]) callBackFrom(batch []watchers.Leaving, i int) (next int) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		next = i + 1
+		if v := recover(); v != nil {
+			guard.Report(v, p.panicked)
+			return
+		}
+		p.callBack(batch, next) // runtime.Goexit: this is the last chance for the others
+	}()
+	for ; i < 2*len(batch); i++ {
+		l := &batch[i>>1]
+		if i&1 == 0 {
+			l.Operation.OnComplete()
+		} else if l.Outcome == operation.Expired {
+			l.Operation.OnExpiration()
+		}
+	}
+	normal = true
+	return i
 }

@@ -35,7 +35,8 @@ const Everything = watchers.Everything
 // this goroutine (see the package comment for the one exception, a long chain of
 // callbacks). err is nil if op was accepted, and then it ends exactly once.
 // Otherwise it was not accepted, and none of its callbacks will run: ErrClosed,
-// ErrFull, ErrNoKeys, ErrTooManyKeys, ErrNilOperation, ErrUsed.
+// ErrFull, ErrNoKeys, ErrTooManyKeys, ErrNilOperation, ErrUsed. (An operation that was
+// refused because the purgatory closed halfway through is spent: ErrUsed.)
 //
 // TryComplete runs at most twice here, however many keys there are: before op is
 // watched, and after, for a state change that came in between. (And again for each
@@ -54,29 +55,51 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 }
 
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []At[K]) (bool, error) {
-	n := len(keys) + len(at)
-	if err := p.admit(op, n); err != nil {
+	w := waits[K]{keys: keys, at: at}
+	if err := p.admit(op, w.len()); err != nil {
 		p.rejected.Add(1)
 		return false, err
 	}
-	r := registration[K]{p: p, op: op, m: operation.Of(op), timeout: timeout, keys: keys, at: at}
 	// Before anything else: a key that cannot be hashed panics, and nothing is lost.
-	r.hashes = r.buffer[:0]
-	for i := range n {
-		key, _ := r.key(i)
-		r.hashes = append(r.hashes, p.watchers.Hash(key))
+	for i := range w.len() {
+		key, _ := w.key(i)
+		w.setHash(i, p.watchers.Hash(key))
 	}
 	if err := p.reserve(); err != nil {
 		p.rejected.Add(1)
 		return false, err
 	}
-	if !r.m.Begin(op, n) {
+	r := registration{op: op, m: operation.Of(op), timeout: timeout}
+	if !r.m.Begin(op, w.len()) {
 		p.release(1)
 		p.rejected.Add(1)
 		return false, p.errorf(ErrUsed, "%T was submitted before", op)
 	}
-	r.run()
+	p.run(&r, &w)
 	return r.completed, r.err
+}
+
+// waits is what an operation is to wait for. It is kept apart from the registration
+// so that the caller's slice of keys need not be allocated.
+type waits[K comparable] struct {
+	keys   []K
+	at     []At[K]
+	hashes [4]uint64 // of the first keys; the others' are computed again
+}
+
+func (w *waits[K]) len() int { return len(w.keys) + len(w.at) }
+
+func (w *waits[K]) key(i int) (key K, position int64) {
+	if w.at != nil {
+		return w.at[i].Key, w.at[i].Position
+	}
+	return w.keys[i], Any
+}
+
+func (w *waits[K]) setHash(i int, hash uint64) {
+	if i < len(w.hashes) {
+		w.hashes[i] = hash
+	}
 }
 
 // admit answers what needs no state.
@@ -122,15 +145,10 @@ func (p *DelayedOperationPurgatory[K]) release(n int) {
 // looks for watchers. (2) If op was linked under key by then, CheckAndComplete finds
 // it, and either tries it or leaves a mark. (3) If not, op is linked later, and the
 // second try comes later still: it sees the change.
-type registration[K comparable] struct {
-	p       *DelayedOperationPurgatory[K]
+type registration struct {
 	op      operation.Operation
 	m       *operation.Machine
 	timeout time.Duration
-	keys    []K
-	at      []At[K]
-	hashes  []uint64
-	buffer  [8]uint64
 	now     time.Duration
 
 	step      step // what to do next
@@ -153,109 +171,100 @@ const (
 	finished
 )
 
-func (r *registration[K]) key(i int) (key K, position int64) {
-	if r.at != nil {
-		return r.at[i].Key, r.at[i].Position
-	}
-	return r.keys[i], Any
-}
-
-// run goes on with the registration until it is finished, whatever user code does:
+// run goes on with a registration until it is finished, whatever user code does:
 // after a panic, or while the goroutine unwinds for runtime.Goexit.
-func (r *registration[K]) run() {
+func (p *DelayedOperationPurgatory[K]) run(r *registration, w *waits[K]) {
 	for r.step != finished {
-		r.proceed()
+		p.proceed(r, w)
 	}
 }
 
-func (r *registration[K]) proceed() {
+func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 	normal := false
 	defer func() {
 		if normal {
 			return
 		}
 		if v := recover(); v != nil {
-			guard.Report(v, r.p.panicked)
+			guard.Report(v, p.panicked)
 			return
 		}
-		r.run()
+		p.run(r, w)
 	}()
 	for r.step != finished {
-		r.once()
+		switch r.step {
+		case firstTry:
+			r.step = watch
+			if r.op.TryComplete() {
+				p.satisfiedAtOnce(r, w)
+			}
+		case watch:
+			p.watch(r, w)
+		case secondTry:
+			r.try(schedule)
+		case schedule:
+			p.schedule(r, w)
+		case letGo:
+			p.letGo(r, w)
+		case lookAgain:
+			r.try(letGo)
+		}
 	}
 	normal = true
 }
 
-func (r *registration[K]) once() {
-	switch r.step {
-	case firstTry:
-		r.step = watch
-		if r.op.TryComplete() {
-			r.satisfiedAtOnce()
-		}
-	case watch:
-		r.watch()
-	case secondTry:
-		r.try(schedule)
-	case schedule:
-		r.schedule()
-	case letGo:
-		r.letGo()
-	case lookAgain:
-		r.try(letGo)
-	}
-}
-
 // satisfiedAtOnce ends an operation that never had to wait.
-func (r *registration[K]) satisfiedAtOnce() {
+func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits[K]) {
 	r.step, r.completed = finished, true
-	batch := [1]watchers.Leaving{{Machine: r.m, Outcome: operation.Satisfied}}
-	s := r.p.watchers.Shard(r.hashes[0])
-	r.p.settle(s, batch[:], s.Ended(batch[:]))
+	p.end(p.watchers.Shard(w.hashes[0]), r.m, operation.Satisfied, nil)
 }
 
 // watch links the operation under all its keys.
-func (r *registration[K]) watch() {
+func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) {
 	r.step = secondTry
 	if r.timeout <= 0 {
 		r.step = schedule // one try, then expiry at once
 	}
-	r.now = r.p.timer.Now()
+	r.now = p.timer.Now()
 	r.m.SetStart(r.now)
-	for i, hash := range r.hashes {
-		key, position := r.key(i)
-		if !r.p.watchers.Shard(hash).Watch(r.m, i, key, hash, position) {
-			r.reject(r.p.errorf(ErrClosed, "%T", r.op))
+	for i := range w.len() {
+		key, position := w.key(i)
+		hash := w.hashes[i&3]
+		if i >= len(w.hashes) {
+			hash = p.watchers.Hash(key)
+		}
+		if !p.watchers.Shard(hash).Watch(r.m, i, key, hash, position) {
+			p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
 			return
 		}
 	}
 }
 
 // try tries the operation once more; on a no it goes on with the step no.
-func (r *registration[K]) try(no step) {
+func (r *registration) try(no step) {
 	r.step = no
 	if r.op.TryComplete() {
 		r.end(operation.Satisfied, nil)
 	}
 }
 
-func (r *registration[K]) end(o operation.Outcome, cause *error) {
+func (r *registration) end(o operation.Outcome, cause *error) {
 	r.step, r.completed = finished, true
 	r.m.End(o, cause)
 }
 
-func (r *registration[K]) schedule() {
+func (p *DelayedOperationPurgatory[K]) schedule(r *registration, w *waits[K]) {
 	r.step = letGo
 	if r.timeout <= 0 {
 		return // see expireOnWorker
 	}
-	if err := r.p.timer.AddAt(r.m.Entry(), r.now, timer.Deadline(r.now, r.timeout)); err != nil {
-		r.reject(r.p.timerError(err))
+	if err := p.timer.AddAt(r.m.Entry(), r.now, timer.Deadline(r.now, r.timeout)); err != nil {
+		p.reject(r, w, p.timerError(err))
 	}
 }
 
 // letGo makes the operation pending, or does what somebody has asked of its holder.
-func (r *registration[K]) letGo() {
+func (p *DelayedOperationPurgatory[K]) letGo(r *registration, w *waits[K]) {
 	r.looks++
 	verdict, wish, relook := r.m.Release(r.looks < maxLooks)
 	switch {
@@ -265,37 +274,39 @@ func (r *registration[K]) letGo() {
 		r.m.ClearWish() // and let go once more; it expires below
 		r.timeout = 0
 	case verdict == operation.Carry:
-		r.end(wish, r.p.wishedCause(r.m, wish))
+		r.end(wish, p.wishedCause(r.m, wish))
 	default:
 		r.step = finished
 		if relook {
-			key, _ := r.key(0)
-			r.p.signal(key, r.hashes[0], Everything)
+			key, _ := w.key(0)
+			p.signal(key, w.hashes[0], Everything)
 		}
 		if r.timeout <= 0 {
-			r.expireOnWorker()
+			p.expireOnWorker(r, w)
 		}
 	}
 }
 
 // expireOnWorker has a pending operation expire at once, but never on the
 // goroutine that registers it. It is scheduled only now that it is pending, so that
-// the timer, which may be faster, finds nobody to leave a wish to. Should it have
-// ended meanwhile, the entry runs to no effect.
-func (r *registration[K]) expireOnWorker() {
-	err := r.p.timer.AddAt(r.m.Entry(), r.now, r.now)
-	if err != nil && r.m.Hold() {
-		r.reject(r.p.timerError(err))
+// the timer, which may be faster, finds nobody to leave a wish to.
+func (p *DelayedOperationPurgatory[K]) expireOnWorker(r *registration, w *waits[K]) {
+	err := p.timer.AddAt(r.m.Entry(), r.now, r.now)
+	switch {
+	case err != nil && r.m.Hold():
+		p.reject(r, w, p.timerError(err))
+	case r.m.Outcome() != operation.Pending: // it has ended meanwhile
+		p.timer.Cancel(r.m.Entry())
 	}
 }
 
 // reject undoes the registration of an operation that is held.
-func (r *registration[K]) reject(err error) {
+func (p *DelayedOperationPurgatory[K]) reject(r *registration, w *waits[K], err error) {
 	r.step, r.err = finished, err
-	r.p.watchers.Shard(r.hashes[0]).Withdraw(r.m)
-	r.p.forgetWish(r.m, r.m.Reject())
-	r.p.release(1)
-	r.p.rejected.Add(1)
+	linked := p.watchers.Shard(w.hashes[0]).Withdraw(r.m)
+	p.forgetWish(r.m, r.m.Reject(linked))
+	p.release(1)
+	p.rejected.Add(1)
 }
 
 // timerError says that the timer takes nothing.

@@ -79,7 +79,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() int { return p.totals().Keys }
 // idle reports whether no callback runs or waits to be run, and no worker does.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
 	t := p.totals()
-	return t.Running == 0 && t.Deferred == 0 && p.signals.Running() == 0 && !p.working()
+	return t.Running == 0 && p.signals.Running() == 0 && !p.working()
 }
 
 // ended reports whether the goroutines that were told to stop have, the reaper's

@@ -6,9 +6,10 @@ import (
 
 // Leaving is an operation that its holder is about to end.
 type Leaving struct {
-	Machine *operation.Machine
-	Cause   *error // of a cancelled one
-	Outcome operation.Outcome
+	Operation operation.Operation
+	Machine   *operation.Machine // Operation's
+	Cause     *error             // of a cancelled one
+	Outcome   operation.Outcome
 }
 
 // MaxRunning is how many goroutines run callbacks that came out of one shard before
@@ -17,10 +18,11 @@ type Leaving struct {
 // how deep that stack grows.
 const MaxRunning = 64
 
-// Leave takes operations, which the caller holds, out of all their lists, counts
-// them as ended, and enters the caller among those who run callbacks of s (see
-// Enter): each lock is taken once for the batch where it can be. s is the shard at
-// hand: that of the key that was checked, or of the operation's first key.
+// Leave takes operations, which the caller holds, out of all their lists and counts
+// them as ended: each lock is taken once for the batch where it can be. s is the
+// shard at hand: that of the key that was checked, or of the operation's first key.
+// It reports whether the caller may run the callbacks itself; then it has entered,
+// and has to Exit. If not, it has to Queue them, when they are settled.
 func (s *Shard[K]) Leave(batch []Leaving) (run bool) {
 	foreign := false
 	s.mu.Lock()
@@ -29,7 +31,6 @@ func (s *Shard[K]) Leave(batch []Leaving) (run bool) {
 		if first := m.First(); first.List() != nil {
 			foreign = !s.unlinkOwnLocked(first) || foreign
 			s.mu.counts.Pending--
-			s.mu.counts.Ended[batch[i].Outcome]++
 		}
 		extra := m.Extra()
 		for j := range extra {
@@ -37,13 +38,70 @@ func (s *Shard[K]) Leave(batch []Leaving) (run bool) {
 				foreign = !s.unlinkOwnLocked(&extra[j]) || foreign
 			}
 		}
+		s.mu.counts.Ended[batch[i].Outcome]++
 	}
-	run = s.enterLocked(batch)
+	s.mu.running++
+	if run = s.mu.running <= MaxRunning; !run {
+		s.mu.running--
+		s.mu.arriving++
+	}
 	s.mu.Unlock()
 	if foreign {
 		s.leaveForeign(batch)
 	}
 	return run
+}
+
+// Queue puts a batch behind the goroutines that run callbacks, for one of them to
+// take; unless there are few enough by now. See Leave.
+func (s *Shard[K]) Queue(batch []Leaving) (run bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.arriving--
+	if s.mu.running < MaxRunning {
+		s.mu.running++
+		return true
+	}
+	s.mu.queue = append(s.mu.queue, batch...)
+	return false
+}
+
+// Enter is for a worker that helps with queued callbacks; see Stuck.
+func (s *Shard[K]) Enter() {
+	s.mu.Lock()
+	s.mu.running++
+	s.mu.Unlock()
+}
+
+// Exit is called by who has entered and has run their callbacks. It returns true and
+// an operation whose callbacks were queued meanwhile, for the caller to run before it
+// calls Exit again; or false, and then the caller has left. One at a time: if its
+// callback blocks, the others are still in the queue, where somebody finds them.
+func (s *Shard[K]) Exit() (next Leaving, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.queue) == 0 {
+		s.mu.running--
+		return Leaving{}, false
+	}
+	next = s.mu.queue[0]
+	s.mu.queue[0] = Leaving{}
+	if s.mu.queue = s.mu.queue[1:]; len(s.mu.queue) == 0 {
+		s.mu.queue = nil
+	}
+	return next, true
+}
+
+// Stuck reports whether callbacks have been queued since the last time it was
+// asked, and none was taken meanwhile: then all that run are blocked in theirs, and
+// somebody else has to Enter and Exit.
+func (s *Shard[K]) Stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.mu.queue)
+	was := s.mu.stuck
+	s.mu.stuck = n
+	return was > 0 && n >= was
 }
 
 // unlinkOwnLocked unlinks w if it is of this shard.
@@ -77,22 +135,11 @@ func (s *Shard[K]) leaveForeign(batch []Leaving) {
 	}
 }
 
-// Ended counts an operation that ended without having been watched, and enters
-// the caller among those who run callbacks of s.
-func (s *Shard[K]) Ended(batch []Leaving) (run bool) {
-	s.mu.Lock()
-	for i := range batch {
-		s.mu.counts.Ended[batch[i].Outcome]++
-	}
-	run = s.enterLocked(batch)
-	s.mu.Unlock()
-	return run
-}
-
 // Withdraw takes an operation that its holder rejects out of its lists and the
-// counts, as if it had never been accepted. s is the shard of its first key.
-func (s *Shard[K]) Withdraw(m *operation.Machine) {
-	if m.First().List() != nil {
+// counts, as if it had never been accepted. s is the shard of its first key. It
+// reports whether the operation was in any list.
+func (s *Shard[K]) Withdraw(m *operation.Machine) (linked bool) {
+	if linked = m.First().List() != nil; linked {
 		s.mu.Lock()
 		s.mu.counts.Pending--
 		s.mu.Unlock()
@@ -105,51 +152,7 @@ func (s *Shard[K]) Withdraw(m *operation.Machine) {
 			of.mu.Unlock()
 		}
 	}
-}
-
-// enterLocked counts the caller as one who runs callbacks. If there are too many
-// already, the batch is queued for them instead, and false returned.
-func (s *Shard[K]) enterLocked(batch []Leaving) bool {
-	if s.mu.running >= MaxRunning {
-		for i := range batch {
-			s.mu.deferred = append(s.mu.deferred, batch[i].Machine)
-		}
-		return false
-	}
-	s.mu.running++
-	return true
-}
-
-// Enter is for a worker that helps with queued callbacks; see Stuck.
-func (s *Shard[K]) Enter() {
-	s.mu.Lock()
-	s.mu.running++
-	s.mu.Unlock()
-}
-
-// Exit is called by who has entered and has run their callbacks. It returns
-// operations whose callbacks were queued meanwhile, for the caller to run before it
-// calls Exit again; if there are none, the caller has left.
-func (s *Shard[K]) Exit() (more []*operation.Machine) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if more = s.mu.deferred; len(more) > 0 {
-		s.mu.deferred = nil
-		return more
-	}
-	s.mu.running--
-	return nil
-}
-
-// Stuck reports whether callbacks have been queued since the last time it was
-// asked, and nobody has come to run them: then all that run are blocked in theirs,
-// and somebody else has to Enter and Exit.
-func (s *Shard[K]) Stuck() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.mu.stuck
-	s.mu.stuck = len(s.mu.deferred) > 0
-	return was && s.mu.stuck
+	return linked
 }
 
 // Close makes every further Watch fail and returns the operations that are

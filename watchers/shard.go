@@ -19,9 +19,10 @@ type Shard[K comparable] struct {
 		counts  Counts
 		closed  bool
 
-		running  int                  // goroutines inside callbacks, see Enter
-		deferred []*operation.Machine // ended operations whose callbacks wait for one of those
-		stuck    bool                 // deferred was not empty when Stuck last looked
+		running  int       // goroutines inside callbacks, see Leave
+		arriving int       // goroutines between Leave and Queue
+		queue    []Leaving // ended operations whose callbacks wait for one that runs
+		stuck    int       // length of queue when Stuck last looked
 
 		signals signalQueue[K]
 	}
@@ -109,8 +110,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	for o, n := range s.mu.counts.Ended {
 		t.Ended[o] += n
 	}
-	t.Running += s.mu.running
-	t.Deferred += len(s.mu.deferred)
+	t.Running += s.mu.running + s.mu.arriving + len(s.mu.queue)
 	s.mu.Unlock()
 	t.Checks += s.Checks.Run.Load()
 	t.Wasted += s.Checks.Wasted.Load()
@@ -122,7 +122,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 type Totals struct {
 	Counts
 	Keys, Watched      int
-	Running, Deferred  int
+	Running            int // goroutines in callbacks, and callbacks that wait for one
 	Checks, Wasted     int64
 	Signals, Coalesced int64
 }

@@ -8,6 +8,7 @@ import (
 // postpone leaves w, a watch in this shard of an operation that is ending, to
 // Purge. It refuses if as many as may be are waiting for that already.
 func (s *Shard[K]) postpone(w *operation.Watch) bool {
+	sched.Yield()
 	if s.all.stale.Inc() > s.all.staleLimit {
 		s.all.stale.Dec()
 		return false
