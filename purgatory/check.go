@@ -67,11 +67,15 @@ type check[K comparable] struct {
 	cause   *error            // of Cancelled
 	ended   int
 
-	ops  [batchSize]*operation.Machine
-	n    int // in ops
-	at   int // next in ops
-	more bool
-	rest []*operation.Machine // after ops, if they come from Close
+	// ops[:claimed] are held, to be ended as outcomes say; ops[at:n] are still to be
+	// looked at.
+	ops      [batchSize]*operation.Machine
+	outcomes [batchSize]operation.Outcome
+	entries  [batchSize]*timer.TaskEntry
+	claimed  int
+	at, n    int
+	more     bool
+	rest     []*operation.Machine // after ops, if they come from Close
 
 	cursor watchers.Cursor[K] // after ops, if they come from a key
 
@@ -80,10 +84,6 @@ type check[K comparable] struct {
 	looks int
 	run   int64
 	no    int64
-
-	leaving  [batchSize]watchers.Leaving
-	nleaving int
-	entries  [batchSize]*timer.TaskEntry
 }
 
 // finish runs the check to its end, hands it back to the pool, and returns how
@@ -133,7 +133,7 @@ func (c *check[K]) walk() {
 			if c.outcome == operation.Pending {
 				c.try()
 			} else {
-				c.claim()
+				c.claimNext()
 			}
 		}
 		c.endBatch()
@@ -162,7 +162,7 @@ func (c *check[K]) try() {
 	}
 	c.run++
 	if c.op.TryComplete() {
-		c.leave(operation.Satisfied, nil)
+		c.claim(operation.Satisfied)
 		return
 	}
 	c.saidNo()
@@ -182,7 +182,7 @@ func (c *check[K]) saidNo() {
 	switch verdict, wish, relook := m.Release(patient); verdict {
 	case operation.LookAgain:
 	case operation.Carry:
-		c.leave(wish, c.p.wishedCause(m, wish))
+		c.claim(wish)
 	default:
 		c.held, c.op = nil, nil
 		c.at++
@@ -192,45 +192,43 @@ func (c *check[K]) saidNo() {
 	}
 }
 
-// claim takes the next operation to end it, or leaves a wish with its holder.
-func (c *check[K]) claim() {
+// claimNext takes the next operation to end it, or leaves that to its holder.
+func (c *check[K]) claimNext() {
 	m := c.ops[c.at]
 	if !c.p.claim(m, c.outcome, c.cause) {
 		c.at++
 		return
 	}
-	c.held, c.op = m, m.Operation()
-	c.leave(c.outcome, c.cause)
+	c.held = m
+	c.claim(c.outcome)
 }
 
-// leave puts the held operation among those that end with this batch.
-func (c *check[K]) leave(o operation.Outcome, cause *error) {
-	c.leaving[c.nleaving] = watchers.Leaving{Operation: c.op, Machine: c.held, Outcome: o, Cause: cause}
-	c.nleaving++
-	c.held, c.op = nil, nil
+// claim puts the held operation among those that end with this batch.
+func (c *check[K]) claim(o operation.Outcome) {
 	c.at++
+	c.ops[c.claimed], c.outcomes[c.claimed] = c.held, o
+	c.claimed++
+	c.held, c.op = nil, nil
 }
 
-// endBatch ends what was claimed since the last time.
+// endBatch ends what was claimed of the operations in ops, and forgets them all.
 func (c *check[K]) endBatch() {
 	if c.run > 0 {
 		c.shard.Checks.Run.Add(c.run)
 		c.shard.Checks.Wasted.Add(c.no)
 		c.run, c.no = 0, 0
 	}
-	clear(c.ops[:c.n])
-	c.n, c.at = 0, 0
-	n := c.nleaving
+	n, collected := c.claimed, c.n
+	c.claimed, c.n, c.at = 0, 0, 0
+	defer clear(c.ops[:collected])
 	if n == 0 {
 		return
 	}
-	c.nleaving = 0
 	c.ended += n
-	batch := c.leaving[:n]
-	defer clear(batch)
+	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n], Cause: c.cause}
 	run := c.shard.Leave(batch)
-	for i := range batch {
-		c.entries[i] = batch[i].Machine.Entry()
+	for i, m := range batch.Machines {
+		c.entries[i] = m.Entry()
 	}
 	c.p.timer.CancelAll(c.entries[:n])
 	clear(c.entries[:n])

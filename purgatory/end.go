@@ -51,11 +51,8 @@ func (p *DelayedOperationPurgatory[K]) claim(m *operation.Machine, o operation.O
 	return held
 }
 
-// wishedCause returns the cause that came with the wish, if it was a cancellation.
-func (p *DelayedOperationPurgatory[K]) wishedCause(m *operation.Machine, wish operation.Outcome) *error {
-	if wish != operation.Cancelled {
-		return nil
-	}
+// wishedCause returns the cause that came with the wish to cancel m.
+func (p *DelayedOperationPurgatory[K]) wishedCause(m *operation.Machine) *error {
 	p.wishes.Lock()
 	defer p.wishes.Unlock()
 	return p.wishes.causes[m]
@@ -74,58 +71,63 @@ func (p *DelayedOperationPurgatory[K]) forgetWish(m *operation.Machine, wish ope
 // end ends m, which the caller holds; s is the shard of its first key. It is where
 // the timer arrives with what has expired.
 func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Machine, o operation.Outcome, cause *error) {
-	batch := [1]watchers.Leaving{{Operation: m.Operation(), Machine: m, Outcome: o, Cause: cause}}
-	run := s.Leave(batch[:])
+	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{o}
+	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:], Cause: cause}
+	run := s.Leave(batch)
 	p.timer.Cancel(m.Entry())
-	p.settle(s, batch[:], run)
+	p.settle(s, batch, run)
 }
 
 // settle makes the outcomes of a batch that has left lists and timer final, and runs
 // the callbacks, or queues them behind those who do.
-func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch []watchers.Leaving, run bool) {
-	for i := range batch {
-		l := &batch[i]
-		if wish := l.Machine.Settle(l.Outcome, l.Cause); wish != operation.Pending {
-			p.forgetWish(l.Machine, wish)
+func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch watchers.Ending, run bool) {
+	for i, m := range batch.Machines {
+		o, cause := batch.Outcomes[i], batch.Cause
+		if o == operation.Cancelled && cause == nil {
+			cause = p.wishedCause(m)
+		}
+		if wish := m.Settle(o, cause); wish != operation.Pending {
+			p.forgetWish(m, wish)
 		}
 	}
-	p.release(len(batch))
+	p.release(len(batch.Machines))
 	if !run && !s.Queue(batch) {
 		return
 	}
 	defer p.exit(s) // also when a callback ends the goroutine
-	p.callBack(batch, 0)
+	p.callBack(batch.Machines, 0)
 }
 
 // exit runs the callbacks that were queued behind this goroutine's, until there are
 // none.
 func (p *DelayedOperationPurgatory[K]) exit(s *watchers.Shard[K]) {
-	for next, more := s.Exit(); more; next, more = s.Exit() {
-		p.runQueued(s, next)
+	for m := s.Exit(); m != nil; m = s.Exit() {
+		p.runQueued(s, m)
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) runQueued(s *watchers.Shard[K], next watchers.Leaving) {
+func (p *DelayedOperationPurgatory[K]) runQueued(s *watchers.Shard[K], m *operation.Machine) {
 	normal := false
 	defer func() {
 		if !normal { // runtime.Goexit: this is the last chance for the others
 			p.exit(s)
 		}
 	}()
-	batch := [1]watchers.Leaving{next}
-	p.callBack(batch[:], 0)
+	machines := [1]*operation.Machine{m}
+	p.callBack(machines[:], 0)
 	normal = true
 }
 
-// callBack runs the callbacks of a batch, from the i-th on, whatever they do:
-// OnComplete of batch[j] is the 2j-th, its OnExpiration the one after it.
-func (p *DelayedOperationPurgatory[K]) callBack(batch []watchers.Leaving, i int) {
-	for i < 2*len(batch) {
-		i = p.callBackFrom(batch, i)
+// callBack runs the callbacks of operations that have ended, from the i-th on,
+// whatever they do: OnComplete of machines[j] is the 2j-th, its OnExpiration the one
+// after it.
+func (p *DelayedOperationPurgatory[K]) callBack(machines []*operation.Machine, i int) {
+	for i < 2*len(machines) {
+		i = p.callBackFrom(machines, i)
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) callBackFrom(batch []watchers.Leaving, i int) (next int) {
+func (p *DelayedOperationPurgatory[K]) callBackFrom(machines []*operation.Machine, i int) (next int) {
 	normal := false
 	defer func() {
 		if normal {
@@ -136,14 +138,14 @@ func (p *DelayedOperationPurgatory[K]) callBackFrom(batch []watchers.Leaving, i 
 			guard.Report(v, p.panicked)
 			return
 		}
-		p.callBack(batch, next) // runtime.Goexit: this is the last chance for the others
+		p.callBack(machines, next) // runtime.Goexit: this is the last chance for the others
 	}()
-	for ; i < 2*len(batch); i++ {
-		l := &batch[i>>1]
+	for ; i < 2*len(machines); i++ {
+		m := machines[i>>1]
 		if i&1 == 0 {
-			l.Operation.OnComplete()
-		} else if l.Outcome == operation.Expired {
-			l.Operation.OnExpiration()
+			m.Operation().OnComplete()
+		} else if m.Outcome() == operation.Expired {
+			m.Operation().OnExpiration()
 		}
 	}
 	normal = true

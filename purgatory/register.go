@@ -244,13 +244,13 @@ func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) {
 func (r *registration) try(no step) {
 	r.step = no
 	if r.op.TryComplete() {
-		r.end(operation.Satisfied, nil)
+		r.end(operation.Satisfied)
 	}
 }
 
-func (r *registration) end(o operation.Outcome, cause *error) {
+func (r *registration) end(o operation.Outcome) {
 	r.step, r.completed = finished, true
-	r.m.End(o, cause)
+	r.m.End(o, nil)
 }
 
 func (p *DelayedOperationPurgatory[K]) schedule(r *registration, w *waits[K]) {
@@ -274,7 +274,7 @@ func (p *DelayedOperationPurgatory[K]) letGo(r *registration, w *waits[K]) {
 		r.m.ClearWish() // and let go once more; it expires below
 		r.timeout = 0
 	case verdict == operation.Carry:
-		r.end(wish, p.wishedCause(r.m, wish))
+		r.end(wish)
 	default:
 		r.step = finished
 		if relook {

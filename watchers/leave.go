@@ -4,12 +4,12 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// Leaving is an operation that its holder is about to end.
-type Leaving struct {
-	Operation operation.Operation
-	Machine   *operation.Machine // Operation's
-	Cause     *error             // of a cancelled one
-	Outcome   operation.Outcome
+// Ending is some operations that their holder is about to end, and how: Machines[i]
+// as Outcomes[i].
+type Ending struct {
+	Machines []*operation.Machine
+	Outcomes []operation.Outcome
+	Cause    *error // of those that end as cancelled; nil: it was left with a wish
 }
 
 // MaxRunning is how many goroutines run callbacks that came out of one shard before
@@ -23,11 +23,10 @@ const MaxRunning = 64
 // shard at hand: that of the key that was checked, or of the operation's first key.
 // It reports whether the caller may run the callbacks itself; then it has entered,
 // and has to Exit. If not, it has to Queue them, when they are settled.
-func (s *Shard[K]) Leave(batch []Leaving) (run bool) {
+func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	foreign := false
 	s.mu.Lock()
-	for i := range batch {
-		m := batch[i].Machine
+	for i, m := range batch.Machines {
 		if first := m.First(); first.List() != nil {
 			foreign = !s.unlinkOwnLocked(first) || foreign
 			s.mu.counts.Pending--
@@ -38,7 +37,7 @@ func (s *Shard[K]) Leave(batch []Leaving) (run bool) {
 				foreign = !s.unlinkOwnLocked(&extra[j]) || foreign
 			}
 		}
-		s.mu.counts.Ended[batch[i].Outcome]++
+		s.mu.counts.Ended[batch.Outcomes[i]]++
 	}
 	s.mu.running++
 	if run = s.mu.running <= MaxRunning; !run {
@@ -54,7 +53,7 @@ func (s *Shard[K]) Leave(batch []Leaving) (run bool) {
 
 // Queue puts a batch behind the goroutines that run callbacks, for one of them to
 // take; unless there are few enough by now. See Leave.
-func (s *Shard[K]) Queue(batch []Leaving) (run bool) {
+func (s *Shard[K]) Queue(batch Ending) (run bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.arriving--
@@ -62,7 +61,7 @@ func (s *Shard[K]) Queue(batch []Leaving) (run bool) {
 		s.mu.running++
 		return true
 	}
-	s.mu.queue = append(s.mu.queue, batch...)
+	s.mu.queue = append(s.mu.queue, batch.Machines...)
 	return false
 }
 
@@ -73,23 +72,23 @@ func (s *Shard[K]) Enter() {
 	s.mu.Unlock()
 }
 
-// Exit is called by who has entered and has run their callbacks. It returns true and
-// an operation whose callbacks were queued meanwhile, for the caller to run before it
-// calls Exit again; or false, and then the caller has left. One at a time: if its
+// Exit is called by who has entered and has run their callbacks. It returns an
+// operation whose callbacks were queued meanwhile, for the caller to run before it
+// calls Exit again; or nil, and then the caller has left. One at a time: if its
 // callback blocks, the others are still in the queue, where somebody finds them.
-func (s *Shard[K]) Exit() (next Leaving, more bool) {
+func (s *Shard[K]) Exit() (next *operation.Machine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.queue) == 0 {
 		s.mu.running--
-		return Leaving{}, false
+		return nil
 	}
 	next = s.mu.queue[0]
-	s.mu.queue[0] = Leaving{}
+	s.mu.queue[0] = nil
 	if s.mu.queue = s.mu.queue[1:]; len(s.mu.queue) == 0 {
 		s.mu.queue = nil
 	}
-	return next, true
+	return next
 }
 
 // Stuck reports whether callbacks have been queued since the last time it was
@@ -115,9 +114,9 @@ func (s *Shard[K]) unlinkOwnLocked(w *operation.Watch) bool {
 
 // leaveForeign unlinks what is in other shards. Where one is busy at that moment
 // the watch is left to Purge, unless as many as may be have been left already.
-func (s *Shard[K]) leaveForeign(batch []Leaving) {
-	for i := range batch {
-		for w := range batch[i].Machine.Watches() {
+func (s *Shard[K]) leaveForeign(batch Ending) {
+	for _, m := range batch.Machines {
+		for w := range m.Watches() {
 			l := w.List()
 			if l == nil {
 				continue

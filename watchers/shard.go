@@ -19,10 +19,10 @@ type Shard[K comparable] struct {
 		counts  Counts
 		closed  bool
 
-		running  int       // goroutines inside callbacks, see Leave
-		arriving int       // goroutines between Leave and Queue
-		queue    []Leaving // ended operations whose callbacks wait for one that runs
-		stuck    int       // length of queue when Stuck last looked
+		running  int                  // goroutines inside callbacks, see Leave
+		arriving int                  // goroutines between Leave and Queue
+		queue    []*operation.Machine // ended operations whose callbacks wait for one that runs
+		stuck    int                  // length of queue when Stuck last looked
 
 		signals signalQueue[K]
 	}
