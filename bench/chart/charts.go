@@ -1,0 +1,173 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// costOverPending is T1 at one goroutine: what a timer costs over how many others are pending.
+func costOverPending(set *result.Set) (*plot.Plot, error) {
+	p := newPlot("Add and cancel a timer (1 goroutine)", "others pending", "ns")
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
+	p.Legend.Top, p.Legend.Left = true, false
+	pendings := []int{0, 100_000, 1_000_000}
+	drawn := false
+	for _, peer := range peersOf(set, "T1", "G=1/") {
+		var points plotter.XYs
+		for i, pending := range pendings {
+			if st, ok := set.Stat("T1", fmt.Sprintf("G=1/P=%d", pending), peer, result.NsOp); ok {
+				points = append(points, plotter.XY{X: float64(i), Y: st.Median})
+			}
+		}
+		if len(points) < len(pendings) {
+			continue
+		}
+		drawn = true
+		if err := line(p, peer, points, true); err != nil {
+			return nil, err
+		}
+	}
+	if !drawn {
+		return nil, nil
+	}
+	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 1, Label: "100,000"}, {Value: 2, Label: "1,000,000"}}
+	p.X.Max = 2.9 // room for the legend
+	return p, nil
+}
+
+// latenessOf is a cumulative distribution of lateness; early expiries lie left of zero.
+func latenessOf(workload, params, title string) func(*result.Set) (*plot.Plot, error) {
+	return func(set *result.Set) (*plot.Plot, error) {
+		p := newPlot("Lateness: "+title, "ms after the exact deadline (cut at -20 and 100)", "share of expiries")
+		p.Legend.Top, p.Legend.Left = false, false
+		drawn := false
+		for _, d := range set.Distributions {
+			if d.Workload != workload || d.Params != params {
+				continue
+			}
+			points := make(plotter.XYs, len(d.Ms))
+			for i, ms := range d.Ms {
+				points[i] = plotter.XY{X: min(max(ms, -20), 100), Y: float64(i) / float64(len(d.Ms)-1)}
+			}
+			drawn = true
+			if err := line(p, d.Peer, points, false); err != nil {
+				return nil, err
+			}
+		}
+		if !drawn {
+			return nil, nil
+		}
+		p.Y.Min, p.Y.Max = 0, 1
+		return p, nil
+	}
+}
+
+// stepOverWaiters is H1: what ten satisfied waiters cost over how many wait.
+func stepOverWaiters(set *result.Set) (*plot.Plot, error) {
+	p := newPlot("A step of the log that satisfies 10 of N waiters", "N waiters", "ns per step")
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
+	drawn := false
+	for _, peer := range peersOf(set, "H1", "N=") {
+		var points plotter.XYs
+		for _, s := range set.Samples {
+			n, err := strconv.Atoi(strings.TrimPrefix(s.Params, "N="))
+			if err != nil || s.Workload != "H1" || s.Peer != peer || s.Round > 0 {
+				continue
+			}
+			if st, ok := set.Stat("H1", s.Params, peer, result.NsStep); ok {
+				points = append(points, plotter.XY{X: float64(n), Y: st.Median})
+			}
+		}
+		sort.Slice(points, func(i, j int) bool { return points[i].X < points[j].X })
+		if len(points) < 2 {
+			continue
+		}
+		drawn = true
+		if err := line(p, peer, points, true); err != nil {
+			return nil, err
+		}
+	}
+	if !drawn {
+		return nil, nil
+	}
+	return p, nil
+}
+
+// memory is P5 and A2: bytes per pending request.
+func memory(set *result.Set) (*plot.Plot, error) {
+	return bars(set, "Memory per pending request", "bytes", result.Bytes, []group{
+		{"1 key", "P5", "keys=1/N=1000000", []string{"ours", "cb", "chan"}},
+		{"3 keys", "P5", "keys=3/N=1000000", []string{"ours", "cb", "chan"}},
+	})
+}
+
+// life is P1 and P2 beside the standard library's timer alone.
+func life(set *result.Set) (*plot.Plot, error) {
+	peers := []string{"ours", "std-alone", "cb", "chan"}
+	return bars(set, "An operation's life, beside AfterFunc+Stop alone", "ns", result.NsOp, []group{
+		{"1 key", "P1", "G=1", peers},
+		{"1 key, 2 goroutines", "P1", "G=2", peers},
+		{"3 keys", "P2", "G=1", peers},
+		{"3 keys, 2 goroutines", "P2", "G=2", peers},
+	})
+}
+
+type group struct {
+	label, workload, params string
+	peers                   []string
+}
+
+// bars draws a group of bars, one for each peer.
+func bars(set *result.Set, title, unit, metric string, groups []group) (*plot.Plot, error) {
+	p := newPlot(title, "", unit)
+	width := vg.Points(22)
+	labels := make([]string, len(groups))
+	for i, peer := range groups[0].peers {
+		values := make(plotter.Values, len(groups))
+		for j, g := range groups {
+			st, ok := set.Stat(g.workload, g.params, peer, metric)
+			if !ok {
+				return nil, nil
+			}
+			values[j], labels[j] = st.Median, g.label
+		}
+		b, err := plotter.NewBarChart(values, width)
+		if err != nil {
+			return nil, err
+		}
+		b.Color = colorOf(peer)
+		b.LineStyle.Width = 0
+		b.Offset = width * vg.Length(float64(i)-float64(len(groups[0].peers)-1)/2)
+		p.Add(b)
+		p.Legend.Add(peer, b)
+	}
+	p.NominalX(labels...)
+	p.Y.Min = 0
+	p.Y.Max *= 1.2 // room for the legend
+	return p, nil
+}
+
+// logTicks labels powers of ten with plain figures.
+type logTicks struct{}
+
+func (logTicks) Ticks(low, high float64) []plot.Tick {
+	var out []plot.Tick
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		v := math.Pow(10, e)
+		out = append(out, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
+		for m := 2.0; m < 10; m++ {
+			out = append(out, plot.Tick{Value: m * v})
+		}
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+// Command bench measures the library beside its peers: other timers, and the purgatories that people write by hand.
+//
+// It prints a table for each workload, checks the targets of the project against what it measured, and writes the raw
+// samples, benchstat-readable lines and SVG plots.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/workload"
+)
+
+type options struct {
+	quick   bool
+	only    string
+	rounds  int
+	window  time.Duration
+	results string
+	plots   string
+	report  string
+	profile string
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func flags(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
+	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
+	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default 5, with -quick 3)")
+	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 250ms, with -quick 100ms)")
+	f.StringVar(&o.results, "results", "results", "`folder` for the raw results (none when empty)")
+	f.StringVar(&o.plots, "plots", "../docs/plots", "`folder` for the SVG plots (none when empty)")
+	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the results in this JSON `file`")
+	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the run to this `file`")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
+	}
+	rounds, window := 5, 250*time.Millisecond
+	if o.quick {
+		rounds, window = 3, 100*time.Millisecond
+	}
+	if o.rounds == 0 {
+		o.rounds = rounds
+	}
+	if o.window == 0 {
+		o.window = window
+	}
+	if o.rounds < 1 || o.window < time.Millisecond {
+		return o, fmt.Errorf("-rounds must be at least 1 and -window at least 1ms, not %d and %s", o.rounds, o.window)
+	}
+	return o, nil
+}
+
+func run(args []string) error {
+	o, err := flags(args)
+	if err != nil {
+		if err == flag.ErrHelp {
+			return nil
+		}
+		return err
+	}
+	if o.report != "" {
+		set, err := result.ReadJSON(o.report)
+		if err != nil {
+			return err
+		}
+		return publish(set, o, false)
+	}
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	stop, err := startProfile(o.profile)
+	if err != nil {
+		return err
+	}
+	set := measure(o, only)
+	stop()
+	return publish(set, o, true)
+}
+
+func measure(o options, only *regexp.Regexp) *result.Set {
+	set := &result.Set{About: about(o)}
+	r := &workload.Run{
+		Rounds: o.rounds, Window: o.window, Full: !o.quick, Million: workload.Million, Set: set, Progress: os.Stderr,
+	}
+	start := time.Now()
+	for _, f := range workload.Families() {
+		if f.Matches(only) {
+			f.Run(r)
+		}
+	}
+	set.About["took"] = time.Since(start).Round(time.Second).String()
+	return set
+}

@@ -1,0 +1,76 @@
+package meter
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestLatenessTellsEarlyFromLate(t *testing.T) {
+	l := NewLateness(3)
+	l.Due(0, time.Hour) // met an hour early
+	l.Met(0)
+	l.Due(1, -time.Second) // met a second late
+	l.Met(1)
+	assert.Equal(t, 1, l.Left())
+	sorted := l.Sorted()
+	assert.Len(t, sorted, 2, "what was not met has no lateness")
+	assert.Equal(t, 1, Early(sorted))
+	assert.Less(t, Quantile(sorted, 0), time.Duration(0))
+	assert.GreaterOrEqual(t, Quantile(sorted, 1), time.Second)
+	l.Due(2, 0)
+	l.Met(2)
+	<-l.Done
+}
+
+func TestQuantileOfNothing(t *testing.T) {
+	assert.Zero(t, Quantile([]time.Duration{}, 0.99))
+	assert.Zero(t, Early(nil))
+}
+
+func TestLoopCountsEveryOperation(t *testing.T) {
+	var ran atomic.Int64
+	var last []byte
+	rate := Loop(2, 5*time.Millisecond, 10, func(_, n int) {
+		ran.Add(int64(n))
+		if n < 0 {
+			last = make([]byte, n)
+		}
+	})
+	runtime.KeepAlive(last)
+	assert.Positive(t, rate.Ops)
+	assert.LessOrEqual(t, rate.Ops, ran.Load(), "the warm-up is not counted")
+	assert.Positive(t, rate.NsPerOp)
+	assert.Less(t, rate.AllocsPerOp, 0.5)
+}
+
+var kept []byte
+
+func TestLoopCountsAllocations(t *testing.T) {
+	rate := Loop(1, 5*time.Millisecond, 100, func(_, n int) {
+		for range n {
+			kept = make([]byte, 100)
+		}
+	})
+	assert.InDelta(t, 1, rate.AllocsPerOp, 0.1)
+	assert.InDelta(t, 112, rate.BytesPerOp, 10, "a size class")
+}
+
+func TestLiveSeesWhatIsHeld(t *testing.T) {
+	before := Live()
+	held := make([]byte, 8<<20)
+	after := Live()
+	runtime.KeepAlive(held)
+	assert.InDelta(t, 8<<20, float64(after)-float64(before), 1<<20)
+}
+
+func TestPeakKeepsTheLargest(t *testing.T) {
+	var n atomic.Int64
+	p := WatchPeak(time.Millisecond, func() int { return int(n.Add(1)) })
+	time.Sleep(5 * time.Millisecond)
+	peak := p.Stop()
+	assert.EqualValues(t, n.Load(), peak)
+}

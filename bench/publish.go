@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/chart"
+	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/target"
+	"github.com/delayedop/purgatory/bench/workload"
+)
+
+// about describes the run: what it ran on, with what, how.
+func about(o options) map[string]string {
+	return map[string]string{
+		"date":   time.Now().UTC().Format("2006-01-02 15:04 MST"),
+		"go":     runtime.Version(),
+		"goos":   runtime.GOOS,
+		"goarch": runtime.GOARCH,
+		"cpu":    processor(),
+		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
+		"rounds": fmt.Sprint(o.rounds),
+		"window": o.window.String(),
+		"quick":  fmt.Sprint(o.quick),
+	}
+}
+
+// processor names the processor as `go test -bench` does on Linux.
+func processor() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// publish prints the tables and the targets, and writes the files. Fresh results are written; those read from a file are
+// only plotted again.
+func publish(set *result.Set, o options, fresh bool) error {
+	titles, bases := result.Titles{}, map[string]string{}
+	for _, f := range workload.Families() {
+		for _, w := range f.Workloads {
+			titles[w.Name], bases[w.Name] = w.Title, w.Base
+		}
+	}
+	var text strings.Builder
+	out := io.MultiWriter(os.Stdout, &text)
+	if err := set.WriteTables(out, titles, bases); err != nil {
+		return err
+	}
+	if err := target.Write(out, set); err != nil {
+		return err
+	}
+	if o.results != "" && fresh {
+		if err := writeResults(set, o, text.String()); err != nil {
+			return err
+		}
+	}
+	if o.plots != "" && !o.quick {
+		return chart.All(set, o.plots)
+	}
+	return nil
+}
+
+// writeResults keeps the full run apart from quick and partial ones, which must not replace it.
+func writeResults(set *result.Set, o options, text string) error {
+	name := "full"
+	switch {
+	case o.quick:
+		name = "quick"
+	case o.only != "":
+		name = "partial"
+	}
+	if err := os.MkdirAll(o.results, 0o755); err != nil {
+		return err
+	}
+	files := map[string]func(io.Writer) error{
+		".json": set.WriteJSON,
+		".txt":  set.WriteBench,
+		".md": func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "```\n%s```\n", text)
+			return err
+		},
+	}
+	for suffix, write := range files {
+		if err := writeFile(filepath.Join(o.results, name+suffix), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func startProfile(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
+}

@@ -1,0 +1,111 @@
+package purgatories
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/bench/meter"
+)
+
+func forEach(t *testing.T, f func(t *testing.T, p Purgatory)) {
+	for _, peer := range Peers() {
+		t.Run(peer.Name, func(t *testing.T) {
+			p := peer.New()
+			defer p.Close()
+			f(t, p)
+		})
+	}
+}
+
+func TestOneCheckCompletesABatch(t *testing.T) {
+	forEach(t, func(t *testing.T, p Purgatory) {
+		lane := NewLane()
+		for range 100 {
+			lane.Expect(64)
+			for range 64 {
+				p.Submit(lane, time.Minute, []string{"a", "quiet", "quieter"})
+			}
+			p.Settle(lane)
+			lane.Arrive()
+			p.Check("a")
+			lane.Wait()
+		}
+		require.Eventually(t, func() bool { return p.Pending() == 0 }, time.Second, time.Millisecond)
+	})
+}
+
+func TestUnmetConditionGoesOnWaiting(t *testing.T) {
+	forEach(t, func(t *testing.T, p Purgatory) {
+		lane := NewLane()
+		lane.Expect(1)
+		p.Submit(lane, time.Minute, []string{"a"})
+		p.Settle(lane)
+		for range 3 {
+			p.Check("a")
+			p.Check("b")
+		}
+		assert.Equal(t, 1, p.Pending())
+		lane.Arrive()
+		p.Check("a")
+		lane.Wait()
+	})
+}
+
+func TestForceEndsOnce(t *testing.T) {
+	forEach(t, func(t *testing.T, p Purgatory) {
+		op := p.Submit(NewLane(), time.Minute, []string{"a"})
+		assert.True(t, p.Force(op))
+		assert.False(t, p.Force(op))
+		require.Eventually(t, func() bool { return p.Pending() == 0 }, time.Second, time.Millisecond)
+	})
+}
+
+func TestProbesExpire(t *testing.T) {
+	forEach(t, func(t *testing.T, p Purgatory) {
+		late := meter.NewLateness(10)
+		for i := range 10 {
+			late.Due(i, 10*time.Millisecond)
+			p.Probe(&Probe{Late: late, Index: i}, 10*time.Millisecond, []string{"a"})
+		}
+		select {
+		case <-late.Done:
+		case <-time.After(5 * time.Second):
+			t.Fatal("probes did not expire")
+		}
+		assert.Zero(t, meter.Early(late.Sorted()))
+	})
+}
+
+func TestHandWrittenSliceOfAQuietKeyIsSwept(t *testing.T) {
+	c := newCallbacks().(*callbacks)
+	lane := NewLane()
+	for range 1000 {
+		lane.Expect(1)
+		c.Submit(lane, time.Minute, []string{"a", "quiet"})
+		lane.Arrive()
+		c.Check("a")
+	}
+	assert.LessOrEqual(t, len(c.mu.watchers["quiet"].ops), 16)
+}
+
+func TestWaitsAreLetGo(t *testing.T) {
+	for _, peer := range WaitsPeers() {
+		t.Run(peer.Name, func(t *testing.T) {
+			w := peer.New()
+			defer w.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Await(ctx, time.Minute, func() bool { return false }, "a") }()
+			require.Eventually(t, func() bool { return w.Waiting() == 1 }, 5*time.Second, time.Millisecond)
+			w.Check("a")
+			cancel()
+			assert.ErrorIs(t, <-ended, context.Canceled)
+			assert.Error(t, w.Await(t.Context(), time.Millisecond, func() bool { return false }, "a"))
+			assert.NoError(t, w.Await(t.Context(), time.Minute, func() bool { return true }, "a"))
+		})
+	}
+}

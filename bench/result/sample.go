@@ -1,0 +1,149 @@
+// Package result keeps what was measured: samples by workload, parameters, peer and round, and the medians made of them.
+package result
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Sample is one peer measured once.
+type Sample struct {
+	Workload string             `json:"workload"` // "T1"
+	Params   string             `json:"params"`   // "G=1/P=100000", never empty of '=' pairs, in a fixed order
+	Peer     string             `json:"peer"`
+	Round    int                `json:"round"`
+	N        int64              `json:"n"` // operations measured
+	Metrics  map[string]float64 `json:"metrics"`
+}
+
+// Units of the metrics. They end a benchstat line each, so they hold no spaces.
+const (
+	NsOp      = "ns/op"
+	CPUOp     = "cpu-ns/op"
+	AllocsOp  = "allocs/op"
+	BytesOp   = "B/op"
+	Bytes     = "B/pending"
+	Retained  = "B/cancelled"
+	LateP50   = "late-p50-ms"
+	LateP99   = "late-p99-ms"
+	LateMax   = "late-max-ms"
+	EarlyN    = "early"
+	EarlyMax  = "early-max-ms"
+	CPUSec    = "cpu-s"
+	CPUIdle   = "cpu-ms/s"
+	Routines  = "goroutines"
+	StalePeak = "stale-peak"
+	Held      = "held-req/s"
+	Rate      = "req/s"
+	Net       = "net-cpu-ns/op"
+	Pending   = "pending-peak"
+	NsStep    = "ns/step"
+	Coalesced = "signals/check"
+)
+
+// Distribution is a lateness distribution of one peer, all rounds together: ascending quantiles in milliseconds.
+type Distribution struct {
+	Workload string    `json:"workload"`
+	Params   string    `json:"params"`
+	Peer     string    `json:"peer"`
+	Ms       []float64 `json:"ms"`
+}
+
+// Set is everything measured in one run. It is not safe for concurrent use.
+type Set struct {
+	About         map[string]string `json:"about"` // machine, toolchain, date, flags
+	Samples       []Sample          `json:"samples"`
+	Distributions []Distribution    `json:"distributions"`
+}
+
+// Add records a sample.
+func (s *Set) Add(x Sample) { s.Samples = append(s.Samples, x) }
+
+// Stat is the median of a metric over the rounds and how far the rounds spread.
+type Stat struct {
+	Median   float64
+	Min, Max float64
+	Rounds   int
+}
+
+// Spread is half the range of the rounds, in per cent of the median.
+func (s Stat) Spread() float64 {
+	if s.Median == 0 {
+		return 0
+	}
+	return 50 * (s.Max - s.Min) / s.Median
+}
+
+// Stat returns the median of a metric; ok is false when it was not measured.
+func (s *Set) Stat(workload, params, peer, metric string) (st Stat, ok bool) {
+	var values []float64
+	for _, x := range s.Samples {
+		if x.Workload == workload && x.Params == params && x.Peer == peer {
+			if v, has := x.Metrics[metric]; has {
+				values = append(values, v)
+			}
+		}
+	}
+	if len(values) == 0 {
+		return Stat{}, false
+	}
+	slices.Sort(values)
+	return Stat{Median: median(values), Min: values[0], Max: values[len(values)-1], Rounds: len(values)}, true
+}
+
+// Worst returns the largest value of a metric over the rounds.
+func (s *Set) Worst(workload, params, peer, metric string) (float64, bool) {
+	st, ok := s.Stat(workload, params, peer, metric)
+	return st.Max, ok
+}
+
+// Ratio returns the median over the rounds of (peer / base), each taken within one round: what slowed the machine down
+// slowed both.
+func (s *Set) Ratio(workload, params, peer, metric, base string) (float64, bool) {
+	return s.RatioTo(workload, params, peer, metric, workload, params, base, metric)
+}
+
+// RatioTo is Ratio between different workloads or parameters.
+func (s *Set) RatioTo(workload, params, peer, metric, toWorkload, toParams, to, toMetric string) (float64, bool) {
+	bases := map[int]float64{}
+	for _, x := range s.Samples {
+		if x.Workload == toWorkload && x.Params == toParams && x.Peer == to {
+			if v, has := x.Metrics[toMetric]; has {
+				bases[x.Round] = v
+			}
+		}
+	}
+	var ratios []float64
+	for _, x := range s.Samples {
+		if x.Workload == workload && x.Params == params && x.Peer == peer {
+			v, has := x.Metrics[metric]
+			if b := bases[x.Round]; has && b > 0 {
+				ratios = append(ratios, v/b)
+			}
+		}
+	}
+	if len(ratios) == 0 {
+		return 0, false
+	}
+	slices.Sort(ratios)
+	return median(ratios), true
+}
+
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	if n%2 == 1 {
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// Unique returns the distinct values of a property of the samples, in order of appearance.
+func Unique[T cmp.Ordered](samples []Sample, of func(Sample) (T, bool)) []T {
+	var out []T
+	for _, x := range samples {
+		if v, ok := of(x); ok && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package result
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Titles says in a few words what a workload measures; it heads its tables.
+type Titles map[string]string
+
+// WriteTables prints a table for every workload and set of parameters: a row per peer, median ± spread of every metric,
+// and the ratio of the first metric to the base peer in the same round. A workload without the base peer has no ratio.
+func (s *Set) WriteTables(w io.Writer, titles Titles, bases map[string]string) error {
+	for _, workload := range Unique(s.Samples, func(x Sample) (string, bool) { return x.Workload, true }) {
+		if _, err := fmt.Fprintf(w, "\n%s  %s\n", workload, titles[workload]); err != nil {
+			return err
+		}
+		params := Unique(s.Samples, func(x Sample) (string, bool) { return x.Params, x.Workload == workload })
+		for _, p := range params {
+			if err := s.writeTable(w, workload, p, bases[workload]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Set) writeTable(w io.Writer, workload, params, base string) error {
+	in := func(x Sample) bool { return x.Workload == workload && x.Params == params }
+	peers := Unique(s.Samples, func(x Sample) (string, bool) { return x.Peer, in(x) })
+	metrics := map[string]float64{}
+	for _, x := range s.Samples {
+		if in(x) {
+			for u := range x.Metrics {
+				metrics[u] = 0
+			}
+		}
+	}
+	units := ordered(metrics)
+	if len(units) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', tabwriter.AlignRight)
+	head := []string{params}
+	_, hasBase := s.Stat(workload, params, base, units[0])
+	if hasBase {
+		head = append(head, "x "+base)
+	}
+	fmt.Fprintf(t, "%s\t\n", strings.Join(append(head, units...), "\t"))
+	for _, peer := range peers {
+		cells := []string{peer}
+		if hasBase {
+			ratio := "-"
+			if r, ok := s.Ratio(workload, params, peer, units[0], base); ok {
+				ratio = fmt.Sprintf("%.2f", r)
+			}
+			cells = append(cells, ratio)
+		}
+		for _, u := range units {
+			cells = append(cells, s.cell(workload, params, peer, u))
+		}
+		fmt.Fprintf(t, "%s\t\n", strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+func (s *Set) cell(workload, params, peer, unit string) string {
+	st, ok := s.Stat(workload, params, peer, unit)
+	switch {
+	case !ok:
+		return "-"
+	case st.Rounds == 1 || st.Min == st.Max || st.Median == 0:
+		return number(st.Median)
+	default:
+		return fmt.Sprintf("%s ±%.0f%%", number(st.Median), st.Spread())
+	}
+}

@@ -1,0 +1,115 @@
+package result
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// WriteJSON writes the whole set, one sample a line so that a diff of two runs can be read.
+func (s *Set) WriteJSON(w io.Writer) error {
+	about, err := json.MarshalIndent(s.About, "  ", "  ")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "{\n  \"about\": %s,\n  \"samples\": [", about)
+	if err := lines(w, s.Samples); err != nil {
+		return err
+	}
+	fmt.Fprint(w, "\n  ],\n  \"distributions\": [")
+	if err := lines(w, s.Distributions); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(w, "\n  ]\n}\n")
+	return err
+}
+
+func lines[T any](w io.Writer, items []T) error {
+	for i, x := range items {
+		b, err := json.Marshal(x)
+		if err != nil {
+			return err
+		}
+		sep := ","
+		if i == 0 {
+			sep = ""
+		}
+		if _, err := fmt.Fprintf(w, "%s\n    %s", sep, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadJSON reads what WriteJSON wrote.
+func ReadJSON(path string) (*Set, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := new(Set)
+	return s, json.Unmarshal(b, s)
+}
+
+// WriteBench writes the samples as `go test -bench` would, one line a round, for benchstat:
+//
+//	benchstat -col /peer bench.txt
+func (s *Set) WriteBench(w io.Writer) error {
+	fmt.Fprintf(w, "goos: %s\ngoarch: %s\npkg: github.com/delayedop/purgatory/bench\ncpu: %s\n",
+		s.About["goos"], s.About["goarch"], s.About["cpu"])
+	for _, x := range s.Samples {
+		name := "Benchmark" + x.Workload
+		if x.Params != "" {
+			name += "/" + x.Params
+		}
+		if _, err := fmt.Fprintf(w, "%s/peer=%s \t%8d", name, x.Peer, x.N); err != nil {
+			return err
+		}
+		for _, unit := range ordered(x.Metrics) {
+			if _, err := fmt.Fprintf(w, "\t%s %s", number(x.Metrics[unit]), unit); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// first are the units that say most, in this order; ratios in the tables are taken of the first that a workload has.
+var first = []string{NsOp, NsStep, CPUSec, Bytes, Retained, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
+
+// ordered returns the units of the metrics, those that say most in front.
+func ordered(metrics map[string]float64) []string {
+	units := make([]string, 0, len(metrics))
+	for u := range metrics {
+		units = append(units, u)
+	}
+	rank := func(unit string) int {
+		if i := slices.Index(first, unit); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	slices.SortFunc(units, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
+	})
+	return units
+}
+
+// number prints a figure with as many digits as mean something.
+func number(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v >= 1000 || v <= -1000 || v == float64(int64(v)):
+		return fmt.Sprintf("%.0f", v)
+	case v >= 100:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.3g", v)
+	}
+}

@@ -1,0 +1,52 @@
+package target
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+func set(ns ...float64) *result.Set {
+	s := &result.Set{}
+	for round, v := range ns {
+		s.Add(result.Sample{Workload: "T1", Params: "G=1/P=0", Peer: "x", Round: round, Metrics: map[string]float64{result.NsOp: v}})
+		s.Add(result.Sample{Workload: "T1", Params: "G=1/P=0", Peer: "base", Round: round, Metrics: map[string]float64{result.NsOp: 100}})
+	}
+	return s
+}
+
+func TestVerdicts(t *testing.T) {
+	x, base := at{"T1", "G=1/P=0", "x"}, at{"T1", "G=1/P=0", "base"}
+	for name, c := range map[string]struct {
+		target Target
+		set    *result.Set
+		want   Verdict
+	}{
+		"at most, met":          {atMost("ns", x, result.NsOp, 10), set(10), Met},
+		"at most, median":       {atMost("ns", x, result.NsOp, 10), set(9, 10, 99), Met},
+		"at most, missed":       {atMost("ns", x, result.NsOp, 10), set(11), NotMet},
+		"promise, worst counts": {never("ns", x, result.NsOp, 10), set(9, 10, 99), NotMet},
+		"at least, met":         {atLeast("ns", x, result.NsOp, 10), set(10), Met},
+		"ratio, met":            {ratio("r", x, base, result.NsOp, 0.4), set(40), Met},
+		"ratio, missed":         {ratio("r", x, base, result.NsOp, 0.4), set(41), NotMet},
+		"scaling, met":          {scaling("s", x, base, 2), set(50), Met},
+		"scaling, missed":       {scaling("s", x, base, 2), set(51), NotMet},
+		"not measured":          {ratio("r", x, base, result.NsOp, 0.4), set(), NotMeasured},
+	} {
+		_, got := c.target.Check(c.set)
+		assert.Equal(t, c.want, got, name)
+	}
+}
+
+func TestEveryTargetIsPrinted(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, Write(&b, &result.Set{}))
+	for _, x := range All() {
+		assert.Contains(t, b.String(), x.What)
+	}
+	assert.Contains(t, b.String(), "0 met, 0 NOT met")
+}

@@ -1,0 +1,126 @@
+package workload
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/timers"
+)
+
+// addCancel measures T1 and T1w: a timer added and cancelled at once, and a timer added while the one added 10,000 adds
+// ago is cancelled, with P others pending.
+func addCancel(r *Run) {
+	pendings := []int{0, r.Million / 10, r.Million}
+	peers := timers.Peers()
+	if !r.Full {
+		pendings, peers = []int{0, r.Million}, mainPeers()
+	}
+	for round := range r.Rounds {
+		for _, p := range pendings {
+			for _, peer := range peers {
+				r.progress("T1, T1w  round %d of %d  P=%d  %s", round+1, r.Rounds, p, peer.Name)
+				addCancelOne(r, round, p, peer)
+			}
+		}
+	}
+}
+
+func mainPeers() []timers.Peer {
+	var out []timers.Peer
+	for _, p := range timers.Peers() {
+		if p.Main {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func addCancelOne(r *Run, round, pending int, peer timers.Peer) {
+	t := peer.New()
+	defer t.Close()
+	others := t.Slots(pending, nil)
+	for i, d := range delays(0, pending, 60*time.Second, 120*time.Second) {
+		others.Add(i, d)
+	}
+	window := r.Window
+	if pending >= Million && peer.Main {
+		// Long enough for whole cycles of the collector, which has a million pending timers to mark each time: who
+		// allocates pays for that in the long run, and a short window would hide it, or show nothing else.
+		window *= 4
+	}
+	for _, g := range []int{1, 2} {
+		params := fmt.Sprintf("G=%d/P=%d", g, pending)
+		r.addRate("T1", params, peer.Name, round, atOnce(t, g, window))
+		r.addRate("T1w", params, peer.Name, round, windowed(t, g, window))
+	}
+	for i := range pending {
+		others.Cancel(i)
+	}
+}
+
+const delayTable = 1 << 12 // delays are drawn before the clock starts
+
+type addCancelWorker struct {
+	slots  timers.Slots
+	delays []time.Duration
+	next   int
+	_      [64]byte // two workers never share a line
+}
+
+// addCancelWorkers makes the workers' slots on goroutines of their own, as timers are made by those who use them: the
+// allocator then gives them pages of their own.
+func addCancelWorkers(t timers.Timers, g, slots int) []*addCancelWorker {
+	workers := make([]*addCancelWorker, g)
+	var made, all sync.WaitGroup
+	made.Add(g)
+	for i := range workers {
+		all.Go(func() {
+			workers[i] = &addCancelWorker{
+				slots:  t.Slots(slots, nil),
+				delays: delays(i+1, delayTable, 10*time.Second, 60*time.Second),
+			}
+			made.Done()
+			made.Wait() // nobody ends, and leaves its processor to the next, before all are there
+		})
+	}
+	all.Wait()
+	return workers
+}
+
+func atOnce(t timers.Timers, g int, long time.Duration) meter.Rate {
+	workers := addCancelWorkers(t, g, 1)
+	return meter.Loop(g, long, 500, func(worker, n int) {
+		w := workers[worker]
+		for range n {
+			w.next = (w.next + 1) % delayTable
+			w.slots.Add(0, w.delays[w.next])
+			w.slots.Cancel(0)
+		}
+	})
+}
+
+func windowed(t timers.Timers, g int, long time.Duration) meter.Rate {
+	const window = 10_000
+	workers := addCancelWorkers(t, g, window)
+	for _, w := range workers {
+		for i := range window {
+			w.slots.Add(i, w.delays[i%delayTable])
+		}
+	}
+	rate := meter.Loop(g, long, 500, func(worker, n int) {
+		w := workers[worker]
+		for range n {
+			w.next = (w.next + 1) % window
+			w.slots.Cancel(w.next)
+			w.slots.Add(w.next, w.delays[w.next%delayTable])
+		}
+	})
+	for _, w := range workers {
+		for i := range window {
+			w.slots.Cancel(i)
+		}
+	}
+	return rate
+}

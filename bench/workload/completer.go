@@ -1,0 +1,90 @@
+package workload
+
+import (
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/purgatories"
+)
+
+// completer plays the other brokers of the open loop: it ends operations at the times they are given. It is a calendar of
+// one millisecond a page, cheap enough not to be what is measured. at is called by one goroutine.
+type completer struct {
+	purgatory purgatories.Purgatory
+	begin     time.Time
+	quit      chan struct{}
+	done      sync.WaitGroup
+	forced    int64
+	lag       time.Duration // how far it was behind when it was stopped
+	pages     [calendar]page
+}
+
+// calendar is longer than any time to completion, and than what the completer may be behind.
+const calendar = 1024
+
+type page struct {
+	mu     sync.Mutex
+	turned time.Duration // number of the last page turned here
+	ops    []purgatories.Operation
+}
+
+func newCompleter(p purgatories.Purgatory) *completer {
+	c := &completer{purgatory: p, quit: make(chan struct{})}
+	for i := range c.pages {
+		c.pages[i].turned = -1
+	}
+	return c
+}
+
+func (c *completer) start() {
+	c.begin = time.Now()
+	c.done.Go(c.run)
+}
+
+// at ends op at a time, or on the next page when that one has been turned.
+func (c *completer) at(when time.Duration, op purgatories.Operation) {
+	for number := when / time.Millisecond; ; number++ {
+		pg := &c.pages[number%calendar]
+		pg.mu.Lock()
+		if pg.turned < number {
+			pg.ops = append(pg.ops, op)
+			pg.mu.Unlock()
+			return
+		}
+		pg.mu.Unlock()
+	}
+}
+
+func (c *completer) run() {
+	var next time.Duration // page to turn
+	var ops []purgatories.Operation
+	for {
+		for now := time.Since(c.begin) / time.Millisecond; next <= now; next++ {
+			pg := &c.pages[next%calendar]
+			pg.mu.Lock()
+			ops, pg.ops = pg.ops, ops[:0]
+			pg.turned = next
+			pg.mu.Unlock()
+			for i, op := range ops {
+				if c.purgatory.Force(op) {
+					c.forced++
+				}
+				ops[i] = nil
+			}
+		}
+		select {
+		case <-c.quit:
+			c.lag = time.Since(c.begin) - next*time.Millisecond
+			return
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// stop ends the completer where it is and returns how many operations it ended, and how far it was behind.
+func (c *completer) stop() (forced int64, lag time.Duration) {
+	close(c.quit)
+	c.done.Wait()
+	return c.forced, c.lag
+}

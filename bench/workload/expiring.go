@@ -1,0 +1,123 @@
+package workload
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// expiringOperations measures P6: a million operations on a thousand keys that expire within one second.
+func expiringOperations(r *Run) {
+	for round := range min(r.Rounds, 3) {
+		for _, peer := range purgatories.Peers() {
+			if peer.Name == purgatories.Chan && (round > 0 || !r.Full) {
+				continue
+			}
+			r.progress("P6  round %d  %s", round+1, peer.Name)
+			expiringOne(r, round, r.Million, peer)
+		}
+		if !r.Full {
+			return
+		}
+	}
+}
+
+func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
+	params := fmt.Sprintf("N=%d", n)
+	keys := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("key-%d", i)} })
+	// Three seconds to submit them in: a goroutine for each takes its time.
+	ds := delays(round, n, 3*time.Second, 4*time.Second)
+	late := meter.NewLateness(n)
+	probes := probesOf(late, n)
+	p := peer.New()
+	defer p.Close()
+	meter.PrefaultForGrowth()
+	idle := runtime.NumGoroutine()
+	peak := meter.WatchGoroutines()
+	s := meter.Start()
+	for i, d := range ds {
+		late.Due(i, d)
+		p.Probe(&probes[i], d, keys[i%len(keys)])
+	}
+	missing := await(late, 30*time.Second)
+	c := s.Stop()
+	m := map[string]float64{
+		result.CPUSec:   c.CPU.Seconds(),
+		result.AllocsOp: float64(c.Mallocs) / float64(n),
+		result.Routines: float64(peak.Stop() - idle),
+	}
+	if missing > 0 {
+		m["lost"] = float64(missing)
+	}
+	r.lateMetrics("P6", params, peer.Name, late.Sorted(), m)
+	r.add("P6", params, peer.Name, round, int64(n), m)
+}
+
+func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
+	probes := make([]purgatories.Probe, n)
+	for i := range probes {
+		probes[i] = purgatories.Probe{Late: late, Index: i}
+	}
+	return probes
+}
+
+// probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
+func probesBeside(r *Run) {
+	for round := range min(r.Rounds, 3) {
+		for _, name := range []string{purgatories.Ours, purgatories.CB} {
+			r.progress("P8  round %d  %s", round+1, name)
+			p := purgatories.ByName(name).New()
+			crowd(p, r.Million)
+			probesOne(r, round, p, name)
+			p.Close()
+		}
+		if !r.Full {
+			return
+		}
+	}
+}
+
+func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
+	const every = 2 * time.Millisecond
+	window := 15 * r.Window
+	n := int(window / every)
+	late := meter.NewLateness(n)
+	probes := probesOf(late, n)
+	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
+	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
+	stop := make(chan struct{})
+	loaded := make(chan struct{})
+	go func() {
+		defer close(loaded)
+		load := lifeLoop(p, 1, 3)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				load(0, 4*batch)
+			}
+		}
+	}()
+	tick := time.NewTicker(every)
+	for i, d := range ds {
+		<-tick.C
+		late.Due(i, d)
+		p.Probe(&probes[i], d, keys[i])
+	}
+	tick.Stop()
+	missing := await(late, 10*time.Second)
+	close(stop)
+	<-loaded
+	m := map[string]float64{}
+	if missing > 0 {
+		m["lost"] = float64(missing)
+	}
+	params := fmt.Sprintf("P=%d", r.Million)
+	r.lateMetrics("P8", params, name, late.Sorted(), m)
+	r.add("P8", params, name, round, int64(n), m)
+}

@@ -1,0 +1,88 @@
+package workload
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
+)
+
+// expiry measures T2: N timers with delays of 2..3 s, every callback recording its lateness against its exact deadline.
+func expiry(r *Run) {
+	sizes := []int{r.Million / 10, r.Million}
+	goroutines := []int{1, 2}
+	if !r.Full {
+		sizes, goroutines = sizes[:1], goroutines[:1]
+	}
+	for round := range min(r.Rounds, 3) {
+		for _, n := range sizes {
+			for _, g := range goroutines {
+				for _, peer := range timers.Peers() {
+					// Each of these takes over three seconds: the short list has all rounds, the others and two adding
+					// goroutines have one.
+					if !peer.Main && (round > 0 || g > 1 || !r.Full) || g > 1 && round > 0 {
+						continue
+					}
+					r.progress("T2  round %d  N=%d G=%d  %s", round+1, n, g, peer.Name)
+					expiryOne(r, round, n, g, peer)
+				}
+			}
+		}
+	}
+}
+
+func expiryOne(r *Run, round, n, g int, peer timers.Peer) {
+	params := fmt.Sprintf("G=%d/N=%d", g, n)
+	low, high := 2*time.Second, 3*time.Second
+	ds := delays(round, n, low, high)
+	late := meter.NewLateness(n)
+	t := peer.New()
+	defer t.Close()
+	each := n / g
+	slots := make([]timers.Slots, g)
+	for w := range slots {
+		slots[w] = t.Slots(each, func(i int) { late.Met(w*each + i) })
+	}
+	meter.PrefaultForGrowth()
+	idle := runtime.NumGoroutine()
+	peak := meter.WatchGoroutines()
+	s := meter.Start()
+	var adding sync.WaitGroup
+	for w := range g {
+		adding.Go(func() {
+			for i := range each {
+				late.Due(w*each+i, ds[w*each+i])
+				slots[w].Add(i, ds[w*each+i])
+			}
+		})
+	}
+	adding.Wait()
+	added := time.Since(late.Started())
+	missing := await(late, 30*time.Second)
+	c := s.Stop()
+	m := map[string]float64{
+		result.CPUSec:   c.CPU.Seconds(),
+		result.AllocsOp: float64(c.Mallocs) / float64(n),
+		result.Routines: float64(peak.Stop() - idle),
+		"add-s":         added.Seconds(),
+	}
+	if missing > 0 {
+		m["lost"] = float64(missing)
+	}
+	r.lateMetrics("T2", params, peer.Name, late.Sorted(), m)
+	r.add("T2", params, peer.Name, round, int64(n), m)
+}
+
+// await waits until every deadline is met, or for so long, and returns how many are not.
+func await(late *meter.Lateness, limit time.Duration) int {
+	select {
+	case <-late.Done:
+		return 0
+	case <-time.After(limit):
+		return late.Left()
+	}
+}

@@ -1,0 +1,79 @@
+package workload
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// pendingOperations measures P5, bytes per pending operation (stacks included), and P7, what a million pending cost while
+// nothing happens.
+func pendingOperations(r *Run) {
+	for _, peer := range purgatories.Peers() {
+		if peer.Name == purgatories.Chan && !r.Full {
+			continue
+		}
+		for _, keys := range []int{1, 3} {
+			r.progress("P5  keys=%d  %s", keys, peer.Name)
+			pendingOne(r, keys, peer)
+		}
+	}
+}
+
+func pendingOne(r *Run, keys int, peer purgatories.Peer) {
+	n := r.Million
+	sets := keySets(quietKeys, func(i int) []string {
+		set := make([]string, keys)
+		for j := range set {
+			set[j] = fmt.Sprintf("key-%d", (i+j*331)%quietKeys)
+		}
+		return set
+	})
+	ds := delays(3, n, 60*time.Second, 120*time.Second)
+	p := peer.New()
+	lane := purgatories.NewLane()
+	before := meter.LiveWithStacks()
+	start := time.Now()
+	for i, d := range ds {
+		p.Submit(lane, d, sets[i%len(sets)])
+	}
+	for p.Pending() < n {
+		time.Sleep(time.Millisecond)
+	}
+	// Whoever waits in a goroutine of its own needs a moment to get to its select.
+	time.Sleep(100 * time.Millisecond)
+	after := meter.LiveWithStacks()
+	r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, n), peer.Name, 0, int64(n),
+		map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(n)})
+	if keys == 1 && time.Since(start) < 45*time.Second {
+		r.progress("P7  %s", peer.Name)
+		r.add("P7", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
+			map[string]float64{result.CPUIdle: idleCost(r)})
+	}
+	runtime.KeepAlive(ds)
+	p.Close()
+}
+
+// idleCost returns the milliseconds of processor time that the process uses per second while the benchmark sleeps: the
+// median of some slices, as the scavenger of the measurement before may still be at work in the first.
+func idleCost(r *Run) float64 {
+	slice := time.Second
+	if r.Million < Million {
+		slice = 10 * time.Millisecond
+	}
+	runtime.GC()
+	time.Sleep(slice)
+	var costs []float64
+	for range 5 {
+		cpu, start := meter.CPU(), time.Now()
+		time.Sleep(slice)
+		costs = append(costs, float64(meter.CPU()-cpu)/float64(time.Millisecond)/time.Since(start).Seconds())
+	}
+	slices.Sort(costs)
+	return costs[len(costs)/2]
+}

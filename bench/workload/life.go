@@ -1,0 +1,155 @@
+package workload
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
+)
+
+// stdAlonePeer names the reference of P1 and P2.
+const stdAlonePeer = "std-alone"
+
+const (
+	batch     = 64
+	ownKeys   = 500
+	quietKeys = 1000
+	variants  = 16 // key sets prepared for each own key
+	lifetime  = 30 * time.Second
+)
+
+// life measures P1, P2 and P3, an operation's life from submission to completion, and beside them, in every round, what
+// they are held against: the standard library's AfterFunc+Stop alone, and the floor.
+func life(r *Run) {
+	for round := range r.Rounds {
+		r.progress("P1, P2  round %d of %d  references", round+1, r.Rounds)
+		std := newStdAlone()
+		for _, w := range []string{"P1", "P2"} {
+			for _, g := range []int{1, 2} {
+				r.addRate(w, fmt.Sprintf("G=%d", g), stdAlonePeer, round, std.measure(r, g))
+			}
+		}
+		r.addRate("P1", "G=1", "floor", round, floor(r))
+		for _, peer := range purgatories.Peers() {
+			r.progress("P1, P2  round %d of %d  %s", round+1, r.Rounds, peer.Name)
+			p := peer.New()
+			for _, g := range []int{1, 2} {
+				params := fmt.Sprintf("G=%d", g)
+				r.addRate("P1", params, peer.Name, round, lives(r.Window, p, g, 1))
+				r.addRate("P2", params, peer.Name, round, lives(r.Window, p, g, 3))
+			}
+			p.Close()
+		}
+		if r.Full || round == 0 {
+			lifeAmongMany(r, round)
+		}
+	}
+}
+
+// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys. The goroutine per request is left
+// out: a million stacks are P5's business.
+func lifeAmongMany(r *Run, round int) {
+	for _, name := range []string{purgatories.Ours, purgatories.CB} {
+		r.progress("P3  round %d of %d  %s", round+1, r.Rounds, name)
+		p := purgatories.ByName(name).New()
+		crowd(p, r.Million)
+		for _, g := range []int{1, 2} {
+			// Whole cycles of the collector, as in T1.
+			rate := lives(4*r.Window, p, g, 3)
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, r.Million), name, round, rate)
+		}
+		if p.Stale() >= 0 {
+			// Watched from outside the timed loop, at a tenth of the window: looking costs something too.
+			peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
+			lives(r.Window, p, 2, 3)
+			r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, 0,
+				map[string]float64{result.StalePeak: float64(peak.Stop())})
+		}
+		p.Close()
+	}
+}
+
+// crowd submits n long operations on a thousand keys of their own.
+func crowd(p purgatories.Purgatory, n int) {
+	keys := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("crowd-%d", i)} })
+	lane := purgatories.NewLane()
+	for i, d := range delays(2, n, 10*time.Minute, 20*time.Minute) {
+		p.Submit(lane, d, keys[i%len(keys)])
+	}
+	for p.Pending() < n {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func keySets(n int, of func(i int) []string) [][]string {
+	out := make([][]string, n)
+	for i := range out {
+		out[i] = of(i)
+	}
+	return out
+}
+
+type lifeWorker struct {
+	lane *purgatories.Lane
+	keys [][]string // variants of each own key, one after the other
+	next int
+	_    [64]byte
+}
+
+func lives(window time.Duration, p purgatories.Purgatory, g, keys int) meter.Rate {
+	return meter.Loop(g, window, 4*batch, lifeLoop(p, g, keys))
+}
+
+// lifeLoop returns the body of the loop: n operations' lives, n a multiple of the batch.
+func lifeLoop(p purgatories.Purgatory, g, keys int) func(worker, n int) {
+	quiet := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("quiet-%d", i)} })
+	workers := make([]*lifeWorker, g)
+	for w := range workers {
+		rng := random(w)
+		workers[w] = &lifeWorker{
+			lane: purgatories.NewLane(),
+			keys: keySets(ownKeys*variants, func(i int) []string {
+				set := []string{fmt.Sprintf("own-%d-%d", w, i/variants)}
+				for len(set) < keys {
+					set = append(set, quiet[rng.IntN(quietKeys)][0])
+				}
+				return set
+			}),
+		}
+	}
+	return func(worker, n int) {
+		w := workers[worker]
+		for ; n > 0; n -= batch {
+			w.next = (w.next + 1) % ownKeys
+			w.life(p, w.keys[w.next*variants:][:variants])
+		}
+	}
+}
+
+func (w *lifeWorker) life(p purgatories.Purgatory, keys [][]string) {
+	w.lane.Expect(batch)
+	for i := range batch {
+		p.Submit(w.lane, lifetime, keys[i%variants])
+	}
+	p.Settle(w.lane)
+	w.lane.Arrive()
+	p.Check(keys[0][0])
+	w.lane.Wait()
+}
+
+// stdAlone is time.AfterFunc and Stop, with nothing around it and nothing else pending.
+type stdAlone struct{ timers timers.Timers }
+
+func newStdAlone() stdAlone {
+	for _, p := range timers.Peers() {
+		if p.Name == timers.Std {
+			return stdAlone{p.New()}
+		}
+	}
+	panic("the standard library is not among the peers")
+}
+
+func (s stdAlone) measure(r *Run, g int) meter.Rate { return atOnce(s.timers, g, r.Window) }

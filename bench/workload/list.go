@@ -1,0 +1,89 @@
+package workload
+
+import (
+	"regexp"
+
+	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/timers"
+)
+
+// Family is a group of workloads that are measured together.
+type Family struct {
+	Name      string
+	Workloads []Workload
+	Run       func(*Run)
+}
+
+// Workload says what one of the tables holds.
+type Workload struct {
+	Name  string
+	Title string
+	Base  string // the peer that ratios are taken to
+}
+
+// Families lists all workloads in the order in which they run.
+func Families() []Family {
+	return []Family{
+		{"add+cancel", []Workload{
+			{"T1", "a timer added and cancelled at once, P others pending", timers.Std},
+			{"T1w", "a timer added, the one added 10,000 adds ago cancelled", timers.Std},
+		}, addCancel},
+		{"life", []Workload{
+			{"P1", "an operation's life, 1 key, batches of 64", stdAlonePeer},
+			{"P2", "an operation's life, 3 keys, two of them never checked", stdAlonePeer},
+			{"P3", "P2 among a million long operations", purgatories.CB},
+		}, life},
+		{"memory", []Workload{
+			{"T3", "bytes per pending timer, with what the caller keeps of it", timers.Std},
+			{"T4", "bytes retained per cancelled timer that held 256", timers.Std},
+			{"P5", "bytes per pending operation, stacks included", purgatories.CB},
+			{"P7", "processor time of doing nothing", purgatories.CB},
+		}, memory},
+		{"building blocks", []Workload{
+			{"A1", "a blocking wait, 64 goroutines let go together", purgatories.HandWritten},
+			{"A2", "bytes per waiting goroutine, its stack included", purgatories.HandWritten},
+			{"H1", "a step of the log that satisfies 10 of N waiters", purgatories.CB},
+			{"S1", "telling the purgatory that a key has changed", goCheck},
+			{"E1", "a heartbeat: one of 100,000 deadlines moved", stopAfterFunc},
+		}, blocks},
+		{"expiry", []Workload{
+			{"T2", "N timers expire within a second", timers.Std},
+			{"P6", "operations on 1,000 keys expire within a second", purgatories.CB},
+			{"P8", "probes with 20..100 ms beside P3", purgatories.CB},
+		}, expiries},
+		{"open loop", []Workload{
+			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatories.CB},
+		}, openLoop},
+	}
+}
+
+func memory(r *Run) {
+	footprint(r)
+	pendingOperations(r)
+}
+
+func blocks(r *Run) {
+	waits(r)
+	thresholds(r)
+	signals(r)
+	heartbeats(r)
+}
+
+func expiries(r *Run) {
+	expiry(r)
+	expiringOperations(r)
+	probesBeside(r)
+}
+
+// Matches says whether the name of the family or of one of its workloads matches.
+func (f Family) Matches(re *regexp.Regexp) bool {
+	if re.MatchString(f.Name) {
+		return true
+	}
+	for _, w := range f.Workloads {
+		if re.MatchString(w.Name) {
+			return true
+		}
+	}
+	return false
+}

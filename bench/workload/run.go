@@ -1,0 +1,88 @@
+// Package workload holds what is measured: one file per workload or family of them.
+//
+// A workload interleaves its peers: in each round every peer is measured once, on a world made for it and thrown away
+// after, so that no peer pays for another's heap, and what disturbs the machine for a while disturbs all.
+package workload
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// Run is one run of the benchmark program.
+type Run struct {
+	Rounds   int           // how often a peer is measured in each workload
+	Window   time.Duration // how long a loop is measured
+	Full     bool          // every peer and parameter; otherwise the essentials only
+	Million  int           // what stands for "1,000,000 pending"; smaller in tests
+	Set      *result.Set
+	Progress io.Writer
+
+	start time.Time
+}
+
+// Million is what the workloads call "1,000,000 pending".
+const Million = 1_000_000
+
+func (r *Run) progress(format string, args ...any) {
+	if r.start.IsZero() {
+		r.start = time.Now()
+	}
+	fmt.Fprintf(r.Progress, "%6.1fs  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (r *Run) add(workload, params, peer string, round int, n int64, metrics map[string]float64) {
+	r.Set.Add(result.Sample{
+		Workload: workload, Params: params, Peer: peer, Round: round, N: n, Metrics: metrics,
+	})
+}
+
+func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
+	r.add(workload, params, peer, round, m.Ops, map[string]float64{
+		result.NsOp:     m.NsPerOp,
+		result.CPUOp:    m.CPUPerOp,
+		result.AllocsOp: m.AllocsPerOp,
+		result.BytesOp:  m.BytesPerOp,
+	})
+}
+
+// lateMetrics adds what a lateness record says to the metrics of a sample, and keeps its distribution.
+func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration, into map[string]float64) {
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	into[result.LateP50] = ms(meter.Quantile(sorted, 0.50))
+	into[result.LateP99] = ms(meter.Quantile(sorted, 0.99))
+	into[result.LateMax] = ms(meter.Quantile(sorted, 1))
+	into[result.EarlyN] = float64(meter.Early(sorted))
+	into[result.EarlyMax] = max(0, -ms(meter.Quantile(sorted, 0)))
+	const points = 200
+	d := result.Distribution{Workload: workload, Params: params, Peer: peer}
+	for i := range points + 1 {
+		d.Ms = append(d.Ms, ms(meter.Quantile(sorted, float64(i)/points)))
+	}
+	// The last round's stands for all: distributions are for the eye, medians of the percentiles are in the samples.
+	for i, old := range r.Set.Distributions {
+		if old.Workload == workload && old.Params == params && old.Peer == peer {
+			r.Set.Distributions[i] = d
+			return
+		}
+	}
+	r.Set.Distributions = append(r.Set.Distributions, d)
+}
+
+// random returns a generator that draws the same numbers in every run.
+func random(stream int) *rand.Rand { return rand.New(rand.NewPCG(1441, uint64(stream))) }
+
+// delays returns durations drawn uniformly from [low, high).
+func delays(stream, n int, low, high time.Duration) []time.Duration {
+	rng := random(stream)
+	out := make([]time.Duration, n)
+	for i := range out {
+		out[i] = low + time.Duration(rng.Int64N(int64(high-low)))
+	}
+	return out
+}

@@ -1,0 +1,57 @@
+package workload
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// goCheck names the peer that starts a goroutine for every signal.
+const goCheck = "go-check"
+
+// signals measures S1: what it costs to tell the purgatory that a key has changed, with 64 operations waiting there whose
+// condition is not met: handed to the workers (Signal), checked at once (CheckAndComplete), and checked on a goroutine
+// made for it, which is what people write to get out from under their own lock.
+func signals(r *Run) {
+	for round := range r.Rounds {
+		for _, g := range []int{1, 2} {
+			for _, how := range []string{"ours-signal", "ours-check", goCheck} {
+				r.progress("S1  round %d of %d  G=%d %s", round+1, r.Rounds, g, how)
+				signalsOne(r, round, g, how)
+			}
+		}
+	}
+}
+
+func signalsOne(r *Run, round, g int, how string) {
+	const key = "key"
+	p := purgatories.ByName(purgatories.Ours).New()
+	lane := purgatories.NewLane()
+	for range batch {
+		p.Submit(lane, lifetime, []string{key})
+	}
+	deferred := p.(purgatories.Deferred)
+	tell := map[string]func(){
+		"ours-signal": func() { deferred.Signal(key) },
+		"ours-check":  func() { p.Check(key) },
+		goCheck:       func() { go p.Check(key) },
+	}[how]
+	rate := meter.Loop(g, r.Window, 200, func(_, n int) {
+		for range n {
+			tell()
+		}
+	})
+	params := fmt.Sprintf("G=%d/waiters=%d", g, batch)
+	r.addRate("S1", params, how, round, rate)
+	if how == "ours-signal" {
+		time.Sleep(10 * time.Millisecond) // the last check
+		if signalled, checks := deferred.Signalled(); checks > 0 {
+			last := &r.Set.Samples[len(r.Set.Samples)-1]
+			last.Metrics[result.Coalesced] = float64(signalled) / float64(checks)
+		}
+	}
+	p.Close()
+}

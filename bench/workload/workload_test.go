@@ -1,0 +1,112 @@
+package workload
+
+import (
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
+)
+
+func small() *Run {
+	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Full: true, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
+}
+
+// Every family but those that take seconds by their nature runs in small, and yields every workload that it lists.
+func TestFamiliesYieldTheirWorkloads(t *testing.T) {
+	for _, f := range Families() {
+		if f.Name == "expiry" || f.Name == "open loop" {
+			continue
+		}
+		r := small()
+		f.Run(r)
+		for _, w := range f.Workloads {
+			found := slices.ContainsFunc(r.Set.Samples, func(s result.Sample) bool { return s.Workload == w.Name })
+			assert.True(t, found, w.Name)
+		}
+		for _, s := range r.Set.Samples {
+			for unit, v := range s.Metrics {
+				assert.False(t, math.IsNaN(v) || math.IsInf(v, 0), "%s %s %s: %s is %v", s.Workload, s.Params, s.Peer, unit, v)
+				assert.False(t, strings.ContainsAny(unit, " \t"), unit)
+			}
+		}
+	}
+}
+
+func TestExpiryRecordsEveryDeadline(t *testing.T) {
+	t.Parallel()
+	r := small()
+	for _, p := range timers.Peers() {
+		if p.Name == timers.Entry {
+			expiryOne(r, 0, 1000, 2, p)
+		}
+	}
+	require.Len(t, r.Set.Samples, 1)
+	m := r.Set.Samples[0].Metrics
+	assert.NotContains(t, m, "lost")
+	assert.Zero(t, m[result.EarlyN])
+	require.Len(t, r.Set.Distributions, 1)
+	assert.True(t, slices.IsSorted(r.Set.Distributions[0].Ms))
+}
+
+func TestOperationsExpireAndProbesDo(t *testing.T) {
+	t.Parallel()
+	r := small()
+	expiringOne(r, 0, 1000, purgatories.ByName(purgatories.Ours))
+	p := purgatories.ByName(purgatories.Ours).New()
+	probesOne(r, 0, p, purgatories.Ours)
+	p.Close()
+	require.Len(t, r.Set.Samples, 2)
+	for _, s := range r.Set.Samples {
+		assert.NotContains(t, s.Metrics, "lost", s.Workload)
+		assert.Zero(t, s.Metrics[result.EarlyN], s.Workload)
+	}
+}
+
+func TestOpenLoopEndsWhatArrived(t *testing.T) {
+	t.Parallel()
+	table := mixes[0].arrivals(1 << 12)
+	for _, name := range []string{purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Chan} {
+		o := offer(small(), purgatories.ByName(name).New(), table, 5000, 300*time.Millisecond)
+		assert.InDelta(t, 1500, o.arrived, 300, name)
+		// Of those that arrived in the first two thirds, three quarters take at most 60 ms.
+		assert.Greater(t, o.forced, o.arrived/3, name)
+	}
+}
+
+func TestMixHasTheQuartilesItWasGiven(t *testing.T) {
+	for _, m := range mixes {
+		var latencies []int32
+		for _, a := range m.arrivals(1 << 15) {
+			latencies = append(latencies, a.latency)
+		}
+		slices.Sort(latencies)
+		assert.InEpsilon(t, m.p50.Milliseconds(), latencies[len(latencies)/2], 0.06)
+		assert.InEpsilon(t, m.p75.Milliseconds(), latencies[len(latencies)*3/4], 0.06)
+	}
+	assert.InDelta(t, 1.6288, mixes[0].sigma(), 1e-3)
+	assert.InDelta(t, 1.0277, mixes[1].sigma(), 1e-3)
+}
+
+func TestCompleterTakesTheNextPageWhenOneIsTurned(t *testing.T) {
+	p := purgatories.ByName(purgatories.Null).New()
+	c := newCompleter(p)
+	c.start()
+	time.Sleep(5 * time.Millisecond)
+	op := p.Submit(purgatories.NewLane(), time.Minute, nil)
+	c.at(0, op) // long turned
+	require.Eventually(t, func() bool {
+		time.Sleep(time.Millisecond)
+		return time.Since(c.begin) > 20*time.Millisecond
+	}, time.Second, time.Millisecond)
+	forced, _ := c.stop()
+	assert.EqualValues(t, 1, forced)
+}
