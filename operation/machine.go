@@ -224,9 +224,10 @@ func (m *Machine) ClearWish() {
 // handed to a purge. The cause is kept for a cancelled one. It returns the wish
 // that was left, fulfilled or not.
 func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
-	m.tail = nil
 	if o == Cancelled {
 		m.tail = unsafe.Pointer(cause)
+	} else if m.tail != nil {
+		m.tail = nil
 	}
 	sched.Yield()
 	word := m.entry.Word().Swap(phaseEnded | uint32(o)<<outcomeShift)

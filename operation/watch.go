@@ -93,7 +93,7 @@ func (w *Watch) Unlink() {
 		w.list.n--
 	}
 	w.prev.next, w.next.prev = w.next, w.prev
-	*w = Watch{}
+	w.next, w.prev, w.list = nil, nil, nil // machine is the operation itself, it pins nothing
 }
 
 // List returns the list that w is in, nil if it is in none. For the holder.

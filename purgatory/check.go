@@ -79,11 +79,10 @@ type check[K comparable] struct {
 
 	cursor watchers.Cursor[K] // after ops, if they come from a key
 
-	held  *operation.Machine  // being tried
-	op    operation.Operation // held's
-	looks int
-	run   int64
-	no    int64
+	holding bool // ops[at] is held, and being tried
+	looks   int
+	run     int64
+	no      int64
 }
 
 // finish runs the check to its end, hands it back to the pool, and returns how
@@ -115,7 +114,7 @@ func (c *check[K]) proceed() (done bool) {
 		if v != nil {
 			guard.Report(v, c.p.panicked)
 		}
-		if c.held != nil {
+		if c.holding {
 			c.saidNo()
 		}
 		if v == nil { // runtime.Goexit: this is the last chance for the others
@@ -152,17 +151,17 @@ func (c *check[K]) walk() {
 
 // try tries the next operation, or tries the held one again.
 func (c *check[K]) try() {
-	if c.held == nil {
-		m := c.ops[c.at]
+	m := c.ops[c.at]
+	if !c.holding {
 		if m.Acquire() != operation.Held {
 			c.at++ // ended, or its holder looks again
 			return
 		}
-		c.held, c.op, c.looks = m, m.Operation(), 0
+		c.holding, c.looks = true, 0
 	}
 	c.run++
-	if c.op.TryComplete() {
-		c.claim(operation.Satisfied)
+	if m.Operation().TryComplete() {
+		c.claim(m, operation.Satisfied)
 		return
 	}
 	c.saidNo()
@@ -172,7 +171,7 @@ func (c *check[K]) try() {
 func (c *check[K]) saidNo() {
 	c.no++
 	c.looks++
-	m := c.held
+	m := c.ops[c.at]
 	var key K
 	var hash uint64
 	patient := c.looks < maxLooks
@@ -182,9 +181,9 @@ func (c *check[K]) saidNo() {
 	switch verdict, wish, relook := m.Release(patient); verdict {
 	case operation.LookAgain:
 	case operation.Carry:
-		c.claim(wish)
+		c.claim(m, wish)
 	default:
-		c.held, c.op = nil, nil
+		c.holding = false
 		c.at++
 		if relook {
 			c.p.signal(key, hash, Everything)
@@ -199,16 +198,18 @@ func (c *check[K]) claimNext() {
 		c.at++
 		return
 	}
-	c.held = m
-	c.claim(c.outcome)
+	c.claim(m, c.outcome)
 }
 
-// claim puts the held operation among those that end with this batch.
-func (c *check[K]) claim(o operation.Outcome) {
-	c.at++
-	c.ops[c.claimed], c.outcomes[c.claimed] = c.held, o
+// claim puts m, which is held, among those that end with this batch.
+func (c *check[K]) claim(m *operation.Machine, o operation.Outcome) {
+	if c.claimed != c.at { // a pointer written less is worth a comparison while the collector marks
+		c.ops[c.claimed] = m
+	}
+	c.outcomes[c.claimed] = o
 	c.claimed++
-	c.held, c.op = nil, nil
+	c.at++
+	c.holding = false
 }
 
 // endBatch ends what was claimed of the operations in ops, and forgets them all.
