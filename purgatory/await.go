@@ -64,7 +64,6 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	}
 	w := &wait{ready: ready}
 	if err := p.admit(w, len(keys)+len(at)); err != nil {
-		p.rejected.Add(1)
 		return err
 	}
 	if ready() { // nobody knows of w yet, and it needs no channel

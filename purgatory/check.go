@@ -111,13 +111,12 @@ func (c *check[K]) proceed() (done bool) {
 			return
 		}
 		v := recover()
-		if v != nil {
-			guard.Report(v, c.p.panicked)
-		}
 		if c.holding {
 			c.saidNo()
 		}
-		if v == nil { // runtime.Goexit: this is the last chance for the others
+		if v != nil {
+			guard.Report(v, c.p.panicked, c.complete)
+		} else { // runtime.Goexit: this is the last chance for the others
 			c.complete()
 		}
 	}()

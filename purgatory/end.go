@@ -135,7 +135,7 @@ func (p *DelayedOperationPurgatory[K]) callBackFrom(machines []*operation.Machin
 		}
 		next = i + 1
 		if v := recover(); v != nil {
-			guard.Report(v, p.panicked)
+			guard.Report(v, p.panicked, func() { p.callBack(machines, next) })
 			return
 		}
 		p.callBack(machines, next) // runtime.Goexit: this is the last chance for the others

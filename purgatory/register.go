@@ -57,17 +57,16 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []At[K]) (bool, error) {
 	w := waits[K]{keys: keys, at: at}
 	if err := p.admit(op, w.len()); err != nil {
-		p.rejected.Add(1)
 		return false, err
 	}
 	// Before anything else: a key that cannot be hashed panics, and nothing is lost.
 	for i := range w.len() {
 		key, _ := w.key(i)
-		w.setHash(i, p.watchers.Hash(key))
+		w.hashes[i&3] = p.watchers.Hash(key)
 	}
-	if err := p.reserve(); err != nil {
+	if p.cfg.maxPending > 0 && !p.reserve() {
 		p.rejected.Add(1)
-		return false, err
+		return false, p.errorf(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	r := registration{op: op, m: operation.Of(op), timeout: timeout}
 	if !r.m.Begin(op, w.len()) {
@@ -75,7 +74,9 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 		p.rejected.Add(1)
 		return false, p.errorf(ErrUsed, "%T was submitted before", op)
 	}
-	p.run(&r, &w)
+	for r.step != finished {
+		p.proceed(&r, &w)
+	}
 	return r.completed, r.err
 }
 
@@ -84,7 +85,7 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 type waits[K comparable] struct {
 	keys   []K
 	at     []At[K]
-	hashes [4]uint64 // of the first keys; the others' are computed again
+	hashes [4]uint64 // of up to as many keys; of more they are computed again
 }
 
 func (w *waits[K]) len() int { return len(w.keys) + len(w.at) }
@@ -96,14 +97,20 @@ func (w *waits[K]) key(i int) (key K, position int64) {
 	return w.keys[i], Any
 }
 
-func (w *waits[K]) setHash(i int, hash uint64) {
-	if i < len(w.hashes) {
-		w.hashes[i] = hash
+// hash returns the hash of the i-th key, which is key.
+func (p *DelayedOperationPurgatory[K]) hash(w *waits[K], i int, key K) uint64 {
+	if w.len() <= len(w.hashes) {
+		return w.hashes[i&3]
 	}
+	return p.watchers.Hash(key)
 }
 
 // admit answers what needs no state.
 func (p *DelayedOperationPurgatory[K]) admit(op operation.Operation, keys int) error {
+	if keys > 0 && keys <= operation.MaxKeys && !isNil(op) && !p.draining.Load() {
+		return nil
+	}
+	p.rejected.Add(1)
 	switch {
 	case isNil(op):
 		return p.errorf(ErrNilOperation, "%T", op)
@@ -111,10 +118,9 @@ func (p *DelayedOperationPurgatory[K]) admit(op operation.Operation, keys int) e
 		return p.errorf(ErrNoKeys, "%T", op)
 	case keys > operation.MaxKeys:
 		return p.errorf(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
-	case p.draining.Load():
+	default:
 		return p.errorf(ErrClosed, "%T", op)
 	}
-	return nil
 }
 
 // isNil reports whether op is nil or holds a nil pointer: its data word is 0.
@@ -122,13 +128,13 @@ func isNil(op operation.Operation) bool {
 	return op == nil || (*[2]unsafe.Pointer)(unsafe.Pointer(&op))[1] == nil
 }
 
-// reserve counts one more pending operation against the maximum, if there is one.
-func (p *DelayedOperationPurgatory[K]) reserve() error {
-	if p.cfg.maxPending > 0 && p.pending.Add(1) > int64(p.cfg.maxPending) {
+// reserve counts one more pending operation against the maximum.
+func (p *DelayedOperationPurgatory[K]) reserve() bool {
+	if p.pending.Add(1) > int64(p.cfg.maxPending) {
 		p.pending.Add(-1)
-		return p.errorf(ErrFull, "%d operations are pending", p.cfg.maxPending)
+		return false
 	}
-	return nil
+	return true
 }
 
 func (p *DelayedOperationPurgatory[K]) release(n int) {
@@ -171,14 +177,9 @@ const (
 	finished
 )
 
-// run goes on with a registration until it is finished, whatever user code does:
-// after a panic, or while the goroutine unwinds for runtime.Goexit.
-func (p *DelayedOperationPurgatory[K]) run(r *registration, w *waits[K]) {
-	for r.step != finished {
-		p.proceed(r, w)
-	}
-}
-
+// proceed goes on with a registration, whatever user code does. After a panic the
+// caller has to call it again; while the goroutine unwinds for runtime.Goexit it does
+// so itself, for it is the last chance.
 func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 	normal := false
 	defer func() {
@@ -186,81 +187,72 @@ func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 			return
 		}
 		if v := recover(); v != nil {
-			guard.Report(v, p.panicked)
+			guard.Report(v, p.panicked, func() { p.resume(r, w) })
 			return
 		}
-		p.run(r, w)
+		p.resume(r, w)
 	}()
-	for r.step != finished {
-		switch r.step {
-		case firstTry:
-			r.step = watch
-			if r.op.TryComplete() {
-				p.satisfiedAtOnce(r, w)
-			}
-		case watch:
-			p.watch(r, w)
-		case secondTry:
-			r.try(schedule)
-		case schedule:
-			p.schedule(r, w)
-		case letGo:
-			p.letGo(r, w)
-		case lookAgain:
-			r.try(letGo)
+	switch r.step {
+	case firstTry:
+		r.step = watch
+		if r.op.TryComplete() {
+			r.step, r.completed = finished, true
+			p.end(p.watchers.Shard(p.firstHash(w)), r.m, operation.Satisfied, nil)
+			break
 		}
+		fallthrough
+	case watch:
+		if r.step = secondTry; r.timeout <= 0 {
+			r.step = schedule // one try, then expiry at once
+		}
+		if !p.watch(r, w) {
+			p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
+		}
+	}
+	if r.step == secondTry {
+		r.step = schedule
+		if r.op.TryComplete() {
+			r.end(operation.Satisfied)
+		}
+	}
+	if r.step == schedule {
+		r.step = letGo
+		if r.timeout > 0 { // else see expireOnWorker
+			if err := p.timer.AddAt(r.m.Entry(), r.now, timer.Deadline(r.now, r.timeout)); err != nil {
+				p.reject(r, w, p.timerError(err))
+			}
+		}
+	}
+	for r.step != finished {
+		if r.step == lookAgain {
+			r.step = letGo
+			if r.op.TryComplete() {
+				r.end(operation.Satisfied)
+				break
+			}
+		}
+		p.letGo(r, w)
 	}
 	normal = true
 }
 
-// satisfiedAtOnce ends an operation that never had to wait.
-func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits[K]) {
-	r.step, r.completed = finished, true
-	p.end(p.watchers.Shard(w.hashes[0]), r.m, operation.Satisfied, nil)
-}
-
-// watch links the operation under all its keys.
-func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) {
-	r.step = secondTry
-	if r.timeout <= 0 {
-		r.step = schedule // one try, then expiry at once
-	}
+// watch links the operation under all its keys; false if the purgatory has closed.
+func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) bool {
 	r.now = p.timer.Now()
 	r.m.SetStart(r.now)
 	for i := range w.len() {
 		key, position := w.key(i)
-		hash := w.hashes[i&3]
-		if i >= len(w.hashes) {
-			hash = p.watchers.Hash(key)
-		}
+		hash := p.hash(w, i, key)
 		if !p.watchers.Shard(hash).Watch(r.m, i, key, hash, position) {
-			p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
-			return
+			return false
 		}
 	}
-}
-
-// try tries the operation once more; on a no it goes on with the step no.
-func (r *registration) try(no step) {
-	r.step = no
-	if r.op.TryComplete() {
-		r.end(operation.Satisfied)
-	}
+	return true
 }
 
 func (r *registration) end(o operation.Outcome) {
 	r.step, r.completed = finished, true
 	r.m.End(o, nil)
-}
-
-func (p *DelayedOperationPurgatory[K]) schedule(r *registration, w *waits[K]) {
-	r.step = letGo
-	if r.timeout <= 0 {
-		return // see expireOnWorker
-	}
-	if err := p.timer.AddAt(r.m.Entry(), r.now, timer.Deadline(r.now, r.timeout)); err != nil {
-		p.reject(r, w, p.timerError(err))
-	}
 }
 
 // letGo makes the operation pending, or does what somebody has asked of its holder.
@@ -279,12 +271,18 @@ func (p *DelayedOperationPurgatory[K]) letGo(r *registration, w *waits[K]) {
 		r.step = finished
 		if relook {
 			key, _ := w.key(0)
-			p.signal(key, w.hashes[0], Everything)
+			p.signal(key, p.firstHash(w), Everything)
 		}
 		if r.timeout <= 0 {
 			p.expireOnWorker(r, w)
 		}
 	}
+}
+
+// firstHash returns the hash of the first key.
+func (p *DelayedOperationPurgatory[K]) firstHash(w *waits[K]) uint64 {
+	key, _ := w.key(0)
+	return p.hash(w, 0, key)
 }
 
 // expireOnWorker has a pending operation expire at once, but never on the
@@ -303,7 +301,7 @@ func (p *DelayedOperationPurgatory[K]) expireOnWorker(r *registration, w *waits[
 // reject undoes the registration of an operation that is held.
 func (p *DelayedOperationPurgatory[K]) reject(r *registration, w *waits[K], err error) {
 	r.step, r.err = finished, err
-	linked := p.watchers.Shard(w.hashes[0]).Withdraw(r.m)
+	linked := p.watchers.Shard(p.firstHash(w)).Withdraw(r.m)
 	p.forgetWish(r.m, r.m.Reject(linked))
 	p.release(1)
 	p.rejected.Add(1)

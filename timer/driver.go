@@ -2,16 +2,10 @@ package timer
 
 import (
 	"time"
-
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // wakeBy sees to it that the driver is awake when tick comes.
 func (t *SystemTimer) wakeBy(tick int64) {
-	sched.Yield()
-	if tick >= t.wake.Load() {
-		return
-	}
 	t.clock.Lock()
 	earlier := tick < t.wake.Load()
 	if earlier {
@@ -41,13 +35,13 @@ func (t *SystemTimer) nextWake() int64 {
 // d may be 0: hand over what is due and do not wait. Of several callers one
 // drives while the others wait for their turn, up to their d.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool {
-	deadline := Deadline(t.Now(), d)
+	deadline := Deadline(t.now(), d)
 	if !t.takeWheel(d) {
 		return false
 	}
 	defer func() { <-t.driver }()
 	for {
-		now := t.Now()
+		now := t.now()
 		t.offerAgain(now)
 		if t.flush(now) {
 			return true
@@ -59,7 +53,7 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool {
 		if tick := t.nextWake(); tick <= until/t.tick {
 			until = tick * t.tick
 		}
-		if !t.sleep(time.Duration(until) - t.Now()) {
+		if !t.sleep(time.Duration(until) - t.now()) {
 			return false
 		}
 	}

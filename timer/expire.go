@@ -109,7 +109,7 @@ func (t *store) placedLocked(s *shard, expiration int64) {
 func (t *store) placed(expiration int64) {
 	if expiration == 0 {
 		t.dueNow()
-	} else {
+	} else if sched.Yield(); expiration < t.wake.Load() {
 		t.needed(expiration)
 	}
 }

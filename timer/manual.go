@@ -88,15 +88,15 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 func (t *ManualTimer) step() (now time.Duration, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.waiting() { // added when it was due already
+		return t.mu.now, true
+	}
 	if tick := t.next(); tick <= int64(t.mu.target)/t.tick {
 		t.mu.now = max(t.mu.now, time.Duration(tick*t.tick))
 		return t.mu.now, true
 	}
 	if t.mu.now < t.mu.target {
 		t.mu.now = t.mu.target
-		return t.mu.now, true
-	}
-	if t.waiting() {
 		return t.mu.now, true
 	}
 	t.mu.moving = false

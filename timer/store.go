@@ -20,8 +20,20 @@ type store struct {
 	panicked   guard.Handler
 
 	now    func() time.Duration
-	needed func(expiration int64) // the clock is needed at this tick
+	needed func(expiration int64) // the clock is needed at this tick, before wake
 	dueNow func()                 // something became due without the clock
+
+	// wake is the tick that the driver sleeps on, or has last slept on; 0 if there is
+	// none to wake. It is written under the driver's lock, clock; adders read it
+	// without.
+	//
+	// No earlier deadline is slept over. (1) An adder lowers its shard's next,
+	// then reads wake. (2) The driver, holding clock, sets wake to scanning, then
+	// reads every shard's next, then sets wake to the earliest. So if the
+	// driver missed an entry, its adder saw scanning or the tick that was
+	// computed without it; (3) either is later than the entry, so the adder takes
+	// clock, and by then the new wake is in place to be compared and lowered.
+	wake atomic.Int64
 
 	_ [64]byte // above: read by every adder; below: written by every worker
 

@@ -23,18 +23,8 @@ type SystemTimer struct {
 	pool   *workers.Pool
 	logger *slog.Logger
 
-	// wake is the tick that the driver sleeps on, or has last slept on. It is
-	// written under clock; adders read it without.
-	//
-	// No earlier deadline is slept over. (1) An adder lowers its shard's next,
-	// then reads wake. (2) The driver, holding clock, sets wake to scanning, then
-	// reads every shard's next, then sets wake to the earliest. So if the
-	// driver missed an entry, its adder saw scanning or the tick that was
-	// computed without it; (3) either is later than the entry, so the adder takes
-	// clock, and by then the new wake is in place to be compared and lowered.
-	wake   atomic.Int64
-	clock  struct{ sched.Mutex }
-	wakeup chan struct{} // capacity 1: the driver's sleep is to be cut short
+	clock  struct{ sched.Mutex } // guards writes of wake
+	wakeup chan struct{}         // capacity 1: the driver's sleep is to be cut short
 
 	// retry is the tick at which due work that the executor has refused is offered
 	// to it again. It is slept on as a shard's next is.

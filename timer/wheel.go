@@ -23,6 +23,10 @@ type timingWheel struct {
 	size   int64
 	now    int64 // no bucket that expires at or before this tick holds an entry
 	levels []level
+
+	// startAt[n] is the lowest level that can reach a tick whose distance from now
+	// has n significant bits. The entry lies there, or one level above.
+	startAt [64]uint8
 }
 
 // A level's numbers and its bitmap are written at every move and every add:
@@ -48,6 +52,17 @@ func (w *timingWheel) init(size int, now int64) {
 	w.size, w.now = int64(size), now
 	w.levels = make([]level, 0, startLevels)
 	w.grow()
+	l, reach := uint8(0), w.size // of level l: size^(l+1) ticks
+	for n := 1; n < len(w.startAt); n++ {
+		for reach <= 1<<(n-1) {
+			if l++; reach > math.MaxInt64/w.size {
+				reach = math.MaxInt64
+			} else {
+				reach *= w.size
+			}
+		}
+		w.startAt[n] = l
+	}
 }
 
 // grow adds a level on top.
@@ -91,8 +106,8 @@ func (w *timingWheel) slot(number int64) int64 {
 //
 // It ends: once span*size exceeds an int64, every bucket number is below size.
 func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
-	for i := 0; ; i++ {
-		if i == len(w.levels) {
+	for i := int(w.startAt[bits.Len64(uint64(tick-w.now))&63]); ; i++ {
+		for i >= len(w.levels) {
 			w.grow()
 		}
 		lv := &w.levels[i]
