@@ -43,6 +43,14 @@ func TestLedgerSettlesWhenSealedAndNothingIsOpen(t *testing.T) {
 	<-l.seal()
 }
 
+func TestVerifyFindsEarlyTimeouts(t *testing.T) {
+	c := idleCluster(t)
+	c.brokers[1].lateness.add(time.Millisecond)
+	assert.Empty(t, verify(newLedger(), c))
+	c.brokers[2].lateness.add(-time.Microsecond)
+	assert.Equal(t, []string{"a timeout was answered 1µs before its time"}, verify(newLedger(), c))
+}
+
 // idleCluster has brokers with logs, and nobody who produces.
 func idleCluster(t *testing.T) *cluster {
 	t.Helper()

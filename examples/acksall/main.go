@@ -9,8 +9,8 @@
 //	                        nothing for the timeout ───────► expiration ────────────────────► answer: timed out
 //	                        leader steps down ─────────────► CancelForKey(partition) ───────► answer: not leader
 //
-// The program ends with status 1 when one produce was answered twice or never, or when a record that was acknowledged is not
-// on every in-sync replica.
+// The program ends with status 1 when one produce was answered twice, never, or with a timeout before its time, or when a record
+// that was acknowledged is not on every in-sync replica.
 package main
 
 import (

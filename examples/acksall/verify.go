@@ -3,7 +3,7 @@ package main
 import "fmt"
 
 // verify compares what producers were told with what the brokers hold, after all has come to rest: every produce answered
-// exactly once, and every acknowledged record on every in-sync replica. It returns what is broken, nothing when all is well.
+// exactly once, no timeout before its time, and every acknowledged record on every in-sync replica. It returns what is broken, nothing when all is well.
 func verify(l *ledger, c *cluster) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -13,6 +13,9 @@ func verify(l *ledger, c *cluster) []string {
 	}
 	if n := len(l.mu.twice); n > 0 {
 		broken = append(broken, fmt.Sprintf("%d produces were answered more than once, the first of them produce %d", n, l.mu.twice[0]))
+	}
+	if late := c.lateness().sorted(); len(late) > 0 && late[0] < 0 {
+		broken = append(broken, fmt.Sprintf("a timeout was answered %v before its time", -late[0]))
 	}
 	return append(broken, missing(l.mu.acknowledged, c)...)
 }
