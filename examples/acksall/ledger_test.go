@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func idleCluster(t *testing.T) *cluster {
 	t.Helper()
 	c, err := startCluster(parse(t, "-partitions", "3"), newConsole(io.Discard))
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.stop(t.Context())) })
+	t.Cleanup(func() { assert.NoError(t, c.stop(context.Background())) })
 	return c
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/gob"
 	"io"
 	"net"
@@ -18,7 +19,7 @@ func stalledBroker(t *testing.T) *broker {
 	cfg := parse(t, "-lag-time", "1h", "-slow-from", "0", "-slow-to", "1h", "-slow-by", "1h")
 	c, err := startCluster(cfg, newConsole(io.Discard))
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.stop(t.Context())) })
+	t.Cleanup(func() { assert.NoError(t, c.stop(context.Background())) })
 	return c.brokers[0]
 }
 
