@@ -26,29 +26,49 @@ const MaxRunning = 64
 func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	foreign := false
 	s.mu.Lock()
+	own := lastList[K]{shard: s} // most of a batch stands in one list
 	for i, m := range batch.Machines {
 		if first := m.First(); first.List() != nil {
-			foreign = !s.unlinkOwnLocked(first) || foreign
+			foreign = !own.unlinkLocked(first) || foreign
 			s.mu.counts.Pending--
 		}
 		extra := m.Extra()
 		for j := range extra {
 			if extra[j].List() != nil {
-				foreign = !s.unlinkOwnLocked(&extra[j]) || foreign
+				foreign = !own.unlinkLocked(&extra[j]) || foreign
 			}
 		}
 		s.mu.counts.Ended[batch.Outcomes[i]]++
 	}
-	s.mu.running++
-	if run = s.mu.running <= MaxRunning; !run {
-		s.mu.running--
-		s.mu.arriving++
-	}
+	own.leaveLocked()
+	run = s.enterLocked()
+	closed := s.mu.closed
 	s.mu.Unlock()
 	if foreign {
-		s.leaveForeign(batch)
+		s.leaveForeign(batch, closed)
 	}
 	return run
+}
+
+// Pass is Leave for an operation that ends with o before it was watched. It fails
+// if the shard is closed.
+func (s *Shard[K]) Pass(o operation.Outcome) (run, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return false, false
+	}
+	s.mu.counts.Ended[o]++
+	return s.enterLocked(), true
+}
+
+func (s *Shard[K]) enterLocked() (run bool) {
+	if s.mu.running < MaxRunning {
+		s.mu.running++
+		return true
+	}
+	s.mu.arriving++
+	return false
 }
 
 // Queue puts a batch behind the goroutines that run callbacks, for one of them to
@@ -103,18 +123,41 @@ func (s *Shard[K]) Stuck() bool {
 	return was > 0 && n >= was
 }
 
-// unlinkOwnLocked unlinks w if it is of this shard.
-func (s *Shard[K]) unlinkOwnLocked(w *operation.Watch) bool {
-	if w.List().Home().(*keyList[K]).shard != s {
-		return false
+// lastList is the list, of one shard, out of which watches were unlinked last: for a
+// run of them it looks up what is behind the list, and whether that has become empty,
+// only once.
+type lastList[K comparable] struct {
+	shard *Shard[K]
+	list  *operation.List
+	home  *keyList[K]
+	own   bool // home is of shard
+}
+
+// unlinkLocked unlinks w if it is of the shard.
+func (last *lastList[K]) unlinkLocked(w *operation.Watch) bool {
+	if l := w.List(); l != last.list {
+		last.leaveLocked()
+		last.list, last.home = l, l.Home().(*keyList[K])
+		last.own = last.home.shard == last.shard
 	}
-	s.unlinkLocked(w)
-	return true
+	if last.own {
+		w.Unlink()
+		last.shard.mu.watched--
+	}
+	return last.own
+}
+
+// leaveLocked forgets the key if that was its last watch.
+func (last *lastList[K]) leaveLocked() {
+	if last.own {
+		last.shard.dropLocked(last.home)
+	}
 }
 
 // leaveForeign unlinks what is in other shards. Where one is busy at that moment
-// the watch is left to Purge, unless as many as may be have been left already.
-func (s *Shard[K]) leaveForeign(batch Ending) {
+// the watch is left to Purge, unless as many as may be have been left already, or
+// the map is closed: then there may be no more purges.
+func (s *Shard[K]) leaveForeign(batch Ending, closed bool) {
 	for _, m := range batch.Machines {
 		for w := range m.Watches() {
 			l := w.List()
@@ -123,7 +166,7 @@ func (s *Shard[K]) leaveForeign(batch Ending) {
 			}
 			of := l.Home().(*keyList[K]).shard
 			if !of.mu.TryLock() {
-				if of.postpone(w) {
+				if !closed && of.postpone(w) {
 					continue
 				}
 				of.mu.Lock()
