@@ -53,6 +53,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	if p.stopped.Swap(true) {
 		return
 	}
+	p.purge() // nobody will afterwards
 	if p.reaper != nil {
 		p.reaper.Stop()
 	}
@@ -78,15 +79,17 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	if !p.poll(ctx, func() bool { return p.NumDelayed() == 0 && p.idle() && p.ended() }) {
 		return context.Cause(ctx)
 	}
+	p.purge()
 	if p.reaper != nil {
-		p.reaper.Wait()
+		return p.reaper.Wait(ctx)
 	}
 	return nil
 }
 
 // poll returns true when quiet says so, false when ctx ends first. It asks again
 // and again, as net/http's Shutdown does: to be told would cost every operation
-// something, for the sake of a moment that comes once.
+// something, for the sake of a moment that comes once. In between it does the
+// reaper's second job, for the reaper may have ended.
 func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bool) bool {
 	pause := time.Millisecond
 	ask := time.NewTimer(pause)
@@ -98,6 +101,7 @@ func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bo
 		case <-ask.C:
 			pause = min(2*pause, 50*time.Millisecond)
 			ask.Reset(pause)
+			p.sweep()
 		}
 	}
 	return true

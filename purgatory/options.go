@@ -133,6 +133,8 @@ func newConfig(opts []Option) (config, error) {
 		return c, invalid("panic handler", "nil", "a function")
 	case c.logger == nil:
 		return c, invalid("logger", "nil", "a *slog.Logger")
+	case c.timer == (*timer.SystemTimer)(nil), c.timer == (*timer.ManualTimer)(nil):
+		return c, invalid("timer", "a nil "+fmt.Sprintf("%T", c.timer), "a timer, or nil for one of its own")
 	case c.timer != nil && len(c.timerOptions) > 0:
 		return c, invalid("timer", "injected", "free of WithTick, WithWheelSize and WithTimerShards")
 	}

@@ -1,8 +1,10 @@
 package purgatory
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +78,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		End:        p.end,
 	})
 	p.checks.New = func() any { return &check[K]{p: p} }
-	p.signals = workers.New(cfg.workers, p.work, p.working, cfg.executor, p.refused)
+	p.signals = workers.New(cfg.workers, p.work, p.working, p.guarded(cfg.executor), p.refused)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.workers),
@@ -111,15 +113,14 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // sweep is the second job of the reaper: it takes out watches of ended operations
 // that were left, and gives to workers what waits for them for want of a goroutine.
 func (p *DelayedOperationPurgatory[K]) sweep() {
-	if n := p.watchers.Purge(); n > 0 {
-		p.purges.Add(1)
-		p.purged.Add(int64(n))
-	}
+	p.purge()
 	shards := p.watchers.Shards()
 	for i := range shards {
 		if shards[i].Stuck() {
 			p.rescue.Lock()
-			p.rescue.shards = append(p.rescue.shards, &shards[i])
+			if !slices.Contains(p.rescue.shards, &shards[i]) {
+				p.rescue.shards = append(p.rescue.shards, &shards[i])
+			}
 			p.rescue.Unlock()
 		}
 	}
@@ -127,6 +128,28 @@ func (p *DelayedOperationPurgatory[K]) sweep() {
 		p.signals.Kick()
 	}
 }
+
+func (p *DelayedOperationPurgatory[K]) purge() {
+	if n := p.watchers.Purge(); n > 0 {
+		p.purges.Add(1)
+		p.purged.Add(int64(n))
+	}
+}
+
+// guarded returns execute so that its panic is a refusal, and goes to the panic
+// handler: it is called by Signal, under its caller's locks.
+func (p *DelayedOperationPurgatory[K]) guarded(execute func(run func()) error) func(run func()) error {
+	if execute == nil {
+		return nil
+	}
+	return func(run func()) error {
+		err := errExecutor
+		guard.Call(func() { err = execute(run) }, p.panicked)
+		return err
+	}
+}
+
+var errExecutor = errors.New("purgatory: the executor did not return")
 
 func (p *DelayedOperationPurgatory[K]) refused(err error) {
 	p.logger.Warn("purgatory.executor.refused", "purgatory", p.name, "error", err)

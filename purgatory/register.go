@@ -177,6 +177,13 @@ const (
 	finished
 )
 
+// resume goes on with a registration until it is finished.
+func (p *DelayedOperationPurgatory[K]) resume(r *registration, w *waits[K]) {
+	for r.step != finished {
+		p.proceed(r, w)
+	}
+}
+
 // proceed goes on with a registration, whatever user code does. After a panic the
 // caller has to call it again; while the goroutine unwinds for runtime.Goexit it does
 // so itself, for it is the last chance.

@@ -27,7 +27,7 @@ func Each(n int, f func(i int), h Handler) { each(0, n, f, h) }
 func Call(f func(), h Handler) {
 	defer func() {
 		if v := recover(); v != nil {
-			Report(v, h)
+			Report(v, h, func() {})
 		}
 	}()
 	f()
@@ -47,14 +47,7 @@ func run(i, n int, f func(i int), h Handler) (next int) {
 		}
 		next = i + 1
 		if v := recover(); v != nil {
-			reported := false
-			defer func() {
-				if !reported { // the handler called Goexit: a test's Fatal, for instance
-					each(next, n, f, h)
-				}
-			}()
-			Report(v, h)
-			reported = true
+			Report(v, h, func() { each(next, n, f, h) })
 			return
 		}
 		// Neither finished nor panicking: Goexit. Deferred calls still run,
@@ -69,17 +62,23 @@ func run(i, n int, f func(i int), h Handler) (next int) {
 }
 
 // Report hands a recovered panic to h, with the stack, and what h itself throws to
-// the log: a broken handler must not undo what the guard is for. Call it from the
-// deferred function that recovered.
-func Report(v any, h Handler) {
+// the log: a broken handler must not undo what the guard is for. If h calls
+// runtime.Goexit (a test's Fatal does), Report does not return: goOn is called while
+// the goroutine unwinds, to do what the caller would have done next. Call Report
+// from the deferred function that recovered.
+func Report(v any, h Handler, goOn func()) {
 	stack := debug.Stack()
+	returned := false
 	defer func() {
 		if hv := recover(); hv != nil {
 			Log(fmt.Sprintf("%v (and then in the panic handler: %v)", v, hv), stack)
+		} else if !returned {
+			goOn()
 		}
 	}()
 	if h == nil {
 		h = Log
 	}
 	h(v, stack)
+	returned = true
 }

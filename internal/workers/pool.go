@@ -4,6 +4,7 @@ package workers
 
 import (
 	"errors"
+	"math"
 
 	"go.uber.org/atomic"
 
@@ -33,7 +34,7 @@ type Pool struct {
 // New returns a pool of at most limit workers. A nil spawn means a goroutine each.
 // Work that spawn refuses stays queued until somebody calls Kick again.
 func New(limit int, work, waiting func() bool, spawn func(func()) error, refused func(error)) *Pool {
-	p := &Pool{max: int32(limit), work: work, waiting: waiting, spawn: spawn, refused: refused}
+	p := &Pool{max: int32(min(limit, math.MaxInt32)), work: work, waiting: waiting, spawn: spawn, refused: refused}
 	p.loop = p.run
 	return p
 }
