@@ -16,7 +16,9 @@ import (
 // the goroutine that does it; never twice at a time, and never after Await has
 // returned. A true from it is never lost: when it says so while the timeout passes,
 // or ctx ends, Await returns nil. If ctx ends while ready runs elsewhere, Await
-// waits for its answer. A timeout of zero or less tries once and does not wait.
+// waits for its answer. A timeout of zero or less tries once and does not wait. A
+// panic in ready goes to the caller if it is the first try, before anything waits;
+// later it goes to the panic handler, and counts as a no.
 //
 // Other errors are those of TryCompleteElseWatch. Await costs two allocations, no
 // timer of the runtime, and no goroutine beside the caller's. It is not for
@@ -33,17 +35,25 @@ func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time
 // AwaitValue is Await for a function that returns what it has found: the value with
 // which ready said true is returned.
 func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
-	var value V
+	return awaitValue(ctx, p, timeout, ready, keys, nil)
+}
+
+// AwaitValueAt is AwaitValue for positions.
+func AwaitValueAt[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), at ...At[K]) (V, error) {
+	return awaitValue(ctx, p, timeout, ready, nil, at)
+}
+
+func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys []K, at []At[K]) (value V, err error) {
 	if ready == nil {
 		return value, p.errorf(ErrNilOperation, "the function to wait for is nil")
 	}
-	err := p.Await(ctx, timeout, func() (ok bool) {
+	err = p.await(ctx, timeout, func() bool {
 		found, ok := ready()
 		if ok {
 			value = found
 		}
 		return ok
-	}, keys...)
+	}, keys, at)
 	return value, err
 }
 
@@ -68,6 +78,9 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	}
 	if ready() { // nobody knows of w yet, and it needs no channel
 		return nil
+	}
+	if timeout <= 0 {
+		return p.errorf(ErrExpired, "without waiting")
 	}
 	w.ended = make(chan struct{})
 	completed, err := p.register(w, timeout, keys, at)
