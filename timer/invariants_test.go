@@ -1,0 +1,135 @@
+package timer
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// checkInvariants checks the structure of every shard, between two operations:
+// nobody else may be in the timer. exact tells of an entry whether its deadline is
+// still the one that it was placed by; nil means that this is so for all of them.
+func checkInvariants(t testing.TB, s *store, exact func(e *TaskEntry) bool) {
+	t.Helper()
+	total := 0
+	for i := range s.shards {
+		s.shards[i].mu.Lock()
+		n := checkShard(t, &s.shards[i], uint32(i), uint32(len(s.shards)-1), exact)
+		ready := s.ready.Load()&s.shards[i].bit != 0
+		if !s.shards[i].mu.due.empty() && !ready {
+			require.Fail(t, "something is due and the ready bit is not set", "shard %d", i)
+		}
+		s.shards[i].mu.Unlock()
+		total += n
+	}
+	if s.maxPending > 0 && s.pending.Load() != int64(total) {
+		require.EqualValues(t, total, s.pending.Load(), "entries counted against the maximum")
+	}
+}
+
+func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEntry) bool) (entries int) {
+	t.Helper()
+	check := func(ok bool, what string, args ...any) {
+		if !ok {
+			t.Helper()
+			require.Failf(t, "broken invariant of shard", "%d: "+what, append([]any{index}, args...)...)
+		}
+	}
+	w := &s.mu.wheel
+	own := func(e *TaskEntry) {
+		check(e.where&mask == index, "entry of shard %d", e.where&mask)
+		check(e.task != nil, "entry without a task")
+		check(e.deadline.Load() > 0, "entry in a list with deadline %d", e.deadline.Load())
+	}
+	for _, e := range listOf(t, &s.mu.due) {
+		own(e)
+		entries++
+	}
+	check(s.mu.due.root.where == 0 && s.mu.cascade.root.where == 0, "a list on the way out looks like a bucket")
+	check(s.mu.cascade.empty(), "entries left half-way down")
+	entries += checkWheel(t, w, func(e *TaskEntry, number, span int64) {
+		own(e)
+		tick := s.dueTick(e.deadline.Load())
+		if exact == nil || exact(e) {
+			check(tick/span == number, "entry of tick %d in bucket %d, %d ticks wide", tick, number, span)
+		} else {
+			check(number*span <= tick, "entry of tick %d flushed at tick %d", tick, number*span)
+		}
+	})
+	check(s.mu.pending == entries, "%d entries, %d counted", entries, s.mu.pending)
+	expiration, _ := w.next()
+	check(s.next.Load() <= expiration, "next %d is later than the earliest bucket %d", s.next.Load(), expiration)
+	switch {
+	case w.now >= math.MaxInt64/s.tick:
+		check(s.mu.tickEnd == math.MaxInt64, "tick %d ends at %d", w.now, s.mu.tickEnd)
+	case s.mu.tickEnd != 0:
+		check(s.mu.tickEnd == (w.now+1)*s.tick, "tick %d ends at %d", w.now, s.mu.tickEnd)
+	default:
+		check(w.now == 0, "the end of tick %d is unknown", w.now)
+	}
+	return entries
+}
+
+// checkWheel checks the structure of a wheel and calls each for every entry, with
+// the number and width of its bucket.
+func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, span int64)) (entries int) {
+	t.Helper()
+	check := func(ok bool, what string, args ...any) {
+		if !ok {
+			t.Helper()
+			require.Failf(t, "broken invariant of wheel", what, args...)
+		}
+	}
+	span := int64(1)
+	for l := range w.levels {
+		lv := &w.levels[l]
+		check(lv.span == span, "level %d is %d ticks wide, not %d", l, lv.span, span)
+		check(lv.now == w.now/span, "level %d is at %d at tick %d", l, lv.now, w.now)
+		check(int64(len(lv.buckets)) == w.size, "level %d has %d buckets of %d", l, len(lv.buckets), w.size)
+		check(len(lv.filled) == (len(lv.buckets)+63)/64, "level %d has %d words", l, len(lv.filled))
+		if rest := w.size % 64; rest != 0 {
+			check(lv.filled[len(lv.filled)-1]>>rest == 0, "level %d: bits beyond the last bucket", l)
+		}
+		for slot := range w.size {
+			bucket := &lv.buckets[slot]
+			check(int64(bucket.root.where) == int64(l)*w.size+slot+1, "level %d slot %d is where %d", l, slot, bucket.root.where)
+			check(bucket.root.task == nil && bucket.root.deadline.Load() == 0, "a root is used as an entry")
+			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
+			check(filled == !bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
+			if bucket.empty() {
+				check(bucket.root.prev == &bucket.root, "level %d slot %d: half a ring", l, slot)
+				continue
+			}
+			ahead := slot - lv.now%w.size
+			if ahead < 0 {
+				ahead += w.size
+			}
+			number := lv.now + ahead
+			check(number > w.now/span, "level %d slot %d expired at %d, now is %d", l, slot, number*span, w.now)
+			check(number <= math.MaxInt64/span, "level %d slot %d is out of reach", l, slot)
+			for _, e := range listOf(t, bucket) {
+				each(e, number, span)
+				entries++
+			}
+		}
+		span *= w.size
+	}
+	return entries
+}
+
+// listOf returns a list's entries and checks that it is a ring in both directions.
+func listOf(t testing.TB, l *taskList) (entries []*TaskEntry) {
+	for e, last := l.root.next, &l.root; e != &l.root; e, last = e.next, e {
+		if e == nil || e.prev != last {
+			t.Helper()
+			require.Fail(t, "a list is not a ring", "after %d entries", len(entries))
+		}
+		entries = append(entries, e)
+	}
+	if n := len(entries); n > 0 && l.root.prev != entries[n-1] || n == 0 && l.root.prev != &l.root {
+		t.Helper()
+		require.Fail(t, "a list's root does not close the ring")
+	}
+	return entries
+}

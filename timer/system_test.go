@@ -1,0 +1,225 @@
+package timer
+
+import (
+	"bytes"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// settle lets d pass in a synctest bubble, and everything that comes of it.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// newSystem returns a timer that is driven, and stopped when the test ends.
+func newSystem(t *testing.T, opts ...Option) *SystemTimer {
+	t.Helper()
+	timer, err := NewSystemTimer(opts...)
+	require.NoError(t, err)
+	timer.Start()
+	t.Cleanup(func() { timer.Stop() })
+	return timer
+}
+
+func TestSystemTimerIsNeverEarlyAndLateByATickAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		ran := 0
+		time.Sleep(1) // at 0 the earliest deadline is 1 ns
+		for i := range 200 {
+			d := time.Duration(i*i*i) * 37 * time.Microsecond // up to 5 minutes
+			tt := newTask(nil)
+			tt.f = func() {
+				ran++
+				late := timer.Now() - tt.Deadline()
+				assert.GreaterOrEqual(t, late, time.Duration(0), "early")
+				assert.LessOrEqual(t, late, time.Millisecond)
+			}
+			addIn(t, timer, tt, d)
+			time.Sleep(113 * time.Microsecond)
+		}
+		settle(time.Hour)
+		assert.Equal(t, 200, ran)
+	})
+}
+
+func TestSystemTimerExpiresAtOnceOffTheCallersGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		for _, d := range []time.Duration{0, -1, math.MinInt64} {
+			start := timer.Now()
+			done := make(chan time.Duration) // unbuffered: nobody can run the task but another goroutine
+			addIn(t, timer, newTask(func() { done <- timer.Now() }), d)
+			assert.Equal(t, start, <-done, "%d", d)
+		}
+	})
+}
+
+func TestAdvanceClockWaitsUntilSomethingIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		tt := newTask(nil)
+		addIn(t, timer, tt, time.Second)
+
+		assert.False(t, timer.AdvanceClock(0))
+		assert.False(t, timer.AdvanceClock(-time.Second))
+		assert.Zero(t, timer.Now())
+		assert.False(t, timer.AdvanceClock(400*time.Millisecond))
+		assert.Equal(t, 400*time.Millisecond, timer.Now())
+		assert.True(t, timer.AdvanceClock(time.Hour))
+		assert.Equal(t, time.Second, timer.Now())
+		synctest.Wait()
+		assert.EqualValues(t, 1, tt.runs.Load())
+		assert.False(t, timer.AdvanceClock(math.MaxInt64>>20))
+	})
+}
+
+func TestAdvanceClockTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		addIn(t, timer, newTask(nil), time.Minute)
+		driving := make(chan bool)
+		go func() { driving <- timer.AdvanceClock(time.Hour) }()
+		synctest.Wait()
+		assert.False(t, timer.AdvanceClock(0))
+		assert.False(t, timer.AdvanceClock(time.Second), "somebody else drives")
+		assert.Equal(t, time.Second, timer.Now())
+		assert.True(t, <-driving)
+
+		addIn(t, timer, newTask(nil), time.Minute)
+		go func() { driving <- timer.AdvanceClock(time.Second) }()
+		synctest.Wait()
+		assert.True(t, timer.AdvanceClock(time.Hour), "drives when the other has ended")
+		assert.False(t, <-driving)
+	})
+}
+
+func TestStopEndsAdvanceClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		ended := make(chan bool, 2)
+		for range 2 { // the driver, and one who waits for his turn
+			go func() { ended <- timer.AdvanceClock(math.MaxInt64) }()
+		}
+		synctest.Wait()
+		timer.Stop()
+		assert.False(t, <-ended)
+		assert.False(t, <-ended)
+		assert.Zero(t, timer.Now())
+		assert.False(t, timer.AdvanceClock(math.MaxInt64), "after Stop it does not wait")
+	})
+}
+
+func TestStartTwiceAndAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		timer.Start()
+		timer.Stop()
+		timer.Start()
+		other, err := NewSystemTimer()
+		require.NoError(t, err)
+		other.Stop()
+		other.Start() // its goroutine ends at once, or the bubble would not
+	})
+}
+
+func TestStopReturnsWhatHadNotFired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithWorkers(1))
+		hold := make(chan struct{})
+		running, due, far := newTask(func() { <-hold }), newTask(nil), newTask(nil)
+		fired, cancelled := newTask(nil), newTask(nil)
+		addIn(t, timer, fired, time.Second)
+		addIn(t, timer, cancelled, time.Hour)
+		addIn(t, timer, far, time.Duration(math.MaxInt64))
+		settle(2 * time.Second)
+		timer.Cancel(&cancelled.TaskEntry)
+		addIn(t, timer, running, time.Second)
+		settle(2 * time.Second)
+		addIn(t, timer, due, 0) // the only worker is held
+		synctest.Wait()
+		assert.Equal(t, 2, timer.Pending(), "what is due counts until a worker has it")
+		assert.False(t, timer.Idle())
+
+		assert.ElementsMatch(t, []Task{due, far}, timer.Stop())
+		assert.Empty(t, timer.Stop())
+		assert.Zero(t, timer.Pending())
+		assert.False(t, timer.Idle(), "one still runs")
+		require.ErrorIs(t, timer.AddAt(&due.TaskEntry, 0, 1), ErrStopped)
+		close(hold)
+		settle(time.Hour)
+		assert.True(t, timer.Idle())
+		assert.Zero(t, due.runs.Load()+far.runs.Load()+cancelled.runs.Load())
+		assert.EqualValues(t, 2, running.runs.Load()+fired.runs.Load())
+		checkInvariants(t, &timer.store, nil)
+	})
+}
+
+func TestStopFromATask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		var unfired []Task
+		far := newTask(nil)
+		addIn(t, timer, far, time.Hour)
+		addIn(t, timer, newTask(func() { unfired = timer.Stop() }), time.Second)
+		settle(2 * time.Hour)
+		assert.Equal(t, []Task{far}, unfired)
+		assert.Zero(t, far.runs.Load())
+	})
+}
+
+// The clock is the monotonic one: the wall clock may be stepped at will.
+func TestClockIsMonotonic(t *testing.T) {
+	timer, err := NewSystemTimer()
+	require.NoError(t, err)
+	defer timer.Stop()
+	assert.Contains(t, timer.base.String(), " m=", "the start has lost its monotonic reading")
+	before := timer.Now()
+	assert.GreaterOrEqual(t, timer.Now(), before)
+}
+
+func TestTooManyTimersIsWarnedOfOnce(t *testing.T) {
+	var silent, heard bytes.Buffer
+	deaf := slog.New(slog.NewTextHandler(&silent, &slog.HandlerOptions{Level: slog.LevelError}))
+	logger := slog.New(slog.NewTextHandler(&heard, nil))
+	warnedMany.Store(false)
+	before := live.Load()
+	t.Cleanup(func() { assert.Equal(t, before, live.Load(), "stopped timers are not counted, once each") })
+	make1 := func(l *slog.Logger) {
+		timer, err := NewSystemTimer(WithLogger(l), WithShards(1))
+		require.NoError(t, err)
+		t.Cleanup(func() { timer.Stop(); timer.Stop() })
+	}
+	for live.Load() < tooManyTimers {
+		make1(logger)
+	}
+	assert.Empty(t, heard.String(), "%d timers are not too many", tooManyTimers)
+	make1(deaf) // who does not listen does not use up the warning
+	for range 5 {
+		make1(logger)
+	}
+	assert.Equal(t, 1, strings.Count(heard.String(), "purgatory.timers.many"))
+	assert.Empty(t, silent.String())
+}
+
+// countingClock makes timer's driver and workers count their readings of the clock,
+// which are at most three for each time that one of them wakes up.
+func countingClock(timer *SystemTimer) *atomic.Int64 {
+	n := new(atomic.Int64)
+	timer.now = func() time.Duration { n.Add(1); return timer.Now() }
+	return n
+}

@@ -1,0 +1,148 @@
+package timer
+
+import (
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testTask is an entry that counts its runs and then calls f, if there is one.
+type testTask struct {
+	TaskEntry
+	runs atomic.Int32
+	f    func()
+}
+
+func (tt *testTask) RunTask(*TaskEntry) {
+	tt.runs.Add(1)
+	if tt.f != nil {
+		tt.f()
+	}
+}
+
+func newTask(f func()) *testTask {
+	tt := &testTask{f: f}
+	tt.Bind(tt)
+	return tt
+}
+
+func newManual(t testing.TB, opts ...Option) *ManualTimer {
+	t.Helper()
+	m, err := NewManualTimer(opts...)
+	require.NoError(t, err)
+	return m
+}
+
+// addIn schedules tt to expire d from now.
+func addIn(t testing.TB, timer Timer, tt *testTask, d time.Duration) {
+	t.Helper()
+	now := timer.Now()
+	require.NoError(t, timer.AddAt(&tt.TaskEntry, now, Deadline(now, d)))
+}
+
+func TestDeadlineSaturates(t *testing.T) {
+	for _, c := range []struct{ now, timeout, want time.Duration }{
+		{0, 0, 0},
+		{0, -5, 0},
+		{0, 1, 1},
+		{10, 5, 15},
+		{10, -5, 10},
+		{10, math.MinInt64, 10},
+		{0, math.MaxInt64, Never},
+		{10, math.MaxInt64, Never},
+		{10, math.MaxInt64 - 10, Never},
+		{10, math.MaxInt64 - 11, Never},
+		{10, math.MaxInt64 - 12, Never - 1},
+		{Never, 0, Never},
+		{Never, 1, Never},
+	} {
+		assert.Equal(t, c.want, Deadline(c.now, c.timeout), "Deadline(%d, %d)", c.now, c.timeout)
+	}
+}
+
+func TestEntryTellsItsDeadline(t *testing.T) {
+	m := newManual(t)
+	tt := newTask(nil)
+	assert.Zero(t, tt.Deadline(), "never added")
+	assert.Same(t, tt, tt.Task())
+	addIn(t, m, tt, time.Second)
+	assert.Equal(t, time.Second, tt.Deadline(), "scheduled")
+	m.AdvanceClock(time.Second)
+	assert.Equal(t, time.Second, tt.Deadline(), "expired")
+	addIn(t, m, tt, time.Second)
+	m.Cancel(&tt.TaskEntry)
+	assert.Zero(t, tt.Deadline(), "cancelled")
+}
+
+func TestWordBelongsToTheOwner(t *testing.T) {
+	m := newManual(t)
+	tt := newTask(nil)
+	assert.Zero(t, tt.Word().Load())
+	tt.Word().Store(math.MaxUint32)
+	addIn(t, m, tt, time.Second)
+	m.Extend(&tt.TaskEntry, 2*time.Second)
+	m.AdvanceClock(2 * time.Second)
+	addIn(t, m, tt, time.Second)
+	m.Cancel(&tt.TaskEntry)
+	assert.EqualValues(t, uint32(math.MaxUint32), tt.Word().Load())
+}
+
+func TestAddAtErrors(t *testing.T) {
+	m := newManual(t, WithMaxPending(2))
+	require.ErrorIs(t, m.AddAt(&TaskEntry{}, 0, 1), ErrNoTask)
+	a, b, c := newTask(nil), newTask(nil), newTask(nil)
+	addIn(t, m, a, time.Second)
+	require.ErrorIs(t, m.AddAt(&a.TaskEntry, 0, 1), ErrScheduled)
+	assert.Equal(t, time.Second, a.Deadline(), "a refused Add leaves the entry as it was")
+	addIn(t, m, b, time.Second)
+	err := m.AddAt(&c.TaskEntry, 0, 1)
+	require.ErrorIs(t, err, ErrFull)
+	assert.ErrorContains(t, err, "2")
+	assert.False(t, m.Cancel(&c.TaskEntry))
+	m.Cancel(&a.TaskEntry)
+	addIn(t, m, c, time.Second)
+	m.AdvanceClock(time.Second)
+	addIn(t, m, a, time.Second)
+	addIn(t, m, b, time.Second)
+	assert.Len(t, m.Stop(), 2)
+	require.ErrorIs(t, m.AddAt(&c.TaskEntry, 0, 1), ErrStopped)
+	assert.Empty(t, m.Stop())
+	checkInvariants(t, &m.store, nil)
+}
+
+// An entry that a timer with many shards has assigned to one of them can be used
+// in a timer with few.
+func TestEntryMovesBetweenTimers(t *testing.T) {
+	many, one := newManual(t, WithShards(64)), newManual(t, WithShards(1))
+	for range 100 {
+		tt := newTask(nil)
+		addIn(t, many, tt, time.Second)
+		require.True(t, many.Cancel(&tt.TaskEntry))
+		addIn(t, one, tt, time.Second)
+	}
+	checkInvariants(t, &one.store, nil)
+	one.AdvanceClock(time.Second)
+	assert.Zero(t, one.Pending())
+}
+
+func TestCancelAllCountsWhatItCancelled(t *testing.T) {
+	m := newManual(t, WithShards(4), WithMaxPending(10_000))
+	var entries []*TaskEntry
+	for i := range 1000 {
+		tt := newTask(nil)
+		tt.where = uint32(i / 300) // long runs in one shard, longer than a chunk
+		addIn(t, m, tt, time.Duration(i)*time.Millisecond)
+		entries = append(entries, &tt.TaskEntry, nil)
+	}
+	entries = append(entries, entries[0], &TaskEntry{})
+	assert.Equal(t, 1000, m.CancelAll(entries))
+	assert.Zero(t, m.CancelAll(entries))
+	assert.Zero(t, m.CancelAll(nil))
+	assert.Zero(t, m.Pending())
+	checkInvariants(t, &m.store, nil)
+	assert.False(t, m.AdvanceClock(time.Hour), "nothing ran")
+}

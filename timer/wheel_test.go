@@ -1,0 +1,183 @@
+package timer
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func newWheel(size int, now int64) *timingWheel {
+	w := &timingWheel{}
+	w.init(size, now)
+	return w
+}
+
+// The contract's worked examples speak of one wheel whose tick is 20 ms. Here that
+// is the second level of a wheel of size 20, in ticks of 1 ms.
+func TestWheelWorkedExamples(t *testing.T) {
+	t.Run("start 43 ms and tick 20 ms give current time 40 ms", func(t *testing.T) {
+		w := newWheel(20, 43)
+		w.add(&TaskEntry{}, 43+20)
+		require.Len(t, w.levels, 2)
+		assert.EqualValues(t, 40, w.levels[1].now*w.levels[1].span)
+	})
+	t.Run("with tick 20 ms an expiration of 237 ms lies in the bucket that expires at 220 ms", func(t *testing.T) {
+		w := newWheel(20, 43)
+		assert.EqualValues(t, 220, w.add(&TaskEntry{}, 237))
+		expiration, bucket := w.next()
+		assert.EqualValues(t, 220, expiration)
+		assert.False(t, w.lowest(bucket))
+	})
+	t.Run("with tick 1 ms and size 20, 4 levels cover 160 s", func(t *testing.T) {
+		w := newWheel(20, 0)
+		assert.EqualValues(t, 152_000, w.add(&TaskEntry{}, 160_000-1))
+		assert.Len(t, w.levels, 4)
+		assert.EqualValues(t, 160_000, w.add(&TaskEntry{}, 160_000))
+		assert.Len(t, w.levels, 5)
+	})
+}
+
+func TestWheelGrowsOnDemandToTheLastTick(t *testing.T) {
+	for _, size := range []int{2, 3, 20, 64, 1000} {
+		w := newWheel(size, 0)
+		assert.Len(t, w.levels, 1, "size %d", size)
+		e := &TaskEntry{}
+		expiration := w.add(e, math.MaxInt64-1)
+		assert.Positive(t, expiration)
+		assert.Less(t, len(w.levels), 64)
+		checkWheel(t, w, func(*TaskEntry, int64, int64) {})
+		got, _ := w.next()
+		assert.Equal(t, expiration, got)
+	}
+}
+
+func TestWheelHonoursEverySizeExactly(t *testing.T) {
+	for size := 2; size <= 130; size++ {
+		w := newWheel(size, 0)
+		e := &TaskEntry{}
+		w.add(e, int64(size)-1)
+		assert.Len(t, w.levels, 1, "size %d: the last tick of the first round is of level 0", size)
+		w.emptied(unlink(e))
+		w.add(e, int64(size))
+		assert.Len(t, w.levels, 2, "size %d: the next one is of level 1", size)
+		assert.Len(t, w.levels[1].buckets, size)
+	}
+}
+
+func TestWheelReturnsTheHigherOfTwoBucketsThatExpireTogether(t *testing.T) {
+	w := newWheel(10, 0)
+	w.add(&TaskEntry{}, 10) // level 1, bucket 1
+	w.moveTo(5)
+	w.add(&TaskEntry{}, 10) // level 0
+	expiration, bucket := w.next()
+	assert.EqualValues(t, 10, expiration)
+	assert.False(t, w.lowest(bucket))
+}
+
+func TestNextBit(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		words := make([]uint64, 1+rng.IntN(4))
+		for range rng.IntN(4) {
+			words[rng.IntN(len(words))] |= 1 << rng.IntN(64)
+		}
+		from, to := rng.Int64N(int64(64*len(words))), rng.Int64N(int64(64*len(words)+1))
+		want := int64(-1)
+		for bit := from; bit < to; bit++ {
+			if words[bit>>6]&(1<<(bit&63)) != 0 {
+				want = bit
+				break
+			}
+		}
+		require.Equal(t, want, nextBit(words, from, to), "%x from %d to %d", words, from, to)
+	}
+}
+
+// TestWheelAgainstSortedTicks drives the pure wheel as a shard does, with ticks as
+// deadlines, at edge clocks, and compares what expires with a sorted slice.
+func TestWheelAgainstSortedTicks(t *testing.T) {
+	sizes := []int{2, 3, 5, 7, 8, 10, 16, 20, 63, 64, 65, 100, 128, 130, 512, 1000}
+	starts := []int64{0, 1, 43, 1 << 20, 1<<40 + 12345, math.MaxInt64 / 2, math.MaxInt64 - 10_000}
+	for _, size := range sizes {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			t.Parallel()
+			for i, start := range starts {
+				sortedTicks(t, rand.New(rand.NewPCG(uint64(size), uint64(i))), size, start)
+			}
+		})
+	}
+}
+
+func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
+	w := newWheel(size, start)
+	ticks := map[*TaskEntry]int64{}
+	check := func() {
+		n := checkWheel(t, w, func(e *TaskEntry, number, span int64) {
+			require.Equal(t, ticks[e]/span, number)
+		})
+		require.Equal(t, len(ticks), n)
+	}
+	for range 80 {
+		switch rng.IntN(5) {
+		case 0, 1, 2:
+			e := &TaskEntry{}
+			far := rng.Int64N(math.MaxInt64 - 1 - w.now)
+			ticks[e] = w.now + 1 + far>>rng.IntN(63)
+			w.add(e, ticks[e])
+		case 3:
+			for e := range ticks {
+				if root := unlink(e); root != nil {
+					w.emptied(root)
+				}
+				delete(ticks, e)
+				break
+			}
+		case 4:
+			to := w.now + rng.Int64N(math.MaxInt64-w.now)>>rng.IntN(63)
+			require.Equal(t, expire(ticks, to), walk(w, ticks, to))
+		}
+		check()
+	}
+}
+
+// expire removes the ticks up to now and returns them, sorted.
+func expire(ticks map[*TaskEntry]int64, now int64) (due []int64) {
+	for _, tick := range ticks {
+		if tick <= now {
+			due = append(due, tick)
+		}
+	}
+	slices.Sort(due)
+	return due
+}
+
+// walk moves w to tick as a shard does, and returns the ticks at which entries
+// came out.
+func walk(w *timingWheel, ticks map[*TaskEntry]int64, tick int64) (due []int64) {
+	var out taskList
+	out.init()
+	for {
+		expiration, bucket := w.next()
+		if expiration > tick {
+			w.moveTo(tick)
+			return due
+		}
+		w.moveTo(expiration)
+		w.take(bucket, &out)
+		for !out.empty() {
+			e := out.root.next
+			unlink(e)
+			if ticks[e] <= expiration {
+				due = append(due, expiration)
+				delete(ticks, e)
+				continue
+			}
+			w.add(e, ticks[e])
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package timer
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Entries of one shard and one tick are not claimed in a bunch: behind the task
+// that blocks all others run, as long as one worker is free.
+func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithWorkers(2), WithShards(1))
+		hold := make(chan struct{})
+		addIn(t, timer, newTask(func() { <-hold }), time.Second)
+		others := make([]*testTask, 100)
+		for i := range others {
+			others[i] = newTask(nil)
+			addIn(t, timer, others[i], time.Second)
+		}
+		late := newTask(nil)
+		addIn(t, timer, late, time.Minute)
+		settle(time.Second)
+		for _, tt := range others {
+			assert.EqualValues(t, 1, tt.runs.Load())
+		}
+		settle(time.Minute)
+		assert.EqualValues(t, 1, late.runs.Load())
+		close(hold)
+	})
+}
+
+func TestWhileEveryWorkerIsBlockedWhatIsDueCanBeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithWorkers(2))
+		hold := make(chan struct{})
+		for range 2 {
+			addIn(t, timer, newTask(func() { <-hold }), 0)
+		}
+		synctest.Wait()
+		cancelled, extended, kept := newTask(nil), newTask(nil), newTask(nil)
+		for _, tt := range []*testTask{cancelled, extended, kept} {
+			addIn(t, timer, tt, time.Second)
+		}
+		settle(time.Hour)
+		assert.Equal(t, 3, timer.Pending())
+		assert.True(t, timer.Cancel(&cancelled.TaskEntry))
+		assert.True(t, timer.Extend(&extended.TaskEntry, timer.Now()+time.Minute))
+		close(hold)
+		synctest.Wait()
+		assert.Zero(t, cancelled.runs.Load())
+		assert.Zero(t, extended.runs.Load())
+		assert.EqualValues(t, 1, kept.runs.Load())
+		settle(time.Minute)
+		assert.EqualValues(t, 1, extended.runs.Load())
+		assert.True(t, timer.Idle())
+	})
+}
+
+func TestWorkersAreBoundedAndEndWhenNothingIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 3
+		timer := newSystem(t, WithWorkers(limit))
+		var mu sync.Mutex
+		running, most, ran := 0, 0, 0
+		for range 20 {
+			addIn(t, timer, newTask(func() {
+				mu.Lock()
+				running++
+				most = max(most, running)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				running--
+				ran++
+				mu.Unlock()
+			}), time.Second)
+		}
+		settle(time.Second + time.Second/2)
+		assert.Equal(t, limit, timer.pool.Running())
+		settle(time.Minute)
+		assert.Equal(t, limit, most, "all that are allowed, and no more")
+		assert.Equal(t, 20, ran)
+		assert.Zero(t, timer.pool.Running())
+	})
+}
+
+func TestPanicAndGoexitInTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var recovered []any
+		timer := newSystem(t, WithWorkers(1), WithShards(1), WithPanicHandler(func(v any, _ []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			if recovered = append(recovered, v); len(recovered) == 2 {
+				runtime.Goexit() // a broken handler
+			}
+		}))
+		var others []*testTask
+		for i := range 60 {
+			switch i % 20 {
+			case 5:
+				addIn(t, timer, newTask(func() { panic("task") }), time.Second)
+			case 11:
+				addIn(t, timer, newTask(runtime.Goexit), time.Second)
+			default:
+				tt := newTask(nil)
+				others = append(others, tt)
+				addIn(t, timer, tt, time.Second)
+			}
+		}
+		later := newTask(nil)
+		addIn(t, timer, later, time.Minute)
+		settle(time.Second)
+		for i, tt := range others {
+			assert.EqualValues(t, 1, tt.runs.Load(), "task %d of the same tick", i)
+		}
+		settle(time.Hour)
+		assert.EqualValues(t, 1, later.runs.Load())
+		assert.Equal(t, []any{"task", "task", "task"}, recovered)
+		assert.True(t, timer.Idle(), "every worker that ended has given back its place")
+	})
+}
+
+func TestOverloadedShardDoesNotStarveTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithWorkers(1), WithShards(4))
+		for shard := range uint32(3) {
+			for range 3 * runLength { // keeps itself due for ever
+				var tt *testTask
+				tt = newTask(func() { _ = timer.AddAt(&tt.TaskEntry, timer.Now(), 0) })
+				tt.where = shard
+				addIn(t, timer, tt, time.Second)
+			}
+		}
+		done := make(chan struct{})
+		last := newTask(func() { close(done) })
+		last.where = 3
+		addIn(t, timer, last, time.Second)
+		<-done
+		timer.Stop()
+	})
+}
