@@ -82,6 +82,9 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if timeout <= 0 {
 		return p.errorf(ErrExpired, "without waiting")
 	}
+	if timeout <= 0 {
+		return p.errorf(ErrExpired, "after %v", timeout)
+	}
 	w.ended = make(chan struct{})
 	completed, err := p.register(w, timeout, keys, at)
 	if err != nil {

@@ -175,7 +175,7 @@ func (c *check[K]) saidNo() {
 	var hash uint64
 	patient := c.looks < maxLooks
 	if !patient {
-		key, hash = watchers.FirstKey[K](m) // while it is held
+		key, hash = watchers.KeyOf[K](m) // while it is held
 	}
 	switch verdict, wish, relook := m.Release(patient); verdict {
 	case operation.LookAgain:

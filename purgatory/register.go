@@ -130,11 +130,15 @@ func isNil(op operation.Operation) bool {
 
 // reserve counts one more pending operation against the maximum.
 func (p *DelayedOperationPurgatory[K]) reserve() bool {
-	if p.pending.Add(1) > int64(p.cfg.maxPending) {
-		p.pending.Add(-1)
-		return false
+	for {
+		n := p.pending.Load()
+		if n >= int64(p.cfg.maxPending) {
+			return false // and nobody has been counted, whom another would take for one that is pending
+		}
+		if p.pending.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	return true
 }
 
 func (p *DelayedOperationPurgatory[K]) release(n int) {
@@ -203,8 +207,7 @@ func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 	case firstTry:
 		r.step = watch
 		if r.op.TryComplete() {
-			r.step, r.completed = finished, true
-			p.end(p.watchers.Shard(p.firstHash(w)), r.m, operation.Satisfied, nil)
+			p.satisfiedAtOnce(r, w)
 			break
 		}
 		fallthrough
@@ -243,6 +246,20 @@ func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 	normal = true
 }
 
+// satisfiedAtOnce ends an operation that need not wait; unless the purgatory has
+// closed, for then Shutdown may have returned already, and no callback may run.
+func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits[K]) {
+	s := p.watchers.Shard(p.firstHash(w))
+	run, open := s.Pass(operation.Satisfied)
+	if !open {
+		p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
+		return
+	}
+	r.step, r.completed = finished, true
+	machines, outcomes := [1]*operation.Machine{r.m}, [1]operation.Outcome{operation.Satisfied}
+	p.settle(s, watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, run)
+}
+
 // watch links the operation under all its keys; false if the purgatory has closed.
 func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) bool {
 	r.now = p.timer.Now()
@@ -265,20 +282,28 @@ func (r *registration) end(o operation.Outcome) {
 // letGo makes the operation pending, or does what somebody has asked of its holder.
 func (p *DelayedOperationPurgatory[K]) letGo(r *registration, w *waits[K]) {
 	r.looks++
-	verdict, wish, relook := r.m.Release(r.looks < maxLooks)
+	var key K
+	var hash uint64
+	patient := r.looks < maxLooks
+	if !patient {
+		key, hash = watchers.KeyOf[K](r.m) // while it is held
+	}
+	verdict, wish, relook := r.m.Release(patient)
 	switch {
 	case verdict == operation.LookAgain:
 		r.step = lookAgain
 	case verdict == operation.Carry && wish == operation.Expired:
 		r.m.ClearWish() // and let go once more; it expires below
 		r.timeout = 0
+		if p.closed.Load() { // Close may have come while there was another wish
+			r.end(operation.Closed)
+		}
 	case verdict == operation.Carry:
 		r.end(wish)
 	default:
 		r.step = finished
 		if relook {
-			key, _ := w.key(0)
-			p.signal(key, p.firstHash(w), Everything)
+			p.signal(key, hash, Everything)
 		}
 		if r.timeout <= 0 {
 			p.expireOnWorker(r, w)
@@ -298,8 +323,12 @@ func (p *DelayedOperationPurgatory[K]) firstHash(w *waits[K]) uint64 {
 func (p *DelayedOperationPurgatory[K]) expireOnWorker(r *registration, w *waits[K]) {
 	err := p.timer.AddAt(r.m.Entry(), r.now, r.now)
 	switch {
-	case err != nil && r.m.Hold():
-		p.reject(r, w, p.timerError(err))
+	case err != nil:
+		// It must not wait for ever. Whoever is trying it now ends it: it is too
+		// late to say that it was not accepted.
+		if r.m.Claim(operation.Expired) {
+			p.reject(r, w, p.timerError(err))
+		}
 	case r.m.Outcome() != operation.Pending: // it has ended meanwhile
 		p.timer.Cancel(r.m.Entry())
 	}

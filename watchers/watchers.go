@@ -83,8 +83,16 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return &w.shards[hash&w.mas
 // Shards returns all shards.
 func (w *Watchers[K]) Shards() []Shard[K] { return w.shards }
 
-// FirstKey returns the first key of m, which the caller holds, with its hash.
-func FirstKey[K comparable](m *operation.Machine) (key K, hash uint64) {
-	l := m.First().List().Home().(*keyList[K])
-	return l.key, l.hash
+// KeyOf returns a key of m, which the caller holds, with its hash: the first under
+// which m can be found. Under a NaN it cannot.
+func KeyOf[K comparable](m *operation.Machine) (key K, hash uint64) {
+	for w := range m.Watches() {
+		l := w.List().Home().(*keyList[K])
+		if key, hash = l.key, l.hash; equal(key, key) {
+			break
+		}
+	}
+	return key, hash
 }
+
+func equal[K comparable](a, b K) bool { return a == b }
