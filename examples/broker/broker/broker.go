@@ -72,7 +72,7 @@ func Start(ctx context.Context, config Config) (*Broker, error) {
 	b.server = wire.Serve(listener, versions, b)
 	b.background(b.stayRegistered)
 	b.background(b.watchLag)
-	if err := b.arrivals.Await(ctx, registrationTimeout, b.registered, ""); err != nil {
+	if err := b.arrivals.Await(ctx, registrationTimeout, b.registered, anyPicture); err != nil {
 		b.Kill()
 		return nil, fmt.Errorf("broker %d: no word from the controller: %w", b.config.ID, err)
 	}

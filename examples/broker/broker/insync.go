@@ -69,6 +69,17 @@ func (p *partition) inSyncLocked(id int32, f *follower, now time.Time) bool {
 	return f.end >= p.mu.high && f.end >= p.mu.begin
 }
 
+// setInSyncLocked takes what the controller has decided. Of a follower that has
+// fallen out, what was known is old: it has to fetch before it can come back.
+func (p *partition) setInSyncLocked(isr []int32, epoch int32) {
+	p.mu.isr, p.mu.epoch, p.mu.proposal = isr, epoch, nil
+	for id, f := range p.mu.followers {
+		if !slices.Contains(isr, id) {
+			f.end = -1
+		}
+	}
+}
+
 // settle takes the controller's answer. Only a plain no closes the proposal.
 // Without an answer it may have been heard; and when the controller has moved
 // on, it may be this very proposal, heard before, that moved it. The picture
@@ -89,7 +100,7 @@ func (p *partition) settle(answer *kmsg.AlterPartitionResponseTopicPartition) pr
 		return progress{}
 	}
 	if answer.PartitionEpoch > p.mu.epoch && answer.LeaderEpoch == p.mu.leaderEpoch {
-		p.mu.epoch, p.mu.isr, p.mu.proposal = answer.PartitionEpoch, answer.ISR, nil
+		p.setInSyncLocked(answer.ISR, answer.PartitionEpoch)
 	}
 	if p.mu.leader != p.broker {
 		return progress{}

@@ -80,7 +80,7 @@ func (p *partition) apply(s *kmsg.UpdateMetadataRequestTopicPartition, now time.
 	if s.ZKVersion <= p.mu.epoch {
 		return c
 	}
-	p.mu.epoch, p.mu.isr, p.mu.proposal = s.ZKVersion, s.ISR, nil
+	p.setInSyncLocked(s.ISR, s.ZKVersion)
 	if s.LeaderEpoch > p.mu.leaderEpoch {
 		p.mu.leader, p.mu.leaderEpoch = s.Leader, s.LeaderEpoch
 		p.mu.followers = nil

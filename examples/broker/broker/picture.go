@@ -90,7 +90,7 @@ func (b *Broker) updateMetadata(req *kmsg.UpdateMetadataRequest) kmsg.Response {
 			b.arrivals.CheckAndComplete(name)
 		}
 	}
-	b.arrivals.CheckAndComplete("") // Start waits for the picture as a whole
+	b.arrivals.CheckAndComplete(anyPicture) // Start waits for the picture as a whole
 	return resp
 }
 

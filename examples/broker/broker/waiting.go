@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -102,9 +103,15 @@ func (b *Broker) awaitReplication(r *replication, timeout time.Duration, also ..
 	}
 }
 
-// pause waits for d in the topics' purgatory, for a key that nobody checks. It
-// returns false when ctx or the broker ended the pause.
+// What is waited for in arrivals, beside topics by name: the picture of the
+// cluster as a whole, and nothing at all.
+const (
+	anyPicture = "(picture)"
+	nothing    = "(pause)"
+)
+
+// pause waits for d, under a key that nobody checks. It returns false when ctx or the broker ended the pause.
 func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
-	err := b.arrivals.Await(ctx, d, func() bool { return false }, "")
-	return err == purgatory.ErrExpired
+	err := b.arrivals.Await(ctx, d, func() bool { return false }, nothing)
+	return errors.Is(err, purgatory.ErrExpired)
 }

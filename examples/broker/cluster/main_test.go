@@ -83,12 +83,16 @@ func produce(t *testing.T, cl *kgo.Client, topic string, from, to int) {
 // consume polls until it has seen n different values.
 func consume(t *testing.T, cl *kgo.Client, n int) map[string]int {
 	t.Helper()
+	return consumeUntil(t, cl, func(seen map[string]int) bool { return len(seen) >= n })
+}
+
+func consumeUntil(t *testing.T, cl *kgo.Client, enough func(seen map[string]int) bool) map[string]int {
+	t.Helper()
 	seen := make(map[string]int)
-	for ctx := ctx(t); len(seen) < n; {
+	for ctx := ctx(t); !enough(seen); {
 		fetches := cl.PollFetches(ctx)
-		require.NoError(t, ctx.Err(), "saw %d of %d", len(seen), n)
+		require.NoError(t, ctx.Err(), "saw %d", len(seen))
 		fetches.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
 	}
 	return seen
 }
-

@@ -95,7 +95,6 @@ func (c *Controller) alterPartition(req *kmsg.AlterPartitionRequest) kmsg.Respon
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
-	c.changedLocked()
 	return resp
 }
 
@@ -121,6 +120,7 @@ func (c *Controller) alterLocked(p *partition, from int32, req kmsg.AlterPartiti
 	}
 	p.isr = isr
 	p.epoch++
+	c.changedLocked()
 	// The preferred leader is back in sync: let it lead, or the leaders would
 	// gather where nothing has been restarted yet.
 	if c.mayLeadLocked(p, p.replicas[0]) {
