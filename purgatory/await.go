@@ -80,9 +80,6 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return nil
 	}
 	if timeout <= 0 {
-		return p.errorf(ErrExpired, "without waiting")
-	}
-	if timeout <= 0 {
 		return p.errorf(ErrExpired, "after %v", timeout)
 	}
 	w.ended = make(chan struct{})
