@@ -120,7 +120,11 @@ func (c *cluster) stepDown(id int) {
 		}
 		moved++
 	}
-	c.events.eventf("broker %d stepped down from %d partitions and answered %d waiting produces %q", id, moved, cancelled, notLeader)
+	if moved == 0 {
+		c.events.eventf("broker %d stays leader: there is nobody in sync who could follow it", id)
+		return
+	}
+	c.events.eventf("broker %d stepped down from %d partitions and answered %d waiting produces \"not leader\"", id, moved, cancelled)
 }
 
 // stop ends every broker. When it returns nothing of the cluster runs any more; the logs can still be read.

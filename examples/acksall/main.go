@@ -54,6 +54,17 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "acksall:", err)
 		return exitBroken
 	}
+	return r.status(errs)
+}
+
+// result is how a run went: what producers were told, and which promises were broken.
+type result struct {
+	tally
+	broken []string
+}
+
+// status is what the process ends with; it writes what is broken.
+func (r result) status(errs io.Writer) int {
 	for _, what := range r.broken {
 		fmt.Fprintln(errs, "BROKEN:", what)
 	}
@@ -61,12 +72,6 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		return exitBroken
 	}
 	return exitOK
-}
-
-// result is how a run went: what producers were told, and which promises were broken.
-type result struct {
-	tally
-	broken []string
 }
 
 // produce runs cluster and producers for the given time or until ctx ends, and writes what happens.

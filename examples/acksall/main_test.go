@@ -65,10 +65,12 @@ func TestRunRefusesBelowMinInsync(t *testing.T) {
 
 func TestRunWithOneBrokerAlone(t *testing.T) {
 	cfg := parse(t, "-duration", "200ms", "-replicas", "1", "-leader-change-at", "100ms")
-	r, err := produce(t.Context(), cfg, io.Discard)
+	var out bytes.Buffer
+	r, err := produce(t.Context(), cfg, &out)
 	require.NoError(t, err)
 	assert.Empty(t, r.broken)
 	assert.Equal(t, r.sent, r.answered[none], "nobody else could lead, so it goes on")
+	assert.Contains(t, out.String(), "broker 0 stays leader")
 }
 
 // An interrupt, which ends run's context, still gets every produce answered, the tables written, and status 0.
@@ -106,6 +108,14 @@ func (w *signalWriter) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.written.String()
+}
+
+func TestBrokenPromiseEndsNonZero(t *testing.T) {
+	var errs bytes.Buffer
+	assert.Equal(t, exitOK, result{}.status(&errs))
+	assert.Empty(t, errs.String())
+	assert.Equal(t, exitBroken, result{broken: []string{"1 produces were never answered"}}.status(&errs))
+	assert.Equal(t, "BROKEN: 1 produces were never answered\n", errs.String())
 }
 
 func TestBadFlagsSayWhatIsAllowed(t *testing.T) {
