@@ -20,6 +20,9 @@ type Cursor[K comparable] struct {
 
 	stage     stage
 	here, end operation.Watch
+
+	key  K // kept only for an observer of keys
+	hash uint64
 }
 
 type stage uint8
@@ -45,6 +48,9 @@ func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*op
 }
 
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*operation.Machine) (n int, more bool) {
+	if s.observer != nil {
+		c.key, c.hash = l.key, l.hash
+	}
 	// Usually everything fits, and no marker is needed.
 	if l.unordered.Len()+l.ordered.Len() <= len(out) {
 		for w := l.unordered.First(); w != nil; w = l.unordered.Next(w) {

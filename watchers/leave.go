@@ -25,20 +25,25 @@ const MaxRunning = 64
 // and has to Exit. If not, it has to Queue them, when they are settled.
 func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	foreign := false
+	now := s.observer.clock()
 	s.mu.Lock()
 	own := lastList[K]{shard: s} // most of a batch stands in one list
 	for i, m := range batch.Machines {
+		o := batch.Outcomes[i]
+		if s.observer != nil {
+			s.observer.ended(m, o, now)
+		}
 		if first := m.First(); first.List() != nil {
-			foreign = !own.unlinkLocked(first) || foreign
+			foreign = !own.unlinkLocked(first, o) || foreign
 			s.mu.counts.Pending--
 		}
 		extra := m.Extra()
 		for j := range extra {
 			if extra[j].List() != nil {
-				foreign = !own.unlinkLocked(&extra[j]) || foreign
+				foreign = !own.unlinkLocked(&extra[j], o) || foreign
 			}
 		}
-		s.mu.counts.Ended[batch.Outcomes[i]]++
+		s.mu.counts.Ended[o]++
 	}
 	own.leaveLocked()
 	run = s.enterLocked()
@@ -59,6 +64,9 @@ func (s *Shard[K]) Pass(o operation.Outcome) (run, open bool) {
 		return false, false
 	}
 	s.mu.counts.Ended[o]++
+	if s.observer != nil {
+		s.observer.passed(o)
+	}
 	return s.enterLocked(), true
 }
 
@@ -134,13 +142,16 @@ type lastList[K comparable] struct {
 }
 
 // unlinkLocked unlinks w if it is of the shard.
-func (last *lastList[K]) unlinkLocked(w *operation.Watch) bool {
+func (last *lastList[K]) unlinkLocked(w *operation.Watch, o operation.Outcome) bool {
 	if l := w.List(); l != last.list {
 		last.leaveLocked()
 		last.list, last.home = l, l.Home().(*keyList[K])
 		last.own = last.home.shard == last.shard
 	}
 	if last.own {
+		if last.shard.observer != nil {
+			last.shard.observer.unlinked(w.Machine(), last.home, o)
+		}
 		w.Unlink()
 		last.shard.mu.watched--
 	}
@@ -158,7 +169,7 @@ func (last *lastList[K]) leaveLocked() {
 // the watch is left to Purge, unless as many as may be have been left already, or
 // the map is closed: then there may be no more purges.
 func (s *Shard[K]) leaveForeign(batch Ending, closed bool) {
-	for _, m := range batch.Machines {
+	for i, m := range batch.Machines {
 		for w := range m.Watches() {
 			l := w.List()
 			if l == nil {
@@ -171,7 +182,7 @@ func (s *Shard[K]) leaveForeign(batch Ending, closed bool) {
 				}
 				of.mu.Lock()
 			}
-			of.unlinkLocked(w)
+			of.unlinkLocked(w, batch.Outcomes[i])
 			of.mu.Unlock()
 		}
 	}
@@ -184,13 +195,16 @@ func (s *Shard[K]) Withdraw(m *operation.Machine) (linked bool) {
 	if linked = m.First().List() != nil; linked {
 		s.mu.Lock()
 		s.mu.counts.Pending--
+		if s.observer != nil {
+			s.observer.withdrawn(m)
+		}
 		s.mu.Unlock()
 	}
 	for w := range m.Watches() {
 		if l := w.List(); l != nil {
 			of := l.Home().(*keyList[K]).shard
 			of.mu.Lock()
-			of.unlinkLocked(w)
+			of.unlinkLocked(w, operation.Pending)
 			of.mu.Unlock()
 		}
 	}

@@ -12,6 +12,8 @@ type Shard[K comparable] struct {
 	all   *Watchers[K]
 	index int
 
+	observer *observer[K] // nil: nobody asked for more than counts
+
 	mu struct {
 		sched.Mutex
 		keys    table[K]
@@ -57,6 +59,7 @@ type Checks struct {
 
 func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.all, s.index = all, index
+	s.observer = newObserver[K](all.observe, len(all.shards), all.now)
 	s.mu.keys.init(s)
 }
 
@@ -81,14 +84,20 @@ func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, positi
 	if i == 0 {
 		s.mu.counts.Pending++
 	}
+	if s.observer != nil {
+		s.observer.watched(m, i, l)
+	}
 	s.mu.Unlock()
 	return true
 }
 
 // unlinkLocked takes w, of this shard, out of its list, and the key out of the map
-// if that was its last.
-func (s *Shard[K]) unlinkLocked(w *operation.Watch) {
+// if that was its last. The operation ends with o; Pending: that is not known.
+func (s *Shard[K]) unlinkLocked(w *operation.Watch, o operation.Outcome) {
 	l := w.List().Home().(*keyList[K])
+	if s.observer != nil {
+		s.observer.unlinked(w.Machine(), l, o)
+	}
 	w.Unlink()
 	s.mu.watched--
 	s.dropLocked(l)
@@ -111,6 +120,9 @@ func (s *Shard[K]) Totals(t *Totals) {
 		t.Ended[o] += n
 	}
 	t.Running += s.mu.running + s.mu.arriving + len(s.mu.queue)
+	if t.Times != nil && s.observer != nil && s.observer.times != nil {
+		s.observer.times.addTo(t.Times)
+	}
 	s.mu.Unlock()
 	t.Checks += s.Checks.Run.Load()
 	t.Wasted += s.Checks.Wasted.Load()
@@ -125,4 +137,6 @@ type Totals struct {
 	Running            int // goroutines in callbacks, and callbacks that wait for one
 	Checks, Wasted     int64
 	Signals, Coalesced int64
+
+	Times *Times // nil: not wanted
 }

@@ -41,7 +41,7 @@ func (s *Shard[K]) purge() (n int) {
 	s.mu.Lock()
 	s.stale.Lock()
 	for i, w := range s.stale.watches {
-		s.unlinkLocked(w)
+		s.unlinkLocked(w, w.Machine().Outcome())
 		s.stale.watches[i] = nil
 	}
 	n = len(s.stale.watches)

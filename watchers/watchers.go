@@ -16,6 +16,7 @@ import (
 	"math"
 	"math/bits"
 	"runtime"
+	"time"
 
 	"go.uber.org/atomic"
 
@@ -37,6 +38,9 @@ type Watchers[K comparable] struct {
 
 	end func(s *Shard[K], m *operation.Machine, o operation.Outcome, cause *error)
 
+	observe Observe
+	now     func() time.Duration
+
 	stale      atomic.Int64 // watches that Unlink has left to Purge, over all shards
 	staleLimit int64
 
@@ -49,6 +53,9 @@ type Config[K comparable] struct {
 	StaleLimit int // most watches that may be left to Purge at any moment
 	// End ends an operation that the caller holds; s is the shard of its first key.
 	End func(s *Shard[K], m *operation.Machine, o operation.Outcome, cause *error)
+
+	Observe Observe
+	Now     func() time.Duration // the clock of the operations' start and deadline
 }
 
 // DefaultShards is 32 for each processor, a power of two, from 64 to 1024.
@@ -64,6 +71,8 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 		shards:     make([]Shard[K], c.Shards),
 		mask:       uint64(c.Shards - 1),
 		end:        c.End,
+		observe:    c.Observe,
+		now:        c.Now,
 		staleLimit: int64(c.StaleLimit),
 		signalled:  make([]atomic.Uint64, (c.Shards+63)/64),
 	}

@@ -1,0 +1,138 @@
+package watchers
+
+import (
+	"time"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// Observe says what else than counts a map keeps of its operations.
+type Observe struct {
+	Times bool // start, wait and lateness of operations
+	Keys  int  // how many keys to tell apart, 0: none
+}
+
+// observer is what a shard keeps when it was asked to. Guarded by the shard's lock.
+// Of two fields one may be nil.
+type observer[K comparable] struct {
+	times *Times
+	keys  *keyObserver[K]
+	now   func() time.Duration
+}
+
+// keyObserver tells keys apart, in two ways: those with the most operations and
+// tries, and those with the most expiries. In one sketch busy keys would push out
+// the quiet one whose operations all time out.
+type keyObserver[K comparable] struct{ hot, expiring sketch[K] }
+
+// minKeys is the least number of keys that a shard tells apart.
+const minKeys = 4
+
+func newObserver[K comparable](o Observe, shards int, now func() time.Duration) *observer[K] {
+	if !o.Times && o.Keys == 0 {
+		return nil
+	}
+	ob := &observer[K]{now: now}
+	if o.Times {
+		ob.times = new(Times)
+	}
+	if o.Keys > 0 {
+		n := max((o.Keys+shards-1)/shards, minKeys)
+		ob.keys = new(keyObserver[K])
+		ob.keys.hot.init(n)
+		ob.keys.expiring.init(n)
+	}
+	return ob
+}
+
+// clock is read once for a batch that is about to leave.
+func (ob *observer[K]) clock() time.Duration {
+	if ob == nil || ob.times == nil {
+		return 0
+	}
+	return ob.now()
+}
+
+// watched counts the i-th watch of m, under l.
+func (ob *observer[K]) watched(m *operation.Machine, i int, l *keyList[K]) {
+	if ob.times != nil && i == 0 {
+		ob.times.ages.started(m.Start())
+	}
+	if ob.keys != nil {
+		ob.keys.hot.count(l.key, l.hash, 1, m.Start()).Watched++
+	}
+}
+
+// withdrawn takes back watched, for the first watch.
+func (ob *observer[K]) withdrawn(m *operation.Machine) {
+	if ob.times != nil {
+		ob.times.ages.ended(m.Start(), m.Start())
+	}
+}
+
+// ended counts the end of an operation, before it is unlinked.
+func (ob *observer[K]) ended(m *operation.Machine, o operation.Outcome, now time.Duration) {
+	if ob.times != nil {
+		ob.times.ended(m, o, now)
+	}
+}
+
+// passed counts the end of one that never had to wait, without a clock.
+func (ob *observer[K]) passed(o operation.Outcome) {
+	if ob.times != nil {
+		ob.times.Waited[o].Counts[0]++
+	}
+}
+
+// unlinked counts that an operation that waited under l has ended with o, and that
+// it is not known yet how if o is Pending.
+func (ob *observer[K]) unlinked(m *operation.Machine, l *keyList[K], o operation.Outcome) {
+	if ob.keys == nil || o == operation.Pending {
+		return
+	}
+	if c := ob.keys.hot.find(l.key, l.hash); c != nil {
+		c.Ended[o]++
+	}
+	if o == operation.Expired {
+		ob.keys.expiring.count(l.key, l.hash, 1, m.Start()).Ended[o]++
+	} else if c := ob.keys.expiring.find(l.key, l.hash); c != nil {
+		c.Ended[o]++
+	}
+}
+
+// Tried counts tries, on the key that c walks over.
+func (s *Shard[K]) Tried(c *Cursor[K], run, wasted int64) {
+	s.Checks.Run.Add(run)
+	s.Checks.Wasted.Add(wasted)
+	if s.observer == nil || s.observer.keys == nil {
+		return
+	}
+	now := s.observer.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := s.observer.keys.hot.count(c.key, c.hash, run, now)
+	counts.Tries += run
+	counts.Wasted += wasted
+}
+
+// Keys appends what is known of keys: those with the most operations and tries, and
+// those with the most expiries.
+func (s *Shard[K]) Keys(hot, expiring []KeyCounts[K]) (_, _ []KeyCounts[K]) {
+	if s.observer == nil || s.observer.keys == nil {
+		return hot, expiring
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := s.observer.keys
+	return s.countsLocked(&keys.hot, hot), s.countsLocked(&keys.expiring, expiring)
+}
+
+func (s *Shard[K]) countsLocked(t *sketch[K], out []KeyCounts[K]) []KeyCounts[K] {
+	for i, c := range t.keys {
+		if l := s.mu.keys.find(c.Key, t.hashes[i]); l != nil {
+			c.Waiting = l.unordered.Len() + l.ordered.Len()
+		}
+		out = append(out, c)
+	}
+	return out
+}
