@@ -214,8 +214,7 @@ func (c *check[K]) claim(m *operation.Machine, o operation.Outcome) {
 // endBatch ends what was claimed of the operations in ops, and forgets them all.
 func (c *check[K]) endBatch() {
 	if c.run > 0 {
-		c.shard.Checks.Run.Add(c.run)
-		c.shard.Checks.Wasted.Add(c.no)
+		c.shard.Tried(&c.cursor, c.run, c.no)
 		c.run, c.no = 0, 0
 	}
 	n, collected := c.claimed, c.n

@@ -26,6 +26,8 @@ type config struct {
 	maxPending    int
 	panicked      guard.Handler
 	logger        *slog.Logger
+	observe       watchers.Observe
+	slow          time.Duration
 }
 
 // WithTick sets the resolution of timeouts. Default 1 ms. Not with WithTimer.
@@ -135,6 +137,10 @@ func newConfig(opts []Option) (config, error) {
 		return c, invalid("logger", "nil", "a *slog.Logger")
 	case c.timer == (*timer.SystemTimer)(nil), c.timer == (*timer.ManualTimer)(nil):
 		return c, invalid("timer", "a nil "+fmt.Sprintf("%T", c.timer), "a timer, or nil for one of its own")
+	case c.observe.Keys < 0:
+		return c, invalid("number of keys to tell apart", c.observe.Keys, "at least 0 (none)")
+	case c.slow < 0:
+		return c, invalid("threshold of slow callbacks", c.slow, "at least 0 (off)")
 	case c.timer != nil && len(c.timerOptions) > 0:
 		return c, invalid("timer", "injected", "free of WithTick, WithWheelSize and WithTimerShards")
 	}

@@ -76,6 +76,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
 		End:        p.end,
+		Observe:    cfg.observe,
+		Now:        func() time.Duration { return p.timer.Now() },
 	})
 	p.checks.New = func() any { return &check[K]{p: p} }
 	p.signals = workers.New(cfg.workers, p.work, p.working, p.guarded(cfg.executor), p.refused)
