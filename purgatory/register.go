@@ -142,4 +142,3 @@ func (p *DelayedOperationPurgatory[K]) release(n int) {
 		p.pending.Add(int64(-n))
 	}
 }
-
