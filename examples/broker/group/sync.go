@@ -33,6 +33,7 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 		g.assignLocked(req.GroupAssignment)
 	}
 	if g.mu.state == stable {
+		g.extendLocked(m)
 		resp := g.assignedLocked(m, req.Version)
 		g.afterLocked(func() { reply(resp) })
 		return

@@ -38,7 +38,7 @@ func parseRequest(frame []byte, apis Versions) (request, error) {
 	r.NullableString() // the client's id
 	if body.IsFlexible() {
 		header := walk{Reader: r}
-		header.tags()
+		header.tags(nil)
 		r = header.Reader
 	}
 	if !r.Ok() {

@@ -22,7 +22,7 @@ const maxElements = 50_000
 // field where it is not in all: 3+, -12, 2-4.
 var shapes = map[int16][]field{
 	0:  shape("string@3+ int16 int32 [ string@-12 uuid@13+ [ int32 bytes ] ]"),
-	1:  shape("int32@-14 int32 int32 int32@3+ int8@4+ int32@7+ int32@7+ [ string@-12 uuid@13+ [ int32 int32@9+ int64 int32@12+ int64@5+ int32 ] ] [@7+ string@-12 uuid@13+ [ int32 ] ] string@11+"),
+	1:  shape("int32@-14 int32 int32 int32@3+ int8@4+ int32@7+ int32@7+ [ string@-12 uuid@13+ [ int32 int32@9+ int64 int32@12+ int64@5+ int32 ] ] [@7+ string@-12 uuid@13+ [ ~int32 ] ] string@11+"),
 	2:  shape("int32 int8@2+ [ string [ int32 int32@4+ int64 int32@-0 ] ]"),
 	3:  shape("[ uuid@10+ string ] int8@4+ int8@8-10 int8@8+"),
 	6:  shape("int32 int8@8+ int32 int64@5+ [@-4 string int32 int32 int32 int32 [ ~int32 ] int32 [ ~int32 ] [@4+ ~int32 ] ] [@5+ string uuid@7+ [ int32 int32 int32 int32 [ ~int32 ] int32 [ ~int32 ] [@4+ ~int32 ] ] ] [ int32 string@-0 int32@-0 [@1+ int32 string string@3+ int16 ] string@2+ ]"),
@@ -41,6 +41,12 @@ var shapes = map[int16][]field{
 	62: shape("int32 string uuid [ string string int16 int16 ] [ string int16 int16 ] string int8@1+ [@2+ ~uuid ] int64@3+"),
 	63: shape("int32 int64 int64 int8 int8"),
 	67: shape("int32 int64"),
+}
+
+// tagged are the tags of requests, beside their fields, that have a shape of
+// their own, and tags in it.
+var tagged = map[int16]map[uint32][]field{
+	1: {1: shape("int32 int64")}, // who fetches, if it is a replica
 }
 
 // field is one field, or an array whose elements have the fields of.
@@ -108,7 +114,7 @@ func checkShape(key, version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.fields(shapes[key])
 	if flexible {
-		w.tags()
+		w.tags(tagged[key])
 	}
 	if !w.Ok() || w.elements > maxElements {
 		return fmt.Errorf("%w: API key %d version %d", errFrame, key, version)
@@ -128,7 +134,7 @@ func (w *walk) fields(fields []field) {
 			for n := w.length(f.prefix); n > 0 && w.more(); n-- {
 				w.fields(f.of)
 				if w.flexible && !f.bare {
-					w.tags()
+					w.tags(nil)
 				}
 			}
 		}
@@ -147,10 +153,19 @@ func (w *walk) length(prefix int) int {
 	}
 }
 
-func (w *walk) tags() {
+func (w *walk) tags(known map[uint32][]field) {
 	for n := w.Uvarint(); n > 0 && w.more(); n-- {
-		w.Uvarint()
-		w.Span(int(w.Uvarint()))
+		tag := w.Uvarint()
+		value := w.Span(int(w.Uvarint()))
+		if fields, ok := known[tag]; ok {
+			inside := walk{Reader: kbin.Reader{Src: value}, version: w.version, flexible: true, elements: w.elements}
+			inside.fields(fields)
+			inside.tags(nil)
+			w.elements = inside.elements
+			if !inside.Ok() {
+				w.elements = maxElements + 1
+			}
+		}
 	}
 }
 

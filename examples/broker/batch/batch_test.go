@@ -1,0 +1,58 @@
+package batch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+func TestWhatIsBuiltIsRead(t *testing.T) {
+	records := []Record{{Key: []byte("k"), Value: []byte("v")}, {Value: []byte("w")}, {Key: []byte("x")}}
+	built := Build(1234, records)
+	b, rest, err := Next(append(built, 1, 2, 3))
+	require.NoError(t, err)
+	require.Equal(t, []byte{1, 2, 3}, rest)
+	b.Place(100, 7) // does not break the CRC
+	b, _, err = Next(b)
+	require.NoError(t, err)
+	require.Equal(t, int64(100), b.BaseOffset())
+	require.Equal(t, int64(103), b.End())
+	require.Equal(t, int32(7), b.LeaderEpoch())
+	require.Equal(t, int64(1234), b.MaxTimestamp())
+	got := b.Records()
+	require.Len(t, got, 3)
+	require.Equal(t, "k", string(got[0].Key))
+	require.Equal(t, "w", string(got[1].Value))
+}
+
+func TestBrokenBatches(t *testing.T) {
+	whole := func() Batch { return Build(1, []Record{{Value: []byte("value")}}) }
+	for at := range whole() {
+		b := whole()
+		b[at] ^= 0x55
+		_, _, err := Next(b)
+		if at < lengthSize-4 || (at >= atLeaderEpoch && at < atMagic) {
+			require.NoError(t, err, "the leader's own field at %d", at)
+		} else {
+			require.Error(t, err, "byte %d", at)
+		}
+	}
+	for cut := range whole() {
+		_, _, err := Next(whole()[:cut])
+		require.Equal(t, kerr.CorruptMessage, err, "cut to %d", cut)
+	}
+	old := whole()
+	old[atMagic] = 1
+	_, _, err := Next(old)
+	require.Equal(t, kerr.UnsupportedForMessageFormat, err)
+}
+
+func FuzzNext(f *testing.F) {
+	f.Add([]byte(Build(1, []Record{{Key: []byte("k"), Value: []byte("v")}})))
+	f.Fuzz(func(t *testing.T, records []byte) {
+		if b, _, err := Next(records); err == nil {
+			b.Records()
+		}
+	})
+}
