@@ -224,12 +224,12 @@ func (c *check[K]) endBatch() {
 		return
 	}
 	c.ended += n
-	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n], Cause: c.cause}
+	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
 	run := c.shard.Leave(batch)
 	for i, m := range batch.Machines {
 		c.entries[i] = m.Entry()
 	}
 	c.p.timer.CancelAll(c.entries[:n])
 	clear(c.entries[:n])
-	c.p.settle(c.shard, batch, run)
+	c.p.settle(c.shard, batch, c.cause, run)
 }

@@ -72,21 +72,22 @@ func (p *DelayedOperationPurgatory[K]) forgetWish(m *operation.Machine, wish ope
 // the timer arrives with what has expired.
 func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Machine, o operation.Outcome, cause *error) {
 	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{o}
-	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:], Cause: cause}
+	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
 	run := s.Leave(batch)
 	p.timer.Cancel(m.Entry())
-	p.settle(s, batch, run)
+	p.settle(s, batch, cause, run)
 }
 
 // settle makes the outcomes of a batch that has left lists and timer final, and runs
-// the callbacks, or queues them behind those who do.
-func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch watchers.Ending, run bool) {
+// the callbacks, or queues them behind those who do. cause is that of the cancelled
+// ones; nil if they were left with a wish, and the cause with it.
+func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch watchers.Ending, cause *error, run bool) {
 	for i, m := range batch.Machines {
-		o, cause := batch.Outcomes[i], batch.Cause
-		if o == operation.Cancelled && cause == nil {
-			cause = p.wishedCause(m)
+		o, of := batch.Outcomes[i], cause
+		if o == operation.Cancelled && of == nil {
+			of = p.wishedCause(m)
 		}
-		if wish := m.Settle(o, cause); wish != operation.Pending {
+		if wish := m.Settle(o, of); wish != operation.Pending {
 			p.forgetWish(m, wish)
 		}
 	}

@@ -121,7 +121,7 @@ func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits
 	}
 	r.step, r.completed = finished, true
 	machines, outcomes := [1]*operation.Machine{r.m}, [1]operation.Outcome{operation.Satisfied}
-	p.settle(s, watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, run)
+	p.settle(s, watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, nil, run)
 }
 
 // watch links the operation under all its keys; false if the purgatory has closed.

@@ -9,7 +9,6 @@ import (
 type Ending struct {
 	Machines []*operation.Machine
 	Outcomes []operation.Outcome
-	Cause    *error // of those that end as cancelled; nil: it was left with a wish
 }
 
 // MaxRunning is how many goroutines run callbacks that came out of one shard before
