@@ -35,8 +35,12 @@ func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Res
 		}
 	}
 	patience := time.Duration(max(0, req.MaxWaitMillis)) * time.Millisecond
+	if patience == 0 {
+		f.answer(false)
+		return
+	}
 	if _, err := b.fetches.TryCompleteElseWatchAt(f, patience, keys...); err != nil {
-		f.OnComplete() // closed: never accepted, so never completed
+		f.answer(true) // closed: never accepted, so never completed
 	}
 }
 
@@ -95,9 +99,11 @@ func (f *fetching) limit(part fetchPart, used int) int {
 	return max(0, min(int(part.PartitionMaxBytes), f.maxBytes()-used))
 }
 
-// OnComplete answers with what there is, however the wait ended: what a closed
-// or moved partition has to say, it says itself.
-func (f *fetching) OnComplete() {
+// OnComplete answers with what there is, however the wait ended. That it has
+// moved a partition says itself; that the broker closes it cannot know.
+func (f *fetching) OnComplete() { f.answer(f.Outcome() == operation.Closed) }
+
+func (f *fetching) answer(closed bool) {
 	resp := f.req.ResponseKind().(*kmsg.FetchResponse)
 	bytes, next := 0, 0
 	for _, rt := range f.req.Topics {
@@ -105,6 +111,9 @@ func (f *fetching) OnComplete() {
 		st.Topic, st.TopicID = rt.Topic, rt.TopicID
 		for range rt.Partitions {
 			part := f.parts[next]
+			if closed {
+				part.partition, part.failed = nil, kerr.NotLeaderForPartition
+			}
 			sp := f.part(part, f.limit(part, bytes), bytes == 0)
 			bytes += len(sp.RecordBatches)
 			st.Partitions = append(st.Partitions, sp)

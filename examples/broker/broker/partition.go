@@ -103,7 +103,7 @@ func (p *partition) lead(replicas []int32, now time.Time) {
 	p.mu.followers = make(map[int32]*follower)
 	for _, id := range replicas {
 		if id != p.broker {
-			p.mu.followers[id] = &follower{brokerEpoch: -1, end: -1, caughtUp: now}
+			p.mu.followers[id] = &follower{brokerEpoch: -1, end: -1, caughtUp: now, lastFetch: now}
 		}
 	}
 }
