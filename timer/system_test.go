@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,12 +213,4 @@ func TestTooManyTimersIsWarnedOfOnce(t *testing.T) {
 	}
 	assert.Equal(t, 1, strings.Count(heard.String(), "purgatory.timers.many"))
 	assert.Empty(t, silent.String())
-}
-
-// countingClock makes timer's driver and workers count their readings of the clock,
-// which are at most three for each time that one of them wakes up.
-func countingClock(timer *SystemTimer) *atomic.Int64 {
-	n := new(atomic.Int64)
-	timer.now = func() time.Duration { n.Add(1); return timer.Now() }
-	return n
 }

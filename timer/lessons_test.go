@@ -1,0 +1,334 @@
+package timer
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What went wrong in other wheels, each under its public issue number.
+
+// A bucket's whole list was cancelled and its entries looked at again when their
+// tick came: an endless loop, then a nil pointer.
+func TestNetty2651And2662CancelledEntriesAreOutOfTheirBucketAtOnce(t *testing.T) {
+	m := newManual(t)
+	tasks := make([]*testTask, 100)
+	for i := range tasks {
+		tasks[i] = newTask(nil)
+		addIn(t, m, tasks[i], time.Hour)
+	}
+	for _, i := range rand.New(rand.NewPCG(2651, 2662)).Perm(len(tasks)) {
+		require.True(t, m.Cancel(&tasks[i].TaskEntry))
+		require.Nil(t, tasks[i].next, "still linked")
+		require.Nil(t, tasks[i].prev, "still linked")
+		checkInvariants(t, &m.store, nil)
+	}
+	assert.False(t, m.AdvanceClock(2*time.Hour))
+}
+
+func TestNetty15000PendingCountIsRight(t *testing.T) {
+	m := newManual(t, WithMaxPending(3))
+	a, b, c, d := newTask(nil), newTask(nil), newTask(nil), newTask(nil)
+	pending := func(want int) {
+		t.Helper()
+		assert.Equal(t, want, m.Pending())
+		checkInvariants(t, &m.store, func(*TaskEntry) bool { return false })
+	}
+	pending(0)
+	addIn(t, m, a, time.Second)
+	addIn(t, m, b, time.Hour)
+	addIn(t, m, c, 0)
+	pending(3)
+	assert.Error(t, m.AddAt(&d.TaskEntry, 0, 1), "full")
+	assert.Error(t, m.AddAt(&TaskEntry{}, 0, 1), "no task")
+	pending(3)
+	m.AdvanceClock(0)
+	pending(2)
+	assert.Error(t, m.AddAt(&a.TaskEntry, 0, 1), "scheduled already")
+	pending(2)
+	m.Extend(&a.TaskEntry, time.Minute)
+	m.Extend(&b.TaskEntry, time.Minute)
+	pending(2)
+	m.Cancel(&a.TaskEntry)
+	m.Cancel(&a.TaskEntry)
+	m.CancelAll([]*TaskEntry{&a.TaskEntry, &c.TaskEntry})
+	pending(1)
+	m.AdvanceClock(time.Hour)
+	m.Cancel(&b.TaskEntry)
+	pending(0)
+	addIn(t, m, a, time.Second)
+	m.Stop()
+	pending(0)
+	assert.Error(t, m.AddAt(&b.TaskEntry, 0, 1), "stopped")
+	pending(0)
+}
+
+func TestNetty14083StoppedTasksAreCancelled(t *testing.T) {
+	m := newManual(t)
+	once, err := m.AfterFunc(time.Second, func() {})
+	require.NoError(t, err)
+	periodic, err := m.ScheduleWithFixedDelay(time.Second, time.Second, func() {})
+	require.NoError(t, err)
+	due, err := m.AfterFunc(0, func() {})
+	require.NoError(t, err)
+	assert.Len(t, m.Stop(), 3)
+	for _, h := range []*Handle{once, periodic, due} {
+		assert.Equal(t, Cancelled, h.State())
+		assert.False(t, h.Stop())
+		assert.False(t, h.Extend(time.Second))
+	}
+}
+
+func TestNetty11723SlowTaskDoesNotStallTheWheel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithWorkers(2))
+		addIn(t, timer, newTask(func() { time.Sleep(time.Hour) }), time.Second)
+		for i := range 600 {
+			var at time.Duration
+			tt := newTask(func() { at = timer.Now() })
+			addIn(t, timer, tt, 3*time.Second)
+			settle(3 * time.Second)
+			require.Equal(t, tt.Deadline(), at, "while the slow one runs, after %d", i)
+		}
+		settle(time.Hour)
+	})
+}
+
+func TestNetty7760OverflowDoesNotFireEarly(t *testing.T) {
+	for _, start := range []time.Duration{0, 1, time.Hour, math.MaxInt64 / 2, Never - 1} {
+		for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, Never - start, 290 * 365 * 24 * time.Hour} {
+			m := newManual(t)
+			m.AdvanceClock(start)
+			tt := newTask(nil)
+			addIn(t, m, tt, d)
+			assert.Greater(t, tt.Deadline(), start)
+			checkInvariants(t, &m.store, nil)
+			m.AdvanceClock(tt.Deadline() - start - 1)
+			assert.Zero(t, tt.runs.Load(), "at %v in %v", start, d)
+		}
+	}
+}
+
+// A timeout of exactly one round, or one that begins in the middle of a tick, ran
+// one round late.
+func TestNetty1959AndGoZero5510NotOneRoundLate(t *testing.T) {
+	const tick = time.Millisecond
+	for _, size := range []int{2, 3, 16, 20, 64} {
+		round := time.Duration(size) * tick
+		for start := time.Duration(0); start <= 2*round; start += tick/2 + 1 {
+			for _, d := range []time.Duration{round - tick, round - 1, round, round + 1, round * round / tick} {
+				m := newManual(t, WithWheelSize(size))
+				m.AdvanceClock(start)
+				var at time.Duration
+				tt := newTask(func() { at = m.Now() })
+				addIn(t, m, tt, d)
+				m.AdvanceClock(d + tick)
+				require.GreaterOrEqual(t, at, start+d)
+				require.Less(t, at, start+d+tick, "size %d, at %v in %v", size, start, d)
+			}
+		}
+	}
+}
+
+func TestTheine64NotOneBucketOffAtTheBordersOfLevels(t *testing.T) {
+	for _, size := range []int64{2, 5, 64} {
+		border := size
+		for range 5 {
+			for _, d := range []int64{border - 1, border, border + 1} {
+				m := newManual(t, WithTick(1), WithWheelSize(int(size)))
+				m.AdvanceClock(7)
+				var at time.Duration
+				addIn(t, m, newTask(func() { at = m.Now() }), time.Duration(d))
+				checkInvariants(t, &m.store, nil)
+				m.AdvanceClock(math.MaxInt64)
+				require.EqualValues(t, 7+d, at, "size %d", size)
+			}
+			border *= size
+		}
+	}
+}
+
+func TestCaffeine217LongDelaysAndShortOnesTogether(t *testing.T) {
+	m := newManual(t)
+	var order []time.Duration
+	delays := []time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour}
+	for _, d := range delays {
+		addIn(t, m, newTask(func() { order = append(order, d); assert.Equal(t, d, m.Now()) }), d)
+		checkInvariants(t, &m.store, nil)
+	}
+	for range 200 {
+		m.AdvanceClock(365 * 24 * time.Hour)
+		checkInvariants(t, &m.store, nil)
+	}
+	assert.Equal(t, delays, order)
+}
+
+// A clock that was negative, or crossed zero. Here time begins at 0, but callers
+// can still say anything.
+func TestCaffeine541NegativeTimes(t *testing.T) {
+	m := newManual(t)
+	for _, now := range []time.Duration{-1, -time.Millisecond, -time.Hour, math.MinInt64} {
+		for _, deadline := range []time.Duration{math.MinInt64, -time.Hour, -1, 0, 1, m.Now() + time.Second} {
+			tt := newTask(nil)
+			require.NoError(t, m.AddAt(&tt.TaskEntry, now, deadline))
+			checkInvariants(t, &m.store, nil)
+			m.AdvanceClock(time.Second)
+			require.EqualValues(t, 1, tt.runs.Load(), "now %d, deadline %d", now, deadline)
+		}
+	}
+}
+
+// Nobody drove for a while, or the process stood still: what became due meanwhile
+// is handed over in one go, and what was not is still in time.
+func TestGoZero3619CatchesUpAfterAStall(t *testing.T) {
+	for _, stall := range []time.Duration{time.Second, time.Hour, 1000 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			timer, err := NewSystemTimer()
+			require.NoError(t, err)
+			defer timer.Stop()
+			tasks := make([]*testTask, 2000)
+			for i := range tasks {
+				tasks[i] = newTask(nil)
+				addIn(t, timer, tasks[i], stall*time.Duration(i)/1000+1)
+			}
+			time.Sleep(stall)
+			assert.True(t, timer.AdvanceClock(0))
+			synctest.Wait()
+			for i, tt := range tasks {
+				want := int32(1)
+				if tt.Deadline() > stall {
+					want = 0
+				}
+				require.Equal(t, want, tt.runs.Load(), "task %d", i)
+			}
+			for timer.AdvanceClock(stall) {
+			}
+			timer.AdvanceClock(2 * time.Millisecond)
+			synctest.Wait()
+			assert.Zero(t, timer.Pending())
+			checkInvariants(t, &timer.store, nil)
+		})
+	}
+}
+
+// A flush put entries back into the bucket that it was emptying.
+func TestRussellLuo53ReplacedEntriesGoDown(t *testing.T) {
+	m := newManual(t, WithWheelSize(4))
+	s := &m.shards[0]
+	tt := newTask(nil)
+	addIn(t, m, tt, 100*time.Millisecond)
+	bucketOf := func() int64 {
+		for e := tt.next; ; e = e.next {
+			if e.where != 0 && e.task == nil {
+				return int64(e.where-1) / s.mu.wheel.size
+			}
+		}
+	}
+	levels := []int64{bucketOf()}
+	for m.Now() < 100*time.Millisecond {
+		m.AdvanceClock(time.Millisecond)
+		if tt.next != nil {
+			if l := bucketOf(); l != levels[len(levels)-1] {
+				levels = append(levels, l)
+			}
+		}
+	}
+	assert.Equal(t, []int64{3, 2, 1}, levels, "100 is 1210 in base 4: one level lower each time, due from level 1")
+	assert.EqualValues(t, 1, tt.runs.Load())
+}
+
+// Stop during a flush had no effect. Here entries wait half-way down, between two
+// holds of the lock, and are cancelled, made earlier and extended there.
+func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
+	m := newManual(t)
+	s := &m.shards[0]
+	tasks := make([]*testTask, 3*chunk)
+	for i := range tasks {
+		tasks[i] = newTask(nil)
+		addIn(t, m, tasks[i], time.Minute)
+	}
+	m.mu.now, m.mu.target = time.Minute, time.Minute
+	s.mu.Lock()
+	more := true
+	for s.mu.cascade.empty() {
+		require.True(t, more)
+		more = s.flushLocked(60_000)
+	}
+	require.True(t, more)
+	left := listOf(t, &s.mu.cascade)
+	s.mu.Unlock()
+	require.Greater(t, len(left), 10)
+	taskOf := func(i int) *testTask { return left[i].task.(*testTask) }
+	assert.True(t, m.Cancel(left[0]))
+	assert.True(t, m.Cancel(left[5]))
+	assert.True(t, m.Cancel(left[len(left)-1]))
+	assert.True(t, m.Extend(left[1], time.Hour))
+	assert.True(t, m.Extend(left[2], time.Second))
+	added := newTask(nil)
+	addIn(t, m, added, time.Second)
+	m.AdvanceClock(time.Second)
+	for _, i := range []int{0, 5, len(left) - 1, 1} {
+		assert.Zero(t, taskOf(i).runs.Load(), "entry %d", i)
+	}
+	assert.EqualValues(t, 1, taskOf(2).runs.Load())
+	assert.EqualValues(t, 1, added.runs.Load())
+	checkInvariants(t, &m.store, nil)
+	m.AdvanceClock(time.Hour)
+	assert.EqualValues(t, 1, taskOf(1).runs.Load())
+	assert.Zero(t, m.Pending())
+}
+
+// Reinserting a bucket of an overflow wheel held the lock that adders need.
+func TestKafkaFlushGivesBackTheLock(t *testing.T) {
+	m := newManual(t, WithTick(1), WithWheelSize(1024))
+	s := &m.shards[0]
+	for i := range 10 * chunk { // in one overflow bucket, and in as many buckets below
+		addIn(t, m, newTask(nil), 2048+time.Duration(i%chunk))
+		addIn(t, m, newTask(nil), 1+time.Duration(i)%1023)
+	}
+	holds := 0
+	for more := true; more; holds++ {
+		before := m.Pending()
+		more = s.flushLocked(5000)
+		require.Equal(t, before, m.Pending())
+		moved := len(listOf(t, &s.mu.due)) + len(listOf(t, &s.mu.cascade))
+		require.LessOrEqual(t, moved, 20*chunk)
+	}
+	assert.GreaterOrEqual(t, holds, (1023+10*chunk)/chunk)
+	t.Run("and so does cancelling many", func(t *testing.T) {
+		var entries []*TaskEntry
+		for range 3*chunk + 1 {
+			tt := newTask(nil)
+			addIn(t, m, tt, time.Hour)
+			entries = append(entries, &tt.TaskEntry)
+		}
+		assert.Len(t, entries, m.CancelAll(entries))
+	})
+}
+
+// A fifth of all timers ran early: now and the bucket were both rounded down.
+func TestKafkaNoTimerIsEarly(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, tick := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
+		m := newManual(t, WithTick(tick))
+		ran := 0
+		for range 2000 {
+			tt := newTask(nil)
+			tt.f = func() {
+				ran++
+				late := m.Now() - tt.Deadline()
+				require.GreaterOrEqual(t, late, time.Duration(0), "early")
+				require.Less(t, late, tick)
+			}
+			addIn(t, m, tt, 1+time.Duration(rng.Int64N(int64(time.Minute))))
+			m.AdvanceClock(time.Duration(rng.Int64N(int64(tick))))
+		}
+		m.AdvanceClock(time.Hour)
+		assert.Equal(t, 2000, ran)
+	}
+}

@@ -1,0 +1,151 @@
+package timer
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// countingClock makes timer's driver and workers count their readings of the clock.
+// A driver reads it at most three times for each time that it wakes up. Call it
+// before the timer is started.
+func countingClock(timer *SystemTimer) *atomic.Int64 {
+	n := new(atomic.Int64)
+	timer.now = func() time.Duration { n.Add(1); return timer.Now() }
+	return n
+}
+
+func newCounted(t *testing.T, opts ...Option) (*SystemTimer, *atomic.Int64) {
+	t.Helper()
+	timer, err := NewSystemTimer(opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { timer.Stop() })
+	readings := countingClock(timer)
+	timer.Start()
+	settle(1)
+	return timer, readings
+}
+
+// A wheel that ticked each millisecond cost a whole hyperthread when idle.
+func TestPulsar6414NoEmptyTicking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, readings := newCounted(t)
+		readings.Store(0)
+		settle(24 * time.Hour)
+		assert.LessOrEqual(t, readings.Load(), int64(24*4), "an idle day: Start looks once an hour")
+
+		addIn(t, timer, newTask(nil), 30*time.Minute)
+		settle(time.Second)
+		readings.Store(0)
+		settle(time.Hour)
+		assert.LessOrEqual(t, readings.Load(), int64(8*4), "one entry: once for each level, once for its worker")
+	})
+}
+
+// Each bucket that cancelling had emptied woke the reaper when its time came.
+func TestKafkaEmptiedBucketsWakeTheDriverOnceAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shards = 4
+		timer, readings := newCounted(t, WithShards(shards))
+		for range 10 {
+			var entries []*TaskEntry
+			for i := range 1000 {
+				tt := newTask(nil)
+				tt.where = uint32(i)
+				addIn(t, timer, tt, time.Duration(1000-i)*10*time.Millisecond+time.Second)
+				entries = append(entries, &tt.TaskEntry)
+			}
+			timer.CancelAll(entries)
+			settle(time.Millisecond)
+			readings.Store(0)
+			settle(30 * time.Minute)
+			assert.LessOrEqual(t, readings.Load(), int64(4*(shards+1)), "1,000 empty buckets")
+		}
+	})
+}
+
+func TestAnEarlierDeadlineWakesTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		var mu sync.Mutex
+		var at []time.Duration
+		add := func(d time.Duration) {
+			addIn(t, timer, newTask(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, timer.Now())
+			}), d)
+			synctest.Wait() // the driver sleeps on it
+		}
+		add(time.Hour)
+		add(time.Minute)
+		add(time.Second)
+		add(5 * time.Second)
+		tt := newTask(nil)
+		addIn(t, timer, tt, 2*time.Hour)
+		require.True(t, timer.Extend(&tt.TaskEntry, 2*time.Second), "so does a deadline that is made earlier")
+		settle(2 * time.Second)
+		assert.EqualValues(t, 1, tt.runs.Load())
+		settle(time.Hour)
+		assert.Equal(t, []time.Duration{time.Second, 5 * time.Second, time.Minute, time.Hour}, at)
+	})
+}
+
+// The next wake-up was computed under the locks, but published after them. Many
+// add, while the driver is awake and about to sleep.
+func TestTokio6682NoWakeUpIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithShards(4))
+		for round := range 300 {
+			var wg sync.WaitGroup
+			var ran atomic.Int32
+			for i := range 8 {
+				wg.Go(func() {
+					for j := range 4 {
+						d := time.Duration(1+(i*7+j*13+round)%20) * time.Millisecond
+						tt := newTask(nil)
+						tt.where = uint32(i + j)
+						tt.f = func() {
+							ran.Add(1)
+							assert.Less(t, timer.Now()-tt.Deadline(), time.Millisecond, "slept over")
+						}
+						addIn(t, timer, tt, d)
+						if j == 1 {
+							time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			settle(30 * time.Millisecond)
+			require.EqualValues(t, 32, ran.Load())
+		}
+	})
+}
+
+// An entry whose deadline a worker finds extended goes back into the wheel, and the
+// driver has to hear of it.
+func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		for i := range 50 {
+			var at time.Duration
+			tt := newTask(func() { at = timer.Now() })
+			addIn(t, timer, tt, time.Second)
+			want := timer.Now() + time.Second
+			for range 1 + i%5 {
+				time.Sleep(400 * time.Millisecond)
+				want = timer.Now() + time.Duration(1+i)*time.Second/2
+				want = max(want, tt.Deadline())
+				require.True(t, timer.Extend(&tt.TaskEntry, want))
+			}
+			settle(time.Hour)
+			require.Equal(t, want, at.Truncate(time.Millisecond))
+		}
+	})
+}
