@@ -1,0 +1,181 @@
+package workers
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// queue is work for a pool: functions, done one at a time.
+type queue struct {
+	mu    sync.Mutex
+	items []func()
+}
+
+func (q *queue) push(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = append(q.items, f)
+}
+
+func (q *queue) work() bool {
+	q.mu.Lock()
+	if len(q.items) == 0 {
+		q.mu.Unlock()
+		return false
+	}
+	f := q.items[0]
+	q.items = q.items[1:]
+	q.mu.Unlock()
+	f()
+	return true
+}
+
+func (q *queue) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) > 0
+}
+
+func noRefusal(t *testing.T) func(error) {
+	return func(err error) { t.Errorf("refused: %v", err) }
+}
+
+func TestPoolRunsAtMostItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		p := New(3, q.work, q.waiting, nil, noRefusal(t))
+		var running, most, done atomic.Int32
+		for range 30 {
+			q.push(func() {
+				n := running.Add(1)
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				}
+				time.Sleep(time.Second)
+				running.Add(-1)
+				done.Add(1)
+			})
+			p.Kick()
+		}
+		synctest.Wait()
+		assert.Equal(t, 3, p.Running())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.EqualValues(t, 30, done.Load())
+		assert.EqualValues(t, 3, most.Load())
+		assert.Zero(t, p.Running(), "no goroutine waits for work")
+	})
+}
+
+func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		p := New(2, q.work, q.waiting, nil, noRefusal(t))
+		p.Kick()
+		synctest.Wait()
+		assert.Zero(t, p.Running())
+	})
+}
+
+func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		p := New(1, q.work, q.waiting, nil, noRefusal(t))
+		var done atomic.Int32
+		for i := range 10 {
+			q.push(func() {
+				done.Add(1)
+				if i%2 == 0 {
+					runtime.Goexit()
+				}
+			})
+		}
+		p.Kick()
+		synctest.Wait()
+		assert.EqualValues(t, 10, done.Load())
+		assert.Zero(t, p.Running())
+	})
+}
+
+// Work that is pushed while the last worker ends is either seen by it or finds a
+// free place.
+func TestNoKickIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		p := New(2, q.work, q.waiting, nil, noRefusal(t))
+		var done atomic.Int32
+		for range 5000 {
+			before := done.Load()
+			q.push(func() { done.Add(1) })
+			p.Kick()
+			if before%3 == 0 {
+				runtime.Gosched()
+			}
+			if before%7 == 0 {
+				synctest.Wait()
+				if q.waiting() {
+					t.Fatal("work waits and nobody works")
+				}
+			}
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 5000, done.Load())
+	})
+}
+
+func TestRefusedWorkStaysQueuedUntilTheNextKick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		full := errors.New("full")
+		var told []error
+		accept := false
+		spawn := func(run func()) error {
+			if !accept {
+				return full
+			}
+			go run()
+			return nil
+		}
+		p := New(1, q.work, q.waiting, spawn, func(err error) { told = append(told, err) })
+		done := false
+		q.push(func() { done = true })
+		p.Kick()
+		p.Kick()
+		assert.Equal(t, []error{full, full}, told)
+		assert.Zero(t, p.Running(), "a refusal takes no place")
+		accept = true
+		p.Kick()
+		synctest.Wait()
+		assert.True(t, done)
+	})
+}
+
+func TestSpawnThatDoesNotReturnTakesNoPlace(t *testing.T) {
+	for name, fail := range map[string]func(){
+		"panic":  func() { panic("spawn") },
+		"Goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var q queue
+			refusals := 0
+			p := New(1, q.work, q.waiting, func(func()) error { fail(); return nil }, func(error) { refusals++ })
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				defer func() { _ = recover() }()
+				p.Kick()
+			})
+			wg.Wait()
+			assert.Zero(t, p.Running())
+			assert.Equal(t, 1, refusals)
+		})
+	}
+}
