@@ -119,6 +119,9 @@ func (m *Machine) watch(i int) *Watch {
 	return &unsafe.Slice((*Watch)(m.tail), m.extra())[i-1]
 }
 
+// Keys returns how many keys a waiting operation waits for.
+func (m *Machine) Keys() int { return m.extra() + 1 }
+
 // First returns the watch of the first key.
 func (m *Machine) First() *Watch { return &m.first }
 

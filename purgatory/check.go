@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"runtime/trace"
+
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
@@ -89,7 +91,11 @@ type check[K comparable] struct {
 // many it ended.
 func (c *check[K]) finish() (ended int) {
 	if c.n > 0 || c.more {
-		c.complete()
+		if trace.IsEnabled() {
+			c.p.traced(regionCheck, c.complete)
+		} else {
+			c.complete()
+		}
 	}
 	ended = c.ended
 	p := c.p
@@ -159,7 +165,7 @@ func (c *check[K]) try() {
 		c.holding, c.looks = true, 0
 	}
 	c.run++
-	if m.Operation().TryComplete() {
+	if c.p.try(m.Operation()) {
 		c.claim(m, operation.Satisfied)
 		return
 	}

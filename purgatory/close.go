@@ -18,6 +18,7 @@ func (p *DelayedOperationPurgatory[K]) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
+	defer p.noteClose()()
 	p.closeFrom(0)
 	p.stop()
 	return nil
@@ -69,7 +70,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // further. It may be called again, to wait for more. Called from a callback it can
 // only wait in vain.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
-	p.draining.Store(true)
+	p.noteShutdown(p.draining.Swap(true))
 	if !p.poll(ctx, func() bool { return p.NumDelayed() == 0 && p.idle() }) {
 		// Callbacks may block, and this call must not.
 		go p.Close()

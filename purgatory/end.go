@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"runtime/trace"
+
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
@@ -96,6 +98,10 @@ func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch watche
 		return
 	}
 	defer p.exit(s) // also when a callback ends the goroutine
+	if trace.IsEnabled() {
+		p.traced(regionCallbacks, func() { p.callBack(batch.Machines, 0) })
+		return
+	}
 	p.callBack(batch.Machines, 0)
 }
 
@@ -144,9 +150,9 @@ func (p *DelayedOperationPurgatory[K]) callBackFrom(machines []*operation.Machin
 	for ; i < 2*len(machines); i++ {
 		m := machines[i>>1]
 		if i&1 == 0 {
-			m.Operation().OnComplete()
+			p.onComplete(m)
 		} else if m.Outcome() == operation.Expired {
-			m.Operation().OnExpiration()
+			p.onExpiration(m)
 		}
 	}
 	normal = true

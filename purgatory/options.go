@@ -25,6 +25,7 @@ type config struct {
 	executor      func(run func()) error
 	maxPending    int
 	panicked      guard.Handler
+	handled       bool // panicked was given
 	logger        *slog.Logger
 	observe       watchers.Observe
 	slow          time.Duration
@@ -90,13 +91,14 @@ func WithExecutor(execute func(run func()) error) Option {
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
 // WithPanicHandler sets what is told of a panic in an operation's method, with its
-// stack. Default: it is logged by slog's default logger. It may be called on any
-// goroutine that calls the purgatory.
+// stack. Default: it is logged, to WithLogger's logger, or to slog's default one if
+// there is none. It may be called on any goroutine that calls the purgatory.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
-	return func(c *config) { c.panicked = h }
+	return func(c *config) { c.panicked, c.handled = h, true }
 }
 
-// WithLogger sets where the purgatory logs. Default: nowhere.
+// WithLogger sets where the purgatory logs what happens to it: see the Event constants.
+// Default: nowhere.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 const maxWatcherShards = 1 << 16
@@ -108,7 +110,6 @@ func newConfig(opts []Option) (config, error) {
 		reapInterval:  200 * time.Millisecond,
 		reaper:        true,
 		workers:       max(2, runtime.GOMAXPROCS(0)),
-		panicked:      guard.Log,
 		logger:        slog.New(slog.DiscardHandler),
 	}
 	for _, o := range opts {
@@ -131,7 +132,7 @@ func newConfig(opts []Option) (config, error) {
 		return c, invalid("number of expiry workers", c.workers, "at least 1")
 	case c.maxPending < 0:
 		return c, invalid("maximum of pending operations", c.maxPending, "at least 0 (no bound)")
-	case c.panicked == nil:
+	case c.handled && c.panicked == nil:
 		return c, invalid("panic handler", "nil", "a function")
 	case c.logger == nil:
 		return c, invalid("logger", "nil", "a *slog.Logger")

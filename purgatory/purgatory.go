@@ -67,10 +67,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		return nil, err
 	}
 	p := &DelayedOperationPurgatory[K]{name: name, cfg: cfg, logger: cfg.logger}
-	p.panicked = func(recovered any, stack []byte) {
-		p.panics.Add(1)
-		cfg.panicked(recovered, stack)
-	}
+	p.panicked = p.notePanic
 	p.wishes.causes = make(map[*operation.Machine]*error)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
@@ -93,7 +90,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		p.timer = p.own
 	}
 	if _, manual := p.timer.(*timer.ManualTimer); cfg.reaper && !manual {
-		p.reaper = reaper.Start(p.timer, cfg.reapInterval, p.sweep, p.panicked)
+		p.reaper = reaper.Start(p.timer, cfg.reapInterval, p.reap(), p.panicked)
 	}
 	return p, nil
 }
@@ -135,6 +132,7 @@ func (p *DelayedOperationPurgatory[K]) purge() {
 	if n := p.watchers.Purge(); n > 0 {
 		p.purges.Add(1)
 		p.purged.Add(int64(n))
+		p.logger.Debug(EventPurged, "purgatory", p.name, "entries", n)
 	}
 }
 
@@ -154,5 +152,5 @@ func (p *DelayedOperationPurgatory[K]) guarded(execute func(run func()) error) f
 var errExecutor = errors.New("purgatory: the executor did not return")
 
 func (p *DelayedOperationPurgatory[K]) refused(err error) {
-	p.logger.Warn("purgatory.executor.refused", "purgatory", p.name, "error", err)
+	p.logger.Warn(EventRefused, "purgatory", p.name, "error", err)
 }

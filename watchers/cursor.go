@@ -34,6 +34,9 @@ const (
 	done
 )
 
+// At says on which key tries will be counted, for a walk that does not Begin.
+func (c *Cursor[K]) At(key K, hash uint64) { c.key, c.hash = key, hash }
+
 // Begin puts c before those who wait for key, and at or below position upTo if
 // they wait for one; it fills out and returns how many it put there. more reports
 // whether Next has to be called, until it says no.

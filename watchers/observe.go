@@ -129,6 +129,7 @@ func (s *Shard[K]) Keys(hot, expiring []KeyCounts[K]) (_, _ []KeyCounts[K]) {
 
 func (s *Shard[K]) countsLocked(t *sketch[K], out []KeyCounts[K]) []KeyCounts[K] {
 	for i, c := range t.keys {
+		c.Weight = t.weights[i]
 		if l := s.mu.keys.find(c.Key, t.hashes[i]); l != nil {
 			c.Waiting = l.unordered.Len() + l.ordered.Len()
 		}

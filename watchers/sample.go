@@ -10,6 +10,8 @@ import (
 type Waiting[K comparable] struct {
 	Machine  *operation.Machine
 	Key      K // the one that it was found under
+	Hash     uint64
+	Keys     int // how many it waits for
 	Start    time.Duration
 	Deadline time.Duration
 }
@@ -34,9 +36,9 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 					if n == 0 {
 						return out
 					}
-					if m := w.Machine(); m != nil {
+					if m := w.Machine(); m != nil && m.Outcome() == operation.Pending { // it may wait for the purge
 						n--
-						out = append(out, Waiting[K]{Machine: m, Key: l.key, Start: m.Start(), Deadline: m.Entry().Deadline()})
+						out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Keys: m.Keys(), Start: m.Start(), Deadline: m.Entry().Deadline()})
 					}
 				}
 			}

@@ -15,7 +15,10 @@ type KeyCounts[K comparable] struct {
 	Tries   int64 // of operations, because the key was checked
 	Wasted  int64 // of Tries: said no
 	Ended   [operation.Outcomes]int64
-	Waiting int // now; set when counts are handed out
+
+	// Set when counts are handed out.
+	Weight  int64 // events, those of earlier minutes for less
+	Waiting int   // now
 }
 
 // sketch finds the keys with the most events in memory for a few: the
