@@ -1,0 +1,104 @@
+package timer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A flush put entries back into the bucket that it was emptying.
+func TestRussellLuo53ReplacedEntriesGoDown(t *testing.T) {
+	m := newManual(t, WithWheelSize(4))
+	s := &m.shards[0]
+	tt := newTask(nil)
+	addIn(t, m, tt, 100*time.Millisecond)
+	bucketOf := func() int64 {
+		for e := tt.next; ; e = e.next {
+			if e.where != 0 && e.task == nil {
+				return int64(e.where-1) / s.mu.wheel.size
+			}
+		}
+	}
+	levels := []int64{bucketOf()}
+	for m.Now() < 100*time.Millisecond {
+		m.AdvanceClock(time.Millisecond)
+		if tt.next != nil {
+			if l := bucketOf(); l != levels[len(levels)-1] {
+				levels = append(levels, l)
+			}
+		}
+	}
+	assert.Equal(t, []int64{3, 2, 1}, levels, "100 is 1210 in base 4: one level lower each time, due from level 1")
+	assert.EqualValues(t, 1, tt.runs.Load())
+}
+
+// Stop during a flush had no effect. Here entries wait half-way down, between two
+// holds of the lock, and are cancelled, made earlier and extended there.
+func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
+	m := newManual(t)
+	s := &m.shards[0]
+	tasks := make([]*testTask, 3*chunk)
+	for i := range tasks {
+		tasks[i] = newTask(nil)
+		addIn(t, m, tasks[i], time.Minute)
+	}
+	m.mu.now, m.mu.target = time.Minute, time.Minute
+	s.mu.Lock()
+	more := true
+	for s.mu.cascade.empty() {
+		require.True(t, more)
+		more = s.flushLocked(60_000)
+	}
+	require.True(t, more)
+	left := listOf(t, &s.mu.cascade)
+	s.mu.Unlock()
+	require.Greater(t, len(left), 10)
+	taskOf := func(i int) *testTask { return left[i].task.(*testTask) }
+	assert.True(t, m.Cancel(left[0]))
+	assert.True(t, m.Cancel(left[5]))
+	assert.True(t, m.Cancel(left[len(left)-1]))
+	assert.True(t, m.Extend(left[1], time.Hour))
+	assert.True(t, m.Extend(left[2], time.Second))
+	added := newTask(nil)
+	addIn(t, m, added, time.Second)
+	m.AdvanceClock(time.Second)
+	for _, i := range []int{0, 5, len(left) - 1, 1} {
+		assert.Zero(t, taskOf(i).runs.Load(), "entry %d", i)
+	}
+	assert.EqualValues(t, 1, taskOf(2).runs.Load())
+	assert.EqualValues(t, 1, added.runs.Load())
+	checkInvariants(t, &m.store, nil)
+	m.AdvanceClock(time.Hour)
+	assert.EqualValues(t, 1, taskOf(1).runs.Load())
+	assert.Zero(t, m.Pending())
+}
+
+// Reinserting a bucket of an overflow wheel held the lock that adders need.
+func TestKafkaFlushGivesBackTheLock(t *testing.T) {
+	m := newManual(t, WithTick(1), WithWheelSize(1024))
+	s := &m.shards[0]
+	for i := range 10 * chunk { // in one overflow bucket, and in as many buckets below
+		addIn(t, m, newTask(nil), 2048+time.Duration(i%chunk))
+		addIn(t, m, newTask(nil), 1+time.Duration(i)%1023)
+	}
+	holds := 0
+	for more := true; more; holds++ {
+		before := m.Pending()
+		more = s.flushLocked(5000)
+		require.Equal(t, before, m.Pending())
+		moved := len(listOf(t, &s.mu.due)) + len(listOf(t, &s.mu.cascade))
+		require.LessOrEqual(t, moved, 20*chunk)
+	}
+	assert.GreaterOrEqual(t, holds, (1023+10*chunk)/chunk)
+	t.Run("and so does cancelling many", func(t *testing.T) {
+		var entries []*TaskEntry
+		for range 3*chunk + 1 {
+			tt := newTask(nil)
+			addIn(t, m, tt, time.Hour)
+			entries = append(entries, &tt.TaskEntry)
+		}
+		assert.Len(t, entries, m.CancelAll(entries))
+	})
+}
