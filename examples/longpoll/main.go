@@ -1,0 +1,86 @@
+// Longpoll is an HTTP server whose GETs wait for news in a purgatory.
+//
+//	POST /topics/{topic}                                            publishes the body as a message
+//	GET  /topics/{topic}?after=<offset>&timeout=<duration>&min=<n>  answers with the messages after an offset, or waits for them
+//
+// A GET that finds enough is answered at once. Otherwise it blocks in AwaitAt, under its topic, at the position that it waits
+// for: no goroutine beside the request's own, no timer of the runtime. A POST says how far its topic has come:
+//
+//	GET ── too few messages ──► AwaitAt(ctx, timeout, ready, {topic, offset})
+//	                              │ POST: append, SignalUpTo(topic, offset) ──► 200, the messages
+//	                              │ timeout ──────────────────────────────────► 200, what there is
+//	                              │ client disconnects: its context ends ─────► nobody to answer
+//	                              └ shutdown: Close ──────────────────────────► 503, come back
+//
+// # When to use what
+//
+// Await and AwaitAt suit a server with a goroutine per request, as net/http's are: the handler reads from top to bottom. Where
+// answers are written by somebody else, or a hundred thousand goroutines are too many, write an operation, as examples/acksall
+// does. AwaitAt, and not Await, because readers wait for a position in a log: a message wakes those who wait for it, and is not
+// tried on those who want ten more. SignalUpTo, and not CheckAndCompleteUpTo, because a publisher should not pay for its readers,
+// and because the signals of a burst coalesce into one check.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// What the process ends with.
+const (
+	exitOK     = 0
+	exitBroken = 1 // a promise was broken, or the program could not run
+	exitUsage  = 2 // a flag is wrong
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal shuts down gracefully, a second one ends the process
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program: it returns the exit status.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	cfg, err := parseFlags(args, errs)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintln(errs, err)
+		return exitUsage
+	}
+	log := slog.New(slog.NewTextHandler(errs, nil))
+	if cfg.demo.on {
+		err = demonstrate(ctx, cfg, out, log)
+	} else {
+		err = serve(ctx, cfg, out, log)
+	}
+	if err != nil {
+		fmt.Fprintln(errs, "longpoll:", err)
+		return exitBroken
+	}
+	return exitOK
+}
+
+// serve runs the server until ctx ends.
+func serve(ctx context.Context, cfg config, out io.Writer, log *slog.Logger) error {
+	s, err := startServer(cfg, log)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "listening on %s, at most %d MiB of messages; Ctrl-C shuts down\n", s.url(), cfg.limits.memory()>>20)
+	select {
+	case <-ctx.Done():
+	case err := <-s.failed:
+		return errors.Join(err, s.shutdown())
+	}
+	fmt.Fprintf(out, "shutting down: %d waiting requests are answered\n", s.waiting.NumDelayed())
+	return s.shutdown()
+}

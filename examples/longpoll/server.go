@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// server is the HTTP server and the purgatory that its GETs wait in.
+type server struct {
+	*handler
+	http            *http.Server
+	listener        net.Listener
+	shutdownTimeout time.Duration
+	failed          chan error // gets one error if serving ends before shutdown
+}
+
+func startServer(cfg config, log *slog.Logger) (*server, error) {
+	waiting, err := purgatory.New[string]("poll",
+		purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", cfg.listen)
+	if err != nil {
+		return nil, errors.Join(err, waiting.Close())
+	}
+	h := &handler{
+		limits:       cfg.limits,
+		writeTimeout: cfg.writeTimeout,
+		log:          log,
+		topics:       newTopics(cfg.limits),
+		waiting:      waiting,
+	}
+	s := &server{
+		handler:         h,
+		listener:        listener,
+		shutdownTimeout: cfg.shutdownTimeout,
+		failed:          make(chan error, 1),
+		http: &http.Server{
+			Handler:           h.routes(),
+			ReadHeaderTimeout: cfg.writeTimeout,
+			// Each answer sets its own deadline; this one is for what the handler does not answer, and takes back
+			// the deadline of the answer before on the same connection.
+			WriteTimeout: cfg.limits.wait + 2*cfg.writeTimeout,
+			IdleTimeout:  time.Minute,
+			ErrorLog:     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		},
+	}
+	go func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- err
+		}
+	}()
+	return s, nil
+}
+
+func (s *server) url() string { return fmt.Sprintf("http://%s", s.listener.Addr()) }
+
+// shutdown answers the GETs that wait at once, lets requests under way end, and stops everything. After the shutdown timeout it
+// cuts off what is left: clients that do not take their answers.
+func (s *server) shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.shutdownTimeout)
+	defer cancel()
+	s.draining.Store(true)
+	// (1) Every Await returns ErrClosed, now and from now on. http.Server.Shutdown alone would wait for their timeouts.
+	err := s.waiting.Close()
+	// (2) The handlers that were woken answer.
+	if late := s.http.Shutdown(ctx); late != nil {
+		err = errors.Join(err, fmt.Errorf("requests still under way after %v: %w", s.shutdownTimeout, late), s.http.Close())
+	}
+	// (3) The purgatory's goroutines have ended.
+	return errors.Join(err, s.waiting.Shutdown(ctx))
+}
