@@ -1,0 +1,217 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// member is a consumer in a group that reads in the background until it leaves
+// or dies.
+type member struct {
+	client *kgo.Client
+	wire   *wire
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// seen is what the members of a group have read, together.
+type seen struct {
+	mu struct {
+		sync.Mutex
+		values map[string]int
+	}
+}
+
+func newSeen() *seen {
+	s := &seen{}
+	s.mu.values = make(map[string]int)
+	return s
+}
+
+func (s *seen) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.values)
+}
+
+func (s *seen) await(t *testing.T, n int) map[string]int {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.count() >= n }, patience, time.Millisecond, "saw %d", s.count())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.mu.values)
+}
+
+func consumeAs(t *testing.T, c *Cluster, s *seen, topic, group string, opts ...kgo.Opt) *member {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &member{wire: &wire{}, cancel: cancel, done: make(chan struct{})}
+	m.client = client(t, c, append([]kgo.Opt{
+		kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(100 * time.Millisecond),
+		kgo.AutoCommitInterval(100 * time.Millisecond),
+		kgo.Dialer(m.wire.dial),
+	}, opts...)...)
+	go func() {
+		defer close(m.done)
+		for ctx.Err() == nil {
+			m.client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				s.mu.Lock()
+				s.mu.values[string(r.Value)]++
+				s.mu.Unlock()
+			})
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-m.done })
+	return m
+}
+
+func (m *member) stopReading() {
+	m.cancel()
+	<-m.done
+}
+
+// leave says goodbye; die does not.
+func (m *member) leave() {
+	m.stopReading()
+	m.client.Close()
+}
+
+func (m *member) die() {
+	m.wire.cut()
+	m.leave()
+}
+
+// wire is what connects one client; cut, it stays so.
+type wire struct {
+	mu struct {
+		sync.Mutex
+		conns []net.Conn
+		isCut bool
+	}
+}
+
+func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.isCut {
+		_ = conn.Close()
+		return nil, errCut
+	}
+	w.mu.conns = append(w.mu.conns, conn)
+	return conn, nil
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.isCut = true
+	for _, conn := range w.mu.conns {
+		_ = conn.Close()
+	}
+}
+
+var errCut = errors.New("the wire is cut")
+
+// settled waits until n members are in groups, and none is joining or syncing.
+func settled(t *testing.T, c *Cluster, n int64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		stats := c.Stats()
+		return stats["heartbeat"].Pending == n && stats["rebalance"].Pending == 0
+	}, patience, 10*time.Millisecond)
+}
+
+func TestMembersJoinLeaveAndDie(t *testing.T) {
+	c := start(t, testConfig())
+	producer := client(t, c)
+	create(t, producer, "work", 6, 3)
+	s := newSeen()
+	first := consumeAs(t, c, s, "work", "team")
+	settled(t, c, 1)
+	produce(t, producer, "work", 0, 200)
+	s.await(t, 200)
+	second := consumeAs(t, c, s, "work", "team")
+	third := consumeAs(t, c, s, "work", "team", kgo.SessionTimeout(500*time.Millisecond))
+	settled(t, c, 3)
+	produce(t, producer, "work", 200, 400)
+	s.await(t, 400)
+
+	second.leave()
+	settled(t, c, 2)
+	produce(t, producer, "work", 400, 600)
+	s.await(t, 600)
+
+	before := c.Stats()["heartbeat"].Expired
+	third.die()
+	produce(t, producer, "work", 600, 800)
+	s.await(t, 800)
+	require.Positive(t, c.Stats()["heartbeat"].Expired-before, "noticed by its silence")
+
+	first.leave()
+	produce(t, producer, "work", 800, 1000)
+	consumeAs(t, c, s, "work", "team")
+	s.await(t, 1000)
+}
+
+func TestAGroupGoesOnWhereItCommitted(t *testing.T) {
+	c := start(t, testConfig())
+	producer := client(t, c)
+	create(t, producer, "ledger", 3, 3)
+	produce(t, producer, "ledger", 0, 300)
+	reader := client(t, c, kgo.ConsumeTopics("ledger"), kgo.ConsumerGroup("readers"), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	consume(t, reader, 300)
+	require.NoError(t, reader.CommitUncommittedOffsets(ctx(t)))
+	reader.Close()
+	produce(t, producer, "ledger", 300, 400)
+
+	// Whoever coordinated the group is killed, if it is not broker 2 or 3: the
+	// offsets are on the others too.
+	for id := int32(1); id <= 3; id++ {
+		require.NoError(t, c.Kill(id))
+		require.NoError(t, c.Wipe(id))
+		require.NoError(t, c.Restart(ctx(t), id))
+		awaitInSync(t, producer, "ledger", 3)
+		awaitInSync(t, producer, "__consumer_offsets", 3)
+	}
+	again := client(t, c, kgo.ConsumeTopics("ledger"), kgo.ConsumerGroup("readers"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	got := consume(t, again, 100)
+	require.Len(t, got, 100, "only what came after the commit")
+	require.NotContains(t, got, "000299")
+}
+
+func TestAStaticMemberKeepsItsPlace(t *testing.T) {
+	c := start(t, testConfig())
+	producer := client(t, c)
+	create(t, producer, "static", 4, 3)
+	s := newSeen()
+	static := func(instance string) *member {
+		return consumeAs(t, c, s, "static", "fixed", kgo.InstanceID(instance), kgo.SessionTimeout(20*time.Second))
+	}
+	x := static("x")
+	y := static("y")
+	settled(t, c, 2)
+	produce(t, producer, "static", 0, 200)
+	s.await(t, 200)
+	_, generation := x.client.GroupMetadata()
+	y.leave() // of a static member, the client says nothing
+	y = static("y")
+	produce(t, producer, "static", 200, 400)
+	s.await(t, 400)
+	_, now := x.client.GroupMetadata()
+	require.Equal(t, generation, now, "nobody had to join again")
+}
