@@ -38,8 +38,8 @@ func flags(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
-	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default 5, with -quick 3)")
-	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 250ms, with -quick 100ms)")
+	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default 5, with -quick 2)")
+	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 150ms, with -quick 80ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for the raw results (none when empty)")
 	f.StringVar(&o.plots, "plots", "../docs/plots", "`folder` for the SVG plots (none when empty)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the results in this JSON `file`")
@@ -50,9 +50,9 @@ func flags(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
 	}
-	rounds, window := 5, 250*time.Millisecond
+	rounds, window := 5, 150*time.Millisecond
 	if o.quick {
-		rounds, window = 3, 100*time.Millisecond
+		rounds, window = 2, 80*time.Millisecond
 	}
 	if o.rounds == 0 {
 		o.rounds = rounds

@@ -86,7 +86,7 @@ func line(p *plot.Plot, peer string, points plotter.XYs, marks bool) error {
 }
 
 var order = []string{
-	"ours", "ours-entry", "ours-handle", "ours-ordered", "ours-unordered", "std", "heap", "cb", "chan", "russellluo",
+	"ours", "ours-entry", "ours-handle", "ours-ordered", "ours-unordered", "std", "heap", "cb", "cb-lazy", "chan", "russellluo",
 	"antlabs", "rfyiamcool", "ouqiang", "go-zero",
 }
 

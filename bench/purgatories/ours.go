@@ -12,8 +12,15 @@ type ours struct {
 	purgatory *purgatory.DelayedOperationPurgatory[string]
 }
 
-func newOurs() Purgatory {
-	p, err := purgatory.New[string]("bench")
+func newOurs() Purgatory { return makeOurs() }
+
+// OursWith is the library with options.
+func OursWith(name string, opts ...purgatory.Option) Peer {
+	return Peer{Name: name, New: func() Purgatory { return makeOurs(opts...) }}
+}
+
+func makeOurs(opts ...purgatory.Option) Purgatory {
+	p, err := purgatory.New[string]("bench", opts...)
 	if err != nil {
 		panic(err)
 	}

@@ -110,13 +110,14 @@ type Peer struct {
 const (
 	Ours = "ours"
 	CB   = "cb"
+	Lazy = "cb-lazy"
 	Chan = "chan"
 	Null = "harness" // submits to nobody: what the harness itself costs
 )
 
 // Peers lists the purgatories that are compared, ours first.
 func Peers() []Peer {
-	return []Peer{{Ours, newOurs}, {CB, newCallbacks}, {Chan, newChannels}}
+	return []Peer{{Ours, newOurs}, {CB, newCallbacks}, {Lazy, newLazyCallbacks}, {Chan, newChannels}}
 }
 
 // ByName returns one peer.

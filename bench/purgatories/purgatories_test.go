@@ -81,7 +81,7 @@ func TestProbesExpire(t *testing.T) {
 }
 
 func TestHandWrittenSliceOfAQuietKeyIsSwept(t *testing.T) {
-	c := newCallbacks().(*callbacks)
+	c := newLazyCallbacks().(*callbacks)
 	lane := NewLane()
 	for range 1000 {
 		lane.Expect(1)
@@ -90,6 +90,24 @@ func TestHandWrittenSliceOfAQuietKeyIsSwept(t *testing.T) {
 		c.Check("a")
 	}
 	assert.LessOrEqual(t, len(c.mu.watchers["quiet"].ops), 16)
+}
+
+func TestHandWrittenOperationThatEndedIsInNoSlice(t *testing.T) {
+	c := newCallbacks().(*callbacks)
+	lane := NewLane()
+	for range 10 {
+		lane.Expect(1)
+		c.Submit(lane, time.Minute, []string{"a", "quiet"})
+		c.Force(c.Submit(lane, time.Minute, []string{"b", "quiet"}))
+		c.Submit(lane, time.Microsecond, []string{"c", "quiet"})
+		lane.Arrive()
+		c.Check("a")
+	}
+	require.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.mu.watchers) == 0
+	}, 5*time.Second, time.Millisecond)
 }
 
 func TestWaitsAreLetGo(t *testing.T) {

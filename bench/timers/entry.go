@@ -11,8 +11,13 @@ type entries struct{ timer *timer.SystemTimer }
 
 func newEntry() Timers { return entries{timer: startSystemTimer()} }
 
-func startSystemTimer() *timer.SystemTimer {
-	t, err := timer.NewSystemTimer()
+// EntryWith is the caller's entry on a timer with options.
+func EntryWith(name string, opts ...timer.Option) Peer {
+	return Peer{Name: name, Main: true, New: func() Timers { return entries{timer: startSystemTimer(opts...)} }}
+}
+
+func startSystemTimer(opts ...timer.Option) *timer.SystemTimer {
+	t, err := timer.NewSystemTimer(opts...)
 	if err != nil {
 		panic(err)
 	}

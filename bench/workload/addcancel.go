@@ -13,31 +13,26 @@ import (
 // ago is cancelled, with P others pending.
 func addCancel(r *Run) {
 	pendings := []int{0, r.Million / 10, r.Million}
-	peers := timers.Peers()
 	if !r.Full {
-		pendings, peers = []int{0, r.Million}, mainPeers()
+		pendings = []int{0, r.Million}
 	}
 	for round := range r.Rounds {
 		for _, p := range pendings {
-			for _, peer := range peers {
+			for _, peer := range timers.Peers() {
+				if !peer.Main && (!r.Full || round >= fewRounds) {
+					continue
+				}
 				r.progress("T1, T1w  round %d of %d  P=%d  %s", round+1, r.Rounds, p, peer.Name)
-				addCancelOne(r, round, p, peer)
+				addCancelOne(r, round, p, peer, "T1")
 			}
 		}
 	}
 }
 
-func mainPeers() []timers.Peer {
-	var out []timers.Peer
-	for _, p := range timers.Peers() {
-		if p.Main {
-			out = append(out, p)
-		}
-	}
-	return out
-}
+// fewRounds is how often those peers are measured that no target refers to.
+const fewRounds = 2
 
-func addCancelOne(r *Run, round, pending int, peer timers.Peer) {
+func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string) {
 	t := peer.New()
 	defer t.Close()
 	others := t.Slots(pending, nil)
@@ -52,8 +47,8 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer) {
 	}
 	for _, g := range []int{1, 2} {
 		params := fmt.Sprintf("G=%d/P=%d", g, pending)
-		r.addRate("T1", params, peer.Name, round, atOnce(t, g, window))
-		r.addRate("T1w", params, peer.Name, round, windowed(t, g, window))
+		r.addRate(workload, params, peer.Name, round, atOnce(t, g, window))
+		r.addRate(workload+"w", params, peer.Name, round, windowed(t, g, window))
 	}
 	for i := range pending {
 		others.Cancel(i)

@@ -13,29 +13,35 @@ import (
 
 // expiry measures T2: N timers with delays of 2..3 s, every callback recording its lateness against its exact deadline.
 func expiry(r *Run) {
-	sizes := []int{r.Million / 10, r.Million}
-	goroutines := []int{1, 2}
-	if !r.Full {
-		sizes, goroutines = sizes[:1], goroutines[:1]
-	}
 	for round := range min(r.Rounds, 3) {
-		for _, n := range sizes {
-			for _, g := range goroutines {
+		for _, n := range []int{r.Million / 10, r.Million} {
+			for _, g := range []int{1, 2} {
 				for _, peer := range timers.Peers() {
-					// Each of these takes over three seconds: the short list has all rounds, the others and two adding
-					// goroutines have one.
-					if !peer.Main && (round > 0 || g > 1 || !r.Full) || g > 1 && round > 0 {
+					if !worthThreeSeconds(r, round, n, g, peer) {
 						continue
 					}
 					r.progress("T2  round %d  N=%d G=%d  %s", round+1, n, g, peer.Name)
-					expiryOne(r, round, n, g, peer)
+					expiryOne(r, round, n, g, peer, "T2")
 				}
 			}
 		}
 	}
 }
 
-func expiryOne(r *Run, round, n, g int, peer timers.Peer) {
+// worthThreeSeconds leaves out what no target and no plot needs: each of these takes over three seconds.
+func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
+	ours := peer.Name == timers.Entry || peer.Name == timers.Handle
+	switch {
+	case !r.Full:
+		return round == 0 && n < r.Million && g == 1 && peer.Main && peer.Name != timers.Handle
+	case g > 1:
+		return round == 0 && ours
+	default:
+		return round == 0 || peer.Main
+	}
+}
+
+func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 	params := fmt.Sprintf("G=%d/N=%d", g, n)
 	low, high := 2*time.Second, 3*time.Second
 	ds := delays(round, n, low, high)
@@ -73,8 +79,8 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer) {
 	if missing > 0 {
 		m["lost"] = float64(missing)
 	}
-	r.lateMetrics("T2", params, peer.Name, late.Sorted(), m)
-	r.add("T2", params, peer.Name, round, int64(n), m)
+	r.lateMetrics(workload, params, peer.Name, late.Sorted(), m)
+	r.add(workload, params, peer.Name, round, int64(n), m)
 }
 
 // await waits until every deadline is met, or for so long, and returns how many are not.

@@ -14,7 +14,7 @@ import (
 // cancelled and let go. What the caller keeps to be able to cancel (handle, key, the entry) counts.
 func footprint(r *Run) {
 	for _, peer := range timers.Peers() {
-		if !r.Full && !peer.Main {
+		if !r.Full && (!peer.Main || peer.Name == timers.Heap) {
 			continue
 		}
 		r.progress("T3, T4  %s", peer.Name)

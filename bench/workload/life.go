@@ -43,7 +43,7 @@ func life(r *Run) {
 			}
 			p.Close()
 		}
-		if r.Full || round == 0 {
+		if r.Full {
 			lifeAmongMany(r, round)
 		}
 	}

@@ -46,6 +46,12 @@ func Families() []Family {
 			{"S1", "telling the purgatory that a key has changed", goCheck},
 			{"E1", "a heartbeat: one of 100,000 deadlines moved", stopAfterFunc},
 		}, blocks},
+		{"defaults", []Workload{
+			{"D1", "T1 over sizes of the wheel", "size-64"},
+			{"D1w", "T1w over sizes of the wheel", "size-64"},
+			{"D1x", "T2 over sizes of the wheel", "size-64"},
+			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", "shards-16"},
+		}, defaults},
 		{"expiry", []Workload{
 			{"T2", "N timers expire within a second", timers.Std},
 			{"P6", "operations on 1,000 keys expire within a second", purgatories.CB},

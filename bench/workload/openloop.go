@@ -14,13 +14,16 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
+	offers := mixes
 	if !r.Full {
-		rates = rates[2:3]
+		rates, offers = rates[2:3], mixes[:1]
 	}
-	for _, m := range mixes {
+	for _, m := range offers {
 		table := m.arrivals(arrivalTable)
 		for _, rate := range rates {
-			for _, name := range []string{purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Chan} {
+			for _, name := range []string{
+				purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
+			} {
 				r.progress("P4  %s at %d/s  %s", m.name, rate, name)
 				o := offer(r, purgatories.ByName(name).New(), table, rate, 8*r.Window)
 				o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name)
@@ -71,7 +74,7 @@ func highest(r *Run, m mix, table []arrival, name string) {
 		best = i
 	}
 	for ; best >= 0; best-- {
-		o := try(ladder[best], 40*r.Window)
+		o := try(ladder[best], 10*time.Second)
 		if o.held() {
 			r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, 0, o.arrived,
 				map[string]float64{result.Held: o.rate(), result.CPUOp: o.cpuPerRequest()})

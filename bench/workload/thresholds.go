@@ -25,11 +25,11 @@ func thresholds(r *Run) {
 		for round := range min(r.Rounds, 3) {
 			r.progress("H1  round %d  N=%d", round+1, n)
 			stepOne(r, round, n, "ours-ordered", purgatories.Ours, true)
-			stepOne(r, round, n, "ours-unordered", purgatories.Ours, false)
-			stepOne(r, round, n, purgatories.CB, purgatories.CB, false)
 			if !r.Full {
 				break
 			}
+			stepOne(r, round, n, "ours-unordered", purgatories.Ours, false)
+			stepOne(r, round, n, purgatories.CB, purgatories.CB, false)
 		}
 	}
 }
