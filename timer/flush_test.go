@@ -102,3 +102,15 @@ func TestKafkaFlushGivesBackTheLock(t *testing.T) {
 		assert.Len(t, entries, m.CancelAll(entries))
 	})
 }
+
+// A wheel that nothing had to be flushed from is at the present when something is
+// added: a short timeout goes into the lowest level, and wakes the driver once.
+func TestIdleWheelCatchesUpWhenSomethingIsAdded(t *testing.T) {
+	m := newManual(t)
+	m.AdvanceClock(time.Hour)
+	tt := newTask(nil)
+	addIn(t, m, tt, 10*time.Millisecond)
+	w := &m.shards[0].mu.wheel
+	assert.EqualValues(t, time.Hour/time.Millisecond, w.now)
+	assert.Len(t, w.levels, 1)
+}

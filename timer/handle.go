@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -174,7 +175,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 			return false, nil
 		}
 		err := h.timer.AddAt(&h.entry, now, deadline)
-		if err != ErrScheduled { // scheduled by another Reset: extend that one
+		if !errors.Is(err, ErrScheduled) { // scheduled by another Reset: extend that one
 			return false, err
 		}
 	}

@@ -14,18 +14,21 @@ func checkInvariants(t testing.TB, s *store, exact func(e *TaskEntry) bool) {
 	t.Helper()
 	total := 0
 	for i := range s.shards {
-		s.shards[i].mu.Lock()
-		n := checkShard(t, &s.shards[i], uint32(i), uint32(len(s.shards)-1), exact)
-		ready := s.ready.Load()&s.shards[i].bit != 0
-		if !s.shards[i].mu.due.empty() && !ready {
-			require.Fail(t, "something is due and the ready bit is not set", "shard %d", i)
-		}
-		s.shards[i].mu.Unlock()
-		total += n
+		total += checkLocked(t, s, i, exact)
 	}
 	if s.maxPending > 0 && s.pending.Load() != int64(total) {
 		require.EqualValues(t, total, s.pending.Load(), "entries counted against the maximum")
 	}
+}
+
+func checkLocked(t testing.TB, s *store, i int, exact func(e *TaskEntry) bool) (entries int) {
+	t.Helper()
+	sh := &s.shards[i]
+	sh.mu.Lock()
+	defer sh.mu.Unlock() // a failed check must not leave it locked
+	ready := s.ready.Load()&sh.bit != 0
+	require.True(t, ready || sh.mu.due.empty(), "something is due in shard %d and its ready bit is not set", i)
+	return checkShard(t, sh, uint32(i), uint32(len(s.shards)-1), exact)
 }
 
 func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEntry) bool) (entries int) {

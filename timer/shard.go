@@ -74,13 +74,14 @@ func (s *shard) unlinkLocked(e *TaskEntry) {
 }
 
 // catchUpLocked moves the wheel to now if nothing expires until then, so that
-// what is added is placed as low as it can be.
+// what is added is placed as low as it can be. A flush that is under way raises
+// next only when it is through, so nothing moves beneath it.
 func (s *shard) catchUpLocked(now int64) {
 	if now < s.mu.tickEnd {
 		return // spares the division for all but the first in a tick
 	}
 	tick := now / s.tick
-	if s.mu.cascade.empty() && tick < s.next.Load() {
+	if tick < s.next.Load() {
 		s.moveToLocked(tick)
 	}
 }

@@ -33,7 +33,7 @@ func TestSystemTimerIsNeverEarlyAndLateByATickAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t)
 		ran := 0
-		time.Sleep(1) // at 0 the earliest deadline is 1 ns
+		time.Sleep(time.Nanosecond) // at 0 the earliest deadline is 1 ns
 		for i := range 200 {
 			d := time.Duration(i*i*i) * 37 * time.Microsecond // up to 5 minutes
 			tt := newTask(nil)

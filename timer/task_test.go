@@ -88,7 +88,7 @@ func TestWordBelongsToTheOwner(t *testing.T) {
 	m.AdvanceClock(2 * time.Second)
 	addIn(t, m, tt, time.Second)
 	m.Cancel(&tt.TaskEntry)
-	assert.EqualValues(t, uint32(math.MaxUint32), tt.Word().Load())
+	assert.Equal(t, uint32(math.MaxUint32), tt.Word().Load())
 }
 
 func TestAddAtErrors(t *testing.T) {
