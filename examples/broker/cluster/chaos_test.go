@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // load produces numbered records until it is stopped and remembers which were
@@ -122,26 +121,19 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	stats := c.Stats()["produce"]
 	require.Zero(t, stats.Expired, "answered by timeout, where the change of leader could have")
 	require.Zero(t, stats.Panics)
-	t.Logf("%d acknowledged; produce purgatory %+v", l.count.Load(), stats)
+	t.Logf("%d acknowledged\n%s", l.count.Load(), c.Table())
 }
 
 // awaitInSync waits until every partition of a topic has n replicas in sync.
 func awaitInSync(t *testing.T, cl *kgo.Client, topic string, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		req := kmsg.NewPtrMetadataRequest()
-		rt := kmsg.NewMetadataRequestTopic()
-		rt.Topic = kmsg.StringPtr(topic)
-		req.Topics = append(req.Topics, rt)
-		resp, err := req.RequestWith(context.Background(), cl)
-		if err != nil || resp.Topics[0].ErrorCode != 0 {
-			return false
-		}
-		for _, p := range resp.Topics[0].Partitions {
+		partitions := describe(cl, topic)
+		for _, p := range partitions {
 			if len(p.ISR) < n || p.Leader < 0 {
 				return false
 			}
 		}
-		return true
+		return len(partitions) > 0
 	}, patience, 10*time.Millisecond)
 }

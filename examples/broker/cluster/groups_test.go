@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type member struct {
 	client *kgo.Client
 	wire   *wire
+	has    atomic.Int64 // partitions
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -58,8 +60,9 @@ func consumeAs(t *testing.T, c *Cluster, s *seen, topic, group string, opts ...k
 		kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(100 * time.Millisecond),
-		kgo.AutoCommitInterval(100 * time.Millisecond),
+		kgo.AutoCommitInterval(100 * time.Millisecond), kgo.FetchMaxWait(250 * time.Millisecond),
 		kgo.Dialer(m.wire.dial),
+		kgo.OnPartitionsAssigned(m.count(+1)), kgo.OnPartitionsRevoked(m.count(-1)), kgo.OnPartitionsLost(m.count(-1)),
 	}, opts...)...)
 	go func() {
 		defer close(m.done)
@@ -75,6 +78,14 @@ func consumeAs(t *testing.T, c *Cluster, s *seen, topic, group string, opts ...k
 	return m
 }
 
+func (m *member) count(sign int64) func(context.Context, *kgo.Client, map[string][]int32) {
+	return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+		for _, p := range partitions {
+			m.has.Add(sign * int64(len(p)))
+		}
+	}
+}
+
 func (m *member) stopReading() {
 	m.cancel()
 	<-m.done
@@ -88,7 +99,10 @@ func (m *member) leave() {
 
 func (m *member) die() {
 	m.wire.cut()
-	m.leave()
+	m.stopReading()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = m.client.LeaveGroupContext(ctx) // which it cannot, and need not try for long
 }
 
 // wire is what connects one client; cut, it stays so.
@@ -126,32 +140,35 @@ func (w *wire) cut() {
 
 var errCut = errors.New("the wire is cut")
 
-// settled waits until n members are in groups, and none is joining or syncing.
-func settled(t *testing.T, c *Cluster, n int64) {
+// settled waits until the members share n partitions among them, each its part.
+func settled(t *testing.T, n int64, members ...*member) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		stats := c.Stats()
-		return stats["heartbeat"].Pending == n && stats["rebalance"].Pending == 0
+		sum, least := int64(0), n
+		for _, m := range members {
+			sum, least = sum+m.has.Load(), min(least, m.has.Load())
+		}
+		return sum == n && least > 0
 	}, patience, 10*time.Millisecond)
 }
 
 func TestMembersJoinLeaveAndDie(t *testing.T) {
 	c := start(t, testConfig())
-	producer := client(t, c)
+	producer := client(t, c, kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	create(t, producer, "work", 6, 3)
 	s := newSeen()
 	first := consumeAs(t, c, s, "work", "team")
-	settled(t, c, 1)
+	settled(t, 6, first)
 	produce(t, producer, "work", 0, 200)
 	s.await(t, 200)
 	second := consumeAs(t, c, s, "work", "team")
 	third := consumeAs(t, c, s, "work", "team", kgo.SessionTimeout(500*time.Millisecond))
-	settled(t, c, 3)
+	settled(t, 6, first, second, third)
 	produce(t, producer, "work", 200, 400)
 	s.await(t, 400)
 
 	second.leave()
-	settled(t, c, 2)
+	settled(t, 6, first, third)
 	produce(t, producer, "work", 400, 600)
 	s.await(t, 600)
 
@@ -196,7 +213,7 @@ func TestAGroupGoesOnWhereItCommitted(t *testing.T) {
 
 func TestAStaticMemberKeepsItsPlace(t *testing.T) {
 	c := start(t, testConfig())
-	producer := client(t, c)
+	producer := client(t, c, kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	create(t, producer, "static", 4, 3)
 	s := newSeen()
 	static := func(instance string) *member {
@@ -204,7 +221,7 @@ func TestAStaticMemberKeepsItsPlace(t *testing.T) {
 	}
 	x := static("x")
 	y := static("y")
-	settled(t, c, 2)
+	settled(t, 4, x, y)
 	produce(t, producer, "static", 0, 200)
 	s.await(t, 200)
 	_, generation := x.client.GroupMetadata()
