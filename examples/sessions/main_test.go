@@ -153,11 +153,11 @@ func TestBadFlagsSayWhatIsAllowed(t *testing.T) {
 func TestHelpExplainsEveryFlag(t *testing.T) {
 	var errs bytes.Buffer
 	assert.Equal(t, exitOK, run(t.Context(), []string{"-h"}, io.Discard, &errs))
-	for _, flag := range []string{
-		"sessions number", "timeout duration", "heartbeat duration", "silent percent", "daring percent", "goroutines number",
-		"seed number", "duration duration",
+	for flag, unit := range map[string]string{
+		"sessions": "number", "timeout": "duration", "heartbeat": "duration", "silent": "percent", "daring": "percent",
+		"goroutines": "number", "duration": "duration", "seed": "number",
 	} {
-		assert.Contains(t, errs.String(), "  -"+flag+"\n")
+		assert.Contains(t, errs.String(), "  -"+flag+" "+unit+"\n")
 	}
 }
 
