@@ -34,8 +34,8 @@ run: ## acks=all cluster on the purgatory, about 10 s (ARGS="-h" lists its flags
 	$(GO) run ./examples/acksall $(ARGS)
 
 .PHONY: longpoll
-longpoll: ## HTTP long-poll server whose GETs wait in the purgatory; runs until Ctrl-C
-	$(GO) run ./examples/longpoll $(ARGS)
+longpoll: ## HTTP long-poll server under publishers and pollers for a few seconds (ARGS=-demo=false: until Ctrl-C)
+	$(GO) run ./examples/longpoll -demo $(ARGS)
 
 .PHONY: sessions
 sessions: ## sessions by the hundred thousand with heartbeats; some fall silent, each is found once
@@ -43,11 +43,11 @@ sessions: ## sessions by the hundred thousand with heartbeats; some fall silent,
 
 .PHONY: broker
 broker: ## three brokers on loopback that Kafka clients can talk to; runs until Ctrl-C
-	cd examples/broker && $(GO) run . $(ARGS)
+	cd examples/broker && $(GO) run ./cmd/broker $(ARGS)
 
 .PHONY: demo
 demo: ## the brokers under load for half a minute, one of them stopped and started again
-	cd examples/broker && $(GO) run ./demo $(ARGS)
+	cd examples/broker && $(GO) run ./cmd/demo $(ARGS)
 
 .PHONY: debug
 debug: ## make run with the debug page on a free port (its address is printed)
