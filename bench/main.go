@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ type options struct {
 	window  time.Duration
 	results string
 	plots   string
+	page    string
 	report  string
 	profile string
 }
@@ -42,6 +44,7 @@ func flags(args []string) (options, error) {
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 150ms, with -quick 80ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for the raw results (none when empty)")
 	f.StringVar(&o.plots, "plots", "../docs/plots", "`folder` for the SVG plots (none when empty)")
+	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a full run writes its figures into (none when empty)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the results in this JSON `file`")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the run to this `file`")
 	if err := f.Parse(args); err != nil {
@@ -69,7 +72,7 @@ func flags(args []string) (options, error) {
 func run(args []string) error {
 	o, err := flags(args)
 	if err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return err

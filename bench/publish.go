@@ -67,8 +67,16 @@ func publish(set *result.Set, o options, fresh bool) error {
 			return err
 		}
 	}
-	if o.plots != "" && !o.quick {
-		return chart.All(set, o.plots)
+	if o.quick || o.only != "" {
+		return nil // the page and its plots are of full runs
+	}
+	if o.plots != "" {
+		if err := chart.All(set, o.plots); err != nil {
+			return err
+		}
+	}
+	if o.page != "" {
+		return writePage(o.page, set)
 	}
 	return nil
 }

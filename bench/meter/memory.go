@@ -23,19 +23,21 @@ func LiveWithStacks() uint64 {
 // Prefault makes about n bytes of fresh heap resident and hands them back to the allocator, so that a measurement that
 // follows does not pay the kernel for first touches: these can treble a figure.
 func Prefault(n int) {
+	touch(n)
+	runtime.GC()
+}
+
+func touch(n int) {
 	const chunk = 64 << 10
 	var keep [][]byte
-	for n > 0 {
+	for ; n > 0; n -= chunk {
 		b := make([]byte, chunk)
 		for i := 0; i < chunk; i += 4096 {
 			b[i] = 1
 		}
 		keep = append(keep, b)
-		n -= chunk
 	}
 	runtime.KeepAlive(keep)
-	keep = nil
-	runtime.GC()
 }
 
 // PrefaultForGrowth prefaults as much heap as the collector will let the program allocate before its next cycle.

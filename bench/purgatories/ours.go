@@ -68,7 +68,7 @@ func (p *ours) Probe(probe *Probe, timeout time.Duration, keys []string) {
 
 func (p *ours) Check(key string)        { p.purgatory.CheckAndComplete(key) }
 func (p *ours) Force(op Operation) bool { return p.purgatory.ForceComplete(op.(*laneOp)) }
-func (p *ours) Pending() int            { return int(p.purgatory.NumDelayed()) }
+func (p *ours) Pending() int            { return p.purgatory.NumDelayed() }
 func (p *ours) Stale() int              { return int(p.purgatory.Stats().Stale) }
 func (p *ours) Close() {
 	if err := p.purgatory.Close(); err != nil {

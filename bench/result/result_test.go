@@ -39,6 +39,15 @@ func TestRatioWithoutBaseIsNotMeasured(t *testing.T) {
 	assert.False(t, ok)
 }
 
+func TestWherePeersAreBetterComparesWithOurBest(t *testing.T) {
+	s := sampleSet()
+	s.Add(Sample{"T1", "G=1/P=0", "cheap", 0, 1, map[string]float64{NsOp: 60}})
+	s.Add(Sample{"T1", "G=1/P=0", "floor", 0, 1, map[string]float64{NsOp: 6}})
+	better := s.WherePeersAreBetter("floor")
+	require.Len(t, better, 1)
+	assert.Equal(t, "T1 G=1/P=0: cheap 60 ns/op, ours 120", better[0].String())
+}
+
 func TestJSONRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.json")
 	f, err := os.Create(path)

@@ -60,10 +60,8 @@ func Peers() []Peer {
 
 func nothing() {}
 
-var sink byte
-
 // touch is what a callback that refers to a payload does with it.
-func (p *Payload) touch() { sink = p[0] }
+func (p *Payload) touch() { p[0]++ }
 
 // callbacks returns the function of each slot: one shared function, or a closure made when it is asked for.
 func callbacks(fired func(i int)) func(i int) func() {

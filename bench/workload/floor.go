@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,8 +15,6 @@ type floorOp struct {
 	p *int
 }
 
-var keepFloorOp *floorOp
-
 // floor measures what a design of an operation's life hardly gets below: allocate the operation, read the clock, one
 // uncontended lock pair for the watchers and one for the wheel, look the key up.
 func floor(r *Run) meter.Rate {
@@ -25,6 +24,7 @@ func floor(r *Run) meter.Rate {
 		lists           = map[string]*int{}
 		keys            = keySets(ownKeys, func(i int) []string { return []string{fmt.Sprintf("own-0-%d", i)} })
 		next            int
+		kept            *floorOp
 		deadline        time.Duration
 	)
 	for _, k := range keys {
@@ -41,9 +41,10 @@ func floor(r *Run) meter.Rate {
 			wheel.Lock()
 			*op.p = next
 			wheel.Unlock()
-			keepFloorOp = op
+			kept = op
 		}
 	})
+	runtime.KeepAlive(kept)
 	_ = deadline
 	return rate
 }

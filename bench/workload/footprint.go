@@ -42,20 +42,22 @@ func pendingBytes(n int, peer timers.Peer) float64 {
 	return (float64(after) - float64(before)) / float64(n)
 }
 
-func retainedBytes(n int, peer timers.Peer) float64 {
-	t := peer.New()
-	defer t.Close()
-	ds := delays(0, n, 60*time.Second, 120*time.Second)
-	before := meter.Live()
-	cancels := make([]func(), n)
+func startAndCancel(t timers.Timers, ds []time.Duration) {
+	cancels := make([]func(), len(ds))
 	for i, d := range ds {
 		cancels[i] = t.Hold(d, new(timers.Payload))
 	}
 	for _, cancel := range cancels {
 		cancel()
 	}
-	clear(cancels)
-	cancels = nil
+}
+
+func retainedBytes(n int, peer timers.Peer) float64 {
+	t := peer.New()
+	defer t.Close()
+	ds := delays(0, n, 60*time.Second, 120*time.Second)
+	before := meter.Live()
+	startAndCancel(t, ds)
 	after := meter.Live()
 	runtime.KeepAlive(ds)
 	return max(0, float64(after)-float64(before)) / float64(n)

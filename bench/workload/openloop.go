@@ -25,7 +25,7 @@ func openLoop(r *Run) {
 				purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
 			} {
 				r.progress("P4  %s at %d/s  %s", m.name, rate, name)
-				o := offer(r, purgatories.ByName(name).New(), table, rate, 8*r.Window)
+				o := offer(purgatories.ByName(name).New(), table, rate, 8*r.Window)
 				o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name)
 			}
 		}
@@ -59,7 +59,7 @@ func (r *Run) netCost(mix string, rates []int) {
 func highest(r *Run, m mix, table []arrival, name string) {
 	try := func(rate int, window time.Duration) offered {
 		r.progress("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name)
-		return offer(r, purgatories.ByName(name).New(), table, rate, window)
+		return offer(purgatories.ByName(name).New(), table, rate, window)
 	}
 	ladder := []int{100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
 	best := -1
@@ -114,7 +114,7 @@ func (o offered) record(r *Run, params, peer string) {
 }
 
 // offer runs the open loop with one generator for a window.
-func offer(r *Run, p purgatories.Purgatory, table []arrival, rate int, window time.Duration) offered {
+func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Duration) offered {
 	lane := purgatories.NewLane()
 	c := newCompleter(p)
 	meter.Prefault(int(min(int64(rate)*int64(requestTimeout/time.Millisecond)*300/1000, 512<<20)))

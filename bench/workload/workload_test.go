@@ -75,7 +75,7 @@ func TestOpenLoopEndsWhatArrived(t *testing.T) {
 	t.Parallel()
 	table := mixes[0].arrivals(1 << 12)
 	for _, name := range []string{purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Chan} {
-		o := offer(small(), purgatories.ByName(name).New(), table, 5000, 300*time.Millisecond)
+		o := offer(purgatories.ByName(name).New(), table, 5000, 300*time.Millisecond)
 		assert.InDelta(t, 1500, o.arrived, 300, name)
 		// Of those that arrived in the first two thirds, three quarters take at most 60 ms.
 		assert.Greater(t, o.forced, o.arrived/3, name)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+func TestPageKeepsWhatStandsAroundTheFigures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(path, []byte("before\n"+figuresBegin+"old\n"+figuresEnd+"after\n"), 0o600))
+	set := &result.Set{About: map[string]string{"cpu": "a cpu"}}
+	for range 2 { // written twice, it is there once
+		require.NoError(t, writePage(path, set))
+	}
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page := string(b)
+	assert.Regexp(t, `(?s)^before\n.*on a cpu.*after\n$`, page)
+	assert.NotContains(t, page, "old")
+	assert.Equal(t, 1, strings.Count(page, figuresBegin))
+}
+
+func TestPageWithoutItsLinesIsLeftAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(path, []byte("nothing here\n"), 0o600))
+	require.Error(t, writePage(path, &result.Set{}))
+}
+
+func TestFlags(t *testing.T) {
+	_, err := flags([]string{"-rounds", "-1"})
+	require.ErrorContains(t, err, "-rounds must be at least 1")
+	_, err = flags([]string{"everything"})
+	require.ErrorContains(t, err, "unexpected argument")
+	o, err := flags([]string{"-quick"})
+	require.NoError(t, err)
+	assert.Equal(t, 2, o.rounds)
+}
+
+// The page in the repository has the lines that a full run looks for.
+func TestPageOfTheRepositoryHasItsLines(t *testing.T) {
+	b, err := os.ReadFile("../docs/benchmarks.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(b), figuresBegin)
+	assert.Contains(t, string(b), figuresEnd)
+}
