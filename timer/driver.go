@@ -1,8 +1,29 @@
 package timer
 
 import (
+	"math"
+	"runtime"
 	"time"
 )
+
+// rouse is called by an adder that finds the driver asleep though its time has come
+// more than a tick ago. That happens while the garbage collector marks: its workers
+// take the idle processors, and nobody looks at the runtime timer on which the driver
+// sleeps, for up to 50 ms. The adder, who has just read the clock, wakes the driver and
+// yields its own processor to it once.
+func (t *SystemTimer) rouse() {
+	t.overdue.Store(never) // one adder is enough
+	t.wakeDriver()
+	runtime.Gosched()
+}
+
+// wakeDriver cuts the driver's sleep short.
+func (t *SystemTimer) wakeDriver() {
+	select {
+	case t.wakeup <- struct{}{}:
+	default:
+	}
+}
 
 // wakeBy sees to it that the driver is awake when tick comes.
 func (t *SystemTimer) wakeBy(tick int64) {
@@ -13,10 +34,7 @@ func (t *SystemTimer) wakeBy(tick int64) {
 	}
 	t.clock.Unlock()
 	if earlier {
-		select {
-		case t.wakeup <- struct{}{}:
-		default:
-		}
+		t.wakeDriver()
 	}
 }
 
@@ -53,7 +71,7 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool {
 		if tick := t.nextWake(); tick <= until/t.tick {
 			until = tick * t.tick
 		}
-		if !t.sleep(time.Duration(until) - t.now()) {
+		if !t.sleepUntil(until) {
 			return false
 		}
 	}
@@ -76,6 +94,16 @@ func (t *SystemTimer) takeWheel(d time.Duration) bool {
 	case <-t.stopped:
 		return false
 	}
+}
+
+// sleepUntil sleeps until a time on the timer's clock, or until woken; false if the
+// timer has stopped.
+func (t *SystemTimer) sleepUntil(until int64) bool {
+	if until < math.MaxInt64-t.tick {
+		t.overdue.Store(until + t.tick)
+	}
+	defer t.overdue.Store(never)
+	return t.sleep(time.Duration(until) - t.now())
 }
 
 // sleep returns after d, or when woken; false if the timer has stopped.

@@ -56,10 +56,10 @@ func (t *store) runDue(more func()) (found, ran bool) {
 	// Begin at another shard each time: none waits for the others to run dry.
 	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
 	s := &t.shards[(bits.TrailingZeros64(bits.RotateLeft64(ready, -first))+first)&63]
+	now := int64(0)
 	for range runLength {
-		now := max(int64(t.now()), 1) // no deadline is 0, so 1 ns is "at once" when the clock reads 0
 		s.mu.Lock()
-		e, expiration := s.popLocked(now)
+		e, expiration := s.popLocked(&now, t.now)
 		t.readyLocked(s)
 		s.mu.Unlock()
 		if expiration != never {

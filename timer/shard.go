@@ -136,9 +136,11 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 // popLocked claims one due entry for the caller to run; nil if it found none. An
 // entry whose deadline was extended goes back into the wheel instead; expiration
 // is the earliest tick at which the clock is needed for one of those, never if
-// there are none.
-func (s *shard) popLocked(now int64) (e *TaskEntry, expiration int64) {
+// there are none. now is an earlier reading of the clock, which serves as long as it
+// proves deadlines to have passed; it is renewed when it does not.
+func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *TaskEntry, expiration int64) {
 	expiration = never
+	renewed := false
 	for range chunk {
 		if s.mu.due.empty() {
 			break
@@ -146,7 +148,10 @@ func (s *shard) popLocked(now int64) (e *TaskEntry, expiration int64) {
 		first := s.mu.due.root.next
 		sched.Yield()
 		deadline := first.deadline.Load()
-		if deadline > now {
+		if deadline > *now && !renewed {
+			*now, renewed = max(int64(clock()), 1), true // no deadline is 0, so 1 ns is "at once" when the clock reads 0
+		}
+		if deadline > *now {
 			unlink(first)
 			// Placed against the wheel's now, which may be ahead of the caller's
 			// reading of the clock or behind it: the tick is in the future of

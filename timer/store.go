@@ -35,6 +35,11 @@ type store struct {
 	// clock, and by then the new wake is in place to be compared and lowered.
 	wake atomic.Int64
 
+	// overdue is the time from which on a driver that still sleeps is late by more
+	// than a tick; never while it is awake. See nudge.
+	overdue atomic.Int64
+	nudge   func()
+
 	_ [64]byte // above: read by every adder; below: written by every worker
 
 	// ready has bit i set whenever shards[i].mu.due is not empty, and until a
@@ -49,6 +54,7 @@ func (t *store) init(cfg config) {
 	t.tick = int64(cfg.tick)
 	t.maxPending = int64(cfg.maxPending)
 	t.panicked = cfg.panicked
+	t.overdue.Store(never)
 	t.shards = make([]shard, cfg.shards)
 	for i := range t.shards {
 		t.shards[i].init(i, cfg.tick, cfg.wheelSize)
@@ -117,6 +123,9 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	t.placedLocked(s, expiration)
 	s.mu.Unlock()
 	t.placed(expiration)
+	if int64(now) > t.overdue.Load() {
+		t.nudge()
+	}
 	return nil
 }
 

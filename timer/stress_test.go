@@ -2,6 +2,7 @@ package timer
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -198,6 +199,45 @@ func TestExtendAgainstExpiryHasOneWinner(t *testing.T) {
 // roundedUp returns the end of d's tick.
 func (t *store) roundedUp(d time.Duration) time.Duration {
 	return time.Duration(t.shards[0].dueTick(int64(d)) * t.tick)
+}
+
+// The same without a lock or a clock between the two: an entry that is due is claimed
+// by one goroutine while another extends it.
+func TestExtendAgainstClaimHasOneWinner(t *testing.T) {
+	m := newManual(t)
+	tt := newTask(nil)
+	const rounds = 20_000
+	var round, answered atomic.Int64
+	var inTime atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := int64(1); i <= rounds; i++ {
+			for round.Load() < i {
+				runtime.Gosched()
+			}
+			inTime.Store(m.Extend(&tt.TaskEntry, time.Hour))
+			answered.Store(i)
+		}
+	})
+	for i := int64(1); i <= rounds; i++ {
+		before := tt.runs.Load()
+		require.NoError(t, m.AddAt(&tt.TaskEntry, 0, 0))
+		round.Store(i)
+		for range i % 64 { // at another instant each time
+			_ = answered.Load()
+		}
+		m.AdvanceClock(0)
+		for answered.Load() < i {
+			runtime.Gosched()
+		}
+		ran := tt.runs.Load() > before
+		if ran == inTime.Load() {
+			t.Errorf("round %d: ran %t, Extend said %t", i, ran, inTime.Load())
+		}
+		m.Cancel(&tt.TaskEntry)
+	}
+	wg.Wait()
+	checkInvariants(t, &m.store, nil)
 }
 
 func TestHandlesUnderStress(t *testing.T) {

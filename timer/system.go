@@ -71,6 +71,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.retry.Store(never)
 	t.now = t.Now
 	t.needed = t.wakeBy
+	t.nudge = t.rouse
 	t.pool = workers.New(cfg.workers, t.work, t.waiting, guarded(cfg.executor, cfg.panicked), t.refused)
 	t.dueNow = t.pool.Kick
 	if n := live.Add(1); n > tooManyTimers &&
