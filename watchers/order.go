@@ -62,7 +62,8 @@ func (x *positionIndex) find(list *operation.List, position int64) *operation.Wa
 		at, next = next, list.Next(next)
 	}
 	if steps > 2*segment {
-		x.fences = slices.Insert(x.fences, i, fence(list, at))
+		at = fence(list, at) // what is linked next goes behind it, for it may stand higher
+		x.fences = slices.Insert(x.fences, i, at)
 	}
 	return at
 }
