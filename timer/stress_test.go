@@ -46,7 +46,7 @@ func TestStressConservation(t *testing.T) {
 			for g := range 8 {
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(uint64(g), uint64(shards)))
-					for range 1500 {
+					for range 500 {
 						tt := tasks[rng.IntN(len(tasks))]
 						now := timer.Now()
 						d := time.Duration(rng.IntN(1+1<<rng.IntN(9))-1) * 100 * time.Microsecond
@@ -201,42 +201,31 @@ func (t *store) roundedUp(d time.Duration) time.Duration {
 	return time.Duration(t.shards[0].dueTick(int64(d)) * t.tick)
 }
 
-// The same without a lock or a clock between the two: an entry that is due is claimed
-// by one goroutine while another extends it.
+// The same without a clock between the two: while one goroutine claims an entry that
+// is due, another extends it, step by step, within the past. The last step that was
+// in time is the deadline that it expires with.
 func TestExtendAgainstClaimHasOneWinner(t *testing.T) {
 	m := newManual(t)
+	m.AdvanceClock(time.Hour)
 	tt := newTask(nil)
-	const rounds = 20_000
-	var round, answered atomic.Int64
-	var inTime atomic.Bool
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := int64(1); i <= rounds; i++ {
-			for round.Load() < i {
-				runtime.Gosched()
+	for range 500 {
+		require.NoError(t, m.AddAt(&tt.TaskEntry, m.Now(), 0))
+		last := time.Duration(1)
+		begun := make(chan struct{})
+		wg.Go(func() {
+			close(begun)
+			for last < 1_000_000 && m.Extend(&tt.TaskEntry, last+1) {
+				last++
 			}
-			inTime.Store(m.Extend(&tt.TaskEntry, time.Hour))
-			answered.Store(i)
-		}
-	})
-	for i := int64(1); i <= rounds; i++ {
-		before := tt.runs.Load()
-		require.NoError(t, m.AddAt(&tt.TaskEntry, 0, 0))
-		round.Store(i)
-		for range i % 64 { // at another instant each time
-			_ = answered.Load()
-		}
+		})
+		<-begun
+		runtime.Gosched()
 		m.AdvanceClock(0)
-		for answered.Load() < i {
-			runtime.Gosched()
-		}
-		ran := tt.runs.Load() > before
-		if ran == inTime.Load() {
-			t.Errorf("round %d: ran %t, Extend said %t", i, ran, inTime.Load())
-		}
-		m.Cancel(&tt.TaskEntry)
+		wg.Wait()
+		require.Equal(t, last, tt.Deadline(), "an Extend that said it was in time was not")
 	}
-	wg.Wait()
+	assert.EqualValues(t, 500, tt.runs.Load())
 	checkInvariants(t, &m.store, nil)
 }
 

@@ -129,6 +129,30 @@ func TestTokio6682NoWakeUpIsLost(t *testing.T) {
 	})
 }
 
+// The same, aimed at the instant in which the driver looks for its next wake-up: it
+// has just been woken by one entry and another is added in the first shard that it
+// looks at, to expire before everything that it has seen.
+func TestTokio6682NothingIsSleptOverWhenAddedAsTheDriverWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		timer := newSystem(t, WithShards(64))
+		far := newTask(nil)
+		addIn(t, timer, far, 1000*time.Hour)
+		for range 500 {
+			first, second := newTask(nil), newTask(nil)
+			first.where, second.where = 63, 0
+			var at time.Duration
+			second.f = func() { at = timer.Now() }
+			addIn(t, timer, first, 2*ms)
+			time.Sleep(timer.roundedUp(first.Deadline()) - timer.Now()) // as the driver does
+			addIn(t, timer, second, ms)
+			settle(3 * ms)
+			require.Less(t, at-second.Deadline(), ms)
+			require.NotZero(t, at, "slept over")
+		}
+	})
+}
+
 // An entry whose deadline a worker finds extended goes back into the wheel, and the
 // driver has to hear of it.
 func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
