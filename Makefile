@@ -87,11 +87,11 @@ interleave: ## every interleaving of small scenarios on the real code, up to a b
 
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
-	./proof/soak.sh $(SOAK_TIME) $(ARGS)
+	$(GO) run ./proof/soak -for $(SOAK_TIME) $(ARGS)
 
 .PHONY: seeded
-seeded: ## about 25 defects, one at a time, in a copy of the code: each must turn the tests red
-	./proof/seeded.sh $(ARGS)
+seeded: ## known defects, one at a time, in a copy of the code: each must turn the tests red
+	$(GO) run ./proof/seeded $(ARGS)
 
 ##@ Benchmarks
 

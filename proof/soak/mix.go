@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// mix is a soak that is under way, and what it has seen.
+type mix struct {
+	p     *purgatory.DelayedOperationPurgatory[uint64]
+	began time.Time
+
+	// gate is held for reading by who takes a step, for writing by who looks whether
+	// everything is accounted for.
+	gate sync.RWMutex
+	stop atomic.Bool
+	keys atomic.Uint64 // ever new ones
+
+	steps       atomic.Int64
+	accepted    atomic.Int64
+	ended       [operation.Outcomes]atomic.Int64
+	expirations atomic.Int64
+	awaited     atomic.Int64 // of ended[Expired]: Awaits, which have no OnExpiration to count
+	thrown      atomic.Int64
+	reported    atomic.Int64
+
+	violations atomic.Int64
+	first      atomic.Pointer[string]
+}
+
+func (m *mix) now() int64 { return int64(time.Since(m.began)) }
+
+func (m *mix) violated(format string, args ...any) {
+	m.violations.Add(1)
+	text := fmt.Sprintf(format, args...)
+	m.first.CompareAndSwap(nil, &text)
+}
+
+// runMix runs the mix for length, with a look at the accounts each second.
+func runMix(length time.Duration, goroutines int, seed uint64) error {
+	before := runtime.NumGoroutine()
+	m := &mix{began: time.Now()}
+	p, err := purgatory.New[uint64]("soak", purgatory.WithHistograms(), purgatory.WithKeyStats(64),
+		purgatory.WithPanicHandler(func(any, []byte) { m.reported.Add(1) }))
+	if err != nil {
+		return err
+	}
+	m.p = p
+	workers := make([]*worker, goroutines)
+	var group sync.WaitGroup
+	for i := range workers {
+		workers[i] = &worker{mix: m, random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		group.Go(workers[i].run)
+	}
+	err = m.watch(length, workers)
+	m.stop.Store(true)
+	group.Wait()
+	if closeErr := p.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if !eventually(func() bool { return runtime.NumGoroutine() <= before }) {
+		return fmt.Errorf("%d goroutines are left, there were %d", runtime.NumGoroutine(), before)
+	}
+	return nil
+}
+
+// watch looks each second, and at the memory after a while and in the end.
+func (m *mix) watch(length time.Duration, workers []*worker) error {
+	warm := min(length/5, 10*time.Second)
+	var base uint64
+	last, lastSteps := m.began, int64(0)
+	for elapsed := time.Duration(0); elapsed < length; {
+		time.Sleep(min(time.Second, length-elapsed))
+		elapsed = time.Since(m.began)
+		m.gate.Lock()
+		s, err := m.accounts()
+		if err == nil && base == 0 && elapsed >= warm {
+			base, err = m.drained(workers)
+		}
+		m.gate.Unlock()
+		if err != nil {
+			return err
+		}
+		steps := m.steps.Load()
+		rate := float64(steps-lastSteps) / time.Since(last).Seconds()
+		last, lastSteps = time.Now(), steps
+		fmt.Printf("%5.0f s  %11d steps %9.0f/s  %11d accepted  %8d pending  %6d stale  %4d panics\n",
+			elapsed.Seconds(), steps, rate, s.Accepted, s.Pending, s.Stale, s.Panics)
+	}
+	m.gate.Lock()
+	defer m.gate.Unlock()
+	end, err := m.drained(workers)
+	if err != nil {
+		return err
+	}
+	s, err := m.accounts()
+	if err != nil {
+		return err
+	}
+	if growth := int64(end) - int64(base); growth > 4_000_000 && growth > int64(base)/5 {
+		return fmt.Errorf("the heap has grown from %s to %s", megabytes(base), megabytes(end))
+	}
+	fmt.Printf("soak: %d steps, %d operations on %d keys (satisfied %d, forced %d, expired %d, cancelled %d), %d panics, heap %s after %v and %s in the end: nothing lost\n",
+		m.steps.Load(), s.Accepted, m.keys.Load(), s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Panics,
+		megabytes(base), warm.Round(time.Second), megabytes(end))
+	return nil
+}
