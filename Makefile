@@ -69,7 +69,7 @@ fuzz: ## every fuzz target for FUZZ_TIME (default 20s) each
 		while read -r package target; do \
 			[ -n "$$target" ] || continue; \
 			echo "--- $$package: $$target for $(FUZZ_TIME)"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 20x $$package; \
 			found=$$((found + 1)); \
 		done <<< "$$targets"; \
 	done; \
