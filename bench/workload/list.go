@@ -33,52 +33,36 @@ func Families() []Family {
 			{"P2", "an operation's life, 3 keys, two of them never checked", stdAlonePeer},
 			{"P3", "P2 among a million long operations", purgatories.CB},
 		}, life},
-		{"memory", []Workload{
+		{"timer memory", []Workload{
 			{"T3", "bytes per pending timer, with what the caller keeps of it", timers.Std},
 			{"T4", "bytes retained per cancelled timer that held 256", timers.Std},
+		}, footprint},
+		{"operation memory", []Workload{
 			{"P5", "bytes per pending operation, stacks included", purgatories.CB},
 			{"P7", "processor time of doing nothing", purgatories.CB},
-		}, memory},
-		{"building blocks", []Workload{
+		}, pendingOperations},
+		{"waits", []Workload{
 			{"A1", "a blocking wait, 64 goroutines let go together", purgatories.HandWritten},
 			{"A2", "bytes per waiting goroutine, its stack included", purgatories.HandWritten},
-			{"H1", "a step of the log that satisfies 10 of N waiters", purgatories.CB},
-			{"S1", "telling the purgatory that a key has changed", goCheck},
-			{"E1", "a heartbeat: one of 100,000 deadlines moved", stopAfterFunc},
-		}, blocks},
+		}, waits},
+		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatories.CB}}, thresholds},
+		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", goCheck}}, signals},
+		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", stopAfterFunc}}, heartbeats},
 		{"defaults", []Workload{
 			{"D1", "T1 over sizes of the wheel", "size-64"},
 			{"D1w", "T1w over sizes of the wheel", "size-64"},
 			{"D1x", "T2 over sizes of the wheel", "size-64"},
 			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", "shards-16"},
 		}, defaults},
-		{"expiry", []Workload{
-			{"T2", "N timers expire within a second", timers.Std},
+		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timers.Std}}, expiry},
+		{"operation expiry", []Workload{
 			{"P6", "operations on 1,000 keys expire within a second", purgatories.CB},
-			{"P8", "probes with 20..100 ms beside P3", purgatories.CB},
-		}, expiries},
+		}, expiringOperations},
+		{"probes", []Workload{{"P8", "probes with 20..100 ms beside P3", purgatories.CB}}, probesBeside},
 		{"open loop", []Workload{
 			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatories.CB},
 		}, openLoop},
 	}
-}
-
-func memory(r *Run) {
-	footprint(r)
-	pendingOperations(r)
-}
-
-func blocks(r *Run) {
-	waits(r)
-	thresholds(r)
-	signals(r)
-	heartbeats(r)
-}
-
-func expiries(r *Run) {
-	expiry(r)
-	expiringOperations(r)
-	probesBeside(r)
 }
 
 // Matches says whether the name of the family or of one of its workloads matches.

@@ -64,7 +64,7 @@ func highest(r *Run, m mix, table []arrival, name string) {
 	ladder := []int{100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
 	best := -1
 	for i, rate := range ladder {
-		if name == purgatories.Ours && rate < 850_000 {
+		if name == purgatories.Ours && rate < 500_000 {
 			best = i
 			continue // it is known to hold these; the time is better spent above
 		}
@@ -73,7 +73,7 @@ func highest(r *Run, m mix, table []arrival, name string) {
 		}
 		best = i
 	}
-	for ; best >= 0; best-- {
+	for tries := 0; best >= 0 && tries < 4; best, tries = best-1, tries+1 {
 		o := try(ladder[best], 10*time.Second)
 		if o.held() {
 			r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, 0, o.arrived,
