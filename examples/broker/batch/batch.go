@@ -68,18 +68,32 @@ func (b Batch) u16(at int) uint16 { return binary.BigEndian.Uint16(b[at:]) }
 func (b Batch) u32(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
 func (b Batch) i64(at int) int64  { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// BaseOffset is the offset of the first record, End the one after the last.
-func (b Batch) BaseOffset() int64    { return b.i64(0) }
-func (b Batch) End() int64           { return b.BaseOffset() + int64(b.Count()) }
-func (b Batch) LeaderEpoch() int32   { return int32(b.u32(atLeaderEpoch)) }
-func (b Batch) Count() int32         { return int32(b.u32(atCount)) }
+// BaseOffset is the offset of the first record.
+func (b Batch) BaseOffset() int64 { return b.i64(0) }
+
+// End is the offset after the last record.
+func (b Batch) End() int64 { return b.BaseOffset() + int64(b.Count()) }
+
+// LeaderEpoch is that of the leader that placed the batch.
+func (b Batch) LeaderEpoch() int32 { return int32(b.u32(atLeaderEpoch)) }
+
+// Count is the number of records, as the producer says it.
+func (b Batch) Count() int32 { return int32(b.u32(atCount)) }
+
+// BaseTimestamp is the first record's time, in Unix milliseconds.
 func (b Batch) BaseTimestamp() int64 { return b.i64(atBaseTimestamp) }
-func (b Batch) MaxTimestamp() int64  { return b.i64(atMaxTimestamp) }
+
+// MaxTimestamp is the largest of the records' times, in Unix milliseconds.
+func (b Batch) MaxTimestamp() int64 { return b.i64(atMaxTimestamp) }
 
 // ProducerID is -1 for a producer that is not idempotent.
-func (b Batch) ProducerID() int64    { return b.i64(atProducerID) }
+func (b Batch) ProducerID() int64 { return b.i64(atProducerID) }
+
+// ProducerEpoch is counted by the producer: a new one begins at sequence zero.
 func (b Batch) ProducerEpoch() int16 { return int16(b.u16(atProducerEpoch)) }
-func (b Batch) BaseSequence() int32  { return int32(b.u32(atBaseSequence)) }
+
+// BaseSequence is the first record's place among all of the producer's.
+func (b Batch) BaseSequence() int32 { return int32(b.u32(atBaseSequence)) }
 
 // Place writes what the leader decides. Neither field is under the CRC.
 func (b Batch) Place(baseOffset int64, leaderEpoch int32) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -100,10 +101,10 @@ func (b *Broker) replicate(c *wire.Conn, n int32, records batch.Batch, answer fu
 
 // asCoordinator says what a partition's error means to a group.
 func asCoordinator(err error) error {
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return nil
-	case kerr.NotLeaderForPartition:
+	case errors.Is(err, kerr.NotLeaderForPartition):
 		return kerr.NotCoordinator
 	default:
 		return kerr.CoordinatorNotAvailable

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -103,7 +105,7 @@ func code(err error) int16 {
 	if err == nil {
 		return 0
 	}
-	if k, ok := err.(*kerr.Error); ok {
+	if k := (*kerr.Error)(nil); errors.As(err, &k) {
 		return k.Code
 	}
 	return kerr.UnknownServerError.Code

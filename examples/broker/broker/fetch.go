@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -138,7 +139,7 @@ func (f *fetching) part(part fetchPart, limit int, first bool) kmsg.FetchRespons
 	sp.ErrorCode = code(v.err)
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = v.high, v.high, v.start
 	switch {
-	case v.err == kerr.NotLeaderForPartition || v.err == kerr.FencedLeaderEpoch:
+	case errors.Is(v.err, kerr.NotLeaderForPartition), errors.Is(v.err, kerr.FencedLeaderEpoch):
 		sp.CurrentLeader.LeaderID, sp.CurrentLeader.LeaderEpoch = v.leader, v.leaderEpoch
 	case v.diverging():
 		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = v.divergingEpoch, v.divergingEnd

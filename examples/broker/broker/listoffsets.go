@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -24,7 +26,7 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 			if err == nil {
 				err = p.listOffset(rp, &sp)
 			}
-			if err == kerr.OffsetNotAvailable && req.Version < 5 {
+			if errors.Is(err, kerr.OffsetNotAvailable) && req.Version < 5 {
 				err = kerr.LeaderNotAvailable // what it was called before
 			}
 			sp.ErrorCode = code(err)

@@ -57,7 +57,7 @@ func newBench(t *testing.T, minInsync int) *bench {
 	})
 	require.NoError(t, err)
 	t.Cleanup(b.Kill)
-	b.silent = newSilent(t, ctx, b.controller.Addr())
+	b.silent = newSilent(ctx, t, b.controller.Addr())
 	require.NoError(t, b.arrivals.Await(ctx, patience, func() bool { return len(b.current.Load().brokers) == 2 }, anyPicture))
 	create := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
@@ -78,7 +78,7 @@ type silent struct {
 	gone       sync.Once
 }
 
-func newSilent(t *testing.T, ctx context.Context, controller string) *silent {
+func newSilent(ctx context.Context, t *testing.T, controller string) *silent {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &silent{}

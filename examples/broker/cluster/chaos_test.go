@@ -107,7 +107,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		require.NoError(t, c.Restart(ctx(t), id))
 		time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
 		if wipe || random.IntN(2) == 0 {
-			awaitInSync(t, producer, "chaos", 3)
+			awaitInSync(t, producer, "chaos")
 		}
 	}
 	l.end()
@@ -124,13 +124,13 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	t.Logf("%d acknowledged\n%s", l.count.Load(), c.Table())
 }
 
-// awaitInSync waits until every partition of a topic has n replicas in sync.
-func awaitInSync(t *testing.T, cl *kgo.Client, topic string, n int) {
+// awaitInSync waits until every partition of a topic has all three replicas in sync.
+func awaitInSync(t *testing.T, cl *kgo.Client, topic string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		partitions := describe(cl, topic)
 		for _, p := range partitions {
-			if len(p.ISR) < n || p.Leader < 0 {
+			if len(p.ISR) < 3 || p.Leader < 0 {
 				return false
 			}
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -113,12 +114,12 @@ func TestTooFewInSync(t *testing.T) {
 	produced := func() error {
 		return kerr.ErrorForCode(r.ask(req).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
 	}
-	require.Eventually(t, func() bool { return produced() == kerr.NotEnoughReplicas }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(produced(), kerr.NotEnoughReplicas) }, patience, time.Millisecond)
 	req.Acks = 1
 	require.NoError(t, produced())
 	require.NoError(t, c.Restart(ctx(t), 2))
 	require.NoError(t, c.Restart(ctx(t), 3))
-	awaitInSync(t, cl, "few", 3)
+	awaitInSync(t, cl, "few")
 	produce(t, cl, "few", 0, 10)
 }
 

@@ -111,9 +111,10 @@ func (c *Cluster) seatLocked(id int32) *seat {
 	return c.mu.seats[id-1]
 }
 
-// Stop takes a broker out in order, Kill as a crash would. Both return when it
-// is gone.
+// Stop takes a broker out in order, and returns when it is gone.
 func (c *Cluster) Stop(id int32) error { return c.end(id, (*broker.Broker).Stop) }
+
+// Kill takes a broker out as a crash would, and returns when it is gone.
 func (c *Cluster) Kill(id int32) error { return c.end(id, (*broker.Broker).Kill) }
 
 func (c *Cluster) end(id int32, how func(*broker.Broker)) error {

@@ -2,11 +2,10 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
-	"text/tabwriter"
-
 	"maps"
 	"slices"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/delayedop/purgatory/operation"
 )

@@ -22,9 +22,11 @@ type Log struct {
 	producers  map[int64]*producer
 }
 
-// Start is the first offset kept, End the one that the next record gets.
+// Start is the first offset kept.
 func (l *Log) Start() int64 { return l.start }
-func (l *Log) End() int64   { return l.end }
+
+// End is the offset that the next record gets.
+func (l *Log) End() int64 { return l.end }
 
 // Append adds the one batch in records as leader of epoch and returns the
 // offsets it got. A batch that an idempotent producer sends a second time

@@ -20,6 +20,8 @@ const maxElements = 50_000
 //
 // Fields are named by type, arrays are in brackets, @ gives the versions of a
 // field where it is not in all: 3+, -12, 2-4.
+//
+//nolint:dupword // a type is named as often as it occurs
 var shapes = map[int16][]field{
 	0:  shape("string@3+ int16 int32 [ string@-12 uuid@13+ [ int32 bytes ] ]"),
 	1:  shape("int32@-14 int32 int32 int32@3+ int8@4+ int32@7+ int32@7+ [ string@-12 uuid@13+ [ int32 int32@9+ int64 int32@12+ int64@5+ int32 ] ] [@7+ string@-12 uuid@13+ [ ~int32 ] ] string@11+"),
