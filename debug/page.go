@@ -1,0 +1,138 @@
+package debug
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Source is what the page shows: a *purgatory.DelayedOperationPurgatory[K] of any K.
+type Source interface {
+	Name() string
+	Stats() purgatory.Stats
+	Inspect(keys, operations int) purgatory.Inspection
+}
+
+// Options are what New can be told. The zero value is that of Handler.
+type Options struct {
+	// HideDetails shows no keys and no operations: numbers only. Operations' String
+	// methods are then not called.
+	HideDetails bool
+	// Rows is how many keys and operations a table has at most. Default 12, at most 100.
+	Rows int
+	// Idle is how long after the last request sampling goes on. Default 2 minutes;
+	// negative: for ever, so that the last minutes are there when somebody comes.
+	Idle time.Duration
+}
+
+const maxRows = 100
+
+// Page is the debug page. It is an http.Handler, safe for concurrent use.
+type Page struct {
+	opts Options
+
+	mu struct {
+		sync.Mutex
+		sources []*sampled
+		wanted  time.Time     // last request
+		stop    chan struct{} // ends the sampler; nil: none runs
+		closed  bool
+	}
+}
+
+// Handler returns a page that shows sources.
+func Handler(sources ...Source) *Page { return New(Options{}, sources...) }
+
+// New is Handler with options.
+func New(opts Options, sources ...Source) *Page {
+	if opts.Rows <= 0 {
+		opts.Rows = 12
+	}
+	opts.Rows = min(opts.Rows, maxRows)
+	if opts.Idle == 0 {
+		opts.Idle = 2 * time.Minute
+	}
+	p := &Page{opts: opts}
+	for _, s := range sources {
+		p.Add(s)
+	}
+	return p
+}
+
+// Add shows one more purgatory.
+func (p *Page) Add(s Source) {
+	p.mu.Lock()
+	p.mu.sources = append(p.mu.sources, &sampled{source: s})
+	p.mu.Unlock()
+	if p.opts.Idle < 0 {
+		p.want()
+	}
+}
+
+// Remove shows s no longer.
+func (p *Page) Remove(s Source) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, of := range p.mu.sources {
+		if of.source == s {
+			p.mu.sources = append(p.mu.sources[:i:i], p.mu.sources[i+1:]...)
+			return
+		}
+	}
+}
+
+// Close ends the page's goroutine, if one runs. What is requested afterwards is
+// answered, without a history.
+func (p *Page) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.closed = true
+	if p.mu.stop != nil {
+		close(p.mu.stop)
+		p.mu.stop = nil
+	}
+}
+
+// ServeHTTP answers GET and HEAD.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Vary", "Accept")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	p.want()
+	switch format(r) {
+	case "json":
+		writeJSON(w, p.view())
+	case "html":
+		writeHTML(w, p.view())
+	case "text":
+		writeText(w, p.view())
+	default:
+		http.Error(w, "format must be html, json or text", http.StatusBadRequest)
+	}
+}
+
+// format returns what the request asks for. What accepts anything, as curl does, gets
+// text: people who want a page use a browser, which says text/html.
+func format(r *http.Request) string {
+	if f := r.URL.Query().Get("format"); f != "" {
+		return f
+	}
+	accept := r.Header.Get("Accept")
+	switch {
+	case strings.Contains(accept, "text/html"):
+		return "html"
+	case strings.Contains(accept, "application/json"):
+		return "json"
+	}
+	return "text"
+}

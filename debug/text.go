@@ -1,0 +1,134 @@
+package debug
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+func writeText(w http.ResponseWriter, v View) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	printView(w, v)
+}
+
+func printView(w io.Writer, v View) {
+	fmt.Fprintf(w, "%d purgatories at %s\n", len(v.Purgatories), v.Time.Format(time.RFC3339))
+	for i := range v.Purgatories {
+		printPurgatory(w, &v.Purgatories[i], v.Hidden)
+	}
+}
+
+func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
+	fmt.Fprintf(w, "\n== %s\n", quote(p.Name))
+	for _, n := range p.Notes {
+		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), n.Text)
+	}
+	fmt.Fprintf(w, "pending %d under %d keys, %d watches; %d accepted, %d rejected\n", p.Pending, p.Keys, p.Watched, p.Accepted, p.Rejected)
+	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired, %d cancelled, %d closed; %d panics\n",
+		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], p.Ended["cancelled"], p.Ended["closed"], p.Panics)
+	fmt.Fprintf(w, "checks  %d, %d of them wasted; %d signals, %d coalesced; %d purges of %d watches\n",
+		p.Checks, p.WastedChecks, p.Signals, p.Coalesced, p.Purges, p.Purged)
+	if p.Timed {
+		fmt.Fprintf(w, "oldest  %s\n", seconds(p.OldestAge))
+		printHistogram(w, "ages", p.Ages)
+		for _, o := range []string{"satisfied", "forced", "expired", "cancelled", "closed"} {
+			printHistogram(w, "waited, "+o, p.Waited[o])
+		}
+		printHistogram(w, "late", p.Late)
+	}
+	fmt.Fprintf(w, "wheels  %d entries, %d due, tick %s\n", p.Wheels.Pending, p.Wheels.Due, seconds(p.Wheels.Tick))
+	for i, l := range p.Wheels.Levels {
+		fmt.Fprintf(w, "  level %d, %8s a slot %s\n", i, seconds(l.Span), shades(l.Slots, l.Hand))
+	}
+	if !hidden {
+		printKeys(w, "hottest keys", p.Hot)
+		printKeys(w, "keys with the most expiries", p.Expiring)
+		printOldest(w, p)
+	}
+}
+
+func printHistogram(w io.Writer, name string, h HistogramView) {
+	var line strings.Builder
+	for i, n := range h.Counts {
+		switch {
+		case n == 0:
+		case i < len(h.Bounds):
+			fmt.Fprintf(&line, "  ≤%s %d", seconds(h.Bounds[i]), n)
+		default:
+			fmt.Fprintf(&line, "  more %d", n)
+		}
+	}
+	if line.Len() > 0 {
+		fmt.Fprintf(w, "%s:%s\n", name, line.String())
+	}
+}
+
+// shades draws a wheel, the slot in which now lies in brackets.
+func shades(slots []int, hand int) string {
+	most := 1
+	for _, n := range slots {
+		most = max(most, n)
+	}
+	levels := []rune(" ▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for i, n := range slots {
+		shade := levels[0]
+		if n > 0 {
+			shade = levels[1+(n*7)/most]
+		}
+		if i == hand {
+			fmt.Fprintf(&b, "[%c]", shade)
+		} else {
+			b.WriteRune(shade)
+		}
+	}
+	return b.String()
+}
+
+func printKeys(w io.Writer, title string, keys []KeyView) {
+	if len(keys) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s:\n", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "waiting\twatched\ttries\twasted\tsatisfied\texpired\tonly by timeout\t key")
+	for _, k := range keys {
+		only := ""
+		if k.OnlyTimeouts {
+			only = "yes"
+		}
+		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t %s\n", k.Waiting, k.Watched, k.Tries, k.Wasted, k.Ended["satisfied"], k.Ended["expired"], only, quote(k.Key))
+	}
+	_ = t.Flush()
+}
+
+func printOldest(w io.Writer, p *PurgatoryView) {
+	if len(p.Oldest) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "oldest of %d operations that were looked at:\n", p.Looked)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, o := range p.Oldest {
+		fmt.Fprintf(t, "  %s\t%s left\t%s\t%s\t%s\n", seconds(o.Age), seconds(o.Left), quote(o.Key), o.Type, quote(o.Text))
+	}
+	_ = t.Flush()
+}
+
+// quote shows what a client may have sent: in one line, and with nothing that a
+// terminal would obey.
+func quote(s string) string { return strconv.Quote(s) }
+
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= time.Hour || d <= -time.Hour:
+		return d.Round(time.Minute).String()
+	case d >= time.Second || d <= -time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
