@@ -46,8 +46,7 @@ func startServer(cfg config, log *slog.Logger) (*server, error) {
 		http: &http.Server{
 			Handler:           h.routes(),
 			ReadHeaderTimeout: cfg.writeTimeout,
-			// Each answer sets its own deadline; this one is for what the handler does not answer, and takes back
-			// the deadline of the answer before on the same connection.
+			// Each answer of the handler sets its own deadline; this one is for what the mux answers by itself.
 			WriteTimeout: cfg.limits.wait + 2*cfg.writeTimeout,
 			IdleTimeout:  time.Minute,
 			ErrorLog:     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
