@@ -1,0 +1,145 @@
+package watchers
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// waiter is an operation without a purgatory.
+type waiter struct{ operation.DelayedOperation }
+
+func (*waiter) TryComplete() bool { return false }
+func (*waiter) OnComplete()       {}
+func (*waiter) OnExpiration()     {}
+
+func newMap(staleLimit int) *Watchers[int] {
+	return New(Config[int]{Shards: 8, StaleLimit: staleLimit, Now: func() time.Duration { return 0 }})
+}
+
+// twoKeys returns keys of different shards.
+func twoKeys(w *Watchers[int]) (a, b int) {
+	for b = 1; w.Shard(w.Hash(a)) == w.Shard(w.Hash(b)); b++ {
+	}
+	return a, b
+}
+
+// wait watches a new operation under keys, and returns it held.
+func wait(t *testing.T, w *Watchers[int], keys ...int) *operation.Machine {
+	t.Helper()
+	op := &waiter{}
+	m := operation.Of(op)
+	require.True(t, m.Begin(op, len(keys)))
+	for i, key := range keys {
+		require.True(t, w.Shard(w.Hash(key)).Watch(m, i, key, w.Hash(key), Any))
+	}
+	return m
+}
+
+// end has m leave as its holder ends it.
+func end(w *Watchers[int], key int, machines ...*operation.Machine) {
+	outcomes := make([]operation.Outcome, len(machines))
+	for i := range outcomes {
+		outcomes[i] = operation.Forced
+	}
+	s := w.Shard(w.Hash(key))
+	s.Leave(Ending{Machines: machines, Outcomes: outcomes})
+	for _, m := range machines {
+		m.Settle(operation.Forced, nil)
+	}
+}
+
+func watched(w *Watchers[int]) (watched, keys int) {
+	var t Totals
+	for i := range w.shards {
+		w.shards[i].Totals(&t)
+	}
+	return t.Watched, t.Keys
+}
+
+func TestAWatchInABusyShardIsLeftToThePurge(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	m, stays := wait(t, w, a, b), wait(t, w, b)
+	busy := w.Shard(w.Hash(b))
+	busy.mu.Lock()
+	end(w, a, m) // does not wait for the lock
+	busy.mu.Unlock()
+	assert.Equal(t, 1, w.Stale())
+	n, keys := watched(w)
+	assert.Equal(t, []int{2, 1}, []int{n, keys})
+
+	assert.Equal(t, 1, w.Purge())
+	assert.Zero(t, w.Stale())
+	n, keys = watched(w)
+	assert.Equal(t, []int{1, 1}, []int{n, keys})
+	assert.Zero(t, w.Purge(), "again")
+	assert.Nil(t, busy.stale.watches[:1][0], "the array is kept, and refers to nothing")
+	end(w, b, stays)
+	n, keys = watched(w)
+	assert.Equal(t, []int{0, 0}, []int{n, keys})
+}
+
+func TestNoMoreIsLeftToThePurgeThanMayBe(t *testing.T) {
+	w := newMap(2)
+	a, b := twoKeys(w)
+	ops := []*operation.Machine{wait(t, w, a, b), wait(t, w, a, b), wait(t, w, a, b)}
+	busy := w.Shard(w.Hash(b))
+	busy.mu.Lock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		end(w, a, ops...) // the third waits
+	}()
+	for w.Stale() < 2 {
+		runtime.Gosched()
+	}
+	for range 100 {
+		runtime.Gosched()
+	}
+	assert.LessOrEqual(t, w.Stale(), 3, "the third counts for a moment, and then it waits")
+	select {
+	case <-ended:
+		t.Error("it did not wait")
+	default:
+	}
+	busy.mu.Unlock()
+	<-ended
+	assert.Equal(t, 2, w.Stale())
+	assert.Equal(t, 2, w.Purge())
+	n, keys := watched(w)
+	assert.Equal(t, []int{0, 0}, []int{n, keys})
+}
+
+// KAFKA-2253: a list that somebody walks over is not forgotten when it empties.
+func TestKafka2253AKeyIsKeptWhileSomebodyWalksOverIt(t *testing.T) {
+	w := newMap(0)
+	var ops []*operation.Machine
+	for range 5 {
+		ops = append(ops, wait(t, w, 7))
+	}
+	s := w.Shard(w.Hash(7))
+	var c Cursor[int]
+	out := make([]*operation.Machine, 2)
+	n, more := s.Begin(&c, 7, w.Hash(7), Everything, out)
+	require.Equal(t, 2, n)
+	require.True(t, more)
+	end(w, 7, ops...)
+	entries, keys := watched(w)
+	assert.Equal(t, []int{0, 1}, []int{entries, keys})
+	late := wait(t, w, 7)
+	n, more = c.Next(out)
+	assert.Zero(t, n, "who comes later makes its own second look")
+	assert.False(t, more)
+	n, _ = s.Begin(&c, 7, w.Hash(7), Everything, out)
+	assert.Equal(t, 1, n)
+	assert.Same(t, late, out[0])
+	end(w, 7, late)
+	entries, keys = watched(w)
+	assert.Equal(t, []int{0, 0}, []int{entries, keys})
+}
