@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 
 	"github.com/delayedop/purgatory/bench/result"
@@ -18,7 +19,6 @@ import (
 func costOverPending(set *result.Set) (*plot.Plot, error) {
 	p := newPlot("Add and cancel a timer (1 goroutine)", "others pending", "ns")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks{}
-	p.Legend.Top, p.Legend.Left = true, false
 	pendings := []int{0, 100_000, 1_000_000}
 	drawn := false
 	for _, peer := range peersOf(set, "T1", "G=1/") {
@@ -40,15 +40,13 @@ func costOverPending(set *result.Set) (*plot.Plot, error) {
 		return nil, nil
 	}
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 1, Label: "100,000"}, {Value: 2, Label: "1,000,000"}}
-	p.X.Max = 2.9 // room for the legend
 	return p, nil
 }
 
 // latenessOf is a cumulative distribution of lateness; early expiries lie left of zero.
 func latenessOf(workload, params, title string) func(*result.Set) (*plot.Plot, error) {
 	return func(set *result.Set) (*plot.Plot, error) {
-		p := newPlot("Lateness: "+title, "ms after the exact deadline (cut at -20 and 100)", "share of expiries")
-		p.Legend.Top, p.Legend.Left = false, false
+		p := newPlot("Lateness: "+title, "milliseconds after the exact deadline (cut at -20 and 50)", "share of expiries")
 		drawn := false
 		for _, d := range set.Distributions {
 			if d.Workload != workload || d.Params != params {
@@ -56,7 +54,7 @@ func latenessOf(workload, params, title string) func(*result.Set) (*plot.Plot, e
 			}
 			points := make(plotter.XYs, len(d.Ms))
 			for i, ms := range d.Ms {
-				points[i] = plotter.XY{X: min(max(ms, -20), 100), Y: float64(i) / float64(len(d.Ms)-1)}
+				points[i] = plotter.XY{X: min(max(ms, -20), 50), Y: float64(i) / float64(len(d.Ms)-1)}
 			}
 			drawn = true
 			if err := line(p, d.Peer, points, false); err != nil {
@@ -130,7 +128,7 @@ type group struct {
 // bars draws a group of bars, one for each peer.
 func bars(set *result.Set, title, unit, metric string, groups []group) (*plot.Plot, error) {
 	p := newPlot(title, "", unit)
-	width := vg.Points(22)
+	barWidth := vg.Points(24)
 	labels := make([]string, len(groups))
 	for i, peer := range groups[0].peers {
 		values := make(plotter.Values, len(groups))
@@ -141,20 +139,44 @@ func bars(set *result.Set, title, unit, metric string, groups []group) (*plot.Pl
 			}
 			values[j], labels[j] = st.Median, g.label
 		}
-		b, err := plotter.NewBarChart(values, width)
+		b, err := plotter.NewBarChart(values, barWidth)
 		if err != nil {
 			return nil, err
 		}
 		b.Color = colorOf(peer)
 		b.LineStyle.Width = 0
-		b.Offset = width * vg.Length(float64(i)-float64(len(groups[0].peers)-1)/2)
+		b.Offset = barWidth * vg.Length(float64(i)-float64(len(groups[0].peers)-1)/2)
 		p.Add(b)
 		p.Legend.Add(peer, b)
+		if err := figures(p, values, b.Offset); err != nil {
+			return nil, err
+		}
 	}
 	p.NominalX(labels...)
+	p.X.Min, p.X.Max = -0.5, float64(len(groups))-0.5
 	p.Y.Min = 0
-	p.Y.Max *= 1.2 // room for the legend
+	p.Y.Max *= 1.08 // room for the figures
 	return p, nil
+}
+
+// figures writes the value on top of each bar.
+func figures(p *plot.Plot, values plotter.Values, offset vg.Length) error {
+	at := plotter.XYLabels{}
+	for i, v := range values {
+		at.XYs = append(at.XYs, plotter.XY{X: float64(i), Y: v})
+		at.Labels = append(at.Labels, strconv.FormatFloat(v, 'f', 0, 64))
+	}
+	l, err := plotter.NewLabels(at)
+	if err != nil {
+		return err
+	}
+	for i := range l.TextStyle {
+		l.TextStyle[i].XAlign = text.XCenter
+		l.TextStyle[i].Font.Size = 9
+	}
+	l.Offset = vg.Point{X: offset, Y: vg.Points(2)}
+	p.Add(l)
+	return nil
 }
 
 // logTicks labels powers of ten with plain figures.
