@@ -25,9 +25,15 @@ type raw struct {
 	r *bufio.Reader
 }
 
+// dial connects to the first broker.
 func dial(t *testing.T, c *Cluster) *raw {
 	t.Helper()
-	conn, err := net.Dial("tcp", c.Addrs()[0])
+	return dialTo(t, c.Addrs()[0])
+}
+
+func dialTo(t *testing.T, addr string) *raw {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
