@@ -46,10 +46,10 @@ func newBroker(id int, replicas map[topicPartition]*replica, lagTime time.Durati
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.mu.sessions = make(map[*session]bool)
 	var err error
-	if b.produces, err = purgatory.New[topicPartition](name("produce", id)); err != nil {
+	if b.produces, err = purgatory.New[topicPartition](name("produce", id), observed()...); err != nil {
 		return nil, err
 	}
-	if b.fetches, err = purgatory.New[topicPartition](name("fetch", id)); err != nil {
+	if b.fetches, err = purgatory.New[topicPartition](name("fetch", id), observed()...); err != nil {
 		return nil, errors.Join(err, b.produces.Close())
 	}
 	if b.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

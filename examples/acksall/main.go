@@ -83,6 +83,11 @@ func produce(ctx context.Context, cfg config, out io.Writer) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	page, err := c.serveDebug(cfg.debugAddr)
+	if err != nil {
+		return result{}, errors.Join(err, c.stop(context.Background()))
+	}
+	defer page.stop()
 	l := newLedger()
 	producers, err := connectProducers(cfg, c, l)
 	if err != nil {

@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, err)
 		return exitUsage
 	}
-	log := slog.New(slog.NewTextHandler(errs, nil))
+	log := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if cfg.demo.on {
 		err = demonstrate(ctx, cfg, out, log)
 	} else {
@@ -76,6 +76,7 @@ func serve(ctx context.Context, cfg config, out io.Writer, log *slog.Logger) err
 		return err
 	}
 	fmt.Fprintf(out, "listening on %s, at most %d MiB of messages; Ctrl-C shuts down\n", s.url(), cfg.limits.memory()>>20)
+	s.debug.announce(out)
 	select {
 	case <-ctx.Done():
 	case err := <-s.failed:

@@ -19,17 +19,22 @@ type server struct {
 	listener        net.Listener
 	shutdownTimeout time.Duration
 	failed          chan error // gets one error if serving ends before shutdown
+	debug           *debugServer
 }
 
 func startServer(cfg config, log *slog.Logger) (*server, error) {
 	waiting, err := purgatory.New[string]("poll",
-		purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))
+		append(observed(), purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))...)
 	if err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", cfg.listen)
 	if err != nil {
 		return nil, errors.Join(err, waiting.Close())
+	}
+	page, err := serveDebug(cfg.debugAddr, waiting)
+	if err != nil {
+		return nil, errors.Join(err, waiting.Close(), listener.Close())
 	}
 	h := &handler{
 		limits:       cfg.limits,
@@ -43,6 +48,7 @@ func startServer(cfg config, log *slog.Logger) (*server, error) {
 		listener:        listener,
 		shutdownTimeout: cfg.shutdownTimeout,
 		failed:          make(chan error, 1),
+		debug:           page,
 		http: &http.Server{
 			Handler:           h.routes(),
 			ReadHeaderTimeout: cfg.writeTimeout,
@@ -67,6 +73,7 @@ func (s *server) url() string { return fmt.Sprintf("http://%s", s.listener.Addr(
 func (s *server) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.shutdownTimeout)
 	defer cancel()
+	defer s.debug.stop()
 	s.draining.Store(true)
 	// (1) Every Await returns ErrClosed, now and from now on. http.Server.Shutdown alone would wait for their timeouts.
 	err := s.waiting.Close()

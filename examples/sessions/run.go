@@ -33,10 +33,16 @@ type crowd struct {
 
 // keepSessions runs the sessions and returns which promises were broken.
 func keepSessions(ctx context.Context, cfg config, out io.Writer) (broken []string, err error) {
-	registry, err := purgatory.New[sessionID]("session")
+	registry, err := purgatory.New[sessionID]("session", observable()...)
 	if err != nil {
 		return nil, err
 	}
+	page, err := serveDebug(cfg.debugAddr, registry)
+	if err != nil {
+		return nil, errors.Join(err, registry.Close())
+	}
+	defer page.stop()
+	page.announce(out)
 	c := &crowd{cfg: cfg, registry: registry, run: &observed{start: time.Now()}}
 	fmt.Fprintf(out, "%d sessions, timeout %v, a heartbeat each %v; %d %% fall silent, %d %% speak just at their deadline; %v\n",
 		cfg.sessions, cfg.timeout, cfg.heartbeat, cfg.silent, cfg.daring, cfg.duration)
