@@ -162,8 +162,8 @@ function section(p) {
   const plots = el("div", {class: "plots"}, pendingPlot(h, xs, span), endedPlot(h, xs, span));
   if (p.timed) {
     plots.append(bars("Waiting for", "ages of the pending", [{h: p.ages, class: "bar"}]),
-      bars("Waited until the end", "since the start", outcomes.map(o => ({h: p.waited[o], class: o}))),
-      bars("Timeouts late by", p.late.counts.some(n => n > 0) ? quantile(p.late, .99) + " for 99 %" : "none has expired", [{h: p.late, class: "late"}]));
+      bars("Waited", "until the end, all so far", outcomes.map(o => ({h: p.waited[o], class: o}))),
+      bars("Timeouts late by", p.late.counts.some(n => n > 0) ? "99 % " + quantile(p.late, .99) : "none yet", [{h: p.late, class: "late"}]));
   } else plots.append(el("p", {class: "dim"}, "Ages, waits and lateness are kept by a purgatory made with WithHistograms."));
   box.append(tiles, plots, wheels(p.wheels), tables(p));
   return box;
