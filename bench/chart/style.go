@@ -41,7 +41,7 @@ func save(p *plot.Plot, path string) error {
 	c := vgsvg.New(width, height)
 	dc := draw.New(c)
 	dc.SetColor(color.White)
-	dc.Fill(dc.Rectangle.Path())
+	dc.Fill(dc.Path())
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
 	p.Draw(draw.Crop(dc, margin, -legendWidth-margin, margin, -margin))
