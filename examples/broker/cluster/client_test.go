@@ -88,18 +88,6 @@ func TestLargeRecordsFromManyPartitions(t *testing.T) {
 	require.Len(t, consume(t, client(t, c, fromStart("large")...), 48), 48)
 }
 
-// TestRequestTimedOut: a topic whose other replicas are not in time, because no
-// time is given.
-func TestRequestTimedOut(t *testing.T) {
-	c := start(t, testConfig())
-	cl := client(t, c)
-	create(t, cl, "slow", 1, 3)
-	req := produceRequest("slow", recordBatch())
-	req.TimeoutMillis = 0
-	resp := dial(t, c).ask(req).(*kmsg.ProduceResponse) // of the first broker, which leads
-	require.Equal(t, kerr.RequestTimedOut.Code, resp.Topics[0].Partitions[0].ErrorCode)
-}
-
 // TestTooFewInSync: with two of three brokers down there is nobody to
 // acknowledge acks=all; acks=1 asks for less and gets it.
 func TestTooFewInSync(t *testing.T) {

@@ -43,6 +43,7 @@ type Controller struct {
 		brokers    map[int32]*registration
 		topics     map[string]*topic
 		partitions int // of all topics
+		replicas   int
 		producerID int64
 		version    int64 // of the picture
 	}

@@ -77,7 +77,7 @@ func (c *Controller) alterPartition(req *kmsg.AlterPartitionRequest) kmsg.Respon
 	}
 	for _, rt := range req.Topics {
 		st := kmsg.NewAlterPartitionResponseTopic()
-		st.TopidID = rt.TopicID // sic
+		st.TopidID = rt.TopicID // the field is spelled so
 		for _, rp := range rt.Partitions {
 			sp := kmsg.NewAlterPartitionResponseTopicPartition()
 			sp.Partition = rp.Partition

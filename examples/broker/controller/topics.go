@@ -14,8 +14,8 @@ import (
 const (
 	defaultPartitions  = 3
 	defaultReplication = 3
-	maxPartitions      = 1000
-	maxPartitionsOfAll = 4000
+	maxPartitions      = 1000   // of a topic
+	maxReplicas        = 12_000 // of all topics: they have to fit into one picture
 )
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
@@ -63,10 +63,10 @@ func (c *Controller) createLocked(req kmsg.CreateTopicsRequestTopic, validateOnl
 		return nil, kerr.InvalidConfig
 	case partitions < 1 || partitions > maxPartitions:
 		return nil, kerr.InvalidPartitions
-	case c.mu.partitions+partitions > maxPartitionsOfAll:
-		return nil, kerr.PolicyViolation
 	case replication < 1 || replication > len(alive):
 		return nil, kerr.InvalidReplicationFactor
+	case c.mu.replicas+partitions*replication > maxReplicas:
+		return nil, kerr.PolicyViolation
 	}
 	t := &topic{}
 	_, _ = rand.Read(t.id[:])
@@ -83,6 +83,7 @@ func (c *Controller) createLocked(req kmsg.CreateTopicsRequestTopic, validateOnl
 	if !validateOnly {
 		c.mu.topics[req.Topic] = t
 		c.mu.partitions += partitions
+		c.mu.replicas += partitions * replication
 	}
 	return t, nil
 }

@@ -13,29 +13,22 @@ import (
 )
 
 // The sizes of the largest frames. A frame that announces more ends its
-// connection before anything is allocated for it. Only a produce request may
-// be large: decoding turns every other kind into structs of up to a hundred
-// times its size.
+// connection before anything is allocated for it.
 const (
-	maxProduceFrame = 16 << 20
-	maxRequestFrame = 512 << 10
-	// maxResponseFrame bounds what one broker takes from another.
-	maxResponseFrame = 64 << 20
+	maxRequestFrame  = 16 << 20
+	largeFrame       = 512 << 10 // from here on, only so many at a time
+	maxResponseFrame = 64 << 20  // what one broker takes from another
 )
 
 var errFrame = errors.New("wire: malformed frame")
 
-// peekRequest says how large the next request is and how large it may be.
-func peekRequest(r *bufio.Reader) (size, limit int, err error) {
-	head, err := r.Peek(6) // the size, and the API key on which the limit depends
+// peekSize says how large the next frame says it is.
+func peekSize(r *bufio.Reader) (int, error) {
+	head, err := r.Peek(4)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	limit = maxRequestFrame
-	if binary.BigEndian.Uint16(head[4:]) == keyProduce {
-		limit = maxProduceFrame
-	}
-	return int(int32(binary.BigEndian.Uint32(head))), limit, nil
+	return int(int32(binary.BigEndian.Uint32(head))), nil
 }
 
 // readFrame reads a length and that many bytes. The buffer grows with what

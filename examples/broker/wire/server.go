@@ -13,7 +13,7 @@ import (
 
 const (
 	maxConns    = 1024
-	maxLarge    = 16               // frames beyond maxRequestFrame, of all connections together
+	maxLarge    = 16               // frames beyond largeFrame, of all connections together
 	maxInFlight = 16               // unanswered requests of one connection; then it is not read
 	idle        = 10 * time.Minute // between two requests
 	transfer    = 30 * time.Second // for one frame, either way
@@ -135,15 +135,6 @@ func (c *Conn) Close() {
 	_ = c.tcp.Close()
 }
 
-// Done is closed when the connection is.
-func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
-
-// Host is the peer's address without its port.
-func (c *Conn) Host() string {
-	host, _, _ := net.SplitHostPort(c.tcp.RemoteAddr().String())
-	return host
-}
-
 func (s *Server) read(c *Conn) {
 	s.requests(c)
 	close(c.slots)
@@ -167,11 +158,11 @@ func (s *Server) requests(c *Conn) {
 
 func (s *Server) request(c *Conn, r *bufio.Reader) error {
 	s.allow(c, idle)
-	size, limit, err := peekRequest(r)
+	size, err := peekSize(r)
 	if err != nil {
 		return err
 	}
-	if size > maxRequestFrame {
+	if size > largeFrame && size <= maxRequestFrame {
 		select {
 		case s.large <- struct{}{}:
 			defer func() { <-s.large }()
@@ -180,7 +171,7 @@ func (s *Server) request(c *Conn, r *bufio.Reader) error {
 		}
 	}
 	s.allow(c, transfer)
-	frame, err := readFrame(r, limit)
+	frame, err := readFrame(r, maxRequestFrame)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // maxElements bounds the array elements and tags of one request.
-const maxElements = 50_000
+const maxElements = 100_000
 
 // shapes says how the requests that are answered look on the wire, so that a
 // frame can be walked before it is decoded. The decoder believes every count

@@ -2,10 +2,7 @@ package wire
 
 import "github.com/twmb/franz-go/pkg/kmsg"
 
-const (
-	keyProduce     = 0
-	keyApiVersions = 18
-)
+const keyApiVersions = 18
 
 // Range is what a server speaks of one API.
 type Range struct{ Min, Max int16 }
