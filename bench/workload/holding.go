@@ -62,14 +62,17 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 // idleCost returns the milliseconds of processor time that the process uses per second while the benchmark sleeps: the
 // median of some slices, as the scavenger of the measurement before may still be at work in the first.
 func idleCost(r *Run) float64 {
-	slice := time.Second
+	slice, count := time.Second, 5
+	if !r.Full {
+		count = 3
+	}
 	if r.Million < Million {
 		slice = 10 * time.Millisecond
 	}
 	runtime.GC()
 	time.Sleep(slice)
 	var costs []float64
-	for range 5 {
+	for range count {
 		cpu, start := meter.CPU(), time.Now()
 		time.Sleep(slice)
 		costs = append(costs, float64(meter.CPU()-cpu)/float64(time.Millisecond)/time.Since(start).Seconds())
