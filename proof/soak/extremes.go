@@ -83,6 +83,7 @@ func runStorm(n int) error {
 	}
 	fmt.Printf("storm: %d expired within %v of their deadline (%d before all were registered), while %d registered in %v, the slowest in %v: nothing lost\n",
 		n, expired.Round(time.Millisecond), early, n, registered.Round(time.Millisecond), slowest.Round(time.Microsecond))
+	_ = p.Close()
 	return p.Shutdown(at(time.Minute))
 }
 
