@@ -1,0 +1,100 @@
+package purgatory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// coin says yes now and then.
+type coin struct {
+	operation.DelayedOperation
+	ended *atomic.Int64
+}
+
+func (c *coin) TryComplete() bool { return rand.IntN(4) == 0 }
+func (c *coin) OnComplete()       { c.ended.Add(1) }
+func (c *coin) OnExpiration()     {}
+
+// TestWhatIsObservedAddsUp has operations begin and end on several keys, shards and goroutines at once. When it is quiet
+// again, what the histograms, the ages and the keys say is what the counters say.
+func TestWhatIsObservedAddsUp(t *testing.T) {
+	p, err := New[int]("observed", WithHistograms(), WithKeyStats(1<<14), WithWatcherShards(16))
+	require.NoError(t, err)
+	var ended atomic.Int64
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			for i := range 2000 {
+				op := &coin{ended: &ended}
+				keys := []int{rand.IntN(50), 50 + rand.IntN(50), 100}[:1+rand.IntN(3)]
+				_, err := p.TryCompleteElseWatch(op, time.Duration(rand.IntN(20))*time.Millisecond, keys...)
+				assert.NoError(t, err)
+				switch i % 7 {
+				case 0:
+					p.Cancel(op, nil)
+				case 1:
+					p.ForceComplete(op)
+				case 2:
+					p.CheckAndComplete(keys[len(keys)-1])
+				case 3:
+					p.Inspect(5, 5)
+				}
+			}
+		})
+	}
+	running.Wait()
+	held := &probe{}
+	_, err = p.TryCompleteElseWatch(held, time.Hour, 1000)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.NumDelayed() == 1 && p.Watched() == 1 && p.idle() }, 20*time.Second, time.Millisecond)
+
+	s := p.Stats()
+	assert.EqualValues(t, 1, s.Ages.Count())
+	assert.Equal(t, s.Accepted, s.Pending+ended.Load())
+	for o := operation.Satisfied; o < operation.Outcomes; o++ {
+		assert.Equal(t, s.Ended(o), s.Waited[o].Count(), "%v", o)
+	}
+	assert.Equal(t, s.Expired, s.Late.Count())
+	var tries, wasted int64
+	hot, _ := p.inspectKeys(1 << 20)
+	for _, k := range hot {
+		tries += k.Tries
+		wasted += k.Wasted
+	}
+	assert.Equal(t, s.Checks, tries)
+	assert.Equal(t, s.WastedChecks, wasted)
+	require.NoError(t, p.Close())
+	s = p.Stats()
+	assert.Zero(t, s.OldestAge)
+	assert.EqualValues(t, 1, s.Waited[operation.Closed].Count())
+}
+
+// TestLookingAllocatesNothing: an operation costs its own allocation, whatever is observed.
+func TestLookingAllocatesNothing(t *testing.T) {
+	p := newManual(t, WithHistograms(), WithKeyStats(512), WithSlowCallback(time.Hour))
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprint(i)
+	}
+	i := 0
+	life := func() {
+		op := &probe{}
+		i++
+		_, _ = p.TryCompleteElseWatch(op, time.Second, keys[i%len(keys)])
+		op.ready = true
+		p.CheckAndComplete(keys[i%len(keys)])
+	}
+	for range 1000 { // recycled lists, cells, pools
+		life()
+	}
+	assert.LessOrEqual(t, testing.AllocsPerRun(2000, life), 1.0)
+}
