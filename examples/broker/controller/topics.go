@@ -14,8 +14,8 @@ import (
 const (
 	defaultPartitions  = 3
 	defaultReplication = 3
-	maxPartitions      = 1000   // of a topic
-	maxReplicas        = 12_000 // of all topics: they have to fit into one picture
+	maxPartitions      = 1000 // of a topic
+	maxReplicas        = 6000 // of all topics: each picture has them all
 )
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
