@@ -20,7 +20,8 @@ import (
 // panic in ready goes to the caller if it is the first try, before anything waits;
 // later it goes to the panic handler, and counts as a no.
 //
-// Other errors are those of TryCompleteElseWatch. Await costs two allocations, no
+// Other errors are those of TryCompleteElseWatch. The sentinels come wrapped, with
+// what they are about: compare by errors.Is. Await costs two allocations, no
 // timer of the runtime, and no goroutine beside the caller's. It is not for
 // callbacks, which must not block.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
