@@ -64,12 +64,12 @@ const (
 	sampling = 1 << 12 // operations that are looked at to find the oldest
 )
 
-// Inspect returns a look into the purgatory: the wheels, up to keys keys of each
-// kind, and up to operations of the oldest operations. Its cost is bounded, whatever
-// is pending. No lock is held while keys and operations are formatted; an operation
-// is held as for a check while its String method runs, so that it overlaps none
-// of the operation's other methods, and needs no lock against them. It must not wait
-// for anything; text is cut off after 200 bytes.
+// Inspect returns a look into the purgatory: the wheels, as many keys of each kind as
+// keys says, and as many of the oldest operations as operations says. Its cost is
+// bounded, whatever is pending. No lock is held while keys and operations are
+// formatted; an operation is held as for a check while its String method runs, so that
+// it overlaps none of the operation's other methods, and needs no lock against them. It
+// must not wait for anything; text is cut off after 200 bytes.
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
 	in := Inspection{Wheels: timer.Inspect(p.timer)}
 	if keys > 0 {

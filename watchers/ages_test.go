@@ -23,18 +23,18 @@ func TestAgesAgainstSortedModel(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		shards := []*Times{new(Times), new(Times), new(Times)}
-		any := func() *Times { return shards[r.IntN(len(shards))] }
+		one := func() *Times { return shards[r.IntN(len(shards))] }
 		var waiting []time.Duration
 		now := time.Duration(r.Int64N(int64(time.Hour)))
 		for range 3000 {
 			switch r.IntN(5) {
 			case 0, 1:
-				any().ages.started(now)
+				one().ages.started(now)
 				waiting = append(waiting, now)
 			case 2:
 				if len(waiting) > 0 {
 					i := r.IntN(len(waiting))
-					any().ages.ended(waiting[i], now)
+					one().ages.ended(waiting[i], now)
 					waiting = append(waiting[:i], waiting[i+1:]...)
 				}
 			default:
@@ -45,7 +45,7 @@ func TestAgesAgainstSortedModel(t *testing.T) {
 			}
 		}
 		for _, start := range waiting {
-			any().ages.ended(start, now)
+			one().ages.ended(start, now)
 		}
 		requireOldest(t, sumOf(shards), nil, now)
 	}

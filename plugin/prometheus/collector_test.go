@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"bytes"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -38,10 +39,10 @@ func newPurgatory[K comparable](t *testing.T, name string, opts ...purgatory.Opt
 	return p
 }
 
-// used returns a purgatory with one operation that expired, one that was satisfied after 3 ms, one that waits.
-func used(t *testing.T, name string, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
+// used returns a purgatory named produce, with one operation that expired, one that was satisfied after 3 ms, one that waits.
+func used(t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
 	t.Helper()
-	p := newPurgatory[string](t, name, opts...)
+	p := newPurgatory[string](t, "produce", opts...)
 	satisfied := &produce{}
 	for op, timeout := range map[*produce]time.Duration{satisfied: time.Minute, {}: time.Second, {}: time.Hour} {
 		_, err := p.TryCompleteElseWatch(op, timeout, "a")
@@ -60,12 +61,12 @@ func scrape(t *testing.T, c *Collector) string {
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(c))
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 
 func TestTheLinterFindsNothing(t *testing.T) {
-	c, err := New(used(t, "produce", purgatory.WithHistograms()), newPurgatory[int](t, "fetch"))
+	c, err := New(used(t, purgatory.WithHistograms()), newPurgatory[int](t, "fetch"))
 	require.NoError(t, err)
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func TestTheLinterFindsNothing(t *testing.T) {
 }
 
 func TestMetricsSayWhatStatsSay(t *testing.T) {
-	c, err := New(used(t, "produce", purgatory.WithHistograms()))
+	c, err := New(used(t, purgatory.WithHistograms()))
 	require.NoError(t, err)
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP purgatory_pending_operations Operations that wait: accepted and not ended.
@@ -101,7 +102,7 @@ purgatory_wasted_checks_total{purgatory="produce"} 2
 }
 
 func TestHistogramsAreCumulativeAndInSeconds(t *testing.T) {
-	c, err := New(used(t, "produce", purgatory.WithHistograms()))
+	c, err := New(used(t, purgatory.WithHistograms()))
 	require.NoError(t, err)
 	text := scrape(t, c)
 	for _, line := range []string{
@@ -119,7 +120,7 @@ func TestHistogramsAreCumulativeAndInSeconds(t *testing.T) {
 }
 
 func TestWithoutHistogramsThereAreNone(t *testing.T) {
-	c, err := New(used(t, "produce"))
+	c, err := New(used(t))
 	require.NoError(t, err)
 	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
 	assert.Equal(t, len(metrics)+5, testutil.CollectAndCount(c))
@@ -139,7 +140,7 @@ func TestNamesTellPurgatoriesApart(t *testing.T) {
 
 // TestDashboardAndAlertsNameWhatThereIs: a metric that was renamed would leave an empty panel.
 func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
-	c, err := New(used(t, "produce", purgatory.WithHistograms()))
+	c, err := New(used(t, purgatory.WithHistograms()))
 	require.NoError(t, err)
 	text := scrape(t, c)
 	for _, file := range []string{"dashboard.json", "alerts.yaml"} {
