@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// defect is one change for the worse. Its file begins with the lesson, in words;
+// then come the lines
+//
+//	run: package pattern      the tests that should go red; may be repeated
+//	flags: -race              for go test; may be left out
+//
+// and one or more replacements of whole lines:
+//
+//	-- old path/of/file.go
+//	the code as it is, which must occur exactly once in the file
+//	-- new
+//	the defect
+type defect struct {
+	name   string
+	lesson string
+	tests  []tests
+	flags  []string
+	edits  []edit
+}
+
+// tests is what go test is asked to run in one package.
+type tests struct{ pkg, pattern string }
+
+type edit struct{ file, old, new string }
+
+func readDefects(tree string, wanted *regexp.Regexp) (all []defect, err error) {
+	files, err := filepath.Glob(filepath.Join(tree, "proof", "seeded", "defects", "*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		if !wanted.MatchString(name) {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		d, err := parse(name, string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, d)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no defects; start it in the root of the library's module")
+	}
+	return all, nil
+}
+
+func parse(name, text string) (defect, error) {
+	head, rest, _ := strings.Cut(text, "-- old ")
+	d := defect{name: name}
+	for line := range strings.Lines(head) {
+		if spec, ok := strings.CutPrefix(line, "run:"); ok {
+			pkg, pattern, _ := strings.Cut(strings.TrimSpace(spec), " ")
+			d.tests = append(d.tests, tests{pkg, strings.TrimSpace(pattern)})
+		} else if flags, ok := strings.CutPrefix(line, "flags:"); ok {
+			d.flags = strings.Fields(flags)
+		} else {
+			d.lesson += line
+		}
+	}
+	for rest != "" {
+		var part, file string
+		part, rest, _ = strings.Cut(rest, "-- old ")
+		file, part, _ = strings.Cut(part, "\n")
+		before, after, ok := strings.Cut(part, "-- new\n")
+		if !ok {
+			return d, fmt.Errorf("no \"-- new\" after \"-- old %s\"", file)
+		}
+		d.edits = append(d.edits, edit{strings.TrimSpace(file), before, after})
+	}
+	switch {
+	case strings.TrimSpace(d.lesson) == "":
+		return d, errors.New("no lesson")
+	case len(d.tests) == 0:
+		return d, errors.New("no \"run:\"")
+	case len(d.edits) == 0:
+		return d, errors.New("no \"-- old\"")
+	}
+	return d, nil
+}
+
+// apply makes the replacements in dir and returns what undoes them.
+func (d defect) apply(dir string) (undo func(), err error) {
+	saved := map[string][]byte{}
+	undo = func() {
+		for path, text := range saved {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				panic(err) // the copy is of no use any more
+			}
+		}
+	}
+	for _, e := range d.edits {
+		path := filepath.Join(dir, filepath.FromSlash(e.file))
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return undo, err
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			return undo, fmt.Errorf("what it replaces occurs %d times in %s", n, e.file)
+		}
+		if _, again := saved[path]; !again {
+			saved[path] = text
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			return undo, err
+		}
+	}
+	return undo, nil
+}
