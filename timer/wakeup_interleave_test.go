@@ -1,0 +1,54 @@
+//go:build interleave
+
+package timer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+)
+
+// The instant between the driver's look at a shard and its going to sleep is too short
+// for a test to hit: this one goes through all interleavings of it. The driver has
+// been woken at tick 5 and looks for the next wake-up, while others add.
+func TestTokio6682EveryInterleaving(t *testing.T) {
+	for _, ticks := range [][]int64{{7}, {7, 9}, {9, 7}} {
+		t.Run(fmt.Sprint(ticks), func(t *testing.T) {
+			setup := func(spawn func(string, func())) func() error {
+				timer, err := NewSystemTimer(WithShards(2))
+				if err != nil {
+					return func() error { return err }
+				}
+				now := 5 * time.Millisecond
+				timer.now = func() time.Duration { return now }
+				timer.wake.Store(5)
+				slept := int64(never)
+				spawn("driver", func() { slept = timer.nextWake() })
+				for i, tick := range ticks {
+					tt := newTask(nil)
+					tt.where = uint32(i)
+					spawn(fmt.Sprint("adder of ", tick), func() {
+						if err := timer.AddAt(&tt.TaskEntry, now, time.Duration(tick)*time.Millisecond); err != nil {
+							panic(err)
+						}
+					})
+				}
+				return func() error {
+					defer timer.Stop()
+					earliest := min(ticks[0], ticks[len(ticks)-1])
+					if slept > earliest && len(timer.wakeup) == 0 {
+						return fmt.Errorf("the driver sleeps until %d, and nobody wakes it at %d", slept, earliest)
+					}
+					return nil
+				}
+			}
+			r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+			if r.Failure != nil {
+				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+			}
+			t.Logf("%d schedules", r.Schedules)
+		})
+	}
+}
