@@ -156,7 +156,7 @@ func TestAUserLockHeldAcrossACheckBlocksNobodyElse(t *testing.T) {
 }
 
 func TestASignalUnderALockThatTheCallbackTakes(t *testing.T) {
-	p := open[string](t)
+	p := open[string](t, purgatory.WithoutReaper()) // which would look in its stead, later
 	var mu sync.Mutex
 	var met atomic.Bool
 	o := until(&met)
