@@ -26,24 +26,38 @@ byte callbacks[4];
 
 #define BIT(o) (1 << (o))
 
-inline enter(o) {
+inline push(o) { running++; todo[depth] = BIT(o); depth++ }
+
+/* Leave: enters, or has to queue, once it is settled. */
+inline finish(o) {
+#ifdef BUG_QUEUE
 	atomic {
 		if
-		:: running < LIMIT -> running++; todo[depth] = BIT(o); depth++
+		:: running < LIMIT -> push(o)
 		:: else -> queue = queue | BIT(o)
 		fi
 	};
-	assert(depth <= LIMIT + 1)
-}
-
-inline finish(o) {
-#ifdef BUG_QUEUE
-	enter(o);
 	settled[o] = true
 #else
+	atomic {
+		if
+		:: running < LIMIT -> push(o)
+		:: else -> late = true
+		fi
+	};
 	settled[o] = true;
-	enter(o)
+	if
+	:: late -> atomic {                     /* Queue: unless there is room by now */
+			late = false;
+			if
+			:: running < LIMIT -> push(o)
+			:: else -> queue = queue | BIT(o)
+			fi
+		}
+	:: else
+	fi;
 #endif
+	assert(depth <= LIMIT + 1)
 }
 
 inline callback(o) {
@@ -102,7 +116,7 @@ inline runAll() {
 }
 
 proctype ending(byte op) {
-	byte todo[3]; byte depth;
+	byte todo[3]; byte depth; bool late;
 	if
 	:: op == 0 -> finish(0)
 	:: op == 1 -> finish(1)
@@ -113,7 +127,7 @@ proctype ending(byte op) {
 
 #ifndef NOHELPERS
 proctype helper() {
-	byte todo[3]; byte depth;
+	byte todo[3]; byte depth; bool late;
 end:	do
 	:: atomic { queue != 0 -> running++; depth = 1 }; runAll()
 	od

@@ -338,6 +338,64 @@ inline undo(o) {
 	}
 }
 
+/* Expiry that found the operation being registered is not carried out here: it is let go
+ * once more and expires on a worker. closing is read because Close may have come while
+ * there was that wish already. */
+inline expireOnWorker(o) {
+	do
+	:: claim[o] == EXPIRED ->
+		atomic { claim[o] = NONE; wish[o] = NONE };
+#ifndef BUG_CLEAR
+		if
+		:: closing -> claim[o] = CLOSED
+		:: else ->
+#endif
+			release(o);
+			if
+			:: more -> more = false; runner(o)
+			:: else
+			fi;
+			looks = 0;
+			if
+			:: claim[o] == NONE -> dueAtOnce(o)
+			:: else
+			fi
+#ifndef BUG_CLEAR
+		fi
+#endif
+	:: else -> break
+	od
+}
+
+/* It is pending: due at once. If the timer has stopped, whoever holds it expires it. */
+inline dueAtOnce(o) {
+	atomic {                                /* under the timer's lock */
+		if
+		:: !timerStopped -> deadline[o] = 1; place[o] = 1; inWheel[o] = true
+		:: else -> stoppedTimer = true
+		fi
+	};
+	if
+	:: stoppedTimer -> stoppedTimer = false; end(o, EXPIRED);
+		if
+		:: claim[o] == EXPIRED -> undo(o)
+		:: else
+		fi
+	:: else ->
+		if
+		:: phase[o] == ENDED ->         /* meanwhile */
+			atomic {
+				if
+				:: deadline[o] < FIRED -> deadline[o] = STOPPED
+				:: else
+				fi
+			};
+			inWheel[o] = false
+		:: else
+		fi
+	fi
+}
+
 inline registerOp(o) {
 	d_step { assert(phase[o] == NEW); phase[o] = BUSY };
 	tryComplete(o);                                     /* first try */
@@ -373,7 +431,8 @@ inline registerOp(o) {
 				:: more -> more = false; runner(o)
 				:: else
 				fi;
-				looks = 0
+				looks = 0;
+				expireOnWorker(o)
 			fi
 		fi
 	fi;
@@ -492,11 +551,21 @@ inline fire(o) {
 	:: due -> due = false; end(o, EXPIRED); finish()
 	:: else -> atomic {                     /* moved or stopped: under the timer's lock */
 			if
-			:: deadline[o] <= 2 -> place[o] = deadline[o]; inWheel[o] = true
+			:: deadline[o] <= 2 && timerStopped -> deadline[o] = STOPPED
+			:: deadline[o] <= 2 && !timerStopped -> place[o] = deadline[o]; inWheel[o] = true
 			:: else
 			fi }
 	fi
 }
+
+/* Stop takes out everything. */
+inline stopOne(o) {
+	if
+	:: inWheel[o] -> inWheel[o] = false; deadline[o] = STOPPED
+	:: else
+	fi
+}
+inline stopTimer() { d_step { timerStopped = true; stopOne(0); stopOne(1) } }
 
 inline expire() {
 	if
@@ -524,7 +593,7 @@ inline extend(o) {
 
 #define LOCALS \
 	byte claim[2]; byte collected; byte looks; byte home = 2; byte o; byte k; \
-	bool yes; bool first; bool more; bool mine; bool refused; bool due; bool handOver; byte seen
+	bool yes; bool first; bool more; bool mine; bool refused; bool due; bool handOver; bool stoppedTimer; byte seen
 
 proctype worker() {
 	LOCALS;
@@ -559,7 +628,7 @@ proctype forcing()              { LOCALS; end(0, FORCED); finish() }
 proctype cancelling()           { LOCALS; cancelForKey(1); finish() }
 proctype expiring()             { LOCALS; expire() }
 proctype extending()            { LOCALS; extend(0) }
-proctype closingAll()           { LOCALS; close(); finish(); timerStopped = true }
+proctype closingAll()           { LOCALS; close(); finish(); stopTimer() }
 proctype purging()              { LOCALS; purge() }
 
 /* Any one verb, by number. */
@@ -581,7 +650,7 @@ proctype any(byte verb) {
 	fi;
 	finish();
 	if
-	:: last -> timerStopped = true
+	:: last -> stopTimer()
 	:: else
 	fi
 }
@@ -617,6 +686,15 @@ inline atRest(o) {
 	:: phase[o] == ENDED ->
 		assert(!inWheel[o] && !linked[AT(o, 0)] && !linked[AT(o, 1)]);
 		assert(!stale[AT(o, 0)] && !stale[AT(o, 1)])
+	:: else
+	fi
+}
+
+/* The timer's workers take what is due, also if it has ended: its registration may have
+ * put it there after its end looked (dueAtOnce). It runs to no effect. */
+inline takeDue(o) {
+	if
+	:: phase[o] == ENDED && inWheel[o] && place[o] <= now -> inWheel[o] = false
 	:: else
 	fi
 }
@@ -686,5 +764,5 @@ init {
 #ifndef BUG_STALE
 	purge();
 #endif
-	d_step { atRest(0); atRest(1) }
+	d_step { takeDue(0); takeDue(1); atRest(0); atRest(1) }
 }
