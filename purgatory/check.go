@@ -232,10 +232,11 @@ func (c *check[K]) endBatch() {
 	c.ended += n
 	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
 	run := c.shard.Leave(batch)
+	c.p.settle(batch, c.cause)
 	for i, m := range batch.Machines {
 		c.entries[i] = m.Entry()
 	}
 	c.p.timer.CancelAll(c.entries[:n])
 	clear(c.entries[:n])
-	c.p.settle(c.shard, batch, c.cause, run)
+	c.p.answer(c.shard, batch, run)
 }

@@ -91,8 +91,9 @@
 //  3. Unlink all claimed, under the shard's lock. A watch in another shard is unlinked if
 //     that shard's lock is free, and left to the purge if not: an ending operation does
 //     not wait for somebody else's key.
-//  4. Take all out of the timer, each of its locks once for a run of them.
-//  5. Make all outcomes final. Then run the callbacks, with no lock held.
+//  4. Make all outcomes final.
+//  5. Take all out of the timer, each of its locks once for a run of them. Then run the
+//     callbacks, with no lock held.
 //
 // At most WithPurgeInterval watches are left at any moment, over all shards; beyond it
 // step 3 waits for the lock. The reaper's purge takes them out, at the latest after one

@@ -76,14 +76,18 @@ func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Ma
 	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{o}
 	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
 	run := s.Leave(batch)
+	p.settle(batch, cause)
 	p.timer.Cancel(m.Entry())
-	p.settle(s, batch, cause, run)
+	p.answer(s, batch, run)
 }
 
-// settle makes the outcomes of a batch that has left lists and timer final, and runs
-// the callbacks, or queues them behind those who do. cause is that of the cancelled
-// ones; nil if they were left with a wish, and the cause with it.
-func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch watchers.Ending, cause *error, run bool) {
+// settle makes the outcomes of a batch that has left its lists final. cause is that of
+// the cancelled ones; nil if they were left with a wish, and the cause with it.
+//
+// It comes before their entries leave the timer: a registration that schedules an
+// operation after it has let go (expireOnWorker) sees then that it has ended, or has its
+// entry cancelled.
+func (p *DelayedOperationPurgatory[K]) settle(batch watchers.Ending, cause *error) {
 	for i, m := range batch.Machines {
 		o, of := batch.Outcomes[i], cause
 		if o == operation.Cancelled && of == nil {
@@ -94,6 +98,11 @@ func (p *DelayedOperationPurgatory[K]) settle(s *watchers.Shard[K], batch watche
 		}
 	}
 	p.release(len(batch.Machines))
+}
+
+// answer runs the callbacks of a batch that has ended, or queues them behind those who
+// do; run is what Leave said.
+func (p *DelayedOperationPurgatory[K]) answer(s *watchers.Shard[K], batch watchers.Ending, run bool) {
 	if !run && !s.Queue(batch) {
 		return
 	}

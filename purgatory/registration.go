@@ -121,7 +121,9 @@ func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits
 	}
 	r.step, r.completed = finished, true
 	machines, outcomes := [1]*operation.Machine{r.m}, [1]operation.Outcome{operation.Satisfied}
-	p.settle(s, watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, nil, run)
+	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
+	p.settle(batch, nil)
+	p.answer(s, batch, run)
 }
 
 // watch links the operation under all its keys; false if the purgatory has closed.
