@@ -101,7 +101,7 @@ func TestJSONOfKnownContent(t *testing.T) {
 	assert.Equal(t, 1, got.Wheels.Pending)
 	require.NotEmpty(t, got.Hot)
 	require.Len(t, got.Expiring, 1)
-	assert.Equal(t, KeyView{Key: "quiet", Ended: map[string]int64{"expired": 4}, OnlyTimeouts: true}, got.Expiring[0])
+	assert.Equal(t, KeyView{Key: "quiet", Watched: 4, Ended: map[string]int64{"expired": 4}, OnlyTimeouts: true}, got.Expiring[0])
 	require.Len(t, got.Oldest, 1)
 	assert.Equal(t, "fetch 7", got.Oldest[0].Text)
 	assert.Equal(t, 2, got.Oldest[0].Keys)

@@ -20,7 +20,8 @@ type Inspection struct {
 
 	// Hot are the keys with the most going on (operations that began to wait, and
 	// tries), and Expiring those with the most expiries, most first. Both are empty
-	// without WithKeyStats.
+	// without WithKeyStats. Of an expiring key Watched, Tries and Wasted are known only
+	// if it is also among the busiest.
 	Hot, Expiring []KeyReport
 
 	// Oldest are the operations that have been waiting longest among the Looked

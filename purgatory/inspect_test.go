@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -54,6 +55,21 @@ func TestKeysLeaveTheSuspectsWhenSomebodyWakesThem(t *testing.T) {
 	op.ready = true
 	p.CheckAndComplete("a")
 	assert.False(t, p.Inspect(10, 0).Expiring[0].OnlyTimeouts())
+}
+
+// TestAnExpiryDoesNotMakeAKeySuspect: it is known that operations of the key were satisfied before its first expiry.
+func TestAnExpiryDoesNotMakeAKeySuspect(t *testing.T) {
+	p := newManual(t, WithKeyStats(64))
+	op := submit(t, p, time.Second, "a")
+	op.ready = true
+	require.Equal(t, 1, p.CheckAndComplete("a"))
+	submit(t, p, time.Second, "a")
+	p.AdvanceClock(2 * time.Second)
+	got := p.Inspect(10, 0).Expiring[0]
+	assert.False(t, got.OnlyTimeouts())
+	assert.EqualValues(t, 1, got.Ended[operation.Expired])
+	assert.EqualValues(t, 1, got.Ended[operation.Satisfied])
+	assert.EqualValues(t, 2, got.Watched)
 }
 
 func TestInspectWithoutKeyStatsKnowsNoKeys(t *testing.T) {
@@ -125,10 +141,26 @@ func TestCheckDuringStringIsNotLost(t *testing.T) {
 	assert.Equal(t, operation.Satisfied, op.Outcome())
 }
 
+// TestWishDuringStringIsCarriedOut: who ends an operation while it describes itself is told "not I", and it ends so.
+func TestWishDuringStringIsCarriedOut(t *testing.T) {
+	p := newManual(t)
+	gone := errors.New("gone")
+	op := &selfish{p: p}
+	op.during = func() { assert.False(t, p.Cancel(op, gone)) }
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
+	require.NoError(t, err)
+	p.Inspect(0, 1)
+	assert.Equal(t, operation.Cancelled, op.Outcome())
+	assert.Equal(t, gone, op.Cause())
+	assert.Zero(t, p.Watched())
+	assert.EqualValues(t, 0, p.Stats().Checks, "nobody tried it")
+}
+
 type selfish struct {
 	operation.DelayedOperation
-	p     *DelayedOperationPurgatory[string]
-	ready bool
+	p      *DelayedOperationPurgatory[string]
+	ready  bool
+	during func() // instead of becoming ready
 }
 
 func (s *selfish) TryComplete() bool { return s.ready }
@@ -136,6 +168,10 @@ func (s *selfish) OnComplete()       {}
 func (s *selfish) OnExpiration()     {}
 
 func (s *selfish) String() string {
+	if s.during != nil {
+		s.during()
+		return ""
+	}
 	s.ready = true
 	s.p.CheckAndComplete("a")
 	return "changed"

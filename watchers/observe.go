@@ -90,13 +90,24 @@ func (ob *observer[K]) unlinked(m *operation.Machine, l *keyList[K], o operation
 	if ob.keys == nil || o == operation.Pending {
 		return
 	}
-	if c := ob.keys.hot.find(l.key, l.hash); c != nil {
-		c.Ended[o]++
+	hot := ob.keys.hot.find(l.key, l.hash)
+	if hot != nil {
+		hot.Ended[o]++
 	}
-	if o == operation.Expired {
-		ob.keys.expiring.count(l.key, l.hash, 1, m.Start()).Ended[o]++
-	} else if c := ob.keys.expiring.find(l.key, l.hash); c != nil {
-		c.Ended[o]++
+	expiring := ob.keys.expiring.find(l.key, l.hash)
+	if expiring != nil {
+		expiring.Ended[o]++
+	}
+	if o != operation.Expired {
+		return
+	}
+	counts := ob.keys.expiring.count(l.key, l.hash, 1, m.Start())
+	switch {
+	case expiring != nil:
+	case hot != nil: // its first expiry is not all that is known of it
+		*counts = *hot
+	default:
+		counts.Ended[o]++
 	}
 }
 
@@ -124,7 +135,17 @@ func (s *Shard[K]) Keys(hot, expiring []KeyCounts[K]) (_, _ []KeyCounts[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keys := s.observer.keys
-	return s.countsLocked(&keys.hot, hot), s.countsLocked(&keys.expiring, expiring)
+	begin := len(expiring)
+	hot, expiring = s.countsLocked(&keys.hot, hot), s.countsLocked(&keys.expiring, expiring)
+	for i := begin; i < len(expiring); i++ {
+		// The rest is counted for busy keys only.
+		c := &expiring[i]
+		c.Watched, c.Tries, c.Wasted = 0, 0, 0
+		if known := keys.hot.find(c.Key, keys.expiring.hashes[i-begin]); known != nil {
+			c.Watched, c.Tries, c.Wasted = known.Watched, known.Tries, known.Wasted
+		}
+	}
+	return hot, expiring
 }
 
 func (s *Shard[K]) countsLocked(t *sketch[K], out []KeyCounts[K]) []KeyCounts[K] {
