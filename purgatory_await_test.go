@@ -176,8 +176,14 @@ func TestAwaitWaitsForARunningReadyAndTakesItsYes(t *testing.T) {
 		}
 		<-g.entered
 		cancel(errGone)
+		returned := make(chan error, 1)
+		go func() { returned <- result() }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		assert.Empty(t, returned, "ready has not answered yet")
 		close(g.leave)
-		if err := result(); answer {
+		if err := <-returned; answer {
 			require.NoError(t, err)
 		} else {
 			require.ErrorIs(t, err, errGone)
