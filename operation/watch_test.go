@@ -53,3 +53,22 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	assert.Equal(t, Over, m.Acquire())
 	assert.False(t, m.Begin(op, 1), "it is used once")
 }
+
+func TestARejectedOperationKeepsNoWatches(t *testing.T) {
+	var l List
+	l.Init(nil)
+	op := &plain{}
+	m := Of(op)
+	require.True(t, m.Begin(op, 3))
+	l.Link(m, 0, 0, nil)
+	l.Link(m, 1, 0, nil)
+	require.Len(t, m.Extra(), 2)
+	for w := range m.Watches() {
+		if w.List() != nil {
+			w.Unlink()
+		}
+	}
+	m.Reject(true)
+	assert.Nil(t, m.tail)
+	assert.False(t, m.Begin(op, 1), "it is spent")
+}
