@@ -376,7 +376,7 @@ func (s *play) submit() {
 	for i, w := range s.worlds {
 		done, e := w.submit(o, timeout)
 		require.Equal(s.t, completed, done, "world %d", i)
-		require.True(s.t, errors.Is(e, err), "world %d: %v, want %v", i, e, err)
+		require.ErrorIs(s.t, e, err, "world %d", i)
 	}
 }
 
@@ -454,7 +454,7 @@ func (s *play) compare() {
 				callbacks = 11
 			}
 			got := w.ops[o.id]
-			if got == nil || got.Outcome() != o.outcome || got.callbacks != callbacks || got.Cause() != o.cause {
+			if got == nil || got.Outcome() != o.outcome || got.callbacks != callbacks || !errors.Is(got.Cause(), o.cause) {
 				require.FailNow(s.t, "outcome", "world %d: operation %d is %v, want %v (%v), with %d callbacks", i, o.id, got, o.outcome, o.cause, callbacks)
 			}
 		}

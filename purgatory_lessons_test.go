@@ -283,8 +283,8 @@ func TestLessonTheReaperOutlivesWhatIsThrownAtIt(t *testing.T) {
 // large is an operation whose memory counts.
 type large struct {
 	operation.DelayedOperation
-	payload [64 << 10]byte
-	yes     bool
+	_   [64 << 10]byte
+	yes bool
 }
 
 func (o *large) TryComplete() bool { return o.yes }

@@ -139,7 +139,7 @@ func TestStressConservesOperationsAndEndsEachOnce(t *testing.T) {
 						case 5:
 							p.ForceComplete(other)
 						case 6:
-							if p.Cancel(other, errGone) && other.Cause() != errGone {
+							if p.Cancel(other, errGone) && !errors.Is(other.Cause(), errGone) {
 								s.broken("the cause is lost")
 							}
 						case 7:

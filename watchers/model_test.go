@@ -128,7 +128,6 @@ type modelled struct {
 	m    *operation.Machine
 	keys []int
 	at   []int64
-	seq  int
 }
 
 // walk is a cursor under way, and what it has to visit.
