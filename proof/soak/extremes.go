@@ -60,7 +60,7 @@ func runStorm(n int) error {
 	}
 	defer p.Close()
 	var first, second [operation.Outcomes]atomic.Int64
-	moment := time.Now().Add(time.Duration(n) * 5 * time.Microsecond)
+	moment := time.Now().Add(time.Duration(n) * 10 * time.Microsecond)
 	if _, err = submitIdle(p, n, func() time.Duration { return time.Until(moment) }, &first); err != nil {
 		return err
 	}
