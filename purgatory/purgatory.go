@@ -113,18 +113,27 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // that were left, and gives to workers what waits for them for want of a goroutine.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
-	shards := p.watchers.Shards()
-	for i := range shards {
-		if shards[i].Stuck() {
-			p.rescue.Lock()
-			if !slices.Contains(p.rescue.shards, &shards[i]) {
-				p.rescue.shards = append(p.rescue.shards, &shards[i])
-			}
-			p.rescue.Unlock()
-		}
+	if p.watchers.Queued() {
+		p.rescueStuck()
 	}
 	if p.working() {
 		p.signals.Kick()
+	}
+}
+
+// rescueStuck finds the shards whose queued callbacks nobody has taken since the last
+// time.
+func (p *DelayedOperationPurgatory[K]) rescueStuck() {
+	shards := p.watchers.Shards()
+	for i := range shards {
+		if !shards[i].Stuck() {
+			continue
+		}
+		p.rescue.Lock()
+		if !slices.Contains(p.rescue.shards, &shards[i]) {
+			p.rescue.shards = append(p.rescue.shards, &shards[i])
+		}
+		p.rescue.Unlock()
 	}
 }
 

@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 )
 
@@ -89,7 +90,14 @@ func (s *Shard[K]) Queue(batch Ending) (run bool) {
 		return true
 	}
 	s.mu.queue = append(s.mu.queue, batch.Machines...)
+	s.all.queued.Add(int64(len(batch.Machines)))
 	return false
+}
+
+// Queued reports whether any shard has queued callbacks.
+func (w *Watchers[K]) Queued() bool {
+	sched.Yield()
+	return w.queued.Load() > 0
 }
 
 // Enter is for a worker that helps with queued callbacks; see Stuck.
@@ -112,6 +120,7 @@ func (s *Shard[K]) Exit() (next *operation.Machine) {
 	}
 	next = s.mu.queue[0]
 	s.mu.queue[0] = nil
+	s.all.queued.Dec()
 	if s.mu.queue = s.mu.queue[1:]; len(s.mu.queue) == 0 {
 		s.mu.queue = nil
 	}

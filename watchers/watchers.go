@@ -41,6 +41,7 @@ type Watchers[K comparable] struct {
 	observe Observe
 	now     func() time.Duration
 
+	queued     atomic.Int64 // callbacks that wait in shards' queues, see Shard.Queue
 	stale      atomic.Int64 // watches that Unlink has left to Purge, over all shards
 	staleLimit int64
 
