@@ -72,3 +72,15 @@ func TestARejectedOperationKeepsNoWatches(t *testing.T) {
 	assert.Nil(t, m.tail)
 	assert.False(t, m.Begin(op, 1), "it is spent")
 }
+
+func TestAnOperationThatWaitsForManyKeysHasNoCause(t *testing.T) {
+	var l List
+	l.Init(nil)
+	op := &plain{}
+	m := Of(op)
+	require.True(t, m.Begin(op, 2))
+	l.Link(m, 0, 0, nil)
+	l.Link(m, 1, 0, nil)
+	assert.NoError(t, op.Cause(), "one pointer serves for the other watches and for the cause")
+	assert.Equal(t, "Outcome(6)", Outcome(Outcomes).String(), "the first that there is not")
+}
