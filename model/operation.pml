@@ -209,7 +209,7 @@ inline end(o, how) {
 	}
 }
 
-/* ---- what follows a claim: unlink, timer, settle, callbacks ----------------------- */
+/* ---- what follows a claim: unlink, settle, timer, callbacks ----------------------- */
 
 /* home is the shard whose lock is waited for; another shard's lock is only tried. */
 inline unlink(k) {
@@ -270,8 +270,8 @@ inline finish() {
 	if
 	:: claim[0] != NONE || claim[1] != NONE ->
 		unlink(0); unlink(1);
-		cancelTimer(0); cancelTimer(1);
 		settle(0); settle(1);
+		cancelTimer(0); cancelTimer(1);
 		if
 		:: claim[0] != NONE -> onComplete(0); claim[0] = NONE
 		:: else
@@ -690,15 +690,6 @@ inline atRest(o) {
 	fi
 }
 
-/* The timer's workers take what is due, also if it has ended: its registration may have
- * put it there after its end looked (dueAtOnce). It runs to no effect. */
-inline takeDue(o) {
-	if
-	:: phase[o] == ENDED && inWheel[o] && place[o] <= now -> inWheel[o] = false
-	:: else
-	fi
-}
-
 init {
 	byte k, a, b, c;
 	atomic {
@@ -764,5 +755,5 @@ init {
 #ifndef BUG_STALE
 	purge();
 #endif
-	d_step { takeDue(0); takeDue(1); atRest(0); atRest(1) }
+	d_step { atRest(0); atRest(1) }
 }
