@@ -9,16 +9,16 @@ import (
 )
 
 // ForceComplete ends op, which must be an operation of this purgatory, as forced and
-// reports whether it did. It does not: if op
-// has ended, or was not accepted; or if another goroutine is trying it at this
-// moment, which then ends it as forced unless the try says yes. The callbacks run
-// on this goroutine. It does not block.
+// reports whether it did. It does not: if op has ended, or was not accepted; or if
+// another goroutine is trying it at this moment, which then ends it as forced unless
+// the try says yes. The callbacks run on this goroutine. It does not block.
 func (p *DelayedOperationPurgatory[K]) ForceComplete(op operation.Operation) bool {
 	return p.endNow(op, operation.Forced, nil)
 }
 
-// Cancel ends op, which must be an operation of this purgatory, as cancelled with cause, which op.Cause then returns, and reports
-// whether it did; see ForceComplete for when it does not.
+// Cancel ends op, which must be an operation of this purgatory, as cancelled with
+// cause, which op.Cause then returns, and reports whether it did; see ForceComplete for
+// when it does not.
 func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause error) bool {
 	return p.endNow(op, operation.Cancelled, &cause)
 }
