@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// copyModule copies the library's Go code, its test data and its module files. It
-// leaves out what the library's tests do not need: hidden folders, modules of their
-// own, programs and documents.
+// copyModule copies the library. It leaves out what the library's tests do not need:
+// hidden folders, modules of their own, programs and documents.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -25,11 +24,6 @@ func copyModule(from, to string) error {
 			}
 			return os.MkdirAll(filepath.Join(to, rel), 0o700)
 		}
-		name := d.Name()
-		data := strings.Contains(filepath.ToSlash(rel), "testdata/")
-		if !data && !strings.HasSuffix(name, ".go") && name != "go.mod" && name != "go.sum" {
-			return nil
-		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -43,7 +37,7 @@ func leftOut(path, rel string) bool {
 		return true
 	}
 	switch filepath.ToSlash(rel) {
-	case "docs", "examples", "proof":
+	case "docs", "examples", "model", "proof":
 		return true
 	}
 	_, err := os.Stat(filepath.Join(path, "go.mod"))
