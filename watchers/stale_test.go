@@ -79,6 +79,7 @@ func TestAWatchInABusyShardIsLeftToThePurge(t *testing.T) {
 	n, keys = watched(w)
 	assert.Equal(t, []int{1, 1}, []int{n, keys})
 	assert.Zero(t, w.Purge(), "again")
+	assert.False(t, busy.hasStale.Load(), "a purge passes the shard over")
 	assert.Nil(t, busy.stale.watches[:1][0], "the array is kept, and refers to nothing")
 	end(w, b, stays)
 	n, keys = watched(w)
