@@ -8,10 +8,15 @@ import (
 // postpone leaves w, a watch in this shard of an operation that is ending, to
 // Purge. It refuses if as many as may be are waiting for that already.
 func (s *Shard[K]) postpone(w *operation.Watch) bool {
-	sched.Yield()
-	if s.all.stale.Inc() > s.all.staleLimit {
-		s.all.stale.Dec()
-		return false
+	for {
+		sched.Yield()
+		n := s.all.stale.Load()
+		if n >= s.all.staleLimit {
+			return false
+		}
+		if s.all.stale.CompareAndSwap(n, n+1) {
+			break
+		}
 	}
 	s.stale.Lock()
 	s.stale.watches = append(s.stale.watches, w)

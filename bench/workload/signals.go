@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -34,10 +35,11 @@ func signalsOne(r *Run, round, g int, how string) {
 		p.Submit(lane, lifetime, []string{key})
 	}
 	deferred := p.(purgatories.Deferred)
+	var stray sync.WaitGroup // of goCheck: one that outlives the loop would share the lane with Close
 	tell := map[string]func(){
 		"ours-signal": func() { deferred.Signal(key) },
 		"ours-check":  func() { p.Check(key) },
-		goCheck:       func() { go p.Check(key) },
+		goCheck:       func() { stray.Go(func() { p.Check(key) }) },
 	}[how]
 	rate := meter.Loop(g, r.Window, 200, func(_, n int) {
 		for range n {
@@ -53,5 +55,6 @@ func signalsOne(r *Run, round, g int, how string) {
 			last.Metrics[result.Coalesced] = float64(signalled) / float64(checks)
 		}
 	}
+	stray.Wait()
 	p.Close()
 }
