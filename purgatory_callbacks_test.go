@@ -217,6 +217,9 @@ func TestCallbacksThatAreBlockedDoNotHoldUpThoseBehindThem(t *testing.T) {
 	}
 	eventually(t, func() bool { return waiting.Load() == blocked }, "every callback runs")
 	ended(t, key, operation.Forced)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, p.Shutdown(ctx), "those who helped are not counted any more, nor those whom they helped")
 }
 
 // misdeeds are what a callback must not do to others.

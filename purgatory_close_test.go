@@ -257,3 +257,26 @@ func TestRegisteringWhileClosingIsAnsweredOnceOrRefused(t *testing.T) {
 		assert.Equal(t, []int{0, 0, 0}, []int{p.NumDelayed(), p.Watched(), p.Keys()})
 	}
 }
+
+// What an executor has refused is offered again at the next reap. There may be no more.
+func TestShutdownOffersAgainWhatTheExecutorRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusals := 3
+		p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error {
+			if refusals--; refusals >= 0 {
+				return errGone
+			}
+			go run()
+			return nil
+		}))
+		var met atomic.Bool
+		o := until(&met)
+		submit(t, p, o, hour, "a")
+		met.Store(true)
+		p.Signal("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, p.Shutdown(ctx))
+		ended(t, o, operation.Satisfied)
+	})
+}

@@ -172,6 +172,27 @@ func TestAWishLeftToARegistrationIsCarriedOutByIt(t *testing.T) {
 	}
 }
 
+// The registration goes on in vain, but does not expire the operation itself: that is for
+// a worker, and here for who moves the clock.
+func TestAnExpiryWishedForDuringARegistrationIsLeftToTheTimer(t *testing.T) {
+	p := onManualClock[string](t)
+	o := &op{}
+	o.try = func() bool {
+		switch o.tries.Load() {
+		case 2:
+			p.CheckAndComplete("a") // have it look again, when it is timed
+		case 3:
+			p.AdvanceClock(time.Second) // it is to expire
+		}
+		return false
+	}
+	submit(t, p, o, time.Second, "a")
+	pending(t, o)
+	p.AdvanceClock(0)
+	ended(t, o, operation.Expired)
+	empty(t, p)
+}
+
 func TestCancelForKeyMeetsARunningCheck(t *testing.T) {
 	p := onManualClock[string](t)
 	o, other := newHeldOp(), submitted(t, p, "a")
@@ -433,6 +454,48 @@ func TestAnOperationThatKeepsChangingItsOwnStateDoesNotKeepItsCaller(t *testing.
 	_, err = q.TryCompleteElseWatch(o, hour, nan, 1)
 	require.NoError(t, err)
 	eventually(t, func() bool { return o.completed.Load() == 1 }, "a worker goes on with it")
+}
+
+func TestAnOperationThatKeepsChangingItsOwnStateIsTriedEightTimesByOneCaller(t *testing.T) {
+	var workers []func()
+	p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error {
+		workers = append(workers, run)
+		return nil
+	}))
+	met := false
+	o := &op{}
+	o.try = func() bool {
+		p.CheckAndComplete("a")
+		return met
+	}
+	submit(t, p, o, hour, "a")
+	assert.EqualValues(t, 1+8, o.tries.Load(), "by its registration: before anybody can find it, and then")
+	assert.Len(t, workers, 1, "the rest is left to a worker")
+	o.tries.Store(0)
+	p.CheckAndComplete("a")
+	assert.EqualValues(t, 8, o.tries.Load())
+	met = true
+	workers[0]()
+	ended(t, o, operation.Satisfied)
+}
+
+func TestASecondLookThatPanicsIsOneThatSaysNo(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	o := &op{}
+	o.try = func() bool {
+		switch n := o.tries.Load(); {
+		case n == 2:
+			p.CheckAndComplete("a") // asks for the look
+		case n > 2 && n < 20:
+			panic("while looking again")
+		}
+		return false
+	}
+	submit(t, p, o, hour, "a")
+	assert.EqualValues(t, 3, o.tries.Load())
+	assert.EqualValues(t, 1, told.n.Load())
+	pending(t, o)
 }
 
 func TestMarksLeftToARegistrationThatIsRefusedAreVoid(t *testing.T) {

@@ -139,6 +139,7 @@ func TestNoSignalIsLost(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, func() bool { return p.NumDelayed() == 0 }, "every one was checked after its signal")
+	eventually(t, func() bool { return p.Keys() == 0 }, "whoever ended the last one is through with its other key")
 	empty(t, p)
 	assert.EqualValues(t, 3*rounds, conserved(t, p).Satisfied)
 }

@@ -248,7 +248,7 @@ func TestOptionsAtTheirEdgesWork(t *testing.T) {
 			purgatory.WithPurgeInterval(0), purgatory.WithReapInterval(time.Millisecond), purgatory.WithExpiryWorkers(1), purgatory.WithMaxPending(1),
 		},
 		"large": {
-			purgatory.WithTick(hour), purgatory.WithWheelSize(1 << 12), purgatory.WithTimerShards(64), purgatory.WithWatcherShards(1 << 12),
+			purgatory.WithTick(hour), purgatory.WithWheelSize(1 << 12), purgatory.WithTimerShards(64), purgatory.WithWatcherShards(1 << 16),
 			purgatory.WithPurgeInterval(math.MaxInt), purgatory.WithReapInterval(hour), purgatory.WithExpiryWorkers(math.MaxInt), purgatory.WithMaxPending(math.MaxInt),
 		},
 		"nil executor, nil timer": {purgatory.WithExecutor(nil), purgatory.WithTimer(nil)},

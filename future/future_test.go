@@ -191,9 +191,9 @@ func TestPostMayBeCalledUnderALockThatTheFunctionTakes(t *testing.T) {
 	require.NoError(t, err)
 	lock.Lock()
 	assert.True(t, f.Post(0, 1, nil))
-	assert.False(t, f.Post(0, 1, nil))
 	lock.Unlock()
 	assert.NoError(t, <-ended)
+	assert.False(t, f.Post(0, 1, nil), "it has ended, and nobody need look")
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -26,6 +28,10 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	began := time.Now()
 	status := m.Run()
+	if err := goleak.Find(); err != nil && status == 0 {
+		fmt.Println("interleave:", err)
+		status = 1
+	}
 	verdict := "nothing found"
 	if status != 0 {
 		verdict = "FAILED"

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -24,10 +25,10 @@ import (
 // (2) If Acquire finds the operation pending, it becomes the holder and checks,
 // with the change visible. (3) If it finds a holder, it sets again by a
 // compare-and-swap on the word that says busy, so the holder has not let go.
-// (4) The only way to let go is Release, a compare-and-swap to pending from a word
-// that bears no mark; it fails against (3), and the holder looks again. A separate
-// flag beside a lock fails at (4): the lock can be freed between the last look at the
-// flag and the next (KAFKA-8334).
+// (4) The only way to let go is Release (ReleaseUnmarked is the same in short), a
+// compare-and-swap to pending from a word that bears no mark; it fails against (3),
+// and the holder looks again. A separate flag beside a lock fails at (4): the lock can
+// be freed between the last look at the flag and the next (KAFKA-8334).
 //
 // It ends once. Only the holder ends it, there is one holder at a time, and Settle
 // leaves no way back.
@@ -79,6 +80,16 @@ func (m *Machine) Operation() Operation { return m.entry.Task().(Operation) }
 // Entry returns m's place in the timer.
 func (m *Machine) Entry() *timer.TaskEntry { return &m.entry }
 
+func (m *Machine) word() *atomic.Uint32 { return m.entry.Word() }
+
+// Entries returns the places in the timer of machines, in the same memory: a machine
+// begins with its entry.
+func Entries(machines []*Machine) []*timer.TaskEntry {
+	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
+}
+
+var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // it does
+
 // Start returns when the operation was accepted, on the timer's clock.
 func (m *Machine) Start() time.Duration { return m.start }
 
@@ -89,7 +100,7 @@ func (m *Machine) SetStart(now time.Duration) { m.start = now }
 // many keys, 1 to MaxKeys. It fails if the operation is not new.
 func (m *Machine) Begin(op Operation, keys int) bool {
 	sched.Yield()
-	if !m.entry.Word().CompareAndSwap(phaseNew, phaseBusy|uint32(keys-1)<<extraShift) {
+	if !m.word().CompareAndSwap(phaseNew, phaseBusy|uint32(keys-1)<<extraShift) {
 		return false
 	}
 	m.entry.Bind(op)
@@ -108,7 +119,7 @@ func (m *Machine) Reject(used bool) (wish Outcome) {
 		next = phaseEnded
 	}
 	sched.Yield()
-	word := m.entry.Word().Swap(next)
+	word := m.word().Swap(next)
 	return Outcome(word & wishMask >> wishShift)
 }
 
@@ -127,16 +138,16 @@ const (
 func (m *Machine) Acquire() Acquired {
 	for {
 		sched.Yield()
-		word := m.entry.Word().Load()
+		word := m.word().Load()
 		switch word & phaseMask {
 		case phasePending:
-			if m.entry.Word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
+			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
 				return Held
 			}
 		case phaseBusy:
 			// A mark that is set already was set before this load, and is
 			// cleared before the next look: that look sees our change too.
-			if word&again != 0 || m.entry.Word().CompareAndSwap(word, word|again) {
+			if word&again != 0 || m.word().CompareAndSwap(word, word|again) {
 				return Marked
 			}
 		default:
@@ -158,22 +169,22 @@ func (m *Machine) Claim(o Outcome) (held bool) {
 // is not.
 func (m *Machine) Hold() (held bool) {
 	sched.Yield()
-	word := m.entry.Word().Load()
-	return word&phaseMask == phasePending && m.entry.Word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
+	word := m.word().Load()
+	return word&phaseMask == phasePending && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
 }
 
 // ClaimOrWish is Claim, and reports also whether it left the wish.
 func (m *Machine) ClaimOrWish(o Outcome) (held, wished bool) {
 	for {
 		sched.Yield()
-		word := m.entry.Word().Load()
+		word := m.word().Load()
 		switch {
 		case word&phaseMask == phasePending:
-			if m.entry.Word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
+			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
 				return true, false
 			}
 		case word&phaseMask == phaseBusy && word&wishMask == 0:
-			if m.entry.Word().CompareAndSwap(word, word|uint32(o)<<wishShift) {
+			if m.word().CompareAndSwap(word, word|uint32(o)<<wishShift) {
 				return false, true
 			}
 		default:
@@ -192,22 +203,30 @@ const (
 	Carry                    // end it with the wish that somebody left
 )
 
+// ReleaseUnmarked is Release where there is no mark, as is usual; it does nothing and
+// says no if there is one.
+func (m *Machine) ReleaseUnmarked() bool {
+	sched.Yield()
+	word := m.word().Load()
+	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending)
+}
+
 // Release lets go of a held operation whose check said no, unless there is a mark.
 // With patient false it does not ask for another look: it clears the mark, and if
 // relook is true the caller has to see to it that the operation is checked again.
 func (m *Machine) Release(patient bool) (v Verdict, wish Outcome, relook bool) {
 	for {
 		sched.Yield()
-		word := m.entry.Word().Load()
+		word := m.word().Load()
 		switch {
 		case word&again != 0 && patient:
-			if m.entry.Word().CompareAndSwap(word, word&^again) {
+			if m.word().CompareAndSwap(word, word&^again) {
 				return LookAgain, Pending, false
 			}
 		case word&wishMask != 0:
 			return Carry, Outcome(word & wishMask >> wishShift), false
 		default:
-			if m.entry.Word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending) {
+			if m.word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending) {
 				return Released, Pending, word&again != 0
 			}
 		}
@@ -217,7 +236,7 @@ func (m *Machine) Release(patient bool) (v Verdict, wish Outcome, relook bool) {
 // ClearWish forgets a held operation's wish: its holder fulfils it in another way.
 func (m *Machine) ClearWish() {
 	sched.Yield()
-	m.entry.Word().And(^uint32(wishMask))
+	m.word().And(^uint32(wishMask))
 }
 
 // Settle ends a held operation with o, for good. Its watches have been unlinked, or
@@ -230,14 +249,14 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 		m.tail = nil
 	}
 	sched.Yield()
-	word := m.entry.Word().Swap(phaseEnded | uint32(o)<<outcomeShift)
+	word := m.word().Swap(phaseEnded | uint32(o)<<outcomeShift)
 	return Outcome(word & wishMask >> wishShift)
 }
 
 // Outcome returns how the operation ended, Pending if it has not.
 func (m *Machine) Outcome() Outcome {
 	sched.Yield()
-	word := m.entry.Word().Load()
+	word := m.word().Load()
 	if word&phaseMask != phaseEnded {
 		return Pending
 	}

@@ -126,6 +126,9 @@ func TestEveryTransition(t *testing.T) {
 			"busy": {release{Released, Pending, false}, "pending"}, "busy, again": {release{Released, Pending, true}, "pending"},
 			"busy, wish": {release{Carry, Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Carry, Cancelled, false}, "busy, again, wish"},
 		}},
+		"ReleaseUnmarked": {func(m *Machine, _ Operation) any { return m.ReleaseUnmarked() }, map[string]result{
+			"busy": {true, "pending"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {false, "busy, again, wish"},
+		}},
 		"ClearWish": {func(m *Machine, _ Operation) any { m.ClearWish(); return nil }, map[string]result{
 			"busy": {nil, "busy"}, "busy, wish": {nil, "busy"}, "busy, again, wish": {nil, "busy, again"},
 		}},
@@ -215,6 +218,9 @@ func TestAnOperationKnowsItself(t *testing.T) {
 	m.Begin(op, 1)
 	assert.Same(t, op, m.Operation())
 	assert.Same(t, m, Of(m.Operation()))
+	other := &task{}
+	assert.Equal(t, []*timer.TaskEntry{m.Entry(), Of(other).Entry()}, Entries([]*Machine{m, Of(other)}))
+	assert.Empty(t, Entries(nil))
 	m.SetStart(time.Minute)
 	assert.Equal(t, time.Minute, m.Start())
 	assert.Zero(t, m.Entry().Deadline())

@@ -24,7 +24,8 @@ import (
 //	func (d *delayedProduce) OnExpiration()     { … }
 //
 // No lock of the purgatory is held while they run, and they may call anything on
-// any purgatory; but Shutdown and Await, which wait, are not for callbacks.
+// any purgatory; but what waits is not for callbacks: Await, Shutdown and, on the
+// system's clock, AdvanceClock.
 type Operation interface {
 	// TryComplete reports whether the condition is met now. It may record
 	// results. It is never run twice at once for one operation, and never
@@ -88,6 +89,7 @@ const (
 
 var names = [Outcomes]string{"pending", "satisfied", "forced", "expired", "cancelled", "closed"}
 
+// String is "pending", "satisfied", "forced", "expired", "cancelled" or "closed".
 func (o Outcome) String() string {
 	if int(o) < len(names) {
 		return names[o]

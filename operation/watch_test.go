@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,6 +33,98 @@ func TestAnUnlinkedWatchRefersToNobody(t *testing.T) {
 	assert.Equal(t, 2, l.Len())
 	assert.Same(t, machines[2].First(), l.Next(l.First()))
 	assert.Same(t, machines[0].First(), l.Prev(l.Last()))
+}
+
+// TestGapLeavesTheListAsSingleUnlinksWould takes some of the watches of two lists out, in any order.
+func TestGapLeavesTheListAsSingleUnlinksWould(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var lists [2]List
+		var watches []*Watch
+		for i := range lists {
+			lists[i].Init(nil)
+			for range 1 + random.IntN(12) {
+				op := &plain{}
+				require.True(t, Of(op).Begin(op, 1))
+				lists[i].Link(Of(op), 0, 0, lists[i].Last())
+				watches = append(watches, Of(op).First())
+			}
+		}
+		if random.IntN(2) == 0 {
+			random.Shuffle(len(watches), func(i, j int) { watches[i], watches[j] = watches[j], watches[i] })
+		}
+		var gap Gap
+		for i, w := range watches {
+			if random.IntN(4) > 0 {
+				gap.Unlink(w)
+				require.True(t, w.next == nil && w.prev == nil && w.list == nil, "it refers to nobody")
+				watches[i] = nil
+			}
+		}
+		gap.Close()
+		gap.Close() // there is none any more
+		left := slices.DeleteFunc(watches, func(w *Watch) bool { return w == nil })
+		for i := range lists {
+			l := &lists[i]
+			var forth, back []*Watch
+			for w := l.First(); w != nil; w = l.Next(w) {
+				forth = append(forth, w)
+				require.Contains(t, left, w)
+			}
+			for w := l.Last(); w != nil; w = l.Prev(w) {
+				back = append(back, w)
+			}
+			slices.Reverse(back)
+			require.Equal(t, len(forth), l.Len(), "seed %d", seed)
+			require.True(t, slices.Equal(forth, back), "seed %d", seed)
+		}
+		require.Equal(t, len(left), lists[0].Len()+lists[1].Len())
+	}
+}
+
+func TestAGapThatIsClosedIsThereNoMore(t *testing.T) {
+	var l List
+	l.Init(nil)
+	link := func(after *Watch) *Watch {
+		op := &plain{}
+		require.True(t, Of(op).Begin(op, 1))
+		l.Link(Of(op), 0, 0, after)
+		return Of(op).First()
+	}
+	first := link(nil)
+	leaves := link(first)
+	last := link(leaves)
+	var gap Gap
+	gap.Unlink(leaves)
+	gap.Close()
+	between := link(first)
+	gap.Close()
+	assert.Same(t, between, l.Next(first))
+	assert.Same(t, between, l.Prev(last))
+}
+
+func TestWatchesAreWalkedOverAsFarAsWanted(t *testing.T) {
+	var l List
+	l.Init(nil)
+	op := &plain{}
+	m := Of(op)
+	require.True(t, m.Begin(op, 4))
+	for i := range 4 {
+		l.Link(m, i, 0, l.Last())
+	}
+	for wanted := range 5 {
+		w := l.First()
+		seen := 0
+		for got := range m.Watches() {
+			if seen == wanted {
+				break
+			}
+			assert.Same(t, w, got)
+			w = l.Next(w)
+			seen++
+		}
+		assert.Equal(t, wanted, seen)
+	}
 }
 
 func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {

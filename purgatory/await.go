@@ -74,8 +74,8 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return p.errorf(ErrNilOperation, "the function to wait for is nil")
 	}
 	w := &wait{ready: ready}
-	if err := p.admit(w, len(keys)+len(at)); err != nil {
-		return err
+	if !p.admits(w, len(keys)+len(at)) {
+		return p.refuse(w, len(keys)+len(at))
 	}
 	if ready() { // nobody knows of w yet, and it needs no channel
 		return nil
@@ -97,7 +97,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		}
 	}
 	switch w.Outcome() {
-	case operation.Satisfied, operation.Forced:
+	case operation.Satisfied:
 		return nil
 	case operation.Expired:
 		return p.errorf(ErrExpired, "after %v", timeout)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -73,7 +72,6 @@ type check[K comparable] struct {
 	// looked at.
 	ops      [batchSize]*operation.Machine
 	outcomes [batchSize]operation.Outcome
-	entries  [batchSize]*timer.TaskEntry
 	claimed  int
 	at, n    int
 	more     bool
@@ -150,7 +148,6 @@ func (c *check[K]) walk() {
 		default:
 			return
 		}
-		c.at = 0
 	}
 }
 
@@ -175,8 +172,13 @@ func (c *check[K]) try() {
 // saidNo lets go of the held operation, or does what was asked of its holder.
 func (c *check[K]) saidNo() {
 	c.no++
-	c.looks++
 	m := c.ops[c.at]
+	if m.ReleaseUnmarked() {
+		c.holding = false
+		c.at++
+		return
+	}
+	c.looks++
 	var key K
 	var hash uint64
 	patient := c.looks < maxLooks
@@ -233,10 +235,6 @@ func (c *check[K]) endBatch() {
 	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
 	run := c.shard.Leave(batch)
 	c.p.settle(batch, c.cause)
-	for i, m := range batch.Machines {
-		c.entries[i] = m.Entry()
-	}
-	c.p.timer.CancelAll(c.entries[:n])
-	clear(c.entries[:n])
+	c.p.timer.CancelAll(operation.Entries(batch.Machines))
 	c.p.answer(c.shard, batch, run)
 }

@@ -19,8 +19,8 @@ func (p *DelayedOperationPurgatory[K]) Close() error {
 		return nil
 	}
 	defer p.noteClose()()
+	defer p.stop() // also when a callback ends the goroutine
 	p.closeFrom(0)
-	p.stop()
 	return nil
 }
 
@@ -30,7 +30,6 @@ func (p *DelayedOperationPurgatory[K]) closeFrom(i int) {
 	defer func() {
 		if !normal { // runtime.Goexit: this is the last chance for the others
 			p.closeFrom(i + 1)
-			p.stop()
 		}
 	}()
 	shards := p.watchers.Shards()
@@ -51,9 +50,6 @@ func (p *DelayedOperationPurgatory[K]) closeFrom(i int) {
 // stop tells everything that runs in the background to end. What is queued for
 // workers is still done.
 func (p *DelayedOperationPurgatory[K]) stop() {
-	if p.stopped.Swap(true) {
-		return
-	}
 	p.purge() // nobody will afterwards
 	if p.reaper != nil {
 		p.reaper.Stop()
@@ -71,13 +67,13 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // only wait in vain.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.noteShutdown(p.draining.Swap(true))
-	if !p.poll(ctx, func() bool { return p.NumDelayed() == 0 && p.idle() }) {
+	if !p.poll(ctx, p.idle) {
 		// Callbacks may block, and this call must not.
 		go p.Close()
 		return context.Cause(ctx)
 	}
 	_ = p.Close()
-	if !p.poll(ctx, func() bool { return p.NumDelayed() == 0 && p.idle() && p.ended() }) {
+	if !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
 		return context.Cause(ctx)
 	}
 	p.purge()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -27,7 +26,6 @@ func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
 	c := p.checks.Get().(*check[K])
 	c.shard = p.watchers.Shard(w.Hash)
 	c.cursor.At(w.Key, w.Hash)
-	c.outcome = operation.Pending
 	c.ops[0], c.at, c.n = w.Machine, 0, 1
 	c.holding, c.looks = true, 0
 	c.saidNo()

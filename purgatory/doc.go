@@ -23,7 +23,8 @@
 //     moment, is tried with that change visible.
 //   - Timeouts are never early, and late by at most one tick plus scheduling.
 //   - No lock of the purgatory is held while user code runs. No method waits for another
-//     goroutine's TryComplete; only Await and Shutdown wait at all.
+//     goroutine's TryComplete; only Await, Shutdown and, on the system's clock,
+//     AdvanceClock wait at all.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - What has ended is referred to no more: it is out of the lists and the wheel when
 //     its callbacks run (see "Leaving" for the one exception, and its bound).

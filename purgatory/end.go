@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"runtime/trace"
+	"slices"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/operation"
@@ -109,10 +110,10 @@ func (p *DelayedOperationPurgatory[K]) answer(s *watchers.Shard[K], batch watche
 	}
 	defer p.exit(s) // also when a callback ends the goroutine
 	if trace.IsEnabled() {
-		p.traced(regionCallbacks, func() { p.callBack(batch.Machines, 0) })
+		p.traced(regionCallbacks, func() { p.callBack(batch) })
 		return
 	}
-	p.callBack(batch.Machines, 0)
+	p.callBack(batch)
 }
 
 // exit runs the callbacks that were queued behind this goroutine's, until there are
@@ -130,41 +131,24 @@ func (p *DelayedOperationPurgatory[K]) runQueued(s *watchers.Shard[K], m *operat
 			p.exit(s)
 		}
 	}()
-	machines := [1]*operation.Machine{m}
-	p.callBack(machines[:], 0)
+	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{m.Outcome()}
+	p.callBack(watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]})
 	normal = true
 }
 
-// callBack runs the callbacks of operations that have ended, from the i-th on,
-// whatever they do: OnComplete of machines[j] is the 2j-th, its OnExpiration the one
-// after it.
-func (p *DelayedOperationPurgatory[K]) callBack(machines []*operation.Machine, i int) {
-	for i < 2*len(machines) {
-		i = p.callBackFrom(machines, i)
+// callBack runs the callbacks of operations that have ended, all of them, whatever
+// they do: first every OnComplete, then OnExpiration of those that have expired.
+func (p *DelayedOperationPurgatory[K]) callBack(batch watchers.Ending) {
+	n := len(batch.Machines)
+	calls := n
+	if slices.Contains(batch.Outcomes, operation.Expired) {
+		calls = 2 * n
 	}
-}
-
-func (p *DelayedOperationPurgatory[K]) callBackFrom(machines []*operation.Machine, i int) (next int) {
-	normal := false
-	defer func() {
-		if normal {
-			return
+	guard.Each(calls, func(i int) {
+		if i < n {
+			p.onComplete(batch.Machines[i])
+		} else if batch.Outcomes[i-n] == operation.Expired {
+			p.onExpiration(batch.Machines[i-n])
 		}
-		next = i + 1
-		if v := recover(); v != nil {
-			guard.Report(v, p.panicked, func() { p.callBack(machines, next) })
-			return
-		}
-		p.callBack(machines, next) // runtime.Goexit: this is the last chance for the others
-	}()
-	for ; i < 2*len(machines); i++ {
-		m := machines[i>>1]
-		if i&1 == 0 {
-			p.onComplete(m)
-		} else if m.Outcome() == operation.Expired {
-			p.onExpiration(m)
-		}
-	}
-	normal = true
-	return i
+	}, p.panicked)
 }

@@ -12,7 +12,7 @@ var (
 	ErrClosed = errors.New("purgatory: closed")
 	// ErrFull: as many operations are pending as WithMaxPending allows.
 	ErrFull = errors.New("purgatory: full")
-	// ErrNoKeys: an operation was to be watched under no key, or under too many.
+	// ErrNoKeys: an operation was to be watched under no key.
 	ErrNoKeys = errors.New("purgatory: no keys")
 	// ErrTooManyKeys: more keys than operation.MaxKeys.
 	ErrTooManyKeys = errors.New("purgatory: too many keys")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // What the logger of WithLogger is told: the message of each record, which will not
@@ -21,9 +22,12 @@ const (
 	// EventStalled: the reaper came back much later than it should have; timeouts
 	// were late by as much. Warn: elapsed, interval.
 	EventStalled = "purgatory.reaper.stalled"
-	// EventRefused: the executor of WithExecutor refused work, which is offered
-	// again. Warn: error.
-	EventRefused = "purgatory.executor.refused"
+	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
+	// work, which is offered again. Warn: error.
+	EventRefused = timer.EventRefused
+	// EventManyTimers ("purgatory.timers.many"): a program has far more purgatories, each
+	// with a timer of its own, than it can need; said once. Warn: timers, hint.
+	EventManyTimers = timer.EventManyTimers
 	// EventPurged: watches of ended operations were taken out. Debug: entries.
 	EventPurged = "purgatory.purged"
 	// EventShutdown: Shutdown has begun to wait. Info: pending.

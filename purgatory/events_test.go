@@ -3,9 +3,12 @@ package purgatory
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"regexp"
 	"runtime/trace"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // records is a slog.Handler that keeps what it is told.
@@ -82,6 +86,28 @@ func TestSlowCallbacksAreLogged(t *testing.T) {
 	})
 }
 
+func TestACallbackIsSlowWhenItTakesLongerThanItMay(t *testing.T) {
+	for threshold, logged := range map[time.Duration]int{0: 0, time.Second: 0, time.Second - 1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &records{}
+			p := newManual(t, WithLogger(slog.New(log)), WithSlowCallback(threshold))
+			told := 0
+			_, err := p.TryCompleteElseWatch(&teller{tell: func() { told++; time.Sleep(time.Second) }}, time.Hour, "a")
+			require.NoError(t, err)
+			p.CheckAndComplete("a")
+			assert.Equal(t, 1, p.CancelForKey("a", nil))
+			assert.Equal(t, 1, told)
+			_, err = p.TryCompleteElseWatch(&slow{expire: time.Second}, time.Minute, "a")
+			require.NoError(t, err)
+			p.AdvanceClock(time.Hour)
+			_, err = p.TryCompleteElseWatch(&slow{try: time.Second}, time.Hour, "a")
+			require.NoError(t, err)
+			p.CheckAndComplete("a")
+			assert.Len(t, log.find(EventSlow), 3*logged)
+		})
+	}
+}
+
 func TestPanicsAreLoggedWithTheirStack(t *testing.T) {
 	log := &records{}
 	p := newManual(t, WithLogger(slog.New(log)))
@@ -101,6 +127,15 @@ func (*panics) TryComplete() bool { panic("no") }
 func (*panics) OnComplete()       {}
 func (*panics) OnExpiration()     {}
 
+func TestWhatTheExecutorRefusesIsLogged(t *testing.T) {
+	log := &records{}
+	full := errors.New("no room")
+	p := newManual(t, WithLogger(slog.New(log)), WithExecutor(func(func()) error { return full }))
+	submit(t, p, time.Hour, "a")
+	p.Signal("a")
+	assert.Equal(t, []map[string]any{{"level": slog.LevelWarn, "purgatory": "test", "error": full}}, log.find(EventRefused))
+}
+
 // TestAStalledReaperIsLogged drives the reaper's work by hand: a stall is a gap between two rounds.
 func TestAStalledReaperIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,6 +154,48 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 	})
 }
 
+// TestARefusingExecutorIsLogged: the purgatory's timer asks the executor too, and says so in the purgatory's name.
+func TestARefusingExecutorIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var full atomic.Bool
+		full.Store(true)
+		p, err := New[string]("refused", WithLogger(slog.New(slog.NewTextHandler(&out, nil))), WithExecutor(func(run func()) error {
+			if full.Load() {
+				return errors.New("full")
+			}
+			go run()
+			return nil
+		}))
+		require.NoError(t, err)
+		submit(t, p, 0, "expires")
+		synctest.Wait()
+		submit(t, p, time.Hour, "signalled")
+		p.Signal("signalled")
+		full.Store(false)
+		require.NoError(t, p.Close())
+		require.NoError(t, p.Shutdown(t.Context()))
+		refused := regexp.MustCompile(`msg=`+EventRefused+` .*`).FindAllString(out.String(), -1)
+		require.GreaterOrEqual(t, len(refused), 2, "the timer's and the purgatory's")
+		for _, line := range refused {
+			assert.Equal(t, "msg="+EventRefused+" purgatory=refused error=full", line)
+		}
+	})
+}
+
+func TestTheReaperSweepsWhateverIsLogged(t *testing.T) {
+	for name, opts := range map[string][]Option{"logged": {WithLogger(slog.New(&records{}))}, "not logged": nil} {
+		t.Run(name, func(t *testing.T) {
+			offers := 0
+			p := newManual(t, append(opts, WithExecutor(func(func()) error { offers++; return context.Canceled }))...)
+			submit(t, p, time.Hour, "a")
+			p.Signal("a")
+			p.reap()()
+			assert.Equal(t, 2, offers, "what was refused is offered again")
+		})
+	}
+}
+
 func TestClosingSaysHowManyWereAnsweredHow(t *testing.T) {
 	log := &records{}
 	p := newManual(t, WithLogger(slog.New(log)))
@@ -129,6 +206,7 @@ func TestClosingSaysHowManyWereAnsweredHow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, p.Shutdown(ctx), context.Canceled)
+	require.NoError(t, p.Shutdown(t.Context()))
 	require.NoError(t, p.Shutdown(t.Context()))
 	require.Len(t, log.find(EventShutdown), 1, "said once")
 	assert.EqualValues(t, 2, log.find(EventShutdown)[0]["pending"])
@@ -145,11 +223,28 @@ func TestTracesHaveRegions(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, trace.Start(&out))
-	p := newManual(t)
-	op := submit(t, p, time.Second, "a")
-	op.ready = true
-	assert.Equal(t, 1, p.CheckAndComplete("a"))
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	p, err := New[string]("name of the traced", WithTimer(clock))
+	require.NoError(t, err)
+	defer p.Close()
+	told := 0
+	_, err = p.TryCompleteElseWatch(&teller{tell: func() { told++ }}, time.Second, "a")
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.CancelForKey("a", nil))
 	trace.Stop()
+	assert.Equal(t, 1, told)
 	assert.Contains(t, out.String(), regionCheck)
 	assert.Contains(t, out.String(), regionCallbacks)
+	assert.Contains(t, out.String(), "name of the traced")
 }
+
+// teller says when it is complete.
+type teller struct {
+	operation.DelayedOperation
+	tell func()
+}
+
+func (*teller) TryComplete() bool { return false }
+func (o *teller) OnComplete()     { o.tell() }
+func (*teller) OnExpiration()     {}

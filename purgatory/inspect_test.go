@@ -46,6 +46,128 @@ func TestInspectTellsKeysApart(t *testing.T) {
 	assert.Equal(t, 1, in.Wheels.Pending)
 }
 
+func TestOnlyTimeoutsIsSaidOfNoKeyThatWasEverWoken(t *testing.T) {
+	counts := func(outcomes ...operation.Outcome) *KeyReport {
+		k := new(KeyReport)
+		for _, o := range outcomes {
+			k.Ended[o]++
+		}
+		return k
+	}
+	assert.False(t, counts().OnlyTimeouts())
+	assert.True(t, counts(operation.Expired).OnlyTimeouts())
+	assert.True(t, counts(operation.Expired, operation.Closed).OnlyTimeouts())
+	assert.False(t, counts(operation.Expired, operation.Satisfied, operation.Forced).OnlyTimeouts())
+	assert.False(t, counts(operation.Expired, operation.Satisfied, operation.Cancelled).OnlyTimeouts())
+	assert.False(t, counts(operation.Expired, operation.Forced, operation.Cancelled).OnlyTimeouts())
+}
+
+// TestInspectPutsTheOldestAndTheMostFirst and says no more than it is asked for.
+func TestInspectPutsTheOldestAndTheMostFirst(t *testing.T) {
+	p := newManual(t, WithKeyStats(1<<12))
+	for i := range 10 {
+		for range i + 1 {
+			submit(t, p, time.Second, fmt.Sprint("key ", i))
+		}
+	}
+	p.AdvanceClock(time.Minute)
+	for i := range 10 {
+		submit(t, p, time.Hour, fmt.Sprint("key ", i))
+		p.AdvanceClock(time.Minute)
+	}
+	in := p.Inspect(3, 2)
+	require.Len(t, in.Expiring, 3)
+	for i := range 3 {
+		assert.EqualValues(t, 10-i, in.Expiring[i].Ended[operation.Expired])
+	}
+	require.Len(t, in.Oldest, 2)
+	assert.Equal(t, "key 0", in.Oldest[0].Key)
+	assert.Equal(t, 10*time.Minute, in.Oldest[0].Age)
+	assert.Equal(t, "key 1", in.Oldest[1].Key)
+	assert.Equal(t, 9*time.Minute, in.Oldest[1].Age)
+}
+
+// TestAnEndCountsForAllKeysOfAnOperation: wherever they are.
+func TestAnEndCountsForAllKeysOfAnOperation(t *testing.T) {
+	p := newManual(t, WithKeyStats(1<<12))
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	require.True(t, p.ForceComplete(submit(t, p, time.Hour, keys...)))
+	hot := p.Inspect(100, 0).Hot
+	require.Len(t, hot, 20)
+	for _, k := range hot {
+		assert.EqualValues(t, 1, k.Ended[operation.Forced], k.Key)
+	}
+}
+
+// TestAQuietKeyExpiresAmongBusyOnes: they have pushed it out of their list by then.
+func TestAQuietKeyExpiresAmongBusyOnes(t *testing.T) {
+	p := newManual(t, WithKeyStats(4), WithWatcherShards(1))
+	p.AdvanceClock(time.Hour)
+	submit(t, p, time.Second, "quiet")
+	for i := range 100 {
+		submit(t, p, time.Hour, fmt.Sprint(i%5))
+	}
+	p.AdvanceClock(time.Minute)
+	in := p.Inspect(10, 0)
+	for _, k := range in.Hot {
+		assert.NotEqual(t, "quiet", k.Key)
+	}
+	require.Len(t, in.Expiring, 1)
+	assert.Equal(t, "quiet", in.Expiring[0].Key)
+	assert.EqualValues(t, 1, in.Expiring[0].Ended[operation.Expired])
+	assert.GreaterOrEqual(t, in.Expiring[0].Since, time.Hour)
+}
+
+func TestInspectPutsTheBusiestFirst(t *testing.T) {
+	p := newManual(t, WithKeyStats(1<<12))
+	for i := range 10 {
+		for range 1 + (i*7)%10 {
+			submit(t, p, time.Hour, fmt.Sprint(i))
+		}
+	}
+	hot := p.Inspect(10, 0).Hot
+	require.Len(t, hot, 10)
+	for i, k := range hot {
+		assert.EqualValues(t, 10-i, k.Watched, k.Key)
+	}
+}
+
+// TestWhatIsKnownOfBusyKeysIsNotSaidOfOneThatIsBusyNoMore: it was counted until the key was pushed out, and not since.
+func TestWhatIsKnownOfBusyKeysIsNotSaidOfOneThatIsBusyNoMore(t *testing.T) {
+	p := newManual(t, WithKeyStats(4), WithWatcherShards(1))
+	submit(t, p, time.Second, "quiet")
+	p.CheckAndComplete("quiet")
+	p.AdvanceClock(2 * time.Second)
+	k := p.Inspect(10, 0).Expiring[0]
+	assert.Equal(t, []int64{1, 1, 1}, []int64{k.Watched, k.Tries, k.Wasted})
+	for i := range 100 {
+		submit(t, p, time.Hour, fmt.Sprint(i%5))
+	}
+	k = p.Inspect(10, 0).Expiring[0]
+	assert.Equal(t, "quiet", k.Key)
+	assert.Equal(t, []int64{0, 0, 0}, []int64{k.Watched, k.Tries, k.Wasted})
+	assert.EqualValues(t, 1, k.Ended[operation.Expired])
+}
+
+// TestEndingIsNoTry: nor does it make a key a hot one.
+func TestEndingIsNoTry(t *testing.T) {
+	p := newManual(t, WithKeyStats(8))
+	submit(t, p, time.Hour, "a", "b")
+	assert.Equal(t, 1, p.CancelForKey("a", nil))
+	submit(t, p, time.Hour, "b")
+	require.NoError(t, p.Close())
+	assert.Empty(t, p.Inspect(10, 0).Expiring)
+	hot := p.Inspect(10, 0).Hot
+	require.Len(t, hot, 2)
+	for _, k := range hot {
+		assert.Contains(t, "ab", k.Key)
+		assert.Zero(t, k.Tries)
+	}
+}
+
 func TestKeysLeaveTheSuspectsWhenSomebodyWakesThem(t *testing.T) {
 	p := newManual(t, WithKeyStats(64))
 	submit(t, p, time.Second, "a")
@@ -80,6 +202,9 @@ func TestInspectWithoutKeyStatsKnowsNoKeys(t *testing.T) {
 	assert.Len(t, in.Oldest, 1, "found under both keys, shown once")
 	assert.Equal(t, 2, in.Oldest[0].Keys)
 	assert.Empty(t, p.Inspect(0, 0).Oldest)
+	p = newManual(t, WithHistograms())
+	submit(t, p, time.Second, "a")
+	assert.Empty(t, p.Inspect(10, 0).Hot)
 }
 
 // TestInspectLooksAtABoundedNumber: work, not time.
@@ -141,6 +266,29 @@ func TestCheckDuringStringIsNotLost(t *testing.T) {
 	assert.Equal(t, operation.Satisfied, op.Outcome())
 }
 
+// TestCheckDuringStringCountsForItsKey: the second look is a try because of the key that was checked.
+func TestCheckDuringStringCountsForItsKey(t *testing.T) {
+	p := newManual(t, WithKeyStats(8))
+	op := &selfish{p: p}
+	op.during = func() {
+		op.ready = true
+		p.CheckAndComplete("a")
+		p.CheckAndComplete("b")
+	}
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	p.AdvanceClock(time.Second)
+	submit(t, p, time.Hour, "b")
+	p.Inspect(0, 1)
+	assert.Equal(t, operation.Satisfied, op.Outcome())
+	tries, wasted := map[string]int64{}, map[string]int64{}
+	for _, k := range p.Inspect(10, 0).Hot {
+		tries[k.Key], wasted[k.Key] = k.Tries, k.Wasted
+	}
+	assert.Equal(t, map[string]int64{"a": 1, "b": 1}, tries)
+	assert.Equal(t, map[string]int64{"a": 0, "b": 1}, wasted)
+}
+
 // TestWishDuringStringIsCarriedOut: who ends an operation while it describes itself is told "not I", and it ends so.
 func TestWishDuringStringIsCarriedOut(t *testing.T) {
 	p := newManual(t)
@@ -185,6 +333,7 @@ func TestInspectBoundsText(t *testing.T) {
 	assert.Equal(t, strings.Repeat("x", 199)+"…", in.Oldest[0].Text)
 	assert.Equal(t, strings.Repeat("é", 100)+"…", in.Hot[0].Key)
 	assert.Equal(t, "a\uFFFDb", cut("a\xffb"))
+	assert.Equal(t, strings.Repeat("x", 200), cut(strings.Repeat("x", 200)))
 }
 
 func TestInspectReadsNothingBehindAPointerKey(t *testing.T) {

@@ -55,7 +55,8 @@ func TestWhatIsObservedAddsUp(t *testing.T) {
 	held := &probe{}
 	_, err = p.TryCompleteElseWatch(held, time.Hour, 1000)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.NumDelayed() == 1 && p.Watched() == 1 && p.idle() }, 20*time.Second, time.Millisecond)
+	quiet := func() bool { t := p.totals(); return t.Pending == 1 && t.Watched == 1 && t.Running == 0 }
+	require.Eventually(t, quiet, 20*time.Second, time.Millisecond)
 
 	s := p.Stats()
 	assert.EqualValues(t, 1, s.Ages.Count())

@@ -43,7 +43,7 @@ func WithWheelSize(n int) Option {
 }
 
 // WithTimerShards sets the number of timing wheels, a power of two from 1 to 64.
-// Default: eight per processor. Not with WithTimer.
+// Default: eight per processor, at most 64. Not with WithTimer.
 func WithTimerShards(n int) Option {
 	return func(c *config) { c.timerOptions = append(c.timerOptions, timer.WithShards(n)) }
 }
@@ -69,7 +69,7 @@ func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, which may be shared by several purgatories and with others; it
 // is not stopped with the purgatory. With a *timer.ManualTimer there is no reaper:
-// AdvanceClock moves the time.
+// AdvanceClock moves the time. Default: one of its own.
 func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer = t } }
 
 // WithExpiryWorkers sets how many goroutines may run the callbacks of expired
@@ -79,8 +79,13 @@ func WithExpiryWorkers(n int) Option { return func(c *config) { c.workers = n } 
 
 // WithExecutor runs what the workers would run on an executor of the user's:
 // execute has to run the function it is given, off its own goroutine, or to return
-// an error; what it refuses is offered again at the next reap. At most
+// an error; what it refuses is offered again, at the latest at the next reap. At most
 // twice the number of workers is submitted at a time.
+//
+// Whoever makes work for a worker calls execute, and if it refuses, the logger: Signal
+// above all, and so both run under whatever locks Signal's caller holds. They must
+// neither block nor take such locks. With WithTimer, execute is given the checks for
+// Signal only: what expires runs where that timer runs it.
 func WithExecutor(execute func(run func()) error) Option {
 	return func(c *config) { c.executor = execute }
 }
@@ -90,14 +95,15 @@ func WithExecutor(execute func(run func()) error) Option {
 // goroutines share.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
-// WithPanicHandler sets what is told of a panic in an operation's method, with its
-// stack. Default: it is logged, to WithLogger's logger, or to slog's default one if
-// there is none. It may be called on any goroutine that calls the purgatory.
+// WithPanicHandler sets what is told of a panic in an operation's method, or in the
+// function of WithExecutor, with its stack. Default: it is logged, to WithLogger's
+// logger, or to slog's default one if there is none. It may be called on any goroutine that calls the purgatory.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked, c.handled = h, true }
 }
 
 // WithLogger sets where the purgatory logs what happens to it: see the Event constants.
+// Any goroutine that calls the purgatory may log, one in Signal too: see WithExecutor.
 // Default: nowhere.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 

@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -37,7 +36,6 @@ type DelayedOperationPurgatory[K comparable] struct {
 
 	draining uatomic.Bool // Shutdown: nothing new
 	closed   uatomic.Bool
-	stopped  uatomic.Bool // workers and reaper were told to stop
 	pending  atomic.Int64 // kept only with WithMaxPending
 	rejected atomic.Int64
 	panics   atomic.Int64
@@ -77,13 +75,13 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		Now:        func() time.Duration { return p.timer.Now() },
 	})
 	p.checks.New = func() any { return &check[K]{p: p} }
-	p.signals = workers.New(cfg.workers, p.work, p.working, p.guarded(cfg.executor), p.refused)
+	p.signals = workers.New(cfg.workers, p.work, p.working, cfg.executor, p.refused, p.panicked)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.workers),
 			timer.WithExecutor(cfg.executor),
 			timer.WithPanicHandler(p.panicked),
-			timer.WithLogger(cfg.logger))...)
+			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 		}
@@ -100,9 +98,10 @@ func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 
 // AdvanceClock lets up to d of time pass, expires what is due, and purges. It is
 // what the reaper calls in a loop, with 200 ms; call it by hand when the reaper is
-// off. On the system's clock it waits for something to expire, up to d. On a manual
-// one it moves the time by d, and the callbacks of what expires run on this
-// goroutine before it returns. It reports whether anything expired.
+// off. On the system's clock it waits for something to expire, up to d, and is not for
+// callbacks. On a manual one it moves the time by d, and the callbacks of what expires
+// run on this goroutine before it returns; called from one of them, it adds d to the
+// move that is under way. It reports whether anything expired.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 	expired := p.timer.AdvanceClock(d)
 	p.sweep()
@@ -144,21 +143,6 @@ func (p *DelayedOperationPurgatory[K]) purge() {
 		p.logger.Debug(EventPurged, "purgatory", p.name, "entries", n)
 	}
 }
-
-// guarded returns execute so that its panic is a refusal, and goes to the panic
-// handler: it is called by Signal, under its caller's locks.
-func (p *DelayedOperationPurgatory[K]) guarded(execute func(run func()) error) func(run func()) error {
-	if execute == nil {
-		return nil
-	}
-	return func(run func()) error {
-		err := errExecutor
-		guard.Call(func() { err = execute(run) }, p.panicked)
-		return err
-	}
-}
-
-var errExecutor = errors.New("purgatory: the executor did not return")
 
 func (p *DelayedOperationPurgatory[K]) refused(err error) {
 	p.logger.Warn(EventRefused, "purgatory", p.name, "error", err)

@@ -52,8 +52,8 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []At[K]) (bool, error) {
 	w := waits[K]{keys: keys, at: at}
-	if err := p.admit(op, w.len()); err != nil {
-		return false, err
+	if !p.admits(op, w.len()) {
+		return false, p.refuse(op, w.len())
 	}
 	// Before anything else: a key that cannot be hashed panics, and nothing is lost.
 	for i := range w.len() {
@@ -70,9 +70,7 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 		p.rejected.Add(1)
 		return false, p.errorf(ErrUsed, "%T was submitted before", op)
 	}
-	for r.step != finished {
-		p.proceed(&r, &w)
-	}
+	p.resume(&r, &w)
 	return r.completed, r.err
 }
 
@@ -101,11 +99,13 @@ func (p *DelayedOperationPurgatory[K]) hash(w *waits[K], i int, key K) uint64 {
 	return p.watchers.Hash(key)
 }
 
-// admit answers what needs no state.
-func (p *DelayedOperationPurgatory[K]) admit(op operation.Operation, keys int) error {
-	if keys > 0 && keys <= operation.MaxKeys && !isNil(op) && !p.draining.Load() {
-		return nil
-	}
+// admits answers what needs no state.
+func (p *DelayedOperationPurgatory[K]) admits(op operation.Operation, keys int) bool {
+	return keys > 0 && keys <= operation.MaxKeys && !isNil(op) && !p.draining.Load()
+}
+
+// refuse says why an operation is not admitted.
+func (p *DelayedOperationPurgatory[K]) refuse(op operation.Operation, keys int) error {
 	p.rejected.Add(1)
 	switch {
 	case isNil(op):

@@ -105,6 +105,10 @@ func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 				break
 			}
 		}
+		if r.timeout > 0 && r.m.ReleaseUnmarked() {
+			r.step = finished
+			break
+		}
 		p.letGo(r, w)
 	}
 	normal = true

@@ -13,7 +13,8 @@ import (
 // and the callbacks. Signals of a key that come before its check begins make one
 // check; one that comes during it makes another. None is lost. It takes one
 // internal lock for a moment, allocates nothing, and may be called under any lock
-// and from any callback.
+// and from any callback. (It calls the executor of WithExecutor, if there is one, and
+// the logger, if that refuses.)
 //
 // Use CheckAndComplete where the caller holds no lock that a callback might need
 // and can afford to run the callbacks: it is cheaper, and what it completes is

@@ -115,10 +115,11 @@ func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals().Watched
 // Keys returns the number of keys that somebody waits for, in O(shards).
 func (p *DelayedOperationPurgatory[K]) Keys() int { return p.totals().Keys }
 
-// idle reports whether no callback runs or waits to be run, and no worker does.
+// idle reports whether no operation waits, no callback runs or waits to be run, and no
+// worker does.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
 	t := p.totals()
-	return t.Running == 0 && p.signals.Running() == 0 && !p.working()
+	return t.Pending <= 0 && t.Running == 0 && p.signals.Running() == 0 && !p.working()
 }
 
 // ended reports whether the goroutines that were told to stop have, the reaper's

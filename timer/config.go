@@ -57,9 +57,13 @@ func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithExecutor runs expired tasks on an executor of the user's instead of on
 // goroutines: execute must run the function it is given once, off its own
-// goroutine, or return an error, and must not block. What it refuses stays due and
-// is offered again 10 ms later. At most the number of workers is submitted at a
-// time.
+// goroutine, or return an error. What it refuses stays due and is offered again
+// 10 ms later. At most the number of workers is submitted at a time.
+//
+// Whoever makes something due calls execute, and the logger if it refuses: the
+// goroutine that drives the timer, or one that adds an entry whose deadline has
+// passed, or moves a deadline there. So both run under whatever locks these hold:
+// they must neither block nor take such locks.
 func WithExecutor(execute func(run func()) error) Option {
 	return func(c *config) { c.executor = execute }
 }
@@ -74,8 +78,8 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked = h }
 }
 
-// WithLogger sets where warnings go: a program that makes far too many timers, an
-// executor that refuses. Default: nowhere.
+// WithLogger sets where warnings go: see the Event constants. It must not block where
+// WithExecutor's execute must not. Default: nowhere.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 func newConfig(shards int, opts []Option) (config, error) {

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -70,6 +71,14 @@ func TestDefaults(t *testing.T) {
 	assert.GreaterOrEqual(t, c.shards, 8)
 	assert.LessOrEqual(t, c.shards, 64)
 	assert.Len(t, newManual(t).shards, 1)
+}
+
+func TestDefaultShardsAreEightForEachProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for procs, want := range map[int]int{1: 8, 2: 16, 3: 32, 4: 32, 5: 64, 8: 64, 9: 64, 100: 64} {
+		runtime.GOMAXPROCS(procs)
+		assert.Equal(t, want, defaultShards(), "%d processors", procs)
+	}
 }
 
 // The outcome of a run of additions, cancellations and expiries does not depend

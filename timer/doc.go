@@ -28,5 +28,6 @@
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical
 // Timing Wheels" (SOSP 1987), scheme 7, with a bitmap of non-empty buckets in
-// place of ticking.
+// place of ticking, and the wheels of different shards out of step, so that their
+// overflow buckets expire one after the other.
 package timer

@@ -51,7 +51,8 @@ func (t *SystemTimer) nextWake() int64 {
 // AdvanceClock waits until something comes due, hands it to the workers, and
 // returns true; or returns false when d has passed, or when the timer stops.
 // d may be 0: hand over what is due and do not wait. Of several callers one
-// drives while the others wait for their turn, up to their d.
+// drives while the others wait for their turn, up to their d. A task that calls it
+// keeps its worker waiting.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool {
 	deadline := Deadline(t.now(), d)
 	if !t.takeWheel(d) {

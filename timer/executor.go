@@ -1,34 +1,28 @@
 package timer
 
 import (
-	"errors"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
+)
+
+// What the logger of WithLogger is told: the message of each record, which will not
+// change.
+const (
+	// EventRefused: the executor of WithExecutor refused work, which is offered again.
+	// Warn: error.
+	EventRefused = "purgatory.executor.refused"
+	// EventManyTimers: a program has far more timers than it can need; said once. Warn:
+	// timers (how many), hint.
+	EventManyTimers = "purgatory.timers.many"
 )
 
 // retryAfter is how long due work waits that the executor has refused.
 const retryAfter = 10 * time.Millisecond
 
-// errExecutor is what is logged for an executor that panics instead of refusing.
-var errExecutor = errors.New("timer: the executor did not return")
-
-// guarded returns execute so that its panic is a refusal, and goes to h.
-func guarded(execute func(func()) error, h guard.Handler) func(func()) error {
-	if execute == nil {
-		return nil
-	}
-	return func(run func()) (err error) {
-		err = errExecutor
-		guard.Call(func() { err = execute(run) }, h)
-		return err
-	}
-}
-
 // refused sees to it that what is due is offered to the executor again.
 func (t *SystemTimer) refused(err error) {
-	t.logger.Warn("purgatory.executor.refused", "error", err)
+	t.logger.Warn(EventRefused, "error", err)
 	tick := int64(Deadline(t.Now(), retryAfter))/t.tick + 1
 	sched.Yield()
 	t.retry.Store(tick)

@@ -20,7 +20,7 @@ func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 			return false
 		}
 		if to < old {
-			return t.shorten(e, to)
+			return t.shorten(e, to, deadline <= 0)
 		}
 		if e.deadline.CompareAndSwap(old, to) {
 			return true
@@ -29,8 +29,10 @@ func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 }
 
 // shorten sets an earlier deadline. Under the shard's lock nobody else can
-// expire or cancel e; only Extend may still race, and then the last one wins.
-func (t *store) shorten(e *TaskEntry, deadline int64) bool {
+// expire or cancel e; only Extend may still race, and then the last one wins. atOnce
+// is for a deadline that even a clock that reads 0 has reached: in an entry 0 means
+// "never added", so it became 1.
+func (t *store) shorten(e *TaskEntry, deadline int64, atOnce bool) bool {
 	s := t.shardOf(e)
 	s.mu.Lock()
 	if e.next == nil {
@@ -39,7 +41,12 @@ func (t *store) shorten(e *TaskEntry, deadline int64) bool {
 	}
 	e.deadline.Store(deadline)
 	s.unlinkLocked(e)
-	expiration := s.placeLocked(e, deadline)
+	var expiration int64
+	if atOnce {
+		s.mu.due.pushBack(e)
+	} else {
+		expiration = s.placeLocked(e, deadline)
+	}
 	t.placedLocked(s, expiration)
 	s.mu.Unlock()
 	t.placed(expiration)

@@ -29,3 +29,13 @@ func TestExtendedEntryIsNotEarlyWhereverItLies(t *testing.T) {
 		}
 	}
 }
+
+// A clock that reads 0 has reached a deadline of 0, though an entry cannot hold it.
+func TestExtendToNowWhenTheClockReadsNothing(t *testing.T) {
+	m := newManual(t, WithTick(time.Hour))
+	h, err := m.AfterFunc(24*time.Hour, func() {})
+	require.NoError(t, err)
+	require.True(t, h.Extend(0))
+	require.True(t, m.AdvanceClock(0))
+	assert.Equal(t, Expired, h.State())
+}

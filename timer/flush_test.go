@@ -75,6 +75,22 @@ func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
 	assert.Zero(t, m.Pending())
 }
 
+func TestStopReturnsWhatIsHalfWayDown(t *testing.T) {
+	m := newManual(t)
+	var want []Task
+	for range 2 * chunk {
+		tt := newTask(nil)
+		addIn(t, m, tt, 100*time.Millisecond)
+		want = append(want, tt)
+	}
+	s := &m.shards[0]
+	require.True(t, s.flushLocked(100))
+	require.False(t, s.mu.cascade.empty())
+	assert.ElementsMatch(t, want, m.Stop())
+	assert.Zero(t, m.Pending())
+	checkInvariants(t, &m.store, nil)
+}
+
 // Reinserting a bucket of an overflow wheel held the lock that adders need.
 func TestKafkaFlushGivesBackTheLock(t *testing.T) {
 	m := newManual(t, WithTick(1), WithWheelSize(1024))
@@ -113,4 +129,17 @@ func TestIdleWheelCatchesUpWhenSomethingIsAdded(t *testing.T) {
 	w := &m.shards[0].mu.wheel
 	assert.EqualValues(t, time.Hour/time.Millisecond, w.now)
 	assert.Len(t, w.levels, 1)
+}
+
+// Overflow buckets of different shards expire apart, those of the second wheel and those of the third.
+func TestNoTwoShardsReplaceTheirEntriesAtOnce(t *testing.T) {
+	const size, shards = 64, 16
+	second, third := map[int64]bool{}, map[int64]bool{}
+	for i := range shards {
+		p := phase(i, size, shards)
+		second[p%size] = true
+		third[p%(size*size)/(size*size/shards)] = true
+	}
+	assert.Len(t, second, shards)
+	assert.Len(t, third, shards)
 }

@@ -16,6 +16,7 @@ const (
 	Cancelled              // stopped before it ran, or (periodic) before it ran again
 )
 
+// String is "pending", "expired" or "cancelled".
 func (s State) String() string {
 	switch s {
 	case Pending:
@@ -30,47 +31,64 @@ func (s State) String() string {
 
 // Handle is a function's place in a timer, as AfterFunc and the Schedule
 // methods return it. It is safe for concurrent use, from its own function too.
+// It takes 64 bytes, one cache line.
 type Handle struct {
-	entry  TaskEntry
-	timer  scheduler
-	f      func()
-	period time.Duration // 0: once; > 0: fixed rate; < 0: fixed delay of -period
+	entry TaskEntry // bound to the Handle, or to the periodic that it is part of
+	timer *store
+	f     func()
 }
 
-// scheduler is the part of a Timer that handles stand on.
-type scheduler interface {
-	Now() time.Duration
-	AddAt(e *TaskEntry, now, deadline time.Duration) error
-	addAgain(e *TaskEntry, now, deadline time.Duration) error
-	Cancel(e *TaskEntry) bool
-	Extend(e *TaskEntry, deadline time.Duration) bool
+// periodic is a Handle whose function runs again and again.
+type periodic struct {
+	Handle
+	period time.Duration // > 0: fixed rate; < 0: fixed delay of -period
 }
 
 // halted is the value of a handle's word once a periodic one has been stopped.
 const halted = 1
 
-func start(t scheduler, first, period time.Duration, f func()) (*Handle, error) {
-	if f == nil {
+// periodic returns what h is part of, nil if its function runs once.
+func (h *Handle) periodic() *periodic {
+	p, _ := h.entry.task.(*periodic)
+	return p
+}
+
+// start schedules h, whose entry is bound to task.
+func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error) {
+	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
-	h := &Handle{timer: t, f: f, period: period}
-	h.entry.Bind(h)
-	now := t.Now()
+	h.timer = t
+	h.entry.Bind(task)
+	now := t.now()
 	if err := t.AddAt(&h.entry, now, Deadline(now, first)); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
+func (t *store) startOnce(d time.Duration, f func()) (*Handle, error) {
+	h := &Handle{f: f}
+	return t.start(h, h, d)
+}
+
+func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
+	if period <= 0 {
+		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
+	}
+	p := &periodic{Handle: Handle{f: f}, period: sign * period}
+	return t.start(&p.Handle, p, first)
+}
+
 // AfterFunc runs f on a worker once d has passed. Errors: ErrFull, ErrStopped.
 func (t *SystemTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
-	return start(t, d, 0, f)
+	return t.startOnce(d, f)
 }
 
 // AfterFunc runs f inside the AdvanceClock that lets d pass. Errors: ErrFull,
 // ErrStopped.
 func (t *ManualTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
-	return start(t, d, 0, f)
+	return t.startOnce(d, f)
 }
 
 // ScheduleAtFixedRate runs f after first and then every period, counted from
@@ -78,63 +96,58 @@ func (t *ManualTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
 // those that a slow f or a stall made impossible are made up for, one after the
 // other. Errors: ErrInvalidOption (period not positive), ErrFull, ErrStopped.
 func (t *SystemTimer) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
-	return startPeriodic(t, first, period, 1, f)
+	return t.startPeriodic(first, period, 1, f)
 }
 
 // ScheduleAtFixedRate is that of SystemTimer, on the manual clock.
 func (t *ManualTimer) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
-	return startPeriodic(t, first, period, 1, f)
+	return t.startPeriodic(first, period, 1, f)
 }
 
 // ScheduleWithFixedDelay runs f after first and then delay after each run has
 // ended. Errors: ErrInvalidOption (delay not positive), ErrFull, ErrStopped.
 func (t *SystemTimer) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
-	return startPeriodic(t, first, delay, -1, f)
+	return t.startPeriodic(first, delay, -1, f)
 }
 
 // ScheduleWithFixedDelay is that of SystemTimer, on the manual clock.
 func (t *ManualTimer) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
-	return startPeriodic(t, first, delay, -1, f)
-}
-
-func startPeriodic(t scheduler, first, period, sign time.Duration, f func()) (*Handle, error) {
-	if period <= 0 {
-		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
-	}
-	return start(t, first, sign*period, f)
+	return t.startPeriodic(first, delay, -1, f)
 }
 
 // RunTask is the timer's way in. It does nothing for anybody else.
 func (h *Handle) RunTask(e *TaskEntry) {
-	if e != &h.entry {
-		return
-	}
-	if h.period != 0 {
-		due := e.Deadline()
-		// Deferred: a run that panics or calls runtime.Goexit is not the last.
-		defer func() { h.again(due) }()
-	}
-	if h.entry.word.Load() != halted {
+	if e == &h.entry {
 		h.f()
 	}
 }
 
-// again schedules the next run of a periodic handle.
-func (h *Handle) again(due time.Duration) {
-	if h.entry.word.Load() == halted {
+// RunTask is the timer's way in.
+func (p *periodic) RunTask(e *TaskEntry) {
+	due := e.Deadline()
+	// Deferred: a run that panics or calls runtime.Goexit is not the last.
+	defer func() { p.again(due) }()
+	if e.word.Load() != halted {
+		p.f()
+	}
+}
+
+// again schedules the next run.
+func (p *periodic) again(due time.Duration) {
+	if p.entry.word.Load() == halted {
 		return
 	}
-	now := h.timer.Now()
-	next := Deadline(due, h.period)
-	if h.period < 0 {
-		next = Deadline(now, -h.period)
+	now := p.timer.now()
+	next := Deadline(due, p.period)
+	if p.period < 0 {
+		next = Deadline(now, -p.period)
 	}
-	if h.timer.addAgain(&h.entry, now, next) != nil {
-		h.entry.word.Store(halted) // the timer has stopped
+	if p.timer.addAgain(&p.entry, now, next) != nil {
+		p.entry.word.Store(halted) // the timer has stopped
 		return
 	}
-	if h.entry.word.Load() == halted { // Stop came between: it may not have seen the entry
-		h.timer.Cancel(&h.entry)
+	if p.entry.word.Load() == halted { // Stop came between: it may not have seen the entry
+		p.timer.Cancel(&p.entry)
 	}
 }
 
@@ -142,7 +155,7 @@ func (h *Handle) again(due time.Duration) {
 // false means that it has run or is about to, or was stopped before. It does not
 // wait for a run that is under way.
 func (h *Handle) Stop() bool {
-	if h.period == 0 {
+	if h.periodic() == nil {
 		return h.timer.Cancel(&h.entry)
 	}
 	if h.entry.word.Swap(halted) == halted {
@@ -157,7 +170,7 @@ func (h *Handle) Stop() bool {
 // it was in time; if not, it does nothing. A later deadline costs one atomic
 // operation. Of a periodic handle it moves the next run, unless one is under way.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.timer.Extend(&h.entry, Deadline(h.timer.Now(), d))
+	return h.timer.Extend(&h.entry, Deadline(h.timer.now(), d))
 }
 
 // Reset is Extend for a pending handle. One that has run or was stopped is
@@ -166,12 +179,12 @@ func (h *Handle) Extend(d time.Duration) bool {
 // that is running sets its next run itself. Error: ErrFull, ErrStopped.
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
-		now := h.timer.Now()
+		now := h.timer.now()
 		deadline := Deadline(now, d)
 		if h.timer.Extend(&h.entry, deadline) {
 			return true, nil
 		}
-		if h.period != 0 {
+		if h.periodic() != nil {
 			return false, nil
 		}
 		err := h.timer.AddAt(&h.entry, now, deadline)
@@ -184,9 +197,9 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 // State returns where h stands.
 func (h *Handle) State() State {
 	switch d := h.entry.deadline.Load(); {
-	case d == cancelled, h.period != 0 && h.entry.word.Load() == halted:
+	case d == cancelled, h.entry.word.Load() == halted:
 		return Cancelled
-	case d > 0, h.period != 0:
+	case d > 0, h.periodic() != nil:
 		return Pending
 	default:
 		return Expired

@@ -12,7 +12,7 @@ type Wheels struct {
 	Tick    time.Duration
 	Size    int // buckets of a wheel
 	Pending int // entries
-	Due     int // of them: expired, and waiting for a worker
+	Due     int // of them: expired, and waiting for a worker; or at least so many
 	Levels  []WheelLevel
 }
 
@@ -33,12 +33,13 @@ type Slot struct {
 
 const (
 	shownSlots  = 64
-	countBudget = 1 << 15 // entries and buckets that Inspect looks at
+	countBudget = 1 << 15 // entries that Inspect looks at, if there are not more buckets
 )
 
 // Inspect returns a picture of t's wheels. Its cost is bounded, whatever is pending:
-// it looks at up to about 32,000 entries and buckets, and holds no lock for more than
-// a few hundred at a time. What it does not count it estimates.
+// it looks at up to about 32,000 entries, or at two in each bucket if there are more
+// buckets than that, and holds no lock for more than a few hundred at a time. What it
+// does not count it estimates.
 func Inspect(t Timer) Wheels {
 	return t.(interface{ inspect() Wheels }).inspect() // sealed: every Timer embeds store
 }
@@ -68,7 +69,7 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 			filled += bits.OnesCount64(word)
 		}
 	}
-	pending := s.mu.pending
+	pending := int(s.mu.pending)
 	perBucket := min(max(budget/filled, 1), chunk)
 	due := s.mu.due.count(chunk) + s.mu.cascade.count(chunk)
 	s.mu.Unlock()
@@ -80,13 +81,13 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 	for l := range levels {
 		slots := w.level(s, l, tick, fold)
 		for bucket := int64(0); ; bucket++ {
+			var at int64
 			var n int
-			if bucket, n = s.countNext(l, bucket, perBucket); bucket < 0 {
+			if bucket, at, n = s.countNext(l, bucket, perBucket); bucket < 0 {
 				break
 			}
-			slot := &slots[bucket/fold]
-			if budget--; n > perBucket || budget < 0 {
-				n = min(n, perBucket)
+			slot := &slots[at/fold]
+			if n > perBucket {
 				open = append(open, slot)
 			}
 			slot.Entries += n
@@ -122,15 +123,22 @@ func (w *Wheels) level(s *shard, l int, tick, fold int64) []Slot {
 }
 
 // countNext finds the next non-empty bucket of a level and counts it, to one more
-// than limit at most. The lock is held for one bucket only.
-func (s *shard) countNext(l int, from int64, limit int) (bucket int64, n int) {
+// than limit at most; at is the slot in whose span it expires, which would be its own
+// in a wheel that is not ahead of the clock. The lock is held for one bucket only.
+func (s *shard) countNext(l int, from int64, limit int) (bucket, at int64, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lv := &s.mu.wheel.levels[l]
-	if bucket = nextBit(lv.filled, from, s.mu.wheel.size); bucket >= 0 {
-		n = lv.buckets[bucket].count(limit + 1)
+	w := &s.mu.wheel
+	lv := &w.levels[l]
+	if bucket = nextBit(lv.filled, from, w.size); bucket < 0 {
+		return bucket, 0, 0
 	}
-	return bucket, n
+	ahead := bucket - w.slot(lv.now)
+	if ahead < 0 {
+		ahead += w.size
+	}
+	expires := s.onClock((lv.now + ahead) * lv.span)
+	return bucket, w.slot(lv.number(expires)), lv.buckets[bucket].count(limit + 1)
 }
 
 // count returns the number of entries in l, limit if there are more.

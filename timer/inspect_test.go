@@ -22,16 +22,48 @@ func TestInspectShowsEntriesWhereTheyLie(t *testing.T) {
 	addEntries(t, m, 3, 20*time.Millisecond)
 	addEntries(t, m, 5, 200*time.Millisecond)
 	addEntries(t, m, 1, 10*time.Millisecond) // due at once
+	addEntries(t, m, 2, 64*time.Millisecond)
 	w := Inspect(m)
-	assert.Equal(t, 9, w.Pending)
+	assert.Equal(t, 11, w.Pending)
 	assert.Equal(t, 1, w.Due)
 	assert.Equal(t, 64, w.Size)
 	require.Len(t, w.Levels, 2)
+	require.Len(t, w.Levels[0].Slots, 64)
+	assert.Equal(t, Slot{Entries: 2}, w.Levels[0].Slots[0])
 	assert.Equal(t, 10, w.Levels[0].Hand)
 	assert.Equal(t, Slot{Entries: 3}, w.Levels[0].Slots[20])
 	assert.Equal(t, time.Millisecond, w.Levels[0].Span)
 	assert.Equal(t, Slot{Entries: 5}, w.Levels[1].Slots[200/64])
 	assert.Equal(t, 64*time.Millisecond, w.Levels[1].Span)
+	m.Stop()
+}
+
+// TestInspectShowsWheelsThatAreOutOfStepByTheClock: the same deadline lies in other buckets of other shards, and all are
+// shown where they expire.
+func TestInspectShowsWheelsThatAreOutOfStepByTheClock(t *testing.T) {
+	m, err := NewManualTimer(WithShards(16))
+	require.NoError(t, err)
+	m.AdvanceClock(time.Second)
+	const n = 160
+	entries := make([]benchTask, n)
+	for i := range entries {
+		entries[i].Bind(&entries[i])
+		entries[i].where = uint32(i)
+		require.NoError(t, m.AddAt(&entries[i].TaskEntry, time.Second, 1200*time.Millisecond))
+	}
+	w := Inspect(m)
+	require.Len(t, w.Levels, 2)
+	assert.Equal(t, 1000/64, w.Levels[1].Hand)
+	early, late := w.Levels[1].Slots[1200/64-1].Entries, w.Levels[1].Slots[1200/64].Entries
+	assert.Equal(t, n, early+late, "a bucket expires when its first tick does, less than 64 ticks before")
+	assert.Equal(t, []int{30, 130}, []int{early, late}, "the wheel of the i-th shard is 4 i ticks ahead")
+	m.Stop()
+
+	m = newManual(t, WithShards(2), WithWheelSize(10)) // the second wheel is 55 ticks ahead
+	tt := newTask(nil)
+	tt.where = 1
+	addIn(t, m, tt, 7*time.Millisecond)
+	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Levels[0].Slots[7])
 	m.Stop()
 }
 
@@ -69,5 +101,73 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 	assert.Equal(t, n, w.Pending)
 	assert.Equal(t, n, sum+w.Due)
 	assert.Positive(t, estimated, "buckets of 4,096 entries are not walked to the end")
+	m.Stop()
+}
+
+// TestInspectEstimatesBucketsThatItDidNotCountToTheEnd: up to 128 entries of a bucket are counted, and fewer where many
+// buckets hold some.
+func TestInspectEstimatesBucketsThatItDidNotCountToTheEnd(t *testing.T) {
+	const ms = time.Millisecond
+	m := newManual(t)
+	addEntries(t, m, chunk, 20*ms)
+	addEntries(t, m, chunk+1, 30*ms)
+	slots := Inspect(m).Levels[0].Slots
+	assert.Equal(t, Slot{Entries: chunk}, slots[20])
+	assert.Equal(t, Slot{Entries: chunk + 1, Estimated: true}, slots[30])
+	addEntries(t, m, 2*chunk, 40*ms)
+	addEntries(t, m, 5, 0)
+	slots = Inspect(m).Levels[0].Slots
+	assert.Equal(t, []int{chunk + 64, chunk + 65}, []int{slots[30].Entries, slots[40].Entries}, "129 were not counted")
+	m.Stop()
+
+	const size = 4096
+	m = newManual(t, WithWheelSize(size))
+	for i := range size - 1 {
+		addEntries(t, m, 20, time.Duration(i+1)*ms)
+	}
+	for i, slot := range Inspect(m).Levels[0].Slots {
+		assert.True(t, slot.Estimated, "slot %d", i)
+	}
+	m.Stop()
+
+	m = newManual(t, WithWheelSize(2*countBudget))
+	for i := range 2*countBudget - 1 {
+		addEntries(t, m, 1, time.Duration(i+1)*ms)
+	}
+	for i, slot := range Inspect(m).Levels[0].Slots {
+		assert.False(t, slot.Estimated, "slot %d: one is counted in each bucket, however many there are", i)
+	}
+	m.Stop()
+}
+
+// TestInspectSaysHowManyAreDueAtLeast: of those that are due, and of those that are on their way down, 128 are counted.
+func TestInspectSaysHowManyAreDueAtLeast(t *testing.T) {
+	m := newManual(t)
+	addEntries(t, m, chunk-1, 0)
+	assert.Equal(t, chunk-1, Inspect(m).Due)
+	addEntries(t, m, 2, 0)
+	w := Inspect(m)
+	assert.Equal(t, chunk, w.Due)
+	assert.Equal(t, chunk+1, w.Pending)
+	m.AdvanceClock(0)
+
+	addEntries(t, m, chunk+20, 100*time.Millisecond)
+	s := &m.shards[0]
+	require.True(t, s.flushLocked(100), "it stops half-way down")
+	left := len(listOf(t, &s.mu.cascade))
+	require.Positive(t, left)
+	w = Inspect(m)
+	assert.Equal(t, left+len(listOf(t, &s.mu.due)), w.Due)
+	m.Stop()
+}
+
+// TestInspectOfTheHighestWheels: a slot of several buckets may stand for more than there is time.
+func TestInspectOfTheHighestWheels(t *testing.T) {
+	m := newManual(t, WithWheelSize(1000))
+	addEntries(t, m, 1, Never)
+	levels := Inspect(m).Levels
+	require.Len(t, levels, 5)
+	assert.Equal(t, 16_000_000_000*time.Millisecond, levels[3].Span)
+	assert.Equal(t, Never, levels[4].Span)
 	m.Stop()
 }

@@ -53,23 +53,25 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 	check(s.mu.cascade.empty(), "entries left half-way down")
 	entries += checkWheel(t, w, func(e *TaskEntry, number, span int64) {
 		own(e)
-		tick := s.dueTick(e.deadline.Load())
+		tick := s.inWheel(s.dueTick(e.deadline.Load()))
 		if exact == nil || exact(e) {
 			check(tick/span == number, "entry of tick %d in bucket %d, %d ticks wide", tick, number, span)
 		} else {
 			check(number*span <= tick, "entry of tick %d flushed at tick %d", tick, number*span)
 		}
 	})
-	check(s.mu.pending == entries, "%d entries, %d counted", entries, s.mu.pending)
+	check(int(s.mu.pending) == entries, "%d entries, %d counted", entries, s.mu.pending)
 	expiration, _ := w.next()
+	expiration = s.onClock(expiration)
+	now := s.onClock(w.now)
 	check(s.next.Load() <= expiration, "next %d is later than the earliest bucket %d", s.next.Load(), expiration)
 	switch {
-	case w.now >= math.MaxInt64/s.tick:
-		check(s.mu.tickEnd == math.MaxInt64, "tick %d ends at %d", w.now, s.mu.tickEnd)
+	case now >= math.MaxInt64/s.tick:
+		check(s.mu.tickEnd == math.MaxInt64, "tick %d ends at %d", now, s.mu.tickEnd)
 	case s.mu.tickEnd != 0:
-		check(s.mu.tickEnd == (w.now+1)*s.tick, "tick %d ends at %d", w.now, s.mu.tickEnd)
+		check(s.mu.tickEnd == (now+1)*s.tick, "tick %d ends at %d", now, s.mu.tickEnd)
 	default:
-		check(w.now == 0, "the end of tick %d is unknown", w.now)
+		check(now == 0, "the end of tick %d is unknown", now)
 	}
 	return entries
 }

@@ -143,10 +143,13 @@ func (m *model) extend(it *modelItem, deadline time.Duration) {
 	if !it.scheduled {
 		return
 	}
+	atOnce := deadline <= 0
 	deadline = min(max(deadline, 1), Never)
 	if deadline < it.deadline {
 		it.extended = false
-		it.surface = max(m.now, m.roundUp(deadline))
+		if it.surface = m.now; !atOnce {
+			it.surface = max(m.now, m.roundUp(deadline))
+		}
 	} else if deadline > it.deadline {
 		it.extended = true
 	}

@@ -230,3 +230,21 @@ func TestPeriodicStopRacingItsRuns(t *testing.T) {
 		assert.Zero(t, timer.Pending())
 	})
 }
+
+func TestPeriodicStopThatComesBeforeTheNextRunIsScheduled(t *testing.T) {
+	m := newManual(t)
+	runs := 0
+	h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { runs++ })
+	require.NoError(t, err)
+	now := m.now
+	m.now = func() time.Duration { // read between the look whether it was stopped and the scheduling
+		if runs > 0 {
+			h.Stop()
+		}
+		return now()
+	}
+	m.AdvanceClock(time.Second)
+	assert.Equal(t, 1, runs)
+	assert.Zero(t, m.Pending(), "it does not stay in the timer")
+	assert.Equal(t, Cancelled, h.State())
+}

@@ -16,8 +16,9 @@ import (
 // has passed and it waits for a worker. In each of them it can still be
 // cancelled, in O(1).
 type shard struct {
-	tick int64  // nanoseconds
-	bit  uint64 // 1 << the shard's index
+	tick  int64  // nanoseconds
+	phase int64  // ticks by which this wheel is ahead of the clock, see phase
+	bit   uint64 // 1 << the shard's index
 
 	mu struct {
 		sched.Mutex
@@ -25,7 +26,7 @@ type shard struct {
 		tickEnd int64 // nanoseconds at which the wheel's current tick ends
 		cascade taskList
 		due     taskList
-		pending int
+		pending int32
 		stopped bool
 	}
 
@@ -33,19 +34,42 @@ type shard struct {
 	// clock. Adders lower it, the clock raises it, both under mu; it is read
 	// without.
 	next atomic.Int64
-} // three cache lines exactly: a shard shares none with the next
+} // four cache lines exactly: a shard shares none with the next
 
 // chunk bounds how many entries or buckets are moved per hold of a shard's lock,
 // so that adding is never locked out while millions expire or are cancelled.
 const chunk = 128
 
-func (s *shard) init(index int, tick time.Duration, wheelSize int) {
+func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.tick = int64(tick)
+	if tick > 1 { // else the clock fills an int64 with ticks
+		s.phase = phase(index, int64(wheelSize), int64(shards))
+	}
 	s.bit = 1 << index
-	s.mu.wheel.init(wheelSize, 0)
+	s.mu.wheel.init(wheelSize, s.phase)
 	s.mu.cascade.init()
 	s.mu.due.init()
 	s.next.Store(never)
+}
+
+// phase returns by how many ticks the wheel of the index-th shard is ahead. When a
+// bucket of an overflow wheel expires, all that is in it is placed again, at once. In
+// wheels that go in step the buckets of all shards expire together, and whatever
+// expires next is late by as much as that takes. So each is ahead of the one before it
+// by a shards-th of a bucket: of the second wheel's, and of the third wheel's too.
+func phase(index int, size, shards int64) int64 {
+	return int64(index) * (size + size*size) / shards
+}
+
+// inWheel returns what the wheel calls a tick of the clock.
+func (s *shard) inWheel(tick int64) int64 { return tick + s.phase }
+
+// onClock returns what the clock calls a tick of the wheel.
+func (s *shard) onClock(tick int64) int64 {
+	if tick == never {
+		return never
+	}
+	return tick - s.phase
 }
 
 // dueTick returns the first tick that is not before deadline. Rounding up, here
@@ -58,12 +82,12 @@ func (s *shard) dueTick(deadline int64) int64 {
 // placeLocked puts e where its deadline belongs and returns the tick at which
 // the clock is needed there; 0 if it is due.
 func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
-	tick := s.dueTick(deadline)
+	tick := s.inWheel(s.dueTick(deadline))
 	if tick <= s.mu.wheel.now {
 		s.mu.due.pushBack(e)
 		return 0
 	}
-	return s.mu.wheel.add(e, tick)
+	return s.onClock(s.mu.wheel.add(e, tick))
 }
 
 // unlinkLocked takes e out of the list that it is in.
@@ -87,7 +111,7 @@ func (s *shard) catchUpLocked(now int64) {
 }
 
 func (s *shard) moveToLocked(tick int64) {
-	s.mu.wheel.moveTo(tick)
+	s.mu.wheel.moveTo(s.inWheel(tick))
 	s.mu.tickEnd = math.MaxInt64
 	if tick < math.MaxInt64/s.tick {
 		s.mu.tickEnd = (tick + 1) * s.tick
@@ -105,6 +129,27 @@ func (s *shard) cancelLocked(e *TaskEntry) bool {
 	return true
 }
 
+// cancelAllLocked is cancelLocked for many, nil entries passed over; it returns how
+// many it took out.
+func (s *shard) cancelAllLocked(entries []*TaskEntry) (n int) {
+	var g gap
+	for _, e := range entries {
+		if e == nil || e.next == nil {
+			continue
+		}
+		if root := g.take(e); root != nil {
+			s.mu.wheel.emptied(root)
+		}
+		e.deadline.Store(cancelled)
+		n++
+	}
+	if root := g.close(); root != nil {
+		s.mu.wheel.emptied(root)
+	}
+	s.mu.pending -= int32(n)
+	return n
+}
+
 // flushLocked moves what has expired by tick towards due: whole buckets of the
 // lowest wheel in O(1), those of overflow wheels entry by entry. It makes up to
 // chunk such steps and reports whether more are left.
@@ -118,8 +163,9 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 			continue
 		}
 		expiration, bucket := w.next()
+		expiration = s.onClock(expiration)
 		if expiration > tick {
-			s.moveToLocked(max(tick, w.now))
+			s.moveToLocked(max(tick, s.onClock(w.now)))
 			s.next.Store(expiration)
 			return false
 		}

@@ -57,7 +57,7 @@ func (t *store) init(cfg config) {
 	t.overdue.Store(never)
 	t.shards = make([]shard, cfg.shards)
 	for i := range t.shards {
-		t.shards[i].init(i, cfg.tick, cfg.wheelSize)
+		t.shards[i].init(i, cfg.tick, cfg.wheelSize, cfg.shards)
 	}
 }
 
@@ -84,8 +84,10 @@ func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
 	if e.task == nil {
 		return ErrNoTask
 	}
-	if err := t.reserve(); err != nil {
-		return err
+	if t.maxPending > 0 {
+		if err := t.reserve(); err != nil {
+			return err
+		}
 	}
 	return t.add(e, now, deadline)
 }
@@ -129,9 +131,9 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	return nil
 }
 
-// reserve counts one more pending entry against the maximum, if there is one.
+// reserve counts one more pending entry against the maximum.
 func (t *store) reserve() error {
-	if t.maxPending > 0 && t.pending.Add(1) > t.maxPending {
+	if t.pending.Add(1) > t.maxPending {
 		t.pending.Add(-1)
 		return fullError(t.maxPending)
 	}
@@ -165,28 +167,29 @@ func (t *store) Cancel(e *TaskEntry) bool {
 // entries that share it, or for a part of a long run, so that nobody is locked
 // out. It returns how many it cancelled. Nil entries are passed over.
 func (t *store) CancelAll(entries []*TaskEntry) (n int) {
-	var s *shard
-	held := 0
-	for _, e := range entries {
-		if e == nil || e.deadline.Load() <= 0 {
-			continue
-		}
-		if of := t.shardOf(e); of != s || held == chunk {
-			if s != nil {
-				s.mu.Unlock()
-			}
-			s, held = of, 0
+	for len(entries) > 0 {
+		run := 1
+		if e := entries[0]; e != nil {
+			s := t.shardOf(e)
+			run += t.sameShard(s, entries[1:min(len(entries), chunk)])
 			s.mu.Lock()
+			n += s.cancelAllLocked(entries[:run])
+			s.mu.Unlock()
 		}
-		held++
-		if s.cancelLocked(e) {
-			n++
-		}
-	}
-	if s != nil {
-		s.mu.Unlock()
+		entries = entries[run:]
 	}
 	t.release(n)
+	return n
+}
+
+// sameShard returns how many entries, from the first on, are nil or lie in s.
+func (t *store) sameShard(s *shard, entries []*TaskEntry) (n int) {
+	for _, e := range entries {
+		if e != nil && t.shardOf(e) != s {
+			break
+		}
+		n++
+	}
 	return n
 }
 
@@ -196,7 +199,7 @@ func (t *store) Pending() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		n += s.mu.pending
+		n += int(s.mu.pending)
 		s.mu.Unlock()
 	}
 	return n
@@ -212,7 +215,11 @@ func (t *store) stop() (unfired []Task) {
 			for !l.empty() {
 				e := l.root.next
 				s.cancelLocked(e)
-				unfired = append(unfired, e.task)
+				if p, ok := e.task.(*periodic); ok {
+					unfired = append(unfired, &p.Handle) // which is what its owner knows
+				} else {
+					unfired = append(unfired, e.task)
+				}
 			}
 		}
 		take(&s.mu.cascade)

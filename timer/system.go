@@ -67,16 +67,15 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		sleeper: time.NewTimer(0),
 	}
 	t.init(cfg)
-	t.wake.Store(never)
 	t.retry.Store(never)
 	t.now = t.Now
 	t.needed = t.wakeBy
 	t.nudge = t.rouse
-	t.pool = workers.New(cfg.workers, t.work, t.waiting, guarded(cfg.executor, cfg.panicked), t.refused)
+	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused, cfg.panicked)
 	t.dueNow = t.pool.Kick
 	if n := live.Add(1); n > tooManyTimers &&
 		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
-		t.logger.Warn("purgatory.timers.many", "timers", n,
+		t.logger.Warn(EventManyTimers, "timers", n,
 			"hint", "one timer serves a whole program; stop those that are no longer used")
 	}
 	return t, nil

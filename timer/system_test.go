@@ -2,6 +2,7 @@ package timer
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -82,6 +83,25 @@ func TestAdvanceClockWaitsUntilSomethingIsDue(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 1, tt.runs.Load())
 		assert.False(t, timer.AdvanceClock(math.MaxInt64>>20))
+
+		now := timer.Now().Truncate(time.Millisecond)
+		settle(now + time.Millisecond - timer.Now())
+		addIn(t, timer, tt, time.Millisecond)
+		assert.True(t, timer.AdvanceClock(3*time.Millisecond/2))
+		assert.Equal(t, now+2*time.Millisecond, timer.Now(), "in the tick in which d ends")
+	})
+}
+
+// Time passes between two readings of the clock too.
+func TestADriverThatComesTooLateToSleepGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		readings := time.Duration(0)
+		timer.now = func() time.Duration { readings++; return timer.Now() + readings*time.Millisecond }
+		require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, 0, 5*time.Millisecond))
+		assert.True(t, timer.AdvanceClock(time.Hour))
 	})
 }
 
@@ -126,8 +146,11 @@ func TestStopEndsAdvanceClock(t *testing.T) {
 
 func TestStartTwiceAndAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		timer := newSystem(t)
+		timer, readings := newCounted(t)
+		readings.Store(0)
 		timer.Start()
+		synctest.Wait()
+		assert.Zero(t, readings.Load(), "nobody else waits for a turn to drive")
 		timer.Stop()
 		timer.Start()
 		other, err := NewSystemTimer()
@@ -166,6 +189,17 @@ func TestStopReturnsWhatHadNotFired(t *testing.T) {
 		assert.Zero(t, due.runs.Load()+far.runs.Load()+cancelled.runs.Load())
 		assert.EqualValues(t, 2, running.runs.Load()+fired.runs.Load())
 		checkInvariants(t, &timer.store, nil)
+	})
+}
+
+func TestAfterStopNothingIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t, WithExecutor(func(func()) error { return errors.New("closed") }))
+		tt := newTask(nil)
+		addIn(t, timer, tt, 0)
+		assert.False(t, timer.Idle())
+		assert.Equal(t, []Task{tt}, timer.Stop())
+		assert.True(t, timer.Idle(), "although no worker has looked")
 	})
 }
 
@@ -212,6 +246,6 @@ func TestTooManyTimersIsWarnedOfOnce(t *testing.T) {
 	for range 5 {
 		make1(logger)
 	}
-	assert.Equal(t, 1, strings.Count(heard.String(), "purgatory.timers.many"))
+	assert.Equal(t, 1, strings.Count(heard.String(), EventManyTimers))
 	assert.Empty(t, silent.String())
 }

@@ -2,9 +2,12 @@ package timer
 
 import (
 	"math"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -91,6 +94,32 @@ func TestWordBelongsToTheOwner(t *testing.T) {
 	assert.Equal(t, uint32(math.MaxUint32), tt.Word().Load())
 }
 
+// Entries of one page share a shard; those of many pages are spread over all, wherever the pages lie.
+func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
+	const pages, shards = 1024, 64
+	m := newManual(t, WithShards(shards))
+	memory := make([][8192 / unsafe.Sizeof(TaskEntry{})]TaskEntry, pages)
+	count := map[*shard]int{}
+	for i := range memory {
+		page := &memory[i]
+		for j := range page {
+			page[j].Bind(newTask(nil))
+		}
+		count[m.shardOf(&page[0])]++
+		changes := 0
+		for j := range page[1:] {
+			if m.shardOf(&page[j]) != m.shardOf(&page[j+1]) {
+				changes++
+			}
+		}
+		require.LessOrEqual(t, changes, 1, "where a page ends")
+	}
+	assert.Len(t, count, shards)
+	for _, n := range count {
+		assert.LessOrEqual(t, n, 2*pages/shards)
+	}
+}
+
 func TestAddAtErrors(t *testing.T) {
 	m := newManual(t, WithMaxPending(2))
 	require.ErrorIs(t, m.AddAt(&TaskEntry{}, 0, 1), ErrNoTask)
@@ -144,5 +173,44 @@ func TestCancelAllCountsWhatItCancelled(t *testing.T) {
 	assert.Zero(t, m.CancelAll(nil))
 	assert.Zero(t, m.Pending())
 	checkInvariants(t, &m.store, nil)
+	for _, e := range entries {
+		if e != nil {
+			require.True(t, e.next == nil && e.prev == nil && e.Deadline() == 0, "it is nowhere, and says so")
+		}
+	}
 	assert.False(t, m.AdvanceClock(time.Hour), "nothing ran")
+}
+
+// Who was cancelled or extended while others waited for the lock to do so too.
+func TestOfManyWhoWantAnEntryOneHasIt(t *testing.T) {
+	m := newManual(t)
+	tt := newTask(nil)
+	addIn(t, m, tt, time.Hour)
+	s := &m.shards[0]
+	s.mu.Lock()
+	var cancelled, extended atomic.Int32
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if m.Cancel(&tt.TaskEntry) {
+				cancelled.Add(1)
+			}
+		})
+		wg.Go(func() { cancelled.Add(int32(m.CancelAll([]*TaskEntry{&tt.TaskEntry}))) })
+	}
+	wg.Go(func() {
+		if m.Extend(&tt.TaskEntry, time.Second) {
+			extended.Add(1)
+		}
+	})
+	for range 1000 {
+		runtime.Gosched() // they come as far as the lock
+	}
+	require.True(t, s.cancelLocked(&tt.TaskEntry))
+	s.mu.Unlock()
+	wg.Wait()
+	assert.Zero(t, cancelled.Load())
+	assert.Zero(t, extended.Load())
+	assert.Zero(t, m.Pending())
+	checkInvariants(t, &m.store, nil)
 }

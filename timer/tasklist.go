@@ -21,11 +21,8 @@ func (l *taskList) pushBack(e *TaskEntry) {
 	last.next, l.root.prev = e, e
 }
 
-// takeAll appends everything in from to l and leaves from empty.
+// takeAll appends everything in from, which is not empty, to l and leaves from empty.
 func (l *taskList) takeAll(from *taskList) {
-	if from.empty() {
-		return
-	}
 	first, last := from.root.next, from.root.prev
 	from.init()
 	tail := l.root.prev
@@ -41,6 +38,38 @@ func unlink(e *TaskEntry) (emptied *TaskEntry) {
 	e.next, e.prev = nil, nil
 	if prev == next {
 		return prev
+	}
+	return nil
+}
+
+// gap is a hole in a list: entries that stood side by side have been taken out, and
+// their neighbours still point into it. It is opened and closed under one hold of the
+// list's lock. Taking a run of entries out this way writes two pointers for the run
+// instead of two for each; who cancels a batch usually added it as one.
+type gap struct{ before, after *TaskEntry }
+
+// take takes e out of its list. If that closed an earlier gap, and the list was empty
+// but for it, its root is returned, nil otherwise.
+func (g *gap) take(e *TaskEntry) (emptied *TaskEntry) {
+	if e != g.after {
+		emptied = g.close()
+		g.before = e.prev
+	}
+	g.after = e.next
+	e.next, e.prev = nil, nil
+	return emptied
+}
+
+// close joins what stands on both sides of the gap, if there is one, and returns what
+// take returns. The gap is done with then, or opened anew at once.
+func (g *gap) close() (emptied *TaskEntry) {
+	before, after := g.before, g.after
+	if before == nil {
+		return nil
+	}
+	before.next, after.prev = after, before
+	if before == after {
+		return before
 	}
 	return nil
 }

@@ -174,3 +174,26 @@ func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
 		}
 	})
 }
+
+// The runtime may let the driver oversleep. Who adds something then, and has a clock that
+// says so, wakes it; who adds in time does not.
+func TestADriverThatOversleepsIsWokenByWhoAdds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, readings := newCounted(t, WithShards(1)) // in another shard the hour may fall into an earlier bucket
+		const tick = time.Millisecond
+		addIn(t, timer, newTask(nil), 50*tick) // due at tick 51, for the clock is past 0
+		synctest.Wait()
+		add := func(now time.Duration) (woken bool) {
+			readings.Store(0)
+			require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, now, time.Hour))
+			synctest.Wait()
+			return readings.Load() > 0
+		}
+		assert.False(t, add(0))
+		assert.False(t, add(52*tick), "late by a tick at most")
+		assert.True(t, add(52*tick+1))
+		assert.True(t, add(52*tick+1), "it has gone to sleep again")
+		settle(time.Second)
+		assert.False(t, add(2*time.Second), "it sleeps on the hour")
+	})
+}

@@ -180,7 +180,7 @@ func (w *timingWheel) moveTo(tick int64) {
 	}
 }
 
-// take moves the entries of bucket to list.
+// take moves the entries of bucket, which is not empty, to list.
 func (w *timingWheel) take(bucket, list *taskList) {
 	list.takeAll(bucket)
 	w.emptied(&bucket.root)

@@ -62,6 +62,8 @@ func TestWheelHonoursEverySizeExactly(t *testing.T) {
 		e := &TaskEntry{}
 		w.add(e, int64(size)-1)
 		assert.Len(t, w.levels, 1, "size %d: the last tick of the first round is of level 0", size)
+		_, bucket := w.next()
+		assert.True(t, w.lowest(bucket), "size %d: so it moves as a whole when it is due", size)
 		w.emptied(unlink(e))
 		w.add(e, int64(size))
 		assert.Len(t, w.levels, 2, "size %d: the next one is of level 1", size)

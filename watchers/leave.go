@@ -1,6 +1,8 @@
 package watchers
 
 import (
+	"time"
+
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 )
@@ -25,13 +27,17 @@ const MaxRunning = 64
 // and has to Exit. If not, it has to Queue them, when they are settled.
 func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	foreign := false
-	now := s.observer.clock()
+	timed := s.observer != nil && s.observer.times != nil
+	var ends endings
+	if timed {
+		ends = endings{times: s.observer.times, now: s.observer.now()}
+	}
 	s.mu.Lock()
 	own := lastList[K]{shard: s} // most of a batch stands in one list
 	for i, m := range batch.Machines {
 		o := batch.Outcomes[i]
-		if s.observer != nil {
-			s.observer.ended(m, o, now)
+		if timed {
+			ends.add(m, o)
 		}
 		if first := m.First(); first.List() != nil {
 			foreign = !own.unlinkLocked(first, o) || foreign
@@ -46,6 +52,7 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 		s.mu.counts.Ended[o]++
 	}
 	own.leaveLocked()
+	ends.flush()
 	run = s.enterLocked()
 	closed := s.mu.closed
 	s.mu.Unlock()
@@ -146,30 +153,51 @@ type lastList[K comparable] struct {
 	shard *Shard[K]
 	list  *operation.List
 	home  *keyList[K]
-	own   bool // home is of shard
+	gap   operation.Gap
+
+	// For an observer of keys: what was unlinked since it was last told.
+	o     operation.Outcome
+	n     int64
+	start time.Duration
 }
 
 // unlinkLocked unlinks w if it is of the shard.
 func (last *lastList[K]) unlinkLocked(w *operation.Watch, o operation.Outcome) bool {
 	if l := w.List(); l != last.list {
-		last.leaveLocked()
-		last.list, last.home = l, l.Home().(*keyList[K])
-		last.own = last.home.shard == last.shard
-	}
-	if last.own {
-		if last.shard.observer != nil {
-			last.shard.observer.unlinked(w.Machine(), last.home, o)
+		home := l.Home().(*keyList[K])
+		if home.shard != last.shard {
+			return false
 		}
-		w.Unlink()
-		last.shard.mu.watched--
+		last.leaveLocked()
+		last.list, last.home = l, home
 	}
-	return last.own
+	if last.shard.observer != nil {
+		if o != last.o {
+			last.tellLocked()
+			last.o = o
+		}
+		last.n++
+		last.start = w.Machine().Start()
+	}
+	last.gap.Unlink(w)
+	last.shard.mu.watched--
+	return true
 }
 
-// leaveLocked forgets the key if that was its last watch.
+// leaveLocked makes the list whole again, and forgets the key if that was its last
+// watch.
 func (last *lastList[K]) leaveLocked() {
-	if last.own {
+	last.gap.Close()
+	if last.home != nil {
+		last.tellLocked()
 		last.shard.dropLocked(last.home)
+	}
+}
+
+func (last *lastList[K]) tellLocked() {
+	if last.n > 0 {
+		last.shard.observer.unlinked(last.home, last.o, last.n, last.start)
+		last.n = 0
 	}
 }
 
@@ -177,23 +205,41 @@ func (last *lastList[K]) leaveLocked() {
 // the watch is left to Purge, unless as many as may be have been left already, or
 // the map is closed: then there may be no more purges.
 func (s *Shard[K]) leaveForeign(batch Ending, closed bool) {
+	var held *Shard[K] // its lock is kept for the next watch: that may be of the same shard
 	for i, m := range batch.Machines {
-		for w := range m.Watches() {
-			l := w.List()
-			if l == nil {
-				continue
+		o := batch.Outcomes[i]
+		if first := m.First(); first.List() != nil {
+			held = unlinkForeign(held, first, o, closed)
+		}
+		extra := m.Extra()
+		for j := range extra {
+			if extra[j].List() != nil {
+				held = unlinkForeign(held, &extra[j], o, closed)
 			}
-			of := l.Home().(*keyList[K]).shard
-			if !of.mu.TryLock() {
-				if !closed && of.postpone(w) {
-					continue
-				}
-				of.mu.Lock()
-			}
-			of.unlinkLocked(w, batch.Outcomes[i])
-			of.mu.Unlock()
 		}
 	}
+	if held != nil {
+		held.mu.Unlock()
+	}
+}
+
+// unlinkForeign unlinks w, or leaves it to Purge. held is the shard whose lock the
+// caller holds, nil if none; it returns the one whose lock the caller holds then.
+func unlinkForeign[K comparable](held *Shard[K], w *operation.Watch, o operation.Outcome, closed bool) *Shard[K] {
+	of := w.List().Home().(*keyList[K]).shard
+	if of != held {
+		if held != nil {
+			held.mu.Unlock()
+		}
+		if !of.mu.TryLock() {
+			if !closed && of.postpone(w) {
+				return nil
+			}
+			of.mu.Lock()
+		}
+	}
+	of.unlinkLocked(w, o)
+	return of
 }
 
 // Withdraw takes an operation that its holder rejects out of its lists and the

@@ -72,7 +72,6 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 			require.Equal(t, operation.Over, watch.Machine().Acquire(), "only what has ended is stale")
 		}
 		stale += len(s.stale.watches)
-		require.True(t, s.hasStale.Load() || len(s.stale.watches) == 0)
 	}
 	require.Equal(t, stale, w.Stale())
 	require.LessOrEqual(t, int64(stale), w.staleLimit)
@@ -413,5 +412,38 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		k, hash := KeyOf[int](m)
 		require.Equal(t, key, k)
 		require.Equal(t, w.Hash(key), hash)
+	}
+	assert.LessOrEqual(t, len(s.mu.keys.buckets), 256, "it has shrunk")
+	for key := range 200 {
+		if model[key] == nil {
+			model[key] = wait(t, w, key)
+		}
+	}
+	for key, m := range model {
+		end(w, key, m)
+		s.Exit()
+	}
+	checkInvariants(t, w)
+	assert.Equal(t, maxFree, s.mu.keys.nfree, "kept for the next keys")
+	assert.LessOrEqual(t, len(s.mu.keys.buckets), 2*minBuckets)
+}
+
+func TestKeysWithEqualHashesAreApart(t *testing.T) {
+	w := newMap(0)
+	s := w.Shard(42)
+	var ops []*operation.Machine
+	for key := range 3 {
+		op := &waiter{}
+		m := operation.Of(op)
+		require.True(t, m.Begin(op, 1))
+		require.True(t, s.Watch(m, 0, key, 42, Any))
+		ops = append(ops, m)
+	}
+	var c Cursor[int]
+	out := make([]*operation.Machine, 4)
+	for key, m := range ops {
+		n, _ := s.Begin(&c, key, 42, Everything, out)
+		require.Equal(t, 1, n)
+		require.Same(t, m, out[0])
 	}
 }

@@ -23,7 +23,34 @@ type observer[K comparable] struct {
 // keyObserver tells keys apart, in two ways: those with the most operations and
 // tries, and those with the most expiries. In one sketch busy keys would push out
 // the quiet one whose operations all time out.
-type keyObserver[K comparable] struct{ hot, expiring sketch[K] }
+type keyObserver[K comparable] struct {
+	hot, expiring sketch[K]
+
+	// latest is the key that began to be waited for last, and fresh how often it did
+	// since then: the sketch hears of it when another one does, or before somebody
+	// looks.
+	latest *keyList[K]
+	fresh  int64
+	since  time.Duration
+}
+
+// watched counts a watch under l.
+func (k *keyObserver[K]) watched(l *keyList[K], now time.Duration) {
+	if l != k.latest {
+		k.join()
+		k.latest, k.since = l, now
+	}
+	k.fresh++
+}
+
+// join tells the sketch what is fresh. It comes before l can be forgotten, for its
+// watches are unlinked before.
+func (k *keyObserver[K]) join() {
+	if l := k.latest; l != nil {
+		k.hot.count(l.key, l.hash, k.fresh, k.since).Watched += k.fresh
+		k.latest, k.fresh = nil, 0
+	}
+}
 
 // minKeys is the least number of keys that a shard tells apart.
 const minKeys = 4
@@ -45,35 +72,20 @@ func newObserver[K comparable](o Observe, shards int, now func() time.Duration) 
 	return ob
 }
 
-// clock is read once for a batch that is about to leave.
-func (ob *observer[K]) clock() time.Duration {
-	if ob == nil || ob.times == nil {
-		return 0
-	}
-	return ob.now()
-}
-
 // watched counts the i-th watch of m, under l.
 func (ob *observer[K]) watched(m *operation.Machine, i int, l *keyList[K]) {
 	if ob.times != nil && i == 0 {
 		ob.times.ages.started(m.Start())
 	}
 	if ob.keys != nil {
-		ob.keys.hot.count(l.key, l.hash, 1, m.Start()).Watched++
+		ob.keys.watched(l, m.Start())
 	}
 }
 
 // withdrawn takes back watched, for the first watch.
 func (ob *observer[K]) withdrawn(m *operation.Machine) {
 	if ob.times != nil {
-		ob.times.ages.ended(m.Start(), m.Start())
-	}
-}
-
-// ended counts the end of an operation, before it is unlinked.
-func (ob *observer[K]) ended(m *operation.Machine, o operation.Outcome, now time.Duration) {
-	if ob.times != nil {
-		ob.times.ended(m, o, now)
+		ob.times.ages.ended(m.Start(), m.Start(), 1)
 	}
 }
 
@@ -84,30 +96,34 @@ func (ob *observer[K]) passed(o operation.Outcome) {
 	}
 }
 
-// unlinked counts that an operation that waited under l has ended with o, and that
-// it is not known yet how if o is Pending.
-func (ob *observer[K]) unlinked(m *operation.Machine, l *keyList[K], o operation.Outcome) {
-	if ob.keys == nil || o == operation.Pending {
+// unlinked counts that n operations that waited under l have ended with o, and that
+// it is not known yet how if o is Pending. now is about when.
+func (ob *observer[K]) unlinked(l *keyList[K], o operation.Outcome, n int64, now time.Duration) {
+	if ob.keys == nil {
+		return
+	}
+	ob.keys.join()
+	if o == operation.Pending {
 		return
 	}
 	hot := ob.keys.hot.find(l.key, l.hash)
 	if hot != nil {
-		hot.Ended[o]++
+		hot.Ended[o] += n
 	}
 	expiring := ob.keys.expiring.find(l.key, l.hash)
 	if expiring != nil {
-		expiring.Ended[o]++
+		expiring.Ended[o] += n
 	}
 	if o != operation.Expired {
 		return
 	}
-	counts := ob.keys.expiring.count(l.key, l.hash, 1, m.Start())
+	counts := ob.keys.expiring.count(l.key, l.hash, n, now)
 	switch {
 	case expiring != nil:
 	case hot != nil: // its first expiry is not all that is known of it
 		*counts = *hot
 	default:
-		counts.Ended[o]++
+		counts.Ended[o] += n
 	}
 }
 
@@ -135,6 +151,7 @@ func (s *Shard[K]) Keys(hot, expiring []KeyCounts[K]) (_, _ []KeyCounts[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keys := s.observer.keys
+	keys.join()
 	begin := len(expiring)
 	hot, expiring = s.countsLocked(&keys.hot, hot), s.countsLocked(&keys.expiring, expiring)
 	for i := begin; i < len(expiring); i++ {

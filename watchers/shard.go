@@ -35,7 +35,6 @@ type Shard[K comparable] struct {
 		sched.Mutex
 		watches []*operation.Watch
 	}
-	hasStale atomic.Bool
 
 	Checks Checks
 
@@ -96,7 +95,7 @@ func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, positi
 func (s *Shard[K]) unlinkLocked(w *operation.Watch, o operation.Outcome) {
 	l := w.List().Home().(*keyList[K])
 	if s.observer != nil {
-		s.observer.unlinked(w.Machine(), l, o)
+		s.observer.unlinked(l, o, 1, w.Machine().Start())
 	}
 	w.Unlink()
 	s.mu.watched--

@@ -69,13 +69,38 @@ func TestASignalForNobodyIsForgotten(t *testing.T) {
 	assert.True(t, s.Signal(1, h, Everything), "the key is another one now")
 	var c Cursor[int]
 	out := make([]*operation.Machine, 8)
-	_, n, _ := w.TakeSignal(0, &c, out)
+	_, n, more := w.TakeSignal(0, &c, out)
 	assert.Zero(t, n, "of the forgotten one")
+	assert.False(t, more)
+	checkInvariants(t, w)
 	_, n, _ = w.TakeSignal(0, &c, out)
 	assert.Equal(t, 1, n)
 	assert.Same(t, again, out[0])
 	of, _, _ := w.TakeSignal(0, &c, out)
 	assert.Nil(t, of)
+	n, more = s.takeSignal(&c, out)
+	assert.Zero(t, n, "another worker was faster")
+	assert.False(t, more)
+}
+
+func TestASignalledKeyThatSomebodyWalksOverIsNotGivenAway(t *testing.T) {
+	w := newMap(0)
+	h := w.Hash(1)
+	s := w.Shard(h)
+	ops := []*operation.Machine{wait(t, w, 1), wait(t, w, 1), wait(t, w, 1)}
+	var walk, c Cursor[int]
+	out := make([]*operation.Machine, 2)
+	_, more := s.Begin(&walk, 1, h, Everything, out)
+	require.True(t, more)
+	require.True(t, s.Signal(1, h, Everything))
+	end(w, 1, ops...)
+	_, n, more := w.TakeSignal(0, &c, out)
+	assert.Zero(t, n)
+	assert.False(t, more)
+	checkInvariants(t, w)
+	_, more = walk.Next(out)
+	assert.False(t, more)
+	checkInvariants(t, w)
 }
 
 func TestALongWalkReachesItsPosition(t *testing.T) {

@@ -55,3 +55,53 @@ func TestSketchForgetsWhatWasHotLongAgo(t *testing.T) {
 	require.Nil(t, s.find(1, 1))
 	require.LessOrEqual(t, s.weights[0], int64(2), "an hour is 52 half-lives")
 }
+
+// TestSketchHalvesOnceAHalfLife: however often it is asked, and whoever comes late with a time that has passed.
+func TestSketchHalvesOnceAHalfLife(t *testing.T) {
+	const later = time.Duration(1) << halfLife
+	s := newSketch(2)
+	for _, step := range []struct {
+		now  time.Duration
+		want int64
+	}{
+		{0, 1},
+		{later - 1, 2},
+		{0, 3},
+		{later, 2},
+		{later, 3},
+		{0, 4},
+		{3 * later, 2},
+		{3*later + 1, 3},
+		{later, 4},
+		{5 * later, 2},
+		{200 * later, 1},
+	} {
+		s.count(1, 1, 1, step.now)
+		require.Equal(t, step.want, s.weights[0], "at %v", step.now)
+	}
+}
+
+// TestSketchGivesAwayThePlaceOfTheLightest: it forgets nobody while there is room.
+func TestSketchGivesAwayThePlaceOfTheLightest(t *testing.T) {
+	s := newSketch(4)
+	for key, weight := range []int64{7, 5, 2, 3} {
+		s.count(key, uint64(key), weight, 0)
+	}
+	s.count(9, 9, 2, time.Second)
+	require.Nil(t, s.find(2, 2))
+	require.Equal(t, time.Second, s.find(9, 9).Since)
+	require.Equal(t, []int64{7, 5, 4, 3}, s.weights, "who comes takes over the weight")
+	s.count(8, 8, 1, 0)
+	require.Nil(t, s.find(3, 3))
+	for _, key := range []int{0, 1, 9, 8} {
+		require.NotNil(t, s.find(key, uint64(key)))
+	}
+}
+
+func TestKeysAreSharedOutToTheShards(t *testing.T) {
+	for keys, each := range map[int]int{512: 8, 513: 9, 576: 9, 1: minKeys} {
+		ob := newObserver[int](Observe{Keys: keys}, 64, nil)
+		require.Equal(t, each, cap(ob.keys.hot.keys), "%d keys", keys)
+		require.Equal(t, each, cap(ob.keys.expiring.keys))
+	}
+}

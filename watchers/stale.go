@@ -21,8 +21,6 @@ func (s *Shard[K]) postpone(w *operation.Watch) bool {
 	s.stale.Lock()
 	s.stale.watches = append(s.stale.watches, w)
 	s.stale.Unlock()
-	sched.Yield()
-	s.hasStale.Store(true)
 	return true
 }
 
@@ -39,8 +37,10 @@ func (w *Watchers[K]) Purge() (purged int) {
 }
 
 func (s *Shard[K]) purge() (n int) {
-	sched.Yield()
-	if !s.hasStale.Swap(false) {
+	s.stale.Lock()
+	n = len(s.stale.watches)
+	s.stale.Unlock()
+	if n == 0 {
 		return 0
 	}
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -29,13 +30,20 @@ func waitBucket(d time.Duration) int {
 	return min(bits.Len64(uint64(max(d, 1)-1)/uint64(WaitUnit)), Buckets-1)
 }
 
-func lateBucket(d time.Duration) int {
-	return min(bits.Len64(uint64(max(d, 1)-1)/uint64(LateUnit)), Buckets-1)
+// waitBounds returns what the waits of a bucket are longer than, and as long as at most.
+func waitBounds(bucket int) (after, upTo time.Duration) {
+	after, upTo = WaitUnit<<bucket>>1, WaitUnit<<bucket
+	if bucket == 0 {
+		after = -1
+	}
+	if bucket == Buckets-1 {
+		upTo = math.MaxInt64
+	}
+	return after, upTo
 }
 
-func (t *Tally) add(bucket int, d time.Duration) {
-	t.Counts[bucket]++
-	t.Micros += int64(max(d, 0) / time.Microsecond)
+func lateBucket(d time.Duration) int {
+	return min(bits.Len64(uint64(max(d, 1)-1)/uint64(LateUnit)), Buckets-1)
 }
 
 func (t *Tally) addTo(sum *Tally) {
@@ -53,16 +61,45 @@ type Times struct {
 	Late   Tally                     // of the expired, behind their deadline
 }
 
-// ended counts the end of an operation that was watched.
-func (t *Times) ended(m *operation.Machine, o operation.Outcome, now time.Duration) {
+// endings counts the ends of operations that were watched. A run that began in the same
+// 16.8 ms, waited for about as long and ends the same way is counted as one.
+type endings struct {
+	times *Times
+	now   time.Duration
+
+	o           operation.Outcome // the run: how it ends,
+	start       time.Duration     // when its first began,
+	after, upTo time.Duration     // between what bounds it waited,
+	bucket      int               // of which bucket they are,
+	n           int32             // how many it is,
+	waited      time.Duration     // and how long they waited in sum
+}
+
+func (e *endings) add(m *operation.Machine, o operation.Outcome) {
 	start := m.Start()
-	t.ages.ended(start, now)
-	waited := now - start
-	t.Waited[o].add(waitBucket(waited), waited)
+	waited := max(e.now-start, 0)
+	if o != e.o || waited <= e.after || waited > e.upTo || start>>ageShift != e.start>>ageShift || e.waited+waited < 0 {
+		e.flush()
+		e.o, e.start, e.bucket = o, start, waitBucket(waited)
+		e.after, e.upTo = waitBounds(e.bucket)
+	}
+	e.n++
+	e.waited += waited
 	if o == operation.Expired {
 		if deadline := m.Entry().Deadline(); deadline > 0 {
-			t.Late.add(lateBucket(now-deadline), now-deadline)
+			late := max(e.now-deadline, 0)
+			e.times.Late.Counts[lateBucket(late)]++
+			e.times.Late.Micros += int64(late / time.Microsecond)
 		}
+	}
+}
+
+func (e *endings) flush() {
+	if e.n > 0 {
+		e.times.ages.ended(e.start, e.now, e.n)
+		e.times.Waited[e.o].Counts[e.bucket] += int64(e.n)
+		e.times.Waited[e.o].Micros += int64(e.waited / time.Microsecond)
+		e.n, e.waited = 0, 0
 	}
 }
 
@@ -78,7 +115,6 @@ func (t *Times) addTo(sum *Times) {
 // tally of WaitUnit; each is too high by at most 4/63 of it or 16.8 ms, whichever is
 // more.
 func (t *Times) Ages(now time.Duration) (oldest time.Duration, all Tally) {
-	t.ages.advance(int64(now))
 	t.ages.each(func(_ int, start int64, n int32) {
 		if n <= 0 { // operations came and went while the shards were summed
 			return

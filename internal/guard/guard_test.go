@@ -9,7 +9,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // inGoroutine runs f on a goroutine that may end itself, and reports whether f
 // returned.
@@ -137,6 +140,7 @@ func TestBrokenHandlerAndNoHandlerAreLogged(t *testing.T) {
 	Call(func() { panic("nobody listens") }, nil)
 	assert.Contains(t, log.String(), "nobody listens")
 	assert.Contains(t, log.String(), "TestBrokenHandler", "with its stack")
+	assert.NotContains(t, log.String(), "in the panic handler", "there is none that could be broken")
 }
 
 func TestNoAllocationsWithoutAPanic(t *testing.T) {

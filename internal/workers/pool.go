@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/atomic"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -21,20 +22,25 @@ import (
 // Kick sees a free place, or that worker sees the work. (4) A worker that spawn
 // refused saw nothing: whoever is told by refused has to Kick again, later.
 type Pool struct {
-	max     int32
-	work    func() bool        // does one bounded piece; false: there was none
-	waiting func() bool        // is anything queued?
-	spawn   func(func()) error // starts a worker
-	refused func(error)        // told when spawn fails; the work stays queued
-	loop    func()             // run, bound once so that starting a worker allocates nothing
+	max      int32
+	work     func() bool        // does one bounded piece; false: there was none
+	waiting  func() bool        // is anything queued?
+	spawn    func(func()) error // starts a worker
+	refused  func(error)        // told when spawn fails; the work stays queued
+	panicked guard.Handler      // told when spawn panics
+	loop     func()             // run, bound once so that starting a worker allocates nothing
 
 	running atomic.Int32
 }
 
 // New returns a pool of at most limit workers. A nil spawn means a goroutine each.
-// Work that spawn refuses stays queued until somebody calls Kick again.
-func New(limit int, work, waiting func() bool, spawn func(func()) error, refused func(error)) *Pool {
-	p := &Pool{max: int32(min(limit, math.MaxInt32)), work: work, waiting: waiting, spawn: spawn, refused: refused}
+// Work that spawn refuses stays queued until somebody calls Kick again; a spawn that
+// panics, which panicked is told, or calls runtime.Goexit has refused.
+func New(limit int, work, waiting func() bool, spawn func(func()) error, refused func(error), panicked guard.Handler) *Pool {
+	p := &Pool{
+		max: int32(min(limit, math.MaxInt32)), work: work, waiting: waiting,
+		spawn: spawn, refused: refused, panicked: panicked,
+	}
 	p.loop = p.run
 	return p
 }
@@ -58,8 +64,8 @@ func (p *Pool) Kick() {
 	p.submit()
 }
 
-// submit asks spawn for a worker. Deferred, so that a spawn that does not return
-// (a panic, runtime.Goexit) takes no worker's place with it.
+// submit asks spawn, which is user code, for a worker. Deferred, so that a spawn that
+// does not return (runtime.Goexit) takes no worker's place with it.
 func (p *Pool) submit() {
 	err := errSpawn
 	defer func() {
@@ -69,10 +75,10 @@ func (p *Pool) submit() {
 			p.refused(err)
 		}
 	}()
-	err = p.spawn(p.loop)
+	guard.Call(func() { err = p.spawn(p.loop) }, p.panicked)
 }
 
-var errSpawn = errors.New("workers: starting a worker did not return")
+var errSpawn = errors.New("purgatory: the executor did not return")
 
 // Running returns the number of workers that run now.
 func (p *Pool) Running() int { return int(p.running.Load()) }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/internal/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,10 +52,14 @@ func noRefusal(t *testing.T) func(error) {
 	return func(err error) { t.Errorf("refused: %v", err) }
 }
 
+func noPanic(t *testing.T) guard.Handler {
+	return func(v any, _ []byte) { t.Errorf("panic: %v", v) }
+}
+
 func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(3, q.work, q.waiting, nil, noRefusal(t))
+		p := New(3, q.work, q.waiting, nil, noRefusal(t), noPanic(t))
 		var running, most, done atomic.Int32
 		for range 30 {
 			q.push(func() {
@@ -79,7 +85,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, q.work, q.waiting, nil, noRefusal(t))
+		p := New(2, q.work, q.waiting, nil, noRefusal(t), noPanic(t))
 		p.Kick()
 		synctest.Wait()
 		assert.Zero(t, p.Running())
@@ -89,7 +95,7 @@ func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(1, q.work, q.waiting, nil, noRefusal(t))
+		p := New(1, q.work, q.waiting, nil, noRefusal(t), noPanic(t))
 		var done atomic.Int32
 		for i := range 10 {
 			q.push(func() {
@@ -111,7 +117,7 @@ func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 func TestNoKickIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, q.work, q.waiting, nil, noRefusal(t))
+		p := New(2, q.work, q.waiting, nil, noRefusal(t), noPanic(t))
 		var done atomic.Int32
 		for range 5000 {
 			before := done.Load()
@@ -145,7 +151,7 @@ func TestRefusedWorkStaysQueuedUntilTheNextKick(t *testing.T) {
 			go run()
 			return nil
 		}
-		p := New(1, q.work, q.waiting, spawn, func(err error) { told = append(told, err) })
+		p := New(1, q.work, q.waiting, spawn, func(err error) { told = append(told, err) }, noPanic(t))
 		done := false
 		q.push(func() { done = true })
 		p.Kick()
@@ -167,15 +173,17 @@ func TestSpawnThatDoesNotReturnTakesNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var q queue
 			refusals := 0
-			p := New(1, q.work, q.waiting, func(func()) error { fail(); return nil }, func(error) { refusals++ })
+			var panics []any
+			p := New(1, q.work, q.waiting, func(func()) error { fail(); return nil }, func(error) { refusals++ },
+				func(v any, _ []byte) { panics = append(panics, v) })
 			var wg sync.WaitGroup
-			wg.Go(func() {
-				defer func() { _ = recover() }()
-				p.Kick()
-			})
+			wg.Go(p.Kick) // a panic does not come out of it: it may be called under somebody's lock
 			wg.Wait()
 			assert.Zero(t, p.Running())
 			assert.Equal(t, 1, refusals)
+			if name == "panic" {
+				assert.Equal(t, []any{"spawn"}, panics)
+			}
 		})
 	}
 }

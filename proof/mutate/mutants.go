@@ -5,32 +5,39 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"slices"
+	"regexp"
+	"strings"
 )
 
-// mutant is one change: source[from:to] becomes text.
+// mutant is one change to a file: what stands at [from, to) is put between before and
+// after, which make it something else while the mutant is switched on.
 type mutant struct {
-	from, to int
-	text     string
-	line     int
-	what     string
+	file          string
+	line          int
+	what          string
+	from, to      int
+	before, after string // #: the mutant's number
 }
 
-func (m mutant) apply(source []byte) []byte {
-	return slices.Concat(source[:m.from], []byte(m.text), source[m.to:])
-}
+func (m mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.what) }
 
-// other is what an operator becomes: its neighbour at the border, its opposite where it
-// has none.
+// other is what an operator becomes: its neighbour at the border, or its opposite. (That
+// of == and != is the negation.)
 var other = map[token.Token]string{
-	token.EQL: "!=", token.NEQ: "==",
 	token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">",
 	token.LAND: "||", token.LOR: "&&",
-	token.ADD: "-", token.SUB: "+",
+	token.ADD: "-", token.SUB: "+", token.AND: "|", token.OR: "&", token.AND_NOT: "&",
 }
 
-// mutants returns every change to a file: operators, truths, counters, early ends of
-// loops, and statements that are left out.
+// idle is what it is of no use to leave out: the first is nothing in a normal build, and
+// without the others everything hangs or crashes.
+var idle = regexp.MustCompile(`^(sched\.Yield|(defer )?\S+\.(Lock|Unlock))\(\)$`)
+
+// calls is a call of more than a conversion: of a method, or a function of this package.
+var calls = regexp.MustCompile(`\.[a-zA-Z]+\(|\b[a-zA-Z]+[A-Z][a-zA-Z]*\(`)
+
+// mutants returns every change to a file: operators, truths and conditions, and
+// statements that are left out.
 func mutants(name string, source []byte) (all []mutant, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, source, 0)
@@ -38,43 +45,82 @@ func mutants(name string, source []byte) (all []mutant, err error) {
 		return nil, err
 	}
 	at := func(p token.Pos) int { return set.Position(p).Offset }
-	add := func(from, to token.Pos, text, what string) {
-		all = append(all, mutant{at(from), at(to), text, set.Position(from).Line, what})
+	code := func(from, to token.Pos) string { return strings.ReplaceAll(string(source[at(from):at(to)]), "\n", " ") }
+	add := func(n ast.Node, before, after, what string) {
+		first, _, more := strings.Cut(string(source[at(n.Pos()):at(n.End())]), "\n")
+		if more {
+			first += " …"
+		}
+		all = append(all, mutant{name, set.Position(n.Pos()).Line, what + first, at(n.Pos()), at(n.End()), before, after})
 	}
-	left := func(n ast.Node) { // _ = 0 keeps what is around it in shape
-		add(n.Pos(), n.End(), "_ = 0", fmt.Sprintf("left out: %s", source[at(n.Pos()):at(n.End())]))
+	negated := func(n ast.Expr, what string) { add(n, "(mutant.On(#) != (", "))", what) }
+	condition := func(n ast.Expr) {
+		switch n.(type) {
+		case *ast.Ident, *ast.CallExpr, *ast.SelectorExpr: // others have an operator to change
+			negated(n, "! before ")
+		}
+	}
+	statements := func(list []ast.Stmt) {
+		for _, n := range list {
+			if leftOut(n) && !idle.MatchString(code(n.Pos(), n.End())) {
+				add(n, "if !mutant.On(#) { ", " }", "left out: ")
+			}
+		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.GenDecl:
+			return n.Tok != token.CONST
 		case *ast.BinaryExpr:
-			if to, ok := other[n.Op]; ok {
-				end := n.OpPos + token.Pos(len(n.Op.String()))
-				add(n.OpPos, end, to, fmt.Sprintf("%s in %s", to, source[at(n.Pos()):at(n.End())]))
+			to, ok := other[n.Op]
+			changed := code(n.Pos(), n.OpPos) + to + code(n.OpPos+token.Pos(len(n.Op.String())), n.End())
+			switch {
+			case n.Op == token.EQL || n.Op == token.NEQ:
+				negated(n, "negated: ")
+			case !ok:
+			case n.Op.Precedence() > token.LSS.Precedence():
+				if calls.MatchString(code(n.Pos(), n.End())) { // both are computed, see Pick
+					break
+				}
+				add(n, "mutant.Pick(#, "+changed+", ", ")", to+" in ")
+			default:
+				add(n, "(mutant.On(#) && ("+changed+") || !mutant.On(#) && (", "))", to+" in ")
 			}
 		case *ast.Ident:
-			if flip := map[string]string{"true": "false", "false": "true"}[n.Name]; flip != "" {
-				add(n.Pos(), n.End(), flip, flip+" for "+n.Name)
+			if n.Name == "true" || n.Name == "false" {
+				negated(n, "not ")
 			}
 		case *ast.UnaryExpr:
 			if n.Op == token.NOT {
-				add(n.Pos(), n.X.Pos(), "", fmt.Sprintf("without the !: %s", source[at(n.Pos()):at(n.End())]))
+				negated(n, "without the !: ")
 			}
-		case *ast.ExprStmt:
-			if string(source[at(n.Pos()):at(n.End())]) != "sched.Yield()" { // nothing in this build
-				left(n)
-			}
-		case *ast.IncDecStmt:
-			left(n)
-		case *ast.AssignStmt:
-			if n.Tok != token.DEFINE {
-				left(n)
-			}
-		case *ast.BranchStmt:
-			if n.Label == nil && n.Tok != token.FALLTHROUGH {
-				left(n)
-			}
+		case *ast.IfStmt:
+			condition(n.Cond)
+		case *ast.ForStmt:
+			condition(n.Cond)
+		case *ast.BlockStmt:
+			statements(n.List)
+		case *ast.CaseClause:
+			statements(n.Body)
+		case *ast.CommClause:
+			statements(n.Body)
 		}
 		return true
 	})
 	return all, nil
+}
+
+// leftOut reports whether the code is still whole without the statement.
+func leftOut(n ast.Stmt) bool {
+	switch n := n.(type) {
+	case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
+		return true
+	case *ast.AssignStmt:
+		return n.Tok != token.DEFINE
+	case *ast.ReturnStmt:
+		return len(n.Results) == 0
+	case *ast.BranchStmt:
+		return n.Label == nil && n.Tok != token.FALLTHROUGH
+	}
+	return false
 }

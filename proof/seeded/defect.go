@@ -34,8 +34,8 @@ type tests struct{ pkg, pattern string }
 
 type edit struct{ file, old, new string }
 
-func readDefects(tree string, wanted *regexp.Regexp) (all []defect, err error) {
-	files, err := filepath.Glob(filepath.Join(tree, "proof", "seeded", "defects", "*.txt"))
+func readDefects(root string, wanted *regexp.Regexp) (all []defect, err error) {
+	files, err := filepath.Glob(filepath.Join(root, "proof", "seeded", "defects", "*.txt"))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"regexp"
 	"testing"
+
+	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
 // make seeded takes minutes; that the code has moved on from under a defect shows here
@@ -13,12 +15,12 @@ func TestEveryDefectCanStillBePutIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := copyModule(root, dir); err != nil {
+	copied, err := tree.Copy(root, t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range all {
-		undo, err := d.apply(dir)
+		undo, err := d.apply(copied.Dir)
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}

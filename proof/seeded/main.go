@@ -22,6 +22,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
 func main() {
@@ -34,7 +36,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	tree := flag.String("tree", ".", "root of the module to copy")
+	root := flag.String("tree", ".", "root of the module to copy")
 	only := flag.String("only", "", "regular expression: defects whose name does not match are left out")
 	quick := flag.Bool("quick", false, "run only the tests that a defect names, not all others when these stay green")
 	jobs := flag.Int("jobs", 2, "how many copies to work on at a time: a defect may make a test wait for a while")
@@ -46,24 +48,23 @@ func run(ctx context.Context) error {
 	if *jobs < 1 {
 		return fmt.Errorf("-jobs is %d, must be at least 1", *jobs)
 	}
-	all, err := readDefects(*tree, wanted)
+	all, err := readDefects(*root, wanted)
 	if err != nil {
 		return err
 	}
-	copies := make([]copyOf, *jobs)
+	copies := make([]tree.Tree, *jobs)
 	for i := range copies {
 		dir, err := os.MkdirTemp("", "seeded")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		copies[i] = copyOf{dir}
-		if err := copyModule(*tree, dir); err != nil {
+		if copies[i], err = tree.Copy(*root, dir); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
-	if err := copies[0].green(ctx, all); err != nil {
+	if err := green(ctx, copies[0], all); err != nil {
 		return err
 	}
 	fmt.Printf("without a defect every named test passes (%d s)\n", seconds(began))
@@ -84,7 +85,7 @@ func run(ctx context.Context) error {
 }
 
 // verdicts returns what becomes of all, in the order in which that is known.
-func verdicts(ctx context.Context, copies []copyOf, all []defect, thorough bool) <-chan verdict {
+func verdicts(ctx context.Context, copies []tree.Tree, all []defect, thorough bool) <-chan verdict {
 	todo, done := make(chan defect), make(chan verdict)
 	go func() {
 		defer close(todo)
@@ -101,7 +102,7 @@ func verdicts(ctx context.Context, copies []copyOf, all []defect, thorough bool)
 		group.Go(func() {
 			for d := range todo {
 				start := time.Now()
-				v := c.verdict(ctx, d, thorough)
+				v := judge(ctx, c, d, thorough)
 				v.name, v.seconds = d.name, seconds(start)
 				done <- v
 			}

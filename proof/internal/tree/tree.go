@@ -1,0 +1,80 @@
+// Package tree is a copy of the library that may be spoilt, and what the library's own
+// tests say of it then.
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Tree is a copy of the library's module, for one use at a time.
+type Tree struct{ Dir string }
+
+// Copy copies the library into dir. It leaves out what the library's tests do not need:
+// hidden folders, modules of their own, programs and documents.
+func Copy(root, dir string) (Tree, error) {
+	return Tree{dir}, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if rel != "." && leftOut(path, rel) {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(dir, rel), 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, rel), text, 0o600)
+	})
+}
+
+func leftOut(path, rel string) bool {
+	if strings.HasPrefix(rel, ".") {
+		return true
+	}
+	switch filepath.ToSlash(rel) {
+	case "docs", "examples", "model", "proof":
+		return true
+	}
+	_, err := os.Stat(filepath.Join(path, "go.mod"))
+	return err == nil
+}
+
+// Test runs the tests of packages whose names match pattern, all of them if it is empty.
+// What a change makes wait for ever is red after timeout.
+func (t Tree) Test(ctx context.Context, timeout time.Duration, flags []string, pattern string, packages ...string) (string, error) {
+	args := append([]string{"test"}, packages...) // before flags that are the test's own
+	args = append(args, "-vet=off", "-count=1", "-failfast", "-timeout", timeout.String())
+	if pattern != "" {
+		args = append(args, "-run", pattern)
+	}
+	return t.Go(ctx, append(args, flags...)...)
+}
+
+// Go runs the go command.
+func (t Tree) Go(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = t.Dir
+	cmd.Env = append(os.Environ(), "PWD="+t.Dir, "GOWORK=off")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		panic(err) // there is no Go
+	}
+	return out.String(), err
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/delayedop/purgatory/proof/internal/tree"
+)
+
+// switches is the package that says which mutant is on.
+const switches = `package mutant
+
+import (
+	"os"
+	"strconv"
+)
+
+var on, _ = strconv.Atoi(os.Getenv("MUTANT"))
+
+func On(n int) bool { return n == on }
+
+func Pick[T any](n int, changed, same T) T {
+	if n == on {
+		return changed
+	}
+	return same
+}
+`
+
+const imported = `; import "github.com/delayedop/purgatory/internal/mutant"`
+
+// build puts all changes into the copy, to be switched on one at a time, and compiles
+// the tests of packages. It returns those changes that do compile.
+func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string) ([]mutant, []suite, error) {
+	dir := filepath.Join(copied.Dir, "internal", "mutant")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "mutant.go"), []byte(switches), 0o600)); err != nil {
+		return nil, nil, err
+	}
+	sources := map[string][]byte{}
+	for _, m := range all {
+		if sources[m.file] == nil {
+			text, err := os.ReadFile(filepath.Join(copied.Dir, m.file))
+			if err != nil {
+				return nil, nil, err
+			}
+			sources[m.file] = text
+		}
+	}
+	for {
+		for name, source := range sources {
+			if err := os.WriteFile(filepath.Join(copied.Dir, name), with(all, name, source), 0o600); err != nil {
+				return nil, nil, err
+			}
+		}
+		out, err := copied.Go(ctx, "build", "-gcflags=-e", "./...")
+		if err == nil {
+			break
+		}
+		broken := lines(out)
+		left := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return broken[m.file+":"+strconv.Itoa(m.line)] })
+		if len(left) == len(all) {
+			return nil, nil, fmt.Errorf("%w\n%s", err, out)
+		}
+		all = left
+	}
+	var suites []suite
+	for i, pkg := range packages {
+		s := suite{binary: filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), dir: filepath.Join(copied.Dir, pkg)}
+		if out, err := copied.Go(ctx, "test", "-c", "-vet=off", "-o", s.binary, pkg); err != nil {
+			return nil, nil, fmt.Errorf("%w\n%s", err, out)
+		}
+		suites = append(suites, s)
+	}
+	return all, suites, nil
+}
+
+var place = regexp.MustCompile(`(?m)^(?:\./)?(\S+\.go:\d+):`)
+
+// lines returns the places that the compiler complains of.
+func lines(out string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range place.FindAllStringSubmatch(out, -1) {
+		all[m[1]] = true
+	}
+	return all
+}
+
+// with returns source with all changes in it, each under its number: its place in all,
+// counted from 1. Others' changes are passed over.
+func with(all []mutant, name string, source []byte) []byte {
+	type insertion struct {
+		at, closing, width int
+		text               string
+	}
+	var some []insertion
+	for i, m := range all {
+		if m.file != name {
+			continue
+		}
+		width := m.to - m.from
+		before := strings.ReplaceAll(m.before, "#", strconv.Itoa(i+1))
+		some = append(some, insertion{m.from, 1, -width, before}, insertion{m.to, 0, width, m.after})
+	}
+	// What ends at a place ends before others begin there; the wider begins first, and
+	// ends last.
+	slices.SortStableFunc(some, func(a, b insertion) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.closing, b.closing), cmp.Compare(a.width, b.width))
+	})
+	pkg := bytes.Index(source, []byte("\npackage ")) + 1
+	end := pkg + bytes.IndexByte(source[pkg:], '\n')
+	out := slices.Concat(source[:end], []byte(imported))
+	done := end
+	for _, ins := range some {
+		out = append(append(out, source[done:ins.at]...), ins.text...)
+		done = ins.at
+	}
+	return append(out, source[done:]...)
+}

@@ -1,0 +1,56 @@
+package watchers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+func sampled(out []Waiting[int]) (perKey map[int]int) {
+	perKey = map[int]int{}
+	for _, w := range out {
+		perKey[w.Key]++
+	}
+	return perKey
+}
+
+// TestASampleTakesAsManyOfEachKey: one with many must not hide the others.
+func TestASampleTakesAsManyOfEachKey(t *testing.T) {
+	w := New(Config[int]{Shards: 1})
+	for key := range 2 {
+		for range 20 {
+			wait(t, w, key)
+			waitAt(t, w, key, 5)
+		}
+	}
+	for turn := range uint(8) {
+		assert.Equal(t, map[int]int{0: 4, 1: 4}, sampled(w.shards[0].Sample(nil, 8, turn)))
+	}
+	assert.Len(t, w.shards[0].Sample(nil, 1, 0), 1)
+}
+
+// TestASampleHoldsOnlyWhatWaits: no markers, and nothing that has ended and waits for the purge.
+func TestASampleHoldsOnlyWhatWaits(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	ended := wait(t, w, a, b)
+	waits := []*operation.Machine{wait(t, w, b), wait(t, w, b)}
+	s := w.Shard(w.Hash(b))
+	s.mu.Lock()
+	end(w, a, ended)
+	s.mu.Unlock()
+	require.Equal(t, 1, w.Stale())
+	var c Cursor[int]
+	_, more := s.Begin(&c, b, w.Hash(b), Everything, make([]*operation.Machine, 2))
+	require.True(t, more, "markers are set")
+
+	var got []*operation.Machine
+	for _, waiting := range s.Sample(nil, 100, 0) {
+		got = append(got, waiting.Machine)
+		assert.Equal(t, b, waiting.Key)
+	}
+	assert.Equal(t, waits, got)
+}
