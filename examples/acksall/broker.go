@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -41,15 +42,15 @@ type broker struct {
 	}
 }
 
-func newBroker(id int, replicas map[topicPartition]*replica, lagTime time.Duration, events *console) (*broker, error) {
+func newBroker(id int, replicas map[topicPartition]*replica, lagTime time.Duration, events *console, page *debugserver.Server) (*broker, error) {
 	b := &broker{id: id, replicas: replicas, lagTime: lagTime, lateness: new(durations), events: events}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.mu.sessions = make(map[*session]bool)
 	var err error
-	if b.produces, err = purgatory.New[topicPartition](name("produce", id), observed()...); err != nil {
+	if b.produces, err = purgatory.New[topicPartition](name("produce", id), page.Options()...); err != nil {
 		return nil, err
 	}
-	if b.fetches, err = purgatory.New[topicPartition](name("fetch", id), observed()...); err != nil {
+	if b.fetches, err = purgatory.New[topicPartition](name("fetch", id), page.Options()...); err != nil {
 		return nil, errors.Join(err, b.produces.Close())
 	}
 	if b.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

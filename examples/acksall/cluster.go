@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 )
 
 // topic is the one topic whose partitions the cluster holds.
@@ -19,8 +21,8 @@ type cluster struct {
 	events     *console
 }
 
-// startCluster starts as many brokers as there are replicas, each with a replica of every partition.
-func startCluster(cfg config, events *console) (*cluster, error) {
+// startCluster starts as many brokers as there are replicas, each with a replica of every partition. The page shows what waits.
+func startCluster(cfg config, events *console, page *debugserver.Server) (*cluster, error) {
 	c := &cluster{controller: newController(cfg.partitions, cfg.replicas), started: time.Now(), events: events}
 	for i := range cfg.partitions {
 		c.partitions = append(c.partitions, topicPartition{topic, i})
@@ -35,11 +37,14 @@ func startCluster(cfg config, events *console) (*cluster, error) {
 			replicas[tp] = newReplica(tp, id, everyone, cfg.minInsync, c.controller)
 			replicas[tp].assume(c.controller.assigned(tp), c.started)
 		}
-		b, err := newBroker(id, replicas, cfg.lagTime, events)
+		b, err := newBroker(id, replicas, cfg.lagTime, events, page)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("broker %d: %w", id, err), c.stop(context.Background()))
 		}
 		c.brokers = append(c.brokers, b)
+	}
+	for _, p := range c.purgatories() {
+		page.Add(p)
 	}
 	for _, b := range c.brokers {
 		b.start(c.fetchersFor(b, cfg))

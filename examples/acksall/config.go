@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 )
 
 // config is what the flags say, checked and complete.
@@ -45,7 +47,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.DurationVar(&c.slow.by, "slow-by", 2*time.Second, "`duration` that each of its fetches is held back meanwhile")
 	f.DurationVar(&c.leaderChangeAt, "leader-change-at", 4*time.Second, "`duration` after the start at which broker 0 steps down from all it leads (0: never)")
 	f.DurationVar(&c.duration, "duration", 10*time.Second, "`duration` for which the producers produce")
-	f.StringVar(&c.debugAddr, "debug-addr", "", "`address` at which to serve the debug page, such as 127.0.0.1:6060; port 0: any (empty: none)")
+	debugserver.Flag(f, &c.debugAddr)
 	if err := f.Parse(args); err != nil {
 		return config{}, err
 	}

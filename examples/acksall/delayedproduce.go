@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
@@ -60,4 +62,13 @@ func (d *delayedProduce) OnComplete() {
 // OnExpiration runs after OnComplete, only when the timeout answered the produce.
 func (d *delayedProduce) OnExpiration() {
 	d.late(d.ended.Sub(d.deadline))
+}
+
+// String is what the debug page shows of a waiting produce. No other method runs meanwhile.
+func (d *delayedProduce) String() string {
+	left := make([]string, len(d.waiting))
+	for i, at := range d.waiting {
+		left[i] = fmt.Sprintf("%v offset %d", at.replica.id, at.offset)
+	}
+	return fmt.Sprintf("produce %d waits for %s", d.id, strings.Join(left, ", "))
 }

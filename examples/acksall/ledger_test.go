@@ -55,7 +55,7 @@ func TestVerifyFindsEarlyTimeouts(t *testing.T) {
 // idleCluster has brokers with logs, and nobody who produces.
 func idleCluster(t *testing.T) *cluster {
 	t.Helper()
-	c, err := startCluster(parse(t, "-partitions", "3"), newConsole(io.Discard))
+	c, err := startCluster(parse(t, "-partitions", "3"), newConsole(io.Discard), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.stop(context.Background())) })
 	return c

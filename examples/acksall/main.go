@@ -24,6 +24,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 )
 
 // What the process ends with.
@@ -76,18 +78,19 @@ func (r result) status(errs io.Writer) int {
 
 // produce runs cluster and producers for the given time or until ctx ends, and writes what happens.
 func produce(ctx context.Context, cfg config, out io.Writer) (result, error) {
-	events := newConsole(out)
-	events.eventf("%d partitions on %d brokers, %d producers, %d produces/s to %d partitions each, timeout %v",
-		cfg.partitions, cfg.replicas, cfg.producers, cfg.rate, cfg.partitionsPerProduce, cfg.timeout)
-	c, err := startCluster(cfg, events)
+	page, err := debugserver.Serve(cfg.debugAddr)
 	if err != nil {
 		return result{}, err
 	}
-	page, err := c.serveDebug(cfg.debugAddr)
+	defer page.Stop()
+	page.Announce(out)
+	events := newConsole(out)
+	events.eventf("%d partitions on %d brokers, %d producers, %d produces/s to %d partitions each, timeout %v",
+		cfg.partitions, cfg.replicas, cfg.producers, cfg.rate, cfg.partitionsPerProduce, cfg.timeout)
+	c, err := startCluster(cfg, events, page)
 	if err != nil {
-		return result{}, errors.Join(err, c.stop(context.Background()))
+		return result{}, err
 	}
-	defer page.stop()
 	l := newLedger()
 	producers, err := connectProducers(cfg, c, l)
 	if err != nil {

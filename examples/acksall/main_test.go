@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,6 +89,20 @@ func TestRunInterrupted(t *testing.T) {
 	assert.Contains(t, out.String(), "each answered exactly once")
 }
 
+// With -debug-addr the page shows what waits at each broker while the program runs.
+func TestDebugPage(t *testing.T) {
+	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
+		return run(ctx, []string{"-duration", "1h", "-debug-addr", "127.0.0.1:0"}, out, errs)
+	})
+	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["produce-0"].Accepted > 0 })
+	status, errs := end()
+	assert.Equal(t, exitOK, status, errs)
+	for _, name := range []string{"produce-0", "produce-1", "produce-2", "fetch-0", "fetch-1", "fetch-2"} {
+		assert.True(t, shown[name].Timed, "%s: %v", name, shown)
+	}
+	assert.Len(t, shown, 6)
+}
+
 // signalWriter calls reached when a text has been written.
 type signalWriter struct {
 	at      string
@@ -153,7 +170,7 @@ func TestHelpExplainsEveryFlag(t *testing.T) {
 	assert.Equal(t, exitOK, run(t.Context(), []string{"-h"}, &out, &errs))
 	for _, flag := range []string{
 		"partitions", "replicas", "min-insync-replicas", "producers", "rate", "partitions-per-produce", "timeout", "lag-time",
-		"fetch-wait", "slow-follower", "slow-from", "slow-to", "slow-by", "leader-change-at", "duration",
+		"fetch-wait", "slow-follower", "slow-from", "slow-to", "slow-by", "leader-change-at", "duration", "debug-addr",
 	} {
 		assert.Contains(t, errs.String(), "-"+flag+" ")
 	}

@@ -17,7 +17,7 @@ import (
 func stalledBroker(t *testing.T) *broker {
 	t.Helper()
 	cfg := parse(t, "-lag-time", "1h", "-slow-from", "0", "-slow-to", "1h", "-slow-by", "1h")
-	c, err := startCluster(cfg, newConsole(io.Discard))
+	c, err := startCluster(cfg, newConsole(io.Discard), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.stop(context.Background())) })
 	return c.brokers[0]

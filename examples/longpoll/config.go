@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 )
 
 // config is what the flags say, checked.
@@ -49,7 +51,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.demo.topics, "demo-topics", 4, "`number` of topics in the demo, each with a publisher")
 	f.IntVar(&c.demo.rate, "demo-rate", 60, "`number` of messages per second to each topic of the demo")
 	f.IntVar(&c.demo.pollers, "demo-pollers", 100, "`number` of pollers in the demo")
-	f.StringVar(&c.debugAddr, "debug-addr", "", "`address` at which to serve the debug page, such as 127.0.0.1:6060; port 0: any (empty: none)")
+	debugserver.Flag(f, &c.debugAddr)
 	if err := f.Parse(args); err != nil {
 		return config{}, err
 	}

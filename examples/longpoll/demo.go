@@ -53,7 +53,7 @@ func demonstrate(ctx context.Context, cfg config, out io.Writer, log *slog.Logge
 		published: make([]atomic.Int64, cfg.demo.topics),
 	}
 	defer d.client.close()
-	s.debug.announce(out)
+	s.debug.Announce(out)
 	fmt.Fprintf(out, "serving on %s: %d topics with %d messages/s each, %d pollers, %v\n",
 		s.url(), d.cfg.topics, d.cfg.rate, d.cfg.pollers, d.cfg.duration)
 	return d.run(ctx, out)

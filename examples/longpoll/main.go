@@ -76,7 +76,7 @@ func serve(ctx context.Context, cfg config, out io.Writer, log *slog.Logger) err
 		return err
 	}
 	fmt.Fprintf(out, "listening on %s, at most %d MiB of messages; Ctrl-C shuts down\n", s.url(), cfg.limits.memory()>>20)
-	s.debug.announce(out)
+	s.debug.Announce(out)
 	select {
 	case <-ctx.Done():
 	case err := <-s.failed:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -19,22 +20,25 @@ type server struct {
 	listener        net.Listener
 	shutdownTimeout time.Duration
 	failed          chan error // gets one error if serving ends before shutdown
-	debug           *debugServer
+	debug           *debugserver.Server
 }
 
 func startServer(cfg config, log *slog.Logger) (*server, error) {
-	waiting, err := purgatory.New[string]("poll",
-		append(observed(), purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))...)
+	page, err := debugserver.Serve(cfg.debugAddr)
 	if err != nil {
 		return nil, err
 	}
+	waiting, err := purgatory.New[string]("poll",
+		append(page.Options(), purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))...)
+	if err != nil {
+		page.Stop()
+		return nil, err
+	}
+	page.Add(waiting)
 	listener, err := net.Listen("tcp", cfg.listen)
 	if err != nil {
+		page.Stop()
 		return nil, errors.Join(err, waiting.Close())
-	}
-	page, err := serveDebug(cfg.debugAddr, waiting)
-	if err != nil {
-		return nil, errors.Join(err, waiting.Close(), listener.Close())
 	}
 	h := &handler{
 		limits:       cfg.limits,
@@ -73,7 +77,7 @@ func (s *server) url() string { return fmt.Sprintf("http://%s", s.listener.Addr(
 func (s *server) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.shutdownTimeout)
 	defer cancel()
-	defer s.debug.stop()
+	defer s.debug.Stop()
 	s.draining.Store(true)
 	// (1) Every Await returns ErrClosed, now and from now on. http.Server.Shutdown alone would wait for their timeouts.
 	err := s.waiting.Close()

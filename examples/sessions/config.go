@@ -7,6 +7,8 @@ import (
 	"io"
 	"runtime"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 )
 
 // config is what the flags say, checked.
@@ -35,7 +37,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.beaters, "goroutines", runtime.GOMAXPROCS(0), "`number` of goroutines that send the heartbeats")
 	f.DurationVar(&c.duration, "duration", 8*time.Second, "`duration` of the run; the last session falls silent one timeout before its end")
 	f.Uint64Var(&c.seed, "seed", 1, "`number` that decides who falls silent and when")
-	f.StringVar(&c.debugAddr, "debug-addr", "", "`address` at which to serve the debug page, such as 127.0.0.1:6060; port 0: any (empty: none)")
+	debugserver.Flag(f, &c.debugAddr)
 	if err := f.Parse(args); err != nil {
 		return config{}, err
 	}

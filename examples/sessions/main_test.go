@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -69,6 +71,18 @@ func TestRunInterrupted(t *testing.T) {
 	assert.Equal(t, exitOK, run(ctx, []string{"-sessions", "1000", "-duration", "1h"}, out, &errs), errs.String())
 	assert.Contains(t, out.String(), "interrupted")
 	assert.Contains(t, out.String(), "each session ended exactly once")
+}
+
+// With -debug-addr the page shows the sessions while the program runs.
+func TestDebugPage(t *testing.T) {
+	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
+		return run(ctx, []string{"-sessions", "1000", "-duration", "1h", "-debug-addr", "127.0.0.1:0"}, out, errs)
+	})
+	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["session"].Accepted == 1000 })
+	status, errs := end()
+	assert.Equal(t, exitOK, status, errs)
+	assert.True(t, shown["session"].Timed)
+	assert.Len(t, shown, 1)
 }
 
 // What is promised is really checked: each way to break it is noticed.
@@ -155,7 +169,7 @@ func TestHelpExplainsEveryFlag(t *testing.T) {
 	assert.Equal(t, exitOK, run(t.Context(), []string{"-h"}, io.Discard, &errs))
 	for flag, unit := range map[string]string{
 		"sessions": "number", "timeout": "duration", "heartbeat": "duration", "silent": "percent", "daring": "percent",
-		"goroutines": "number", "duration": "duration", "seed": "number",
+		"goroutines": "number", "duration": "duration", "seed": "number", "debug-addr": "address",
 	} {
 		assert.Contains(t, errs.String(), "  -"+flag+" "+unit+"\n")
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -33,16 +34,17 @@ type crowd struct {
 
 // keepSessions runs the sessions and returns which promises were broken.
 func keepSessions(ctx context.Context, cfg config, out io.Writer) (broken []string, err error) {
-	registry, err := purgatory.New[sessionID]("session", observable()...)
+	page, err := debugserver.Serve(cfg.debugAddr)
 	if err != nil {
 		return nil, err
 	}
-	page, err := serveDebug(cfg.debugAddr, registry)
+	defer page.Stop()
+	page.Announce(out)
+	registry, err := purgatory.New[sessionID]("session", page.Options()...)
 	if err != nil {
-		return nil, errors.Join(err, registry.Close())
+		return nil, err
 	}
-	defer page.stop()
-	page.announce(out)
+	page.Add(registry)
 	c := &crowd{cfg: cfg, registry: registry, run: &observed{start: time.Now()}}
 	fmt.Fprintf(out, "%d sessions, timeout %v, a heartbeat each %v; %d %% fall silent, %d %% speak just at their deadline; %v\n",
 		cfg.sessions, cfg.timeout, cfg.heartbeat, cfg.silent, cfg.daring, cfg.duration)

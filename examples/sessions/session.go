@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,9 @@ func (s *session) OnExpiration() {
 		}
 	}
 }
+
+// String is what the debug page shows of a session.
+func (s *session) String() string { return fmt.Sprintf("session %d", s.id) }
 
 func (s *session) silent() bool { return s.lastWords != talkative }
 

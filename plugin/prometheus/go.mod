@@ -6,6 +6,7 @@ require (
 	github.com/delayedop/purgatory v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
 )
 
 require (

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/delayedop/purgatory/debug"
 	"github.com/delayedop/purgatory/examples/broker/group"
 	"github.com/delayedop/purgatory/examples/broker/wire"
 	"github.com/delayedop/purgatory/purgatory"
@@ -79,24 +80,42 @@ func Start(ctx context.Context, config Config) (*Broker, error) {
 	return b, nil
 }
 
-// open makes the purgatories.
+// open makes the purgatories, and shows them on the page.
 func (b *Broker) open() (err error) {
-	options := b.config.Purgatory
-	if b.produces, err = purgatory.New[waitKey]("produce", options("produce")...); err != nil {
+	name := func(kind string) string { return fmt.Sprintf("%s-%d", kind, b.config.ID) }
+	options := func(kind string) []purgatory.Option {
+		return append(b.config.Page.Options(), b.config.Purgatory(kind)...)
+	}
+	if b.produces, err = purgatory.New[waitKey](name("produce"), options("produce")...); err != nil {
 		return err
 	}
-	if b.fetches, err = purgatory.New[waitKey]("fetch", options("fetch")...); err != nil {
+	if b.fetches, err = purgatory.New[waitKey](name("fetch"), options("fetch")...); err != nil {
 		return err
 	}
-	if b.arrivals, err = purgatory.New[string]("topic", options("topic")...); err != nil {
+	if b.arrivals, err = purgatory.New[string](name("topic"), options("topic")...); err != nil {
 		return err
 	}
 	b.groups, err = group.NewCoordinator(group.Config{
 		MinSession:       b.config.MinSession,
 		InitialRebalance: b.config.InitialRebalance,
+		Name:             name,
 		Purgatory:        options,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	b.shown(b.config.Page.Add)
+	return nil
+}
+
+// shown does something with each purgatory that belongs on the page. That of
+// topics does not: most that is in it are pauses, which end by timeout only.
+func (b *Broker) shown(each func(debug.Source)) {
+	b.purgatories(func(kind string, p anyPurgatory) {
+		if kind != "topic" {
+			each(p)
+		}
+	})
 }
 
 // Addr is where clients find the broker.
@@ -123,7 +142,7 @@ func (b *Broker) end(server func(*wire.Server)) {
 	b.mu.ended = true // nothing goes to the background any more
 	b.mu.Unlock()
 	b.cancel()
-	b.purgatories(func(p closer) { _ = p.Close() })
+	b.purgatories(func(_ string, p anyPurgatory) { _ = p.Close() })
 	if b.server != nil {
 		server(b.server)
 	}
@@ -134,37 +153,39 @@ func (b *Broker) end(server func(*wire.Server)) {
 	clear(b.mu.fetchers)
 	b.applying.Unlock()
 	b.wg.Wait()
-	b.purgatories(func(p closer) { _ = p.Shutdown(context.Background()) })
+	b.purgatories(func(_ string, p anyPurgatory) { _ = p.Shutdown(context.Background()) })
+	b.shown(b.config.Page.Remove)
 }
 
-// closer is a purgatory, whatever its keys.
-type closer interface {
-	Name() string
-	Stats() purgatory.Stats
+// anyPurgatory is a purgatory, whatever its keys.
+type anyPurgatory interface {
+	debug.Source
 	Close() error
 	Shutdown(context.Context) error
 }
 
-func (b *Broker) purgatories(each func(closer)) {
+// purgatories goes through those that are open, by kind: the part of the name
+// that all brokers have in common.
+func (b *Broker) purgatories(each func(kind string, p anyPurgatory)) {
 	if b.produces != nil {
-		each(b.produces)
+		each("produce", b.produces)
 	}
 	if b.fetches != nil {
-		each(b.fetches)
+		each("fetch", b.fetches)
 	}
 	if b.arrivals != nil {
-		each(b.arrivals)
+		each("topic", b.arrivals)
 	}
 	if b.groups != nil {
-		each(b.groups.Rebalances)
-		each(b.groups.Heartbeats)
+		each("rebalance", b.groups.Rebalances)
+		each("heartbeat", b.groups.Heartbeats)
 	}
 }
 
-// Stats are the statistics of the broker's purgatories, by name.
+// Stats are the statistics of the broker's purgatories, by kind.
 func (b *Broker) Stats() map[string]purgatory.Stats {
 	stats := make(map[string]purgatory.Stats)
-	b.purgatories(func(p closer) { stats[p.Name()] = p.Stats() })
+	b.purgatories(func(kind string, p anyPurgatory) { stats[kind] = p.Stats() })
 	return stats
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -28,8 +29,10 @@ type Config struct {
 	MinSession       time.Duration // of a group member; default 6 s
 	InitialRebalance time.Duration // how long an empty group waits for more members; default 300 ms
 
-	// Purgatory gives options for the purgatory of that name; nil for none.
-	Purgatory func(name string) []purgatory.Option
+	// Purgatory gives options for the purgatory of that kind; nil for none.
+	Purgatory func(kind string) []purgatory.Option
+	// Page shows what waits in the broker, while it runs; nil for none.
+	Page *debugserver.Server
 }
 
 func (c Config) withDefaults() Config {

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -126,6 +128,27 @@ func (f *fetching) answer(closed bool) {
 }
 
 func (f *fetching) OnExpiration() {}
+
+// String is what the debug page shows of a fetch that waits: who, and the
+// first partitions with their offsets.
+func (f *fetching) String() string {
+	const few = 3
+	var s strings.Builder
+	if f.follower() {
+		fmt.Fprintf(&s, "broker %d from", f.replica)
+	} else {
+		s.WriteString("consumer from")
+	}
+	for _, part := range f.parts[:min(few, len(f.parts))] {
+		if part.partition != nil {
+			fmt.Fprintf(&s, " %s-%d/%d", part.partition.name, part.Partition, part.FetchOffset)
+		}
+	}
+	if more := len(f.parts) - few; more > 0 {
+		fmt.Fprintf(&s, " and %d more", more)
+	}
+	return s.String()
+}
 
 func (f *fetching) part(part fetchPart, limit int, first bool) kmsg.FetchResponseTopicPartition {
 	sp := kmsg.NewFetchResponseTopicPartition()

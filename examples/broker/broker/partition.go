@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,11 @@ type topicPartition struct {
 
 func (tp topicPartition) compare(other topicPartition) int {
 	return cmp.Or(bytes.Compare(tp.topic[:], other.topic[:]), cmp.Compare(tp.n, other.n))
+}
+
+// String names the topic by the beginning of its id, which is random.
+func (tp topicPartition) String() string {
+	return fmt.Sprintf("topic %x partition %d", tp.topic[:4], tp.n)
 }
 
 // partition is this broker's replica of a partition: the leader's or a

@@ -48,8 +48,8 @@ func newBench(t *testing.T, minInsync int) *bench {
 	t.Cleanup(b.controller.Close)
 	b.Broker, err = Start(ctx, Config{
 		ID: 1, Controller: b.controller.Addr(), MaxLag: time.Hour, MinInsyncReplicas: minInsync,
-		Purgatory: func(name string) []purgatory.Option {
-			if name == "produce" || name == "fetch" {
+		Purgatory: func(kind string) []purgatory.Option {
+			if kind == "produce" || kind == "fetch" {
 				return []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()}
 			}
 			return nil
@@ -128,10 +128,14 @@ func (b *bench) start(client *wire.Client, req kmsg.Request) <-chan kmsg.Respons
 	return answer
 }
 
-// waiting waits until a purgatory has n operations.
-func waiting(t *testing.T, stats func() purgatory.Stats, n int64) {
-	t.Helper()
-	require.Eventually(t, func() bool { return stats().Pending == n }, patience, time.Millisecond)
+// waiting waits until a purgatory has n operations. One is counted before its
+// timeout is scheduled, and a clock that passes the deadline in between is not
+// moved again: so it waits until the timer has them, too.
+func (b *bench) waiting(in *waits, n int64) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		return in.Stats().Pending == n && int64(b.timer.Pending()) == b.produces.Stats().Pending+b.fetches.Stats().Pending
+	}, patience, time.Millisecond)
 }
 
 // produce starts a produce with acks=all and a minute's timeout, and returns
@@ -144,7 +148,7 @@ func (b *bench) produce() <-chan kmsg.Response {
 	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}}}
 	answer := b.start(b.dial(), req)
-	waiting(b.t, b.produces.Stats, before+1)
+	b.waiting(b.produces, before+1)
 	return answer
 }
 

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -27,6 +28,14 @@ const (
 	committed               // the high watermark moved: producers and consumers wait
 	appended                // the end of the log moved: followers wait
 )
+
+// String is what the debug page shows of a key.
+func (k waitKey) String() string {
+	if k.event == connection {
+		return fmt.Sprintf("end of connection %d", k.conn)
+	}
+	return fmt.Sprintf("%s, %s", k.partition, [...]string{committed: "committed", appended: "appended"}[k.event])
+}
 
 type (
 	waits = purgatory.DelayedOperationPurgatory[waitKey]
@@ -93,6 +102,11 @@ func (r *replication) OnComplete() {
 }
 
 func (r *replication) OnExpiration() {}
+
+// String is what the debug page shows of a produce that waits.
+func (r *replication) String() string {
+	return fmt.Sprintf("%s-%d up to offset %d", r.partition.name, r.partition.n, r.end)
+}
 
 // awaitReplication calls answer once, when the batch that ends at end is on all
 // in-sync replicas or will not be.

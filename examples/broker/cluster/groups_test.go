@@ -220,7 +220,12 @@ func TestAStaticMemberKeepsItsPlace(t *testing.T) {
 	settled(t, 4, x, y)
 	produce(t, producer, "static", 0, 200)
 	s.await(t, 200)
-	_, generation := x.client.GroupMetadata()
+	var generation int32
+	require.Eventually(t, func() bool { // a member can be assigned to before another has heard of the generation
+		_, generation = x.client.GroupMetadata()
+		_, other := y.client.GroupMetadata()
+		return generation == other
+	}, patience, 10*time.Millisecond)
 	y.leave() // of a static member, the client says nothing
 	static("y")
 	produce(t, producer, "static", 200, 400)

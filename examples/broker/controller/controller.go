@@ -24,8 +24,8 @@ import (
 type Config struct {
 	Addr           string        // where to listen; loopback
 	SessionTimeout time.Duration // how long a broker may be silent
-	// Purgatory gives options for the purgatory of that name.
-	Purgatory func(name string) []purgatory.Option
+	// Purgatory gives options for the purgatory of that kind.
+	Purgatory func(kind string) []purgatory.Option
 }
 
 // Controller is a running controller. Safe for concurrent use.

@@ -14,6 +14,7 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -31,10 +32,11 @@ const (
 
 // Config is how a coordinator is started.
 type Config struct {
-	MinSession       time.Duration // the shortest session timeout a member may ask for
-	InitialRebalance time.Duration // how long the first member of a group waits for others
-	// Purgatory gives options for the purgatory of that name.
-	Purgatory func(name string) []purgatory.Option
+	MinSession       time.Duration            // the shortest session timeout a member may ask for
+	InitialRebalance time.Duration            // how long the first member of a group waits for others
+	Name             func(kind string) string // of a purgatory
+	// Purgatory gives options for the purgatory of that kind.
+	Purgatory func(kind string) []purgatory.Option
 }
 
 // Coordinator holds the groups that one broker coordinates. Safe for
@@ -66,7 +68,18 @@ const (
 	syncs
 )
 
+// String is what the debug page shows of a key.
+func (k waitKey) String() string {
+	if k.phase == connection {
+		return fmt.Sprintf("end of connection %d", k.conn)
+	}
+	return fmt.Sprintf("%s of %s", [...]string{joins: "joins", syncs: "syncs"}[k.phase], k.group)
+}
+
 type memberKey struct{ group, member string }
+
+// String is what the debug page shows of a key.
+func (k memberKey) String() string { return k.group + ": " + k.member }
 
 var errGone = errors.New("group: the client is gone")
 
@@ -76,10 +89,10 @@ func NewCoordinator(config Config) (*Coordinator, error) {
 	c := &Coordinator{config: config}
 	c.mu.groups = make(map[string]*group)
 	var err error
-	if c.Rebalances, err = purgatory.New[waitKey]("rebalance", config.Purgatory("rebalance")...); err != nil {
+	if c.Rebalances, err = purgatory.New[waitKey](config.Name("rebalance"), config.Purgatory("rebalance")...); err != nil {
 		return nil, err
 	}
-	if c.Heartbeats, err = purgatory.New[memberKey]("heartbeat", config.Purgatory("heartbeat")...); err != nil {
+	if c.Heartbeats, err = purgatory.New[memberKey](config.Name("heartbeat"), config.Purgatory("heartbeat")...); err != nil {
 		_ = c.Rebalances.Close()
 		return nil, err
 	}

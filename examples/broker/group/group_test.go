@@ -29,6 +29,7 @@ func newBench(t *testing.T) *bench {
 	b.Coordinator, err = NewCoordinator(Config{
 		MinSession:       time.Second,
 		InitialRebalance: 3 * time.Second,
+		Name:             func(kind string) string { return kind },
 		Purgatory: func(string) []purgatory.Option {
 			return []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()}
 		},

@@ -42,6 +42,9 @@ func (r *rebalance) OnComplete() {
 
 func (r *rebalance) OnExpiration() {}
 
+// String is what the debug page shows.
+func (r *rebalance) String() string { return "rebalance of " + r.group.name }
+
 // joinWait is a JoinGroup request that waits for the rebalance to end.
 type joinWait struct {
 	operation.DelayedOperation
@@ -73,6 +76,9 @@ func (w *joinWait) OnComplete() {
 }
 
 func (w *joinWait) OnExpiration() {}
+
+// String is what the debug page shows.
+func (w *joinWait) String() string { return w.member.id + " joins " + w.group.name }
 
 // syncWait is a SyncGroup request that waits for the leader's assignment.
 type syncWait struct {
@@ -121,6 +127,9 @@ func (w *syncWait) OnExpiration() {
 	w.group.rebalanceLocked()
 }
 
+// String is what the debug page shows.
+func (w *syncWait) String() string { return w.member.id + " syncs with " + w.group.name }
+
 // endedByLocked is the error for a request whose wait ended without an answer.
 func (g *group) endedByLocked(o *operation.DelayedOperation) *kerr.Error {
 	if o.Outcome() == operation.Closed || g.mu.state == dead {
@@ -147,6 +156,9 @@ func (s *session) OnExpiration() {
 		s.group.departLocked(s.member)
 	}
 }
+
+// String is what the debug page shows.
+func (s *session) String() string { return s.member.id + " of " + s.group.name }
 
 // startSessionLocked begins a member's session, which it has unless it is
 // waiting for an answer.

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,53 +17,86 @@ import (
 
 	"github.com/delayedop/purgatory/examples/broker/broker"
 	"github.com/delayedop/purgatory/examples/broker/cluster"
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
+)
+
+// What the process ends with.
+const (
+	exitOK     = 0
+	exitBroken = 1 // the program could not run
+	exitUsage  = 2 // a flag is wrong
 )
 
 func main() {
-	brokers := flag.Int("brokers", 3, "how many brokers to run in this process")
-	port := flag.Int("port", 9092, "port of the first broker; the others follow")
-	controllerPort := flag.Int("controller-port", 9090, "port of the controller")
-	minInsync := flag.Int("min-insync", 2, "replicas that acks=all needs in sync; more than there are brokers makes no sense")
-	join := flag.String("join", "", "controller of a cluster in another process: run one broker, and let it join")
-	id := flag.Int("id", 101, "the broker's id with -join")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	config := broker.Config{MinInsyncReplicas: min(*minInsync, max(*brokers, 1))}
-	var err error
+	context.AfterFunc(ctx, stop) // the first signal ends the cluster, a second one the process
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the whole program, until ctx ends: it returns the exit status.
+func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	f := flag.NewFlagSet("broker", flag.ContinueOnError)
+	f.SetOutput(errs)
+	brokers := f.Int("brokers", 3, "how many brokers to run in this process")
+	port := f.Int("port", 9092, "port of the first broker, the others follow; 0: any")
+	controllerPort := f.Int("controller-port", 9090, "port of the controller; 0: any")
+	minInsync := f.Int("min-insync", 2, "replicas that acks=all needs in sync; more than there are brokers makes no sense")
+	join := f.String("join", "", "controller of a cluster in another process: run one broker, and let it join")
+	id := f.Int("id", 101, "the broker's id with -join")
+	var debugAddr string
+	debugserver.Flag(f, &debugAddr)
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage // Parse has said why
+	}
+	page, err := debugserver.Serve(debugAddr)
+	if err != nil {
+		fmt.Fprintln(errs, err)
+		return exitBroken
+	}
+	defer page.Stop()
+	page.Announce(out)
+	config := broker.Config{MinInsyncReplicas: min(*minInsync, max(*brokers, 1)), Page: page}
 	if *join != "" {
 		config.ID, config.Controller, config.MinInsyncReplicas = int32(*id), *join, *minInsync
 		config.Addr = fmt.Sprintf("127.0.0.1:%d", *port)
-		err = runOne(ctx, config)
+		err = runOne(ctx, config, out)
 	} else {
-		err = runAll(ctx, cluster.Config{Brokers: *brokers, Port: *port, ControllerPort: *controllerPort, Broker: config})
+		err = runAll(ctx, cluster.Config{Brokers: *brokers, Port: *port, ControllerPort: *controllerPort, Broker: config}, in, out)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		fmt.Fprintln(errs, err)
+		return exitBroken
 	}
+	return exitOK
 }
 
 // runOne runs a broker of a cluster whose controller is elsewhere.
-func runOne(ctx context.Context, config broker.Config) error {
+func runOne(ctx context.Context, config broker.Config, out io.Writer) error {
 	b, err := broker.Start(ctx, config)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("broker %d on %s has joined %s; Ctrl-C leaves\n", b.ID(), b.Addr(), config.Controller)
+	fmt.Fprintf(out, "broker %d on %s has joined %s; Ctrl-C leaves\n", b.ID(), b.Addr(), config.Controller)
 	<-ctx.Done()
 	b.Stop()
 	return nil
 }
 
-func runAll(ctx context.Context, config cluster.Config) error {
+func runAll(ctx context.Context, config cluster.Config, in io.Reader, out io.Writer) error {
 	c, err := cluster.Start(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	bootstrap := strings.Join(c.Addrs(), ",")
-	fmt.Printf(`%d brokers are up.
+	free := 0 // port for another broker
+	if config.Port > 0 {
+		free = config.Port + config.Brokers + 10
+	}
+	fmt.Fprintf(out, `%d brokers are up.
 
   bootstrap servers  %s
   controller         %s
@@ -81,14 +115,14 @@ Another broker, in a process of its own:
 
 Type  stop N, kill N, start N, wipe N (a broker that is down forgets its log),
 or    stats, to see what waits. Ctrl-C ends it all.
-`, config.Brokers, bootstrap, c.Controller(), c.Addrs()[0], config.Port+config.Brokers+10)
-	go commands(ctx, c, os.Stdin)
+`, config.Brokers, bootstrap, c.Controller(), c.Addrs()[0], free)
+	go commands(ctx, c, in, out) // ends with the input, or with the process
 	<-ctx.Done()
 	return nil
 }
 
 // commands obeys lines until there are no more.
-func commands(ctx context.Context, c *cluster.Cluster, in io.Reader) {
+func commands(ctx context.Context, c *cluster.Cluster, in io.Reader, out io.Writer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		verb, arg, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
 		n, _ := strconv.Atoi(arg) // there is no broker 0
@@ -105,14 +139,14 @@ func commands(ctx context.Context, c *cluster.Cluster, in io.Reader) {
 		case "wipe":
 			err = c.Wipe(int32(n))
 		case "stats":
-			fmt.Print(c.Table())
+			fmt.Fprint(out, c.Table())
 		default:
 			err = fmt.Errorf("no command %q", verb)
 		}
 		if err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(out, err)
 		} else {
-			fmt.Println("done")
+			fmt.Fprintln(out, "done")
 		}
 	}
 }

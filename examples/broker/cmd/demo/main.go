@@ -9,9 +9,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/delayedop/purgatory/examples/broker/broker"
 	"github.com/delayedop/purgatory/examples/broker/cluster"
+	"github.com/delayedop/purgatory/examples/internal/debugserver"
 )
 
 const (
@@ -28,49 +31,85 @@ const (
 	catchUp   = 15 * time.Second // for the consumers, once the producers have ended
 )
 
+// What the process ends with.
+const (
+	exitOK     = 0
+	exitBroken = 1 // a record was lost, or the program could not run
+	exitUsage  = 2 // a flag is wrong
+)
+
 func main() {
-	duration := flag.Duration("duration", 30*time.Second, "how long to produce")
-	rate := flag.Int("rate", 3000, "records per second")
-	crash := flag.Bool("crash", false, "kill the broker instead of stopping it in order")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *duration, *rate, *crash); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal ends the run with its table, a second one the process
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, duration time.Duration, rate int, crash bool) error {
-	c, err := cluster.Start(ctx, cluster.Config{Brokers: 3, Broker: broker.Config{MinInsyncReplicas: 2}})
+// config is what the flags say.
+type config struct {
+	duration  time.Duration
+	rate      int
+	crash     bool
+	debugAddr string
+}
+
+// run is the whole program: it returns the exit status. It ends early, with its table, when ctx does.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	var cfg config
+	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.DurationVar(&cfg.duration, "duration", 30*time.Second, "how long to produce")
+	f.IntVar(&cfg.rate, "rate", 3000, "records per second")
+	f.BoolVar(&cfg.crash, "crash", false, "kill the broker instead of stopping it in order")
+	debugserver.Flag(f, &cfg.debugAddr)
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage // Parse has said why
+	}
+	if err := demonstrate(ctx, cfg, out); err != nil {
+		fmt.Fprintln(errs, err)
+		return exitBroken
+	}
+	return exitOK
+}
+
+func demonstrate(ctx context.Context, cfg config, out io.Writer) error {
+	page, err := debugserver.Serve(cfg.debugAddr)
+	if err != nil {
+		return err
+	}
+	defer page.Stop()
+	page.Announce(out)
+	c, err := cluster.Start(ctx, cluster.Config{Brokers: 3, Broker: broker.Config{MinInsyncReplicas: 2, Page: page}})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	fmt.Printf("three brokers: %v; topic %q, 6 partitions, 3 replicas, 2 in sync for acks=all\n", c.Addrs(), topic)
+	fmt.Fprintf(out, "three brokers: %v; topic %q, 6 partitions, 3 replicas, 2 in sync for acks=all\n", c.Addrs(), topic)
 	if err := createTopic(ctx, c); err != nil {
 		return err
 	}
 	var l ledger
-	producing, endProducing := context.WithTimeout(ctx, duration)
+	producing, endProducing := context.WithTimeout(ctx, cfg.duration)
 	defer endProducing()
-	consuming, endConsuming := context.WithCancel(ctx)
+	consuming, endConsuming := context.WithCancel(context.Background()) // an interrupt ends the producing; what is produced is read
 	defer endConsuming()
 	var produced, consumed sync.WaitGroup
 	for range producers {
-		produced.Go(func() { produce(producing, c, &l, rate/producers) })
+		produced.Go(func() { produce(producing, c, &l, cfg.rate/producers) })
 	}
 	for range consumers {
 		consumed.Go(func() { consume(consuming, c, &l) })
 	}
-	watch(producing, c, &l, duration, crash)
+	watch(producing, c, &l, cfg, out)
 	produced.Wait()
-	for end := time.Now().Add(catchUp); l.lost() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(catchUp); l.lost() > 0 && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
 	}
 	endConsuming()
 	consumed.Wait()
-	return report(c, &l)
+	return report(c, &l, out)
 }
 
 func newClient(c *cluster.Cluster, opts ...kgo.Opt) (*kgo.Client, error) {
@@ -125,9 +164,9 @@ func consume(ctx context.Context, c *cluster.Cluster, l *ledger) {
 }
 
 // watch prints a line a second, and takes broker 2 out for the middle third.
-func watch(ctx context.Context, c *cluster.Cluster, l *ledger, duration time.Duration, crash bool) {
+func watch(ctx context.Context, c *cluster.Cluster, l *ledger, cfg config, out io.Writer) {
 	start := time.Now()
-	down, up := start.Add(duration/3), start.Add(duration*2/3)
+	down, up := start.Add(cfg.duration/3), start.Add(cfg.duration*2/3)
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
 	for last := (totals{}); ; {
@@ -136,22 +175,22 @@ func watch(ctx context.Context, c *cluster.Cluster, l *ledger, duration time.Dur
 			return
 		case <-time.After(time.Until(down)):
 			down = start.Add(24 * time.Hour)
-			if crash {
-				fmt.Println("      broker 2 is killed")
+			if cfg.crash {
+				fmt.Fprintln(out, "      broker 2 is killed")
 				_ = c.Kill(2)
 			} else {
-				fmt.Println("      broker 2 is stopped")
+				fmt.Fprintln(out, "      broker 2 is stopped")
 				_ = c.Stop(2)
 			}
 		case <-time.After(time.Until(up)):
 			up = start.Add(24 * time.Hour)
-			fmt.Println("      broker 2 is started again")
+			fmt.Fprintln(out, "      broker 2 is started again")
 			if err := c.Restart(ctx, 2); err != nil {
-				fmt.Println("     ", err)
+				fmt.Fprintln(out, "     ", err)
 			}
 		case <-ticks.C:
 			now, stats := l.totals(), c.Stats()
-			fmt.Printf("%4.0fs  +%d produced  +%d acknowledged  +%d consumed  waiting: %d produce, %d fetch, %d heartbeat\n",
+			fmt.Fprintf(out, "%4.0fs  +%d produced  +%d acknowledged  +%d consumed  waiting: %d produce, %d fetch, %d heartbeat\n",
 				time.Since(start).Seconds(), now.produced-last.produced, now.acked-last.acked, now.consumed-last.consumed,
 				stats["produce"].Pending, stats["fetch"].Pending, stats["heartbeat"].Pending)
 			last = now
@@ -161,10 +200,10 @@ func watch(ctx context.Context, c *cluster.Cluster, l *ledger, duration time.Dur
 
 var errLost = errors.New("records were lost that had been acknowledged")
 
-func report(c *cluster.Cluster, l *ledger) error {
+func report(c *cluster.Cluster, l *ledger, out io.Writer) error {
 	t, lost := l.totals(), l.lost()
 	p := l.percentiles(50, 90, 99, 99.9, 100)
-	fmt.Printf(`
+	fmt.Fprintf(out, `
 produced      %8d
 acknowledged  %8d
 failed        %8d

@@ -1,0 +1,100 @@
+package debugserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", body)
+	return string(body)
+}
+
+func TestThePageShowsWhatWasAdded(t *testing.T) {
+	s, err := Serve("127.0.0.1:0")
+	require.NoError(t, err)
+	defer s.Stop()
+	var said bytes.Buffer
+	s.Announce(&said)
+	assert.Equal(t, "debug page: "+s.URL()+"\n", said.String())
+
+	p, err := purgatory.New[string]("poll", s.Options()...)
+	require.NoError(t, err)
+	defer p.Close()
+	s.Add(p)
+	var view debug.View
+	require.NoError(t, json.Unmarshal([]byte(get(t, s.URL()+"?format=json")), &view))
+	require.Len(t, view.Purgatories, 1)
+	assert.Equal(t, "poll", view.Purgatories[0].Name)
+	assert.True(t, view.Purgatories[0].Timed, "the options make ages and waits visible")
+
+	root := s.URL()[:len(s.URL())-len(path)]
+	assert.Contains(t, get(t, root), `== "poll"`, "the root leads to the page")
+	s.Remove(p)
+	assert.NotContains(t, get(t, s.URL()), "poll")
+}
+
+func TestAnAddressWithoutAHostIsLoopback(t *testing.T) {
+	s, err := Serve(":0")
+	require.NoError(t, err)
+	defer s.Stop()
+	assert.Contains(t, s.URL(), "http://127.0.0.1:")
+}
+
+// After Stop nobody listens, and the address is free.
+func TestStopFreesTheAddress(t *testing.T) {
+	s, err := Serve("127.0.0.1:0")
+	require.NoError(t, err)
+	addr := s.URL()[len("http://") : len(s.URL())-len(path)]
+	get(t, s.URL())
+	s.Stop()
+	listener, err := net.Listen("tcp", addr)
+	require.NoError(t, err)
+	listener.Close()
+}
+
+func TestWithoutAnAddressThereIsNoPage(t *testing.T) {
+	var addr string
+	f := flag.NewFlagSet("program", flag.ContinueOnError)
+	Flag(f, &addr)
+	require.NoError(t, f.Parse(nil))
+	s, err := Serve(addr)
+	require.NoError(t, err)
+	require.Nil(t, s)
+	var said bytes.Buffer
+	s.Announce(&said)
+	s.Add(nil)
+	s.Remove(nil)
+	s.Stop()
+	assert.Empty(t, said.String())
+	assert.Empty(t, s.URL())
+	assert.Empty(t, s.Options())
+}
+
+func TestAnAddressThatIsNoneIsAnError(t *testing.T) {
+	for _, addr := range []string{"6060", "127.0.0.1:port", "127.0.0.1:0:0"} {
+		_, err := Serve(addr)
+		assert.ErrorContains(t, err, "debug page: ")
+	}
+}
