@@ -42,7 +42,7 @@ sessions: ## sessions by the hundred thousand with heartbeats; some fall silent,
 	$(GO) run ./examples/sessions $(ARGS)
 
 .PHONY: broker
-broker: ## three brokers on loopback that Kafka clients can talk to; runs until Ctrl-C
+broker: ## three brokers on loopback that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
 	cd examples/broker && $(GO) run ./cmd/broker $(ARGS)
 
 .PHONY: demo
