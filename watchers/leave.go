@@ -26,7 +26,7 @@ const MaxRunning = 64
 // It reports whether the caller may run the callbacks itself; then it has entered,
 // and has to Exit. If not, it has to Queue them, when they are settled.
 func (s *Shard[K]) Leave(batch Ending) (run bool) {
-	foreign := false
+	var foreign bool // some are in other shards
 	timed := s.observer != nil && s.observer.times != nil
 	var ends endings
 	if timed {
@@ -43,10 +43,15 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 			foreign = !own.unlinkLocked(first, o) || foreign
 			s.mu.counts.Pending--
 		}
-		extra := m.Extra()
-		for j := range extra {
-			if extra[j].List() != nil {
-				foreign = !own.unlinkLocked(&extra[j], o) || foreign
+		if extra := m.Extra(); extra != nil {
+			linked := false
+			for j := range extra {
+				if extra[j].List() != nil {
+					linked = !own.unlinkLocked(&extra[j], o) || linked
+				}
+			}
+			if foreign = linked || foreign; !linked {
+				s.mu.spare.Take(m)
 			}
 		}
 		s.mu.counts.Ended[o]++
@@ -212,10 +217,15 @@ func (s *Shard[K]) leaveForeign(batch Ending, closed bool) {
 			held = unlinkForeign(held, first, o, closed)
 		}
 		extra := m.Extra()
-		for j := range extra {
+		left := extra == nil
+		for j := len(extra) - 1; j >= 0; j-- {
 			if extra[j].List() != nil {
 				held = unlinkForeign(held, &extra[j], o, closed)
+				left = left || held == nil
 			}
+		}
+		if !left && held != nil { // usually the shard of the second key, which has lent it
+			held.mu.spare.Take(m)
 		}
 	}
 	if held != nil {

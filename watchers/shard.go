@@ -27,6 +27,8 @@ type Shard[K comparable] struct {
 		stuck    int                  // length of queue when Stuck last looked
 
 		signals signalQueue[K]
+
+		spare operation.Spare
 	}
 
 	// stale holds watches of ended operations that could not be unlinked
@@ -72,6 +74,9 @@ func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, positi
 	if s.mu.closed {
 		s.mu.Unlock()
 		return false
+	}
+	if i == 1 {
+		s.mu.spare.Lend(m)
 	}
 	l := s.mu.keys.findOrAdd(key, hash)
 	if position == Any {
