@@ -18,8 +18,18 @@ type Lateness struct {
 	base time.Time
 	due  []int64
 	late []int64
-	left atomic.Int64
+
+	// left counts, in stripes of the indices, the deadlines that have not been met, and
+	// open the stripes that have any: one counter would be written by every expiry, on
+	// every processor.
+	left [stripes]struct {
+		atomic.Int64
+		_ [56]byte
+	}
+	open atomic.Int64
 }
+
+const stripes = 64
 
 // NewLateness returns a recorder for n deadlines, its memory touched.
 func NewLateness(n int) *Lateness {
@@ -27,7 +37,10 @@ func NewLateness(n int) *Lateness {
 	for i := range l.due {
 		l.due[i], l.late[i] = 0, unmet
 	}
-	l.left.Store(int64(n))
+	for i := range min(n, stripes) {
+		l.left[i].Store(int64((n - i + stripes - 1) / stripes))
+	}
+	l.open.Store(int64(min(n, stripes)))
 	return l
 }
 
@@ -40,13 +53,18 @@ func (l *Lateness) Due(i int, d time.Duration) {
 // Met notes that deadline i has been answered now.
 func (l *Lateness) Met(i int) {
 	l.late[i] = int64(time.Since(l.base)) - l.due[i]
-	if l.left.Add(-1) == 0 {
+	if l.left[i%stripes].Add(-1) == 0 && l.open.Add(-1) == 0 {
 		close(l.Done)
 	}
 }
 
 // Left returns how many deadlines have not been met.
-func (l *Lateness) Left() int { return int(l.left.Load()) }
+func (l *Lateness) Left() (n int) {
+	for i := range l.left {
+		n += int(l.left[i].Load())
+	}
+	return n
+}
 
 // Sorted returns the recorded lateness of what was met, ascending.
 func (l *Lateness) Sorted() []time.Duration {

@@ -9,6 +9,23 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+func TestLatenessWaitsForEveryDeadline(t *testing.T) {
+	const n = 2*stripes + 3
+	l := NewLateness(n)
+	for i := range n {
+		assert.Equal(t, n-i, l.Left())
+		select {
+		case <-l.Done:
+			t.Fatalf("done with %d unmet", n-i)
+		default:
+		}
+		l.Due(i, 0)
+		l.Met(i)
+	}
+	<-l.Done
+	assert.Zero(t, l.Left())
+}
+
 func TestLatenessTellsEarlyFromLate(t *testing.T) {
 	l := NewLateness(3)
 	l.Due(0, time.Hour) // met an hour early

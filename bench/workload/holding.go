@@ -3,7 +3,9 @@ package workload
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -23,6 +25,26 @@ func pendingOperations(r *Run) {
 			pendingOne(r, keys, peer)
 		}
 	}
+	if r.Full {
+		r.progress("P7  floor")
+		r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", 0, int64(r.Million), map[string]float64{result.CPUIdle: wakeUps(r)})
+	}
+}
+
+// wakeUps returns what idleCost is of a goroutine that does nothing but wake up as often as a reaper does.
+func wakeUps(r *Run) float64 {
+	var stopped atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for !stopped.Load() {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}()
+	cost := idleCost(r)
+	stopped.Store(true)
+	<-ended
+	return cost
 }
 
 func pendingOne(r *Run, keys int, peer purgatories.Peer) {
@@ -60,7 +82,7 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 }
 
 // idleCost returns the milliseconds of processor time that the process uses per second while the benchmark sleeps: the
-// median of some slices, as the scavenger of the measurement before may still be at work in the first.
+// median of some slices. What measurements before have left to the scavenger is given back first.
 func idleCost(r *Run) float64 {
 	slice, count := time.Second, 5
 	if !r.Full {
@@ -69,7 +91,7 @@ func idleCost(r *Run) float64 {
 	if r.Million < Million {
 		slice = 10 * time.Millisecond
 	}
-	runtime.GC()
+	debug.FreeOSMemory()
 	time.Sleep(slice)
 	var costs []float64
 	for range count {
