@@ -90,7 +90,7 @@ func TestLookingAllocatesNothing(t *testing.T) {
 	life := func() {
 		op := &probe{}
 		i++
-		_, _ = p.TryCompleteElseWatch(op, time.Second, keys[i%len(keys)])
+		_, _ = p.TryCompleteElseWatch(op, time.Second, keys[i%len(keys)], "quiet", "quieter")
 		op.ready = true
 		p.CheckAndComplete(keys[i%len(keys)])
 	}
