@@ -216,15 +216,15 @@ func (s *Shard[K]) leaveForeign(batch Ending, closed bool) {
 		if first := m.First(); first.List() != nil {
 			held = unlinkForeign(held, first, o, closed)
 		}
-		extra := m.Extra()
-		left := extra == nil
+		extra := m.Extra() // if there is one still, some of it is in other shards
+		free := extra != nil
 		for j := len(extra) - 1; j >= 0; j-- {
 			if extra[j].List() != nil {
 				held = unlinkForeign(held, &extra[j], o, closed)
-				left = left || held == nil
+				free = free && held != nil
 			}
 		}
-		if !left && held != nil { // usually the shard of the second key, which has lent it
+		if free { // held is usually the shard of the second key, which has lent it
 			held.mu.spare.Take(m)
 		}
 	}
