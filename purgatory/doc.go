@@ -141,8 +141,9 @@
 // user code runs (a key's hash and equality are not methods). They nest in this order, and
 // a lock that is not in an arrow is taken with no other held:
 //
-//	1  timer.SystemTimer.driver   ─► 2  timer.shard.mu   ─► 3  timer.ManualTimer.mu
-//	4  watchers.Shard.mu          ─► 5  watchers.Shard.stale
+//	1  timer.SystemTimer.driver   ─► 2  timer.SystemTimer.flushing
+//	                              ─► 3  timer.shard.mu   ─► 4  timer.ManualTimer.mu
+//	5  watchers.Shard.mu          ─► 6  watchers.Shard.stale
 //	   timer.SystemTimer.clock
 //	   DelayedOperationPurgatory.wishes, DelayedOperationPurgatory.rescue
 //

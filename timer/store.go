@@ -35,10 +35,10 @@ type store struct {
 	// clock, and by then the new wake is in place to be compared and lowered.
 	wake atomic.Int64
 
-	// overdue is the time from which on a driver that still sleeps is late by more
-	// than a tick; never while it is awake. See nudge.
+	// overdue is the time from which on a driver that still sleeps is late; never while
+	// it is awake. nudge is called, with it, by an adder that finds it past.
 	overdue atomic.Int64
-	nudge   func()
+	nudge   func(overdue int64)
 
 	_ [64]byte // above: read by every adder; below: written by every worker
 
@@ -125,8 +125,8 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	t.placedLocked(s, expiration)
 	s.mu.Unlock()
 	t.placed(expiration)
-	if int64(now) > t.overdue.Load() {
-		t.nudge()
+	if overdue := t.overdue.Load(); int64(now) > overdue {
+		t.nudge(overdue)
 	}
 	return nil
 }

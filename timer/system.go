@@ -30,8 +30,10 @@ type SystemTimer struct {
 	// to it again. It is slept on as a shard's next is.
 	retry atomic.Int64
 
-	driver  chan struct{} // holds a token while somebody drives
-	sleeper *time.Timer   // the driver's only
+	driver   chan struct{} // holds a token while somebody drives
+	sleeper  *time.Timer   // the driver's only
+	flushing sched.Mutex   // flush is for one at a time: the driver, or who stands in for it
+	standIns atomic.Int32  // goroutines that do, see callStandIn
 
 	started atomic.Bool
 	stopped chan struct{}
@@ -70,7 +72,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.retry.Store(never)
 	t.now = t.Now
 	t.needed = t.wakeBy
-	t.nudge = t.rouse
+	t.nudge = t.callStandIn
 	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused, cfg.panicked)
 	t.dueNow = t.pool.Kick
 	if n := live.Add(1); n > tooManyTimers &&
@@ -129,4 +131,6 @@ func (t *SystemTimer) Stop() (unfired []Task) {
 
 // Idle reports whether no task is running or due. After Stop it says that the
 // last worker has ended.
-func (t *SystemTimer) Idle() bool { return t.pool.Running() == 0 && !t.waiting() }
+func (t *SystemTimer) Idle() bool {
+	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.waiting()
+}

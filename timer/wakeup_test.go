@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -176,24 +177,143 @@ func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
 }
 
 // The runtime may let the driver oversleep. Who adds something then, and has a clock that
-// says so, wakes it; who adds in time does not.
-func TestADriverThatOversleepsIsWokenByWhoAdds(t *testing.T) {
+// says so, has somebody stand in for it; who adds in time does not.
+func TestADriverThatOversleepsIsStoodInFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer, readings := newCounted(t, WithShards(1)) // in another shard the hour may fall into an earlier bucket
 		const tick = time.Millisecond
 		addIn(t, timer, newTask(nil), 50*tick) // due at tick 51, for the clock is past 0
 		synctest.Wait()
-		add := func(now time.Duration) (woken bool) {
+		add := func(now time.Duration) (called bool) {
 			readings.Store(0)
 			require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, now, time.Hour))
 			synctest.Wait()
 			return readings.Load() > 0
 		}
 		assert.False(t, add(0))
-		assert.False(t, add(52*tick), "late by a tick at most")
-		assert.True(t, add(52*tick+1))
-		assert.True(t, add(52*tick+1), "it has gone to sleep again")
+		assert.False(t, add(51*tick+tick/4), "it has that long to wake up")
+		assert.True(t, add(51*tick+tick/4+1))
+		assert.True(t, add(51*tick+tick/4+1), "there was nothing to do yet, and it sleeps on")
 		settle(time.Second)
 		assert.False(t, add(2*time.Second), "it sleeps on the hour")
+		assert.True(t, timer.Idle())
 	})
+}
+
+// asleep makes timer, which nobody drives, look like one whose driver sleeps until then.
+func asleep(timer *SystemTimer, until time.Duration) { timer.overdue.Store(timer.late(int64(until))) }
+
+func TestAStandInDoesWhatIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		timer, err := NewSystemTimer(WithShards(4))
+		require.NoError(t, err)
+		defer timer.Stop()
+		readings := countingClock(timer)
+		task := func(d time.Duration, shard uint32) *testTask {
+			tt := newTask(nil)
+			tt.where = shard
+			addIn(t, timer, tt, d)
+			return tt
+		}
+		first, second, third := task(10*ms, 0), task(20*ms, 1), task(30*ms, 2)
+		asleep(timer, 10*ms)
+		settle(10 * ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.Zero(t, first.runs.Load(), "the driver has a moment left")
+
+		settle(ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.EqualValues(t, 1, first.runs.Load())
+		assert.Zero(t, second.runs.Load())
+
+		settle(ms)
+		readings.Store(0)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.Zero(t, readings.Load(), "nothing is overdue any more")
+
+		settle(9 * ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.EqualValues(t, 1, second.runs.Load(), "the driver has slept on")
+
+		timer.overdue.Store(never) // it is awake
+		settle(10 * ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		timer.callStandIn(int64(20 * ms)) // by who has read overdue before
+		synctest.Wait()
+		assert.Zero(t, third.runs.Load(), "and it is its own affair when it goes on")
+		assert.True(t, timer.AdvanceClock(0))
+		synctest.Wait()
+		assert.EqualValues(t, 1, third.runs.Load())
+		assert.True(t, timer.Idle())
+	})
+}
+
+func TestNobodyStandsInForADriverThatHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		due := newTask(nil)
+		addIn(t, timer, due, 5*time.Millisecond)
+		assert.False(t, timer.AdvanceClock(time.Millisecond))
+		settle(10 * time.Millisecond)
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.Zero(t, due.runs.Load(), "nobody drives")
+	})
+}
+
+// Who is called while somebody flushes leaves that to them, and is called again if the driver sleeps on.
+func TestStandInsDoNotFlushTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer(WithShards(1))
+		require.NoError(t, err)
+		defer timer.Stop()
+		due := newTask(nil)
+		addIn(t, timer, due, time.Millisecond)
+		asleep(timer, time.Millisecond)
+		settle(2 * time.Millisecond)
+		timer.flushing.Lock()
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		timer.flushing.Unlock()
+		assert.Zero(t, due.runs.Load())
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.Zero(t, due.runs.Load(), "that was a moment ago")
+		settle(time.Millisecond)
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.EqualValues(t, 1, due.runs.Load())
+	})
+}
+
+// What a stand-in calls of the user's may be broken.
+func TestAStandInOutlivesItsExecutor(t *testing.T) {
+	for name, broken := range map[string]func(func()) error{
+		"panic":  func(func()) error { panic("broken") },
+		"goexit": func(func()) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				timer, err := NewSystemTimer(WithShards(1), WithExecutor(broken), WithPanicHandler(func(any, []byte) {}))
+				require.NoError(t, err)
+				defer timer.Stop()
+				addIn(t, timer, newTask(nil), time.Millisecond)
+				asleep(timer, time.Millisecond)
+				settle(2 * time.Millisecond)
+				addIn(t, timer, newTask(nil), time.Hour)
+				synctest.Wait()
+				assert.Zero(t, timer.standIns.Load())
+				require.True(t, timer.flushing.TryLock(), "it has let go")
+				timer.flushing.Unlock()
+			})
+		})
+	}
 }
