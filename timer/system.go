@@ -16,7 +16,9 @@ import (
 //
 // One goroutine at a time drives it, by AdvanceClock: a purgatory's reaper, the
 // goroutine that Start starts, or the user. It sleeps until the next bucket that
-// is not empty expires. Expired tasks run on workers, never on the driver.
+// is not empty expires. If the runtime lets it oversleep, as it may while the garbage
+// collector marks, whoever adds an entry then has a goroutine stand in for it. Expired
+// tasks run on workers, never on the driver.
 type SystemTimer struct {
 	store
 	base   time.Time
