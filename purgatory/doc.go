@@ -147,6 +147,10 @@
 //	   timer.SystemTimer.clock
 //	   DelayedOperationPurgatory.wishes, DelayedOperationPurgatory.rescue
 //
+// The first two are turns rather than locks: whoever has one starts workers, and so calls
+// what WithExecutor was given. That must not wait for anything, so neither for a turn:
+// it must not call AdvanceClock.
+//
 // # Which option when
 //
 // The defaults serve a broker with hundreds of thousands of waiting requests. Fewer

@@ -63,7 +63,7 @@ func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 // Whoever makes something due calls execute, and the logger if it refuses: the
 // goroutine that drives the timer, or one that adds an entry whose deadline has
 // passed, or moves a deadline there. So both run under whatever locks these hold:
-// they must neither block nor take such locks.
+// they must neither block nor take such locks, nor call AdvanceClock.
 func WithExecutor(execute func(run func()) error) Option {
 	return func(c *config) { c.executor = execute }
 }

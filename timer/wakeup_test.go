@@ -269,6 +269,19 @@ func TestNobodyStandsInForADriverThatHasGone(t *testing.T) {
 	})
 }
 
+// The driver may wake up while somebody stands in for it. What it has said of itself stays.
+func TestAStandInDoesNotPutTheDriverToSleep(t *testing.T) {
+	timer, err := NewSystemTimer()
+	require.NoError(t, err)
+	defer timer.Stop()
+	addIn(t, timer, newTask(nil), time.Hour)
+	timer.standIns.Add(1)
+	assert.False(t, timer.Idle(), "one is under way")
+	timer.standIn(5) // called for when overdue was 5
+	assert.EqualValues(t, never, timer.overdue.Load())
+	assert.True(t, timer.Idle())
+}
+
 // Who is called while somebody flushes leaves that to them, and is called again if the driver sleeps on.
 func TestStandInsDoNotFlushTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
