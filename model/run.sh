@@ -62,7 +62,7 @@ BUG-clear  | operation.pml | SCENARIO_CLOSE BUG_CLEAR            | inWheel/closi
 BUG-reject | operation.pml | SCENARIO_REJECTED BUG_REJECT        | secondLife   | a rejected operation is new again: ended in its second life by one who knows it from its first
 BUG-stale  | operation.pml | SCENARIO_PURGE BUG_STALE            | linked       | no purge: what has ended stays linked
 BUG-extend | operation.pml | SCENARIO_EXTEND BUG_EXTEND          | extendedTo   | expiry compares and writes in two steps: expired before what Extend promised
-BUG-extend-timer | timer.pml | SCENARIO_CANCEL BUG_EXTEND        | promised     | the same in the timer
+BUG-extend-timer | timer.pml | SCENARIO_CANCEL BUG_EXTEND        | promised     | extended without the lock: expired before what Extend promised
 BUG-queue  | gate.pml      | BUG_QUEUE                           | settled      | queued before it is settled: callback of an operation without outcome
 BUG-leave  | gate.pml      | BUG_LEAVE NOHELPERS NOBLOCK         | callbacks    | queue looked at and gate left in two steps: callback left behind
 BUG-drain  | gate.pml      | BUG_DRAIN                           | callbacks    | the whole queue taken at once: held up by one blocked callback

@@ -1,14 +1,15 @@
 /*
- * One entry of the timer: Extend and Shorten against expiry, Cancel, and Stop.
+ * One entry of the timer: Extend, to a later deadline and to an earlier one, against expiry,
+ * Cancel, and Stop.
  *
- * The deadline word is changed by Extend without the shard's lock (compare-and-swap), and by
- * everybody else under it. Two workers take due entries; time moves as it likes.
+ * Whoever changes the deadline, or the list that the entry is in, holds the shard's lock. Two
+ * workers take due entries; time moves as it likes.
  */
 
 #define CANCELLED 8
 #define FIRED     16
 
-byte word;                  /* 0: never added; deadline; CANCELLED; FIRED + deadline */
+byte word;                  /* 0: never added; the deadline; CANCELLED; FIRED + deadline */
 byte place;                 /* the bucket's tick, 0: in no list */
 bool shard;
 byte now = 1;
@@ -17,8 +18,7 @@ bool stopped;
 byte runs;
 bool cancelTrue;
 bool stopTrue;
-byte promised;              /* the latest deadline that an Extend has promised */
-bool shortened;
+byte promised;              /* the deadline that the last Extend has promised */
 byte added;                 /* 1: scheduled, 2: refused */
 
 #define LATEST 3
@@ -34,56 +34,38 @@ proctype adding() {
 }
 
 proctype extending(byte to) {
-	byte old;
-	bool late, done;
 	(added != 0);
-	do
-	:: !done ->
-		old = word;
-		late = old == 0 || old >= CANCELLED;
-		if
-		:: late -> done = true
-		:: !late && to < old -> done = true     /* that is Shorten's */
-		:: !late && to >= old ->
-			atomic {
-				if
-				:: word == old -> word = to; done = true;
-					promised = (to > promised -> to : promised)
-				:: else
-				fi
-			}
-		fi
-	:: else -> break
-	od;
-	old = 0; late = false; done = false
-}
-
-proctype shortening() {
-	(added != 0);
+#ifdef BUG_EXTEND
+	atomic {                        /* does not wait for the lock */
+#else
 	atomic { LOCK;
+#endif
 		if
-		:: place != 0 && word > 1 -> word = 1; promised = 0; shortened = true; place = 1
+		:: place != 0 -> promised = to;
+			if
+			:: to < word -> place = to      /* an earlier one is placed anew */
+			:: else
+			fi;
+			word = to
 		:: else
 		fi };
+#ifndef BUG_EXTEND
 	shard = false
+#endif
 }
 
 proctype cancelling() {
 	(added != 0);
-	if
-	:: word != 0 && word < CANCELLED ->
-		atomic { LOCK; cancelTrue = place != 0;
-			if
-			:: cancelTrue -> place = 0
-			:: else
-			fi };
+	atomic { LOCK; cancelTrue = place != 0;
 		if
-		:: cancelTrue -> word = CANCELLED
+		:: cancelTrue -> place = 0
 		:: else
-		fi;
-		shard = false
+		fi };
+	if
+	:: cancelTrue -> word = CANCELLED
 	:: else
-	fi
+	fi;
+	shard = false
 }
 
 proctype stopping() {
@@ -106,23 +88,10 @@ end:	do
 	:: atomic { !shard && place != 0 && place <= now -> shard = true };
 		read = now;                     /* the clock is read once */
 		deadline = word;
-#ifdef BUG_EXTEND
 		if
 		:: deadline > read -> place = deadline
 		:: else -> word = FIRED + deadline; place = 0; mine = true
 		fi;
-#else
-		if
-		:: deadline > read -> place = deadline
-		:: else ->
-			atomic {
-				if
-				:: word == deadline -> word = FIRED + deadline; place = 0; mine = true
-				:: else
-				fi
-			}
-		fi;
-#endif
 		shard = false;
 		if
 		:: mine ->
@@ -156,7 +125,7 @@ init {
 		run stopping();
 #endif
 #ifdef SCENARIO_SHORTEN
-		run shortening();
+		run extending(1);
 #endif
 	}
 	timeout ->

@@ -131,9 +131,9 @@
 // deadline is rounded up to a tick, once; a bucket is flushed when the time rounded down
 // has reached it; whoever claims an entry compares its exact deadline.
 //
-// Extend moves the deadline by one compare-and-swap on the entry, and the wheel learns of
-// it when the old deadline passes. Who claims a due entry does so by compare-and-swap on
-// the same word: either the claim sees the new deadline, or Extend sees the claim.
+// Extend notes a later deadline in the entry, and the wheel learns of it when the old one
+// passes. Who extends, and who claims a due entry, holds the lock of the entry's wheel:
+// either the claim sees the new deadline, or Extend sees the claim.
 //
 // # Locks
 //

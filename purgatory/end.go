@@ -79,7 +79,9 @@ func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Ma
 	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
 	run := s.Leave(batch)
 	p.settle(batch, cause)
-	p.timer.Cancel(m.Entry())
+	if o != operation.Expired { // else the timer has let go of it, and left that outcome
+		p.timer.Cancel(m.Entry())
+	}
 	p.answer(s, batch, run)
 }
 

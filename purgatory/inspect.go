@@ -138,7 +138,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			Key:  keyText(w.Key),
 			Keys: w.Keys,
 			Age:  now - w.Start,
-			Left: w.Deadline - now,
+			Left: p.timer.DeadlineOf(w.Machine.Entry()) - now,
 		})
 	}
 	return all, len(sample)

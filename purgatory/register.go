@@ -58,7 +58,9 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	// Before anything else: a key that cannot be hashed panics, and nothing is lost.
 	for i := range w.len() {
 		key, _ := w.key(i)
-		w.hashes[i&3] = p.watchers.Hash(key)
+		if hash := p.watchers.Hash(key); i < len(w.hashes) {
+			w.hashes[i] = hash
+		}
 	}
 	if p.cfg.maxPending > 0 && !p.reserve() {
 		p.rejected.Add(1)
@@ -79,7 +81,7 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 type waits[K comparable] struct {
 	keys   []K
 	at     []At[K]
-	hashes [4]uint64 // of up to as many keys; of more they are computed again
+	hashes [4]uint64 // of the first keys; of others they are computed again
 }
 
 func (w *waits[K]) len() int { return len(w.keys) + len(w.at) }
@@ -89,14 +91,6 @@ func (w *waits[K]) key(i int) (key K, position int64) {
 		return w.at[i].Key, w.at[i].Position
 	}
 	return w.keys[i], Any
-}
-
-// hash returns the hash of the i-th key, which is key.
-func (p *DelayedOperationPurgatory[K]) hash(w *waits[K], i int, key K) uint64 {
-	if w.len() <= len(w.hashes) {
-		return w.hashes[i&3]
-	}
-	return p.watchers.Hash(key)
 }
 
 // admits answers what needs no state.

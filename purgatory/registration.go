@@ -52,21 +52,10 @@ func (p *DelayedOperationPurgatory[K]) resume(r *registration, w *waits[K]) {
 	}
 }
 
-// proceed goes on with a registration, whatever user code does. After a panic the
-// caller has to call it again; while the goroutine unwinds for runtime.Goexit it does
-// so itself, for it is the last chance.
+// proceed goes on with a registration. After a panic in user code, which is reported,
+// the caller has to call it again.
 func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
-	normal := false
-	defer func() {
-		if normal {
-			return
-		}
-		if v := recover(); v != nil {
-			guard.Report(v, p.panicked, func() { p.resume(r, w) })
-			return
-		}
-		p.resume(r, w)
-	}()
+	defer p.survive(r, w)
 	switch r.step {
 	case firstTry:
 		r.step = watch
@@ -111,13 +100,22 @@ func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
 		}
 		p.letGo(r, w)
 	}
-	normal = true
+}
+
+// survive is called when proceed returns, or user code in it has panicked or called
+// runtime.Goexit; that is the last chance then to go on.
+func (p *DelayedOperationPurgatory[K]) survive(r *registration, w *waits[K]) {
+	if v := recover(); v != nil {
+		guard.Report(v, p.panicked, func() { p.resume(r, w) })
+		return
+	}
+	p.resume(r, w)
 }
 
 // satisfiedAtOnce ends an operation that need not wait; unless the purgatory has
 // closed, for then Shutdown may have returned already, and no callback may run.
 func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits[K]) {
-	s := p.watchers.Shard(p.firstHash(w))
+	s := p.watchers.Shard(w.hashes[0])
 	run, open := s.Pass(operation.Satisfied)
 	if !open {
 		p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
@@ -136,7 +134,12 @@ func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) bool 
 	r.m.SetStart(r.now)
 	for i := range w.len() {
 		key, position := w.key(i)
-		hash := p.hash(w, i, key)
+		var hash uint64
+		if i < len(w.hashes) {
+			hash = w.hashes[i]
+		} else {
+			hash = p.watchers.Hash(key)
+		}
 		if !p.watchers.Shard(hash).Watch(r.m, i, key, hash, position) {
 			return false
 		}
@@ -181,12 +184,6 @@ func (p *DelayedOperationPurgatory[K]) letGo(r *registration, w *waits[K]) {
 	}
 }
 
-// firstHash returns the hash of the first key.
-func (p *DelayedOperationPurgatory[K]) firstHash(w *waits[K]) uint64 {
-	key, _ := w.key(0)
-	return p.hash(w, 0, key)
-}
-
 // expireOnWorker has a pending operation expire at once, but never on the
 // goroutine that registers it. It is scheduled only now that it is pending, so that
 // the timer, which may be faster, finds nobody to leave a wish to.
@@ -207,7 +204,7 @@ func (p *DelayedOperationPurgatory[K]) expireOnWorker(r *registration, w *waits[
 // reject undoes the registration of an operation that is held.
 func (p *DelayedOperationPurgatory[K]) reject(r *registration, w *waits[K], err error) {
 	r.step, r.err = finished, err
-	linked := p.watchers.Shard(p.firstHash(w)).Withdraw(r.m)
+	linked := p.watchers.Shard(w.hashes[0]).Withdraw(r.m)
 	p.forgetWish(r.m, r.m.Reject(linked))
 	p.release(1)
 	p.rejected.Add(1)

@@ -163,12 +163,12 @@ func (h *Handle) Stop() bool {
 	}
 	// In a timer that was stopped the entry is cancelled already; if it is neither
 	// that nor cancelled here, its function is running for the last time.
-	return h.timer.Cancel(&h.entry) || h.entry.deadline.Load() != cancelled
+	return h.timer.Cancel(&h.entry) || h.timer.DeadlineOf(&h.entry) != 0
 }
 
 // Extend moves the deadline of a pending handle to d from now and reports whether
-// it was in time; if not, it does nothing. A later deadline costs one atomic
-// operation. Of a periodic handle it moves the next run, unless one is under way.
+// it was in time; if not, it does nothing. A later deadline costs a clock reading
+// and a lock, and leaves the wheel alone. Of a periodic handle it moves the next run, unless one is under way.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.timer.Extend(&h.entry, Deadline(h.timer.now(), d))
 }
@@ -196,7 +196,11 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 
 // State returns where h stands.
 func (h *Handle) State() State {
-	switch d := h.entry.deadline.Load(); {
+	s := h.timer.shardOf(&h.entry)
+	s.mu.Lock()
+	d := h.entry.deadline
+	s.mu.Unlock()
+	switch {
 	case d == cancelled, h.entry.word.Load() == halted:
 		return Cancelled
 	case d > 0, h.periodic() != nil:

@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -16,14 +15,13 @@ import (
 // has passed and it waits for a worker. In each of them it can still be
 // cancelled, in O(1).
 type shard struct {
-	tick  int64  // nanoseconds
-	phase int64  // ticks by which this wheel is ahead of the clock, see phase
-	bit   uint64 // 1 << the shard's index
+	ticks divisor // by the nanoseconds of a tick
+	phase int64   // ticks by which this wheel is ahead of the clock, see phase
+	bit   uint64  // 1 << the shard's index
 
 	mu struct {
 		sched.Mutex
 		wheel   timingWheel
-		tickEnd int64 // nanoseconds at which the wheel's current tick ends
 		cascade taskList
 		due     taskList
 		pending int32
@@ -41,7 +39,7 @@ type shard struct {
 const chunk = 128
 
 func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
-	s.tick = int64(tick)
+	s.ticks = newDivisor(int64(tick))
 	if tick > 1 { // else the clock fills an int64 with ticks
 		s.phase = phase(index, int64(wheelSize), int64(shards))
 	}
@@ -76,7 +74,7 @@ func (s *shard) onClock(tick int64) int64 {
 // and only here, is what makes "never early" hold: a bucket is flushed when
 // now/tick, rounded down, has reached its tick, so now >= tick*dueTick >= deadline.
 func (s *shard) dueTick(deadline int64) int64 {
-	return (deadline-1)/s.tick + 1
+	return s.ticks.quotient(deadline-1) + 1
 }
 
 // placeLocked puts e where its deadline belongs and returns the tick at which
@@ -101,20 +99,9 @@ func (s *shard) unlinkLocked(e *TaskEntry) {
 // what is added is placed as low as it can be. A flush that is under way raises
 // next only when it is through, so nothing moves beneath it.
 func (s *shard) catchUpLocked(now int64) {
-	if now < s.mu.tickEnd {
-		return // spares the division for all but the first in a tick
-	}
-	tick := now / s.tick
-	if tick < s.next.Load() {
-		s.moveToLocked(tick)
-	}
-}
-
-func (s *shard) moveToLocked(tick int64) {
-	s.mu.wheel.moveTo(s.inWheel(tick))
-	s.mu.tickEnd = math.MaxInt64
-	if tick < math.MaxInt64/s.tick {
-		s.mu.tickEnd = (tick + 1) * s.tick
+	tick := s.ticks.quotient(now)
+	if at := s.inWheel(tick); at > s.mu.wheel.now && tick < s.next.Load() {
+		s.mu.wheel.moveTo(at)
 	}
 }
 
@@ -124,7 +111,7 @@ func (s *shard) cancelLocked(e *TaskEntry) bool {
 		return false
 	}
 	s.unlinkLocked(e)
-	e.deadline.Store(cancelled)
+	e.deadline = cancelled
 	s.mu.pending--
 	return true
 }
@@ -140,7 +127,7 @@ func (s *shard) cancelAllLocked(entries []*TaskEntry) (n int) {
 		if root := g.take(e); root != nil {
 			s.mu.wheel.emptied(root)
 		}
-		e.deadline.Store(cancelled)
+		e.deadline = cancelled
 		n++
 	}
 	if root := g.close(); root != nil {
@@ -159,17 +146,17 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		if !s.mu.cascade.empty() {
 			e := s.mu.cascade.root.next
 			unlink(e)
-			s.placeLocked(e, e.deadline.Load())
+			s.placeLocked(e, e.deadline)
 			continue
 		}
 		expiration, bucket := w.next()
 		expiration = s.onClock(expiration)
 		if expiration > tick {
-			s.moveToLocked(max(tick, s.onClock(w.now)))
+			w.moveTo(max(s.inWheel(tick), w.now))
 			s.next.Store(expiration)
 			return false
 		}
-		s.moveToLocked(expiration)
+		w.moveTo(s.inWheel(expiration))
 		if w.lowest(bucket) {
 			w.take(bucket, &s.mu.due)
 		} else {
@@ -192,8 +179,7 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *TaskEntry,
 			break
 		}
 		first := s.mu.due.root.next
-		sched.Yield()
-		deadline := first.deadline.Load()
+		deadline := first.deadline
 		if deadline > *now && !renewed {
 			*now, renewed = max(int64(clock()), 1), true // no deadline is 0, so 1 ns is "at once" when the clock reads 0
 		}
@@ -207,9 +193,7 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *TaskEntry,
 			}
 			continue
 		}
-		if !first.deadline.CompareAndSwap(deadline, deadline|fired) {
-			continue // extended this very moment; look again
-		}
+		first.deadline = deadline | fired
 		unlink(first)
 		s.mu.pending--
 		e = first

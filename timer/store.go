@@ -114,7 +114,7 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	}
 	s.catchUpLocked(int64(now))
 	at := within(deadline)
-	e.deadline.Store(at)
+	e.deadline = at
 	var expiration int64
 	if deadline <= now {
 		s.mu.due.pushBack(e) // not at the end of the tick, but now
@@ -150,9 +150,6 @@ func (t *store) release(n int) {
 // e's task will not run for this Add, false that it has been, or is about to be,
 // run or cancelled by somebody else. O(1).
 func (t *store) Cancel(e *TaskEntry) bool {
-	if e.deadline.Load() <= 0 {
-		return false
-	}
 	s := t.shardOf(e)
 	s.mu.Lock()
 	ok := s.cancelLocked(e)

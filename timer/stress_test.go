@@ -178,7 +178,7 @@ func TestExtendAgainstExpiryHasOneWinner(t *testing.T) {
 			var later time.Duration
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				time.Sleep(timer.roundedUp(tt.Deadline()) - timer.Now()) // the very moment of its expiry
+				time.Sleep(timer.roundedUp(timer.DeadlineOf(&tt.TaskEntry)) - timer.Now()) // the very moment of its expiry
 				later = timer.Now() + 5*time.Millisecond
 				ok = timer.Extend(&tt.TaskEntry, later)
 			})

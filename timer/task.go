@@ -18,18 +18,18 @@ type Task interface {
 // TaskEntry is a place in a timer for one task. It is owned by the caller, who
 // embeds it in a larger object or allocates it, binds it to a task once, and
 // may add it again after it expired or was cancelled. An entry is in at most
-// one timer. Its methods, and the timer's methods on it, are safe for
-// concurrent use once it is bound.
+// one timer. The timer's methods on it are safe for concurrent use once it is
+// bound.
 type TaskEntry struct {
 	// next and prev are guarded by the lock of the entry's shard, and nil
 	// unless the entry is in a list.
 	next, prev *TaskEntry
 
 	// deadline is the time on the timer's clock at which the entry expires, in
-	// nanoseconds, and at the same time the claim on it: whoever takes it out of
-	// the future wins. 0: never added. > 0: scheduled. cancelled: cancelled.
-	// Any other negative value: expired, with the sign bit set on the deadline.
-	deadline atomic.Int64
+	// nanoseconds, guarded by the same lock. 0: never added. > 0: scheduled.
+	// cancelled: cancelled. Any other negative value: expired, with the sign bit set
+	// on the deadline.
+	deadline int64
 
 	task Task
 
@@ -73,14 +73,15 @@ func (e *TaskEntry) Task() Task { return e.task }
 // leaves them alone.
 func (e *TaskEntry) Word() *atomic.Uint32 { return &e.word }
 
-// Deadline returns the time, on the timer's clock, at which e expires or has
-// expired; 0 if it was never added or is cancelled.
+// Deadline returns the time, on the timer's clock, at which e has expired; or
+// expires; 0 if it was never added or is cancelled. It takes no lock: it is for e's
+// task, and for who knows otherwise that nobody adds, extends, cancels or expires e
+// meanwhile. See DeadlineOf.
 func (e *TaskEntry) Deadline() time.Duration {
-	d := e.deadline.Load()
-	if d == cancelled {
+	if e.deadline == cancelled {
 		return 0
 	}
-	return time.Duration(d &^ fired)
+	return time.Duration(e.deadline &^ fired)
 }
 
 // Deadline returns now+timeout, not before now and not after Never.

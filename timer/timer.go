@@ -15,6 +15,9 @@ type Timer interface {
 	CancelAll(entries []*TaskEntry) int
 	Extend(e *TaskEntry, deadline time.Duration) bool
 
+	// DeadlineOf returns e.Deadline, at any time.
+	DeadlineOf(e *TaskEntry) time.Duration
+
 	// AdvanceClock lets up to d of time pass and reports whether anything
 	// expired. A SystemTimer waits; a ManualTimer moves its clock.
 	AdvanceClock(d time.Duration) bool

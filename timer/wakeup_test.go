@@ -145,10 +145,10 @@ func TestTokio6682NothingIsSleptOverWhenAddedAsTheDriverWakes(t *testing.T) {
 			var at time.Duration
 			second.f = func() { at = timer.Now() }
 			addIn(t, timer, first, 2*ms)
-			time.Sleep(timer.roundedUp(first.Deadline()) - timer.Now()) // as the driver does
+			time.Sleep(timer.roundedUp(timer.DeadlineOf(&first.TaskEntry)) - timer.Now()) // as the driver does
 			addIn(t, timer, second, ms)
 			settle(3 * ms)
-			require.Less(t, at-second.Deadline(), ms)
+			require.Less(t, at-timer.DeadlineOf(&second.TaskEntry), ms)
 			require.NotZero(t, at, "slept over")
 		}
 	})
@@ -167,7 +167,7 @@ func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
 			for range 1 + i%5 {
 				time.Sleep(400 * time.Millisecond)
 				want = timer.Now() + time.Duration(1+i)*time.Second/2
-				want = max(want, tt.Deadline())
+				want = max(want, timer.DeadlineOf(&tt.TaskEntry))
 				require.True(t, timer.Extend(&tt.TaskEntry, want))
 			}
 			settle(time.Hour)

@@ -8,12 +8,11 @@ import (
 
 // Waiting is an operation that was found waiting.
 type Waiting[K comparable] struct {
-	Machine  *operation.Machine
-	Key      K // the one that it was found under
-	Hash     uint64
-	Keys     int // how many it waits for
-	Start    time.Duration
-	Deadline time.Duration
+	Machine *operation.Machine
+	Key     K // the one that it was found under
+	Hash    uint64
+	Keys    int // how many it waits for
+	Start   time.Duration
 }
 
 // Sample appends up to n operations that wait in s: the first of each key, and more of
@@ -38,7 +37,7 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 					}
 					if m := w.Machine(); m != nil && m.Outcome() == operation.Pending { // it may wait for the purge
 						n--
-						out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Keys: m.Keys(), Start: m.Start(), Deadline: m.Entry().Deadline()})
+						out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Keys: m.Keys(), Start: m.Start()})
 					}
 				}
 			}
