@@ -9,7 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/result"
@@ -26,6 +28,7 @@ type options struct {
 	page    string
 	report  string
 	profile string
+	turn    int
 }
 
 func main() {
@@ -46,7 +49,8 @@ func flags(args []string) (options, error) {
 	f.StringVar(&o.plots, "plots", "../docs/plots", "`folder` for the SVG plots (none when empty)")
 	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a full run writes its figures into (none when empty)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the results in this JSON `file`")
-	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the run to this `file`")
+	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`, and measure everything in one process for it")
+	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -92,22 +96,51 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	set := measure(o, only)
+	set, err := measure(o, only)
 	stop()
+	if err != nil {
+		return err
+	}
+	if o.turn > 0 {
+		return set.WriteJSON(os.Stdout)
+	}
 	return publish(set, o, true)
 }
 
-func measure(o options, only *regexp.Regexp) *result.Set {
+func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
 		Rounds: o.rounds, Window: o.window, Full: !o.quick, Million: workload.Million, Set: set, Progress: os.Stderr,
+		Only: o.turn,
 	}
 	start := time.Now()
 	for _, f := range workload.Families() {
-		if f.Matches(only) {
-			f.Run(r)
+		if !f.Matches(only) {
+			continue
+		}
+		if o.turn == 0 && o.profile == "" {
+			r.Apart = func(n int) (*result.Set, error) { return apart(o, f, n) }
+		}
+		if err := r.Measure(f); err != nil {
+			return nil, err
 		}
 	}
 	set.About["took"] = time.Since(start).Round(time.Second).String()
-	return set
+	return set, nil
+}
+
+// apart has this program take the n-th turn of f once more, as a process of its own.
+func apart(o options, f workload.Family, n int) (*result.Set, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	child := exec.Command(program, "-only", "^"+regexp.QuoteMeta(f.Name)+"$", "-turn", strconv.Itoa(n),
+		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(), "-quick="+strconv.FormatBool(o.quick))
+	child.Stderr = os.Stderr
+	out, err := child.Output()
+	if err != nil {
+		return nil, err
+	}
+	return result.ParseJSON(out)
 }

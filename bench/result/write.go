@@ -51,6 +51,11 @@ func ReadJSON(path string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ParseJSON(b)
+}
+
+// ParseJSON parses what WriteJSON wrote.
+func ParseJSON(b []byte) (*Set, error) {
 	s := new(Set)
 	return s, json.Unmarshal(b, s)
 }

@@ -19,11 +19,12 @@ func addCancel(r *Run) {
 	for round := range r.Rounds {
 		for _, p := range pendings {
 			for _, peer := range timers.Peers() {
-				if !peer.Main && (!r.Full || round >= fewRounds) {
+				if !peer.Main && (!r.Full || round >= fewRounds) || !r.Full && p > 0 && round > 0 {
 					continue
 				}
-				r.progress("T1, T1w  round %d of %d  P=%d  %s", round+1, r.Rounds, p, peer.Name)
-				addCancelOne(r, round, p, peer, "T1")
+				r.turn(fmt.Sprintf("T1, T1w  round %d of %d  P=%d  %s", round+1, r.Rounds, p, peer.Name), func() {
+					addCancelOne(r, round, p, peer, "T1")
+				})
 			}
 		}
 	}

@@ -17,12 +17,10 @@ func defaults(r *Run) {
 	}
 	for round := range min(r.Rounds, 3) {
 		for _, size := range []int{20, 64, 256, 512} {
-			r.progress("D1  round %d  wheel size %d", round+1, size)
-			wheelSize(r, round, size)
+			r.turn(fmt.Sprintf("D1  round %d  wheel size %d", round+1, size), func() { wheelSize(r, round, size) })
 		}
 		for _, shards := range []int{1, 4, 16, 64} {
-			r.progress("D2  round %d  shards %d", round+1, shards)
-			shardCount(r, round, shards)
+			r.turn(fmt.Sprintf("D2  round %d  shards %d", round+1, shards), func() { shardCount(r, round, shards) })
 		}
 	}
 }

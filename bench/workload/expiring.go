@@ -20,8 +20,7 @@ func expiringOperations(r *Run) {
 			if peer.Name == purgatories.Chan && round > 0 {
 				continue
 			}
-			r.progress("P6  round %d  %s", round+1, peer.Name)
-			expiringOne(r, round, r.Million, peer)
+			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, peer.Name), func() { expiringOne(r, round, r.Million, peer) })
 		}
 	}
 }
@@ -72,11 +71,12 @@ func probesBeside(r *Run) {
 			if !r.Full && (round > 0 || name != purgatories.Ours) {
 				continue
 			}
-			r.progress("P8  round %d  %s", round+1, name)
-			p := purgatories.ByName(name).New()
-			crowd(p, r.Million)
-			probesOne(r, round, p, name)
-			p.Close()
+			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
+				p := purgatories.ByName(name).New()
+				crowd(p, r.Million)
+				probesOne(r, round, p, name)
+				p.Close()
+			})
 		}
 	}
 }

@@ -20,8 +20,9 @@ func expiry(r *Run) {
 					if !worthThreeSeconds(r, round, n, g, peer) {
 						continue
 					}
-					r.progress("T2  round %d  N=%d G=%d  %s", round+1, n, g, peer.Name)
-					expiryOne(r, round, n, g, peer, "T2")
+					r.turn(fmt.Sprintf("T2  round %d  N=%d G=%d  %s", round+1, n, g, peer.Name), func() {
+						expiryOne(r, round, n, g, peer, "T2")
+					})
 				}
 			}
 		}
@@ -33,7 +34,7 @@ func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	ours := peer.Name == timers.Entry || peer.Name == timers.Handle
 	switch {
 	case !r.Full:
-		return round == 0 && n < r.Million && g == 1 && peer.Main && peer.Name != timers.Handle
+		return round == 0 && n < r.Million && g == 1 && (peer.Name == timers.Std || peer.Name == timers.Entry)
 	case g > 1:
 		return round == 0 && ours
 	default:

@@ -17,11 +17,12 @@ func footprint(r *Run) {
 		if !r.Full && (!peer.Main || peer.Name == timers.Heap) {
 			continue
 		}
-		r.progress("T3, T4  %s", peer.Name)
-		r.add("T3", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
-			map[string]float64{result.Bytes: pendingBytes(r.Million, peer)})
-		r.add("T4", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
-			map[string]float64{result.Retained: retainedBytes(r.Million, peer)})
+		r.turn("T3, T4  "+peer.Name, func() {
+			r.add("T3", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
+				map[string]float64{result.Bytes: pendingBytes(r.Million, peer)})
+			r.add("T4", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
+				map[string]float64{result.Retained: retainedBytes(r.Million, peer)})
+		})
 	}
 }
 

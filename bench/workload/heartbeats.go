@@ -14,24 +14,25 @@ func heartbeats(r *Run) {
 	n := r.Million / 10
 	for round := range r.Rounds {
 		for _, peer := range sessionPeers {
-			r.progress("E1  round %d of %d  %s", round+1, r.Rounds, peer.name)
-			beat, end := peer.start(n)
-			for _, g := range []int{1, 2} {
-				order := random(g).Perm(n)
-				next := make([]struct {
-					at int
-					_  [56]byte
-				}, g)
-				rate := meter.Loop(g, r.Window, 500, func(worker, k int) {
-					// Each worker beats for its own half of the sessions.
-					for range k {
-						next[worker].at = (next[worker].at + g) % (n - n%g)
-						beat(order[next[worker].at+worker])
-					}
-				})
-				r.addRate("E1", fmt.Sprintf("G=%d/sessions=%d", g, n), peer.name, round, rate)
-			}
-			end()
+			r.turn(fmt.Sprintf("E1  round %d of %d  %s", round+1, r.Rounds, peer.name), func() {
+				beat, end := peer.start(n)
+				for _, g := range []int{1, 2} {
+					order := random(g).Perm(n)
+					next := make([]struct {
+						at int
+						_  [56]byte
+					}, g)
+					rate := meter.Loop(g, r.Window, 500, func(worker, k int) {
+						// Each worker beats for its own half of the sessions.
+						for range k {
+							next[worker].at = (next[worker].at + g) % (n - n%g)
+							beat(order[next[worker].at+worker])
+						}
+					})
+					r.addRate("E1", fmt.Sprintf("G=%d/sessions=%d", g, n), peer.name, round, rate)
+				}
+				end()
+			})
 		}
 	}
 }

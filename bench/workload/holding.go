@@ -21,13 +21,16 @@ func pendingOperations(r *Run) {
 			continue // in memory the lazy one is like the other while all are pending
 		}
 		for _, keys := range []int{1, 3} {
-			r.progress("P5  keys=%d  %s", keys, peer.Name)
-			pendingOne(r, keys, peer)
+			if !r.Full && keys > 1 && peer.Name != purgatories.Ours {
+				continue
+			}
+			r.turn(fmt.Sprintf("P5, P7  keys=%d  %s", keys, peer.Name), func() { pendingOne(r, keys, peer) })
 		}
 	}
 	if r.Full {
-		r.progress("P7  floor")
-		r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", 0, int64(r.Million), map[string]float64{result.CPUIdle: wakeUps(r)})
+		r.turn("P7  floor", func() {
+			r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", 0, int64(r.Million), map[string]float64{result.CPUIdle: wakeUps(r)})
+		})
 	}
 }
 
@@ -73,7 +76,6 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 	r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, n), peer.Name, 0, int64(n),
 		map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(n)})
 	if keys == 1 && (r.Full && peer.Name != purgatories.Chan || peer.Name == purgatories.Ours) && time.Since(start) < 45*time.Second {
-		r.progress("P7  %s", peer.Name)
 		r.add("P7", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
 			map[string]float64{result.CPUIdle: idleCost(r)})
 	}

@@ -25,23 +25,25 @@ const (
 // they are held against: the standard library's AfterFunc+Stop alone, and the floor.
 func life(r *Run) {
 	for round := range r.Rounds {
-		r.progress("P1, P2  round %d of %d  references", round+1, r.Rounds)
-		std := newStdAlone()
-		for _, w := range []string{"P1", "P2"} {
-			for _, g := range []int{1, 2} {
-				r.addRate(w, fmt.Sprintf("G=%d", g), stdAlonePeer, round, std.measure(r, g))
+		r.turn(fmt.Sprintf("P1, P2  round %d of %d  references", round+1, r.Rounds), func() {
+			std := newStdAlone()
+			for _, w := range []string{"P1", "P2"} {
+				for _, g := range []int{1, 2} {
+					r.addRate(w, fmt.Sprintf("G=%d", g), stdAlonePeer, round, std.measure(r, g))
+				}
 			}
-		}
-		r.addRate("P1", "G=1", "floor", round, floor(r))
+			r.addRate("P1", "G=1", "floor", round, floor(r))
+		})
 		for _, peer := range purgatories.Peers() {
-			r.progress("P1, P2  round %d of %d  %s", round+1, r.Rounds, peer.Name)
-			p := peer.New()
-			for _, g := range []int{1, 2} {
-				params := fmt.Sprintf("G=%d", g)
-				r.addRate("P1", params, peer.Name, round, lives(r.Window, p, g, 1))
-				r.addRate("P2", params, peer.Name, round, lives(r.Window, p, g, 3))
-			}
-			p.Close()
+			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.Rounds, peer.Name), func() {
+				p := peer.New()
+				for _, g := range []int{1, 2} {
+					params := fmt.Sprintf("G=%d", g)
+					r.addRate("P1", params, peer.Name, round, lives(r.Window, p, g, 1))
+					r.addRate("P2", params, peer.Name, round, lives(r.Window, p, g, 3))
+				}
+				p.Close()
+			})
 		}
 		if r.Full {
 			lifeAmongMany(r, round)
@@ -53,22 +55,25 @@ func life(r *Run) {
 // out: a million stacks are P5's business.
 func lifeAmongMany(r *Run, round int) {
 	for _, name := range []string{purgatories.Ours, purgatories.CB} {
-		r.progress("P3  round %d of %d  %s", round+1, r.Rounds, name)
-		p := purgatories.ByName(name).New()
-		crowd(p, r.Million)
-		for _, g := range []int{1, 2} {
-			// Whole cycles of the collector, as in T1.
-			rate := lives(4*r.Window, p, g, 3)
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, r.Million), name, round, rate)
-		}
-		if p.Stale() >= 0 {
-			// Watched from outside the timed loop, at a tenth of the window: looking costs something too.
-			peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
-			lives(r.Window, p, 2, 3)
-			r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, 0,
-				map[string]float64{result.StalePeak: float64(peak.Stop())})
-		}
-		p.Close()
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.Rounds, name), func() { lifeAmong(r, round, name) })
+	}
+}
+
+func lifeAmong(r *Run, round int, name string) {
+	p := purgatories.ByName(name).New()
+	defer p.Close()
+	crowd(p, r.Million)
+	for _, g := range []int{1, 2} {
+		// Whole cycles of the collector, as in T1.
+		rate := lives(4*r.Window, p, g, 3)
+		r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, r.Million), name, round, rate)
+	}
+	if p.Stale() >= 0 {
+		// Watched from outside the timed loop, at a tenth of the window: looking costs something too.
+		peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
+		lives(r.Window, p, 2, 3)
+		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, 0,
+			map[string]float64{result.StalePeak: float64(peak.Stop())})
 	}
 }
 

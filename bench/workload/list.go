@@ -11,7 +11,7 @@ import (
 type Family struct {
 	Name      string
 	Workloads []Workload
-	Run       func(*Run)
+	run       func(*Run)
 }
 
 // Workload says what one of the tables holds.

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -19,20 +20,21 @@ func openLoop(r *Run) {
 		rates, offers = rates[2:3], mixes[:1]
 	}
 	for _, m := range offers {
-		table := m.arrivals(arrivalTable)
+		table := sync.OnceValue(func() []arrival { return m.arrivals(arrivalTable) })
 		for _, rate := range rates {
 			for _, name := range []string{
 				purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
 			} {
-				r.progress("P4  %s at %d/s  %s", m.name, rate, name)
-				o := offer(purgatories.ByName(name).New(), table, rate, 8*r.Window)
-				o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name)
+				r.turn(fmt.Sprintf("P4  %s at %d/s  %s", m.name, rate, name), func() {
+					o := offer(purgatories.ByName(name).New(), table(), rate, 8*r.Window)
+					o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name)
+				})
 			}
 		}
 		r.netCost(m.name, rates)
 		if r.Full {
 			for _, name := range []string{purgatories.Ours, purgatories.CB, purgatories.Chan} {
-				highest(r, m, table, name)
+				r.turn(fmt.Sprintf("P4  %s highest rate  %s", m.name, name), func() { highest(r, m, table(), name) })
 			}
 		}
 	}
@@ -58,7 +60,7 @@ func (r *Run) netCost(mix string, rates []int) {
 // by holding it for the whole ten seconds.
 func highest(r *Run, m mix, table []arrival, name string) {
 	try := func(rate int, window time.Duration) offered {
-		r.progress("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name)
+		r.progress(fmt.Sprintf("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name))
 		return offer(purgatories.ByName(name).New(), table, rate, window)
 	}
 	ladder := []int{100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}

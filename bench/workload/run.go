@@ -1,7 +1,7 @@
 // Package workload holds what is measured: one file per workload or family of them.
 //
-// A workload interleaves its peers: in each round every peer is measured once, on a world made for it and thrown away
-// after, so that no peer pays for another's heap, and what disturbs the machine for a while disturbs all.
+// A workload interleaves its peers: in each round every peer has one turn, on a world made for it and thrown away after,
+// so that what disturbs the machine for a while disturbs all. The program gives each turn a process of its own.
 package workload
 
 import (
@@ -23,17 +23,60 @@ type Run struct {
 	Set      *result.Set
 	Progress io.Writer
 
+	// Apart measures the n-th turn of this family of workloads in a process of its own; nil: all are measured in this one.
+	//
+	// A heap can be thrown away and collected, but what the runtime keeps of a million goroutines cannot: each later cycle
+	// of the collector looks at all of them, 0.4 s of processor time for those that a peer starts when as many timers
+	// expire at once. Whoever is measured next would pay for that.
+	Apart func(n int) (*result.Set, error)
+	// Only is the one turn to take, counted from 1; 0: all.
+	Only int
+
+	turns int
+	err   error
 	start time.Time
 }
 
 // Million is what the workloads call "1,000,000 pending".
 const Million = 1_000_000
 
-func (r *Run) progress(format string, args ...any) {
+// Measure takes the turns of f.
+func (r *Run) Measure(f Family) error {
+	r.turns = 0
+	f.run(r)
+	return r.err
+}
+
+// turn is a part of a family's workloads that needs a world of its own: measure makes it, adds samples, and throws it
+// away. Which turns there are, and in which order, does not depend on what was measured.
+func (r *Run) turn(what string, measure func()) {
+	r.turns++
+	if r.err != nil || r.Only != 0 && r.Only != r.turns {
+		return
+	}
+	if r.Only == 0 {
+		r.progress(what)
+	}
+	if r.Apart == nil {
+		measure()
+		return
+	}
+	set, err := r.Apart(r.turns)
+	if err != nil {
+		r.err = fmt.Errorf("%s: %w", what, err)
+		return
+	}
+	r.Set.Samples = append(r.Set.Samples, set.Samples...)
+	for _, d := range set.Distributions {
+		r.keep(d)
+	}
+}
+
+func (r *Run) progress(what string) {
 	if r.start.IsZero() {
 		r.start = time.Now()
 	}
-	fmt.Fprintf(r.Progress, "%6.1fs  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(r.Progress, "%6.1fs  %s\n", time.Since(r.start).Seconds(), what)
 }
 
 func (r *Run) add(workload, params, peer string, round int, n int64, metrics map[string]float64) {
@@ -64,9 +107,14 @@ func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration,
 	for i := range points + 1 {
 		d.Ms = append(d.Ms, ms(meter.Quantile(sorted, float64(i)/points)))
 	}
-	// The last round's stands for all: distributions are for the eye, medians of the percentiles are in the samples.
+	r.keep(d)
+}
+
+// keep adds d. The last round's stands for all: distributions are for the eye, medians of the percentiles are in the
+// samples.
+func (r *Run) keep(d result.Distribution) {
 	for i, old := range r.Set.Distributions {
-		if old.Workload == workload && old.Params == params && old.Peer == peer {
+		if old.Workload == d.Workload && old.Params == d.Params && old.Peer == d.Peer {
 			r.Set.Distributions[i] = d
 			return
 		}

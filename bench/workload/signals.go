@@ -20,8 +20,7 @@ func signals(r *Run) {
 	for round := range r.Rounds {
 		for _, g := range []int{1, 2} {
 			for _, how := range []string{"ours-signal", "ours-check", goCheck} {
-				r.progress("S1  round %d of %d  G=%d %s", round+1, r.Rounds, g, how)
-				signalsOne(r, round, g, how)
+				r.turn(fmt.Sprintf("S1  round %d of %d  G=%d %s", round+1, r.Rounds, g, how), func() { signalsOne(r, round, g, how) })
 			}
 		}
 	}

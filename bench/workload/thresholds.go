@@ -23,16 +23,18 @@ func thresholds(r *Run) {
 			continue
 		}
 		for round := range min(r.Rounds, 3) {
-			r.progress("H1  round %d  N=%d", round+1, n)
-			stepOne(r, round, n, "ours-ordered", purgatories.Ours, true)
+			step := func(name, peer string, ordered bool) {
+				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, name), func() { stepOne(r, round, n, name, peer, ordered) })
+			}
+			step("ours-ordered", purgatories.Ours, true)
 			if !r.Full {
 				break
 			}
 			if n == Million && round > 0 {
 				continue // seconds of trying everybody
 			}
-			stepOne(r, round, n, "ours-unordered", purgatories.Ours, false)
-			stepOne(r, round, n, purgatories.CB, purgatories.CB, false)
+			step("ours-unordered", purgatories.Ours, false)
+			step(purgatories.CB, purgatories.CB, false)
 		}
 	}
 }

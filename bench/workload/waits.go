@@ -18,17 +18,19 @@ import (
 func waits(r *Run) {
 	for round := range r.Rounds {
 		for _, peer := range purgatories.WaitsPeers() {
-			r.progress("A1  round %d of %d  %s", round+1, r.Rounds, peer.Name)
-			w := peer.New()
-			r.addRate("A1", fmt.Sprintf("waiters=%d", batch), peer.Name, round, waitRounds(r, w))
-			w.Close()
+			r.turn(fmt.Sprintf("A1  round %d of %d  %s", round+1, r.Rounds, peer.Name), func() {
+				w := peer.New()
+				r.addRate("A1", fmt.Sprintf("waiters=%d", batch), peer.Name, round, waitRounds(r, w))
+				w.Close()
+			})
 		}
 	}
 	n := r.Million / 10
 	for _, peer := range purgatories.WaitsPeers() {
-		r.progress("A2  %s", peer.Name)
-		r.add("A2", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
-			map[string]float64{result.Bytes: waitingBytes(peer.New(), n)})
+		r.turn("A2  "+peer.Name, func() {
+			r.add("A2", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
+				map[string]float64{result.Bytes: waitingBytes(peer.New(), n)})
+		})
 	}
 }
 

@@ -30,7 +30,7 @@ func TestFamiliesYieldTheirWorkloads(t *testing.T) {
 			continue
 		}
 		r := small()
-		f.Run(r)
+		require.NoError(t, r.Measure(f))
 		for _, w := range f.Workloads {
 			found := slices.ContainsFunc(r.Set.Samples, func(s result.Sample) bool { return s.Workload == w.Name })
 			assert.True(t, found, w.Name)

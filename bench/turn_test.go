@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// What the program prints when it is started for one turn is what it reads back.
+func TestOneTurnPrintsItsResults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	stdout := os.Stdout
+	os.Stdout = f
+	err = run([]string{"-only", "^signals$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
+	os.Stdout = stdout
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	set, err := result.ParseJSON(b)
+	require.NoError(t, err)
+	require.Len(t, set.Samples, 1)
+	assert.Equal(t, "S1", set.Samples[0].Workload)
+	assert.Equal(t, "ours-check", set.Samples[0].Peer)
+}

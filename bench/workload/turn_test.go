@@ -1,0 +1,76 @@
+package workload
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// threeTurns adds a sample and a distribution in each of three turns.
+var threeTurns = Family{Name: "three", run: func(r *Run) {
+	for round := range 3 {
+		r.turn("turn", func() {
+			r.add("W", "", "peer", round, 1, map[string]float64{result.NsOp: float64(round)})
+			r.keep(result.Distribution{Workload: "W", Peer: "peer", Ms: []float64{float64(round)}})
+		})
+	}
+}}
+
+func TestTurnsTakenApartAddUpToTheWhole(t *testing.T) {
+	whole := small()
+	require.NoError(t, whole.Measure(threeTurns))
+	require.Len(t, whole.Set.Samples, 3)
+
+	apart := small()
+	var taken []int
+	apart.Apart = func(n int) (*result.Set, error) {
+		taken = append(taken, n)
+		child := small()
+		child.Only = n
+		err := child.Measure(threeTurns)
+		assert.Len(t, child.Set.Samples, 1)
+		return child.Set, err
+	}
+	for range 2 { // each family counts from 1
+		apart.Set = &result.Set{}
+		require.NoError(t, apart.Measure(threeTurns))
+		assert.Equal(t, whole.Set, apart.Set)
+	}
+	assert.Equal(t, []int{1, 2, 3, 1, 2, 3}, taken)
+}
+
+func TestATurnThatFailsIsTheLast(t *testing.T) {
+	r := small()
+	failure := errors.New("killed")
+	taken := 0
+	r.Apart = func(int) (*result.Set, error) {
+		if taken++; taken == 2 {
+			return nil, failure
+		}
+		return &result.Set{}, nil
+	}
+	err := r.Measure(threeTurns)
+	require.ErrorIs(t, err, failure)
+	require.ErrorContains(t, err, "turn")
+	assert.Equal(t, 2, taken)
+}
+
+// A child is told the number of its turn: every family takes the same ones whatever was measured before.
+func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
+	for _, f := range Families() {
+		turns := func(full bool) int {
+			r := small()
+			r.Full = full
+			r.Apart = func(int) (*result.Set, error) { return &result.Set{}, nil }
+			require.NoError(t, r.Measure(f))
+			return r.turns
+		}
+		assert.Equal(t, turns(true), turns(true), f.Name)
+		assert.GreaterOrEqual(t, turns(true), turns(false), f.Name)
+		assert.Positive(t, turns(true), f.Name)
+	}
+}
