@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -114,10 +115,11 @@ func lifeLoop(p purgatories.Purgatory, g, keys int) func(worker, n int) {
 	workers := make([]*lifeWorker, g)
 	for w := range workers {
 		rng := random(w)
+		own := keySets(ownKeys, func(i int) []string { return []string{fmt.Sprintf("own-%d-%d", w, i)} })
 		workers[w] = &lifeWorker{
 			lane: purgatories.NewLane(),
 			keys: keySets(ownKeys*variants, func(i int) []string {
-				set := []string{fmt.Sprintf("own-%d-%d", w, i/variants)}
+				set := slices.Clip(own[i/variants]) // no more live heap than the keys are: the collector's share is the user's
 				for len(set) < keys {
 					set = append(set, quiet[rng.IntN(quietKeys)][0])
 				}
