@@ -230,6 +230,43 @@ func TestNoMethodBlocksOnARunningTryComplete(t *testing.T) {
 	ended(t, &o.op, operation.Forced)
 }
 
+// Nobody has to know how far a registration has come to ask for a later deadline: until it is through the answer is no.
+func TestExtendWhileRegistering(t *testing.T) {
+	p := onManualClock[string](t)
+	o := new(op)
+	o.try = func() bool {
+		assert.False(t, p.Extend(o, hour), "by its own registration")
+		return false
+	}
+	submit(t, p, o, time.Minute, "a")
+	assert.EqualValues(t, 2, o.tries.Load())
+	o.try = func() bool {
+		assert.True(t, p.Extend(o, hour), "by its own check")
+		return false
+	}
+	p.CheckAndComplete("a")
+	assert.EqualValues(t, 3, o.tries.Load())
+
+	for range 200 {
+		o := new(op)
+		var wg sync.WaitGroup
+		begun := make(chan struct{})
+		wg.Go(func() {
+			close(begun)
+			for !p.Extend(o, 2*hour) {
+				runtime.Gosched()
+			}
+		})
+		<-begun
+		submit(t, p, o, time.Minute, "a")
+		wg.Wait()
+		p.AdvanceClock(time.Minute)
+		pending(t, o)
+		p.ForceComplete(o)
+		assert.False(t, p.Extend(o, hour), "it has ended")
+	}
+}
+
 func TestAStateChangeDuringACheckIsLookedAtAgain(t *testing.T) {
 	p := onManualClock[string](t)
 	var met atomic.Bool

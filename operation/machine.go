@@ -65,7 +65,8 @@ const (
 	wishShift    = 3 // an Outcome; Pending: none
 	wishMask     = 7 << wishShift
 	outcomeShift = 6
-	extraShift   = 16 // number of watches in tail, constant from Begin to Settle
+	accepted     = 1 << 9 // from the first Release to Settle
+	extraShift   = 16     // number of watches in tail, constant from Begin to Settle
 
 	// MaxKeys is the largest number of keys that an operation can wait for.
 	MaxKeys = 1 << (32 - extraShift)
@@ -208,7 +209,7 @@ const (
 func (m *Machine) ReleaseUnmarked() bool {
 	sched.Yield()
 	word := m.word().Load()
-	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending)
+	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
 // Release lets go of a held operation whose check said no, unless there is a mark.
@@ -226,7 +227,7 @@ func (m *Machine) Release(patient bool) (v Verdict, wish Outcome, relook bool) {
 		case word&wishMask != 0:
 			return Carry, Outcome(word & wishMask >> wishShift), false
 		default:
-			if m.word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending) {
+			if m.word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending|accepted) {
 				return Released, Pending, word&again != 0
 			}
 		}
@@ -251,6 +252,13 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 	sched.Yield()
 	word := m.word().Swap(phaseEnded | uint32(o)<<outcomeShift)
 	return Outcome(word & wishMask >> wishShift)
+}
+
+// Accepted reports whether the registration has let go of m, and m has not ended. What
+// the registration has written, Entry's binding for one, can be read then by anybody.
+func (m *Machine) Accepted() bool {
+	sched.Yield()
+	return m.word().Load()&accepted != 0
 }
 
 // Outcome returns how the operation ended, Pending if it has not.

@@ -133,7 +133,9 @@
 //
 // Extend notes a later deadline in the entry, and the wheel learns of it when the old one
 // passes. Who extends, and who claims a due entry, holds the lock of the entry's wheel:
-// either the claim sees the new deadline, or Extend sees the claim.
+// either the claim sees the new deadline, or Extend sees the claim. It says no to an
+// operation whose registration is not through: the state word says so, and the entry,
+// which says which wheel it is, may be written at that moment.
 //
 // # Locks
 //

@@ -86,7 +86,7 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 		return false
 	}
 	m := operation.Of(op)
-	if m.Outcome() != operation.Pending {
+	if !m.Accepted() {
 		return false
 	}
 	return p.timer.Extend(m.Entry(), timer.Deadline(p.timer.Now(), timeout))
