@@ -67,6 +67,9 @@ func flags(args []string) (options, error) {
 	if o.window == 0 {
 		o.window = window
 	}
+	if o.turn < 0 {
+		return o, fmt.Errorf("-turn must be at least 1, not %d", o.turn)
+	}
 	if o.rounds < 1 || o.window < time.Millisecond {
 		return o, fmt.Errorf("-rounds must be at least 1 and -window at least 1ms, not %d and %s", o.rounds, o.window)
 	}

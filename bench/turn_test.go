@@ -30,3 +30,7 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	assert.Equal(t, "S1", set.Samples[0].Workload)
 	assert.Equal(t, "ours-check", set.Samples[0].Peer)
 }
+
+func TestATurnThatCannotBeIsRefused(t *testing.T) {
+	require.ErrorContains(t, run([]string{"-turn", "-1"}), "-1")
+}

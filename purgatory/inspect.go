@@ -56,7 +56,7 @@ type OperationReport struct {
 	Key  string // one of those that it waits for
 	Keys int    // how many they are
 	Age  time.Duration
-	Left time.Duration // until its timeout; negative: it is late
+	Left time.Duration // until its timeout; negative: it is late; 0 too while it is being registered
 }
 
 // Limits of what Inspect returns and looks at.
@@ -131,14 +131,24 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			continue
 		}
 		seen[w.Machine] = true
+		// In this order, and before String runs: an operation settles before it leaves the timer, so a deadline
+		// that is 0 though it waits is one that its registration has not set yet.
+		deadline := p.timer.DeadlineOf(w.Machine.Entry())
+		if w.Machine.Outcome() != operation.Pending {
+			continue
+		}
 		now := p.timer.Now()
+		left := deadline - now
+		if deadline == 0 {
+			left = 0
+		}
 		all = append(all, OperationReport{
 			Type: fmt.Sprintf("%T", w.Machine.Operation()),
 			Text: p.describe(w),
 			Key:  keyText(w.Key),
 			Keys: w.Keys,
 			Age:  now - w.Start,
-			Left: p.timer.DeadlineOf(w.Machine.Entry()) - now,
+			Left: left,
 		})
 	}
 	return all, len(sample)

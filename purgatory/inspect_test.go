@@ -46,6 +46,31 @@ func TestInspectTellsKeysApart(t *testing.T) {
 	assert.Equal(t, 1, in.Wheels.Pending)
 }
 
+// A report never tells of a deadline that an operation has not got: no longer, or not yet.
+func TestInspectWhileOperationsEndAndCome(t *testing.T) {
+	p := newManual(t)
+	p.AdvanceClock(time.Hour)
+	first := submit(t, p, time.Minute, "a")
+	p.AdvanceClock(time.Second)
+	second := submit(t, p, time.Minute, "b")
+	first.while = func() {
+		p.ForceComplete(first) // ends it when it has described itself
+		p.ForceComplete(second)
+	}
+	reports := p.Inspect(0, 10).Oldest
+	require.Len(t, reports, 1, "the second has ended since it was found")
+	assert.Equal(t, 59*time.Second, reports[0].Left)
+	assert.Equal(t, operation.Forced, first.Outcome())
+
+	var registering []OperationReport
+	third := &probe{}
+	third.while = func() { registering = p.Inspect(0, 10).Oldest }
+	_, err := p.TryCompleteElseWatch(third, time.Minute, "c")
+	require.NoError(t, err)
+	require.Len(t, registering, 1, "at its second try it is watched")
+	assert.Zero(t, registering[0].Left)
+}
+
 func TestOnlyTimeoutsIsSaidOfNoKeyThatWasEverWoken(t *testing.T) {
 	counts := func(outcomes ...operation.Outcome) *KeyReport {
 		k := new(KeyReport)

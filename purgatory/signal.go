@@ -79,8 +79,8 @@ func (p *DelayedOperationPurgatory[K]) takeRescue() (s *watchers.Shard[K]) {
 // it was in time: true means that op will not expire before the new deadline; false
 // that it has ended, is expiring, or has not been accepted yet. A later deadline
 // costs a clock reading and a lock for an instant, and leaves the wheel alone: make it
-// the price of a heartbeat. An earlier one moves op in its wheel; zero or less expires it at once,
-// on a worker.
+// the price of a heartbeat. An earlier one moves op in its wheel; zero or less expires it
+// at once, on a worker.
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	if isNil(op) {
 		return false

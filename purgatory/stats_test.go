@@ -23,12 +23,19 @@ type probe struct {
 	operation.DelayedOperation
 	ready bool
 	says  string
+	while func() // it is tried, or describes itself
 }
 
-func (p *probe) TryComplete() bool { return p.ready }
+func (p *probe) TryComplete() bool { p.meanwhile(); return p.ready }
 func (p *probe) OnComplete()       {}
 func (p *probe) OnExpiration()     {}
-func (p *probe) String() string    { return p.says }
+func (p *probe) String() string    { p.meanwhile(); return p.says }
+
+func (p *probe) meanwhile() {
+	if p.while != nil {
+		p.while()
+	}
+}
 
 // newManual returns a purgatory on a manual clock.
 func newManual(t *testing.T, opts ...Option) *DelayedOperationPurgatory[string] {

@@ -168,7 +168,8 @@ func (h *Handle) Stop() bool {
 
 // Extend moves the deadline of a pending handle to d from now and reports whether
 // it was in time; if not, it does nothing. A later deadline costs a clock reading
-// and a lock, and leaves the wheel alone. Of a periodic handle it moves the next run, unless one is under way.
+// and a lock, and leaves the wheel alone. Of a periodic handle it moves the next run,
+// unless one is under way.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.timer.Extend(&h.entry, Deadline(h.timer.now(), d))
 }

@@ -179,6 +179,9 @@ func TestCaffeine541NegativeTimes(t *testing.T) {
 			checkInvariants(t, &m.store, nil)
 			m.AdvanceClock(time.Second)
 			require.EqualValues(t, 1, tt.runs.Load(), "now %d, deadline %d", now, deadline)
+			require.NoError(t, m.AddAt(&tt.TaskEntry, now, m.Now()+time.Hour))
+			require.Zero(t, Inspect(m).Due, "after now %d it is not due, but in the wheel", now)
+			require.True(t, m.Cancel(&tt.TaskEntry))
 		}
 	}
 }

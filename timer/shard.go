@@ -99,7 +99,7 @@ func (s *shard) unlinkLocked(e *TaskEntry) {
 // what is added is placed as low as it can be. A flush that is under way raises
 // next only when it is through, so nothing moves beneath it.
 func (s *shard) catchUpLocked(now int64) {
-	tick := s.ticks.quotient(now)
+	tick := s.ticks.quotient(max(now, 0)) // callers can say anything
 	if at := s.inWheel(tick); at > s.mu.wheel.now && tick < s.next.Load() {
 		s.mu.wheel.moveTo(at)
 	}
