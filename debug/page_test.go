@@ -199,7 +199,7 @@ func TestAMillionPendingCostNoMoreThanAFew(t *testing.T) {
 	assert.EqualValues(t, 20, described.Load()-before, "as many as the table has rows")
 	assert.LessOrEqual(t, v.Purgatories[0].Looked, 4096)
 	assert.Equal(t, n, v.Purgatories[0].Wheels.Pending)
-	sum := 0
+	sum := v.Purgatories[0].Wheels.Young
 	for _, l := range v.Purgatories[0].Wheels.Levels {
 		for _, entries := range l.Slots {
 			sum += entries

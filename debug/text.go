@@ -40,7 +40,8 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		}
 		printHistogram(w, "late", p.Late)
 	}
-	fmt.Fprintf(w, "wheels  %d entries, %d due, tick %s\n", p.Wheels.Pending, p.Wheels.Due, seconds(p.Wheels.Tick))
+	fmt.Fprintf(w, "wheels  %d entries, %d due, %d not placed yet, tick %s\n",
+		p.Wheels.Pending, p.Wheels.Due, p.Wheels.Young, seconds(p.Wheels.Tick))
 	for i, l := range p.Wheels.Levels {
 		fmt.Fprintf(w, "  level %d, %8s a slot %s\n", i, seconds(l.Span), shades(l.Slots, l.Hand))
 	}

@@ -28,8 +28,7 @@ type Home interface {
 // List is a ring of watches in the order in which they were linked. It is not safe
 // for concurrent use: the watcher shard that owns it has the lock.
 type List struct {
-	root Watch // only next and prev are used
-	n    int
+	root Watch // only next and prev are used; and position, to count the operations
 	home Home
 }
 
@@ -43,7 +42,7 @@ func (l *List) Init(home Home) {
 func (l *List) Home() Home { return l.home }
 
 // Len returns the number of operations in l; markers do not count.
-func (l *List) Len() int { return l.n }
+func (l *List) Len() int { return int(l.root.position) }
 
 // First returns the first element, nil if there is none; Last the last.
 func (l *List) First() *Watch { return l.element(l.root.next) }
@@ -69,7 +68,7 @@ func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
 	w := m.watch(i)
 	w.list, w.machine, w.position = l, m, position
 	l.insert(w, after)
-	l.n++
+	l.root.position++
 }
 
 // Mark puts a marker behind after, or first if after is nil. A marker is no
@@ -90,7 +89,7 @@ func (l *List) insert(w, after *Watch) {
 // Unlink takes w out of the list that it is in.
 func (w *Watch) Unlink() {
 	if w.machine != nil {
-		w.list.n--
+		w.list.root.position--
 	}
 	w.prev.next, w.next.prev = w.next, w.prev
 	w.next, w.prev, w.list = nil, nil, nil // machine is the operation itself, it pins nothing
@@ -110,7 +109,7 @@ func (g *Gap) Unlink(w *Watch) {
 		g.before = w.prev
 	}
 	g.after = w.next
-	w.list.n--
+	w.list.root.position--
 	w.next, w.prev, w.list = nil, nil, nil // machine is the operation itself, it pins nothing
 }
 

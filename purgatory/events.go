@@ -91,9 +91,9 @@ func (p *DelayedOperationPurgatory[K]) noteClose() func() {
 	return func() {
 		t := p.totals()
 		p.logger.Info(EventClosed, "purgatory", p.name,
-			"closed", t.Ended[operation.Closed]-before.Ended[operation.Closed], "left", max(t.Pending, 0),
-			"satisfied", t.Ended[operation.Satisfied], "forced", t.Ended[operation.Forced],
-			"expired", t.Ended[operation.Expired], "cancelled", t.Ended[operation.Cancelled],
+			"closed", t.Counts[operation.Closed]-before.Counts[operation.Closed], "left", max(t.Counts[operation.Pending], 0),
+			"satisfied", t.Counts[operation.Satisfied], "forced", t.Counts[operation.Forced],
+			"expired", t.Counts[operation.Expired], "cancelled", t.Counts[operation.Cancelled],
 			"elapsed", time.Since(began))
 	}
 }

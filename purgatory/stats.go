@@ -70,15 +70,15 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	}
 	p.sum(&t)
 	s := Stats{
-		Pending:      max(t.Pending, 0),
+		Pending:      max(t.Counts[operation.Pending], 0),
 		Watched:      int64(t.Watched),
 		Keys:         int64(t.Keys),
 		Stale:        int64(p.watchers.Stale()),
-		Satisfied:    t.Ended[operation.Satisfied],
-		Forced:       t.Ended[operation.Forced],
-		Expired:      t.Ended[operation.Expired],
-		Cancelled:    t.Ended[operation.Cancelled],
-		Closed:       t.Ended[operation.Closed],
+		Satisfied:    t.Counts[operation.Satisfied],
+		Forced:       t.Counts[operation.Forced],
+		Expired:      t.Counts[operation.Expired],
+		Cancelled:    t.Counts[operation.Cancelled],
+		Closed:       t.Counts[operation.Closed],
 		Rejected:     p.rejected.Load(),
 		Checks:       t.Checks,
 		WastedChecks: t.Wasted,
@@ -106,7 +106,9 @@ func (s *Stats) addTimes(t *watchers.Times, now time.Duration) {
 }
 
 // NumDelayed returns the number of operations that are waiting, in O(shards).
-func (p *DelayedOperationPurgatory[K]) NumDelayed() int { return int(max(p.totals().Pending, 0)) }
+func (p *DelayedOperationPurgatory[K]) NumDelayed() int {
+	return int(max(p.totals().Counts[operation.Pending], 0))
+}
 
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
@@ -119,7 +121,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() int { return p.totals().Keys }
 // worker does.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
 	t := p.totals()
-	return t.Pending <= 0 && t.Running == 0 && p.signals.Running() == 0 && !p.working()
+	return t.Counts[operation.Pending] <= 0 && t.Running == 0 && p.signals.Running() == 0 && !p.working()
 }
 
 // ended reports whether the goroutines that were told to stop have, the reaper's

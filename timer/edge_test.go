@@ -24,7 +24,6 @@ func runsAt(t *testing.T, tick, start, timeout time.Duration) (at time.Duration,
 }
 
 func TestEdgeDeadlines(t *testing.T) {
-	const ms = time.Millisecond
 	for _, c := range []struct{ tick, start, timeout, want time.Duration }{
 		// At once: not at the end of the tick, and at the clock's first instant too.
 		{ms, 0, 0, 0},

@@ -10,9 +10,10 @@ import (
 type Wheels struct {
 	Now     time.Duration // on the timer's clock
 	Tick    time.Duration
-	Size    int // buckets of a wheel
-	Pending int // entries
-	Due     int // of them: expired, and waiting for a worker; or at least so many
+	Size    int  // buckets of a wheel
+	Pending int  // entries
+	Due     int  // of them: expired, and waiting for a worker; or at least so many
+	Young   Slot // of them: added a short while ago, far from due, in no slot yet
 	Levels  []WheelLevel
 }
 
@@ -72,12 +73,17 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 	pending := int(s.mu.pending)
 	perBucket := min(max(budget/filled, 1), chunk)
 	due := s.mu.due.count(chunk) + s.mu.cascade.count(chunk)
+	young := s.mu.young.count(perBucket + 1)
 	s.mu.Unlock()
 	w.Pending += pending
 	w.Due += due
+	w.Young.Entries += young
 
-	left := pending - due
+	left := pending - due - young
 	var open []*Slot // not counted to the end
+	if young > perBucket {
+		open = append(open, &w.Young)
+	}
 	for l := range levels {
 		slots := w.level(s, l, tick, fold)
 		for bucket := int64(0); ; bucket++ {

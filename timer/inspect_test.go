@@ -89,7 +89,11 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 		require.NoError(t, m.AddAt(&tasks[i].TaskEntry, 0, time.Duration(1+i)*time.Millisecond))
 	}
 	w := Inspect(m)
-	sum, estimated := 0, 0
+	assert.Equal(t, Slot{Entries: n - farTicks, Estimated: true}, w.Young)
+	m.AdvanceClock(youngTicks * time.Millisecond)
+	w = Inspect(m)
+	assert.Zero(t, w.Young)
+	sum, estimated := youngTicks, 0 // as many are through
 	for _, l := range w.Levels {
 		for _, s := range l.Slots {
 			sum += s.Entries
@@ -98,7 +102,7 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, n, w.Pending)
+	assert.Equal(t, n-youngTicks, w.Pending)
 	assert.Equal(t, n, sum+w.Due)
 	assert.Positive(t, estimated, "buckets of 4,096 entries are not walked to the end")
 	m.Stop()
@@ -107,7 +111,6 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 // TestInspectEstimatesBucketsThatItDidNotCountToTheEnd: up to 128 entries of a bucket are counted, and fewer where many
 // buckets hold some.
 func TestInspectEstimatesBucketsThatItDidNotCountToTheEnd(t *testing.T) {
-	const ms = time.Millisecond
 	m := newManual(t)
 	addEntries(t, m, chunk, 20*ms)
 	addEntries(t, m, chunk+1, 30*ms)
@@ -165,6 +168,8 @@ func TestInspectSaysHowManyAreDueAtLeast(t *testing.T) {
 func TestInspectOfTheHighestWheels(t *testing.T) {
 	m := newManual(t, WithWheelSize(1000))
 	addEntries(t, m, 1, Never)
+	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Young)
+	m.AdvanceClock(youngTicks * time.Millisecond)
 	levels := Inspect(m).Levels
 	require.Len(t, levels, 5)
 	assert.Equal(t, 16_000_000_000*time.Millisecond, levels[3].Span)

@@ -49,7 +49,13 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 		own(e)
 		entries++
 	}
-	check(s.mu.due.root.where == 0 && s.mu.cascade.root.where == 0, "a list on the way out looks like a bucket")
+	for _, e := range listOf(t, &s.mu.young) {
+		own(e)
+		entries++
+		check(s.dueTick(e.deadline) > s.mu.youngAt, "young entry of tick %d waits until %d", s.dueTick(e.deadline), s.mu.youngAt)
+	}
+	check(s.next.Load() <= s.mu.youngAt, "next %d is later than the young have to be placed, %d", s.next.Load(), s.mu.youngAt)
+	check(s.mu.due.root.where == 0 && s.mu.cascade.root.where == 0 && s.mu.young.root.where == 0, "a list that is no bucket looks like one")
 	check(s.mu.cascade.empty(), "entries left half-way down")
 	entries += checkWheel(t, w, func(e *TaskEntry, number, span int64) {
 		own(e)

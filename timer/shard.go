@@ -10,33 +10,47 @@ import (
 // shard is one of the timer's wheels with its lock. Entries are spread over
 // shards so that goroutines that add and cancel rarely meet.
 //
-// An entry is in one of: a bucket of the wheel; cascade, when its overflow
-// bucket has expired and it waits to be placed again; due, when its deadline
-// has passed and it waits for a worker. In each of them it can still be
+// An entry is in one of: young, when its deadline is far and the clock has not
+// come by since it was added; a bucket of the wheel; cascade, when it was young or
+// its overflow bucket has expired, and it waits to be placed; due, when its
+// deadline has passed and it waits for a worker. In each of them it can still be
 // cancelled, in O(1).
 type shard struct {
 	ticks divisor // by the nanoseconds of a tick
 	phase int64   // ticks by which this wheel is ahead of the clock, see phase
 	bit   uint64  // 1 << the shard's index
-
-	mu struct {
-		sched.Mutex
-		wheel   timingWheel
-		cascade taskList
-		due     taskList
-		pending int32
-		stopped bool
-	}
+	far   int64   // farTicks, in nanoseconds
 
 	// next is a lower bound on the tick at which something here needs the
 	// clock. Adders lower it, the clock raises it, both under mu; it is read
 	// without.
 	next atomic.Int64
-} // four cache lines exactly: a shard shares none with the next
+
+	mu struct {
+		sched.Mutex
+		pending int32
+		stopped bool
+		youngAt int64 // tick at which the clock comes for the young; never: nobody has asked it to
+		young   taskList
+		wheel   timingWheel
+		cascade taskList
+		due     taskList
+	}
+} // five cache lines exactly: a shard shares none with the next
 
 // chunk bounds how many entries or buckets are moved per hold of a shard's lock,
 // so that adding is never locked out while millions expire or are cancelled.
 const chunk = 128
+
+// Most timers are cancelled soon after they were added, long before they are due. So an
+// entry whose deadline is more than farTicks away is not placed when it is added, but
+// put into a list; the clock comes by every youngTicks, if there is such a list, and
+// places those that are left in it. That is one more move for an entry that stays, and
+// no bucket, no bitmap and no level for one that does not.
+const (
+	youngTicks = 1 << 10
+	farTicks   = 4 * youngTicks // so that the clock comes long before one is due
+)
 
 func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.ticks = newDivisor(int64(tick))
@@ -47,7 +61,12 @@ func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.mu.wheel.init(wheelSize, s.phase)
 	s.mu.cascade.init()
 	s.mu.due.init()
+	s.mu.young.init()
+	s.mu.youngAt = never
 	s.next.Store(never)
+	if s.far = never; int64(tick) < never/farTicks {
+		s.far = int64(tick) * farTicks
+	}
 }
 
 // phase returns by how many ticks the wheel of the index-th shard is ahead. When a
@@ -88,6 +107,25 @@ func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
 	return s.onClock(s.mu.wheel.add(e, tick))
 }
 
+// addYoungLocked keeps e, whose deadline is far, for the clock to place, and returns
+// the tick at which the clock is needed for that. Shards whose wheels are out of step
+// need it at different ticks.
+//
+// No young entry is forgotten. (1) While any are in the list, youngAt is a tick that is
+// before the deadline of each: it is at most youngTicks after the first came, and the
+// later ones are due later still than that. (2) next is not above youngAt: who sets
+// youngAt lowers next, and the clock, which alone raises next, sets it to youngAt at
+// most. (3) A clock that has reached youngAt empties the list, under the same lock,
+// before it raises next.
+func (s *shard) addYoungLocked(e *TaskEntry, now int64) (expiration int64) {
+	if s.mu.youngAt == never {
+		tick := s.inWheel(s.ticks.quotient(now))
+		s.mu.youngAt = s.onClock((tick/youngTicks + 1) * youngTicks)
+	}
+	s.mu.young.pushBack(e)
+	return s.mu.youngAt
+}
+
 // unlinkLocked takes e out of the list that it is in.
 func (s *shard) unlinkLocked(e *TaskEntry) {
 	if root := unlink(e); root != nil {
@@ -99,7 +137,7 @@ func (s *shard) unlinkLocked(e *TaskEntry) {
 // what is added is placed as low as it can be. A flush that is under way raises
 // next only when it is through, so nothing moves beneath it.
 func (s *shard) catchUpLocked(now int64) {
-	tick := s.ticks.quotient(max(now, 0)) // callers can say anything
+	tick := s.ticks.quotient(now)
 	if at := s.inWheel(tick); at > s.mu.wheel.now && tick < s.next.Load() {
 		s.mu.wheel.moveTo(at)
 	}
@@ -139,7 +177,8 @@ func (s *shard) cancelAllLocked(entries []*TaskEntry) (n int) {
 
 // flushLocked moves what has expired by tick towards due: whole buckets of the
 // lowest wheel in O(1), those of overflow wheels entry by entry. It makes up to
-// chunk such steps and reports whether more are left.
+// chunk such steps and reports whether more are left. When nothing more expires, it
+// places the young if it is time.
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
 	for range chunk {
@@ -153,7 +192,13 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		expiration = s.onClock(expiration)
 		if expiration > tick {
 			w.moveTo(max(s.inWheel(tick), w.now))
-			s.next.Store(expiration)
+			if s.mu.youngAt <= tick { // and the wheel stands where they are best placed from
+				if s.mu.youngAt = never; !s.mu.young.empty() {
+					s.mu.cascade.takeAll(&s.mu.young)
+					continue
+				}
+			}
+			s.next.Store(min(expiration, s.mu.youngAt))
 			return false
 		}
 		w.moveTo(s.inWheel(expiration))

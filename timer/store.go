@@ -112,13 +112,16 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 		t.release(1)
 		return err
 	}
-	s.catchUpLocked(int64(now))
-	at := within(deadline)
+	at, since := within(deadline), max(int64(now), 0) // callers can say anything
 	e.deadline = at
 	var expiration int64
-	if deadline <= now {
+	switch {
+	case deadline <= now:
 		s.mu.due.pushBack(e) // not at the end of the tick, but now
-	} else {
+	case at-since > s.far:
+		expiration = s.addYoungLocked(e, since)
+	default:
+		s.catchUpLocked(since)
 		expiration = s.placeLocked(e, at)
 	}
 	s.mu.pending++
@@ -221,6 +224,7 @@ func (t *store) stop() (unfired []Task) {
 		}
 		take(&s.mu.cascade)
 		take(&s.mu.due)
+		take(&s.mu.young)
 		for l := range s.mu.wheel.levels {
 			for b := range s.mu.wheel.levels[l].buckets {
 				take(&s.mu.wheel.levels[l].buckets[b])

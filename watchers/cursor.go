@@ -55,12 +55,11 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*o
 		c.key, c.hash = l.key, l.hash
 	}
 	// Usually everything fits, and no marker is needed.
-	if l.unordered.Len()+l.ordered.Len() <= len(out) {
-		for w := l.unordered.First(); w != nil; w = l.unordered.Next(w) {
-			n = put(out, n, w)
-		}
-		for w := l.ordered.First(); w != nil && w.Position() <= upTo; w = l.ordered.Next(w) {
-			n = put(out, n, w)
+	if l.waiting() <= len(out) {
+		for _, list := range l.lists() {
+			for w := list.First(); w != nil && w.Position() <= upTo; w = list.Next(w) {
+				n = put(out, n, w)
+			}
 		}
 		return n, false
 	}
@@ -95,9 +94,11 @@ func (c *Cursor[K]) fillLocked(out []*operation.Machine) (n int, more bool) {
 			if n = c.walkLocked(&l.unordered, out, n); c.here.List() != nil {
 				return n, true
 			}
-			c.enterLocked(&l.ordered, inOrdered)
+			if c.stage = done; l.ordered != nil {
+				c.enterLocked(&l.ordered.List, inOrdered)
+			}
 		case inOrdered:
-			if n = c.walkLocked(&l.ordered, out, n); c.here.List() != nil {
+			if n = c.walkLocked(&l.ordered.List, out, n); c.here.List() != nil {
 				return n, true
 			}
 			c.stage = done

@@ -41,7 +41,7 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 		}
 		if first := m.First(); first.List() != nil {
 			foreign = !own.unlinkLocked(first, o) || foreign
-			s.mu.counts.Pending--
+			s.mu.counts[operation.Pending]--
 		}
 		if extra := m.Extra(); extra != nil {
 			linked := false
@@ -54,7 +54,7 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 				s.mu.spare.Take(m)
 			}
 		}
-		s.mu.counts.Ended[o]++
+		s.mu.counts[o]++
 	}
 	own.leaveLocked()
 	ends.flush()
@@ -75,7 +75,7 @@ func (s *Shard[K]) Pass(o operation.Outcome) (run, open bool) {
 	if s.mu.closed {
 		return false, false
 	}
-	s.mu.counts.Ended[o]++
+	s.mu.counts[o]++
 	if s.observer != nil {
 		s.observer.passed(o)
 	}
@@ -258,7 +258,7 @@ func unlinkForeign[K comparable](held *Shard[K], w *operation.Watch, o operation
 func (s *Shard[K]) Withdraw(m *operation.Machine) (linked bool) {
 	if linked = m.First().List() != nil; linked {
 		s.mu.Lock()
-		s.mu.counts.Pending--
+		s.mu.counts[operation.Pending]--
 		if s.observer != nil {
 			s.observer.withdrawn(m)
 		}
@@ -284,7 +284,7 @@ func (s *Shard[K]) Close() (waiting []*operation.Machine) {
 	s.mu.closed = true
 	waiting = make([]*operation.Machine, 0, s.mu.watched)
 	s.mu.keys.all(func(l *keyList[K]) {
-		for _, list := range [...]*operation.List{&l.unordered, &l.ordered} {
+		for _, list := range l.lists() {
 			for w := list.First(); w != nil; w = list.Next(w) {
 				if m := w.Machine(); m != nil {
 					waiting = append(waiting, m)

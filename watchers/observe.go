@@ -169,7 +169,7 @@ func (s *Shard[K]) countsLocked(t *sketch[K], out []KeyCounts[K]) []KeyCounts[K]
 	for i, c := range t.keys {
 		c.Weight = t.weights[i]
 		if l := s.mu.keys.find(c.Key, t.hashes[i]); l != nil {
-			c.Waiting = l.unordered.Len() + l.ordered.Len()
+			c.Waiting = l.waiting()
 		}
 		out = append(out, c)
 	}

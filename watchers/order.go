@@ -14,18 +14,26 @@ import (
 // end, which is O(1) for an append. If it is not near, the index finds it in
 // O(log n) plus a walk of bounded length.
 func (l *keyList[K]) link(m *operation.Machine, i int, position int64) {
-	after := l.ordered.Last()
+	if l.ordered == nil {
+		l.ordered = new(orderedList)
+		l.ordered.Init(l)
+	}
+	l.ordered.link(m, i, position)
+}
+
+func (l *orderedList) link(m *operation.Machine, i int, position int64) {
+	after := l.Last()
 	for steps := 0; after != nil && after.Position() > position; steps++ {
 		if steps == nearEnd {
-			after = l.index.find(&l.ordered, position)
+			after = l.index.find(&l.List, position)
 			break
 		}
-		after = l.ordered.Prev(after)
+		after = l.Prev(after)
 	}
-	appended := after == l.ordered.Last()
-	l.ordered.Link(m, i, position, after)
+	appended := after == l.Last()
+	l.Link(m, i, position, after)
 	if appended {
-		l.index.appended(&l.ordered)
+		l.index.appended(&l.List)
 	}
 }
 

@@ -25,10 +25,10 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 	if t.len == 0 {
 		return out
 	}
-	perList := max(1, n/(2*t.len)) // two lists a key
+	perList := max(1, n/(2*int(t.len))) // two lists a key
 	for i := range uint(min(len(t.buckets), 8*n)) {
 		for l := t.buckets[(turn+i)&uint(len(t.buckets)-1)]; l != nil; l = l.chain {
-			for _, list := range [...]*operation.List{&l.unordered, &l.ordered} {
+			for _, list := range l.lists() {
 				w := list.First()
 				for left := perList; w != nil && left > 0; w = list.Next(w) {
 					left-- // markers count: there may be many of them

@@ -8,28 +8,31 @@ import (
 )
 
 // Shard is a part of the keys with one lock. It is safe for concurrent use.
+//
+// It is laid out in cache lines. Who registers and who ends an operation are mostly on
+// different processors, and each line that they write has to move from one to the other:
+// one line for a key, one more for the operation's first, a third for the spare watches.
 type Shard[K comparable] struct {
-	all   *Watchers[K]
-	index int
-
+	all      *Watchers[K]
 	observer *observer[K] // nil: nobody asked for more than counts
 
 	mu struct {
 		sched.Mutex
-		keys    table[K]
-		watched int
-		counts  Counts
 		closed  bool
+		running int32 // goroutines inside callbacks, see Leave
+		watched int
+		keys    table[K]
 
-		running  int                  // goroutines inside callbacks, see Leave
-		arriving int                  // goroutines between Leave and Queue
-		queue    []*operation.Machine // ended operations whose callbacks wait for one that runs
-		stuck    int                  // length of queue when Stuck last looked
-
-		signals signalQueue[K]
+		counts Counts
 
 		spare operation.Spare
+
+		queue    []*operation.Machine // ended operations whose callbacks wait for one that runs
+		stuck    int                  // length of queue when Stuck last looked
+		arriving int                  // goroutines between Leave and Queue
+		signals  signalQueue[K]
 	}
+	index int
 
 	// stale holds watches of ended operations that could not be unlinked
 	// because mu was taken. Its lock is taken with or without mu, never before it.
@@ -39,16 +42,12 @@ type Shard[K comparable] struct {
 	}
 
 	Checks Checks
-
-	_ [64]byte // the next shard's lock is on another cache line
 }
 
-// Counts is what became of the operations that are at home in a shard. A single
-// shard's can be negative; the sum over all shards is the truth.
-type Counts struct {
-	Pending int64                     // accepted and not ended
-	Ended   [operation.Outcomes]int64 // by outcome; [Pending] is unused
-}
+// Counts is what became of the operations that are at home in a shard, by outcome;
+// under Pending are those that have been accepted and have not ended. A single shard's
+// can be negative; the sum over all shards is the truth.
+type Counts [operation.Outcomes]int64
 
 // Checks counts the tries of operations that are not being registered.
 type Checks struct {
@@ -61,7 +60,6 @@ type Checks struct {
 func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.all, s.index = all, index
 	s.observer = newObserver[K](all.observe, len(all.shards), all.now)
-	s.mu.keys.init(s)
 }
 
 // Watch links the i-th watch of m, which the caller holds, under key. For the
@@ -78,7 +76,7 @@ func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, positi
 	if i == 1 {
 		s.mu.spare.Lend(m)
 	}
-	l := s.mu.keys.findOrAdd(key, hash)
+	l := s.mu.keys.findOrAdd(s, key, hash)
 	if position == Any {
 		l.unordered.Link(m, i, position, l.unordered.Last())
 	} else {
@@ -86,7 +84,7 @@ func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, positi
 	}
 	s.mu.watched++
 	if i == 0 {
-		s.mu.counts.Pending++
+		s.mu.counts[operation.Pending]++
 	}
 	if s.observer != nil {
 		s.observer.watched(m, i, l)
@@ -109,7 +107,7 @@ func (s *Shard[K]) unlinkLocked(w *operation.Watch, o operation.Outcome) {
 
 // dropLocked forgets l if nothing stands in it.
 func (s *Shard[K]) dropLocked(l *keyList[K]) {
-	if l.unordered.Len() == 0 && l.ordered.Len() == 0 && l.readers == 0 {
+	if l.idle() {
 		s.mu.keys.remove(l)
 	}
 }
@@ -117,13 +115,12 @@ func (s *Shard[K]) dropLocked(l *keyList[K]) {
 // Totals adds what s knows to t.
 func (s *Shard[K]) Totals(t *Totals) {
 	s.mu.Lock()
-	t.Keys += s.mu.keys.len
+	t.Keys += int(s.mu.keys.len)
 	t.Watched += s.mu.watched
-	t.Pending += s.mu.counts.Pending
-	for o, n := range s.mu.counts.Ended {
-		t.Ended[o] += n
+	for o, n := range s.mu.counts {
+		t.Counts[o] += n
 	}
-	t.Running += s.mu.running + s.mu.arriving + len(s.mu.queue)
+	t.Running += int(s.mu.running) + s.mu.arriving + len(s.mu.queue)
 	if t.Times != nil && s.observer != nil && s.observer.times != nil {
 		s.observer.times.addTo(t.Times)
 	}

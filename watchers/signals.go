@@ -9,9 +9,8 @@ import (
 
 // signal is what a keyList knows of signals that have not been looked at.
 type signal[K comparable] struct {
-	queued bool // in the shard's queue
-	upTo   int64
-	next   *keyList[K]
+	upTo int64
+	next *keyList[K]
 }
 
 // signalQueue holds a shard's signalled keys, each once, in the order of their
@@ -35,12 +34,12 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64) (queued bool) {
 }
 
 func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64) (queued bool) {
-	if l.signal.queued {
+	if l.signalled {
 		l.signal.upTo = max(l.signal.upTo, upTo)
 		s.Checks.Coalesced.Add(1)
 		return false
 	}
-	l.signal.queued, l.signal.upTo = true, upTo
+	l.signalled, l.signal.upTo = true, upTo
 	q := &s.mu.signals
 	if q.first == nil {
 		q.first = l
@@ -112,8 +111,8 @@ func (s *Shard[K]) takeSignal(c *Cursor[K], out []*operation.Machine) (n int, mo
 		s.flagLocked(false)
 	}
 	upTo := l.signal.upTo
-	l.signal = signal[K]{}
-	if l.unordered.Len() == 0 && l.ordered.Len() == 0 && l.readers == 0 {
+	l.signalled, l.signal = false, signal[K]{}
+	if l.idle() {
 		s.mu.keys.recycle(l) // forgotten while it was queued
 		return 0, false
 	}

@@ -3,19 +3,48 @@ package watchers
 import "github.com/delayedop/purgatory/operation"
 
 // keyList is a key and those who wait for it.
+//
+// What is written whenever an operation comes or goes is a cache line, and what is only
+// read then is the next: who registers and who ends an operation are mostly on different
+// processors, and each line that they write has to move from one to the other.
 type keyList[K comparable] struct {
 	unordered operation.List // in the order in which they came
-	ordered   operation.List // in order of position
-	index     positionIndex
+	shard     *Shard[K]
 
-	key   K
-	hash  uint64
-	shard *Shard[K]
-	chain *keyList[K] // next in the table's bucket, or in its free list
+	hash    uint64
+	key     K
+	chain   *keyList[K]  // next in the table's bucket, or in its free list
+	ordered *orderedList // in order of position; nil until somebody waits for one
 
-	readers int // cursors that stand in it: it must not be forgotten
+	readers   int32 // cursors that stand in it: it must not be forgotten
+	signalled bool  // it is in the shard's queue of signals
+	signal    signal[K]
+}
 
-	signal signal[K]
+// orderedList is those who wait for a position on a key.
+type orderedList struct {
+	operation.List
+	index positionIndex
+}
+
+// waiting returns how many operations wait for the key.
+func (l *keyList[K]) waiting() int {
+	n := l.unordered.Len()
+	if l.ordered != nil {
+		n += l.ordered.Len()
+	}
+	return n
+}
+
+// idle reports whether nothing stands in l, no cursor either.
+func (l *keyList[K]) idle() bool { return l.waiting() == 0 && l.readers == 0 }
+
+// lists returns the lists of l, in the order in which their operations are tried.
+func (l *keyList[K]) lists() []*operation.List {
+	if l.ordered == nil {
+		return []*operation.List{&l.unordered}
+	}
+	return []*operation.List{&l.unordered, &l.ordered.List}
 }
 
 // End is operation.Home's.
@@ -28,11 +57,10 @@ func (l *keyList[K]) End(m *operation.Machine, o operation.Outcome, cause *error
 // remove without its key (so that a NaN is no trouble), and recycles its entries,
 // so that keys that come and go allocate nothing.
 type table[K comparable] struct {
-	shard   *Shard[K]
 	buckets []*keyList[K] // a power of two, or none
-	len     int
+	len     int32
+	nfree   int32
 	free    *keyList[K]
-	nfree   int
 }
 
 const (
@@ -40,15 +68,13 @@ const (
 	maxFree    = 64 // empty lists kept for the next key
 )
 
-func (t *table[K]) init(s *Shard[K]) { t.shard = s }
-
 // bucket uses the upper half of the hash: the lower bits chose the shard.
 func (t *table[K]) bucket(hash uint64) **keyList[K] {
 	return &t.buckets[(hash>>32)&uint64(len(t.buckets)-1)]
 }
 
 func (t *table[K]) find(key K, hash uint64) *keyList[K] {
-	if t.len == 0 {
+	if len(t.buckets) == 0 {
 		return nil
 	}
 	for l := *t.bucket(hash); l != nil; l = l.chain {
@@ -59,21 +85,20 @@ func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	return nil
 }
 
-func (t *table[K]) findOrAdd(key K, hash uint64) *keyList[K] {
+func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
 	if l := t.find(key, hash); l != nil {
 		return l
 	}
-	if t.len == len(t.buckets) {
-		t.resize(max(minBuckets, 2*t.len))
+	if n := len(t.buckets); int(t.len) == n {
+		t.resize(max(minBuckets, 2*n))
 	}
 	l := t.free
 	if l != nil {
 		t.free, l.chain = l.chain, nil
 		t.nfree--
 	} else {
-		l = &keyList[K]{shard: t.shard}
+		l = &keyList[K]{shard: s}
 		l.unordered.Init(l)
-		l.ordered.Init(l)
 	}
 	l.key, l.hash = key, hash
 	b := t.bucket(hash)
@@ -92,12 +117,14 @@ func (t *table[K]) remove(l *keyList[K]) {
 	}
 	t.len--
 	l.chain = nil
-	l.index.reset()
-	if !l.signal.queued { // otherwise whoever takes it from the queue recycles it
+	if l.ordered != nil {
+		l.ordered.index.reset()
+	}
+	if !l.signalled { // otherwise whoever takes it from the queue recycles it
 		t.recycle(l)
 	}
-	if len(t.buckets) > minBuckets && t.len < len(t.buckets)/8 {
-		t.resize(len(t.buckets) / 2)
+	if n := len(t.buckets); n > minBuckets && int(t.len) < n/8 {
+		t.resize(n / 2)
 	}
 }
 
