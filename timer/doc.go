@@ -16,15 +16,20 @@
 //   - Cancelling wins or loses cleanly, and says which; so do Extend and Reset.
 //   - Tasks run on a bounded number of workers, off the clock's goroutine, with no
 //     lock held. A panic in one goes to a handler, and the next one runs.
-//   - The clock sleeps until the next bucket that is not empty; an idle timer
-//     costs nothing. Time is monotonic throughout.
+//   - The clock sleeps until the next bucket that is not empty, or until it has
+//     something to place; an idle timer costs nothing. Time is monotonic throughout.
 //   - Tasks of one tick run in no particular order.
 //
 // # An entry's way
 //
-//	AddAt ──► bucket of level l ──► … ──► bucket of level 0 ──► due ──► worker: RunTask
-//	            │    its first tick is reached: placed again    │
-//	            └────────── Cancel, Extend: until claimed ──────┘
+//	AddAt ─┬─► bucket of level l ──► … ──► bucket of level 0 ──► due ──► worker: RunTask
+//	       ▼   ▲    its first tick is reached: placed again    │
+//	     young ┘                                               │
+//	       └────────── Cancel, Extend: until claimed ──────────┘
+//
+// Most entries are cancelled soon after they were added. What is due in more than
+// 4,096 ticks is young at first: it stands in a list, and in no bucket. Every 1,024
+// ticks, if there is anything young, the clock comes by and places what is left.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical
 // Timing Wheels" (SOSP 1987), scheme 7, with a bitmap of non-empty buckets in

@@ -19,7 +19,6 @@ type shard struct {
 	ticks divisor // by the nanoseconds of a tick
 	phase int64   // ticks by which this wheel is ahead of the clock, see phase
 	bit   uint64  // 1 << the shard's index
-	far   int64   // farTicks, in nanoseconds
 
 	// next is a lower bound on the tick at which something here needs the
 	// clock. Adders lower it, the clock raises it, both under mu; it is read
@@ -30,7 +29,8 @@ type shard struct {
 		sched.Mutex
 		pending int32
 		stopped bool
-		youngAt int64 // tick at which the clock comes for the young; never: nobody has asked it to
+		youngAt int64 // tick at which the clock comes for young; never: nobody has asked it to
+		youngBy int64 // tick at which it takes all, as long as it is asked to
 		young   taskList
 		wheel   timingWheel
 		cascade taskList
@@ -44,12 +44,16 @@ const chunk = 128
 
 // Most timers are cancelled soon after they were added, long before they are due. So an
 // entry whose deadline is more than farTicks away is not placed when it is added, but
-// put into a list; the clock comes by every youngTicks, if there is such a list, and
+// put into a list; the clock comes by within youngTicks, if there is such a list, and
 // places those that are left in it. That is one more move for an entry that stays, and
 // no bucket, no bitmap and no level for one that does not.
+//
+// There is time for it: who is due does not wait for a million who are not. The clock
+// takes youngShare of a list and goes on with it a tick later.
 const (
 	youngTicks = 1 << 10
-	farTicks   = 4 * youngTicks // so that the clock comes long before one is due
+	youngShare = 8 * chunk
+	farTicks   = 4 * youngTicks
 )
 
 func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
@@ -64,9 +68,6 @@ func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.mu.young.init()
 	s.mu.youngAt = never
 	s.next.Store(never)
-	if s.far = never; int64(tick) < never/farTicks {
-		s.far = int64(tick) * farTicks
-	}
 }
 
 // phase returns by how many ticks the wheel of the index-th shard is ahead. When a
@@ -111,19 +112,32 @@ func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
 // the tick at which the clock is needed for that. Shards whose wheels are out of step
 // need it at different ticks.
 //
-// No young entry is forgotten. (1) While any are in the list, youngAt is a tick that is
-// before the deadline of each: it is at most youngTicks after the first came, and the
-// later ones are due later still than that. (2) next is not above youngAt: who sets
-// youngAt lowers next, and the clock, which alone raises next, sets it to youngAt at
-// most. (3) A clock that has reached youngAt empties the list, under the same lock,
-// before it raises next.
+// None is forgotten. (1) When the first one comes, at tick t, youngAt is set to t +
+// youngTicks at most, and youngBy to t + 3·youngTicks at most. All that come into the list
+// from then on are due after t + farTicks. (2) next is not above youngAt while there are
+// any: who sets youngAt lowers next, and the clock, which alone raises next, raises it to
+// youngAt at most. (3) A clock that has come to youngAt leaves none in the list, or sets
+// youngAt one tick later; and when it has come to youngBy it leaves none.
 func (s *shard) addYoungLocked(e *TaskEntry, now int64) (expiration int64) {
 	if s.mu.youngAt == never {
 		tick := s.inWheel(s.ticks.quotient(now))
 		s.mu.youngAt = s.onClock((tick/youngTicks + 1) * youngTicks)
+		s.mu.youngBy = s.mu.youngAt + 2*youngTicks
 	}
 	s.mu.young.pushBack(e)
 	return s.mu.youngAt
+}
+
+// takeYoungLocked has some of the young placed next, or all.
+func (s *shard) takeYoungLocked(tick int64) {
+	if tick >= s.mu.youngBy {
+		s.mu.cascade.takeAll(&s.mu.young)
+	} else {
+		s.mu.cascade.takeFirst(youngShare, &s.mu.young)
+	}
+	if s.mu.youngAt = tick + 1; s.mu.young.empty() {
+		s.mu.youngAt = never
+	}
 }
 
 // unlinkLocked takes e out of the list that it is in.
@@ -193,10 +207,8 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		if expiration > tick {
 			w.moveTo(max(s.inWheel(tick), w.now))
 			if s.mu.youngAt <= tick { // and the wheel stands where they are best placed from
-				if s.mu.youngAt = never; !s.mu.young.empty() {
-					s.mu.cascade.takeAll(&s.mu.young)
-					continue
-				}
+				s.takeYoungLocked(tick)
+				continue
 			}
 			s.next.Store(min(expiration, s.mu.youngAt))
 			return false

@@ -71,6 +71,8 @@ func TestTheYoungArePlacedInTime(t *testing.T) {
 			}()
 			checkInvariants(t, &m.store, nil)
 		}
+		m.AdvanceClock(youngTicks * ms)
+		assert.Len(t, Inspect(m).Levels, 3, "placed no higher than a minute needs")
 		m.AdvanceClock(time.Minute)
 		checkInvariants(t, &m.store, nil)
 	}
@@ -116,19 +118,42 @@ func TestTheYoungCanBeExtendedAndStopped(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 }
 
-// Many young entries are placed in chunks, and adding is not locked out meanwhile.
-func TestManyYoungArePlacedInChunks(t *testing.T) {
+// Many young entries are placed over many ticks: who is due meanwhile does not wait for them.
+func TestManyYoungArePlacedInShares(t *testing.T) {
 	m := newManual(t)
-	addEntries(t, m, 3*chunk, time.Minute)
 	s := &m.shards[0]
-	assert.True(t, s.flushLocked(youngTicks))
-	left := len(listOf(t, &s.mu.cascade))
-	assert.InDelta(t, 2*chunk, left, 2)
-	require.NoError(t, m.AddAt(&newTask(nil).TaskEntry, youngTicks*ms, time.Minute)) // it waits for the next time
+	addEntries(t, m, 2*youngShare+1, time.Minute)
+	for flushes := range 3 {
+		for holds := 0; s.flushLocked(int64(youngTicks + flushes)); holds++ {
+			require.LessOrEqual(t, holds, youngShare/chunk+1)
+			require.Equal(t, 2*youngShare+1, m.Pending())
+		}
+		assert.Len(t, listOf(t, &s.mu.young), max(0, 2*youngShare+1-(flushes+1)*youngShare))
+		checkInvariants(t, &m.store, nil)
+	}
+	assert.EqualValues(t, never, s.mu.youngAt)
+	m.Stop()
+}
+
+// More than there is time for, in shares, are placed all at once when it is up.
+func TestTooManyYoungArePlacedInTime(t *testing.T) {
+	m := newManual(t)
+	s := &m.shards[0]
+	addEntries(t, m, 5*youngShare, time.Minute)
+	late := newTask(nil)
+	addIn(t, m, late, farTicks*ms+1)
 	for s.flushLocked(youngTicks) {
 	}
-	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Young)
+	assert.Len(t, listOf(t, &s.mu.young), 4*youngShare+1)
+	for s.flushLocked(3*youngTicks - 1) {
+	}
+	assert.Len(t, listOf(t, &s.mu.young), 3*youngShare+1)
+	for s.flushLocked(3 * youngTicks) {
+	}
+	assert.Empty(t, listOf(t, &s.mu.young))
 	checkInvariants(t, &m.store, nil)
+	m.AdvanceClock((farTicks + 1) * ms)
+	assert.EqualValues(t, 1, late.runs.Load())
 	m.Stop()
 }
 
