@@ -70,6 +70,7 @@ func (p *ours) Check(key string)        { p.purgatory.CheckAndComplete(key) }
 func (p *ours) Force(op Operation) bool { return p.purgatory.ForceComplete(op.(*laneOp)) }
 func (p *ours) Pending() int            { return p.purgatory.NumDelayed() }
 func (p *ours) Stale() int              { return int(p.purgatory.Stats().Stale) }
+func (p *ours) AtRest() bool            { return p.purgatory.Inspect(0, 0).Wheels.Young.Entries == 0 }
 func (p *ours) Close() {
 	if err := p.purgatory.Close(); err != nil {
 		panic(err)

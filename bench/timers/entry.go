@@ -48,7 +48,8 @@ func (p entries) Hold(d time.Duration, payload *Payload) func() {
 	return func() { p.timer.Cancel(&h.entry) }
 }
 
-func (p entries) Close() { p.timer.Stop() }
+func (p entries) Close()       { p.timer.Stop() }
+func (p entries) AtRest() bool { return timer.Inspect(p.timer).Young.Entries == 0 }
 
 func start(t *timer.SystemTimer, e *timer.TaskEntry, d time.Duration) {
 	now := t.Now()

@@ -28,7 +28,8 @@ func (p handles) after(d time.Duration, f func()) *timer.Handle {
 	return h
 }
 
-func (p handles) Close() { p.timer.Stop() }
+func (p handles) Close()       { p.timer.Stop() }
+func (p handles) AtRest() bool { return timer.Inspect(p.timer).Young.Entries == 0 }
 
 type handleSlots struct {
 	timer    *timer.SystemTimer

@@ -88,6 +88,7 @@ func crowd(p purgatories.Purgatory, n int) {
 	for p.Pending() < n {
 		time.Sleep(time.Millisecond)
 	}
+	rest(p)
 }
 
 func keySets(n int, of func(i int) []string) [][]string {

@@ -21,14 +21,16 @@ func openLoop(r *Run) {
 	}
 	for _, m := range offers {
 		table := sync.OnceValue(func() []arrival { return m.arrivals(arrivalTable) })
-		for _, rate := range rates {
-			for _, name := range []string{
-				purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
-			} {
-				r.turn(fmt.Sprintf("P4  %s at %d/s  %s", m.name, rate, name), func() {
-					o := offer(purgatories.ByName(name).New(), table(), rate, 8*r.Window)
-					o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name)
-				})
+		for round := range min(r.Rounds, 3) {
+			for _, rate := range rates {
+				for _, name := range []string{
+					purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
+				} {
+					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
+						o := offer(purgatories.ByName(name).New(), table(), rate, 8*r.Window)
+						o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round)
+					})
+				}
 			}
 		}
 		r.netCost(m.name, rates)
@@ -105,8 +107,8 @@ func (o offered) held() bool {
 	return o.rate() >= 0.99*float64(o.target) && o.lag < 100*time.Millisecond
 }
 
-func (o offered) record(r *Run, params, peer string) {
-	r.add("P4", params, peer, 0, o.arrived, map[string]float64{
+func (o offered) record(r *Run, params, peer string, round int) {
+	r.add("P4", params, peer, round, o.arrived, map[string]float64{
 		result.CPUOp:    o.cpuPerRequest(),
 		result.Rate:     o.rate(),
 		result.AllocsOp: float64(o.cost.Mallocs) / float64(o.arrived),

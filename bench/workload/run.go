@@ -122,6 +122,16 @@ func (r *Run) keep(d result.Distribution) {
 	r.Set.Distributions = append(r.Set.Distributions, d)
 }
 
+// rest returns when a peer has done what it puts off when many come at once: the library's clock places a second later
+// what is far from due.
+func rest(peer any) {
+	if p, ok := peer.(interface{ AtRest() bool }); ok {
+		for !p.AtRest() {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
 // random returns a generator that draws the same numbers in every run.
 func random(stream int) *rand.Rand { return rand.New(rand.NewPCG(1441, uint64(stream))) }
 
