@@ -23,7 +23,7 @@ func addCancel(r *Run) {
 					continue
 				}
 				r.turn(fmt.Sprintf("T1, T1w  round %d of %d  P=%d  %s", round+1, r.Rounds, p, peer.Name), func() {
-					addCancelOne(r, round, p, peer, "T1")
+					addCancelOne(r, round, p, peer, "T1", requests)
 				})
 			}
 		}
@@ -33,7 +33,7 @@ func addCancel(r *Run) {
 // fewRounds is how often those peers are measured that no target refers to.
 const fewRounds = 2
 
-func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string) {
+func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {
 	t := peer.New()
 	defer t.Close()
 	others := t.Slots(pending, nil)
@@ -49,8 +49,8 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string)
 	}
 	for _, g := range []int{1, 2} {
 		params := fmt.Sprintf("G=%d/P=%d", g, pending)
-		r.addRate(workload, params, peer.Name, round, atOnce(t, g, window))
-		r.addRate(workload+"w", params, peer.Name, round, windowed(t, g, window))
+		r.addRate(workload, params, peer.Name, round, atOnce(t, g, window, of))
+		r.addRate(workload+"w", params, peer.Name, round, windowed(t, g, window, of))
 	}
 	for i := range pending {
 		others.Cancel(i)
@@ -58,6 +58,15 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string)
 }
 
 const delayTable = 1 << 12 // delays are drawn before the clock starts
+
+// span is where the delays of timers lie that are added and cancelled.
+type span struct{ low, high time.Duration }
+
+var (
+	requests = span{10 * time.Second, 60 * time.Second}
+	// near is close enough for the library to place each timer in a wheel when it is added.
+	near = span{time.Second, 4 * time.Second}
+)
 
 type addCancelWorker struct {
 	slots  timers.Slots
@@ -68,7 +77,7 @@ type addCancelWorker struct {
 
 // addCancelWorkers makes the workers' slots on goroutines of their own, as timers are made by those who use them: the
 // allocator then gives them pages of their own.
-func addCancelWorkers(t timers.Timers, g, slots int) []*addCancelWorker {
+func addCancelWorkers(t timers.Timers, g, slots int, of span) []*addCancelWorker {
 	workers := make([]*addCancelWorker, g)
 	var made, all sync.WaitGroup
 	made.Add(g)
@@ -76,7 +85,7 @@ func addCancelWorkers(t timers.Timers, g, slots int) []*addCancelWorker {
 		all.Go(func() {
 			workers[i] = &addCancelWorker{
 				slots:  t.Slots(slots, nil),
-				delays: delays(i+1, delayTable, 10*time.Second, 60*time.Second),
+				delays: delays(i+1, delayTable, of.low, of.high),
 			}
 			made.Done()
 			made.Wait() // nobody ends, and leaves its processor to the next, before all are there
@@ -86,8 +95,8 @@ func addCancelWorkers(t timers.Timers, g, slots int) []*addCancelWorker {
 	return workers
 }
 
-func atOnce(t timers.Timers, g int, long time.Duration) meter.Rate {
-	workers := addCancelWorkers(t, g, 1)
+func atOnce(t timers.Timers, g int, long time.Duration, of span) meter.Rate {
+	workers := addCancelWorkers(t, g, 1, of)
 	return meter.Loop(g, long, 500, func(worker, n int) {
 		w := workers[worker]
 		for range n {
@@ -98,9 +107,9 @@ func atOnce(t timers.Timers, g int, long time.Duration) meter.Rate {
 	})
 }
 
-func windowed(t timers.Timers, g int, long time.Duration) meter.Rate {
+func windowed(t timers.Timers, g int, long time.Duration, of span) meter.Rate {
 	const window = 10_000
-	workers := addCancelWorkers(t, g, window)
+	workers := addCancelWorkers(t, g, window, of)
 	for _, w := range workers {
 		for i := range window {
 			w.slots.Add(i, w.delays[i%delayTable])

@@ -9,8 +9,8 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// defaults measures what the library's defaults were chosen by: D1, D1w and D1x are T1, T1w and T2 over sizes of the
-// wheel, D2 is P1 and P2 over numbers of shards.
+// defaults measures what the library's defaults were chosen by: D1, D1w and D1x are T1, T1w and T2, all near enough to be
+// placed at once, over sizes of the wheel; D2 is P1 and P2 over numbers of shards.
 func defaults(r *Run) {
 	if !r.Full {
 		return
@@ -27,7 +27,7 @@ func defaults(r *Run) {
 
 func wheelSize(r *Run, round, size int) {
 	peer := timers.EntryWith(fmt.Sprintf("size-%d", size), timer.WithWheelSize(size))
-	addCancelOne(r, round, r.Million, peer, "D1")
+	addCancelOne(r, round, r.Million, peer, "D1", near)
 	if round == 0 && r.Million >= Million { // over three seconds, which a test has not got
 		expiryOne(r, round, r.Million, 1, peer, "D1x")
 	}

@@ -160,4 +160,4 @@ func newStdAlone() stdAlone {
 	panic("the standard library is not among the peers")
 }
 
-func (s stdAlone) measure(r *Run, g int) meter.Rate { return atOnce(s.timers, g, r.Window) }
+func (s stdAlone) measure(r *Run, g int) meter.Rate { return atOnce(s.timers, g, r.Window, requests) }

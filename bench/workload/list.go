@@ -49,8 +49,8 @@ func Families() []Family {
 		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", goCheck}}, signals},
 		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", stopAfterFunc}}, heartbeats},
 		{"defaults", []Workload{
-			{"D1", "T1 over sizes of the wheel", "size-64"},
-			{"D1w", "T1w over sizes of the wheel", "size-64"},
+			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", "size-64"},
+			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", "size-64"},
 			{"D1x", "T2 over sizes of the wheel", "size-64"},
 			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", "shards-16"},
 		}, defaults},
