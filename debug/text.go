@@ -40,8 +40,8 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		}
 		printHistogram(w, "late", p.Late)
 	}
-	fmt.Fprintf(w, "wheels  %d entries, %d due, %d not placed yet, tick %s\n",
-		p.Wheels.Pending, p.Wheels.Due, p.Wheels.Young, seconds(p.Wheels.Tick))
+	fmt.Fprintf(w, "wheels  %d entries, %d due, %s%d not placed yet, tick %s\n",
+		p.Wheels.Pending, p.Wheels.Due, about(p.Wheels.YoungEstimated), p.Wheels.Young, seconds(p.Wheels.Tick))
 	for i, l := range p.Wheels.Levels {
 		fmt.Fprintf(w, "  level %d, %8s a slot %s\n", i, seconds(l.Span), shades(l.Slots, l.Hand))
 	}
@@ -50,6 +50,14 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		printKeys(w, "keys with the most expiries", p.Expiring)
 		printOldest(w, p)
 	}
+}
+
+// about goes before a number that was estimated.
+func about(estimated bool) string {
+	if estimated {
+		return "about "
+	}
+	return ""
 }
 
 func printHistogram(w io.Writer, name string, h HistogramView) {

@@ -66,11 +66,12 @@ type SampleView struct {
 
 // WheelsView is a purgatory's timer.
 type WheelsView struct {
-	Tick    float64     `json:"tick"`
-	Pending int         `json:"pending"`
-	Due     int         `json:"due"`
-	Young   int         `json:"young"` // in no slot yet
-	Levels  []LevelView `json:"levels"`
+	Tick           float64     `json:"tick"`
+	Pending        int         `json:"pending"`
+	Due            int         `json:"due"`
+	Young          int         `json:"young"` // in no slot yet
+	YoungEstimated bool        `json:"youngEstimated"`
+	Levels         []LevelView `json:"levels"`
 }
 
 // LevelView is one wheel.
@@ -168,7 +169,7 @@ func viewHistory(samples []sample) []SampleView {
 }
 
 func viewWheels(w *timer.Wheels) WheelsView {
-	v := WheelsView{Tick: w.Tick.Seconds(), Pending: w.Pending, Due: w.Due, Young: w.Young.Entries, Levels: []LevelView{}}
+	v := WheelsView{Tick: w.Tick.Seconds(), Pending: w.Pending, Due: w.Due, Young: w.Young.Entries, YoungEstimated: w.Young.Estimated, Levels: []LevelView{}}
 	for _, l := range w.Levels {
 		lv := LevelView{Span: l.Span.Seconds(), Hand: l.Hand, Slots: make([]int, len(l.Slots))}
 		for i, s := range l.Slots {

@@ -12,8 +12,8 @@ import "unsafe"
 // holder gives it back, and forgets it. (3) It does so when it has unlinked all of the
 // array's watches itself, each under its list's lock, and has left none to a purge.
 type Spare struct {
+	watches int                 // in arrays
 	arrays  [maxSpareLen]*Watch // of i+1 watches, a chain by next of the first one
-	watches int                 // in them
 }
 
 const (

@@ -55,7 +55,10 @@ func TestWhatIsObservedAddsUp(t *testing.T) {
 	held := &probe{}
 	_, err = p.TryCompleteElseWatch(held, time.Hour, 1000)
 	require.NoError(t, err)
-	quiet := func() bool { t := p.totals(); return t.Counts[operation.Pending] == 1 && t.Watched == 1 && t.Running == 0 }
+	quiet := func() bool {
+		t := p.totals()
+		return t.Counts[operation.Pending] == 1 && t.Watched == 1 && t.Running == 0
+	}
 	require.Eventually(t, quiet, 20*time.Second, time.Millisecond)
 
 	s := p.Stats()

@@ -8,27 +8,41 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// flush moves everything that has expired by now towards its workers and
-// reports whether anything became due.
+// flush moves everything that has expired by now towards its workers, then places some of
+// the young, and reports whether anything became due. If it has left young ones for which
+// it is time, next says so.
 func (t *store) flush(now time.Duration) (due bool) {
 	tick := int64(now) / t.tick
-	for i := range t.shards {
-		s := &t.shards[i]
-		if sched.Yield(); s.next.Load() > tick {
-			continue
-		}
-		for more := true; more; {
-			s.mu.Lock()
-			more = s.flushLocked(tick)
-			found := !s.mu.due.empty()
-			t.readyLocked(s)
-			s.mu.Unlock()
-			if found {
-				due = true
-				t.dueNow()
+	move := func(step func(s *shard) (more bool)) {
+		for i := range t.shards {
+			s := &t.shards[i]
+			if sched.Yield(); s.next.Load() > tick {
+				continue
+			}
+			for more := true; more; {
+				s.mu.Lock()
+				more = step(s)
+				found := !s.mu.due.empty()
+				t.readyLocked(s)
+				s.mu.Unlock()
+				if found {
+					due = true
+					t.dueNow()
+				}
 			}
 		}
 	}
+	move(func(s *shard) bool { return s.flushLocked(tick) })
+	share := youngShare
+	move(func(s *shard) bool {
+		late := int64(now)-s.mu.youngAt >= t.far/2 // some may be due
+		if share <= 0 && !late {
+			return false
+		}
+		placed, more := s.placeYoungLocked(tick, chunk)
+		share -= placed
+		return more
+	})
 	return due
 }
 

@@ -30,6 +30,7 @@ func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 		return true
 	}
 	s.unlinkLocked(e)
+	s.catchUpLocked(int64(t.now()))
 	var expiration int64
 	if deadline <= 0 { // even a clock that reads 0 has reached it; in an entry 0 means "never added"
 		s.mu.due.pushBack(e)

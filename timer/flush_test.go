@@ -44,6 +44,7 @@ func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
 		tasks[i] = newTask(nil)
 		addIn(t, m, tasks[i], time.Minute)
 	}
+	m.AdvanceClock(youngFor) // they are in the wheel
 	m.mu.now, m.mu.target = time.Minute, time.Minute
 	s.mu.Lock()
 	more := true

@@ -12,7 +12,7 @@ type Wheels struct {
 	Tick    time.Duration
 	Size    int  // buckets of a wheel
 	Pending int  // entries
-	Due     int  // of them: expired, and waiting for a worker; or at least so many
+	Due     int  // of them: expired, and waiting for a worker or to be placed again; or at least so many
 	Young   Slot // of them: added a short while ago, far from due, in no slot yet
 	Levels  []WheelLevel
 }
@@ -28,7 +28,8 @@ type WheelLevel struct {
 type Slot struct {
 	Entries int
 	// Estimated: there were too many to count. The entries of a shard that were not
-	// counted are distributed evenly over its buckets that were not counted to the end.
+	// counted are distributed evenly over its buckets that were not counted to the end;
+	// its young entries count as one of them.
 	Estimated bool
 }
 
@@ -73,7 +74,7 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 	pending := int(s.mu.pending)
 	perBucket := min(max(budget/filled, 1), chunk)
 	due := s.mu.due.count(chunk) + s.mu.cascade.count(chunk)
-	young := s.mu.young.count(perBucket + 1)
+	young := s.mu.young.count(2*chunk + 1)
 	s.mu.Unlock()
 	w.Pending += pending
 	w.Due += due
@@ -81,7 +82,7 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 
 	left := pending - due - young
 	var open []*Slot // not counted to the end
-	if young > perBucket {
+	if young > 2*chunk {
 		open = append(open, &w.Young)
 	}
 	for l := range levels {

@@ -89,11 +89,11 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 		require.NoError(t, m.AddAt(&tasks[i].TaskEntry, 0, time.Duration(1+i)*time.Millisecond))
 	}
 	w := Inspect(m)
-	assert.Equal(t, Slot{Entries: n - farTicks, Estimated: true}, w.Young)
-	m.AdvanceClock(3 * youngTicks * ms)
+	assert.Equal(t, Slot{Entries: n - 4000, Estimated: true}, w.Young)
+	m.AdvanceClock(youngFor)
 	w = Inspect(m)
 	assert.Zero(t, w.Young)
-	sum, estimated := 3*youngTicks, 0 // as many are through
+	sum, estimated := 1000, 0 // as many are through
 	for _, l := range w.Levels {
 		for _, s := range l.Slots {
 			sum += s.Entries
@@ -102,7 +102,7 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, n-3*youngTicks, w.Pending)
+	assert.Equal(t, n-1000, w.Pending)
 	assert.Equal(t, n, sum+w.Due)
 	assert.Positive(t, estimated, "buckets of 4,096 entries are not walked to the end")
 	m.Stop()
@@ -123,7 +123,7 @@ func TestInspectEstimatesBucketsThatItDidNotCountToTheEnd(t *testing.T) {
 	assert.Equal(t, []int{chunk + 64, chunk + 65}, []int{slots[30].Entries, slots[40].Entries}, "129 were not counted")
 	m.Stop()
 
-	const size = 4096
+	const size = 2048
 	m = newManual(t, WithWheelSize(size))
 	for i := range size - 1 {
 		addEntries(t, m, 20, time.Duration(i+1)*ms)
@@ -164,12 +164,33 @@ func TestInspectSaysHowManyAreDueAtLeast(t *testing.T) {
 	m.Stop()
 }
 
+// TestInspectOfManyYoung: what is not counted is shared out to them as to a bucket.
+func TestInspectOfManyYoung(t *testing.T) {
+	m := newManual(t)
+	addEntries(t, m, 2*chunk, time.Minute)
+	addEntries(t, m, 1, time.Second)
+	assert.Equal(t, Slot{Entries: 2 * chunk}, Inspect(m).Young)
+	addEntries(t, m, 1000, time.Minute)
+	assert.Equal(t, Slot{Entries: 2*chunk + 1000, Estimated: true}, Inspect(m).Young)
+	addEntries(t, m, 300, 2*time.Second)
+	w := Inspect(m)
+	assert.True(t, w.Young.Estimated)
+	sum := w.Young.Entries
+	for _, l := range w.Levels {
+		for _, s := range l.Slots {
+			sum += s.Entries
+		}
+	}
+	assert.Equal(t, w.Pending, sum)
+	m.Stop()
+}
+
 // TestInspectOfTheHighestWheels: a slot of several buckets may stand for more than there is time.
 func TestInspectOfTheHighestWheels(t *testing.T) {
 	m := newManual(t, WithWheelSize(1000))
 	addEntries(t, m, 1, Never)
 	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Young)
-	m.AdvanceClock(youngTicks * time.Millisecond)
+	m.AdvanceClock(youngFor)
 	levels := Inspect(m).Levels
 	require.Len(t, levels, 5)
 	assert.Equal(t, 16_000_000_000*time.Millisecond, levels[3].Span)

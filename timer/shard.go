@@ -11,14 +11,13 @@ import (
 // shards so that goroutines that add and cancel rarely meet.
 //
 // An entry is in one of: young, when its deadline is far and the clock has not
-// come by since it was added; a bucket of the wheel; cascade, when it was young or
-// its overflow bucket has expired, and it waits to be placed; due, when its
-// deadline has passed and it waits for a worker. In each of them it can still be
+// come by since it was added; a bucket of the wheel; cascade, when its overflow
+// bucket has expired and it waits to be placed again; due, when its deadline
+// has passed and it waits for a worker. In each of them it can still be
 // cancelled, in O(1).
 type shard struct {
 	ticks divisor // by the nanoseconds of a tick
 	phase int64   // ticks by which this wheel is ahead of the clock, see phase
-	bit   uint64  // 1 << the shard's index
 
 	// next is a lower bound on the tick at which something here needs the
 	// clock. Adders lower it, the clock raises it, both under mu; it is read
@@ -29,32 +28,47 @@ type shard struct {
 		sched.Mutex
 		pending int32
 		stopped bool
-		youngAt int64 // tick at which the clock comes for young; never: nobody has asked it to
-		youngBy int64 // tick at which it takes all, as long as it is asked to
+		youngAt int64 // when the clock comes for young; never: nobody has asked it to
 		young   taskList
 		wheel   timingWheel
 		cascade taskList
 		due     taskList
 	}
-} // five cache lines exactly: a shard shares none with the next
+
+	youngWait int64  // from the first that is young until the clock comes for it
+	bit       uint64 // 1 << the shard's index
+} // five cache lines; none that is written is another shard's too, see TestSizes
 
 // chunk bounds how many entries or buckets are moved per hold of a shard's lock,
 // so that adding is never locked out while millions expire or are cancelled.
 const chunk = 128
 
 // Most timers are cancelled soon after they were added, long before they are due. So an
-// entry whose deadline is more than farTicks away is not placed when it is added, but
-// put into a list; the clock comes by within youngTicks, if there is such a list, and
-// places those that are left in it. That is one more move for an entry that stays, and
-// no bucket, no bitmap and no level for one that does not.
+// entry that is due in more than four times youngFor is not placed when it is added, but
+// put into a list; the clock comes by, within youngFor, and places those that are left in
+// it. That is one more move for an entry that stays, and no bucket, no bitmap and no
+// level for one that does not.
 //
-// There is time for it: who is due does not wait for a million who are not. The clock
-// takes youngShare of a list and goes on with it a tick later.
+// The clock places youngShare of them and then looks again at what is due, in all shards:
+// that does not wait for a million that are not.
 const (
-	youngTicks = 1 << 10
+	youngFor   = time.Second // a tick, if that is longer
 	youngShare = 8 * chunk
-	farTicks   = 4 * youngTicks
 )
+
+// farOf returns from when on an entry's deadline is far: never if there is no such time.
+func farOf(tick int64) (far int64) {
+	if tick = max(tick, int64(youngFor)); tick >= never/4 {
+		return never
+	}
+	return 4 * tick
+}
+
+// youngWait returns how long the young of the index-th shard wait for the clock, an eighth
+// to a quarter of far: shards that are first added to together take turns.
+func youngWait(far int64, index, shards int) int64 {
+	return far/8 + far/8/int64(shards)*int64(index+1)
+}
 
 func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.ticks = newDivisor(int64(tick))
@@ -67,6 +81,7 @@ func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.mu.due.init()
 	s.mu.young.init()
 	s.mu.youngAt = never
+	s.youngWait = youngWait(farOf(int64(tick)), index, shards)
 	s.next.Store(never)
 }
 
@@ -108,36 +123,57 @@ func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
 	return s.onClock(s.mu.wheel.add(e, tick))
 }
 
-// addYoungLocked keeps e, whose deadline is far, for the clock to place, and returns
-// the tick at which the clock is needed for that. Shards whose wheels are out of step
-// need it at different ticks.
-//
-// None is forgotten. (1) When the first one comes, at tick t, youngAt is set to t +
-// youngTicks at most, and youngBy to t + 3·youngTicks at most. All that come into the list
-// from then on are due after t + farTicks. (2) next is not above youngAt while there are
-// any: who sets youngAt lowers next, and the clock, which alone raises next, raises it to
-// youngAt at most. (3) A clock that has come to youngAt leaves none in the list, or sets
-// youngAt one tick later; and when it has come to youngBy it leaves none.
-func (s *shard) addYoungLocked(e *TaskEntry, now int64) (expiration int64) {
-	if s.mu.youngAt == never {
-		tick := s.inWheel(s.ticks.quotient(now))
-		s.mu.youngAt = s.onClock((tick/youngTicks + 1) * youngTicks)
-		s.mu.youngBy = s.mu.youngAt + 2*youngTicks
-	}
-	s.mu.young.pushBack(e)
-	return s.mu.youngAt
+// isYoungLocked reports whether an entry with this deadline is added to the young. since
+// is when it is added, or somewhat earlier.
+func (s *shard) isYoungLocked(since, deadline, far int64) bool {
+	return deadline-since > far && (s.mu.youngAt == never || deadline-s.mu.youngAt > far/2)
 }
 
-// takeYoungLocked has some of the young placed next, or all.
-func (s *shard) takeYoungLocked(tick int64) {
-	if tick >= s.mu.youngBy {
-		s.mu.cascade.takeAll(&s.mu.young)
-	} else {
-		s.mu.cascade.takeFirst(youngShare, &s.mu.young)
+// addYoungLocked keeps e for the clock to place, and returns the tick at which the clock
+// is needed for that, if it has not been told.
+//
+// None is forgotten. (1) Each is due more than half of far after youngAt: the first one,
+// for youngAt is at most a quarter of far after it came, or it seems to its adder that it
+// came; and later ones, or they were not added to the young. An earlier deadline takes an
+// entry out (Extend). (2) While there are any, next is not above the tick of youngAt: who
+// sets youngAt lowers next, and the clock, which alone raises next, raises it no higher.
+// (3) When the clock comes to that tick it places them, and does not raise next before
+// none is left; it does so in shares, until half of far has passed, and then at once.
+func (s *shard) addYoungLocked(e *TaskEntry, since int64) (expiration int64) {
+	s.mu.young.pushBack(e)
+	if s.mu.youngAt != never {
+		return never
 	}
-	if s.mu.youngAt = tick + 1; s.mu.young.empty() {
-		s.mu.youngAt = never
+	s.mu.youngAt = since + s.youngWait
+	return s.youngTick()
+}
+
+// youngTick returns the tick at which the clock comes for the young, never if it does not.
+func (s *shard) youngTick() int64 {
+	if s.mu.youngAt == never {
+		return never
 	}
+	return s.dueTick(s.mu.youngAt)
+}
+
+// placeYoungLocked places up to limit of the young, if it is time, and reports whether
+// more are left.
+func (s *shard) placeYoungLocked(tick int64, limit int) (placed int, more bool) {
+	if s.youngTick() > tick {
+		return 0, false
+	}
+	for ; !s.mu.young.empty(); placed++ {
+		if placed == limit {
+			return placed, true
+		}
+		e := s.mu.young.root.next
+		unlink(e)
+		s.placeLocked(e, e.deadline)
+	}
+	s.mu.youngAt = never
+	expiration, _ := s.mu.wheel.next()
+	s.next.Store(s.onClock(expiration))
+	return placed, false
 }
 
 // unlinkLocked takes e out of the list that it is in.
@@ -191,8 +227,7 @@ func (s *shard) cancelAllLocked(entries []*TaskEntry) (n int) {
 
 // flushLocked moves what has expired by tick towards due: whole buckets of the
 // lowest wheel in O(1), those of overflow wheels entry by entry. It makes up to
-// chunk such steps and reports whether more are left. When nothing more expires, it
-// places the young if it is time.
+// chunk such steps and reports whether more are left.
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
 	for range chunk {
@@ -206,11 +241,7 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		expiration = s.onClock(expiration)
 		if expiration > tick {
 			w.moveTo(max(s.inWheel(tick), w.now))
-			if s.mu.youngAt <= tick { // and the wheel stands where they are best placed from
-				s.takeYoungLocked(tick)
-				continue
-			}
-			s.next.Store(min(expiration, s.mu.youngAt))
+			s.next.Store(min(expiration, s.youngTick()))
 			return false
 		}
 		w.moveTo(s.inWheel(expiration))

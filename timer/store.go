@@ -15,7 +15,7 @@ import (
 // that something is due.
 type store struct {
 	tick       int64
-	far        int64 // farTicks in nanoseconds: who is due later than that is young at first
+	far        int64 // see farOf
 	shards     []shard
 	maxPending int64
 	panicked   guard.Handler
@@ -53,9 +53,7 @@ type store struct {
 
 func (t *store) init(cfg config) {
 	t.tick = int64(cfg.tick)
-	if t.far = never; t.tick < never/farTicks {
-		t.far = t.tick * farTicks
-	}
+	t.far = farOf(t.tick)
 	t.maxPending = int64(cfg.maxPending)
 	t.panicked = cfg.panicked
 	t.overdue.Store(never)
@@ -122,7 +120,7 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	switch {
 	case deadline <= now:
 		s.mu.due.pushBack(e) // not at the end of the tick, but now
-	case at-since > t.far:
+	case s.isYoungLocked(since, at, t.far):
 		expiration = s.addYoungLocked(e, since)
 	default:
 		s.catchUpLocked(since)

@@ -21,25 +21,11 @@ func (l *taskList) pushBack(e *TaskEntry) {
 	last.next, l.root.prev = e, e
 }
 
-// takeAll appends everything in from to l and leaves from empty.
-func (l *taskList) takeAll(from *taskList) { l.takeUpTo(from.root.prev, from) }
-
-// takeFirst appends the first n entries in from, or all, to l.
-func (l *taskList) takeFirst(n int, from *taskList) {
-	last := &from.root
-	for ; n > 0 && last.next != &from.root; n-- {
-		last = last.next
-	}
-	l.takeUpTo(last, from)
-}
-
-// takeUpTo appends the entries in from, up to last, to l; none if that is from's root.
-func (l *taskList) takeUpTo(last *TaskEntry, from *taskList) {
-	if last == &from.root {
-		return
-	}
-	first, rest, tail := from.root.next, last.next, l.root.prev
-	from.root.next, rest.prev = rest, &from.root
+// takeAll appends everything in from, which is not empty, to l and leaves from empty.
+func (l *taskList) takeAll(from *taskList) {
+	first, last := from.root.next, from.root.prev
+	from.init()
+	tail := l.root.prev
 	tail.next, first.prev = first, tail
 	last.next, l.root.prev = &l.root, last
 }

@@ -196,7 +196,7 @@ func TestADriverThatOversleepsIsStoodInFor(t *testing.T) {
 		settle(2 * time.Second)
 		addIn(t, timer, newTask(nil), time.Hour)
 		synctest.Wait()
-		assert.False(t, add(2*youngTicks*tick), "it sleeps until it has to place the young")
+		assert.False(t, add(2*youngFor+tick), "it sleeps until it has to place the young")
 		assert.True(t, timer.Idle())
 	})
 }

@@ -9,7 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const ms = time.Millisecond
+const (
+	ms  = time.Millisecond
+	far = 4 * youngFor
+)
 
 // An entry that is far from due is in no wheel until the clock comes by.
 func TestTheYoungArePlacedWhenTheClockComesBy(t *testing.T) {
@@ -22,30 +25,30 @@ func TestTheYoungArePlacedWhenTheClockComesBy(t *testing.T) {
 		}
 		return entries
 	}
-	near, far := newTask(nil), newTask(nil)
-	addIn(t, m, near, farTicks*ms)
+	near, young := newTask(nil), newTask(nil)
+	addIn(t, m, near, far)
 	assert.Equal(t, 1, placed())
-	addIn(t, m, far, farTicks*ms+1)
+	addIn(t, m, young, far+1)
 	assert.Equal(t, 1, placed())
 	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Young)
 	assert.Equal(t, 2, m.Pending())
-	m.AdvanceClock((youngTicks - 1) * ms)
+	m.AdvanceClock(youngFor - ms)
 	assert.Equal(t, 1, placed())
 	m.AdvanceClock(ms)
 	assert.Equal(t, 2, placed())
 	assert.Zero(t, Inspect(m).Young)
 	checkInvariants(t, &m.store, nil)
 
-	m.AdvanceClock((farTicks - youngTicks) * ms)
+	m.AdvanceClock(far - youngFor)
 	assert.EqualValues(t, 1, near.runs.Load())
-	assert.Zero(t, far.runs.Load(), "early")
+	assert.Zero(t, young.runs.Load(), "early")
 	m.AdvanceClock(ms)
-	assert.EqualValues(t, 1, far.runs.Load())
+	assert.EqualValues(t, 1, young.runs.Load())
 }
 
 // Whoever comes after the others were cancelled is placed too, whenever that is.
 func TestTheYoungArePlacedInTime(t *testing.T) {
-	for _, pause := range []time.Duration{0, ms, 500 * ms, (youngTicks - 1) * ms, youngTicks * ms, 2 * time.Second, time.Hour} {
+	for _, pause := range []time.Duration{0, ms, 500 * ms, youngFor - ms, youngFor, 2 * youngFor, time.Hour} {
 		m := newManual(t, WithShards(4))
 		var entries []*TaskEntry
 		for i := range 8 {
@@ -61,17 +64,15 @@ func TestTheYoungArePlacedInTime(t *testing.T) {
 
 		start := m.Now()
 		for i := range 8 {
-			timeout := farTicks*ms + 1 + time.Duration(i)*time.Second
+			timeout := far + 1 + time.Duration(i)*time.Second
 			var at time.Duration
 			tt := newTask(func() { at = m.Now() })
 			tt.where = uint32(i)
 			addIn(t, m, tt, timeout)
-			defer func() {
-				assert.Equal(t, start+time.Duration(m.tick)*(timeout/ms+1), at, "after %s, in %s", pause, timeout)
-			}()
+			defer func() { assert.Equal(t, start+timeout-1+ms, at, "after %s, in %s", pause, timeout) }()
 			checkInvariants(t, &m.store, nil)
 		}
-		m.AdvanceClock(youngTicks * ms)
+		m.AdvanceClock(youngFor)
 		assert.Len(t, Inspect(m).Levels, 3, "placed no higher than a minute needs")
 		m.AdvanceClock(time.Minute)
 		checkInvariants(t, &m.store, nil)
@@ -89,11 +90,36 @@ func TestTheYoungAfterAStall(t *testing.T) {
 	assert.EqualValues(t, 1, due.runs.Load())
 	assert.Zero(t, left.runs.Load())
 	checkInvariants(t, &m.store, nil)
-	assert.Len(t, listOf(t, &m.shards[0].mu.young), 0)
+	assert.Empty(t, listOf(t, &m.shards[0].mu.young))
 	m.AdvanceClock(time.Hour - 1)
 	assert.Zero(t, left.runs.Load())
 	m.AdvanceClock(1)
 	assert.EqualValues(t, 1, left.runs.Load())
+}
+
+// Who adds may have read the clock a while ago: a user's TryComplete took that long, or the
+// machine slept. Whoever is young by that reading is due soon, and is late by no more for it.
+func TestTheYoungOfAnOldNow(t *testing.T) {
+	for _, somebody := range []bool{false, true} {
+		for _, age := range []time.Duration{ms, 900 * ms, 1500 * ms, 2500 * ms, 4 * time.Second, far + 100*ms, time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				timer := newSystem(t, WithShards(1))
+				now := timer.Now()
+				time.Sleep(age)
+				if somebody {
+					addIn(t, timer, newTask(nil), time.Hour)
+				}
+				var at time.Duration
+				tt := newTask(func() { at = timer.Now() })
+				deadline := now + far + 200*ms
+				require.NoError(t, timer.AddAt(&tt.TaskEntry, now, deadline))
+				checkInvariants(t, &timer.store, nil)
+				settle(time.Hour)
+				assert.GreaterOrEqual(t, at, deadline)
+				assert.LessOrEqual(t, at, max(deadline, now+age)+ms, "%s old, somebody is young: %t", age, somebody)
+			})
+		}
+	}
 }
 
 func TestTheYoungCanBeExtendedAndStopped(t *testing.T) {
@@ -118,46 +144,91 @@ func TestTheYoungCanBeExtendedAndStopped(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 }
 
-// Many young entries are placed over many ticks: who is due meanwhile does not wait for them.
+// What is extended to a time that has come is due, however long nothing was placed.
+func TestExtendedToAReachedTimeIsDue(t *testing.T) {
+	for _, timeout := range []time.Duration{0, 2 * time.Second, time.Minute} {
+		m := newManual(t)
+		m.AdvanceClock(time.Second + 500*time.Microsecond)
+		tt := newTask(nil)
+		addIn(t, m, tt, timeout)
+		require.True(t, m.Extend(&tt.TaskEntry, 990*ms))
+		require.True(t, m.Extend(&tt.TaskEntry, time.Second+400*time.Microsecond))
+		m.AdvanceClock(0)
+		assert.EqualValues(t, 1, tt.runs.Load(), "added with %s", timeout)
+	}
+}
+
+// Many young entries are placed in shares, each in chunks: between two shares the clock
+// looks at what is due, in every shard, between two chunks who adds gets the lock.
 func TestManyYoungArePlacedInShares(t *testing.T) {
-	m := newManual(t)
-	s := &m.shards[0]
-	addEntries(t, m, 2*youngShare+1, time.Minute)
-	for flushes := range 3 {
-		for holds := 0; s.flushLocked(int64(youngTicks + flushes)); holds++ {
-			require.LessOrEqual(t, holds, youngShare/chunk+1)
-			require.Equal(t, 2*youngShare+1, m.Pending())
-		}
-		assert.Len(t, listOf(t, &s.mu.young), max(0, 2*youngShare+1-(flushes+1)*youngShare))
+	m := newManual(t, WithShards(2))
+	for i := range 3 * youngShare {
+		tt := newTask(nil)
+		tt.where = uint32(i)
+		addIn(t, m, tt, time.Minute)
+	}
+	for flushes := 1; flushes <= 3; flushes++ {
+		assert.False(t, m.flush(youngFor))
+		assert.Equal(t, (3-flushes)*youngShare, youngOf(t, &m.store))
+		assert.Equal(t, flushes < 3, m.next() <= 1000, "the clock has to come again")
 		checkInvariants(t, &m.store, nil)
 	}
-	assert.EqualValues(t, never, s.mu.youngAt)
 	m.Stop()
-}
 
-// More than there is time for, in shares, are placed all at once when it is up.
-func TestTooManyYoungArePlacedInTime(t *testing.T) {
-	m := newManual(t)
+	m = newManual(t)
+	for _, c := range []struct {
+		at   time.Duration
+		left int
+	}{{youngFor + far/2 - 1, 2 * youngShare}, {youngFor + far/2, 0}} {
+		addEntries(t, m, 3*youngShare-m.Pending(), time.Minute)
+		m.flush(c.at)
+		assert.Equal(t, c.left, youngOf(t, &m.store), "some may be due after %s", c.at)
+	}
+	m.Stop()
+
+	m = newManual(t)
+	addEntries(t, m, 3*chunk, time.Minute)
 	s := &m.shards[0]
-	addEntries(t, m, 5*youngShare, time.Minute)
-	late := newTask(nil)
-	addIn(t, m, late, farTicks*ms+1)
-	for s.flushLocked(youngTicks) {
-	}
-	assert.Len(t, listOf(t, &s.mu.young), 4*youngShare+1)
-	for s.flushLocked(3*youngTicks - 1) {
-	}
-	assert.Len(t, listOf(t, &s.mu.young), 3*youngShare+1)
-	for s.flushLocked(3 * youngTicks) {
-	}
-	assert.Empty(t, listOf(t, &s.mu.young))
+	n, more := s.placeYoungLocked(999, chunk)
+	assert.True(t, n == 0 && !more, "it is not time")
+	n, more = s.placeYoungLocked(1000, chunk)
+	assert.True(t, n == chunk && more)
+	addEntries(t, m, 1, time.Minute)
+	n, more = s.placeYoungLocked(1000, 3*chunk)
+	assert.True(t, n == 2*chunk+1 && !more)
+	assert.Zero(t, Inspect(m).Young)
 	checkInvariants(t, &m.store, nil)
-	m.AdvanceClock((farTicks + 1) * ms)
-	assert.EqualValues(t, 1, late.runs.Load())
 	m.Stop()
 }
 
-// Shards' young are not all placed at once, and a driver that nobody needs sleeps on.
+// youngOf returns how many entries are young.
+func youngOf(t testing.TB, s *store) (n int) {
+	for i := range s.shards {
+		n += len(listOf(t, &s.shards[i].mu.young))
+	}
+	return n
+}
+
+// After a stall, who is due in the last shard does not wait for the young of all others.
+func TestWhoIsDueDoesNotWaitForTheYoung(t *testing.T) {
+	const shards = 4
+	m := newManual(t, WithShards(shards))
+	for i := range shards * youngShare {
+		tt := newTask(nil)
+		tt.where = uint32(i)
+		addIn(t, m, tt, time.Minute)
+	}
+	due := newTask(nil)
+	due.where = shards - 1
+	addIn(t, m, due, 3*time.Second)
+	var left []int
+	m.dueNow = func() { left = append(left, youngOf(t, &m.store)) }
+	assert.True(t, m.flush(5*time.Second))
+	assert.Equal(t, shards*youngShare, left[0])
+	m.Stop()
+}
+
+// Shards' young are not all placed together, and a driver that nobody needs sleeps on.
 func TestTheDriverComesByForTheYoungOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shards = 16
@@ -169,7 +240,7 @@ func TestTheDriverComesByForTheYoungOnly(t *testing.T) {
 			tt.where = uint32(i)
 			addIn(t, timer, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
-			at[timer.shards[i].mu.youngAt] = true
+			at[timer.shards[i].youngTick()] = true
 		}
 		assert.Len(t, at, shards)
 		settle(2 * time.Second)

@@ -12,8 +12,18 @@ import (
 // It is laid out in cache lines. Who registers and who ends an operation are mostly on
 // different processors, and each line that they write has to move from one to the other:
 // one line for a key, one more for the operation's first, a third for the spare watches.
+// The allocator begins an array of shards at a line, or 8 bytes behind: so what is
+// written together is 56 bytes at most, and the 8 after it are read, or seldom written.
 type Shard[K comparable] struct {
-	all      *Watchers[K]
+	Checks Checks
+
+	// stale holds watches of ended operations that could not be unlinked
+	// because mu was taken. Its lock is taken with or without mu, never before it.
+	stale struct {
+		sched.Mutex
+		watches []*operation.Watch
+	}
+
 	observer *observer[K] // nil: nobody asked for more than counts
 
 	mu struct {
@@ -23,25 +33,18 @@ type Shard[K comparable] struct {
 		watched int
 		keys    table[K]
 
-		counts Counts
+		counts   Counts
+		arriving int // goroutines between Leave and Queue
 
 		spare operation.Spare
 
-		queue    []*operation.Machine // ended operations whose callbacks wait for one that runs
-		stuck    int                  // length of queue when Stuck last looked
-		arriving int                  // goroutines between Leave and Queue
-		signals  signalQueue[K]
+		queue   []*operation.Machine // ended operations whose callbacks wait for one that runs
+		stuck   int                  // length of queue when Stuck last looked
+		signals signalQueue[K]
 	}
+
+	all   *Watchers[K]
 	index int
-
-	// stale holds watches of ended operations that could not be unlinked
-	// because mu was taken. Its lock is taken with or without mu, never before it.
-	stale struct {
-		sched.Mutex
-		watches []*operation.Watch
-	}
-
-	Checks Checks
 }
 
 // Counts is what became of the operations that are at home in a shard, by outcome;

@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"fmt"
 	"testing"
 	"unsafe"
 
@@ -16,11 +17,29 @@ func TestSizes(t *testing.T) {
 	assert.EqualValues(t, line, unsafe.Offsetof(l.hash), "what every watch writes ends here")
 
 	var s Shard[string]
-	at := func(field uintptr) uintptr { return (unsafe.Offsetof(s.mu) + field) / line }
-	assert.Zero(t, unsafe.Sizeof(s)%line, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(s))
-	assert.Zero(t, at(unsafe.Offsetof(s.mu.watched)), "with the lock: what is written for each key")
-	assert.Zero(t, at(unsafe.Offsetof(s.mu.keys)+unsafe.Sizeof(s.mu.keys.buckets)-1), "and where to look it up")
-	assert.EqualValues(t, 1, at(unsafe.Offsetof(s.mu.counts)), "for each operation")
-	assert.EqualValues(t, 1, at(unsafe.Offsetof(s.mu.counts)+unsafe.Sizeof(s.mu.counts)-1))
-	assert.EqualValues(t, 2, at(unsafe.Offsetof(s.mu.spare)), "for one on several keys")
+	assert.EqualValues(t, 5*line, unsafe.Sizeof(s))
+	mu := unsafe.Offsetof(s.mu)
+	keys := mu + unsafe.Offsetof(s.mu.keys)
+	for _, begin := range []uintptr{0, 8} { // where the allocator puts the first shard
+		at := func(field uintptr) uintptr { return (begin + field) / line }
+		own := at(mu)
+		assert.Equal(t, own, at(unsafe.Offsetof(s.observer)), "with the lock: what all look at,")
+		assert.Equal(t, own, at(mu+unsafe.Offsetof(s.mu.running)), "what is written for each operation,")
+		assert.Equal(t, own, at(mu+unsafe.Offsetof(s.mu.watched)), "or for each key,")
+		assert.Equal(t, own, at(keys), "and where to look it up")
+		assert.Equal(t, own, at(keys+unsafe.Sizeof(s.mu.keys.buckets)-1))
+		counts := mu + unsafe.Offsetof(s.mu.counts)
+		assert.Equal(t, own+1, at(counts), "for each operation at home")
+		assert.Equal(t, own+1, at(counts+unsafe.Sizeof(s.mu.counts)-1))
+		assert.Equal(t, own+2, at(mu+unsafe.Offsetof(s.mu.spare)), "for one on several keys")
+		assert.Zero(t, at(unsafe.Sizeof(s)-unsafe.Sizeof(s.index)-1)-at(mu+unsafe.Offsetof(s.mu.queue)), "the index, which nobody writes, may lie in the next shard's line")
+	}
+}
+
+func TestWhereShardsBegin(t *testing.T) {
+	for n := 1; n <= 1024; n *= 2 {
+		shards := New(Config[string]{Shards: n}).shards
+		begin := uintptr(unsafe.Pointer(&shards[0])) % line
+		assert.True(t, begin == 0 || begin == 8, fmt.Sprintf("%d shards begin %d bytes behind a cache line", n, begin))
+	}
 }
