@@ -27,9 +27,10 @@
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
-// Most entries are cancelled soon after they were added. What is due in more than
-// 4,096 ticks is young at first: it stands in a list, and in no bucket. Every 1,024
-// ticks, if there is anything young, the clock comes by and places what is left.
+// Most entries are cancelled soon after they were added. What is due in more than four
+// seconds (or four ticks, if they are longer) is young at first: it stands in a list, and
+// in no bucket. A second later at most the clock begins to place what is left there;
+// what is due comes first.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical
 // Timing Wheels" (SOSP 1987), scheme 7, with a bitmap of non-empty buckets in

@@ -76,6 +76,23 @@ func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
 	assert.Zero(t, m.Pending())
 }
 
+// Who adds while the clock is late moves the wheel no further than to what is due in it.
+func TestAddingDoesNotMoveTheWheelPastWhatIsDue(t *testing.T) {
+	for _, second := range []time.Duration{2 * ms, 2 * time.Second, time.Minute} {
+		m := newManual(t)
+		first := newTask(nil)
+		addIn(t, m, first, 10*ms)
+		m.mu.now, m.mu.target = 20*ms, 20*ms
+		tt := newTask(nil)
+		addIn(t, m, tt, second)
+		checkInvariants(t, &m.store, nil)
+		m.AdvanceClock(0)
+		assert.EqualValues(t, 1, first.runs.Load(), "then something with %s was added", second)
+		m.AdvanceClock(second)
+		assert.EqualValues(t, 1, tt.runs.Load())
+	}
+}
+
 func TestStopReturnsWhatIsHalfWayDown(t *testing.T) {
 	m := newManual(t)
 	var want []Task
