@@ -240,7 +240,9 @@ func TestTheDriverComesByForTheYoungOnly(t *testing.T) {
 			tt.where = uint32(i)
 			addIn(t, timer, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
+			timer.shards[i].mu.Lock()
 			at[timer.shards[i].youngTick()] = true
+			timer.shards[i].mu.Unlock()
 		}
 		assert.Len(t, at, shards)
 		settle(2 * time.Second)

@@ -1,7 +1,6 @@
 package watchers
 
 import (
-	"fmt"
 	"testing"
 	"unsafe"
 
@@ -40,6 +39,6 @@ func TestWhereShardsBegin(t *testing.T) {
 	for n := 1; n <= 1024; n *= 2 {
 		shards := New(Config[string]{Shards: n}).shards
 		begin := uintptr(unsafe.Pointer(&shards[0])) % line
-		assert.True(t, begin == 0 || begin == 8, fmt.Sprintf("%d shards begin %d bytes behind a cache line", n, begin))
+		assert.True(t, begin == 0 || begin == 8, "%d shards begin %d bytes behind a cache line", n, begin)
 	}
 }

@@ -71,6 +71,7 @@ func (p *ours) Force(op Operation) bool { return p.purgatory.ForceComplete(op.(*
 func (p *ours) Pending() int            { return p.purgatory.NumDelayed() }
 func (p *ours) Stale() int              { return int(p.purgatory.Stats().Stale) }
 func (p *ours) AtRest() bool            { return p.purgatory.Inspect(0, 0).Wheels.Young.Entries == 0 }
+
 func (p *ours) Close() {
 	if err := p.purgatory.Close(); err != nil {
 		panic(err)
