@@ -199,6 +199,8 @@ func TestAMillionPendingCostNoMoreThanAFew(t *testing.T) {
 	assert.EqualValues(t, 20, described.Load()-before, "as many as the table has rows")
 	assert.LessOrEqual(t, v.Purgatories[0].Looked, 4096)
 	assert.Equal(t, n, v.Purgatories[0].Wheels.Pending)
+	assert.True(t, v.Purgatories[0].Wheels.YoungEstimated)
+	assert.Regexp(t, `1000000 entries, 0 due, about \d+ not placed yet`, get(t, page, "/?format=text").Body.String())
 	sum := v.Purgatories[0].Wheels.Young
 	for _, l := range v.Purgatories[0].Wheels.Levels {
 		for _, entries := range l.Slots {

@@ -32,8 +32,8 @@ func (t *SystemTimer) callStandIn(overdue int64) {
 //
 // The driver is as safe beside it as alone (see wake). (1) One of them flushes at a time.
 // (2) A flush raises a shard's next only, under its lock, to where that wheel's first
-// bucket expires, or its young are to be placed. (3) So a driver that has read next before computes a wake-up that is too
-// early at most.
+// bucket expires, or its young are to be placed. (3) So a driver that has read next before
+// computes a wake-up that is too early at most.
 func (t *SystemTimer) standIn(called int64) {
 	defer t.standIns.Add(-1)
 	if !t.flushing.TryLock() {

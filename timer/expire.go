@@ -39,7 +39,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 		if share <= 0 && !late {
 			return false
 		}
-		placed, more := s.placeYoungLocked(tick, chunk)
+		placed, more := s.placeYoungLocked(tick)
 		share -= placed
 		return more
 	})

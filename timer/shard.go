@@ -156,14 +156,14 @@ func (s *shard) youngTick() int64 {
 	return s.dueTick(s.mu.youngAt)
 }
 
-// placeYoungLocked places up to limit of the young, if it is time, and reports whether
+// placeYoungLocked places up to chunk of the young, if it is time, and reports whether
 // more are left.
-func (s *shard) placeYoungLocked(tick int64, limit int) (placed int, more bool) {
+func (s *shard) placeYoungLocked(tick int64) (placed int, more bool) {
 	if s.youngTick() > tick {
 		return 0, false
 	}
 	for ; !s.mu.young.empty(); placed++ {
-		if placed == limit {
+		if placed == chunk {
 			return placed, true
 		}
 		e := s.mu.young.root.next

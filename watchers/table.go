@@ -36,8 +36,9 @@ func (l *keyList[K]) waiting() int {
 	return n
 }
 
-// idle reports whether nothing stands in l, no cursor either.
-func (l *keyList[K]) idle() bool { return l.waiting() == 0 && l.readers == 0 }
+// idle reports whether nothing stands in l, no cursor either. It mostly sees that in the
+// first cache line.
+func (l *keyList[K]) idle() bool { return l.unordered.Len() == 0 && l.waiting() == 0 && l.readers == 0 }
 
 // lists returns the lists of l, in the order in which their operations are tried.
 func (l *keyList[K]) lists() []*operation.List {

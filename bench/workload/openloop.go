@@ -15,13 +15,13 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
-	offers := mixes
+	offers, rounds := mixes, min(r.Rounds, 3)
 	if !r.Full {
-		rates, offers = rates[2:3], mixes[:1]
+		rates, offers, rounds = rates[2:3], mixes[:1], 1
 	}
 	for _, m := range offers {
 		table := sync.OnceValue(func() []arrival { return m.arrivals(arrivalTable) })
-		for round := range min(r.Rounds, 3) {
+		for round := range rounds {
 			for _, rate := range rates {
 				for _, name := range []string{
 					purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
