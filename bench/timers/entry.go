@@ -13,7 +13,7 @@ func newEntry() Timers { return entries{timer: startSystemTimer()} }
 
 // EntryWith is the caller's entry on a timer with options.
 func EntryWith(name string, opts ...timer.Option) Peer {
-	return Peer{Name: name, Main: true, New: func() Timers { return entries{timer: startSystemTimer(opts...)} }}
+	return Peer{Name: name, New: func() Timers { return entries{timer: startSystemTimer(opts...)} }}
 }
 
 func startSystemTimer(opts ...timer.Option) *timer.SystemTimer {

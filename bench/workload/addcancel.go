@@ -16,13 +16,14 @@ func addCancel(r *Run) {
 	if !r.Full {
 		pendings = []int{0, r.Million}
 	}
-	for round := range r.Rounds {
+	rounds := r.fewRounds()
+	for round := range rounds {
 		for _, p := range pendings {
 			for _, peer := range timers.Peers() {
-				if !peer.Main && (!r.Full || round >= fewRounds) || !r.Full && p > 0 && round > 0 {
+				if !worthRound(r, round, p, peer) {
 					continue
 				}
-				r.turn(fmt.Sprintf("T1, T1w  round %d of %d  P=%d  %s", round+1, r.Rounds, p, peer.Name), func() {
+				r.turn(fmt.Sprintf("T1, T1w  round %d of %d  P=%d  %s", round+1, rounds, p, peer.Name), func() {
 					addCancelOne(r, round, p, peer, "T1", requests)
 				})
 			}
@@ -30,12 +31,18 @@ func addCancel(r *Run) {
 	}
 }
 
-// fewRounds is how often those peers are measured that no target refers to.
-const fewRounds = 2
+// worthRound leaves out of the later rounds what no target refers to.
+func worthRound(r *Run, round, pending int, peer timers.Peer) bool {
+	switch {
+	case !r.Full:
+		return peer.Main && (round == 0 || pending == 0)
+	default:
+		return round == 0 || peer.Main && pending != r.Million/10
+	}
+}
 
 func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {
 	t := peer.New()
-	defer t.Close()
 	others := t.Slots(pending, nil)
 	for i, d := range delays(0, pending, 60*time.Second, 120*time.Second) {
 		others.Add(i, d)
@@ -52,9 +59,12 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 		r.addRate(workload, params, peer.Name, round, atOnce(t, g, window, of))
 		r.addRate(workload+"w", params, peer.Name, round, windowed(t, g, window, of))
 	}
-	for i := range pending {
-		others.Cancel(i)
-	}
+	r.tidy(func() {
+		for i := range pending {
+			others.Cancel(i)
+		}
+		t.Close()
+	})
 }
 
 const delayTable = 1 << 12 // delays are drawn before the clock starts

@@ -15,10 +15,10 @@ func expiringOperations(r *Run) {
 	if !r.Full {
 		return
 	}
-	for round := range min(r.Rounds, 3) {
+	for round := range r.fewRounds() {
 		for _, peer := range purgatories.Peers() {
-			if peer.Name == purgatories.Chan && round > 0 {
-				continue
+			if round > 0 && peer.Name != purgatories.Ours && peer.Name != purgatories.CB {
+				continue // no target refers to it
 			}
 			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, peer.Name), func() { expiringOne(r, round, r.Million, peer) })
 		}
@@ -33,7 +33,7 @@ func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
 	late := meter.NewLateness(n)
 	probes := probesOf(late, n)
 	p := peer.New()
-	defer p.Close()
+	defer r.tidy(p.Close)
 	meter.PrefaultForGrowth()
 	idle := runtime.NumGoroutine()
 	peak := meter.WatchGoroutines()
@@ -66,16 +66,20 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
-	for round := range min(r.Rounds, 3) {
+	rounds := r.fewRounds()
+	if !r.Full {
+		rounds = 1
+	}
+	for round := range rounds {
 		for _, name := range []string{purgatories.Ours, purgatories.CB} {
-			if !r.Full && (round > 0 || name != purgatories.Ours) {
-				continue
+			if name != purgatories.Ours && (round > 0 || !r.Full) {
+				continue // no target refers to it
 			}
 			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
 				p := purgatories.ByName(name).New()
 				crowd(p, r.Million)
 				probesOne(r, round, p, name)
-				p.Close()
+				r.tidy(p.Close)
 			})
 		}
 	}

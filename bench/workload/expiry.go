@@ -13,7 +13,7 @@ import (
 
 // expiry measures T2: N timers with delays of 2..3 s, every callback recording its lateness against its exact deadline.
 func expiry(r *Run) {
-	for round := range min(r.Rounds, 3) {
+	for round := range r.fewRounds() {
 		for _, n := range []int{r.Million / 10, r.Million} {
 			for _, g := range []int{1, 2} {
 				for _, peer := range timers.Peers() {
@@ -36,9 +36,11 @@ func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	case !r.Full:
 		return round == 0 && n < r.Million && g == 1 && (peer.Name == timers.Std || peer.Name == timers.Entry)
 	case g > 1:
-		return round == 0 && ours
+		return round == 0 && peer.Name == timers.Entry
+	case n < r.Million:
+		return ours || round == 0 && peer.Main
 	default:
-		return round == 0 || peer.Main
+		return ours || round == 0 || peer.Name == timers.Heap
 	}
 }
 
@@ -48,7 +50,7 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 	ds := delays(round, n, low, high)
 	late := meter.NewLateness(n)
 	t := peer.New()
-	defer t.Close()
+	defer r.tidy(t.Close)
 	each := n / g
 	slots := make([]timers.Slots, g)
 	for w := range slots {

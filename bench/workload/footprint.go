@@ -17,18 +17,19 @@ func footprint(r *Run) {
 		if !r.Full && (!peer.Main || peer.Name == timers.Heap) {
 			continue
 		}
-		r.turn("T3, T4  "+peer.Name, func() {
+		r.turn("T3  "+peer.Name, func() {
 			r.add("T3", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
-				map[string]float64{result.Bytes: pendingBytes(r.Million, peer)})
+				map[string]float64{result.Bytes: r.pendingBytes(r.Million, peer)})
+		})
+		r.turn("T4  "+peer.Name, func() {
 			r.add("T4", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
 				map[string]float64{result.Retained: retainedBytes(r.Million, peer)})
 		})
 	}
 }
 
-func pendingBytes(n int, peer timers.Peer) float64 {
+func (r *Run) pendingBytes(n int, peer timers.Peer) float64 {
 	t := peer.New()
-	defer t.Close()
 	ds := delays(0, n, 60*time.Second, 120*time.Second)
 	before := meter.Live()
 	slots := t.Slots(n, nil)
@@ -36,9 +37,12 @@ func pendingBytes(n int, peer timers.Peer) float64 {
 		slots.Add(i, d)
 	}
 	after := meter.Live()
-	for i := range n {
-		slots.Cancel(i)
-	}
+	r.tidy(func() {
+		for i := range n {
+			slots.Cancel(i)
+		}
+		t.Close()
+	})
 	runtime.KeepAlive(ds)
 	return (float64(after) - float64(before)) / float64(n)
 }

@@ -80,7 +80,7 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 			map[string]float64{result.CPUIdle: idleCost(r)})
 	}
 	runtime.KeepAlive(ds)
-	p.Close()
+	r.tidy(p.Close)
 }
 
 // idleCost returns the milliseconds of processor time that the process uses per second while the benchmark sleeps: the

@@ -46,7 +46,7 @@ func life(r *Run) {
 				p.Close()
 			})
 		}
-		if r.Full {
+		if r.Full && round < r.fewRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
@@ -56,13 +56,13 @@ func life(r *Run) {
 // out: a million stacks are P5's business.
 func lifeAmongMany(r *Run, round int) {
 	for _, name := range []string{purgatories.Ours, purgatories.CB} {
-		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.Rounds, name), func() { lifeAmong(r, round, name) })
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.fewRounds(), name), func() { lifeAmong(r, round, name) })
 	}
 }
 
 func lifeAmong(r *Run, round int, name string) {
 	p := purgatories.ByName(name).New()
-	defer p.Close()
+	defer r.tidy(p.Close)
 	crowd(p, r.Million)
 	for _, g := range []int{1, 2} {
 		// Whole cycles of the collector, as in T1.

@@ -15,17 +15,20 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
-	offers, rounds := mixes, min(r.Rounds, 3)
+	offers, rounds := mixes, r.fewRounds()
 	if !r.Full {
 		rates, offers, rounds = rates[2:3], mixes[:1], 1
 	}
-	for _, m := range offers {
+	for i, m := range offers {
 		table := sync.OnceValue(func() []arrival { return m.arrivals(arrivalTable) })
 		for round := range rounds {
 			for _, rate := range rates {
 				for _, name := range []string{
 					purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
 				} {
+					if round > 0 && name != purgatories.Ours && name != purgatories.CB {
+						continue // no target refers to it
+					}
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), table(), rate, 8*r.Window)
 						o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round)
@@ -36,6 +39,9 @@ func openLoop(r *Run) {
 		r.netCost(m.name, rates)
 		if r.Full {
 			for _, name := range []string{purgatories.Ours, purgatories.CB, purgatories.Chan} {
+				if i > 0 && name != purgatories.Ours {
+					continue // half a minute, and no target refers to it
+				}
 				r.turn(fmt.Sprintf("P4  %s highest rate  %s", m.name, name), func() { highest(r, m, table(), name) })
 			}
 		}

@@ -72,6 +72,17 @@ func (r *Run) turn(what string, measure func()) {
 	}
 }
 
+// fewRounds is how often those are measured whose turns take seconds.
+func (r *Run) fewRounds() int { return min(r.Rounds, 3) }
+
+// tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
+// let go of a million than to be measured.
+func (r *Run) tidy(undo func()) {
+	if r.Only == 0 {
+		undo()
+	}
+}
+
 func (r *Run) progress(what string) {
 	if r.start.IsZero() {
 		r.start = time.Now()

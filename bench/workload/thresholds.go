@@ -22,7 +22,7 @@ func thresholds(r *Run) {
 		if n > r.Million {
 			continue
 		}
-		for round := range min(r.Rounds, 3) {
+		for round := range r.fewRounds() {
 			step := func(name, peer string, ordered bool) {
 				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, name), func() { stepOne(r, round, n, name, peer, ordered) })
 			}

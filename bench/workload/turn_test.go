@@ -75,3 +75,13 @@ func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 		assert.GreaterOrEqual(t, n, turns(false), f.Name)
 	}
 }
+
+// What is left of a turn goes with its process; without one, the next turn must not pay for it.
+func TestOnlyATurnThatSharesItsProcessTidiesUp(t *testing.T) {
+	tidied := 0
+	shared, alone := small(), small()
+	alone.Only = 1
+	shared.tidy(func() { tidied++ })
+	alone.tidy(func() { t.Error("tidied") })
+	assert.Equal(t, 1, tidied)
+}
