@@ -91,3 +91,28 @@ func TestPeakKeepsTheLargest(t *testing.T) {
 	peak := p.Stop()
 	assert.EqualValues(t, n.Load(), peak)
 }
+
+// Each body's operations and allocations are its own.
+func TestAlternateKeepsBodiesApart(t *testing.T) {
+	var ran [2]int64
+	var kept *[32]byte
+	rates := Alternate(1, 20*time.Millisecond, 10,
+		func(_, n int) {
+			for ran[0] += int64(n); n > 0; n-- {
+				kept = new([32]byte)
+			}
+		},
+		func(_, n int) {
+			ran[1] += int64(n)
+			time.Sleep(100 * time.Microsecond)
+		})
+	runtime.KeepAlive(kept)
+	for i, r := range rates {
+		assert.Positive(t, r.Ops)
+		assert.Less(t, r.Ops, ran[i], "the loop was warmed up before")
+	}
+	assert.InDelta(t, 1, rates[0].AllocsPerOp, 0.1)
+	assert.Less(t, rates[1].AllocsPerOp, 0.5)
+	assert.GreaterOrEqual(t, rates[1].NsPerOp, 10_000.0)
+	assert.Less(t, rates[0].NsPerOp, rates[1].NsPerOp)
+}

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"runtime"
 	"sync"
 	"time"
 )
@@ -17,18 +18,63 @@ type Rate struct {
 // Loop measures body on g goroutines for about a window. body(worker, n) does n operations. Memory is touched and the
 // loop is run for a fifth of the window before the clock starts.
 func Loop(g int, window time.Duration, chunk int, body func(worker, n int)) Rate {
+	return alternate(g, window, 1, chunk, body)[0]
+}
+
+// Alternate is Loop for bodies that are to be compared: each has a window, in slices that take turns with the others', so
+// that what slows the machine for a moment slows them all. The heap is collected before each slice: nobody pays for
+// another's garbage.
+func Alternate(g int, window time.Duration, chunk int, bodies ...func(worker, n int)) []Rate {
+	const slices = 5
+	return alternate(g, window, slices, chunk, bodies...)
+}
+
+func alternate(g int, window time.Duration, slices, chunk int, bodies ...func(worker, n int)) []Rate {
 	PrefaultForGrowth()
-	spin(g, window/5, chunk, body)
-	s := Start()
-	ops, perSecond := spin(g, window, chunk, body)
-	c := s.Stop()
-	n := float64(ops)
+	for _, body := range bodies {
+		spin(g, window/5, chunk, body)
+	}
+	sums := make([]sum, len(bodies))
+	for range slices {
+		for i, body := range bodies {
+			if slices > 1 {
+				runtime.GC()
+			}
+			s := Start()
+			ops, perSecond := spin(g, window/time.Duration(slices), chunk, body)
+			sums[i].add(s.Stop(), ops, perSecond)
+		}
+	}
+	rates := make([]Rate, len(bodies))
+	for i := range sums {
+		rates[i] = sums[i].rate()
+	}
+	return rates
+}
+
+// sum is what the slices of a loop took.
+type sum struct {
+	cost    Cost
+	ops     int64
+	seconds float64 // that the operations take at the throughput of their slice
+}
+
+func (s *sum) add(c Cost, ops int64, perSecond float64) {
+	s.cost.CPU += c.CPU
+	s.cost.Mallocs += c.Mallocs
+	s.cost.Bytes += c.Bytes
+	s.ops += ops
+	s.seconds += float64(ops) / perSecond
+}
+
+func (s *sum) rate() Rate {
+	n := float64(s.ops)
 	return Rate{
-		Ops:         ops,
-		NsPerOp:     1e9 / perSecond,
-		CPUPerOp:    float64(c.CPU) / n,
-		AllocsPerOp: float64(c.Mallocs) / n,
-		BytesPerOp:  float64(c.Bytes) / n,
+		Ops:         s.ops,
+		NsPerOp:     1e9 * s.seconds / n,
+		CPUPerOp:    float64(s.cost.CPU) / n,
+		AllocsPerOp: float64(s.cost.Mallocs) / n,
+		BytesPerOp:  float64(s.cost.Bytes) / n,
 	}
 }
 

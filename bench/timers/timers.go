@@ -58,6 +58,16 @@ func Peers() []Peer {
 	}
 }
 
+// ByName returns one peer.
+func ByName(name string) Peer {
+	for _, p := range Peers() {
+		if p.Name == name {
+			return p
+		}
+	}
+	panic("no timer named " + name)
+}
+
 func nothing() {}
 
 // touch is what a callback that refers to a payload does with it.

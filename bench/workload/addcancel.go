@@ -106,15 +106,20 @@ func addCancelWorkers(t timers.Timers, g, slots int, of span) []*addCancelWorker
 }
 
 func atOnce(t timers.Timers, g int, long time.Duration, of span) meter.Rate {
+	return meter.Loop(g, long, 500, atOnceLoop(t, g, of))
+}
+
+// atOnceLoop returns the body of the loop: n timers added and cancelled.
+func atOnceLoop(t timers.Timers, g int, of span) func(worker, n int) {
 	workers := addCancelWorkers(t, g, 1, of)
-	return meter.Loop(g, long, 500, func(worker, n int) {
+	return func(worker, n int) {
 		w := workers[worker]
 		for range n {
 			w.next = (w.next + 1) % delayTable
 			w.slots.Add(0, w.delays[w.next])
 			w.slots.Cancel(0)
 		}
-	})
+	}
 }
 
 func windowed(t timers.Timers, g int, long time.Duration, of span) meter.Rate {

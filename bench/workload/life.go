@@ -22,26 +22,21 @@ const (
 	lifetime  = 30 * time.Second
 )
 
-// life measures P1, P2 and P3, an operation's life from submission to completion, and beside them, in every round, what
-// they are held against: the standard library's AfterFunc+Stop alone, and the floor.
+// life measures P1, P2 and P3, an operation's life from submission to completion. What the targets hold it against, the
+// standard library's AfterFunc+Stop alone and cb, takes turns with it slice by slice; in the same round, the floor.
 func life(r *Run) {
 	for round := range r.Rounds {
-		r.turn(fmt.Sprintf("P1, P2  round %d of %d  references", round+1, r.Rounds), func() {
-			std := newStdAlone()
-			for _, w := range []string{"P1", "P2"} {
-				for _, g := range []int{1, 2} {
-					r.addRate(w, fmt.Sprintf("G=%d", g), stdAlonePeer, round, std.measure(r, g))
-				}
-			}
+		r.turn(fmt.Sprintf("P1, P2  round %d of %d  std-alone, ours, cb", round+1, r.Rounds), func() {
+			lifeBeside(r, round)
 			r.addRate("P1", "G=1", "floor", round, floor(r))
 		})
-		for _, peer := range purgatories.Peers() {
-			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.Rounds, peer.Name), func() {
-				p := peer.New()
+		for _, name := range []string{purgatories.Lazy, purgatories.Chan} {
+			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.Rounds, name), func() {
+				p := purgatories.ByName(name).New()
 				for _, g := range []int{1, 2} {
 					params := fmt.Sprintf("G=%d", g)
-					r.addRate("P1", params, peer.Name, round, lives(r.Window, p, g, 1))
-					r.addRate("P2", params, peer.Name, round, lives(r.Window, p, g, 3))
+					r.addRate("P1", params, name, round, lives(r.Window, p, g, 1))
+					r.addRate("P2", params, name, round, lives(r.Window, p, g, 3))
 				}
 				p.Close()
 			})
@@ -50,6 +45,39 @@ func life(r *Run) {
 			lifeAmongMany(r, round)
 		}
 	}
+}
+
+// lifeBeside measures ours, cb and the standard library's timer side by side. They keep nothing that ends, so that one's
+// heap is no burden to the others.
+func lifeBeside(r *Run, round int) {
+	peers := []purgatories.Peer{purgatories.ByName(purgatories.Ours), purgatories.ByName(purgatories.CB)}
+	std := timers.ByName(timers.Std).New()
+	made := make([]purgatories.Purgatory, len(peers))
+	for i, peer := range peers {
+		made[i] = peer.New()
+	}
+	for _, g := range []int{1, 2} {
+		params := fmt.Sprintf("G=%d", g)
+		for _, w := range []struct {
+			name string
+			keys int
+		}{{"P1", 1}, {"P2", 3}} {
+			loops := []func(worker, n int){atOnceLoop(std, g, requests)}
+			keys := lifeKeys(g, w.keys)
+			for _, p := range made {
+				loops = append(loops, lifeLoop(p, keys))
+			}
+			rates := meter.Alternate(g, r.Window, 4*batch, loops...)
+			r.addRate(w.name, params, stdAlonePeer, round, rates[0])
+			for i, peer := range peers {
+				r.addRate(w.name, params, peer.Name, round, rates[i+1])
+			}
+		}
+	}
+	for _, p := range made {
+		p.Close()
+	}
+	std.Close()
 }
 
 // lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys. The goroutine per request is left
@@ -101,32 +129,38 @@ func keySets(n int, of func(i int) []string) [][]string {
 
 type lifeWorker struct {
 	lane *purgatories.Lane
-	keys [][]string // variants of each own key, one after the other
+	keys [][]string // see lifeKeys
 	next int
 	_    [64]byte
 }
 
 func lives(window time.Duration, p purgatories.Purgatory, g, keys int) meter.Rate {
-	return meter.Loop(g, window, 4*batch, lifeLoop(p, g, keys))
+	return meter.Loop(g, window, 4*batch, lifeLoop(p, lifeKeys(g, keys)))
 }
 
-// lifeLoop returns the body of the loop: n operations' lives, n a multiple of the batch.
-func lifeLoop(p purgatories.Purgatory, g, keys int) func(worker, n int) {
+// lifeKeys returns, for each of g workers, variants of its own keys, one after the other.
+func lifeKeys(g, keys int) [][][]string {
 	quiet := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("quiet-%d", i)} })
-	workers := make([]*lifeWorker, g)
+	workers := make([][][]string, g)
 	for w := range workers {
 		rng := random(w)
 		own := keySets(ownKeys, func(i int) []string { return []string{fmt.Sprintf("own-%d-%d", w, i)} })
-		workers[w] = &lifeWorker{
-			lane: purgatories.NewLane(),
-			keys: keySets(ownKeys*variants, func(i int) []string {
-				set := slices.Clip(own[i/variants]) // no more live heap than the keys are: the collector's share is the user's
-				for len(set) < keys {
-					set = append(set, quiet[rng.IntN(quietKeys)][0])
-				}
-				return set
-			}),
-		}
+		workers[w] = keySets(ownKeys*variants, func(i int) []string {
+			set := slices.Clip(own[i/variants]) // no more live heap than the keys are: the collector's share is the user's
+			for len(set) < keys {
+				set = append(set, quiet[rng.IntN(quietKeys)][0])
+			}
+			return set
+		})
+	}
+	return workers
+}
+
+// lifeLoop returns the body of the loop: n operations' lives, n a multiple of the batch.
+func lifeLoop(p purgatories.Purgatory, keys [][][]string) func(worker, n int) {
+	workers := make([]*lifeWorker, len(keys))
+	for w := range workers {
+		workers[w] = &lifeWorker{lane: purgatories.NewLane(), keys: keys[w]}
 	}
 	return func(worker, n int) {
 		w := workers[worker]
@@ -147,17 +181,3 @@ func (w *lifeWorker) life(p purgatories.Purgatory, keys [][]string) {
 	p.Check(keys[0][0])
 	w.lane.Wait()
 }
-
-// stdAlone is time.AfterFunc and Stop, with nothing around it and nothing else pending.
-type stdAlone struct{ timers timers.Timers }
-
-func newStdAlone() stdAlone {
-	for _, p := range timers.Peers() {
-		if p.Name == timers.Std {
-			return stdAlone{p.New()}
-		}
-	}
-	panic("the standard library is not among the peers")
-}
-
-func (s stdAlone) measure(r *Run, g int) meter.Rate { return atOnce(s.timers, g, r.Window, requests) }

@@ -47,11 +47,7 @@ func TestFamiliesYieldTheirWorkloads(t *testing.T) {
 func TestExpiryRecordsEveryDeadline(t *testing.T) {
 	t.Parallel()
 	r := small()
-	for _, p := range timers.Peers() {
-		if p.Name == timers.Entry {
-			expiryOne(r, 0, 1000, 2, p, "T2")
-		}
-	}
+	expiryOne(r, 0, 1000, 2, timers.ByName(timers.Entry), "T2")
 	require.Len(t, r.Set.Samples, 1)
 	m := r.Set.Samples[0].Metrics
 	assert.NotContains(t, m, "lost")
