@@ -97,7 +97,7 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	loaded := make(chan struct{})
 	go func() {
 		defer close(loaded)
-		load := lifeLoop(p, lifeKeys(1, 3))
+		load := lifeLoop(p, 1, 3)
 		for {
 			select {
 			case <-stop:

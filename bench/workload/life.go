@@ -22,61 +22,38 @@ const (
 	lifetime  = 30 * time.Second
 )
 
-// life measures P1, P2 and P3, an operation's life from submission to completion. What the targets hold it against, the
-// standard library's AfterFunc+Stop alone and cb, takes turns with it slice by slice; in the same round, the floor.
+// life measures P1, P2 and P3, an operation's life from submission to completion, and in the same rounds the floor.
 func life(r *Run) {
 	for round := range r.Rounds {
-		r.turn(fmt.Sprintf("P1, P2  round %d of %d  std-alone, ours, cb", round+1, r.Rounds), func() {
-			lifeBeside(r, round)
+		for _, peer := range purgatories.Peers() {
+			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.Rounds, peer.Name), func() { lifeOne(r, round, peer) })
+		}
+		r.turn(fmt.Sprintf("P1  round %d of %d  floor", round+1, r.Rounds), func() {
 			r.addRate("P1", "G=1", "floor", round, floor(r))
 		})
-		for _, name := range []string{purgatories.Lazy, purgatories.Chan} {
-			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.Rounds, name), func() {
-				p := purgatories.ByName(name).New()
-				for _, g := range []int{1, 2} {
-					params := fmt.Sprintf("G=%d", g)
-					r.addRate("P1", params, name, round, lives(r.Window, p, g, 1))
-					r.addRate("P2", params, name, round, lives(r.Window, p, g, 3))
-				}
-				p.Close()
-			})
-		}
 		if r.Full && round < r.fewRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
 }
 
-// lifeBeside measures ours, cb and the standard library's timer side by side. They keep nothing that ends, so that one's
-// heap is no burden to the others.
-func lifeBeside(r *Run, round int) {
-	peers := []purgatories.Peer{purgatories.ByName(purgatories.Ours), purgatories.ByName(purgatories.CB)}
-	std := timers.ByName(timers.Std).New()
-	made := make([]purgatories.Purgatory, len(peers))
-	for i, peer := range peers {
-		made[i] = peer.New()
+// lifeOne takes turns with the standard library's AfterFunc+Stop, slice by slice: that keeps nothing, so the world is
+// still the peer's own. What the targets refer to is the one beside ours.
+func lifeOne(r *Run, round int, peer purgatories.Peer) {
+	std, p := timers.ByName(timers.Std).New(), peer.New()
+	measure := func(workload string, g, keys int) {
+		params := fmt.Sprintf("G=%d", g)
+		rates := meter.Alternate(g, r.Window, 4*batch, atOnceLoop(std, g, requests), lifeLoop(p, g, keys))
+		if peer.Name == purgatories.Ours {
+			r.addRate(workload, params, stdAlonePeer, round, rates[0])
+		}
+		r.addRate(workload, params, peer.Name, round, rates[1])
 	}
 	for _, g := range []int{1, 2} {
-		params := fmt.Sprintf("G=%d", g)
-		for _, w := range []struct {
-			name string
-			keys int
-		}{{"P1", 1}, {"P2", 3}} {
-			loops := []func(worker, n int){atOnceLoop(std, g, requests)}
-			keys := lifeKeys(g, w.keys)
-			for _, p := range made {
-				loops = append(loops, lifeLoop(p, keys))
-			}
-			rates := meter.Alternate(g, r.Window, 4*batch, loops...)
-			r.addRate(w.name, params, stdAlonePeer, round, rates[0])
-			for i, peer := range peers {
-				r.addRate(w.name, params, peer.Name, round, rates[i+1])
-			}
-		}
+		measure("P1", g, 1)
+		measure("P2", g, 3)
 	}
-	for _, p := range made {
-		p.Close()
-	}
+	p.Close()
 	std.Close()
 }
 
@@ -129,38 +106,32 @@ func keySets(n int, of func(i int) []string) [][]string {
 
 type lifeWorker struct {
 	lane *purgatories.Lane
-	keys [][]string // see lifeKeys
+	keys [][]string // variants of each own key, one after the other
 	next int
 	_    [64]byte
 }
 
 func lives(window time.Duration, p purgatories.Purgatory, g, keys int) meter.Rate {
-	return meter.Loop(g, window, 4*batch, lifeLoop(p, lifeKeys(g, keys)))
-}
-
-// lifeKeys returns, for each of g workers, variants of its own keys, one after the other.
-func lifeKeys(g, keys int) [][][]string {
-	quiet := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("quiet-%d", i)} })
-	workers := make([][][]string, g)
-	for w := range workers {
-		rng := random(w)
-		own := keySets(ownKeys, func(i int) []string { return []string{fmt.Sprintf("own-%d-%d", w, i)} })
-		workers[w] = keySets(ownKeys*variants, func(i int) []string {
-			set := slices.Clip(own[i/variants]) // no more live heap than the keys are: the collector's share is the user's
-			for len(set) < keys {
-				set = append(set, quiet[rng.IntN(quietKeys)][0])
-			}
-			return set
-		})
-	}
-	return workers
+	return meter.Loop(g, window, 4*batch, lifeLoop(p, g, keys))
 }
 
 // lifeLoop returns the body of the loop: n operations' lives, n a multiple of the batch.
-func lifeLoop(p purgatories.Purgatory, keys [][][]string) func(worker, n int) {
-	workers := make([]*lifeWorker, len(keys))
+func lifeLoop(p purgatories.Purgatory, g, keys int) func(worker, n int) {
+	quiet := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("quiet-%d", i)} })
+	workers := make([]*lifeWorker, g)
 	for w := range workers {
-		workers[w] = &lifeWorker{lane: purgatories.NewLane(), keys: keys[w]}
+		rng := random(w)
+		own := keySets(ownKeys, func(i int) []string { return []string{fmt.Sprintf("own-%d-%d", w, i)} })
+		workers[w] = &lifeWorker{
+			lane: purgatories.NewLane(),
+			keys: keySets(ownKeys*variants, func(i int) []string {
+				set := slices.Clip(own[i/variants]) // no more live heap than the keys are: the collector's share is the user's
+				for len(set) < keys {
+					set = append(set, quiet[rng.IntN(quietKeys)][0])
+				}
+				return set
+			}),
+		}
 	}
 	return func(worker, n int) {
 		w := workers[worker]
