@@ -36,9 +36,7 @@ func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	case !r.Full:
 		return round == 0 && n < r.Million && g == 1 && (peer.Name == timers.Std || peer.Name == timers.Entry)
 	case g > 1:
-		return round == 0 && peer.Name == timers.Entry
-	case n < r.Million:
-		return ours || round == 0 && peer.Main
+		return round == 0 && ours
 	default:
 		return ours || round == 0 || peer.Name == timers.Heap
 	}
