@@ -20,7 +20,7 @@ type store struct {
 	maxPending int64
 	panicked   guard.Handler
 
-	now    func() time.Duration
+	now    func() time.Duration   // Extend calls it with a shard's lock held: it takes none
 	needed func(expiration int64) // the clock is needed at this tick, before wake
 	dueNow func()                 // something became due without the clock
 

@@ -33,12 +33,10 @@ func addCancel(r *Run) {
 
 // worthRound leaves out of the later rounds what no target refers to.
 func worthRound(r *Run, round, pending int, peer timers.Peer) bool {
-	switch {
-	case !r.Full:
+	if !r.Full {
 		return peer.Main && (round == 0 || pending == 0)
-	default:
-		return round == 0 || peer.Main && pending != r.Million/10
 	}
+	return round == 0 || peer.Main && pending != r.Million/10
 }
 
 func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {

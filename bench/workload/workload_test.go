@@ -111,3 +111,20 @@ func TestCompleterTakesTheNextPageWhenOneIsTurned(t *testing.T) {
 	forced, _ := c.stop()
 	assert.EqualValues(t, 1, forced)
 }
+
+// restless says only when it is asked for the third time that it is at rest.
+type restless struct {
+	timers.Timers
+	asked int
+}
+
+func (r *restless) AtRest() bool {
+	r.asked++
+	return r.asked == 3
+}
+
+func TestALoopWaitsUntilThePeerIsAtRest(t *testing.T) {
+	peer := &restless{Timers: timers.ByName(timers.Std).New()}
+	addCancelOne(small(), 0, 1, timers.Peer{Name: "restless", New: func() timers.Timers { return peer }}, "T1", requests)
+	assert.Equal(t, 3, peer.asked)
+}
