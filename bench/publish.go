@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,10 +26,17 @@ func about(o options) map[string]string {
 		"goarch": runtime.GOARCH,
 		"cpu":    processor(),
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
-		"rounds": fmt.Sprint(o.rounds),
+		"rounds": rounds(o),
 		"window": o.window.String(),
 		"quick":  fmt.Sprint(o.quick),
 	}
+}
+
+func rounds(o options) string {
+	if o.rounds == 0 {
+		return "2 to 5"
+	}
+	return fmt.Sprint(o.rounds)
 }
 
 // processor names the processor as `go test -bench` does on Linux.
@@ -49,7 +57,7 @@ func processor() string {
 // only plotted again.
 func publish(set *result.Set, o options, fresh bool) error {
 	titles, bases := result.Titles{}, map[string]string{}
-	for _, f := range workload.Families() {
+	for _, f := range slices.Concat(workload.Families(), workload.OnRequest()) {
 		for _, w := range f.Workloads {
 			titles[w.Name], bases[w.Name] = w.Title, w.Base
 		}

@@ -35,12 +35,13 @@ type Peer struct {
 	Main bool
 }
 
-// Names of the peers that targets refer to.
+// Names of the peers that targets and workloads refer to.
 const (
-	Std    = "std"
-	Heap   = "heap"
-	Entry  = "ours-entry"
-	Handle = "ours-handle"
+	Std     = "std"
+	Heap    = "heap"
+	Entry   = "ours-entry"
+	Handle  = "ours-handle"
+	Ouqiang = "ouqiang"
 )
 
 // Peers lists every timer that is compared, ours first.
@@ -53,7 +54,7 @@ func Peers() []Peer {
 		{Name: "russellluo", New: newRussellLuo},
 		{Name: "antlabs", New: newAntlabs},
 		{Name: "rfyiamcool", New: newRfyiamcool},
-		{Name: "ouqiang", New: newOuqiang},
+		{Name: Ouqiang, New: newOuqiang},
 		{Name: "go-zero", New: newGoZero},
 	}
 }

@@ -15,10 +15,10 @@ func expiringOperations(r *Run) {
 	if !r.Full {
 		return
 	}
-	for round := range r.fewRounds() {
+	for round := range r.rounds(2) {
 		for _, peer := range purgatories.Peers() {
-			if round > 0 && peer.Name != purgatories.Ours && peer.Name != purgatories.CB {
-				continue // no target refers to it
+			if peer.Name == purgatories.Lazy || round > 0 && peer.Name != purgatories.Ours {
+				continue // when all expire the lazy one is like the other; and ten seconds each
 			}
 			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, peer.Name), func() { expiringOne(r, round, r.Million, peer) })
 		}
@@ -66,7 +66,7 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
-	rounds := r.fewRounds()
+	rounds := r.rounds(2)
 	if !r.Full {
 		rounds = 1
 	}

@@ -13,7 +13,7 @@ import (
 
 // expiry measures T2: N timers with delays of 2..3 s, every callback recording its lateness against its exact deadline.
 func expiry(r *Run) {
-	for round := range r.fewRounds() {
+	for round := range r.rounds(2) {
 		for _, n := range []int{r.Million / 10, r.Million} {
 			for _, g := range []int{1, 2} {
 				for _, peer := range timers.Peers() {
@@ -35,10 +35,12 @@ func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	switch {
 	case !r.Full:
 		return round == 0 && n < r.Million && g == 1 && (peer.Name == timers.Std || peer.Name == timers.Entry)
-	case g > 1:
-		return round == 0 && ours
+	case ours:
+		return g == 1 || round == 0 && n == r.Million
+	case peer.Name == timers.Heap && n == r.Million:
+		return g == 1 // a target is a ratio to it
 	default:
-		return ours || round == 0 || peer.Name == timers.Heap
+		return g == 1 && round == 0 && (n == r.Million || peer.Main)
 	}
 }
 

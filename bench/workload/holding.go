@@ -64,6 +64,8 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 	lane := purgatories.NewLane()
 	before := meter.LiveWithStacks()
 	start := time.Now()
+	// A growing million of stacks would be marked again and again, which takes longer than all the rest.
+	collecting := debug.SetGCPercent(-1)
 	for i, d := range ds {
 		p.Submit(lane, d, sets[i%len(sets)])
 	}
@@ -72,6 +74,7 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 	}
 	// Whoever waits in a goroutine of its own needs a moment to get to its select.
 	time.Sleep(100 * time.Millisecond)
+	debug.SetGCPercent(collecting)
 	after := meter.LiveWithStacks()
 	r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, n), peer.Name, 0, int64(n),
 		map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(n)})
@@ -86,17 +89,14 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 // idleCost returns the milliseconds of processor time that the process uses per second while the benchmark sleeps: the
 // median of some slices. What measurements before have left to the scavenger is given back first.
 func idleCost(r *Run) float64 {
-	slice, count := time.Second, 5
-	if !r.Full {
-		count = 3
-	}
+	slice := time.Second
 	if r.Million < Million {
 		slice = 10 * time.Millisecond
 	}
 	debug.FreeOSMemory()
 	time.Sleep(slice)
 	var costs []float64
-	for range count {
+	for range 3 {
 		cpu, start := meter.CPU(), time.Now()
 		time.Sleep(slice)
 		costs = append(costs, float64(meter.CPU()-cpu)/float64(time.Millisecond)/time.Since(start).Seconds())

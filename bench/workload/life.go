@@ -24,14 +24,17 @@ const (
 
 // life measures P1, P2 and P3, an operation's life from submission to completion, and in the same rounds the floor.
 func life(r *Run) {
-	for round := range r.Rounds {
+	for round := range r.rounds(5) {
 		for _, peer := range purgatories.Peers() {
-			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.Rounds, peer.Name), func() { lifeOne(r, round, peer) })
+			if round > 0 && peer.Name == purgatories.Lazy {
+				continue // no target refers to it
+			}
+			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.rounds(5), peer.Name), func() { lifeOne(r, round, peer) })
 		}
-		r.turn(fmt.Sprintf("P1  round %d of %d  floor", round+1, r.Rounds), func() {
+		r.turn(fmt.Sprintf("P1  round %d of %d  floor", round+1, r.rounds(5)), func() {
 			r.addRate("P1", "G=1", "floor", round, floor(r))
 		})
-		if r.Full && round < r.fewRounds() {
+		if r.Full && round < r.rounds(2) {
 			lifeAmongMany(r, round)
 		}
 	}
@@ -61,7 +64,10 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 // out: a million stacks are P5's business.
 func lifeAmongMany(r *Run, round int) {
 	for _, name := range []string{purgatories.Ours, purgatories.CB} {
-		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.fewRounds(), name), func() { lifeAmong(r, round, name) })
+		if round > 0 && name == purgatories.CB {
+			continue // no target refers to it
+		}
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.rounds(2), name), func() { lifeAmong(r, round, name) })
 	}
 }
 

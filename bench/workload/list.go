@@ -21,7 +21,7 @@ type Workload struct {
 	Base  string // the peer that ratios are taken to
 }
 
-// Families lists all workloads in the order in which they run.
+// Families lists the workloads of a full run in the order in which they run.
 func Families() []Family {
 	return []Family{
 		{"add+cancel", []Workload{
@@ -48,12 +48,6 @@ func Families() []Family {
 		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatories.CB}}, thresholds},
 		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", goCheck}}, signals},
 		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", stopAfterFunc}}, heartbeats},
-		{"defaults", []Workload{
-			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", "size-64"},
-			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", "size-64"},
-			{"D1x", "T2 over sizes of the wheel", "size-64"},
-			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", "shards-16"},
-		}, defaults},
 		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timers.Std}}, expiry},
 		{"operation expiry", []Workload{
 			{"P6", "operations on 1,000 keys expire within a second", purgatories.CB},
@@ -62,6 +56,18 @@ func Families() []Family {
 		{"open loop", []Workload{
 			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatories.CB},
 		}, openLoop},
+	}
+}
+
+// OnRequest lists the families that are measured only when they are asked for by name.
+func OnRequest() []Family {
+	return []Family{
+		{"defaults", []Workload{
+			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", "size-64"},
+			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", "size-64"},
+			{"D1x", "T2 over sizes of the wheel", "size-64"},
+			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", "shards-16"},
+		}, defaults},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
-	offers, rounds := mixes, r.fewRounds()
+	offers, rounds := mixes, r.rounds(2)
 	if !r.Full {
 		rates, offers, rounds = rates[2:3], mixes[:1], 1
 	}
@@ -26,11 +26,11 @@ func openLoop(r *Run) {
 				for _, name := range []string{
 					purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
 				} {
-					if round > 0 && name != purgatories.Ours && name != purgatories.CB {
+					if (round > 0 || i > 0 && name != purgatories.Null) && name != purgatories.Ours && name != purgatories.CB {
 						continue // no target refers to it
 					}
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
-						o := offer(purgatories.ByName(name).New(), table(), rate, 8*r.Window)
+						o := offer(purgatories.ByName(name).New(), table(), rate, 5*r.Window)
 						o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round)
 					})
 				}
@@ -38,9 +38,9 @@ func openLoop(r *Run) {
 		}
 		r.netCost(m.name, rates)
 		if r.Full {
-			for _, name := range []string{purgatories.Ours, purgatories.CB, purgatories.Chan} {
+			for _, name := range []string{purgatories.Ours, purgatories.CB} {
 				if i > 0 && name != purgatories.Ours {
-					continue // half a minute, and no target refers to it
+					continue // a quarter of a minute, and no target refers to it
 				}
 				r.turn(fmt.Sprintf("P4  %s highest rate  %s", m.name, name), func() { highest(r, m, table(), name) })
 			}
@@ -140,6 +140,10 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 	return o
 }
 
+// hopeless is how many seconds a generator is behind when it gives up. It has offered less than 99 % of ten seconds then,
+// so that the rate counts as not held.
+const hopeless = 1
+
 // generate submits requests as they arrive, those of a millisecond together: a generator that slept for every single one
 // would measure the scheduler. One that has fallen behind does not sleep; what it has not offered by the end was not held.
 func generate(p purgatories.Purgatory, lane *purgatories.Lane, c *completer, table []arrival, rate int, window time.Duration) int64 {
@@ -161,8 +165,11 @@ func generate(p purgatories.Purgatory, lane *purgatories.Lane, c *completer, tab
 				c.at(elapsed+time.Duration(a.latency)*time.Millisecond, op)
 			}
 			due += a.gap * mean
-			if n%256 == 255 && time.Since(start) >= window {
-				return n + 1
+			if n%256 == 255 {
+				spent := time.Since(start)
+				if spent >= window || spent.Seconds()-due > hopeless {
+					return n + 1
+				}
 			}
 		}
 		if ahead := due - time.Since(start).Seconds(); ahead > 0 {

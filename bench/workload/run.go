@@ -16,7 +16,7 @@ import (
 
 // Run is one run of the benchmark program.
 type Run struct {
-	Rounds   int           // how often a peer is measured in each workload
+	Rounds   int           // how often a peer is measured in each workload; 0: as often as is usual there
 	Window   time.Duration // how long a loop is measured
 	Full     bool          // every peer and parameter; otherwise the essentials only
 	Million  int           // what stands for "1,000,000 pending"; smaller in tests
@@ -72,8 +72,13 @@ func (r *Run) turn(what string, measure func()) {
 	}
 }
 
-// fewRounds is how often those are measured whose turns take seconds.
-func (r *Run) fewRounds() int { return min(r.Rounds, 3) }
+// rounds is how often a peer that a target refers to is measured: the usual number is smaller where its turns take seconds.
+func (r *Run) rounds(usual int) int {
+	if r.Rounds > 0 {
+		return r.Rounds
+	}
+	return usual
+}
 
 // tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
 // let go of a million than to be measured.

@@ -17,10 +17,10 @@ const goCheck = "go-check"
 // condition is not met: handed to the workers (Signal), checked at once (CheckAndComplete), and checked on a goroutine
 // made for it, which is what people write to get out from under their own lock.
 func signals(r *Run) {
-	for round := range r.Rounds {
+	for round := range r.rounds(3) {
 		for _, g := range []int{1, 2} {
 			for _, how := range []string{"ours-signal", "ours-check", goCheck} {
-				r.turn(fmt.Sprintf("S1  round %d of %d  G=%d %s", round+1, r.Rounds, g, how), func() { signalsOne(r, round, g, how) })
+				r.turn(fmt.Sprintf("S1  round %d of %d  G=%d %s", round+1, r.rounds(3), g, how), func() { signalsOne(r, round, g, how) })
 			}
 		}
 	}

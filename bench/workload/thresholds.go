@@ -22,7 +22,7 @@ func thresholds(r *Run) {
 		if n > r.Million {
 			continue
 		}
-		for round := range r.fewRounds() {
+		for round := range r.rounds(3) {
 			step := func(name, peer string, ordered bool) {
 				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, name), func() { stepOne(r, round, n, name, peer, ordered) })
 			}
@@ -30,8 +30,8 @@ func thresholds(r *Run) {
 			if !r.Full {
 				break
 			}
-			if n == Million && round > 0 {
-				continue // seconds of trying everybody
+			if round > 0 {
+				continue // no target refers to those
 			}
 			step("ours-unordered", purgatories.Ours, false)
 			step(purgatories.CB, purgatories.CB, false)

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,7 +62,7 @@ func TestATurnThatFailsIsTheLast(t *testing.T) {
 
 // A child is told the number of its turn: every family takes the same ones whatever was measured before.
 func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
-	for _, f := range Families() {
+	for _, f := range slices.Concat(Families(), OnRequest()) {
 		turns := func(full bool) int {
 			r := small()
 			r.Full = full

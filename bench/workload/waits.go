@@ -16,9 +16,9 @@ import (
 // waits measures the blocking wait beside the one written by hand: a batch of 64 goroutines waits, is let go, and waits
 // again; and the memory of 100,000 that wait.
 func waits(r *Run) {
-	for round := range r.Rounds {
+	for round := range r.rounds(5) {
 		for _, peer := range purgatories.WaitsPeers() {
-			r.turn(fmt.Sprintf("A1  round %d of %d  %s", round+1, r.Rounds, peer.Name), func() {
+			r.turn(fmt.Sprintf("A1  round %d of %d  %s", round+1, r.rounds(5), peer.Name), func() {
 				w := peer.New()
 				r.addRate("A1", fmt.Sprintf("waiters=%d", batch), peer.Name, round, waitRounds(r, w))
 				w.Close()

@@ -21,7 +21,7 @@ func small() *Run {
 }
 
 // slow are the families that take seconds by their nature.
-var slow = []string{"timer expiry", "operation expiry", "probes", "open loop", "defaults"}
+var slow = []string{"timer expiry", "operation expiry", "probes", "open loop"}
 
 // Every other family runs in small, and yields every workload that it lists.
 func TestFamiliesYieldTheirWorkloads(t *testing.T) {
@@ -81,6 +81,20 @@ func TestOpenLoopEndsWhatArrived(t *testing.T) {
 		assert.Positive(t, o.forced, name)
 		assert.LessOrEqual(t, o.forced, o.arrived, name)
 	}
+}
+
+func TestAGeneratorFarBehindGivesUp(t *testing.T) {
+	t.Parallel()
+	const rate, window = 1_000_000_000, time.Minute
+	p := purgatories.ByName(purgatories.Null).New()
+	c := newCompleter(p)
+	c.start()
+	start := time.Now()
+	n := generate(p, purgatories.NewLane(), c, mixes[0].arrivals(1<<12), rate, window)
+	assert.Less(t, time.Since(start), window/2)
+	forced, lag := c.stop()
+	assert.Positive(t, forced)
+	assert.False(t, offered{target: rate, arrived: n, window: window, lag: lag}.held())
 }
 
 func TestMixHasTheQuartilesItWasGiven(t *testing.T) {
