@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -110,6 +111,14 @@ func run(args []string) error {
 	return publish(set, o, true)
 }
 
+// families returns what there is to choose from.
+func families(o options) []workload.Family {
+	if o.only == "" {
+		return workload.Families()
+	}
+	return slices.Concat(workload.Families(), workload.OnRequest())
+}
+
 func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
@@ -117,11 +126,7 @@ func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 		Only: o.turn,
 	}
 	start := time.Now()
-	families := workload.Families()
-	if o.only != "" {
-		families = append(families, workload.OnRequest()...)
-	}
-	for _, f := range families {
+	for _, f := range families(o) {
 		if !f.Matches(only) {
 			continue
 		}

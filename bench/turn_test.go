@@ -3,12 +3,14 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // What the program prints when it is started for one turn is what it reads back.
@@ -29,6 +31,14 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	require.Len(t, set.Samples, 1)
 	assert.Equal(t, "S1", set.Samples[0].Workload)
 	assert.Equal(t, "ours-check", set.Samples[0].Peer)
+}
+
+func TestDefaultsAreMeasuredWhenAskedFor(t *testing.T) {
+	has := func(o options) bool {
+		return slices.ContainsFunc(families(o), func(f workload.Family) bool { return f.Name == "defaults" })
+	}
+	assert.False(t, has(options{}))
+	assert.True(t, has(options{only: "defaults"}))
 }
 
 func TestATurnThatCannotBeIsRefused(t *testing.T) {

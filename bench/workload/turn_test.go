@@ -77,6 +77,11 @@ func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 	}
 }
 
+func TestRoundsAskedForHoldForAll(t *testing.T) {
+	assert.Equal(t, 2, (&Run{}).rounds(2))
+	assert.Equal(t, 7, (&Run{Rounds: 7}).rounds(2))
+}
+
 // What is left of a turn goes with its process; without one, the next turn must not pay for it.
 func TestOnlyATurnThatSharesItsProcessTidiesUp(t *testing.T) {
 	tidied := 0
