@@ -33,6 +33,18 @@ func TestPageWithoutItsLinesIsLeftAlone(t *testing.T) {
 	require.Error(t, writePage(path, &result.Set{}))
 }
 
+// A run of a part, or a quick one, must not replace the figures of a full one; nor when it is read from its file.
+func TestOnlyAFullRunWritesThePage(t *testing.T) {
+	for _, about := range []map[string]string{{"quick": "true"}, {"only": "P4"}} {
+		path := filepath.Join(t.TempDir(), "page.md")
+		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
+		require.NoError(t, publish(&result.Set{About: about}, options{page: path}, false))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Contains(t, string(b), "old")
+	}
+}
+
 func TestFlags(t *testing.T) {
 	_, err := flags([]string{"-rounds", "-1"})
 	require.ErrorContains(t, err, "not -1")

@@ -27,6 +27,7 @@ func about(o options) map[string]string {
 		"cpu":    processor(),
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
 		"rounds": rounds(o),
+		"only":   o.only,
 		"window": o.window.String(),
 		"quick":  fmt.Sprint(o.quick),
 	}
@@ -53,8 +54,7 @@ func processor() string {
 	return "unknown"
 }
 
-// publish prints the tables and the targets, and writes the files. Fresh results are written; those read from a file are
-// only plotted again.
+// publish prints the tables and the targets, and writes the files. Those read from a file are not written again.
 func publish(set *result.Set, o options, fresh bool) error {
 	titles, bases := result.Titles{}, map[string]string{}
 	for _, f := range slices.Concat(workload.Families(), workload.OnRequest()) {
@@ -75,7 +75,7 @@ func publish(set *result.Set, o options, fresh bool) error {
 			return err
 		}
 	}
-	if o.quick || o.only != "" {
+	if set.About["quick"] == "true" || set.About["only"] != "" {
 		return nil // the page and its plots are of full runs
 	}
 	if o.plots != "" {

@@ -162,3 +162,28 @@ func TestKafka2253AKeyIsKeptWhileSomebodyWalksOverIt(t *testing.T) {
 	entries, keys = watched(w)
 	assert.Equal(t, []int{0, 0}, []int{entries, keys})
 }
+
+// Nor does it allocate to leave a watch behind, once there has been room for as many.
+func TestPurgeAllocatesNothing(t *testing.T) {
+	const runs, each = 20, 10
+	w := newMap(2 * each)
+	a, b := twoKeys(w)
+	var endings []Ending
+	for range (runs + 1) * each {
+		endings = append(endings, ending(wait(t, w, a, b)))
+	}
+	home, busy := w.Shard(w.Hash(a)), w.Shard(w.Hash(b))
+	purged := 0
+	assert.Zero(t, testing.AllocsPerRun(runs, func() {
+		busy.mu.Lock()
+		for _, e := range endings[purged:][:each] {
+			if home.Leave(e) {
+				home.Exit()
+			}
+			e.Machines[0].Settle(operation.Forced, nil)
+		}
+		busy.mu.Unlock()
+		purged += w.Purge()
+	}))
+	assert.Len(t, endings, purged)
+}

@@ -101,7 +101,7 @@ func stepOverWaiters(set *result.Set) (*plot.Plot, error) {
 	return p, nil
 }
 
-// memory is P5 and A2: bytes per pending request.
+// memory is P5: bytes per pending request.
 func memory(set *result.Set) (*plot.Plot, error) {
 	return bars(set, "Memory per pending request", "bytes", result.Bytes, []group{
 		{"1 key", "P5", "keys=1/N=1000000", []string{"ours", "cb", "chan"}},

@@ -39,9 +39,10 @@ const (
 	Pending   = "pending-peak"
 	NsStep    = "ns/step"
 	Coalesced = "signals/check"
+	Lost      = "lost"
 )
 
-// Distribution is a lateness distribution of one peer, all rounds together: ascending quantiles in milliseconds.
+// Distribution is a lateness distribution of one peer in one round: ascending quantiles in milliseconds.
 type Distribution struct {
 	Workload string    `json:"workload"`
 	Params   string    `json:"params"`

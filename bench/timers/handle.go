@@ -9,7 +9,7 @@ import (
 // handles is our timer as the standard library's is used: AfterFunc returns a handle, Stop stops it.
 type handles struct{ timer *timer.SystemTimer }
 
-func newHandle() Timers { return handles{timer: startSystemTimer()} }
+func newHandle() Timers { return handles{timer: StartSystemTimer()} }
 
 func (p handles) Slots(n int, fired func(i int)) Slots {
 	return &handleSlots{timer: p.timer, handles: make([]*timer.Handle, n), callback: callbacks(fired)}

@@ -35,13 +35,12 @@ type Peer struct {
 	Main bool
 }
 
-// Names of the peers that targets and workloads refer to.
+// Names of the peers that targets refer to.
 const (
-	Std     = "std"
-	Heap    = "heap"
-	Entry   = "ours-entry"
-	Handle  = "ours-handle"
-	Ouqiang = "ouqiang"
+	Std    = "std"
+	Heap   = "heap"
+	Entry  = "ours-entry"
+	Handle = "ours-handle"
 )
 
 // Peers lists every timer that is compared, ours first.
@@ -54,7 +53,7 @@ func Peers() []Peer {
 		{Name: "russellluo", New: newRussellLuo},
 		{Name: "antlabs", New: newAntlabs},
 		{Name: "rfyiamcool", New: newRfyiamcool},
-		{Name: Ouqiang, New: newOuqiang},
+		{Name: "ouqiang", New: newOuqiang},
 		{Name: "go-zero", New: newGoZero},
 	}
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -50,17 +51,19 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 	}
 	rest(t)
 	window := r.Window
-	if pending >= Million && targeted(peer) {
+	if pending >= Million {
 		// Long enough for whole cycles of the collector, which has a million pending timers to mark each time: who
 		// allocates pays for that in the long run, and a short window would hide it, or show nothing else.
 		window *= 4
 	}
-	for _, g := range []int{1, 2} {
-		params := fmt.Sprintf("G=%d/P=%d", g, pending)
-		r.addRate(workload, params, peer.Name, round, atOnce(t, g, window, of))
-		if round == 0 && (peer.Name != timers.Ouqiang || pending < Million) { // it searches whole lists, for ten seconds
-			r.addRate(workload+"w", params, peer.Name, round, windowed(t, g, r.Window, of))
+	measure := func(workload string, loop func(timers.Timers, int, time.Duration, span) meter.Rate) {
+		for _, g := range []int{1, 2} {
+			r.addRate(workload, fmt.Sprintf("G=%d/P=%d", g, pending), peer.Name, round, loop(t, g, window, of))
 		}
+	}
+	measure(workload, atOnce)
+	if round == 0 && (peer.Main || pending < Million) { // some search lists of a million, for ten seconds
+		measure(workload+"w", windowed)
 	}
 	r.tidy(func() {
 		for i := range pending {
@@ -88,20 +91,21 @@ type addCancelWorker struct {
 	_      [64]byte // two workers never share a line
 }
 
-// addCancelWorkers makes the workers' slots on goroutines of their own, as timers are made by those who use them: the
-// allocator then gives them pages of their own.
+// addCancelWorkers makes the workers' slots on goroutines of their own that run at the same time, as timers are made by
+// those who use them: the allocator then gives them pages of their own.
 func addCancelWorkers(t timers.Timers, g, slots int, of span) []*addCancelWorker {
 	workers := make([]*addCancelWorker, g)
-	var made, all sync.WaitGroup
-	made.Add(g)
+	var begun atomic.Int32
+	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
+			// Who would block here would leave its processor, and that one's pages, to the next.
+			for begun.Add(1); int(begun.Load()) < g; {
+			}
 			workers[i] = &addCancelWorker{
 				slots:  t.Slots(slots, nil),
 				delays: delays(i+1, delayTable, of.low, of.high),
 			}
-			made.Done()
-			made.Wait() // nobody ends, and leaves its processor to the next, before all are there
 		})
 	}
 	all.Wait()

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ type completer struct {
 	quit      chan struct{}
 	done      sync.WaitGroup
 	forced    int64
-	lag       time.Duration // how far it was behind when it was stopped
+	lag       time.Duration // how far it was behind when it was told to stop
 	pages     [calendar]page
 }
 
@@ -58,7 +59,9 @@ func (c *completer) at(when time.Duration, op purgatories.Operation) {
 func (c *completer) run() {
 	var next time.Duration // page to turn
 	var ops []purgatories.Operation
-	for {
+	last := time.Duration(math.MaxInt64) // and the last one
+	nap := time.Millisecond
+	for next <= last {
 		for now := time.Since(c.begin) / time.Millisecond; next <= now; next++ {
 			pg := &c.pages[next%calendar]
 			pg.mu.Lock()
@@ -74,15 +77,19 @@ func (c *completer) run() {
 		}
 		select {
 		case <-c.quit:
-			c.lag = time.Since(c.begin) - next*time.Millisecond
-			return
+			now := time.Since(c.begin)
+			c.lag = now - next*time.Millisecond
+			last = (now + requestTimeout) / time.Millisecond
+			c.quit = nil
+			nap = 10 * time.Millisecond // nothing comes any more, and waking up costs more than a request
 		default:
-			time.Sleep(time.Millisecond)
 		}
+		time.Sleep(nap)
 	}
 }
 
-// stop ends the completer where it is and returns how many operations it ended, and how far it was behind.
+// stop has the completer end what is still to come, for there is nothing after that, and returns how many operations it
+// ended, and how far it was behind when it was told.
 func (c *completer) stop() (forced int64, lag time.Duration) {
 	close(c.quit)
 	c.done.Wait()

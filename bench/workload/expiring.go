@@ -17,8 +17,8 @@ func expiringOperations(r *Run) {
 	}
 	for round := range r.rounds(2) {
 		for _, peer := range purgatories.Peers() {
-			if peer.Name == purgatories.Lazy || round > 0 && peer.Name != purgatories.Ours {
-				continue // when all expire the lazy one is like the other; and ten seconds each
+			if round > 0 && peer.Name != purgatories.Ours {
+				continue // ten seconds each
 			}
 			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, peer.Name), func() { expiringOne(r, round, r.Million, peer) })
 		}
@@ -49,9 +49,7 @@ func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
 		result.Routines: float64(peak.Stop() - idle),
 	}
-	if missing > 0 {
-		m["lost"] = float64(missing)
-	}
+	r.lost(peer.Name, missing, m)
 	r.lateMetrics("P6", params, peer.Name, late.Sorted(), m)
 	r.add("P6", params, peer.Name, round, int64(n), m)
 }
@@ -118,9 +116,7 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	close(stop)
 	<-loaded
 	m := map[string]float64{}
-	if missing > 0 {
-		m["lost"] = float64(missing)
-	}
+	r.lost(name, missing, m)
 	params := fmt.Sprintf("P=%d", r.Million)
 	r.lateMetrics("P8", params, name, late.Sorted(), m)
 	r.add("P8", params, name, round, int64(n), m)

@@ -79,9 +79,7 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 		result.Routines: float64(peak.Stop() - idle),
 		"add-s":         added.Seconds(),
 	}
-	if missing > 0 {
-		m["lost"] = float64(missing)
-	}
+	r.lost(peer.Name, missing, m)
 	r.lateMetrics(workload, params, peer.Name, late.Sorted(), m)
 	r.add(workload, params, peer.Name, round, int64(n), m)
 }

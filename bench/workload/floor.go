@@ -45,6 +45,6 @@ func floor(r *Run) meter.Rate {
 		}
 	})
 	runtime.KeepAlive(kept)
-	_ = deadline
+	_ = deadline // it is written to a variable that outlives the loop, as an operation's is
 	return rate
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/timers"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -60,17 +61,16 @@ func operationSessions(n int) (func(int), func()) {
 	for i := range ops {
 		ops[i] = p.Submit(lane, lifetime, []string{fmt.Sprintf("session-%d", i)})
 	}
+	rest(p)
 	e := p.(purgatories.Extending)
 	return func(i int) { must(e.Extend(ops[i], lifetime)) }, p.Close
 }
 
-func systemTimer() *timer.SystemTimer {
-	t, err := timer.NewSystemTimer()
-	if err != nil {
-		panic(err)
+// settle is rest for a timer.
+func settle(t *timer.SystemTimer) {
+	for timer.Inspect(t).Young.Entries > 0 {
+		time.Sleep(10 * time.Millisecond)
 	}
-	t.Start()
-	return t
 }
 
 type silent struct{}
@@ -78,7 +78,7 @@ type silent struct{}
 func (silent) RunTask(*timer.TaskEntry) {}
 
 func entrySessions(n int) (func(int), func()) {
-	t := systemTimer()
+	t := timers.StartSystemTimer()
 	entries := make([]timer.TaskEntry, n)
 	for i := range entries {
 		entries[i].Bind(silent{})
@@ -86,12 +86,13 @@ func entrySessions(n int) (func(int), func()) {
 			panic(err)
 		}
 	}
+	settle(t)
 	beat := func(i int) { must(t.Extend(&entries[i], timer.Deadline(t.Now(), lifetime))) }
 	return beat, func() { t.Stop() }
 }
 
 func handleSessions(n int) (func(int), func()) {
-	t := systemTimer()
+	t := timers.StartSystemTimer()
 	handles := make([]*timer.Handle, n)
 	for i := range handles {
 		h, err := t.AfterFunc(lifetime, func() {})
@@ -100,6 +101,7 @@ func handleSessions(n int) (func(int), func()) {
 		}
 		handles[i] = h
 	}
+	settle(t)
 	return func(i int) { must(handles[i].Extend(lifetime)) }, func() { t.Stop() }
 }
 

@@ -78,6 +78,7 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 	after := meter.LiveWithStacks()
 	r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, n), peer.Name, 0, int64(n),
 		map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(n)})
+	// None of them expires, the first after 60 s, while P7 is measured.
 	if keys == 1 && (r.Full && peer.Name != purgatories.Chan || peer.Name == purgatories.Ours) && time.Since(start) < 45*time.Second {
 		r.add("P7", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
 			map[string]float64{result.CPUIdle: idleCost(r)})

@@ -60,7 +60,7 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	std.Close()
 }
 
-// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys. The goroutine per request is left
+// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come. The goroutine per request is left
 // out: a million stacks are P5's business.
 func lifeAmongMany(r *Run, round int) {
 	for _, name := range []string{purgatories.Ours, purgatories.CB} {
@@ -74,14 +74,17 @@ func lifeAmongMany(r *Run, round int) {
 func lifeAmong(r *Run, round int, name string) {
 	p := purgatories.ByName(name).New()
 	defer r.tidy(p.Close)
-	crowd(p, r.Million)
-	for _, g := range []int{1, 2} {
-		// Whole cycles of the collector, as in T1.
-		rate := lives(4*r.Window, p, g, 3)
-		r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, r.Million), name, round, rate)
+	measure := func(pending int) {
+		for _, g := range []int{1, 2} {
+			// Whole cycles of the collector, as in T1.
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(4*r.Window, p, g, 3))
+		}
 	}
+	measure(0)
+	crowd(p, r.Million)
+	measure(r.Million)
 	if p.Stale() >= 0 {
-		// Watched from outside the timed loop, at a tenth of the window: looking costs something too.
+		// Watched outside the timed loop: looking costs something too.
 		peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
 		lives(r.Window, p, 2, 3)
 		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, 0,

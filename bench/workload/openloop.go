@@ -134,7 +134,10 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 	o := offered{target: rate, window: window}
 	o.arrived = generate(p, lane, c, table, rate, window)
 	o.forced, o.lag = c.stop()
-	o.cost = s.Stop()
+	for p.Pending() > 0 { // the last ones expire
+		time.Sleep(10 * time.Millisecond)
+	}
+	o.cost = s.Stop() // of requests from arrival to their end, all of them
 	o.peak = peak.Stop()
 	p.Close()
 	return o

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
+	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
 )
 
@@ -126,12 +128,22 @@ func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration,
 	r.keep(d)
 }
 
-// keep adds d. The last round's stands for all: distributions are for the eye, medians of the percentiles are in the
-// samples.
+// lost notes deadlines that were never met, which no percentile shows. The library owes every one: for it that is an error.
+func (r *Run) lost(peer string, missing int, into map[string]float64) {
+	if missing == 0 {
+		return
+	}
+	into[result.Lost] = float64(missing)
+	if strings.HasPrefix(peer, purgatories.Ours) {
+		r.err = fmt.Errorf("%s: %d deadlines were never met", peer, missing)
+	}
+}
+
+// keep adds d. The first round's, which all peers have, stands for all: distributions are for the eye, medians of the
+// percentiles are in the samples.
 func (r *Run) keep(d result.Distribution) {
-	for i, old := range r.Set.Distributions {
+	for _, old := range r.Set.Distributions {
 		if old.Workload == d.Workload && old.Params == d.Params && old.Peer == d.Peer {
-			r.Set.Distributions[i] = d
 			return
 		}
 	}

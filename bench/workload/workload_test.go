@@ -50,7 +50,7 @@ func TestExpiryRecordsEveryDeadline(t *testing.T) {
 	expiryOne(r, 0, 1000, 2, timers.ByName(timers.Entry), "T2")
 	require.Len(t, r.Set.Samples, 1)
 	m := r.Set.Samples[0].Metrics
-	assert.NotContains(t, m, "lost")
+	assert.NotContains(t, m, result.Lost)
 	assert.Zero(t, m[result.EarlyN])
 	require.Len(t, r.Set.Distributions, 1)
 	assert.True(t, slices.IsSorted(r.Set.Distributions[0].Ms))
@@ -65,9 +65,20 @@ func TestOperationsExpireAndProbesDo(t *testing.T) {
 	p.Close()
 	require.Len(t, r.Set.Samples, 2)
 	for _, s := range r.Set.Samples {
-		assert.NotContains(t, s.Metrics, "lost", s.Workload)
+		assert.NotContains(t, s.Metrics, result.Lost, s.Workload)
 		assert.Zero(t, s.Metrics[result.EarlyN], s.Workload)
 	}
+}
+
+func TestTheLibraryLosesNoDeadlineInSilence(t *testing.T) {
+	r, m := small(), map[string]float64{}
+	r.lost(timers.Heap, 3, m)
+	assert.Equal(t, map[string]float64{result.Lost: 3}, m)
+	require.NoError(t, r.err)
+	r.lost(timers.Entry, 0, m)
+	require.NoError(t, r.err)
+	r.lost(timers.Entry, 2, m)
+	require.ErrorContains(t, r.err, "2 deadlines")
 }
 
 func TestOpenLoopEndsWhatArrived(t *testing.T) {
