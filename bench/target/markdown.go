@@ -21,7 +21,7 @@ func WriteMarkdown(w io.Writer, set *result.Set) error {
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", x.Workload, x.What, got, said)
 	}
-	fmt.Fprint(w, "\n### Where a peer is better\n\nEvery median of this run that is lower than ours by more than 3 %:\n\n")
+	fmt.Fprint(w, "\n### Where a peer is better\n\nEvery median of this run that is lower than that of our best form by more than 3 %:\n\n")
 	for _, b := range set.WherePeersAreBetter(references...) {
 		fmt.Fprintf(w, "- %s\n", b)
 	}
