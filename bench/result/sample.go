@@ -57,6 +57,11 @@ type Set struct {
 	Distributions []Distribution    `json:"distributions"`
 }
 
+// Has reports whether anything of a workload was measured.
+func (s *Set) Has(workload string) bool {
+	return slices.ContainsFunc(s.Samples, func(x Sample) bool { return x.Workload == workload })
+}
+
 // Add records a sample.
 func (s *Set) Add(x Sample) { s.Samples = append(s.Samples, x) }
 

@@ -98,7 +98,7 @@ func compare(what string, a, base at, metric string, met func(float64) bool) Tar
 	}}
 }
 
-// Write prints every target with what was reached.
+// Write prints every target of the workloads that were measured, with what was reached.
 func Write(w io.Writer, set *result.Set) error {
 	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', 0)
 	fmt.Fprint(t, "\nTargets\n\tworkload\ttarget\tmeasured\t\n")
@@ -111,6 +111,9 @@ func Write(w io.Writer, set *result.Set) error {
 		case NotMet:
 			missed++
 		case NotMeasured:
+			if !set.Has(x.Workload) {
+				continue
+			}
 		}
 		fmt.Fprintf(t, "\t%s\t%s\t%s\t%s\n", x.Workload, x.What, got, v)
 	}
