@@ -62,7 +62,7 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 		}
 	}
 	measure(workload, atOnce)
-	if round == 0 && (peer.Main || pending < Million) { // some search lists of a million, for ten seconds
+	if r.Full && round == 0 && (peer.Main || pending < Million) { // some search lists of a million, for ten seconds
 		measure(workload+"w", windowed)
 	}
 	r.tidy(func() {
