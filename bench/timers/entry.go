@@ -50,7 +50,10 @@ func (p entries) Hold(d time.Duration, payload *Payload) func() {
 }
 
 func (p entries) Close()       { p.timer.Stop() }
-func (p entries) AtRest() bool { return timer.Inspect(p.timer).Young.Entries == 0 }
+func (p entries) AtRest() bool { return AtRest(p.timer) }
+
+// AtRest reports whether t has placed everything that it puts off.
+func AtRest(t *timer.SystemTimer) bool { return timer.Inspect(t).Young.Entries == 0 }
 
 func start(t *timer.SystemTimer, e *timer.TaskEntry, d time.Duration) {
 	now := t.Now()

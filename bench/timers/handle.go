@@ -29,7 +29,7 @@ func (p handles) after(d time.Duration, f func()) *timer.Handle {
 }
 
 func (p handles) Close()       { p.timer.Stop() }
-func (p handles) AtRest() bool { return timer.Inspect(p.timer).Young.Entries == 0 }
+func (p handles) AtRest() bool { return AtRest(p.timer) }
 
 type handleSlots struct {
 	timer    *timer.SystemTimer

@@ -72,7 +72,7 @@ func operationSessions(n int) (func(int), func()) {
 
 // settle is rest for a timer.
 func settle(t *timer.SystemTimer) {
-	for timer.Inspect(t).Young.Entries > 0 {
+	for !timers.AtRest(t) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

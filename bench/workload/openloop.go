@@ -134,8 +134,10 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 	o := offered{target: rate, window: window}
 	o.arrived = generate(p, lane, c, table, rate, window)
 	o.forced, o.lag = c.stop()
-	for p.Pending() > 0 { // the last ones expire
-		time.Sleep(10 * time.Millisecond)
+	for stopped := time.Now(); p.Pending() > 0; time.Sleep(10 * time.Millisecond) { // the last ones expire
+		if time.Since(stopped) > 30*time.Second {
+			panic(fmt.Sprintf("%d requests with a timeout of %s never ended", p.Pending(), requestTimeout))
+		}
 	}
 	o.cost = s.Stop() // of requests from arrival to their end, all of them
 	o.peak = peak.Stop()

@@ -81,11 +81,24 @@ func TestTheLibraryLosesNoDeadlineInSilence(t *testing.T) {
 	require.ErrorContains(t, r.err, "2 deadlines")
 }
 
+// closing notes what is pending when it is closed.
+type closing struct {
+	purgatories.Purgatory
+	left int
+}
+
+func (c *closing) Close() {
+	c.left = c.Pending()
+	c.Purgatory.Close()
+}
+
 func TestOpenLoopEndsWhatArrived(t *testing.T) {
 	t.Parallel()
 	table := mixes[0].arrivals(1 << 12)
 	for _, name := range []string{purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Chan} {
-		o := offer(purgatories.ByName(name).New(), table, 5000, 300*time.Millisecond)
+		p := &closing{Purgatory: purgatories.ByName(name).New(), left: -1}
+		o := offer(p, table, 5000, 300*time.Millisecond)
+		assert.Zero(t, p.left, name)
 		// How many arrive while the machine is busy is not known; never more than were drawn, give or take.
 		assert.Positive(t, o.arrived, name)
 		assert.Less(t, o.arrived, int64(2000), name)
