@@ -45,7 +45,7 @@ func flags(args []string) (options, error) {
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
 	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: 5 where it is soon done, down to 2 where it takes seconds; with -quick 2)")
-	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 150ms, with -quick 80ms)")
+	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for the raw results (none when empty)")
 	f.StringVar(&o.plots, "plots", "../docs/plots", "`folder` for the SVG plots (none when empty)")
 	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a full run writes its figures into (none when empty)")
@@ -58,9 +58,9 @@ func flags(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
 	}
-	window := 150 * time.Millisecond
+	window := 100 * time.Millisecond
 	if o.quick {
-		window = 80 * time.Millisecond
+		window = 60 * time.Millisecond
 	}
 	if o.quick && o.rounds == 0 {
 		o.rounds = 2

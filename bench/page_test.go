@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/workload"
 )
 
 func TestPageKeepsWhatStandsAroundTheFigures(t *testing.T) {
@@ -61,4 +63,44 @@ func TestPageOfTheRepositoryHasItsLines(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(b), figuresBegin)
 	assert.Contains(t, string(b), figuresEnd)
+}
+
+// The published run has for every workload what was promised of it: rounds that show a spread, allocations, and the ratio to
+// the standard library.
+func TestThePublishedRunIsWhole(t *testing.T) {
+	set, err := result.ReadJSON("results/full.json")
+	require.NoError(t, err)
+	for _, f := range workload.Families() {
+		for _, w := range f.Workloads {
+			params := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Params, s.Workload == w.Name })
+			require.NotEmpty(t, params, w.Name)
+			for _, p := range params {
+				assertWhole(t, set, w, p)
+			}
+		}
+	}
+}
+
+func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params string) {
+	t.Helper()
+	rounds := map[string]int{}
+	for _, s := range set.Samples {
+		if s.Workload != w.Name || s.Params != params {
+			continue
+		}
+		rounds[s.Peer]++
+		_, perOp := s.Metrics[result.AllocsOp]
+		_, perSecond := s.Metrics[result.AllocsSec]
+		assert.True(t, perOp || perSecond, "%s %s %s: no allocations", w.Name, params, s.Peer)
+	}
+	for peer, n := range rounds {
+		once := w.Name == "T2" && strings.HasPrefix(params, "G=2") // the page says so
+		if !once && (strings.HasPrefix(peer, purgatories.Ours) || peer == w.Bases[0]) {
+			assert.GreaterOrEqual(t, n, 2, "%s %s %s: one round has no spread", w.Name, params, peer)
+		}
+	}
+	if strings.HasSuffix(params, "/watched") || strings.HasSuffix(params, "/highest") {
+		return // ours only
+	}
+	assert.Contains(t, rounds, w.Bases[0], "%s %s: no ratio to the standard library", w.Name, params)
 }

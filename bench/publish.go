@@ -56,10 +56,10 @@ func processor() string {
 
 // publish prints the tables and the targets, and writes the files. Those read from a file are not written again.
 func publish(set *result.Set, o options, fresh bool) error {
-	titles, bases := result.Titles{}, map[string]string{}
+	titles, bases := result.Titles{}, map[string][]string{}
 	for _, f := range slices.Concat(workload.Families(), workload.OnRequest()) {
 		for _, w := range f.Workloads {
-			titles[w.Name], bases[w.Name] = w.Title, w.Base
+			titles[w.Name], bases[w.Name] = w.Title, w.Bases
 		}
 	}
 	var text strings.Builder

@@ -55,8 +55,14 @@ func TestUnmetConditionGoesOnWaiting(t *testing.T) {
 	})
 }
 
+// forEachTimer is forEach and the standard library's timer alone, which has no checks.
+func forEachTimer(t *testing.T, f func(t *testing.T, p Purgatory)) {
+	forEach(t, f)
+	t.Run(Alone, func(t *testing.T) { f(t, ByName(Alone).New()) })
+}
+
 func TestForceEndsOnce(t *testing.T) {
-	forEach(t, func(t *testing.T, p Purgatory) {
+	forEachTimer(t, func(t *testing.T, p Purgatory) {
 		op := p.Submit(NewLane(), time.Minute, []string{"a"})
 		assert.True(t, p.Force(op))
 		assert.False(t, p.Force(op))
@@ -64,8 +70,36 @@ func TestForceEndsOnce(t *testing.T) {
 	})
 }
 
+// A step satisfies those whose position it reaches, whoever knows positions.
+func TestAStepEndsThoseItReaches(t *testing.T) {
+	for _, name := range []string{Ours, Alone} {
+		p := ByName(name).New()
+		ordered := p.(Ordered)
+		lane := NewLane()
+		lane.Expect(3)
+		for position := range int64(5) {
+			ordered.SubmitAt(lane, time.Minute, "log", position+1)
+		}
+		lane.Arrive()
+		ordered.CheckUpTo("log", 3)
+		lane.Wait()
+		assert.Equal(t, 2, p.Pending(), name)
+		p.Close()
+	}
+}
+
+func TestAnOperationExpires(t *testing.T) {
+	forEachTimer(t, func(t *testing.T, p Purgatory) {
+		lane := NewLane()
+		op := p.Submit(lane, time.Millisecond, []string{"a"})
+		require.Eventually(t, func() bool { return p.Pending() == 0 }, 5*time.Second, time.Millisecond)
+		assert.EqualValues(t, 1, lane.Expired.Load())
+		assert.False(t, p.Force(op))
+	})
+}
+
 func TestProbesExpire(t *testing.T) {
-	forEach(t, func(t *testing.T, p Purgatory) {
+	forEachTimer(t, func(t *testing.T, p Purgatory) {
 		late := meter.NewLateness(10)
 		for i := range 10 {
 			late.Due(i, 10*time.Millisecond)

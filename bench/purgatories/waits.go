@@ -24,8 +24,8 @@ type WaitsPeer struct {
 	New  func() Waits
 }
 
-// HandWritten names the wait that people write themselves.
-const HandWritten = "chan+NewTimer"
+// HandWritten names the wait that people write themselves, of what the standard library has.
+const HandWritten = "std-chan+newtimer"
 
 // WaitsPeers lists the blocking waits that are compared.
 func WaitsPeers() []WaitsPeer {

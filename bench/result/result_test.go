@@ -75,9 +75,10 @@ func TestBenchLinesAreWhatBenchstatReads(t *testing.T) {
 
 func TestTablesHoldRatioToTheBase(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, sampleSet().WriteTables(&b, Titles{"T1": "a title"}, map[string]string{"T1": "std"}))
+	require.NoError(t, sampleSet().WriteTables(&b, Titles{"T1": "a title"}, map[string][]string{"T1": {"nobody", "std"}}))
 	assert.Contains(t, b.String(), "T1  a title")
 	assert.Contains(t, b.String(), "x std")
+	assert.NotContains(t, b.String(), "nobody")
 	assert.Contains(t, b.String(), "0.50")
 	assert.Contains(t, b.String(), "120 ±83%")
 }

@@ -21,6 +21,7 @@ const (
 	NsOp      = "ns/op"
 	CPUOp     = "cpu-ns/op"
 	AllocsOp  = "allocs/op"
+	AllocsSec = "allocs/s"
 	BytesOp   = "B/op"
 	Bytes     = "B/pending"
 	Retained  = "B/cancelled"

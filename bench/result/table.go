@@ -3,6 +3,7 @@ package result
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -11,8 +12,9 @@ import (
 type Titles map[string]string
 
 // WriteTables prints a table for every workload and set of parameters: a row per peer, median ± spread of every metric,
-// and the ratio of the first metric to the base peer in the same round. A workload without the base peer has no ratio.
-func (s *Set) WriteTables(w io.Writer, titles Titles, bases map[string]string) error {
+// and the ratio of the first metric to each of the base peers in the same round. Where a base was not measured there is no
+// ratio to it.
+func (s *Set) WriteTables(w io.Writer, titles Titles, bases map[string][]string) error {
 	for _, workload := range Unique(s.Samples, func(x Sample) (string, bool) { return x.Workload, true }) {
 		if _, err := fmt.Fprintf(w, "\n%s  %s\n", workload, titles[workload]); err != nil {
 			return err
@@ -27,7 +29,7 @@ func (s *Set) WriteTables(w io.Writer, titles Titles, bases map[string]string) e
 	return nil
 }
 
-func (s *Set) writeTable(w io.Writer, workload, params, base string) error {
+func (s *Set) writeTable(w io.Writer, workload, params string, bases []string) error {
 	in := func(x Sample) bool { return x.Workload == workload && x.Params == params }
 	peers := Unique(s.Samples, func(x Sample) (string, bool) { return x.Peer, in(x) })
 	metrics := map[string]float64{}
@@ -44,14 +46,17 @@ func (s *Set) writeTable(w io.Writer, workload, params, base string) error {
 	}
 	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', tabwriter.AlignRight)
 	head := []string{params}
-	_, hasBase := s.Stat(workload, params, base, units[0])
-	if hasBase {
+	bases = slices.DeleteFunc(slices.Clone(bases), func(base string) bool {
+		st, ok := s.Stat(workload, params, base, units[0])
+		return !ok || st.Median == 0
+	})
+	for _, base := range bases {
 		head = append(head, "x "+base)
 	}
 	fmt.Fprintf(t, "%s\t\n", strings.Join(append(head, units...), "\t"))
 	for _, peer := range peers {
 		cells := []string{peer}
-		if hasBase {
+		for _, base := range bases {
 			ratio := "-"
 			if r, ok := s.Ratio(workload, params, peer, units[0], base); ok {
 				ratio = fmt.Sprintf("%.2f", r)

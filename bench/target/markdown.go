@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
 )
 
@@ -30,4 +31,4 @@ func WriteMarkdown(w io.Writer, set *result.Set) error {
 }
 
 // references are measured to be held against, and are no alternatives.
-var references = []string{"std-alone", "floor", "harness"}
+var references = []string{purgatories.Alone, "floor", purgatories.Null}

@@ -17,7 +17,7 @@ func addCancel(r *Run) {
 	if !r.Full {
 		pendings = []int{0, r.Million}
 	}
-	rounds := r.rounds(3)
+	rounds := r.rounds(2)
 	for round := range rounds {
 		for _, p := range pendings {
 			for _, peer := range timers.Peers() {
@@ -32,16 +32,13 @@ func addCancel(r *Run) {
 	}
 }
 
-// worthRound leaves out of the later rounds what no target refers to.
+// worthRound leaves the heap and the wheels that are not ours out of the later rounds: no target refers to them.
 func worthRound(r *Run, round, pending int, peer timers.Peer) bool {
 	if !r.Full {
 		return peer.Main && (round == 0 || pending == 0)
 	}
-	return round == 0 || targeted(peer) && pending != r.Million/10
+	return round == 0 || peer.Main && peer.Name != timers.Heap
 }
-
-// targeted says whether a target of T1 refers to the peer.
-func targeted(peer timers.Peer) bool { return peer.Main && peer.Name != timers.Heap }
 
 func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {
 	t := peer.New()
@@ -54,7 +51,7 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 	if pending >= Million {
 		// Long enough for whole cycles of the collector, which has a million pending timers to mark each time: who
 		// allocates pays for that in the long run, and a short window would hide it, or show nothing else.
-		window *= 4
+		window *= 5
 	}
 	measure := func(workload string, loop func(timers.Timers, int, time.Duration, span) meter.Rate) {
 		for _, g := range []int{1, 2} {
@@ -62,7 +59,7 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 		}
 	}
 	measure(workload, atOnce)
-	if r.Full && round == 0 && (peer.Main || pending < Million) { // some search lists of a million, for ten seconds
+	if r.Full && (peer.Main || pending < Million) { // some search lists of a million, for ten seconds
 		measure(workload+"w", windowed)
 	}
 	r.tidy(func() {

@@ -15,7 +15,7 @@ func defaults(r *Run) {
 	if !r.Full {
 		return
 	}
-	for round := range r.rounds(2) {
+	for round := range r.longRounds() {
 		for _, size := range []int{20, 64, 256, 512} {
 			r.turn(fmt.Sprintf("D1  round %d  wheel size %d", round+1, size), func() { wheelSize(r, round, size) })
 		}

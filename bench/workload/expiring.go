@@ -8,6 +8,7 @@ import (
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
 )
 
 // expiringOperations measures P6: a million operations on a thousand keys that expire within one second.
@@ -15,12 +16,12 @@ func expiringOperations(r *Run) {
 	if !r.Full {
 		return
 	}
-	for round := range r.rounds(2) {
-		for _, peer := range purgatories.Peers() {
-			if round > 0 && peer.Name != purgatories.Ours {
-				continue // ten seconds each
+	for round := range r.longRounds() {
+		for _, name := range []string{purgatories.Ours, purgatories.Alone, purgatories.CB, purgatories.Lazy, purgatories.Chan} {
+			if round > 0 && (name == purgatories.Lazy || name == purgatories.Chan) {
+				continue // no target refers to it, and it takes up to thirteen seconds
 			}
-			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, peer.Name), func() { expiringOne(r, round, r.Million, peer) })
+			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, name), func() { expiringOne(r, round, r.Million, purgatories.ByName(name)) })
 		}
 	}
 }
@@ -64,13 +65,9 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
-	rounds := r.rounds(2)
-	if !r.Full {
-		rounds = 1
-	}
-	for round := range rounds {
-		for _, name := range []string{purgatories.Ours, purgatories.CB} {
-			if name != purgatories.Ours && (round > 0 || !r.Full) {
+	for round := range r.longRounds() {
+		for _, name := range []string{purgatories.Ours, purgatories.Alone, purgatories.CB} {
+			if name != purgatories.Ours && !r.Full || name == purgatories.CB && round > 0 {
 				continue // no target refers to it
 			}
 			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
@@ -85,23 +82,29 @@ func probesBeside(r *Run) {
 
 func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	const every = 2 * time.Millisecond
-	window := 20 * r.Window
+	window := 25 * r.Window
 	n := int(window / every)
 	late := meter.NewLateness(n)
 	probes := probesOf(late, n)
 	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
 	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
+	load := lifeLoop(p, 1, 3)
+	if name == purgatories.Alone { // which has no checks
+		load = atOnceLoop(timers.ByName(timers.Std).New(), 1, requests)
+	}
+	var lives int64
 	stop := make(chan struct{})
 	loaded := make(chan struct{})
+	s := meter.Start()
 	go func() {
 		defer close(loaded)
-		load := lifeLoop(p, 1, 3)
 		for {
 			select {
 			case <-stop:
 				return
 			default:
 				load(0, 4*batch)
+				lives += 4 * batch
 			}
 		}
 	}()
@@ -115,7 +118,8 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	missing := await(late, 10*time.Second)
 	close(stop)
 	<-loaded
-	m := map[string]float64{}
+	c := s.Stop()
+	m := map[string]float64{result.AllocsOp: float64(c.Mallocs) / float64(lives+int64(n))}
 	r.lost(name, missing, m)
 	params := fmt.Sprintf("P=%d", r.Million)
 	r.lateMetrics("P8", params, name, late.Sorted(), m)

@@ -13,29 +13,34 @@ import (
 // footprint measures T3, bytes per pending timer, and T4, bytes retained after timers that held 256 bytes each were
 // cancelled and let go. What the caller keeps to be able to cancel (handle, key, the entry) counts.
 func footprint(r *Run) {
-	for _, peer := range timers.Peers() {
-		if !r.Full && (!peer.Main || peer.Name == timers.Heap) {
-			continue
+	r.inPairs(func() {
+		for round := range r.longRounds() {
+			for _, peer := range timers.Peers() {
+				if !r.Full && (!peer.Main || peer.Name == timers.Heap) || round > 0 && !peer.Main {
+					continue
+				}
+				record := func(workload string, measure func(int, timers.Peer) map[string]float64) {
+					r.turn(fmt.Sprintf("%s  round %d  %s", workload, round+1, peer.Name), func() {
+						r.add(workload, fmt.Sprintf("N=%d", r.Million), peer.Name, round, int64(r.Million), measure(r.Million, peer))
+					})
+				}
+				record("T3", r.pendingBytes)
+				record("T4", retainedBytes)
+			}
 		}
-		r.turn("T3  "+peer.Name, func() {
-			r.add("T3", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
-				map[string]float64{result.Bytes: r.pendingBytes(r.Million, peer)})
-		})
-		r.turn("T4  "+peer.Name, func() {
-			r.add("T4", fmt.Sprintf("N=%d", r.Million), peer.Name, 0, int64(r.Million),
-				map[string]float64{result.Retained: retainedBytes(r.Million, peer)})
-		})
-	}
+	})
 }
 
-func (r *Run) pendingBytes(n int, peer timers.Peer) float64 {
+func (r *Run) pendingBytes(n int, peer timers.Peer) map[string]float64 {
 	t := peer.New()
 	ds := delays(0, n, 60*time.Second, 120*time.Second)
 	before := meter.Live()
 	slots := t.Slots(n, nil)
+	s := meter.Start()
 	for i, d := range ds {
 		slots.Add(i, d)
 	}
+	c := s.Stop()
 	after := meter.Live()
 	r.tidy(func() {
 		for i := range n {
@@ -44,7 +49,10 @@ func (r *Run) pendingBytes(n int, peer timers.Peer) float64 {
 		t.Close()
 	})
 	runtime.KeepAlive(ds)
-	return (float64(after) - float64(before)) / float64(n)
+	return map[string]float64{
+		result.Bytes:    (float64(after) - float64(before)) / float64(n),
+		result.AllocsOp: float64(c.Mallocs) / float64(n),
+	}
 }
 
 func startAndCancel(t timers.Timers, ds []time.Duration) {
@@ -57,13 +65,18 @@ func startAndCancel(t timers.Timers, ds []time.Duration) {
 	}
 }
 
-func retainedBytes(n int, peer timers.Peer) float64 {
+func retainedBytes(n int, peer timers.Peer) map[string]float64 {
 	t := peer.New()
 	defer t.Close()
 	ds := delays(0, n, 60*time.Second, 120*time.Second)
 	before := meter.Live()
+	s := meter.Start()
 	startAndCancel(t, ds)
+	c := s.Stop()
 	after := meter.Live()
 	runtime.KeepAlive(ds)
-	return max(0, float64(after)-float64(before)) / float64(n)
+	return map[string]float64{
+		result.Retained: max(0, float64(after)-float64(before)) / float64(n),
+		result.AllocsOp: float64(c.Mallocs) / float64(n), // the payload is one of them
+	}
 }

@@ -13,10 +13,7 @@ import (
 // heartbeats measures E1: 100,000 sessions whose deadline is moved 30 s ahead again and again.
 func heartbeats(r *Run) {
 	n := r.Million / 10
-	rounds := r.rounds(2)
-	if !r.Full {
-		rounds = 1
-	}
+	rounds := r.longRounds()
 	for round := range rounds {
 		for _, peer := range sessionPeers {
 			r.turn(fmt.Sprintf("E1  round %d of %d  %s", round+1, rounds, peer.name), func() {

@@ -2,9 +2,7 @@ package workload
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,26 +14,48 @@ import (
 // pendingOperations measures P5, bytes per pending operation (stacks included), and P7, what a million pending cost while
 // nothing happens.
 func pendingOperations(r *Run) {
-	for _, peer := range purgatories.Peers() {
-		if peer.Name == purgatories.Chan && !r.Full || peer.Name == purgatories.Lazy {
-			continue // in memory the lazy one is like the other while all are pending
-		}
-		for _, keys := range []int{1, 3} {
-			if !r.Full && keys > 1 && peer.Name != purgatories.Ours {
-				continue
+	r.inPairs(func() {
+		for round := range r.longRounds() {
+			for _, keys := range []int{1, 3} {
+				for _, name := range holders(r, round, keys) {
+					r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
+				}
 			}
-			r.turn(fmt.Sprintf("P5, P7  keys=%d  %s", keys, peer.Name), func() { pendingOne(r, keys, peer) })
+		}
+	})
+	for round := range r.longRounds() {
+		for _, name := range []string{purgatories.Ours, purgatories.Alone, purgatories.CB} {
+			if name != purgatories.Ours && !r.Full || name == purgatories.CB && round > 0 {
+				continue // no target refers to it
+			}
+			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
+		}
+		if r.Full {
+			r.turn(fmt.Sprintf("P7  round %d  floor", round+1), func() {
+				r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", round, 0, wakeUps(r))
+			})
 		}
 	}
-	if r.Full {
-		r.turn("P7  floor", func() {
-			r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", 0, int64(r.Million), map[string]float64{result.CPUIdle: wakeUps(r)})
-		})
+}
+
+// holders are the peers of P5. The lazy form is left out: in memory it is like the other while all are pending. The
+// goroutines come last among those with 3 keys, and first among those with 1: two millions of them at once are too many.
+func holders(r *Run, round, keys int) []string {
+	few := []string{purgatories.Ours, purgatories.Alone, purgatories.CB}
+	switch {
+	case !r.Full && keys > 1:
+		return few[:1]
+	case round > 0 || !r.Full:
+		return few
+	case keys == 1:
+		return append([]string{purgatories.Chan}, few...)
+	default:
+		return append(few, purgatories.Chan)
 	}
 }
 
 // wakeUps returns what idleCost is of a goroutine that does nothing but wake up as often as a reaper does.
-func wakeUps(r *Run) float64 {
+func wakeUps(r *Run) map[string]float64 {
 	var stopped atomic.Bool
 	ended := make(chan struct{})
 	go func() {
@@ -50,8 +70,8 @@ func wakeUps(r *Run) float64 {
 	return cost
 }
 
-func pendingOne(r *Run, keys int, peer purgatories.Peer) {
-	n := r.Million
+// hold submits n operations with 60..120 s on some of a thousand keys.
+func hold(p purgatories.Purgatory, n, keys int) {
 	sets := keySets(quietKeys, func(i int) []string {
 		set := make([]string, keys)
 		for j := range set {
@@ -60,48 +80,57 @@ func pendingOne(r *Run, keys int, peer purgatories.Peer) {
 		return set
 	})
 	ds := delays(3, n, 60*time.Second, 120*time.Second)
-	p := peer.New()
 	lane := purgatories.NewLane()
-	before := meter.LiveWithStacks()
-	start := time.Now()
-	// A growing million of stacks would be marked again and again, which takes longer than all the rest.
-	collecting := debug.SetGCPercent(-1)
 	for i, d := range ds {
 		p.Submit(lane, d, sets[i%len(sets)])
 	}
 	for p.Pending() < n {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+func pendingBytes(r *Run, round, keys int, name string) {
+	n := r.Million
+	p := purgatories.ByName(name).New()
+	before := meter.LiveWithStacks()
+	s := meter.Start()
+	// A growing million of stacks would be marked again and again, which takes longer than all the rest.
+	collecting := debug.SetGCPercent(-1)
+	hold(p, n, keys)
 	// Whoever waits in a goroutine of its own needs a moment to get to its select.
 	time.Sleep(100 * time.Millisecond)
 	debug.SetGCPercent(collecting)
+	c := s.Stop()
 	after := meter.LiveWithStacks()
-	r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, n), peer.Name, 0, int64(n),
-		map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(n)})
-	// None of them expires, the first after 60 s, while P7 is measured.
-	if keys == 1 && (r.Full && peer.Name != purgatories.Chan || peer.Name == purgatories.Ours) && time.Since(start) < 45*time.Second {
-		r.add("P7", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
-			map[string]float64{result.CPUIdle: idleCost(r)})
-	}
-	runtime.KeepAlive(ds)
+	r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, n), name, round, int64(n), map[string]float64{
+		result.Bytes:    (float64(after) - float64(before)) / float64(n),
+		result.AllocsOp: float64(c.Mallocs) / float64(n),
+	})
 	r.tidy(p.Close)
 }
 
-// idleCost returns the milliseconds of processor time that the process uses per second while the benchmark sleeps: the
-// median of some slices. What measurements before have left to the scavenger is given back first.
-func idleCost(r *Run) float64 {
+func idleOne(r *Run, round int, name string) {
+	p := purgatories.ByName(name).New()
+	hold(p, r.Million, 1)
+	rest(p)
+	r.add("P7", fmt.Sprintf("N=%d", r.Million), name, round, int64(r.Million), idleCost(r))
+	r.tidy(p.Close)
+}
+
+// idleCost returns the milliseconds of processor time that the process uses in a second in which the benchmark sleeps, and
+// what it allocates. What was done before has left something to the scavenger, which is given back first.
+func idleCost(r *Run) map[string]float64 {
 	slice := time.Second
 	if r.Million < Million {
 		slice = 10 * time.Millisecond
 	}
 	debug.FreeOSMemory()
+	time.Sleep(slice / 2)
+	s := meter.Start()
 	time.Sleep(slice)
-	var costs []float64
-	for range 3 {
-		cpu, start := meter.CPU(), time.Now()
-		time.Sleep(slice)
-		costs = append(costs, float64(meter.CPU()-cpu)/float64(time.Millisecond)/time.Since(start).Seconds())
+	c := s.Stop()
+	return map[string]float64{
+		result.CPUIdle:   float64(c.CPU) / float64(time.Millisecond) / c.Wall.Seconds(),
+		result.AllocsSec: float64(c.Mallocs) / c.Wall.Seconds(),
 	}
-	slices.Sort(costs)
-	return costs[len(costs)/2]
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
-// stdAlonePeer names the reference of P1 and P2.
-const stdAlonePeer = "std-alone"
-
 const (
 	batch     = 64
 	ownKeys   = 500
@@ -24,17 +21,18 @@ const (
 
 // life measures P1, P2 and P3, an operation's life from submission to completion, and in the same rounds the floor.
 func life(r *Run) {
-	for round := range r.rounds(5) {
+	rounds := r.rounds(4)
+	for round := range rounds {
 		for _, peer := range purgatories.Peers() {
 			if round > 0 && peer.Name == purgatories.Lazy {
 				continue // no target refers to it
 			}
-			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, r.rounds(5), peer.Name), func() { lifeOne(r, round, peer) })
+			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, rounds, peer.Name), func() { lifeOne(r, round, peer) })
 		}
-		r.turn(fmt.Sprintf("P1  round %d of %d  floor", round+1, r.rounds(5)), func() {
+		r.turn(fmt.Sprintf("P1  round %d of %d  floor", round+1, rounds), func() {
 			r.addRate("P1", "G=1", "floor", round, floor(r))
 		})
-		if r.Full && round < r.rounds(2) {
+		if r.Full && round < r.longRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
@@ -46,9 +44,9 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	std, p := timers.ByName(timers.Std).New(), peer.New()
 	measure := func(workload string, g, keys int) {
 		params := fmt.Sprintf("G=%d", g)
-		rates := meter.Alternate(g, r.Window, 4*batch, atOnceLoop(std, g, requests), lifeLoop(p, g, keys))
+		rates := meter.Alternate(g, 3*r.Window/2, 4*batch, atOnceLoop(std, g, requests), lifeLoop(p, g, keys))
 		if peer.Name == purgatories.Ours {
-			r.addRate(workload, params, stdAlonePeer, round, rates[0])
+			r.addRate(workload, params, purgatories.Alone, round, rates[0])
 		}
 		r.addRate(workload, params, peer.Name, round, rates[1])
 	}
@@ -60,15 +58,40 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	std.Close()
 }
 
-// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come. The goroutine per request is left
-// out: a million stacks are P5's business.
+// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come. The goroutine
+// per request is left out: a million stacks are P5's business.
 func lifeAmongMany(r *Run, round int) {
+	turn := func(name string, measure func()) {
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), name), measure)
+	}
 	for _, name := range []string{purgatories.Ours, purgatories.CB} {
 		if round > 0 && name == purgatories.CB {
 			continue // no target refers to it
 		}
-		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.rounds(2), name), func() { lifeAmong(r, round, name) })
+		turn(name, func() { lifeAmong(r, round, name) })
 	}
+	turn(purgatories.Alone, func() { aloneAmong(r, round) })
+}
+
+// aloneAmong is what the standard library's timers take for P3: AfterFunc+Stop before and among a million of them.
+func aloneAmong(r *Run, round int) {
+	std := timers.ByName(timers.Std).New()
+	others := std.Slots(r.Million, nil)
+	measure := func(pending int) {
+		for _, g := range []int{1, 2} {
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), purgatories.Alone, round, atOnce(std, g, 5*r.Window, requests))
+		}
+	}
+	measure(0)
+	for i, d := range delays(2, r.Million, 10*time.Minute, 20*time.Minute) {
+		others.Add(i, d)
+	}
+	measure(r.Million)
+	r.tidy(func() {
+		for i := range r.Million {
+			others.Cancel(i)
+		}
+	})
 }
 
 func lifeAmong(r *Run, round int, name string) {
@@ -77,7 +100,7 @@ func lifeAmong(r *Run, round int, name string) {
 	measure := func(pending int) {
 		for _, g := range []int{1, 2} {
 			// Whole cycles of the collector, as in T1.
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(4*r.Window, p, g, 3))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(5*r.Window, p, g, 3))
 		}
 	}
 	measure(0)
@@ -86,9 +109,10 @@ func lifeAmong(r *Run, round int, name string) {
 	if p.Stale() >= 0 {
 		// Watched outside the timed loop: looking costs something too.
 		peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
-		lives(r.Window, p, 2, 3)
-		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, 0,
-			map[string]float64{result.StalePeak: float64(peak.Stop())})
+		rate := lives(r.Window, p, 2, 3)
+		m := rateMetrics(rate)
+		m[result.StalePeak] = float64(peak.Stop())
+		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, rate.Ops, m)
 	}
 }
 

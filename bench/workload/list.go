@@ -18,43 +18,49 @@ type Family struct {
 type Workload struct {
 	Name  string
 	Title string
-	Base  string // the peer that ratios are taken to
+	// Bases are the peers that ratios are taken to, the standard library's first.
+	Bases []string
 }
+
+var (
+	timerBases     = []string{timers.Std}
+	purgatoryBases = []string{purgatories.Alone, purgatories.CB}
+)
 
 // Families lists the workloads of a full run in the order in which they run.
 func Families() []Family {
 	return []Family{
 		{"add+cancel", []Workload{
-			{"T1", "a timer added and cancelled at once, P others pending", timers.Std},
-			{"T1w", "a timer added, the one added 10,000 adds ago cancelled", timers.Std},
+			{"T1", "a timer added and cancelled at once, P others pending", timerBases},
+			{"T1w", "a timer added, the one added 10,000 adds ago cancelled", timerBases},
 		}, addCancel},
 		{"life", []Workload{
-			{"P1", "an operation's life, 1 key, batches of 64", stdAlonePeer},
-			{"P2", "an operation's life, 3 keys, two of them never checked", stdAlonePeer},
-			{"P3", "P2 among a million long operations", purgatories.CB},
+			{"P1", "an operation's life, 1 key, batches of 64", purgatoryBases},
+			{"P2", "an operation's life, 3 keys, two of them never checked", purgatoryBases},
+			{"P3", "P2 among a million long operations", purgatoryBases},
 		}, life},
 		{"timer memory", []Workload{
-			{"T3", "bytes per pending timer, with what the caller keeps of it", timers.Std},
-			{"T4", "bytes retained per cancelled timer that held 256", timers.Std},
+			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases},
+			{"T4", "bytes retained per cancelled timer that held 256", timerBases},
 		}, footprint},
 		{"operation memory", []Workload{
-			{"P5", "bytes per pending operation, stacks included", purgatories.CB},
-			{"P7", "processor time of doing nothing", purgatories.CB},
+			{"P5", "bytes per pending operation, stacks included", purgatoryBases},
+			{"P7", "processor time of doing nothing", purgatoryBases},
 		}, pendingOperations},
 		{"waits", []Workload{
-			{"A1", "a blocking wait, 64 goroutines let go together", purgatories.HandWritten},
-			{"A2", "bytes per waiting goroutine, its stack included", purgatories.HandWritten},
+			{"A1", "a blocking wait, 64 goroutines let go together", []string{purgatories.HandWritten}},
+			{"A2", "bytes per waiting goroutine, its stack included", []string{purgatories.HandWritten}},
 		}, waits},
-		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatories.CB}}, thresholds},
-		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", goCheck}}, signals},
-		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", stopAfterFunc}}, heartbeats},
-		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timers.Std}}, expiry},
+		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases}}, thresholds},
+		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", []string{condBroadcast, goCheck}}}, signals},
+		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", []string{stopAfterFunc}}}, heartbeats},
+		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases}}, expiry},
 		{"operation expiry", []Workload{
-			{"P6", "operations on 1,000 keys expire within a second", purgatories.CB},
+			{"P6", "operations on 1,000 keys expire within a second", purgatoryBases},
 		}, expiringOperations},
-		{"probes", []Workload{{"P8", "probes with 20..100 ms beside P3", purgatories.CB}}, probesBeside},
+		{"probes", []Workload{{"P8", "probes with 20..100 ms beside P3", purgatoryBases}}, probesBeside},
 		{"open loop", []Workload{
-			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatories.CB},
+			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatoryBases},
 		}, openLoop},
 	}
 }
@@ -63,10 +69,10 @@ func Families() []Family {
 func OnRequest() []Family {
 	return []Family{
 		{"defaults", []Workload{
-			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", "size-64"},
-			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", "size-64"},
-			{"D1x", "T2 over sizes of the wheel", "size-64"},
-			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", "shards-16"},
+			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", []string{"size-64"}},
+			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", []string{"size-64"}},
+			{"D1x", "T2 over sizes of the wheel", []string{"size-64"}},
+			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", []string{"shards-16"}},
 		}, defaults},
 	}
 }

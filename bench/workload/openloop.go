@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -15,40 +14,38 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
-	offers, rounds := mixes, r.rounds(2)
+	offers := mixes
 	if !r.Full {
-		rates, offers, rounds = rates[2:3], mixes[:1], 1
+		rates, offers = rates[2:3], mixes[:1]
 	}
+	rounds := r.longRounds()
 	for i, m := range offers {
-		table := sync.OnceValue(func() []arrival { return m.arrivals(arrivalTable) })
 		for round := range rounds {
 			for _, rate := range rates {
 				for _, name := range []string{
-					purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Lazy, purgatories.Chan,
+					purgatories.Null, purgatories.Ours, purgatories.Alone, purgatories.CB, purgatories.Lazy, purgatories.Chan,
 				} {
-					if (round > 0 || i > 0 && name != purgatories.Null) && name != purgatories.Ours && name != purgatories.CB {
+					if (name == purgatories.Lazy || name == purgatories.Chan) && round+i > 0 {
 						continue // no target refers to it
 					}
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
-						o := offer(purgatories.ByName(name).New(), table(), rate, 5*r.Window)
-						o.record(r, fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round)
+						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
+						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
 					})
 				}
 			}
 		}
 		r.netCost(m.name, rates)
 		if r.Full {
-			for _, name := range []string{purgatories.Ours, purgatories.CB} {
-				if i > 0 && name != purgatories.Ours {
-					continue // a quarter of a minute, and no target refers to it
-				}
-				r.turn(fmt.Sprintf("P4  %s highest rate  %s", m.name, name), func() { highest(r, m, table(), name) })
+			r.turn(fmt.Sprintf("P4  %s highest rate  ours", m.name), func() { highest(r, m, purgatories.Ours, rounds) })
+			if i == 0 { // no target refers to it, and it takes a quarter of a minute
+				r.turn(fmt.Sprintf("P4  %s highest rate  cb", m.name), func() { highest(r, m, purgatories.CB, 1) })
 			}
 		}
 	}
 }
 
-// arrivalTable is how many requests are drawn; they come again and again.
+// arrivalTable is how many requests are drawn at most; they come again and again.
 const arrivalTable = 1 << 18
 
 // netCost adds to each sample what it costs above the harness alone.
@@ -65,8 +62,9 @@ func (r *Run) netCost(mix string, rates []int) {
 }
 
 // highest climbs a ladder of rates, trying each for a short while, until one is not held; then it makes sure of the best
-// by holding it for the whole ten seconds.
-func highest(r *Run, m mix, table []arrival, name string) {
+// by holding it for the whole ten seconds, in every round.
+func highest(r *Run, m mix, name string, rounds int) {
+	table := m.arrivals(arrivalTable)
 	try := func(rate int, window time.Duration) offered {
 		r.progress(fmt.Sprintf("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name))
 		return offer(purgatories.ByName(name).New(), table, rate, window)
@@ -78,20 +76,22 @@ func highest(r *Run, m mix, table []arrival, name string) {
 			best = i
 			continue // it is known to hold these; the time is better spent above
 		}
-		if !try(rate, 6*r.Window).held() {
+		if !try(rate, 9*r.Window).held() {
 			break
 		}
 		best = i
 	}
-	for tries := 0; best >= 0 && tries < 4; best, tries = best-1, tries+1 {
-		o := try(ladder[best], 10*time.Second)
-		if o.held() {
-			r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, 0, o.arrived,
-				map[string]float64{result.Held: o.rate(), result.CPUOp: o.cpuPerRequest()})
-			return
+	for round := range rounds {
+		metrics := map[string]float64{result.Held: 0}
+		for ; best >= 0; best-- {
+			if o := try(ladder[best], 10*time.Second); o.held() {
+				metrics = o.metrics()
+				metrics[result.Held] = o.rate()
+				break
+			}
 		}
+		r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, round, 0, metrics)
 	}
-	r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, 0, 0, map[string]float64{result.Held: 0})
 }
 
 // offered is what came of offering requests at a rate.
@@ -113,14 +113,14 @@ func (o offered) held() bool {
 	return o.rate() >= 0.99*float64(o.target) && o.lag < 100*time.Millisecond
 }
 
-func (o offered) record(r *Run, params, peer string, round int) {
-	r.add("P4", params, peer, round, o.arrived, map[string]float64{
+func (o offered) metrics() map[string]float64 {
+	return map[string]float64{
 		result.CPUOp:    o.cpuPerRequest(),
 		result.Rate:     o.rate(),
 		result.AllocsOp: float64(o.cost.Mallocs) / float64(o.arrived),
 		result.BytesOp:  float64(o.cost.Bytes) / float64(o.arrived),
 		result.Pending:  float64(o.peak),
-	})
+	}
 }
 
 // offer runs the open loop with one generator for a window.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
@@ -37,6 +39,7 @@ type Run struct {
 	turns int
 	err   error
 	start time.Time
+	pairs *pairs // while turns are taken two at a time
 }
 
 // Million is what the workloads call "1,000,000 pending".
@@ -59,13 +62,29 @@ func (r *Run) turn(what string, measure func()) {
 	if r.Only == 0 {
 		r.progress(what)
 	}
-	if r.Apart == nil {
+	switch {
+	case r.Apart == nil:
 		measure()
-		return
+	case r.pairs != nil:
+		r.pairs.take(r, what, r.turns)
+	default:
+		r.merge(r.apart(what, r.turns))
 	}
-	set, err := r.Apart(r.turns)
+}
+
+// apart takes a turn in a process of its own.
+func (r *Run) apart(what string, n int) (*result.Set, error) {
+	set, err := r.Apart(n)
 	if err != nil {
-		r.err = fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return set, nil
+}
+
+// merge adds what was measured apart.
+func (r *Run) merge(set *result.Set, err error) {
+	if err != nil {
+		r.err = err
 		return
 	}
 	r.Set.Samples = append(r.Set.Samples, set.Samples...)
@@ -74,12 +93,52 @@ func (r *Run) turn(what string, measure func()) {
 	}
 }
 
+// inPairs takes the turns that start makes two at a time, in two processes: for what is the same however busy the machine
+// is, such as the bytes of a heap.
+func (r *Run) inPairs(start func()) {
+	p := new(pairs)
+	p.running.SetLimit(2)
+	r.pairs = p
+	start()
+	r.pairs = nil
+	if err := p.running.Wait(); err != nil && r.err == nil {
+		r.err = err
+		return
+	}
+	for _, set := range p.sets {
+		r.merge(*set, nil)
+	}
+}
+
+// pairs is turns that are taken two at a time, and what was measured in them, in their order.
+type pairs struct {
+	running errgroup.Group
+	sets    []**result.Set
+}
+
+func (p *pairs) take(r *Run, what string, n int) {
+	set := new(*result.Set)
+	p.sets = append(p.sets, set)
+	p.running.Go(func() (err error) {
+		*set, err = r.apart(what, n)
+		return err
+	})
+}
+
 // rounds is how often a peer that a target refers to is measured: the usual number is smaller where its turns take seconds.
 func (r *Run) rounds(usual int) int {
 	if r.Rounds > 0 {
 		return r.Rounds
 	}
 	return usual
+}
+
+// longRounds is rounds of what takes seconds, or has no noise to speak of: two, and one if only the essentials are asked for.
+func (r *Run) longRounds() int {
+	if !r.Full {
+		return 1
+	}
+	return r.rounds(2)
 }
 
 // tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
@@ -104,12 +163,16 @@ func (r *Run) add(workload, params, peer string, round int, n int64, metrics map
 }
 
 func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
-	r.add(workload, params, peer, round, m.Ops, map[string]float64{
+	r.add(workload, params, peer, round, m.Ops, rateMetrics(m))
+}
+
+func rateMetrics(m meter.Rate) map[string]float64 {
+	return map[string]float64{
 		result.NsOp:     m.NsPerOp,
 		result.CPUOp:    m.CPUPerOp,
 		result.AllocsOp: m.AllocsPerOp,
 		result.BytesOp:  m.BytesPerOp,
-	})
+	}
 }
 
 // lateMetrics adds what a lateness record says to the metrics of a sample, and keeps its distribution.

@@ -10,21 +10,62 @@ import (
 	"github.com/delayedop/purgatory/bench/result"
 )
 
-// goCheck names the peer that starts a goroutine for every signal.
-const goCheck = "go-check"
+// Names of the peers beside ours.
+const (
+	goCheck       = "go-check" // starts a goroutine for every signal
+	condBroadcast = "std-cond" // sync.Cond's Broadcast, to as many goroutines that wait
+)
 
 // signals measures S1: what it costs to tell the purgatory that a key has changed, with 64 operations waiting there whose
 // condition is not met: handed to the workers (Signal), checked at once (CheckAndComplete), and checked on a goroutine
-// made for it, which is what people write to get out from under their own lock.
+// made for it, which is what people write to get out from under their own lock. The standard library has a sync.Cond for
+// it, and its waiters have goroutines that look at the condition themselves.
 func signals(r *Run) {
 	for round := range r.rounds(3) {
 		for _, g := range []int{1, 2} {
-			for _, how := range []string{"ours-signal", "ours-check", goCheck} {
-				r.turn(fmt.Sprintf("S1  round %d of %d  G=%d %s", round+1, r.rounds(3), g, how), func() { signalsOne(r, round, g, how) })
+			turn := func(how string, measure func()) {
+				r.turn(fmt.Sprintf("S1  round %d of %d  G=%d %s", round+1, r.rounds(3), g, how), measure)
 			}
+			for _, how := range []string{"ours-signal", "ours-check", goCheck} {
+				turn(how, func() { signalsOne(r, round, g, how) })
+			}
+			turn(condBroadcast, func() { broadcastOne(r, round, g) })
 		}
 	}
 }
+
+// broadcastOne is S1 with goroutines that wait for a sync.Cond.
+func broadcastOne(r *Run, round, g int) {
+	var (
+		mu      sync.Mutex
+		changed = sync.NewCond(&mu)
+		stopped bool
+		waiting sync.WaitGroup
+	)
+	lane := purgatories.NewLane()
+	for range batch {
+		waiting.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for !lane.Ready() && !stopped {
+				changed.Wait()
+			}
+		})
+	}
+	rate := meter.Loop(g, r.Window, 200, func(_, n int) {
+		for range n {
+			changed.Broadcast()
+		}
+	})
+	r.addRate("S1", signalParams(g), condBroadcast, round, rate)
+	mu.Lock()
+	stopped = true
+	mu.Unlock()
+	changed.Broadcast()
+	waiting.Wait()
+}
+
+func signalParams(g int) string { return fmt.Sprintf("G=%d/waiters=%d", g, batch) }
 
 func signalsOne(r *Run, round, g int, how string) {
 	const key = "key"
@@ -45,8 +86,7 @@ func signalsOne(r *Run, round, g int, how string) {
 			tell()
 		}
 	})
-	params := fmt.Sprintf("G=%d/waiters=%d", g, batch)
-	r.addRate("S1", params, how, round, rate)
+	r.addRate("S1", signalParams(g), how, round, rate)
 	if how == "ours-signal" {
 		time.Sleep(10 * time.Millisecond) // the last check
 		if signalled, checks := deferred.Signalled(); checks > 0 {

@@ -15,49 +15,63 @@ const stepSize = 10 // waiters that one step satisfies
 // and ten new ones come to the end, outside the clock. Beside the ordered step: the same step as a check of everybody.
 func thresholds(r *Run) {
 	sizes := []int{100, 1_000, 10_000, 100_000, 1_000_000}
+	peers := []stepper{
+		{"ours-ordered", purgatories.Ours, true},
+		{"ours-unordered", purgatories.Ours, false},
+		{purgatories.CB, purgatories.CB, false},
+		{purgatories.Alone, purgatories.Alone, true},
+	}
 	if !r.Full {
-		sizes = []int{100, 10_000, 1_000_000}
+		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
 	}
 	for _, n := range sizes {
 		if n > r.Million {
 			continue
 		}
-		for round := range r.rounds(3) {
-			step := func(name, peer string, ordered bool) {
-				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, name), func() { stepOne(r, round, n, name, peer, ordered) })
+		for round := range r.longRounds() {
+			for _, peer := range peers {
+				if round > 0 && peer.name == purgatories.CB {
+					continue // no target refers to it
+				}
+				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, peer.name), func() { stepOne(r, round, n, peer) })
 			}
-			step("ours-ordered", purgatories.Ours, true)
-			if !r.Full {
-				break
-			}
-			if round > 0 {
-				continue // no target refers to those
-			}
-			step("ours-unordered", purgatories.Ours, false)
-			step(purgatories.CB, purgatories.CB, false)
 		}
 	}
+}
+
+// stepper is a peer, and whether it knows positions.
+type stepper struct {
+	name, peer string
+	ordered    bool
 }
 
 type logOf struct {
 	purgatory purgatories.Purgatory
 	ordered   purgatories.Ordered // nil: every step tries everybody
 	steps     []*purgatories.Lane // the waiters of each step that is still to come
+	spare     []*purgatories.Lane // of steps that have been made
 	position  int64
 }
 
 const logKey = "log"
 
+var logKeys = []string{logKey}
+
 // arrive adds the waiters of one more step at the end.
 func (l *logOf) arrive() {
-	lane := purgatories.NewLane()
+	var lane *purgatories.Lane
+	if last := len(l.spare) - 1; last >= 0 {
+		lane, l.spare = l.spare[last], l.spare[:last]
+	} else {
+		lane = purgatories.NewLane()
+	}
 	lane.Expect(stepSize)
 	at := l.position + int64(len(l.steps))*stepSize
 	for i := range int64(stepSize) {
 		if l.ordered != nil {
 			l.ordered.SubmitAt(lane, lifetime, logKey, at+i+1)
 		} else {
-			l.purgatory.Submit(lane, lifetime, []string{logKey})
+			l.purgatory.Submit(lane, lifetime, logKeys)
 		}
 	}
 	l.steps = append(l.steps, lane)
@@ -77,13 +91,14 @@ func (l *logOf) step() time.Duration {
 	}
 	took := time.Since(start)
 	first.Wait()
+	l.spare = append(l.spare, first)
 	return took
 }
 
-func stepOne(r *Run, round, n int, name, peer string, ordered bool) {
-	l := &logOf{purgatory: purgatories.ByName(peer).New()}
-	defer l.purgatory.Close()
-	if ordered {
+func stepOne(r *Run, round, n int, peer stepper) {
+	l := &logOf{purgatory: purgatories.ByName(peer.peer).New()}
+	defer r.tidy(l.purgatory.Close)
+	if peer.ordered {
 		l.ordered = l.purgatory.(purgatories.Ordered)
 	}
 	for range n / stepSize {
@@ -98,10 +113,14 @@ func stepOne(r *Run, round, n int, name, peer string, ordered bool) {
 		took  time.Duration
 		steps int64
 	)
+	s := meter.Start()
 	for start := time.Now(); time.Since(start) < r.Window; steps++ {
 		took += l.step()
 		l.arrive()
 	}
-	r.add("H1", fmt.Sprintf("N=%d", n), name, round, steps,
-		map[string]float64{result.NsStep: float64(took) / float64(steps)})
+	c := s.Stop()
+	r.add("H1", fmt.Sprintf("N=%d", n), peer.name, round, steps, map[string]float64{
+		result.NsStep:   float64(took) / float64(steps),
+		result.AllocsOp: float64(c.Mallocs) / float64(steps*stepSize), // of a waiter, from its arrival to its end
+	})
 }

@@ -3,7 +3,10 @@ package workload
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,6 +47,61 @@ func TestTurnsTakenApartAddUpToTheWhole(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 3, 1, 2, 3}, taken)
 }
 
+// Two at a time, and no more; what they have measured comes in their order, whichever is through first.
+func TestTurnsInPairsAddUpInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := small()
+		var running, most atomic.Int32
+		r.Apart = func(n int) (*result.Set, error) {
+			now := running.Add(1)
+			defer running.Add(-1)
+			for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+			}
+			time.Sleep(time.Duration(10-n) * time.Second)
+			set := &result.Set{}
+			set.Add(result.Sample{Workload: "W", Peer: "peer", N: int64(n)})
+			return set, nil
+		}
+		start := time.Now()
+		r.inPairs(func() {
+			for range 4 {
+				r.turn("turn", func() { t.Error("measured here") })
+			}
+		})
+		require.NoError(t, r.err)
+		var order []int64
+		for _, s := range r.Set.Samples {
+			order = append(order, s.N)
+		}
+		assert.Equal(t, []int64{1, 2, 3, 4}, order)
+		assert.EqualValues(t, 2, most.Load())
+		assert.Less(t, time.Since(start), 30*time.Second, "one after the other")
+		r.turn("turn", nil) // alone again
+		assert.Len(t, r.Set.Samples, 5)
+	})
+}
+
+func TestAPairThatFailsIsTheLast(t *testing.T) {
+	r := small()
+	failure := errors.New("killed")
+	r.Apart = func(n int) (*result.Set, error) {
+		if n == 2 {
+			return nil, failure
+		}
+		return &result.Set{}, nil
+	}
+	r.inPairs(func() {
+		for range 3 {
+			r.turn("turn", nil)
+		}
+	})
+	require.ErrorIs(t, r.err, failure)
+	require.ErrorContains(t, r.err, "turn")
+	turns := r.turns
+	r.turn("turn", func() { t.Error("measured") })
+	assert.Equal(t, turns+1, r.turns)
+}
+
 func TestATurnThatFailsIsTheLast(t *testing.T) {
 	r := small()
 	failure := errors.New("killed")
@@ -80,6 +138,9 @@ func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 func TestRoundsAskedForHoldForAll(t *testing.T) {
 	assert.Equal(t, 2, (&Run{}).rounds(2))
 	assert.Equal(t, 7, (&Run{Rounds: 7}).rounds(2))
+	assert.Equal(t, 2, (&Run{Full: true}).longRounds())
+	assert.Equal(t, 7, (&Run{Full: true, Rounds: 7}).longRounds())
+	assert.Equal(t, 1, (&Run{Rounds: 2}).longRounds(), "only the essentials")
 }
 
 // What is left of a turn goes with its process; without one, the next turn must not pay for it.

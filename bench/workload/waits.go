@@ -26,12 +26,15 @@ func waits(r *Run) {
 		}
 	}
 	n := r.Million / 10
-	for _, peer := range purgatories.WaitsPeers() {
-		r.turn("A2  "+peer.Name, func() {
-			r.add("A2", fmt.Sprintf("N=%d", n), peer.Name, 0, int64(n),
-				map[string]float64{result.Bytes: waitingBytes(peer.New(), n)})
-		})
-	}
+	r.inPairs(func() {
+		for round := range r.longRounds() {
+			for _, peer := range purgatories.WaitsPeers() {
+				r.turn(fmt.Sprintf("A2  round %d  %s", round+1, peer.Name), func() {
+					r.add("A2", fmt.Sprintf("N=%d", n), peer.Name, round, int64(n), waiting(peer.New(), n))
+				})
+			}
+		}
+	})
 }
 
 func waitRounds(r *Run, w purgatories.Waits) meter.Rate {
@@ -69,22 +72,27 @@ func waitRounds(r *Run, w purgatories.Waits) meter.Rate {
 	return rate
 }
 
-// waitingBytes returns the bytes of a waiting goroutine, its stack included.
-func waitingBytes(w purgatories.Waits, n int) float64 {
+// waiting has n goroutines wait, and returns the bytes of one, its stack included, and how often it allocates.
+func waiting(w purgatories.Waits, n int) map[string]float64 {
 	keys := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("key-%d", i)} })
 	ctx, cancel := context.WithCancel(context.Background())
 	ready := func() bool { return false }
-	var waiting sync.WaitGroup
+	var all sync.WaitGroup
 	before := meter.LiveWithStacks()
+	s := meter.Start()
 	for i := range n {
-		waiting.Go(func() { _ = w.Await(ctx, time.Hour, ready, keys[i%quietKeys][0]) })
+		all.Go(func() { _ = w.Await(ctx, time.Hour, ready, keys[i%quietKeys][0]) })
 	}
 	for w.Waiting() < n {
 		time.Sleep(time.Millisecond)
 	}
+	c := s.Stop()
 	after := meter.LiveWithStacks()
 	cancel()
-	waiting.Wait()
+	all.Wait()
 	w.Close()
-	return (float64(after) - float64(before)) / float64(n)
+	return map[string]float64{
+		result.Bytes:    (float64(after) - float64(before)) / float64(n),
+		result.AllocsOp: float64(c.Mallocs) / float64(n),
+	}
 }

@@ -36,6 +36,9 @@ func TestFamiliesYieldTheirWorkloads(t *testing.T) {
 			assert.True(t, found, w.Name)
 		}
 		for _, s := range r.Set.Samples {
+			_, perOp := s.Metrics[result.AllocsOp]
+			_, perSecond := s.Metrics[result.AllocsSec]
+			assert.True(t, perOp || perSecond, "%s %s %s: no allocations", s.Workload, s.Params, s.Peer)
 			for unit, v := range s.Metrics {
 				assert.False(t, math.IsNaN(v) || math.IsInf(v, 0), "%s %s %s: %s is %v", s.Workload, s.Params, s.Peer, unit, v)
 				assert.False(t, strings.ContainsAny(unit, " \t"), unit)
