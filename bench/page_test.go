@@ -37,7 +37,7 @@ func TestPageWithoutItsLinesIsLeftAlone(t *testing.T) {
 
 // A run of a part, or a quick one, must not replace the figures of a full one; nor when it is read from its file.
 func TestOnlyAFullRunWritesThePage(t *testing.T) {
-	for _, about := range []map[string]string{{"quick": "true"}, {"only": "P4"}} {
+	for _, about := range []map[string]string{{"quick": "true"}, {"only": "P4"}, {"rounds": "1"}} {
 		path := filepath.Join(t.TempDir(), "page.md")
 		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
 		require.NoError(t, publish(&result.Set{About: about}, options{page: path}, false))

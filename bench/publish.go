@@ -34,7 +34,10 @@ func about(o options) map[string]string {
 }
 
 func rounds(o options) string {
-	if o.rounds == 0 {
+	switch {
+	case o.quick:
+		return "1 or 2"
+	case o.rounds == 0:
 		return "2 to 5"
 	}
 	return fmt.Sprint(o.rounds)
@@ -56,15 +59,15 @@ func processor() string {
 
 // publish prints the tables and the targets, and writes the files. Those read from a file are not written again.
 func publish(set *result.Set, o options, fresh bool) error {
-	titles, bases := result.Titles{}, map[string][]string{}
+	headings := map[string]result.Heading{}
 	for _, f := range slices.Concat(workload.Families(), workload.OnRequest()) {
 		for _, w := range f.Workloads {
-			titles[w.Name], bases[w.Name] = w.Title, w.Bases
+			headings[w.Name] = result.Heading{Title: w.Title, Bases: w.Bases, Ratio: w.Ratio}
 		}
 	}
 	var text strings.Builder
 	out := io.MultiWriter(os.Stdout, &text)
-	if err := set.WriteTables(out, titles, bases); err != nil {
+	if err := set.WriteTables(out, headings); err != nil {
 		return err
 	}
 	if err := target.Write(out, set); err != nil {
@@ -75,7 +78,7 @@ func publish(set *result.Set, o options, fresh bool) error {
 			return err
 		}
 	}
-	if set.About["quick"] == "true" || set.About["only"] != "" {
+	if kind(set.About) != "full" {
 		return nil // the page and its plots are of full runs
 	}
 	if o.plots != "" {
@@ -89,15 +92,20 @@ func publish(set *result.Set, o options, fresh bool) error {
 	return nil
 }
 
+// kind says what a run is: a quick one, one of a part of the workloads or rounds, or a full one.
+func kind(about map[string]string) string {
+	switch {
+	case about["quick"] == "true":
+		return "quick"
+	case about["only"] != "" || about["rounds"] == "1":
+		return "partial"
+	}
+	return "full"
+}
+
 // writeResults keeps the full run apart from quick and partial ones, which must not replace it.
 func writeResults(set *result.Set, o options, text string) error {
-	name := "full"
-	switch {
-	case o.quick:
-		name = "quick"
-	case o.only != "":
-		name = "partial"
-	}
+	name := kind(set.About)
 	if err := os.MkdirAll(o.results, 0o755); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func nothing() {}
+
 // In a steady state the timer allocates nothing: not to add or cancel, not to
 // extend, not to expire.
 func TestNoAllocations(t *testing.T) {
@@ -42,6 +44,11 @@ func TestNoAllocations(t *testing.T) {
 		}
 		m.AdvanceClock(time.Hour)
 	})
+
+	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() {
+		h, _ := m.AfterFunc(time.Minute, nothing)
+		h.Stop()
+	}), 0, "AfterFunc: the handle")
 
 	// Without an executor's goroutines: what a worker does, on this goroutine.
 	timer, err := NewSystemTimer(WithExecutor(func(func()) error { return nil }), WithWorkers(1))

@@ -92,6 +92,3 @@ func Quantile[T ~int64 | ~float64](sorted []T, q float64) T {
 	}
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
-
-// Started returns when the recorder was made.
-func (l *Lateness) Started() time.Time { return l.base }

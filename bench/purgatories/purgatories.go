@@ -114,7 +114,7 @@ const (
 	Chan = "chan"
 	Null = "harness" // submits to nobody: what the harness itself costs
 
-	Alone = "std-alone" // the standard library's timer, and no purgatory
+	Timers = "std-timers" // the standard library's timers, and no purgatory
 )
 
 // Peers lists the purgatories that are compared, ours first.
@@ -124,7 +124,7 @@ func Peers() []Peer {
 
 // ByName returns one peer.
 func ByName(name string) Peer {
-	for _, p := range append(Peers(), Peer{Null, newNull}, Peer{Alone, newAlone}) {
+	for _, p := range append(Peers(), Peer{Null, newNull}, Peer{Timers, newTimersOnly}) {
 		if p.Name == name {
 			return p
 		}

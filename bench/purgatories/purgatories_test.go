@@ -55,10 +55,10 @@ func TestUnmetConditionGoesOnWaiting(t *testing.T) {
 	})
 }
 
-// forEachTimer is forEach and the standard library's timer alone, which has no checks.
+// forEachTimer is forEach and the standard library's timers, which have no checks.
 func forEachTimer(t *testing.T, f func(t *testing.T, p Purgatory)) {
 	forEach(t, f)
-	t.Run(Alone, func(t *testing.T) { f(t, ByName(Alone).New()) })
+	t.Run(Timers, func(t *testing.T) { f(t, ByName(Timers).New()) })
 }
 
 func TestForceEndsOnce(t *testing.T) {
@@ -72,7 +72,7 @@ func TestForceEndsOnce(t *testing.T) {
 
 // A step satisfies those whose position it reaches, whoever knows positions.
 func TestAStepEndsThoseItReaches(t *testing.T) {
-	for _, name := range []string{Ours, Alone} {
+	for _, name := range []string{Ours, Timers} {
 		p := ByName(name).New()
 		ordered := p.(Ordered)
 		lane := NewLane()

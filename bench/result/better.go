@@ -8,20 +8,20 @@ import (
 
 // Better is a peer that beats the library at something.
 type Better struct {
-	Workload, Params, Peer, Unit string
-	Theirs, Ours                 float64
+	Workload, Params, Peer, Unit, Form string // Form: of ours
+	Theirs, Ours                       float64
 }
 
 func (b Better) String() string {
-	return fmt.Sprintf("%s %s: %s %s %s, ours %s", b.Workload, b.Params, b.Peer, number(b.Theirs), b.Unit, number(b.Ours))
+	return fmt.Sprintf("%s %s: %s %s %s, %s %s", b.Workload, b.Params, b.Peer, number(b.Theirs), b.Unit, b.Form, number(b.Ours))
 }
 
-// weighed are the metrics of which less is better, and by which a reader would choose.
-var weighed = []string{NsOp, NsStep, CPUSec, Bytes, CPUOp, CPUIdle, LateP99}
+// Weighed are the metrics of which less is better, and by which a reader would choose.
+var Weighed = []string{NsOp, NsStep, CPUSec, Bytes, CPUOp, CPUIdle, LateP50, LateP99}
 
-// WherePeersAreBetter lists every workload in which a peer's median is lower than that of our best form, by more than a
-// few per cent. Peers that are references and not alternatives are named in except.
-func (s *Set) WherePeersAreBetter(except ...string) []Better {
+// WherePeersAreBetter lists every workload in which a peer's median is lower, by more than a few per cent, than that of our
+// best form or of those of our forms that are named in also. Peers that are references and not alternatives are named in except.
+func (s *Set) WherePeersAreBetter(also, except []string) []Better {
 	var out []Better
 	type place struct{ workload, params string }
 	seen := map[place]bool{}
@@ -31,35 +31,40 @@ func (s *Set) WherePeersAreBetter(except ...string) []Better {
 			continue
 		}
 		seen[at] = true
-		peers := Unique(s.Samples, func(y Sample) (string, bool) {
-			return y.Peer, y.Workload == at.workload && y.Params == at.params
-		})
-		for _, unit := range weighed {
-			out = append(out, s.better(at.workload, at.params, unit, peers, except)...)
+		for _, unit := range Weighed {
+			out = append(out, s.better(at.workload, at.params, unit, also, except)...)
 		}
 	}
 	return out
 }
 
-func (s *Set) better(workload, params, unit string, peers, except []string) (out []Better) {
-	ours, measured := 0.0, false
+func (s *Set) better(workload, params, unit string, also, except []string) (out []Better) {
+	medians := map[string]float64{}
+	best := ""
+	peers := Unique(s.Samples, func(x Sample) (string, bool) { return x.Peer, x.Workload == workload && x.Params == params })
 	for _, peer := range peers {
 		st, ok := s.Stat(workload, params, peer, unit)
-		if ok && strings.HasPrefix(peer, "ours") && (!measured || st.Median < ours) {
-			ours, measured = st.Median, true
-		}
-	}
-	if !measured {
-		return nil
-	}
-	for _, peer := range peers {
-		st, ok := s.Stat(workload, params, peer, unit)
-		if !ok || strings.HasPrefix(peer, "ours") || slices.Contains(except, peer) {
+		if !ok {
 			continue
 		}
-		if st.Median < 0.97*ours {
-			out = append(out, Better{workload, params, peer, unit, st.Median, ours})
+		medians[peer] = st.Median
+		if ours(peer) && (best == "" || st.Median < medians[best]) {
+			best = peer
+		}
+	}
+	for _, form := range peers {
+		limit, measured := medians[form]
+		if !measured || form != best && !slices.Contains(also, form) {
+			continue
+		}
+		for _, peer := range peers {
+			theirs, measured := medians[peer]
+			if measured && theirs < 0.97*limit && !ours(peer) && !slices.Contains(except, peer) {
+				out = append(out, Better{workload, params, peer, unit, form, theirs, limit})
+			}
 		}
 	}
 	return out
 }
+
+func ours(peer string) bool { return strings.HasPrefix(peer, "ours") }

@@ -43,9 +43,15 @@ func TestWherePeersAreBetterComparesWithOurBest(t *testing.T) {
 	s := sampleSet()
 	s.Add(Sample{"T1", "G=1/P=0", "cheap", 0, 1, map[string]float64{NsOp: 60}})
 	s.Add(Sample{"T1", "G=1/P=0", "floor", 0, 1, map[string]float64{NsOp: 6}})
-	better := s.WherePeersAreBetter("floor")
+	better := s.WherePeersAreBetter(nil, []string{"floor"})
 	require.Len(t, better, 1)
 	assert.Equal(t, "T1 G=1/P=0: cheap 60 ns/op, ours 120", better[0].String())
+
+	s.Add(Sample{"T1", "G=1/P=0", "ours-handle", 0, 1, map[string]float64{NsOp: 250}})
+	assert.Len(t, s.WherePeersAreBetter(nil, []string{"floor"}), 1)
+	better = s.WherePeersAreBetter([]string{"ours-handle"}, []string{"floor"})
+	require.Len(t, better, 3)
+	assert.Equal(t, "T1 G=1/P=0: std 240 ns/op, ours-handle 250", better[1].String())
 }
 
 func TestJSONRoundTrip(t *testing.T) {
@@ -75,7 +81,7 @@ func TestBenchLinesAreWhatBenchstatReads(t *testing.T) {
 
 func TestTablesHoldRatioToTheBase(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, sampleSet().WriteTables(&b, Titles{"T1": "a title"}, map[string][]string{"T1": {"nobody", "std"}}))
+	require.NoError(t, sampleSet().WriteTables(&b, map[string]Heading{"T1": {"a title", []string{"nobody", "std"}, NsOp}}))
 	assert.Contains(t, b.String(), "T1  a title")
 	assert.Contains(t, b.String(), "x std")
 	assert.NotContains(t, b.String(), "nobody")

@@ -8,20 +8,24 @@ import (
 	"text/tabwriter"
 )
 
-// Titles says in a few words what a workload measures; it heads its tables.
-type Titles map[string]string
+// Heading says of a workload what its tables show.
+type Heading struct {
+	Title string   // what it measures, in a few words
+	Bases []string // the peers that ratios are taken to
+	Ratio string   // the metric that they are taken of
+}
 
 // WriteTables prints a table for every workload and set of parameters: a row per peer, median ± spread of every metric,
-// and the ratio of the first metric to each of the base peers in the same round. Where a base was not measured there is no
-// ratio to it.
-func (s *Set) WriteTables(w io.Writer, titles Titles, bases map[string][]string) error {
+// and the ratio to each of the base peers in the same round. Where a base was not measured there is no ratio to it.
+func (s *Set) WriteTables(w io.Writer, headings map[string]Heading) error {
 	for _, workload := range Unique(s.Samples, func(x Sample) (string, bool) { return x.Workload, true }) {
-		if _, err := fmt.Fprintf(w, "\n%s  %s\n", workload, titles[workload]); err != nil {
+		h := headings[workload]
+		if _, err := fmt.Fprintf(w, "\n%s  %s (ratios of %s)\n", workload, h.Title, h.Ratio); err != nil {
 			return err
 		}
 		params := Unique(s.Samples, func(x Sample) (string, bool) { return x.Params, x.Workload == workload })
 		for _, p := range params {
-			if err := s.writeTable(w, workload, p, bases[workload]); err != nil {
+			if err := s.writeTable(w, workload, p, h); err != nil {
 				return err
 			}
 		}
@@ -29,7 +33,7 @@ func (s *Set) WriteTables(w io.Writer, titles Titles, bases map[string][]string)
 	return nil
 }
 
-func (s *Set) writeTable(w io.Writer, workload, params string, bases []string) error {
+func (s *Set) writeTable(w io.Writer, workload, params string, h Heading) error {
 	in := func(x Sample) bool { return x.Workload == workload && x.Params == params }
 	peers := Unique(s.Samples, func(x Sample) (string, bool) { return x.Peer, in(x) })
 	metrics := map[string]float64{}
@@ -46,8 +50,8 @@ func (s *Set) writeTable(w io.Writer, workload, params string, bases []string) e
 	}
 	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', tabwriter.AlignRight)
 	head := []string{params}
-	bases = slices.DeleteFunc(slices.Clone(bases), func(base string) bool {
-		st, ok := s.Stat(workload, params, base, units[0])
+	bases := slices.DeleteFunc(slices.Clone(h.Bases), func(base string) bool {
+		st, ok := s.Stat(workload, params, base, h.Ratio)
 		return !ok || st.Median == 0
 	})
 	for _, base := range bases {
@@ -58,7 +62,7 @@ func (s *Set) writeTable(w io.Writer, workload, params string, bases []string) e
 		cells := []string{peer}
 		for _, base := range bases {
 			ratio := "-"
-			if r, ok := s.Ratio(workload, params, peer, units[0], base); ok {
+			if r, ok := s.Ratio(workload, params, peer, h.Ratio, base); ok {
 				ratio = fmt.Sprintf("%.2f", r)
 			}
 			cells = append(cells, ratio)
@@ -76,7 +80,7 @@ func (s *Set) cell(workload, params, peer, unit string) string {
 	switch {
 	case !ok:
 		return "-"
-	case st.Rounds == 1 || st.Min == st.Max || st.Median == 0:
+	case st.Rounds == 1 || st.Median == 0:
 		return number(st.Median)
 	default:
 		return fmt.Sprintf("%s ±%.0f%%", number(st.Median), st.Spread())

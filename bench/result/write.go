@@ -84,7 +84,7 @@ func (s *Set) WriteBench(w io.Writer) error {
 	return nil
 }
 
-// first are the units that say most, in this order; ratios in the tables are taken of the first that a workload has.
+// first are the units that say most, in this order.
 var first = []string{NsOp, NsStep, CPUSec, Bytes, Retained, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
 
 // ordered returns the units of the metrics, those that say most in front.

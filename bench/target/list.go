@@ -64,13 +64,13 @@ func timerTargets() []Target {
 
 func lifeTargets() []Target {
 	ours := func(w, params string) at { return at{w, params, purgatories.Ours} }
-	std := at{"P1", "G=1", purgatories.Alone}
+	std := at{"P1", "G=1", timers.Alone}
 	among := func(g, others int) at { return ours("P3", fmt.Sprintf("G=%d/P=%d", g, others)) }
 	return []Target{
 		ratio("ours / stdlib alone", ours("P1", "G=1"), std, result.NsOp, 0.75),
 		ratio("ours / cb", ours("P1", "G=1"), at{"P1", "G=1", purgatories.CB}, result.NsOp, 0.55),
 		ratio("ours / chan", ours("P1", "G=1"), at{"P1", "G=1", purgatories.Chan}, result.NsOp, 0.15),
-		ratio("ours / stdlib alone", ours("P2", "G=1"), at{"P2", "G=1", purgatories.Alone}, result.NsOp, 1.15),
+		ratio("ours / stdlib alone", ours("P2", "G=1"), at{"P2", "G=1", timers.Alone}, result.NsOp, 1.15),
 		scaling("throughput / that of G=1", ours("P1", "G=2"), ours("P1", "G=1"), 1.2),
 		scaling("throughput / that of G=1", ours("P2", "G=2"), ours("P2", "G=1"), 1.2),
 		atMost("allocations", ours("P1", "G=1"), result.AllocsOp, 1.01),

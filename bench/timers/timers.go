@@ -41,6 +41,8 @@ const (
 	Heap   = "heap"
 	Entry  = "ours-entry"
 	Handle = "ours-handle"
+
+	Alone = "std-alone" // Std as the reference of an operation's life, beside which nothing is kept
 )
 
 // Peers lists every timer that is compared, ours first.

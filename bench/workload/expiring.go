@@ -17,7 +17,7 @@ func expiringOperations(r *Run) {
 		return
 	}
 	for round := range r.longRounds() {
-		for _, name := range []string{purgatories.Ours, purgatories.Alone, purgatories.CB, purgatories.Lazy, purgatories.Chan} {
+		for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan} {
 			if round > 0 && (name == purgatories.Lazy || name == purgatories.Chan) {
 				continue // no target refers to it, and it takes up to thirteen seconds
 			}
@@ -66,7 +66,7 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
 	for round := range r.longRounds() {
-		for _, name := range []string{purgatories.Ours, purgatories.Alone, purgatories.CB} {
+		for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB} {
 			if name != purgatories.Ours && !r.Full || name == purgatories.CB && round > 0 {
 				continue // no target refers to it
 			}
@@ -89,7 +89,7 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
 	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
 	load := lifeLoop(p, 1, 3)
-	if name == purgatories.Alone { // which has no checks
+	if name == purgatories.Timers { // which has no checks
 		load = atOnceLoop(timers.ByName(timers.Std).New(), 1, requests)
 	}
 	var lives int64

@@ -59,7 +59,7 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 	meter.PrefaultForGrowth()
 	idle := runtime.NumGoroutine()
 	peak := meter.WatchGoroutines()
-	s := meter.Start()
+	s, start := meter.Start(), time.Now()
 	var adding sync.WaitGroup
 	for w := range g {
 		adding.Go(func() {
@@ -70,7 +70,7 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 		})
 	}
 	adding.Wait()
-	added := time.Since(late.Started())
+	added := time.Since(start)
 	missing := await(late, 30*time.Second)
 	c := s.Stop()
 	m := map[string]float64{

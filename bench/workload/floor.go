@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/delayedop/purgatory/bench/meter"
 )
 
 // floorOp is as big as an operation with its user's eight bytes.
@@ -15,9 +13,9 @@ type floorOp struct {
 	p *int
 }
 
-// floor measures what a design of an operation's life hardly gets below: allocate the operation, read the clock, one
-// uncontended lock pair for the watchers and one for the wheel, look the key up.
-func floor(r *Run) meter.Rate {
+// floorLoop returns the body of what a design of an operation's life hardly gets below: allocate the operation, read the
+// clock, one uncontended lock pair for the watchers and one for the wheel, look the key up.
+func floorLoop() func(worker, n int) {
 	var (
 		watchers, wheel sync.Mutex
 		base            = time.Now()
@@ -30,7 +28,7 @@ func floor(r *Run) meter.Rate {
 	for _, k := range keys {
 		lists[k[0]] = new(int)
 	}
-	rate := meter.Loop(1, r.Window, 4*batch, func(_, n int) {
+	return func(_, n int) {
 		for range n {
 			next = (next + 1) % (ownKeys * batch)
 			op := new(floorOp)
@@ -43,8 +41,8 @@ func floor(r *Run) meter.Rate {
 			wheel.Unlock()
 			kept = op
 		}
-	})
-	runtime.KeepAlive(kept)
-	_ = deadline // it is written to a variable that outlives the loop, as an operation's is
-	return rate
+		// They are written to variables that outlive the loop, as an operation's are.
+		runtime.KeepAlive(kept)
+		_ = deadline
+	}
 }

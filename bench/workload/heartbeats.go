@@ -45,13 +45,16 @@ type sessionPeer struct {
 }
 
 // Names of the session peers that targets and tables refer to.
-const stopAfterFunc = "std-stop+afterfunc"
+const (
+	stdReset      = "std-reset"
+	stopAfterFunc = "std-stop+afterfunc"
+)
 
 var sessionPeers = []sessionPeer{
 	{"ours-operation", operationSessions},
 	{"ours-entry", entrySessions},
 	{"ours-handle", handleSessions},
-	{"std-reset", resetSessions},
+	{stdReset, resetSessions},
 	{stopAfterFunc, stopSessions},
 }
 

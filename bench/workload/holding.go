@@ -24,7 +24,7 @@ func pendingOperations(r *Run) {
 		}
 	})
 	for round := range r.longRounds() {
-		for _, name := range []string{purgatories.Ours, purgatories.Alone, purgatories.CB} {
+		for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB} {
 			if name != purgatories.Ours && !r.Full || name == purgatories.CB && round > 0 {
 				continue // no target refers to it
 			}
@@ -41,7 +41,7 @@ func pendingOperations(r *Run) {
 // holders are the peers of P5. The lazy form is left out: in memory it is like the other while all are pending. The
 // goroutines come last among those with 3 keys, and first among those with 1: two millions of them at once are too many.
 func holders(r *Run, round, keys int) []string {
-	few := []string{purgatories.Ours, purgatories.Alone, purgatories.CB}
+	few := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	switch {
 	case !r.Full && keys > 1:
 		return few[:1]
@@ -81,12 +81,11 @@ func hold(p purgatories.Purgatory, n, keys int) {
 	})
 	ds := delays(3, n, 60*time.Second, 120*time.Second)
 	lane := purgatories.NewLane()
+	lane.Expect(n)
 	for i, d := range ds {
 		p.Submit(lane, d, sets[i%len(sets)])
 	}
-	for p.Pending() < n {
-		time.Sleep(time.Millisecond)
-	}
+	p.Settle(lane)
 }
 
 func pendingBytes(r *Run, round, keys int, name string) {
@@ -97,8 +96,6 @@ func pendingBytes(r *Run, round, keys int, name string) {
 	// A growing million of stacks would be marked again and again, which takes longer than all the rest.
 	collecting := debug.SetGCPercent(-1)
 	hold(p, n, keys)
-	// Whoever waits in a goroutine of its own needs a moment to get to its select.
-	time.Sleep(100 * time.Millisecond)
 	debug.SetGCPercent(collecting)
 	c := s.Stop()
 	after := meter.LiveWithStacks()

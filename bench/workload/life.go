@@ -19,7 +19,7 @@ const (
 	lifetime  = 30 * time.Second
 )
 
-// life measures P1, P2 and P3, an operation's life from submission to completion, and in the same rounds the floor.
+// life measures P1, P2 and P3, an operation's life from submission to completion.
 func life(r *Run) {
 	rounds := r.rounds(4)
 	for round := range rounds {
@@ -29,26 +29,30 @@ func life(r *Run) {
 			}
 			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, rounds, peer.Name), func() { lifeOne(r, round, peer) })
 		}
-		r.turn(fmt.Sprintf("P1  round %d of %d  floor", round+1, rounds), func() {
-			r.addRate("P1", "G=1", "floor", round, floor(r))
-		})
 		if r.Full && round < r.longRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
 }
 
-// lifeOne takes turns with the standard library's AfterFunc+Stop, slice by slice: that keeps nothing, so the world is
-// still the peer's own. What the targets refer to is the one beside ours.
+// lifeOne measures P1 and P2 in slices, each after a collection. Ours take turns in them with the standard library's
+// AfterFunc+Stop, which is what targets refer to, and with the floor: these keep nothing, so the world is still its own.
 func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	std, p := timers.ByName(timers.Std).New(), peer.New()
 	measure := func(workload string, g, keys int) {
-		params := fmt.Sprintf("G=%d", g)
-		rates := meter.Alternate(g, 3*r.Window/2, 4*batch, atOnceLoop(std, g, requests), lifeLoop(p, g, keys))
-		if peer.Name == purgatories.Ours {
-			r.addRate(workload, params, purgatories.Alone, round, rates[0])
+		names, bodies := []string{peer.Name}, []func(worker, n int){lifeLoop(p, g, keys)}
+		beside := func(name string, body func(worker, n int)) {
+			names, bodies = append(names, name), append(bodies, body)
 		}
-		r.addRate(workload, params, peer.Name, round, rates[1])
+		if peer.Name == purgatories.Ours {
+			beside(timers.Alone, atOnceLoop(std, g, requests))
+			if g == 1 && keys == 1 {
+				beside("floor", floorLoop())
+			}
+		}
+		for i, rate := range meter.Alternate(g, 3*r.Window/2, 4*batch, bodies...) {
+			r.addRate(workload, fmt.Sprintf("G=%d", g), names[i], round, rate)
+		}
 	}
 	for _, g := range []int{1, 2} {
 		measure("P1", g, 1)
@@ -70,7 +74,7 @@ func lifeAmongMany(r *Run, round int) {
 		}
 		turn(name, func() { lifeAmong(r, round, name) })
 	}
-	turn(purgatories.Alone, func() { aloneAmong(r, round) })
+	turn(timers.Alone, func() { aloneAmong(r, round) })
 }
 
 // aloneAmong is what the standard library's timers take for P3: AfterFunc+Stop before and among a million of them.
@@ -79,7 +83,7 @@ func aloneAmong(r *Run, round int) {
 	others := std.Slots(r.Million, nil)
 	measure := func(pending int) {
 		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), purgatories.Alone, round, atOnce(std, g, 5*r.Window, requests))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), timers.Alone, round, atOnce(std, g, 5*r.Window, requests))
 		}
 	}
 	measure(0)

@@ -4,6 +4,7 @@ import (
 	"regexp"
 
 	"github.com/delayedop/purgatory/bench/purgatories"
+	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
@@ -20,47 +21,50 @@ type Workload struct {
 	Title string
 	// Bases are the peers that ratios are taken to, the standard library's first.
 	Bases []string
+	// Ratio is the metric that they are taken of.
+	Ratio string
 }
 
 var (
 	timerBases     = []string{timers.Std}
-	purgatoryBases = []string{purgatories.Alone, purgatories.CB}
+	lifeBases      = []string{timers.Alone, purgatories.CB}
+	purgatoryBases = []string{purgatories.Timers, purgatories.CB}
 )
 
 // Families lists the workloads of a full run in the order in which they run.
 func Families() []Family {
 	return []Family{
 		{"add+cancel", []Workload{
-			{"T1", "a timer added and cancelled at once, P others pending", timerBases},
-			{"T1w", "a timer added, the one added 10,000 adds ago cancelled", timerBases},
+			{"T1", "a timer added and cancelled at once, P others pending", timerBases, result.NsOp},
+			{"T1w", "a timer added, the one added 10,000 adds ago cancelled", timerBases, result.NsOp},
 		}, addCancel},
 		{"life", []Workload{
-			{"P1", "an operation's life, 1 key, batches of 64", purgatoryBases},
-			{"P2", "an operation's life, 3 keys, two of them never checked", purgatoryBases},
-			{"P3", "P2 among a million long operations", purgatoryBases},
+			{"P1", "an operation's life, 1 key, batches of 64", lifeBases, result.NsOp},
+			{"P2", "an operation's life, 3 keys, two of them never checked", lifeBases, result.NsOp},
+			{"P3", "P2 among a million long operations", lifeBases, result.NsOp},
 		}, life},
 		{"timer memory", []Workload{
-			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases},
-			{"T4", "bytes retained per cancelled timer that held 256", timerBases},
+			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases, result.Bytes},
+			{"T4", "bytes retained per cancelled timer that held 256", timerBases, result.Retained},
 		}, footprint},
 		{"operation memory", []Workload{
-			{"P5", "bytes per pending operation, stacks included", purgatoryBases},
-			{"P7", "processor time of doing nothing", purgatoryBases},
+			{"P5", "bytes per pending operation, stacks included", purgatoryBases, result.Bytes},
+			{"P7", "processor time of doing nothing", purgatoryBases, result.CPUIdle},
 		}, pendingOperations},
 		{"waits", []Workload{
-			{"A1", "a blocking wait, 64 goroutines let go together", []string{purgatories.HandWritten}},
-			{"A2", "bytes per waiting goroutine, its stack included", []string{purgatories.HandWritten}},
+			{"A1", "a blocking wait, 64 goroutines let go together", []string{purgatories.HandWritten}, result.NsOp},
+			{"A2", "bytes per waiting goroutine, its stack included", []string{purgatories.HandWritten}, result.Bytes},
 		}, waits},
-		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases}}, thresholds},
-		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", []string{condBroadcast, goCheck}}}, signals},
-		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", []string{stopAfterFunc}}}, heartbeats},
-		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases}}, expiry},
+		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases, result.NsStep}}, thresholds},
+		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", []string{condBroadcast, goCheck}, result.NsOp}}, signals},
+		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", []string{stdReset, stopAfterFunc}, result.NsOp}}, heartbeats},
+		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases, result.CPUSec}}, expiry},
 		{"operation expiry", []Workload{
-			{"P6", "operations on 1,000 keys expire within a second", purgatoryBases},
+			{"P6", "operations on 1,000 keys expire within a second", purgatoryBases, result.CPUSec},
 		}, expiringOperations},
-		{"probes", []Workload{{"P8", "probes with 20..100 ms beside P3", purgatoryBases}}, probesBeside},
+		{"probes", []Workload{{"P8", "probes with 20..100 ms beside P3", purgatoryBases, result.LateP99}}, probesBeside},
 		{"open loop", []Workload{
-			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatoryBases},
+			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatoryBases, result.CPUOp},
 		}, openLoop},
 	}
 }
@@ -69,10 +73,10 @@ func Families() []Family {
 func OnRequest() []Family {
 	return []Family{
 		{"defaults", []Workload{
-			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", []string{"size-64"}},
-			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", []string{"size-64"}},
-			{"D1x", "T2 over sizes of the wheel", []string{"size-64"}},
-			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", []string{"shards-16"}},
+			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
+			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
+			{"D1x", "T2 over sizes of the wheel", []string{"size-64"}, result.CPUSec},
+			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", []string{"shards-16"}, result.NsOp},
 		}, defaults},
 	}
 }

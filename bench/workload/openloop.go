@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -23,7 +24,7 @@ func openLoop(r *Run) {
 		for round := range rounds {
 			for _, rate := range rates {
 				for _, name := range []string{
-					purgatories.Null, purgatories.Ours, purgatories.Alone, purgatories.CB, purgatories.Lazy, purgatories.Chan,
+					purgatories.Null, purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan,
 				} {
 					if (name == purgatories.Lazy || name == purgatories.Chan) && round+i > 0 {
 						continue // no target refers to it
@@ -37,9 +38,13 @@ func openLoop(r *Run) {
 		}
 		r.netCost(m.name, rates)
 		if r.Full {
-			r.turn(fmt.Sprintf("P4  %s highest rate  ours", m.name), func() { highest(r, m, purgatories.Ours, rounds) })
-			if i == 0 { // no target refers to it, and it takes a quarter of a minute
-				r.turn(fmt.Sprintf("P4  %s highest rate  cb", m.name), func() { highest(r, m, purgatories.CB, 1) })
+			for round := range rounds {
+				for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB} {
+					if name != purgatories.Ours && round+i > 0 {
+						continue // a quarter of a minute, and no target refers to it
+					}
+					r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
+				}
 			}
 		}
 	}
@@ -62,36 +67,35 @@ func (r *Run) netCost(mix string, rates []int) {
 }
 
 // highest climbs a ladder of rates, trying each for a short while, until one is not held; then it makes sure of the best
-// by holding it for the whole ten seconds, in every round.
-func highest(r *Run, m mix, name string, rounds int) {
+// by holding it for the whole ten seconds, or of one of the next three below.
+func highest(r *Run, round int, m mix, name string) {
 	table := m.arrivals(arrivalTable)
 	try := func(rate int, window time.Duration) offered {
 		r.progress(fmt.Sprintf("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name))
 		return offer(purgatories.ByName(name).New(), table, rate, window)
 	}
-	ladder := []int{100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
+	ladder := []int{200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
 	best := -1
 	for i, rate := range ladder {
 		if name == purgatories.Ours && rate < 500_000 {
 			best = i
 			continue // it is known to hold these; the time is better spent above
 		}
-		if !try(rate, 9*r.Window).held() {
+		if !try(rate, 6*r.Window).held() {
 			break
 		}
 		best = i
 	}
-	for round := range rounds {
-		metrics := map[string]float64{result.Held: 0}
-		for ; best >= 0; best-- {
-			if o := try(ladder[best], 10*time.Second); o.held() {
-				metrics = o.metrics()
-				metrics[result.Held] = o.rate()
-				break
-			}
+	metrics, arrived := map[string]float64{result.Held: 0}, int64(0)
+	for tries := 0; best >= 0 && tries < 4; best, tries = best-1, tries+1 {
+		o := try(ladder[best], 10*time.Second)
+		maps.Copy(metrics, o.metrics())
+		if o.held() {
+			metrics[result.Held], arrived = o.rate(), o.arrived
+			break
 		}
-		r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, round, 0, metrics)
 	}
+	r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, round, arrived, metrics)
 }
 
 // offered is what came of offering requests at a rate.

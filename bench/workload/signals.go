@@ -34,12 +34,15 @@ func signals(r *Run) {
 	}
 }
 
-// broadcastOne is S1 with goroutines that wait for a sync.Cond.
+// broadcastOne is S1 with goroutines that wait for a sync.Cond. The state changes under its lock, as it must for a waiter not
+// to miss it between its look and its wait.
 func broadcastOne(r *Run, round, g int) {
 	var (
 		mu      sync.Mutex
 		changed = sync.NewCond(&mu)
+		state   int64
 		stopped bool
+		looks   int64
 		waiting sync.WaitGroup
 	)
 	lane := purgatories.NewLane()
@@ -47,18 +50,28 @@ func broadcastOne(r *Run, round, g int) {
 		waiting.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for !lane.Ready() && !stopped {
+			for looks++; !lane.Ready() && !stopped; looks++ {
 				changed.Wait()
 			}
 		})
 	}
+	for all := false; !all; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		all = looks == batch // and they wait, for else one of them would have the lock
+		mu.Unlock()
+	}
 	rate := meter.Loop(g, r.Window, 200, func(_, n int) {
 		for range n {
+			mu.Lock()
+			state++
+			mu.Unlock()
 			changed.Broadcast()
 		}
 	})
 	r.addRate("S1", signalParams(g), condBroadcast, round, rate)
 	mu.Lock()
+	last := &r.Set.Samples[len(r.Set.Samples)-1]
+	last.Metrics[result.Coalesced] = float64(state) / (float64(looks) / batch)
 	stopped = true
 	mu.Unlock()
 	changed.Broadcast()

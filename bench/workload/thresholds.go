@@ -19,7 +19,7 @@ func thresholds(r *Run) {
 		{"ours-ordered", purgatories.Ours, true},
 		{"ours-unordered", purgatories.Ours, false},
 		{purgatories.CB, purgatories.CB, false},
-		{purgatories.Alone, purgatories.Alone, true},
+		{purgatories.Timers, purgatories.Timers, true},
 	}
 	if !r.Full {
 		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
@@ -103,6 +103,9 @@ func stepOne(r *Run, round, n int, peer stepper) {
 	}
 	for range n / stepSize {
 		l.arrive()
+	}
+	if n >= r.Million/10 {
+		rest(l.purgatory)
 	}
 	meter.PrefaultForGrowth()
 	for range 20 {
