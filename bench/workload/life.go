@@ -83,7 +83,7 @@ func aloneAmong(r *Run, round int) {
 	others := std.Slots(r.Million, nil)
 	measure := func(pending int) {
 		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), timers.Alone, round, atOnce(std, g, 5*r.Window, requests))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), timers.Alone, round, atOnce(std, g, r.among(pending), requests))
 		}
 	}
 	measure(0)
@@ -103,8 +103,7 @@ func lifeAmong(r *Run, round int, name string) {
 	defer r.tidy(p.Close)
 	measure := func(pending int) {
 		for _, g := range []int{1, 2} {
-			// Whole cycles of the collector, as in T1.
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(5*r.Window, p, g, 3))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(r.among(pending), p, g, 3))
 		}
 	}
 	measure(0)
@@ -118,6 +117,14 @@ func lifeAmong(r *Run, round int, name string) {
 		m[result.StalePeak] = float64(peak.Stop())
 		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, rate.Ops, m)
 	}
+}
+
+// among is the window of P3: long enough for whole cycles of the collector when it has many to mark, as in T1.
+func (r *Run) among(pending int) time.Duration {
+	if pending > 0 {
+		return 8 * r.Window
+	}
+	return 3 * r.Window
 }
 
 // crowd submits n long operations on a thousand keys of their own.
