@@ -71,11 +71,7 @@ func operationSessions(n int) (func(int), func()) {
 }
 
 // settle is rest for a timer.
-func settle(t *timer.SystemTimer) {
-	for !timers.AtRest(t) {
-		time.Sleep(10 * time.Millisecond)
-	}
-}
+func settle(t *timer.SystemTimer) { waitUntil(func() bool { return timers.AtRest(t) }) }
 
 type silent struct{}
 

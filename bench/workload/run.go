@@ -5,6 +5,7 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -68,7 +69,12 @@ func (r *Run) turn(what string, measure func()) {
 	case r.pairs != nil:
 		r.pairs.take(r, what, r.turns)
 	default:
-		r.merge(r.apart(what, r.turns))
+		set, err := r.apart(what, r.turns)
+		if err != nil {
+			r.err = err
+			return
+		}
+		r.merge(set)
 	}
 }
 
@@ -82,11 +88,7 @@ func (r *Run) apart(what string, n int) (*result.Set, error) {
 }
 
 // merge adds what was measured apart.
-func (r *Run) merge(set *result.Set, err error) {
-	if err != nil {
-		r.err = err
-		return
-	}
+func (r *Run) merge(set *result.Set) {
 	r.Set.Samples = append(r.Set.Samples, set.Samples...)
 	for _, d := range set.Distributions {
 		r.keep(d)
@@ -96,32 +98,43 @@ func (r *Run) merge(set *result.Set, err error) {
 // inPairs takes the turns that start makes two at a time, in two processes: for what is the same however busy the machine
 // is, such as the bytes of a heap.
 func (r *Run) inPairs(start func()) {
-	p := new(pairs)
-	p.running.SetLimit(2)
+	running, ctx := errgroup.WithContext(context.Background())
+	running.SetLimit(2)
+	p := &pairs{running: running, failed: ctx.Done()}
 	r.pairs = p
 	start()
 	r.pairs = nil
-	if err := p.running.Wait(); err != nil && r.err == nil {
+	if err := running.Wait(); err != nil {
 		r.err = err
 		return
 	}
 	for _, set := range p.sets {
-		r.merge(*set, nil)
+		r.merge(set)
 	}
 }
 
 // pairs is turns that are taken two at a time, and what was measured in them, in their order.
 type pairs struct {
-	running errgroup.Group
-	sets    []**result.Set
+	running *errgroup.Group
+	failed  <-chan struct{} // closed when one has
+	sets    []*result.Set
 }
 
 func (p *pairs) take(r *Run, what string, n int) {
-	set := new(*result.Set)
+	select {
+	case <-p.failed:
+		return
+	default:
+	}
+	set := new(result.Set)
 	p.sets = append(p.sets, set)
-	p.running.Go(func() (err error) {
-		*set, err = r.apart(what, n)
-		return err
+	p.running.Go(func() error {
+		taken, err := r.apart(what, n)
+		if err != nil {
+			return err
+		}
+		*set = *taken
+		return nil
 	})
 }
 
@@ -217,9 +230,13 @@ func (r *Run) keep(d result.Distribution) {
 // what is far from due.
 func rest(peer any) {
 	if p, ok := peer.(interface{ AtRest() bool }); ok {
-		for !p.AtRest() {
-			time.Sleep(10 * time.Millisecond)
-		}
+		waitUntil(p.AtRest)
+	}
+}
+
+func waitUntil(atRest func() bool) {
+	for !atRest() {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

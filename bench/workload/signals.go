@@ -68,10 +68,10 @@ func broadcastOne(r *Run, round, g int) {
 			changed.Broadcast()
 		}
 	})
-	r.addRate("S1", signalParams(g), condBroadcast, round, rate)
+	m := rateMetrics(rate)
 	mu.Lock()
-	last := &r.Set.Samples[len(r.Set.Samples)-1]
-	last.Metrics[result.Coalesced] = float64(state) / (float64(looks) / batch)
+	m[result.Coalesced] = float64(state) / (float64(looks) / batch)
+	r.add("S1", signalParams(g), condBroadcast, round, rate.Ops, m)
 	stopped = true
 	mu.Unlock()
 	changed.Broadcast()
@@ -99,14 +99,14 @@ func signalsOne(r *Run, round, g int, how string) {
 			tell()
 		}
 	})
-	r.addRate("S1", signalParams(g), how, round, rate)
+	m := rateMetrics(rate)
 	if how == "ours-signal" {
 		time.Sleep(10 * time.Millisecond) // the last check
 		if signalled, checks := deferred.Signalled(); checks > 0 {
-			last := &r.Set.Samples[len(r.Set.Samples)-1]
-			last.Metrics[result.Coalesced] = float64(signalled) / float64(checks)
+			m[result.Coalesced] = float64(signalled) / float64(checks)
 		}
 	}
+	r.add("S1", signalParams(g), how, round, rate.Ops, m)
 	stray.Wait()
 	p.Close()
 }
