@@ -20,16 +20,17 @@ import (
 )
 
 type options struct {
-	quick   bool
-	only    string
-	rounds  int
-	window  time.Duration
-	results string
-	plots   string
-	page    string
-	report  string
-	profile string
-	turn    int
+	quick    bool
+	complete bool
+	only     string
+	rounds   int
+	window   time.Duration
+	results  string
+	plots    string
+	page     string
+	report   string
+	profile  string
+	turn     int
 }
 
 func main() {
@@ -43,6 +44,7 @@ func flags(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
+	f.BoolVar(&o.complete, "complete", false, "every peer with every parameter in every round: a quarter of an hour and more")
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
 	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: 5 where it is soon done, down to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
@@ -57,6 +59,9 @@ func flags(args []string) (options, error) {
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
+	}
+	if o.quick && o.complete {
+		return o, errors.New("a run is -quick or -complete, not both")
 	}
 	window := 100 * time.Millisecond
 	if o.quick {
@@ -111,6 +116,17 @@ func run(args []string) error {
 	return publish(set, o, true)
 }
 
+func (o options) scope() workload.Scope {
+	switch {
+	case o.quick:
+		return workload.Essentials
+	case o.complete:
+		return workload.Complete
+	default:
+		return workload.Full
+	}
+}
+
 // families returns what there is to choose from.
 func families(o options) []workload.Family {
 	if o.only == "" {
@@ -122,7 +138,7 @@ func families(o options) []workload.Family {
 func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
-		Rounds: o.rounds, Window: o.window, Full: !o.quick, Million: workload.Million, Set: set, Progress: os.Stderr,
+		Rounds: o.rounds, Window: o.window, Scope: o.scope(), Million: workload.Million, Set: set, Progress: os.Stderr,
 		Only: o.turn,
 	}
 	start := time.Now()
@@ -148,7 +164,7 @@ func apart(o options, f workload.Family, n int) (*result.Set, error) {
 		return nil, err
 	}
 	child := exec.Command(program, "-only", "^"+regexp.QuoteMeta(f.Name)+"$", "-turn", strconv.Itoa(n),
-		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(), "-quick="+strconv.FormatBool(o.quick))
+		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(), "-quick="+strconv.FormatBool(o.quick), "-complete="+strconv.FormatBool(o.complete))
 	child.Stderr = os.Stderr
 	out, err := child.Output()
 	if err != nil {

@@ -52,6 +52,8 @@ func TestFlags(t *testing.T) {
 	require.ErrorContains(t, err, "not -1")
 	_, err = flags([]string{"everything"})
 	require.ErrorContains(t, err, "unexpected argument")
+	_, err = flags([]string{"-quick", "-complete"})
+	require.ErrorContains(t, err, "not both")
 	o, err := flags([]string{"-quick"})
 	require.NoError(t, err)
 	assert.Equal(t, 2, o.rounds)
@@ -83,6 +85,7 @@ func TestThePublishedRunIsWhole(t *testing.T) {
 
 func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params string) {
 	t.Helper()
+	complete := set.About["complete"] == "true"
 	rounds := map[string]int{}
 	for _, s := range set.Samples {
 		if s.Workload != w.Name || s.Params != params {
@@ -96,13 +99,22 @@ func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params stri
 	for peer, n := range rounds {
 		ours := strings.HasPrefix(peer, purgatories.Ours)
 		// The page says so.
-		once := w.Name == "T2" && strings.HasPrefix(params, "G=2") || strings.HasSuffix(params, "/highest") && !ours
-		if !once && (ours || peer == w.Bases[0]) {
+		once := !complete && (w.Name == "T2" && strings.HasPrefix(params, "G=2") || strings.HasSuffix(params, "/highest"))
+		if complete || !once && (ours || peer == w.Bases[0]) {
 			assert.GreaterOrEqual(t, n, 2, "%s %s %s: one round has no spread", w.Name, params, peer)
 		}
 	}
-	if strings.HasSuffix(params, "/watched") || strings.HasSuffix(params, "/highest") {
+	if strings.HasSuffix(params, "/watched") {
 		return // ours only
 	}
 	assert.Contains(t, rounds, w.Bases[0], "%s %s: no ratio to the standard library", w.Name, params)
+	if !complete {
+		return
+	}
+	everybody := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Peer, s.Workload == w.Name })
+	for _, peer := range everybody {
+		if peer != "floor" && peer != purgatories.Null { // which measure the harness
+			assert.Contains(t, rounds, peer, "%s %s", w.Name, params)
+		}
+	}
 }

@@ -20,16 +20,17 @@ import (
 // about describes the run: what it ran on, with what, how.
 func about(o options) map[string]string {
 	return map[string]string{
-		"date":   time.Now().UTC().Format("2006-01-02 15:04 MST"),
-		"go":     runtime.Version(),
-		"goos":   runtime.GOOS,
-		"goarch": runtime.GOARCH,
-		"cpu":    processor(),
-		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
-		"rounds": rounds(o),
-		"only":   o.only,
-		"window": o.window.String(),
-		"quick":  fmt.Sprint(o.quick),
+		"date":     time.Now().UTC().Format("2006-01-02 15:04 MST"),
+		"go":       runtime.Version(),
+		"goos":     runtime.GOOS,
+		"goarch":   runtime.GOARCH,
+		"cpu":      processor(),
+		"procs":    fmt.Sprint(runtime.GOMAXPROCS(0)),
+		"rounds":   rounds(o),
+		"only":     o.only,
+		"window":   o.window.String(),
+		"quick":    fmt.Sprint(o.quick),
+		"complete": fmt.Sprint(o.complete),
 	}
 }
 

@@ -23,8 +23,8 @@ func All(set *result.Set, folder string) error {
 	}{
 		{"cost-over-pending.svg", costOverPending},
 		{"lateness-timers.svg", latenessOf("T2", "G=1/N=1000000", "1,000,000 timers expiring within a second")},
-		{"lateness-operations.svg", latenessOf("P6", "N=1000000", "1,000,000 operations expiring within a second")},
-		{"lateness-probes.svg", latenessOf("P8", "P=1000000", "probes beside a busy purgatory with 1,000,000 pending")},
+		{"lateness-operations.svg", latenessOf("P6", "G=1/N=1000000", "1,000,000 operations expiring within a second")},
+		{"lateness-probes.svg", latenessOf("P8", "G=1/P=1000000", "probes beside a busy purgatory with 1,000,000 pending")},
 		{"memory-per-request.svg", memory},
 		{"step-over-waiters.svg", stepOverWaiters},
 		{"life.svg", life},

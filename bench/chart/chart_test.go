@@ -25,7 +25,7 @@ func TestPlotsAreDrawnOfWhatWasMeasured(t *testing.T) {
 			s.Add(result.Sample{Workload: "P5", Params: fmt.Sprintf("keys=%d/N=1000000", keys), Peer: peer, Metrics: map[string]float64{result.Bytes: 128}})
 		}
 	}
-	s.Distributions = []result.Distribution{{Workload: "P6", Params: "N=1000000", Peer: "ours", Ms: []float64{-1, 0, 1}}}
+	s.Distributions = []result.Distribution{{Workload: "P6", Params: "G=1/N=1000000", Peer: "ours", Ms: []float64{-1, 0, 1}}}
 	folder := filepath.Join(t.TempDir(), "plots")
 	require.NoError(t, All(s, folder))
 	for _, drawn := range []string{"cost-over-pending.svg", "step-over-waiters.svg", "memory-per-request.svg", "lateness-operations.svg"} {

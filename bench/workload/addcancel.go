@@ -14,7 +14,7 @@ import (
 // ago is cancelled, with P others pending.
 func addCancel(r *Run) {
 	pendings := []int{0, r.Million / 10, r.Million}
-	if !r.Full {
+	if r.Scope == Essentials {
 		pendings = []int{0, r.Million}
 	}
 	rounds := r.rounds(2)
@@ -34,10 +34,10 @@ func addCancel(r *Run) {
 
 // worthRound leaves the heap and the wheels that are not ours out of the later rounds: no target refers to them.
 func worthRound(r *Run, round, pending int, peer timers.Peer) bool {
-	if !r.Full {
+	if r.Scope == Essentials {
 		return peer.Main && (round == 0 || pending == 0)
 	}
-	return round == 0 || peer.Main && peer.Name != timers.Heap
+	return r.besides(round) || peer.Main && peer.Name != timers.Heap
 }
 
 func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {
@@ -59,7 +59,8 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 		}
 	}
 	measure(workload, atOnce)
-	if r.Full && (peer.Main || pending < Million) { // some search lists of a million, for ten seconds
+	// Some search lists of a million, for ten seconds.
+	if r.Scope == Complete || r.Scope == Full && (peer.Main || pending < Million) {
 		measure(workload+"w", windowed)
 	}
 	r.tidy(func() {

@@ -12,7 +12,7 @@ import (
 // defaults measures what the library's defaults were chosen by: D1, D1w and D1x are T1, T1w and T2, all near enough to be
 // placed at once, over sizes of the wheel; D2 is P1 and P2 over numbers of shards.
 func defaults(r *Run) {
-	if !r.Full {
+	if r.Scope == Essentials {
 		return
 	}
 	for round := range r.longRounds() {

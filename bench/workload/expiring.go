@@ -3,6 +3,8 @@ package workload
 import (
 	"fmt"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -13,21 +15,26 @@ import (
 
 // expiringOperations measures P6: a million operations on a thousand keys that expire within one second.
 func expiringOperations(r *Run) {
-	if !r.Full {
+	if r.Scope == Essentials {
 		return
 	}
+	submitters, names := []int{1}, []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
+	if r.Scope == Complete { // no target refers to the others, which take up to thirteen seconds each
+		submitters, names = []int{1, 2}, append(names, purgatories.Lazy, purgatories.Chan)
+	}
 	for round := range r.longRounds() {
-		for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan} {
-			if round > 0 && (name == purgatories.Lazy || name == purgatories.Chan) {
-				continue // no target refers to it, and it takes up to thirteen seconds
+		for _, g := range submitters {
+			for _, name := range names {
+				r.turn(fmt.Sprintf("P6  round %d  G=%d  %s", round+1, g, name), func() {
+					expiringOne(r, round, r.Million, g, purgatories.ByName(name))
+				})
 			}
-			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, name), func() { expiringOne(r, round, r.Million, purgatories.ByName(name)) })
 		}
 	}
 }
 
-func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
-	params := fmt.Sprintf("N=%d", n)
+func expiringOne(r *Run, round, n, g int, peer purgatories.Peer) {
+	params := fmt.Sprintf("G=%d/N=%d", g, n)
 	keys := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("key-%d", i)} })
 	// Three seconds to submit them in: a goroutine for each takes its time.
 	ds := delays(round, n, 3*time.Second, 4*time.Second)
@@ -39,10 +46,12 @@ func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
 	idle := runtime.NumGoroutine()
 	peak := meter.WatchGoroutines()
 	s := meter.Start()
-	for i, d := range ds {
-		late.Due(i, d)
-		p.Probe(&probes[i], d, keys[i%len(keys)])
-	}
+	together(g, n, func(_, from, to int) {
+		for i := from; i < to; i++ {
+			late.Due(i, ds[i])
+			p.Probe(&probes[i], ds[i], keys[i%len(keys)])
+		}
+	})
 	missing := await(late, 30*time.Second)
 	c := s.Stop()
 	m := map[string]float64{
@@ -65,22 +74,40 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
+	loads := []int{1}
+	if r.Scope == Complete {
+		loads = []int{1, 2}
+	}
 	for round := range r.longRounds() {
-		for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB} {
-			if name != purgatories.Ours && !r.Full || name == purgatories.CB && round > 0 {
-				continue // no target refers to it
+		for _, g := range loads {
+			for _, name := range r.amongMany(round, purgatories.Timers) {
+				r.turn(fmt.Sprintf("P8  round %d  G=%d  %s", round+1, g, name), func() {
+					p := purgatories.ByName(name).New()
+					crowd(p, r.Million)
+					probesOne(r, round, g, p, name)
+					r.tidy(p.Close)
+				})
 			}
-			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
-				p := purgatories.ByName(name).New()
-				crowd(p, r.Million)
-				probesOne(r, round, p, name)
-				r.tidy(p.Close)
-			})
 		}
 	}
 }
 
-func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
+// amongMany are the peers of what is measured with a million pending: no target refers to any but ours.
+func (r *Run) amongMany(round int, std string) []string {
+	names := []string{purgatories.Ours}
+	if r.Scope > Essentials {
+		names = append(names, std)
+		if r.besides(round) {
+			names = append(names, purgatories.CB)
+		}
+	}
+	if r.Scope == Complete {
+		names = append(names, purgatories.Lazy, purgatories.Chan)
+	}
+	return names
+}
+
+func probesOne(r *Run, round, g int, p purgatories.Purgatory, name string) {
 	const every = 2 * time.Millisecond
 	window := 25 * r.Window
 	n := int(window / every)
@@ -88,26 +115,24 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	probes := probesOf(late, n)
 	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
 	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
-	load := lifeLoop(p, 1, 3)
+	load := lifeLoop(p, g, 3)
 	if name == purgatories.Timers { // which has no checks
-		load = atOnceLoop(timers.ByName(timers.Std).New(), 1, requests)
+		load = atOnceLoop(timers.ByName(timers.Std).New(), g, requests)
 	}
-	var lives int64
-	stop := make(chan struct{})
-	loaded := make(chan struct{})
+	var (
+		lives   atomic.Int64
+		stopped atomic.Bool
+		loading sync.WaitGroup
+	)
 	s := meter.Start()
-	go func() {
-		defer close(loaded)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				load(0, 4*batch)
-				lives += 4 * batch
+	for worker := range g {
+		loading.Go(func() {
+			for !stopped.Load() {
+				load(worker, 4*batch)
+				lives.Add(4 * batch)
 			}
-		}
-	}()
+		})
+	}
 	tick := time.NewTicker(every)
 	for i, d := range ds {
 		<-tick.C
@@ -116,12 +141,12 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	}
 	tick.Stop()
 	missing := await(late, 10*time.Second)
-	close(stop)
-	<-loaded
+	stopped.Store(true)
+	loading.Wait()
 	c := s.Stop()
-	m := map[string]float64{result.AllocsOp: float64(c.Mallocs) / float64(lives+int64(n))}
+	m := map[string]float64{result.AllocsOp: float64(c.Mallocs) / float64(lives.Load()+int64(n))}
 	r.lost(name, missing, m)
-	params := fmt.Sprintf("P=%d", r.Million)
+	params := fmt.Sprintf("G=%d/P=%d", g, r.Million)
 	r.lateMetrics("P8", params, name, late.Sorted(), m)
 	r.add("P8", params, name, round, int64(n), m)
 }

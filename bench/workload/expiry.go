@@ -33,7 +33,9 @@ func expiry(r *Run) {
 // target refers to it.
 func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	switch {
-	case !r.Full:
+	case r.Scope == Complete:
+		return true
+	case r.Scope == Essentials:
 		return n < r.Million && g == 1 && (peer.Name == timers.Std || peer.Name == timers.Entry)
 	case peer.Name == timers.Heap && (n < r.Million || g > 1):
 		return round == 0 && g == 1 // a target refers to it with a million
@@ -60,16 +62,12 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 	idle := runtime.NumGoroutine()
 	peak := meter.WatchGoroutines()
 	s, start := meter.Start(), time.Now()
-	var adding sync.WaitGroup
-	for w := range g {
-		adding.Go(func() {
-			for i := range each {
-				late.Due(w*each+i, ds[w*each+i])
-				slots[w].Add(i, ds[w*each+i])
-			}
-		})
-	}
-	adding.Wait()
+	together(g, n, func(w, from, to int) {
+		for i := from; i < to; i++ {
+			late.Due(i, ds[i])
+			slots[w].Add(i-from, ds[i])
+		}
+	})
 	added := time.Since(start)
 	missing := await(late, 30*time.Second)
 	c := s.Stop()
@@ -82,6 +80,15 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 	r.lost(peer.Name, missing, m)
 	r.lateMetrics(workload, params, peer.Name, late.Sorted(), m)
 	r.add(workload, params, peer.Name, round, int64(n), m)
+}
+
+// together has g goroutines do parts of n, from..to each, and waits for them.
+func together(g, n int, part func(worker, from, to int)) {
+	var all sync.WaitGroup
+	for w := range g {
+		all.Go(func() { part(w, w*(n/g), (w+1)*(n/g)) })
+	}
+	all.Wait()
 }
 
 // await waits until every deadline is met, or for so long, and returns how many are not.

@@ -16,7 +16,7 @@ func footprint(r *Run) {
 	r.inPairs(func() {
 		for round := range r.longRounds() {
 			for _, peer := range timers.Peers() {
-				if !r.Full && (!peer.Main || peer.Name == timers.Heap) || round > 0 && !peer.Main {
+				if r.Scope == Essentials && (!peer.Main || peer.Name == timers.Heap) || !peer.Main && !r.besides(round) {
 					continue
 				}
 				record := func(workload string, measure func(int, timers.Peer) map[string]float64) {

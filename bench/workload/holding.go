@@ -17,20 +17,17 @@ func pendingOperations(r *Run) {
 	r.inPairs(func() {
 		for round := range r.longRounds() {
 			for _, keys := range []int{1, 3} {
-				for _, name := range holders(r, round, keys) {
+				for _, name := range r.holders(round, keys) {
 					r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
 				}
 			}
 		}
 	})
 	for round := range r.longRounds() {
-		for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB} {
-			if name != purgatories.Ours && !r.Full || name == purgatories.CB && round > 0 {
-				continue // no target refers to it
-			}
+		for _, name := range r.amongMany(round, purgatories.Timers) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
 		}
-		if r.Full {
+		if r.Scope > Essentials {
 			r.turn(fmt.Sprintf("P7  round %d  floor", round+1), func() {
 				r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", round, 0, wakeUps(r))
 			})
@@ -40,12 +37,12 @@ func pendingOperations(r *Run) {
 
 // holders are the peers of P5. The lazy form is left out: in memory it is like the other while all are pending. The
 // goroutines come last among those with 3 keys, and first among those with 1: two millions of them at once are too many.
-func holders(r *Run, round, keys int) []string {
+func (r *Run) holders(round, keys int) []string {
 	few := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	switch {
-	case !r.Full && keys > 1:
+	case r.Scope == Essentials && keys > 1:
 		return few[:1]
-	case round > 0 || !r.Full:
+	case r.Scope == Essentials || !r.besides(round):
 		return few
 	case keys == 1:
 		return append([]string{purgatories.Chan}, few...)

@@ -24,12 +24,12 @@ func life(r *Run) {
 	rounds := r.rounds(4)
 	for round := range rounds {
 		for _, peer := range purgatories.Peers() {
-			if round > 0 && peer.Name == purgatories.Lazy {
+			if peer.Name == purgatories.Lazy && !r.besides(round) {
 				continue // no target refers to it
 			}
 			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, rounds, peer.Name), func() { lifeOne(r, round, peer) })
 		}
-		if r.Full && round < r.longRounds() {
+		if r.Scope > Essentials && round < r.longRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
@@ -62,19 +62,17 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	std.Close()
 }
 
-// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come. The goroutine
-// per request is left out: a million stacks are P5's business.
+// lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come.
 func lifeAmongMany(r *Run, round int) {
-	turn := func(name string, measure func()) {
-		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), name), measure)
+	for _, name := range r.amongMany(round, timers.Alone) {
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), name), func() {
+			if name == timers.Alone {
+				aloneAmong(r, round)
+			} else {
+				lifeAmong(r, round, name)
+			}
+		})
 	}
-	for _, name := range []string{purgatories.Ours, purgatories.CB} {
-		if round > 0 && name == purgatories.CB {
-			continue // no target refers to it
-		}
-		turn(name, func() { lifeAmong(r, round, name) })
-	}
-	turn(timers.Alone, func() { aloneAmong(r, round) })
 }
 
 // aloneAmong is what the standard library's timers take for P3: AfterFunc+Stop before and among a million of them.

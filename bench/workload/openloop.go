@@ -16,19 +16,13 @@ import (
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
 	offers := mixes
-	if !r.Full {
+	if r.Scope == Essentials {
 		rates, offers = rates[2:3], mixes[:1]
 	}
-	rounds := r.longRounds()
 	for i, m := range offers {
-		for round := range rounds {
+		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range []string{
-					purgatories.Null, purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan,
-				} {
-					if (name == purgatories.Lazy || name == purgatories.Chan) && round+i > 0 {
-						continue // no target refers to it
-					}
+				for _, name := range append([]string{purgatories.Null}, r.offered(round+i)...) {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -37,16 +31,35 @@ func openLoop(r *Run) {
 			}
 		}
 		r.netCost(m.name, rates)
-		if r.Full {
-			for round := range rounds {
-				for _, name := range []string{purgatories.Ours, purgatories.Timers, purgatories.CB} {
-					if name != purgatories.Ours && round+i > 0 {
-						continue // a quarter of a minute, and no target refers to it
-					}
-					r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
-				}
+		for round := range r.longRounds() {
+			for _, name := range r.pushed(round) {
+				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
 			}
 		}
+	}
+}
+
+// offered are the peers that requests are offered to at given rates. No target refers to the last two, which have one
+// round of the first mix, if the run is not complete.
+func (r *Run) offered(round int) []string {
+	names := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
+	if r.besides(round) {
+		names = append(names, purgatories.Lazy, purgatories.Chan)
+	}
+	return names
+}
+
+// pushed are the peers whose highest rate is looked for, a quarter of a minute each.
+func (r *Run) pushed(round int) []string {
+	switch {
+	case r.Scope == Essentials:
+		return nil
+	case r.Scope == Complete:
+		return r.offered(round)
+	case round > 0:
+		return nil
+	default:
+		return []string{purgatories.Ours, purgatories.Timers}
 	}
 }
 
@@ -74,7 +87,7 @@ func highest(r *Run, round int, m mix, name string) {
 		r.progress(fmt.Sprintf("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name))
 		return offer(purgatories.ByName(name).New(), table, rate, window)
 	}
-	ladder := []int{200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
+	ladder := []int{50_000, 100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
 	best := -1
 	for i, rate := range ladder {
 		if name == purgatories.Ours && rate < 500_000 {

@@ -23,7 +23,7 @@ import (
 type Run struct {
 	Rounds   int           // how often a peer is measured in each workload; 0: as often as is usual there
 	Window   time.Duration // how long a loop is measured
-	Full     bool          // every peer and parameter; otherwise the essentials only
+	Scope    Scope         // how much is measured
 	Million  int           // what stands for "1,000,000 pending"; smaller in tests
 	Set      *result.Set
 	Progress io.Writer
@@ -42,6 +42,19 @@ type Run struct {
 	start time.Time
 	pairs *pairs // while turns are taken two at a time
 }
+
+// Scope is how much of the workloads a run measures.
+type Scope int
+
+const (
+	// Essentials are some peers and parameters, within a minute.
+	Essentials Scope = iota
+	// Full is every workload beside every peer, in a few minutes: what no target refers to and takes seconds has one
+	// round, or is left out with some parameters.
+	Full
+	// Complete is every peer with every parameter, in every round.
+	Complete
+)
 
 // Million is what the workloads call "1,000,000 pending".
 const Million = 1_000_000
@@ -148,11 +161,14 @@ func (r *Run) rounds(usual int) int {
 
 // longRounds is rounds of what takes seconds, or has no noise to speak of: two, and one if only the essentials are asked for.
 func (r *Run) longRounds() int {
-	if !r.Full {
+	if r.Scope == Essentials {
 		return 1
 	}
 	return r.rounds(2)
 }
+
+// besides says whether a round has turns of those that no target refers to: the first one, and in a complete run all.
+func (r *Run) besides(round int) bool { return round == 0 || r.Scope == Complete }
 
 // tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
 // let go of a million than to be measured.
@@ -163,6 +179,10 @@ func (r *Run) tidy(undo func()) {
 }
 
 func (r *Run) progress(what string) {
+	if r.Only != 0 { // the time is told by whoever has started this process
+		fmt.Fprintf(r.Progress, "         %s\n", what)
+		return
+	}
 	if r.start.IsZero() {
 		r.start = time.Now()
 	}

@@ -21,7 +21,7 @@ func thresholds(r *Run) {
 		{purgatories.CB, purgatories.CB, false},
 		{purgatories.Timers, purgatories.Timers, true},
 	}
-	if !r.Full {
+	if r.Scope == Essentials {
 		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
 	}
 	for _, n := range sizes {
@@ -30,7 +30,7 @@ func thresholds(r *Run) {
 		}
 		for round := range r.longRounds() {
 			for _, peer := range peers {
-				if round > 0 && peer.name == purgatories.CB {
+				if peer.name == purgatories.CB && !r.besides(round) {
 					continue // no target refers to it
 				}
 				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, peer.name), func() { stepOne(r, round, n, peer) })

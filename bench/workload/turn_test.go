@@ -2,6 +2,7 @@ package workload
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
 )
 
 // threeTurns adds a sample and a distribution in each of three turns.
@@ -123,25 +126,47 @@ func TestATurnThatFailsIsTheLast(t *testing.T) {
 // A child is told the number of its turn: every family takes the same ones whatever was measured before.
 func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 	for _, f := range slices.Concat(Families(), OnRequest()) {
-		turns := func(full bool) int {
+		turns := func(scope Scope) int {
 			r := small()
-			r.Full = full
+			r.Scope = scope
 			r.Apart = func(int) (*result.Set, error) { return &result.Set{}, nil }
 			require.NoError(t, r.Measure(f))
 			return r.turns
 		}
-		n := turns(true)
+		n := turns(Full)
 		assert.Positive(t, n, f.Name)
-		assert.Equal(t, n, turns(true), f.Name)
-		assert.GreaterOrEqual(t, n, turns(false), f.Name)
+		assert.Equal(t, n, turns(Full), f.Name)
+		assert.GreaterOrEqual(t, n, turns(Essentials), f.Name)
+		assert.LessOrEqual(t, n, turns(Complete), f.Name)
+	}
+}
+
+// A complete run leaves nothing out.
+func TestACompleteRunHasEveryPeerWithEveryParameterInEveryRound(t *testing.T) {
+	const both, rounds = 2, 2
+	timers, operations := len(timers.Peers()), len(purgatories.Peers())+1 // and the standard library's timers
+	for name, want := range map[string]int{
+		"add+cancel":       rounds * 3 * timers, // T1, T1w for each number of others pending
+		"timer memory":     rounds * 2 * timers, // T3 and T4
+		"timer expiry":     rounds * both * both * timers,
+		"operation expiry": rounds * both * operations,
+		"probes":           rounds * both * operations,
+		"open loop":        rounds * len(mixes) * (4*(operations+1) + operations), // the harness has no highest rate
+	} {
+		i := slices.IndexFunc(Families(), func(f Family) bool { return f.Name == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		r := &Run{Scope: Complete, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
+		r.Apart = func(int) (*result.Set, error) { return &result.Set{}, nil }
+		require.NoError(t, r.Measure(Families()[i]))
+		assert.Equal(t, want, r.turns, name)
 	}
 }
 
 func TestRoundsAskedForHoldForAll(t *testing.T) {
 	assert.Equal(t, 2, (&Run{}).rounds(2))
 	assert.Equal(t, 7, (&Run{Rounds: 7}).rounds(2))
-	assert.Equal(t, 2, (&Run{Full: true}).longRounds())
-	assert.Equal(t, 7, (&Run{Full: true, Rounds: 7}).longRounds())
+	assert.Equal(t, 2, (&Run{Scope: Full}).longRounds())
+	assert.Equal(t, 7, (&Run{Scope: Full, Rounds: 7}).longRounds())
 	assert.Equal(t, 1, (&Run{Rounds: 2}).longRounds(), "only the essentials")
 }
 

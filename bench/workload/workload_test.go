@@ -17,7 +17,7 @@ import (
 )
 
 func small() *Run {
-	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Full: true, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
+	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Scope: Full, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
 }
 
 // slow are the families that take seconds by their nature.
@@ -62,9 +62,9 @@ func TestExpiryRecordsEveryDeadline(t *testing.T) {
 func TestOperationsExpireAndProbesDo(t *testing.T) {
 	t.Parallel()
 	r := small()
-	expiringOne(r, 0, 1000, purgatories.ByName(purgatories.Ours))
+	expiringOne(r, 0, 1000, 2, purgatories.ByName(purgatories.Ours))
 	p := purgatories.ByName(purgatories.Ours).New()
-	probesOne(r, 0, p, purgatories.Ours)
+	probesOne(r, 0, 2, p, purgatories.Ours)
 	p.Close()
 	require.Len(t, r.Set.Samples, 2)
 	for _, s := range r.Set.Samples {
