@@ -287,4 +287,13 @@ func (m *Machine) expire() {
 }
 
 // End ends m, which the caller holds, in the purgatory that it waits in.
-func (m *Machine) End(o Outcome, cause *error) { m.first.list.home.End(m, o, cause) }
+func (m *Machine) End(o Outcome, cause *error) {
+	if extra := m.Extra(); extra != nil {
+		// Who registers and who ends an operation are mostly on different processors.
+		m.first.prefetch()
+		for i := range extra {
+			extra[i].prefetch()
+		}
+	}
+	m.first.list.home.End(m, o, cause)
+}

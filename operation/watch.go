@@ -3,6 +3,8 @@ package operation
 import (
 	"iter"
 	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/prefetch"
 )
 
 // Watch is one key's hold on an operation: an element of a watcher list. It lies
@@ -85,6 +87,17 @@ func (l *List) insert(w, after *Watch) {
 	w.prev, w.next = after, after.next
 	after.next.prev, after.next = w, w
 }
+
+// prefetch asks for what Unlink writes besides w. For the holder.
+func (w *Watch) prefetch() {
+	prefetch.Line(unsafe.Pointer(w.list))
+	prefetch.Links(unsafe.Pointer(w))
+}
+
+var (
+	_ [-unsafe.Offsetof(Watch{}.next)]struct{}                            // Links are next
+	_ [unsafe.Sizeof(uintptr(0)) - unsafe.Offsetof(Watch{}.prev)]struct{} // and prev
+)
 
 // Unlink takes w out of the list that it is in.
 func (w *Watch) Unlink() {

@@ -2,7 +2,9 @@ package watchers
 
 import (
 	"time"
+	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/prefetch"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 )
@@ -31,6 +33,9 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	var ends endings
 	if timed {
 		ends = endings{times: s.observer.times, now: s.observer.now()}
+	}
+	if len(batch.Machines) == 1 {
+		s.prefetch(batch.Machines[0].Extra())
 	}
 	s.mu.Lock()
 	own := lastList[K]{shard: s} // most of a batch stands in one list
@@ -65,6 +70,24 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 		s.leaveForeign(batch, closed)
 	}
 	return run
+}
+
+// prefetch asks for the lines of the shards that an operation leaves, if there are several: its first watch is in s.
+func (s *Shard[K]) prefetch(extra []operation.Watch) {
+	if extra == nil {
+		return
+	}
+	prefetch.Line(unsafe.Pointer(&s.mu))
+	prefetch.Line(unsafe.Pointer(&s.mu.counts))
+	for i := range extra {
+		if l := extra[i].List(); l != nil {
+			of := l.Home().(*keyList[K]).shard
+			prefetch.Line(unsafe.Pointer(&of.mu))
+			if i == 0 {
+				prefetch.Line(unsafe.Pointer(&of.mu.spare)) // which takes the array
+			}
+		}
+	}
 }
 
 // Pass is Leave for an operation that ends with o before it was watched. It fails

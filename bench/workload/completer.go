@@ -3,6 +3,7 @@ package workload
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/purgatories"
@@ -17,6 +18,7 @@ type completer struct {
 	done      sync.WaitGroup
 	forced    int64
 	lag       time.Duration // how far it was behind when it was told to stop
+	turned    atomic.Int64  // number of the last page turned
 	pages     [calendar]page
 }
 
@@ -25,12 +27,13 @@ const calendar = 1024
 
 type page struct {
 	mu     sync.Mutex
-	turned time.Duration // number of the last page turned here
+	turned int64 // number of the last page turned here
 	ops    []purgatories.Operation
 }
 
 func newCompleter(p purgatories.Purgatory) *completer {
 	c := &completer{purgatory: p, quit: make(chan struct{})}
+	c.turned.Store(-1)
 	for i := range c.pages {
 		c.pages[i].turned = -1
 	}
@@ -44,7 +47,7 @@ func (c *completer) start() {
 
 // at ends op at a time, or on the next page when that one has been turned.
 func (c *completer) at(when time.Duration, op purgatories.Operation) {
-	for number := when / time.Millisecond; ; number++ {
+	for number := max(int64(when/time.Millisecond), c.turned.Load()+1); ; number++ {
 		pg := &c.pages[number%calendar]
 		pg.mu.Lock()
 		if pg.turned < number {
@@ -57,17 +60,18 @@ func (c *completer) at(when time.Duration, op purgatories.Operation) {
 }
 
 func (c *completer) run() {
-	var next time.Duration // page to turn
+	var next int64 // page to turn
 	var ops []purgatories.Operation
-	last := time.Duration(math.MaxInt64) // and the last one
+	last := int64(math.MaxInt64) // and the last one
 	nap := time.Millisecond
 	for next <= last {
-		for now := time.Since(c.begin) / time.Millisecond; next <= now; next++ {
+		for now := time.Since(c.begin).Milliseconds(); next <= now; next++ {
 			pg := &c.pages[next%calendar]
 			pg.mu.Lock()
 			ops, pg.ops = pg.ops, ops[:0]
 			pg.turned = next
 			pg.mu.Unlock()
+			c.turned.Store(next)
 			for i, op := range ops {
 				if c.purgatory.Force(op) {
 					c.forced++
@@ -78,8 +82,8 @@ func (c *completer) run() {
 		select {
 		case <-c.quit:
 			now := time.Since(c.begin)
-			c.lag = now - next*time.Millisecond
-			last = (now + requestTimeout) / time.Millisecond
+			c.lag = now - time.Duration(next)*time.Millisecond
+			last = (now + requestTimeout).Milliseconds()
 			c.quit = nil
 			nap = 10 * time.Millisecond // nothing comes any more, and waking up costs more than a request
 		default:

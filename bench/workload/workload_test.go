@@ -124,6 +124,69 @@ func TestAGeneratorFarBehindGivesUp(t *testing.T) {
 	assert.False(t, offered{target: rate, arrived: n, window: window, lag: lag}.held())
 }
 
+// A pause of a few milliseconds is 1 % of a short window, and does not decide whether a rate is held.
+func TestARateIsHeldIfLittleIsMissingAtTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		window  time.Duration
+		arrived int64
+		lag     time.Duration
+		held    bool
+	}{
+		{10 * time.Second, 991_000, 0, true},
+		{10 * time.Second, 989_000, 0, false},
+		{10 * time.Second, 1_000_000, 150 * time.Millisecond, false},
+		{600 * time.Millisecond, 58_000, 10 * time.Millisecond, true},
+		{600 * time.Millisecond, 48_000, 10 * time.Millisecond, false},
+	} {
+		o := offered{target: 100_000, window: c.window, arrived: c.arrived, lag: c.lag}
+		assert.Equal(t, c.held, o.held(), "%+v", c)
+	}
+}
+
+// punctual notes how soon after it was submitted an operation is ended. Submitting takes it a while.
+type punctual struct {
+	purgatories.Purgatory
+	soonest time.Duration
+}
+
+func (p *punctual) Submit(*purgatories.Lane, time.Duration, []string) purgatories.Operation {
+	start := time.Now()
+	for time.Since(start) < time.Microsecond {
+	}
+	return start
+}
+
+func (p *punctual) Force(op purgatories.Operation) bool {
+	p.soonest = min(p.soonest, time.Since(op.(time.Time)))
+	return true
+}
+
+// A generator that is behind submits what it has missed; the time to completion runs from then on.
+func TestCompletionsAreTimedFromTheSubmission(t *testing.T) {
+	const latency = 150
+	p := &punctual{Purgatory: purgatories.ByName(purgatories.Null).New(), soonest: time.Hour}
+	c := newCompleter(p)
+	c.start()
+	generate(p, purgatories.NewLane(), c, []arrival{{gap: 1, latency: latency}}, 1_000_000_000, 400*time.Millisecond)
+	forced, _ := c.stop()
+	assert.Positive(t, forced)
+	// Pages are of a millisecond, the generator looks at the clock every 256 requests, and may be put aside in between.
+	assert.GreaterOrEqual(t, p.soonest, latency/2*time.Millisecond)
+}
+
+// Who is late does not turn over all the pages since.
+func TestCompleterGoesToTheNextPageAtOnce(t *testing.T) {
+	c := newCompleter(purgatories.ByName(purgatories.Null).New())
+	const turned = 500
+	for i := range c.pages[:turned+1] {
+		c.pages[i].turned = int64(i)
+		c.pages[i].mu.Lock() // whoever looks into one waits for ever
+	}
+	c.turned.Store(turned)
+	c.at(0, nil)
+	assert.Len(t, c.pages[turned+1].ops, 1)
+}
+
 func TestMixHasTheQuartilesItWasGiven(t *testing.T) {
 	for _, m := range mixes {
 		var latencies []int32
