@@ -96,11 +96,11 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 ##@ Benchmarks
 
 .PHONY: bench
-bench: ## all workloads beside their peers, several rounds: eight minutes, tables and plots
+bench: ## all workloads beside their peers, several rounds: eight or nine minutes, tables and plots
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: bench-complete
-bench-complete: ## make bench with every peer and parameter in every round: half an hour
+bench-complete: ## make bench with every peer and parameter in every round: 25 minutes
 	cd bench && $(GO) run . -complete $(ARGS)
 
 .PHONY: bench-quick

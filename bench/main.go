@@ -44,7 +44,7 @@ func flags(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
-	f.BoolVar(&o.complete, "complete", false, "every peer with every parameter in every round: a quarter of an hour and more")
+	f.BoolVar(&o.complete, "complete", false, "every peer with every parameter in every round: 25 minutes")
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
 	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: 5 where it is soon done, down to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
