@@ -5,6 +5,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/prefetch"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -291,7 +292,7 @@ func (m *Machine) End(o Outcome, cause *error) {
 	if extra := m.Extra(); extra != nil {
 		// Who registers and who ends an operation are mostly on different processors.
 		m.first.prefetch()
-		for i := range extra {
+		for i := range min(len(extra), prefetch.Most) {
 			extra[i].prefetch()
 		}
 	}

@@ -91,13 +91,10 @@ func (l *List) insert(w, after *Watch) {
 // prefetch asks for what Unlink writes besides w. For the holder.
 func (w *Watch) prefetch() {
 	prefetch.Line(unsafe.Pointer(w.list))
-	prefetch.Links(unsafe.Pointer(w))
+	prefetch.Neighbours(unsafe.Pointer(w))
 }
 
-var (
-	_ [-unsafe.Offsetof(Watch{}.next)]struct{}                            // Links are next
-	_ [unsafe.Sizeof(uintptr(0)) - unsafe.Offsetof(Watch{}.prev)]struct{} // and prev
-)
+var _ [-unsafe.Offsetof(Watch{}.next)]struct{} // next and prev come first
 
 // Unlink takes w out of the list that it is in.
 func (w *Watch) Unlink() {

@@ -77,6 +77,7 @@ func (p *DelayedOperationPurgatory[K]) forgetWish(m *operation.Machine, wish ope
 func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Machine, o operation.Outcome, cause *error) {
 	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{o}
 	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
+	s.Prefetch(m)
 	run := s.Leave(batch)
 	p.settle(batch, cause)
 	if o != operation.Expired { // else the timer has let go of it, and left that outcome

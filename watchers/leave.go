@@ -34,9 +34,6 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	if timed {
 		ends = endings{times: s.observer.times, now: s.observer.now()}
 	}
-	if len(batch.Machines) == 1 {
-		s.prefetch(batch.Machines[0].Extra())
-	}
 	s.mu.Lock()
 	own := lastList[K]{shard: s} // most of a batch stands in one list
 	for i, m := range batch.Machines {
@@ -72,20 +69,20 @@ func (s *Shard[K]) Leave(batch Ending) (run bool) {
 	return run
 }
 
-// prefetch asks for the lines of the shards that an operation leaves, if there are several: its first watch is in s.
-func (s *Shard[K]) prefetch(extra []operation.Watch) {
+// Prefetch asks for what Leave writes in the shards of an operation on several keys, which its holder is about to end.
+// s is the shard of its first key.
+func (s *Shard[K]) Prefetch(m *operation.Machine) {
+	extra := m.Extra()
 	if extra == nil {
 		return
 	}
 	prefetch.Line(unsafe.Pointer(&s.mu))
 	prefetch.Line(unsafe.Pointer(&s.mu.counts))
-	for i := range extra {
-		if l := extra[i].List(); l != nil {
-			of := l.Home().(*keyList[K]).shard
-			prefetch.Line(unsafe.Pointer(&of.mu))
-			if i == 0 {
-				prefetch.Line(unsafe.Pointer(&of.mu.spare)) // which takes the array
-			}
+	for i := range min(len(extra), prefetch.Most) {
+		of := extra[i].List().Home().(*keyList[K]).shard
+		prefetch.Line(unsafe.Pointer(&of.mu))
+		if i == 0 {
+			prefetch.Line(unsafe.Pointer(&of.mu.spare)) // which takes the array
 		}
 	}
 }

@@ -53,10 +53,10 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 	late := meter.NewLateness(n)
 	t := peer.New()
 	defer r.tidy(t.Close)
-	each := n / g
 	slots := make([]timers.Slots, g)
 	for w := range slots {
-		slots[w] = t.Slots(each, func(i int) { late.Met(w*each + i) })
+		from, to := w*n/g, (w+1)*n/g
+		slots[w] = t.Slots(to-from, func(i int) { late.Met(from + i) })
 	}
 	meter.PrefaultForGrowth()
 	idle := runtime.NumGoroutine()
@@ -86,7 +86,7 @@ func expiryOne(r *Run, round, n, g int, peer timers.Peer, workload string) {
 func together(g, n int, part func(worker, from, to int)) {
 	var all sync.WaitGroup
 	for w := range g {
-		all.Go(func() { part(w, w*(n/g), (w+1)*(n/g)) })
+		all.Go(func() { part(w, w*n/g, (w+1)*n/g) })
 	}
 	all.Wait()
 }

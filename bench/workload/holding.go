@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +37,7 @@ func pendingOperations(r *Run) {
 }
 
 // holders are the peers of P5. The lazy form is left out: in memory it is like the other while all are pending. The
-// goroutines come last among those with 3 keys, and first among those with 1: two millions of them at once are too many.
+// goroutines are neither first nor last: two millions of them at once are too many.
 func (r *Run) holders(round, keys int) []string {
 	few := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	switch {
@@ -44,10 +45,8 @@ func (r *Run) holders(round, keys int) []string {
 		return few[:1]
 	case r.Scope == Essentials || !r.besides(round):
 		return few
-	case keys == 1:
-		return append([]string{purgatories.Chan}, few...)
 	default:
-		return append(few, purgatories.Chan)
+		return slices.Insert(few, 1, purgatories.Chan)
 	}
 }
 

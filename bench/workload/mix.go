@@ -48,6 +48,7 @@ func (m mix) arrivals(n int) []arrival {
 	}
 	sigma := m.sigma()
 	table := make([]arrival, n)
+	sum := 0.0
 	for i := range table {
 		latency := float64(m.p50/time.Millisecond) * math.Exp(sigma*rng.NormFloat64())
 		a := arrival{gap: rng.ExpFloat64(), latency: int32(min(latency, 1e6))}
@@ -57,6 +58,10 @@ func (m mix) arrivals(n int) []arrival {
 			}
 		}
 		table[i] = a
+		sum += a.gap
+	}
+	for i := range table {
+		table[i].gap *= float64(n) / sum // so that a generator that keeps up has offered the rate
 	}
 	return table
 }

@@ -146,8 +146,11 @@ func TestACompleteRunHasEveryPeerWithEveryParameterInEveryRound(t *testing.T) {
 	const both, rounds = 2, 2
 	timers, operations := len(timers.Peers()), len(purgatories.Peers())+1 // and the standard library's timers
 	for name, want := range map[string]int{
-		"add+cancel":       rounds * 3 * timers, // T1, T1w for each number of others pending
-		"timer memory":     rounds * 2 * timers, // T3 and T4
+		"add+cancel":       rounds * 3 * timers,                                // T1, T1w for each number of others pending
+		"timer memory":     rounds * 2 * timers,                                // T3 and T4
+		"life":             4*(operations-1) + rounds*operations,               // P1 and P2; P3
+		"operation memory": rounds*both*(operations-1) + rounds*(operations+1), // P5; P7 and its floor
+		"thresholds":       rounds * 2 * 4,                                     // sizes up to a thousand here
 		"timer expiry":     rounds * both * both * timers,
 		"operation expiry": rounds * both * operations,
 		"probes":           rounds * both * operations,

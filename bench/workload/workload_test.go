@@ -183,16 +183,28 @@ func TestCompleterGoesToTheNextPageAtOnce(t *testing.T) {
 		c.pages[i].mu.Lock() // whoever looks into one waits for ever
 	}
 	c.turned.Store(turned)
-	c.at(0, nil)
-	assert.Len(t, c.pages[turned+1].ops, 1)
+	found := make(chan struct{})
+	go func() {
+		c.at(0, nil)
+		close(found)
+	}()
+	select {
+	case <-found:
+		assert.Len(t, c.pages[turned+1].ops, 1)
+	case <-time.After(10 * time.Second):
+		t.Error("it looks into pages that have been turned")
+	}
 }
 
 func TestMixHasTheQuartilesItWasGiven(t *testing.T) {
 	for _, m := range mixes {
 		var latencies []int32
+		gaps := 0.0
 		for _, a := range m.arrivals(1 << 15) {
 			latencies = append(latencies, a.latency)
+			gaps += a.gap
 		}
+		assert.InEpsilon(t, 1<<15, gaps, 1e-9)
 		slices.Sort(latencies)
 		assert.InEpsilon(t, m.p50.Milliseconds(), latencies[len(latencies)/2], 0.06)
 		assert.InEpsilon(t, m.p75.Milliseconds(), latencies[len(latencies)*3/4], 0.06)

@@ -1,4 +1,4 @@
-//go:build amd64 || arm64
+//go:build gc && (amd64 || arm64)
 
 package prefetch
 
@@ -9,8 +9,9 @@ import "unsafe"
 //go:noescape
 func Line(p unsafe.Pointer)
 
-// Links asks for the lines that the two pointers at p lead to, as Line does: the neighbours of an element of a list,
-// whose lock need not be held. The pointers are read whole, and go no further than the hint.
+// Neighbours asks for what is written when the element at p leaves its list, as Line does. The element begins with its
+// pointers to the next and to the previous one; written are the next one's pointer to the previous, and the other way
+// around. The list's lock need not be held: the pointers are read whole, and go no further than the hint.
 //
 //go:noescape
-func Links(p unsafe.Pointer)
+func Neighbours(p unsafe.Pointer)

@@ -1,7 +1,10 @@
+//go:build gc
+
 #include "textflag.h"
 
 // The assembler has no name for PREFETCHW. Where a processor does not know it, it is a NOP.
 #define PREFETCHW_AX BYTE $0x0F; BYTE $0x0D; BYTE $0x08
+#define PREFETCHW_8AX BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $0x08 // 8(AX)
 #define PREFETCHW_CX BYTE $0x0F; BYTE $0x0D; BYTE $0x09
 
 // func Line(p unsafe.Pointer)
@@ -10,11 +13,11 @@ TEXT ·Line(SB), NOSPLIT, $0-8
 	PREFETCHW_AX
 	RET
 
-// func Links(p unsafe.Pointer)
-TEXT ·Links(SB), NOSPLIT, $0-8
+// func Neighbours(p unsafe.Pointer)
+TEXT ·Neighbours(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DX
-	MOVQ 0(DX), AX
-	MOVQ 8(DX), CX
-	PREFETCHW_AX
+	MOVQ 0(DX), AX // next
+	MOVQ 8(DX), CX // prev
+	PREFETCHW_8AX
 	PREFETCHW_CX
 	RET

@@ -1,3 +1,5 @@
+//go:build gc
+
 #include "textflag.h"
 
 // func Line(p unsafe.Pointer)
@@ -6,11 +8,11 @@ TEXT ·Line(SB), NOSPLIT, $0-8
 	PRFM (R0), PSTL1KEEP
 	RET
 
-// func Links(p unsafe.Pointer)
-TEXT ·Links(SB), NOSPLIT, $0-8
+// func Neighbours(p unsafe.Pointer)
+TEXT ·Neighbours(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R2
-	MOVD 0(R2), R0
-	MOVD 8(R2), R1
-	PRFM (R0), PSTL1KEEP
+	MOVD 0(R2), R0 // next
+	MOVD 8(R2), R1 // prev
+	PRFM 8(R0), PSTL1KEEP
 	PRFM (R1), PSTL1KEEP
 	RET

@@ -1,4 +1,4 @@
-//go:build !amd64 && !arm64
+//go:build !gc || (!amd64 && !arm64)
 
 package prefetch
 
@@ -7,5 +7,5 @@ import "unsafe"
 // Line does nothing here.
 func Line(unsafe.Pointer) {}
 
-// Links does nothing here.
-func Links(unsafe.Pointer) {}
+// Neighbours does nothing here.
+func Neighbours(unsafe.Pointer) {}

@@ -11,11 +11,11 @@ import (
 func TestHintsTouchNothing(t *testing.T) {
 	Line(nil)
 	Line(unsafe.Pointer(unsafe.StringData("only to be read")))
-	Links(unsafe.Pointer(&[2]uintptr{}))
-	Links(unsafe.Pointer(&[2]uintptr{8, 1 << 40}))
+	Neighbours(unsafe.Pointer(&[2]uintptr{}))
+	Neighbours(unsafe.Pointer(&[2]uintptr{8, ^uintptr(7)}))
 	element := [2]*int{new(int), new(int)}
 	before := element
-	Links(unsafe.Pointer(&element))
+	Neighbours(unsafe.Pointer(&element))
 	assert.Equal(t, before, element)
 	assert.Zero(t, *element[0]+*element[1])
 }
