@@ -157,14 +157,23 @@ func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	return set, nil
 }
 
+// turnArgs are the arguments that have this program take a turn of a run with these options. All that decides which turns
+// there are has to be the same: the number would name another one.
+func turnArgs(o options, f workload.Family, n int) []string {
+	return []string{
+		"-only", "^" + regexp.QuoteMeta(f.Name) + "$", "-turn", strconv.Itoa(n),
+		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(),
+		"-quick=" + strconv.FormatBool(o.quick), "-complete=" + strconv.FormatBool(o.complete),
+	}
+}
+
 // apart has this program take the n-th turn of f once more, as a process of its own.
 func apart(o options, f workload.Family, n int) (*result.Set, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	child := exec.Command(program, "-only", "^"+regexp.QuoteMeta(f.Name)+"$", "-turn", strconv.Itoa(n),
-		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(), "-quick="+strconv.FormatBool(o.quick), "-complete="+strconv.FormatBool(o.complete))
+	child := exec.Command(program, turnArgs(o, f, n)...)
 	child.Stderr = os.Stderr
 	out, err := child.Output()
 	if err != nil {

@@ -33,6 +33,18 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	assert.Equal(t, "ours-check", set.Samples[0].Peer)
 }
 
+// A child counts the same turns as who has started it.
+func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
+	for _, args := range [][]string{nil, {"-quick"}, {"-complete"}, {"-rounds", "3", "-window", "7ms"}} {
+		whole, err := flags(args)
+		require.NoError(t, err)
+		turn, err := flags(turnArgs(whole, workload.Family{Name: "a+b"}, 5))
+		require.NoError(t, err)
+		whole.turn, whole.only = 5, `^a\+b$`
+		assert.Equal(t, whole, turn)
+	}
+}
+
 func TestDefaultsAreMeasuredWhenAskedFor(t *testing.T) {
 	has := func(o options) bool {
 		return slices.ContainsFunc(families(o), func(f workload.Family) bool { return f.Name == "defaults" })

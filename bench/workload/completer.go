@@ -18,7 +18,7 @@ type completer struct {
 	done      sync.WaitGroup
 	forced    int64
 	lag       time.Duration // how far it was behind when it was told to stop
-	turned    atomic.Int64  // number of the last page turned
+	turned    atomic.Int64  // number of the last page turned, set under that page's lock
 	pages     [calendar]page
 }
 
@@ -26,17 +26,13 @@ type completer struct {
 const calendar = 1024
 
 type page struct {
-	mu     sync.Mutex
-	turned int64 // number of the last page turned here
-	ops    []purgatories.Operation
+	mu  sync.Mutex
+	ops []purgatories.Operation
 }
 
 func newCompleter(p purgatories.Purgatory) *completer {
 	c := &completer{purgatory: p, quit: make(chan struct{})}
 	c.turned.Store(-1)
-	for i := range c.pages {
-		c.pages[i].turned = -1
-	}
 	return c
 }
 
@@ -47,10 +43,11 @@ func (c *completer) start() {
 
 // at ends op at a time, or on the next page when that one has been turned.
 func (c *completer) at(when time.Duration, op purgatories.Operation) {
-	for number := max(int64(when/time.Millisecond), c.turned.Load()+1); ; number++ {
+	for {
+		number := max(when.Milliseconds(), c.turned.Load()+1)
 		pg := &c.pages[number%calendar]
 		pg.mu.Lock()
-		if pg.turned < number {
+		if c.turned.Load() < number {
 			pg.ops = append(pg.ops, op)
 			pg.mu.Unlock()
 			return
@@ -69,9 +66,8 @@ func (c *completer) run() {
 			pg := &c.pages[next%calendar]
 			pg.mu.Lock()
 			ops, pg.ops = pg.ops, ops[:0]
-			pg.turned = next
-			pg.mu.Unlock()
 			c.turned.Store(next)
+			pg.mu.Unlock()
 			for i, op := range ops {
 				if c.purgatory.Force(op) {
 					c.forced++

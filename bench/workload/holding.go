@@ -3,7 +3,6 @@ package workload
 import (
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,15 +14,15 @@ import (
 // pendingOperations measures P5, bytes per pending operation (stacks included), and P7, what a million pending cost while
 // nothing happens.
 func pendingOperations(r *Run) {
-	r.inPairs(func() {
-		for round := range r.longRounds() {
-			for _, keys := range []int{1, 3} {
+	for round := range r.longRounds() {
+		for _, keys := range []int{1, 3} {
+			r.inPairs(func() { // each by itself: a million goroutines twice at once are too many
 				for _, name := range r.holders(round, keys) {
 					r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
 				}
-			}
+			})
 		}
-	})
+	}
 	for round := range r.longRounds() {
 		for _, name := range r.amongMany(round, purgatories.Timers) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
@@ -36,8 +35,8 @@ func pendingOperations(r *Run) {
 	}
 }
 
-// holders are the peers of P5. The lazy form is left out: in memory it is like the other while all are pending. The
-// goroutines are neither first nor last: two millions of them at once are too many.
+// holders are the peers of P5, with the goroutines first, which take longest. The lazy form is left out: in memory it is
+// like the other while all are pending.
 func (r *Run) holders(round, keys int) []string {
 	few := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	switch {
@@ -46,7 +45,7 @@ func (r *Run) holders(round, keys int) []string {
 	case r.Scope == Essentials || !r.besides(round):
 		return few
 	default:
-		return slices.Insert(few, 1, purgatories.Chan)
+		return append([]string{purgatories.Chan}, few...)
 	}
 }
 

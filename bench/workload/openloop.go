@@ -22,7 +22,7 @@ func openLoop(r *Run) {
 	for i, m := range offers {
 		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range append([]string{purgatories.Null}, r.offered(round+i)...) {
+				for _, name := range append([]string{purgatories.Null}, r.ratePeers(round+i)...) {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -32,16 +32,16 @@ func openLoop(r *Run) {
 		}
 		r.netCost(m.name, rates)
 		for round := range r.longRounds() {
-			for _, name := range r.pushed(round) {
+			for _, name := range r.highestPeers(round) {
 				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
 			}
 		}
 	}
 }
 
-// offered are the peers that requests are offered to at given rates. No target refers to the last two, which have one
+// ratePeers are those that requests are offered to at given rates. No target refers to the last two, which have one
 // round of the first mix, if the run is not complete.
-func (r *Run) offered(round int) []string {
+func (r *Run) ratePeers(round int) []string {
 	names := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	if r.besides(round) {
 		names = append(names, purgatories.Lazy, purgatories.Chan)
@@ -49,13 +49,13 @@ func (r *Run) offered(round int) []string {
 	return names
 }
 
-// pushed are the peers whose highest rate is looked for, a quarter of a minute each.
-func (r *Run) pushed(round int) []string {
+// highestPeers are those whose highest rate is looked for, a quarter of a minute each.
+func (r *Run) highestPeers(round int) []string {
 	switch {
 	case r.Scope == Essentials:
 		return nil
 	case r.Scope == Complete:
-		return r.offered(round)
+		return r.ratePeers(round)
 	case round > 0:
 		return nil
 	default:

@@ -49,8 +49,8 @@ type Scope int
 const (
 	// Essentials are some peers and parameters, within a minute.
 	Essentials Scope = iota
-	// Full is every workload beside every peer, in a few minutes: what no target refers to and takes seconds has one
-	// round, or is left out with some parameters.
+	// Full is every workload: what no target refers to and takes seconds has one round, or is left out with some
+	// parameters.
 	Full
 	// Complete is every peer with every parameter, in every round.
 	Complete

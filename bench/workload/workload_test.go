@@ -179,7 +179,6 @@ func TestCompleterGoesToTheNextPageAtOnce(t *testing.T) {
 	c := newCompleter(purgatories.ByName(purgatories.Null).New())
 	const turned = 500
 	for i := range c.pages[:turned+1] {
-		c.pages[i].turned = int64(i)
 		c.pages[i].mu.Lock() // whoever looks into one waits for ever
 	}
 	c.turned.Store(turned)
