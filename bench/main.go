@@ -26,7 +26,6 @@ type options struct {
 	rounds   int
 	window   time.Duration
 	results  string
-	plots    string
 	page     string
 	report   string
 	profile  string
@@ -48,10 +47,9 @@ func flags(args []string) (options, error) {
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
 	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: 5 where it is soon done, down to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
-	f.StringVar(&o.results, "results", "results", "`folder` for the raw results (none when empty)")
-	f.StringVar(&o.plots, "plots", "../docs/plots", "`folder` for the SVG plots (none when empty)")
-	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a full run writes its figures into (none when empty)")
-	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the results in this JSON `file`")
+	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
+	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a complete run writes its figures into (none when empty)")
+	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`, and measure everything in one process for it")
 	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
 	if err := f.Parse(args); err != nil {

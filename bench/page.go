@@ -9,9 +9,9 @@ import (
 	"github.com/delayedop/purgatory/bench/target"
 )
 
-// The page on benchmarks holds the figures of the last full run between these lines.
+// The page on benchmarks holds the figures of the last complete run between these lines.
 const (
-	figuresBegin = "<!-- figures of the last full run: written by make bench -->\n"
+	figuresBegin = "<!-- figures of the last complete run: written by make bench-complete -->\n"
 	figuresEnd   = "<!-- end of figures -->\n"
 )
 

@@ -35,15 +35,26 @@ func TestPageWithoutItsLinesIsLeftAlone(t *testing.T) {
 	require.Error(t, writePage(path, &result.Set{}))
 }
 
-// A run of a part, or a quick one, must not replace the figures of a full one; nor when it is read from its file.
-func TestOnlyAFullRunWritesThePage(t *testing.T) {
-	for _, about := range []map[string]string{{"quick": "true"}, {"only": "P4"}, {"rounds": "1"}} {
-		path := filepath.Join(t.TempDir(), "page.md")
+// A run that leaves something out must not replace the figures of one that does not; nor when it is read from its file.
+func TestOnlyACompleteRunWritesThePage(t *testing.T) {
+	for _, c := range []struct {
+		about map[string]string
+		kind  string
+	}{
+		{map[string]string{"complete": "true"}, "complete"},
+		{map[string]string{"complete": "false"}, "full"},
+		{map[string]string{"quick": "true"}, "quick"},
+		{map[string]string{"complete": "true", "only": "P4"}, "partial"},
+		{map[string]string{"complete": "true", "rounds": "1"}, "partial"},
+	} {
+		folder := t.TempDir()
+		path := filepath.Join(folder, "page.md")
 		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
-		require.NoError(t, publish(&result.Set{About: about}, options{page: path}, false))
+		require.NoError(t, publish(&result.Set{About: c.about}, options{page: path, results: folder}, true))
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
-		assert.Contains(t, string(b), "old")
+		assert.Equal(t, c.kind == complete, !strings.Contains(string(b), "old"), c.kind)
+		assert.FileExists(t, filepath.Join(folder, c.kind, "samples.json"))
 	}
 }
 
@@ -67,11 +78,12 @@ func TestPageOfTheRepositoryHasItsLines(t *testing.T) {
 	assert.Contains(t, string(b), figuresEnd)
 }
 
-// The published run has for every workload what was promised of it: rounds that show a spread, allocations, and the ratio to
-// the standard library.
+// The published run has for every workload what was promised of it: every peer with every parameter, rounds that show a
+// spread, allocations, and the ratio to the standard library.
 func TestThePublishedRunIsWhole(t *testing.T) {
-	set, err := result.ReadJSON("results/full.json")
+	set, err := result.ReadJSON("results/complete/samples.json")
 	require.NoError(t, err)
+	require.Equal(t, complete, kindOf(set.About))
 	for _, f := range workload.Families() {
 		for _, w := range f.Workloads {
 			params := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Params, s.Workload == w.Name })
@@ -85,7 +97,6 @@ func TestThePublishedRunIsWhole(t *testing.T) {
 
 func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params string) {
 	t.Helper()
-	complete := set.About["complete"] == "true"
 	rounds := map[string]int{}
 	for _, s := range set.Samples {
 		if s.Workload != w.Name || s.Params != params {
@@ -97,20 +108,12 @@ func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params stri
 		assert.True(t, perOp || perSecond, "%s %s %s: no allocations", w.Name, params, s.Peer)
 	}
 	for peer, n := range rounds {
-		ours := strings.HasPrefix(peer, purgatories.Ours)
-		// The page says so.
-		once := !complete && (w.Name == "T2" && strings.HasPrefix(params, "G=2") || strings.HasSuffix(params, "/highest"))
-		if complete || !once && (ours || peer == w.Bases[0]) {
-			assert.GreaterOrEqual(t, n, 2, "%s %s %s: one round has no spread", w.Name, params, peer)
-		}
+		assert.GreaterOrEqual(t, n, 2, "%s %s %s: one round has no spread", w.Name, params, peer)
 	}
 	if strings.HasSuffix(params, "/watched") {
 		return // ours only
 	}
 	assert.Contains(t, rounds, w.Bases[0], "%s %s: no ratio to the standard library", w.Name, params)
-	if !complete {
-		return
-	}
 	everybody := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Peer, s.Workload == w.Name })
 	for _, peer := range everybody {
 		if peer != "floor" && peer != purgatories.Null { // which measure the harness

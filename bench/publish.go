@@ -38,10 +38,12 @@ func rounds(o options) string {
 	switch {
 	case o.quick:
 		return "1 or 2"
-	case o.rounds == 0:
+	case o.rounds > 0:
+		return fmt.Sprint(o.rounds)
+	case o.complete:
 		return "2 to 5"
 	}
-	return fmt.Sprint(o.rounds)
+	return "1 to 5"
 }
 
 // processor names the processor as `go test -bench` does on Linux.
@@ -58,7 +60,7 @@ func processor() string {
 	return "unknown"
 }
 
-// publish prints the tables and the targets, and writes the files. Those read from a file are not written again.
+// publish prints the tables and the targets, and writes the files; samples that were read from a file are not written again.
 func publish(set *result.Set, o options, fresh bool) error {
 	headings := map[string]result.Heading{}
 	for _, f := range slices.Concat(workload.Families(), workload.OnRequest()) {
@@ -74,52 +76,55 @@ func publish(set *result.Set, o options, fresh bool) error {
 	if err := target.Write(out, set); err != nil {
 		return err
 	}
-	if o.results != "" && fresh {
-		if err := writeResults(set, o, text.String()); err != nil {
+	kind := kindOf(set.About)
+	if o.results != "" {
+		folder := filepath.Join(o.results, kind)
+		if fresh {
+			if err := writeResults(set, folder, text.String()); err != nil {
+				return err
+			}
+		}
+		if err := chart.All(set, folder); err != nil {
 			return err
 		}
 	}
-	if kind(set.About) != "full" {
-		return nil // the page and its plots are of full runs
-	}
-	if o.plots != "" {
-		if err := chart.All(set, o.plots); err != nil {
-			return err
-		}
-	}
-	if o.page != "" {
+	if o.page != "" && kind == complete {
 		return writePage(o.page, set)
 	}
 	return nil
 }
 
-// kind says what a run is: a quick one, one of a part of the workloads or rounds, or a full one.
-func kind(about map[string]string) string {
+// complete is the kind of run that the page is about.
+const complete = "complete"
+
+// kindOf says what a run is: a quick one, one of a part of the workloads or rounds, a full or a complete one. Each kind has
+// a folder of its own, so that no run replaces one that shows more.
+func kindOf(about map[string]string) string {
 	switch {
 	case about["quick"] == "true":
 		return "quick"
 	case about["only"] != "" || about["rounds"] == "1":
 		return "partial"
+	case about["complete"] == "true":
+		return complete
 	}
 	return "full"
 }
 
-// writeResults keeps the full run apart from quick and partial ones, which must not replace it.
-func writeResults(set *result.Set, o options, text string) error {
-	name := kind(set.About)
-	if err := os.MkdirAll(o.results, 0o755); err != nil {
+func writeResults(set *result.Set, folder, text string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	files := map[string]func(io.Writer) error{
-		".json": set.WriteJSON,
-		".txt":  set.WriteBench,
-		".md": func(w io.Writer) error {
+		"samples.json":  set.WriteJSON,
+		"benchstat.txt": set.WriteBench,
+		"tables.md": func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "```\n%s```\n", text)
 			return err
 		},
 	}
-	for suffix, write := range files {
-		if err := writeFile(filepath.Join(o.results, name+suffix), write); err != nil {
+	for name, write := range files {
+		if err := writeFile(filepath.Join(folder, name), write); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,9 @@
 package chart
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +14,7 @@ import (
 	"github.com/delayedop/purgatory/bench/result"
 )
 
-// All draws every plot that the set has samples for into a folder.
+// All draws every plot that the set has samples for into a folder, and removes the others from it.
 func All(set *result.Set, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -34,10 +36,14 @@ func All(set *result.Set, folder string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.file, err)
 		}
-		if p == nil {
-			continue // not measured in this run
+		path := filepath.Join(folder, c.file)
+		if p == nil { // not measured in this run; one of an earlier run would be taken for it
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			continue
 		}
-		if err := save(p, filepath.Join(folder, c.file)); err != nil {
+		if err := save(p, path); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,8 @@ func TestPlotsAreDrawnOfWhatWasMeasured(t *testing.T) {
 	}
 	s.Distributions = []result.Distribution{{Workload: "P6", Params: "G=1/N=1000000", Peer: "ours", Ms: []float64{-1, 0, 1}}}
 	folder := filepath.Join(t.TempDir(), "plots")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "life.svg"), []byte("of an earlier run"), 0o600))
 	require.NoError(t, All(s, folder))
 	for _, drawn := range []string{"cost-over-pending.svg", "step-over-waiters.svg", "memory-per-request.svg", "lateness-operations.svg"} {
 		b, err := os.ReadFile(filepath.Join(folder, drawn))

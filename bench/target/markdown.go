@@ -13,12 +13,8 @@ import (
 // WriteMarkdown writes what the page on benchmarks says of a run: what it ran on, the targets, and where peers are better.
 func WriteMarkdown(w io.Writer, set *result.Set) error {
 	a := set.About
-	command := "make bench"
-	if a["complete"] == "true" {
-		command = "make bench-complete"
-	}
-	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `%s`: %s rounds, windows of %s; it took %s.\n\n",
-		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], command, a["rounds"], a["window"], a["took"])
+	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench-complete`: %s rounds, windows of %s; it took %s.\n\n",
+		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
 	fmt.Fprint(w, "| workload | target | measured | |\n| --- | --- | --- | --- |\n")
 	for _, x := range All() {
 		got, v := x.Check(set)

@@ -18,19 +18,31 @@ func expiringOperations(r *Run) {
 	if r.Scope == Essentials {
 		return
 	}
-	submitters, names := []int{1}, []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
-	if r.Scope == Complete { // no target refers to the others, which take up to thirteen seconds each
-		submitters, names = []int{1, 2}, append(names, purgatories.Lazy, purgatories.Chan)
+	submitters := []int{1}
+	if r.Scope == Complete {
+		submitters = []int{1, 2}
 	}
 	for round := range r.longRounds() {
 		for _, g := range submitters {
-			for _, name := range names {
+			for _, name := range r.expiring(round) {
 				r.turn(fmt.Sprintf("P6  round %d  G=%d  %s", round+1, g, name), func() {
 					expiringOne(r, round, r.Million, g, purgatories.ByName(name))
 				})
 			}
 		}
 	}
+}
+
+// expiring are the peers of P6, which take up to thirteen seconds each.
+func (r *Run) expiring(round int) []string {
+	names := []string{purgatories.Ours}
+	if r.besides(round) {
+		names = append(names, purgatories.Timers, purgatories.CB)
+	}
+	if r.Scope == Complete {
+		names = append(names, purgatories.Lazy, purgatories.Chan)
+	}
+	return names
 }
 
 func expiringOne(r *Run, round, n, g int, peer purgatories.Peer) {
@@ -95,14 +107,11 @@ func probesBeside(r *Run) {
 // amongMany are the peers of what is measured with a million pending: no target refers to any but ours.
 func (r *Run) amongMany(round int, std string) []string {
 	names := []string{purgatories.Ours}
-	if r.Scope > Essentials {
+	if r.Scope > Essentials && r.besides(round) {
 		names = append(names, std)
-		if r.besides(round) {
-			names = append(names, purgatories.CB)
-		}
 	}
 	if r.Scope == Complete {
-		names = append(names, purgatories.Lazy, purgatories.Chan)
+		names = append(names, purgatories.CB, purgatories.Lazy, purgatories.Chan)
 	}
 	return names
 }

@@ -29,20 +29,21 @@ func expiry(r *Run) {
 	}
 }
 
-// worthThreeSeconds leaves out what takes over three seconds each: a second round, and two goroutines that add, where no
-// target refers to it.
+// worthThreeSeconds leaves out what takes over three seconds each and no target refers to.
 func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	switch {
 	case r.Scope == Complete:
 		return true
+	case g > 1:
+		return false
 	case r.Scope == Essentials:
-		return n < r.Million && g == 1 && (peer.Name == timers.Std || peer.Name == timers.Entry)
-	case peer.Name == timers.Heap && (n < r.Million || g > 1):
-		return round == 0 && g == 1 // a target refers to it with a million
-	case peer.Main:
-		return round == 0 || g == 1
+		return n < r.Million && (peer.Name == timers.Std || peer.Name == timers.Entry)
+	case peer.Name == timers.Entry || peer.Name == timers.Handle:
+		return true
+	case peer.Name == timers.Heap:
+		return round == 0 && n == r.Million
 	default:
-		return round == 0 && g == 1 && n == r.Million
+		return round == 0 && peer.Main
 	}
 }
 

@@ -25,7 +25,9 @@ func footprint(r *Run) {
 					})
 				}
 				record("T3", r.pendingBytes)
-				record("T4", retainedBytes)
+				if peer.Main || r.Scope == Complete {
+					record("T4", retainedBytes)
+				}
 			}
 		}
 	})

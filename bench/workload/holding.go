@@ -27,7 +27,7 @@ func pendingOperations(r *Run) {
 		for _, name := range r.amongMany(round, purgatories.Timers) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
 		}
-		if r.Scope > Essentials {
+		if r.Scope > Essentials && r.besides(round) {
 			r.turn(fmt.Sprintf("P7  round %d  floor", round+1), func() {
 				r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", round, 0, wakeUps(r))
 			})
@@ -40,10 +40,10 @@ func pendingOperations(r *Run) {
 func (r *Run) holders(round, keys int) []string {
 	few := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	switch {
-	case r.Scope == Essentials && keys > 1:
-		return few[:1]
-	case r.Scope == Essentials || !r.besides(round):
+	case r.Scope == Essentials && keys == 1:
 		return few
+	case r.Scope == Essentials || !r.besides(round):
+		return few[:1]
 	default:
 		return append([]string{purgatories.Chan}, few...)
 	}

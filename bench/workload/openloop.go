@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -19,10 +20,10 @@ func openLoop(r *Run) {
 	if r.Scope == Essentials {
 		rates, offers = rates[2:3], mixes[:1]
 	}
-	for i, m := range offers {
+	for _, m := range offers {
 		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range append([]string{purgatories.Null}, r.ratePeers(round+i)...) {
+				for _, name := range r.ratePeers(round) {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -39,27 +40,27 @@ func openLoop(r *Run) {
 	}
 }
 
-// ratePeers are those that requests are offered to at given rates. No target refers to the last two, which have one
-// round of the first mix, if the run is not complete.
+// ratePeers are those that requests are offered to at given rates.
 func (r *Run) ratePeers(round int) []string {
-	names := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
+	names := []string{purgatories.Ours, purgatories.CB}
 	if r.besides(round) {
+		names = append(names, purgatories.Null, purgatories.Timers)
+	}
+	if r.Scope == Complete {
 		names = append(names, purgatories.Lazy, purgatories.Chan)
 	}
 	return names
 }
 
-// highestPeers are those whose highest rate is looked for, a quarter of a minute each.
+// highestPeers are those whose highest rate is looked for, for twenty seconds each and more.
 func (r *Run) highestPeers(round int) []string {
 	switch {
-	case r.Scope == Essentials:
-		return nil
 	case r.Scope == Complete:
-		return r.ratePeers(round)
-	case round > 0:
-		return nil
+		return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan}
+	case r.Scope == Full && round == 0:
+		return []string{purgatories.Ours}
 	default:
-		return []string{purgatories.Ours, purgatories.Timers}
+		return nil
 	}
 }
 
@@ -79,28 +80,37 @@ func (r *Run) netCost(mix string, rates []int) {
 	}
 }
 
-// highest climbs a ladder of rates, trying each for a short while, until one is not held; then it makes sure of the best
-// by holding it for the whole ten seconds, or of the next below that it does hold.
+// ladder holds the rates that are tried for the highest, and usual is the one that is tried first.
+var (
+	ladder = []int{50_000, 100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
+	usual  = slices.Index(ladder, 500_000)
+)
+
+// climb returns the highest rung that holds: it goes up from the usual one until a rung falls, or down until one holds.
+// It is -1 if none does.
+func climb(holds func(rate int) bool) int {
+	at := usual
+	for ; at >= 0 && !holds(ladder[at]); at-- {
+	}
+	if at < usual {
+		return at
+	}
+	for at+1 < len(ladder) && holds(ladder[at+1]) {
+		at++
+	}
+	return at
+}
+
+// highest looks for the highest rung of the ladder that is held for a short while, and makes sure of it by holding it for
+// the whole ten seconds, or the next below that it does hold.
 func highest(r *Run, round int, m mix, name string) {
 	table := m.arrivals(arrivalTable)
 	try := func(rate int, window time.Duration) offered {
 		r.progress(fmt.Sprintf("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name))
 		return offer(purgatories.ByName(name).New(), table, rate, window)
 	}
-	ladder := []int{50_000, 100_000, 200_000, 300_000, 400_000, 500_000, 700_000, 850_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000}
-	best := -1
-	for i, rate := range ladder {
-		if name == purgatories.Ours && rate < 500_000 {
-			best = i
-			continue // it is known to hold these; the time is better spent above
-		}
-		if !try(rate, 6*r.Window).held() {
-			break
-		}
-		best = i
-	}
 	metrics, arrived := map[string]float64{result.Held: 0}, int64(0)
-	for ; best >= 0; best-- {
+	for best := climb(func(rate int) bool { return try(rate, 20*r.Window).held() }); best >= 0; best-- {
 		o := try(ladder[best], 10*time.Second)
 		maps.Copy(metrics, o.metrics())
 		if o.held() {

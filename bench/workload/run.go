@@ -49,8 +49,8 @@ type Scope int
 const (
 	// Essentials are some peers and parameters, within a minute.
 	Essentials Scope = iota
-	// Full is every workload: what no target refers to and takes seconds has one round, or is left out with some
-	// parameters.
+	// Full is every workload within a few minutes: where a turn takes seconds, ours has several rounds, who is held against
+	// it has one, and a peer or parameter that no target refers to may have none.
 	Full
 	// Complete is every peer with every parameter, in every round.
 	Complete
@@ -167,7 +167,7 @@ func (r *Run) longRounds() int {
 	return r.rounds(2)
 }
 
-// besides says whether a round has turns of those that no target refers to: the first one, and in a complete run all.
+// besides says whether a round has turns of those that are measured once: the first one does, and in a complete run all do.
 func (r *Run) besides(round int) bool { return round == 0 || r.Scope == Complete }
 
 // tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
