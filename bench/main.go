@@ -30,6 +30,7 @@ type options struct {
 	report   string
 	profile  string
 	turn     int
+	custom   bool // asked for something that makes it another run than the others of its scope
 }
 
 func main() {
@@ -45,10 +46,10 @@ func flags(args []string) (options, error) {
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
 	f.BoolVar(&o.complete, "complete", false, "every peer with every parameter in every round: 25 minutes")
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
-	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: 5 where it is soon done, down to 2 where it takes seconds; with -quick 2 and 1)")
+	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 5 where it is soon done to 2 where it takes seconds, or for some 1; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
-	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a complete run writes its figures into (none when empty)")
+	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a complete run writes its figures into (none when empty, or when there are no results)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`, and measure everything in one process for it")
 	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
@@ -61,6 +62,7 @@ func flags(args []string) (options, error) {
 	if o.quick && o.complete {
 		return o, errors.New("a run is -quick or -complete, not both")
 	}
+	o.custom = o.only != "" || o.rounds != 0 || o.window != 0 || o.profile != ""
 	window := 100 * time.Millisecond
 	if o.quick {
 		window = 60 * time.Millisecond
@@ -93,7 +95,7 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return publish(set, o, false)
+		return publish(set, o)
 	}
 	only, err := regexp.Compile(o.only)
 	if err != nil {
@@ -111,7 +113,7 @@ func run(args []string) error {
 	if o.turn > 0 {
 		return set.WriteJSON(os.Stdout)
 	}
-	return publish(set, o, true)
+	return publish(set, o)
 }
 
 func (o options) scope() workload.Scope {

@@ -35,7 +35,7 @@ func TestPageWithoutItsLinesIsLeftAlone(t *testing.T) {
 	require.Error(t, writePage(path, &result.Set{}))
 }
 
-// A run that leaves something out must not replace the figures of one that does not; nor when it is read from its file.
+// A run that leaves something out must not replace the figures of one that does not.
 func TestOnlyACompleteRunWritesThePage(t *testing.T) {
 	for _, c := range []struct {
 		about map[string]string
@@ -44,17 +44,41 @@ func TestOnlyACompleteRunWritesThePage(t *testing.T) {
 		{map[string]string{"complete": "true"}, "complete"},
 		{map[string]string{"complete": "false"}, "full"},
 		{map[string]string{"quick": "true"}, "quick"},
-		{map[string]string{"complete": "true", "only": "P4"}, "partial"},
-		{map[string]string{"complete": "true", "rounds": "1"}, "partial"},
+		{map[string]string{"complete": "true", "custom": "true"}, "custom"},
+		{map[string]string{"quick": "true", "custom": "true"}, "custom"},
 	} {
 		folder := t.TempDir()
 		path := filepath.Join(folder, "page.md")
 		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
-		require.NoError(t, publish(&result.Set{About: c.about}, options{page: path, results: folder}, true))
+		require.NoError(t, publish(&result.Set{About: c.about}, options{page: path, results: folder}))
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, c.kind == complete, !strings.Contains(string(b), "old"), c.kind)
 		assert.FileExists(t, filepath.Join(folder, c.kind, "samples.json"))
+	}
+}
+
+// A run that is read from its file is not written again, and plotted where it lies. The page is about the one in the folder
+// of complete runs.
+func TestAReportLeavesTheSamplesAlone(t *testing.T) {
+	set := &result.Set{About: map[string]string{"complete": "true"}}
+	for _, c := range []struct {
+		folder string
+		page   bool
+	}{{complete, true}, {"elsewhere", false}} {
+		results := t.TempDir()
+		path := filepath.Join(results, "page.md")
+		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
+		report := filepath.Join(results, c.folder, "samples.json")
+		require.NoError(t, os.Mkdir(filepath.Dir(report), 0o755))
+		stale := filepath.Join(results, c.folder, "life.svg")
+		require.NoError(t, os.WriteFile(stale, []byte("of an earlier run"), 0o600))
+		require.NoError(t, publish(set, options{page: path, results: results, report: report}))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, c.page, !strings.Contains(string(b), "old"), c.folder)
+		assert.NoFileExists(t, report, "written again")
+		assert.NoFileExists(t, stale, "not plotted there")
 	}
 }
 
@@ -68,9 +92,15 @@ func TestFlags(t *testing.T) {
 	o, err := flags([]string{"-quick"})
 	require.NoError(t, err)
 	assert.Equal(t, 2, o.rounds)
+	assert.False(t, o.custom)
+	for _, args := range [][]string{{"-only", "P4"}, {"-rounds", "2"}, {"-window", "1ms"}, {"-complete", "-cpuprofile", "f"}} {
+		o, err := flags(args)
+		require.NoError(t, err)
+		assert.True(t, o.custom, args)
+	}
 }
 
-// The page in the repository has the lines that a full run looks for.
+// The page in the repository has the lines that a complete run looks for.
 func TestPageOfTheRepositoryHasItsLines(t *testing.T) {
 	b, err := os.ReadFile("../docs/benchmarks.md")
 	require.NoError(t, err)

@@ -31,6 +31,7 @@ func about(o options) map[string]string {
 		"window":   o.window.String(),
 		"quick":    fmt.Sprint(o.quick),
 		"complete": fmt.Sprint(o.complete),
+		"custom":   fmt.Sprint(o.custom),
 	}
 }
 
@@ -60,8 +61,9 @@ func processor() string {
 	return "unknown"
 }
 
-// publish prints the tables and the targets, and writes the files; samples that were read from a file are not written again.
-func publish(set *result.Set, o options, fresh bool) error {
+// publish prints the tables and the targets, and writes the files: each kind of run has a folder of its own. The plots of
+// samples that were read from a file are drawn beside it.
+func publish(set *result.Set, o options) error {
 	headings := map[string]result.Heading{}
 	for _, f := range slices.Concat(workload.Families(), workload.OnRequest()) {
 		for _, w := range f.Workloads {
@@ -76,19 +78,19 @@ func publish(set *result.Set, o options, fresh bool) error {
 	if err := target.Write(out, set); err != nil {
 		return err
 	}
-	kind := kindOf(set.About)
-	if o.results != "" {
-		folder := filepath.Join(o.results, kind)
-		if fresh {
-			if err := writeResults(set, folder, text.String()); err != nil {
-				return err
-			}
-		}
-		if err := chart.All(set, folder); err != nil {
-			return err
-		}
+	if o.results == "" {
+		return nil
 	}
-	if o.page != "" && kind == complete {
+	folder := filepath.Join(o.results, kindOf(set.About))
+	if o.report != "" {
+		folder = filepath.Dir(o.report)
+	} else if err := writeResults(set, folder, text.String()); err != nil {
+		return err
+	}
+	if err := chart.All(set, folder); err != nil {
+		return err
+	}
+	if o.page != "" && folder == filepath.Join(o.results, complete) {
 		return writePage(o.page, set)
 	}
 	return nil
@@ -97,14 +99,13 @@ func publish(set *result.Set, o options, fresh bool) error {
 // complete is the kind of run that the page is about.
 const complete = "complete"
 
-// kindOf says what a run is: a quick one, one of a part of the workloads or rounds, a full or a complete one. Each kind has
-// a folder of its own, so that no run replaces one that shows more.
+// kindOf says what a run is: one with options of its own, a quick, a complete or a full one.
 func kindOf(about map[string]string) string {
 	switch {
+	case about["custom"] == "true":
+		return "custom"
 	case about["quick"] == "true":
 		return "quick"
-	case about["only"] != "" || about["rounds"] == "1":
-		return "partial"
 	case about["complete"] == "true":
 		return complete
 	}

@@ -40,7 +40,7 @@ func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
 		require.NoError(t, err)
 		turn, err := flags(turnArgs(whole, workload.Family{Name: "a+b"}, 5))
 		require.NoError(t, err)
-		whole.turn, whole.only = 5, `^a\+b$`
+		whole.turn, whole.only, whole.custom = 5, `^a\+b$`, true
 		assert.Equal(t, whole, turn)
 	}
 }

@@ -29,7 +29,8 @@ func expiry(r *Run) {
 	}
 }
 
-// worthThreeSeconds leaves out what takes over three seconds each and no target refers to.
+// worthThreeSeconds leaves out what takes over three seconds each and no target refers to, and gives one round to whom ours
+// is held against.
 func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 	switch {
 	case r.Scope == Complete:

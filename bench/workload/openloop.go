@@ -52,7 +52,7 @@ func (r *Run) ratePeers(round int) []string {
 	return names
 }
 
-// highestPeers are those whose highest rate is looked for, for twenty seconds each and more.
+// highestPeers are those whose highest rate is looked for, for some twenty seconds each.
 func (r *Run) highestPeers(round int) []string {
 	switch {
 	case r.Scope == Complete:

@@ -49,8 +49,8 @@ type Scope int
 const (
 	// Essentials are some peers and parameters, within a minute.
 	Essentials Scope = iota
-	// Full is every workload within a few minutes: where a turn takes seconds, ours has several rounds, who is held against
-	// it has one, and a peer or parameter that no target refers to may have none.
+	// Full is every workload within a few minutes, and all that a target refers to. What takes long and no target refers to
+	// has one round or none, and who is held against ours has one where a turn takes seconds.
 	Full
 	// Complete is every peer with every parameter, in every round.
 	Complete
@@ -151,7 +151,7 @@ func (p *pairs) take(r *Run, what string, n int) {
 	})
 }
 
-// rounds is how often a peer that a target refers to is measured: the usual number is smaller where its turns take seconds.
+// rounds is how many rounds there are: the usual number is smaller where a turn takes seconds.
 func (r *Run) rounds(usual int) int {
 	if r.Rounds > 0 {
 		return r.Rounds
