@@ -96,7 +96,7 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 ##@ Benchmarks
 
 .PHONY: bench
-bench: ## all workloads beside their peers, tables and plots: five to six minutes
+bench: ## all workloads beside their peers, several rounds, tables and plots: six minutes
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: bench-complete

@@ -32,13 +32,12 @@ func addCancel(r *Run) {
 	}
 }
 
-// worthRound leaves out of the later rounds what no target refers to: the heap, the wheels that are not ours, and the
-// smaller number of others.
+// worthRound leaves the heap and the wheels that are not ours out of the later rounds: no target refers to them.
 func worthRound(r *Run, round, pending int, peer timers.Peer) bool {
 	if r.Scope == Essentials {
 		return peer.Main && (round == 0 || pending == 0)
 	}
-	return r.besides(round) || peer.Main && peer.Name != timers.Heap && pending != r.Million/10
+	return r.besides(round) || peer.Main && peer.Name != timers.Heap
 }
 
 func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {

@@ -35,9 +35,9 @@ func expiringOperations(r *Run) {
 
 // expiring are the peers of P6, which take up to thirteen seconds each.
 func (r *Run) expiring(round int) []string {
-	names := []string{purgatories.Ours}
+	names := []string{purgatories.Ours, purgatories.Timers}
 	if r.besides(round) {
-		names = append(names, purgatories.Timers, purgatories.CB)
+		names = append(names, purgatories.CB)
 	}
 	if r.Scope == Complete {
 		names = append(names, purgatories.Lazy, purgatories.Chan)
@@ -92,7 +92,7 @@ func probesBeside(r *Run) {
 	}
 	for round := range r.longRounds() {
 		for _, g := range loads {
-			for _, name := range r.amongMany(round, purgatories.Timers) {
+			for _, name := range r.amongMany(purgatories.Timers) {
 				r.turn(fmt.Sprintf("P8  round %d  G=%d  %s", round+1, g, name), func() {
 					p := purgatories.ByName(name).New()
 					crowd(p, r.Million)
@@ -105,15 +105,15 @@ func probesBeside(r *Run) {
 }
 
 // amongMany are the peers of what is measured with a million pending: no target refers to any but ours.
-func (r *Run) amongMany(round int, std string) []string {
-	names := []string{purgatories.Ours}
-	if r.Scope > Essentials && r.besides(round) {
-		names = append(names, std)
+func (r *Run) amongMany(std string) []string {
+	switch r.Scope {
+	case Essentials:
+		return []string{purgatories.Ours}
+	case Full:
+		return []string{purgatories.Ours, std}
+	default:
+		return []string{purgatories.Ours, std, purgatories.CB, purgatories.Lazy, purgatories.Chan}
 	}
-	if r.Scope == Complete {
-		names = append(names, purgatories.CB, purgatories.Lazy, purgatories.Chan)
-	}
-	return names
 }
 
 func probesOne(r *Run, round, g int, p purgatories.Purgatory, name string) {

@@ -17,7 +17,7 @@ func expiry(r *Run) {
 		for _, n := range []int{r.Million / 10, r.Million} {
 			for _, g := range []int{1, 2} {
 				for _, peer := range timers.Peers() {
-					if !worthThreeSeconds(r, round, n, g, peer) {
+					if !worthThreeSeconds(r, n, g, peer) {
 						continue
 					}
 					r.turn(fmt.Sprintf("T2  round %d  N=%d G=%d  %s", round+1, n, g, peer.Name), func() {
@@ -29,9 +29,9 @@ func expiry(r *Run) {
 	}
 }
 
-// worthThreeSeconds leaves out what takes over three seconds each and no target refers to, and gives one round to whom ours
-// is held against.
-func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
+// worthThreeSeconds leaves out what takes over three seconds each and no target refers to: two goroutines that add, the
+// wheels that are not ours, and the heap with fewer than a million.
+func worthThreeSeconds(r *Run, n, g int, peer timers.Peer) bool {
 	switch {
 	case r.Scope == Complete:
 		return true
@@ -39,12 +39,8 @@ func worthThreeSeconds(r *Run, round, n, g int, peer timers.Peer) bool {
 		return false
 	case r.Scope == Essentials:
 		return n < r.Million && (peer.Name == timers.Std || peer.Name == timers.Entry)
-	case peer.Name == timers.Entry || peer.Name == timers.Handle:
-		return true
-	case peer.Name == timers.Heap:
-		return round == 0 && n == r.Million
 	default:
-		return round == 0 && peer.Main
+		return peer.Main && (n == r.Million || peer.Name != timers.Heap)
 	}
 }
 

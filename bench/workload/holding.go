@@ -24,7 +24,7 @@ func pendingOperations(r *Run) {
 		}
 	}
 	for round := range r.longRounds() {
-		for _, name := range r.amongMany(round, purgatories.Timers) {
+		for _, name := range r.amongMany(purgatories.Timers) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
 		}
 		if r.Scope > Essentials && r.besides(round) {
@@ -38,14 +38,16 @@ func pendingOperations(r *Run) {
 // holders are the peers of P5, with the goroutines first, which take longest. The lazy form is left out: in memory it is
 // like the other while all are pending.
 func (r *Run) holders(round, keys int) []string {
-	few := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
+	all := []string{purgatories.Chan, purgatories.CB, purgatories.Timers, purgatories.Ours}
 	switch {
 	case r.Scope == Essentials && keys == 1:
-		return few
-	case r.Scope == Essentials || !r.besides(round):
-		return few[:1]
+		return all[1:]
+	case r.Scope == Essentials:
+		return all[3:]
+	case r.besides(round):
+		return all
 	default:
-		return append([]string{purgatories.Chan}, few...)
+		return all[2:]
 	}
 }
 

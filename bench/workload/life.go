@@ -64,7 +64,7 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 
 // lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come.
 func lifeAmongMany(r *Run, round int) {
-	for _, name := range r.amongMany(round, timers.Alone) {
+	for _, name := range r.amongMany(timers.Alone) {
 		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), name), func() {
 			if name == timers.Alone {
 				aloneAmong(r, round)

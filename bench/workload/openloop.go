@@ -42,9 +42,9 @@ func openLoop(r *Run) {
 
 // ratePeers are those that requests are offered to at given rates.
 func (r *Run) ratePeers(round int) []string {
-	names := []string{purgatories.Ours, purgatories.CB}
+	names := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	if r.besides(round) {
-		names = append(names, purgatories.Null, purgatories.Timers)
+		names = append(names, purgatories.Null)
 	}
 	if r.Scope == Complete {
 		names = append(names, purgatories.Lazy, purgatories.Chan)

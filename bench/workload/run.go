@@ -49,8 +49,8 @@ type Scope int
 const (
 	// Essentials are some peers and parameters, within a minute.
 	Essentials Scope = iota
-	// Full is every workload within a few minutes, and all that a target refers to. What takes long and no target refers to
-	// has one round or none, and who is held against ours has one where a turn takes seconds.
+	// Full is every workload within a few minutes: all that a target refers to, and the standard library. Of the rest, what
+	// takes long has one round or none.
 	Full
 	// Complete is every peer with every parameter, in every round.
 	Complete

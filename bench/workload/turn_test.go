@@ -144,27 +144,39 @@ func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// A complete run leaves nothing out.
-func TestACompleteRunHasEveryPeerWithEveryParameterInEveryRound(t *testing.T) {
+// A complete run leaves nothing out; a full one has several rounds of what targets and ratios refer to.
+func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 	const both, rounds = 2, 2
 	timers, operations := len(timers.Peers()), len(purgatories.Peers())+1 // and the standard library's timers
-	for name, want := range map[string]int{
-		"add+cancel":       rounds * 3 * timers,                                // T1, T1w for each number of others pending
-		"timer memory":     rounds * 2 * timers,                                // T3 and T4
-		"life":             4*(operations-1) + rounds*operations,               // P1 and P2; P3
-		"operation memory": rounds*both*(operations-1) + rounds*(operations+1), // P5; P7 and its floor
-		"thresholds":       rounds * 2 * 4,                                     // sizes up to a thousand here
-		"timer expiry":     rounds * both * both * timers,
-		"operation expiry": rounds * both * operations,
-		"probes":           rounds * both * operations,
-		"open loop":        rounds * len(mixes) * (4*(operations+1) + operations), // the harness has no highest rate
+	for name, want := range map[string]struct{ complete, full int }{
+		// T1, T1w for each number of others pending. Full: once all; ours and std once more.
+		"add+cancel": {rounds * 3 * timers, 3 * (timers + 3)},
+		// T3 and T4. Full: other wheels once, and not in T4.
+		"timer memory": {rounds * 2 * timers, timers + 4 + rounds*4},
+		// P1 and P2; P3. Full: cb-lazy once, ours and std.
+		"life": {4*(operations-1) + rounds*operations, 4*(operations-2) + 1 + rounds*2},
+		// P5; P7 and its floor. Full: cb, chan and the floor once.
+		"operation memory": {rounds*both*(operations-1) + rounds*(operations+1), both*(4+2) + rounds*2 + 1},
+		// Sizes up to a thousand here. Full: who checks everybody once.
+		"thresholds": {rounds * 2 * 4, 2 * (4 + 2)},
+		// Full: entry, handle and std, and the heap with a million.
+		"timer expiry": {rounds * both * both * timers, rounds * (3 + 4)},
+		// Full: ours and std, cb once.
+		"operation expiry": {rounds * both * operations, rounds*2 + 1},
+		"probes":           {rounds * both * operations, rounds * 2},
+		// The harness has no highest rate. Full: ours, std, cb, the harness once; ours at the highest rate, once.
+		"open loop": {rounds * len(mixes) * (4*(operations+1) + operations), len(mixes) * (4*(rounds*3+1) + 1)},
 	} {
 		i := slices.IndexFunc(Families(), func(f Family) bool { return f.Name == name })
 		require.GreaterOrEqual(t, i, 0, name)
-		r := &Run{Scope: Complete, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
-		r.Apart = func(int) (*result.Set, error) { return &result.Set{}, nil }
-		require.NoError(t, r.Measure(Families()[i]))
-		assert.Equal(t, want, r.turns, name)
+		turns := func(scope Scope) int {
+			r := &Run{Scope: scope, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
+			r.Apart = func(int) (*result.Set, error) { return &result.Set{}, nil }
+			require.NoError(t, r.Measure(Families()[i]))
+			return r.turns
+		}
+		assert.Equal(t, want.complete, turns(Complete), name)
+		assert.Equal(t, want.full, turns(Full), name)
 	}
 }
 
