@@ -5,7 +5,7 @@ go 1.25.0
 require (
 	github.com/RussellLuo/timingwheel v0.0.0-20220218152713-54845bda3108
 	github.com/antlabs/timer v0.1.4
-	github.com/delayedop/purgatory v0.0.0-00010101000000-000000000000
+	github.com/delayedop/purgatory v0.1.0
 	github.com/ouqiang/timewheel v1.0.1
 	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/stretchr/testify v1.12.1
@@ -29,7 +29,6 @@ require (
 	github.com/spaolacci/murmur3 v1.1.0 // indirect
 	go.opentelemetry.io/otel v1.40.0 // indirect
 	go.opentelemetry.io/otel/trace v1.40.0 // indirect
-	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/automaxprocs v1.6.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/image v0.30.0 // indirect

@@ -20,17 +20,17 @@ import (
 )
 
 type options struct {
-	quick    bool
-	complete bool
-	only     string
-	rounds   int
-	window   time.Duration
-	results  string
-	page     string
-	report   string
-	profile  string
-	turn     int
-	custom   bool // asked for something that makes it another run than the others of its scope
+	quick      bool
+	complete   bool
+	only       string
+	rounds     int
+	window     time.Duration
+	results    string
+	repository string
+	report     string
+	profile    string
+	turn       int
+	custom     bool // asked for something that makes it another run than the others of its scope
 }
 
 func main() {
@@ -49,7 +49,7 @@ func flags(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 5 where it is soon done to 2 where it takes seconds, or for some 1; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
-	f.StringVar(&o.page, "page", "../docs/benchmarks.md", "`file` that a complete run writes its figures into (none when empty, or when there are no results)")
+	f.StringVar(&o.repository, "repository", "..", "`folder` of the repository, whose README.md, docs/benchmarks.md and bench/NOTES.md a complete run writes its figures into (none when empty, or when there are no results)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`, and measure everything in one process for it")
 	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
@@ -138,7 +138,7 @@ func families(o options) []workload.Family {
 func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
-		Rounds: o.rounds, Window: o.window, Scope: o.scope(), Million: workload.Million, Set: set, Progress: os.Stderr,
+		Rounds: o.rounds, Window: o.window, Scope: o.scope(), Million: workload.Million, Heap: workload.Heap, Set: set, Progress: os.Stderr,
 		Only: o.turn,
 	}
 	start := time.Now()

@@ -3,36 +3,74 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/target"
 )
 
-// The page on benchmarks holds the figures of the last complete run between these lines.
+// The pages hold figures of the last complete run between these lines.
 const (
 	figuresBegin = "<!-- figures of the last complete run: written by make bench-complete -->\n"
 	figuresEnd   = "<!-- end of figures -->\n"
 )
 
-// writePage puts the figures of a run into the page.
-func writePage(path string, set *result.Set) error {
-	page, err := os.ReadFile(path)
-	if err != nil {
-		return err
+// page is a file of the repository that shows figures.
+type page struct {
+	path  string
+	write func(io.Writer, *result.Set) error
+}
+
+// pages are the README and the page on benchmarks, which compare, and the notes, which have the targets.
+var pages = []page{
+	{"README.md", target.WriteComparison},
+	{"docs/benchmarks.md", func(w io.Writer, set *result.Set) error {
+		if err := target.WriteMachine(w, set); err != nil {
+			return err
+		}
+		return target.WriteComparison(w, set)
+	}},
+	{"bench/NOTES.md", target.WriteMarkdown},
+}
+
+// writePages puts the figures of a run into the pages of a repository. It changes none if one of them has no place for
+// figures.
+func writePages(repository string, set *result.Set) error {
+	written := make([][]byte, len(pages))
+	for i, p := range pages {
+		path := filepath.Join(repository, p.path)
+		old, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if written[i], err = p.with(old, set); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
 	}
-	before, rest, begins := bytes.Cut(page, []byte(figuresBegin))
+	for i, p := range pages {
+		if err := os.WriteFile(filepath.Join(repository, p.path), written[i], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// with returns the page with the figures of set.
+func (p page) with(old []byte, set *result.Set) ([]byte, error) {
+	before, rest, begins := bytes.Cut(old, []byte(figuresBegin))
 	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
 	if !begins || !ends {
-		return fmt.Errorf("%s has no lines %q and %q", path, figuresBegin, figuresEnd)
+		return nil, fmt.Errorf("there are no lines %q and %q", figuresBegin, figuresEnd)
 	}
 	var b bytes.Buffer
 	b.Write(before)
 	b.WriteString(figuresBegin)
-	if err := target.WriteMarkdown(&b, set); err != nil {
-		return err
+	if err := p.write(&b, set); err != nil {
+		return nil, err
 	}
 	b.WriteString(figuresEnd)
 	b.Write(after)
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return b.Bytes(), nil
 }

@@ -14,29 +14,57 @@ import (
 	"github.com/delayedop/purgatory/bench/workload"
 )
 
-func TestPageKeepsWhatStandsAroundTheFigures(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(path, []byte("before\n"+figuresBegin+"old\n"+figuresEnd+"after\n"), 0o600))
-	set := &result.Set{About: map[string]string{"cpu": "a cpu"}}
-	for range 2 { // written twice, it is there once
-		require.NoError(t, writePage(path, set))
+// repository is a folder with the pages, each with old figures between its lines.
+func repository(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, p := range pages {
+		path := filepath.Join(folder, p.path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte("before\n"+figuresBegin+"old\n"+figuresEnd+"after\n"), 0o600))
 	}
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
-	page := string(b)
-	assert.Regexp(t, `(?s)^before\n.*on a cpu.*after\n$`, page)
-	assert.NotContains(t, page, "old")
-	assert.Equal(t, 1, strings.Count(page, figuresBegin))
+	return folder
 }
 
-func TestPageWithoutItsLinesIsLeftAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(path, []byte("nothing here\n"), 0o600))
-	require.Error(t, writePage(path, &result.Set{}))
+// read returns the pages of a repository.
+func read(t *testing.T, repository string) []string {
+	t.Helper()
+	var out []string
+	for _, p := range pages {
+		b, err := os.ReadFile(filepath.Join(repository, p.path))
+		require.NoError(t, err)
+		out = append(out, string(b))
+	}
+	return out
+}
+
+func TestPagesKeepWhatStandsAroundTheFigures(t *testing.T) {
+	folder := repository(t)
+	set := &result.Set{About: map[string]string{"cpu": "a cpu"}}
+	set.Add(result.Sample{Workload: "P1", Params: "G=1", Peer: purgatories.Ours, Metrics: map[string]float64{result.NsOp: 98765}})
+	for range 2 { // written twice, they are there once
+		require.NoError(t, writePages(folder, set))
+	}
+	for i, page := range read(t, folder) {
+		assert.Regexp(t, `(?s)^before\n.*9.*after\n$`, page, pages[i].path)
+		assert.NotContains(t, page, "old")
+		assert.Equal(t, 1, strings.Count(page, figuresBegin))
+	}
+	assert.Contains(t, read(t, folder)[0], "| 98,800 | – | – | – |")
+	assert.Contains(t, read(t, folder)[1], "on a cpu")
+	assert.Contains(t, read(t, folder)[2], "on a cpu")
+}
+
+func TestAPageWithoutItsLinesLeavesAllAlone(t *testing.T) {
+	folder := repository(t)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, pages[1].path), []byte("nothing here\n"), 0o600))
+	before := read(t, folder)
+	require.ErrorContains(t, writePages(folder, &result.Set{}), "benchmarks.md")
+	assert.Equal(t, before, read(t, folder))
 }
 
 // A run that leaves something out must not replace the figures of one that does not.
-func TestOnlyACompleteRunWritesThePage(t *testing.T) {
+func TestOnlyACompleteRunWritesThePages(t *testing.T) {
 	for _, c := range []struct {
 		about map[string]string
 		kind  string
@@ -47,36 +75,32 @@ func TestOnlyACompleteRunWritesThePage(t *testing.T) {
 		{map[string]string{"complete": "true", "custom": "true"}, "custom"},
 		{map[string]string{"quick": "true", "custom": "true"}, "custom"},
 	} {
-		folder := t.TempDir()
-		path := filepath.Join(folder, "page.md")
-		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
-		require.NoError(t, publish(&result.Set{About: c.about}, options{page: path, results: folder}))
-		b, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, c.kind == complete, !strings.Contains(string(b), "old"), c.kind)
+		folder := repository(t)
+		require.NoError(t, publish(&result.Set{About: c.about}, options{repository: folder, results: folder}))
+		for _, page := range read(t, folder) {
+			assert.Equal(t, c.kind == complete, !strings.Contains(page, "old"), c.kind)
+		}
 		assert.FileExists(t, filepath.Join(folder, c.kind, "samples.json"))
 	}
 }
 
-// A run that is read from its file is not written again, and plotted where it lies. The page is about the one in the folder
-// of complete runs.
+// A run that is read from its file is not written again, and plotted where it lies. The pages are about the one in the
+// folder of complete runs.
 func TestAReportLeavesTheSamplesAlone(t *testing.T) {
 	set := &result.Set{About: map[string]string{"complete": "true"}}
 	for _, c := range []struct {
 		folder string
-		page   bool
+		pages  bool
 	}{{complete, true}, {"elsewhere", false}} {
-		results := t.TempDir()
-		path := filepath.Join(results, "page.md")
-		require.NoError(t, os.WriteFile(path, []byte(figuresBegin+"\nold\n"+figuresEnd+"\n"), 0o600))
+		results := repository(t)
 		report := filepath.Join(results, c.folder, "samples.json")
 		require.NoError(t, os.Mkdir(filepath.Dir(report), 0o755))
 		stale := filepath.Join(results, c.folder, "life.svg")
 		require.NoError(t, os.WriteFile(stale, []byte("of an earlier run"), 0o600))
-		require.NoError(t, publish(set, options{page: path, results: results, report: report}))
-		b, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, c.page, !strings.Contains(string(b), "old"), c.folder)
+		require.NoError(t, publish(set, options{repository: results, results: results, report: report}))
+		for _, page := range read(t, results) {
+			assert.Equal(t, c.pages, !strings.Contains(page, "old"), c.folder)
+		}
 		assert.NoFileExists(t, report, "written again")
 		assert.NoFileExists(t, stale, "not plotted there")
 	}
@@ -100,12 +124,17 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The page in the repository has the lines that a complete run looks for.
-func TestPageOfTheRepositoryHasItsLines(t *testing.T) {
-	b, err := os.ReadFile("../docs/benchmarks.md")
+// The pages of the repository show the figures of the published run.
+func TestThePagesShowThePublishedRun(t *testing.T) {
+	set, err := result.ReadJSON("results/complete/samples.json")
 	require.NoError(t, err)
-	assert.Contains(t, string(b), figuresBegin)
-	assert.Contains(t, string(b), figuresEnd)
+	for _, p := range pages {
+		old, err := os.ReadFile(filepath.Join("..", p.path))
+		require.NoError(t, err)
+		want, err := p.with(old, set)
+		require.NoError(t, err, p.path)
+		assert.Equal(t, string(want), string(old), "%s: go run . -report results/complete/samples.json writes it", p.path)
+	}
 }
 
 // The published run has for every workload what was promised of it: every peer with every parameter, rounds that show a

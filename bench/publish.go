@@ -90,13 +90,13 @@ func publish(set *result.Set, o options) error {
 	if err := chart.All(set, folder); err != nil {
 		return err
 	}
-	if o.page != "" && folder == filepath.Join(o.results, complete) {
-		return writePage(o.page, set)
+	if o.repository != "" && folder == filepath.Join(o.results, complete) {
+		return writePages(o.repository, set)
 	}
 	return nil
 }
 
-// complete is the kind of run that the page is about.
+// complete is the kind of run that the pages are about.
 const complete = "complete"
 
 // kindOf says what a run is: one with options of its own, a quick, a complete or a full one.

@@ -1,19 +1,25 @@
 // Package debug serves a page that shows what running purgatories hold, for the people
-// who operate and develop a server: how many wait, for what, how long, whether they end
-// because something happened or only because time ran out, whether the timer is on time,
-// which key is hot, who is stuck.
+// who operate and develop a server: how many operations wait, for which keys and how long;
+// whether they end because their condition was met or only by their timeouts; whether the
+// timer is on time; which keys are busy, and which callbacks are stuck.
 //
 //	page := debug.Handler(produces, fetches)
 //	defer page.Close()
 //	mux.Handle("/debug/purgatories", page)
 //
-// It registers nothing by itself, and does nothing until somebody looks. It is one
-// address: HTML for a browser, JSON and plain text for who asks for them (by the Accept
-// header, or ?format=json, ?format=text), so that curl prints the text.
+// The package registers no handler by itself, and a page does nothing until it is requested.
+// It answers a browser with HTML, and with JSON or plain text if the Accept header or
+// ?format=json or ?format=text asks for it; curl gets the text.
 //
-// The page shows keys and operations, which may hold what clients have sent: mount it
-// where only operators can reach it, or set Options.HideDetails. It fetches nothing from
-// elsewhere; whatever is shown is data for its script, never markup.
+// The page shows keys and operations, which may contain what clients have sent. So mount it
+// where only operators can reach it, or set Options.HideDetails. The page loads nothing from
+// other addresses, and its script treats what it shows as text, never as markup.
+//
+// The page begins with a line for each purgatory, those in trouble first. ?name= selects the
+// purgatories of that name, and may be given several times.
+//
+// [Page.AddSignals] adds a source of hints from other processes. The page shows whether it is
+// subscribed, when it last sent a hint, and why it ended.
 //
 // Histograms and keys are shown for purgatories that were made with
 // purgatory.WithHistograms and purgatory.WithKeyStats. An operation describes itself if

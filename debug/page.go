@@ -2,6 +2,8 @@ package debug
 
 import (
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,15 +18,16 @@ type Source interface {
 	Inspect(keys, operations int) purgatory.Inspection
 }
 
-// Options are what New can be told. The zero value is that of Handler.
+// Options configures a page; see [New]. [Handler] uses the zero value.
 type Options struct {
 	// HideDetails shows no keys and no operations: numbers only. Operations' String
 	// methods are then not called.
 	HideDetails bool
 	// Rows is how many keys and operations a table has at most. Default 12, at most 100.
 	Rows int
-	// Idle is how long after the last request sampling goes on. Default 2 minutes;
-	// negative: for ever, so that the last minutes are there when somebody comes.
+	// Idle is how long after the last request the page goes on sampling. Default 2 minutes.
+	// With a negative Idle it samples until Close, so that the first request already has the
+	// last minutes.
 	Idle time.Duration
 }
 
@@ -37,6 +40,7 @@ type Page struct {
 	mu struct {
 		sync.Mutex
 		sources []*sampled
+		signals []*listened
 		wanted  time.Time     // last request
 		stop    chan struct{} // ends the sampler; nil: none runs
 		closed  bool
@@ -46,7 +50,7 @@ type Page struct {
 // Handler returns a page that shows sources.
 func Handler(sources ...Source) *Page { return New(Options{}, sources...) }
 
-// New is Handler with options.
+// New returns a page that shows sources, with options.
 func New(opts Options, sources ...Source) *Page {
 	if opts.Rows <= 0 {
 		opts.Rows = 12
@@ -62,8 +66,11 @@ func New(opts Options, sources ...Source) *Page {
 	return p
 }
 
-// Add shows one more purgatory.
+// Add shows one more purgatory. It ignores nil.
 func (p *Page) Add(s Source) {
+	if s == nil {
+		return
+	}
 	p.mu.Lock()
 	p.mu.sources = append(p.mu.sources, &sampled{source: s})
 	p.mu.Unlock()
@@ -72,20 +79,21 @@ func (p *Page) Add(s Source) {
 	}
 }
 
-// Remove shows s no longer.
+// Remove removes s from the page, which then does not refer to it. It does nothing if s is
+// not on the page, or is of a type that cannot be compared: add a pointer then.
 func (p *Page) Remove(s Source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, of := range p.mu.sources {
-		if of.source == s {
-			p.mu.sources = append(p.mu.sources[:i:i], p.mu.sources[i+1:]...)
-			return
-		}
+	if i := slices.IndexFunc(p.mu.sources, func(of *sampled) bool { return same(of.source, s) }); i >= 0 {
+		p.mu.sources = slices.Delete(p.mu.sources, i, i+1) // clears the place behind the last
 	}
 }
 
-// Close ends the page's goroutine, if one runs. What is requested afterwards is
-// answered, without a history.
+// same reports whether a and b are equal sources. Those that cannot be compared never are.
+func same(a, b any) bool { return reflect.ValueOf(b).Comparable() && a == b }
+
+// Close ends the page's goroutine, if one runs. The page still answers requests
+// afterwards, without a history.
 func (p *Page) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +104,7 @@ func (p *Page) Close() {
 	}
 }
 
-// ServeHTTP answers GET and HEAD.
+// ServeHTTP answers GET and HEAD. With ?name= it shows the purgatories of that name only; there may be several.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -109,13 +117,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.want()
+	names := r.URL.Query()["name"]
 	switch format(r) {
 	case "json":
-		writeJSON(w, p.view())
+		writeJSON(w, p.view(names))
 	case "html":
-		writeHTML(w, p.view())
+		writeHTML(w, p.view(names))
 	case "text":
-		writeText(w, p.view())
+		writeText(w, p.view(names))
 	default:
 		http.Error(w, "format must be html, json or text", http.StatusBadRequest)
 	}

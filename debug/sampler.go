@@ -66,9 +66,27 @@ func (p *Page) tick(now time.Time, stop chan struct{}) (goOn bool) {
 
 func (p *Page) sampleLocked(now time.Time) {
 	for _, s := range p.mu.sources {
-		if n := len(s.samples); n == history {
+		one := sample{at: now}
+		if guarded(func() { one.stats = s.source.Stats() }) != nil {
+			continue // view says so
+		}
+		if n := len(s.samples); n > 0 && startedAgain(&s.samples[n-1].stats, &one.stats) {
+			s.samples = nil
+		} else if n == history {
 			s.samples = append(s.samples[:0], s.samples[1:]...)
 		}
-		s.samples = append(s.samples, sample{now, s.source.Stats()})
+		s.samples = append(s.samples, one)
+	}
+	for _, s := range p.mu.signals {
+		one := heard{at: now}
+		if guarded(func() { one.stats = s.source.Stats() }) != nil {
+			continue
+		}
+		if n := len(s.samples); n > 0 && ranAnew(&s.samples[n-1].stats, &one.stats) {
+			s.samples = nil
+		} else if n == history {
+			s.samples = append(s.samples[:0], s.samples[1:]...)
+		}
+		s.samples = append(s.samples, one)
 	}
 }

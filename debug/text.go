@@ -16,29 +16,90 @@ func writeText(w http.ResponseWriter, v View) {
 }
 
 func printView(w io.Writer, v View) {
-	fmt.Fprintf(w, "%d purgatories at %s\n", len(v.Purgatories), v.Time.Format(time.RFC3339))
+	fmt.Fprintf(w, "%s at %s\n", count(int64(len(v.Purgatories)), "purgatory", "purgatories"), v.Time.Format(time.RFC3339))
+	printOverview(w, v.Purgatories)
 	for i := range v.Purgatories {
 		printPurgatory(w, &v.Purgatories[i], v.Hidden)
 	}
+	for i := range v.Signals {
+		printSignals(w, &v.Signals[i])
+	}
+}
+
+func printSignals(w io.Writer, s *SignalsView) {
+	fmt.Fprintf(w, "\n== hints from %s\n", quote(s.Name))
+	for _, n := range s.Notes {
+		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), oneLine(n.Text))
+	}
+	fmt.Fprintf(w, "source  %s, last word %s ago; %s, %s\n", standing(s), seconds(s.SinceLastWord),
+		count(s.Ends, "end", "ends"), count(s.Gaps, "gap", "gaps"))
+	fmt.Fprintf(w, "hints   %d, %d of them awaited by nobody\n", s.Hints, s.Unawaited)
+	fmt.Fprintf(w, "checks  %s of everything, %d by audit; %s, %d of them failed\n",
+		count(s.Rechecks, "re-check", "re-checks"), s.Audits, count(s.BulkReads, "bulk read", "bulk reads"), s.Failures)
+	if s.Error != "" {
+		fmt.Fprintf(w, "last error %s\n", quote(s.Error))
+	}
+}
+
+func standing(s *SignalsView) string {
+	switch {
+	case !s.Running:
+		return "does not run"
+	case !s.Standing:
+		return "does not stand"
+	}
+	return "stands"
+}
+
+// oneLine is quote without the quotes, for a sentence that may hold what an engine has said.
+func oneLine(s string) string { q := quote(s); return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`) }
+
+// printOverview prints a line for each purgatory, those in trouble first.
+func printOverview(w io.Writer, all []PurgatoryView) {
+	if len(all) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "state\tpending\toldest\tended/s\texpired/s\t name")
+	for i := range all {
+		p := &all[i]
+		oldest, ended, expired := "-", "-", "-"
+		if p.Timed {
+			oldest = seconds(p.OldestAge)
+		}
+		if p.Rates != nil {
+			ended, expired = fmt.Sprintf("%.1f", p.Rates.Ended), fmt.Sprintf("%.1f", p.Rates.Expired)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t %s\n", p.State, p.Pending, oldest, ended, expired, quote(p.Name))
+	}
+	_ = t.Flush()
 }
 
 func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 	fmt.Fprintf(w, "\n== %s\n", quote(p.Name))
 	for _, n := range p.Notes {
-		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), n.Text)
+		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), oneLine(n.Text))
 	}
-	fmt.Fprintf(w, "pending %d under %d keys, %d watches; %d accepted, %d rejected\n", p.Pending, p.Keys, p.Watched, p.Accepted, p.Rejected)
-	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired, %d cancelled, %d closed; %d panics\n",
-		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], p.Ended["cancelled"], p.Ended["closed"], p.Panics)
+	bound := ""
+	if p.MaxPending > 0 {
+		bound = fmt.Sprintf(" of at most %d", p.MaxPending)
+	}
+	fmt.Fprintf(w, "pending %d%s under %s, %s; %d accepted, %d rejected (%d closed, %d full, %d input)\n", p.Pending, bound,
+		count(p.Keys, "key", "keys"), count(p.Watched, "watch", "watches"), p.Accepted, p.Rejected, p.Rejections.Closed, p.Rejections.Full, p.Rejections.Input)
+	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired, %d cancelled, %d closed; %s\n",
+		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], p.Ended["cancelled"], p.Ended["closed"], count(p.Panics, "panic", "panics"))
+	fmt.Fprintf(w, "runs    %s, the oldest for %s, %d stuck; %d due, the oldest for %s; %s, %s\n",
+		count(p.Running, "callback", "callbacks"), seconds(p.OldestRunning), p.StuckCallbacks, p.Due, seconds(p.OldestDue),
+		count(p.SlowCallbacks, "slow callback", "slow callbacks"), count(p.ReaperStalls, "reaper stall", "reaper stalls"))
 	fmt.Fprintf(w, "checks  %d, %d of them wasted; %d signals, %d coalesced; %d purges of %d watches\n",
 		p.Checks, p.WastedChecks, p.Signals, p.Coalesced, p.Purges, p.Purged)
 	if p.Timed {
 		fmt.Fprintf(w, "oldest  %s\n", seconds(p.OldestAge))
 		printHistogram(w, "ages", p.Ages)
 		for _, o := range []string{"satisfied", "forced", "expired", "cancelled", "closed"} {
-			printHistogram(w, "waited, "+o, p.Waited[o])
+			printHistogram(w, "wait time since start, "+o, p.Waited[o])
 		}
-		printHistogram(w, "late", p.Late)
+		printHistogram(w, "lateness "+p.Window.Text, p.Window.Late)
 	}
 	fmt.Fprintf(w, "wheels  %d entries, %d due, %s%d not placed yet, tick %s\n",
 		p.Wheels.Pending, p.Wheels.Due, about(p.Wheels.YoungEstimated), p.Wheels.Young, seconds(p.Wheels.Tick))

@@ -10,8 +10,10 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// A quorum of 2 of 3 whose deliveries come from the goroutine that made it: what a future costs beyond the replicas' work.
-// Beside it what one writes by hand: a channel, a time.NewTimer and a goroutine that counts.
+// BenchmarkQuorum2Of3 measures what a quorum of 2 of 3 costs beyond the replicas' work.
+// In the first case the goroutine that makes the future also delivers. In the other two
+// a second goroutine delivers and the first one waits: for a future, and for what one
+// would write by hand, a channel and a time.NewTimer.
 func BenchmarkQuorum2Of3(b *testing.B) {
 	b.Run("future/callback", func(b *testing.B) {
 		p := newBenched(b)

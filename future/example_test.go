@@ -11,12 +11,12 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// replica is something that can be asked, over the network, in real life.
+// replica appends a record. In a real program it makes a call over the network.
 type replica func() (term string, err error)
 
 func bySource(a, b future.Result[string]) int { return a.From - b.From }
 
-// Append to three replicas, and go on when two have it.
+// A record is appended to three replicas, and the program goes on when two have it.
 func Example_quorum() {
 	p, err := purgatory.New[uint64]("appends")
 	if err != nil {
@@ -75,7 +75,8 @@ func Example_unreachable() {
 	// future: the results wanted can no longer arrive (wanted 2 of 3 results, arrived 0, failed 2); source 0: disk full; source 2: connection refused
 }
 
-// Ask all shards and answer with what has come when the time is up: no goroutine waits.
+// All shards are asked, and the request is answered with the results that have arrived
+// when the timeout passes. No goroutine waits.
 func ExampleGatherFunc() {
 	p, err := purgatory.New[uint64]("searches")
 	if err != nil {
@@ -105,7 +106,8 @@ func ExampleGatherFunc() {
 	// late delivery taken: false
 }
 
-// A delivery counts once; what comes twice, or late, is told so.
+// Each source delivers once. Deliver returns false for a duplicate and for a delivery
+// that comes too late.
 func ExampleFuture_Deliver() {
 	p, err := purgatory.New[string]("lookups")
 	if err != nil {

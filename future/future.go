@@ -11,20 +11,21 @@ import (
 
 // Result is what one source has delivered.
 type Result[V any] struct {
-	From  int // the source, counted from 0
-	Value V
-	Err   error // not nil: the source has failed, and this is none of the results wanted
+	From  int   // the source, counted from 0
+	Value V     // what the source has delivered; also kept if Err is not nil
+	Err   error // if it is not nil, the source has failed and does not count towards the k
 }
 
-// Future is a set of results that are still arriving, and, once it has ended, those
-// that have. It is safe for concurrent use.
+// Future is a set of results that arrive one by one. It is made by [Gather] or
+// [GatherFunc] and is safe for concurrent use. Its methods may be called from any
+// callback, except [Future.Wait], which blocks.
 type Future[V any] struct {
 	op gathering[V]
 	at place
 }
 
-// place is where a future waits: a purgatory and the future's own key, whatever its
-// type, so that the type of keys is no part of the type Future.
+// place is where a future waits: a purgatory and the future's own key. It is an
+// interface so that Future needs no type parameter for keys.
 type place interface {
 	check()
 	signal()
@@ -42,24 +43,35 @@ func (k *keyed[K]) cancel(op operation.Operation, cause error) bool {
 	return k.p.Cancel(op, cause)
 }
 
-// Gather returns a future that ends when c is met, and at the latest when timeout has
-// passed; zero or less: at once.
+// Gather returns a future that ends when condition c is met, and at the latest when
+// timeout has passed. With a timeout of zero or less the future expires at once. Gather
+// does not block.
 //
-// It waits in p, which may carry many futures and other operations, under keys. The
-// first is its own: no other operation should wait there, or each is tried when the
-// other is decided. Under further ones (a connection, a partition) p.CancelForKey ends
-// all futures that share them.
+// The future waits in p under keys. p may hold many futures and other operations at the
+// same time. The first key should be the future's own, for instance the number of the
+// request: if another operation waits under it, each of the two is tried when the other
+// one is decided. Several futures may share further keys, for instance the name of a
+// connection or of a partition: p.CancelForKey then ends all of them.
 //
-// Errors: ErrInvalidCondition, and those of p.TryCompleteElseWatch.
+// Errors: [ErrInvalidCondition], and those of p.TryCompleteElseWatch (purgatory.ErrClosed,
+// ErrFull, ErrNoKeys, ErrTooManyKeys). The future is nil then.
 func Gather[V any, K comparable](p *purgatory.DelayedOperationPurgatory[K], timeout time.Duration, c Condition, keys ...K) (*Future[V], error) {
 	return GatherFunc[V](p, timeout, c, nil, keys...)
 }
 
-// GatherFunc is Gather for those who do not Wait: ended is called exactly once, with
-// what Wait would return, unless GatherFunc returns an error. It is called where the
-// future ends: on the goroutine of the last delivery, of Cancel or of Close, or on a
-// worker of p when the timeout has passed; possibly before GatherFunc returns. It may
-// do anything except wait.
+// GatherFunc is [Gather] for callers that do not want to block in [Future.Wait]. When
+// the future has ended, ended is called exactly once, with what Wait returns. If
+// GatherFunc returns an error, ended is never called.
+//
+// ended usually runs on the goroutine that ends the future: the one whose Deliver decides
+// it, that cancels it, whose context ends in Wait, or that closes p. It runs on a worker
+// of p when the timeout has passed, and after Post and Shutdown. It may run before
+// GatherFunc returns, for instance if the timeout is zero.
+//
+// ended may call any method that does not block, of this future or of another; no lock
+// of this library is held. If you hold a lock that ended takes, use [Future.Post].
+//
+// Errors: those of Gather.
 func GatherFunc[V any, K comparable](p *purgatory.DelayedOperationPurgatory[K], timeout time.Duration, c Condition, ended func(results []Result[V], err error), keys ...K) (*Future[V], error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -79,14 +91,19 @@ func GatherFunc[V any, K comparable](p *purgatory.DelayedOperationPurgatory[K], 
 	return f, nil
 }
 
-// Deliver hands over the result of a source, counted from 0, or, if err is not nil, its
-// failure. It reports whether the future has taken it. It has not if the source had
-// delivered before, or if the future had enough, could not get enough, or had ended:
-// the delivery changes nothing then.
+// Deliver hands over the result of the source from, counted from 0. If err is not nil,
+// the source has failed. Deliver reports whether the future has taken the result. It
+// has not if the source had delivered before, or if the future was decided or had
+// ended; the delivery then changes nothing.
 //
-// The delivery that decides the future ends it: what GatherFunc was given runs on
-// this goroutine, before Deliver returns. A caller that holds a lock, see Post. Deliver
-// panics if there is no such source. It does not block.
+// The delivery that decides the future ends it: the function of [GatherFunc] runs on
+// this goroutine before Deliver returns. There are two exceptions. Inside a TryComplete
+// of the same purgatory, or on a very deep stack, Deliver leaves that to a worker. If
+// another goroutine is trying or ending the future at this moment, Deliver leaves it to
+// that goroutine. If you hold a lock that the function takes, use [Future.Post].
+//
+// Deliver panics if from is not a source of the future. It does not block, unless the
+// function of GatherFunc does.
 func (f *Future[V]) Deliver(from int, value V, err error) (taken bool) {
 	taken, decides := f.op.deliver(Result[V]{From: from, Value: value, Err: err})
 	if decides {
@@ -95,9 +112,9 @@ func (f *Future[V]) Deliver(from int, value V, err error) (taken bool) {
 	return taken
 }
 
-// Post is Deliver for a caller that holds locks of its own or is in a hurry: the
-// result is handed over at once, but it is a worker of the purgatory that ends the
-// future if this decides it, and runs the function of GatherFunc.
+// Post is [Future.Deliver] for a caller that holds locks or must return quickly. It
+// hands over the result at once. If the result decides the future, a worker of the
+// purgatory ends the future and runs the function of [GatherFunc]. Post does not block.
 func (f *Future[V]) Post(from int, value V, err error) (taken bool) {
 	taken, decides := f.op.deliver(Result[V]{From: from, Value: value, Err: err})
 	if decides {
@@ -106,31 +123,37 @@ func (f *Future[V]) Post(from int, value V, err error) (taken bool) {
 	return taken
 }
 
-// Cancel ends the future with the results that have arrived, and with cause as its
-// error. It does nothing to a future that is decided or has ended. It does not block.
+// Cancel ends the future with the results that have arrived and with cause as its
+// error; if cause is nil, with purgatory.ErrCancelled. It does not change the results
+// and the error of a future that is decided or has ended. If Cancel ends the future, the
+// function of [GatherFunc] runs on this goroutine. Cancel does not block, unless that
+// function does.
 func (f *Future[V]) Cancel(cause error) { f.at.cancel(&f.op, cause) }
 
-// Done returns a channel that is closed when the future has ended; Wait then returns
-// at once.
+// Done returns a channel that is closed when the future has ended. [Future.Wait] then
+// returns at once. The function of [GatherFunc] may still be running.
 func (f *Future[V]) Done() <-chan struct{} { return f.op.done() }
 
-// Wait blocks until the future has ended and returns the results that have arrived,
-// failures among them, in order of arrival; the caller must not change them. err is
-// nil if those that were wanted are there. Otherwise errors.Is finds in it why they are
-// not: ErrUnreachable, purgatory.ErrExpired, purgatory.ErrClosed, the cause given to
-// Cancel or CancelForKey (purgatory.ErrCancelled if that was nil), or the cause of ctx;
-// and the errors of the sources that have failed.
+// Wait blocks until the future has ended. It returns the results that have arrived,
+// including failures, in the order of their arrival. All callers of Wait get the same
+// slice and must not change it.
 //
-// When ctx ends, the future does, for everybody: whoever only looks on uses Done. It
-// may be called again, and by several goroutines; not from callbacks, which must not
-// block.
+// err is nil if the wanted results have arrived.
+//
+// Errors, for errors.Is: [ErrUnreachable], purgatory.ErrExpired, purgatory.ErrClosed,
+// the cause given to [Future.Cancel] or CancelForKey (purgatory.ErrCancelled if that was
+// nil), or the cause of ctx; and in addition the errors of the sources that have failed.
+//
+// When ctx ends, Wait cancels the future, for every goroutine that waits for it. To wait
+// for a bounded time and leave the future alone, use [Future.Done]. Wait may be called
+// several times and by several goroutines, but not from callbacks, because it blocks.
 func (f *Future[V]) Wait(ctx context.Context) (results []Result[V], err error) {
 	done := f.op.done()
 	select {
 	case <-done:
 	case <-ctx.Done():
 		f.at.cancel(&f.op, context.Cause(ctx))
-		<-done // ended by this, or by whoever was faster
+		<-done // this Cancel has ended the future, or something else has a moment earlier
 	}
 	return f.op.verdict()
 }

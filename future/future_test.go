@@ -67,7 +67,7 @@ func TestEndsWhenTheConditionIsMetOrOutOfReach(t *testing.T) {
 	}
 }
 
-func TestTimeoutKeepsWhatHasArrived(t *testing.T) {
+func TestATimeoutKeepsTheResultsThatArrived(t *testing.T) {
 	p := newManual(t)
 	var end ending
 	f, err := GatherFunc(p, time.Second, Quorum(3, 5), end.record, "f")
@@ -87,7 +87,7 @@ func TestTimeoutKeepsWhatHasArrived(t *testing.T) {
 	assert.Len(t, end.results, 2)
 }
 
-func TestNoTimeToWait(t *testing.T) {
+func TestAZeroTimeoutExpiresAtOnce(t *testing.T) {
 	p := newManual(t)
 	f, err := Gather[int](p, 0, All(1), "f")
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestWaitEndsTheFutureWithItsContext(t *testing.T) {
 	assert.Zero(t, p.Watched())
 }
 
-func TestWaitPrefersTheVerdictToItsContext(t *testing.T) {
+func TestWaitReturnsTheResultThoughItsContextHasEnded(t *testing.T) {
 	p := newManual(t)
 	f, err := Gather[int](p, time.Second, All(1), "f")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestWaitPrefersTheVerdictToItsContext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestEverybodyWhoWaitsIsTold(t *testing.T) {
+func TestEveryWaiterGetsTheResult(t *testing.T) {
 	p := newManual(t)
 	f, err := Gather[int](p, time.Second, All(1), "f")
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestEverybodyWhoWaitsIsTold(t *testing.T) {
 	<-f.Done()
 }
 
-func TestCancelAndClose(t *testing.T) {
+func TestCancelAndCloseEndTheFuture(t *testing.T) {
 	because := errors.New("leader has moved")
 	for _, test := range []struct {
 		name string
@@ -179,7 +179,7 @@ func TestCancelAndClose(t *testing.T) {
 	}
 }
 
-func TestPostMayBeCalledUnderALockThatTheFunctionTakes(t *testing.T) {
+func TestPostMayBeCalledUnderTheFunctionsLock(t *testing.T) {
 	p := newPurgatory(t)
 	var lock sync.Mutex
 	ended := make(chan error)
@@ -215,7 +215,7 @@ func TestManyFuturesInOnePurgatory(t *testing.T) {
 	}
 }
 
-func TestMoreSourcesThanBitsInAWord(t *testing.T) {
+func TestAFutureMayHaveOver64Sources(t *testing.T) {
 	for _, n := range []int{63, 64, 65, 1000, MaxSources} {
 		p := newManual(t)
 		f, err := Gather[int](p, time.Second, All(n), "f")
@@ -244,7 +244,7 @@ func TestErrorNamesAFewFailures(t *testing.T) {
 		"source 0: replica is down; source 1: replica is down; source 2: replica is down; and 3 more")
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidFuturesAreRefused(t *testing.T) {
 	p := newManual(t)
 	never := func([]Result[int], error) { t.Error("was not accepted") }
 	for _, c := range []Condition{{}, All(0), Any(0), Any(-1), Quorum(0, 3), Quorum(4, 3), Quorum(-1, 3), All(MaxSources + 1)} {
@@ -259,7 +259,7 @@ func TestRefused(t *testing.T) {
 	assert.ErrorIs(t, err, purgatory.ErrClosed)
 }
 
-func TestNoSuchSource(t *testing.T) {
+func TestDeliverPanicsOnAnUnknownSource(t *testing.T) {
 	p := newManual(t)
 	f, err := Gather[int](p, time.Second, All(3), "f")
 	require.NoError(t, err)

@@ -12,41 +12,42 @@ import (
 const (
 	bitsPerWord = 64
 
-	// maxAhead is for how many results room is made with the first: most futures
-	// want few, and those that want many should not pay for what may never come.
+	// maxAhead bounds the number of results for which the first delivery allocates
+	// memory. Most futures want few results, and one that wants many may never get them.
 	maxAhead = 8
 )
 
-// gathering is the operation behind a future. It is decided once, under mu: (1) by
-// the delivery that meets the condition or puts it out of reach, or (2) by the end of
-// the operation, if no delivery was first. After (1) somebody else may still be the one
-// to end the operation (the timeout, a cancellation), before the deliverer's check
-// does; the verdict stands all the same. So what Deliver has taken is what Wait
-// returns, whoever wins.
+// gathering is the operation behind a future. It is decided once, under mu:
+//
+//  1. by the delivery that meets the condition or makes it unreachable, or
+//  2. by the end of the operation, if there was no such delivery before.
+//
+// After 1, the timeout or a cancellation may still end the operation before the check
+// of the delivering goroutine does. The verdict stays the same. So the results that
+// Deliver has taken are the results that Wait returns, in every order of events.
 type gathering[V any] struct {
 	operation.DelayedOperation
 	condition Condition
-	timeout   time.Duration // for the error's text
-	then      func(results []Result[V], err error)
+	timeout   time.Duration                        // for the text of an error
+	then      func(results []Result[V], err error) // the function of GatherFunc, or nil
 
-	// decided is set under mu; TryComplete reads it without.
+	// decided is set under mu. TryComplete reads it without mu.
 	decided atomic.Bool
 
-	few [1]uint64 // seen, where there are not more sources
+	few [1]uint64 // the memory of seen if there are at most 64 sources
 	mu  struct {
 		sync.Mutex
-		seen    []uint64 // one bit per source that has delivered
-		results []Result[V]
-		failed  int           // of results
-		err     error         // final once decided, as results are
-		ended   bool          // done is closed, or will never be needed
-		done    chan struct{} // nil until somebody wants to wait
+		seen    []uint64      // one bit per source, set when it has delivered
+		results []Result[V]   // final once decided is set
+		failed  int           // number of failures among results
+		err     error         // final once decided is set
+		ended   bool          // the operation has ended
+		done    chan struct{} // closed when ended is set; nil until a goroutine asks for it
 	}
 }
 
-// deliver takes a result, unless it comes twice or late, and reports whether this is
-// the delivery that decides the future; the caller then has to have the operation
-// checked.
+// deliver takes a result, unless it is a duplicate or comes too late. It reports whether
+// this delivery decides the future; if so, the caller must check the operation.
 func (g *gathering[V]) deliver(r Result[V]) (taken, decides bool) {
 	if r.From < 0 || r.From >= g.condition.sources {
 		panic(fmt.Sprintf("future: delivery from source %d, there are %d", r.From, g.condition.sources))
@@ -77,11 +78,11 @@ func (g *gathering[V]) deliver(r Result[V]) (taken, decides bool) {
 	return true, true
 }
 
-// TryComplete is the operation's: a delivery has decided.
+// TryComplete reports whether a delivery has decided the future.
 func (g *gathering[V]) TryComplete() bool { return g.decided.Load() }
 
-// OnComplete is the operation's. Those who wait are woken before the user's function
-// runs, which may take its time, or panic.
+// OnComplete closes done and then runs the user's function, in this order because the
+// function may take long, or panic. No lock is held while the function runs.
 func (g *gathering[V]) OnComplete() {
 	g.mu.Lock()
 	if !g.decided.Load() {
@@ -99,10 +100,11 @@ func (g *gathering[V]) OnComplete() {
 	}
 }
 
-// OnExpiration is the operation's.
+// OnExpiration does nothing: OnComplete has handled the expiry.
 func (g *gathering[V]) OnExpiration() {}
 
-// done returns the channel that is closed at the end; it is made for those who ask.
+// done returns the channel that is closed when the operation has ended. The first call
+// makes it, so that a future without Done or Wait allocates no channel.
 func (g *gathering[V]) done() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

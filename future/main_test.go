@@ -34,7 +34,7 @@ func newPurgatory(t *testing.T, opts ...purgatory.Option) *futures {
 	return p
 }
 
-// ending is what the function given to GatherFunc was called with, call by call.
+// ending records the calls of the function that GatherFunc is given.
 type ending struct {
 	calls   int
 	results []Result[int]

@@ -17,9 +17,10 @@ import (
 
 var errGone = errors.New("gone")
 
-// Deliveries race what else may end a future. Whoever wins, it ends once, for one reason that fits its results, and its
-// results are the deliveries that were taken.
-func TestDeliveriesAgainstTheEnd(t *testing.T) {
+// Deliveries race everything else that may end a future. In every order of events the
+// future ends once, for one reason that fits its results, and its results are the
+// deliveries that were taken.
+func TestDeliveriesThatRaceTheEndEndItOnce(t *testing.T) {
 	const (
 		rounds  = 400
 		sources = 5
@@ -44,7 +45,7 @@ func TestDeliveriesAgainstTheEnd(t *testing.T) {
 			met := 0
 			for round := range rounds {
 				p := newSmall(t)
-				failing := round % sources // as many sources fail: from 3 on it is out of reach
+				failing := round % sources // number of sources that fail; from 3 on the condition is unreachable
 				end := race(t, p, sources, want, failing, test.end)
 				switch succeeded := len(end.results) - failures(end.results); {
 				case end.err == nil:
@@ -91,7 +92,7 @@ func race(t *testing.T, p *futures, sources, want, failing int, end func(*future
 			if from < failing {
 				err = errDown
 			}
-			for range 2 { // the second is a duplicate, or late
+			for range 2 { // the second delivery is a duplicate, or too late
 				if deliver(from, from, err) {
 					taken.Add(1)
 				}
@@ -121,7 +122,7 @@ func failures(results []Result[int]) (n int) {
 	return n
 }
 
-// newSmall returns a purgatory that is cheap to make many of.
+// newSmall returns a purgatory that is cheap to make.
 func newSmall(t *testing.T) *futures {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
@@ -129,8 +130,9 @@ func newSmall(t *testing.T) *futures {
 	return newPurgatory(t, purgatory.WithTimer(clock), purgatory.WithWatcherShards(1))
 }
 
-// Futures come and go on many goroutines while the system's clock expires some and the purgatory shuts down in the middle.
-func TestFuturesByTheThousandUntilShutdown(t *testing.T) {
+// Many goroutines make futures while the system's clock expires some of them and the
+// purgatory shuts down.
+func TestThousandsOfFuturesEndDuringShutdown(t *testing.T) {
 	const (
 		workers = 4
 		each    = 1500
@@ -151,7 +153,7 @@ func TestFuturesByTheThousandUntilShutdown(t *testing.T) {
 					continue
 				}
 				accepted.Add(1)
-				for from := range 1 + i%3 { // a third of them gets too few
+				for from := range 1 + i%3 { // a third of the futures gets too few results
 					f.Deliver(from, i, nil)
 				}
 			}

@@ -1,95 +1,95 @@
-// Package operation is one delayed operation: what a user writes, what they
-// embed, and the state machine that ends it exactly once.
-//
-// An embedder needs Operation, DelayedOperation and Outcome. Machine, Watch and
-// List are for the packages watchers and purgatory, which do the watching.
 package operation
 
 import (
 	"fmt"
 
-	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Operation is a request that waits until its condition is met or its timeout
-// passes. A type becomes one by embedding DelayedOperation, by value, and
-// writing these three methods:
+// Operation is a request that waits until its condition is met or its timeout passes. A
+// type becomes an Operation by embedding [DelayedOperation] by value and implementing
+// the three methods below; see the package documentation for an example.
 //
-//	type delayedProduce struct {
-//		operation.DelayedOperation
-//		…
-//	}
-//	func (d *delayedProduce) TryComplete() bool { … }
-//	func (d *delayedProduce) OnComplete()       { … }
-//	func (d *delayedProduce) OnExpiration()     { … }
-//
-// No lock of the purgatory is held while they run, and they may call anything on
-// any purgatory; but what waits is not for callbacks: Await, Shutdown and, on the
-// system's clock, AdvanceClock.
+// The purgatory holds no lock while these methods run. They may call any method that
+// does not block, on any purgatory, with any key. The methods that block are those of
+// the Await family, Shutdown and, on the system's clock, AdvanceClock.
 type Operation interface {
-	// TryComplete reports whether the condition is met now. It may record
-	// results. It is never run twice at once for one operation, and never
-	// overlaps OnComplete or OnExpiration. It must not wait for anything: the
-	// next check of the operation is left to the goroutine that runs this one.
+	// TryComplete reports whether the condition is met now. It may record results for
+	// OnComplete. The purgatory never runs it twice at the same time for one operation,
+	// and never at the same time as OnComplete or OnExpiration of that operation.
+	//
+	// TryComplete must not block. While it runs, other goroutines leave to this one what
+	// they want of the operation: another try, an expiry, a cancellation.
+	//
+	// A panic counts as false, and so does runtime.Goexit. The timeout still ends the
+	// operation.
+	//
+	// A check tries up to 128 operations before it calls the first OnComplete. If several
+	// of them compete for a resource, reserve it in TryComplete and release it in
+	// OnComplete, and also where TryCompleteElseWatch returns an error: the purgatory may
+	// close after a TryComplete that has returned true.
 	TryComplete() bool
 
-	// OnComplete runs exactly once, when the operation has ended, however it
-	// ended: see Outcome.
+	// OnComplete runs exactly once, after the operation has ended, whatever its outcome:
+	// see [DelayedOperation.Outcome]. An OnComplete that blocks delays the goroutine that
+	// runs it, and the callbacks of other operations that the same check has ended.
 	OnComplete()
 
-	// OnExpiration runs after OnComplete, if the operation has expired.
+	// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.
 	OnExpiration()
 
-	timer.Task
-
-	machine() *Machine // only an embedded DelayedOperation has it
+	embedded // only a type that embeds DelayedOperation implements this
 }
 
-// DelayedOperation is the part of an Operation that the purgatory keeps: embed
-// it by value, once; its zero value is ready to use. It is the memory of the
-// whole wait: timer entry, watcher entry of the first key, state; so an
-// operation on one key costs the one allocation that the user makes. It must not
-// be copied, and is used once.
+type (
+	embedded = machine.Embedded
+	core     = machine.Core
+)
+
+// DelayedOperation is the part of an [Operation] that the purgatory uses. Embed it by
+// value, once. Its zero value is ready to use. It must not be copied, and it is used
+// once. So submit a pointer to your type, and give its methods pointer receivers: the
+// compiler rejects a value with "method machine has pointer receiver".
 //
-// Its methods are safe for concurrent use.
-type DelayedOperation struct{ m Machine }
+// A DelayedOperation holds all the memory of a wait under one key: the entry in the
+// timer, the entry in the key's watcher list and the state. So an operation on one key
+// costs one allocation, that of your type.
+//
+// Its methods are safe for concurrent use, do not block and may be called from any
+// callback.
+type DelayedOperation struct{ core }
 
-// Outcome returns how the operation ended; Pending until it has. Inside the
-// callbacks, and from then on, it is final.
-func (d *DelayedOperation) Outcome() Outcome { return d.m.Outcome() }
+// Outcome returns how the operation ended, or [Pending] if it has not. From the
+// beginning of OnComplete on it does not change.
+func (d *DelayedOperation) Outcome() Outcome { return Outcome(machine.Of(d).Outcome()) }
 
-// Cause returns the cause given to Cancel or CancelForKey if the operation was
-// cancelled, nil otherwise.
-func (d *DelayedOperation) Cause() error { return d.m.cause() }
+// Cause returns the error that Cancel, CancelForKey or CancelMatching was given, if the
+// operation ended as [Cancelled]. Otherwise, or if that error is nil, it returns nil.
+func (d *DelayedOperation) Cause() error { return machine.Of(d).Cause() }
 
-// RunTask is the timer's way in when the timeout has passed. It does nothing for
-// anybody else.
-func (d *DelayedOperation) RunTask(e *timer.TaskEntry) {
-	if e == &d.m.entry {
-		d.m.expire()
-	}
-}
-
-func (d *DelayedOperation) machine() *Machine { return &d.m }
+// MaxKeys is the largest number of keys that an operation can wait for: 65,536. With
+// more, TryCompleteElseWatch returns purgatory.ErrTooManyKeys.
+const MaxKeys = machine.MaxKeys
 
 // Outcome is how an operation ended.
 type Outcome uint8
 
-// Outcomes. Every accepted operation ends with exactly one that is not Pending.
+// Every accepted operation ends with exactly one of the outcomes other than Pending.
 const (
-	Pending   Outcome = iota // has not ended
-	Satisfied                // TryComplete said yes
-	Forced                   // ForceComplete
-	Expired                  // its timeout passed
-	Cancelled                // Cancel or CancelForKey, with a cause
-	Closed                   // the purgatory closed
+	Pending   = Outcome(machine.Pending)   // the operation has not ended
+	Satisfied = Outcome(machine.Satisfied) // TryComplete returned true
+	Forced    = Outcome(machine.Forced)    // ForceComplete ended it
+	Expired   = Outcome(machine.Expired)   // its timeout passed
+	Cancelled = Outcome(machine.Cancelled) // Cancel, CancelForKey or CancelMatching ended it, see DelayedOperation.Cause
+	Closed    = Outcome(machine.Closed)    // the purgatory closed, or shut down
 
-	Outcomes = iota // how many there are, Pending included
+	NumOutcomes = machine.NumOutcomes // the number of outcomes, including Pending
 )
 
-var names = [Outcomes]string{"pending", "satisfied", "forced", "expired", "cancelled", "closed"}
+var names = [NumOutcomes]string{"pending", "satisfied", "forced", "expired", "cancelled", "closed"}
 
-// String is "pending", "satisfied", "forced", "expired", "cancelled" or "closed".
+// String returns the outcome's name in lower case, for example "satisfied". For a value
+// that is no outcome it returns "Outcome(n)".
 func (o Outcome) String() string {
 	if int(o) < len(names) {
 		return names[o]

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -10,10 +11,10 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// In a steady state it allocates nothing to end operations. (A cancellation allocates its
-// cause, once for all that it ends.) What they cost when they are submitted is
-// TestLookingAllocatesNothing's.
-func TestEndingAllocatesNothing(t *testing.T) {
+// In a steady state ending operations allocates nothing. (A cancellation allocates its
+// cause, once for all operations that it ends.) TestObservingOptionsAllocateNothingPerOperation counts what
+// submitting them allocates.
+func TestEndingAnOperationAllocatesNothing(t *testing.T) {
 	const runs, each = 50, 10
 	for name, end := range map[string]func(p *DelayedOperationPurgatory[string], key string, ops []*probe){
 		"CheckAndComplete": func(p *DelayedOperationPurgatory[string], key string, ops []*probe) {
@@ -59,4 +60,61 @@ func TestEndingAllocatesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Submitting an operation allocates nothing: with one key, with as many keys as fit on the
+// stack, and with more keys while operations come and go.
+func TestSubmittingAllocatesNothingBesideTheOperation(t *testing.T) {
+	p := newManual(t)
+	all := make([]string, 40)
+	for i := range all {
+		all[i] = strconv.Itoa(i)
+	}
+	for _, keys := range []int{1, 2, fewKeys, fewKeys + 1, 8} {
+		if RaceDetector && keys > fewKeys {
+			continue // the race detector makes a sync.Pool drop items
+		}
+		life := func() {
+			op := &probe{}
+			_, _ = p.TryCompleteElseWatch(op, time.Hour, all[:keys]...)
+			op.ready = true
+			p.CheckAndComplete(all[keys/2])
+		}
+		for range 300 {
+			life()
+		}
+		assert.LessOrEqual(t, testing.AllocsPerRun(2000, life), 1.0, "%d keys", keys)
+	}
+	if RaceDetector {
+		return
+	}
+	// With more than Spare keeps, the array of watches is one more.
+	life := func() {
+		op := &probe{}
+		_, _ = p.TryCompleteElseWatch(op, time.Hour, all...)
+		p.ForceComplete(op)
+	}
+	for range 100 {
+		life()
+	}
+	assert.LessOrEqual(t, testing.AllocsPerRun(500, life), 2.0)
+}
+
+// Await makes at most two allocations if it waits, and one if its condition is met at once.
+func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
+	p := newManual(t)
+	ctx := context.Background()
+	yes := func() bool { return true }
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
+		_ = p.Await(ctx, time.Hour, yes, "a")
+	}), 1.0, "ready at once")
+	tries := 0
+	second := func() bool { tries++; return tries%2 == 0 }
+	life := func() { _ = p.Await(ctx, time.Hour, second, "a", "b") }
+	for range 100 {
+		life()
+	}
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, life), 2.0)
+	assert.Zero(t, tries%2)
+	assert.Zero(t, p.NumDelayed())
 }

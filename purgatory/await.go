@@ -4,47 +4,63 @@ import (
 	"context"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/watchers"
 )
 
-// Await blocks until ready returns true, and then returns nil; or until timeout has
-// passed (ErrExpired), ctx ends (its cause), CancelForKey ends it (the cause given
-// there; ErrCancelled if that is nil), or the purgatory closes (ErrClosed): exactly
-// one of them, decided once. When it returns it has left nothing behind.
+// Await blocks the caller until ready returns true, timeout has passed, ctx ends, or
+// a method of the purgatory ends the wait. When Await returns, the purgatory does not refer
+// to the wait.
 //
-// ready is tried at once, and then whenever one of keys is checked or signalled, on
-// the goroutine that does it; never twice at a time, and never after Await has
-// returned. A true from it is never lost: when it says so while the timeout passes,
-// or ctx ends, Await returns nil. If ctx ends while ready runs elsewhere, Await
-// waits for its answer. A timeout of zero or less tries once and does not wait. A
-// panic in ready goes to the caller if it is the first try, before anything waits;
-// later it goes to the panic handler, and counts as a no.
+// Await calls ready up to three times before it blocks: before it registers the wait,
+// while it does, and after. From then on the goroutine that checks one of keys, or a
+// worker after a signal, calls ready. Calls never overlap, and none begins after Await
+// has returned. If ready returns true while the timeout passes or ctx ends, Await
+// returns nil. If ctx ends while another goroutine runs ready, Await waits for the
+// result. With a timeout of zero or less Await calls ready once, does not block, and
+// returns [ErrExpired] if ready returned false. If ready returns true at first, Await
+// returns nil even if ctx has ended, but [ErrClosed] if the purgatory has closed meanwhile.
 //
-// Other errors are those of TryCompleteElseWatch. The sentinels come wrapped, with
-// what they are about: compare by errors.Is. Await costs two allocations, no
-// timer of the runtime, and no goroutine beside the caller's. It is not for
-// callbacks, which must not block.
+// If the first call of ready panics, so does Await. A panic in a later call goes to the
+// panic handler and counts as false.
+//
+// Await makes two allocations, and starts no goroutine and no timer of the runtime. Do
+// not call it from a callback.
+//
+// Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
+// CancelForKey, or [ErrCancelled] if that is nil; [ErrClosed]; and those of
+// [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is: they come
+// wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
 	return p.await(ctx, timeout, ready, keys, nil)
 }
 
-// AwaitAt is Await for positions: ready is tried only when a key has come as far.
-func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...At[K]) error {
+// AwaitAt is [DelayedOperationPurgatory.Await] for positions. Before it blocks it calls
+// ready as Await does. From then on CheckAndCompleteUpTo calls ready only if its position is
+// at least that of the wait. A check without a position always calls ready.
+//
+//	replicated := func() bool { return partition.HighWatermark() > offset }
+//	err := p.AwaitAt(ctx, 30*time.Second, replicated,
+//		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
+func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
 	return p.await(ctx, timeout, ready, nil, at)
 }
 
-// AwaitValue is Await for a function that returns what it has found: the value with
-// which ready said true is returned.
+// AwaitValue is [DelayedOperationPurgatory.Await] for a condition with a result: it
+// returns the value that ready returned together with true, and with an error the zero
+// value. A long poll that answers with what there is when [ErrExpired] comes reads it then.
 func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
 	return awaitValue(ctx, p, timeout, ready, keys, nil)
 }
 
-// AwaitValueAt is AwaitValue for positions.
-func AwaitValueAt[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), at ...At[K]) (V, error) {
+// AwaitValueAt is [AwaitValue] for positions, as
+// [DelayedOperationPurgatory.AwaitAt] is Await for positions.
+func AwaitValueAt[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), at ...KeyPosition[K]) (V, error) {
 	return awaitValue(ctx, p, timeout, ready, nil, at)
 }
 
-func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys []K, at []At[K]) (value V, err error) {
+func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys []K, at []KeyPosition[K]) (value V, err error) {
 	if ready == nil {
 		return value, p.errorf(ErrNilOperation, "the function to wait for is nil")
 	}
@@ -58,30 +74,54 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 	return value, err
 }
 
-// wait is the operation behind Await.
-type wait struct {
+// firstShard returns the shard of the first key.
+func (p *DelayedOperationPurgatory[K]) firstShard(keys []K, at []KeyPosition[K]) *watchers.Shard[K] {
+	if len(keys) > 0 {
+		return p.watchers.Shard(p.watchers.Hash(keys[0]))
+	}
+	return p.watchers.Shard(p.watchers.Hash(at[0].Key))
+}
+
+// endedAtOnce counts a wait that ended before it was registered, and returns err. If the
+// purgatory has closed, it returns ErrClosed instead.
+func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome, err error) error {
+	if !first.Pass(o) {
+		return p.refuse(ErrClosed, "while trying")
+	}
+	first.Gate().Answered(1)
+	return err
+}
+
+// awaiting is the operation behind Await.
+type awaiting struct {
 	operation.DelayedOperation
 	ready func() bool
 	ended chan struct{}
 }
 
-func (w *wait) TryComplete() bool { return w.ready() }
-func (w *wait) OnComplete()       { close(w.ended) }
-func (w *wait) OnExpiration()     {}
+func (w *awaiting) TryComplete() bool { return w.ready() }
+func (w *awaiting) OnComplete()       { close(w.ended) }
+func (w *awaiting) OnExpiration()     {}
+func (w *awaiting) waitsIn() string   { return "Await" }
 
-func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []At[K]) error {
+func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	if ready == nil {
 		return p.errorf(ErrNilOperation, "the function to wait for is nil")
 	}
-	w := &wait{ready: ready}
-	if !p.admits(w, len(keys)+len(at)) {
-		return p.refuse(w, len(keys)+len(at))
+	w := &awaiting{ready: ready}
+	if m, n := machine.Of(w), len(keys)+len(at); !p.accepts(m, n) {
+		return p.refusal(w, m, n)
 	}
-	if ready() { // nobody knows of w yet, and it needs no channel
-		return nil
+	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
+	keys = append(few[:0], keys...)
+	var fewAt [fewKeys]KeyPosition[K]
+	at = append(fewAt[:0], at...)
+	done, first := ctx.Done(), p.firstShard(keys, at)
+	if ready() { // w is not registered, so it needs no channel
+		return p.endedAtOnce(first, machine.Satisfied, nil)
 	}
 	if timeout <= 0 {
-		return p.errorf(ErrExpired, "after %v", timeout)
+		return p.endedAtOnce(first, machine.Expired, p.errorf(ErrExpired, "after %v", timeout))
 	}
 	w.ended = make(chan struct{})
 	completed, err := p.register(w, timeout, keys, at)
@@ -91,18 +131,23 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if !completed {
 		select {
 		case <-w.ended:
-		case <-ctx.Done():
+		case <-done:
 			p.Cancel(w, context.Cause(ctx))
-			<-w.ended // by this Cancel, or by whoever was faster
+			<-w.ended // this Cancel has ended w, or another goroutine has or is about to
 		}
 	}
-	switch w.Outcome() {
+	return p.howEnded(&w.DelayedOperation, timeout)
+}
+
+// howEnded returns what a wait returns once its operation has ended.
+func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
+	switch o.Outcome() {
 	case operation.Satisfied:
 		return nil
 	case operation.Expired:
 		return p.errorf(ErrExpired, "after %v", timeout)
 	case operation.Cancelled:
-		if cause := w.Cause(); cause != nil {
+		if cause := o.Cause(); cause != nil {
 			return cause
 		}
 		return p.errorf(ErrCancelled, "without a cause")

@@ -4,76 +4,94 @@ import (
 	"context"
 	"time"
 
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Close closes the purgatory at once: it takes no new operations, ends every
-// pending one as closed, with the callbacks on this goroutine, and tells reaper and
-// workers to stop. It waits for nobody: an operation that another goroutine is
-// trying at this moment is ended by that one, and callbacks on other goroutines may
-// still be running when it returns (Shutdown waits for them). It may be called from
-// any callback, and again. It returns nil.
+// Close closes the purgatory at once: it rejects new operations, ends every pending
+// operation as closed, with the callbacks on this goroutine, and tells the reaper and the
+// workers to stop. It returns nil.
+//
+// Close does not block. If another goroutine is trying an operation at this moment, that
+// goroutine ends it. Callbacks on other goroutines may still be running when Close
+// returns; [DelayedOperationPurgatory.Shutdown] waits for them. Close may be called from
+// any callback. A second call does nothing.
 func (p *DelayedOperationPurgatory[K]) Close() error {
-	p.draining.Store(true)
-	if p.closed.Swap(true) {
-		return nil
-	}
-	defer p.noteClose()()
-	defer p.stop() // also when a callback ends the goroutine
-	p.closeFrom(0)
+	p.close(false)
 	return nil
 }
 
-// closeFrom closes the shards from the i-th on, whatever callbacks do.
-func (p *DelayedOperationPurgatory[K]) closeFrom(i int) {
-	normal := false
-	defer func() {
-		if !normal { // runtime.Goexit: this is the last chance for the others
-			p.closeFrom(i + 1)
-		}
-	}()
-	shards := p.watchers.Shards()
-	for ; i < len(shards); i++ {
-		waiting := shards[i].Close()
-		if len(waiting) == 0 {
-			continue
-		}
-		c := p.checks.Get().(*check[K])
-		c.shard, c.outcome, c.more = &shards[i], operation.Closed, false
-		c.n = copy(c.ops[:], waiting)
-		c.rest = waiting[c.n:]
-		c.finish()
+// close is Close. With onWorkers, signal workers run the callbacks.
+func (p *DelayedOperationPurgatory[K]) close(onWorkers bool) {
+	sched.Yield()
+	p.draining.Store(true)
+	sched.Yield()
+	first := !p.closed.Swap(true)
+	if first {
+		defer p.noteClose()()
+		defer p.stop() // also when a callback ends the goroutine
 	}
-	normal = true
+	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
+	if first || onWorkers {
+		p.closeFrom(0, onWorkers)
+	}
 }
 
-// stop tells everything that runs in the background to end. What is queued for
-// workers is still done.
+// closeFrom closes the shards from the i-th on, even if callbacks call runtime.Goexit.
+func (p *DelayedOperationPurgatory[K]) closeFrom(i int, onWorkers bool) {
+	shards := p.watchers.Shards()
+	defer func() {
+		if i < len(shards) { // after runtime.Goexit only deferred functions run
+			p.closeFrom(i+1, onWorkers || machine.Exhausted())
+		}
+	}()
+	for ; i < len(shards); i++ {
+		c := p.newCheck(&shards[i])
+		c.outcome, c.onWorkers = machine.Closed, onWorkers
+		if c.rest = shards[i].Close(); len(c.rest) == 0 {
+			c.reset()
+			continue
+		}
+		c.finish()
+	}
+}
+
+// stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
+// work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
-	p.purge() // nobody will afterwards
+	p.purge() // the reaper does not purge again
 	if p.reaper != nil {
 		p.reaper.Stop()
 	}
 	if p.own != nil {
 		p.own.Stop()
 	}
+	if p.working() { // an executor has refused work: see noteRefused
+		p.workers.Kick()
+	}
 }
 
-// Shutdown closes the purgatory gracefully: it takes no new operations, gives those
-// that are pending until ctx ends to be completed, and then closes. It returns nil
-// when every callback has run and every goroutine of the purgatory has ended;
-// or, if ctx ends before, its cause, having closed the purgatory without waiting
-// further. It may be called again, to wait for more. Called from a callback it can
-// only wait in vain.
+// Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
+// pending operations have ended or ctx has, and then closes the purgatory. It returns nil
+// when every callback has run and every goroutine of the purgatory has ended.
+//
+// If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
+// except those that other goroutines are trying: these end them when the tries return.
+// Signal workers run the callbacks, and Shutdown does not wait for them; call it again to
+// wait. A Shutdown that is called from a callback waits for that callback, and so until
+// ctx ends.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
+	sched.Yield()
 	p.noteShutdown(p.draining.Swap(true))
-	if !p.poll(ctx, p.idle) {
-		// Callbacks may block, and this call must not.
-		go p.Close()
-		return context.Cause(ctx)
+	// A registration may have looked at draining before. It must not be accepted after the
+	// purgatory was found idle, because close would end it although it has time left.
+	shards := p.watchers.Shards()
+	for i := range shards {
+		shards[i].Seal()
 	}
-	_ = p.Close()
-	if !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
+	idle := p.poll(ctx, p.idle)
+	p.close(true)
+	if !idle || !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
 		return context.Cause(ctx)
 	}
 	p.purge()
@@ -83,15 +101,28 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// poll returns true when quiet says so, false when ctx ends first. It asks again
-// and again, as net/http's Shutdown does: to be told would cost every operation
-// something, for the sake of a moment that comes once. In between it does the
-// reaper's second job, for the reaper may have ended.
+// idle reports whether the callbacks of every accepted operation have run and returned,
+// and no signal worker runs or has work.
+func (p *DelayedOperationPurgatory[K]) idle() bool {
+	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.workers.Running() == 0 && !p.working()
+}
+
+// ended reports whether the workers of the purgatory's own timer have ended.
+func (p *DelayedOperationPurgatory[K]) ended() bool {
+	return p.own == nil || p.own.Idle()
+}
+
+// poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's
+// Shutdown does: a notification would make every operation slower. In between it sweeps,
+// because the reaper may have ended.
 func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bool) bool {
 	pause := time.Millisecond
 	ask := time.NewTimer(pause)
 	defer ask.Stop()
 	for !quiet() {
+		if ctx.Err() != nil {
+			return false
+		}
 		select {
 		case <-ctx.Done():
 			return quiet()

@@ -1,165 +1,137 @@
-// Package purgatory holds requests that cannot be answered yet: a produce that waits
-// for its replicas, a fetch that waits for data, a member that waits for its group.
-// An operation waits under one or more keys until its condition is met, because
-// somebody changed state and called CheckAndComplete, or until its timeout passes.
-// Each is answered exactly once.
+// Package purgatory holds requests that cannot be answered yet, and answers each exactly
+// once: when a change of state meets its condition, or when its timeout passes.
 //
-//	request ─► TryCompleteElseWatch ──► met at once ─────────────────────► OnComplete
-//	                │ watched under its keys, timed on the wheels               ▲
-//	                ▼                                                           │
-//	            waiting ◄── not yet ── CheckAndComplete(key), Signal(key) ── met┤
-//	                │                                                           │
-//	                ├── ForceComplete, Cancel, CancelForKey, Close ─────────────┤
-//	                └── timeout ─► a worker ───────────────────────► OnComplete, OnExpiration
+//	p, err := purgatory.New[string]("produce") // one for each kind of request
+//	if err != nil {
+//		return err
+//	}
+//	defer p.Close()
+//
+//	// A request's goroutine: wait until both followers have the record at offset.
+//	replicated := func() bool { return partition.HighWatermark() > offset }
+//	err = p.Await(ctx, 30*time.Second, replicated, "orders-0")
+//	switch {
+//	case err == nil: // it is replicated
+//	case errors.Is(err, purgatory.ErrExpired): // 30 seconds have passed
+//	default: // the client has gone (the cause of ctx), or p is closed (ErrClosed)
+//	}
+//
+//	// A follower's goroutine: change the state first, then say where it has changed.
+//	partition.SetHighWatermark(offset + 1)
+//	p.CheckAndComplete("orders-0") // while you hold a lock: p.Signal("orders-0")
+//
+// [DelayedOperationPurgatory.Await] blocks the goroutine that serves the request. The
+// function replicated is also called by the goroutines that check the key, so it must be
+// safe for concurrent use, and it must not block. Where no goroutine can wait for each
+// request, as in an event loop, write an operation: it needs one allocation and no
+// goroutine, and its callbacks send the answer.
+//
+//	type produce struct {
+//		operation.DelayedOperation // the state of the wait, embedded by value
+//		offset int64
+//		reply  chan<- operation.Outcome // buffered
+//	}
+//
+//	func (o *produce) TryComplete() bool { return partition.HighWatermark() > o.offset }
+//	func (o *produce) OnComplete()       { o.reply <- o.Outcome() } // however it ended
+//	func (o *produce) OnExpiration()     {}                         // after it, if it expired
+//
+//	_, err = p.TryCompleteElseWatch(&produce{offset: offset, reply: reply}, 30*time.Second, "orders-0")
+//
+// [github.com/delayedop/purgatory/purgatory/purgatorytest] is for tests of your server. The
+// examples below show an HTTP long poll, acks=all, positions, and sessions with heartbeats.
 //
 // # Guarantees
 //
-//   - Every accepted operation ends exactly once, with one Outcome and one
-//     OnComplete; OnExpiration follows for one that expired. One that was not
-//     accepted has no callback.
-//   - TryComplete of an operation never overlaps itself or its callbacks.
-//   - No wake-up is lost: if state changes before CheckAndComplete(key) or
-//     Signal(key) is called, everybody who waits for key, or is registering at that
-//     moment, is tried with that change visible.
-//   - Timeouts are never early, and late by at most one tick plus scheduling.
-//   - No lock of the purgatory is held while user code runs. No method waits for another
-//     goroutine's TryComplete; only Await, Shutdown and, on the system's clock,
-//     AdvanceClock wait at all.
+//   - Every accepted operation ends exactly once, with one [operation.Outcome] and one
+//     OnComplete; OnExpiration follows if it expired. A rejected operation has no
+//     callback.
+//   - TryComplete of an operation never overlaps itself or the operation's callbacks.
+//   - No wake-up is lost. If state changes before a check or a signal of a key, every
+//     operation that waits for the key, or is being registered at that moment, is tried
+//     with that change visible.
+//   - A timeout is never early. While an expiry worker is free it is late by at most one
+//     tick plus the time that the runtime takes to schedule the worker.
+//   - The purgatory holds no lock while an operation's methods run.
+//   - Only the Await functions, Shutdown and, on the system's clock, AdvanceClock block.
+//     No other method waits for another goroutine's TryComplete.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
-//   - What has ended is referred to no more: it is out of the lists and the wheel when
-//     its callbacks run (see "Leaving" for the one exception, and its bound).
+//   - An operation that ends leaves the timer and its lists before its callbacks run.
+//     When the callbacks of its batch have run, the purgatory does not refer to it. (Where a
+//     list's lock is contended its entry may stay until the next purge: see
+//     [WithPurgeInterval].)
+//
+// An Await is an operation, too, with the same guarantees.
 //
 // # What may be called from where
 //
-// From TryComplete, OnComplete and OnExpiration anything may be called, on this or any
-// purgatory, on the same or another key, but what waits: Await, Shutdown, and
-// AdvanceClock on the system's clock. Under a lock of the caller's own that a callback
-// might take, call Signal instead of CheckAndComplete; the other verbs run callbacks
-// on the caller's goroutine.
+// TryComplete, OnComplete, OnExpiration and the function given to Await may call any
+// method that does not block, of this or another purgatory, for the same or another key.
+// TryComplete must not block. OnComplete and OnExpiration may.
+//
+// If you hold a lock that an operation's method takes, call only methods that run no
+// operation's method: Signal, SignalUpTo, SignalAll, Hint, Extend, Stats and the methods
+// that count. For the others there is [ActionQueue].
+//
+// A check tries up to 128 operations, and ends those whose condition is met, before it
+// runs the first OnComplete. If operations compete for something, reserve it in
+// TryComplete and release it in OnComplete.
 //
 // # Which callback runs where
 //
-//	satisfied at registration     the goroutine that registers
-//	satisfied by CheckAndComplete the goroutine that calls it
-//	satisfied by Signal           a worker
-//	forced, cancelled, closed     the goroutine that calls the verb
-//	expired                       a worker (on a manual clock: who advances it)
+//	satisfied at registration        the goroutine that registers
+//	satisfied by CheckAndComplete    the goroutine that calls it
+//	satisfied by Signal              a signal worker
+//	forced, cancelled, closed        the goroutine that calls the method
+//	closed by Shutdown               a signal worker
+//	expired                          an expiry worker; on a manual clock, the goroutine
+//	                                 that advances it
 //
-// There are two exceptions. What meets a running TryComplete is left to the goroutine
-// that runs it. And callbacks that are nested 64 deep are queued for the goroutine that
-// is above them on the stack; see "Chains".
+// There are two exceptions. If another goroutine is trying the operation at that moment,
+// that goroutine ends it and runs its callbacks. And a goroutine whose stack is over 400
+// frames deep, or that is inside a TryComplete, may leave callbacks to a signal worker.
 //
-// # One operation: no blocking, no lost wake-up
-//
-// The state of an operation is one word, and whoever has set it to busy holds the
-// operation: to try it, or to end it. package operation has the picture.
-//
-//  1. To check: compare-and-swap pending to busy; run TryComplete; on a yes, end it; on
-//     a no, compare-and-swap busy to pending.
-//  2. Who finds busy does not wait: a check sets the mark "look again" in the same word,
-//     by compare-and-swap; force, cancel, expire and close put their outcome there as a
-//     wish, the first one wins, and return "not I".
-//  3. The compare-and-swap of 1 that lets go fails if there is a mark. The holder then
-//     looks again, or carries out the wish. So every mark is seen: it is set only while
-//     the word says busy, and the word stops saying busy only without a mark.
-//  4. A yes ends the operation whatever marks there are. A no with a wish ends it as
-//     wished. Only the holder ends it, so it ends once.
-//  5. After eight looks in a row the holder lets go and hands the check to a worker: a
-//     TryComplete that signals its own key does not keep its caller for ever.
-//
-// # Registering
-//
-// The registering goroutine holds the operation from the first try to the end:
-//
-//  1. Try. On a yes it has ended, and was never watched.
-//  2. Link it under every key. A shard that has closed refuses: everything is undone.
-//  3. Try again. A change of state before 2 is seen here; one after 2 comes with a check
-//     that finds the operation in its list, and leaves a mark.
-//  4. Schedule the timeout.
-//  5. Let go, which sees the marks.
-//
-// Closing marks every shard closed under its lock and then ends what it finds in the
-// lists. An operation linked before that is found (and bears the wish "closed", which
-// step 5 carries out); one that comes after is refused in step 2.
-//
-// # Leaving: lists, timer, purge
-//
-// An operation that ends leaves all its lists at once, in O(1) each, and the timer. A
-// batch takes each lock once:
-//
-//  1. Collect up to 128 operations of the key, under its shard's lock. Unlock.
-//  2. Try each. Those that say yes stay held: claimed.
-//  3. Unlink all claimed, under the shard's lock. A watch in another shard is unlinked if
-//     that shard's lock is free, and left to the purge if not: an ending operation does
-//     not wait for somebody else's key.
-//  4. Make all outcomes final.
-//  5. Take all out of the timer, each of its locks once for a run of them. Then run the
-//     callbacks, with no lock held.
-//
-// At most WithPurgeInterval watches are left at any moment, over all shards; beyond it
-// step 3 waits for the lock. The reaper's purge takes them out, at the latest after one
-// reap interval, and looks at nothing else: it costs what is stale, not what is pending.
-//
-// # Chains
-//
-// A callback that completes another operation, whose callback completes the next, nests.
-// Per shard at most 64 goroutines (or frames of one) run callbacks; what ends beyond that
-// is queued, one by one, for those that run, which look at the queue before they leave.
-// In a chain the one that looks is the frame above: the stack stays as deep as it is, and
-// the whole chain has run when the outermost call returns. Should all 64 be goroutines
-// that block in their callbacks, the reaper notices a queue that nobody takes from, and
-// gives it to a worker.
-//
-// # The clock
-//
-// The next wake-up is computed and published under one lock:
-//
-//  1. Who adds an entry lowers its wheel's "next" under the wheel's lock, and then reads
-//     the tick that the clock sleeps on.
-//  2. The clock, under its own lock, first sets that tick to "never", then reads every
-//     wheel's next, then publishes the minimum. Unlock. Sleep.
-//  3. If the clock read a wheel before the entry came, the entry's owner reads "never" or
-//     the minimum computed without it: in both cases it is earlier, so it takes the
-//     clock's lock, and compares again with what is published by then.
-//
-// A million entries that expire in one advance lock nobody out: a bucket of the lowest
-// wheel moves to the due list in O(1), an overflow bucket is spread over the wheel below
-// a chunk at a time, with the lock free in between, and workers claim due entries one by
-// one; until then they can be cancelled.
-//
-// Never early: the clock is read in one place, as time since the timer's start. A
-// deadline is rounded up to a tick, once; a bucket is flushed when the time rounded down
-// has reached it; whoever claims an entry compares its exact deadline.
-//
-// Extend notes a later deadline in the entry, and the wheel learns of it when the old one
-// passes. Who extends, and who claims a due entry, holds the lock of the entry's wheel:
-// either the claim sees the new deadline, or Extend sees the claim. It says no to an
-// operation whose registration is not through: the state word says so, and the entry,
-// which says which wheel it is, may be written at that moment.
-//
-// # Locks
-//
-// Internal locks are held for a few dozen instructions, or one chunk, and never while
-// user code runs (a key's hash and equality are not methods). They nest in this order, and
-// a lock that is not in an arrow is taken with no other held:
-//
-//	1  timer.SystemTimer.driver   ─► 2  timer.SystemTimer.flushing
-//	                              ─► 3  timer.shard.mu   ─► 4  timer.ManualTimer.mu
-//	5  watchers.Shard.mu          ─► 6  watchers.Shard.stale
-//	   timer.SystemTimer.clock
-//	   DelayedOperationPurgatory.wishes, DelayedOperationPurgatory.rescue
-//
-// The first two are turns rather than locks: whoever has one starts workers, and so calls
-// what WithExecutor was given. That must not wait for anything, so neither for a turn:
-// it must not call AdvanceClock.
+// The callbacks of the operations that one call ends run one after the other. So a
+// callback that blocks holds up its goroutine, with the callbacks that come next there,
+// and nothing else: other checks, registrations and waits go on. (A check of more than 128
+// operations tries the next ones when the callbacks of the first 128 have returned.)
+// Timeouts expire while an expiry worker is free, and signals are checked while a signal
+// worker is free.
 //
 // # Which option when
 //
-// The defaults serve a broker with hundreds of thousands of waiting requests. Fewer
-// shards save memory where there are many small purgatories; these should share a timer
-// (WithTimer) as well, for a clock goroutine each. WithMaxPending protects memory;
-// WithExecutor puts callbacks on a pool that the server has already.
+// The defaults suit a server with hundreds of thousands of waiting requests.
 //
-// The wheels are those of Varghese and Lauck, see package timer; the purgatory is Apache
-// Kafka's idea.
+//   - [WithMaxPending] if clients could exhaust memory.
+//   - [WithTimer] if a program has many purgatories: they share one clock goroutine.
+//     [WithWatcherShards] with a small number then saves memory.
+//   - [WithLogger] and [WithPanicHandler] in production.
+//   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once;
+//     [WithExecutor] if they must run on goroutines of yours.
+//   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.
+//
+// # Lock order
+//
+// A goroutine takes internal locks in this order, and those of levels 8 to 10 with no other
+// held:
+//
+//	1  timer.SystemTimer.driver   ─► 2  timer.SystemTimer.flushing
+//	                              ─► 3  timer.shard.mu   ─► 4  timer.ManualTimer.mu
+//	                              ─► 5  timer.SystemTimer.clock
+//	6  watchers.Shard.mu          ─► 7  watchers.Shard.stale, watchers.Together
+//	8  DelayedOperationPurgatory.wishes
+//	9  DelayedOperationPurgatory.handed and .callbacks
+//	10 ActionQueue.mu
+//
+// The first two are turns rather than locks: the goroutine that drives the timer keeps the
+// first while it sleeps. A goroutine that has a turn starts workers, and so calls the
+// function of [WithExecutor]. That function must not call AdvanceClock, which would wait
+// for a turn.
+//
+// The others are held for a few dozen instructions, or for one batch of at most 128
+// operations; only a purge and Close visit more under a shard's lock. None of them is held
+// while user code runs. (The hash and the equality of a key are not methods.)
+//
+// How the mechanisms work is in docs/design.md of the repository. The purgatory is Apache
+// Kafka's idea; for the timing wheels see package timer.
 package purgatory

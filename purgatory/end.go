@@ -1,70 +1,75 @@
 package purgatory
 
 import (
-	"runtime/trace"
-	"slices"
-
-	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// ForceComplete ends op, which must be an operation of this purgatory, as forced and
-// reports whether it did. It does not: if op has ended, or was not accepted; or if
-// another goroutine is trying it at this moment, which then ends it as forced unless
-// the try says yes. The callbacks run on this goroutine. It does not block.
+// ForceComplete ends op as forced and reports whether this call has ended it. Use it to
+// answer early with what there is, and Cancel for a failure. The callbacks run on this
+// goroutine. ForceComplete does not block.
+//
+// It returns false if op has ended, was not accepted, or is an operation of another
+// purgatory. It also returns false if another goroutine is trying op at this moment: that
+// goroutine then ends op as forced, unless its try returns true or another method has
+// asked it before to end op in another way.
 func (p *DelayedOperationPurgatory[K]) ForceComplete(op operation.Operation) bool {
-	return p.endNow(op, operation.Forced, nil)
+	return p.endNow(op, machine.Forced, nil)
 }
 
-// Cancel ends op, which must be an operation of this purgatory, as cancelled with
-// cause, which op.Cause then returns, and reports whether it did; see ForceComplete for
-// when it does not.
+// Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then
+// returns, and reports whether this call has ended it. The callbacks run on this
+// goroutine. Cancel does not block. It returns false where
+// [DelayedOperationPurgatory.ForceComplete] does.
 func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause error) bool {
-	return p.endNow(op, operation.Cancelled, &cause)
+	return p.endNow(op, machine.Cancelled, &cause)
 }
 
-func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o operation.Outcome, cause *error) bool {
-	if isNil(op) {
+func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
+	m := machine.Find(op)
+	if m == nil {
 		return false
 	}
-	m := operation.Of(op)
-	if !p.claim(m, o, cause) {
+	life := m.Life() // before OwnedBy reads the owner: see machine.Life
+	if !m.OwnedBy(p.id) || !p.claim(m, life, o, cause) {
 		return false
 	}
 	m.End(o, cause)
 	return true
 }
 
-// claim makes the caller the holder of m, to end it with o; or leaves that as a wish
-// to the holder that it has.
-func (p *DelayedOperationPurgatory[K]) claim(m *operation.Machine, o operation.Outcome, cause *error) (held bool) {
-	if m.Hold() {
+// claim makes the caller the holder of m, to end it with o. If m has another holder, claim
+// leaves o to that holder as a wish.
+func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, life machine.Life, o machine.Outcome, cause *error) (held bool) {
+	if m.Hold(life) {
 		return true
 	}
-	if o != operation.Cancelled {
-		return m.Claim(o)
+	if o != machine.Cancelled {
+		held, _ = m.Claim(o, life)
+		return held
 	}
-	// The cause is left before anybody can look for it: they look under the lock.
+	// The holder looks for the cause under the same lock, so it finds the cause that
+	// belongs to the wish.
 	p.wishes.Lock()
 	defer p.wishes.Unlock()
-	held, wished := m.ClaimOrWish(o)
+	held, wished := m.Claim(o, life)
 	if wished {
 		p.wishes.causes[m] = cause
 	}
 	return held
 }
 
-// wishedCause returns the cause that came with the wish to cancel m.
-func (p *DelayedOperationPurgatory[K]) wishedCause(m *operation.Machine) *error {
+// wishedCause returns the cause that was left with the wish to cancel m.
+func (p *DelayedOperationPurgatory[K]) wishedCause(m *machine.Machine) *error {
 	p.wishes.Lock()
 	defer p.wishes.Unlock()
 	return p.wishes.causes[m]
 }
 
-// forgetWish drops what a wish has left behind, once m has ended.
-func (p *DelayedOperationPurgatory[K]) forgetWish(m *operation.Machine, wish operation.Outcome) {
-	if wish != operation.Cancelled {
+// forgetWish drops the cause of a wish to cancel m, which has ended.
+func (p *DelayedOperationPurgatory[K]) forgetWish(m *machine.Machine, wish machine.Outcome) {
+	if wish != machine.Cancelled {
 		return
 	}
 	p.wishes.Lock()
@@ -72,86 +77,63 @@ func (p *DelayedOperationPurgatory[K]) forgetWish(m *operation.Machine, wish ope
 	p.wishes.Unlock()
 }
 
-// end ends m, which the caller holds; s is the shard of its first key. It is where
-// the timer arrives with what has expired.
-func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], m *operation.Machine, o operation.Outcome, cause *error) {
-	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{o}
-	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
-	s.Prefetch(m)
-	run := s.Leave(batch)
-	p.settle(batch, cause)
-	if o != operation.Expired { // else the timer has let go of it, and left that outcome
-		p.timer.Cancel(m.Entry())
-	}
-	p.answer(s, batch, run)
-}
-
-// settle makes the outcomes of a batch that has left its lists final. cause is that of
-// the cancelled ones; nil if they were left with a wish, and the cause with it.
+// end ends operations that the caller holds. It does not run for an operation whose
+// condition is met before it waits: registration.pass ends that one. s is the shard of the
+// key that was checked, or of the first key.
 //
-// It comes before their entries leave the timer: a registration that schedules an
-// operation after it has let go (expireOnWorker) sees then that it has ended, or has its
-// entry cancelled.
-func (p *DelayedOperationPurgatory[K]) settle(batch watchers.Ending, cause *error) {
+//  1. The operations leave their lists.
+//  2. Their outcomes become final. cause is the cause of those that are cancelled. If it
+//     is nil, wishes holds the cause of each.
+//  3. The caller takes their entries out of the timer, by leaveTimer or CancelAll. This
+//     comes after 2: if an entry's task runs at this moment, it finds that the operation
+//     has ended.
+//  4. The caller has the callbacks run.
+//
+// end leaves 3 to the caller because CancelAll is a method of an interface, so its slice
+// escapes to the heap: that would cost two allocations for an operation that ends alone.
+func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], batch watchers.Ending, cause *error) {
+	s.Leave(batch)
 	for i, m := range batch.Machines {
 		o, of := batch.Outcomes[i], cause
-		if o == operation.Cancelled && of == nil {
+		if o == machine.Cancelled && of == nil {
 			of = p.wishedCause(m)
 		}
-		if wish := m.Settle(o, of); wish != operation.Pending {
+		if wish := m.Settle(o, of); wish != machine.Pending {
 			p.forgetWish(m, wish)
 		}
 	}
 	p.release(len(batch.Machines))
-}
-
-// answer runs the callbacks of a batch that has ended, or queues them behind those who
-// do; run is what Leave said.
-func (p *DelayedOperationPurgatory[K]) answer(s *watchers.Shard[K], batch watchers.Ending, run bool) {
-	if !run && !s.Queue(batch) {
-		return
-	}
-	defer p.exit(s) // also when a callback ends the goroutine
-	if trace.IsEnabled() {
-		p.traced(regionCallbacks, func() { p.callBack(batch) })
-		return
-	}
-	p.callBack(batch)
-}
-
-// exit runs the callbacks that were queued behind this goroutine's, until there are
-// none.
-func (p *DelayedOperationPurgatory[K]) exit(s *watchers.Shard[K]) {
-	for m := s.Exit(); m != nil; m = s.Exit() {
-		p.runQueued(s, m)
+	if p.closed.Load() {
+		p.purge() // Close may have purged for the last time before Leave left a watch to the purge
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) runQueued(s *watchers.Shard[K], m *operation.Machine) {
-	normal := false
-	defer func() {
-		if !normal { // runtime.Goexit: this is the last chance for the others
-			p.exit(s)
-		}
-	}()
-	machines, outcomes := [1]*operation.Machine{m}, [1]operation.Outcome{m.Outcome()}
-	p.callBack(watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]})
-	normal = true
+// leaveTimer takes an operation that has ended out of the timer.
+func (p *DelayedOperationPurgatory[K]) leaveTimer(m *machine.Machine, o machine.Outcome) {
+	if o != machine.Expired { // the entry of an expired operation has left the timer
+		p.timer.Cancel(m.Entry())
+	}
 }
 
-// callBack runs the callbacks of operations that have ended, all of them, whatever
-// they do: first every OnComplete, then OnExpiration of those that have expired.
-func (p *DelayedOperationPurgatory[K]) callBack(batch watchers.Ending) {
-	n := len(batch.Machines)
-	calls := n
-	if slices.Contains(batch.Outcomes, operation.Expired) {
-		calls = 2 * n
-	}
-	guard.Each(calls, func(i int) {
-		if i < n {
-			p.onComplete(batch.Machines[i])
-		} else if batch.Outcomes[i-n] == operation.Expired {
-			p.onExpiration(batch.Machines[i-n])
-		}
-	}, p.panicked)
+// endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its
+// first key. The timer calls endOne, through Machine.End, for an operation that expires.
+func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
+	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
+	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
+	s.Prefetch(m)
+	key := keyOf[K](m)
+	p.end(s, batch, cause)
+	p.leaveTimer(m, o)
+	p.answerOne(s.Gate(), batch, key)
+}
+
+// endOnWorker is endOne for a goroutine that must not run the callbacks: a worker does.
+func (p *DelayedOperationPurgatory[K]) endOnWorker(m *machine.Machine, o machine.Outcome) {
+	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
+	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
+	_, hash := watchers.KeyOf[K](m)
+	key := keyOf[K](m)
+	p.end(p.watchers.Shard(hash), batch, nil)
+	p.leaveTimer(m, o)
+	p.hand(batch, key)
 }

@@ -7,69 +7,95 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/timer"
 )
 
-// What the logger of WithLogger is told: the message of each record, which will not
-// change. All have the attribute "purgatory", its name.
+// The messages of the records that go to the logger of [WithLogger]. They will not change.
+// Each record has the attribute "purgatory", the purgatory's name. The records of callbacks
+// also have "key": the key that was checked or cancelled, or else the first one of the
+// operation.
 const (
-	// EventSlow: a callback took longer than WithSlowCallback allows. Warn:
-	// operation (its type), callback, elapsed, outcome.
+	// EventSlow: a callback took longer than WithSlowCallback allows. Warn: operation
+	// (what its String method returns, or its type), callback (the method's name),
+	// elapsed, age (of the operation), outcome, key.
 	EventSlow = "purgatory.callback.slow"
-	// EventPanic: an operation's method panicked. Error: panic, stack.
+	// EventStuck: a callback has been running for longer than WithSlowCallback allows,
+	// and still runs. Warn: operation (its type: String is not called while a callback
+	// runs), callback, elapsed, age, key, and stack with WithStuckStacks.
+	EventStuck = "purgatory.callback.stuck"
+	// EventPanic: an operation's method or the function of WithExecutor panicked. Error:
+	// operation, callback, age, key (for a method only), panic, stack.
 	EventPanic = "purgatory.callback.panic"
-	// EventStalled: the reaper came back much later than it should have; timeouts
-	// were late by as much. Warn: elapsed, interval.
+	// EventStalled: the reaper ran much later than planned, and timeouts were late by as
+	// much. Warn: elapsed, interval.
 	EventStalled = "purgatory.reaper.stalled"
 	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
 	// work, which is offered again. Warn: error.
 	EventRefused = timer.EventRefused
-	// EventManyTimers ("purgatory.timers.many"): a program has far more purgatories, each
-	// with a timer of its own, than it can need; said once. Warn: timers, hint.
+	// EventManyTimers ("purgatory.timers.many"): the program has more than 64 timers; let
+	// purgatories share one (see WithTimer). Logged once per process. Warn: timers, hint.
 	EventManyTimers = timer.EventManyTimers
-	// EventPurged: watches of ended operations were taken out. Debug: entries.
+	// EventPurged: a purge has removed entries of ended operations from the lists. Debug:
+	// entries.
 	EventPurged = "purgatory.purged"
 	// EventShutdown: Shutdown has begun to wait. Info: pending.
 	EventShutdown = "purgatory.shutdown"
-	// EventClosed: Close has ended what was pending. Info: closed (by it), left (to
-	// goroutines that are trying them at this moment), and how all operations ended
-	// since New: satisfied, forced, expired, cancelled; elapsed.
+	// EventClosed: Close has ended the pending operations. Info: closed (how many Close
+	// ended), left (how many it left to goroutines that are trying them), satisfied,
+	// forced, expired, cancelled (since New), elapsed.
 	EventClosed = "purgatory.closed"
 )
 
-func (p *DelayedOperationPurgatory[K]) logs(level slog.Level) bool {
-	return p.logger.Enabled(context.Background(), level)
+// logs reports whether the logger logs events of this level. Its handler is user code, which
+// runs apart here and in log, because the caller may have work in hand that must not end
+// with its goroutine.
+func (p *DelayedOperationPurgatory[K]) logs(level slog.Level) (yes bool) {
+	guard.Apart(func() { yes = p.logger.Enabled(context.Background(), level) }, nil)
+	return yes
 }
 
-// notePanic is what everything of this purgatory that meets a panic calls.
+// log logs an event.
+func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args ...any) {
+	guard.Apart(func() {
+		p.logger.Log(context.Background(), level, event, append([]any{"purgatory", p.name}, args...)...)
+	}, p.panicked)
+}
+
+// notePanic handles a panic in user code other than an operation's method, for which there
+// is report.
 func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte) {
+	p.tellPanic(recovered, stack)
+}
+
+// tellPanic counts a panic, logs it, and calls the handler. If there is no handler, and the
+// logger does not log errors, it logs the panic to slog's default logger.
+func (p *DelayedOperationPurgatory[K]) tellPanic(recovered any, stack []byte, about ...any) {
 	p.panics.Add(1)
-	logged := p.logs(slog.LevelError)
-	if logged {
-		p.logger.Error(EventPanic, "purgatory", p.name, "panic", fmt.Sprint(recovered), "stack", string(stack))
+	logger, logged := p.logger, p.logs(slog.LevelError)
+	if !logged && !p.cfg.handled {
+		logger, logged = slog.Default(), true
 	}
-	switch {
-	case p.cfg.handled:
+	if logged {
+		args := append([]any{"purgatory", p.name}, about...)
+		logger.Error(EventPanic, append(args, "panic", fmt.Sprint(recovered), "stack", string(stack))...)
+	}
+	if p.cfg.handled {
 		p.cfg.panicked(recovered, stack)
-	case !logged:
-		guard.Log(recovered, stack)
 	}
 }
 
-// reap returns what the reaper does each time round: sweep, and look at the clock if
-// somebody wants to know. It should come back after a reap interval at most; twice
-// that, and no less than 100 ms more, is a stall.
+// reap returns the function that the reaper calls each turn. It sweeps, and compares the
+// time since the last turn with the reap interval: more than twice the interval, and at
+// least 100 ms more than it, is a stall.
 func (p *DelayedOperationPurgatory[K]) reap() func() {
-	if !p.logs(slog.LevelWarn) {
-		return p.sweep
-	}
 	interval := p.cfg.reapInterval
 	stalled := interval + max(interval, 100*time.Millisecond)
 	last := time.Now()
 	return func() {
 		if elapsed := time.Since(last); elapsed > stalled {
-			p.logger.Warn(EventStalled, "purgatory", p.name, "elapsed", elapsed, "interval", interval)
+			p.stalls.Add(1)
+			p.log(slog.LevelWarn, EventStalled, "elapsed", elapsed, "interval", interval)
 		}
 		last = time.Now()
 		p.sweep()
@@ -78,11 +104,12 @@ func (p *DelayedOperationPurgatory[K]) reap() func() {
 
 func (p *DelayedOperationPurgatory[K]) noteShutdown(again bool) {
 	if !again && p.logs(slog.LevelInfo) {
-		p.logger.Info(EventShutdown, "purgatory", p.name, "pending", p.NumDelayed())
+		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
 	}
 }
 
-// noteClose is called before Close ends anything, what it returns afterwards.
+// noteClose is called before Close ends the first operation. The function that it returns
+// is called after the last.
 func (p *DelayedOperationPurgatory[K]) noteClose() func() {
 	if !p.logs(slog.LevelInfo) {
 		return func() {}
@@ -90,10 +117,10 @@ func (p *DelayedOperationPurgatory[K]) noteClose() func() {
 	before, began := p.totals(), time.Now()
 	return func() {
 		t := p.totals()
-		p.logger.Info(EventClosed, "purgatory", p.name,
-			"closed", t.Counts[operation.Closed]-before.Counts[operation.Closed], "left", max(t.Counts[operation.Pending], 0),
-			"satisfied", t.Counts[operation.Satisfied], "forced", t.Counts[operation.Forced],
-			"expired", t.Counts[operation.Expired], "cancelled", t.Counts[operation.Cancelled],
+		p.log(slog.LevelInfo, EventClosed,
+			"closed", t.Counts[machine.Closed]-before.Counts[machine.Closed], "left", t.Pending(),
+			"satisfied", t.Counts[machine.Satisfied], "forced", t.Counts[machine.Forced],
+			"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
 			"elapsed", time.Since(began))
 	}
 }

@@ -4,50 +4,50 @@ import (
 	"math"
 	"time"
 
-	"github.com/delayedop/purgatory/watchers"
+	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Buckets is the number of buckets of a Histogram.
-const Buckets = watchers.Buckets
+// HistogramBuckets is the number of buckets of a Histogram.
+const HistogramBuckets = stats.NumBuckets
 
 // Histogram counts durations in buckets with fixed bounds, each twice the one before.
-// Those of waits and ages begin at 1 ms and end at 4,194 s; those of lateness begin at
-// 125 µs and end at 524 s. The zero value is empty.
+// The bounds for waits and ages begin at 1 ms and end at 4,194 s; those for lateness begin
+// at 125 µs and end at 524 s. The zero value is empty.
 type Histogram struct {
-	// Counts[i] are those up to Bound(i), but over Bound(i-1); the last those over
-	// all bounds.
-	Counts [Buckets]int64
+	// Counts[i] is the number of durations over Bound(i-1) and up to Bound(i). The last
+	// is the number of those over all bounds.
+	Counts [HistogramBuckets]int64
 	// Sum is the sum of all durations in seconds, each rounded down to a microsecond.
 	Sum float64
 
 	unit time.Duration
 }
 
-func histogram(t *watchers.Tally, unit time.Duration) Histogram {
+func histogram(t *stats.Histogram, unit time.Duration) Histogram {
 	return Histogram{Counts: t.Counts, Sum: float64(t.Micros) / 1e6, unit: unit}
 }
 
-// Bound returns the upper bound, inclusive, of the i-th bucket; of the last
-// math.MaxInt64.
-func (h *Histogram) Bound(i int) time.Duration {
-	if i >= Buckets-1 {
+// Bound returns the upper bound, inclusive, of the i-th bucket. The bound of the last
+// bucket is math.MaxInt64.
+func (h Histogram) Bound(i int) time.Duration {
+	if i >= HistogramBuckets-1 {
 		return math.MaxInt64
 	}
 	return max(h.unit, 1) << i
 }
 
-// Count returns how many durations are counted.
-func (h *Histogram) Count() (n int64) {
+// Count returns the number of durations in the histogram.
+func (h Histogram) Count() (n int64) {
 	for _, c := range h.Counts {
 		n += c
 	}
 	return n
 }
 
-// Quantile returns the bound of the bucket in which the q-quantile lies, q from 0 to
-// 1: it is at most that, and over half of that. It returns 0 if nothing is counted,
-// and math.MaxInt64 if it lies over all bounds.
-func (h *Histogram) Quantile(q float64) time.Duration {
+// Quantile returns the bound of the bucket in which the q-quantile lies, for q from 0 to
+// 1: the q-quantile is at most that bound, and over half of it. Quantile returns 0 if the
+// histogram is empty, and math.MaxInt64 if the q-quantile lies over all bounds.
+func (h Histogram) Quantile(q float64) time.Duration {
 	n := h.Count()
 	if n == 0 {
 		return 0
@@ -58,12 +58,13 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 			return h.Bound(i)
 		}
 	}
-	return h.Bound(Buckets - 1)
+	return h.Bound(HistogramBuckets - 1)
 }
 
-// Since returns what was counted after before was taken of the same histogram.
-func (h *Histogram) Since(before *Histogram) Histogram {
-	d := *h
+// Since returns the durations that were added to the histogram after before, an earlier
+// snapshot of it, was taken.
+func (h Histogram) Since(before *Histogram) Histogram {
+	d := h
 	for i, c := range before.Counts {
 		d.Counts[i] -= c
 	}

@@ -9,68 +9,73 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// Inspection is a look into a purgatory, for people: what Stats cannot say.
+// Inspection shows which keys and operations a purgatory holds; [Stats] only counts them.
 type Inspection struct {
-	Wheels timer.Wheels // of its timer, which others may share
+	Wheels timer.Wheels // of the purgatory's timer, which may have other users
 
-	// Hot are the keys with the most going on (operations that began to wait, and
-	// tries), and Expiring those with the most expiries, most first. Both are empty
-	// without WithKeyStats. Of an expiring key Watched, Tries and Wasted are known only
-	// if it is also among the busiest.
+	// Hot are the keys with the most events (operations that began to wait, and tries),
+	// and Expiring the keys with the most expiries, most first. Both are empty without
+	// WithKeyStats. In Expiring, Watched, Tries and Wasted are counted only for a key that
+	// is also among the busiest.
 	Hot, Expiring []KeyReport
 
-	// Oldest are the operations that have been waiting longest among the Looked
-	// that were looked at: all that wait if there are few, else the first in line of
-	// some keys, of others each time.
+	// Oldest are the operations that have been waiting longest, oldest first, of a
+	// sample of Looked operations. If few wait, the sample is all of them. Otherwise it has
+	// the first operations of some keys, and each call samples other keys.
 	Oldest []OperationReport
 	Looked int
 }
 
-// KeyReport is what is known of a key since it was taken up among those that are
-// told apart, at Since.
+// KeyReport has the counts of a key since Since, when WithKeyStats began to count it.
 type KeyReport struct {
 	Key     string
 	Since   time.Duration // on the timer's clock
-	Waiting int           // now
+	Waiting int           // operations that wait for it now
 	Watched int64         // operations that began to wait for it
-	Tries   int64         // of operations, because it was checked
-	Wasted  int64         // of Tries: said no
-	Ended   [operation.Outcomes]int64
+	Tries   int64         // of operations, by checks of the key
+	Wasted  int64         // of Tries: TryComplete returned false
+	Ended   [operation.NumOutcomes]int64
 }
 
-// OnlyTimeouts reports whether operations that waited for the key have expired, and
-// none has ended in another way: perhaps nobody calls CheckAndComplete for it.
+// OnlyTimeouts reports whether operations that waited for the key have expired and none
+// was satisfied, forced or cancelled. Perhaps the server forgets to call CheckAndComplete
+// for the key.
 func (k *KeyReport) OnlyTimeouts() bool {
 	return k.Ended[operation.Expired] > 0 && k.Ended[operation.Satisfied]+k.Ended[operation.Forced]+k.Ended[operation.Cancelled] == 0
 }
 
 // OperationReport is an operation that waits.
 type OperationReport struct {
-	Type string
-	Text string // what its String method says; empty if it has none, or was busy
-	Key  string // one of those that it waits for
-	Keys int    // how many they are
-	Age  time.Duration
-	Left time.Duration // until its timeout; negative: it is late; 0 too while it is being registered
+	Type string        // or "Await", "AwaitRead"
+	Text string        // what its String method returns; empty if it has none, or was being tried
+	Key  string        // one of the keys that it waits for
+	Keys int           // the number of keys that it waits for
+	Age  time.Duration // since it was registered
+	Left time.Duration // until its timeout; negative if that has passed
 }
 
 // Limits of what Inspect returns and looks at.
 const (
 	maxText  = 200     // bytes of a key or an operation
-	sampling = 1 << 12 // operations that are looked at to find the oldest
+	sampling = 1 << 12 // size of the sample in which the oldest operations are searched
 )
 
-// Inspect returns a look into the purgatory: the wheels, as many keys of each kind as
-// keys says, and as many of the oldest operations as operations says. Its cost is
-// bounded, whatever is pending. No lock is held while keys and operations are
-// formatted; an operation is held as for a check while its String method runs, so that
-// it overlaps none of the operation's other methods, and needs no lock against them. It
-// must not wait for anything; text is cut off after 200 bytes.
+// Inspect returns the state of the wheels, up to keys of the busiest keys and of those with
+// the most expiries, and up to operations of the oldest operations. Its cost is bounded,
+// however many operations wait.
+//
+// It holds no lock while it formats keys and operations. If an operation has a String
+// method, that method runs as TryComplete does: it never overlaps the operation's other
+// methods, and must not block. If another goroutine asks meanwhile for the operation to be
+// tried or ended, Inspect does that, callbacks included; so do not call Inspect while you
+// hold a lock that an operation's method takes. Texts are cut off after 200 bytes.
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
 	in := Inspection{Wheels: timer.Inspect(p.timer)}
 	if keys > 0 {
@@ -83,13 +88,13 @@ func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection 
 }
 
 func (p *DelayedOperationPurgatory[K]) inspectKeys(n int) (hot, expiring []KeyReport) {
-	var h, e []watchers.KeyCounts[K]
+	var h, e []stats.KeyCounts[K]
 	shards := p.watchers.Shards()
 	for i := range shards {
 		h, e = shards[i].Keys(h, e)
 	}
-	h = top(h, n, func(c *watchers.KeyCounts[K]) int64 { return c.Weight })
-	e = top(e, n, func(c *watchers.KeyCounts[K]) int64 { return c.Ended[operation.Expired] })
+	h = top(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
+	e = top(e, n, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
 	return reports(h), reports(e)
 }
 
@@ -99,7 +104,7 @@ func top[T any](all []T, n int, weight func(*T) int64) []T {
 	return all[:min(n, len(all))]
 }
 
-func reports[K comparable](counts []watchers.KeyCounts[K]) []KeyReport {
+func reports[K comparable](counts []stats.KeyCounts[K]) []KeyReport {
 	all := make([]KeyReport, len(counts))
 	for i := range counts {
 		c := &counts[i]
@@ -120,7 +125,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 		sample = shards[i].Sample(sample, perShard, turn)
 	}
 	slices.SortFunc(sample, func(a, b watchers.Waiting[K]) int { return cmp.Compare(a.Start, b.Start) })
-	seen := make(map[*operation.Machine]bool, n) // one that waits for several keys may be there as often
+	seen := make(map[*machine.Machine]bool, n) // an operation is in the sample once for each of its keys
 	var all []OperationReport
 	for i := range sample {
 		w := &sample[i]
@@ -131,31 +136,54 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			continue
 		}
 		seen[w.Machine] = true
-		// In this order, and before String runs: an operation settles before it leaves the timer, so a deadline
-		// that is 0 though it waits is one that its registration has not set yet.
+		// The deadline is read before the outcome. An operation's outcome is final before
+		// its entry leaves the timer, so if the outcome is pending the deadline was right.
 		deadline := p.timer.DeadlineOf(w.Machine.Entry())
-		if w.Machine.Outcome() != operation.Pending {
+		if w.Machine.Outcome() != machine.Pending {
 			continue
 		}
 		now := p.timer.Now()
-		left := deadline - now
-		if deadline == 0 {
-			left = 0
-		}
 		all = append(all, OperationReport{
-			Type: fmt.Sprintf("%T", w.Machine.Operation()),
+			Type: kindOf(w.Machine.Operation()),
 			Text: p.describe(w),
 			Key:  keyText(w.Key),
 			Keys: w.Keys,
 			Age:  now - w.Start,
-			Left: left,
+			Left: deadline - now,
 		})
 	}
 	return all, len(sample)
 }
 
-// keyText formats a key. A pointer is shown as such: what it points to may be
-// written to at this moment.
+// describe returns the text of a waiting operation's String method. The caller is the
+// operation's holder meanwhile, as for a try: String does not overlap the operation's
+// other methods, and letGoAfter sees the marks that other goroutines leave.
+func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text string) {
+	s, ok := w.Machine.Operation().(fmt.Stringer)
+	if !ok || !w.Machine.Hold(w.Machine.Life()) {
+		return ""
+	}
+	defer p.letGoAfter(w) // also when String calls runtime.Goexit
+	defer func() {
+		if v := recover(); v != nil {
+			p.report(v, w.Machine, "String", logKey[K]{key: w.Key, known: true})
+		}
+	}()
+	return cut(s.String())
+}
+
+// letGoAfter lets go of an operation that the caller holds. As at the end of a try, it tries
+// the operation or ends it if other goroutines have left marks.
+func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
+	c := p.newCheck(p.watchers.Shard(w.Hash))
+	c.key, c.hash, c.upTo = w.Key, w.Hash, EveryPosition
+	c.hold.m, c.hold.op, c.holding = w.Machine, w.Machine.Operation(), true
+	c.ops[0], c.at, c.n = w.Machine, 1, 1 // endBatch clears ops[:n]
+	c.finish()
+}
+
+// keyText formats a key. Of a pointer it formats the address: another goroutine may be
+// writing to what the pointer points to.
 func keyText(key any) string {
 	if _, ok := key.(fmt.Stringer); !ok && reflect.ValueOf(key).Kind() == reflect.Pointer {
 		return fmt.Sprintf("%T(%p)", key, key)

@@ -14,7 +14,7 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// coin says yes now and then.
+// coin is an operation whose TryComplete returns true at random.
 type coin struct {
 	operation.DelayedOperation
 	ended *atomic.Int64
@@ -24,16 +24,16 @@ func (c *coin) TryComplete() bool { return rand.IntN(4) == 0 }
 func (c *coin) OnComplete()       { c.ended.Add(1) }
 func (c *coin) OnExpiration()     {}
 
-// TestWhatIsObservedAddsUp has operations begin and end on several keys, shards and goroutines at once. When it is quiet
-// again, what the histograms, the ages and the keys say is what the counters say.
-func TestWhatIsObservedAddsUp(t *testing.T) {
+// Operations begin and end on several keys, shards and goroutines at once. Afterwards the
+// histograms, the ages and the counts of the keys agree with the counters.
+func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
 	p, err := New[int]("observed", WithHistograms(), WithKeyStats(1<<14), WithWatcherShards(16))
 	require.NoError(t, err)
 	var ended atomic.Int64
 	var running sync.WaitGroup
 	for range 4 {
 		running.Go(func() {
-			for i := range 2000 {
+			for i := range 500 {
 				op := &coin{ended: &ended}
 				keys := []int{rand.IntN(50), 50 + rand.IntN(50), 100}[:1+rand.IntN(3)]
 				_, err := p.TryCompleteElseWatch(op, time.Duration(rand.IntN(20))*time.Millisecond, keys...)
@@ -57,14 +57,14 @@ func TestWhatIsObservedAddsUp(t *testing.T) {
 	require.NoError(t, err)
 	quiet := func() bool {
 		t := p.totals()
-		return t.Counts[operation.Pending] == 1 && t.Watched == 1 && t.Running == 0
+		return t.Pending() == 1 && t.Watched == 1 && t.Accepted == ended.Load()+1 && p.watchers.Inside() == 0 && p.workers.Running() == 0
 	}
-	require.Eventually(t, quiet, 20*time.Second, time.Millisecond)
+	require.Eventually(t, quiet, 30*time.Second, time.Millisecond)
 
 	s := p.Stats()
 	assert.EqualValues(t, 1, s.Ages.Count())
 	assert.Equal(t, s.Accepted, s.Pending+ended.Load())
-	for o := operation.Satisfied; o < operation.Outcomes; o++ {
+	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
 		assert.Equal(t, s.Ended(o), s.Waited[o].Count(), "%v", o)
 	}
 	assert.Equal(t, s.Expired, s.Late.Count())
@@ -82,8 +82,8 @@ func TestWhatIsObservedAddsUp(t *testing.T) {
 	assert.EqualValues(t, 1, s.Waited[operation.Closed].Count())
 }
 
-// TestLookingAllocatesNothing: an operation costs its own allocation, whatever is observed.
-func TestLookingAllocatesNothing(t *testing.T) {
+// An operation costs its own allocation only, whichever observing options are set.
+func TestObservingOptionsAllocateNothingPerOperation(t *testing.T) {
 	p := newManual(t, WithHistograms(), WithKeyStats(512), WithSlowCallback(time.Hour))
 	keys := make([]string, 100)
 	for i := range keys {
@@ -100,5 +100,9 @@ func TestLookingAllocatesNothing(t *testing.T) {
 	for range 1000 { // recycled lists, cells, pools
 		life()
 	}
-	assert.LessOrEqual(t, testing.AllocsPerRun(2000, life), 1.0)
+	most := 1.0
+	if RaceDetector { // it makes a sync.Pool drop items
+		most = 3
+	}
+	assert.LessOrEqual(t, testing.AllocsPerRun(2000, life), most)
 }

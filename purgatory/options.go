@@ -11,103 +11,119 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// Option configures a purgatory.
+// Option configures a purgatory: see [New].
 type Option func(*config)
 
 type config struct {
 	timer         timer.Timer
+	shared        bool // WithTimer was given
 	timerOptions  []timer.Option
 	watcherShards int
 	purgeInterval int
 	reapInterval  time.Duration
 	reaper        bool
-	workers       int
+	expiryWorkers int
+	signalWorkers int
 	executor      func(run func()) error
 	maxPending    int
 	panicked      guard.Handler
-	handled       bool // panicked was given
+	handled       bool // WithPanicHandler was given
 	logger        *slog.Logger
-	observe       watchers.Observe
+	histograms    bool
+	keyStats      int
 	slow          time.Duration
+	stuckStacks   bool
 }
 
-// WithTick sets the resolution of timeouts. Default 1 ms. Not with WithTimer.
+// WithTick sets the resolution of timeouts. Default 1 ms. New rejects it together with
+// [WithTimer].
 func WithTick(d time.Duration) Option {
 	return func(c *config) { c.timerOptions = append(c.timerOptions, timer.WithTick(d)) }
 }
 
-// WithWheelSize sets the number of buckets of a timing wheel, any from 2; powers of
-// two are faster. Default 64, see timer.WithWheelSize. Not with WithTimer.
-func WithWheelSize(n int) Option {
-	return func(c *config) { c.timerOptions = append(c.timerOptions, timer.WithWheelSize(n)) }
+// WithTimerOptions sets further options of the purgatory's own timer, such as
+// [timer.WithWheelSize] and [timer.WithShards]. The purgatory overrides the timer's
+// workers, executor, panic handler and logger with its own. New rejects it together with
+// [WithTimer].
+func WithTimerOptions(opts ...timer.Option) Option {
+	return func(c *config) { c.timerOptions = append(c.timerOptions, opts...) }
 }
 
-// WithTimerShards sets the number of timing wheels, a power of two from 1 to 64.
-// Default: eight per processor, at most 64. Not with WithTimer.
-func WithTimerShards(n int) Option {
-	return func(c *config) { c.timerOptions = append(c.timerOptions, timer.WithShards(n)) }
-}
-
-// WithWatcherShards sets the number of parts of the map from keys to operations,
-// each with a lock of its own: a power of two from 1 to 65,536. Default: 32 per
-// processor, from 64 to 1024.
+// WithWatcherShards sets the number of shards of the map from keys to operations, each with
+// a lock of its own: a power of two from 1 to 65,536. More shards mean less lock contention
+// and more memory. Default: 32 per processor (GOMAXPROCS), from 64 to 1024.
 func WithWatcherShards(n int) Option { return func(c *config) { c.watcherShards = n } }
 
-// WithPurgeInterval sets how many watches of ended operations may be left to the
-// purge at any moment. (An operation leaves its lists when it ends, except where
-// a list's shard is busy just then.) Default 1000; 0: none, wait for the shard.
+// WithPurgeInterval bounds how many entries of ended operations may stand in the lists at
+// any moment. An operation that ends leaves its lists at once. Only where the lock of a list
+// is contended is its entry left to the next purge. Default 1000. With 0 no entry is left:
+// the goroutine that ends the operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
 
-// WithReapInterval sets how long the reaper sleeps at most, and so how often it
-// purges. Default 200 ms. Timeouts do not depend on it.
+// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges.
+// Default 200 ms. Timeouts do not depend on it: the reaper wakes up for them.
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
-// WithoutReaper starts no reaper: somebody else calls AdvanceClock in a loop.
+// WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
+// loop.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
-// WithTimer uses t, which may be shared by several purgatories and with others; it
-// is not stopped with the purgatory. With a *timer.ManualTimer there is no reaper:
-// AdvanceClock moves the time. Default: one of its own.
-func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer = t } }
+// WithTimer uses t in place of a timer of the purgatory's own. Several purgatories may
+// share t, and you may add tasks of your own to it. Closing the purgatory does not stop t. With a
+// [timer.ManualTimer] there is no reaper: AdvanceClock moves the time.
+func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer, c.shared = t, true } }
 
-// WithExpiryWorkers sets how many goroutines may run the callbacks of expired
-// operations at a time, and as many others the checks for Signal. They exist only
-// while there is work. Default: GOMAXPROCS, at least 2.
-func WithExpiryWorkers(n int) Option { return func(c *config) { c.workers = n } }
+// WithExpiryWorkers sets how many goroutines may run the callbacks of expired operations
+// at a time. While callbacks block all of them, no other operation expires. They exist
+// only while there is work. Default: 16 per processor (GOMAXPROCS), since callbacks write
+// to sockets. It has no effect together with [WithTimer]: that timer has its own workers.
+func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers = n } }
 
-// WithExecutor runs what the workers would run on an executor of the user's:
-// execute has to run the function it is given, off its own goroutine, or to return
-// an error; what it refuses is offered again, at the latest at the next reap. At most
-// twice the number of workers is submitted at a time.
+// WithSignalWorkers sets how many goroutines at a time may check signalled keys, and run
+// callbacks that other goroutines have left to a worker. They exist only while there is
+// work. Default: 16 per processor (GOMAXPROCS).
+func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
+
+// WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
+// pool for example. execute has to run the function that it is given, on another goroutine
+// than its caller's, or to return an error. The purgatory offers refused work again, at
+// the next reap at the latest. At any moment execute runs at most as many functions as
+// there may be workers.
 //
-// Whoever makes work for a worker calls execute, and if it refuses, the logger: Signal
-// above all, and so both run under whatever locks Signal's caller holds. They must
-// neither block nor take such locks. With WithTimer, execute is given the checks for
-// Signal only: what expires runs where that timer runs it.
+// A goroutine that makes work for a worker, as the caller of Signal does, calls execute on
+// another goroutine and waits until execute has returned. If execute returns an error, it
+// calls the logger of [WithLogger] in the same way. The caller of Signal may hold locks. So
+// neither function may block, call AdvanceClock, or take such a lock.
+//
+// Together with [WithTimer], execute runs the signal workers only.
 func WithExecutor(execute func(run func()) error) Option {
 	return func(c *config) { c.executor = execute }
 }
 
-// WithMaxPending bounds the number of pending operations: one more is refused with
-// ErrFull, at once. Default 0: no bound. A bound costs a counter that all
-// goroutines share.
+// WithMaxPending bounds the number of pending operations. Registering one more returns
+// [ErrFull] at once. Default 0: no bound. A bound costs a counter that all goroutines
+// contend for.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
-// WithPanicHandler sets what is told of a panic in an operation's method, or in the
-// function of WithExecutor, with its stack. Default: it is logged, to WithLogger's
-// logger, or to slog's default one if there is none. It may be called on any goroutine that calls the purgatory.
+// WithPanicHandler sets a function that is called when an operation's method or the
+// function of [WithExecutor] has panicked, with the recovered value and the stack. Any
+// goroutine that calls the purgatory may call it. Without a handler, panics are logged by
+// slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked, c.handled = h, true }
 }
 
-// WithLogger sets where the purgatory logs what happens to it: see the Event constants.
-// Any goroutine that calls the purgatory may log, one in Signal too: see WithExecutor.
-// Default: nowhere.
+// WithLogger sets a logger for the purgatory's events: see [EventSlow] and the constants
+// beside it. Any goroutine that calls the purgatory may log, in Signal, too: see
+// [WithExecutor]. By default nothing is logged but panics.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-const maxWatcherShards = 1 << 16
+const (
+	maxWatcherShards    = 1 << 16
+	workersPerProcessor = 16
+)
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
@@ -115,7 +131,8 @@ func newConfig(opts []Option) (config, error) {
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
 		reaper:        true,
-		workers:       max(2, runtime.GOMAXPROCS(0)),
+		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
+		signalWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		logger:        slog.New(slog.DiscardHandler),
 	}
 	for _, o := range opts {
@@ -134,22 +151,26 @@ func newConfig(opts []Option) (config, error) {
 		return c, invalid("purge interval", c.purgeInterval, "at least 0")
 	case c.reapInterval <= 0:
 		return c, invalid("reap interval", c.reapInterval, "positive")
-	case c.workers < 1:
-		return c, invalid("number of expiry workers", c.workers, "at least 1")
+	case c.expiryWorkers < 1:
+		return c, invalid("number of expiry workers", c.expiryWorkers, "at least 1")
+	case c.signalWorkers < 1:
+		return c, invalid("number of signal workers", c.signalWorkers, "at least 1")
 	case c.maxPending < 0:
 		return c, invalid("maximum of pending operations", c.maxPending, "at least 0 (no bound)")
 	case c.handled && c.panicked == nil:
 		return c, invalid("panic handler", "nil", "a function")
 	case c.logger == nil:
 		return c, invalid("logger", "nil", "a *slog.Logger")
-	case c.timer == (*timer.SystemTimer)(nil), c.timer == (*timer.ManualTimer)(nil):
-		return c, invalid("timer", "a nil "+fmt.Sprintf("%T", c.timer), "a timer, or nil for one of its own")
-	case c.observe.Keys < 0:
-		return c, invalid("number of keys to tell apart", c.observe.Keys, "at least 0 (none)")
+	case c.shared && (c.timer == nil || c.timer == (*timer.SystemTimer)(nil) || c.timer == (*timer.ManualTimer)(nil)):
+		return c, invalid("timer", fmt.Sprintf("nil (%T)", c.timer), "a timer")
+	case c.keyStats < 0:
+		return c, invalid("number of keys to tell apart", c.keyStats, "at least 0 (none)")
 	case c.slow < 0:
 		return c, invalid("threshold of slow callbacks", c.slow, "at least 0 (off)")
+	case c.stuckStacks && c.slow == 0:
+		return c, invalid("threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
 	case c.timer != nil && len(c.timerOptions) > 0:
-		return c, invalid("timer", "injected", "free of WithTick, WithWheelSize and WithTimerShards")
+		return c, invalid("timer", "injected", "free of WithTick and WithTimerOptions")
 	}
 	return c, nil
 }

@@ -3,82 +3,92 @@ package purgatory
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	uatomic "go.uber.org/atomic"
-
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/identity"
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/internal/workers"
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/reaper"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// DelayedOperationPurgatory holds operations that wait, under keys of type K, for
-// their condition or their timeout. It is safe for concurrent use. See the package
-// comment for what may be called from where.
+// DelayedOperationPurgatory holds operations that wait under keys of type K for their
+// condition or their timeout. It is safe for concurrent use. The package comment says
+// which methods may be called from where. Use [New] to make one.
 type DelayedOperationPurgatory[K comparable] struct {
 	name     string
+	id       uint32 // identity, stored in each operation that is submitted here
 	cfg      config
 	timer    timer.Timer
 	own      *timer.SystemTimer // timer, if it is the purgatory's own, else nil
 	watchers *watchers.Watchers[K]
 	reaper   *reaper.ExpirationReaper // nil: off
-	signals  *workers.Pool            // checks for Signal; callbacks of stuck shards
+	workers  *workers.Pool            // signal workers: checks for Signal, and callbacks in handed
 	checks   sync.Pool                // of *check[K]
+	manyKeys sync.Pool                // of *[]wait[K]
 	panicked guard.Handler
 	logger   *slog.Logger
 
-	draining uatomic.Bool // Shutdown: nothing new
-	closed   uatomic.Bool
+	all      atomic.Bool  // SignalAll has asked for a check of every key
+	draining atomic.Bool  // Shutdown or Close has begun: no operation is accepted
+	closed   atomic.Bool  // Close has begun
+	retrying atomic.Bool  // noteRefused has started a timer that offers refused work again
+	nests    atomic.Bool  // a check was made inside a TryComplete, see nested
 	pending  atomic.Int64 // kept only with WithMaxPending
-	rejected atomic.Int64
+	refused  refusals
 	panics   atomic.Int64
 	purges   atomic.Int64
 	purged   atomic.Int64
-	turn     atomic.Uint32 // spreads signal workers over the shards
+	turn     atomic.Uint32 // from it the next worker, or Inspect, computes the shard with which it begins
 
-	// wishes holds the causes of cancellations that were left to the goroutine
-	// that runs the operation's check.
-	wishes struct {
+	// wishes holds the causes of cancellations that were left as a wish to an
+	// operation's holder.
+	wishes struct { // lock level 8, taken with no other held
 		sched.Mutex
-		causes map[*operation.Machine]*error
+		causes map[*machine.Machine]*error
 	}
 
-	// rescue holds shards whose callbacks are queued behind blocked ones.
-	rescue struct {
-		sched.Mutex
-		shards []*watchers.Shard[K]
-	}
+	handed    handedQueue[K]
+	callbacks callbacks[K]
+	slow      atomic.Int64 // callbacks that took longer than WithSlowCallback allows
+	stalls    atomic.Int64 // of the reaper, see EventStalled
 }
 
-// New returns a running purgatory; name is what it calls itself in errors, logs and
-// statistics. It has to be closed, by Close or Shutdown. Error: ErrInvalidOption.
+// New returns a running purgatory. name is its name in errors, logs and statistics. Call
+// Close or Shutdown when you no longer need it: it has goroutines. Error:
+// [ErrInvalidOption].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
 		return nil, err
 	}
-	p := &DelayedOperationPurgatory[K]{name: name, cfg: cfg, logger: cfg.logger}
+	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), cfg: cfg, logger: cfg.logger}
 	p.panicked = p.notePanic
-	p.wishes.causes = make(map[*operation.Machine]*error)
+	p.wishes.causes = make(map[*machine.Machine]*error)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
-		End:        p.end,
-		Observe:    cfg.observe,
-		Now:        func() time.Duration { return p.timer.Now() },
+		End:        p.endOne,
+		Observe: stats.Config{
+			Times: cfg.histograms,
+			Keys:  cfg.keyStats,
+			Now:   func() time.Duration { return p.timer.Now() },
+		},
 	})
-	p.checks.New = func() any { return &check[K]{p: p} }
-	p.signals = workers.New(cfg.workers, p.work, p.working, cfg.executor, p.refused, p.panicked)
+	p.callbacks.running = make(map[*callback[K]]struct{})
+	p.callbacks.spare.New = func() any { return new(callback[K]) }
+	p.checks.New = func() any { return &check[K]{hold: hold[K]{p: p}} }
+	p.manyKeys.New = func() any { return new([]wait[K]) }
+	p.workers = workers.New(cfg.signalWorkers, p.work, p.working, cfg.executor, p.noteRefused, p.panicked)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
-			timer.WithWorkers(cfg.workers),
+			timer.WithWorkers(cfg.expiryWorkers),
 			timer.WithExecutor(cfg.executor),
 			timer.WithPanicHandler(p.panicked),
 			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
@@ -96,54 +106,60 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 // Name returns the name that New was given.
 func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 
-// AdvanceClock lets up to d of time pass, expires what is due, and purges. It is
-// what the reaper calls in a loop, with 200 ms; call it by hand when the reaper is
-// off. On the system's clock it waits for something to expire, up to d, and is not for
-// callbacks. On a manual one it moves the time by d, and the callbacks of what expires
-// run on this goroutine before it returns; called from one of them, it adds d to the
-// move that is under way. It reports whether anything expired.
+// AdvanceClock expires what is due, and purges. The reaper does this in a loop; call
+// AdvanceClock yourself on a manual clock, or if you use [WithoutReaper].
+//
+// On the system's clock it blocks until something in the timer is due, at most for d, and
+// reports whether anything was; expiry workers run the callbacks. Do not call it from a
+// callback.
+//
+// On a manual clock it moves the time by d and reports whether an operation has expired;
+// the callbacks have run on this goroutine when it returns. If another AdvanceClock is
+// moving the clock, as when a callback calls it, it adds d to that move and returns false
+// at once.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 	expired := p.timer.AdvanceClock(d)
 	p.sweep()
 	return expired
 }
 
-// sweep is the second job of the reaper: it takes out watches of ended operations
-// that were left, and gives to workers what waits for them for want of a goroutine.
+// sweep is the second job of the reaper: it purges, offers work that an executor has
+// refused once more, and looks for stuck callbacks.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
-	if p.watchers.Queued() {
-		p.rescueStuck()
-	}
 	if p.working() {
-		p.signals.Kick()
+		p.workers.Kick()
+	}
+	if p.cfg.slow > 0 {
+		p.noteStuck()
 	}
 }
 
-// rescueStuck finds the shards whose queued callbacks nobody has taken since the last
-// time.
-func (p *DelayedOperationPurgatory[K]) rescueStuck() {
-	shards := p.watchers.Shards()
-	for i := range shards {
-		if !shards[i].Stuck() {
-			continue
-		}
-		p.rescue.Lock()
-		if !slices.Contains(p.rescue.shards, &shards[i]) {
-			p.rescue.shards = append(p.rescue.shards, &shards[i])
-		}
-		p.rescue.Unlock()
-	}
-}
-
+// purge unlinks the watches that ended operations have left in lists.
 func (p *DelayedOperationPurgatory[K]) purge() {
 	if n := p.watchers.Purge(); n > 0 {
 		p.purges.Add(1)
 		p.purged.Add(int64(n))
-		p.logger.Debug(EventPurged, "purgatory", p.name, "entries", n)
+		p.log(slog.LevelDebug, EventPurged, "entries", n)
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) refused(err error) {
+// noteRefused is called when the executor has refused work. The reaper offers the work
+// again; after Close, when no reaper runs, a timer of the runtime does.
+func (p *DelayedOperationPurgatory[K]) noteRefused(err error) {
+	if p.closed.Load() && !p.retrying.Swap(true) {
+		time.AfterFunc(refusedRetry, func() {
+			p.retrying.Store(false)
+			p.sweep()
+		})
+	}
 	p.logger.Warn(EventRefused, "purgatory", p.name, "error", err)
 }
+
+// refusedRetry is how long noteRefused waits before it offers work again after Close.
+const refusedRetry = 10 * time.Millisecond
+
+// The instance New[string] makes the compiler export the small functions of internal
+// packages that the generic code calls. Without it no instance in another package inlines
+// them, which costs an operation 150 instructions. The linker drops it.
+var _ = New[string]

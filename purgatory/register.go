@@ -1,138 +1,134 @@
 package purgatory
 
 import (
+	"slices"
 	"time"
-	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// At is a key, and a position on it that an operation waits for: an offset in a
-// log, a term, a commit index.
-type At[K comparable] struct {
+// KeyPosition is a key with the position that an operation waits for: an offset in a log, for
+// example, or a commit index. CheckAndCompleteUpTo(key, p) tries the operation if Position
+// is at most p. If a log's high watermark is the end of what is replicated, the record at
+// offset waits for position offset+1. A Position that is too low only causes tries in vain;
+// one that is too high completes the operation late.
+type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
 }
 
-// Any is the position of an operation that waits for no position in particular
-// on a key: it is tried at every event on it.
-const Any = watchers.Any
+// AnyPosition is the position of an operation that waits for no position in particular: every
+// check of the key tries it.
+const AnyPosition = watchers.AnyPosition
 
-// Everything is the position that reaches every waiter.
-const Everything = watchers.Everything
+// EveryPosition is the highest position: a check up to it tries every operation that waits
+// for the key.
+const EveryPosition = watchers.EveryPosition
 
-// TryCompleteElseWatch tries op, and if its condition is not met has it wait,
-// watched under each of keys, until a check finds that it is, somebody ends it, or
-// timeout has passed.
+// TryCompleteElseWatch tries op. If op's condition is not met, op waits under each of
+// keys until a check finds that the condition is met, a method of the purgatory ends op,
+// or timeout has passed. TryCompleteElseWatch does not block.
 //
-// completed reports whether op ended by this very call: its condition was met, or
-// somebody ended it while the call was trying it. Its OnComplete has then run on
-// this goroutine (see the package comment for the one exception, a long chain of
-// callbacks). err is nil if op was accepted, and then it ends exactly once.
-// Otherwise it was not accepted, and none of its callbacks will run: ErrClosed,
-// ErrFull, ErrNoKeys, ErrTooManyKeys, ErrNilOperation, ErrUsed. (An operation that was
-// refused because the purgatory closed halfway through is spent: ErrUsed.)
+// If err is nil, op was accepted and ends exactly once. completed reports whether this
+// call has ended op: its condition was met, or another goroutine asked this one to end
+// it. OnComplete has then run on this goroutine, unless the goroutine's stack is over
+// 400 frames deep. If err is not nil, op was not accepted: this call causes no
+// callback, and op can be submitted again, except after [ErrUsed], and after an
+// [ErrClosed] that came when its timeout was passing.
 //
-// TryComplete runs at most twice here, however many keys there are: before op is
-// watched, and after, for a state change that came in between. (And again for each
-// change that is signalled while it runs.) With a timeout of zero or less it runs
-// once, and op expires at once, on a worker. A timeout of math.MaxInt64 is in effect
-// never. It does not block.
+// While no other goroutine checks a key, TryComplete runs at most twice here, however
+// many keys there are: before op is watched, and afterwards, for a change of state in
+// between. A check that comes while it runs causes another try, up to eight in a row;
+// then a signal worker makes the next one. The purgatory copies keys before TryComplete
+// runs.
+//
+// With a timeout of zero or less TryComplete runs once, and op expires at once, on an
+// expiry worker (on a manual clock: in the next AdvanceClock). A timeout of math.MaxInt64
+// never passes.
+//
+// Errors:
+//   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
+//     TryComplete may have returned true before
+//   - [ErrFull]: the purgatory or its timer holds as many operations as it may
+//   - [ErrNoKeys], [ErrTooManyKeys]: there are no keys, or more than [operation.MaxKeys]
+//   - [ErrNilOperation]: op is nil, or embeds a nil pointer
+//   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
 	return p.register(op, timeout, keys, nil)
 }
 
-// TryCompleteElseWatchAt is TryCompleteElseWatch for an operation that waits for
-// positions: CheckAndCompleteUpTo tries it only when the key has come as far. With
-// position Any it is tried at every event.
-func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...At[K]) (completed bool, err error) {
+// TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
+// operation that waits for positions: [DelayedOperationPurgatory.CheckAndCompleteUpTo]
+// tries it only when the key has reached the position. A wait for position [AnyPosition] is
+// tried at every check of the key. Use AnyPosition for a key that has no positions, as the
+// name of a connection for CancelForKey.
+func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
 	return p.register(op, timeout, nil, at)
 }
 
-func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []At[K]) (bool, error) {
-	w := waits[K]{keys: keys, at: at}
-	if !p.admits(op, w.len()) {
-		return false, p.refuse(op, w.len())
+// wait is a key and a position that an operation is to wait for. It is a copy, because
+// TryComplete may write to the slice that the caller has passed.
+type wait[K comparable] struct {
+	KeyPosition[K]
+	hash uint64
+}
+
+// fewKeys is the number of waits that fit on the stack of the registering goroutine.
+const fewKeys = 4
+
+// manyWaits returns memory for n waits; forget takes it back.
+func (p *DelayedOperationPurgatory[K]) manyWaits(n int) *[]wait[K] {
+	many := p.manyKeys.Get().(*[]wait[K])
+	*many = slices.Grow(*many, n)[:n]
+	return many
+}
+
+// forget gives back what manyWaits has returned.
+func (p *DelayedOperationPurgatory[K]) forget(many *[]wait[K]) {
+	clear(*many)
+	*many = (*many)[:0]
+	p.manyKeys.Put(many)
+}
+
+func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (bool, error) {
+	o := machine.Operation(op)
+	m, n := machine.Find(o), len(keys)+len(at)
+	if !p.accepts(m, n) {
+		return false, p.refusal(op, m, n)
 	}
-	// Before anything else: a key that cannot be hashed panics, and nothing is lost.
-	for i := range w.len() {
-		key, _ := w.key(i)
-		if hash := p.watchers.Hash(key); i < len(w.hashes) {
-			w.hashes[i] = hash
-		}
+	var few [fewKeys]wait[K]
+	var many *[]wait[K]
+	waits := few[:]
+	if n > fewKeys {
+		many = p.manyWaits(n)
+		waits = *many
+	}
+	waits = waits[:n]
+	for i, key := range keys { // Hash panics for a key that cannot be hashed, before anything has changed
+		w := &waits[i]
+		w.Key, w.Position, w.hash = key, AnyPosition, p.watchers.Hash(key)
+	}
+	for i, at := range at {
+		w := &waits[i]
+		w.KeyPosition, w.hash = at, p.watchers.Hash(at.Key)
+	}
+	if !m.Begin(o, n, p.id) {
+		return false, p.refuse(ErrUsed, "%T was submitted before%s", op, p.elsewhere(m))
 	}
 	if p.cfg.maxPending > 0 && !p.reserve() {
-		p.rejected.Add(1)
-		return false, p.errorf(ErrFull, "%d operations are pending", p.cfg.maxPending)
+		p.giveUp(m, false)
+		return false, p.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
-	r := registration{op: op, m: operation.Of(op), timeout: timeout}
-	if !r.m.Begin(op, w.len()) {
-		p.release(1)
-		p.rejected.Add(1)
-		return false, p.errorf(ErrUsed, "%T was submitted before", op)
+	var r registration[K] // set field by field: the compiler would copy a literal
+	r.hold.p, r.hold.m, r.hold.op = p, m, o
+	r.first, r.timeout = p.watchers.Shard(waits[0].hash), timeout
+	for r.step != finished {
+		r.run(waits)
 	}
-	p.resume(&r, &w)
+	if many != nil {
+		p.forget(many)
+	}
 	return r.completed, r.err
-}
-
-// waits is what an operation is to wait for. It is kept apart from the registration
-// so that the caller's slice of keys need not be allocated.
-type waits[K comparable] struct {
-	keys   []K
-	at     []At[K]
-	hashes [4]uint64 // of the first keys; of others they are computed again
-}
-
-func (w *waits[K]) len() int { return len(w.keys) + len(w.at) }
-
-func (w *waits[K]) key(i int) (key K, position int64) {
-	if w.at != nil {
-		return w.at[i].Key, w.at[i].Position
-	}
-	return w.keys[i], Any
-}
-
-// admits answers what needs no state.
-func (p *DelayedOperationPurgatory[K]) admits(op operation.Operation, keys int) bool {
-	return keys > 0 && keys <= operation.MaxKeys && !isNil(op) && !p.draining.Load()
-}
-
-// refuse says why an operation is not admitted.
-func (p *DelayedOperationPurgatory[K]) refuse(op operation.Operation, keys int) error {
-	p.rejected.Add(1)
-	switch {
-	case isNil(op):
-		return p.errorf(ErrNilOperation, "%T", op)
-	case keys == 0:
-		return p.errorf(ErrNoKeys, "%T", op)
-	case keys > operation.MaxKeys:
-		return p.errorf(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
-	default:
-		return p.errorf(ErrClosed, "%T", op)
-	}
-}
-
-// isNil reports whether op is nil or holds a nil pointer: its data word is 0.
-func isNil(op operation.Operation) bool {
-	return op == nil || (*[2]unsafe.Pointer)(unsafe.Pointer(&op))[1] == nil
-}
-
-// reserve counts one more pending operation against the maximum.
-func (p *DelayedOperationPurgatory[K]) reserve() bool {
-	for {
-		n := p.pending.Load()
-		if n >= int64(p.cfg.maxPending) {
-			return false // and nobody has been counted, whom another would take for one that is pending
-		}
-		if p.pending.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (p *DelayedOperationPurgatory[K]) release(n int) {
-	if p.cfg.maxPending > 0 {
-		p.pending.Add(int64(-n))
-	}
 }

@@ -2,221 +2,229 @@ package purgatory
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// registration is one call of TryCompleteElseWatch. The caller holds the operation
-// from the first try until it is watched everywhere and timed, so that nobody else
-// can try or end it halfway: they leave marks, which the release at the end sees.
+// registration is one call of TryCompleteElseWatch. The caller is the operation's holder
+// from the first try until the operation is in the timer and in every list. No other
+// goroutine can try or end it halfway: they leave marks, which the holder sees at the
+// end.
 //
-// No wake-up is lost. (1) A change of state is made before CheckAndComplete(key)
-// looks for watchers. (2) If op was linked under key by then, CheckAndComplete finds
-// it, and either tries it or leaves a mark. (3) If not, op is linked later, and the
-// second try comes later still: it sees the change.
-type registration struct {
-	op      operation.Operation
-	m       *operation.Machine
+// No wake-up is lost:
+//
+//  1. A goroutine that changes state does so before CheckAndComplete looks for
+//     watchers.
+//  2. If the operation was linked under the key by then, CheckAndComplete finds it,
+//     and either tries it or leaves a mark.
+//  3. If not, the operation is linked later, and the second try comes later still:
+//     it sees the change.
+//
+// Closing is not lost either: a shard that is closed refuses the operation, and Close
+// finds every operation that a shard has accepted before. The shard of the first key
+// decides whether the operation is accepted.
+type registration[K comparable] struct {
+	hold    hold[K]
+	first   *watchers.Shard[K] // of the first key
 	timeout time.Duration
-	now     time.Duration
+	step    step
 
-	step      step // what to do next
-	looks     int
+	panicked  bool // a TryComplete has panicked, and the handler was told
 	completed bool
 	err       error
 }
 
-// step is how far a registration has come. It is set before user code runs, to what
-// comes after a no: a panic there counts as a no.
+// step is what a registration does next. It is set before user code runs, to what comes
+// after a TryComplete that returns false: a panic counts as false.
 type step uint8
 
 const (
-	firstTry step = iota
-	watch
-	secondTry
-	schedule
-	letGo
-	lookAgain
-	finished
+	firstTry  step = iota
+	watch          // the first try has begun; the operation is in no list
+	lastTry        // the operation is watched
+	releasing      // the last try has begun
+	finished       // the caller has let go of the operation, or ends it
 )
 
-// resume goes on with a registration until it is finished.
-func (p *DelayedOperationPurgatory[K]) resume(r *registration, w *waits[K]) {
-	for r.step != finished {
-		p.proceed(r, w)
-	}
-}
-
-// proceed goes on with a registration. After a panic in user code, which is reported,
-// the caller has to call it again.
-func (p *DelayedOperationPurgatory[K]) proceed(r *registration, w *waits[K]) {
-	defer p.survive(r, w)
-	switch r.step {
-	case firstTry:
+// run takes the registration from its step to the end. It returns early if a TryComplete
+// panics.
+func (r *registration[K]) run(waits []wait[K]) {
+	defer r.survive(waits)
+	if r.step == firstTry {
 		r.step = watch
-		if r.op.TryComplete() {
-			p.satisfiedAtOnce(r, w)
-			break
-		}
-		fallthrough
-	case watch:
-		if r.step = secondTry; r.timeout <= 0 {
-			r.step = schedule // one try, then expiry at once
-		}
-		if !p.watch(r, w) {
-			p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
+		if r.hold.tryOnce() {
+			r.pass(waits[0].Key)
+			return
 		}
 	}
-	if r.step == secondTry {
-		r.step = schedule
-		if r.op.TryComplete() {
-			r.end(operation.Satisfied)
-		}
-	}
-	if r.step == schedule {
-		r.step = letGo
-		if r.timeout > 0 { // else see expireOnWorker
-			if err := p.timer.AddAt(r.m.Entry(), r.now, timer.Deadline(r.now, r.timeout)); err != nil {
-				p.reject(r, w, p.timerError(err))
-			}
-		}
-	}
-	for r.step != finished {
-		if r.step == lookAgain {
-			r.step = letGo
-			if r.op.TryComplete() {
-				r.end(operation.Satisfied)
-				break
-			}
-		}
-		if r.timeout > 0 && r.m.ReleaseUnmarked() {
-			r.step = finished
-			break
-		}
-		p.letGo(r, w)
-	}
-}
-
-// survive is called when proceed returns, or user code in it has panicked or called
-// runtime.Goexit; that is the last chance then to go on.
-func (p *DelayedOperationPurgatory[K]) survive(r *registration, w *waits[K]) {
-	if v := recover(); v != nil {
-		guard.Report(v, p.panicked, func() { p.resume(r, w) })
+	if r.step == watch && !r.watch(waits) {
 		return
 	}
-	p.resume(r, w)
+	if r.step == lastTry && r.timeout > 0 {
+		r.step = releasing
+		r.end(r.hold.try())
+		return
+	}
+	r.step = releasing
+	r.end(r.hold.retry())
 }
 
-// satisfiedAtOnce ends an operation that need not wait; unless the purgatory has
-// closed, for then Shutdown may have returned already, and no callback may run.
-func (p *DelayedOperationPurgatory[K]) satisfiedAtOnce(r *registration, w *waits[K]) {
-	s := p.watchers.Shard(w.hashes[0])
-	run, open := s.Pass(operation.Satisfied)
-	if !open {
-		p.reject(r, w, p.errorf(ErrClosed, "%T", r.op))
+// survive is deferred by run, for user code that panics or calls runtime.Goexit. After a
+// Goexit only deferred functions run, so survive itself then takes the registration to
+// its end: the operation waits like any other, and a worker makes the further try.
+func (r *registration[K]) survive(waits []wait[K]) {
+	if r.step == finished {
+		return
+	}
+	goexit := true
+	defer func() {
+		if !goexit {
+			return
+		}
+		if r.step == watch {
+			if !r.watch(waits) {
+				return
+			}
+			if r.timeout > 0 {
+				// Acquire finds m busy and sets the mark "again". So leave has a worker make
+				// the second try.
+				r.hold.m.Acquire()
+			}
+		}
+		r.end(r.hold.leave())
+	}()
+	if v := recover(); v != nil {
+		if r.panicked { // the handler was told of the first try's panic, which is enough
+			r.hold.p.panics.Add(1)
+		} else {
+			r.panicked = true
+			r.hold.p.report(v, r.hold.m, "TryComplete", logKey[K]{key: waits[0].Key, known: true})
+		}
+		goexit = false // not reached if the handler calls runtime.Goexit
+	}
+}
+
+// pass ends an operation whose condition the first try has met. If the purgatory has
+// closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
+// runs.
+func (r *registration[K]) pass(key K) {
+	p, m := r.hold.p, r.hold.m
+	if !r.first.Pass(machine.Satisfied) {
+		r.reject(false, ErrClosed, "%s", kindOf(r.hold.op))
 		return
 	}
 	r.step, r.completed = finished, true
-	machines, outcomes := [1]*operation.Machine{r.m}, [1]operation.Outcome{operation.Satisfied}
-	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
-	p.settle(batch, nil)
-	p.answer(s, batch, run)
+	if wish := m.Settle(machine.Satisfied, nil); wish != machine.Pending {
+		p.forgetWish(m, wish)
+	}
+	p.release(1)
+	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{machine.Satisfied}
+	p.answerOne(r.first.Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: key, known: true})
 }
 
-// watch links the operation under all its keys; false if the purgatory has closed.
-func (p *DelayedOperationPurgatory[K]) watch(r *registration, w *waits[K]) bool {
-	r.now = p.timer.Now()
-	r.m.SetStart(r.now)
-	for i := range w.len() {
-		key, position := w.key(i)
-		var hash uint64
-		if i < len(w.hashes) {
-			hash = w.hashes[i]
-		} else {
-			hash = p.watchers.Hash(key)
+// watch schedules the operation's timeout and links the operation under all its keys. It
+// reports whether the caller still holds the operation.
+//
+// The timer comes first, because it can refuse, and an operation that is in a list is
+// accepted. If the timeout passes before the registration is over, the timer leaves a
+// wish.
+func (r *registration[K]) watch(waits []wait[K]) (held bool) {
+	p, m := r.hold.p, r.hold.m
+	now := p.timer.Now()
+	if err := p.timer.AddAt(m.Entry(), now, timer.Deadline(now, r.timeout)); err != nil {
+		kind := ErrFull
+		if errors.Is(err, timer.ErrStopped) {
+			kind = ErrClosed
 		}
-		if !p.watchers.Shard(hash).Watch(r.m, i, key, hash, position) {
-			return false
-		}
+		r.reject(false, kind, "%v", err)
+		return false
 	}
+	m.SetStart(now)
+	for i := range waits {
+		w := &waits[i]
+		if p.watchers.Shard(w.hash).Watch(m, i, w.Key, w.hash, w.Position) {
+			continue
+		}
+		if i == 0 {
+			// If Cancel fails, a worker of the timer has claimed the entry and may
+			// still use it.
+			spent := !p.timer.Cancel(m.Entry())
+			r.reject(spent, ErrClosed, "%s", kindOf(r.hold.op))
+		} else {
+			r.end(machine.Closed)
+		}
+		return false
+	}
+	r.step = lastTry
 	return true
 }
 
-func (r *registration) end(o operation.Outcome) {
-	r.step, r.completed = finished, true
-	r.m.End(o, nil)
-}
-
-// letGo makes the operation pending, or does what somebody has asked of its holder.
-func (p *DelayedOperationPurgatory[K]) letGo(r *registration, w *waits[K]) {
-	r.looks++
-	var key K
-	var hash uint64
-	patient := r.looks < maxLooks
-	if !patient {
-		key, hash = watchers.KeyOf[K](r.m) // while it is held
-	}
-	verdict, wish, relook := r.m.Release(patient)
-	switch {
-	case verdict == operation.LookAgain:
-		r.step = lookAgain
-	case verdict == operation.Carry && wish == operation.Expired:
-		r.m.ClearWish() // and let go once more; it expires below
-		r.timeout = 0
-		if p.closed.Load() { // Close may have come while there was another wish
-			r.end(operation.Closed)
-		}
-	case verdict == operation.Carry:
-		r.end(wish)
+// end finishes the registration with the result of [hold.try]: it ends the operation
+// with o, or does nothing if o is Pending.
+func (r *registration[K]) end(o machine.Outcome) {
+	r.step = finished
+	switch o {
+	case machine.Pending:
+	case machine.Expired:
+		r.expire()
 	default:
-		r.step = finished
-		if relook {
-			p.signal(key, hash, Everything)
-		}
-		if r.timeout <= 0 {
-			p.expireOnWorker(r, w)
-		}
+		r.completed = true
+		r.hold.p.endOne(r.first, r.hold.m, o, nil)
 	}
 }
 
-// expireOnWorker has a pending operation expire at once, but never on the
-// goroutine that registers it. It is scheduled only now that it is pending, so that
-// the timer, which may be faster, finds nobody to leave a wish to.
-func (p *DelayedOperationPurgatory[K]) expireOnWorker(r *registration, w *waits[K]) {
-	err := p.timer.AddAt(r.m.Entry(), r.now, r.now)
+// expire ends an operation whose timeout has passed during the registration. It lets go
+// of the operation and schedules it once more, as due: callbacks of an expired operation
+// never run on the goroutine that registers.
+func (r *registration[K]) expire() {
+	p, m := r.hold.p, r.hold.m
+	m.ClearWish()
+	// leave hands a further try to a signal worker, which may end the operation before
+	// the timer does.
+	if end := r.hold.leave(); end != machine.Pending {
+		r.completed = true
+		p.endOne(r.first, m, end, nil)
+		return
+	}
+	now := p.timer.Now()
+	sched.Yield()
+	refused := p.timer.AddAt(m.Entry(), now, now) != nil
 	switch {
-	case err != nil:
-		// It must not wait for ever. Whoever is trying it now ends it: it is too
-		// late to say that it was not accepted.
-		if r.m.Claim(operation.Expired) {
-			p.reject(r, w, p.timerError(err))
+	case refused: // no timeout will pass
+		if held, _ := m.Claim(machine.Expired, m.Life()); held {
+			p.endOnWorker(m, machine.Expired)
 		}
-	case r.m.Outcome() != operation.Pending: // it has ended meanwhile
-		p.timer.Cancel(r.m.Entry())
+	case m.Outcome() != machine.Pending:
+		// Another goroutine ended it before AddAt, and found no entry to cancel.
+		p.timer.Cancel(m.Entry())
+	case p.closed.Load() && p.claim(m, m.Life(), machine.Closed, nil):
+		// Close may have come while m had the wish to expire, and then left no wish.
+		r.completed = true
+		p.endOne(r.first, m, machine.Closed, nil)
 	}
 }
 
-// reject undoes the registration of an operation that is held.
-func (p *DelayedOperationPurgatory[K]) reject(r *registration, w *waits[K], err error) {
-	r.step, r.err = finished, err
-	linked := p.watchers.Shard(w.hashes[0]).Withdraw(r.m)
-	p.forgetWish(r.m, r.m.Reject(linked))
+// reject undoes the registration of an operation that was in no list. spent reports that
+// a worker of the timer may still use the operation's entry.
+func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) {
+	r.step = finished
+	p, m := r.hold.p, r.hold.m
+	p.giveUp(m, spent)
 	p.release(1)
-	p.rejected.Add(1)
+	r.err = p.refuse(kind, format, args...)
 }
 
-// timerError says that the timer takes nothing.
-func (p *DelayedOperationPurgatory[K]) timerError(err error) error {
-	if errors.Is(err, timer.ErrStopped) {
-		return fmt.Errorf("%w: purgatory %q: %w", ErrClosed, p.name, err)
-	}
-	if errors.Is(err, timer.ErrFull) {
-		return fmt.Errorf("%w: purgatory %q: %w", ErrFull, p.name, err)
-	}
-	return fmt.Errorf("purgatory %q: %w", p.name, err)
+// giveUp makes an operation that was not accepted new again, unless it is spent, and
+// drops the cause of a wish to cancel it. It does both under the lock of the causes: the
+// operation may be submitted again at once, and the cause of a cancellation after that
+// must stay.
+func (p *DelayedOperationPurgatory[K]) giveUp(m *machine.Machine, spent bool) {
+	p.wishes.Lock()
+	defer p.wishes.Unlock()
+	m.Reject(spent)
+	delete(p.wishes.causes, m)
 }

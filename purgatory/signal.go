@@ -1,93 +1,108 @@
 package purgatory
 
-import (
-	"time"
+import "github.com/delayedop/purgatory/watchers"
 
-	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
-)
-
-// Signal is CheckAndComplete for a caller that holds locks of its own, or is in a
-// hurry: it only marks key and returns, and a worker of the purgatory runs the check,
-// and the callbacks. Signals of a key that come before its check begins make one
-// check; one that comes during it makes another. None is lost. It takes one
-// internal lock for a moment, allocates nothing, and may be called under any lock
-// and from any callback. (It calls the executor of WithExecutor, if there is one, and
-// the logger, if that refuses.)
+// Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or
+// must not run callbacks. It marks each of keys and returns; signal workers check the keys
+// and run the callbacks. Signals of a key that come before its check begins make one
+// check; a signal that comes during the check makes another. None is lost. An operation
+// that waits for several of the keys of one call is tried once, unless one of these keys
+// is signalled by another call before its check begins.
 //
-// Use CheckAndComplete where the caller holds no lock that a callback might need
-// and can afford to run the callbacks: it is cheaper, and what it completes is
-// complete when it returns.
-func (p *DelayedOperationPurgatory[K]) Signal(key K) { p.SignalUpTo(key, Everything) }
-
-// SignalUpTo is CheckAndCompleteUpTo in the manner of Signal. Signals that coalesce
-// make one check up to the highest position.
-func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) {
-	p.signal(key, p.watchers.Hash(key), position)
+// Signal does not block. With one key it does not allocate. It may be called from any
+// callback, and under any lock, with one exception: it may call the function of
+// [WithExecutor] and, if that returns an error, the logger of [WithLogger]. These must not
+// take a lock that Signal's caller holds.
+//
+// If you hold no lock that an operation's method takes, use CheckAndComplete: it is cheaper,
+// and the operations that it counts have ended when it returns.
+func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
+	if len(keys) == 1 {
+		p.SignalUpTo(keys[0], EveryPosition)
+		return
+	}
+	hashes := make([]uint64, len(keys))
+	for i, key := range keys { // Hash panics for a key that cannot be hashed, before any key is marked
+		hashes[i] = p.watchers.Hash(key)
+	}
+	together, queued := new(watchers.Together), false
+	for i, key := range keys {
+		queued = p.watchers.Shard(hashes[i]).Signal(key, hashes[i], EveryPosition, together) || queued
+	}
+	if queued {
+		p.workers.Kick()
+	}
 }
 
-func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64) {
-	if p.watchers.Shard(hash).Signal(key, hash, upTo) {
-		p.signals.Kick()
+// SignalUpTo marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
+// calls [DelayedOperationPurgatory.CheckAndCompleteUpTo]. Several signals of a key make one
+// check up to the highest of their positions.
+func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) {
+	p.signal(key, p.watchers.Hash(key), position, nil)
+}
+
+func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, t *watchers.Together) {
+	if p.watchers.Shard(hash).Signal(key, hash, upTo, t) {
+		p.workers.Kick()
 	}
 }
 
 // working reports whether there is work for a signal worker.
 func (p *DelayedOperationPurgatory[K]) working() bool {
-	if p.watchers.Signalled() {
-		return true
-	}
-	p.rescue.Lock()
-	defer p.rescue.Unlock()
-	return len(p.rescue.shards) > 0
+	return p.signalsAll() || p.watchers.Signalled() || !p.handed.empty()
 }
 
-// work is what a signal worker does: run callbacks that are stuck behind others, or
-// the check of a signalled key.
+// work does one piece of a signal worker's work, and reports whether there was any. There
+// are three kinds: callbacks that were handed over, the signal of all keys, and the signal
+// of one. Each kind in turn comes first, so that none of them, arriving without end, keeps
+// the others waiting.
 func (p *DelayedOperationPurgatory[K]) work() bool {
-	if s := p.takeRescue(); s != nil {
-		s.Enter()
-		p.exit(s)
-		return true
+	const kinds = 3
+	turn := uint(p.turn.Add(1))
+	for i := range uint(kinds) {
+		var found bool
+		switch (turn + i) % kinds {
+		case 0:
+			found = p.workHanded()
+		case 1:
+			found = p.signalAll()
+		case 2:
+			found = p.workSignal(turn / kinds)
+		}
+		if found {
+			return true
+		}
 	}
-	c := p.checks.Get().(*check[K])
-	s, n, more := p.watchers.TakeSignal(uint(p.turn.Add(1)), &c.cursor, c.ops[:])
-	if s == nil {
-		p.checks.Put(c)
-		return false
+	return false
+}
+
+// workHanded runs the callbacks of an operation from the handedQueue.
+func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
+	h, found := p.handed.take()
+	if found {
+		p.kickAnother()
+		p.answerHanded(h)
 	}
-	if p.watchers.Signalled() {
-		p.signals.Kick() // another worker can take the next
+	return found
+}
+
+// workSignal checks a signalled key.
+func (p *DelayedOperationPurgatory[K]) workSignal(turn uint) (found bool) {
+	key, ok := p.watchers.TakeSignal(turn)
+	if !ok {
+		return p.watchers.Signalled() // see TakeSignal: there may be another one
 	}
-	c.shard, c.n, c.more = s, n, more
-	c.finish()
+	p.kickAnother()
+	c := p.newCheck(p.watchers.Shard(key.Hash))
+	c.together = key.Together
+	c.begin(key.Key, key.Hash, key.UpTo)
 	return true
 }
 
-func (p *DelayedOperationPurgatory[K]) takeRescue() (s *watchers.Shard[K]) {
-	p.rescue.Lock()
-	defer p.rescue.Unlock()
-	if n := len(p.rescue.shards); n > 0 {
-		s = p.rescue.shards[n-1]
-		p.rescue.shards = p.rescue.shards[:n-1]
+// kickAnother starts another worker if there is more work, since a callback may block this
+// one.
+func (p *DelayedOperationPurgatory[K]) kickAnother() {
+	if p.working() {
+		p.workers.Kick()
 	}
-	return s
-}
-
-// Extend moves the deadline of a pending op to timeout from now, and reports whether
-// it was in time: true means that op will not expire before the new deadline; false
-// that it has ended, is expiring, or has not been accepted yet. A later deadline
-// costs a clock reading and a lock for an instant, and leaves the wheel alone: make it
-// the price of a heartbeat. An earlier one moves op in its wheel; zero or less expires it
-// at once, on a worker.
-func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
-	if isNil(op) {
-		return false
-	}
-	m := operation.Of(op)
-	if !m.Accepted() {
-		return false
-	}
-	return p.timer.Extend(m.Entry(), timer.Deadline(p.timer.Now(), timeout))
 }

@@ -7,10 +7,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/timer"
 )
 
-// slowSecond takes its time for the second try, which is the one between being watched
-// and getting a timeout.
+// slowSecond is an operation whose second try is slow. That try comes after the timeout was
+// scheduled and the operation was watched.
 type slowSecond struct {
 	probe
 	tries   int
@@ -27,12 +29,12 @@ func (o *slowSecond) TryComplete() bool {
 
 func (o *slowSecond) OnExpiration() { o.expired() }
 
-// The timeout runs from the registration on, however long a try takes in it.
+// The timeout counts from the registration, however long its second try takes.
 func TestASlowTryMovesNoDeadline(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Second, 3 * time.Second, 4500 * time.Millisecond, 6 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			const timeout = 5 * time.Second
-			p, err := New[string]("test", WithTimerShards(1))
+			p, err := New[string]("test", WithTimerOptions(timer.WithShards(1)))
 			require.NoError(t, err)
 			defer p.Close()
 			var took time.Duration

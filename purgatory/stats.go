@@ -1,53 +1,137 @@
 package purgatory
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// Stats is what a purgatory knows of itself. Counters count from New on. At a quiet
-// moment Accepted is the sum of Pending and of the five outcomes; while operations
-// come and go the fields may be apart by as many as do.
+// Stats is a snapshot of a purgatory's counters and gauges. Counters begin at 0 in New
+// and never decrease. While no operation comes or goes, Accepted is the sum of Pending
+// and the five outcomes. Otherwise the fields may differ by the operations that come and
+// go while Stats reads them.
 type Stats struct {
 	Pending  int64 // operations that have been accepted and have not ended
-	Watched  int64 // entries in watcher lists: an operation has one per key
-	Keys     int64 // keys that have any
-	Stale    int64 // of Watched: left behind by operations that ended, for the purge
-	Accepted int64
+	Watched  int64 // entries in watcher lists: an operation has one for each key
+	Keys     int64 // keys that operations wait for
+	Stale    int64 // of Watched: entries of ended operations, which the next purge removes
+	Accepted int64 // operations that have been accepted
 
 	Satisfied, Forced, Expired, Cancelled, Closed int64 // ended, by outcome
 
-	Rejected     int64 // not accepted: closed, full, bad input
-	Checks       int64 // tries of waiting operations, those of registering not counted
-	WastedChecks int64 // of Checks: said no
-	Signals      int64
-	Coalesced    int64 // of Signals: their key was marked already
-	Purges       int64 // that found something
-	Purged       int64 // entries that they took out
-	Panics       int64 // in operations' methods
+	// Rejected counts the operations that were not accepted: because the purgatory was
+	// closed, because it (or a timer that it shares) was full, or because of bad input.
+	Rejected                                    int64
+	RejectedClosed, RejectedFull, RejectedInput int64
 
-	// Timed says that the purgatory was made WithHistograms. Without it the rest is
+	Checks       int64 // calls of TryComplete by checks; those during a registration do not count
+	WastedChecks int64 // of Checks: TryComplete returned false
+	Signals      int64 // signals of a key
+	Coalesced    int64 // of Signals: the key was marked already
+	Purges       int64 // purges that found stale entries
+	Purged       int64 // entries that purges have removed
+	Panics       int64 // panics in operations' methods
+
+	MaxPending int64 // the bound of WithMaxPending; 0: none
+
+	// Running is how many goroutines run operations' methods now. With WithSlowCallback,
+	// OldestRunning is how long the oldest call has been running, StuckCallbacks how many
+	// calls have been running for longer than the threshold, and SlowCallbacks how many
+	// calls took longer and have returned.
+	Running        int64
+	OldestRunning  time.Duration
+	StuckCallbacks int64
+	SlowCallbacks  int64
+
+	// Due is a lower bound on how many entries of the timer have expired and wait for an
+	// expiry worker, and OldestDue is how long ago the first of them expired. Entries of
+	// other purgatories that share the timer count, too.
+	Due       int64
+	OldestDue time.Duration
+
+	ReaperStalls int64 // how often the reaper ran much later than planned
+
+	// Timed is true if the purgatory has WithHistograms. Otherwise the fields below are
 	// empty.
 	Timed bool
-	// OldestAge is how long the oldest pending operation has been waiting, and Ages
-	// how long all of them. Both are too high by at most 16.8 ms or 4/63 (6.4 %),
-	// whichever is more: operations are told apart by start to that precision.
+	// OldestAge is how long the oldest pending operation has been waiting, and Ages is
+	// how long each of them has. Both are too high by at most 16.8 ms or 4/63 (6.4 %),
+	// whichever is more: the purgatory groups operations by start to that precision.
 	OldestAge time.Duration
 	Ages      Histogram
-	// Waited is how long operations had been waiting when they ended, by outcome:
-	// index it by operation.Outcome. Those that did not have to wait count as 0.
-	// The clock is read once for all that one check ends together.
-	Waited [operation.Outcomes]Histogram
-	// Late is how long after its deadline an operation expired: what the timer and a
-	// shortage of workers add to a timeout.
+	// Waited is how long operations had been waiting when they ended, indexed by
+	// [operation.Outcome]. Operations that did not have to wait count as 0. A check reads
+	// the clock once for all operations that it ends together.
+	Waited [operation.NumOutcomes]Histogram
+	// Late is how long after its deadline an operation expired: the delay that the timer,
+	// and a shortage of workers, add to a timeout.
 	Late Histogram
 }
 
 // Ended returns the number of operations that ended with o.
 func (s Stats) Ended(o operation.Outcome) int64 {
-	return [operation.Outcomes]int64{0, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed}[o]
+	return [operation.NumOutcomes]int64{0, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed}[o]
+}
+
+// String returns the numbers that an operator looks at first, in one line: how many
+// operations wait, and how operations have ended. Rejections, running callbacks, due
+// operations, panics and stalls follow if they are not zero.
+func (s Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pending %d", s.Pending)
+	if s.MaxPending > 0 {
+		fmt.Fprintf(&b, " of %d", s.MaxPending)
+	}
+	fmt.Fprintf(&b, " under %d keys", s.Keys)
+	if s.Timed {
+		fmt.Fprintf(&b, ", oldest %v", short(s.OldestAge))
+	}
+	fmt.Fprintf(&b, "; accepted %d: %d satisfied, %d forced, %d expired, %d cancelled, %d closed",
+		s.Accepted, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed)
+	if s.Late.Count() > 0 {
+		if p99 := s.Late.Quantile(0.99); p99 == math.MaxInt64 {
+			fmt.Fprintf(&b, "; p99 lateness > %v", s.Late.Bound(HistogramBuckets-2))
+		} else {
+			fmt.Fprintf(&b, "; p99 lateness <= %v", p99)
+		}
+	}
+	if s.Rejected > 0 {
+		fmt.Fprintf(&b, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
+	}
+	if s.Running > 0 || s.StuckCallbacks > 0 {
+		fmt.Fprintf(&b, "; running %d", s.Running)
+		if s.OldestRunning > 0 {
+			fmt.Fprintf(&b, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
+		}
+	}
+	if s.Due > 0 {
+		fmt.Fprintf(&b, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
+	}
+	for _, c := range []struct {
+		name string
+		n    int64
+	}{{"slow callbacks", s.SlowCallbacks}, {"panics", s.Panics}, {"reaper stalls", s.ReaperStalls}} {
+		if c.n > 0 {
+			fmt.Fprintf(&b, "; %s %d", c.name, c.n)
+		}
+	}
+	return b.String()
+}
+
+// short rounds a duration to about three digits.
+func short(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
 }
 
 func (p *DelayedOperationPurgatory[K]) totals() (t watchers.Totals) {
@@ -62,70 +146,69 @@ func (p *DelayedOperationPurgatory[K]) sum(t *watchers.Totals) {
 	}
 }
 
-// Stats returns what the purgatory knows of itself. It costs O(shards).
+// Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
+// any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	var t watchers.Totals
-	if p.cfg.observe.Times {
-		t.Times = new(watchers.Times)
+	if p.cfg.histograms {
+		t.Times = new(stats.Times)
 	}
 	p.sum(&t)
 	s := Stats{
-		Pending:      max(t.Counts[operation.Pending], 0),
-		Watched:      int64(t.Watched),
-		Keys:         int64(t.Keys),
-		Stale:        int64(p.watchers.Stale()),
-		Satisfied:    t.Counts[operation.Satisfied],
-		Forced:       t.Counts[operation.Forced],
-		Expired:      t.Counts[operation.Expired],
-		Cancelled:    t.Counts[operation.Cancelled],
-		Closed:       t.Counts[operation.Closed],
-		Rejected:     p.rejected.Load(),
-		Checks:       t.Checks,
-		WastedChecks: t.Wasted,
-		Signals:      t.Signals,
-		Coalesced:    t.Coalesced,
-		Purges:       p.purges.Load(),
-		Purged:       p.purged.Load(),
-		Panics:       p.panics.Load(),
+		Pending:        t.Pending(),
+		Accepted:       t.Accepted,
+		Watched:        int64(t.Watched),
+		Keys:           int64(t.Keys),
+		Stale:          int64(p.watchers.Stale()),
+		Satisfied:      t.Counts[machine.Satisfied],
+		Forced:         t.Counts[machine.Forced],
+		Expired:        t.Counts[machine.Expired],
+		Cancelled:      t.Counts[machine.Cancelled],
+		Closed:         t.Counts[machine.Closed],
+		RejectedClosed: p.refused.closed.Load(),
+		RejectedFull:   p.refused.full.Load(),
+		RejectedInput:  p.refused.input.Load(),
+		Checks:         t.Checks,
+		WastedChecks:   t.Wasted,
+		Signals:        t.Signals,
+		Coalesced:      t.Coalesced,
+		Purges:         p.purges.Load(),
+		Purged:         p.purged.Load(),
+		Panics:         p.panics.Load(),
 	}
+	s.MaxPending = int64(p.cfg.maxPending)
+	s.Running = int64(p.watchers.Inside())
+	s.StuckCallbacks, s.OldestRunning = p.oldestCallback()
+	s.SlowCallbacks = p.slow.Load()
+	due, oldest := timer.Due(p.timer)
+	s.Due, s.OldestDue = int64(due), oldest
+	s.ReaperStalls = p.stalls.Load()
+	s.Rejected = s.RejectedClosed + s.RejectedFull + s.RejectedInput
 	if t.Times != nil {
 		s.addTimes(t.Times, p.timer.Now())
 	}
-	s.Accepted = s.Pending + s.Satisfied + s.Forced + s.Expired + s.Cancelled + s.Closed
 	return s
 }
 
-func (s *Stats) addTimes(t *watchers.Times, now time.Duration) {
+func (s *Stats) addTimes(t *stats.Times, now time.Duration) {
 	s.Timed = true
 	oldest, ages := t.Ages(now)
-	s.OldestAge, s.Ages = oldest, histogram(&ages, watchers.WaitUnit)
+	s.OldestAge, s.Ages = oldest, histogram(&ages, stats.WaitUnit)
 	for o := range t.Waited {
-		s.Waited[o] = histogram(&t.Waited[o], watchers.WaitUnit)
+		s.Waited[o] = histogram(&t.Waited[o], stats.WaitUnit)
 	}
-	s.Late = histogram(&t.Late, watchers.LateUnit)
+	s.Late = histogram(&t.Late, stats.LateUnit)
 }
 
-// NumDelayed returns the number of operations that are waiting, in O(shards).
+// NumDelayed returns the number of pending operations, in O(shards).
 func (p *DelayedOperationPurgatory[K]) NumDelayed() int {
-	return int(max(p.totals().Counts[operation.Pending], 0))
+	t := p.totals()
+	return int(t.Pending())
 }
 
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
 func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals().Watched }
 
-// Keys returns the number of keys that somebody waits for, in O(shards).
-func (p *DelayedOperationPurgatory[K]) Keys() int { return p.totals().Keys }
-
-// idle reports whether no operation waits, no callback runs or waits to be run, and no
-// worker does.
-func (p *DelayedOperationPurgatory[K]) idle() bool {
-	t := p.totals()
-	return t.Counts[operation.Pending] <= 0 && t.Running == 0 && p.signals.Running() == 0 && !p.working()
-}
-
-// ended reports whether the goroutines that were told to stop have, the reaper's
-// excepted.
-func (p *DelayedOperationPurgatory[K]) ended() bool {
-	return p.own == nil || p.own.Idle()
-}
+// NumKeys returns the number of keys that operations wait for, in O(shards).
+func (p *DelayedOperationPurgatory[K]) NumKeys() int { return p.totals().Keys }

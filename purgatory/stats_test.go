@@ -2,9 +2,9 @@ package purgatory
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // probe is an operation that says yes when ready is set.
@@ -56,7 +56,7 @@ func submit(t *testing.T, p *DelayedOperationPurgatory[string], timeout time.Dur
 	return op
 }
 
-func TestStatsTellWaitAndLatenessByOutcome(t *testing.T) {
+func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
 	p := newManual(t, WithHistograms())
 	_, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Second, "a")
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestStatsTellWaitAndLatenessByOutcome(t *testing.T) {
 	assert.EqualValues(t, 1, s.Late.Count())
 	assert.EqualValues(t, 1, s.Late.Counts[0], "a manual clock is never late")
 
-	age := p.timer.Now() - operation.Of(oldest).Start()
+	age := p.timer.Now() - machine.Of(oldest).Start()
 	assert.GreaterOrEqual(t, s.OldestAge, age)
 	assert.LessOrEqual(t, s.OldestAge, age+age*4/63)
 	assert.EqualValues(t, 1, s.Ages.Count())
@@ -111,25 +111,63 @@ func TestStatsWithoutHistogramsReadNoClock(t *testing.T) {
 	assert.EqualValues(t, 1, s.Expired)
 }
 
-// TestStatsForgetRejectedOperations: what was watched under one key and then refused at a closed shard is not pending.
-func TestStatsForgetRejectedOperations(t *testing.T) {
-	p := newManual(t, WithHistograms(), WithWatcherShards(2))
-	keys := []string{"a"}
+// closeLast closes the shard of the last of some keys that are in different shards.
+func closeLast(p *DelayedOperationPurgatory[string]) (keys []string) {
+	keys = []string{"a"}
 	for p.watchers.Shard(p.watchers.Hash(keys[0])) == p.watchers.Shard(p.watchers.Hash(keys[len(keys)-1])) {
 		keys = append(keys, keys[len(keys)-1]+"x")
 	}
 	p.watchers.Shard(p.watchers.Hash(keys[len(keys)-1])).Close()
-	_, err := p.TryCompleteElseWatch(&probe{}, time.Second, keys...)
-	require.ErrorIs(t, err, ErrClosed)
-	p.AdvanceClock(time.Minute)
-	s := p.Stats()
-	assert.Zero(t, s.Pending)
-	assert.Zero(t, s.Ages.Count())
-	assert.Zero(t, s.OldestAge)
+	return keys
 }
 
-// TestStatsTellWhatThePurgeTakesOut keeps a shard busy until a watch in it is left behind.
-func TestStatsTellWhatThePurgeTakesOut(t *testing.T) {
+// The first key's shard decides whether an operation is accepted: one that meets a
+// closed shard at a later key ends as closed.
+func TestAnOperationThatMeetsAClosedShardEndsAsClosed(t *testing.T) {
+	p := newManual(t, WithHistograms(), WithWatcherShards(2), WithMaxPending(1))
+	keys := closeLast(p)
+	for i := range 3 {
+		told := 0
+		op := &teller{tell: func() { told++ }}
+		completed, err := p.TryCompleteElseWatch(op, time.Second, keys...)
+		require.NoError(t, err)
+		assert.True(t, completed)
+		assert.Equal(t, operation.Closed, op.Outcome())
+		assert.Equal(t, 1, told)
+		s := p.Stats()
+		assert.EqualValues(t, i+1, s.Closed)
+		assert.Equal(t, s.Accepted, s.Closed)
+		assert.Zero(t, s.Rejected)
+		assert.Zero(t, s.Ages.Count())
+		assert.Zero(t, s.Pending+s.Watched)
+	}
+	assert.Zero(t, p.timer.Pending(), "it has left the timer")
+	assert.True(t, p.watchers.Quiet())
+}
+
+// What the first key's shard refuses was not accepted, and is in no count but that of the refused.
+func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
+	p := newManual(t, WithHistograms(), WithWatcherShards(2), WithMaxPending(1))
+	keys := closeLast(p)
+	for i := range 3 {
+		op := &probe{ready: i == 1} // one would not have to wait
+		_, err := p.TryCompleteElseWatch(op, time.Second, keys[len(keys)-1], "a")
+		require.ErrorIs(t, err, ErrClosed)
+		assert.Equal(t, operation.Pending, op.Outcome())
+		s := p.Stats()
+		assert.Zero(t, s.Pending+s.Accepted+s.Closed)
+		assert.Zero(t, s.Ages.Count())
+		assert.EqualValues(t, i+1, s.RejectedClosed)
+		other := newManual(t)
+		op.ready = true
+		completed, err := other.TryCompleteElseWatch(op, time.Second, "a")
+		require.NoError(t, err, "it can be submitted again")
+		assert.True(t, completed)
+	}
+}
+
+// TestStatsCountPurgedEntries keeps a shard busy until a watch in it is left behind.
+func TestStatsCountPurgedEntries(t *testing.T) {
 	log := &records{}
 	p := newManual(t, WithLogger(slog.New(log)))
 	a, b := "a", "b"
@@ -170,7 +208,7 @@ func TestStatsTellWhatThePurgeTakesOut(t *testing.T) {
 	assert.Zero(t, p.Watched())
 }
 
-func TestWhatIsUsedTwiceGivesItsPlaceBack(t *testing.T) {
+func TestAUsedOperationGivesItsPlaceBack(t *testing.T) {
 	p := newManual(t, WithMaxPending(2))
 	op := submit(t, p, time.Hour, "a")
 	for range 5 {
@@ -182,7 +220,7 @@ func TestWhatIsUsedTwiceGivesItsPlaceBack(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 }
 
-func TestWhatTheTimerRefusesGivesItsPlaceBack(t *testing.T) {
+func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
 	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
 	require.NoError(t, err)
 	p, err := New[string]("test", WithTimer(clock), WithMaxPending(1))
@@ -197,38 +235,7 @@ func TestWhatTheTimerRefusesGivesItsPlaceBack(t *testing.T) {
 	submit(t, p, time.Hour, "a")
 }
 
-// leaver ends the goroutine that calls it back.
-type leaver struct{ probe }
-
-func (*leaver) OnComplete() { runtime.Goexit() }
-
-// TestWhoLeavesInAQueuedCallbackTakesTheRestOfTheQueue and is not counted any more.
-func TestWhoLeavesInAQueuedCallbackTakesTheRestOfTheQueue(t *testing.T) {
-	p := newManual(t, WithWatcherShards(1))
-	s := &p.watchers.Shards()[0]
-	for range watchers.MaxRunning {
-		s.Enter()
-	}
-	for range 3 {
-		op := &leaver{}
-		_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-		require.NoError(t, err)
-		require.True(t, p.ForceComplete(op))
-	}
-	require.True(t, p.watchers.Queued())
-	var group sync.WaitGroup
-	group.Go(func() { p.exit(s) })
-	group.Wait()
-	assert.False(t, p.watchers.Queued())
-	var sum watchers.Totals
-	s.Totals(&sum)
-	assert.Equal(t, watchers.MaxRunning-1, sum.Running)
-	for range watchers.MaxRunning - 1 {
-		p.exit(s)
-	}
-}
-
-func TestAClosedPurgatorySaysSoHoweverManyTheKeys(t *testing.T) {
+func TestAClosedPurgatoryReturnsErrClosedForAnyKeys(t *testing.T) {
 	p := newManual(t)
 	require.NoError(t, p.Close())
 	keys := make([]string, operation.MaxKeys+1)
@@ -238,14 +245,55 @@ func TestAClosedPurgatorySaysSoHoweverManyTheKeys(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooManyKeys)
 }
 
+// An operator reads it in a log or at a prompt. What is zero is left out, but for the
+// numbers that everybody asks for.
+func TestStatsStringLeavesOutZeros(t *testing.T) {
+	assert.Equal(t, "pending 0 under 0 keys; accepted 0: 0 satisfied, 0 forced, 0 expired, 0 cancelled, 0 closed", Stats{}.String())
+	p := newManual(t, WithHistograms(), WithMaxPending(2))
+	submit(t, p, time.Second, "a")
+	p.AdvanceClock(2 * time.Second)
+	submit(t, p, time.Minute, "a", "b")
+	submit(t, p, time.Minute, "a")
+	_, err := p.TryCompleteElseWatch(&probe{}, time.Minute, "a")
+	require.ErrorIs(t, err, ErrFull)
+	assert.Regexp(t, `^pending 2 of 2 under 2 keys, oldest [\d.]+ms; accepted 3: 0 satisfied, 0 forced, 1 expired, 0 cancelled, 0 closed; `+
+		`p99 lateness <= 125µs; rejected 1: 0 closed, 1 full, 0 input$`, fmt.Sprint(p.Stats()))
+
+	s := Stats{
+		Pending: 1, Keys: 2, Timed: true, OldestAge: 61_234 * time.Millisecond, Accepted: 21, Satisfied: 3, Forced: 4, Expired: 5,
+		Cancelled: 6, Closed: 7, Rejected: 33, RejectedClosed: 10, RejectedFull: 11, RejectedInput: 12, Running: 14, StuckCallbacks: 15,
+		OldestRunning: 3_141_592_653, Due: 16, OldestDue: 2_718 * time.Microsecond, SlowCallbacks: 17, Panics: 18, ReaperStalls: 19,
+		Late: Histogram{unit: 125 * time.Microsecond},
+	}
+	s.Late.Counts[HistogramBuckets-1] = 1
+	assert.Equal(t, "pending 1 under 2 keys, oldest 1m1.2s; accepted 21: 3 satisfied, 4 forced, 5 expired, 6 cancelled, 7 closed; "+
+		"p99 lateness > 8m44.288s; rejected 33: 10 closed, 11 full, 12 input; running 14, 15 stuck, oldest for 3.14s; "+
+		"due 16, oldest for 2.72ms; slow callbacks 17; panics 18; reaper stalls 19", s.String())
+	assert.NotContains(t, s.String(), "\n")
+}
+
+// Methods of a histogram work where it has no address: in a map, or as what a function
+// returns.
+func TestHistogramMethodsHaveValueReceivers(t *testing.T) {
+	p := newManual(t, WithHistograms())
+	submit(t, p, time.Second, "a")
+	p.AdvanceClock(2 * time.Second)
+	byName := map[string]Stats{"fetch": p.Stats()}
+	assert.Equal(t, 1024*time.Millisecond, byName["fetch"].Waited[operation.Expired].Quantile(0.5))
+	assert.EqualValues(t, 1, p.Stats().Late.Count())
+	assert.Equal(t, 125*time.Microsecond, p.Stats().Late.Bound(0))
+	before := p.Stats().Late
+	assert.Zero(t, p.Stats().Late.Since(&before).Count())
+}
+
 func TestHistogramQuantiles(t *testing.T) {
 	h := Histogram{unit: time.Millisecond}
 	assert.Zero(t, h.Quantile(0.5))
-	h.Counts[0], h.Counts[3], h.Counts[Buckets-1] = 50, 49, 1
+	h.Counts[0], h.Counts[3], h.Counts[HistogramBuckets-1] = 50, 49, 1
 	assert.Equal(t, time.Millisecond, h.Quantile(0.5))
 	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.51))
 	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.99))
-	assert.Equal(t, h.Bound(Buckets-1), h.Quantile(1))
+	assert.Equal(t, h.Bound(HistogramBuckets-1), h.Quantile(1))
 	h.Sum = 60
 	before := h
 	h.Counts[3]++
@@ -253,6 +301,6 @@ func TestHistogramQuantiles(t *testing.T) {
 	since := h.Since(&before)
 	assert.EqualValues(t, 1, since.Count())
 	assert.InDelta(t, 0.005, since.Sum, 1e-9)
-	assert.Equal(t, time.Millisecond<<(Buckets-2), h.Bound(Buckets-2))
-	assert.EqualValues(t, math.MaxInt64, h.Bound(Buckets-1))
+	assert.Equal(t, time.Millisecond<<(HistogramBuckets-2), h.Bound(HistogramBuckets-2))
+	assert.EqualValues(t, int64(math.MaxInt64), h.Bound(HistogramBuckets-1))
 }

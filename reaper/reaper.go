@@ -1,4 +1,4 @@
-// Package reaper is one goroutine that advances a clock until it is told to stop.
+// Package reaper runs one goroutine that advances a clock until it is stopped.
 package reaper
 
 import (
@@ -11,28 +11,30 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// Clock is what a reaper drives.
+// Clock is what a reaper advances: a timer.Timer, for instance.
 type Clock interface {
-	// AdvanceClock waits up to d for something to expire, and expires it.
-	AdvanceClock(d time.Duration) bool
+	// AdvanceClockUntil waits until something expires, but no longer than d, and
+	// expires it. It returns when stop is closed. The result is ignored.
+	AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool
 }
 
 // ExpirationReaper is a running reaper. It is safe for concurrent use.
 type ExpirationReaper struct {
 	group   errgroup.Group
 	stopped atomic.Bool
-	ended   chan struct{}
+	stop    chan struct{} // closed by the call of Stop that sets stopped
+	ended   chan struct{} // closed when the last goroutine of the reaper ends
 }
 
-// Start starts a goroutine that advances clock by interval in a loop, and calls
-// sweep after each time. A panic in either is told to h, and the loop goes on: a
-// reaper that ends by itself ends every timeout. So does a goroutine that ends by
-// runtime.Goexit: the next one takes over.
+// Start starts a goroutine that calls clock.AdvanceClockUntil with interval and then sweep,
+// in a loop, until [ExpirationReaper.Stop]. Without the reaper no timeout would expire, so it
+// outlives what it calls: a panic goes to h, with its stack, and the loop goes on; after
+// runtime.Goexit another goroutine continues the loop. If h is nil, panics are logged.
 func Start(clock Clock, interval time.Duration, sweep func(), h func(recovered any, stack []byte)) *ExpirationReaper {
-	r := &ExpirationReaper{ended: make(chan struct{})}
+	r := &ExpirationReaper{stop: make(chan struct{}), ended: make(chan struct{})}
 	r.group.Go(func() error {
 		r.run(func() {
-			guard.Call(func() { clock.AdvanceClock(interval) }, h)
+			guard.Call(func() { clock.AdvanceClockUntil(r.stop, interval) }, h)
 			guard.Call(sweep, h)
 		})
 		return nil
@@ -40,15 +42,15 @@ func Start(clock Clock, interval time.Duration, sweep func(), h func(recovered a
 	return r
 }
 
-// run calls turn until it is told to stop.
+// run calls turn until the reaper is stopped.
 func (r *ExpirationReaper) run(turn func()) {
 	defer func() {
 		if r.stopped.Load() {
 			close(r.ended)
 			return
 		}
-		// Neither stopped nor panicking: runtime.Goexit, in an executor of the
-		// user's or in a panic handler. Another goroutine takes over.
+		// guard.Call recovers every panic, so an executor or a panic handler of the
+		// user has called runtime.Goexit. Another goroutine continues the loop.
 		r.group.Go(func() error {
 			r.run(turn)
 			return nil
@@ -59,16 +61,27 @@ func (r *ExpirationReaper) run(turn func()) {
 	}
 }
 
-// Stop tells the goroutine to end; it does so when the clock lets it go. Stop does
-// not wait, and may be called from anywhere, more than once.
-func (r *ExpirationReaper) Stop() { r.stopped.Store(true) }
+// Stop makes the goroutine end: the clock stops waiting, and the goroutine ends after at most
+// one more sweep. Stop does not block and may be called from anywhere, more than once. See
+// [ExpirationReaper.Wait].
+func (r *ExpirationReaper) Stop() {
+	if !r.stopped.Swap(true) {
+		close(r.stop)
+	}
+}
 
-// Wait returns when the goroutine has ended, or with ctx's cause if ctx ends before.
+// Wait blocks until the goroutine has ended after [ExpirationReaper.Stop], and returns nil. If
+// ctx ends before, it returns ctx's cause. Do not call it from the clock or from sweep.
 func (r *ExpirationReaper) Wait(ctx context.Context) error {
 	select {
 	case <-r.ended:
 		return r.group.Wait()
 	case <-ctx.Done():
+	}
+	select {
+	case <-r.ended: // both have ended
+		return r.group.Wait()
+	default:
 		return context.Cause(ctx)
 	}
 }

@@ -6,24 +6,25 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/timer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock does something of its own at each turn.
-type clock func(turn int32)
-
+// turns is a clock that calls f with the number of each call, from 1 on.
 type turns struct {
 	n atomic.Int32
-	f clock
+	f func(turn int32)
 }
 
-func (c *turns) AdvanceClock(time.Duration) bool {
+func (c *turns) AdvanceClockUntil(<-chan struct{}, time.Duration) bool {
 	c.f(c.n.Add(1))
 	return false
 }
@@ -37,10 +38,10 @@ func stopped(t *testing.T, r *ExpirationReaper) {
 	require.NoError(t, r.Wait(ctx))
 }
 
-func TestTheReaperOutlivesWhateverItCalls(t *testing.T) {
-	for name, misdeed := range map[string]func(){"panic": func() { panic("of the clock's") }, "Goexit": runtime.Goexit} {
-		for _, where := range []string{"clock", "sweep"} {
-			t.Run(name+" in the "+where, func(t *testing.T) {
+func TestTheReaperSurvivesPanicsAndGoexits(t *testing.T) {
+	for name, misbehave := range map[string]func(){"panic": func() { panic("misbehaves") }, "Goexit": runtime.Goexit} {
+		for _, caller := range []string{"clock", "sweep"} {
+			t.Run(name+" in the "+caller, func(t *testing.T) {
 				const enough = 20
 				var told, sweeps atomic.Int32
 				reached := make(chan struct{})
@@ -48,13 +49,13 @@ func TestTheReaperOutlivesWhateverItCalls(t *testing.T) {
 					if turn == enough {
 						close(reached)
 					}
-					if where == "clock" && turn%3 == 0 {
-						misdeed()
+					if caller == "clock" && turn%3 == 0 {
+						misbehave()
 					}
 				}}
 				r := Start(c, time.Second, func() {
-					if n := sweeps.Add(1); where == "sweep" && n%3 == 0 {
-						misdeed()
+					if n := sweeps.Add(1); caller == "sweep" && n%3 == 0 {
+						misbehave()
 					}
 				}, func(any, []byte) { told.Add(1) })
 				<-reached
@@ -79,11 +80,53 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		}
 	}}, time.Second, func() {}, func(any, []byte) {})
 	<-entered
-	r.Stop() // does not wait
+	r.Stop() // returns although the clock blocks
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
 	assert.ErrorIs(t, r.Wait(ctx), gone)
 	close(leave)
 	stopped(t, r)
+}
+
+// Several reapers share a timer: one is the driver, the others wait for their turn. A reaper
+// that is stopped does not wait until its interval is over, and another one drives on.
+func TestStopDoesNotWaitOutAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock, err := timer.NewSystemTimer()
+		require.NoError(t, err)
+		defer clock.Stop()
+		began := time.Now()
+		first := Start(clock, time.Hour, func() {}, nil)
+		synctest.Wait()
+		second := Start(clock, time.Hour, func() {}, nil)
+		third := Start(clock, time.Hour, func() {}, nil)
+		synctest.Wait()
+
+		stopped(t, second)
+		assert.Zero(t, time.Since(began), "it waited for its turn")
+		stopped(t, first)
+		assert.Zero(t, time.Since(began), "it drove")
+
+		ran := make(chan struct{})
+		_, err = clock.AfterFunc(time.Second, func() { close(ran) })
+		require.NoError(t, err)
+		<-ran
+		assert.Equal(t, time.Second, time.Since(began), "the third one drives")
+		stopped(t, third)
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+func TestWaitAfterTheEndReturnsNilWhateverItsContext(t *testing.T) {
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	r := Start(clock, time.Hour, func() {}, nil)
+	r.Stop()
+	require.NoError(t, r.Wait(t.Context()))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // a select would choose at random
+		require.NoError(t, r.Wait(over))
+	}
 }

@@ -10,8 +10,8 @@ import (
 
 func nothing() {}
 
-// In a steady state the timer allocates nothing: not to add or cancel, not to
-// extend, not to expire.
+// After the wheels have grown their levels, adding, cancelling, extending and expiring an
+// entry allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	m := newManual(t, WithShards(4), WithMaxPending(1000))
 	tasks := make([]*testTask, 200)
@@ -50,10 +50,13 @@ func TestNoAllocations(t *testing.T) {
 		h.Stop()
 	}), 0, "AfterFunc: the handle")
 
-	// Without an executor's goroutines: what a worker does, on this goroutine.
+	// The executor runs nothing, and this goroutine does the work of a worker.
 	timer, err := NewSystemTimer(WithExecutor(func(func()) error { return nil }), WithWorkers(1))
 	require.NoError(t, err)
 	defer timer.Stop()
+	for i := range entries {
+		entries[i] = &newTask(nil).TaskEntry
+	}
 	steady("AddAt, expiry of a SystemTimer", func() {
 		for _, e := range entries {
 			_ = timer.AddAt(e, timer.Now(), timer.Now())

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// benchTask counts its runs; it is one allocation with its entry, as an
-// operation of a purgatory is.
+// benchTask counts its runs. It is one allocation together with its entry, as an operation
+// of a purgatory is.
 type benchTask struct {
 	TaskEntry
 	runs int
@@ -20,8 +20,7 @@ func newBenchTask() *benchTask {
 	return b
 }
 
-// BenchmarkAddCancel is the life of a timeout that never fires, beside the
-// runtime's own timers.
+// BenchmarkAddCancel adds and cancels a timeout, in this timer and with the runtime's timers.
 func BenchmarkAddCancel(b *testing.B) {
 	const timeout = 30 * time.Second
 	b.Run("wheel", func(b *testing.B) {
@@ -93,7 +92,7 @@ func newBenchTimer(b *testing.B) *SystemTimer {
 	return t
 }
 
-// BenchmarkExtend is a heartbeat: a later deadline for a pending entry.
+// BenchmarkExtend gives a pending entry a later deadline, as a heartbeat does.
 func BenchmarkExtend(b *testing.B) {
 	t := newBenchTimer(b)
 	e := newBenchTask()
@@ -128,8 +127,8 @@ func BenchmarkExpire(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/entries, "ns/entry")
 }
 
-// BenchmarkRunDue measures what a worker of a SystemTimer spends for each due
-// entry, added ones included: 1,000 per round, due at once.
+// BenchmarkRunDue measures the time of a worker of a SystemTimer for each due entry,
+// including its addition: 1,000 entries per round, due at once.
 func BenchmarkRunDue(b *testing.B) {
 	const entries = 1000
 	t, err := NewSystemTimer(WithExecutor(func(func()) error { return nil }))

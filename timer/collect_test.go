@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Netty #2651: a cancelled timeout, and what it referred to, was held until its tick
-// came. Nothing in the timer may refer to an entry that is not scheduled.
+// In Netty #2651, the wheel referred to a cancelled timeout until its tick came. A timer must
+// not refer to an entry that is not scheduled.
 func TestNetty2651CancelledAndExpiredEntriesAreCollectable(t *testing.T) {
 	for name, end := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"cancelled":             func(m *ManualTimer, e *TaskEntry) { m.Cancel(e) },

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDivisorDivides compares quotients with those of the language, where they change and anywhere else.
+// TestDivisorDivides compares quotients with those of the / operator, at multiples of the
+// divisor, just below them, and at random numbers.
 func TestDivisorDivides(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	check := func(d int64) {

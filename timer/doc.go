@@ -1,39 +1,65 @@
-// Package timer runs tasks after a timeout, by the hundred thousand: sharded
-// hierarchical timing wheels, the clock that drives them, handles, and a manual
-// clock for tests. It is usable on its own.
+// Package timer runs tasks after a timeout, for hundreds of thousands of pending timeouts:
+// sharded hierarchical timing wheels, the clock that drives them, handles, and a manual
+// clock for tests. It can be used without the other packages of this module.
+//
+//	t, err := timer.NewSystemTimer()
+//	…
+//	t.Start()
+//	defer t.Stop()
+//	h, err := t.AfterFunc(30*time.Second, func() { fmt.Println("timed out") })
+//	…
+//	h.Extend(30 * time.Second) // a heartbeat: 30 seconds from now
+//	h.Stop()                   // an answer: the function does not run
+//
+// AfterFunc allocates a [Handle]. A program that adds many timeouts embeds a [TaskEntry] in
+// its own objects and calls AddAt, Cancel and Extend (see [Timer]).
 //
 // # Guarantees
 //
-//   - Never early. A deadline is rounded up to a tick once, when it enters; a
-//     bucket is flushed only when the time, rounded down, has reached its tick; and
-//     whoever claims an entry compares the exact deadline once more.
-//   - Late by at most one tick plus scheduling. After a stall everything that is
-//     due is handed over in one go.
-//   - Adding and cancelling take O(levels) and O(1), allocate nothing when the
-//     caller owns the entry, and are never locked out by expiry: a bucket that
-//     is due moves in O(1), one that has to be spread over the wheel below moves
-//     in chunks, with the lock released between them.
-//   - Cancelling wins or loses cleanly, and says which; so do Extend and Reset.
-//   - Tasks run on a bounded number of workers, off the clock's goroutine, with no
-//     lock held. A panic in one goes to a handler, and the next one runs.
-//   - The clock sleeps until the next bucket that is not empty, or until it has
-//     something to place; an idle timer costs nothing. Time is monotonic throughout.
+//   - Never early. The timer rounds a deadline up to a tick once, when the entry is added.
+//     It flushes a bucket only when the time, rounded down to a tick, has reached that
+//     tick. The worker that claims an entry compares the exact deadline with the clock.
+//   - Late by at most one tick plus scheduling, while a goroutine drives the timer and a
+//     worker is free. After a stall, the timer hands over everything that is due at once.
+//   - Adding takes O(levels) and cancelling O(1). Neither allocates if the caller owns the
+//     entry, except that the first entry that needs a further level allocates its buckets.
+//     Expiry does not lock them out: a due bucket moves in O(1), and the timer spreads an
+//     overflow bucket over the wheel below in chunks and releases the lock between two
+//     chunks.
+//   - Cancel, Extend and Reset either take effect or report that they came too late.
+//   - Tasks run with no lock of the timer held: those of a [SystemTimer] on a bounded number
+//     of workers, those of a [ManualTimer] on the goroutine that advances its clock. A panic
+//     in a task goes to the panic handler, and the next task runs.
+//   - The driver of a SystemTimer sleeps until the next non-empty bucket expires, or until
+//     it has young entries to place. Clocks are monotonic.
 //   - Tasks of one tick run in no particular order.
 //
-// # An entry's way
+// # The path of an entry
 //
 //	AddAt ─┬─► bucket of level l ──► … ──► bucket of level 0 ──► due ──► worker: RunTask
 //	       ▼   ▲    its first tick is reached: placed again    │
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
-// Most entries are cancelled soon after they were added. What is due in more than four
-// seconds (or four ticks, if they are longer) is young at first: it stands in a list, and
-// in no bucket. A second later at most the clock begins to place what is left there;
-// what is due comes first.
+// Most entries are cancelled soon after they were added. An entry that is due in more than
+// four seconds (or four ticks, if that is longer) is young at first: it is in a list of its
+// shard and in no bucket. Within one second (or one tick), the driver begins to place the
+// entries that are left there; it handles due entries first.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical
-// Timing Wheels" (SOSP 1987), scheme 7, with a bitmap of non-empty buckets in
-// place of ticking, and the wheels of different shards out of step, so that their
-// overflow buckets expire one after the other.
+// Timing Wheels" (SOSP 1987), scheme 7, with two changes. A bitmap of non-empty buckets
+// replaces ticking. The wheels of different shards are out of step, so that their overflow
+// buckets expire one after the other.
+//
+// # Locks
+//
+// The timer holds a shard's lock for a few dozen instructions, or for a few hundred entries
+// at most; only Stop holds it until it has removed all entries of the shard. It never calls
+// user code with a shard's lock, or with the lock of the clock, held.
+//
+// One goroutine at a time is the driver of a SystemTimer, and one at a time flushes: these
+// are the two locks with which the timer calls user code, because a flush starts workers.
+// With them held, the executor, the logger and, if the executor panics, the panic handler
+// may run. [WithExecutor] says what these must not do. The documentation of package
+// purgatory has the table of all locks and their order.
 package timer

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runsAt adds a task with the timeout at the clock start and returns when it runs.
+// runsAt adds a task with this timeout when the clock reads start, and returns when it runs.
 func runsAt(t *testing.T, tick, start, timeout time.Duration) (at time.Duration, ran bool) {
 	t.Helper()
 	m := newManual(t, WithTick(tick))
@@ -25,14 +25,14 @@ func runsAt(t *testing.T, tick, start, timeout time.Duration) (at time.Duration,
 
 func TestEdgeDeadlines(t *testing.T) {
 	for _, c := range []struct{ tick, start, timeout, want time.Duration }{
-		// At once: not at the end of the tick, and at the clock's first instant too.
+		// A timeout of 0 or less runs at once, not at the end of the tick.
 		{ms, 0, 0, 0},
 		{ms, 0, -1, 0},
 		{ms, 0, math.MinInt64, 0},
 		{ms, 1500 * time.Microsecond, 0, 1500 * time.Microsecond},
 		{ms, 1500 * time.Microsecond, -ms, 1500 * time.Microsecond},
 		{time.Hour, 90 * time.Minute, 0, 90 * time.Minute},
-		// Up to the end of the tick.
+		// Other timeouts are rounded up to the end of a tick.
 		{ms, 0, 1, ms},
 		{ms, 0, ms - 1, ms},
 		{ms, 0, ms, ms},
@@ -40,11 +40,11 @@ func TestEdgeDeadlines(t *testing.T) {
 		{ms, ms - 1, 1, ms},
 		{ms, ms - 1, 2, 2 * ms},
 		{ms, ms + 1, ms - 1, 2 * ms},
-		{20 * ms, 43 * ms, 194 * ms, 240 * ms}, // 237 ms: never at 220 ms
+		{20 * ms, 43 * ms, 194 * ms, 240 * ms}, // due at 237 ms, so not at 220 ms
 		{time.Hour, 0, 1, time.Hour},
 		{time.Hour, time.Hour, time.Hour, 2 * time.Hour},
 		{time.Hour, time.Hour, time.Hour + 1, 3 * time.Hour},
-		// A tick of 1 ns rounds nothing.
+		// A tick of 1 ns needs no rounding.
 		{1, 0, 1, 1},
 		{1, 12345, 678, 12345 + 678},
 		{1, 1, time.Hour, time.Hour + 1},
@@ -96,7 +96,7 @@ func TestEdgeExtend(t *testing.T) {
 	assert.False(t, m.Extend(&TaskEntry{}, Never), "never added")
 }
 
-func TestEdgeNowIsOld(t *testing.T) {
+func TestEdgeAnOldReadingOfTheClockIsAccepted(t *testing.T) {
 	m := newManual(t)
 	m.AdvanceClock(time.Hour)
 	for i, now := range []time.Duration{time.Hour, time.Hour - 1, time.Minute, 0, -1, math.MinInt64} {

@@ -7,7 +7,7 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// On a manual clock a test says what time it is.
+// A test moves the clock of a ManualTimer.
 func ExampleManualTimer_AfterFunc() {
 	t, err := timer.NewManualTimer()
 	if err != nil {

@@ -6,32 +6,20 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// What the logger of WithLogger is told: the message of each record, which will not
-// change.
-const (
-	// EventRefused: the executor of WithExecutor refused work, which is offered again.
-	// Warn: error.
-	EventRefused = "purgatory.executor.refused"
-	// EventManyTimers: a program has far more timers than it can need; said once. Warn:
-	// timers (how many), hint.
-	EventManyTimers = "purgatory.timers.many"
-)
-
-// retryAfter is how long due work waits that the executor has refused.
+// retryAfter is how long the timer waits before it offers refused work again.
 const retryAfter = 10 * time.Millisecond
 
-// refused sees to it that what is due is offered to the executor again.
+// refused makes the driver offer due work to the executor again, retryAfter from now.
 func (t *SystemTimer) refused(err error) {
-	t.logger.Warn(EventRefused, "error", err)
-	tick := int64(Deadline(t.Now(), retryAfter))/t.tick + 1
 	sched.Yield()
-	t.retry.Store(tick)
-	t.wakeBy(tick)
+	t.retry.Store(int64(Deadline(t.now(), retryAfter)))
+	t.wakeDriver() // the driver may have read retry before this Store
+	t.logger.Warn(EventRefused, "error", err)
 }
 
-// offerAgain asks for workers again where the executor has refused.
+// offerAgain starts a worker if the executor has refused one and its retry time has come.
 func (t *SystemTimer) offerAgain(now time.Duration) {
-	if sched.Yield(); t.retry.Load() > int64(now)/t.tick {
+	if sched.Yield(); t.retry.Load() > int64(now) {
 		return
 	}
 	t.retry.Store(never)

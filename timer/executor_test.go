@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// An executor that refuses is asked again although nothing else moves the clock.
+// The timer offers refused work to the executor again, although no other entry is pending.
 func TestExecutorThatRefusesThenAccepts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -39,7 +39,7 @@ func TestExecutorThatRefusesThenAccepts(t *testing.T) {
 
 		refusals = 1
 		settle(time.Hour)
-		addIn(t, timer, tt, 0) // refused on the adder's goroutine, while the driver sleeps
+		addIn(t, timer, tt, 0) // refused on this goroutine, while the driver sleeps
 		settle(time.Second)
 		assert.EqualValues(t, 2, tt.runs.Load())
 	})
@@ -75,12 +75,12 @@ func TestExecutorThatPanicsOrExitsIsARefusal(t *testing.T) {
 			}))
 		tt := newTask(nil)
 		var wg sync.WaitGroup
-		wg.Go(func() { addIn(t, timer, tt, 0) }) // the executor ends this goroutine, not the driver
+		wg.Go(func() { addIn(t, timer, tt, 0) }) // the executor ends this goroutine, and not that of the driver
 		wg.Wait()
 		settle(time.Minute)
 		assert.EqualValues(t, 1, tt.runs.Load())
 		assert.Equal(t, []any{"send on closed channel"}, panics)
-		assert.True(t, timer.Idle(), "neither has taken a worker's place with it")
+		assert.True(t, timer.Idle(), "neither counts as a running worker")
 	})
 }
 
@@ -102,7 +102,35 @@ func TestExecutorGetsOneWorkerAtATimeForEachPlace(t *testing.T) {
 		for _, tt := range tasks {
 			assert.EqualValues(t, 1, tt.runs.Load())
 		}
-		queue[1]() // finds nothing to do
+		queue[1]() // finds no work
 		assert.True(t, timer.Idle())
+	})
+}
+
+// Refused work is offered again after retryAfter, even if the tick is longer than that.
+func TestARefusedExpiryIsRetriedBeforeTheNextTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusals := 0
+		timer := newSystem(t, WithTick(3*time.Second), WithExecutor(func(run func()) error {
+			if refusals--; refusals >= 0 {
+				return errors.New("no room")
+			}
+			go run()
+			return nil
+		}))
+		var at time.Duration
+		tt := newTask(func() { at = timer.Now() })
+		settle(time.Second)
+		refusals = 2
+		addIn(t, timer, tt, 0) // refused on this goroutine, while the driver sleeps
+		settle(time.Hour)
+		assert.Equal(t, time.Second+2*retryAfter, at)
+
+		refusals = 3
+		now := timer.Now()
+		addIn(t, timer, tt, time.Second) // refused on the goroutine of the driver
+		settle(time.Hour)
+		due := (now + time.Second + 3*time.Second - 1).Truncate(3 * time.Second)
+		assert.Equal(t, due+3*retryAfter, at)
 	})
 }

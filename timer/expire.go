@@ -8,11 +8,14 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// flush moves everything that has expired by now towards its workers, then places some of
-// the young, and reports whether anything became due. If it has left young ones for which
-// it is time, next says so.
+// flush moves all entries that have expired by now to due, starts workers for them, then
+// places up to youngShare young entries, and reports whether any entry is due. If it leaves
+// young entries that are to be placed by now, then their shard's next is not after now's
+// tick, so that the driver flushes again at once.
 func (t *store) flush(now time.Duration) (due bool) {
 	tick := int64(now) / t.tick
+	// move calls step for each shard whose next is not after tick, until step reports that
+	// no more is left. It releases the shard's lock between two calls.
 	move := func(step func(s *shard) (more bool)) {
 		for i := range t.shards {
 			s := &t.shards[i]
@@ -35,7 +38,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 	move(func(s *shard) bool { return s.flushLocked(tick) })
 	share := youngShare
 	move(func(s *shard) bool {
-		late := int64(now)-s.mu.youngAt >= t.far/2 // some may be due
+		late := int64(now)-s.mu.youngAt >= t.far/2 // the entries could soon be due: place them all
 		if share <= 0 && !late {
 			return false
 		}
@@ -46,7 +49,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 	return due
 }
 
-// next returns the earliest tick at which the clock is needed.
+// next returns the earliest tick at which a shard has to be flushed.
 func (t *store) next() (expiration int64) {
 	expiration = never
 	for i := range t.shards {
@@ -56,18 +59,29 @@ func (t *store) next() (expiration int64) {
 	return expiration
 }
 
-// runDue claims what is due in one shard, entry by entry, and runs it. It reports
-// whether it found a shard to look at, and whether a task ran.
+// runClaimed runs the task of e, which the caller has claimed. If another entry is due, it
+// first calls more, which starts a worker for that entry, because the task may block.
+func (t *store) runClaimed(e *TaskEntry, more func()) {
+	if t.waiting() {
+		more()
+	}
+	guard.Call(e.run, t.panicked)
+}
+
+// runDue claims the due entries of one shard one by one, runs each before it claims the next,
+// and calls more if entries are left for another worker. It reports whether a shard's ready
+// bit was set, and whether a task ran.
 //
-// Nothing is claimed ahead of its turn: behind a task that blocks, a claimed entry
-// would wait although another worker is free, and could no longer be cancelled.
+// It does not claim entries in advance: an entry claimed behind a task that blocks would
+// wait although another worker is free, and could not be cancelled.
 func (t *store) runDue(more func()) (found, ran bool) {
 	sched.Yield()
 	ready := t.ready.Load()
 	if ready == 0 {
 		return false, false
 	}
-	// Begin at another shard each time: none waits for the others to run dry.
+	// Begin at another shard each time, so that a shard that always has due entries does
+	// not keep the others waiting.
 	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
 	s := &t.shards[(bits.TrailingZeros64(bits.RotateLeft64(ready, -first))+first)&63]
 	now := int64(0)
@@ -83,25 +97,22 @@ func (t *store) runDue(more func()) (found, ran bool) {
 			break
 		}
 		t.release(1)
-		if t.waiting() {
-			more()
-		}
 		ran = true
-		guard.Call(func() { e.task.RunTask(e) }, t.panicked)
+		t.runClaimed(e, more)
 	}
 	return true, ran
 }
 
-// runLength bounds how long a worker stays with one shard.
+// runLength is how many entries a worker runs before it looks at another shard.
 const runLength = 32
 
-// waiting reports whether something is due and waits for a worker.
+// waiting reports whether an entry is due and waits for a worker.
 func (t *store) waiting() bool {
 	sched.Yield()
 	return t.ready.Load() != 0
 }
 
-// readyLocked makes s's ready bit say whether anything is due there.
+// readyLocked sets or clears the ready bit of s.
 func (t *store) readyLocked(s *shard) {
 	sched.Yield()
 	if s.mu.due.empty() {
@@ -111,15 +122,19 @@ func (t *store) readyLocked(s *shard) {
 	}
 }
 
-// placedLocked publishes, under the shard's lock, what placed acts on after it.
+// placedLocked publishes that an entry was placed: expiration is the tick at which its
+// bucket is to be flushed, 0 if it is due. The caller then releases the shard's lock and
+// calls placed.
 func (t *store) placedLocked(s *shard, expiration int64) {
 	if expiration == 0 {
 		t.readyLocked(s)
-	} else if expiration < s.next.Load() {
-		s.next.Store(expiration)
+		return
 	}
+	s.lowerNextLocked(expiration)
 }
 
+// placed starts a worker if the entry is due, and otherwise wakes the driver if it sleeps
+// beyond expiration. The caller holds no lock of the timer.
 func (t *store) placed(expiration int64) {
 	if expiration == 0 {
 		t.dueNow()

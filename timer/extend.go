@@ -2,24 +2,31 @@ package timer
 
 import "time"
 
-// DeadlineOf returns e.Deadline, and may be called at any time.
+// DeadlineOf returns what [TaskEntry.Deadline] returns, with the lock that guards it, so it
+// may be called at any time. It returns 0 if e belongs to another timer.
 func (t *store) DeadlineOf(e *TaskEntry) time.Duration {
 	s := t.shardOf(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !t.ownsLocked(e) {
+		return 0
+	}
 	return e.Deadline()
 }
 
-// Extend moves the deadline of a scheduled e, a time on the timer's clock, and
-// reports whether it was in time: true means that e will not expire before the
-// new deadline; false that it has expired, is expiring, was cancelled, or was
-// never added. A later deadline is only noted: the wheel learns of it when the old
-// one passes. An earlier one moves e in its wheel.
+// Extend moves the deadline of a scheduled e, to a time on the timer's clock, and reports
+// whether it came in time. True means that e does not expire before the new deadline. False
+// means that e has expired or is expiring, was cancelled, was never added, or belongs to
+// another timer. It does not block.
+//
+// A later deadline is written to the entry only: when the old deadline passes, the timer
+// finds the new one and places the entry again. An earlier deadline moves the entry at once;
+// if it has passed, Extend may call the executor (see [WithExecutor]).
 func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 	to := within(deadline)
 	s := t.shardOf(e)
 	s.mu.Lock()
-	if e.next == nil {
+	if !t.ownsLocked(e) || e.next == nil {
 		s.mu.Unlock()
 		return false
 	}
@@ -30,10 +37,11 @@ func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 		return true
 	}
 	s.unlinkLocked(e)
-	s.catchUpLocked(int64(t.now()))
+	now := t.now()
+	s.catchUpLocked(int64(now))
 	var expiration int64
-	if deadline <= 0 { // even a clock that reads 0 has reached it; in an entry 0 means "never added"
-		s.mu.due.pushBack(e)
+	if deadline <= now {
+		s.mu.due.pushBack(e) // due now, not at the end of the tick
 	} else {
 		expiration = s.placeLocked(e, to)
 	}

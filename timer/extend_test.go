@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An entry in a bucket of the lowest wheel is not placed again before it is due: it is
-// the one who claims it that has to see the later deadline. One in a higher wheel comes
-// down by it.
-func TestExtendedEntryIsNotEarlyWhereverItLies(t *testing.T) {
+// An entry in a bucket of the lowest level is not placed again before it is due, so the
+// worker that claims it has to see the later deadline. An entry of a higher level is placed
+// again by the later deadline.
+func TestAnExtendedEntryIsNotEarlyAtAnyLevel(t *testing.T) {
 	for _, first := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 63 * time.Millisecond, 64 * time.Millisecond, time.Second, time.Hour} {
 		for _, longer := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 100 * time.Millisecond, time.Minute} {
 			t.Run(first.String()+" and "+longer.String(), func(t *testing.T) {
@@ -30,12 +30,25 @@ func TestExtendedEntryIsNotEarlyWhereverItLies(t *testing.T) {
 	}
 }
 
-// A clock that reads 0 has reached a deadline of 0, though an entry cannot hold it.
-func TestExtendToNowWhenTheClockReadsNothing(t *testing.T) {
+// An entry with a deadline of 0 is due while the clock reads 0, although 0 in an entry means
+// that it was never added.
+func TestExtendToZeroMakesAnEntryDue(t *testing.T) {
 	m := newManual(t, WithTick(time.Hour))
 	h, err := m.AfterFunc(24*time.Hour, func() {})
 	require.NoError(t, err)
 	require.True(t, h.Extend(0))
 	require.True(t, m.AdvanceClock(0))
 	assert.Equal(t, Expired, h.State())
+}
+
+func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {
+	s, err := NewSystemTimer(WithTick(time.Hour))
+	require.NoError(t, err)
+	defer s.Stop()
+	go s.AdvanceClock(10 * time.Hour)
+	ran := make(chan struct{})
+	e := newTask(func() { close(ran) })
+	require.NoError(t, s.AddAt(&e.TaskEntry, s.Now(), 10*time.Hour))
+	require.True(t, s.Extend(&e.TaskEntry, s.Now()))
+	<-ran // not an hour later
 }

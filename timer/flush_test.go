@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A flush put entries back into the bucket that it was emptying.
-func TestRussellLuo53ReplacedEntriesGoDown(t *testing.T) {
+// In RussellLuo/timingwheel #53, a flush put entries back into the bucket that it was
+// emptying.
+func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 	m := newManual(t, WithWheelSize(4))
 	s := &m.shards[0]
 	tt := newTask(nil)
 	addIn(t, m, tt, 100*time.Millisecond)
 	bucketOf := func() int64 {
 		for e := tt.next; ; e = e.next {
-			if e.where != 0 && e.task == nil {
-				return int64(e.where-1) / s.mu.wheel.size
+			if e.tag.Load() != 0 && e.task == nil {
+				return int64(e.tag.Load()-1) / s.mu.wheel.size
 			}
 		}
 	}
@@ -34,9 +35,9 @@ func TestRussellLuo53ReplacedEntriesGoDown(t *testing.T) {
 	assert.EqualValues(t, 1, tt.runs.Load())
 }
 
-// Stop during a flush had no effect. Here entries wait half-way down, between two
-// holds of the lock, and are cancelled, made earlier and extended there.
-func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
+// In RussellLuo/timingwheel #31, Stop during a flush had no effect. Here entries are in the
+// cascade list, between two chunks of a flush, and are cancelled and extended there.
+func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 	m := newManual(t)
 	s := &m.shards[0]
 	tasks := make([]*testTask, 3*chunk)
@@ -44,7 +45,7 @@ func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
 		tasks[i] = newTask(nil)
 		addIn(t, m, tasks[i], time.Minute)
 	}
-	m.AdvanceClock(youngFor) // they are in the wheel
+	m.AdvanceClock(youngFor) // places the young entries
 	m.mu.now, m.mu.target = time.Minute, time.Minute
 	s.mu.Lock()
 	more := true
@@ -76,8 +77,9 @@ func TestRussellLuo31CancelDuringAFlush(t *testing.T) {
 	assert.Zero(t, m.Pending())
 }
 
-// Who adds while the clock is late moves the wheel no further than to what is due in it.
-func TestAddingDoesNotMoveTheWheelPastWhatIsDue(t *testing.T) {
+// A goroutine that adds an entry while the driver is late does not move the wheel past
+// buckets that are to be flushed.
+func TestAddingDoesNotSkipDueBuckets(t *testing.T) {
 	for _, second := range []time.Duration{2 * ms, 2 * time.Second, time.Minute} {
 		m := newManual(t)
 		first := newTask(nil)
@@ -93,7 +95,7 @@ func TestAddingDoesNotMoveTheWheelPastWhatIsDue(t *testing.T) {
 	}
 }
 
-func TestStopReturnsWhatIsHalfWayDown(t *testing.T) {
+func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 	m := newManual(t)
 	var want []Task
 	for range 2 * chunk {
@@ -109,11 +111,12 @@ func TestStopReturnsWhatIsHalfWayDown(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 }
 
-// Reinserting a bucket of an overflow wheel held the lock that adders need.
-func TestKafkaFlushGivesBackTheLock(t *testing.T) {
+// Kafka's timer holds its write lock while it inserts a bucket of an overflow wheel again, and
+// additions wait for it. A flush here releases the lock between two chunks.
+func TestKafkaAFlushReleasesTheLockBetweenChunks(t *testing.T) {
 	m := newManual(t, WithTick(1), WithWheelSize(1024))
 	s := &m.shards[0]
-	for i := range 10 * chunk { // in one overflow bucket, and in as many buckets below
+	for i := range 10 * chunk { // half of them in one overflow bucket, the others in buckets of the lowest level
 		addIn(t, m, newTask(nil), 2048+time.Duration(i%chunk))
 		addIn(t, m, newTask(nil), 1+time.Duration(i)%1023)
 	}
@@ -126,7 +129,7 @@ func TestKafkaFlushGivesBackTheLock(t *testing.T) {
 		require.LessOrEqual(t, moved, 20*chunk)
 	}
 	assert.GreaterOrEqual(t, holds, (1023+10*chunk)/chunk)
-	t.Run("and so does cancelling many", func(t *testing.T) {
+	t.Run("CancelAll takes effect too", func(t *testing.T) {
 		var entries []*TaskEntry
 		for range 3*chunk + 1 {
 			tt := newTask(nil)
@@ -137,8 +140,8 @@ func TestKafkaFlushGivesBackTheLock(t *testing.T) {
 	})
 }
 
-// A wheel that nothing had to be flushed from is at the present when something is
-// added: a short timeout goes into the lowest level, and wakes the driver once.
+// An addition moves an empty wheel to the current tick, so that an entry with a short
+// timeout is placed in the lowest level.
 func TestIdleWheelCatchesUpWhenSomethingIsAdded(t *testing.T) {
 	m := newManual(t)
 	m.AdvanceClock(time.Hour)
@@ -149,12 +152,13 @@ func TestIdleWheelCatchesUpWhenSomethingIsAdded(t *testing.T) {
 	assert.Len(t, w.levels, 1)
 }
 
-// Overflow buckets of different shards expire apart, those of the second wheel and those of the third.
-func TestNoTwoShardsReplaceTheirEntriesAtOnce(t *testing.T) {
+// The overflow buckets of different shards expire at different ticks, in level 1 and in
+// level 2.
+func TestOverflowBucketsOfShardsExpireAtDifferentTicks(t *testing.T) {
 	const size, shards = 64, 16
 	second, third := map[int64]bool{}, map[int64]bool{}
 	for i := range shards {
-		p := phase(i, size, shards)
+		p := phaseOf(i, size, shards)
 		second[p%size] = true
 		third[p%(size*size)/(size*size/shards)] = true
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// script turns bytes into operations on a model.
+// script decodes bytes into calls of a model's methods.
 type script struct {
 	data []byte
 	m    *model
@@ -26,8 +26,8 @@ func (s *script) byte() byte {
 
 func (s *script) item() *modelItem { return s.m.items[int(s.byte())%len(s.m.items)] }
 
-// span returns a duration of every kind: none, negative, at and beside ticks,
-// rounds of the wheels and chunks, and up to the end of time.
+// span returns a duration: zero, negative, a number of ticks or of buckets of some level, 1 ns
+// beside those, or up to the largest duration.
 func (s *script) span(tick int64) time.Duration {
 	kind, n := s.byte(), int64(s.byte())
 	beside := n%3 - 1
@@ -74,7 +74,7 @@ var (
 	fuzzShards = []int{1, 2, 4, 64}
 )
 
-// runScript reads a timer's options and its start from data, then operations.
+// runScript decodes a timer's options and the start of its clock from data, then the calls.
 func runScript(t testing.TB, data []byte) {
 	s := &script{data: data}
 	tick := fuzzTicks[int(s.byte())%len(fuzzTicks)]
@@ -84,13 +84,13 @@ func runScript(t testing.TB, data []byte) {
 		s.size *= 5
 	}
 	if shards == 64 {
-		s.size = 2 + s.size%8 // every bucket of every shard is looked at after every step
+		s.size = 2 + s.size%8 // a step checks every bucket of every shard, so there should be few
 	}
 	limit := max(0, int(s.byte())-200)
 	s.m = &model{}
 	start := s.span(int64(tick))
 	s.m = newModel(t, 24, start, WithTick(tick), WithWheelSize(int(s.size)), WithShards(shards), WithMaxPending(limit))
-	if tick < Never/32 && s.byte()%2 == 0 { // what is far is not so far that scripts hardly get there
+	if tick < Never/32 && s.byte()%2 == 0 { // let entries be young at deadlines that scripts often use
 		t := s.m.timer
 		t.far = 16 * int64(tick)
 		for i := range t.shards {
@@ -106,8 +106,8 @@ func runScript(t testing.TB, data []byte) {
 	s.m.stop()
 }
 
-// step does one operation. Only the outermost may give an item something to do
-// when it runs, so that a script ends.
+// step makes one call. Inside a task, outer is false: then step adds nothing that is due
+// at once and gives no task anything to do, so that the script ends.
 func (s *script) step(outer bool) {
 	m, tick := s.m, s.m.tick
 	switch s.byte() % 12 {
@@ -120,13 +120,13 @@ func (s *script) step(outer bool) {
 		m.cancel(s.item())
 	case 4:
 		m.extend(s.item(), s.after(s.span(tick)))
-	case 5: // a little earlier or later
+	case 5: // an earlier or later deadline, near the old one
 		it := s.item()
 		m.extend(it, it.deadline+time.Duration(int8(s.byte()))*time.Duration(tick/16+1))
 	case 6:
 		from, n := int(s.byte())%len(m.items), int(s.byte())%8
 		m.cancelAll(m.items[from:min(from+n, len(m.items))])
-	case 7: // absolute, in the past or anywhere
+	case 7: // an absolute deadline, possibly in the past
 		m.extend(s.item(), s.span(tick))
 	case 8, 9:
 		m.advance(s.span(tick))
@@ -143,7 +143,7 @@ func (s *script) step(outer bool) {
 				}
 			}
 		}
-	case 11: // reset
+	case 11: // what Handle.Reset does
 		it := s.item()
 		deadline := s.after(s.span(tick))
 		if it.scheduled {
@@ -154,7 +154,7 @@ func (s *script) step(outer bool) {
 	}
 }
 
-// after returns a deadline d from now, in the past if d is negative.
+// after returns a deadline d from now. It is in the past if d is negative.
 func (s *script) after(d time.Duration) time.Duration {
 	if d < 0 {
 		return max(0, s.m.now+max(d, -s.m.now))
@@ -162,14 +162,13 @@ func (s *script) after(d time.Duration) time.Duration {
 	return Deadline(s.m.now, d)
 }
 
-// FuzzWheel drives the store, on a manual clock, against a plain model. The kept
-// inputs in testdata run in every go test.
+// FuzzWheel compares a ManualTimer with a plain model. go test runs the inputs in testdata.
 func FuzzWheel(f *testing.F) {
 	f.Add([]byte("\x00\x00\x12\x01\x00\x03\x20\x00\x01\x03\x10\x08\x03\x30"))
 	f.Fuzz(func(t *testing.T, data []byte) { runScript(t, data) })
 }
 
-// TestRandomScripts is the fuzz target on random bytes, the same ones each time.
+// TestRandomScripts runs the fuzz target on random bytes from a fixed seed.
 func TestRandomScripts(t *testing.T) {
 	scripts := 400
 	if testing.Short() {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// State is where a Handle stands.
+// State is the state of a [Handle].
 type State uint8
 
 // States of a Handle.
 const (
-	Pending   State = iota // will run, or (periodic) will run again
-	Expired                // has run, or is about to
-	Cancelled              // stopped before it ran, or (periodic) before it ran again
+	Pending   State = iota // will run; a periodic handle: will run again
+	Expired                // has run, is running, or is about to run
+	Cancelled              // was stopped before it ran; a periodic handle: was stopped
 )
 
-// String is "pending", "expired" or "cancelled".
+// String returns "pending", "expired" or "cancelled".
 func (s State) String() string {
 	switch s {
 	case Pending:
@@ -29,31 +29,31 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// Handle is a function's place in a timer, as AfterFunc and the Schedule
-// methods return it. It is safe for concurrent use, from its own function too.
-// It takes 64 bytes, one cache line.
+// Handle stands for a scheduled function: AfterFunc, ScheduleAtFixedRate and
+// ScheduleWithFixedDelay return one. It is safe for concurrent use. The function may call
+// its methods too. A Handle takes 64 bytes, one cache line.
 type Handle struct {
-	entry TaskEntry // bound to the Handle, or to the periodic that it is part of
+	entry TaskEntry // bound to the Handle, or to the periodic that contains it
 	timer *store
 	f     func()
 }
 
-// periodic is a Handle whose function runs again and again.
+// periodic is a Handle whose function runs repeatedly.
 type periodic struct {
 	Handle
 	period time.Duration // > 0: fixed rate; < 0: fixed delay of -period
 }
 
-// halted is the value of a handle's word once a periodic one has been stopped.
+// halted is the value of the entry's word after a periodic handle was stopped.
 const halted = 1
 
-// periodic returns what h is part of, nil if its function runs once.
+// periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
 	p, _ := h.entry.task.(*periodic)
 	return p
 }
 
-// start schedules h, whose entry is bound to task.
+// start binds h's entry to task and schedules it to expire first from now.
 func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error) {
 	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
@@ -67,11 +67,7 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	return h, nil
 }
 
-func (t *store) startOnce(d time.Duration, f func()) (*Handle, error) {
-	h := &Handle{f: f}
-	return t.start(h, h, d)
-}
-
+// startPeriodic schedules a periodic; sign is 1 for a fixed rate and -1 for a fixed delay.
 func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
 	if period <= 0 {
 		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
@@ -80,52 +76,46 @@ func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Han
 	return t.start(&p.Handle, p, first)
 }
 
-// AfterFunc runs f on a worker once d has passed. Errors: ErrFull, ErrStopped.
-func (t *SystemTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
-	return t.startOnce(d, f)
+// AfterFunc runs f when d has passed: a [SystemTimer] on one of its workers, a [ManualTimer]
+// inside the AdvanceClock that lets d pass. It does not block.
+//
+// Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
+func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
+	h := &Handle{f: f}
+	return t.start(h, h, d)
 }
 
-// AfterFunc runs f inside the AdvanceClock that lets d pass. Errors: ErrFull,
-// ErrStopped.
-func (t *ManualTimer) AfterFunc(d time.Duration, f func()) (*Handle, error) {
-	return t.startOnce(d, f)
-}
-
-// ScheduleAtFixedRate runs f after first and then every period, counted from
-// when each run was due, however long it took. Runs of one handle never overlap;
-// those that a slow f or a stall made impossible are made up for, one after the
-// other. Errors: ErrInvalidOption (period not positive), ErrFull, ErrStopped.
-func (t *SystemTimer) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
+// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period
+// after the previous one was due, however long that took. Runs of one handle never overlap.
+// Runs that a slow f or a stall has delayed follow one after the other until they have
+// caught up.
+//
+// Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull],
+// [ErrStopped].
+func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, period, 1, f)
 }
 
-// ScheduleAtFixedRate is that of SystemTimer, on the manual clock.
-func (t *ManualTimer) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
-	return t.startPeriodic(first, period, 1, f)
-}
-
-// ScheduleWithFixedDelay runs f after first and then delay after each run has
-// ended. Errors: ErrInvalidOption (delay not positive), ErrFull, ErrStopped.
-func (t *SystemTimer) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
+// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended.
+//
+// Errors: [ErrInvalidOption] (delay is not positive), [ErrNoTask] (f is nil), [ErrFull],
+// [ErrStopped].
+func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, delay, -1, f)
 }
 
-// ScheduleWithFixedDelay is that of SystemTimer, on the manual clock.
-func (t *ManualTimer) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
-	return t.startPeriodic(first, delay, -1, f)
-}
-
-// RunTask is the timer's way in. It does nothing for anybody else.
+// RunTask implements [Task]. Only the timer can call it with effect: it does nothing unless e
+// is h's own entry.
 func (h *Handle) RunTask(e *TaskEntry) {
 	if e == &h.entry {
 		h.f()
 	}
 }
 
-// RunTask is the timer's way in.
+// RunTask implements [Task].
 func (p *periodic) RunTask(e *TaskEntry) {
 	due := e.Deadline()
-	// Deferred: a run that panics or calls runtime.Goexit is not the last.
+	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
 	defer func() { p.again(due) }()
 	if e.word.Load() != halted {
 		p.f()
@@ -142,18 +132,20 @@ func (p *periodic) again(due time.Duration) {
 	if p.period < 0 {
 		next = Deadline(now, -p.period)
 	}
-	if p.timer.addAgain(&p.entry, now, next) != nil {
-		p.entry.word.Store(halted) // the timer has stopped
+	// At the end of time the next run would be due at once, and so would all others.
+	if now >= Never || p.timer.addAgain(&p.entry, now, next) != nil {
+		p.entry.word.Store(halted) // the timer, or its time, has ended
 		return
 	}
-	if p.entry.word.Load() == halted { // Stop came between: it may not have seen the entry
+	// A Stop that was called meanwhile may have come before the entry was added.
+	if p.entry.word.Load() == halted {
 		p.timer.Cancel(&p.entry)
 	}
 }
 
-// Stop prevents the function from running (again) and reports whether it did:
-// false means that it has run or is about to, or was stopped before. It does not
-// wait for a run that is under way.
+// Stop prevents further runs of the function and reports whether it prevented one. False
+// means that a function that runs once has run or is about to run, or that the handle was
+// stopped before. Stop does not wait for a run that is in progress.
 func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
 		return h.timer.Cancel(&h.entry)
@@ -161,23 +153,26 @@ func (h *Handle) Stop() bool {
 	if h.entry.word.Swap(halted) == halted {
 		return false
 	}
-	// In a timer that was stopped the entry is cancelled already; if it is neither
-	// that nor cancelled here, its function is running for the last time.
+	// DeadlineOf is 0 if the timer was stopped and has cancelled the entry: then no run is
+	// prevented here. Otherwise a worker has claimed the entry, and the run after that, or
+	// the run itself if it has not begun, is prevented.
 	return h.timer.Cancel(&h.entry) || h.timer.DeadlineOf(&h.entry) != 0
 }
 
-// Extend moves the deadline of a pending handle to d from now and reports whether
-// it was in time; if not, it does nothing. A later deadline costs a clock reading
-// and a lock, and leaves the wheel alone. Of a periodic handle it moves the next run,
-// unless one is under way.
+// Extend moves the deadline of a pending handle to d from now and reports whether it came in
+// time. If it came too late, it does nothing. A later deadline costs a clock reading and a
+// lock; the entry moves in the wheel when the old deadline passes. Extend moves the next run
+// of a periodic handle; while a run is in progress, it does nothing and returns false.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.timer.Extend(&h.entry, Deadline(h.timer.now(), d))
 }
 
-// Reset is Extend for a pending handle. One that has run or was stopped is
-// scheduled anew, as time.Timer.Reset does it: then it returns false, and the
-// earlier run is not undone. A periodic handle that was stopped stays so, and one
-// that is running sets its next run itself. Error: ErrFull, ErrStopped.
+// Reset moves the deadline of a pending handle to d from now and returns true. If the function
+// has run, is running, or was stopped, Reset schedules it again and returns false, as
+// [time.Timer.Reset] does. A periodic handle that is not pending is not scheduled again: it
+// was stopped, or its run in progress sets the next deadline.
+//
+// Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
 		now := h.timer.now()
@@ -189,13 +184,14 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 			return false, nil
 		}
 		err := h.timer.AddAt(&h.entry, now, deadline)
-		if !errors.Is(err, ErrScheduled) { // scheduled by another Reset: extend that one
+		if !errors.Is(err, ErrScheduled) {
 			return false, err
 		}
+		// Another Reset has scheduled the entry meanwhile: extend it.
 	}
 }
 
-// State returns where h stands.
+// State returns the state of h.
 func (h *Handle) State() State {
 	s := h.timer.shardOf(&h.entry)
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHandleRunsOnceAndTellsItsState(t *testing.T) {
+func TestHandleRunsOnceAndReportsItsState(t *testing.T) {
 	m := newManual(t)
 	runs := 0
 	var inside State
@@ -110,7 +110,7 @@ func TestHandleErrors(t *testing.T) {
 	require.ErrorIs(t, err, ErrStopped)
 }
 
-func TestHandleIsNobodyElsesTask(t *testing.T) {
+func TestHandleRunsOnlyForItsOwnEntry(t *testing.T) {
 	m := newManual(t)
 	h, err := m.AfterFunc(time.Second, func() { t.Error("ran") })
 	require.NoError(t, err)

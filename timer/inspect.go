@@ -5,45 +5,70 @@ import (
 	"time"
 )
 
-// Wheels is a picture of a timer's wheels, summed over its shards, at one moment, or
-// nearly: shards are looked at one after the other.
+// Wheels is a picture of a timer's wheels, summed over its shards. Inspect looks at the shards
+// one after the other, so it is not a picture of one moment.
 type Wheels struct {
 	Now     time.Duration // on the timer's clock
 	Tick    time.Duration
-	Size    int  // buckets of a wheel
-	Pending int  // entries
-	Due     int  // of them: expired, and waiting for a worker or to be placed again; or at least so many
-	Young   Slot // of them: added a short while ago, far from due, in no slot yet
-	Levels  []WheelLevel
+	Size    int          // number of buckets in a wheel
+	Pending int          // number of scheduled entries
+	Due     int          // of Pending: expired, and not yet run or placed again; a lower bound beyond 128 in a shard
+	Young   Slot         // of Pending: young, and in no slot yet; see the package documentation
+	Levels  []WheelLevel // the lowest first
 }
 
-// WheelLevel is one wheel of the hierarchy, the lowest first.
+// WheelLevel is one wheel of the hierarchy.
 type WheelLevel struct {
-	Span  time.Duration // that one slot stands for
-	Hand  int           // the slot that now lies in
+	Span  time.Duration // the time that one slot spans
+	Hand  int           // index of the slot that holds the current time
 	Slots []Slot
 }
 
-// Slot is a bucket of a wheel; of a wheel of more than 64, several.
+// Slot is a bucket of a wheel; in a wheel of more than 64 buckets, it is several adjacent
+// ones.
 type Slot struct {
 	Entries int
-	// Estimated: there were too many to count. The entries of a shard that were not
-	// counted are distributed evenly over its buckets that were not counted to the end;
-	// its young entries count as one of them.
+	// Estimated says that there were too many entries to count them all. Inspect
+	// distributes the entries of a shard that it did not count evenly over those of the
+	// shard's buckets that it did not count to the end; the young entries count as one
+	// such bucket.
 	Estimated bool
 }
 
 const (
 	shownSlots  = 64
-	countBudget = 1 << 15 // entries that Inspect looks at, if there are not more buckets
+	countBudget = 1 << 15 // entries in buckets that Inspect plans to look at, divided by the number of shards
 )
 
-// Inspect returns a picture of t's wheels. Its cost is bounded, whatever is pending:
-// it looks at up to about 32,000 entries, or at two in each bucket if there are more
-// buckets than that, and holds no lock for more than a few hundred at a time. What it
-// does not count it estimates.
+// Inspect returns a picture of t's wheels. Its cost does not depend on the number of pending
+// entries: it looks at less than 100,000 of them, or at two in each non-empty bucket if there
+// are more than 32,768 such buckets. It holds no lock for more than a few hundred entries. It
+// estimates what it does not count.
 func Inspect(t Timer) Wheels {
-	return t.(interface{ inspect() Wheels }).inspect() // sealed: every Timer embeds store
+	return t.(interface{ inspect() Wheels }).inspect() // every Timer embeds store, because Timer is sealed
+}
+
+// Due returns how many entries of t have expired and wait for a worker, and how long ago the
+// deadlines of the first ones passed. It counts up to 128 entries in each shard, so n is a
+// lower bound if there are more.
+func Due(t Timer) (n int, oldest time.Duration) {
+	return t.(interface {
+		overdueEntries() (int, time.Duration)
+	}).overdueEntries()
+}
+
+func (t *store) overdueEntries() (n int, oldest time.Duration) {
+	now := t.now()
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		if !s.mu.due.empty() {
+			n += s.mu.due.count(chunk)
+			oldest = max(oldest, now-time.Duration(s.mu.due.root.next.deadline))
+		}
+		s.mu.Unlock()
+	}
+	return n, oldest
 }
 
 func (t *store) inspect() Wheels {
@@ -61,7 +86,8 @@ func (t *store) inspect() Wheels {
 	return w
 }
 
-// inspect adds s to w, where a slot stands for fold buckets.
+// inspect adds s to w. A slot of w holds fold buckets. budget is how many entries it may
+// look at.
 func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 	s.mu.Lock()
 	filled := 1
@@ -81,9 +107,9 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 	w.Young.Entries += young
 
 	left := pending - due - young
-	var open []*Slot // not counted to the end
+	var partial []*Slot // slots with a bucket that was not counted to the end
 	if young > 2*chunk {
-		open = append(open, &w.Young)
+		partial = append(partial, &w.Young)
 	}
 	for l := range levels {
 		slots := w.level(s, l, tick, fold)
@@ -95,22 +121,22 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 			}
 			slot := &slots[at/fold]
 			if n > perBucket {
-				open = append(open, slot)
+				partial = append(partial, slot)
 			}
 			slot.Entries += n
 			left -= n
 		}
 	}
-	for i, slot := range open {
+	for i, slot := range partial {
 		slot.Estimated = true
-		share := max(left, 0) / (len(open) - i)
+		share := max(left, 0) / (len(partial) - i)
 		slot.Entries += share
 		left -= share
 	}
 }
 
-// level returns the slots of w's level l, which it adds if s is the first to reach
-// as high.
+// level returns the slots of w's level l. It adds the level to w if s is the first shard that
+// has it.
 func (w *Wheels) level(s *shard, l int, tick, fold int64) []Slot {
 	if l == len(w.Levels) {
 		s.mu.Lock()
@@ -129,9 +155,10 @@ func (w *Wheels) level(s *shard, l int, tick, fold int64) []Slot {
 	return w.Levels[l].Slots
 }
 
-// countNext finds the next non-empty bucket of a level and counts it, to one more
-// than limit at most; at is the slot in whose span it expires, which would be its own
-// in a wheel that is not ahead of the clock. The lock is held for one bucket only.
+// countNext finds the first non-empty bucket of level l from index from on, and counts its
+// entries up to limit+1. at is the slot in whose span the bucket expires; because of the
+// wheel's phase, it may differ from the bucket's index. countNext holds the lock while it
+// counts.
 func (s *shard) countNext(l int, from int64, limit int) (bucket, at int64, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,11 +171,11 @@ func (s *shard) countNext(l int, from int64, limit int) (bucket, at int64, n int
 	if ahead < 0 {
 		ahead += w.size
 	}
-	expires := s.onClock((lv.now + ahead) * lv.span)
+	expires := (lv.now+ahead)*lv.span - w.phase
 	return bucket, w.slot(lv.number(expires)), lv.buckets[bucket].count(limit + 1)
 }
 
-// count returns the number of entries in l, limit if there are more.
+// count returns the number of entries in l, at most limit.
 func (l *taskList) count(limit int) (n int) {
 	for e := l.root.next; e != &l.root && n < limit; e = e.next {
 		n++

@@ -15,7 +15,7 @@ func addEntries(t *testing.T, m *ManualTimer, n int, deadline time.Duration) {
 	}
 }
 
-func TestInspectShowsEntriesWhereTheyLie(t *testing.T) {
+func TestInspectShowsEntriesInTheirSlots(t *testing.T) {
 	m, err := NewManualTimer()
 	require.NoError(t, err)
 	m.AdvanceClock(10 * time.Millisecond)
@@ -38,9 +38,9 @@ func TestInspectShowsEntriesWhereTheyLie(t *testing.T) {
 	m.Stop()
 }
 
-// TestInspectShowsWheelsThatAreOutOfStepByTheClock: the same deadline lies in other buckets of other shards, and all are
-// shown where they expire.
-func TestInspectShowsWheelsThatAreOutOfStepByTheClock(t *testing.T) {
+// Because of the phases of the wheels, entries with the same deadline are in different buckets
+// in different shards. Inspect shows each bucket in the slot in which it expires.
+func TestInspectShowsEachBucketWhereItExpires(t *testing.T) {
 	m, err := NewManualTimer(WithShards(16))
 	require.NoError(t, err)
 	m.AdvanceClock(time.Second)
@@ -48,7 +48,7 @@ func TestInspectShowsWheelsThatAreOutOfStepByTheClock(t *testing.T) {
 	entries := make([]benchTask, n)
 	for i := range entries {
 		entries[i].Bind(&entries[i])
-		entries[i].where = uint32(i)
+		entries[i].inShard(i)
 		require.NoError(t, m.AddAt(&entries[i].TaskEntry, time.Second, 1200*time.Millisecond))
 	}
 	w := Inspect(m)
@@ -59,9 +59,9 @@ func TestInspectShowsWheelsThatAreOutOfStepByTheClock(t *testing.T) {
 	assert.Equal(t, []int{30, 130}, []int{early, late}, "the wheel of the i-th shard is 4 i ticks ahead")
 	m.Stop()
 
-	m = newManual(t, WithShards(2), WithWheelSize(10)) // the second wheel is 55 ticks ahead
+	m = newManual(t, WithShards(2), WithWheelSize(10)) // the wheel of shard 1 is 55 ticks ahead
 	tt := newTask(nil)
-	tt.where = 1
+	tt.inShard(1)
 	addIn(t, m, tt, 7*time.Millisecond)
 	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Levels[0].Slots[7])
 	m.Stop()
@@ -78,8 +78,8 @@ func TestInspectFoldsLargeWheels(t *testing.T) {
 	m.Stop()
 }
 
-// TestInspectCountsLittleAndEstimatesTheRest: the total is true, however few were counted.
-func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
+// Inspect counts a part of the entries and estimates the rest; the total is exact.
+func TestInspectEstimatesWhatItDoesNotCount(t *testing.T) {
 	m, err := NewManualTimer()
 	require.NoError(t, err)
 	const n = 200_000
@@ -93,7 +93,7 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 	m.AdvanceClock(youngFor)
 	w = Inspect(m)
 	assert.Zero(t, w.Young)
-	sum, estimated := 1000, 0 // as many are through
+	sum, estimated := 1000, 0 // the tasks that have run
 	for _, l := range w.Levels {
 		for _, s := range l.Slots {
 			sum += s.Entries
@@ -108,9 +108,8 @@ func TestInspectCountsLittleAndEstimatesTheRest(t *testing.T) {
 	m.Stop()
 }
 
-// TestInspectEstimatesBucketsThatItDidNotCountToTheEnd: up to 128 entries of a bucket are counted, and fewer where many
-// buckets hold some.
-func TestInspectEstimatesBucketsThatItDidNotCountToTheEnd(t *testing.T) {
+// Inspect counts up to 128 entries of a bucket, and fewer if many buckets hold entries.
+func TestInspectEstimatesPartlyCountedBuckets(t *testing.T) {
 	m := newManual(t)
 	addEntries(t, m, chunk, 20*ms)
 	addEntries(t, m, chunk+1, 30*ms)
@@ -143,8 +142,8 @@ func TestInspectEstimatesBucketsThatItDidNotCountToTheEnd(t *testing.T) {
 	m.Stop()
 }
 
-// TestInspectSaysHowManyAreDueAtLeast: of those that are due, and of those that are on their way down, 128 are counted.
-func TestInspectSaysHowManyAreDueAtLeast(t *testing.T) {
+// Inspect counts up to 128 due entries of a shard, and up to 128 that are to be placed again.
+func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 	m := newManual(t)
 	addEntries(t, m, chunk-1, 0)
 	assert.Equal(t, chunk-1, Inspect(m).Due)
@@ -164,8 +163,9 @@ func TestInspectSaysHowManyAreDueAtLeast(t *testing.T) {
 	m.Stop()
 }
 
-// TestInspectOfManyYoung: what is not counted is shared out to them as to a bucket.
-func TestInspectOfManyYoung(t *testing.T) {
+// The young entries of a shard get their share of the entries that were not counted, as one
+// bucket does.
+func TestInspectCountsYoungEntriesAsOneBucket(t *testing.T) {
 	m := newManual(t)
 	addEntries(t, m, 2*chunk, time.Minute)
 	addEntries(t, m, 1, time.Second)
@@ -185,8 +185,8 @@ func TestInspectOfManyYoung(t *testing.T) {
 	m.Stop()
 }
 
-// TestInspectOfTheHighestWheels: a slot of several buckets may stand for more than there is time.
-func TestInspectOfTheHighestWheels(t *testing.T) {
+// The span of a slot that holds several buckets saturates at Never.
+func TestInspectSaturatesSpansAtNever(t *testing.T) {
 	m := newManual(t, WithWheelSize(1000))
 	addEntries(t, m, 1, Never)
 	assert.Equal(t, Slot{Entries: 1}, Inspect(m).Young)

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkInvariants checks the structure of every shard, between two operations:
-// nobody else may be in the timer. exact tells of an entry whether its deadline is
-// still the one that it was placed by; nil means that this is so for all of them.
+// checkInvariants checks the structure of every shard. No other goroutine may use the timer
+// meanwhile. exact reports whether an entry was placed by its current deadline, and not
+// extended since; nil means that all entries were.
 func checkInvariants(t testing.TB, s *store, exact func(e *TaskEntry) bool) {
 	t.Helper()
 	total := 0
@@ -25,7 +25,7 @@ func checkLocked(t testing.TB, s *store, i int, exact func(e *TaskEntry) bool) (
 	t.Helper()
 	sh := &s.shards[i]
 	sh.mu.Lock()
-	defer sh.mu.Unlock() // a failed check must not leave it locked
+	defer sh.mu.Unlock() // deferred, because a failed check ends the goroutine
 	ready := s.ready.Load()&sh.bit != 0
 	require.True(t, ready || sh.mu.due.empty(), "something is due in shard %d and its ready bit is not set", i)
 	for _, e := range listOf(t, &sh.mu.young) {
@@ -46,7 +46,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 	}
 	w := &s.mu.wheel
 	own := func(e *TaskEntry) {
-		check(e.where&mask == index, "entry of shard %d", e.where&mask)
+		check(e.tag.Load()&mask == index, "entry of shard %d", e.tag.Load()&mask)
 		check(e.task != nil, "entry without a task")
 		check(e.deadline > 0, "entry in a list with deadline %d", e.deadline)
 	}
@@ -59,11 +59,11 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 		entries++
 	}
 	check(s.next.Load() <= s.youngTick(), "next %d is later than the young have to be placed, %d", s.next.Load(), s.youngTick())
-	check(s.mu.due.root.where == 0 && s.mu.cascade.root.where == 0 && s.mu.young.root.where == 0, "a list that is no bucket looks like one")
+	check(s.mu.due.root.tag.Load() == 0 && s.mu.cascade.root.tag.Load() == 0 && s.mu.young.root.tag.Load() == 0, "a list that is no bucket looks like one")
 	check(s.mu.cascade.empty(), "entries left half-way down")
 	entries += checkWheel(t, w, func(e *TaskEntry, number, span int64) {
 		own(e)
-		tick := s.inWheel(s.dueTick(e.deadline))
+		tick := s.dueTick(e.deadline) + w.phase
 		if exact == nil || exact(e) {
 			check(tick/span == number, "entry of tick %d in bucket %d, %d ticks wide", tick, number, span)
 		} else {
@@ -72,13 +72,12 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 	})
 	check(int(s.mu.pending) == entries, "%d entries, %d counted", entries, s.mu.pending)
 	expiration, _ := w.next()
-	expiration = s.onClock(expiration)
 	check(s.next.Load() <= expiration, "next %d is later than the earliest bucket %d", s.next.Load(), expiration)
 	return entries
 }
 
-// checkWheel checks the structure of a wheel and calls each for every entry, with
-// the number and width of its bucket.
+// checkWheel checks the structure of a wheel, calls each for every entry, with the number and
+// the width of its bucket, and returns the number of entries.
 func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, span int64)) (entries int) {
 	t.Helper()
 	check := func(ok bool, what string, args ...any) {
@@ -91,7 +90,7 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 	for l := range w.levels {
 		lv := &w.levels[l]
 		check(lv.span == span, "level %d is %d ticks wide, not %d", l, lv.span, span)
-		check(lv.now == w.now/span, "level %d is at %d at tick %d", l, lv.now, w.now)
+		check(lv.now == (w.now+w.phase)/span, "level %d is at %d at tick %d", l, lv.now, w.now)
 		check(int64(len(lv.buckets)) == w.size, "level %d has %d buckets of %d", l, len(lv.buckets), w.size)
 		check(len(lv.filled) == (len(lv.buckets)+63)/64, "level %d has %d words", l, len(lv.filled))
 		if rest := w.size % 64; rest != 0 {
@@ -99,7 +98,7 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 		}
 		for slot := range w.size {
 			bucket := &lv.buckets[slot]
-			check(int64(bucket.root.where) == int64(l)*w.size+slot+1, "level %d slot %d is where %d", l, slot, bucket.root.where)
+			check(int64(bucket.root.tag.Load()) == int64(l)*w.size+slot+1, "level %d slot %d has tag %d", l, slot, bucket.root.tag.Load())
 			check(bucket.root.task == nil && bucket.root.deadline == 0, "a root is used as an entry")
 			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
 			check(filled == !bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
@@ -112,7 +111,7 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 				ahead += w.size
 			}
 			number := lv.now + ahead
-			check(number > w.now/span, "level %d slot %d expired at %d, now is %d", l, slot, number*span, w.now)
+			check(number > (w.now+w.phase)/span, "level %d slot %d expired at %d, now is %d", l, slot, number*span, w.now)
 			check(number <= math.MaxInt64/span, "level %d slot %d is out of reach", l, slot)
 			for _, e := range listOf(t, bucket) {
 				each(e, number, span)
@@ -124,7 +123,8 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 	return entries
 }
 
-// listOf returns a list's entries and checks that it is a ring in both directions.
+// listOf returns a list's entries. It fails the test if the list is not a ring in both
+// directions.
 func listOf(t testing.TB, l *taskList) (entries []*TaskEntry) {
 	for e, last := l.root.next, &l.root; e != &l.root; e, last = e.next, e {
 		if e == nil || e.prev != last {

@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What went wrong in other wheels, each under its public issue number.
+// The tests of this file are named after public issues of other timers. Their comments say
+// what the other timer did.
 
-// A bucket's whole list was cancelled and its entries looked at again when their
-// tick came: an endless loop, then a nil pointer.
-func TestNetty2651And2662CancelledEntriesAreOutOfTheirBucketAtOnce(t *testing.T) {
+// All entries of a bucket were cancelled and stayed in it. When their tick came, the wheel
+// walked them in an endless loop, or followed a nil pointer.
+func TestNetty2651And2662CancelledEntriesLeaveTheirBucket(t *testing.T) {
 	m := newManual(t)
 	tasks := make([]*testTask, 100)
 	for i := range tasks {
@@ -114,8 +115,8 @@ func TestNetty7760OverflowDoesNotFireEarly(t *testing.T) {
 	}
 }
 
-// A timeout of exactly one round, or one that begins in the middle of a tick, ran
-// one round late.
+// A timeout of exactly one round, or one that began in the middle of a tick, ran one round
+// late.
 func TestNetty1959AndGoZero5510NotOneRoundLate(t *testing.T) {
 	const tick = time.Millisecond
 	for _, size := range []int{2, 3, 16, 20, 64} {
@@ -135,7 +136,7 @@ func TestNetty1959AndGoZero5510NotOneRoundLate(t *testing.T) {
 	}
 }
 
-func TestTheine64NotOneBucketOffAtTheBordersOfLevels(t *testing.T) {
+func TestTheine64EntriesExpireExactlyAtLevelBorders(t *testing.T) {
 	for _, size := range []int64{2, 5, 64} {
 		border := size
 		for range 5 {
@@ -153,7 +154,7 @@ func TestTheine64NotOneBucketOffAtTheBordersOfLevels(t *testing.T) {
 	}
 }
 
-func TestCaffeine217LongDelaysAndShortOnesTogether(t *testing.T) {
+func TestCaffeine217LongAndShortDelaysExpireInOrder(t *testing.T) {
 	m := newManual(t)
 	var order []time.Duration
 	delays := []time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour}
@@ -168,9 +169,9 @@ func TestCaffeine217LongDelaysAndShortOnesTogether(t *testing.T) {
 	assert.Equal(t, delays, order)
 }
 
-// A clock that was negative, or crossed zero. Here time begins at 0, but callers
-// can still say anything.
-func TestCaffeine541NegativeTimes(t *testing.T) {
+// The wheel failed when its clock was negative or crossed zero. Here the clock begins at 0,
+// but a caller may pass any time.
+func TestCaffeine541NegativeTimesAreAccepted(t *testing.T) {
 	m := newManual(t)
 	for _, now := range []time.Duration{-1, -time.Millisecond, -time.Hour, math.MinInt64} {
 		for _, deadline := range []time.Duration{math.MinInt64, -time.Hour, -1, 0, 1, m.Now() + time.Second} {
@@ -186,8 +187,8 @@ func TestCaffeine541NegativeTimes(t *testing.T) {
 	}
 }
 
-// Nobody drove for a while, or the process stood still: what became due meanwhile
-// is handed over in one go, and what was not is still in time.
+// After a stall, timers that had become due during it never ran. Here the next AdvanceClock
+// hands over everything that is due, and later entries are in time.
 func TestGoZero3619CatchesUpAfterAStall(t *testing.T) {
 	for _, stall := range []time.Duration{time.Second, time.Hour, 1000 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestGoZero3619CatchesUpAfterAStall(t *testing.T) {
 	}
 }
 
-// A fifth of all timers ran early: now and the bucket were both rounded down.
+// Both the time and the bucket were rounded down, and a fifth of all timers ran early.
 func TestKafkaNoTimerIsEarly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, tick := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {

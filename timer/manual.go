@@ -1,26 +1,31 @@
 package timer
 
 import (
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// ManualTimer is a timer for tests: its clock stands still until AdvanceClock
-// moves it, and what expires runs on the goroutine that moves it, tick by tick,
-// before AdvanceClock returns. It is safe for concurrent use.
+// ManualTimer is a timer for tests. It is safe for concurrent use. Its clock stands still
+// until [ManualTimer.AdvanceClock] moves it, tick by tick. Tasks that expire run on the
+// goroutine that moves the clock, before AdvanceClock returns.
 type ManualTimer struct {
 	store
+	// mu is level 4 of the lock order, see package purgatory: Extend and popLocked call Now
+	// with a shard's lock held.
 	mu struct {
 		sched.Mutex
 		now    time.Duration
 		target time.Duration
-		moving bool // somebody is inside AdvanceClock
+		moving bool // a goroutine is inside AdvanceClock
 	}
 }
 
-// NewManualTimer returns a timer whose clock stands at 0. Options that concern
-// workers have no meaning for it. Error: ErrInvalidOption.
+// NewManualTimer returns a timer whose clock stands at 0. [WithWorkers], [WithExecutor] and
+// [WithLogger] have no effect on it.
+//
+// Error: [ErrInvalidOption].
 func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	cfg, err := newConfig(1, opts)
 	if err != nil {
@@ -34,21 +39,30 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	return t, nil
 }
 
-// Now returns how far AdvanceClock has moved the clock. Inside a task it is the
-// start of the tick in which the task expired, or the time at which it was added
-// if it was due already.
+// Now returns how far AdvanceClock has moved the clock. Inside a task it is the first tick at
+// or after the task's deadline, or the time at which the entry was added if the deadline had
+// passed then.
 func (t *ManualTimer) Now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.now
 }
 
-// AdvanceClock moves the clock by d (a negative d counts as 0), stops at every
-// tick in which something expires, runs it there, and reports whether anything
-// ran. AdvanceClock(0) runs what is due already. Called while another
-// AdvanceClock is under way, from a task for instance, it adds d to that one's
-// way, and returns false at once.
+// AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick
+// at which an entry expires and runs the entry's task there. A negative d counts as 0;
+// AdvanceClock(0) runs what is due already. If another AdvanceClock is in progress, as when
+// a task calls AdvanceClock, it adds d to the distance of that one and returns false at once.
+// If a task calls runtime.Goexit, the goroutine ends when the clock has been moved.
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
+	return t.AdvanceClockUntil(nil, d)
+}
+
+// AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed when it is called:
+// then it returns false and does not move the clock. It does not look at stop again.
+func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (ran bool) {
+	if closed(stop) {
+		return false
+	}
 	t.mu.Lock()
 	t.mu.target = min(t.mu.target, Never-max(d, 0)) + max(d, 0) // saturates at Never
 	if t.mu.moving {
@@ -58,18 +72,37 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	t.mu.moving = true
 	t.mu.Unlock()
 
-	stepped := false
+	moved := false
 	defer func() {
-		if !stepped { // a task called runtime.Goexit
-			t.mu.Lock()
-			t.mu.moving = false
-			t.mu.Unlock()
+		if !moved {
+			t.moveOn()
 		}
 	}()
+	ran = t.move()
+	moved = true
+	return ran
+}
+
+// moveOn completes a move when a task has called [runtime.Goexit], which ends the goroutine
+// that moved the clock. Other goroutines complete it one after the other, so that no stack
+// grows with the number of such tasks.
+func (t *ManualTimer) moveOn() {
+	for moved := false; !moved; {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			t.move()
+			moved = true
+		})
+		wg.Wait()
+	}
+}
+
+// move moves the clock to the target and reports whether any task ran.
+func (t *ManualTimer) move() (ran bool) {
 	for {
 		now, more := t.step()
 		if !more {
-			break
+			return ran
 		}
 		t.flush(now)
 		for found := true; found; {
@@ -78,17 +111,15 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 			ran = ran || some
 		}
 	}
-	stepped = true
-	return ran
 }
 
-// step moves the clock to the next tick at which a bucket expires, or to the
-// target if none expires before. It reports false, and ends the move, when there
-// is nothing left to do.
+// step moves the clock to the next tick at which a shard has to be flushed, or to the target
+// if that comes first. It leaves the clock where it is while entries are due. It reports
+// false, and ends the move, when the clock is at the target and nothing is left to do.
 func (t *ManualTimer) step() (now time.Duration, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.waiting() { // added when it was due already
+	if t.waiting() { // entries that were due when they were added
 		return t.mu.now, true
 	}
 	if tick := t.next(); tick <= int64(t.mu.target)/t.tick {
@@ -103,5 +134,7 @@ func (t *ManualTimer) step() (now time.Duration, more bool) {
 	return t.mu.now, false
 }
 
-// Stop refuses further entries and returns the tasks that had not fired.
+// Stop makes the timer refuse further entries, cancels the pending ones and returns their
+// tasks, in no order. Entries of operations are cancelled too, but the operations are not
+// returned. Stopping again returns nothing.
 func (t *ManualTimer) Stop() (unfired []Task) { return t.stop() }

@@ -9,29 +9,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// model runs a ManualTimer beside a plain list of deadlines, checks the timer's
-// structure after every step, and every expiry as it happens: in its own tick, not
-// a nanosecond early, once.
+// model runs a ManualTimer beside a plain list of deadlines. It checks the timer's structure
+// after every step. It checks every expiry as it happens: once, in the right tick, and not
+// a nanosecond early.
 type model struct {
 	t     testing.TB
 	timer *ManualTimer
 	tick  int64
 	items []*modelItem
-	limit int // of pending entries, 0: none
+	limit int // the limit of pending entries, 0: none
 
 	now, target time.Duration
 	fired       int
 }
 
-// modelItem is an entry and what the model knows of it.
+// modelItem is an entry and its state in the model.
 type modelItem struct {
 	TaskEntry
 	m         *model
 	id        int
 	scheduled bool
 	deadline  time.Duration
-	surface   time.Duration // when its bucket expires, or now if it was due when it was added
-	extended  bool          // the wheel does not know of its deadline yet
+	surface   time.Duration // when its bucket expires; the time of its addition if it was due then
+	extended  bool          // it was placed by an earlier deadline
 	onFire    func(*modelItem)
 }
 
@@ -43,14 +43,14 @@ func newModel(t testing.TB, items int, start time.Duration, opts ...Option) *mod
 	for id := range items {
 		it := &modelItem{m: m, id: id}
 		it.Bind(it)
-		it.where = uint32(id) // spread them over the shards, wherever they lie in memory
+		it.inShard(id) // spread over the shards, independent of addresses
 		m.items = append(m.items, it)
 	}
 	m.advance(start)
 	return m
 }
 
-// roundUp returns the end of d's tick, later than any clock if there is none.
+// roundUp returns the end of d's tick, or MaxInt64 if that overflows.
 func (m *model) roundUp(d time.Duration) time.Duration {
 	ticks := (int64(d)-1)/m.tick + 1
 	if ticks > math.MaxInt64/m.tick {
@@ -59,7 +59,7 @@ func (m *model) roundUp(d time.Duration) time.Duration {
 	return time.Duration(ticks * m.tick)
 }
 
-// due returns the time at which it has to run.
+// due returns the time at which it must run.
 func (it *modelItem) due() time.Duration {
 	if it.deadline <= max(it.surface, 1) {
 		return it.surface
@@ -83,7 +83,7 @@ func (m *model) require(ok bool, what string, args ...any) {
 	}
 }
 
-// RunTask checks that now is the time of this very item.
+// RunTask checks that the item is scheduled and must run now.
 func (it *modelItem) RunTask(e *TaskEntry) {
 	m := it.m
 	m.now = m.timer.Now()
@@ -103,10 +103,10 @@ func (it *modelItem) RunTask(e *TaskEntry) {
 func (m *model) add(it *modelItem, deadline time.Duration) {
 	want := error(nil)
 	switch {
-	case m.limit > 0 && m.pending() >= m.limit:
-		want = ErrFull
 	case it.scheduled:
 		want = ErrScheduled
+	case m.limit > 0 && m.pending() >= m.limit:
+		want = ErrFull
 	}
 	err := m.timer.AddAt(&it.TaskEntry, m.now, deadline)
 	require.ErrorIs(m.t, err, want)
@@ -143,7 +143,7 @@ func (m *model) extend(it *modelItem, deadline time.Duration) {
 	if !it.scheduled {
 		return
 	}
-	atOnce := deadline <= 0
+	atOnce := deadline <= m.now
 	deadline = min(max(deadline, 1), Never)
 	if deadline < it.deadline {
 		it.extended = false
@@ -156,7 +156,7 @@ func (m *model) extend(it *modelItem, deadline time.Duration) {
 	it.deadline = deadline
 }
 
-// advance moves the clock. Called from a task it only adds to the way.
+// advance moves the clock. Inside a task it only adds to the distance.
 func (m *model) advance(d time.Duration) {
 	m.target = min(m.target, Never-max(d, 0)) + max(d, 0)
 	fired := m.fired
@@ -173,7 +173,7 @@ func (m *model) advance(d time.Duration) {
 	}
 }
 
-// stop ends the timer and checks that it returns what had not fired.
+// stop stops the timer and checks that it returns the pending tasks.
 func (m *model) stop() {
 	want := m.pending()
 	unfired := m.timer.Stop()
@@ -187,7 +187,7 @@ func (m *model) stop() {
 	m.check()
 }
 
-// check compares what can be seen from outside and from inside.
+// check compares the number of pending entries and checks the timer's structure.
 func (m *model) check() {
 	pending := m.timer.Pending()
 	m.require(pending == m.pending(), "%d entries pending, not %d", pending, m.pending())

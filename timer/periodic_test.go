@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFixedRateCountsFromWhenItWasDue(t *testing.T) {
+func TestFixedRateCountsFromTheDueTime(t *testing.T) {
 	m := newManual(t)
 	var at []time.Duration
 	h, err := m.ScheduleAtFixedRate(500*time.Millisecond, time.Second, func() { at = append(at, m.Now()/time.Millisecond) })
@@ -25,9 +25,9 @@ func TestFixedRateCountsFromWhenItWasDue(t *testing.T) {
 	assert.Len(t, at, 4)
 }
 
-// A run lasts 2.5 s. At a fixed rate the runs that it made impossible are made up
-// for; with a fixed delay the next one comes a delay after its end.
-func TestPeriodicWhenTheFunctionIsSlow(t *testing.T) {
+// The first run lasts 2.5 s. At a fixed rate, the runs that it has delayed follow at once;
+// with a fixed delay, the next run begins one delay after its end.
+func TestFixedRateCatchesUpAndFixedDelayDoesNot(t *testing.T) {
 	starts := func(schedule func(*SystemTimer, func()) error) (at []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			timer := newSystem(t)
@@ -60,7 +60,7 @@ func TestPeriodicCatchesUpAfterAStall(t *testing.T) {
 		runs := 0
 		_, err = timer.ScheduleAtFixedRate(time.Second, time.Second, func() { runs++ })
 		require.NoError(t, err)
-		settle(time.Minute) // nobody drives
+		settle(time.Minute) // no goroutine drives the timer
 		timer.AdvanceClock(0)
 		synctest.Wait()
 		assert.Equal(t, 60, runs)
@@ -163,10 +163,11 @@ func TestPeriodicExtendMovesTheNextRun(t *testing.T) {
 	assert.False(t, pending)
 	require.NoError(t, err)
 	m.AdvanceClock(time.Minute)
-	assert.Len(t, at, 3, "once stopped it stays so")
+	assert.Len(t, at, 3, "Reset does not start a stopped periodic handle")
 }
 
-// While a periodic function runs it is not pending, but its place is taken.
+// While a periodic function runs, its entry is not pending. The next run is scheduled even if
+// the timer is full.
 func TestPeriodicKeepsItsPlaceInAFullTimer(t *testing.T) {
 	m := newManual(t, WithMaxPending(1))
 	var h *Handle
@@ -184,6 +185,30 @@ func TestPeriodicKeepsItsPlaceInAFullTimer(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 	h.Stop()
 	checkInvariants(t, &m.store, nil)
+}
+
+// A manual clock stops at Never, and deadlines saturate there. The run at Never is the last.
+func TestPeriodicEndsWithTime(t *testing.T) {
+	for _, period := range []time.Duration{1, time.Hour, math.MaxInt64} {
+		m := newManual(t)
+		m.AdvanceClock(math.MaxInt64)
+		runs := 0
+		count := func() {
+			if runs++; runs > 100 {
+				m.Stop() // AdvanceClock would not return
+			}
+		}
+		atRate, err := m.ScheduleAtFixedRate(0, period, count)
+		require.NoError(t, err)
+		withDelay, err := m.ScheduleWithFixedDelay(0, period, count)
+		require.NoError(t, err)
+		m.AdvanceClock(0)
+		assert.Equal(t, 2, runs, "period %d", period)
+		assert.Equal(t, Cancelled, atRate.State())
+		assert.Equal(t, Cancelled, withDelay.State())
+		assert.False(t, atRate.Stop())
+		checkInvariants(t, &m.store, nil)
+	}
 }
 
 func TestPeriodicRefusesAPeriodThatIsNotPositive(t *testing.T) {
@@ -231,13 +256,13 @@ func TestPeriodicStopRacingItsRuns(t *testing.T) {
 	})
 }
 
-func TestPeriodicStopThatComesBeforeTheNextRunIsScheduled(t *testing.T) {
+func TestPeriodicStopDuringARunPreventsTheNext(t *testing.T) {
 	m := newManual(t)
 	runs := 0
 	h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { runs++ })
 	require.NoError(t, err)
 	now := m.now
-	m.now = func() time.Duration { // read between the look whether it was stopped and the scheduling
+	m.now = func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
 		if runs > 0 {
 			h.Stop()
 		}

@@ -8,18 +8,21 @@ import (
 )
 
 func TestSizes(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("the sizes are chosen for 64 bits")
+	}
 	assert.EqualValues(t, 48, unsafe.Sizeof(TaskEntry{}), "TaskEntry")
 	assert.EqualValues(t, 64, unsafe.Sizeof(Handle{}), "Handle: a larger one falls into the next size class")
 
 	var s shard
 	const line = 64
 	assert.Zero(t, unsafe.Sizeof(s)%line, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(s))
-	for _, begin := range []uintptr{0, 8} { // where the allocator puts the first shard
+	for _, begin := range []uintptr{0, 8} { // offsets from a cache line at which the allocator puts the first shard
 		at := func(field uintptr) uintptr { return (begin + field) / line }
 		mu := unsafe.Offsetof(s.mu)
-		assert.Zero(t, at(unsafe.Offsetof(s.next)), "one line: what all read,")
-		assert.Zero(t, at(mu+unsafe.Offsetof(s.mu.youngAt)+7), "the lock, and what is written under it whenever an entry comes or goes")
-		assert.Equal(t, at(unsafe.Sizeof(s)-unsafe.Sizeof(s.bit)-1), at(mu+unsafe.Offsetof(s.mu.due)), "the bit, which nobody writes, may lie in the next shard's line")
+		assert.Zero(t, at(unsafe.Offsetof(s.next)), "the fields that every goroutine reads share a line")
+		assert.Zero(t, at(mu+unsafe.Offsetof(s.mu.youngAt)+7), "the lock shares that line with the fields that every addition and cancellation writes")
+		assert.Equal(t, at(unsafe.Sizeof(s)-unsafe.Sizeof(s.bit)-1), at(mu+unsafe.Offsetof(s.mu.due)), "the bit is not written, and may lie in the next shard's line")
 	}
 	for n := 1; n <= 64; n *= 2 {
 		m := newManual(t, WithShards(n))

@@ -1,57 +1,65 @@
 package timer
 
 import (
+	"math"
 	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/identity"
 )
 
-// store is what SystemTimer and ManualTimer share: the sharded wheels and every
-// operation on entries. It starts no goroutine and waits for none; through hooks it
-// reads its owner's clock, and tells its owner that the clock is needed earlier or
-// that something is due.
+// store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
+// methods on entries. It is safe for concurrent use. It starts no goroutine and waits for
+// none. Through function fields it reads the clock of the timer that embeds it, and tells
+// that timer that the driver is needed earlier or that an entry is due.
 type store struct {
-	tick       int64
-	far        int64 // see farOf
+	id         uint32 // the owner in the binding of entries that this timer accepted
+	tick       int64  // in ns
+	far        int64  // in ns, see farOf
 	shards     []shard
 	maxPending int64
 	panicked   guard.Handler
 
-	now    func() time.Duration   // Extend calls it with a shard's lock held: it takes none
-	needed func(expiration int64) // the clock is needed at this tick, before wake
-	dueNow func()                 // something became due without the clock
+	now    func() time.Duration   // reads the clock; Extend and popLocked call it with a shard's lock held
+	needed func(expiration int64) // the driver is needed at this tick, which is before wake
+	dueNow func()                 // an entry is due: start a worker
 
-	// wake is the tick that the driver sleeps on, or has last slept on; 0 if there is
-	// none to wake. It is written under the driver's lock, clock; adders read it
-	// without.
+	// wake is the tick until which the driver sleeps, or has last slept; 0 before it has
+	// slept for the first time, and always in a ManualTimer. It is written with
+	// SystemTimer.clock held and read without.
 	//
-	// No earlier deadline is slept over. (1) An adder lowers its shard's next,
-	// then reads wake. (2) The driver, holding clock, sets wake to scanning, then
-	// reads every shard's next, then sets wake to the earliest. So if the
-	// driver missed an entry, its adder saw scanning or the tick that was
-	// computed without it; (3) either is later than the entry, so the adder takes
-	// clock, and by then the new wake is in place to be compared and lowered.
+	// The driver does not sleep past an earlier deadline:
+	//
+	//  1. A goroutine that adds an entry lowers its shard's next and then reads wake.
+	//  2. The driver takes clock, sets wake to scanning, reads every shard's next, sets
+	//     wake to the minimum, and releases clock.
+	//  3. If the driver read that next before 1 lowered it, then the adding goroutine
+	//     reads scanning, or the minimum that was computed without its entry. If its
+	//     tick is earlier than that, it takes clock, compares its tick with the wake
+	//     that has been published by then, lowers wake and wakes the driver.
 	wake atomic.Int64
 
-	// overdue is the time from which on a driver that still sleeps is late; never while
-	// it is awake. nudge is called, with it, by an adder that finds it past.
-	overdue atomic.Int64
-	nudge   func(overdue int64)
+	// overdue is the time, in ns, from which on a sleeping driver is late; never while
+	// the driver is awake. A goroutine that adds an entry after that time calls
+	// driverLate with overdue.
+	overdue    atomic.Int64
+	driverLate func(overdue int64)
 
-	_ [64]byte // above: read by every adder; below: written by every worker
+	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	// ready has bit i set whenever shards[i].mu.due is not empty, and until a
-	// worker has looked if the last due entry was cancelled. Written under that
-	// shard's lock.
+	// ready has bit i set whenever shards[i].mu.due is not empty and that shard's lock is
+	// free. The bit may stay set after the last due entry was cancelled, until a worker
+	// looks. It is written with that lock held.
 	ready   atomic.Uint64
-	turn    atomic.Uint32 // where the next worker begins to look for a bit
+	turn    atomic.Uint32 // the shard at which the next worker begins to look for a bit
 	pending atomic.Int64  // counted only if maxPending > 0
 }
 
 func (t *store) init(cfg config) {
+	t.id = identity.New()
 	t.tick = int64(cfg.tick)
 	t.far = farOf(t.tick)
 	t.maxPending = int64(cfg.maxPending)
@@ -63,63 +71,70 @@ func (t *store) init(cfg config) {
 	}
 }
 
-// defaultShards is eight for each processor, a power of two, at most 64: enough
-// that two processors rarely meet, few enough for one word of ready bits.
+// defaultShards returns eight for each processor, rounded up to a power of two, at most 64.
+// That keeps lock contention low, and one word holds the ready bits of all shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), 64)
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard that e lies in while it is scheduled.
+// shardOf returns the shard of e in t.
 func (t *store) shardOf(e *TaskEntry) *shard {
-	return &t.shards[e.where&uint32(len(t.shards)-1)]
+	return &t.shards[e.tag.Load()&uint32(len(t.shards)-1)]
 }
 
-// AddAt schedules e to expire at deadline, a time on the timer's clock (see
-// Deadline). now is a recent reading of this timer's Now, never a time that is
-// yet to come. A deadline that is not after now expires at once, though never on
-// the caller's goroutine. Errors: ErrScheduled, ErrFull, ErrStopped, ErrNoTask; e
-// is then not scheduled.
+// ownsLocked reports whether the lock of e's shard in t guards e: t has accepted e, or an
+// operation owns e, whose purgatory adds it to no other timer. If e belongs to another
+// timer, or to none yet, only its binding may be read; locks of that timer guard the other
+// fields.
+func (t *store) ownsLocked(e *TaskEntry) bool {
+	b := e.binding()
+	return b.byOperation() || b.owner() == t.id
+}
+
+// AddAt schedules e to expire at deadline, a time on the timer's clock (see [Deadline]).
+// now is a recent reading of this timer's Now, never a later time. An entry whose deadline
+// is not after now is due at once; its task does not run inside AddAt.
 //
-// It takes O(levels), and one lock that is held for a few dozen instructions.
+// AddAt takes O(levels) and does not block. If an entry is due at once, AddAt may call the
+// executor (see [WithExecutor]).
+//
+// Errors, after which nothing has changed:
+//
+//   - [ErrNoTask]: e is not bound.
+//   - [ErrForeign]: e belongs to another timer.
+//   - [ErrScheduled]: e is scheduled already.
+//   - [ErrFull]: the limit of [WithMaxPending] is reached.
+//   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
 	if e.task == nil {
 		return ErrNoTask
 	}
-	if t.maxPending > 0 {
-		if err := t.reserve(); err != nil {
+	return t.add(e, now, deadline, t.maxPending)
+}
+
+// addAgain is AddAt for the next run of a periodic task. The limit of pending entries does
+// not apply to it.
+func (t *store) addAgain(e *TaskEntry, now, deadline time.Duration) error {
+	return t.add(e, now, deadline, math.MaxInt64)
+}
+
+// add is AddAt with the given limit of pending entries, if the timer has a limit.
+func (t *store) add(e *TaskEntry, now, deadline time.Duration, maxPending int64) error {
+	s := t.shardOf(e)
+	s.mu.Lock()
+	if s.mu.stopped || t.maxPending != 0 || !t.ownsLocked(e) || e.next != nil { // rare
+		if err := t.admitLocked(s, e, maxPending); err != nil {
+			s.mu.Unlock()
 			return err
 		}
 	}
-	return t.add(e, now, deadline)
-}
-
-// addAgain is AddAt for a periodic task between two of its runs: it keeps its
-// place, so the maximum does not apply.
-func (t *store) addAgain(e *TaskEntry, now, deadline time.Duration) error {
-	t.release(-1)
-	return t.add(e, now, deadline)
-}
-
-// add schedules e, for which a place is reserved; it gives that back if it fails.
-func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
-	s := t.shardOf(e)
-	s.mu.Lock()
-	if s.mu.stopped || e.next != nil {
-		err := ErrStopped
-		if !s.mu.stopped {
-			err = ErrScheduled
-		}
-		s.mu.Unlock()
-		t.release(1)
-		return err
-	}
-	at, since := within(deadline), max(int64(now), 0) // callers can say anything
+	at, since := within(deadline), max(int64(now), 0) // a caller may pass any value
 	e.deadline = at
 	var expiration int64
 	switch {
 	case deadline <= now:
-		s.mu.due.pushBack(e) // not at the end of the tick, but now
+		s.mu.due.pushBack(e) // due now, not at the end of the tick
 	case s.isYoungLocked(since, at, t.far):
 		expiration = s.addYoungLocked(e, since)
 	default:
@@ -131,72 +146,13 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration) error {
 	s.mu.Unlock()
 	t.placed(expiration)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
-		t.nudge(overdue)
+		t.driverLate(overdue)
 	}
 	return nil
 }
 
-// reserve counts one more pending entry against the maximum.
-func (t *store) reserve() error {
-	if t.pending.Add(1) > t.maxPending {
-		t.pending.Add(-1)
-		return fullError(t.maxPending)
-	}
-	return nil
-}
-
-func (t *store) release(n int) {
-	if t.maxPending > 0 {
-		t.pending.Add(int64(-n))
-	}
-}
-
-// Cancel takes e out of the timer. It reports whether it did: true means that
-// e's task will not run for this Add, false that it has been, or is about to be,
-// run or cancelled by somebody else. O(1).
-func (t *store) Cancel(e *TaskEntry) bool {
-	s := t.shardOf(e)
-	s.mu.Lock()
-	ok := s.cancelLocked(e)
-	s.mu.Unlock()
-	if ok {
-		t.release(1)
-	}
-	return ok
-}
-
-// CancelAll is Cancel for many: it takes each shard's lock once for a run of
-// entries that share it, or for a part of a long run, so that nobody is locked
-// out. It returns how many it cancelled. Nil entries are passed over.
-func (t *store) CancelAll(entries []*TaskEntry) (n int) {
-	for len(entries) > 0 {
-		run := 1
-		if e := entries[0]; e != nil {
-			s := t.shardOf(e)
-			run += t.sameShard(s, entries[1:min(len(entries), chunk)])
-			s.mu.Lock()
-			n += s.cancelAllLocked(entries[:run])
-			s.mu.Unlock()
-		}
-		entries = entries[run:]
-	}
-	t.release(n)
-	return n
-}
-
-// sameShard returns how many entries, from the first on, are nil or lie in s.
-func (t *store) sameShard(s *shard, entries []*TaskEntry) (n int) {
-	for _, e := range entries {
-		if e != nil && t.shardOf(e) != s {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-// Pending returns the number of entries that are scheduled, those that are due
-// but not yet claimed by a worker included. It takes every shard's lock in turn.
+// Pending returns the number of scheduled entries, including those that are due and not yet
+// claimed by a worker. It takes the lock of each shard in turn.
 func (t *store) Pending() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -205,36 +161,4 @@ func (t *store) Pending() (n int) {
 		s.mu.Unlock()
 	}
 	return n
-}
-
-// stop refuses new entries and cancels all pending ones, whose tasks it returns.
-func (t *store) stop() (unfired []Task) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		s.mu.stopped = true
-		take := func(l *taskList) {
-			for !l.empty() {
-				e := l.root.next
-				s.cancelLocked(e)
-				if p, ok := e.task.(*periodic); ok {
-					unfired = append(unfired, &p.Handle) // which is what its owner knows
-				} else {
-					unfired = append(unfired, e.task)
-				}
-			}
-		}
-		take(&s.mu.cascade)
-		take(&s.mu.due)
-		take(&s.mu.young)
-		for l := range s.mu.wheel.levels {
-			for b := range s.mu.wheel.levels[l].buckets {
-				take(&s.mu.wheel.levels[l].buckets[b])
-			}
-		}
-		t.readyLocked(s)
-		s.mu.Unlock()
-	}
-	t.release(len(unfired))
-	return unfired
 }

@@ -11,9 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
 )
 
-// ledger counts what was done to entries, and how each Add ended.
+// ledger counts successful additions and how they ended.
 type ledger struct {
 	added, ran, cancelled, unfired atomic.Int64
 }
@@ -24,8 +25,8 @@ func (l *ledger) check(t *testing.T) {
 		"added %d, ran %d, cancelled %d, unfired %d", l.added.Load(), l.ran.Load(), l.cancelled.Load(), l.unfired.Load())
 }
 
-// TestStressConservation: many goroutines add, cancel, extend and reset few shared
-// entries while they expire. Every Add that was accepted ends once.
+// Many goroutines add, cancel and extend few shared entries while these expire. Every
+// successful AddAt ends once.
 func TestStressConservation(t *testing.T) {
 	for _, shards := range []int{1, 8} {
 		synctest.Test(t, func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestStressConservation(t *testing.T) {
 			tasks := make([]*testTask, 40)
 			for i := range tasks {
 				tasks[i] = newTask(nil)
-				tasks[i].where = uint32(i)
+				tasks[i].inShard(i)
 				tasks[i].f = func() {
 					l.ran.Add(1)
 					if l.ran.Load()%4 == 0 && timer.AddAt(&tasks[i].TaskEntry, timer.Now(), timer.Now()+3*time.Millisecond) == nil {
@@ -85,7 +86,7 @@ func TestStressConservation(t *testing.T) {
 	}
 }
 
-// An entry is added and cancelled by different goroutines at the same time.
+// Several goroutines add, cancel and extend the same entry.
 func TestTokio8252CancelRacingWithInsert(t *testing.T) {
 	m := newManual(t, WithShards(2))
 	var l ledger
@@ -124,7 +125,7 @@ func TestTokio8252CancelRacingWithInsert(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 }
 
-// Each Add that races Stop is refused, or its task is among the unfired, or it ran.
+// An AddAt that races with Stop is refused, or Stop returns its task, or the task runs.
 func TestNetty366StopRacingAdd(t *testing.T) {
 	for range 60 {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestNetty366StopRacingAdd(t *testing.T) {
 					<-begin
 					for i := range 100 {
 						tt := newTask(func() { l.ran.Add(1) })
-						tt.where = uint32(g + i)
+						tt.inShard(g + i)
 						d := time.Hour
 						if i%4 == 0 {
 							d = 0
@@ -164,21 +165,21 @@ func TestNetty366StopRacingAdd(t *testing.T) {
 	}
 }
 
-// Extend and the expiry of the same instant: one of them wins. If Extend says that it
-// was in time, the task does not run before the new deadline; otherwise it runs.
+// Extend is called at the time at which the entry expires. If it returns true, the task does
+// not run before the new deadline; otherwise it runs at the old one.
 func TestExtendAgainstExpiryHasOneWinner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithShards(2))
 		won := 0
 		for range 500 {
-			var at atomic.Int64
-			tt := newTask(func() { at.Store(int64(timer.Now())) })
+			var at uatomic.Duration
+			tt := newTask(func() { at.Store(timer.Now()) })
 			addIn(t, timer, tt, time.Millisecond)
 			var ok bool
 			var later time.Duration
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				time.Sleep(timer.roundedUp(timer.DeadlineOf(&tt.TaskEntry)) - timer.Now()) // the very moment of its expiry
+				time.Sleep(timer.roundedUp(timer.DeadlineOf(&tt.TaskEntry)) - timer.Now()) // the time of its expiry
 				later = timer.Now() + 5*time.Millisecond
 				ok = timer.Extend(&tt.TaskEntry, later)
 			})
@@ -187,9 +188,9 @@ func TestExtendAgainstExpiryHasOneWinner(t *testing.T) {
 			require.EqualValues(t, 1, tt.runs.Load())
 			if ok {
 				won++
-				require.GreaterOrEqual(t, time.Duration(at.Load()), later)
+				require.GreaterOrEqual(t, at.Load(), later)
 			} else {
-				require.Less(t, time.Duration(at.Load()), later)
+				require.Less(t, at.Load(), later)
 			}
 		}
 		t.Logf("Extend won %d times of 500", won)
@@ -201,9 +202,8 @@ func (t *store) roundedUp(d time.Duration) time.Duration {
 	return time.Duration(t.shards[0].dueTick(int64(d)) * t.tick)
 }
 
-// The same without a clock between the two: while one goroutine claims an entry that
-// is due, another extends it, step by step, within the past. The last step that was
-// in time is the deadline that it expires with.
+// One goroutine claims a due entry while another one extends it repeatedly, by 1 ns, to
+// deadlines in the past. The entry expires with the deadline of the last successful Extend.
 func TestExtendAgainstClaimHasOneWinner(t *testing.T) {
 	m := newManual(t)
 	m.AdvanceClock(time.Hour)
@@ -223,7 +223,7 @@ func TestExtendAgainstClaimHasOneWinner(t *testing.T) {
 		runtime.Gosched()
 		m.AdvanceClock(0)
 		wg.Wait()
-		require.Equal(t, last, tt.Deadline(), "an Extend that said it was in time was not")
+		require.Equal(t, last, tt.Deadline(), "a successful Extend had no effect")
 	}
 	assert.EqualValues(t, 500, tt.runs.Load())
 	checkInvariants(t, &m.store, nil)

@@ -11,43 +11,44 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// SystemTimer is a timer on the system's monotonic clock. It is safe for
-// concurrent use.
+// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
 //
-// One goroutine at a time drives it, by AdvanceClock: a purgatory's reaper, the
-// goroutine that Start starts, or the user. It sleeps until the next bucket that
-// is not empty expires. If the runtime lets it oversleep, as it may while the garbage
-// collector marks, whoever adds an entry then has a goroutine stand in for it. Expired
-// tasks run on workers, never on the driver.
+// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a
+// purgatory, the goroutine of [SystemTimer.Start], or one of the user's. The driver sleeps
+// until the next non-empty bucket expires. If the runtime wakes it late, as it may while the
+// garbage collector marks, the next goroutine that adds an entry starts a goroutine that does
+// the driver's work once. Expired tasks run on workers, not on the driver.
 type SystemTimer struct {
 	store
 	base   time.Time
 	pool   *workers.Pool
 	logger *slog.Logger
 
-	clock  struct{ sched.Mutex } // guards writes of wake
-	wakeup chan struct{}         // capacity 1: the driver's sleep is to be cut short
+	clock  struct{ sched.Mutex } // guards writes of wake; level 5 of the lock order, see package purgatory
+	wakeup chan struct{}         // capacity 1: a token ends the driver's sleep
 
-	// retry is the tick at which due work that the executor has refused is offered
-	// to it again. It is slept on as a shard's next is.
+	// retry is the time, in ns, at which the driver offers due work to the executor
+	// again; never if the executor has refused none. The goroutine that sets it then
+	// wakes the driver. The driver reads it before each sleep.
 	retry atomic.Int64
 
-	driver   chan struct{} // holds a token while somebody drives
-	sleeper  *time.Timer   // the driver's only
-	flushing sched.Mutex   // flush is for one at a time: the driver, or who stands in for it
-	standIns atomic.Int32  // goroutines that do, see callStandIn
+	driver   chan struct{} // holds a token while a goroutine is the driver; level 1 of the lock order
+	sleeper  *time.Timer   // only the driver uses it
+	flushing sched.Mutex   // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
+	standIns atomic.Int32  // number of stand-ins, see callStandIn
 
-	started atomic.Bool
-	stopped chan struct{}
-	stopGo  atomic.Bool
+	started  atomic.Bool   // Start was called
+	stopping atomic.Bool   // Stop was called
+	stopped  chan struct{} // closed by the call of Stop that set stopping
 }
 
-// scanning is the value of wake while the driver computes it: later than any tick.
+// scanning is the value of wake while the driver computes the next one. It is later than any
+// tick.
 const scanning = math.MaxInt64
 
-// live counts the program's running SystemTimers, for one warning, to the first
-// logger that listens: each timer is made for hundreds of thousands of entries and
-// has a goroutine of its own.
+// live counts the SystemTimers of the process that have not been stopped. A timer serves hundreds
+// of thousands of entries and has a goroutine of its own, so a process needs few. Beyond
+// tooManyTimers, the first enabled logger gets one warning.
 var (
 	live       atomic.Int64
 	warnedMany atomic.Bool
@@ -55,8 +56,11 @@ var (
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer that somebody has yet to drive: see Start and
-// AdvanceClock. Its clock starts now. Error: ErrInvalidOption.
+// NewSystemTimer returns a timer whose clock starts now. Nothing expires until a goroutine
+// drives it: see [SystemTimer.Start] and [SystemTimer.AdvanceClock]. Stop it with
+// [SystemTimer.Stop].
+//
+// Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	cfg, err := newConfig(defaultShards(), opts)
 	if err != nil {
@@ -74,7 +78,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.retry.Store(never)
 	t.now = t.Now
 	t.needed = t.wakeBy
-	t.nudge = t.callStandIn
+	t.driverLate = t.callStandIn
 	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused, cfg.panicked)
 	t.dueNow = t.pool.Kick
 	if n := live.Add(1); n > tooManyTimers &&
@@ -85,44 +89,36 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	return t, nil
 }
 
-// Now returns the time since the timer's start. It is the only place where the
-// clock is read.
+// Now returns the time since the timer's start. It is the only place that reads the clock.
 func (t *SystemTimer) Now() time.Duration { return time.Since(t.base) }
 
+// work runs what is due in one shard, for the pool.
 func (t *SystemTimer) work() bool {
 	found, _ := t.runDue(t.dueNow)
 	return found
 }
 
-// Start starts a goroutine that drives the timer until Stop. For a timer that is
-// used on its own; a purgatory's reaper drives the purgatory's. Starting it again
-// does nothing.
+// Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
+// purgatory that uses the timer drives it too, so such a timer needs no Start. Starting it
+// again does nothing.
 func (t *SystemTimer) Start() {
 	if t.started.Swap(true) {
 		return
 	}
 	go func() {
-		for !t.isStopped() {
+		for !closed(t.stopped) {
 			t.AdvanceClock(time.Hour)
 		}
 	}()
 }
 
-func (t *SystemTimer) isStopped() bool {
-	select {
-	case <-t.stopped:
-		return true
-	default:
-		return false
-	}
-}
-
-// Stop stops the timer for good and returns the tasks that had not fired, in no
-// order: none of them will run. Tasks that workers have claimed already still
-// run; Stop waits for nobody and may be called from a task. Stopping again
-// returns nothing.
+// Stop stops the timer for good, cancels all pending entries and returns their tasks, in no
+// order: none of them will run. Entries of a purgatory's operations are cancelled too, but
+// the operations are not returned: they do not expire, and the purgatory ends them when it
+// closes. Tasks that workers have claimed still run; Stop does not wait for them and
+// may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []Task) {
-	if t.stopGo.Swap(true) {
+	if t.stopping.Swap(true) {
 		return nil
 	}
 	live.Add(-1)
@@ -131,8 +127,8 @@ func (t *SystemTimer) Stop() (unfired []Task) {
 	return unfired
 }
 
-// Idle reports whether no task is running or due. After Stop it says that the
-// last worker has ended.
+// Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that
+// no worker is left; the goroutine of Start ends by itself.
 func (t *SystemTimer) Idle() bool {
 	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.waiting()
 }

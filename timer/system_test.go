@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// settle lets d pass in a synctest bubble, and everything that comes of it.
+// settle lets d pass in a synctest bubble and waits until all goroutines are blocked.
 func settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// newSystem returns a timer that is driven, and stopped when the test ends.
+// newSystem returns a started timer that is stopped when the test ends.
 func newSystem(t *testing.T, opts ...Option) *SystemTimer {
 	t.Helper()
 	timer, err := NewSystemTimer(opts...)
@@ -34,8 +34,8 @@ func newSystem(t *testing.T, opts ...Option) *SystemTimer {
 func TestSystemTimerIsNeverEarlyAndLateByATickAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t)
-		var ran atomic.Int64        // tasks of one tick may run on two workers at a time
-		time.Sleep(time.Nanosecond) // at 0 the earliest deadline is 1 ns
+		var ran atomic.Int64        // atomic, because tasks of one tick may run on two workers
+		time.Sleep(time.Nanosecond) // so that the first deadline is not clamped to 1 ns
 		for i := range 200 {
 			d := time.Duration(i*i*i) * 37 * time.Microsecond // up to 5 minutes
 			tt := newTask(nil)
@@ -58,7 +58,7 @@ func TestSystemTimerExpiresAtOnceOffTheCallersGoroutine(t *testing.T) {
 		timer := newSystem(t)
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
 			start := timer.Now()
-			done := make(chan time.Duration) // unbuffered: nobody can run the task but another goroutine
+			done := make(chan time.Duration) // unbuffered: the task can only finish on another goroutine
 			addIn(t, timer, newTask(func() { done <- timer.Now() }), d)
 			assert.Equal(t, start, <-done, "%d", d)
 		}
@@ -92,8 +92,9 @@ func TestAdvanceClockWaitsUntilSomethingIsDue(t *testing.T) {
 	})
 }
 
-// Time passes between two readings of the clock too.
-func TestADriverThatComesTooLateToSleepGoesOn(t *testing.T) {
+// Each reading of the clock is later than the last, so the time to sleep until has passed
+// when the driver goes to sleep.
+func TestADriverDoesNotSleepPastItsWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer, err := NewSystemTimer()
 		require.NoError(t, err)
@@ -115,7 +116,7 @@ func TestAdvanceClockTakesTurns(t *testing.T) {
 		go func() { driving <- timer.AdvanceClock(time.Hour) }()
 		synctest.Wait()
 		assert.False(t, timer.AdvanceClock(0))
-		assert.False(t, timer.AdvanceClock(time.Second), "somebody else drives")
+		assert.False(t, timer.AdvanceClock(time.Second), "another goroutine is the driver")
 		assert.Equal(t, time.Second, timer.Now())
 		assert.True(t, <-driving)
 
@@ -132,7 +133,7 @@ func TestStopEndsAdvanceClock(t *testing.T) {
 		timer, err := NewSystemTimer()
 		require.NoError(t, err)
 		ended := make(chan bool, 2)
-		for range 2 { // the driver, and one who waits for his turn
+		for range 2 { // the driver, and a goroutine that waits for its turn
 			go func() { ended <- timer.AdvanceClock(math.MaxInt64) }()
 		}
 		synctest.Wait()
@@ -144,23 +145,23 @@ func TestStopEndsAdvanceClock(t *testing.T) {
 	})
 }
 
-func TestStartTwiceAndAfterStop(t *testing.T) {
+func TestStartTwiceOrAfterStopDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer, readings := newCounted(t)
 		readings.Store(0)
 		timer.Start()
 		synctest.Wait()
-		assert.Zero(t, readings.Load(), "nobody else waits for a turn to drive")
+		assert.Zero(t, readings.Load(), "no second goroutine waits for its turn")
 		timer.Stop()
 		timer.Start()
 		other, err := NewSystemTimer()
 		require.NoError(t, err)
 		other.Stop()
-		other.Start() // its goroutine ends at once, or the bubble would not
+		other.Start() // its goroutine ends at once; otherwise the bubble would not end
 	})
 }
 
-func TestStopReturnsWhatHadNotFired(t *testing.T) {
+func TestStopReturnsTheTasksThatHaveNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithWorkers(1))
 		hold := make(chan struct{})
@@ -173,7 +174,7 @@ func TestStopReturnsWhatHadNotFired(t *testing.T) {
 		timer.Cancel(&cancelled.TaskEntry)
 		addIn(t, timer, running, time.Second)
 		settle(2 * time.Second)
-		addIn(t, timer, due, 0) // the only worker is held
+		addIn(t, timer, due, 0) // the only worker is blocked
 		synctest.Wait()
 		assert.Equal(t, 2, timer.Pending(), "what is due counts until a worker has it")
 		assert.False(t, timer.Idle())
@@ -216,7 +217,7 @@ func TestStopFromATask(t *testing.T) {
 	})
 }
 
-// The clock is the monotonic one: the wall clock may be stepped at will.
+// The clock is monotonic, so a step of the wall clock does not affect it.
 func TestClockIsMonotonic(t *testing.T) {
 	timer, err := NewSystemTimer()
 	require.NoError(t, err)
@@ -228,23 +229,23 @@ func TestClockIsMonotonic(t *testing.T) {
 
 func TestTooManyTimersIsWarnedOfOnce(t *testing.T) {
 	var silent, heard bytes.Buffer
-	deaf := slog.New(slog.NewTextHandler(&silent, &slog.HandlerOptions{Level: slog.LevelError}))
+	errorsOnly := slog.New(slog.NewTextHandler(&silent, &slog.HandlerOptions{Level: slog.LevelError}))
 	logger := slog.New(slog.NewTextHandler(&heard, nil))
 	warnedMany.Store(false)
 	before := live.Load()
 	t.Cleanup(func() { assert.Equal(t, before, live.Load(), "stopped timers are not counted, once each") })
-	make1 := func(l *slog.Logger) {
+	newTimer := func(l *slog.Logger) {
 		timer, err := NewSystemTimer(WithLogger(l), WithShards(1))
 		require.NoError(t, err)
 		t.Cleanup(func() { timer.Stop(); timer.Stop() })
 	}
 	for live.Load() < tooManyTimers {
-		make1(logger)
+		newTimer(logger)
 	}
 	assert.Empty(t, heard.String(), "%d timers are not too many", tooManyTimers)
-	make1(deaf) // who does not listen does not use up the warning
+	newTimer(errorsOnly) // a logger that drops warnings does not use up the one warning
 	for range 5 {
-		make1(logger)
+		newTimer(logger)
 	}
 	assert.Equal(t, 1, strings.Count(heard.String(), EventManyTimers))
 	assert.Empty(t, silent.String())

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testTask is an entry that counts its runs and then calls f, if there is one.
+// testTask is an entry with a task that counts its runs and then calls f, unless f is nil.
 type testTask struct {
 	TaskEntry
 	runs atomic.Int32
@@ -32,6 +32,9 @@ func newTask(f func()) *testTask {
 	tt.Bind(tt)
 	return tt
 }
+
+// inShard assigns e, which is not scheduled, to the i-th shard.
+func (e *TaskEntry) inShard(i int) { e.tag.Store(uint32(i) & (1<<shardBits - 1)) }
 
 func newManual(t testing.TB, opts ...Option) *ManualTimer {
 	t.Helper()
@@ -67,7 +70,7 @@ func TestDeadlineSaturates(t *testing.T) {
 	}
 }
 
-func TestEntryTellsItsDeadline(t *testing.T) {
+func TestEntryReportsItsDeadline(t *testing.T) {
 	m := newManual(t)
 	tt := newTask(nil)
 	assert.Zero(t, tt.Deadline(), "never added")
@@ -81,7 +84,7 @@ func TestEntryTellsItsDeadline(t *testing.T) {
 	assert.Zero(t, tt.Deadline(), "cancelled")
 }
 
-func TestWordBelongsToTheOwner(t *testing.T) {
+func TestTimersDoNotTouchAnEntrysWord(t *testing.T) {
 	m := newManual(t)
 	tt := newTask(nil)
 	assert.Zero(t, tt.Word().Load())
@@ -94,7 +97,8 @@ func TestWordBelongsToTheOwner(t *testing.T) {
 	assert.Equal(t, uint32(math.MaxUint32), tt.Word().Load())
 }
 
-// Entries of one page share a shard; those of many pages are spread over all, wherever the pages lie.
+// The entries of a page share a shard. The entries of many pages are spread over all shards,
+// whatever the addresses of the pages.
 func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
 	const pages, shards = 1024, 64
 	m := newManual(t, WithShards(shards))
@@ -112,7 +116,7 @@ func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
 				changes++
 			}
 		}
-		require.LessOrEqual(t, changes, 1, "where a page ends")
+		require.LessOrEqual(t, changes, 1, "a block of 8 KiB spans at most two pages")
 	}
 	assert.Len(t, count, shards)
 	for _, n := range count {
@@ -143,27 +147,12 @@ func TestAddAtErrors(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 }
 
-// An entry that a timer with many shards has assigned to one of them can be used
-// in a timer with few.
-func TestEntryMovesBetweenTimers(t *testing.T) {
-	many, one := newManual(t, WithShards(64)), newManual(t, WithShards(1))
-	for range 100 {
-		tt := newTask(nil)
-		addIn(t, many, tt, time.Second)
-		require.True(t, many.Cancel(&tt.TaskEntry))
-		addIn(t, one, tt, time.Second)
-	}
-	checkInvariants(t, &one.store, nil)
-	one.AdvanceClock(time.Second)
-	assert.Zero(t, one.Pending())
-}
-
 func TestCancelAllCountsWhatItCancelled(t *testing.T) {
 	m := newManual(t, WithShards(4), WithMaxPending(10_000))
 	var entries []*TaskEntry
 	for i := range 1000 {
 		tt := newTask(nil)
-		tt.where = uint32(i / 300) // long runs in one shard, longer than a chunk
+		tt.inShard(i / 300) // runs of 300 entries of a shard, longer than a chunk
 		addIn(t, m, tt, time.Duration(i)*time.Millisecond)
 		entries = append(entries, &tt.TaskEntry, nil)
 	}
@@ -175,14 +164,15 @@ func TestCancelAllCountsWhatItCancelled(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 	for _, e := range entries {
 		if e != nil {
-			require.True(t, e.next == nil && e.prev == nil && e.Deadline() == 0, "it is nowhere, and says so")
+			require.True(t, e.next == nil && e.prev == nil && e.Deadline() == 0, "in no list, and without a deadline")
 		}
 	}
 	assert.False(t, m.AdvanceClock(time.Hour), "nothing ran")
 }
 
-// Who was cancelled or extended while others waited for the lock to do so too.
-func TestOfManyWhoWantAnEntryOneHasIt(t *testing.T) {
+// While several goroutines wait for the lock to cancel or extend an entry, another goroutine
+// cancels it: all of them come too late.
+func TestOneOfManyCancelsSucceeds(t *testing.T) {
 	m := newManual(t)
 	tt := newTask(nil)
 	addIn(t, m, tt, time.Hour)
@@ -204,7 +194,7 @@ func TestOfManyWhoWantAnEntryOneHasIt(t *testing.T) {
 		}
 	})
 	for range 1000 {
-		runtime.Gosched() // they come as far as the lock
+		runtime.Gosched() // lets the other goroutines run until they wait for the lock
 	}
 	require.True(t, s.cancelLocked(&tt.TaskEntry))
 	s.mu.Unlock()

@@ -1,12 +1,11 @@
 package timer
 
-// taskList is a doubly linked ring of entries around a root: a bucket of a
-// wheel, or entries on their way out of one. It is not safe for concurrent use.
-// An entry can leave the list that it is in without knowing which it is, so a
-// whole bucket can move to another list in O(1) while its entries remain
-// cancellable.
+// taskList is a doubly linked ring of entries around a root: a bucket of a wheel, or another
+// list of a shard. It is not safe for concurrent use. An entry can be removed without
+// knowing its list. So a whole bucket can move to another list in O(1), and its entries can
+// still be cancelled.
 type taskList struct {
-	root TaskEntry // only next, prev and where are used
+	root TaskEntry // only next, prev and tag are used
 }
 
 func (l *taskList) init() {
@@ -21,7 +20,7 @@ func (l *taskList) pushBack(e *TaskEntry) {
 	last.next, l.root.prev = e, e
 }
 
-// takeAll appends everything in from, which is not empty, to l and leaves from empty.
+// takeAll moves all entries of from, which is not empty, to the end of l.
 func (l *taskList) takeAll(from *taskList) {
 	first, last := from.root.next, from.root.prev
 	from.init()
@@ -30,46 +29,14 @@ func (l *taskList) takeAll(from *taskList) {
 	last.next, l.root.prev = &l.root, last
 }
 
-// unlink takes e out of its list. If that emptied the list, its root is
-// returned, nil otherwise.
+// unlink removes e from its list. It returns the list's root if the list is empty now, nil
+// otherwise.
 func unlink(e *TaskEntry) (emptied *TaskEntry) {
 	prev, next := e.prev, e.next
 	prev.next, next.prev = next, prev
 	e.next, e.prev = nil, nil
 	if prev == next {
 		return prev
-	}
-	return nil
-}
-
-// gap is a hole in a list: entries that stood side by side have been taken out, and
-// their neighbours still point into it. It is opened and closed under one hold of the
-// list's lock. Taking a run of entries out this way writes two pointers for the run
-// instead of two for each; who cancels a batch usually added it as one.
-type gap struct{ before, after *TaskEntry }
-
-// take takes e out of its list. If that closed an earlier gap, and the list was empty
-// but for it, its root is returned, nil otherwise.
-func (g *gap) take(e *TaskEntry) (emptied *TaskEntry) {
-	if e != g.after {
-		emptied = g.close()
-		g.before = e.prev
-	}
-	g.after = e.next
-	e.next, e.prev = nil, nil
-	return emptied
-}
-
-// close joins what stands on both sides of the gap, if there is one, and returns what
-// take returns. The gap is done with then, or opened anew at once.
-func (g *gap) close() (emptied *TaskEntry) {
-	before, after := g.before, g.after
-	if before == nil {
-		return nil
-	}
-	before.next, after.prev = after, before
-	if before == after {
-		return before
 	}
 	return nil
 }

@@ -2,31 +2,39 @@ package timer
 
 import "time"
 
-// Timer is what a purgatory needs of a timer: a SystemTimer, or a ManualTimer in
-// a test. Its methods are safe for concurrent use, and all but AdvanceClock
-// return at once.
+// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer] in a
+// test. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
+// SystemTimer wait for time to pass, and those of a ManualTimer run tasks; the other
+// methods do not block.
 type Timer interface {
-	// Now returns the time on the timer's clock: monotonic, since its start.
+	// Now returns the time since the timer's start, on its monotonic clock.
 	Now() time.Duration
 
-	// AddAt, Cancel, CancelAll and Extend schedule and unschedule entries.
+	// AddAt, Cancel, CancelAll and Extend schedule, cancel and move entries. An entry
+	// belongs to the timer that first accepted it. For an entry of another timer these
+	// methods change nothing and return ErrForeign, false or 0.
 	AddAt(e *TaskEntry, now, deadline time.Duration) error
 	Cancel(e *TaskEntry) bool
 	CancelAll(entries []*TaskEntry) int
 	Extend(e *TaskEntry, deadline time.Duration) bool
 
-	// DeadlineOf returns e.Deadline, at any time.
+	// DeadlineOf returns what [TaskEntry.Deadline] returns, and may be called at any
+	// time. It returns 0 for an entry of another timer.
 	DeadlineOf(e *TaskEntry) time.Duration
 
-	// AdvanceClock lets up to d of time pass and reports whether anything
-	// expired. A SystemTimer waits; a ManualTimer moves its clock.
+	// AdvanceClock lets up to d of time pass and reports whether anything expired. A
+	// SystemTimer waits for that time; a ManualTimer moves its clock.
 	AdvanceClock(d time.Duration) bool
+
+	// AdvanceClockUntil is AdvanceClock that stops waiting and returns false when stop
+	// is closed. A nil stop means that nothing interrupts it.
+	AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool
 
 	// Pending returns the number of entries that are scheduled.
 	Pending() int
 
-	// sealed: the two timers of this package are all there are. Their wheels
-	// may change without breaking anybody.
+	// sealed keeps other packages from implementing Timer, so that methods can be added
+	// to it.
 	sealed()
 }
 

@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// countingClock makes timer's driver and workers count their readings of the clock.
-// A driver reads it at most three times for each time that it wakes up. Call it
-// before the timer is started.
+// countingClock counts the readings of timer's clock by its driver and workers. A driver reads
+// it at most three times for each time that it wakes up. Call countingClock before Start.
 func countingClock(timer *SystemTimer) *atomic.Int64 {
 	n := new(atomic.Int64)
 	timer.now = func() time.Duration { n.Add(1); return timer.Now() }
@@ -32,8 +30,8 @@ func newCounted(t *testing.T, opts ...Option) (*SystemTimer, *atomic.Int64) {
 	return timer, readings
 }
 
-// A wheel that ticked each millisecond cost a whole hyperthread when idle.
-func TestPulsar6414NoEmptyTicking(t *testing.T) {
+// In Pulsar #6414, a wheel that ticked each millisecond used a whole hyperthread when idle.
+func TestPulsar6414AnIdleTimerDoesNotTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer, readings := newCounted(t)
 		readings.Store(0)
@@ -48,7 +46,8 @@ func TestPulsar6414NoEmptyTicking(t *testing.T) {
 	})
 }
 
-// Each bucket that cancelling had emptied woke the reaper when its time came.
+// Kafka's reaper wakes up for each bucket whose entries were all cancelled. Here such buckets
+// wake the driver once for each shard at most.
 func TestKafkaEmptiedBucketsWakeTheDriverOnceAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shards = 4
@@ -57,7 +56,7 @@ func TestKafkaEmptiedBucketsWakeTheDriverOnceAtMost(t *testing.T) {
 			var entries []*TaskEntry
 			for i := range 1000 {
 				tt := newTask(nil)
-				tt.where = uint32(i)
+				tt.inShard(i)
 				addIn(t, timer, tt, time.Duration(1000-i)*10*time.Millisecond+time.Second)
 				entries = append(entries, &tt.TaskEntry)
 			}
@@ -81,7 +80,7 @@ func TestAnEarlierDeadlineWakesTheDriver(t *testing.T) {
 				defer mu.Unlock()
 				at = append(at, timer.Now())
 			}), d)
-			synctest.Wait() // the driver sleeps on it
+			synctest.Wait() // until the driver sleeps
 		}
 		add(time.Hour)
 		add(time.Minute)
@@ -98,8 +97,8 @@ func TestAnEarlierDeadlineWakesTheDriver(t *testing.T) {
 	})
 }
 
-// The next wake-up was computed under the locks, but published after them. Many
-// add, while the driver is awake and about to sleep.
+// In Tokio #6682, the driver computed the next wake-up with the locks held, but published it
+// afterwards. Here many goroutines add entries while the driver is about to sleep.
 func TestTokio6682NoWakeUpIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithShards(4))
@@ -111,7 +110,7 @@ func TestTokio6682NoWakeUpIsLost(t *testing.T) {
 					for j := range 4 {
 						d := time.Duration(1+(i*7+j*13+round)%20) * time.Millisecond
 						tt := newTask(nil)
-						tt.where = uint32(i + j)
+						tt.inShard(i + j)
 						tt.f = func() {
 							ran.Add(1)
 							assert.Less(t, timer.Now()-tt.Deadline(), time.Millisecond, "slept over")
@@ -130,21 +129,21 @@ func TestTokio6682NoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// The same, aimed at the instant in which the driver looks for its next wake-up: it
-// has just been woken by one entry and another is added in the first shard that it
-// looks at, to expire before everything that it has seen.
-func TestTokio6682NothingIsSleptOverWhenAddedAsTheDriverWakes(t *testing.T) {
+// An entry wakes the driver, and at that moment the test adds another one to the first shard
+// that the driver looks at, with an earlier deadline than all other entries.
+func TestTokio6682NoEntryIsMissedAsTheDriverWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithShards(64))
 		far := newTask(nil)
 		addIn(t, timer, far, 1000*time.Hour)
 		for range 500 {
 			first, second := newTask(nil), newTask(nil)
-			first.where, second.where = 63, 0
+			first.inShard(63)
+			second.inShard(0)
 			var at time.Duration
 			second.f = func() { at = timer.Now() }
 			addIn(t, timer, first, 2*ms)
-			time.Sleep(timer.roundedUp(timer.DeadlineOf(&first.TaskEntry)) - timer.Now()) // as the driver does
+			time.Sleep(timer.roundedUp(timer.DeadlineOf(&first.TaskEntry)) - timer.Now()) // wakes up when the driver does
 			addIn(t, timer, second, ms)
 			settle(3 * ms)
 			require.Less(t, at-timer.DeadlineOf(&second.TaskEntry), ms)
@@ -153,9 +152,8 @@ func TestTokio6682NothingIsSleptOverWhenAddedAsTheDriverWakes(t *testing.T) {
 	})
 }
 
-// An entry whose deadline a worker finds extended goes back into the wheel, and the
-// driver has to hear of it.
-func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
+// A worker puts an extended entry back into the wheel, and the driver wakes up for it.
+func TestTheDriverWakesForAnExtendedEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t)
 		for i := range 50 {
@@ -173,160 +171,4 @@ func TestExtendedEntryIsSleptOnAgain(t *testing.T) {
 			require.Equal(t, want, at.Truncate(time.Millisecond))
 		}
 	})
-}
-
-// The runtime may let the driver oversleep. Who adds something then, and has a clock that
-// says so, has somebody stand in for it; who adds in time does not.
-func TestADriverThatOversleepsIsStoodInFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer, readings := newCounted(t, WithShards(1)) // in another shard the hour may fall into an earlier bucket
-		const tick = time.Millisecond
-		addIn(t, timer, newTask(nil), 50*tick) // due at tick 51, for the clock is past 0
-		synctest.Wait()
-		add := func(now time.Duration) (called bool) {
-			readings.Store(0)
-			require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, now, time.Hour))
-			synctest.Wait()
-			return readings.Load() > 0
-		}
-		assert.False(t, add(0))
-		assert.False(t, add(51*tick+tick/4), "it has that long to wake up")
-		assert.True(t, add(51*tick+tick/4+1))
-		assert.True(t, add(51*tick+tick/4+1), "there was nothing to do yet, and it sleeps on")
-		settle(2 * time.Second)
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		assert.False(t, add(2*youngFor+tick), "it sleeps until it has to place the young")
-		assert.True(t, timer.Idle())
-	})
-}
-
-// asleep makes timer, which nobody drives, look like one whose driver sleeps until then.
-func asleep(timer *SystemTimer, until time.Duration) { timer.overdue.Store(timer.late(int64(until))) }
-
-func TestAStandInDoesWhatIsOverdue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer, err := NewSystemTimer(WithShards(4))
-		require.NoError(t, err)
-		defer timer.Stop()
-		readings := countingClock(timer)
-		task := func(d time.Duration, shard uint32) *testTask {
-			tt := newTask(nil)
-			tt.where = shard
-			addIn(t, timer, tt, d)
-			return tt
-		}
-		first, second, third := task(10*ms, 0), task(20*ms, 1), task(30*ms, 2)
-		asleep(timer, 10*ms)
-		settle(10 * ms)
-		task(time.Hour, 3)
-		synctest.Wait()
-		assert.Zero(t, first.runs.Load(), "the driver has a moment left")
-
-		settle(ms)
-		task(time.Hour, 3)
-		synctest.Wait()
-		assert.EqualValues(t, 1, first.runs.Load())
-		assert.Zero(t, second.runs.Load())
-
-		settle(ms)
-		readings.Store(0)
-		task(time.Hour, 3)
-		synctest.Wait()
-		assert.Zero(t, readings.Load(), "nothing is overdue any more")
-
-		settle(9 * ms)
-		task(time.Hour, 3)
-		synctest.Wait()
-		assert.EqualValues(t, 1, second.runs.Load(), "the driver has slept on")
-
-		timer.overdue.Store(never) // it is awake
-		settle(10 * ms)
-		task(time.Hour, 3)
-		synctest.Wait()
-		timer.callStandIn(int64(20 * ms)) // by who has read overdue before
-		synctest.Wait()
-		assert.Zero(t, third.runs.Load(), "and it is its own affair when it goes on")
-		assert.True(t, timer.AdvanceClock(0))
-		synctest.Wait()
-		assert.EqualValues(t, 1, third.runs.Load())
-		assert.True(t, timer.Idle())
-	})
-}
-
-func TestNobodyStandsInForADriverThatHasGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer, err := NewSystemTimer()
-		require.NoError(t, err)
-		defer timer.Stop()
-		due := newTask(nil)
-		addIn(t, timer, due, 5*time.Millisecond)
-		assert.False(t, timer.AdvanceClock(time.Millisecond))
-		settle(10 * time.Millisecond)
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		assert.Zero(t, due.runs.Load(), "nobody drives")
-	})
-}
-
-// The driver may wake up while somebody stands in for it. What it has said of itself stays.
-func TestAStandInDoesNotPutTheDriverToSleep(t *testing.T) {
-	timer, err := NewSystemTimer()
-	require.NoError(t, err)
-	defer timer.Stop()
-	addIn(t, timer, newTask(nil), time.Hour)
-	timer.standIns.Add(1)
-	assert.False(t, timer.Idle(), "one is under way")
-	timer.standIn(5) // called for when overdue was 5
-	assert.EqualValues(t, never, timer.overdue.Load())
-	assert.True(t, timer.Idle())
-}
-
-// Who is called while somebody flushes leaves that to them, and is called again if the driver sleeps on.
-func TestStandInsDoNotFlushTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer, err := NewSystemTimer(WithShards(1))
-		require.NoError(t, err)
-		defer timer.Stop()
-		due := newTask(nil)
-		addIn(t, timer, due, time.Millisecond)
-		asleep(timer, time.Millisecond)
-		settle(2 * time.Millisecond)
-		timer.flushing.Lock()
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		timer.flushing.Unlock()
-		assert.Zero(t, due.runs.Load())
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		assert.Zero(t, due.runs.Load(), "that was a moment ago")
-		settle(time.Millisecond)
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		assert.EqualValues(t, 1, due.runs.Load())
-	})
-}
-
-// What a stand-in calls of the user's may be broken.
-func TestAStandInOutlivesItsExecutor(t *testing.T) {
-	for name, broken := range map[string]func(func()) error{
-		"panic":  func(func()) error { panic("broken") },
-		"goexit": func(func()) error { runtime.Goexit(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				timer, err := NewSystemTimer(WithShards(1), WithExecutor(broken), WithPanicHandler(func(any, []byte) {}))
-				require.NoError(t, err)
-				defer timer.Stop()
-				addIn(t, timer, newTask(nil), time.Millisecond)
-				asleep(timer, time.Millisecond)
-				settle(2 * time.Millisecond)
-				addIn(t, timer, newTask(nil), time.Hour)
-				synctest.Wait()
-				assert.Zero(t, timer.standIns.Load())
-				require.True(t, timer.flushing.TryLock(), "it has let go")
-				timer.flushing.Unlock()
-			})
-		})
-	}
 }

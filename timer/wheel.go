@@ -5,23 +5,25 @@ import (
 	"math/bits"
 )
 
-// timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7).
-// It is pure: it starts no goroutine, takes no lock, reads no clock. Time is
-// counted in ticks and comes in as an argument.
+// timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not
+// safe for concurrent use. It starts no goroutine, takes no lock and reads no clock: time is
+// an argument, counted in ticks of the clock. Bucket numbers are computed from the tick plus
+// phase.
 //
-// A bucket of level l spans size^l ticks. An entry lies in the lowest level
-// whose size buckets, counted from the current one, reach its tick. The bucket
-// expires when its first tick is reached: at level 0 its entries are due, at a
-// higher level they are placed again, lower.
+// A bucket of level l spans size^l ticks. An entry lies in the lowest level whose size
+// buckets, counted from the current one, reach the entry's tick. A bucket expires when the
+// clock reaches its first tick: the entries of a bucket of level 0 are due then, those of a
+// higher level are placed again, in a lower level.
 //
 //	level 0   |0|1|2|…|63|              a bucket is one tick
 //	level 1   |0.....63|64....127|…     a bucket is 64 ticks
 //	level 2   |0................4095|…  a bucket is 4,096 ticks
 //
-// Levels come on demand, as far as an int64 of ticks reaches.
+// add creates levels on demand, up to the range of an int64 of ticks.
 type timingWheel struct {
 	size   int64
-	now    int64 // no bucket that expires at or before this tick holds an entry
+	phase  int64 // ticks by which bucket numbers are ahead of the clock, see phaseOf
+	now    int64 // the current tick: no bucket that expires at or before it holds an entry
 	levels []level
 
 	// startAt[n] is the lowest level that can reach a tick whose distance from now
@@ -29,11 +31,11 @@ type timingWheel struct {
 	startAt [64]uint8
 }
 
-// A level's numbers and its bitmap are written at every move and every add:
-// those of one wheel share no cache line with another's, or sharding would be
-// for nothing (measured: two processors on two shards did no more than one).
+// Every move and every add writes a level's numbers and its bitmap. So the levels of one
+// wheel share no cache line with those of another: otherwise two processors on two shards do
+// no more work than one processor.
 const (
-	lineWords   = 64 / 8 // a bitmap's least capacity
+	lineWords   = 64 / 8 // minimal capacity of a bitmap, one cache line
 	startLevels = 8      // 576 bytes, nine cache lines
 )
 
@@ -45,14 +47,14 @@ type level struct {
 	filled  []uint64 // bit i: buckets[i] is not empty
 }
 
-// maxWheelSize keeps a bucket's position (level, slot) within 32 bits.
+// maxWheelSize keeps a bucket's position, level*size + slot, within 32 bits.
 const maxWheelSize = 1 << 20
 
-func (w *timingWheel) init(size int, now int64) {
-	w.size, w.now = int64(size), now
+func (w *timingWheel) init(size int, now, phase int64) {
+	w.size, w.now, w.phase = int64(size), now, phase
 	w.levels = make([]level, 0, startLevels)
 	w.grow()
-	l, reach := uint8(0), w.size // of level l: size^(l+1) ticks
+	l, reach := uint8(0), w.size // level l reaches size^(l+1) ticks
 	for n := 1; n < len(w.startAt); n++ {
 		for reach <= 1<<(n-1) {
 			if l++; reach > math.MaxInt64/w.size {
@@ -74,19 +76,29 @@ func (w *timingWheel) grow() {
 	if w.size&(w.size-1) == 0 {
 		lv.shift = bits.TrailingZeros64(uint64(lv.span))
 	}
-	lv.now = lv.number(w.now)
+	lv.now = lv.number(w.now + w.phase)
 	lv.buckets = make([]taskList, w.size)
 	words := (w.size + 63) / 64
 	lv.filled = make([]uint64, words, max(words, lineWords))
 	base := uint32(len(w.levels)) * uint32(w.size)
 	for i := range lv.buckets {
 		lv.buckets[i].init()
-		lv.buckets[i].root.where = base + uint32(i) + 1
+		lv.buckets[i].root.tag.Store(base + uint32(i) + 1)
 	}
 	w.levels = append(w.levels, lv)
 }
 
-// number returns the number, counted from tick 0, of the bucket that holds tick.
+// phaseOf returns the phase of the index-th of several wheels, in ticks. When a bucket of an
+// overflow wheel expires, the timer places all its entries again at once. If the overflow
+// buckets of all shards expired together, the next expiry would be late by the time that all
+// these placements take. So each wheel is ahead of the previous one by 1/shards of a bucket
+// of level 1 plus 1/shards of a bucket of level 2.
+func phaseOf(index int, size, shards int64) int64 {
+	return int64(index) * (size + size*size) / shards
+}
+
+// number returns the number of the bucket that holds tick. The caller has added the phase
+// to tick.
 func (lv *level) number(tick int64) int64 {
 	if lv.shift >= 0 {
 		return tick >> lv.shift
@@ -101,43 +113,44 @@ func (w *timingWheel) slot(number int64) int64 {
 	return number % w.size
 }
 
-// add places e, which expires at tick > now, and returns the tick at which its
-// bucket expires.
-//
-// It ends: once span*size exceeds an int64, every bucket number is below size.
+// add places e, which expires at tick > now, and returns the tick at which its bucket
+// expires. The loop ends: when span*size exceeds an int64, every bucket number is below
+// size.
 func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
 	for i := int(w.startAt[bits.Len64(uint64(tick-w.now))&63]); ; i++ {
 		for i >= len(w.levels) {
 			w.grow()
 		}
 		lv := &w.levels[i]
-		number := lv.number(tick)
+		number := lv.number(tick + w.phase)
 		if number-lv.now >= w.size {
 			continue
 		}
 		slot := w.slot(number)
 		lv.buckets[slot].pushBack(e)
 		lv.filled[slot>>6] |= 1 << (slot & 63)
-		return number * lv.span
+		return number*lv.span - w.phase
 	}
 }
 
-// emptied notes that the bucket with this root has no entries any more.
+// emptied clears the bit of the bucket with this root, which holds no entry. It does nothing
+// for a list that is no bucket.
 func (w *timingWheel) emptied(root *TaskEntry) {
-	if root.where == 0 {
-		return // a list of entries on their way out
+	tag := root.tag.Load()
+	if tag == 0 {
+		return // young, cascade or due
 	}
-	position := int64(root.where - 1)
+	position := int64(tag - 1)
 	slot := w.slot(position)
 	w.levels[(position-slot)/w.size].filled[slot>>6] &^= 1 << (slot & 63)
 }
 
-// never is the expiration of no bucket.
+// never is later than any tick and any time.
 const never = math.MaxInt64
 
-// next returns the tick at which the earliest non-empty bucket expires, and
-// that bucket; never and nil if there is none. Of two that expire together it
-// returns the one of the higher level: its entries may belong in the other.
+// next returns the tick at which the earliest non-empty bucket expires, and that bucket;
+// never and nil if there is none. Of two buckets that expire together it returns the one of
+// the higher level, because entries of that bucket may have to go into the other.
 func (w *timingWheel) next() (expiration int64, bucket *taskList) {
 	expiration = never
 	for i := range w.levels {
@@ -150,14 +163,14 @@ func (w *timingWheel) next() (expiration int64, bucket *taskList) {
 		if slot < 0 {
 			continue
 		}
-		if at := (lv.now + ahead + slot) * lv.span; at <= expiration {
+		if at := (lv.now+ahead+slot)*lv.span - w.phase; at <= expiration {
 			expiration, bucket = at, &lv.buckets[slot]
 		}
 	}
 	return expiration, bucket
 }
 
-// nextBit returns the first set bit in [from, to), -1 if there is none.
+// nextBit returns the index of the first set bit in [from, to), -1 if there is none.
 func nextBit(words []uint64, from, to int64) int64 {
 	for from < to {
 		if word := words[from>>6] >> (from & 63); word != 0 {
@@ -171,23 +184,23 @@ func nextBit(words []uint64, from, to int64) int64 {
 	return -1
 }
 
-// moveTo sets the current tick. No bucket that is not empty may expire at or
-// before it, but for one that the caller empties at once.
+// moveTo sets the current tick. No non-empty bucket may expire at or before tick, except one
+// that the caller empties before it uses the wheel again.
 func (w *timingWheel) moveTo(tick int64) {
 	w.now = tick
 	for i := range w.levels {
-		w.levels[i].now = w.levels[i].number(tick)
+		w.levels[i].now = w.levels[i].number(tick + w.phase)
 	}
 }
 
-// take moves the entries of bucket, which is not empty, to list.
+// take moves all entries of bucket, which is not empty, to list.
 func (w *timingWheel) take(bucket, list *taskList) {
 	list.takeAll(bucket)
 	w.emptied(&bucket.root)
 }
 
-// lowest reports whether bucket is one of level 0, whose entries are due when it
-// expires; those of a higher one have to be placed again.
+// lowest reports whether bucket belongs to level 0, so that its entries are due when it
+// expires.
 func (w *timingWheel) lowest(bucket *taskList) bool {
-	return int64(bucket.root.where) <= w.size
+	return int64(bucket.root.tag.Load()) <= w.size
 }

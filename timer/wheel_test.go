@@ -13,12 +13,12 @@ import (
 
 func newWheel(size int, now int64) *timingWheel {
 	w := &timingWheel{}
-	w.init(size, now)
+	w.init(size, now, 0)
 	return w
 }
 
-// The contract's worked examples speak of one wheel whose tick is 20 ms. Here that
-// is the second level of a wheel of size 20, in ticks of 1 ms.
+// The examples of the specification use one wheel with a tick of 20 ms. Here that wheel is
+// level 1 of a hierarchy of size 20, in ticks of 1 ms.
 func TestWheelWorkedExamples(t *testing.T) {
 	t.Run("start 43 ms and tick 20 ms give current time 40 ms", func(t *testing.T) {
 		w := newWheel(20, 43)
@@ -71,7 +71,7 @@ func TestWheelHonoursEverySizeExactly(t *testing.T) {
 	}
 }
 
-func TestWheelReturnsTheHigherOfTwoBucketsThatExpireTogether(t *testing.T) {
+func TestWheelReturnsTheHigherOfTwoEqualBuckets(t *testing.T) {
 	w := newWheel(10, 0)
 	w.add(&TaskEntry{}, 10) // level 1, bucket 1
 	w.moveTo(5)
@@ -100,8 +100,8 @@ func TestNextBit(t *testing.T) {
 	}
 }
 
-// TestWheelAgainstSortedTicks drives the pure wheel as a shard does, with ticks as
-// deadlines, at edge clocks, and compares what expires with a sorted slice.
+// TestWheelAgainstSortedTicks uses the wheel as a shard does, with clocks up to the largest
+// tick, and compares the ticks that expire with a sorted slice.
 func TestWheelAgainstSortedTicks(t *testing.T) {
 	sizes := []int{2, 3, 5, 7, 8, 10, 16, 20, 63, 64, 65, 100, 128, 130, 512, 1000}
 	starts := []int64{0, 1, 43, 1 << 20, 1<<40 + 12345, math.MaxInt64 / 2, math.MaxInt64 - 10_000}
@@ -147,7 +147,7 @@ func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
 	}
 }
 
-// expire removes the ticks up to now and returns them, sorted.
+// expire removes the ticks up to now from the map and returns them, sorted.
 func expire(ticks map[*TaskEntry]int64, now int64) (due []int64) {
 	for _, tick := range ticks {
 		if tick <= now {
@@ -158,8 +158,7 @@ func expire(ticks map[*TaskEntry]int64, now int64) (due []int64) {
 	return due
 }
 
-// walk moves w to tick as a shard does, and returns the ticks at which entries
-// came out.
+// walk moves w to tick as a shard does, and returns the ticks at which entries were due.
 func walk(w *timingWheel, ticks map[*TaskEntry]int64, tick int64) (due []int64) {
 	var out taskList
 	out.init()

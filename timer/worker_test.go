@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Entries of one shard and one tick are not claimed in a bunch: behind the task
-// that blocks all others run, as long as one worker is free.
+// A worker claims entries one by one: while one task blocks its worker, another worker runs
+// all other entries of the same shard and tick.
 func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithWorkers(2), WithShards(1))
@@ -34,7 +34,7 @@ func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
 	})
 }
 
-func TestWhileEveryWorkerIsBlockedWhatIsDueCanBeCancelled(t *testing.T) {
+func TestDueEntriesCanBeCancelledWhileWorkersBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithWorkers(2))
 		hold := make(chan struct{})
@@ -89,7 +89,7 @@ func TestWorkersAreBoundedAndEndWhenNothingIsDue(t *testing.T) {
 	})
 }
 
-func TestPanicAndGoexitInTasks(t *testing.T) {
+func TestWorkersSurvivePanicAndGoexitInTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var recovered []any
@@ -97,7 +97,7 @@ func TestPanicAndGoexitInTasks(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if recovered = append(recovered, v); len(recovered) == 2 {
-				runtime.Goexit() // a broken handler
+				runtime.Goexit() // a panic handler may call Goexit too
 			}
 		}))
 		var others []*testTask
@@ -122,7 +122,7 @@ func TestPanicAndGoexitInTasks(t *testing.T) {
 		settle(time.Hour)
 		assert.EqualValues(t, 1, later.runs.Load())
 		assert.Equal(t, []any{"task", "task", "task"}, recovered)
-		assert.True(t, timer.Idle(), "every worker that ended has given back its place")
+		assert.True(t, timer.Idle(), "no worker counts as running")
 	})
 }
 
@@ -130,16 +130,16 @@ func TestOverloadedShardDoesNotStarveTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithWorkers(1), WithShards(4))
 		for shard := range uint32(3) {
-			for range 3 * runLength { // keeps itself due for ever
+			for range 3 * runLength { // each task adds itself again, due at once
 				var tt *testTask
 				tt = newTask(func() { _ = timer.AddAt(&tt.TaskEntry, timer.Now(), 0) })
-				tt.where = shard
+				tt.inShard(int(shard))
 				addIn(t, timer, tt, time.Second)
 			}
 		}
 		done := make(chan struct{})
 		last := newTask(func() { close(done) })
-		last.where = 3
+		last.inShard(3)
 		addIn(t, timer, last, time.Second)
 		<-done
 		timer.Stop()

@@ -14,8 +14,8 @@ const (
 	far = 4 * youngFor
 )
 
-// An entry that is far from due is in no wheel until the clock comes by.
-func TestTheYoungArePlacedWhenTheClockComesBy(t *testing.T) {
+// A young entry is in no bucket until the clock reaches youngAt.
+func TestYoungEntriesArePlacedWhenTheirTimeComes(t *testing.T) {
 	m := newManual(t)
 	placed := func() (entries int) {
 		for _, l := range Inspect(m).Levels {
@@ -46,14 +46,15 @@ func TestTheYoungArePlacedWhenTheClockComesBy(t *testing.T) {
 	assert.EqualValues(t, 1, young.runs.Load())
 }
 
-// Whoever comes after the others were cancelled is placed too, whenever that is.
-func TestTheYoungArePlacedInTime(t *testing.T) {
+// A young entry that is added after all others were cancelled is placed in time, however long
+// after.
+func TestYoungEntriesArePlacedInTime(t *testing.T) {
 	for _, pause := range []time.Duration{0, ms, 500 * ms, youngFor - ms, youngFor, 2 * youngFor, time.Hour} {
 		m := newManual(t, WithShards(4))
 		var entries []*TaskEntry
 		for i := range 8 {
 			tt := newTask(nil)
-			tt.where = uint32(i)
+			tt.inShard(i)
 			addIn(t, m, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
 		}
@@ -67,7 +68,7 @@ func TestTheYoungArePlacedInTime(t *testing.T) {
 			timeout := far + 1 + time.Duration(i)*time.Second
 			var at time.Duration
 			tt := newTask(func() { at = m.Now() })
-			tt.where = uint32(i)
+			tt.inShard(i)
 			addIn(t, m, tt, timeout)
 			defer func() { assert.Equal(t, start+timeout-1+ms, at, "after %s, in %s", pause, timeout) }()
 			checkInvariants(t, &m.store, nil)
@@ -79,8 +80,9 @@ func TestTheYoungArePlacedInTime(t *testing.T) {
 	}
 }
 
-// A clock that comes very late finds them due, and places nothing in its past.
-func TestTheYoungAfterAStall(t *testing.T) {
+// A flush that comes very late makes overdue young entries due, and places the others in
+// buckets that have not expired.
+func TestAfterAStallYoungEntriesAreDueOrPlaced(t *testing.T) {
 	m := newManual(t)
 	due, left := newTask(nil), newTask(nil)
 	addIn(t, m, due, 10*time.Second)
@@ -97,16 +99,17 @@ func TestTheYoungAfterAStall(t *testing.T) {
 	assert.EqualValues(t, 1, left.runs.Load())
 }
 
-// Who adds may have read the clock a while ago: a user's TryComplete took that long, or the
-// machine slept. Whoever is young by that reading is due soon, and is late by no more for it.
-func TestTheYoungOfAnOldNow(t *testing.T) {
-	for _, somebody := range []bool{false, true} {
+// The goroutine that adds an entry may have read the clock long ago, because a TryComplete
+// took that long or the machine was suspended. An entry that is young by that reading may be
+// due soon; it must not be late because of that.
+func TestAnOldNowMakesNoYoungEntryLate(t *testing.T) {
+	for _, hasYoung := range []bool{false, true} {
 		for _, age := range []time.Duration{ms, 900 * ms, 1500 * ms, 2500 * ms, 4 * time.Second, far + 100*ms, time.Minute} {
 			synctest.Test(t, func(t *testing.T) {
 				timer := newSystem(t, WithShards(1))
 				now := timer.Now()
 				time.Sleep(age)
-				if somebody {
+				if hasYoung {
 					addIn(t, timer, newTask(nil), time.Hour)
 				}
 				var at time.Duration
@@ -116,13 +119,13 @@ func TestTheYoungOfAnOldNow(t *testing.T) {
 				checkInvariants(t, &timer.store, nil)
 				settle(time.Hour)
 				assert.GreaterOrEqual(t, at, deadline)
-				assert.LessOrEqual(t, at, max(deadline, now+age)+ms, "%s old, somebody is young: %t", age, somebody)
+				assert.LessOrEqual(t, at, max(deadline, now+age)+ms, "%s old, another entry is young: %t", age, hasYoung)
 			})
 		}
 	}
 }
 
-func TestTheYoungCanBeExtendedAndStopped(t *testing.T) {
+func TestYoungEntriesCanBeExtendedAndStopped(t *testing.T) {
 	m := newManual(t)
 	var earlier, later, stopped *testTask
 	for _, tt := range []**testTask{&earlier, &later, &stopped} {
@@ -144,8 +147,8 @@ func TestTheYoungCanBeExtendedAndStopped(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 }
 
-// What is extended to a time that has come is due, however long nothing was placed.
-func TestExtendedToAReachedTimeIsDue(t *testing.T) {
+// An entry whose deadline is moved to the past is due, however long ago the wheel was moved.
+func TestAnEntryExtendedToThePastIsDue(t *testing.T) {
 	for _, timeout := range []time.Duration{0, 2 * time.Second, time.Minute} {
 		m := newManual(t)
 		m.AdvanceClock(time.Second + 500*time.Microsecond)
@@ -158,13 +161,13 @@ func TestExtendedToAReachedTimeIsDue(t *testing.T) {
 	}
 }
 
-// Many young entries are placed in shares, each in chunks: between two shares the clock
-// looks at what is due, in every shard, between two chunks who adds gets the lock.
-func TestManyYoungArePlacedInShares(t *testing.T) {
+// A flush places youngShare young entries, in chunks. Between two flushes, due entries of
+// every shard are handled; between two chunks, the shard's lock is released.
+func TestAFlushPlacesABoundedShareOfYoungEntries(t *testing.T) {
 	m := newManual(t, WithShards(2))
 	for i := range 3 * youngShare {
 		tt := newTask(nil)
-		tt.where = uint32(i)
+		tt.inShard(i)
 		addIn(t, m, tt, time.Minute)
 	}
 	for flushes := 1; flushes <= 3; flushes++ {
@@ -205,7 +208,7 @@ func TestManyYoungArePlacedInShares(t *testing.T) {
 	m.Stop()
 }
 
-// youngOf returns how many entries are young.
+// youngOf returns the number of young entries.
 func youngOf(t testing.TB, s *store) (n int) {
 	for i := range s.shards {
 		n += len(listOf(t, &s.shards[i].mu.young))
@@ -213,17 +216,18 @@ func youngOf(t testing.TB, s *store) (n int) {
 	return n
 }
 
-// After a stall, who is due in the last shard does not wait for the young of all others.
-func TestWhoIsDueDoesNotWaitForTheYoung(t *testing.T) {
+// After a stall, a due entry of the last shard does not wait until the young entries of the
+// other shards are placed.
+func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	const shards = 4
 	m := newManual(t, WithShards(shards))
 	for i := range shards * youngShare {
 		tt := newTask(nil)
-		tt.where = uint32(i)
+		tt.inShard(i)
 		addIn(t, m, tt, time.Minute)
 	}
 	due := newTask(nil)
-	due.where = shards - 1
+	due.inShard(shards - 1)
 	addIn(t, m, due, 3*time.Second)
 	var left []int
 	m.dueNow = func() { left = append(left, youngOf(t, &m.store)) }
@@ -232,8 +236,9 @@ func TestWhoIsDueDoesNotWaitForTheYoung(t *testing.T) {
 	m.Stop()
 }
 
-// Shards' young are not all placed together, and a driver that nobody needs sleeps on.
-func TestTheDriverComesByForTheYoungOnly(t *testing.T) {
+// The young entries of different shards are placed at different ticks. A driver without
+// pending entries sleeps on.
+func TestTheDriverWakesOnlyForPendingYoungEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shards = 16
 		timer, readings := newCounted(t, WithShards(shards))
@@ -241,7 +246,7 @@ func TestTheDriverComesByForTheYoungOnly(t *testing.T) {
 		var entries []*TaskEntry
 		for i := range shards {
 			tt := newTask(nil)
-			tt.where = uint32(i)
+			tt.inShard(i)
 			addIn(t, timer, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
 			timer.shards[i].mu.Lock()
@@ -252,13 +257,13 @@ func TestTheDriverComesByForTheYoungOnly(t *testing.T) {
 		settle(2 * time.Second)
 		assert.Zero(t, Inspect(timer).Young)
 		assert.Equal(t, shards, timer.CancelAll(entries))
-		settle(time.Minute) // buckets that became empty wake it once
+		settle(time.Minute) // the driver wakes up for buckets that have become empty
 		readings.Store(0)
 		settle(time.Hour)
 		assert.LessOrEqual(t, readings.Load(), int64(4), "nothing is young, nothing is pending")
 		assert.True(t, timer.Idle())
 
-		for range 1000 { // whoever comes and goes costs a wake-up each second and shard
+		for range 1000 { // an entry that is cancelled costs at most one wake-up for each second and shard
 			tt := newTask(nil)
 			addIn(t, timer, tt, time.Minute)
 			timer.Cancel(&tt.TaskEntry)

@@ -1,28 +1,31 @@
 package watchers
 
-import "github.com/delayedop/purgatory/operation"
+import "github.com/delayedop/purgatory/internal/machine"
 
-// Cursor walks over those who wait for a key, some at a time, without holding the
-// shard's lock in between. It visits each operation that was there when it
-// began and is still there when it comes by, first those without a position in
-// the order in which they came, then those at or below a position in its order.
+// Cursor walks over the operations that wait for a key, a batch at a time. It does not
+// hold the shard's lock between batches. It visits each operation that was linked when
+// the walk began and is still linked when the walk reaches it: first the operations
+// without a position, in order of arrival, then those at or below a position, in order
+// of position. It may also visit operations that were linked later.
 //
-// Between two calls a pair of markers keeps its place: here, behind what has been
-// visited, and end, behind what was there at the beginning, so that operations
-// that keep coming do not keep it busy for ever. (Who comes later makes its own
-// second look.) Where a position is the end, none is set: finding the place would
-// cost a walk over all that stand beyond it. It is reusable, and not safe for
-// concurrent use.
+// Between two calls, two markers in the list keep the walk's place: here stands behind
+// the operations that have been visited, and end stands behind the last operation that
+// was linked at the beginning. Because of end, operations that keep arriving do not make
+// the walk endless. It is correct to leave them out, because the goroutine that registers
+// an operation tries it again after it has linked it. In a list that extends beyond the
+// position there is no end marker, because finding its place would cost a walk over all
+// operations beyond the position. The position ends the walk; if operations keep arriving
+// below it, [Cursor.Overdue] does.
+//
+// A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
 	shard *Shard[K]
 	list  *keyList[K]
 	upTo  int64
+	left  int // operations to visit before the walk is overdue
 
 	stage     stage
-	here, end operation.Watch
-
-	key  K // kept only for an observer of keys
-	hash uint64
+	here, end machine.Watch
 }
 
 type stage uint8
@@ -34,13 +37,11 @@ const (
 	done
 )
 
-// At says on which key tries will be counted, for a walk that does not Begin.
-func (c *Cursor[K]) At(key K, hash uint64) { c.key, c.hash = key, hash }
-
-// Begin puts c before those who wait for key, and at or below position upTo if
-// they wait for one; it fills out and returns how many it put there. more reports
-// whether Next has to be called, until it says no.
-func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*operation.Machine) (n int, more bool) {
+// Begin starts a walk over the operations that wait for key: all without a position, and
+// those with a position at or below upTo. It puts the first operations into out and
+// returns their number n. If more is true, the caller must call [Cursor.Next] until that
+// returns false, or [Cursor.Stop].
+func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.mu.keys.find(key, hash)
@@ -50,11 +51,8 @@ func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*op
 	return s.beginLocked(c, l, upTo, out)
 }
 
-func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*operation.Machine) (n int, more bool) {
-	if s.observer != nil {
-		c.key, c.hash = l.key, l.hash
-	}
-	// Usually everything fits, and no marker is needed.
+func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {
+	// Usually all operations fit into out, and no markers are needed.
 	if l.waiting() <= len(out) {
 		for _, list := range l.lists() {
 			for w := list.First(); w != nil && w.Position() <= upTo; w = list.Next(w) {
@@ -64,12 +62,13 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*o
 		return n, false
 	}
 	c.shard, c.list, c.upTo, c.stage = s, l, upTo, start
+	c.left = 2 * l.waiting()
 	l.readers++
 	return c.fillLocked(out)
 }
 
-// put appends w's operation to out, if it is one.
-func put(out []*operation.Machine, n int, w *operation.Watch) int {
+// put sets out[n] to the operation of w and returns n+1. If w is a marker, it returns n.
+func put(out []*machine.Machine, n int, w *machine.Watch) int {
 	if m := w.Machine(); m != nil {
 		out[n] = m
 		n++
@@ -77,15 +76,46 @@ func put(out []*operation.Machine, n int, w *operation.Watch) int {
 	return n
 }
 
-// Next fills out with the next operations. It must be called until more is false.
-func (c *Cursor[K]) Next(out []*operation.Machine) (n int, more bool) {
+// Next puts the next operations into out and returns their number n. The caller must call
+// it until more is false, or call [Cursor.Stop].
+func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 	c.shard.mu.Lock()
 	defer c.shard.mu.Unlock()
 	return c.fillLocked(out)
 }
 
-func (c *Cursor[K]) fillLocked(out []*operation.Machine) (n int, more bool) {
+// Stop ends a walk whose last call of Begin or Next has returned more = true.
+func (c *Cursor[K]) Stop() {
+	s := c.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.unmarkLocked()
+	c.endLocked()
+}
+
+func (c *Cursor[K]) endLocked() {
 	l := c.list
+	l.readers--
+	l.shard.dropLocked(l)
+	c.stage, c.shard, c.list = done, nil, nil
+}
+
+func (c *Cursor[K]) unmarkLocked() {
+	if c.here.List() != nil {
+		c.here.Unlink()
+	}
+	if c.end.List() != nil {
+		c.end.Unlink()
+	}
+}
+
+// Overdue reports whether the walk has visited twice as many operations as waited for the key
+// when it began. The caller should stop it then, and begin another one elsewhere.
+func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
+
+func (c *Cursor[K]) fillLocked(out []*machine.Machine) (n int, more bool) {
+	l := c.list
+	defer func() { c.left -= n }()
 	for c.stage != done {
 		switch c.stage {
 		case start:
@@ -104,24 +134,22 @@ func (c *Cursor[K]) fillLocked(out []*operation.Machine) (n int, more bool) {
 			c.stage = done
 		}
 	}
-	l.readers--
-	l.shard.dropLocked(l)
-	c.shard, c.list = nil, nil
+	c.endLocked()
 	return n, false
 }
 
-// enterLocked sets the markers around what is to be visited in list.
-func (c *Cursor[K]) enterLocked(list *operation.List, to stage) {
+// enterLocked puts the markers around the operations to visit in list.
+func (c *Cursor[K]) enterLocked(list *machine.List, to stage) {
 	c.stage = to
 	if last := list.Last(); last != nil && last.Position() <= c.upTo {
 		list.Mark(&c.end, last.Position(), last)
 	}
-	list.Mark(&c.here, Any, nil)
+	list.Mark(&c.here, AnyPosition, nil)
 }
 
-// walkLocked visits what stands between the markers while there is room in out,
-// and takes the markers away at the end.
-func (c *Cursor[K]) walkLocked(list *operation.List, out []*operation.Machine, n int) int {
+// walkLocked visits the operations between the markers until out is full. If it reaches
+// the end, it removes the markers.
+func (c *Cursor[K]) walkLocked(list *machine.List, out []*machine.Machine, n int) int {
 	w := list.Next(&c.here)
 	for w != nil && w != &c.end && w.Position() <= c.upTo {
 		if n == len(out) {
@@ -135,9 +163,6 @@ func (c *Cursor[K]) walkLocked(list *operation.List, out []*operation.Machine, n
 		n = put(out, n, w)
 		w = list.Next(w)
 	}
-	c.here.Unlink()
-	if c.end.List() != nil {
-		c.end.Unlink()
-	}
+	c.unmarkLocked()
 	return n
 }

@@ -6,25 +6,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// waitAt watches a new operation under key for a position, and returns it held.
-func waitAt(t *testing.T, w *Watchers[int], key int, position int64) *operation.Machine {
+// waitAt links a new operation under key at a position. It returns the operation, which
+// the caller holds.
+func waitAt(t *testing.T, w *Watchers[int], key int, position int64) *machine.Machine {
 	t.Helper()
 	op := &waiter{}
-	m := operation.Of(op)
-	require.True(t, m.Begin(op, 1))
+	m := machine.Of(op)
+	require.True(t, m.Begin(op, 1, 1))
 	require.True(t, w.Shard(w.Hash(key)).Watch(m, 0, key, w.Hash(key), position))
 	return m
 }
 
-func TestAKeyThatEmptiesUnderAWalkIsForgottenAtItsEnd(t *testing.T) {
+func TestAKeyEmptiedDuringAWalkIsRemoved(t *testing.T) {
 	w := newMap(0)
-	ops := []*operation.Machine{wait(t, w, 7), wait(t, w, 7), wait(t, w, 7)}
+	ops := []*machine.Machine{wait(t, w, 7), wait(t, w, 7), wait(t, w, 7)}
 	var c Cursor[int]
-	out := make([]*operation.Machine, 2)
-	_, more := w.Shard(w.Hash(7)).Begin(&c, 7, w.Hash(7), Everything, out)
+	out := make([]*machine.Machine, 2)
+	_, more := w.Shard(w.Hash(7)).Begin(&c, 7, w.Hash(7), EveryPosition, out)
 	require.True(t, more)
 	end(w, 7, ops...)
 	n, more := c.Next(out)
@@ -35,10 +36,10 @@ func TestAKeyThatEmptiesUnderAWalkIsForgottenAtItsEnd(t *testing.T) {
 	checkInvariants(t, w)
 }
 
-// Who comes later makes its own second look; a walk that took them along might never
-// end.
-func TestAWalkLeavesThoseOutWhoComeLater(t *testing.T) {
-	for name, position := range map[string]int64{"without a position": Any, "at the position": 9} {
+// A walk does not visit operations that are linked after it has begun: they are tried
+// again by their own registration, and with them the walk might never end.
+func TestAWalkSkipsOperationsLinkedLater(t *testing.T) {
+	for name, position := range map[string]int64{"without a position": AnyPosition, "at the position": 9} {
 		t.Run(name, func(t *testing.T) {
 			w := newMap(0)
 			s := w.Shard(w.Hash(1))
@@ -46,7 +47,7 @@ func TestAWalkLeavesThoseOutWhoComeLater(t *testing.T) {
 				waitAt(t, w, 1, position)
 			}
 			var c Cursor[int]
-			out := make([]*operation.Machine, 2)
+			out := make([]*machine.Machine, 2)
 			n, more := s.Begin(&c, 1, w.Hash(1), position, out)
 			visited := n
 			for more && visited <= 4 {
@@ -55,6 +56,45 @@ func TestAWalkLeavesThoseOutWhoComeLater(t *testing.T) {
 				visited += n
 			}
 			assert.Equal(t, 4, visited)
+		})
+	}
+}
+
+// A walk that is stopped early leaves no marker and no key in the map.
+func TestAStoppedWalkLeavesNoMarkerAndNoKey(t *testing.T) {
+	for name, positions := range map[string][]int64{
+		"without positions": {AnyPosition, AnyPosition, AnyPosition, AnyPosition}, "with positions": {1, 2, 3, 4}, "both": {AnyPosition, AnyPosition, AnyPosition, 2, 3, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for calls := range 3 {
+				w := newMap(0)
+				s := w.Shard(w.Hash(1))
+				var ops []*machine.Machine
+				for _, position := range positions {
+					ops = append(ops, waitAt(t, w, 1, position))
+				}
+				var c Cursor[int]
+				out := make([]*machine.Machine, 1)
+				_, more := s.Begin(&c, 1, w.Hash(1), EveryPosition, out)
+				for range calls {
+					_, more = c.Next(out)
+				}
+				require.True(t, more)
+				c.Stop()
+				checkInvariants(t, w)
+				n, more := s.Begin(&c, 1, w.Hash(1), EveryPosition, make([]*machine.Machine, 9))
+				assert.Equal(t, len(positions), n, "it can begin again")
+				assert.False(t, more)
+				_, more = s.Begin(&c, 1, w.Hash(1), EveryPosition, out)
+				require.True(t, more)
+				end(w, 1, ops...)
+				_, keys := watched(w)
+				assert.Equal(t, 1, keys)
+				c.Stop()
+				_, keys = watched(w)
+				assert.Zero(t, keys, "the key was kept for the walk only")
+				checkInvariants(t, w)
+			}
 		})
 	}
 }

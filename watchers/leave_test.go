@@ -5,112 +5,31 @@ import (
 	"runtime"
 	"testing"
 	"time"
-	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// ending is m as a batch that is forced.
-func ending(m *operation.Machine) Ending {
-	return Ending{Machines: []*operation.Machine{m}, Outcomes: []operation.Outcome{operation.Forced}}
+// ending returns a batch that ends m as forced.
+func ending(m *machine.Machine) Ending {
+	return Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}}
 }
 
-func running(w *Watchers[int]) int {
-	var t Totals
-	for i := range w.shards {
-		w.shards[i].Totals(&t)
-	}
-	return t.Running
-}
-
-func TestCallbacksQueueBehindSoManyThatRun(t *testing.T) {
-	w := newMap(0)
-	s := w.Shard(w.Hash(1))
-	for i := range MaxRunning {
-		require.True(t, s.Leave(ending(wait(t, w, 1))), "%d run", i)
-	}
-	first, second, third := wait(t, w, 1), wait(t, w, 1), wait(t, w, 1)
-	for _, m := range []*operation.Machine{first, second, third} {
-		require.False(t, s.Leave(ending(m)))
-	}
-	assert.Equal(t, MaxRunning+3, running(w), "who is on the way to the queue counts: Shutdown waits for them")
-	assert.False(t, w.Queued())
-	assert.False(t, s.Queue(ending(first)))
-	assert.False(t, s.Queue(ending(second)))
-	assert.True(t, w.Queued())
-	assert.Equal(t, MaxRunning+3, running(w))
-
-	assert.Same(t, first, s.Exit(), "before it may leave, one that runs takes over")
-	assert.Same(t, second, s.Exit())
-	assert.False(t, w.Queued())
-	assert.Nil(t, s.Exit())
-	assert.Equal(t, MaxRunning, running(w))
-	assert.True(t, s.Queue(ending(third)), "there are few enough by now")
-	assert.Equal(t, MaxRunning, running(w))
-	for range MaxRunning {
-		assert.Nil(t, s.Exit())
-	}
-	assert.Zero(t, running(w))
-}
-
-func TestQueuedCallbacksAreStuckWhenNobodyHasTakenOne(t *testing.T) {
-	w := newMap(0)
-	s := w.Shard(w.Hash(1))
-	assert.False(t, s.Stuck())
-	assert.False(t, s.Stuck(), "nothing is queued")
-	for range MaxRunning {
-		s.Leave(ending(wait(t, w, 1)))
-	}
-	for range 3 {
-		m := wait(t, w, 1)
-		s.Leave(ending(m))
-		s.Queue(ending(m))
-	}
-	assert.False(t, s.Stuck(), "since when, nobody knows")
-	require.NotNil(t, s.Exit())
-	assert.False(t, s.Stuck(), "one was taken")
-	assert.True(t, s.Stuck())
-	s.Enter()
-	assert.Equal(t, MaxRunning+1+2, running(w), "who helps counts")
-	require.NotNil(t, s.Exit())
-	require.NotNil(t, s.Exit())
-	assert.False(t, s.Stuck())
-	require.Nil(t, s.Exit())
-	assert.Equal(t, MaxRunning, running(w))
-}
-
-func TestAQueueRefersToNobodyWhoWasTakenOutOfIt(t *testing.T) {
-	w := newMap(0)
-	s := w.Shard(w.Hash(1))
-	for range MaxRunning {
-		s.Leave(ending(wait(t, w, 1)))
-	}
-	for range 2 {
-		m := wait(t, w, 1)
-		s.Leave(ending(m))
-		s.Queue(ending(m))
-	}
-	taken := weak.Make(s.Exit())
-	runtime.GC()
-	assert.Nil(t, taken.Value())
-	assert.True(t, w.Queued(), "the other one")
-}
-
-// TestABatchCountsEachEndForItsKeys: it tells of what is alike at once, and of nothing twice.
+// A batch counts each end once, under its outcome, for every key of the operation.
 func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 	const keys = 4
-	w := New(Config[int]{Shards: 2, Observe: Observe{Keys: 64}, Now: func() time.Duration { return 0 }})
+	w := New(Config[int]{Shards: 2, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	r := rand.New(rand.NewPCG(1, 5))
-	var want [keys][operation.Outcomes]int64
-	o := operation.Forced
+	var want [keys][machine.NumOutcomes]int64
+	o := machine.Forced
 	for range 200 {
 		var batch Ending
 		for range 1 + r.IntN(8) {
 			if r.IntN(3) == 0 {
-				o = operation.Forced + operation.Outcome(r.IntN(2))
+				o = machine.Forced + machine.Outcome(r.IntN(2))
 			}
 			of := r.Perm(keys)[:1+r.IntN(2)]
 			for _, key := range of {
@@ -120,10 +39,9 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 			batch.Outcomes = append(batch.Outcomes, o)
 		}
 		s := w.Shard(w.Hash(r.IntN(keys)))
-		require.True(t, s.Leave(batch))
-		require.Nil(t, s.Exit())
+		s.Leave(batch)
 	}
-	var hot, expiring []KeyCounts[int]
+	var hot, expiring []stats.KeyCounts[int]
 	for i := range w.shards {
 		hot, expiring = w.shards[i].Keys(hot, expiring)
 	}
@@ -134,17 +52,90 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 	}
 }
 
-func TestAWithdrawnOperationDoesNotCountAsEnded(t *testing.T) {
-	w := New(Config[int]{Shards: 2, Observe: Observe{Keys: 64}, Now: func() time.Duration { return 0 }})
-	m := wait(t, w, 1, 2)
-	require.True(t, w.Shard(w.Hash(1)).Withdraw(m))
-	m.Reject(true)
-	for i := range w.shards {
-		hot, expiring := w.shards[i].Keys(nil, nil)
-		for _, counts := range hot {
-			assert.EqualValues(t, 1, counts.Watched)
-			assert.Zero(t, counts.Ended)
+// An operation counts as ended in the shard of the key that was checked, and as accepted
+// in the shard of its first key. The sums over all shards are right.
+func TestTotalsAreRightAcrossShards(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	first, second := wait(t, w, a, b), wait(t, w, b)
+	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that did not wait")
+	sum := func() (t Totals) {
+		for i := range w.shards {
+			w.shards[i].Totals(&t)
 		}
-		assert.Empty(t, expiring)
+		return t
 	}
+	got := sum()
+	assert.EqualValues(t, 2, got.Pending())
+	assert.EqualValues(t, 3, got.Accepted)
+	assert.Equal(t, Counts{machine.Satisfied: 1}, got.Counts)
+	end(w, b, first)
+	end(w, b, second)
+	got = sum()
+	assert.Zero(t, got.Pending())
+	assert.EqualValues(t, 3, got.Accepted)
+	assert.Equal(t, Counts{machine.Satisfied: 1, machine.Forced: 2}, got.Counts)
+	assert.Zero(t, got.Watched)
+	negative := Totals{Counts: Counts{machine.Forced: 1}}
+	assert.Zero(t, negative.Pending(), "read while operations came and went")
+}
+
+// When Leave returns, an operation is out of all its lists, however many there are. No
+// lock is held for more than a part of them.
+func TestLeaveUnlinksManyKeysInParts(t *testing.T) {
+	const keys = 10 * maxSteps
+	all := make([]int, keys)
+	for i := range all {
+		all[i] = i
+	}
+	for _, shards := range []int{1, 8} {
+		w := New(Config[int]{Shards: shards, StaleLimit: 0})
+		m, stays := wait(t, w, all...), wait(t, w, all...)
+		parts := 0
+		var l leaving[int]
+		for watch := range m.Watches() {
+			before := l.held
+			require.True(t, l.unlink(watch, machine.Forced))
+			require.LessOrEqual(t, l.steps, maxSteps)
+			if l.steps == 1 && (before == l.held || before == nil) {
+				parts++
+			}
+		}
+		l.unlock()
+		if shards == 1 {
+			assert.Equal(t, keys/maxSteps, parts)
+		}
+		checkInvariants(t, w)
+		end(w, all[keys/2], stays)
+		n, left := watched(w)
+		assert.Zero(t, n+left)
+		checkInvariants(t, w)
+	}
+}
+
+// A closed map may not be purged again, so Leave leaves no watch to the purge.
+func TestAClosedMapLeavesNothingToThePurge(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	m := wait(t, w, a, b)
+	home, busy := w.Shard(w.Hash(a)), w.Shard(w.Hash(b))
+	assert.Equal(t, []*machine.Machine{m}, home.Close())
+	other := &waiter{}
+	require.True(t, machine.Of(other).Begin(other, 1, 1))
+	assert.False(t, home.Watch(machine.Of(other), 0, a, w.Hash(a), AnyPosition))
+	assert.False(t, home.Pass(machine.Satisfied))
+	busy.mu.Lock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		end(w, a, m)
+	}()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	busy.mu.Unlock()
+	<-ended
+	assert.Zero(t, w.Stale())
+	n, keys := watched(w)
+	assert.Zero(t, n+keys)
 }

@@ -4,16 +4,16 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// link puts the i-th watch of m into the ordered list, behind all whose position
-// is not greater.
+// link inserts the i-th watch of m into the ordered list, behind all watches whose
+// position is not greater.
 //
-// Waiters on a log come in order, or nearly so: the place is looked for from the
-// end, which is O(1) for an append. If it is not near, the index finds it in
-// O(log n) plus a walk of bounded length.
-func (l *keyList[K]) link(m *operation.Machine, i int, position int64) {
+// Operations that wait for positions of a log mostly arrive in order. So link looks for
+// the place from the end of the list, which takes one step for the highest position. If
+// the place is not among the last nearEnd elements, link uses the index.
+func (l *keyList[K]) link(m *machine.Machine, i int, position int64) {
 	if l.ordered == nil {
 		l.ordered = new(orderedList)
 		l.ordered.Init(l)
@@ -21,7 +21,7 @@ func (l *keyList[K]) link(m *operation.Machine, i int, position int64) {
 	l.ordered.link(m, i, position)
 }
 
-func (l *orderedList) link(m *operation.Machine, i int, position int64) {
+func (l *orderedList) link(m *machine.Machine, i int, position int64) {
 	after := l.Last()
 	for steps := 0; after != nil && after.Position() > position; steps++ {
 		if steps == nearEnd {
@@ -38,31 +38,38 @@ func (l *orderedList) link(m *operation.Machine, i int, position int64) {
 }
 
 const (
-	nearEnd = 32 // how far from the end a place may be to be found without the index
-	segment = 64 // distance of fences when they are set
+	nearEnd = 32 // number of elements at the end that link searches without the index
+	segment = 64 // number of operations between two markers of a new index
 )
 
-// positionIndex finds a place in a long ordered list. It is a sorted array of
-// fences, markers that stand in the list itself, about a segment apart. Removing
-// an operation does not touch it; fences that have too little between them are
-// set anew, at a cost that their number has paid for. It exists only from the first
-// insertion that is far from the end, until the key is forgotten.
+// positionIndex finds a place in a long ordered list. It is a sorted array of markers
+// that stand in the list itself. A binary search over the markers is followed by a walk
+// from the marker that was found.
+//
+// Removing an operation does not touch the index. If there are too many markers for the
+// operations that are left, find and appended build the index again. The cost of that is
+// amortized over the insertions between the markers. The index exists from the first
+// insertion that is far from the end until the key leaves the map.
 type positionIndex struct {
-	fences []*operation.Watch
-	behind int // operations appended since the last fence was set at the end
+	markers []*machine.Watch
+	behind  int // number of operations appended since appended has added a marker
 }
 
-// find returns the last element whose position is not greater than position, nil
-// if there is none. It walks over at most two segments, or splits them.
-func (x *positionIndex) find(list *operation.List, position int64) *operation.Watch {
-	if len(x.fences) == 0 || len(x.fences) > 8+2*list.Len()/segment {
+// find returns the last element whose position is not greater than position, nil if
+// there is none.
+//
+// In a new index the walk passes at most segment operations. If many operations have
+// been inserted behind one marker since then, the walk is longer. After a walk over more
+// than two segments, find adds a marker at its end, for the next walk to that place.
+func (x *positionIndex) find(list *machine.List, position int64) *machine.Watch {
+	if len(x.markers) == 0 || len(x.markers) > 8+2*list.Len()/segment {
 		x.build(list)
 	}
-	i := sort.Search(len(x.fences), func(i int) bool { return x.fences[i].Position() > position })
-	var at *operation.Watch
+	i := sort.Search(len(x.markers), func(i int) bool { return x.markers[i].Position() > position })
+	var at *machine.Watch
 	next := list.First()
 	if i > 0 {
-		at = x.fences[i-1]
+		at = x.markers[i-1]
 		next = list.Next(at)
 	}
 	steps := 0
@@ -70,50 +77,50 @@ func (x *positionIndex) find(list *operation.List, position int64) *operation.Wa
 		at, next = next, list.Next(next)
 	}
 	if steps > 2*segment {
-		at = fence(list, at) // what is linked next goes behind it, for it may stand higher
-		x.fences = slices.Insert(x.fences, i, at)
+		at = addMarker(list, at) // the caller links its watch behind the new marker
+		x.markers = slices.Insert(x.markers, i, at)
 	}
 	return at
 }
 
-// appended notes that an operation was linked at the end.
-func (x *positionIndex) appended(list *operation.List) {
-	if x.fences == nil {
+// appended must be called after an operation was linked at the end.
+func (x *positionIndex) appended(list *machine.List) {
+	if x.markers == nil {
 		return
 	}
 	if x.behind++; x.behind >= segment {
 		x.behind = 0
-		x.fences = append(x.fences, fence(list, list.Last()))
-		if len(x.fences) > 8+2*list.Len()/segment {
+		x.markers = append(x.markers, addMarker(list, list.Last()))
+		if len(x.markers) > 8+2*list.Len()/segment {
 			x.build(list)
 		}
 	}
 }
 
-// fence sets a new one behind w.
-func fence(list *operation.List, w *operation.Watch) *operation.Watch {
-	f := new(operation.Watch)
-	list.Mark(f, w.Position(), w)
-	return f
+// addMarker inserts a new marker behind w, with the position of w.
+func addMarker(list *machine.List, w *machine.Watch) *machine.Watch {
+	marker := new(machine.Watch)
+	list.Mark(marker, w.Position(), w)
+	return marker
 }
 
-// build sets all fences anew.
-func (x *positionIndex) build(list *operation.List) {
+// build replaces all markers by new ones, a segment apart.
+func (x *positionIndex) build(list *machine.List) {
 	x.reset()
-	x.fences = make([]*operation.Watch, 0, list.Len()/segment+1)
+	x.markers = make([]*machine.Watch, 0, list.Len()/segment+1)
 	n := 0
 	for w := list.First(); w != nil; w = list.Next(w) {
 		if n++; n%segment == 0 {
-			w = fence(list, w)
-			x.fences = append(x.fences, w)
+			w = addMarker(list, w)
+			x.markers = append(x.markers, w)
 		}
 	}
 }
 
-// reset takes the fences out of the list.
+// reset takes the markers out of the list.
 func (x *positionIndex) reset() {
-	for _, f := range x.fences {
-		f.Unlink()
+	for _, marker := range x.markers {
+		marker.Unlink()
 	}
 	*x = positionIndex{}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
 func sampled(out []Waiting[int]) (perKey map[int]int) {
@@ -17,8 +17,8 @@ func sampled(out []Waiting[int]) (perKey map[int]int) {
 	return perKey
 }
 
-// TestASampleTakesAsManyOfEachKey: one with many must not hide the others.
-func TestASampleTakesAsManyOfEachKey(t *testing.T) {
+// A key with many operations must not hide the others in a sample.
+func TestASampleTakesEquallyFromEachKey(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
 	for key := range 2 {
 		for range 20 {
@@ -32,22 +32,22 @@ func TestASampleTakesAsManyOfEachKey(t *testing.T) {
 	assert.Len(t, w.shards[0].Sample(nil, 1, 0), 1)
 }
 
-// TestASampleHoldsOnlyWhatWaits: no markers, and nothing that has ended and waits for the purge.
-func TestASampleHoldsOnlyWhatWaits(t *testing.T) {
+// A sample contains neither markers nor operations that have ended and wait for the purge.
+func TestASampleHoldsOnlyWaitingOperations(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
 	ended := wait(t, w, a, b)
-	waits := []*operation.Machine{wait(t, w, b), wait(t, w, b)}
+	waits := []*machine.Machine{wait(t, w, b), wait(t, w, b)}
 	s := w.Shard(w.Hash(b))
 	s.mu.Lock()
 	end(w, a, ended)
 	s.mu.Unlock()
 	require.Equal(t, 1, w.Stale())
 	var c Cursor[int]
-	_, more := s.Begin(&c, b, w.Hash(b), Everything, make([]*operation.Machine, 2))
+	_, more := s.Begin(&c, b, w.Hash(b), EveryPosition, make([]*machine.Machine, 2))
 	require.True(t, more, "markers are set")
 
-	var got []*operation.Machine
+	var got []*machine.Machine
 	for _, waiting := range s.Sample(nil, 100, 0) {
 		got = append(got, waiting.Machine)
 		assert.Equal(t, b, waiting.Key)

@@ -3,129 +3,195 @@ package watchers
 import (
 	"sync/atomic"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Shard is a part of the keys with one lock. It is safe for concurrent use.
+// Shard is a part of the map, with one lock. It is safe for concurrent use.
 //
-// It is laid out in cache lines. Who registers and who ends an operation are mostly on
-// different processors, and each line that they write has to move from one to the other:
-// one line for a key, one more for the operation's first, a third for the spare watches.
-// The allocator begins an array of shards at a line, or 8 bytes behind: so what is
-// written together is 56 bytes at most, and the 8 after it are read, or seldom written.
+// Its fields are laid out by cache lines. The goroutine that registers an operation and
+// the one that ends it mostly run on different processors, and a line that both write
+// has to move from one processor to the other. Only one line is like that, the one with
+// the lock. A second line is written by goroutines that check and end operations. A
+// third holds the spare watches of operations on several keys, and a fourth is written
+// by checks and signals. Fields that are only read, or rarely written, come last.
+//
+// The allocator places the first shard at the beginning of a cache line or 8 bytes
+// behind it. Therefore a group of fields that are written together is at most 56 bytes
+// long.
 type Shard[K comparable] struct {
-	Checks Checks
+	own Gate
 
-	// stale holds watches of ended operations that could not be unlinked
-	// because mu was taken. Its lock is taken with or without mu, never before it.
-	stale struct {
-		sched.Mutex
-		watches []*operation.Watch
-	}
-
-	observer *observer[K] // nil: nobody asked for more than counts
-
-	mu struct {
-		sched.Mutex
-		closed  bool
-		running int32 // goroutines inside callbacks, see Leave
-		watched int
-		keys    table[K]
-
+	mu struct { // lock level 6
 		counts   Counts
-		arriving int // goroutines between Leave and Queue
+		together map[*keyList[K]]*Together // of keys in signals; usually nil
 
-		spare operation.Spare
+		sched.Mutex
+		watched  uint32   // watches that are linked in this shard
+		sealed   bool     // Pass, and Watch of a first key, fail: no operation is accepted
+		closed   bool     // Watch and Pass fail
+		accepted int64    // total number of operations accepted in this shard
+		keys     table[K] // in this line, except for the capacity of its buckets
 
-		queue   []*operation.Machine // ended operations whose callbacks wait for one that runs
-		stuck   int                  // length of queue when Stuck last looked
+		spare machine.Spare
+
 		signals signalQueue[K]
 	}
 
-	all   *Watchers[K]
-	index int
+	Checks Checks
+	_      [8]byte // fills the cache line
+
+	// stale holds watches of ended operations that Leave could not unlink because mu
+	// was locked. Lock level 7: a goroutine that needs both locks takes mu first.
+	stale struct {
+		sched.Mutex
+		watches []staleWatch
+	}
+
+	observer *stats.Observer[K] // nil if only counts are wanted; guarded by mu
+	gate     *Gate              // own, or that of another shard if there are over maxGates
+	all      *Watchers[K]
+	index    int // in all.shards
 }
 
-// Counts is what became of the operations that are at home in a shard, by outcome;
-// under Pending are those that have been accepted and have not ended. A single shard's
-// can be negative; the sum over all shards is the truth.
-type Counts [operation.Outcomes]int64
+// Counts is the number of operations that have ended in a shard, by outcome. An
+// operation ends in the shard of the key that was checked. That need not be the shard
+// in which it was accepted.
+type Counts [machine.NumOutcomes]int64
 
-// Checks counts the tries of operations that are not being registered.
+// Checks counts tries and signals. Tries during a registration are not counted.
 type Checks struct {
-	Run       atomic.Int64 // TryComplete calls
-	Wasted    atomic.Int64 // of them, those that said no
-	Signals   atomic.Int64
-	Coalesced atomic.Int64 // signals that found their key signalled already
+	Run       atomic.Int64 // calls of TryComplete
+	Wasted    atomic.Int64 // of Run: those that returned false
+	Signals   atomic.Int64 // calls of Signal and Hint, and keys of SignalSome
+	Coalesced atomic.Int64 // of Signals: the key was marked already
 }
 
 func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.all, s.index = all, index
-	s.observer = newObserver[K](all.observe, len(all.shards), all.now)
+	s.gate = &all.shards[index%maxGates].own
+	s.observer = stats.NewObserver[K](all.observe, len(all.shards))
 }
 
-// Watch links the i-th watch of m, which the caller holds, under key. For the
-// first watch m is counted as pending. It fails if the shard is closed.
+// Gate returns the gate of s, which it may share with other shards.
+func (s *Shard[K]) Gate() *Gate { return s.gate }
+
+// Watch links the i-th watch of m under key. The caller holds m. With watch 0, m counts
+// as accepted. Watch returns false if the shard is closed, and for watch 0 if it is sealed.
 //
-// The order of positions is that of the numbers; those with equal positions stand
-// in the order in which they came.
-func (s *Shard[K]) Watch(m *operation.Machine, i int, key K, hash uint64, position int64) bool {
+// The watches of a key are in the order of their positions. Those with equal positions
+// are in order of arrival.
+func (s *Shard[K]) Watch(m *machine.Machine, i int, key K, hash uint64, position int64) bool {
 	s.mu.Lock()
-	if s.mu.closed {
+	if s.mu.closed || i == 0 && s.mu.sealed {
 		s.mu.Unlock()
 		return false
 	}
-	if i == 1 {
+	switch i {
+	case 0:
+		s.mu.accepted++
+	case 1:
 		s.mu.spare.Lend(m)
 	}
 	l := s.mu.keys.findOrAdd(s, key, hash)
-	if position == Any {
+	if position == AnyPosition {
 		l.unordered.Link(m, i, position, l.unordered.Last())
 	} else {
 		l.link(m, i, position)
 	}
 	s.mu.watched++
-	if i == 0 {
-		s.mu.counts[operation.Pending]++
-	}
 	if s.observer != nil {
-		s.observer.watched(m, i, l)
+		s.observer.Watched(m, i == 0, key, hash)
 	}
 	s.mu.Unlock()
 	return true
 }
 
-// unlinkLocked takes w, of this shard, out of its list, and the key out of the map
-// if that was its last. The operation ends with o; Pending: that is not known.
-func (s *Shard[K]) unlinkLocked(w *operation.Watch, o operation.Outcome) {
-	l := w.List().Home().(*keyList[K])
+// Pass counts an operation as accepted and as ended with o: its condition was met, or its
+// timeout had passed, before it was watched. Pass returns false if the shard is closed.
+func (s *Shard[K]) Pass(o machine.Outcome) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed || s.mu.sealed {
+		return false
+	}
+	s.mu.accepted++
+	s.mu.counts[o]++
+	s.observer.Passed(o)
+	return true
+}
+
+func (s *Shard[K]) accepted() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(s.mu.accepted)
+}
+
+// unlinkLocked takes w out of its list in l, a key of this shard. It takes the key out of
+// the map if that was its last watch. o is the outcome of the operation.
+func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome) {
 	if s.observer != nil {
-		s.observer.unlinked(l, o, 1, w.Machine().Start())
+		s.observer.Unwatched(w.Machine(), o, l.key, l.hash)
 	}
 	w.Unlink()
 	s.mu.watched--
-	s.dropLocked(l)
+	if l.unordered.Len() == 0 {
+		s.dropLocked(l)
+	}
 }
 
-// dropLocked forgets l if nothing stands in it.
+// dropLocked takes l out of the map if no watch and no cursor stands in it.
 func (s *Shard[K]) dropLocked(l *keyList[K]) {
 	if l.idle() {
 		s.mu.keys.remove(l)
+		if l.signalled {
+			s.leftLocked()
+		}
 	}
 }
 
-// Totals adds what s knows to t.
+// sampleTries is the number of tries in a shard from one sample to the next.
+const sampleTries = 64
+
+// Tried counts tries that a check of key has made, and how many of them were wasted. It
+// reports whether the caller should take a sample: about once in sampleTries tries of
+// the shard, if one of the tries that it counts now was wasted.
+func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (sample bool) {
+	run := s.Checks.Run.Add(tries)
+	s.Checks.Wasted.Add(wasted)
+	if s.observer.CountsTries() {
+		s.mu.Lock()
+		s.observer.Tried(key, hash, tries, wasted)
+		s.mu.Unlock()
+	}
+	return wasted > 0 && run/sampleTries != (run-tries)/sampleTries
+}
+
+// Keys appends the counts of keys: to hot those of the keys with the most operations and
+// tries, to expiring those of the keys with the most expiries.
+func (s *Shard[K]) Keys(hot, expiring []stats.KeyCounts[K]) (_, _ []stats.KeyCounts[K]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.observer.Keys(hot, expiring, func(key K, hash uint64) int {
+		if l := s.mu.keys.find(key, hash); l != nil {
+			return l.waiting()
+		}
+		return 0
+	})
+}
+
+// Totals adds the counts of s to t.
 func (s *Shard[K]) Totals(t *Totals) {
 	s.mu.Lock()
-	t.Keys += int(s.mu.keys.len)
-	t.Watched += s.mu.watched
 	for o, n := range s.mu.counts {
 		t.Counts[o] += n
 	}
-	t.Running += int(s.mu.running) + s.mu.arriving + len(s.mu.queue)
-	if t.Times != nil && s.observer != nil && s.observer.times != nil {
-		s.observer.times.addTo(t.Times)
+	t.Accepted += s.mu.accepted
+	t.Keys += int(s.mu.keys.len)
+	t.Watched += int(s.mu.watched)
+	if t.Times != nil {
+		s.observer.AddTimes(t.Times)
 	}
 	s.mu.Unlock()
 	t.Checks += s.Checks.Run.Load()
@@ -134,13 +200,24 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Coalesced += s.Checks.Coalesced.Load()
 }
 
-// Totals sums over shards.
+// Totals is the sum of the counts of all shards. For the fields, see [Shard] and [Checks].
 type Totals struct {
 	Counts
+	Accepted           int64
 	Keys, Watched      int
-	Running            int // goroutines in callbacks, and callbacks that wait for one
 	Checks, Wasted     int64
 	Signals, Coalesced int64
 
-	Times *Times // nil: not wanted
+	Times *stats.Times // nil if it is not wanted
+}
+
+// Pending returns how many operations have been accepted and have not ended. The shards
+// are read one after the other, so the number is not exact while operations come and go.
+// It is never negative.
+func (t *Totals) Pending() int64 {
+	n := t.Accepted
+	for _, ended := range t.Counts {
+		n -= ended
+	}
+	return max(n, 0)
 }

@@ -4,42 +4,80 @@ import (
 	"math/bits"
 
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/operation"
 )
 
-// signal is what a keyList knows of signals that have not been looked at.
+// signal is the part of a keyList that describes signals for which no check has begun.
 type signal[K comparable] struct {
-	upTo int64
-	next *keyList[K]
+	upTo int64       // the highest position of these signals
+	next *keyList[K] // in the shard's queue
 }
 
 // signalQueue holds a shard's signalled keys, each once, in the order of their
-// first signal.
-type signalQueue[K comparable] struct{ first, last *keyList[K] }
+// first signal. A key that leaves the map stays in the queue, because to unlink it would
+// take a second link in every keyList; leftLocked bounds their number.
+type signalQueue[K comparable] struct {
+	first, last *keyList[K]
+	len         int32 // number of keys
+	left        int32 // of these: keys that have left the map
+}
 
-// Signal marks key as changed up to a position. It reports whether somebody has to
-// call TakeSignal for it: not if nobody waits for key (who registers at this moment
-// makes its second look after this), or if it was marked already.
+// maxLeft is how many keys that have left the map may stay in a queue. More may stay as long
+// as they are at most half of the queue.
+const maxLeft = 64
+
+// Signal marks key as changed up to the position upTo. It reports whether it has queued
+// the key, so that a worker has to call [Watchers.TakeSignal] for it. It has not if no
+// operation waits for key, or if the key was marked already. t is nil, or stands for
+// several keys that are signalled by one call.
 //
-// No signal is lost. The mark is cleared, under the lock, before the check begins:
-// a signal that comes after that queues the key again.
-func (s *Shard[K]) Signal(key K, hash uint64, upTo int64) (queued bool) {
+// No signal is lost. TakeSignal clears the mark under the lock before the check begins,
+// so a signal that arrives later queues the key again. A goroutine that is registering
+// an operation and has not linked it yet tries it after linking it, so that try sees the
+// change.
+func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued bool) {
 	s.Checks.Signals.Add(1)
 	s.mu.Lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
-		queued = s.signalLocked(l, upTo)
+		queued = s.signalLocked(l, upTo, t)
 	}
 	s.mu.Unlock()
 	return queued
 }
 
-func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64) (queued bool) {
+// Hint is [Shard.Signal]. It reports in addition whether key is in the map: whether
+// operations wait for it, or a [Cursor] stands in its lists.
+func (s *Shard[K]) Hint(key K, hash uint64, upTo int64) (queued, awaited bool) {
+	s.Checks.Signals.Add(1)
+	s.mu.Lock()
+	if l := s.mu.keys.find(key, hash); l != nil {
+		queued, awaited = s.signalLocked(l, upTo, nil), true
+	}
+	s.mu.Unlock()
+	return queued, awaited
+}
+
+func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, t *Together) (queued bool) {
 	if l.signalled {
 		l.signal.upTo = max(l.signal.upTo, upTo)
+		if of := s.mu.together[l]; of != t && of != nil && of.begun() {
+			delete(s.mu.together, l)
+		}
 		s.Checks.Coalesced.Add(1)
 		return false
 	}
 	l.signalled, l.signal.upTo = true, upTo
+	if t != nil {
+		if s.mu.together == nil {
+			s.mu.together = make(map[*keyList[K]]*Together)
+		}
+		s.mu.together[l] = t
+	}
+	s.queueLocked(l)
+	return true
+}
+
+// queueLocked appends l to the queue.
+func (s *Shard[K]) queueLocked(l *keyList[K]) {
 	q := &s.mu.signals
 	if q.first == nil {
 		q.first = l
@@ -48,10 +86,10 @@ func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64) (queued bool) {
 		q.last.signal.next = l
 	}
 	q.last = l
-	return true
+	q.len++
 }
 
-// flagLocked says, in the map's bitmap, whether s has signalled keys.
+// flagLocked sets the bit of s in the map's bitmap of shards that have signalled keys.
 func (s *Shard[K]) flagLocked(on bool) {
 	word, bit := &s.all.signalled[s.index/64], uint64(1)<<(s.index%64)
 	for {
@@ -67,7 +105,7 @@ func (s *Shard[K]) flagLocked(on bool) {
 	}
 }
 
-// Signalled reports whether any key is marked.
+// Signalled reports whether any key is queued for TakeSignal.
 func (w *Watchers[K]) Signalled() bool {
 	for i := range w.signalled {
 		sched.Yield()
@@ -78,10 +116,20 @@ func (w *Watchers[K]) Signalled() bool {
 	return false
 }
 
-// TakeSignal clears the mark of one key and begins a walk over its waiters, as
-// Begin does. It returns nil if no key is marked. turn spreads callers over the
-// shards.
-func (w *Watchers[K]) TakeSignal(turn uint, c *Cursor[K], out []*operation.Machine) (s *Shard[K], n int, more bool) {
+// Signalled is a key to be checked, up to a position.
+type Signalled[K comparable] struct {
+	Key      K
+	Hash     uint64
+	UpTo     int64
+	Together *Together // nil: the key was signalled alone
+}
+
+// TakeSignal clears the mark of one key and returns the key. ok is false if no key is
+// queued, if no operation waits for the key that it has taken, or if another worker has
+// taken the last key of the shard first. Keys may be queued in other shards even if ok
+// is false: see [Watchers.Signalled]. turn selects the shard with which the search
+// begins, so that different callers take keys of different shards.
+func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 	for i := range w.signalled {
 		at := (i + int(turn/64)) % len(w.signalled)
 		sched.Yield()
@@ -91,30 +139,72 @@ func (w *Watchers[K]) TakeSignal(turn uint, c *Cursor[K], out []*operation.Machi
 		}
 		first := int(turn % 64)
 		bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
-		s = &w.shards[at*64+bit]
-		n, more = s.takeSignal(c, out)
-		return s, n, more
+		return w.shards[at*64+bit].takeSignal()
 	}
-	return nil, 0, false
+	return signalled, false
 }
 
-func (s *Shard[K]) takeSignal(c *Cursor[K], out []*operation.Machine) (n int, more bool) {
+func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := &s.mu.signals
-	l := q.first
-	if l == nil { // another worker was faster
-		return 0, false
+	l := s.takeLocked()
+	if l == nil {
+		return signalled, false
 	}
+	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: l.signal.upTo, Together: s.mu.together[l]}
+	ok = !l.idle()
+	s.unmarkLocked(l)
+	return signalled, ok
+}
+
+// takeLocked takes the first key out of the queue; nil if there is none.
+func (s *Shard[K]) takeLocked() (l *keyList[K]) {
+	q := &s.mu.signals
+	if l = q.first; l == nil {
+		return nil
+	}
+	q.len--
 	if q.first = l.signal.next; q.first == nil {
 		q.last = nil
 		s.flagLocked(false)
 	}
-	upTo := l.signal.upTo
+	return l
+}
+
+// unmarkLocked clears the mark of l, which its caller has taken out of the queue.
+func (s *Shard[K]) unmarkLocked(l *keyList[K]) {
 	l.signalled, l.signal = false, signal[K]{}
-	if l.idle() {
-		s.mu.keys.recycle(l) // forgotten while it was queued
-		return 0, false
+	if s.mu.together != nil {
+		if delete(s.mu.together, l); len(s.mu.together) == 0 {
+			s.mu.together = nil
+		}
 	}
-	return s.beginLocked(c, l, upTo, out)
+	if l.idle() { // it has left the map while it was queued
+		s.mu.signals.left--
+		s.mu.keys.recycle(l)
+	}
+}
+
+// leftLocked counts a key in the queue that has left the map. While callbacks block every
+// worker, any number of signalled keys may come and go. If more than maxLeft keys, and more
+// than half of the queue, have left the map, leftLocked takes these out of the queue.
+func (s *Shard[K]) leftLocked() {
+	q := &s.mu.signals
+	if q.left++; q.left <= maxLeft || q.left <= q.len/2 {
+		return
+	}
+	next := q.first
+	q.first, q.last, q.len = nil, nil, 0
+	for next != nil {
+		l := next
+		next, l.signal.next = l.signal.next, nil
+		if l.idle() {
+			s.unmarkLocked(l)
+		} else {
+			s.queueLocked(l)
+		}
+	}
+	if q.first == nil { // not before: a worker must not find the bit cleared while keys wait
+		s.flagLocked(false)
+	}
 }

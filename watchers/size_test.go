@@ -9,8 +9,11 @@ import (
 
 const line = 64 // bytes in a cache line
 
-// What is written when an operation comes or goes lies in as few cache lines as can be.
+// The fields that are written together lie in one cache line each, see Shard.
 func TestSizes(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("lines are laid out for 64 bits")
+	}
 	var l keyList[string]
 	assert.EqualValues(t, 2*line, unsafe.Sizeof(l), "keyList: a size class, too")
 	assert.EqualValues(t, line, unsafe.Offsetof(l.hash), "what every watch writes ends here")
@@ -18,24 +21,43 @@ func TestSizes(t *testing.T) {
 	var s Shard[string]
 	assert.EqualValues(t, 5*line, unsafe.Sizeof(s))
 	mu := unsafe.Offsetof(s.mu)
-	keys := mu + unsafe.Offsetof(s.mu.keys)
 	for _, begin := range []uintptr{0, 8} { // where the allocator puts the first shard
-		at := func(field uintptr) uintptr { return (begin + field) / line }
-		own := at(mu)
-		assert.Equal(t, own, at(unsafe.Offsetof(s.observer)), "with the lock: what all look at,")
-		assert.Equal(t, own, at(mu+unsafe.Offsetof(s.mu.running)), "what is written for each operation,")
-		assert.Equal(t, own, at(mu+unsafe.Offsetof(s.mu.watched)), "or for each key,")
-		assert.Equal(t, own, at(keys), "and where to look it up")
-		assert.Equal(t, own, at(keys+unsafe.Sizeof(s.mu.keys.buckets)-1))
+		lineOf := func(what string, offsets ...uintptr) uintptr { // the line in which all of offsets are
+			at := (begin + offsets[0]) / line
+			for _, offset := range offsets {
+				assert.Equal(t, at, (begin+offset)/line, "%s, %d bytes from the beginning", what, offset)
+			}
+			return at
+		}
+		keys := mu + unsafe.Offsetof(s.mu.keys)
+		buckets := keys + unsafe.Offsetof(s.mu.keys.buckets)
 		counts := mu + unsafe.Offsetof(s.mu.counts)
-		assert.Equal(t, own+1, at(counts), "for each operation at home")
-		assert.Equal(t, own+1, at(counts+unsafe.Sizeof(s.mu.counts)-1))
-		assert.Equal(t, own+2, at(mu+unsafe.Offsetof(s.mu.spare)), "for one on several keys")
-		assert.Zero(t, at(unsafe.Sizeof(s)-unsafe.Sizeof(s.index)-1)-at(mu+unsafe.Offsetof(s.mu.queue)), "the index, which nobody writes, may lie in the next shard's line")
+		spare := mu + unsafe.Offsetof(s.mu.spare)
+		signals := mu + unsafe.Offsetof(s.mu.signals)
+		stale := unsafe.Offsetof(s.stale)
+		lines := []uintptr{
+			lineOf("for each operation and each key",
+				mu+unsafe.Offsetof(s.mu.Mutex), mu+unsafe.Offsetof(s.mu.watched), mu+unsafe.Offsetof(s.mu.closed), mu+unsafe.Offsetof(s.mu.accepted),
+				keys+unsafe.Offsetof(s.mu.keys.free), keys+unsafe.Offsetof(s.mu.keys.nfree), keys+unsafe.Offsetof(s.mu.keys.len),
+				buckets, buckets+unsafe.Sizeof(uintptr(0))), // the length of buckets
+			lineOf("for who ends operations", unsafe.Offsetof(s.own), counts, counts+unsafe.Sizeof(s.mu.counts)-1),
+			lineOf("for operations on several keys", spare, spare+55),
+			lineOf("for checks and signals", signals, signals+unsafe.Sizeof(s.mu.signals)-1, unsafe.Offsetof(s.Checks), unsafe.Offsetof(s.Checks)+unsafe.Sizeof(s.Checks)-1),
+			// Field index is never written, so it may lie in the line of the next shard.
+			lineOf("what is read", unsafe.Offsetof(s.observer), unsafe.Offsetof(s.gate), unsafe.Offsetof(s.all), stale, stale+unsafe.Sizeof(s.stale)-1),
+		}
+		for i, at := range lines {
+			for _, other := range lines[:i] {
+				assert.NotEqual(t, other, at, "%d", i)
+			}
+		}
 	}
 }
 
-func TestWhereShardsBegin(t *testing.T) {
+func TestShardsBeginOnACacheLine(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("lines are laid out for 64 bits")
+	}
 	for n := 1; n <= 1024; n *= 2 {
 		shards := New(Config[string]{Shards: n}).shards
 		begin := uintptr(unsafe.Pointer(&shards[0])) % line

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // fourKeys returns keys of different shards.
@@ -25,13 +25,13 @@ func fourKeys(w *Watchers[int]) []int {
 	return keys
 }
 
-// lent tells which shards have an array to lend for an operation on this many keys.
+// lent returns the shards that have an array for an operation on this many keys.
 func lent(w *Watchers[int], keys int) (shards []int) {
 	for i := range w.shards {
 		for {
 			op := &waiter{}
-			operation.Of(op).Begin(op, keys)
-			if w.shards[i].mu.spare.Lend(operation.Of(op)); operation.Of(op).Extra() == nil {
+			machine.Of(op).Begin(op, keys, 1)
+			if w.shards[i].mu.spare.Lend(machine.Of(op)); machine.Of(op).Extra() == nil {
 				break
 			}
 			shards = append(shards, i)
@@ -40,9 +40,10 @@ func lent(w *Watchers[int], keys int) (shards []int) {
 	return shards
 }
 
-// An array of watches is lent again when all of them have left their lists, and not while one waits for the purge.
-func TestWatchesAreLentWhenNoneOfThemIsLeftToThePurge(t *testing.T) {
-	for home := range 4 { // which of its keys the operation ends by
+// An array of watches is lent again after the operation has unlinked all of them, and not
+// if one of them was left to the purge.
+func TestAWatchArrayIsReusedWhenFullyUnlinked(t *testing.T) {
+	for home := range 4 { // the key in whose shard the operation ends
 		for busy := range 1 << 4 {
 			if busy&(1<<home) != 0 {
 				continue
@@ -82,8 +83,8 @@ func TestWatchesAreLentWhenNoneOfThemIsLeftToThePurge(t *testing.T) {
 	}
 }
 
-// With all keys in one shard there is no other to go through.
-func TestWatchesOfOneShardAreLentAtOnce(t *testing.T) {
+// If all keys are in one shard, Leave needs no other shard.
+func TestLeaveOfOneShardReusesWatchesAtOnce(t *testing.T) {
 	w := newMap(10)
 	a := 0
 	b := a + 1

@@ -1,13 +1,19 @@
 package watchers
 
 import (
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/operation"
 )
 
-// postpone leaves w, a watch in this shard of an operation that is ending, to
-// Purge. It refuses if as many as may be are waiting for that already.
-func (s *Shard[K]) postpone(w *operation.Watch) bool {
+// staleWatch is a watch that is left to Purge, of an operation that ends with outcome.
+type staleWatch struct {
+	*machine.Watch
+	outcome machine.Outcome // the operation may not be settled yet
+}
+
+// postpone leaves w, a watch in this shard of an operation that is ending with o, to Purge.
+// It returns false if the limit of such watches is reached.
+func (s *Shard[K]) postpone(w *machine.Watch, o machine.Outcome) bool {
 	for {
 		sched.Yield()
 		n := s.all.stale.Load()
@@ -19,14 +25,16 @@ func (s *Shard[K]) postpone(w *operation.Watch) bool {
 		}
 	}
 	s.stale.Lock()
-	s.stale.watches = append(s.stale.watches, w)
+	s.stale.watches = append(s.stale.watches, staleWatch{w, o})
 	s.stale.Unlock()
 	return true
 }
 
-// Purge unlinks the watches that Leave has left behind, and returns how many. It
-// looks at nothing else: its cost is what is stale, not what is pending.
+// Purge unlinks the watches that [Shard.Leave] has left, and returns their number. Its
+// cost depends on that number and on the number of shards, not on the number of pending
+// operations.
 func (w *Watchers[K]) Purge() (purged int) {
+	sched.Yield()
 	if w.stale.Load() == 0 {
 		return 0
 	}
@@ -46,14 +54,15 @@ func (s *Shard[K]) purge() (n int) {
 	s.mu.Lock()
 	s.stale.Lock()
 	for i, w := range s.stale.watches {
-		s.unlinkLocked(w, w.Machine().Outcome())
-		s.stale.watches[i] = nil
+		s.unlinkLocked(w.List().Owner().(*keyList[K]), w.Watch, w.outcome)
+		s.stale.watches[i] = staleWatch{}
 	}
 	n = len(s.stale.watches)
 	s.stale.watches = s.stale.watches[:0]
 	s.stale.Unlock()
 	s.mu.Unlock()
-	s.all.stale.Sub(int64(n))
+	sched.Yield()
+	s.all.stale.Add(-int64(n))
 	return n
 }
 

@@ -1,29 +1,30 @@
 package watchers
 
-import "github.com/delayedop/purgatory/operation"
+import "github.com/delayedop/purgatory/internal/machine"
 
-// keyList is a key and those who wait for it.
+// keyList is a key and the operations that wait for it.
 //
-// What is written whenever an operation comes or goes is a cache line, and what is only
-// read then is the next: who registers and who ends an operation are mostly on different
-// processors, and each line that they write has to move from one to the other.
+// The fields that are written when an operation is linked or unlinked fill one cache
+// line. The fields that are only read then are in the next one. See [Shard] for the
+// reason.
 type keyList[K comparable] struct {
-	unordered operation.List // in the order in which they came
+	unordered machine.List // waits for the key, in order of arrival
 	shard     *Shard[K]
 
 	hash    uint64
 	key     K
 	chain   *keyList[K]  // next in the table's bucket, or in its free list
-	ordered *orderedList // in order of position; nil until somebody waits for one
+	ordered *orderedList // waits for a position; nil until an operation does
 
-	readers   int32 // cursors that stand in it: it must not be forgotten
-	signalled bool  // it is in the shard's queue of signals
+	readers   int32 // cursors that stand in the lists; the key stays in the table until it is 0
+	signalled bool  // the key is in the shard's queue of signals: a worker will check it
 	signal    signal[K]
 }
 
-// orderedList is those who wait for a position on a key.
+// orderedList holds the operations that wait for a position on a key, in order of
+// position.
 type orderedList struct {
-	operation.List
+	machine.List
 	index positionIndex
 }
 
@@ -36,40 +37,41 @@ func (l *keyList[K]) waiting() int {
 	return n
 }
 
-// idle reports whether nothing stands in l, no cursor either. It mostly sees that in the
-// first cache line.
-func (l *keyList[K]) idle() bool { return l.unordered.Len() == 0 && l.waiting() == 0 && l.readers == 0 }
+// idle reports whether neither an operation nor a cursor stands in l.
+func (l *keyList[K]) idle() bool { return l.waiting() == 0 && l.readers == 0 }
 
 // lists returns the lists of l, in the order in which their operations are tried.
-func (l *keyList[K]) lists() []*operation.List {
+func (l *keyList[K]) lists() []*machine.List {
 	if l.ordered == nil {
-		return []*operation.List{&l.unordered}
+		return []*machine.List{&l.unordered}
 	}
-	return []*operation.List{&l.unordered, &l.ordered.List}
+	return []*machine.List{&l.unordered, &l.ordered.List}
 }
 
-// End is operation.Home's.
-func (l *keyList[K]) End(m *operation.Machine, o operation.Outcome, cause *error) {
+// End implements [machine.ListOwner].
+func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
 	l.shard.all.end(l.shard, m, o, cause)
 }
 
-// table is a hash table with chaining. It is not safe for concurrent use. Against
-// Go's map it hashes a key once for shard and table together, finds an entry to
-// remove without its key (so that a NaN is no trouble), and recycles its entries,
-// so that keys that come and go allocate nothing.
+// table is a hash table with chaining. It is not safe for concurrent use. It differs from
+// Go's map in three ways: a key is hashed once for shard and table together; an entry is
+// removed without a lookup, so that a NaN can be removed; and entries are used again, so
+// that keys that come and go allocate nothing.
 type table[K comparable] struct {
-	buckets []*keyList[K] // a power of two, or none
-	len     int32
-	nfree   int32
-	free    *keyList[K]
+	free  *keyList[K]
+	nfree int32
+	len   int32
+	// buckets has a power of two of elements, or none. It is the last field because its
+	// capacity is never read and may lie in the next cache line, see Shard.
+	buckets []*keyList[K]
 }
 
 const (
 	minBuckets = 8
-	maxFree    = 64 // empty lists kept for the next key
+	maxFree    = 64 // largest number of keyLists that are kept for later keys
 )
 
-// bucket uses the upper half of the hash: the lower bits chose the shard.
+// bucket uses the upper half of the hash, because the lower bits have chosen the shard.
 func (t *table[K]) bucket(hash uint64) **keyList[K] {
 	return &t.buckets[(hash>>32)&uint64(len(t.buckets)-1)]
 }
@@ -108,7 +110,7 @@ func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
 	return l
 }
 
-// remove takes l, which is empty, out of the table.
+// remove takes l, which is idle, out of the table.
 func (t *table[K]) remove(l *keyList[K]) {
 	for b := t.bucket(l.hash); ; b = &(*b).chain {
 		if *b == l {
@@ -121,7 +123,7 @@ func (t *table[K]) remove(l *keyList[K]) {
 	if l.ordered != nil {
 		l.ordered.index.reset()
 	}
-	if !l.signalled { // otherwise whoever takes it from the queue recycles it
+	if !l.signalled { // otherwise unmarkLocked recycles it
 		t.recycle(l)
 	}
 	if n := len(t.buckets); n > minBuckets && int(t.len) < n/8 {
@@ -129,7 +131,7 @@ func (t *table[K]) remove(l *keyList[K]) {
 	}
 }
 
-// recycle keeps l for another key.
+// recycle puts l into the free list, for another key.
 func (t *table[K]) recycle(l *keyList[K]) {
 	var none K
 	l.key = none
@@ -152,7 +154,7 @@ func (t *table[K]) resize(n int) {
 	}
 }
 
-// all calls f for every list. f must not change the table.
+// all calls f for every key. f must not change the table.
 func (t *table[K]) all(f func(*keyList[K])) {
 	for _, l := range t.buckets {
 		for ; l != nil; l = l.chain {

@@ -1,14 +1,20 @@
-// Package watchers is the sharded map from a key to the operations that wait for
-// it. A key hashes to a shard; the shard has one lock for its map, its lists, and
-// the counts of the operations that are at home there.
+// Package watchers is the sharded map from a key to the operations that wait for it. A
+// key hashes to a shard. The shard has one lock for its hash table, its lists and its
+// counts.
 //
-// A key's operations stand in two lists: those that wait for the key as such, in
-// the order in which they came, and those that wait for a position on it, in order
-// of position. A key with both lists empty is not in the map.
+//	key ─► hash ─► Shard ─► keyList ┬ unordered: waits for the key, in order of arrival
+//	                                └ ordered:   waits for a position, in order of position
 //
-// No lock is held while user code runs, and no method blocks for longer than a
-// lock that guards a few dozen instructions. The package is the purgatory's own:
-// it knows lists, not what the operations in them are for.
+// An operation counts as accepted in the shard of its first key, and as ended in the
+// shard in which it ends; only the sums over all shards have a meaning. A key leaves
+// the map when no operation waits for it and no [Cursor] stands in its lists.
+//
+// No lock is held while user code runs. A shard's lock is held for a bounded part of a
+// walk or of a batch, with three exceptions: [Shard.Close] visits every operation of
+// the shard, a hash table that grows or shrinks moves all its keys, and an insertion
+// into the middle of a long ordered list may walk over many operations.
+//
+// Package purgatory is the only user of this package. Programs do not need it.
 package watchers
 
 import (
@@ -16,19 +22,18 @@ import (
 	"math"
 	"math/bits"
 	"runtime"
-	"time"
+	"sync/atomic"
 
-	"go.uber.org/atomic"
-
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Any is the position of an operation that waits for no position in
-// particular: it is tried whenever something happens to the key.
-const Any = math.MinInt64
+// AnyPosition is the position of an operation that waits for no particular position. Every check
+// of the key tries it.
+const AnyPosition = math.MinInt64
 
-// Everything is the position that reaches every waiter.
-const Everything = math.MaxInt64
+// EveryPosition is the position that reaches every waiting operation.
+const EveryPosition = math.MaxInt64
 
 // Watchers maps keys to waiting operations. It is safe for concurrent use.
 type Watchers[K comparable] struct {
@@ -36,30 +41,28 @@ type Watchers[K comparable] struct {
 	shards []Shard[K]
 	mask   uint64
 
-	end func(s *Shard[K], m *operation.Machine, o operation.Outcome, cause *error)
+	end func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
 
-	observe Observe
-	now     func() time.Duration
+	observe stats.Config
 
-	queued     atomic.Int64 // callbacks that wait in shards' queues, see Shard.Queue
-	stale      atomic.Int64 // watches that Unlink has left to Purge, over all shards
+	stale      atomic.Int64 // watches that Leave has left to Purge, over all shards
 	staleLimit int64
 
-	signalled []atomic.Uint64 // bit i%64 of word i/64: shards[i] has signalled keys
+	signalled []atomic.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }
 
-// Config is what New needs.
+// Config is the configuration of New. New does not check it.
 type Config[K comparable] struct {
 	Shards     int // a power of two
-	StaleLimit int // most watches that may be left to Purge at any moment
+	StaleLimit int // largest number of watches that may be left to Purge at any moment
 	// End ends an operation that the caller holds; s is the shard of its first key.
-	End func(s *Shard[K], m *operation.Machine, o operation.Outcome, cause *error)
+	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
 
-	Observe Observe
-	Now     func() time.Duration // the clock of the operations' start and deadline
+	Observe stats.Config // its Now is the clock of the operations' start and deadline
 }
 
-// DefaultShards is 32 for each processor, a power of two, from 64 to 1024.
+// DefaultShards returns 32 for each processor, rounded up to a power of two, at least 64
+// and at most 1024.
 func DefaultShards() int {
 	n := min(max(32*runtime.GOMAXPROCS(0), 64), 1024)
 	return 1 << bits.Len(uint(n-1))
@@ -73,7 +76,6 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 		mask:       uint64(c.Shards - 1),
 		end:        c.End,
 		observe:    c.Observe,
-		now:        c.Now,
 		staleLimit: int64(c.StaleLimit),
 		signalled:  make([]atomic.Uint64, (c.Shards+63)/64),
 	}
@@ -83,8 +85,8 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 	return w
 }
 
-// Hash returns key's hash. It panics, as a map would, if key holds something in
-// an interface that cannot be compared.
+// Hash returns the hash of key. Like a map, it panics if key contains an interface value
+// that cannot be compared.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
 // Shard returns the shard of the keys with this hash.
@@ -93,16 +95,25 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return &w.shards[hash&w.mas
 // Shards returns all shards.
 func (w *Watchers[K]) Shards() []Shard[K] { return w.shards }
 
-// KeyOf returns a key of m, which the caller holds, with its hash: the first under
-// which m can be found. Under a NaN it cannot.
-func KeyOf[K comparable](m *operation.Machine) (key K, hash uint64) {
+// KeyOf returns the first of the keys of m under which a lookup finds m, with its hash.
+// A key that is not equal to itself, such as a NaN, is never found; KeyOf returns such a
+// key only if m has no other. The caller holds m.
+func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
 	for w := range m.Watches() {
-		l := w.List().Home().(*keyList[K])
+		l := w.List().Owner().(*keyList[K])
 		if key, hash = l.key, l.hash; equal(key, key) {
 			break
 		}
 	}
 	return key, hash
+}
+
+// FirstKey returns the first key of m, which the caller holds, if m is linked there.
+func FirstKey[K comparable](m *machine.Machine) (key K, ok bool) {
+	if list := m.First().List(); list != nil {
+		return list.Owner().(*keyList[K]).key, true
+	}
+	return key, false
 }
 
 func equal[K comparable](a, b K) bool { return a == b }

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // costOverPending is T1 at one goroutine: what a timer costs over how many others are pending.
@@ -109,15 +110,21 @@ func memory(set *result.Set) (*plot.Plot, error) {
 	})
 }
 
-// life is P1 and P2 beside the standard library's timer alone.
+// life is P1 and P2 beside the standard library's timer alone: beside a live heap if that was measured.
 func life(set *result.Set) (*plot.Plot, error) {
 	peers := []string{"ours", "std-alone", "cb", "chan"}
-	return bars(set, "An operation's life, beside AfterFunc+Stop alone", "ns", result.NsOp, []group{
-		{"1 key", "P1", "G=1", peers},
-		{"1 key, 2 goroutines", "P1", "G=2", peers},
-		{"3 keys", "P2", "G=1", peers},
-		{"3 keys, 2 goroutines", "P2", "G=2", peers},
-	})
+	for _, heap := range []string{workload.HeapParam(workload.Heap), ""} {
+		p, err := bars(set, "An operation's life, beside AfterFunc+Stop alone", "ns", result.NsOp, []group{
+			{"1 key", "P1", "G=1" + heap, peers},
+			{"1 key, 2 goroutines", "P1", "G=2" + heap, peers},
+			{"3 keys", "P2", "G=1" + heap, peers},
+			{"3 keys, 2 goroutines", "P2", "G=2" + heap, peers},
+		})
+		if p != nil || err != nil {
+			return p, err
+		}
+	}
+	return nil, nil
 }
 
 type group struct {

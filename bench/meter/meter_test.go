@@ -79,6 +79,29 @@ func TestLiveSeesWhatIsHeld(t *testing.T) {
 	assert.InDelta(t, 8<<20, float64(after)-float64(before), 1<<20)
 }
 
+func TestHoldIsLive(t *testing.T) {
+	before := Live()
+	held := Hold(8 << 20)
+	after := Live()
+	runtime.KeepAlive(held)
+	assert.InDelta(t, 8<<20, float64(after)-float64(before), 2<<20)
+}
+
+// Only bodies that are to be apart from each other's garbage have a collection before each slice.
+func TestBodiesThatShareTheCollectorAreNotCollectedApart(t *testing.T) {
+	forced := func(measure func(g int, window time.Duration, chunk int, bodies ...func(worker, n int)) []Rate) uint32 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		body := func(int, int) {}
+		assert.Len(t, measure(1, time.Millisecond, 1, body, body), 2)
+		runtime.ReadMemStats(&after)
+		return after.NumForcedGC - before.NumForcedGC
+	}
+	const first = 1 // the memory is touched before the first slice
+	assert.EqualValues(t, first+2*turns, forced(Alternate))
+	assert.EqualValues(t, first, forced(Share))
+}
+
 func TestPeakKeepsTheLargest(t *testing.T) {
 	var n atomic.Int64
 	p := WatchPeak(time.Millisecond, func() int { return int(n.Add(1)) })

@@ -18,18 +18,27 @@ type Rate struct {
 // Loop measures body on g goroutines for about a window. body(worker, n) does n operations. Memory is touched and the
 // loop is run for a fifth of the window before the clock starts.
 func Loop(g int, window time.Duration, chunk int, body func(worker, n int)) Rate {
-	return alternate(g, window, 1, chunk, body)[0]
+	return alternate(g, window, 1, chunk, false, body)[0]
 }
 
-// Alternate is Loop for bodies that are to be compared: each has a window, in slices that take turns with the others', so
-// that what slows the machine for a moment slows them all. The heap is collected before each slice: nobody pays for
+// turns is how many slices the window of a body has that takes turns with others.
+const turns = 5
+
+// Alternate is Loop for bodies that are compared: each has a window, in slices that take turns with the others', so that
+// what slows the machine for a moment slows them all. The heap is collected before each slice, so that no body pays for
 // another's garbage.
 func Alternate(g int, window time.Duration, chunk int, bodies ...func(worker, n int)) []Rate {
-	const slices = 5
-	return alternate(g, window, slices, chunk, bodies...)
+	return alternate(g, window, turns, chunk, true, bodies...)
 }
 
-func alternate(g int, window time.Duration, slices, chunk int, bodies ...func(worker, n int)) []Rate {
+// Share is Alternate without the collections: the bodies share the collector's cycles, each of which is paid for by the
+// body that runs meanwhile. It is for a live heap so large that the collector runs less often than slices change; the
+// window must be long enough for some of its cycles.
+func Share(g int, window time.Duration, chunk int, bodies ...func(worker, n int)) []Rate {
+	return alternate(g, window, turns, chunk, false, bodies...)
+}
+
+func alternate(g int, window time.Duration, slices, chunk int, collect bool, bodies ...func(worker, n int)) []Rate {
 	PrefaultForGrowth()
 	for _, body := range bodies {
 		spin(g, window/5, chunk, body)
@@ -37,7 +46,7 @@ func alternate(g int, window time.Duration, slices, chunk int, bodies ...func(wo
 	sums := make([]sum, len(bodies))
 	for range slices {
 		for i, body := range bodies {
-			if slices > 1 {
+			if collect {
 				runtime.GC()
 			}
 			s := Start()

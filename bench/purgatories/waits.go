@@ -101,7 +101,7 @@ type Ordered interface {
 
 func (p *ours) SubmitAt(l *Lane, timeout time.Duration, key string, position int64) {
 	op := &laneOp{lane: l}
-	at := purgatory.At[string]{Key: key, Position: position}
+	at := purgatory.KeyPosition[string]{Key: key, Position: position}
 	if _, err := p.purgatory.TryCompleteElseWatchAt(op, timeout, at); err != nil {
 		panic(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
+	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // All lists the targets.
@@ -64,21 +65,26 @@ func timerTargets() []Target {
 
 func lifeTargets() []Target {
 	ours := func(w, params string) at { return at{w, params, purgatories.Ours} }
-	std := at{"P1", "G=1", timers.Alone}
 	among := func(g, others int) at { return ours("P3", fmt.Sprintf("G=%d/P=%d", g, others)) }
-	return []Target{
-		ratio("ours / stdlib alone", ours("P1", "G=1"), std, result.NsOp, 0.75),
-		ratio("ours / cb", ours("P1", "G=1"), at{"P1", "G=1", purgatories.CB}, result.NsOp, 0.55),
-		ratio("ours / chan", ours("P1", "G=1"), at{"P1", "G=1", purgatories.Chan}, result.NsOp, 0.15),
-		ratio("ours / stdlib alone", ours("P2", "G=1"), at{"P2", "G=1", timers.Alone}, result.NsOp, 1.15),
-		scaling("throughput / that of G=1", ours("P1", "G=2"), ours("P1", "G=1"), 1.2),
-		scaling("throughput / that of G=1", ours("P2", "G=2"), ours("P2", "G=1"), 1.2),
-		atMost("allocations", ours("P1", "G=1"), result.AllocsOp, 1.01),
-		atMost("allocations", ours("P2", "G=1"), result.AllocsOp, 2.01),
+	var out []Target
+	for _, heap := range []string{workload.HeapParam(workload.Heap), ""} { // the realistic one first
+		one, two := "G=1"+heap, "G=2"+heap
+		out = append(out,
+			ratio("ours / stdlib alone", ours("P1", one), at{"P1", one, timers.Alone}, result.NsOp, 0.75),
+			ratio("ours / cb", ours("P1", one), at{"P1", one, purgatories.CB}, result.NsOp, 0.55),
+			ratio("ours / chan", ours("P1", one), at{"P1", one, purgatories.Chan}, result.NsOp, 0.15),
+			ratio("ours / stdlib alone", ours("P2", one), at{"P2", one, timers.Alone}, result.NsOp, 1.15),
+			scaling("throughput / that of G=1", ours("P1", two), ours("P1", one), 1.2),
+			scaling("throughput / that of G=1", ours("P2", two), ours("P2", one), 1.2),
+			atMost("allocations", ours("P1", one), result.AllocsOp, 1.01),
+			atMost("allocations", ours("P2", one), result.AllocsOp, 2.01),
+		)
+	}
+	return append(out,
 		ratio("ours / itself at P=0, which is P2", among(1, 1_000_000), among(1, 0), result.NsOp, 1.15),
 		ratio("ours / itself at P=0, which is P2", among(2, 1_000_000), among(2, 0), result.NsOp, 1.15),
 		never("stale watched entries", ours("P3", "G=2/P=1000000/watched"), result.StalePeak, 1000),
-	}
+	)
 }
 
 func operationTargets() []Target {

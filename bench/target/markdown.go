@@ -10,11 +10,19 @@ import (
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
-// WriteMarkdown writes what the page on benchmarks says of a run: what it ran on, the targets, and where peers are better.
-func WriteMarkdown(w io.Writer, set *result.Set) error {
+// WriteMachine writes what a run ran on.
+func WriteMachine(w io.Writer, set *result.Set) error {
 	a := set.About
-	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench-complete`: %s rounds, windows of %s; it took %s.\n\n",
+	_, err := fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench-complete`: %s rounds, windows of %s; it took %s.\n\n",
 		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
+	return err
+}
+
+// WriteMarkdown writes what the notes say of a run: what it ran on, the targets, and where peers are better.
+func WriteMarkdown(w io.Writer, set *result.Set) error {
+	if err := WriteMachine(w, set); err != nil {
+		return err
+	}
 	fmt.Fprint(w, "| workload | target | measured | |\n| --- | --- | --- | --- |\n")
 	for _, x := range All() {
 		got, v := x.Check(set)

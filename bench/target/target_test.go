@@ -57,3 +57,22 @@ func TestEveryTargetOfAMeasuredWorkloadIsPrinted(t *testing.T) {
 	assert.NotContains(t, b.String(), "P1")
 	assert.Contains(t, b.String(), "0 met, 0 NOT met")
 }
+
+func TestFiguresAreReadable(t *testing.T) {
+	for v, want := range map[float64]string{0.12345: "0.123", 4.099: "4.1", 345.7: "346", 3894.6: "3,890", 847347: "847,000", 35471205: "35,500,000"} {
+		assert.Equal(t, want, figure(v))
+	}
+}
+
+// Users compare what was measured: a line without ours is left out, one without a peer says so.
+func TestTheComparisonHoldsWhatWasMeasured(t *testing.T) {
+	s := &result.Set{}
+	for peer, v := range map[string]float64{"ours": 112.2, "cb": 226.7, "std-timers": 170.2} {
+		s.Add(result.Sample{Workload: "P5", Params: "keys=1/N=1000000", Peer: peer, Metrics: map[string]float64{result.Bytes: v}})
+	}
+	s.Add(result.Sample{Workload: "P1", Params: "G=1", Peer: "cb", Metrics: map[string]float64{result.NsOp: 541}})
+	var b strings.Builder
+	require.NoError(t, WriteComparison(&b, s))
+	assert.Equal(t, 3, strings.Count(b.String(), "\n"), "a heading, and the one line that was measured")
+	assert.Contains(t, b.String(), "| memory of a pending request, 1 key, bytes | 112 | 227 | – | 170 |\n")
+}

@@ -34,7 +34,7 @@ func wheelSize(r *Run, round, size int) {
 }
 
 func shardCount(r *Run, round, shards int) {
-	p := purgatories.OursWith("", purgatory.WithWatcherShards(shards), purgatory.WithTimerShards(shards)).New()
+	p := purgatories.OursWith("", purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards))).New()
 	defer p.Close()
 	for _, g := range []int{1, 2} {
 		for _, keys := range []int{1, 3} {

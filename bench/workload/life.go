@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -35,9 +36,39 @@ func life(r *Run) {
 	}
 }
 
-// lifeOne measures P1 and P2 in slices, each after a collection. Ours take turns in them with the standard library's
-// AfterFunc+Stop, which is what targets refer to, and with the floor: these keep nothing, so the world is still its own.
+// lifeOne measures P1 and P2 twice: with next to no live heap, in slices each after a collection, and beside a live heap,
+// in windows that have cycles of the collector in them.
 func lifeOne(r *Run, round int, peer purgatories.Peer) {
+	lifeBeside(r, round, peer, "", func(g int, bodies ...func(worker, n int)) []meter.Rate {
+		return meter.Alternate(g, 3*r.Window/2, 4*batch, bodies...)
+	})
+	if !r.besideHeap(round) {
+		return
+	}
+	held := meter.Hold(r.Heap)
+	lifeBeside(r, round, peer, HeapParam(r.Heap), func(g int, bodies ...func(worker, n int)) []meter.Rate {
+		return meter.Share(g, r.besideHeapLong(), 4*batch, bodies...)
+	})
+	runtime.KeepAlive(held)
+}
+
+// HeapParam is what the parameters of P1 and P2 end in when they have a live heap of that many bytes beside them.
+func HeapParam(bytes int) string { return fmt.Sprintf("/heap=%dMB", bytes>>20) }
+
+// besideHeap says whether a round has P1 and P2 beside a live heap. That takes longer, so there are fewer rounds of it.
+func (r *Run) besideHeap(round int) bool { return r.Heap > 0 && round < r.longRounds() }
+
+// besideHeapLong is the window beside a live heap.
+func (r *Run) besideHeapLong() time.Duration {
+	if r.Scope == Essentials {
+		return 3 * r.Window
+	}
+	return 8 * r.Window // as that of P3 among a million: for whole cycles of the collector
+}
+
+// lifeBeside measures P1 and P2 of one peer. Ours take turns with the standard library's AfterFunc+Stop, which is what
+// targets refer to, and with the floor: these keep nothing, so the world is still its own.
+func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates func(g int, bodies ...func(worker, n int)) []meter.Rate) {
 	std, p := timers.ByName(timers.Std).New(), peer.New()
 	measure := func(workload string, g, keys int) {
 		names, bodies := []string{peer.Name}, []func(worker, n int){lifeLoop(p, g, keys)}
@@ -50,8 +81,8 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 				beside("floor", floorLoop())
 			}
 		}
-		for i, rate := range meter.Alternate(g, 3*r.Window/2, 4*batch, bodies...) {
-			r.addRate(workload, fmt.Sprintf("G=%d", g), names[i], round, rate)
+		for i, rate := range rates(g, bodies...) {
+			r.addRate(workload, fmt.Sprintf("G=%d%s", g, heap), names[i], round, rate)
 		}
 	}
 	for _, g := range []int{1, 2} {

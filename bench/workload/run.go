@@ -25,6 +25,7 @@ type Run struct {
 	Window   time.Duration // how long a loop is measured
 	Scope    Scope         // how much is measured
 	Million  int           // what stands for "1,000,000 pending"; smaller in tests
+	Heap     int           // bytes of live heap beside P1 and P2; smaller in tests
 	Set      *result.Set
 	Progress io.Writer
 
@@ -58,6 +59,10 @@ const (
 
 // Million is what the workloads call "1,000,000 pending".
 const Million = 1_000_000
+
+// Heap is the live heap that P1 and P2 have beside them, as a server has: with a few megabytes the collector would run
+// after every few megabytes of garbage, which is a hundred times a second.
+const Heap = 128 << 20
 
 // Measure takes the turns of f.
 func (r *Run) Measure(f Family) error {

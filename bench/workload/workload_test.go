@@ -17,7 +17,7 @@ import (
 )
 
 func small() *Run {
-	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Scope: Full, Million: 1000, Set: &result.Set{}, Progress: io.Discard}
+	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Scope: Full, Million: 1000, Heap: 1 << 20, Set: &result.Set{}, Progress: io.Discard}
 }
 
 // slow are the families that take seconds by their nature.
@@ -42,6 +42,31 @@ func TestFamiliesYieldTheirWorkloads(t *testing.T) {
 			for unit, v := range s.Metrics {
 				assert.False(t, math.IsNaN(v) || math.IsInf(v, 0), "%s %s %s: %s is %v", s.Workload, s.Params, s.Peer, unit, v)
 				assert.False(t, strings.ContainsAny(unit, " \t"), unit)
+			}
+		}
+	}
+}
+
+// P1 and P2 are measured both ways, each peer in every round: with next to no live heap, and beside one.
+func TestLifeIsMeasuredWithAndWithoutALiveHeap(t *testing.T) {
+	r := small()
+	for _, peer := range []string{purgatories.Ours, purgatories.CB} {
+		lifeOne(r, 0, purgatories.ByName(peer))
+		lifeOne(r, r.longRounds(), purgatories.ByName(peer)) // a round later than the last of those beside a heap
+	}
+	for _, w := range []string{"P1", "P2"} {
+		for _, g := range []string{"G=1", "G=2"} {
+			for _, peer := range []string{purgatories.Ours, purgatories.CB, timers.Alone} {
+				rounds := func(params string) (n int) {
+					for _, s := range r.Set.Samples {
+						if s.Workload == w && s.Params == params && s.Peer == peer {
+							n++
+						}
+					}
+					return n
+				}
+				assert.Equal(t, 2, rounds(g), "%s %s %s", w, g, peer)
+				assert.Equal(t, 1, rounds(g+"/heap=1MB"), "%s %s %s", w, g, peer)
 			}
 		}
 	}

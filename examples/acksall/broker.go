@@ -117,7 +117,7 @@ func (b *broker) holds(positions []fetchPosition) bool {
 func (b *broker) produce(r produceRequest, answer func(produceResponse)) {
 	d := &delayedProduce{id: r.ID, answer: answer, late: b.lateness.add}
 	refused := none
-	var keys []topicPartition
+	var keys []purgatory.KeyPosition[topicPartition] // each with the high watermark that it takes
 	for _, record := range r.Records {
 		at, c := b.append(record)
 		if c != none {
@@ -126,17 +126,17 @@ func (b *broker) produce(r produceRequest, answer func(produceResponse)) {
 		}
 		d.waiting = append(d.waiting, at)
 		d.offsets = append(d.offsets, at.offset)
-		keys = append(keys, record.Partition)
+		keys = append(keys, purgatory.KeyPosition[topicPartition]{Key: record.Partition, Position: at.offset + 1})
 	}
-	for _, tp := range keys {
-		b.fetches.CheckAndComplete(tp)
+	for _, at := range keys {
+		b.fetches.CheckAndComplete(at.Key)
 	}
 	if refused != none || len(keys) == 0 {
 		answer(produceResponse{ID: r.ID, Code: refused})
 		return
 	}
 	d.deadline = time.Now().Add(r.Timeout)
-	if _, err := b.produces.TryCompleteElseWatch(d, r.Timeout, keys...); err != nil {
+	if _, err := b.produces.TryCompleteElseWatchAt(d, r.Timeout, keys...); err != nil {
 		// Not accepted: no callback will ever run, so the answer is given here.
 		answer(produceResponse{ID: r.ID, Code: shuttingDown})
 	}
@@ -149,9 +149,14 @@ func (b *broker) append(n newRecord) (appended, code) {
 	}
 	at, moved, c := r.append(n.Value)
 	if moved {
-		b.produces.CheckAndComplete(n.Partition)
+		b.advance(n.Partition)
 	}
 	return at, c
+}
+
+// advance ends the produces that a partition's high watermark has come far enough for. Those further up are not looked at.
+func (b *broker) advance(tp topicPartition) {
+	b.produces.CheckAndCompleteUpTo(tp, b.replicas[tp].highWatermark())
 }
 
 // fetch notes how far the follower has come, which may be what produces wait for, and waits until there is something to
@@ -167,7 +172,7 @@ func (b *broker) fetch(r fetchRequest) fetchResponse {
 			joined = append(joined, at.Partition)
 		}
 		if moved {
-			b.produces.CheckAndComplete(at.Partition)
+			b.advance(at.Partition)
 		}
 	}
 	if len(joined) > 0 {
@@ -212,7 +217,7 @@ func (b *broker) dropLagging(now time.Time) {
 			dropped[follower] = append(dropped[follower], tp)
 		}
 		if moved {
-			b.produces.CheckAndComplete(tp)
+			b.advance(tp)
 		}
 	}
 	for follower, partitions := range dropped {

@@ -46,7 +46,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.DurationVar(&c.slow.to, "slow-to", 6*time.Second, "`duration` after the start at which it is well again (the same as -slow-from: never slow)")
 	f.DurationVar(&c.slow.by, "slow-by", 2*time.Second, "`duration` that each of its fetches is held back meanwhile")
 	f.DurationVar(&c.leaderChangeAt, "leader-change-at", 4*time.Second, "`duration` after the start at which broker 0 steps down from all it leads (0: never)")
-	f.DurationVar(&c.duration, "duration", 10*time.Second, "`duration` for which the producers produce")
+	f.DurationVar(&c.duration, "duration", 10*time.Second, "`duration` for which the producers produce (0: until an interrupt)")
 	debugserver.Flag(f, &c.debugAddr)
 	if err := f.Parse(args); err != nil {
 		return config{}, err
@@ -97,8 +97,15 @@ func (c *config) validate() error {
 		within("slow-to", c.slow.to, max(0, c.slow.from), hour),
 		within("slow-by", c.slow.by, 0, hour),
 		within("leader-change-at", c.leaderChangeAt, 0, hour),
-		within("duration", c.duration, 100*time.Millisecond, hour),
+		c.validateDuration(),
 	)
+}
+
+func (c *config) validateDuration() error {
+	if c.duration == 0 {
+		return nil
+	}
+	return within("duration", c.duration, 100*time.Millisecond, time.Hour)
 }
 
 func within[T int | time.Duration](flag string, value, low, high T) error {

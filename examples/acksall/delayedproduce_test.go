@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"testing"
 	"time"
 
@@ -121,4 +123,30 @@ func TestProduceCrossesOffPartitions(t *testing.T) {
 	second.stepDown()
 	assert.True(t, d.TryComplete())
 	assert.Equal(t, notLeader, d.code)
+}
+
+// Of the produces that wait in one log, a fetch has only those looked at that it is enough for.
+func TestProducesFurtherUpAreNotLookedAt(t *testing.T) {
+	s := newTrio(t, 2)
+	b, err := newBroker(0, map[topicPartition]*replica{orders0: s.leader()}, time.Hour, newConsole(io.Discard), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, b.stop(context.Background())) })
+	answers := 0
+	for id := range int64(10) {
+		r := produceRequest{ID: id, Timeout: time.Hour, Records: []newRecord{{Partition: orders0, Value: "v"}}}
+		b.produce(r, func(r produceResponse) {
+			assert.Equal(t, none, r.Code)
+			answers++
+		})
+	}
+	for has := range int64(11) {
+		for follower := 1; follower <= 2; follower++ {
+			b.fetch(fetchRequest{Follower: follower, Partitions: []fetchPosition{{Partition: orders0, Offset: has, LastEpoch: 0}}})
+		}
+		assert.Equal(t, int(has), answers)
+	}
+	stats := b.produces.Stats()
+	assert.Equal(t, int64(10), stats.Checks)
+	assert.Zero(t, stats.WastedChecks)
+	assert.Zero(t, stats.Pending)
 }

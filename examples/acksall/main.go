@@ -4,8 +4,8 @@
 // produces over TCP too. A produce whose records are not yet on every in-sync replica waits in its broker's produce purgatory,
 // under every partition that it touched:
 //
-//	producer ── produce ──► leader: append ──► TryCompleteElseWatch(op, timeout, partitions...)
-//	follower ── fetch ────► leader: high watermark moves ──► CheckAndComplete(partition) ──► answer: satisfied
+//	producer ── produce ──► leader: append ──► TryCompleteElseWatchAt(op, timeout, partitions and offsets...)
+//	follower ── fetch ────► leader: high watermark moves ──► CheckAndCompleteUpTo(partition, offset) ──► answer: satisfied
 //	                        nothing for the timeout ───────► expiration ────────────────────► answer: timed out
 //	                        leader steps down ─────────────► CancelForKey(partition) ───────► answer: not leader
 //
@@ -97,7 +97,7 @@ func produce(ctx context.Context, cfg config, out io.Writer) (result, error) {
 		return result{}, errors.Join(err, c.stop(context.Background()))
 	}
 
-	producing, stopProducing := context.WithTimeout(ctx, cfg.duration)
+	producing, stopProducing := lasting(ctx, cfg.duration)
 	defer stopProducing()
 	var running sync.WaitGroup
 	for _, p := range producers {
@@ -125,6 +125,14 @@ func produce(ctx context.Context, cfg config, out io.Writer) (result, error) {
 			r.sent, l.acknowledgedRecords())
 	}
 	return r, err
+}
+
+// lasting returns a context that ends after a duration, or with ctx; 0: only with ctx.
+func lasting(ctx context.Context, duration time.Duration) (context.Context, context.CancelFunc) {
+	if duration == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, duration)
 }
 
 func connectProducers(cfg config, c *cluster, l *ledger) ([]*producer, error) {

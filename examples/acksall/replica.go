@@ -97,6 +97,12 @@ func (r *replica) verdict(at appended) (c code, ended bool) {
 	return none, true
 }
 
+func (r *replica) highWatermark() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.highWatermark
+}
+
 // moveHighWatermarkLocked raises the high watermark to the end of what every in-sync replica has.
 func (r *replica) moveHighWatermarkLocked() (moved bool) {
 	end := r.mu.leadership.replicatedUpTo(r.mu.log.end())

@@ -82,7 +82,7 @@ func (h *handler) await(ctx context.Context, name string, q query) error {
 		now := h.topics.extent(name)
 		return now.Newest >= position || now.lost(q.after)
 	}
-	err := h.waiting.AwaitAt(ctx, q.timeout, ready, purgatory.At[string]{Key: name, Position: position})
+	err := h.waiting.AwaitAt(ctx, q.timeout, ready, purgatory.KeyPosition[string]{Key: name, Position: position})
 	if errors.Is(err, purgatory.ErrExpired) {
 		return nil
 	}

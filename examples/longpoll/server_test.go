@@ -15,8 +15,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/purgatory"
 )
 
 // serving starts a server with these flags, and shuts it down with the test.
@@ -84,7 +82,8 @@ func TestGetOfWhatIsThere(t *testing.T) {
 	assert.Equal(t, []message{{1, "b"}, {2, "c"}}, r.body.Messages)
 	assert.Equal(t, extent{0, 2}, r.body.extent)
 	assert.Len(t, (<-get(t, c, "/topics/news?after=-1")).body.Messages, 3)
-	assert.Zero(t, s.waiting.Stats().Accepted, "nobody had to wait")
+	assert.EqualValues(t, 2, s.waiting.Stats().Satisfied)
+	assert.Zero(t, s.waiting.Stats().Checks, "nobody had to wait")
 }
 
 func TestGetWaitsForNews(t *testing.T) {
@@ -286,7 +285,7 @@ func TestUnexpectedEnd(t *testing.T) {
 	s.waiting.CancelForKey("news", nil)
 	r := <-waiting
 	assert.Equal(t, http.StatusInternalServerError, r.status)
-	assert.Contains(t, r.body.Error, purgatory.ErrCancelled.Error())
+	assert.Contains(t, r.body.Error, `purgatory "poll": cancelled`)
 }
 
 // A client that takes no answer holds its goroutine no longer than the write timeout.

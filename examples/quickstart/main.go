@@ -1,23 +1,31 @@
-// Quickstart is the smallest whole use of a purgatory: one operation waits, a state change completes it.
+// Quickstart is the smallest whole use of a purgatory: a produce waits until its record is replicated.
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-type delayedProduce struct {
-	operation.DelayedOperation              // the embedded state: one allocation for the whole request
-	replicated                 *atomic.Bool // what it waits for
+type server struct {
+	waiting    *purgatory.DelayedOperationPurgatory[string] // requests, by partition
+	replicated atomic.Int64                                 // the end of what all followers have
 }
 
-func (d *delayedProduce) TryComplete() bool { return d.replicated.Load() }
-func (d *delayedProduce) OnComplete()       { fmt.Println("answered:", d.Outcome()) }
-func (d *delayedProduce) OnExpiration()     { fmt.Println("nobody replicated it within 30 s") }
+// produce blocks its handler until the record at offset is replicated, at most 30 seconds.
+func (s *server) produce(ctx context.Context, offset int64) error {
+	ready := func() bool { return s.replicated.Load() > offset }
+	return s.waiting.Await(ctx, 30*time.Second, ready, "orders-0")
+}
+
+// acknowledge is called, by one goroutine, when all followers have the records below end.
+func (s *server) acknowledge(end int64) {
+	s.replicated.Store(end)                // first change the state,
+	s.waiting.CheckAndComplete("orders-0") // then name the key that it belongs to
+}
 
 func main() {
 	p, err := purgatory.New[string]("produce")
@@ -26,10 +34,7 @@ func main() {
 	}
 	defer p.Close()
 
-	var replicated atomic.Bool
-	completed, err := p.TryCompleteElseWatch(&delayedProduce{replicated: &replicated}, 30*time.Second, "orders-0")
-	fmt.Println("completed at once:", completed, err)
-
-	replicated.Store(true)                                        // first the state changes,
-	fmt.Println("completed now:", p.CheckAndComplete("orders-0")) // then whoever changed it says where
+	s := &server{waiting: p}
+	go s.acknowledge(1)
+	fmt.Println("replicated, error:", s.produce(context.Background(), 0))
 }

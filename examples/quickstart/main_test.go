@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,24 +16,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func Example() {
 	main()
 	// Output:
-	// completed at once: false <nil>
-	// answered: satisfied
-	// completed now: 1
+	// replicated, error: <nil>
 }
 
-// The code in the README is copied from these files, so it compiles and does what it says.
+// The README's Go code is copied from these files, so it compiles and the tests run it.
 func TestReadmeShowsTheseFiles(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	var sources string
-	for _, file := range []string{"main.go", "timeout_test.go"} {
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	files := []string{"main.go", "operation_test.go", "timeout_test.go"}
+	require.Len(t, blocks, len(files))
+	for i, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
-		sources += string(source)
-	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, blocks, 3)
-	for _, block := range blocks {
-		assert.Contains(t, sources, block[1])
+		assert.Contains(t, string(source), blocks[i][1], file)
+		if file == "main.go" {
+			assert.True(t, strings.HasPrefix(blocks[i][1], "package main"), "the program is whole from its first line")
+			assert.True(t, strings.HasSuffix(string(source), blocks[i][1]), "to its last")
+		}
 	}
 }

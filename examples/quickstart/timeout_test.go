@@ -1,50 +1,25 @@
 package main
 
 import (
-	"sync/atomic"
+	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
-	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/purgatory/purgatorytest"
 )
 
-func TestTimeoutByHand(t *testing.T) {
-	clock, err := timer.NewManualTimer()
-	require.NoError(t, err)
-	p, err := purgatory.New[string]("produce", purgatory.WithTimer(clock))
-	require.NoError(t, err)
-	defer p.Close()
+func TestProduceTimesOut(t *testing.T) {
+	p := purgatorytest.New[string](t)
+	s := &server{waiting: p.DelayedOperationPurgatory}
+	answer := make(chan error, 1)
+	go func() { answer <- s.produce(t.Context(), 0) }()
 
-	op := &delayedProduce{replicated: new(atomic.Bool)}
-	_, err = p.TryCompleteElseWatch(op, 30*time.Second, "orders-0")
-	require.NoError(t, err)
-
-	p.AdvanceClock(30*time.Second - 1)
-	require.Equal(t, operation.Pending, op.Outcome())
-	p.AdvanceClock(1)
-	require.Equal(t, operation.Expired, op.Outcome())
-}
-
-func TestTimeoutInBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("produce")
-		require.NoError(t, err)
-		defer p.Close()
-
-		op := &delayedProduce{replicated: new(atomic.Bool)}
-		_, err = p.TryCompleteElseWatch(op, 30*time.Second, "orders-0")
-		require.NoError(t, err)
-
-		time.Sleep(30*time.Second - 1)
-		synctest.Wait()
-		require.Equal(t, operation.Pending, op.Outcome())
-		time.Sleep(time.Millisecond + 1) // late by at most one tick
-		synctest.Wait()
-		require.Equal(t, operation.Expired, op.Outcome())
-	})
+	p.WaitPending(1)               // the handler has begun to wait
+	p.JustBefore(30 * time.Second) // no follower acknowledges
+	p.WaitPending(1)               // the handler still waits
+	p.JustAfter(30 * time.Second)
+	if err := <-answer; !errors.Is(err, purgatory.ErrExpired) {
+		t.Fatalf("got %v, want a timeout", err)
+	}
 }

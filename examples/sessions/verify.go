@@ -12,13 +12,13 @@ const maxNamed = 3
 // verify checks every session after everything has stopped.
 func (c *crowd) verify() []string {
 	var r complaints
-	var byOutcome [operation.Outcomes]int64
+	var byOutcome [operation.NumOutcomes]int64
 	for _, s := range c.sessions {
 		byOutcome[s.Outcome()]++
 		c.judge(s, &r)
 	}
 	stats := c.registry.Stats()
-	for o := operation.Pending; o < operation.Outcomes; o++ {
+	for o := operation.Pending; o < operation.NumOutcomes; o++ {
 		counted := stats.Ended(o)
 		if o == operation.Pending {
 			counted = stats.Pending

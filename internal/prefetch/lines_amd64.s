@@ -1,8 +1,8 @@
-//go:build gc
+//go:build gc && !purego
 
 #include "textflag.h"
 
-// The assembler has no name for PREFETCHW. Where a processor does not know it, it is a NOP.
+// Go's assembler has no mnemonic for PREFETCHW. Processors without it execute it as a NOP.
 #define PREFETCHW_AX BYTE $0x0F; BYTE $0x0D; BYTE $0x08
 #define PREFETCHW_8AX BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $0x08 // 8(AX)
 #define PREFETCHW_CX BYTE $0x0F; BYTE $0x0D; BYTE $0x09

@@ -1,11 +1,11 @@
-//go:build !gc || (!amd64 && !arm64)
+//go:build !gc || purego || (!amd64 && !arm64)
 
 package prefetch
 
 import "unsafe"
 
-// Line does nothing here.
+// Line does nothing on this platform.
 func Line(unsafe.Pointer) {}
 
-// Neighbours does nothing here.
+// Neighbours does nothing on this platform.
 func Neighbours(unsafe.Pointer) {}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A hint is no access: not to memory that is nobody's, nor to what can only be read.
-func TestHintsTouchNothing(t *testing.T) {
+// The address of a hint may be unmapped or read-only, and a hint changes no memory.
+func TestPrefetchChangesNoMemory(t *testing.T) {
 	Line(nil)
 	Line(unsafe.Pointer(unsafe.StringData("only to be read")))
 	Neighbours(unsafe.Pointer(&[2]uintptr{}))

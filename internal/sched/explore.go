@@ -4,88 +4,50 @@ package sched
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 )
 
-// Mutex is a mutual exclusion lock whose owner the scheduler chooses. Lock and
-// TryLock yield before they look; Unlock yields while the lock is still held, so that
-// others find it taken.
-type Mutex struct{ held bool }
-
-// Lock locks m, or lets others run until it can.
-func (m *Mutex) Lock() {
-	Yield()
-	for m.held {
-		if active == nil || active.current == nil {
-			panic("sched: a lock is held outside of an exploration")
-		}
-		active.block(m)
-	}
-	m.held = true
-}
-
-// TryLock locks m if it is free.
-func (m *Mutex) TryLock() bool {
-	Yield()
-	if m.held {
-		return false
-	}
-	m.held = true
-	return true
-}
-
-// Unlock unlocks m.
-func (m *Mutex) Unlock() {
-	Yield()
-	if !m.held {
-		panic("sched: unlock of a mutex that is not locked")
-	}
-	m.held = false
-}
-
 // Yield is a point at which the scheduler may let another goroutine run. Outside of an
-// exploration, and in its Setup and Check, it does nothing.
+// exploration, and in its Setup and check functions, it does nothing.
 func Yield() {
 	if s := active; s != nil && s.current != nil {
 		s.point()
 	}
 }
 
-// active is the exploration that is under way. One goroutine runs at a time, so
-// that it needs no lock; and there is one exploration at a time.
+// active is the run in progress. It needs no lock: there is one exploration at a time, and
+// one of its goroutines runs at a time.
 var active *run
 
-// Exploration is a scenario and how thoroughly to go through it.
+// Exploration is a scenario and the bounds within which to explore its schedules.
 type Exploration struct {
-	// Setup makes everything anew and calls spawn for each goroutine; spawn may
-	// also be called by those goroutines. It returns what has to hold when all of them
-	// have ended.
+	// Setup creates the objects of one run and calls spawn for each goroutine; these
+	// goroutines may call spawn too. It returns a check of what must hold when all
+	// goroutines have ended.
 	Setup func(spawn func(name string, f func())) (check func() error)
-	// Preemptions is how often at most a goroutine is interrupted that could go on.
+	// Preemptions is the largest number of preemptions in a schedule: how often the
+	// scheduler interrupts a goroutine that could go on.
 	Preemptions int
-	// Replay is a schedule as it is printed with a failure: only that one is run,
-	// and its steps are recorded.
+	// Replay is a schedule as Result.Schedule has it. If it is not empty, only that
+	// schedule runs, and its steps are recorded.
 	Replay string
-	// Limit is the most schedules to run; 0: no limit.
+	// Limit is the largest number of schedules to run; 0: no limit.
 	Limit int
 }
 
-// Result is what an exploration has found.
+// Result is the result of an exploration.
 type Result struct {
-	Schedules int
-	Points    int // most points at which there was a choice, of any schedule
-	Complete  bool
-	Failure   error  // of the first schedule that failed
-	Schedule  string // that one, for Replay
-	Steps     []string
+	Schedules int      // how many schedules were run
+	Points    int      // the largest number of choices in a schedule
+	Complete  bool     // every schedule within the bounds was run
+	Failure   error    // the failure of the first schedule that failed
+	Schedule  string   // that schedule, for Replay
+	Steps     []string // its steps, if it was replayed
 }
 
-// Explore runs the scenario under every schedule within the bound on preemptions, depth
-// first: each run repeats the choices of the one before up to the last that has an
-// alternative left, and takes that. It stops at the first failure.
+// Explore runs the scenario under every schedule within the bound on preemptions, depth first:
+// each run repeats the choices of the previous run up to the last choice that has an untried
+// option, and takes that option. It stops at the first failure.
 func (e Exploration) Explore() (r Result) {
 	var prefix []choice
 	replay, err := parse(e.Replay)
@@ -120,19 +82,22 @@ func (e Exploration) Explore() (r Result) {
 	}
 }
 
-// choice is one point of a schedule at which several goroutines could run. The 0th
-// option is to go on.
+// choice is a point of a schedule at which several goroutines could run: the option taken and
+// the number of options. If the current goroutine can go on, it is option 0.
 type choice struct{ taken, of uint8 }
 
 // thread is a goroutine of the scenario.
 type thread struct {
 	name   string
 	resume chan struct{}
-	waits  *Mutex // nil unless blocked
+	waits  *Mutex      // the lock that it waits for, or nil
+	until  func() bool // the condition that it sleeps for, or nil
 	ended  bool
 }
 
-func (t *thread) enabled() bool { return !t.ended && (t.waits == nil || !t.waits.held) }
+func (t *thread) enabled() bool {
+	return !t.ended && (t.waits == nil || !t.waits.held) && (t.until == nil || t.until())
+}
 
 // run is one execution of a scenario.
 type run struct {
@@ -140,27 +105,27 @@ type run struct {
 	choices []choice
 	replay  map[int]uint8
 
-	at          int // next of choices
+	at          int // index of the next choice
 	preemptions int
 	threads     []*thread
 	current     *thread // nil in Setup and check
-	over        chan struct{}
+	done        chan struct{}
 	failure     error
 	record      bool
 	steps       []string
 	points      int
 }
 
-// mostPoints is far beyond any scenario's: who gets there runs in circles.
-const mostPoints = 100_000
+// maxPoints is far more than any scenario needs. A run that reaches it is in an endless loop.
+const maxPoints = 100_000
 
 func (s *run) execute(setup func(spawn func(string, func())) func() error) {
-	s.over = make(chan struct{})
+	s.done = make(chan struct{})
 	active = s
 	defer func() { active = nil }()
 	check := setup(s.spawn)
 	s.switchTo(s.choose(nil))
-	<-s.over
+	<-s.done
 	s.current = nil
 	if s.failure == nil {
 		s.failure = check()
@@ -185,11 +150,11 @@ func (s *run) spawn(name string, f func()) {
 	}()
 }
 
-// point lets the scheduler choose who goes on.
+// point lets the scheduler choose which goroutine goes on.
 func (s *run) point() {
-	if s.points++; s.points > mostPoints {
-		s.fail(fmt.Errorf("%d points in one schedule: a goroutine runs in circles", s.points))
-		select {} // the rest of this run is abandoned
+	if s.points++; s.points > maxPoints {
+		s.fail(fmt.Errorf("%d points in one schedule: a goroutine is in an endless loop", s.points))
+		select {} // this run has failed; its goroutines never go on
 	}
 	me := s.current
 	next := s.choose(me)
@@ -202,6 +167,7 @@ func (s *run) point() {
 	s.note("")
 }
 
+// block suspends the current goroutine until m is free.
 func (s *run) block(m *Mutex) {
 	me := s.current
 	me.waits = m
@@ -211,8 +177,8 @@ func (s *run) block(m *Mutex) {
 	me.waits = nil
 }
 
-// switchTo lets next run; the caller then waits for its own turn. Nobody to run: the
-// run is over.
+// switchTo lets next run; the caller then waits until it is resumed. A nil next means that no
+// goroutine can run: all have ended, or the rest is in a deadlock.
 func (s *run) switchTo(next *thread) {
 	if next != nil {
 		s.current = next
@@ -225,19 +191,20 @@ func (s *run) switchTo(next *thread) {
 			return
 		}
 	}
-	close(s.over)
+	close(s.done)
 }
 
-// fail ends the run; its goroutines are abandoned where they stand.
+// fail ends the run with err. Goroutines that have not ended stay blocked for ever.
 func (s *run) fail(err error) {
 	if s.failure == nil {
 		s.failure = err
-		close(s.over)
+		close(s.done)
 	}
 }
 
-// choose returns who runs next: me, who could go on, or another, which counts as a
-// preemption; or, if me is nil, any who can, nil if none can.
+// choose returns the goroutine that runs next. me is the current goroutine if it can go on; to
+// choose another one is a preemption then. If me is nil, choose returns a goroutine that can
+// run, nil if there is none.
 func (s *run) choose(me *thread) *thread {
 	var buffer [8]*thread
 	options := buffer[:0]
@@ -269,52 +236,4 @@ func (s *run) choose(me *thread) *thread {
 		s.preemptions++
 	}
 	return options[c.taken]
-}
-
-// note records a step, with where it was taken, if a schedule is replayed.
-func (s *run) note(what string) {
-	if !s.record || s.current == nil {
-		return
-	}
-	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if !strings.Contains(f.File, "internal/sched/") || !more {
-			file := f.File[strings.LastIndexByte(f.File[:strings.LastIndexByte(f.File, '/')], '/')+1:]
-			s.steps = append(s.steps, strings.TrimSpace(fmt.Sprintf("%-12s %s:%d %s", s.current.name, file, f.Line, what)))
-			return
-		}
-	}
-}
-
-// schedule prints the choices that were not to go on: "choice:option,…".
-func (s *run) schedule() string {
-	var out []string
-	for i, c := range s.choices {
-		if c.taken > 0 {
-			out = append(out, fmt.Sprintf("%d:%d", i, c.taken))
-		}
-	}
-	if len(out) == 0 {
-		return "none"
-	}
-	return strings.Join(out, ",")
-}
-
-func parse(schedule string) (map[int]uint8, error) {
-	if schedule == "" || schedule == "none" {
-		return nil, nil
-	}
-	m := make(map[int]uint8)
-	for part := range strings.SplitSeq(schedule, ",") {
-		at, taken, ok := strings.Cut(part, ":")
-		i, err := strconv.Atoi(at)
-		n, err2 := strconv.ParseUint(taken, 10, 8)
-		if !ok || err != nil || err2 != nil {
-			return nil, fmt.Errorf("sched: %q is not a schedule", schedule)
-		}
-		m[i] = uint8(n)
-	}
-	return m, nil
 }

@@ -1,41 +1,50 @@
-// Package workers runs queued work on a bounded number of goroutines that
-// exist only while there is work.
+// Package workers runs queued work on a bounded number of goroutines that exist only while
+// there is work.
 package workers
 
 import (
 	"errors"
 	"math"
-
-	"go.uber.org/atomic"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Pool keeps at most a fixed number of workers busy. It is safe for concurrent
-// use and holds no lock. The queue is not the pool's: the pool only knows how
-// to do a piece of work and how to ask whether any is waiting.
+// turn is how many pieces of work a worker does before it lets other goroutines run. The
+// scheduler interrupts a goroutine only after 10 ms. A goroutine that becomes ready on the
+// worker's processor, because the worker has released a lock, would wait for that long.
+const turn = 64
+
+// Pool runs up to a fixed number of workers. It is safe for concurrent use and holds no lock.
+// The queue is not part of the pool: the pool calls functions to do a piece of work and to
+// ask whether work is waiting.
 //
-// No wake-up is lost. (1) Whoever queues work does so before Kick. (2) If Kick
-// finds every worker running, one of them has yet to decrement running.
-// (3) A worker decrements first and asks for waiting work after that. So either
-// Kick sees a free place, or that worker sees the work. (4) A worker that spawn
-// refused saw nothing: whoever is told by refused has to Kick again, later.
+// No wake-up is lost:
+//
+//  1. A goroutine that queues work does so before it calls Kick.
+//  2. If Kick finds the maximum of workers running, each of them has yet to decrement
+//     running.
+//  3. A worker first decrements running and then asks for waiting work. So either Kick
+//     finds a place for a worker, or that worker finds the work.
+//  4. If spawn refuses, no worker looks at the queue. The function refused is called, and
+//     it must cause another Kick later.
 type Pool struct {
 	max      int32
-	work     func() bool        // does one bounded piece; false: there was none
-	waiting  func() bool        // is anything queued?
+	work     func() bool        // does one bounded piece of work; false: there was none
+	waiting  func() bool        // reports whether work is queued
 	spawn    func(func()) error // starts a worker
-	refused  func(error)        // told when spawn fails; the work stays queued
-	panicked guard.Handler      // told when spawn panics
-	loop     func()             // run, bound once so that starting a worker allocates nothing
+	refused  func(error)        // called when spawn has refused; the work stays queued
+	panicked guard.Handler      // called when spawn panics
+	loop     func()             // p.run, evaluated once so that starting a worker allocates nothing
 
-	running atomic.Int32
+	running atomic.Int32 // workers that run or are being started
 }
 
-// New returns a pool of at most limit workers. A nil spawn means a goroutine each.
-// Work that spawn refuses stays queued until somebody calls Kick again; a spawn that
-// panics, which panicked is told, or calls runtime.Goexit has refused.
+// New returns a pool of at most limit workers. spawn starts a worker; nil means a goroutine
+// for each. spawn refuses if it returns an error, panics or calls runtime.Goexit; then
+// refused is called, and the work stays queued until the next Kick.
 func New(limit int, work, waiting func() bool, spawn func(func()) error, refused func(error), panicked guard.Handler) *Pool {
 	p := &Pool{
 		max: int32(min(limit, math.MaxInt32)), work: work, waiting: waiting,
@@ -45,7 +54,8 @@ func New(limit int, work, waiting func() bool, spawn func(func()) error, refused
 	return p
 }
 
-// Kick sees to it that queued work is worked on. It never blocks.
+// Kick starts a worker unless the maximum of workers is running. Call it after work was
+// queued. It does not block, unless spawn does.
 func (p *Pool) Kick() {
 	for {
 		sched.Yield()
@@ -64,35 +74,40 @@ func (p *Pool) Kick() {
 	p.submit()
 }
 
-// submit asks spawn, which is user code, for a worker. Deferred, so that a spawn that
-// does not return (runtime.Goexit) takes no worker's place with it.
+// submit asks spawn to start a worker. spawn and refused call user code: the executor and the
+// logger. submit runs each on another goroutine, so that a runtime.Goexit in it does not end
+// the goroutine that calls Kick, which may have callbacks to run.
 func (p *Pool) submit() {
 	err := errSpawn
-	defer func() {
-		if err != nil {
-			sched.Yield()
-			p.running.Dec()
-			p.refused(err)
-		}
-	}()
-	guard.Call(func() { err = p.spawn(p.loop) }, p.panicked)
+	guard.Apart(func() { err = p.spawn(p.loop) }, p.panicked)
+	if err != nil {
+		sched.Yield()
+		p.running.Add(-1)
+		guard.Apart(func() { p.refused(err) }, p.panicked)
+	}
 }
 
 var errSpawn = errors.New("purgatory: the executor did not return")
 
-// Running returns the number of workers that run now.
-func (p *Pool) Running() int { return int(p.running.Load()) }
+// Running returns the number of workers that run or are being started.
+func (p *Pool) Running() int {
+	sched.Yield()
+	return int(p.running.Load())
+}
 
+// run is a worker: it works until no work is left.
 func (p *Pool) run() {
-	// Deferred, so that a worker whose work ended its goroutine
-	// (runtime.Goexit) is replaced.
+	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {
 		sched.Yield()
-		p.running.Dec()
+		p.running.Add(-1)
 		if p.waiting() {
 			p.Kick()
 		}
 	}()
-	for p.work() {
+	for n := 1; p.work(); n++ {
+		if n%turn == 0 {
+			runtime.Gosched()
+		}
 	}
 }

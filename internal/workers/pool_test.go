@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// queue is work for a pool: functions, done one at a time.
+// queue is a queue of functions, which are a pool's work.
 type queue struct {
 	mu    sync.Mutex
 	items []func()
@@ -54,6 +54,19 @@ func noRefusal(t *testing.T) func(error) {
 
 func noPanic(t *testing.T) guard.Handler {
 	return func(v any, _ []byte) { t.Errorf("panic: %v", v) }
+}
+
+// Without the pause a worker has done a million pieces when the scheduler stops it.
+func TestAWorkerLetsOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var pieces, seen atomic.Int64
+	work := func() bool { return pieces.Add(1) < 1e8 && seen.Load() == 0 }
+	p := New(1, work, func() bool { return false }, nil, noRefusal(t), noPanic(t))
+	var other sync.WaitGroup
+	other.Go(func() { seen.Store(pieces.Load() + 1) })
+	p.Kick() // the worker runs before the other goroutine
+	other.Wait()
+	assert.Less(t, seen.Load(), int64(100*turn))
 }
 
 func TestPoolRunsAtMostItsLimit(t *testing.T) {
@@ -112,8 +125,7 @@ func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 	})
 }
 
-// Work that is pushed while the last worker ends is either seen by it or finds a
-// free place.
+// Work that is queued while the last worker ends is done by that worker or by a new one.
 func TestNoKickIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
@@ -129,7 +141,7 @@ func TestNoKickIsLost(t *testing.T) {
 			if before%7 == 0 {
 				synctest.Wait()
 				if q.waiting() {
-					t.Fatal("work waits and nobody works")
+					t.Fatal("work waits and no worker runs")
 				}
 			}
 		}
@@ -177,7 +189,7 @@ func TestSpawnThatDoesNotReturnTakesNoPlace(t *testing.T) {
 			p := New(1, q.work, q.waiting, func(func()) error { fail(); return nil }, func(error) { refusals++ },
 				func(v any, _ []byte) { panics = append(panics, v) })
 			var wg sync.WaitGroup
-			wg.Go(p.Kick) // a panic does not come out of it: it may be called under somebody's lock
+			wg.Go(p.Kick) // Kick recovers a panic of spawn, because its caller may hold a lock
 			wg.Wait()
 			assert.Zero(t, p.Running())
 			assert.Equal(t, 1, refusals)

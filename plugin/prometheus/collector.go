@@ -3,6 +3,9 @@ package prometheus
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,27 +20,45 @@ type Source interface {
 	Stats() purgatory.Stats
 }
 
-// Collector is a prometheus.Collector over any number of purgatories. It is safe for
+// Collector is a prometheus.Collector over any number of purgatories and sources of
+// hints. It is safe for
 // concurrent use.
 type Collector struct {
+	opts Options
+
 	mu struct {
 		sync.Mutex
 		sources map[string]Source
+		signals map[string]SignalSource
 	}
 }
 
 // Errors, for errors.Is.
 var (
-	// ErrName: two purgatories have the same name, which is what tells them apart.
+	// ErrName: two purgatories, or two sources of hints, have the same name, which is
+	// what tells them apart.
 	ErrName = errors.New("prometheus: name is taken")
-	// ErrNilSource: a purgatory is nil.
-	ErrNilSource = errors.New("prometheus: nil purgatory")
+	// ErrNilSource: a purgatory or a source of hints is nil.
+	ErrNilSource = errors.New("prometheus: nil source")
 )
 
+// Options are what NewWithOptions can be told. The zero value is that of New.
+type Options struct {
+	// NativeHistograms adds native buckets to the classic ones of each histogram. A server
+	// that scrapes native histograms then stores one series for each instead of one for
+	// each bucket, and any other goes on as before. Native bounds are powers of two of a
+	// second, and so 2.3 % below those of purgatory.Histogram.
+	NativeHistograms bool
+}
+
 // New returns a collector over sources. Errors: ErrName, ErrNilSource.
-func New(sources ...Source) (*Collector, error) {
-	c := &Collector{}
+func New(sources ...Source) (*Collector, error) { return NewWithOptions(Options{}, sources...) }
+
+// NewWithOptions is New with options.
+func NewWithOptions(opts Options, sources ...Source) (*Collector, error) {
+	c := &Collector{opts: opts}
 	c.mu.sources = make(map[string]Source)
+	c.mu.signals = make(map[string]SignalSource)
 	for _, s := range sources {
 		if err := c.Add(s); err != nil {
 			return nil, err
@@ -49,23 +70,33 @@ func New(sources ...Source) (*Collector, error) {
 // Add collects one more purgatory from the next scrape on. Errors: ErrName,
 // ErrNilSource.
 func (c *Collector) Add(s Source) error {
-	if s == nil {
+	if isNil(s) {
 		return ErrNilSource
 	}
+	name := label(s.Name())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, taken := c.mu.sources[s.Name()]; taken {
-		return fmt.Errorf("%w: %q", ErrName, s.Name())
+	if _, taken := c.mu.sources[name]; taken {
+		return fmt.Errorf("%w: %q", ErrName, name)
 	}
-	c.mu.sources[s.Name()] = s
+	c.mu.sources[name] = s
 	return nil
 }
+
+// isNil reports whether a source is nil, or a nil pointer.
+func isNil(source any) bool {
+	v := reflect.ValueOf(source)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// label returns a name as the value of a label, which must be valid UTF-8.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Remove collects the purgatory of this name no longer.
 func (c *Collector) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mu.sources, name)
+	delete(c.mu.sources, label(name))
 }
 
 // Describe implements prometheus.Collector.
@@ -73,60 +104,76 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range metrics {
 		out <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{ended, oldestAge, age, waited, late} {
+	for _, m := range signalMetrics {
+		out <- m.desc
+	}
+	for _, d := range []*prometheus.Desc{ended, rejected, oldestAge, age, waited, late} {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. If a source's Stats panics, Collect returns an
+// invalid metric in its place, which says so: what the registry gathers has an error then, and
+// the metrics of the other sources.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.Lock()
-	sources := make([]Source, 0, len(c.mu.sources))
-	for _, s := range c.mu.sources {
-		sources = append(sources, s)
-	}
+	sources, hints := maps.Clone(c.mu.sources), maps.Clone(c.mu.signals)
 	c.mu.Unlock()
-	for _, s := range sources {
-		collect(s.Name(), s.Stats(), out)
+	for name, s := range sources {
+		if stats, err := statsOf(name, s.Stats); err != nil {
+			out <- prometheus.NewInvalidMetric(metrics[0].desc, err)
+		} else {
+			c.collect(name, &stats, out)
+		}
 	}
-}
-
-func collect(name string, s purgatory.Stats, out chan<- prometheus.Metric) {
-	for _, m := range metrics {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, float64(m.of(&s)), name)
-	}
-	for o := operation.Satisfied; o < operation.Outcomes; o++ {
-		out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(s.Ended(o)), name, o.String())
-	}
-	if !s.Timed {
-		return
-	}
-	out <- prometheus.MustNewConstMetric(oldestAge, prometheus.GaugeValue, s.OldestAge.Seconds(), name)
-	for o := operation.Satisfied; o < operation.Outcomes; o++ {
-		out <- histogram(waited, &s.Waited[o], name, o.String())
-	}
-	out <- histogram(late, &s.Late, name)
-	for i, n := range cumulative(&s.Ages) {
-		if bound := s.Ages.Bound(i); i < purgatory.Buckets-1 {
-			out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, float64(n), name, fmt.Sprint(bound.Seconds()))
+	for name, s := range hints {
+		if stats, err := statsOf(name, s.Stats); err != nil {
+			out <- prometheus.NewInvalidMetric(signalMetrics[0].desc, err)
+		} else {
+			collectSignals(name, &stats, out)
 		}
 	}
 }
 
-func histogram(desc *prometheus.Desc, h *purgatory.Histogram, labels ...string) prometheus.Metric {
-	sums := cumulative(h)
-	buckets := make(map[float64]uint64, purgatory.Buckets-1)
-	for i, n := range sums[:purgatory.Buckets-1] {
-		buckets[h.Bound(i).Seconds()] = n
-	}
-	return prometheus.MustNewConstHistogram(desc, sums[purgatory.Buckets-1], h.Sum, buckets, labels...)
+// statsOf returns what a source's Stats returns, or what it panicked with. The registry calls
+// Collect on a goroutine of its own, where a panic would end the program.
+func statsOf[S any](name string, of func() S) (stats S, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("prometheus: Stats of %q panicked: %v", name, v)
+		}
+	}()
+	return of(), nil
 }
 
-func cumulative(h *purgatory.Histogram) (sums [purgatory.Buckets]uint64) {
-	var n uint64
-	for i, c := range h.Counts {
-		n += uint64(c)
-		sums[i] = n
+func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- prometheus.Metric) {
+	for _, m := range metrics {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(n), name)
 	}
-	return sums
+	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
+		out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n.Ended(o)), name, o.String())
+	}
+	for reason, times := range map[string]int64{"closed": n.RejectedClosed, "full": n.RejectedFull, "input": n.RejectedInput} {
+		out <- prometheus.MustNewConstMetric(rejected, prometheus.CounterValue, float64(times), name, reason)
+	}
+	if !n.Timed {
+		return
+	}
+	out <- prometheus.MustNewConstMetric(oldestAge, prometheus.GaugeValue, n.OldestAge.Seconds(), name)
+	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
+		out <- c.histogram(waited, &n.Waited[o], name, o.String())
+	}
+	out <- c.histogram(late, &n.Late, name)
+	for i, waiting := range cumulative(&n.Ages) {
+		if bound := n.Ages.Bound(i); i < purgatory.HistogramBuckets-1 {
+			out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, float64(waiting), name, fmt.Sprint(bound.Seconds()))
+		}
+	}
+}
+
+func (c *Collector) histogram(desc *prometheus.Desc, h *purgatory.Histogram, labels ...string) prometheus.Metric {
+	if c.opts.NativeHistograms {
+		return withNative(desc, h, labels...)
+	}
+	return classic(desc, h, labels...)
 }

@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -56,7 +57,7 @@ func used(t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPur
 }
 
 // scrape returns what Prometheus would get.
-func scrape(t *testing.T, c *Collector) string {
+func scrape(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(c))
@@ -68,6 +69,7 @@ func scrape(t *testing.T, c *Collector) string {
 func TestTheLinterFindsNothing(t *testing.T) {
 	c, err := New(used(t, purgatory.WithHistograms()), newPurgatory[int](t, "fetch"))
 	require.NoError(t, err)
+	require.NoError(t, c.AddSignals(said{Name: "nats"}))
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
@@ -123,7 +125,6 @@ func TestWithoutHistogramsThereAreNone(t *testing.T) {
 	c, err := New(used(t))
 	require.NoError(t, err)
 	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
-	assert.Equal(t, len(metrics)+5, testutil.CollectAndCount(c))
 }
 
 func TestNamesTellPurgatoriesApart(t *testing.T) {
@@ -142,6 +143,7 @@ func TestNamesTellPurgatoriesApart(t *testing.T) {
 func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
 	c, err := New(used(t, purgatory.WithHistograms()))
 	require.NoError(t, err)
+	require.NoError(t, c.AddSignals(said{Name: "nats"}))
 	text := scrape(t, c)
 	for _, file := range []string{"dashboard.json", "alerts.yaml"} {
 		content, err := os.ReadFile(file)
@@ -157,4 +159,70 @@ func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
 		}
 		assert.Positive(t, names)
 	}
+}
+
+// TestTheDocumentationCountsTheSeries, because users of hosted Prometheus pay for each series.
+func TestTheDocumentationCountsTheSeries(t *testing.T) {
+	series := func(c prometheus.Collector) (n int) {
+		for line := range strings.Lines(scrape(t, c)) {
+			if !strings.HasPrefix(line, "#") {
+				n++
+			}
+		}
+		return n
+	}
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	few, err := New(newPurgatory[string](t, "p"))
+	require.NoError(t, err)
+	all, err := New(newPurgatory[string](t, "p", purgatory.WithHistograms()))
+	require.NoError(t, err)
+	histograms := testutil.CollectAndCount(all, "purgatory_wait_seconds", "purgatory_expiry_lateness_seconds")
+	classic := histograms * (purgatory.HistogramBuckets + 2) // buckets, sum, count
+	none, err := New()
+	require.NoError(t, err)
+	require.NoError(t, none.AddSignals(said{Name: "nats"}))
+	for _, says := range []string{
+		fmt.Sprintf("It has %d series with its name", series(none)),
+		fmt.Sprintf("A purgatory has %d series without histograms, %d with them, and %d where", series(few), series(all), series(all)-classic+histograms),
+	} {
+		assert.True(t, strings.Contains(string(text), says), "docs/operations.md does not say: %s", says)
+	}
+}
+
+// stuck is an operation whose callback does not return until it may.
+type stuck struct {
+	operation.DelayedOperation
+	may chan struct{}
+}
+
+func (s *stuck) TryComplete() bool { return false }
+func (s *stuck) OnComplete()       { <-s.may }
+func (s *stuck) OnExpiration()     {}
+
+// TestStuckWorkersAreMeasured has 40 operations expire whose callbacks block both workers.
+func TestStuckWorkersAreMeasured(t *testing.T) {
+	p, err := purgatory.New[string]("p", purgatory.WithExpiryWorkers(2), purgatory.WithSlowCallback(20*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Close() })
+	may := make(chan struct{})
+	t.Cleanup(func() { close(may) })
+	for range 40 {
+		_, err := p.TryCompleteElseWatch(&stuck{may: may}, 5*time.Millisecond, "a")
+		require.NoError(t, err)
+	}
+	c, err := New(p)
+	require.NoError(t, err)
+	value := func(name string) (v float64) {
+		_, rest, _ := strings.Cut(scrape(t, c), "\npurgatory_"+name+`{purgatory="p"} `)
+		_, err := fmt.Sscan(rest, &v)
+		require.NoError(t, err, name)
+		return v
+	}
+	require.Eventually(t, func() bool {
+		return value("oldest_due_operation_seconds") > 0.1 && value("oldest_running_callback_seconds") > 0.1 && value("stuck_callbacks") == 2
+	}, 30*time.Second, 20*time.Millisecond)
+	assert.InDelta(t, 2, value("running_callbacks"), 0)
+	assert.Greater(t, value("due_operations"), 20.0)
+	assert.Zero(t, value(`slow_callbacks_total`))
 }

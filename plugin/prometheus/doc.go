@@ -9,5 +9,11 @@
 // the label purgatory, its name.
 //
 // Histograms and the age of the oldest operation are there for purgatories that were
-// made with purgatory.WithHistograms.
+// made with purgatory.WithHistograms; [Options.NativeHistograms] adds native buckets.
+//
+// [Collector.AddSignals] adds a source of hints from other processes, whose metrics have the
+// label signals.
+//
+// The folder has alert rules (alerts.yaml), their tests for promtool (alerts_test.yaml), and
+// a dashboard for Grafana (dashboard.json).
 package prometheus

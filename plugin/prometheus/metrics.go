@@ -1,6 +1,8 @@
 package prometheus
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/delayedop/purgatory/purgatory"
@@ -14,48 +16,67 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(*purgatory.Stats) int64
+	of   func(*purgatory.Stats) float64
 }
 
 func gauge(name, help string, of func(*purgatory.Stats) int64) metric {
-	return metric{desc(name, help), prometheus.GaugeValue, of}
+	return metric{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
+}
+
+func seconds(name, help string, of func(*purgatory.Stats) time.Duration) metric {
+	return metric{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return of(n).Seconds() }}
 }
 
 func counter(name, help string, of func(*purgatory.Stats) int64) metric {
-	return metric{desc(name, help), prometheus.CounterValue, of}
+	return metric{desc(name, help), prometheus.CounterValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
 }
 
 var metrics = []metric{
 	gauge("pending_operations", "Operations that wait: accepted and not ended.",
-		func(s *purgatory.Stats) int64 { return s.Pending }),
+		func(n *purgatory.Stats) int64 { return n.Pending }),
+	gauge("max_pending_operations", "The bound of WithMaxPending on operations that wait; 0: there is none.",
+		func(n *purgatory.Stats) int64 { return n.MaxPending }),
 	gauge("watched_entries", "Entries in watcher lists; an operation has one for each of its keys.",
-		func(s *purgatory.Stats) int64 { return s.Watched }),
+		func(n *purgatory.Stats) int64 { return n.Watched }),
 	gauge("keys", "Keys that somebody waits for.",
-		func(s *purgatory.Stats) int64 { return s.Keys }),
+		func(n *purgatory.Stats) int64 { return n.Keys }),
 	gauge("stale_entries", "Entries of ended operations that wait for the purge.",
-		func(s *purgatory.Stats) int64 { return s.Stale }),
+		func(n *purgatory.Stats) int64 { return n.Stale }),
 	counter("accepted_operations_total", "Operations that were accepted, those included that did not have to wait.",
-		func(s *purgatory.Stats) int64 { return s.Accepted }),
-	counter("rejected_operations_total", "Operations that were not accepted: purgatory closed or full, bad input.",
-		func(s *purgatory.Stats) int64 { return s.Rejected }),
+		func(n *purgatory.Stats) int64 { return n.Accepted }),
 	counter("checks_total", "Tries of waiting operations.",
-		func(s *purgatory.Stats) int64 { return s.Checks }),
+		func(n *purgatory.Stats) int64 { return n.Checks }),
 	counter("wasted_checks_total", "Tries of waiting operations that said no.",
-		func(s *purgatory.Stats) int64 { return s.WastedChecks }),
+		func(n *purgatory.Stats) int64 { return n.WastedChecks }),
 	counter("signals_total", "Signals, which leave the check of a key to a worker.",
-		func(s *purgatory.Stats) int64 { return s.Signals }),
+		func(n *purgatory.Stats) int64 { return n.Signals }),
 	counter("coalesced_signals_total", "Signals whose key was marked already.",
-		func(s *purgatory.Stats) int64 { return s.Coalesced }),
+		func(n *purgatory.Stats) int64 { return n.Coalesced }),
 	counter("purges_total", "Purges that found something.",
-		func(s *purgatory.Stats) int64 { return s.Purges }),
+		func(n *purgatory.Stats) int64 { return n.Purges }),
 	counter("purged_entries_total", "Entries of ended operations that purges took out.",
-		func(s *purgatory.Stats) int64 { return s.Purged }),
+		func(n *purgatory.Stats) int64 { return n.Purged }),
 	counter("panics_total", "Panics in operations' methods.",
-		func(s *purgatory.Stats) int64 { return s.Panics }),
+		func(n *purgatory.Stats) int64 { return n.Panics }),
+	gauge("running_callbacks", "Callbacks that run now.",
+		func(n *purgatory.Stats) int64 { return n.Running }),
+	seconds("oldest_running_callback_seconds", "How long the callback that has been running longest has been running; 0: none runs, or there is no WithSlowCallback.",
+		func(n *purgatory.Stats) time.Duration { return n.OldestRunning }),
+	gauge("stuck_callbacks", "Callbacks that have been running for longer than WithSlowCallback allows, and still run.",
+		func(n *purgatory.Stats) int64 { return n.StuckCallbacks }),
+	counter("slow_callbacks_total", "Callbacks that took longer than WithSlowCallback allows, and have returned.",
+		func(n *purgatory.Stats) int64 { return n.SlowCallbacks }),
+	gauge("due_operations", "Operations past their deadline that wait for a free worker.",
+		func(n *purgatory.Stats) int64 { return n.Due }),
+	seconds("oldest_due_operation_seconds", "How long past its deadline the operation is that has been waiting longest for a free worker; 0: none waits.",
+		func(n *purgatory.Stats) time.Duration { return n.OldestDue }),
+	counter("reaper_stalls_total", "Times that the reaper came back much later than it should have.",
+		func(n *purgatory.Stats) int64 { return n.ReaperStalls }),
 }
 
 var (
-	ended = desc("ended_operations_total", "Operations that ended, by outcome: satisfied, forced, expired, cancelled, closed.", "outcome")
+	ended    = desc("ended_operations_total", "Operations that ended, by outcome: satisfied, forced, expired, cancelled, closed.", "outcome")
+	rejected = desc("rejected_operations_total", "Operations that were not accepted, by reason: the purgatory was closed, or full; bad input.", "reason")
 
 	// Only with purgatory.WithHistograms.
 	oldestAge = desc("oldest_operation_age_seconds", "How long the oldest waiting operation has been waiting, too high by 6.4 % at most.")

@@ -16,7 +16,7 @@ import (
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-// switches is the package that says which mutant is on.
+// switches is the source of the package that tells the changed code which mutant is on.
 const switches = `package mutant
 
 import (
@@ -38,8 +38,9 @@ func Pick[T any](n int, changed, same T) T {
 
 const imported = `; import "github.com/delayedop/purgatory/internal/mutant"`
 
-// build puts all changes into the copy, to be switched on one at a time, and compiles
-// the tests of packages. It returns those changes that do compile.
+// build puts all changes into the copy and compiles the tests of packages. An environment
+// variable switches one change on. Changes that do not compile are left out; build returns
+// the others.
 func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string) ([]mutant, []suite, error) {
 	dir := filepath.Join(copied.Dir, "internal", "mutant")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "mutant.go"), []byte(switches), 0o600)); err != nil {
@@ -57,7 +58,7 @@ func build(ctx context.Context, copied tree.Tree, all []mutant, packages []strin
 	}
 	for {
 		for name, source := range sources {
-			if err := os.WriteFile(filepath.Join(copied.Dir, name), with(all, name, source), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(copied.Dir, name), insertAll(all, name, source), 0o600); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -83,20 +84,20 @@ func build(ctx context.Context, copied tree.Tree, all []mutant, packages []strin
 	return all, suites, nil
 }
 
-var place = regexp.MustCompile(`(?m)^(?:\./)?(\S+\.go:\d+):`)
+var position = regexp.MustCompile(`(?m)^(?:\./)?(\S+\.go:\d+):`)
 
-// lines returns the places that the compiler complains of.
+// lines returns the positions, as in "file.go:12", of the compiler's errors.
 func lines(out string) map[string]bool {
 	all := map[string]bool{}
-	for _, m := range place.FindAllStringSubmatch(out, -1) {
+	for _, m := range position.FindAllStringSubmatch(out, -1) {
 		all[m[1]] = true
 	}
 	return all
 }
 
-// with returns source with all changes in it, each under its number: its place in all,
-// counted from 1. Others' changes are passed over.
-func with(all []mutant, name string, source []byte) []byte {
+// insertAll returns source with the changes of all that belong to the file name. The number
+// of a change is its index in all plus 1, because 0 means that no change is on.
+func insertAll(all []mutant, name string, source []byte) []byte {
 	type insertion struct {
 		at, closing, width int
 		text               string
@@ -110,8 +111,8 @@ func with(all []mutant, name string, source []byte) []byte {
 		before := strings.ReplaceAll(m.before, "#", strconv.Itoa(i+1))
 		some = append(some, insertion{m.from, 1, -width, before}, insertion{m.to, 0, width, m.after})
 	}
-	// What ends at a place ends before others begin there; the wider begins first, and
-	// ends last.
+	// At the same offset, changes end before others begin. Of two changes that begin there,
+	// the longer one begins first; of two that end there, it ends last.
 	slices.SortStableFunc(some, func(a, b insertion) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.closing, b.closing), cmp.Compare(a.width, b.width))
 	})

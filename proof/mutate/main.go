@@ -1,10 +1,10 @@
-// Command mutate changes one thing at a time in a copy of a package, as mutation testers
-// do, and says which changes no test notices:
+// Command mutate is a mutation tester: it makes one change at a time in a copy of a package,
+// runs the tests, and prints the changes after which all of them still pass.
 //
 //	go run ./proof/mutate -package watchers
 //
-// Each survivor is either a test that is missing or a change that changes nothing;
-// docs/mutation.md goes through them.
+// For each such survivor, either a test is missing or the change does not change what the
+// package does. README.md explains the survivors.
 package main
 
 import (
@@ -33,11 +33,11 @@ func main() {
 
 func run(ctx context.Context) error {
 	root := flag.String("tree", ".", "root of the module to copy")
-	pkg := flag.String("package", "operation", "folder whose code is changed")
-	only := flag.String("only", "", "regular expression: changes, as they are printed, that do not match are left out")
-	tests := flag.String("tests", "", "packages tested, in this order (default: itself, then . and ./purgatory)")
-	jobs := flag.Int("jobs", 2, "how many changes to try at a time: one may make a test wait for a while")
-	verbose := flag.Bool("v", false, "say of every change what noticed it")
+	pkg := flag.String("package", "internal/machine", "folder of the package to change")
+	only := flag.String("only", "", "regular expression: make only changes whose printed form matches")
+	tests := flag.String("tests", "", "packages to test, in this order (default: the changed one, then . and ./purgatory)")
+	jobs := flag.Int("jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
+	verbose := flag.Bool("v", false, "print every change and the test that noticed it")
 	flag.Parse()
 	if *tests == "" {
 		*tests = "./" + *pkg + " . ./purgatory"
@@ -82,7 +82,7 @@ func run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// mutantsOf returns the wanted changes to a package.
+// mutantsOf returns the changes to a package that match wanted.
 func mutantsOf(root, pkg string, wanted *regexp.Regexp) (all []mutant, err error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
 	if err != nil {
@@ -112,7 +112,7 @@ func mutantsOf(root, pkg string, wanted *regexp.Regexp) (all []mutant, err error
 	return all, nil
 }
 
-// verdicts returns what becomes of all, in the order in which that is known.
+// verdicts judges all changes and returns the verdicts in the order in which they are known.
 func verdicts(ctx context.Context, jobs int, all []mutant, suites []suite) <-chan verdict {
 	todo, done := make(chan int), make(chan verdict)
 	go func() {

@@ -9,35 +9,38 @@ import (
 	"strings"
 )
 
-// mutant is one change to a file: what stands at [from, to) is put between before and
-// after, which make it something else while the mutant is switched on.
+// mutant is one change to a file. The code at the offsets [from, to) is put between before
+// and after. Together they behave like the code, or differently while the mutant is
+// switched on.
 type mutant struct {
 	file          string
 	line          int
-	what          string
+	what          string // describes the change
 	from, to      int
-	before, after string // #: the mutant's number
+	before, after string // in before, # stands for the mutant's number
 }
 
 func (m mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.what) }
 
-// other is what an operator becomes: its neighbour at the border, or its opposite. (That
-// of == and != is the negation.)
-var other = map[token.Token]string{
+// replacement maps an operator to the one that replaces it: for a comparison the one that
+// differs in the case of equality, for others the opposite. Comparisons with == and != are
+// not here, because their mutant is the negation.
+var replacement = map[token.Token]string{
 	token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">",
 	token.LAND: "||", token.LOR: "&&",
 	token.ADD: "-", token.SUB: "+", token.AND: "|", token.OR: "&", token.AND_NOT: "&",
 }
 
-// idle is what it is of no use to leave out: the first is nothing in a normal build, and
-// without the others everything hangs or crashes.
-var idle = regexp.MustCompile(`^(sched\.Yield|(defer )?\S+\.(Lock|Unlock))\(\)$`)
+// kept matches statements that are not left out: sched.Yield does nothing in a normal
+// build, and without Lock or Unlock every test hangs or crashes.
+var kept = regexp.MustCompile(`^(sched\.Yield|(defer )?\S+\.(Lock|Unlock))\(\)$`)
 
-// calls is a call of more than a conversion: of a method, or a function of this package.
+// calls matches an expression that calls a method or a function whose name has a capital
+// letter after the first. It does not match conversions such as int64(x).
 var calls = regexp.MustCompile(`\.[a-zA-Z]+\(|\b[a-zA-Z]+[A-Z][a-zA-Z]*\(`)
 
-// mutants returns every change to a file: operators, truths and conditions, and
-// statements that are left out.
+// mutants returns every change to a file: replaced operators, negated constants and
+// conditions, and statements that are left out.
 func mutants(name string, source []byte) (all []mutant, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, source, 0)
@@ -56,13 +59,13 @@ func mutants(name string, source []byte) (all []mutant, err error) {
 	negated := func(n ast.Expr, what string) { add(n, "(mutant.On(#) != (", "))", what) }
 	condition := func(n ast.Expr) {
 		switch n.(type) {
-		case *ast.Ident, *ast.CallExpr, *ast.SelectorExpr: // others have an operator to change
+		case *ast.Ident, *ast.CallExpr, *ast.SelectorExpr: // in other conditions, an operator is replaced
 			negated(n, "! before ")
 		}
 	}
 	statements := func(list []ast.Stmt) {
 		for _, n := range list {
-			if leftOut(n) && !idle.MatchString(code(n.Pos(), n.End())) {
+			if leftOut(n) && !kept.MatchString(code(n.Pos(), n.End())) {
 				add(n, "if !mutant.On(#) { ", " }", "left out: ")
 			}
 		}
@@ -72,14 +75,14 @@ func mutants(name string, source []byte) (all []mutant, err error) {
 		case *ast.GenDecl:
 			return n.Tok != token.CONST
 		case *ast.BinaryExpr:
-			to, ok := other[n.Op]
+			to, ok := replacement[n.Op]
 			changed := code(n.Pos(), n.OpPos) + to + code(n.OpPos+token.Pos(len(n.Op.String())), n.End())
 			switch {
 			case n.Op == token.EQL || n.Op == token.NEQ:
 				negated(n, "negated: ")
 			case !ok:
 			case n.Op.Precedence() > token.LSS.Precedence():
-				if calls.MatchString(code(n.Pos(), n.End())) { // both are computed, see Pick
+				if calls.MatchString(code(n.Pos(), n.End())) { // Pick would evaluate both expressions, and make the calls twice
 					break
 				}
 				add(n, "mutant.Pick(#, "+changed+", ", ")", to+" in ")
@@ -110,7 +113,7 @@ func mutants(name string, source []byte) (all []mutant, err error) {
 	return all, nil
 }
 
-// leftOut reports whether the code is still whole without the statement.
+// leftOut reports whether n is a kind of statement that can be left out.
 func leftOut(n ast.Stmt) bool {
 	switch n := n.(type) {
 	case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:

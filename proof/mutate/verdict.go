@@ -13,7 +13,7 @@ import (
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-// status is what became of a change.
+// status is the result for a change.
 type status string
 
 const (
@@ -30,10 +30,10 @@ type verdict struct {
 // suite is the tests of one package, compiled.
 type suite struct {
 	binary, dir string
-	timeout     time.Duration // a change may make a test wait for ever
+	timeout     time.Duration // needed because a change may make a test wait for ever
 }
 
-// run runs the tests with a mutant switched on; 0 is none.
+// run runs the tests with a mutant switched on, or none if mutant is 0.
 func (s suite) run(ctx context.Context, mutant int) (string, error) {
 	cmd := exec.CommandContext(ctx, s.binary, "-test.failfast", "-test.timeout="+s.timeout.String())
 	cmd.Dir = s.dir
@@ -42,7 +42,7 @@ func (s suite) run(ctx context.Context, mutant int) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if m := hung.FindStringSubmatch(out.String()); err != nil && m != nil {
-		if d, _ := time.ParseDuration(m[1]); d < s.timeout/2 { // it may only have come too late
+		if d, _ := time.ParseDuration(m[1]); d < s.timeout/2 { // the test that hung had begun late: the suite as a whole may be slow
 			s.timeout *= 4
 			return s.run(ctx, mutant)
 		}
@@ -50,11 +50,12 @@ func (s suite) run(ctx context.Context, mutant int) (string, error) {
 	return out.String(), err
 }
 
-// hung finds how long the test has been running that was running at the timeout.
+// hung finds how long the test that was running at the timeout had been running.
 var hung = regexp.MustCompile(`running tests:\s+\S+ \((\S+)\)`)
 
-// green runs the suites without a change: a test that is red anyhow notices nothing. How
-// long each takes says how long to wait for it with a change.
+// green runs the suites without a change. It returns an error if one fails, because a test
+// that fails in any case notices nothing. From the time that a suite takes, green computes
+// its timeout for runs with a change.
 func green(ctx context.Context, suites []suite) error {
 	for i := range suites {
 		s := &suites[i]
@@ -68,11 +69,11 @@ func green(ctx context.Context, suites []suite) error {
 	return nil
 }
 
-// judge switches on a change and runs the suites until one is red.
+// judge switches a change on and runs the suites until one fails.
 func judge(ctx context.Context, m mutant, number int, suites []suite) verdict {
 	for _, s := range suites {
 		if out, err := s.run(ctx, number); err != nil {
-			by, _ := tree.Red(out)
+			by, _ := tree.FailedBy(out)
 			return verdict{m, noticed, by}
 		}
 	}

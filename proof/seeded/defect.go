@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// defect is one change for the worse. Its file begins with the lesson, in words;
-// then come the lines
+// defect is one change that breaks the library. Its file begins with the lesson, in
+// words. These lines follow:
 //
-//	run: package pattern      the tests that should go red; may be repeated
-//	flags: -race              for go test; may be left out
+//	run: package pattern      the tests that should fail; may be repeated
+//	flags: -race              flags for go test; optional
 //
-// and one or more replacements of whole lines:
+// Then there are one or more replacements of whole lines:
 //
 //	-- old path/of/file.go
-//	the code as it is, which must occur exactly once in the file
+//	the code of the library, which must occur exactly once in the file
 //	-- new
-//	the defect
+//	the code with the defect
 type defect struct {
 	name   string
 	lesson string
@@ -29,7 +29,7 @@ type defect struct {
 	edits  []edit
 }
 
-// tests is what go test is asked to run in one package.
+// tests selects tests of one package, with a pattern for go test -run.
 type tests struct{ pkg, pattern string }
 
 type edit struct{ file, old, new string }
@@ -94,13 +94,14 @@ func parse(name, text string) (defect, error) {
 	return d, nil
 }
 
-// apply makes the replacements in dir and returns what undoes them.
+// apply makes the replacements in the copy in dir. The caller must call undo, also after an
+// error.
 func (d defect) apply(dir string) (undo func(), err error) {
 	saved := map[string][]byte{}
 	undo = func() {
 		for path, text := range saved {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
-				panic(err) // the copy is of no use any more
+				panic(err) // the copy is neither the library nor the defect
 			}
 		}
 	}

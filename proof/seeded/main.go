@@ -1,16 +1,16 @@
-// Command seeded shows that the tests are any good: it puts one defect at a time
-// into a copy of the library and has the tests find it. A defect that no test finds
-// is a test that is missing.
+// Command seeded checks that the tests find known defects. It puts one defect at a time
+// into a copy of the library and runs the tests. If no test fails, a test is missing.
 //
-// Each file in defects/ is one: the lesson it stands for, the tests that should go
-// red, and the code before and after. Its head says how it is written.
+// Each file in defects/ describes one defect: the lesson that it stands for, the tests
+// that should fail, and the code before and after. The comment on type defect describes
+// the format.
 //
 //	go run ./proof/seeded            every defect
-//	go run ./proof/seeded -only 6682 those whose name matches
+//	go run ./proof/seeded -only 6682 defects whose name matches
 //
-// It has to be started in the library's module, and ends with status 1 when a defect
-// survives, or is no longer one: the code that it replaces is gone, or what replaces
-// it does not compile.
+// Run it in the root of the library's module. It exits with status 1 if a defect
+// survives, or if it is broken: the code that it replaces is not there, or its new code
+// does not compile.
 package main
 
 import (
@@ -37,9 +37,10 @@ func main() {
 
 func run(ctx context.Context) error {
 	root := flag.String("tree", ".", "root of the module to copy")
-	only := flag.String("only", "", "regular expression: defects whose name does not match are left out")
-	quick := flag.Bool("quick", false, "run only the tests that a defect names, not all others when these stay green")
-	jobs := flag.Int("jobs", 2, "how many copies to work on at a time: a defect may make a test wait for a while")
+	only := flag.String("only", "", "regular expression: run only defects whose name matches")
+	quick := flag.Bool("quick", false, "run only the tests that a defect names; without it, run all tests if these pass")
+	jobs := flag.Int("jobs", 2, "number of copies to work on at the same time: a defect may make a test wait for a while")
+	part := flag.String("part", "1/1", "i/n: run only every n-th defect, from the i-th on")
 	flag.Parse()
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
@@ -50,6 +51,9 @@ func run(ctx context.Context) error {
 	}
 	all, err := readDefects(*root, wanted)
 	if err != nil {
+		return err
+	}
+	if all, err = partOf(all, *part); err != nil {
 		return err
 	}
 	copies := make([]tree.Tree, *jobs)
@@ -84,7 +88,19 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// verdicts returns what becomes of all, in the order in which that is known.
+// partOf returns every n-th defect, from the i-th on, where part is "i/n".
+func partOf(all []defect, part string) (some []defect, err error) {
+	var first, n int
+	if _, err := fmt.Sscanf(part, "%d/%d", &first, &n); err != nil || first < 1 || first > n {
+		return nil, fmt.Errorf("-part is %q, must be i/n with 1 <= i <= n", part)
+	}
+	for i := first - 1; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+// verdicts judges all defects and returns the verdicts in the order in which they are known.
 func verdicts(ctx context.Context, copies []tree.Tree, all []defect, thorough bool) <-chan verdict {
 	todo, done := make(chan defect), make(chan verdict)
 	go func() {

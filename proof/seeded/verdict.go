@@ -9,28 +9,32 @@ import (
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-// status is what became of a defect.
+// status is the result for a defect.
 type status string
 
 const (
 	caught   status = "caught"
 	survived status = "SURVIVED"
-	broken   status = "BROKEN" // it cannot be put in any more
+	broken   status = "BROKEN" // the replacements do not apply, or the result does not compile
 )
 
 type verdict struct {
 	status  status
 	detail  string
 	name    string // of the defect
-	seconds int
+	seconds int    // time taken
 }
 
-// patience is how long the named tests may take; a defect may make them wait for
-// ever. All tests may take several times as long.
+// patience is the timeout of the named tests of a defect, which may make them wait for
+// ever. The other runs have a multiple of it.
 const patience = 15 * time.Second
 
-// green runs every named test without a defect: a test that is red anyhow catches
-// nothing.
+// attempts is how often the named tests run before a defect counts as not caught: some meet
+// a race only in most of their runs.
+const attempts = 3
+
+// green runs every named test without a defect. It returns an error if one fails, because
+// a test that fails in any case catches nothing.
 func green(ctx context.Context, copied tree.Tree, all []defect) error {
 	type group struct{ pkg, flags string }
 	patterns := map[group][]string{}
@@ -46,7 +50,7 @@ func green(ctx context.Context, copied tree.Tree, all []defect) error {
 	}
 	for _, g := range order {
 		pattern := strings.Join(patterns[g], "|")
-		out, err := copied.Test(ctx, 10*patience, strings.Fields(g.flags), pattern, g.pkg)
+		out, err := copied.Test(ctx, 40*patience, strings.Fields(g.flags), pattern, g.pkg)
 		if err != nil {
 			return fmt.Errorf("without any defect, tests of %s fail: %w\n%s", g.pkg, err, out)
 		}
@@ -57,36 +61,36 @@ func green(ctx context.Context, copied tree.Tree, all []defect) error {
 	return nil
 }
 
-// judge puts d in, runs the tests that it names, and if these stay green and
-// thorough is set all others.
+// judge applies d and runs the tests that it names. If these pass and thorough is set, it
+// runs all tests.
 func judge(ctx context.Context, copied tree.Tree, d defect, thorough bool) verdict {
 	undo, err := d.apply(copied.Dir)
 	defer undo()
 	if err != nil {
 		return verdict{status: broken, detail: err.Error()}
 	}
-	if out, err := copied.Go(ctx, "build", "./..."); err != nil {
-		return verdict{status: broken, detail: "does not compile: " + tree.FirstLine(out)}
-	}
-	for _, t := range d.tests {
-		if out, err := copied.Test(ctx, patience, d.flags, t.pattern, t.pkg); err != nil {
-			return found(out)
+	for range attempts {
+		for _, t := range d.tests {
+			if out, err := copied.Test(ctx, patience, d.flags, t.pattern, t.pkg); err != nil {
+				return verdictOf(out)
+			}
 		}
 	}
 	if !thorough {
 		return verdict{status: survived, detail: "the tests that it names are green"}
 	}
 	if out, err := copied.Test(ctx, 20*patience, nil, "", "./..."); err != nil {
-		v := found(out)
+		v := verdictOf(out)
 		v.detail += ", which it does not name"
 		return v
 	}
 	return verdict{status: survived, detail: strings.TrimSpace(tree.FirstLine(d.lesson))}
 }
 
-// found says which test a failing run names.
-func found(out string) verdict {
-	by, ok := tree.Red(out)
+// verdictOf returns the verdict on a failing run: caught if out names a test, otherwise
+// broken.
+func verdictOf(out string) verdict {
+	by, ok := tree.FailedBy(out)
 	if !ok {
 		return verdict{status: broken, detail: by}
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// accounts compares what the purgatory says with what its users have seen. No worker
-// of the mix takes a step meanwhile; those of the purgatory do, so it asks until
-// everything agrees.
+// accounts compares the purgatory's statistics with the counts of the operations. The
+// workers of the mix are stopped meanwhile. Those of the purgatory are not, so accounts
+// repeats the comparison until everything agrees.
 func (m *mix) accounts() (s purgatory.Stats, err error) {
 	agreed := eventually(func() bool {
 		s, err = m.compare()
 		return err == nil || m.violations.Load() > 0
 	})
-	if first := m.first.Load(); first != nil {
-		return s, fmt.Errorf("%d violations, the first: %s", m.violations.Load(), *first)
+	if first := m.first.Load(); first != "" {
+		return s, fmt.Errorf("%d violations, the first: %s", m.violations.Load(), first)
 	}
 	if !agreed {
 		return s, err
@@ -25,9 +25,9 @@ func (m *mix) accounts() (s purgatory.Stats, err error) {
 }
 
 func (m *mix) compare() (purgatory.Stats, error) {
-	// In this order: what ends in between is missing in the accepted, and counts as
-	// pending or ended in the next round.
-	var seen [operation.Outcomes]int64
+	// Read ended before Stats: an operation that ends in between is missing in both
+	// ended and pending. The next round counts it.
+	var seen [operation.NumOutcomes]int64
 	total := int64(0)
 	for o := range seen {
 		seen[o] = m.ended[o].Load()
@@ -37,7 +37,7 @@ func (m *mix) compare() (purgatory.Stats, error) {
 	if accepted := m.accepted.Load(); accepted != total+s.Pending {
 		return s, fmt.Errorf("%d accepted, %d ended, %d pending", accepted, total, s.Pending)
 	}
-	for o := operation.Satisfied; o < operation.Outcomes; o++ {
+	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
 		if s.Ended(o) != seen[o] {
 			return s, fmt.Errorf("%d have been told that they are %v, the statistics say %d", seen[o], o, s.Ended(o))
 		}
@@ -58,10 +58,10 @@ func (m *mix) compare() (purgatory.Stats, error) {
 	return s, nil
 }
 
-// drained ends everything, and returns the memory that is left.
+// drained ends all operations, waits until the purgatory is empty, and returns the heap.
 func (m *mix) drained(workers []*worker) (uint64, error) {
 	for _, w := range workers {
-		w.forget()
+		w.cancelAll()
 	}
 	var s purgatory.Stats
 	if !eventually(func() bool {

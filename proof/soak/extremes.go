@@ -17,15 +17,16 @@ import (
 // idle is an operation that is never satisfied and counts how it ends.
 type idle struct {
 	operation.DelayedOperation
-	ended *[operation.Outcomes]atomic.Int64
+	ended *[operation.NumOutcomes]atomic.Int64
 }
 
 func (o *idle) TryComplete() bool { return false }
 func (o *idle) OnComplete()       { o.ended[o.Outcome()].Add(1) }
 func (o *idle) OnExpiration()     {}
 
-// submitIdle registers n from all processors, each under a key of its own.
-func submitIdle(p *purgatory.DelayedOperationPurgatory[int], n int, timeout func() time.Duration, ended *[operation.Outcomes]atomic.Int64) (slowest time.Duration, err error) {
+// submitIdle registers n operations from as many goroutines as there are processors, each
+// under its own key. slowest is the longest time that a registration has taken.
+func submitIdle(p *purgatory.DelayedOperationPurgatory[int], n int, timeout func() time.Duration, ended *[operation.NumOutcomes]atomic.Int64) (slowest time.Duration, err error) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	parts := runtime.GOMAXPROCS(0)
@@ -52,14 +53,14 @@ func submitIdle(p *purgatory.DelayedOperationPurgatory[int], n int, timeout func
 	return slowest, err
 }
 
-// runStorm has n operations expire at one moment, while as many register.
+// runStorm lets n operations expire at the same time, while it registers n others.
 func runStorm(n int) error {
 	p, err := purgatory.New[int]("storm")
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	var first, second [operation.Outcomes]atomic.Int64
+	var first, second [operation.NumOutcomes]atomic.Int64
 	moment := time.Now().Add(time.Duration(n) * 10 * time.Microsecond)
 	if _, err = submitIdle(p, n, func() time.Duration { return time.Until(moment) }, &first); err != nil {
 		return err
@@ -84,10 +85,10 @@ func runStorm(n int) error {
 	fmt.Printf("storm: %d expired within %v of their deadline (%d before all were registered), while %d registered in %v, the slowest in %v: nothing lost\n",
 		n, expired.Round(time.Millisecond), early, n, registered.Round(time.Millisecond), slowest.Round(time.Microsecond))
 	_ = p.Close()
-	return p.Shutdown(at(time.Minute))
+	return p.Shutdown(endingAfter(time.Minute))
 }
 
-// runPending has n operations wait at once, and prints the memory that they take.
+// runPending lets n operations wait at the same time, and prints their memory.
 func runPending(n int) error {
 	before := heap()
 	p, err := purgatory.New[int]("pending")
@@ -95,7 +96,7 @@ func runPending(n int) error {
 		return err
 	}
 	defer p.Close()
-	var ended [operation.Outcomes]atomic.Int64
+	var ended [operation.NumOutcomes]atomic.Int64
 	began := time.Now()
 	slowest, err := submitIdle(p, n, func() time.Duration { return time.Hour }, &ended)
 	if err != nil {
@@ -122,11 +123,11 @@ func runPending(n int) error {
 		return fmt.Errorf("%s are left", megabytes(left))
 	}
 	fmt.Printf("pending: all closed in %v, %s are left: nothing lost\n", took.Round(time.Millisecond), megabytes(left-min(before, left)))
-	return p.Shutdown(at(time.Minute))
+	return p.Shutdown(endingAfter(time.Minute))
 }
 
-// at returns a context that ends after d.
-func at(d time.Duration) context.Context {
+// endingAfter returns a context that ends after d.
+func endingAfter(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	context.AfterFunc(ctx, cancel)
 	return ctx

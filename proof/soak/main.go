@@ -1,13 +1,14 @@
-// Command soak runs a randomised mix of everything that a purgatory can do, for as
-// long as one likes, and looks each second whether every operation is accounted for.
+// Command soak runs a random mix of registrations, checks, signals, cancellations,
+// extensions and waits for a given time, and checks each second that every operation is
+// accounted for.
 //
 //	go run ./proof/soak -for 10m
-//	go run ./proof/soak -storm 1000000      a million expire while a million register
-//	go run ./proof/soak -pending 10000000   what ten million waiting operations take
+//	go run ./proof/soak -storm 1000000      a million operations expire while a million register
+//	go run ./proof/soak -pending 10000000   the memory of ten million waiting operations
 //
-// It ends with status 1 when an operation is lost, ends twice, early, or beside its own
-// check, when a wake-up is lost, when a counter is wrong, or when memory or
-// goroutines are left in the end.
+// It exits with status 1 if an operation is lost, ends twice or too early, or ends while
+// its TryComplete runs; if a wake-up is lost; if a counter is wrong; or if memory or
+// goroutines are left at the end.
 package main
 
 import (
@@ -20,10 +21,10 @@ import (
 
 func main() {
 	length := flag.Duration("for", time.Minute, "how long to run the mix")
-	goroutines := flag.Int("goroutines", 4*runtime.GOMAXPROCS(0), "how many goroutines do it")
-	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the mix; schedules differ all the same")
-	storm := flag.Int("storm", 0, "instead: expire so many while as many register")
-	pending := flag.Int("pending", 0, "instead: have so many wait, and print the memory that they take")
+	goroutines := flag.Int("goroutines", 4*runtime.GOMAXPROCS(0), "number of goroutines that make the calls")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the mix; the schedule of goroutines is not reproduced")
+	storm := flag.Int("storm", 0, "instead: expire so many operations while as many register")
+	pending := flag.Int("pending", 0, "instead: let so many operations wait, and print their memory")
 	flag.Parse()
 
 	var err error
@@ -42,10 +43,10 @@ func main() {
 	}
 }
 
-// heap returns the bytes that are reachable now.
+// heap returns the number of bytes of reachable memory.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what sync.Pool keeps survives the first
+	runtime.GC() // a sync.Pool keeps its contents over one collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
@@ -53,7 +54,8 @@ func heap() uint64 {
 
 func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
-// eventually asks ok until it says yes, for half a minute at most.
+// eventually calls ok until it returns true, for at most 30 seconds. It reports whether
+// ok has returned true.
 func eventually(ok func() bool) bool {
 	for deadline := time.Now().Add(30 * time.Second); !ok(); {
 		if time.Now().After(deadline) {

@@ -8,42 +8,44 @@ import (
 	"sync/atomic"
 	"time"
 
+	uatomic "go.uber.org/atomic"
+
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// mix is a soak that is under way, and what it has seen.
+// mix is a run of the mix, with the counts of what its operations have observed.
 type mix struct {
 	p     *purgatory.DelayedOperationPurgatory[uint64]
 	began time.Time
 
-	// gate is held for reading by who takes a step, for writing by who looks whether
-	// everything is accounted for.
+	// A worker holds gate for reading while it takes steps. The goroutine that compares
+	// the accounts holds it for writing.
 	gate sync.RWMutex
 	stop atomic.Bool
-	keys atomic.Uint64 // ever new ones
+	keys atomic.Uint64 // the number of the newest key
 
+	// Counts of the workers and of the operations' methods, compared with Stats.
 	steps       atomic.Int64
 	accepted    atomic.Int64
-	ended       [operation.Outcomes]atomic.Int64
+	ended       [operation.NumOutcomes]atomic.Int64
 	expirations atomic.Int64
-	awaited     atomic.Int64 // of ended[Expired]: Awaits, which have no OnExpiration to count
-	thrown      atomic.Int64
-	reported    atomic.Int64
+	awaited     atomic.Int64 // calls of Await that expired: they have no OnExpiration
+	thrown      atomic.Int64 // panics in methods
+	reported    atomic.Int64 // calls of the panic handler
 
 	violations atomic.Int64
-	first      atomic.Pointer[string]
+	first      uatomic.String // text of the first violation
 }
 
 func (m *mix) now() int64 { return int64(time.Since(m.began)) }
 
 func (m *mix) violated(format string, args ...any) {
 	m.violations.Add(1)
-	text := fmt.Sprintf(format, args...)
-	m.first.CompareAndSwap(nil, &text)
+	m.first.CompareAndSwap("", fmt.Sprintf(format, args...))
 }
 
-// runMix runs the mix for length, with a look at the accounts each second.
+// runMix runs the mix for length and compares the accounts each second.
 func runMix(length time.Duration, goroutines int, seed uint64) error {
 	before := runtime.NumGoroutine()
 	m := &mix{began: time.Now()}
@@ -74,7 +76,8 @@ func runMix(length time.Duration, goroutines int, seed uint64) error {
 	return nil
 }
 
-// watch looks each second, and at the memory after a while and in the end.
+// watch compares the accounts each second until length has passed. It compares the heap
+// at the end with that after a warm-up.
 func (m *mix) watch(length time.Duration, workers []*worker) error {
 	warm := min(length/5, 10*time.Second)
 	var base uint64

@@ -7,34 +7,36 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// request is an operation of the mix. It checks what was promised to it.
+// request is an operation of the mix. It checks the promises that the purgatory makes to
+// operations.
 type request struct {
 	operation.DelayedOperation
-	mix    *mix
-	keys   [3]uint64
-	nkeys  int
-	clumsy misdeed
+	mix   *mix
+	keys  [3]uint64
+	nkeys int
+	fault fault
 
-	met       atomic.Bool  // its condition
-	told      atomic.Int64 // when a check that had to see met was through; 0: none was
-	notBefore atomic.Int64 // it must not expire before
+	met       atomic.Bool  // whether its condition is met
+	checked   atomic.Int64 // when the first check or signal after met was set had returned; 0 if none has
+	notBefore atomic.Int64 // the request must not expire before this time
 
-	inside atomic.Int32 // goroutines in its methods
+	inside atomic.Int32 // number of goroutines in its methods
 	ended  atomic.Int32
 	tries  atomic.Int32
 }
 
-// misdeed is what a request's methods do wrong.
-type misdeed uint8
+// fault is what goes wrong in the methods of a request.
+type fault uint8
 
 const (
-	none misdeed = iota
+	none fault = iota
 	panicsInTry
 	panicsInComplete
 )
 
-// lateness is how long after a check a request may still expire: another goroutine
-// was trying it, and that one may have lost its processor for a while.
+// lateness is the time after a check during which a request may still expire. The check
+// may have found another goroutine that was trying the request, and that goroutine may
+// have been without a processor for a while.
 const lateness = 2 * time.Second
 
 func (r *request) TryComplete() bool {
@@ -43,7 +45,7 @@ func (r *request) TryComplete() bool {
 	if r.ended.Load() != 0 {
 		r.mix.violated("TryComplete after the end")
 	}
-	if r.tries.Add(1) == 3 && r.clumsy == panicsInTry {
+	if r.tries.Add(1) == 3 && r.fault == panicsInTry {
 		r.mix.thrown.Add(1)
 		panic("TryComplete of a soak's request")
 	}
@@ -61,7 +63,7 @@ func (r *request) OnComplete() {
 	if outcome == operation.Expired {
 		r.expired()
 	}
-	if r.clumsy == panicsInComplete {
+	if r.fault == panicsInComplete {
 		r.mix.thrown.Add(1)
 		panic("OnComplete of a soak's request")
 	}
@@ -72,8 +74,8 @@ func (r *request) expired() {
 	if early := time.Duration(r.notBefore.Load() - now); early > 0 {
 		r.mix.violated("expired %v early", early)
 	}
-	if told := r.told.Load(); told > 0 && r.clumsy != panicsInTry && time.Duration(now-told) > lateness {
-		r.mix.violated("expired %v after a check that must have seen its condition", time.Duration(now-told))
+	if checked := r.checked.Load(); checked > 0 && r.fault != panicsInTry && time.Duration(now-checked) > lateness {
+		r.mix.violated("expired %v after a check that must have seen its condition", time.Duration(now-checked))
 	}
 }
 

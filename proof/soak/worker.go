@@ -10,8 +10,8 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// remembered is how many of its requests a worker has at hand. Older ones wait for
-// their timeout, or for others.
+// remembered is the number of requests that a worker keeps for later steps. Older ones
+// wait for their timeout, or for a call on a key that they share.
 const remembered = 512
 
 // worker is one goroutine of the mix.
@@ -26,7 +26,7 @@ var errChanged = errors.New("the soak has changed its mind")
 func (w *worker) run() {
 	for !w.mix.stop.Load() {
 		w.mix.gate.RLock()
-		for range 64 { // a step is shorter than the lock
+		for range 64 { // so that the cost of the lock is small against the steps
 			w.step()
 		}
 		w.mix.gate.RUnlock()
@@ -34,8 +34,9 @@ func (w *worker) run() {
 	}
 }
 
-// step does one thing. Shares are in hundredths, and the rest; register comes as often
-// as what ends requests, so that many are at work and many time out.
+// step makes one random call. The shares of the calls are in hundredths. Registrations
+// are about as frequent as the calls that end requests, so that some requests end by a
+// call and others by their timeout.
 func (w *worker) step() {
 	p := w.mix.p
 	at := w.random.IntN(remembered)
@@ -50,14 +51,14 @@ func (w *worker) step() {
 	case share < 65:
 		r.met.Store(true)
 		p.CheckAndComplete(key)
-		r.told.CompareAndSwap(0, w.mix.now())
+		r.checked.CompareAndSwap(0, w.mix.now())
 	case share < 70:
 		r.met.Store(true)
 		p.CheckAndCompleteUpTo(key, int64(w.random.IntN(8)))
 	case share < 78:
 		r.met.Store(true)
 		p.Signal(key)
-		r.told.CompareAndSwap(0, w.mix.now())
+		r.checked.CompareAndSwap(0, w.mix.now())
 	case share < 80:
 		r.met.Store(true)
 		p.SignalUpTo(key, int64(w.random.IntN(8)))
@@ -81,22 +82,22 @@ func (w *worker) register() *request {
 	r := &request{mix: m, nkeys: 1 + w.random.IntN(3)}
 	newest := m.keys.Add(uint64(w.random.IntN(2)))
 	for i := range r.nkeys {
-		r.keys[i] = newest + uint64(w.random.IntN(64)) // shared with the neighbours in time
+		r.keys[i] = newest + uint64(w.random.IntN(64)) // shared with requests that are made at about the same time
 	}
 	switch w.random.IntN(2000) {
 	case 0:
-		r.clumsy = panicsInTry
+		r.fault = panicsInTry
 	case 1:
-		r.clumsy = panicsInComplete
+		r.fault = panicsInComplete
 	}
 	r.met.Store(w.random.IntN(50) == 0)
 	timeout := w.timeout()
 	r.notBefore.Store(m.now() + int64(timeout))
 	var err error
 	if w.random.IntN(4) == 0 {
-		at := make([]purgatory.At[uint64], r.nkeys)
+		at := make([]purgatory.KeyPosition[uint64], r.nkeys)
 		for i := range at {
-			at[i] = purgatory.At[uint64]{Key: r.keys[i], Position: int64(w.random.IntN(8))}
+			at[i] = purgatory.KeyPosition[uint64]{Key: r.keys[i], Position: int64(w.random.IntN(8))}
 		}
 		_, err = m.p.TryCompleteElseWatchAt(r, timeout, at...)
 	} else {
@@ -110,7 +111,8 @@ func (w *worker) register() *request {
 	return r
 }
 
-// timeout is short mostly; some wait longer than a lost wake-up takes to show.
+// timeout returns mostly a short timeout, and sometimes one that is longer than lateness,
+// so that a lost wake-up shows.
 func (w *worker) timeout() time.Duration {
 	switch w.random.IntN(16) {
 	case 0:
@@ -122,8 +124,8 @@ func (w *worker) timeout() time.Duration {
 	}
 }
 
-// extend moves a deadline. Of the time before which r must not expire the earlier one
-// counts until it is known whether Extend was in time.
+// extend moves the deadline of r. Until Extend has returned, it is unknown whether r has
+// the old deadline or the new one, so r must not expire before the earlier of the two.
 func (w *worker) extend(r *request) {
 	timeout := w.timeout()
 	deadline := w.mix.now() + int64(timeout)
@@ -133,16 +135,14 @@ func (w *worker) extend(r *request) {
 	}
 }
 
-// await waits for nothing, or for what is true the second time it looks.
+// await calls Await with a condition that is true from its first, second, third or fourth
+// try on.
 func (w *worker) await(key uint64) {
 	tries, enough := 0, 1+w.random.IntN(4)
 	err := w.mix.p.Await(context.Background(), time.Duration(1+w.random.IntN(2000))*time.Microsecond,
 		func() bool { tries++; return tries >= enough }, key)
-	if enough == 1 {
-		if err != nil {
-			w.mix.violated("Await for what is true: %v", err)
-		}
-		return // it was never submitted
+	if enough == 1 && err != nil {
+		w.mix.violated("Await for what is true: %v", err)
 	}
 	w.mix.accepted.Add(1)
 	switch {
@@ -158,8 +158,8 @@ func (w *worker) await(key uint64) {
 	}
 }
 
-// forget ends what the worker remembers.
-func (w *worker) forget() {
+// cancelAll cancels the requests that the worker has kept.
+func (w *worker) cancelAll() {
 	for i, r := range w.requests {
 		if r != nil {
 			w.mix.p.Cancel(r, errChanged)

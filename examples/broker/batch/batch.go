@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -28,7 +29,12 @@ const (
 	lengthSize      = 12 // base offset and length itself, not counted in the length
 )
 
+// maxCompressed is how many records a compressed batch may say it has. Producers
+// close a batch by its size before it is compressed, far below.
+const maxCompressed = 1 << 20
+
 const (
+	attrCompression   = 7
 	attrTransactional = 1 << 4
 	attrControl       = 1 << 5
 )
@@ -58,10 +64,27 @@ func Next(records []byte) (b Batch, rest []byte, err error) {
 		return nil, nil, kerr.CorruptMessage
 	case b.Count() < 1 || int32(b.u32(atLastDelta)) != b.Count()-1:
 		return nil, nil, kerr.InvalidRecord
+	case !b.plausible():
+		return nil, nil, kerr.CorruptMessage
 	case b.u16(atAttributes)&(attrTransactional|attrControl) != 0:
 		return nil, nil, kerr.InvalidRecord
 	}
 	return b, records[size:], nil
+}
+
+// plausible says whether the batch can hold as many records as it says: what it
+// says is how many offsets it gets. Records that are not compressed are counted.
+func (b Batch) plausible() bool {
+	if b.u16(atAttributes)&attrCompression != 0 {
+		return b.Count() <= maxCompressed
+	}
+	r := kbin.Reader{Src: b[headerSize:]}
+	for range b.Count() {
+		if r.Span(int(r.Varint())); !r.Ok() {
+			return false
+		}
+	}
+	return len(r.Src) == 0
 }
 
 func (b Batch) u16(at int) uint16 { return binary.BigEndian.Uint16(b[at:]) }

@@ -1,6 +1,9 @@
 package batch
 
 import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +49,27 @@ func TestBrokenBatches(t *testing.T) {
 	old[atMagic] = 1
 	_, _, err := Next(old)
 	require.Equal(t, kerr.UnsupportedForMessageFormat, err)
+}
+
+// TestABatchHoldsWhatItSays: each record gets an offset, so a batch that says more
+// than it holds would leave a gap, and one that says less would hide some.
+func TestABatchHoldsWhatItSays(t *testing.T) {
+	says := func(count int32, attributes uint16) error {
+		b := Build(1, []Record{{Value: []byte("value")}, {Value: []byte("value")}})
+		binary.BigEndian.PutUint32(b[atCount:], uint32(count))
+		binary.BigEndian.PutUint32(b[atLastDelta:], uint32(count-1))
+		binary.BigEndian.PutUint16(b[atAttributes:], attributes)
+		binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
+		_, _, err := Next(b)
+		return err
+	}
+	require.NoError(t, says(2, 0))
+	require.Equal(t, kerr.CorruptMessage, says(math.MaxInt32, 0))
+	require.Equal(t, kerr.CorruptMessage, says(3, 0))
+	require.Equal(t, kerr.CorruptMessage, says(1, 0))
+	require.Equal(t, kerr.InvalidRecord, says(0, 0))
+	require.Equal(t, kerr.CorruptMessage, says(math.MaxInt32, 4), "compressed")
+	require.NoError(t, says(1000, 4), "nobody counts what is compressed")
 }
 
 func FuzzNext(f *testing.F) {

@@ -4,13 +4,16 @@
 //
 //	produces   acks=all, until the high watermark reaches a position
 //	fetches    consumers and followers, until there are enough bytes
+//	deletes    DeleteRecords, until the in-sync replicas have dropped them too
 //	rebalances group members, until the others have joined, or the leader has assigned
 //	heartbeats group members' sessions, until one falls silent
 //	arrivals   whoever waits for a topic to appear
+//	memory     requests, until there is room for them
 package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,8 +34,10 @@ type Broker struct {
 	server   *wire.Server
 	produces *waits
 	fetches  *waits
+	deletes  *waits
 	groups   *group.Coordinator
 	arrivals *purgatory.DelayedOperationPurgatory[string] // by topic
+	memory   *holdings
 	offsets  offsets
 	ids      producerIDs
 
@@ -40,10 +45,13 @@ type Broker struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 	epoch    atomic.Int64 // of this registration; the controller gives it
+	self     [16]byte     // this process: a broker of the same id and another self is another
 	asking   atomic.Pointer[wire.Client]
+	refused  atomic.Pointer[error] // why the last attempt to register failed; nil after one that did not
 	leaving  atomic.Bool
 	current  atomic.Pointer[picture]
-	applying sync.Mutex // one picture at a time; above every other lock
+	applied  atomic.Pointer[picture] // the current one, once the partitions are what it says
+	applying sync.Mutex              // one picture at a time; above every other lock
 
 	mu struct {
 		sync.Mutex
@@ -57,9 +65,11 @@ type Broker struct {
 // has seen the cluster.
 func Start(ctx context.Context, config Config) (*Broker, error) {
 	b := &Broker{config: config.withDefaults()}
+	_, _ = rand.Read(b.self[:])
 	b.mu.partitions = make(map[topicPartition]*partition)
 	b.mu.fetchers = make(map[int32]*fetcher)
 	b.current.Store(&picture{})
+	b.applied.Store(&picture{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if err := b.open(); err != nil {
 		b.Kill()
@@ -70,12 +80,15 @@ func Start(ctx context.Context, config Config) (*Broker, error) {
 		b.Kill()
 		return nil, fmt.Errorf("broker %d: %w", b.config.ID, err)
 	}
-	b.server = wire.Serve(listener, versions, b)
+	b.server = wire.Serve(listener, versions, b, wire.Limits{Memory: b.memory.requests, Logger: b.config.Logger})
 	b.background(b.stayRegistered)
 	b.background(b.watchLag)
-	if err := b.arrivals.Await(ctx, registrationTimeout, b.registered, anyPicture); err != nil {
+	if err := b.arrivals.Await(ctx, b.config.Registration, b.registered, anyPicture); err != nil {
+		if refused := b.refused.Load(); refused != nil {
+			err = *refused
+		}
 		b.Kill()
-		return nil, fmt.Errorf("broker %d: no word from the controller: %w", b.config.ID, err)
+		return nil, fmt.Errorf("broker %d: not registered with the controller at %s: %w", b.config.ID, b.config.Controller, err)
 	}
 	return b, nil
 }
@@ -92,9 +105,17 @@ func (b *Broker) open() (err error) {
 	if b.fetches, err = purgatory.New[waitKey](name("fetch"), options("fetch")...); err != nil {
 		return err
 	}
+	if b.deletes, err = purgatory.New[waitKey](name("delete"), options("delete")...); err != nil {
+		return err
+	}
 	if b.arrivals, err = purgatory.New[string](name("topic"), options("topic")...); err != nil {
 		return err
 	}
+	waits, err := purgatory.New[string](name("memory"), options("memory")...)
+	if err != nil {
+		return err
+	}
+	b.memory = newHoldings(b.config.Memory, waits)
 	b.groups, err = group.NewCoordinator(group.Config{
 		MinSession:       b.config.MinSession,
 		InitialRebalance: b.config.InitialRebalance,
@@ -173,8 +194,14 @@ func (b *Broker) purgatories(each func(kind string, p anyPurgatory)) {
 	if b.fetches != nil {
 		each("fetch", b.fetches)
 	}
+	if b.deletes != nil {
+		each("delete", b.deletes)
+	}
 	if b.arrivals != nil {
 		each("topic", b.arrivals)
+	}
+	if b.memory != nil {
+		each("memory", shownHoldings{b.memory.waits, b.memory})
 	}
 	if b.groups != nil {
 		each("rebalance", b.groups.Rebalances)

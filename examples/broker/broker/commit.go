@@ -96,7 +96,7 @@ func (b *Broker) replicate(c *wire.Conn, n int32, records batch.Batch, answer fu
 		return
 	}
 	b.wake(p, pr)
-	b.awaitReplication(&replication{partition: p, epoch: epoch, end: end, answer: answer}, commitTimeout, until(c))
+	b.acknowledge(b.produces, c, []awaited{replication(p, epoch, end, answer)}, commitTimeout, func() {})
 }
 
 // asCoordinator says what a partition's error means to a group.

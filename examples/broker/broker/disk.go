@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/delayedop/purgatory/examples/broker/commitlog"
@@ -25,4 +26,11 @@ func (d *Disk) log(tp topicPartition) *commitlog.Log {
 		d.mu.logs[tp] = &commitlog.Log{}
 	}
 	return d.mu.logs[tp]
+}
+
+// forget drops the logs of partitions that are gone.
+func (d *Disk) forget(gone func(topicPartition) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.mu.logs, func(tp topicPartition, _ *commitlog.Log) bool { return gone(tp) })
 }

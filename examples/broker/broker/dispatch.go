@@ -26,10 +26,15 @@ var versions = wire.Versions{
 	12: {Min: 0, Max: 4},  // Heartbeat
 	13: {Min: 0, Max: 5},  // LeaveGroup
 	14: {Min: 0, Max: 5},  // SyncGroup
+	15: {Min: 0, Max: 5},  // DescribeGroups
+	16: {Min: 0, Max: 4},  // ListGroups
 	18: {Min: 0, Max: 4},  // ApiVersions
 	19: {Min: 2, Max: 7},  // CreateTopics
+	20: {Min: 0, Max: 6},  // DeleteTopics
+	21: {Min: 0, Max: 2},  // DeleteRecords
 	22: {Min: 0, Max: 4},  // InitProducerId
 	23: {Min: 2, Max: 4},  // OffsetForLeaderEpoch
+	32: {Min: 0, Max: 4},  // DescribeConfigs
 }
 
 // Handle answers one request of a client or of another broker.
@@ -63,6 +68,16 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 		reply(versions.Answer(req))
 	case *kmsg.CreateTopicsRequest:
 		b.createTopics(req, reply)
+	case *kmsg.DeleteTopicsRequest:
+		b.deleteTopics(req, reply)
+	case *kmsg.DeleteRecordsRequest:
+		b.deleteRecords(c, req, reply)
+	case *kmsg.DescribeGroupsRequest:
+		reply(b.describeGroups(req))
+	case *kmsg.ListGroupsRequest:
+		reply(b.listGroups(req))
+	case *kmsg.DescribeConfigsRequest:
+		reply(b.describeConfigs(req))
 	case *kmsg.InitProducerIDRequest:
 		b.initProducerID(req, reply)
 	case *kmsg.OffsetForLeaderEpochRequest:
@@ -72,9 +87,10 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 
 // Gone forgets whatever a client that has left was waiting for.
 func (b *Broker) Gone(c *wire.Conn) {
-	key := until(c).Key
+	key := goneKey(c).Key
 	b.produces.CancelForKey(key, errGone)
 	b.fetches.CancelForKey(key, errGone)
+	b.deletes.CancelForKey(key, errGone)
 	b.groups.Gone(c.ID)
 }
 

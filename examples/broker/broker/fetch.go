@@ -2,15 +2,12 @@ package broker
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/broker/wire"
-	"github.com/delayedop/purgatory/operation"
 )
 
 // fetch answers consumers and followers alike: at once when there is enough,
@@ -22,39 +19,36 @@ func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Res
 		reply(resp)
 		return
 	}
-	f := &fetching{broker: b, req: req, reply: reply, replica: req.ReplicaID}
+	f := &fetching{broker: b, conn: c, req: req, reply: reply, replica: req.ReplicaID}
 	if req.Version >= 15 {
 		f.replica = req.ReplicaState.ID
 	}
-	keys := []position{until(c)}
 	for _, rt := range req.Topics {
 		for i := range rt.Partitions {
 			part := fetchPart{FetchRequestTopicPartition: &rt.Partitions[i]}
 			part.partition, part.failed = b.partition(rt.Topic, rt.TopicID, part.Partition)
-			if part.partition != nil {
-				keys = append(keys, f.await(part))
+			if part.partition != nil && f.follower() {
+				f.note(part)
 			}
 			f.parts = append(f.parts, part)
 		}
 	}
-	patience := time.Duration(max(0, req.MaxWaitMillis)) * time.Millisecond
-	if patience == 0 {
-		f.answer(false)
-		return
+	if patience := b.patience(req.MaxWaitMillis); patience > 0 {
+		f.deadline = time.Now().Add(patience)
 	}
-	if _, err := b.fetches.TryCompleteElseWatchAt(f, patience, keys...); err != nil {
-		f.answer(true) // closed: never accepted, so never completed
-	}
+	f.wait()
 }
 
-// fetching is a fetch that waits for bytes.
+// fetching is a fetch that is not answered yet.
 type fetching struct {
-	operation.DelayedOperation
-	broker  *Broker
-	req     *kmsg.FetchRequest
-	parts   []fetchPart
-	replica int32 // who asks; -1 is a consumer
-	reply   func(kmsg.Response)
+	broker   *Broker
+	conn     *wire.Conn
+	req      *kmsg.FetchRequest
+	parts    []fetchPart
+	replica  int32     // who asks; -1 is a consumer
+	deadline time.Time // zero: it does not wait
+	starved  bool      // there was no memory for the answer
+	reply    func(kmsg.Response)
 }
 
 type fetchPart struct {
@@ -65,34 +59,20 @@ type fetchPart struct {
 
 func (f *fetching) follower() bool { return f.replica >= 0 }
 
-// await takes a follower's progress from its fetch, once, and says what the
-// fetch waits for next: a record at its offset that it may see.
-func (f *fetching) await(part fetchPart) position {
-	p := part.partition
-	if !f.follower() {
-		return at(committed, p, part.FetchOffset+1)
+// at is where a fetch waits for a position: a follower for what is appended, a
+// consumer for what is committed.
+func (f *fetching) at(part fetchPart, bytes int64) position {
+	if f.follower() {
+		return at(appended, part.partition, bytes)
 	}
-	pr := p.fetched(f.replica, f.req.ReplicaState.Epoch, part.FetchRequestTopicPartition, time.Now())
-	f.broker.wake(p, pr)
-	f.broker.proposeInSync(p)
-	return at(appended, p, part.FetchOffset+1)
+	return at(committed, part.partition, bytes)
 }
 
-// TryComplete says whether there is enough, or anything that will not get
-// better by waiting.
-func (f *fetching) TryComplete() bool {
-	bytes := 0
-	for _, part := range f.parts {
-		if part.partition == nil {
-			return true
-		}
-		v := part.partition.view(part.FetchRequestTopicPartition, f.follower(), f.limit(part, bytes))
-		if v.err != nil || v.diverging() {
-			return true
-		}
-		bytes += v.size
-	}
-	return bytes >= min(int(f.req.MinBytes), f.maxBytes())
+// note takes a follower's progress from its fetch, once.
+func (f *fetching) note(part fetchPart) {
+	p := part.partition
+	f.broker.wake(p, p.fetched(f.replica, f.req.ReplicaState.Epoch, part.FetchRequestTopicPartition, time.Now()))
+	f.broker.proposeInSync(p)
 }
 
 func (f *fetching) maxBytes() int { return min(int(f.req.MaxBytes), f.broker.config.MaxFetchBytes) }
@@ -102,13 +82,14 @@ func (f *fetching) limit(part fetchPart, used int) int {
 	return max(0, min(int(part.PartitionMaxBytes), f.maxBytes()-used))
 }
 
-// OnComplete answers with what there is, however the wait ended. That it has
-// moved a partition says itself; that the broker closes it cannot know.
-func (f *fetching) OnComplete() { f.answer(f.Outcome() == operation.Closed) }
-
+// answer replies with what there is now; closed: with nothing, for the broker ends.
 func (f *fetching) answer(closed bool) {
+	if !f.conn.Open() {
+		f.reply(nil) // nobody reads it
+		return
+	}
 	resp := f.req.ResponseKind().(*kmsg.FetchResponse)
-	bytes, next := 0, 0
+	bytes, next, held := 0, 0, 0
 	for _, rt := range f.req.Topics {
 		st := kmsg.NewFetchResponseTopic()
 		st.Topic, st.TopicID = rt.Topic, rt.TopicID
@@ -117,48 +98,52 @@ func (f *fetching) answer(closed bool) {
 			if closed {
 				part.partition, part.failed = nil, kerr.NotLeaderForPartition
 			}
-			sp := f.part(part, f.limit(part, bytes), bytes == 0)
+			sp, taken := f.part(part, f.limit(part, bytes), bytes == 0)
 			bytes += len(sp.RecordBatches)
+			held += taken
 			st.Partitions = append(st.Partitions, sp)
 			next++
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
-	f.reply(resp)
+	if held == 0 && bytes == 0 && f.starved {
+		resp.ThrottleMillis = int32(throttle.Milliseconds())
+	}
+	f.reply(wire.Held{Response: resp, Free: func() { f.broker.memory.requests.Free(held) }})
 }
 
-func (f *fetching) OnExpiration() {}
+// throttle is how long a client is asked to wait that got nothing for want of memory.
+const throttle = 100 * time.Millisecond
 
-// String is what the debug page shows of a fetch that waits: who, and the
-// first partitions with their offsets.
-func (f *fetching) String() string {
-	const few = 3
-	var s strings.Builder
-	if f.follower() {
-		fmt.Fprintf(&s, "broker %d from", f.replica)
-	} else {
-		s.WriteString("consumer from")
+// read copies records into the response, as many as there is memory for, and says
+// how much it took.
+func (f *fetching) read(part fetchPart, v view, limit int, first bool) (records []byte, taken int) {
+	if v.visible <= v.position {
+		return []byte{}, 0
 	}
-	for _, part := range f.parts[:min(few, len(f.parts))] {
-		if part.partition != nil {
-			fmt.Fprintf(&s, " %s-%d/%d", part.partition.name, part.Partition, part.FetchOffset)
-		}
+	requests := f.broker.memory.requests
+	taken = requests.TakeUpTo(int(min(v.visible-v.position, int64(limit))))
+	if limit > 0 && taken == 0 {
+		f.starved = true
+		return []byte{}, 0
 	}
-	if more := len(f.parts) - few; more > 0 {
-		fmt.Fprintf(&s, " and %d more", more)
-	}
-	return s.String()
+	// The first batch of a response goes out whatever its size, or a client with a
+	// small limit would never get past it.
+	records = part.partition.read(part.FetchOffset, v.below, taken, first)
+	requests.Force(max(0, len(records)-taken))
+	requests.Free(max(0, taken-len(records)))
+	return records, len(records)
 }
 
-func (f *fetching) part(part fetchPart, limit int, first bool) kmsg.FetchResponseTopicPartition {
-	sp := kmsg.NewFetchResponseTopicPartition()
+func (f *fetching) part(part fetchPart, limit int, first bool) (sp kmsg.FetchResponseTopicPartition, taken int) {
+	sp = kmsg.NewFetchResponseTopicPartition()
 	sp.Partition = part.Partition
 	sp.RecordBatches = []byte{}
 	if part.partition == nil {
 		sp.ErrorCode, sp.HighWatermark = code(part.failed), -1
-		return sp
+		return sp, 0
 	}
-	v := part.partition.view(part.FetchRequestTopicPartition, f.follower(), limit)
+	v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
 	sp.ErrorCode = code(v.err)
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = v.high, v.high, v.start
 	switch {
@@ -167,9 +152,7 @@ func (f *fetching) part(part fetchPart, limit int, first bool) kmsg.FetchRespons
 	case v.diverging():
 		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = v.divergingEpoch, v.divergingEnd
 	case v.err == nil:
-		// The first batch of a response goes out whatever its size, or a
-		// client with a small limit would never get past it.
-		sp.RecordBatches = part.partition.read(part.FetchOffset, v.below, limit, first)
+		sp.RecordBatches, taken = f.read(part, v, limit, first)
 	}
-	return sp
+	return sp, taken
 }

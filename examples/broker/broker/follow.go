@@ -82,7 +82,9 @@ func (f *fetcher) fetch(ctx context.Context, client *wire.Client, parts []follow
 	if err != nil {
 		return true, err
 	}
-	for _, st := range resp.(*kmsg.FetchResponse).Topics {
+	answer := resp.(*kmsg.FetchResponse)
+	failed = answer.ThrottleMillis > 0 // the leader has no memory for an answer
+	for _, st := range answer.Topics {
 		for i := range st.Partitions {
 			sp := &st.Partitions[i]
 			p, asked := byName[topicPartition{st.TopicID, sp.Partition}]
@@ -116,6 +118,7 @@ func (p *partition) replicate(epoch int32, resp *kmsg.FetchResponseTopicPartitio
 		return kerr.FencedLeaderEpoch
 	}
 	log := p.mu.log
+	defer p.settleLocked()
 	switch {
 	case resp.ErrorCode == kerr.OffsetOutOfRange.Code:
 		// The leader has dropped, by age, what would come next.
@@ -132,10 +135,14 @@ func (p *partition) replicate(epoch int32, resp *kmsg.FetchResponseTopicPartitio
 		p.mu.high = min(p.mu.high, log.End())
 		return nil
 	}
+	if err := p.reserveLocked(len(resp.RecordBatches)); err != nil {
+		return err // and fall behind, as with a disk that is full
+	}
 	if err := log.Replicate(resp.RecordBatches); err != nil {
 		return err
 	}
 	p.mu.high = max(p.mu.high, min(resp.HighWatermark, log.End()))
-	p.retainLocked()
+	log.DeleteTo(min(resp.LogStartOffset, p.mu.high))
+	p.retainLocked(p.config.RetentionBytes)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // noteFetchLocked takes a follower's fetch from offset as word that it has
 // everything below. The follower is who it says it is and agrees with the
 // leader's log so far.
-func (p *partition) noteFetchLocked(f *follower, brokerEpoch, offset int64, now time.Time) progress {
+func (p *partition) noteFetchLocked(f *follower, brokerEpoch, start, offset int64, now time.Time) progress {
 	end := p.mu.log.End()
 	switch {
 	case offset >= end:
@@ -20,7 +20,7 @@ func (p *partition) noteFetchLocked(f *follower, brokerEpoch, offset int64, now 
 	case offset >= f.lastEnd:
 		f.caughtUp = f.lastFetch // it has all there was then
 	}
-	f.brokerEpoch, f.end, f.lastFetch, f.lastEnd = brokerEpoch, offset, now, end
+	f.brokerEpoch, f.start, f.end, f.lastFetch, f.lastEnd = brokerEpoch, start, offset, now, end
 	return p.advanceLocked()
 }
 

@@ -2,7 +2,7 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,10 +11,7 @@ import (
 	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
-const (
-	registrationTimeout = 30 * time.Second
-	reconnect           = 100 * time.Millisecond
-)
+const reconnect = 100 * time.Millisecond
 
 // stayRegistered registers the broker and sends heartbeats, again and again:
 // after the controller has closed the session, or has gone and come back.
@@ -24,8 +21,13 @@ func (b *Broker) stayRegistered(ctx context.Context) {
 		if err == nil {
 			err = b.register(ctx, client)
 		}
+		if ctx.Err() == nil {
+			b.noteRegistration(err)
+		}
 		for err == nil && b.pause(ctx, b.config.HeartbeatInterval) {
-			err = b.heartbeat(ctx, client, false)
+			if err = b.heartbeat(ctx, client, false); err != nil && ctx.Err() == nil {
+				b.config.Logger.Warn("registration lost", "why", err)
+			}
 		}
 		b.asking.Store(nil)
 		if client != nil {
@@ -42,7 +44,7 @@ func (b *Broker) register(ctx context.Context, client *wire.Client) error {
 	req := kmsg.NewPtrBrokerRegistrationRequest()
 	req.Version = 3
 	req.BrokerID = b.config.ID
-	_, _ = rand.Read(req.IncarnationID[:])
+	req.IncarnationID = b.self
 	req.Listeners = append(req.Listeners, listener)
 	// The first picture of this registration may be here before the answer
 	// that says its epoch: it waits.
@@ -59,6 +61,39 @@ func (b *Broker) register(ctx context.Context, client *wire.Client) error {
 	b.epoch.Store(answer.BrokerEpoch)
 	b.asking.Store(client)
 	return nil
+}
+
+// noteRegistration logs what changed. A broker that is refused because another
+// process lives under its id gives up what it leads: its clients are to ask the
+// other one.
+func (b *Broker) noteRegistration(err error) {
+	before := b.refused.Swap(nil)
+	if err == nil {
+		b.config.Logger.Info("registered", "controller", b.config.Controller)
+		return
+	}
+	b.refused.Store(&err)
+	if before != nil && (*before).Error() == err.Error() {
+		return
+	}
+	b.config.Logger.Warn("not registered, trying again", "controller", b.config.Controller, "why", err)
+	if errors.Is(err, kerr.DuplicateBrokerRegistration) {
+		b.standDown()
+	}
+}
+
+// standDown ends every leadership of this broker.
+func (b *Broker) standDown() {
+	b.applying.Lock()
+	defer b.applying.Unlock()
+	for _, p := range b.partitionsCopy() {
+		if p.abdicate() {
+			b.dismiss(p)
+			if p.name == offsetsTopic {
+				b.resign(p.n)
+			}
+		}
+	}
 }
 
 func (b *Broker) heartbeat(ctx context.Context, client *wire.Client, leaving bool) error {

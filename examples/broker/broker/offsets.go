@@ -102,3 +102,16 @@ func (c commit) record(key offsetKey, millis int64) batch.Record {
 	v.Version, v.Offset, v.LeaderEpoch, v.Metadata, v.CommitTimestamp = 3, c.offset, c.leaderEpoch, c.metadata, millis
 	return batch.Record{Key: k.AppendTo(nil), Value: v.AppendTo(nil)}
 }
+
+// groups are all that have committed here.
+func (o *offsets) groups() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]bool)
+	for _, entries := range o.mu.loaded {
+		for key := range entries {
+			all[key.group] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -39,17 +39,22 @@ type partition struct {
 	name   string // of the topic
 	broker int32  // whose replica this is
 	config *Config
+	memory *holdings
 
 	mu struct {
 		sync.Mutex
 		log         *commitlog.Log
+		counted     int   // bytes of the log that are taken from the budget
+		full        bool  // there was no room for the last records, and it was logged
 		high        int64 // the high watermark: everything below is on all in-sync replicas
 		leader      int32
 		leaderEpoch int32
 		epoch       int32 // of leader and isr; the controller counts it
+		replicas    int
 		isr         []int32
 
 		// Of the leader only.
+		low       int64 // the low watermark: everything below is gone from all in-sync replicas
 		begin     int64 // the end of the log when this leadership began
 		followers map[int32]*follower
 		proposal  []int32 // an in-sync set that the controller has not answered yet
@@ -59,17 +64,20 @@ type partition struct {
 
 // follower is what the leader knows of a follower, from its fetches.
 type follower struct {
-	brokerEpoch int64
-	end         int64     // of its log; -1: it has not fetched yet
+	registered  int64     // the broker epoch under which the controller knows it
+	brokerEpoch int64     // of its last fetch that counted
+	start, end  int64     // of its log; end is -1 until it has fetched
 	caughtUp    time.Time // when it last had all that the leader had
 	lastFetch   time.Time
 	lastEnd     int64 // the leader's at the last fetch
 }
 
-// progress is how far the ends moved for those who wait for them.
+// progress is how far the ends moved for those who wait for them: producers wait
+// for an offset, fetches for a position in bytes.
 type progress struct {
-	end, high           int64
-	endMoved, highMoved bool
+	high, low                     int64
+	highBytes, endBytes           int64
+	endMoved, highMoved, lowMoved bool
 }
 
 // change is what a new picture did to a replica.
@@ -79,20 +87,24 @@ type change struct {
 	leads bool // and it is this broker
 }
 
-func (p *partition) apply(s *kmsg.UpdateMetadataRequestTopicPartition, now time.Time) change {
+func (p *partition) apply(s *kmsg.UpdateMetadataRequestTopicPartition, epochs map[int32]int64, now time.Time) change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var c change
+	for id, f := range p.mu.followers {
+		f.registerLocked(epochs[id])
+	}
 	if s.ZKVersion <= p.mu.epoch {
 		return c
 	}
 	p.setInSyncLocked(s.ISR, s.ZKVersion)
+	p.mu.replicas = len(s.Replicas)
 	if s.LeaderEpoch > p.mu.leaderEpoch {
 		p.mu.leader, p.mu.leaderEpoch = s.Leader, s.LeaderEpoch
 		p.mu.followers = nil
 		c.moved, c.leads = true, s.Leader == p.broker
 		if c.leads {
-			p.lead(s.Replicas, now)
+			p.lead(s.Replicas, epochs, now)
 		}
 	}
 	if p.mu.leader == p.broker {
@@ -103,31 +115,56 @@ func (p *partition) apply(s *kmsg.UpdateMetadataRequestTopicPartition, now time.
 
 // lead begins a leadership. Nothing is known of the followers until they
 // fetch, and until then nothing more is committed.
-func (p *partition) lead(replicas []int32, now time.Time) {
+func (p *partition) lead(replicas []int32, epochs map[int32]int64, now time.Time) {
 	p.mu.log.NoteEpoch(p.mu.leaderEpoch)
-	p.mu.begin = p.mu.log.End()
+	p.mu.begin, p.mu.low = p.mu.log.End(), 0
 	p.mu.followers = make(map[int32]*follower)
 	for _, id := range replicas {
 		if id != p.broker {
-			p.mu.followers[id] = &follower{brokerEpoch: -1, end: -1, caughtUp: now, lastFetch: now}
+			p.mu.followers[id] = &follower{registered: epochs[id], brokerEpoch: -1, end: -1, caughtUp: now, lastFetch: now}
 		}
 	}
 }
 
-// advanceLocked moves the high watermark to the least end of an in-sync log.
-// While a proposal is open either set may be the true one, so it takes both.
-func (p *partition) advanceLocked() progress {
-	high := p.mu.log.End()
+// registerLocked notes a follower's registration. What was known of it under another one
+// may be what another process had.
+func (f *follower) registerLocked(epoch int64) {
+	if f.registered != epoch {
+		f.registered, f.start, f.end = epoch, 0, -1
+	}
+}
+
+// abdicate ends a leadership before the controller has said who leads next; false
+// when there was none.
+func (p *partition) abdicate() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	led := p.mu.leader == p.broker
+	if led {
+		p.mu.leader = -1
+	}
+	return led
+}
+
+// advanceLocked moves the high watermark to the least end of an in-sync log, and the
+// low watermark to the least start. While a proposal is open either set may be the
+// true one, so it takes both.
+func (p *partition) advanceLocked() (pr progress) {
+	high, low := p.mu.log.End(), p.mu.log.Start()
 	for id, f := range p.mu.followers {
 		if slices.Contains(p.mu.isr, id) || slices.Contains(p.mu.proposal, id) {
-			high = min(high, f.end)
+			high, low = min(high, f.end), min(low, f.start)
 		}
 	}
-	if high <= p.mu.high {
-		return progress{}
+	if high > p.mu.high {
+		p.mu.high = high
+		pr.high, pr.highBytes, pr.highMoved = high, p.mu.log.Position(high), true
 	}
-	p.mu.high = high
-	return progress{high: high, highMoved: true}
+	if low > p.mu.low {
+		p.mu.low = low
+		pr.low, pr.lowMoved = low, true
+	}
+	return pr
 }
 
 // append adds a producer's batch and returns where it begins, and the position
@@ -140,27 +177,31 @@ func (p *partition) append(records []byte, acks int16) (base, end int64, epoch i
 		err = kerr.NotLeaderForPartition
 	case len(records) > p.config.MaxBatchBytes:
 		err = kerr.MessageTooLarge
-	case acks == -1 && len(p.mu.isr) < p.config.MinInsyncReplicas:
+	case acks == -1 && p.tooFewLocked():
 		err = kerr.NotEnoughReplicas
 	}
 	if err != nil {
 		return -1, 0, 0, pr, err
 	}
+	if err := p.reserveLocked(len(records)); err != nil {
+		return -1, 0, 0, pr, err
+	}
+	defer p.settleLocked()
 	before := p.mu.log.End()
 	base, end, err = p.mu.log.Append(records, p.mu.leaderEpoch)
 	if err != nil {
 		return -1, 0, 0, pr, err
 	}
 	pr = p.advanceLocked() // alone in the in-sync set, a leader commits at once
-	pr.end, pr.endMoved = p.mu.log.End(), p.mu.log.End() > before
-	p.retainLocked()
+	pr.endBytes, pr.endMoved = p.mu.log.Position(p.mu.log.End()), p.mu.log.End() > before
+	p.retainLocked(p.config.RetentionBytes)
 	return base, end, p.mu.leaderEpoch, pr, nil
 }
 
-func (p *partition) retainLocked() {
-	if p.name != offsetsTopic { // its newest and its oldest records count the same
-		p.mu.log.Retain(p.config.RetentionBytes, p.mu.high)
-	}
+// tooFewLocked says whether too few replicas are in sync for acks=all. More than
+// there are of the partition nobody can ask for.
+func (p *partition) tooFewLocked() bool {
+	return len(p.mu.isr) < min(p.config.MinInsyncReplicas, p.mu.replicas)
 }
 
 // replicated says whether the wait for end is over, and with which error.
@@ -172,7 +213,7 @@ func (p *partition) replicated(epoch int32, end int64) (bool, error) {
 		return true, kerr.NotLeaderForPartition // what is at end now may be another's
 	case p.mu.high < end:
 		return false, nil
-	case len(p.mu.isr) < p.config.MinInsyncReplicas:
+	case p.tooFewLocked():
 		return true, kerr.NotEnoughReplicasAfterAppend
 	}
 	return true, nil

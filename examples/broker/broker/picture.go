@@ -9,12 +9,15 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/broker/controller"
 )
 
 // picture is the cluster as the controller last described it. It is never
 // changed, only replaced.
 type picture struct {
 	brokers map[int32]endpoint
+	epochs  map[int32]int64 // under which the brokers are registered
 	topics  map[string]*topic
 	byID    map[[16]byte]*topic
 }
@@ -35,10 +38,14 @@ type topic struct {
 func newPicture(req *kmsg.UpdateMetadataRequest) *picture {
 	pic := &picture{
 		brokers: make(map[int32]endpoint),
+		epochs:  make(map[int32]int64),
 		topics:  make(map[string]*topic),
 		byID:    make(map[[16]byte]*topic),
 	}
 	for _, live := range req.LiveBrokers {
+		if epoch, ok := controller.RegisteredEpoch(live); ok {
+			pic.epochs[live.ID] = epoch
+		}
 		if len(live.Endpoints) > 0 {
 			pic.brokers[live.ID] = endpoint{live.Endpoints[0].Host, live.Endpoints[0].Port}
 		}
@@ -53,7 +60,7 @@ func newPicture(req *kmsg.UpdateMetadataRequest) *picture {
 
 // registered says whether the cluster has been seen with this broker in it.
 func (b *Broker) registered() bool {
-	_, ok := b.current.Load().brokers[b.config.ID]
+	_, ok := b.applied.Load().brokers[b.config.ID]
 	return ok
 }
 
@@ -74,7 +81,7 @@ func (b *Broker) updateMetadata(req *kmsg.UpdateMetadataRequest) kmsg.Response {
 		for i := range t.partitions {
 			state := &t.partitions[i]
 			if slices.Contains(state.Replicas, b.config.ID) {
-				p := b.hold(t, state)
+				p := b.hold(now, t, state)
 				if _, alive := now.brokers[state.Leader]; alive && state.Leader != b.config.ID {
 					follow[state.Leader] = append(follow[state.Leader], following{p, state.LeaderEpoch})
 				}
@@ -84,7 +91,15 @@ func (b *Broker) updateMetadata(req *kmsg.UpdateMetadataRequest) kmsg.Response {
 	for _, parts := range follow {
 		slices.SortFunc(parts, func(x, y following) int { return x.compare(y.topicPartition) })
 	}
+	b.forget(now)
+	for _, p := range b.partitionsCopy() {
+		p.shrink()
+	}
 	b.setFetchers(now, follow)
+	b.applied.Store(now)
+	for _, name := range old.vanished(now) {
+		b.arrivals.CheckAndComplete(name)
+	}
 	for name := range now.topics {
 		if old.topics[name] == nil {
 			b.arrivals.CheckAndComplete(name)
@@ -96,19 +111,21 @@ func (b *Broker) updateMetadata(req *kmsg.UpdateMetadataRequest) kmsg.Response {
 
 // hold makes a partition of which this broker has a replica what the picture
 // says it is.
-func (b *Broker) hold(t *topic, state *kmsg.UpdateMetadataRequestTopicPartition) *partition {
+func (b *Broker) hold(pic *picture, t *topic, state *kmsg.UpdateMetadataRequestTopicPartition) *partition {
 	tp := topicPartition{t.id, state.Partition}
 	b.mu.Lock()
 	p := b.mu.partitions[tp]
 	if p == nil {
-		p = &partition{topicPartition: tp, name: t.name, broker: b.config.ID, config: &b.config}
+		p = &partition{topicPartition: tp, name: t.name, broker: b.config.ID, config: &b.config, memory: b.memory}
 		p.mu.log = b.config.Disk.log(tp)
 		p.mu.high = p.mu.log.Start()
 		p.mu.leader, p.mu.leaderEpoch, p.mu.epoch = -1, -1, -1
+		p.settleLocked() // nobody else has it yet
 		b.mu.partitions[tp] = p
+		b.memory.partitions.Add(1)
 	}
 	b.mu.Unlock()
-	c := p.apply(state, time.Now())
+	c := p.apply(state, pic.epochs, time.Now())
 	if c.moved {
 		b.dismiss(p)
 		if t.name == offsetsTopic {

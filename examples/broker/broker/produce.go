@@ -1,9 +1,6 @@
 package broker
 
 import (
-	"sync/atomic"
-	"time"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -15,7 +12,7 @@ import (
 func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg.Response)) {
 	resp := req.ResponseKind().(*kmsg.ProduceResponse)
 	failed := false
-	var waits []*replication
+	var waiting []awaited
 	for _, rt := range req.Topics {
 		st := kmsg.NewProduceResponseTopic()
 		st.Topic = rt.Topic
@@ -28,7 +25,7 @@ func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg
 			if failed = failed || err != nil; err != nil {
 				sp.ErrorCode = code(err)
 			} else if req.Acks == -1 {
-				waits = append(waits, wait)
+				waiting = append(waiting, wait)
 			}
 		}
 		resp.Topics = append(resp.Topics, st)
@@ -36,59 +33,41 @@ func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg
 	switch {
 	case req.Acks == 0 && failed:
 		c.Close() // the only way to tell a producer that wants no answers
+		reply(nil)
 	case req.Acks == 0:
 		reply(nil)
-	case len(waits) == 0:
+	case len(waiting) == 0:
 		reply(resp)
 	default:
-		b.awaitAll(c, waits, req.TimeoutMillis, func() { reply(resp) })
-	}
-}
-
-// awaitAll waits for each partition by itself: one that moves away is answered
-// for by itself, and each waits for one place in one log. The last one replies.
-func (b *Broker) awaitAll(c *wire.Conn, waits []*replication, millis int32, done func()) {
-	var left atomic.Int32
-	left.Store(int32(len(waits)))
-	for _, r := range waits {
-		answer := r.answer
-		r.answer = func(err error) {
-			answer(err)
-			if left.Add(-1) == 0 {
-				done()
-			}
-		}
-	}
-	for _, r := range waits {
-		b.awaitReplication(r, time.Duration(max(0, millis))*time.Millisecond, until(c))
+		b.acknowledge(b.produces, c, waiting, b.patience(req.TimeoutMillis), func() { reply(resp) })
 	}
 }
 
 // appendFrom appends one partition's batch and returns the wait that acks=-1
 // still has before it.
-func (b *Broker) appendFrom(req *kmsg.ProduceRequest, topic string, rp kmsg.ProduceRequestTopicPartition, sp *kmsg.ProduceResponseTopicPartition) (*replication, error) {
+func (b *Broker) appendFrom(req *kmsg.ProduceRequest, topic string, rp kmsg.ProduceRequestTopicPartition, sp *kmsg.ProduceResponseTopicPartition) (awaited, error) {
 	sp.BaseOffset = -1
 	switch {
 	case req.Acks < -1 || req.Acks > 1:
-		return nil, kerr.InvalidRequiredAcks
+		return awaited{}, kerr.InvalidRequiredAcks
 	case topic == offsetsTopic:
-		return nil, kerr.InvalidTopicException // what is in it, the coordinators believe
+		return awaited{}, kerr.InvalidTopicException // what is in it, the coordinators believe
 	case req.Version < 3:
-		return nil, kerr.UnsupportedForMessageFormat // the request is understood, its message sets are not
+		return awaited{}, kerr.UnsupportedForMessageFormat // the request is understood, its message sets are not
 	}
 	p, err := b.partition(topic, [16]byte{}, rp.Partition)
 	if err != nil {
-		return nil, err
+		return awaited{}, err
 	}
 	base, end, epoch, pr, err := p.append(rp.Records, req.Acks)
 	if err != nil {
-		return nil, err
+		return awaited{}, err
 	}
 	b.wake(p, pr)
 	sp.BaseOffset = base
-	return &replication{partition: p, epoch: epoch, end: end, answer: func(err error) {
+	return replication(p, epoch, end, func(err error) {
 		if err != nil {
 			sp.ErrorCode, sp.BaseOffset = code(err), -1
 		}
-	}}, nil
+	}), nil
 }

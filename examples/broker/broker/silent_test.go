@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 // when the test says so.
 type bench struct {
 	*Broker
-	t          *testing.T
+	t          testing.TB
 	ctx        context.Context
 	timer      *timer.ManualTimer
 	controller *controller.Controller
@@ -36,8 +36,8 @@ type bench struct {
 	topic      *topic
 }
 
-func newBench(t *testing.T, minInsync int) *bench {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
 	manual, err := timer.NewManualTimer()
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func newBench(t *testing.T, minInsync int) *bench {
 	b.controller, err = controller.Start(controller.Config{Addr: "127.0.0.1:0", SessionTimeout: time.Hour, Purgatory: none})
 	require.NoError(t, err)
 	t.Cleanup(b.controller.Close)
-	b.Broker, err = Start(ctx, Config{
+	config := Config{
 		ID: 1, Controller: b.controller.Addr(), MaxLag: time.Hour, MinInsyncReplicas: minInsync,
 		Purgatory: func(kind string) []purgatory.Option {
 			if kind == "produce" || kind == "fetch" {
@@ -54,20 +54,28 @@ func newBench(t *testing.T, minInsync int) *bench {
 			}
 			return nil
 		},
-	})
+	}
+	for _, set := range more {
+		set(&config)
+	}
+	b.Broker, err = Start(ctx, config)
 	require.NoError(t, err)
 	t.Cleanup(b.Kill)
 	b.silent = newSilent(ctx, t, b.controller.Addr())
 	require.NoError(t, b.arrivals.Await(ctx, patience, func() bool { return len(b.current.Load().brokers) == 2 }, anyPicture))
-	create := kmsg.NewPtrCreateTopicsRequest()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = "t", 1, 2
-	create.Topics = append(create.Topics, rt)
-	_, err = b.create(ctx, create, patience)
-	require.NoError(t, err)
-	b.topic = b.current.Load().topics["t"]
+	b.topic = b.createTopic("t", 1, 2)
 	require.Equal(t, int32(1), b.topic.partitions[0].Leader)
 	return b
+}
+
+func (b *bench) createTopic(name string, partitions int32, replicas int16) *topic {
+	create := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, partitions, replicas
+	create.Topics = append(create.Topics, rt)
+	_, err := b.create(b.ctx, create, patience)
+	require.NoError(b.t, err)
+	return b.current.Load().topics[name]
 }
 
 // silent is the other replica: it registers, takes pictures, and is silent.
@@ -78,11 +86,11 @@ type silent struct {
 	gone       sync.Once
 }
 
-func newSilent(ctx context.Context, t *testing.T, controller string) *silent {
+func newSilent(ctx context.Context, t testing.TB, controller string) *silent {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &silent{}
-	s.server = wire.Serve(l, wire.Versions{6: {Min: 7, Max: 7}}, s)
+	s.server = wire.Serve(l, wire.Versions{6: {Min: 7, Max: 7}}, s, wire.Limits{})
 	s.registered, err = wire.Dial(ctx, controller, "silent")
 	require.NoError(t, err)
 	req := kmsg.NewPtrBrokerRegistrationRequest()

@@ -11,7 +11,7 @@ import (
 // createTopics passes the request on to the controller and waits until this
 // broker has seen what came of it.
 func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest, reply func(kmsg.Response)) {
-	version, timeout := req.Version, time.Duration(max(0, req.TimeoutMillis))*time.Millisecond
+	version, timeout := req.Version, b.patience(req.TimeoutMillis)
 	refuse := func() kmsg.Response {
 		resp := kmsg.NewPtrCreateTopicsResponse()
 		resp.Version = version
@@ -54,7 +54,8 @@ func (b *Broker) create(ctx context.Context, req *kmsg.CreateTopicsRequest, time
 	return resp, nil
 }
 
-func (b *Broker) knows(topic string) bool { return b.current.Load().topics[topic] != nil }
+// knows says whether a topic is there, and its partitions can be asked for.
+func (b *Broker) knows(topic string) bool { return b.applied.Load().topics[topic] != nil }
 
 // createMissing creates topics as their first user finds them missing. Who else
 // creates them at the same time does not matter; what cannot be created stays

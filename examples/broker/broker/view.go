@@ -13,20 +13,23 @@ type view struct {
 	leader             int32
 	leaderEpoch        int32
 	start, high, below int64 // below is where the sight of this client ends
-	size               int   // bytes that a read would return
+	position, visible  int64 // where a read begins, and where sight ends, in bytes
 	divergingEpoch     int32
 	divergingEnd       int64 // where the client's log left the leader's; -1: it has not
 }
 
 func (v view) diverging() bool { return v.divergingEnd >= 0 }
 
-func (p *partition) view(req *kmsg.FetchRequestTopicPartition, follower bool, limit int) view {
+// final says that waiting makes it no better.
+func (v view) final() bool { return v.err != nil || v.diverging() }
+
+func (p *partition) view(req *kmsg.FetchRequestTopicPartition, follower bool) view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.viewLocked(req, follower, limit)
+	return p.viewLocked(req, follower)
 }
 
-func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bool, limit int) view {
+func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bool) view {
 	log := p.mu.log
 	v := view{
 		leader: p.mu.leader, leaderEpoch: p.mu.leaderEpoch,
@@ -56,7 +59,7 @@ func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bo
 		v.err = kerr.OffsetOutOfRange
 		return v
 	}
-	v.size = log.Size(req.FetchOffset, v.below, limit)
+	v.position, v.visible = log.Position(req.FetchOffset), log.Position(v.below)
 	return v
 }
 
@@ -69,13 +72,14 @@ func (p *partition) read(offset, below int64, limit int, atLeastOne bool) []byte
 }
 
 // fetched notes how far a follower has come. What it asks from is what it has,
-// unless it asks the wrong leader or has something else than the leader has.
+// unless it asks the wrong leader, or has something else than the leader has, or is
+// not the process that is registered as this replica's broker.
 func (p *partition) fetched(replica int32, brokerEpoch int64, req *kmsg.FetchRequestTopicPartition, now time.Time) progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.mu.followers[replica]
-	if v := p.viewLocked(req, true, 0); f == nil || v.err != nil || v.diverging() {
+	if v := p.viewLocked(req, true); f == nil || f.registered != brokerEpoch || v.final() {
 		return progress{}
 	}
-	return p.noteFetchLocked(f, brokerEpoch, req.FetchOffset, now)
+	return p.noteFetchLocked(f, brokerEpoch, req.LogStartOffset, req.FetchOffset, now)
 }

@@ -61,7 +61,7 @@ func TestSteppingDownAnswersAtOnce(t *testing.T) {
 	part := b.fetched(fetch)
 	require.Equal(t, kerr.NotLeaderForPartition.Code, part.ErrorCode)
 	require.Equal(t, int32(2), part.CurrentLeader.LeaderID)
-	require.Equal(t, int64(1), b.produces.Stats().Cancelled)
+	require.Equal(t, int64(1), b.produces.Stats().Satisfied)
 	require.Equal(t, int64(1), b.fetches.Stats().Cancelled)
 }
 

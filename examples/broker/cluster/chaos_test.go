@@ -122,6 +122,9 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	require.Zero(t, stats.Expired, "answered by timeout, where the change of leader could have")
 	require.Zero(t, stats.Panics)
 	t.Logf("%d acknowledged\n%s", l.count.Load(), c.Table())
+	group.Close()
+	fresh.Close()
+	requireNothingWaits(t, c)
 }
 
 // awaitInSync waits until every partition of a topic has all three replicas in sync.

@@ -62,6 +62,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		Addr:           net.JoinHostPort(loopback, strconv.Itoa(config.ControllerPort)),
 		SessionTimeout: config.SessionTimeout,
 		Purgatory:      config.Broker.Purgatory,
+		Logger:         config.Broker.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,10 @@ import (
 	"github.com/delayedop/purgatory/examples/broker/broker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The one goroutine that may be left is of sarama's metrics, which never ends.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
 
 // patience bounds what would otherwise hang; no test says how long a thing takes.
 const patience = 60 * time.Second

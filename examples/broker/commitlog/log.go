@@ -16,8 +16,9 @@ import (
 // Log is one replica's log. The zero value is an empty one.
 type Log struct {
 	batches    []batch.Batch // without gaps: each begins where the one before ends
+	positions  []int64       // of the batches, see Position
 	start, end int64
-	size       int
+	written    int64 // the position of the end
 	epochs     []epochStart
 	producers  map[int64]*producer
 }
@@ -67,9 +68,9 @@ func (l *Log) Replicate(records []byte) error {
 func (l *Log) add(b batch.Batch) {
 	l.NoteEpoch(b.LeaderEpoch())
 	l.noteProducer(b)
-	l.batches = append(l.batches, b)
+	l.batches, l.positions = append(l.batches, b), append(l.positions, l.written)
 	l.end = b.End()
-	l.size += len(b)
+	l.written += int64(len(b))
 }
 
 // find is the index of the batch that holds offset.
@@ -77,18 +78,18 @@ func (l *Log) find(offset int64) int {
 	return sort.Search(len(l.batches), func(i int) bool { return l.batches[i].End() > offset })
 }
 
-// Size says how many bytes there are from the batch that holds offset up to
-// the offset below; it stops counting at enough.
-func (l *Log) Size(offset, below int64, enough int) int {
-	size := 0
-	for _, b := range l.batches[l.find(offset):] {
-		if b.End() > below || size >= enough {
-			break
-		}
-		size += len(b)
+// Position says how many bytes the leader had written before the batch that holds
+// offset. It grows with the log and does not shrink when old batches are dropped,
+// so the bytes between two offsets are the difference of their positions.
+func (l *Log) Position(offset int64) int64 {
+	if i := l.find(offset); i < len(l.batches) {
+		return l.positions[i]
 	}
-	return min(size, enough)
+	return l.written
 }
+
+// Size is how many bytes are kept.
+func (l *Log) Size() int { return int(l.written - l.Position(l.start)) }
 
 // Read returns the batches from the one that holds offset up to the offset
 // below, as many as fit into limit bytes; atLeastOne, if it does not fit either.
@@ -120,12 +121,23 @@ func (l *Log) AtTime(millis int64) (b batch.Batch, found bool) {
 // Retain drops the oldest batches, none that ends above below, until what is
 // kept is no larger than limit.
 func (l *Log) Retain(limit int, below int64) {
-	for l.size > limit && len(l.batches) > 0 && l.batches[0].End() <= below {
+	for l.Size() > limit && len(l.batches) > 0 && l.batches[0].End() <= below {
 		l.start = l.batches[0].End()
-		l.size -= len(l.batches[0])
 		l.batches[0] = nil
-		l.batches = l.batches[1:]
+		l.batches, l.positions = l.batches[1:], l.positions[1:]
 	}
+}
+
+// DeleteTo moves the start up to offset, which is not beyond the end, and drops
+// the batches that end there. One that holds the offset stays, whole.
+func (l *Log) DeleteTo(offset int64) {
+	if offset <= l.start {
+		return
+	}
+	l.start = offset
+	drop := l.find(offset)
+	clear(l.batches[:drop])
+	l.batches, l.positions = l.batches[drop:], l.positions[drop:]
 }
 
 // Truncate drops everything from offset on, with what it had taught: also an
@@ -133,12 +145,11 @@ func (l *Log) Retain(limit int, below int64) {
 func (l *Log) Truncate(offset int64) {
 	keep := l.find(offset)
 	if keep < len(l.batches) {
-		l.end = l.batches[keep].BaseOffset()
+		l.end, l.written = l.batches[keep].BaseOffset(), l.positions[keep]
 		clear(l.batches[keep:])
-		l.batches = l.batches[:keep]
-		l.size, l.producers = 0, nil
+		l.batches, l.positions = l.batches[:keep], l.positions[:keep]
+		l.producers = nil
 		for _, b := range l.batches {
-			l.size += len(b)
 			l.noteProducer(b)
 		}
 	}

@@ -43,7 +43,38 @@ func TestReadEndsAtBatches(t *testing.T) {
 	require.Empty(t, l.Read(0, 10, 1, false))
 	require.Len(t, l.Read(0, 10, 1, true), len(records(3, -1, -1, -1)), "one, if it does not fit either")
 	require.Empty(t, l.Read(10, 10, 1<<20, true))
-	require.Equal(t, 5, l.Size(0, 10, 5), "counts no further than enough")
+}
+
+// TestPositionsCountBytes: the difference of two is what a read between them
+// returns, also after the oldest batches were dropped and the newest cut off.
+func TestPositionsCountBytes(t *testing.T) {
+	var l Log
+	fill(t, &l, 0, 3, 2, 5, 4, 1)
+	between := func(from, to int64) int { return int(l.Position(to) - l.Position(from)) }
+	same := func() {
+		t.Helper()
+		for from := l.Start(); from <= l.End(); from++ {
+			for to := from; to <= l.End(); to++ {
+				require.Len(t, l.Read(from, to, 1<<20, false), between(from, to), "%d to %d", from, to)
+			}
+		}
+		require.Equal(t, between(l.Start(), l.End()), l.Size())
+	}
+	same()
+	before := l.Position(5)
+	l.Retain(l.Size()-1, 15)
+	require.Equal(t, int64(3), l.Start())
+	require.Equal(t, before, l.Position(5), "positions do not move")
+	same()
+	l.Truncate(11)
+	require.Equal(t, int64(10), l.End())
+	same()
+	fill(t, &l, 1, 7)
+	same()
+	l.Restart(100)
+	require.Zero(t, l.Size())
+	fill(t, &l, 1, 7)
+	same()
 }
 
 func TestEpochsOfTwoLogsThatPartedAreFound(t *testing.T) {
@@ -105,7 +136,7 @@ func TestSequences(t *testing.T) {
 		err      error
 	}{
 		{0, 80, kerr.OutOfOrderSequenceNumber},
-		{0, 0, kerr.DuplicateSequenceNumber}, // too long ago to know its offset
+		{0, 0, kerr.OutOfOrderSequenceNumber}, // too long ago to know its offset
 		{1, 5, kerr.OutOfOrderSequenceNumber},
 		{-1, 70, kerr.InvalidProducerEpoch},
 	} {

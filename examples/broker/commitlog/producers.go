@@ -55,9 +55,6 @@ func (p *producer) check(b batch.Batch) (base, end int64, dup bool, err error) {
 			return s.base, s.end, true, nil
 		}
 	}
-	if next.first <= last.last {
-		return 0, 0, false, kerr.DuplicateSequenceNumber
-	}
 	return 0, 0, false, kerr.OutOfOrderSequenceNumber
 }
 

@@ -10,6 +10,7 @@ package controller
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type Config struct {
 	SessionTimeout time.Duration // how long a broker may be silent
 	// Purgatory gives options for the purgatory of that kind.
 	Purgatory func(kind string) []purgatory.Option
+	Logger    *slog.Logger // nil for none
 }
 
 // Controller is a running controller. Safe for concurrent use.
@@ -52,6 +54,7 @@ type Controller struct {
 var versions = wire.Versions{
 	18: {Min: 0, Max: 4}, // ApiVersions
 	19: {Min: 7, Max: 7}, // CreateTopics, passed on by brokers
+	20: {Min: 6, Max: 6}, // DeleteTopics, too
 	56: {Min: 3, Max: 3}, // AlterPartition
 	62: {Min: 3, Max: 3}, // BrokerRegistration
 	63: {Min: 0, Max: 0}, // BrokerHeartbeat
@@ -60,6 +63,9 @@ var versions = wire.Versions{
 
 // Start listens and serves until Close.
 func Start(config Config) (*Controller, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
 	c := &Controller{config: config}
 	c.mu.brokers = make(map[int32]*registration)
 	c.mu.topics = make(map[string]*topic)
@@ -78,7 +84,7 @@ func Start(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.server = wire.Serve(listener, versions, c)
+	c.server = wire.Serve(listener, versions, c, wire.Limits{Logger: config.Logger})
 	return c, nil
 }
 
@@ -109,6 +115,8 @@ func (c *Controller) Handle(conn *wire.Conn, req kmsg.Request, reply func(kmsg.R
 		reply(c.alterPartition(req))
 	case *kmsg.CreateTopicsRequest:
 		reply(c.createTopics(req))
+	case *kmsg.DeleteTopicsRequest:
+		reply(c.deleteTopics(req))
 	case *kmsg.AllocateProducerIDsRequest:
 		reply(c.allocateProducerIDs(req))
 	}

@@ -16,6 +16,8 @@ type topic struct {
 
 // partition is who has a partition, who leads it, and who is in sync.
 type partition struct {
+	topic       string
+	n           int
 	replicas    []int32 // the first is the preferred leader
 	isr         []int32
 	leader      int32
@@ -54,6 +56,12 @@ func (c *Controller) electLocked(p *partition) {
 		leader = p.replicas[i]
 	}
 	if leader != p.leader {
+		log := c.config.Logger.With("topic", p.topic, "partition", p.n, "before", p.leader, "insync", p.isr)
+		if leader == nobody {
+			log.Warn("nobody leads: no replica in sync is registered")
+		} else {
+			log.Info("leader elected", "leader", leader)
+		}
 		p.leader = leader
 		p.leaderEpoch++
 		p.epoch++
@@ -118,6 +126,7 @@ func (c *Controller) alterLocked(p *partition, from int32, req kmsg.AlterPartiti
 	case !slices.Contains(isr, from):
 		return kerr.InvalidRequest
 	}
+	c.config.Logger.Info("in-sync set changed", "topic", p.topic, "partition", p.n, "leader", p.leader, "insync", isr, "before", p.isr)
 	p.isr = isr
 	p.epoch++
 	c.changedLocked()

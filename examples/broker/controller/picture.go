@@ -70,6 +70,7 @@ func (c *Controller) picture(r *registration) (*kmsg.UpdateMetadataRequest, int6
 		endpoint.Host, endpoint.Port = b.host, b.port
 		live := kmsg.NewUpdateMetadataRequestLiveBroker()
 		live.ID = b.id
+		setRegisteredEpoch(&live, b.epoch)
 		live.Endpoints = append(live.Endpoints, endpoint)
 		req.LiveBrokers = append(req.LiveBrokers, live)
 	}

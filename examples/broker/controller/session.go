@@ -19,12 +19,13 @@ import (
 // registration is one life of one broker, from its registration until it is
 // fenced.
 type registration struct {
-	id      int32
-	epoch   int64
-	host    string
-	port    int32
-	session *session
-	cancel  context.CancelFunc // ends the sending of pictures
+	id          int32
+	epoch       int64
+	incarnation [16]byte // of the process
+	host        string
+	port        int32
+	session     *session
+	cancel      context.CancelFunc // ends the sending of pictures
 }
 
 func (r *registration) addr() string {
@@ -40,6 +41,7 @@ type session struct {
 }
 
 var (
+	errSilent   = errors.New("controller: no heartbeat within the session timeout")
 	errGone     = errors.New("controller: the broker's connection ended")
 	errReplaced = errors.New("controller: the broker registered again")
 	errLeaving  = errors.New("controller: the broker asked to leave")
@@ -49,8 +51,12 @@ func (s *session) TryComplete() bool { return false }
 func (s *session) OnExpiration()     {}
 
 func (s *session) OnComplete() {
-	if s.Outcome() != operation.Closed {
-		s.controller.fence(s.broker)
+	switch s.Outcome() {
+	case operation.Closed:
+	case operation.Expired:
+		s.controller.fence(s.broker, errSilent)
+	default:
+		s.controller.fence(s.broker, s.Cause())
 	}
 }
 
@@ -65,27 +71,31 @@ func (c *Controller) register(conn *wire.Conn, req *kmsg.BrokerRegistrationReque
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	r := &registration{
-		id:     req.BrokerID,
-		epoch:  newEpoch(),
-		host:   req.Listeners[0].Host,
-		port:   int32(req.Listeners[0].Port),
-		cancel: cancel,
+		id:          req.BrokerID,
+		epoch:       newEpoch(),
+		incarnation: req.IncarnationID,
+		host:        req.Listeners[0].Host,
+		port:        int32(req.Listeners[0].Port),
+		cancel:      cancel,
 	}
 	r.session = &session{controller: c, broker: r}
 	c.mu.Lock()
 	before := c.mu.brokers[req.BrokerID]
 	c.mu.Unlock()
-	if before != nil {
-		// What the former life had in memory may be gone with it.
+	if before != nil && before.incarnation == r.incarnation {
+		// The same process on a new connection: the controller has not seen the old
+		// one end.
 		c.sessions.Cancel(before.session, errReplaced)
 	}
 	if !c.admit(r) {
 		cancel()
+		c.config.Logger.Warn("a second process with a registered broker's id is refused", "broker", r.id, "address", r.addr())
 		resp.ErrorCode = kerr.DuplicateBrokerRegistration.Code
 		return resp
 	}
+	c.config.Logger.Info("broker registered", "broker", r.id, "address", r.addr())
 	if _, err := c.sessions.TryCompleteElseWatch(r.session, c.config.SessionTimeout, conn.ID); err != nil {
-		c.fence(r)
+		c.fence(r, err)
 		resp.ErrorCode = kerr.BrokerNotAvailable.Code
 		return resp
 	}
@@ -94,8 +104,7 @@ func (c *Controller) register(conn *wire.Conn, req *kmsg.BrokerRegistrationReque
 	return resp
 }
 
-// admit puts a broker into the picture, unless another of the same id came
-// between.
+// admit puts a broker into the picture, unless one of the same id lives.
 func (c *Controller) admit(r *registration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +143,7 @@ func (c *Controller) heartbeat(req *kmsg.BrokerHeartbeatRequest) kmsg.Response {
 
 // fence takes a dead broker out of the picture: it leads nothing and is in
 // sync with nothing, unless it is the last that was.
-func (c *Controller) fence(r *registration) {
+func (c *Controller) fence(r *registration, why error) {
 	r.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,6 +151,7 @@ func (c *Controller) fence(r *registration) {
 		return
 	}
 	delete(c.mu.brokers, r.id)
+	c.config.Logger.Warn("broker fenced", "broker", r.id, "why", why)
 	for _, t := range c.mu.topics {
 		for _, p := range t.partitions {
 			p.leave(r.id)

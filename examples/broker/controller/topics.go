@@ -66,12 +66,13 @@ func (c *Controller) createLocked(req kmsg.CreateTopicsRequestTopic, validateOnl
 	case replication < 1 || replication > len(alive):
 		return nil, kerr.InvalidReplicationFactor
 	case c.mu.replicas+partitions*replication > maxReplicas:
+		c.config.Logger.Warn("topic refused: the table of replicas is full", "topic", req.Topic, "replicas", c.mu.replicas, "maximum", maxReplicas)
 		return nil, kerr.PolicyViolation
 	}
 	t := &topic{}
 	_, _ = rand.Read(t.id[:])
 	for i := range partitions {
-		p := &partition{leader: nobody, leaderEpoch: -1}
+		p := &partition{topic: req.Topic, n: i, leader: nobody, leaderEpoch: -1}
 		for r := range replication {
 			// A topic begins where the one before it ended.
 			p.replicas = append(p.replicas, alive[(c.mu.partitions+i+r)%len(alive)])
@@ -86,4 +87,46 @@ func (c *Controller) createLocked(req kmsg.CreateTopicsRequestTopic, validateOnl
 		c.mu.replicas += partitions * replication
 	}
 	return t, nil
+}
+
+// deleteTopics takes topics out of the picture. A topic of the same name that comes
+// later has another id.
+func (c *Controller) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rt := range req.Topics {
+		st := kmsg.NewDeleteTopicsResponseTopic()
+		st.Topic, st.TopicID = rt.Topic, rt.TopicID
+		name, found := c.nameLocked(rt)
+		switch {
+		case found:
+			t := c.mu.topics[name]
+			st.Topic, st.TopicID = &name, t.id
+			delete(c.mu.topics, name)
+			c.mu.replicas -= len(t.partitions) * len(t.partitions[0].replicas)
+			c.config.Logger.Info("topic deleted", "topic", name)
+		case rt.Topic != nil:
+			st.ErrorCode = kerr.UnknownTopicOrPartition.Code
+		default:
+			st.ErrorCode = kerr.UnknownTopicID.Code
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	c.changedLocked()
+	return resp
+}
+
+// nameLocked finds a topic that is named, or known by its id.
+func (c *Controller) nameLocked(rt kmsg.DeleteTopicsRequestTopic) (name string, found bool) {
+	if rt.Topic != nil {
+		_, found = c.mu.topics[*rt.Topic]
+		return *rt.Topic, found
+	}
+	for name, t := range c.mu.topics {
+		if t.id == rt.TopicID {
+			return name, true
+		}
+	}
+	return "", false
 }

@@ -40,7 +40,7 @@ type Config struct {
 }
 
 // Coordinator holds the groups that one broker coordinates. Safe for
-// concurrent use.
+// concurrent use. Its lock may be taken under a group's.
 type Coordinator struct {
 	Rebalances *purgatory.DelayedOperationPurgatory[waitKey]
 	Heartbeats *purgatory.DelayedOperationPurgatory[memberKey]

@@ -8,6 +8,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 type state uint8
@@ -26,9 +29,10 @@ type group struct {
 	name        string
 	coordinator *Coordinator
 
+	actions purgatory.ActionQueue // what unlock does
+
 	mu struct {
 		sync.Mutex
-		after        []func() // run by unlock
 		state        state
 		generation   int32
 		protocolType string
@@ -62,25 +66,6 @@ func newGroup(c *Coordinator, name string) *group {
 	return g
 }
 
-func (g *group) lock() { g.mu.Lock() }
-
-// unlock releases the lock and then does what was put off.
-func (g *group) unlock() {
-	after := g.mu.after
-	g.mu.after = nil
-	g.mu.Unlock()
-	for _, do := range after {
-		do()
-	}
-}
-
-func (g *group) afterLocked(do func()) { g.mu.after = append(g.mu.after, do) }
-
-// wakeLocked has those who wait in a phase look again.
-func (g *group) wakeLocked(p phase) {
-	g.afterLocked(func() { g.coordinator.Rebalances.CheckAndComplete(waitKey{group: g.name, phase: p}) })
-}
-
 // rebalanceLocked brings the members together again. Those who wait for an
 // assignment of the generation that ends now are told to join.
 func (g *group) rebalanceLocked() {
@@ -89,24 +74,35 @@ func (g *group) rebalanceLocked() {
 		return
 	}
 	r := &rebalance{group: g, initial: g.mu.state == empty}
-	timeout := g.coordinator.config.InitialRebalance
 	for _, m := range g.mu.members {
 		m.assignment = nil
-		if !r.initial {
-			timeout = max(timeout, m.rebalance)
-		}
+		r.left = max(r.left, m.rebalance)
 	}
-	g.mu.state, g.mu.rebalance = joining, r
+	g.mu.state = joining
 	g.wakeLocked(syncs)
-	g.afterLocked(func() {
-		_, _ = g.coordinator.Rebalances.TryCompleteElseWatch(r, timeout, waitKey{group: g.name, phase: joins})
-	})
+	g.gatherLocked(r)
+}
+
+// gatherLocked waits for members: as long as a rebalance may take; or, for the first
+// of a group, for the initial delay, again and again while further ones come.
+func (g *group) gatherLocked(r *rebalance) {
+	timeout := max(r.left, g.coordinator.config.InitialRebalance)
+	if r.initial {
+		timeout = min(timeout, g.coordinator.config.InitialRebalance)
+		r.left -= timeout
+	}
+	g.mu.rebalance = r
+	g.watchRebalanceLocked(r, timeout)
 }
 
 // completeLocked ends a rebalance: whoever is there is the next generation.
 // Static members may be away without losing their place.
 func (g *group) completeLocked(r *rebalance) {
 	if g.mu.state != joining || g.mu.rebalance != r {
+		return
+	}
+	if r.more && r.left > 0 && r.Outcome() == operation.Expired {
+		g.gatherLocked(&rebalance{group: g, initial: true, left: r.left})
 		return
 	}
 	g.mu.rebalance = nil
@@ -142,7 +138,8 @@ func (g *group) forgetLocked() {
 		g.removeLocked(m)
 	}
 	g.mu.state = dead
-	g.afterLocked(func() { g.coordinator.drop(g) })
+	g.wakeLocked(joins) // the rebalance, if one waits: nobody will come
+	g.coordinator.drop(g)
 }
 
 // removeLocked takes a member out, and answers what it waits for; the caller

@@ -58,12 +58,16 @@ func (a answer[R]) get(t *testing.T) R {
 const sessionTimeout, rebalanceTimeout = 10 * time.Second, 60 * time.Second
 
 func (b *bench) join(conn uint64, id string, instance *string) answer[*kmsg.JoinGroupResponse] {
+	return b.joinWith(conn, id, instance, kmsg.JoinGroupRequestProtocol{Name: "range", Metadata: []byte("m")})
+}
+
+func (b *bench) joinWith(conn uint64, id string, instance *string, protocols ...kmsg.JoinGroupRequestProtocol) answer[*kmsg.JoinGroupResponse] {
 	req := kmsg.NewPtrJoinGroupRequest()
 	req.Version = 9
 	req.Group, req.MemberID, req.InstanceID, req.ProtocolType = "g", id, instance, "consumer"
 	req.SessionTimeoutMillis = int32(sessionTimeout.Milliseconds())
 	req.RebalanceTimeoutMillis = int32(rebalanceTimeout.Milliseconds())
-	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte("m")}}
+	req.Protocols = protocols
 	a := make(answer[*kmsg.JoinGroupResponse], 2)
 	b.Join(conn, req, a.reply)
 	return a
@@ -100,6 +104,7 @@ func (b *bench) pair() (leader, follower string, generation int32) {
 	b.t.Helper()
 	x, joinX := b.newMember(1)
 	y, joinY := b.newMember(2)
+	b.pass(3 * time.Second) // in which the second came
 	b.pass(3 * time.Second)
 	got := joinX.get(b.t)
 	joinY.get(b.t)
@@ -121,9 +126,11 @@ func TestTheFirstMemberWaitsForOthers(t *testing.T) {
 	require.Empty(t, x)
 	require.Empty(t, y)
 	b.pass(time.Second)
+	require.Empty(t, x, "once more, for the second has come")
+	b.pass(3 * time.Second)
 	require.Len(t, append(x.get(t).Members, y.get(t).Members...), 2, "the leader's list")
 	stats := b.Rebalances.Stats()
-	require.Equal(t, int64(1), stats.Expired, "the wait for others, and nothing else")
+	require.Equal(t, int64(2), stats.Expired, "the waits for others, and nothing else")
 	require.Equal(t, int64(2), stats.Satisfied)
 }
 
@@ -182,6 +189,7 @@ func TestALeaderThatDoesNotAssignIsLeftOut(t *testing.T) {
 	b := newBench(t)
 	x, joinX := b.newMember(1)
 	y, joinY := b.newMember(2)
+	b.pass(3 * time.Second) // in which the second came
 	b.pass(3 * time.Second)
 	leader, other := joinX.get(t).LeaderID, y
 	if joinY.get(t); leader == y {
@@ -244,6 +252,16 @@ func TestAStaticMemberComesBackWithoutARebalance(t *testing.T) {
 	require.True(t, again.SkipAssignment)
 	require.Equal(t, "for "+joined.MemberID, string(b.sync(2, again.MemberID, again.Generation).get(t).MemberAssignment))
 	require.Equal(t, kerr.FencedInstanceID.Code, b.join(1, joined.MemberID, &instance).get(t).ErrorCode)
+
+	rebalanced := kmsg.JoinGroupRequestProtocol{Name: "range", Metadata: []byte("m, of another generation")}
+	once := b.joinWith(3, "", &instance, rebalanced).get(t)
+	require.Equal(t, joined.Generation, once.Generation)
+	var described kmsg.DescribeGroupsResponseGroup
+	require.True(t, b.Describe("g", &described))
+	require.Equal(t, rebalanced.Metadata, described.Members[0].ProtocolMetadata)
+	roundRobin := kmsg.JoinGroupRequestProtocol{Name: "roundrobin", Metadata: []byte("m")}
+	other := b.joinWith(4, "", &instance, roundRobin, rebalanced).get(t)
+	require.Equal(t, joined.Generation+1, other.Generation, "another protocol is chosen")
 }
 
 // TestAMovedGroupAnswersAtOnce: whoever waits is told where not to wait.

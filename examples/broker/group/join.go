@@ -46,7 +46,7 @@ func (g *group) join(conn uint64, req *kmsg.JoinGroupRequest, reply func(kmsg.Re
 		resp = g.enterLocked(m, req)
 	}
 	if resp != nil {
-		g.afterLocked(func() { reply(resp) })
+		reply(resp)
 		g.forgetIfUnusedLocked()
 		return true
 	}
@@ -56,14 +56,7 @@ func (g *group) join(conn uint64, req *kmsg.JoinGroupRequest, reply func(kmsg.Re
 	w := &joinWait{group: g, member: m, version: req.Version, reply: reply}
 	m.joining = w
 	g.endSessionLocked(m)
-	g.afterLocked(func() {
-		// The rebalance ends this wait; it has a timeout of its own.
-		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, 2*maxRebalance,
-			waitKey{group: g.name, phase: joins}, waitKey{phase: connection, conn: conn})
-		if err != nil {
-			reply(refuseJoin(w.version, m.id, kerr.NotCoordinator))
-		}
-	})
+	g.watchJoinLocked(w, conn)
 	g.wakeLocked(joins) // it may be the last one missing
 	return true
 }
@@ -138,6 +131,8 @@ func (g *group) enterLocked(m *member, req *kmsg.JoinGroupRequest) *kmsg.JoinGro
 	g.mu.protocolType = req.ProtocolType
 	if g.mu.state != joining {
 		g.rebalanceLocked()
+	} else if !known {
+		g.mu.rebalance.more = true
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // Heartbeat is a member's sign of life. It is told when it has to join again.
 func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
-	err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, true)
+	err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, joining)
 	if err != nil {
 		resp.ErrorCode = err.Code
 	}
@@ -19,15 +19,18 @@ func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 
 // MayCommit says whether a member may commit offsets. It is a sign of life too.
 // Without a generation, offsets may be committed for a group that has no
-// members: by a client that assigns partitions to itself.
+// members: by a client that assigns partitions to itself. While a generation syncs
+// nobody may commit: the partitions are being given to others.
 func (c *Coordinator) MayCommit(group, member string, instance *string, generation int32) *kerr.Error {
 	if generation < 0 && c.group(group, false) == nil {
 		return nil
 	}
-	return c.alive(group, member, instance, generation, false)
+	return c.alive(group, member, instance, generation, syncing)
 }
 
-func (c *Coordinator) alive(name, id string, instance *string, generation int32, heartbeat bool) *kerr.Error {
+// alive takes a member's sign of life. In the state not it is told that its group
+// rebalances.
+func (c *Coordinator) alive(name, id string, instance *string, generation int32, not state) *kerr.Error {
 	g := c.group(name, false)
 	if g == nil {
 		return kerr.UnknownMemberID
@@ -42,7 +45,7 @@ func (c *Coordinator) alive(name, id string, instance *string, generation int32,
 		return kerr.IllegalGeneration
 	case !g.extendLocked(m):
 		return kerr.UnknownMemberID // a moment too late
-	case heartbeat && g.mu.state == joining:
+	case g.mu.state == not:
 		return kerr.RebalanceInProgress
 	}
 	return nil

@@ -8,8 +8,10 @@ import (
 )
 
 // replaceLocked gives a static member's place to a new process of the same
-// instance. The old one is fenced. Where nothing else has changed, the group
-// goes on without a rebalance: that is what static membership is for.
+// instance. The old one is fenced. If the group is stable and would choose the same
+// protocol, it goes on without a rebalance: that is what static membership is for.
+// What the new process says of itself in the protocol may differ, as in Kafka: a
+// cooperative one says which partitions it has, and in which generation.
 func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGroupResponse) {
 	m := &member{
 		id:         rand.Text(),
@@ -31,7 +33,12 @@ func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*memb
 	if led {
 		g.mu.leader = m.id
 	}
-	if g.mu.state != stable || !protocolsEqual(m.protocols, req.Protocols) {
+	if g.mu.state != stable {
+		return m, nil
+	}
+	m.protocols = req.Protocols
+	if g.commonProtocolLocked() != g.mu.protocol {
+		m.protocols = former.protocols
 		return m, nil
 	}
 	g.startSessionLocked(m)

@@ -26,7 +26,7 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 		err = kerr.RebalanceInProgress
 	}
 	if err != nil {
-		g.afterLocked(func() { reply(refuseSync(req.Version, err)) })
+		reply(refuseSync(req.Version, err))
 		return
 	}
 	if g.mu.state == syncing && m.id == g.mu.leader {
@@ -34,8 +34,7 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 	}
 	if g.mu.state == stable {
 		g.extendLocked(m)
-		resp := g.assignedLocked(m, req.Version)
-		g.afterLocked(func() { reply(resp) })
+		reply(g.assignedLocked(m, req.Version))
 		return
 	}
 	if w := m.syncing; w != nil {
@@ -45,13 +44,7 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 	w := &syncWait{group: g, member: m, version: req.Version, reply: reply}
 	m.syncing = w
 	g.endSessionLocked(m)
-	g.afterLocked(func() {
-		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, m.rebalance,
-			waitKey{group: g.name, phase: syncs}, waitKey{phase: connection, conn: conn})
-		if err != nil {
-			reply(refuseSync(w.version, kerr.NotCoordinator))
-		}
-	})
+	g.watchSyncLocked(w, conn)
 }
 
 // assignLocked hands out the leader's assignment and answers all who wait for it.

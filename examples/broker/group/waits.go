@@ -1,164 +1,57 @@
 package group
 
 import (
-	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/delayedop/purgatory/operation"
 )
 
-// rebalance waits until every member has joined. Its timeout ends the wait for
-// those that have not; for the first member of a group, the wait for others.
-type rebalance struct {
-	operation.DelayedOperation
-	group   *group
-	initial bool
+// This file is where a group meets the purgatories. Their callbacks take the group's
+// lock, so what a change under the lock has to ask of them goes into an ActionQueue,
+// and is done in order when the lock is released. Nothing else of the package calls them
+// under the lock.
+
+func (g *group) lock() { g.mu.Lock() }
+
+// unlock releases the lock and then does what was put off.
+func (g *group) unlock() {
+	g.mu.Unlock()
+	g.actions.Run()
 }
 
-func (r *rebalance) TryComplete() bool {
-	r.group.mu.Lock()
-	defer r.group.mu.Unlock()
-	if r.group.mu.rebalance != r || r.group.mu.state != joining {
-		return true // there is nothing to wait for any more
-	}
-	if r.initial {
-		return false
-	}
-	for _, m := range r.group.mu.members {
-		if m.joining == nil && !m.pending {
-			return false
+// wakeLocked has those who wait in a phase look again.
+func (g *group) wakeLocked(p phase) {
+	g.actions.Add(func() { g.coordinator.Rebalances.CheckAndComplete(waitKey{group: g.name, phase: p}) })
+}
+
+func (g *group) watchRebalanceLocked(r *rebalance, timeout time.Duration) {
+	g.actions.Add(func() {
+		_, _ = g.coordinator.Rebalances.TryCompleteElseWatch(r, timeout, waitKey{group: g.name, phase: joins})
+	})
+}
+
+// watchJoinLocked has a member wait for the rebalance, which has a timeout of its own.
+func (g *group) watchJoinLocked(w *joinWait, conn uint64) {
+	g.actions.Add(func() {
+		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, 2*maxRebalance,
+			waitKey{group: g.name, phase: joins}, waitKey{phase: connection, conn: conn})
+		if err != nil {
+			w.reply(refuseJoin(w.version, w.member.id, kerr.NotCoordinator))
 		}
-	}
-	return true
+	})
 }
 
-func (r *rebalance) OnComplete() {
-	r.group.lock()
-	defer r.group.unlock()
-	r.group.completeLocked(r)
-}
-
-func (r *rebalance) OnExpiration() {}
-
-// String is what the debug page shows.
-func (r *rebalance) String() string { return "rebalance of " + r.group.name }
-
-// joinWait is a JoinGroup request that waits for the rebalance to end.
-type joinWait struct {
-	operation.DelayedOperation
-	group   *group
-	member  *member
-	version int16
-	resp    *kmsg.JoinGroupResponse // guarded by the group's lock
-	reply   func(kmsg.Response)
-}
-
-func (w *joinWait) TryComplete() bool {
-	w.group.mu.Lock()
-	defer w.group.mu.Unlock()
-	return w.resp != nil || w.group.mu.state == dead
-}
-
-func (w *joinWait) OnComplete() {
-	w.group.lock()
-	defer w.group.unlock()
-	if w.member.joining == w { // the wait ends, the rebalance does not: the client is gone
-		w.member.joining = nil
-		w.group.startSessionLocked(w.member)
-	}
-	resp := w.resp
-	if resp == nil {
-		resp = refuseJoin(w.version, w.member.id, w.group.endedByLocked(&w.DelayedOperation))
-	}
-	w.reply(resp)
-}
-
-func (w *joinWait) OnExpiration() {}
-
-// String is what the debug page shows.
-func (w *joinWait) String() string { return w.member.id + " joins " + w.group.name }
-
-// syncWait is a SyncGroup request that waits for the leader's assignment.
-type syncWait struct {
-	operation.DelayedOperation
-	group   *group
-	member  *member
-	version int16
-	resp    *kmsg.SyncGroupResponse // guarded by the group's lock
-	reply   func(kmsg.Response)
-}
-
-// TryComplete says yes to an assignment, and to a group that has moved on.
-func (w *syncWait) TryComplete() bool {
-	w.group.mu.Lock()
-	defer w.group.mu.Unlock()
-	return w.resp != nil || w.group.mu.state != syncing
-}
-
-func (w *syncWait) OnComplete() {
-	w.group.lock()
-	defer w.group.unlock()
-	if w.member.syncing == w {
-		w.member.syncing = nil
-		w.group.startSessionLocked(w.member)
-	}
-	resp := w.resp
-	if resp == nil {
-		resp = refuseSync(w.version, w.group.endedByLocked(&w.DelayedOperation))
-	}
-	w.reply(resp)
-}
-
-// OnExpiration: the leader has not assigned within the time of a rebalance.
-// Go on without it, and without whoever else has not come this far.
-func (w *syncWait) OnExpiration() {
-	w.group.lock()
-	defer w.group.unlock()
-	if w.group.mu.state != syncing {
-		return
-	}
-	for _, m := range w.group.membersLocked() {
-		if m.syncing == nil && m != w.member {
-			w.group.removeLocked(m)
+// watchSyncLocked has a member wait for the leader's assignment.
+func (g *group) watchSyncLocked(w *syncWait, conn uint64) {
+	timeout := w.member.rebalance
+	g.actions.Add(func() {
+		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, timeout,
+			waitKey{group: g.name, phase: syncs}, waitKey{phase: connection, conn: conn})
+		if err != nil {
+			w.reply(refuseSync(w.version, kerr.NotCoordinator))
 		}
-	}
-	w.group.rebalanceLocked()
+	})
 }
-
-// String is what the debug page shows.
-func (w *syncWait) String() string { return w.member.id + " syncs with " + w.group.name }
-
-// endedByLocked is the error for a request whose wait ended without an answer.
-func (g *group) endedByLocked(o *operation.DelayedOperation) *kerr.Error {
-	if o.Outcome() == operation.Closed || g.mu.state == dead {
-		return kerr.NotCoordinator
-	}
-	return kerr.RebalanceInProgress // ask again
-}
-
-// session waits for a member to fall silent. Each sign of life extends it.
-type session struct {
-	operation.DelayedOperation
-	group  *group
-	member *member
-	over   atomic.Bool
-}
-
-func (s *session) TryComplete() bool { return s.over.Load() }
-func (s *session) OnComplete()       {}
-
-func (s *session) OnExpiration() {
-	s.group.lock()
-	defer s.group.unlock()
-	if s.member.session == s {
-		s.group.departLocked(s.member)
-	}
-}
-
-// String is what the debug page shows.
-func (s *session) String() string { return s.member.id + " of " + s.group.name }
 
 // startSessionLocked begins a member's session, which it has unless it is
 // waiting for an answer.
@@ -168,8 +61,9 @@ func (g *group) startSessionLocked(m *member) {
 	}
 	s := &session{group: g, member: m}
 	m.session = s
-	g.afterLocked(func() {
-		_, _ = g.coordinator.Heartbeats.TryCompleteElseWatch(s, m.timeout, memberKey{g.name, m.id})
+	timeout := m.timeout
+	g.actions.Add(func() {
+		_, _ = g.coordinator.Heartbeats.TryCompleteElseWatch(s, timeout, memberKey{g.name, m.id})
 	})
 }
 
@@ -179,5 +73,5 @@ func (g *group) endSessionLocked(m *member) {
 	}
 	m.session.over.Store(true)
 	m.session = nil
-	g.afterLocked(func() { g.coordinator.Heartbeats.CheckAndComplete(memberKey{g.name, m.id}) })
+	g.actions.Add(func() { g.coordinator.Heartbeats.CheckAndComplete(memberKey{g.name, m.id}) })
 }

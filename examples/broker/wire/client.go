@@ -65,7 +65,7 @@ func (c *Client) doLocked(req kmsg.Request) (kmsg.Response, error) {
 	if _, err := c.tcp.Write(c.mu.frame); err != nil {
 		return nil, err
 	}
-	frame, err := readFrame(c.mu.r, maxResponseFrame)
+	frame, err := readFrame(c.mu.r, maxResponseFrame, anyMemory)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,25 +15,16 @@ import (
 // connection before anything is allocated for it.
 const (
 	maxRequestFrame  = 16 << 20
-	largeFrame       = 512 << 10 // from here on, only so many at a time
-	maxResponseFrame = 64 << 20  // what one broker takes from another
+	leastChunk       = 4 << 10  // that is read at once
+	maxResponseFrame = 64 << 20 // what one broker takes from another
 )
 
 var errFrame = errors.New("wire: malformed frame")
 
-// peekSize says how large the next frame says it is.
-func peekSize(r *bufio.Reader) (int, error) {
-	head, err := r.Peek(4)
-	if err != nil {
-		return 0, err
-	}
-	return int(int32(binary.BigEndian.Uint32(head))), nil
-}
-
-// readFrame reads a length and that many bytes. The buffer grows with what
-// has arrived, not with what was announced: a peer that says 16 MB and sends
-// ten bytes costs ten bytes.
-func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
+// readFrame reads a length and that many bytes. take is asked for memory before it
+// is allocated, and that grows with what has arrived, not with what was announced:
+// a peer that says 16 MB and sends ten bytes costs four thousand.
+func readFrame(r *bufio.Reader, limit int, take func(n int) error) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, err
@@ -43,12 +33,24 @@ func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	if size < 4 || size > limit {
 		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, limit)
 	}
-	var body bytes.Buffer
-	if _, err := io.CopyN(&body, r, int64(size)); err != nil {
-		return nil, err
+	var frame []byte
+	for have := 0; have < size; {
+		more := min(size-have, max(leastChunk, have))
+		if err := take(more); err != nil {
+			return nil, err
+		}
+		grown := make([]byte, have+more)
+		copy(grown, frame)
+		if _, err := io.ReadFull(r, grown[have:]); err != nil {
+			return nil, err
+		}
+		frame, have = grown, have+more
 	}
-	return body.Bytes(), nil
+	return frame, nil
 }
+
+// anyMemory takes what a peer is trusted with.
+func anyMemory(int) error { return nil }
 
 // finishFrame writes the length into the four bytes left free at the front.
 func finishFrame(frame []byte) []byte {

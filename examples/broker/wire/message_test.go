@@ -93,6 +93,26 @@ func filled(key, version int16) kmsg.Request {
 		r.InstanceID, r.Protocol, r.ProtocolType = &text, &text, &text
 		r.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: text, MemberAssignment: []byte(text)}}
 		req = r
+	case 15:
+		r := kmsg.NewPtrDescribeGroupsRequest()
+		r.Groups = []string{text, text}
+		req = r
+	case 16:
+		r := kmsg.NewPtrListGroupsRequest()
+		r.StatesFilter, r.TypesFilter = []string{text}, []string{text, text}
+		req = r
+	case 20:
+		r := kmsg.NewPtrDeleteTopicsRequest()
+		r.TopicNames, r.Topics = []string{text, text}, []kmsg.DeleteTopicsRequestTopic{{Topic: &text, TopicID: id}, {TopicID: id}}
+		req = r
+	case 21:
+		r := kmsg.NewPtrDeleteRecordsRequest()
+		r.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: text, Partitions: make([]kmsg.DeleteRecordsRequestTopicPartition, 2)}}
+		req = r
+	case 32:
+		r := kmsg.NewPtrDescribeConfigsRequest()
+		r.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceName: text, ConfigNames: []string{text, text}}, {}}
+		req = r
 	case 19:
 		r := kmsg.NewPtrCreateTopicsRequest()
 		r.Topics = []kmsg.CreateTopicsRequestTopic{{
@@ -190,7 +210,7 @@ func TestCountsAreNotBelieved(t *testing.T) {
 func TestFramesThatAreTooLong(t *testing.T) {
 	for _, size := range []uint32{1 << 31, 0xffffffff, maxRequestFrame + 1, 3} {
 		r := bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, size)))
-		_, err := readFrame(r, maxRequestFrame)
+		_, err := readFrame(r, maxRequestFrame, anyMemory)
 		require.ErrorIs(t, err, errFrame)
 	}
 }

@@ -1,23 +1,40 @@
 package wire
 
 import (
-	"bufio"
+	"cmp"
 	"context"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/broker/memory"
 )
 
 const (
 	maxConns    = 1024
-	maxLarge    = 16               // frames beyond largeFrame, of all connections together
-	maxInFlight = 16               // unanswered requests of one connection; then it is not read
-	idle        = 10 * time.Minute // between two requests
-	transfer    = 30 * time.Second // for one frame, either way
+	maxInFlight = 512 // unanswered requests of one connection; one more ends it
 )
+
+// Limits are what a server puts up with. Zero values get defaults.
+type Limits struct {
+	Idle     time.Duration  // between two requests; default 10 min
+	Transfer time.Duration  // for the whole of one frame, either way; default 30 s
+	Memory   *memory.Budget // for the requests that are not answered yet; nil for no bound
+	Logger   *slog.Logger   // nil for none
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Idle = cmp.Or(l.Idle, 10*time.Minute)
+	l.Transfer = cmp.Or(l.Transfer, 30*time.Second)
+	if l.Logger == nil {
+		l.Logger = slog.New(slog.DiscardHandler)
+	}
+	return l
+}
 
 // Handler answers requests.
 type Handler interface {
@@ -37,18 +54,19 @@ type Server struct {
 	apis     Versions
 	wg       sync.WaitGroup
 	lastID   atomic.Uint64
-	large    chan struct{} // one token per large frame in memory
+	limits   Limits
 
 	mu struct {
 		sync.Mutex
 		draining bool
+		full     bool // and it was logged
 		conns    map[*Conn]struct{}
 	}
 }
 
 // Serve answers what comes in on the listener until it is closed.
-func Serve(l net.Listener, apis Versions, h Handler) *Server {
-	s := &Server{listener: l, handler: h, apis: apis, large: make(chan struct{}, maxLarge)}
+func Serve(l net.Listener, apis Versions, h Handler, limits Limits) *Server {
+	s := &Server{listener: l, handler: h, apis: apis, limits: limits.withDefaults()}
 	s.mu.conns = make(map[*Conn]struct{})
 	s.wg.Go(s.accept)
 	return s
@@ -106,127 +124,13 @@ func (s *Server) accept() {
 func (s *Server) add(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.draining || len(s.mu.conns) == maxConns {
+	full := len(s.mu.conns) == maxConns
+	if full && !s.mu.full {
+		s.limits.Logger.Warn("connections refused: the table is full", "maximum", maxConns)
+	}
+	if s.mu.full = full; full || s.mu.draining {
 		return false
 	}
 	s.mu.conns[c] = struct{}{}
 	return true
-}
-
-// Conn is one client's connection. Its answers leave in the order of its
-// requests, whatever the order in which they were found.
-type Conn struct {
-	ID     uint64
-	tcp    net.Conn
-	ctx    context.Context
-	cancel context.CancelFunc
-	slots  chan slot
-}
-
-// slot is the place of one answer in the order of a connection's answers.
-type slot struct {
-	correlation int32
-	resp        chan kmsg.Response
-}
-
-// Close ends the connection, whatever it is doing.
-func (c *Conn) Close() {
-	c.cancel()
-	_ = c.tcp.Close()
-}
-
-func (s *Server) read(c *Conn) {
-	s.requests(c)
-	close(c.slots)
-	s.mu.Lock()
-	draining := s.mu.draining
-	s.mu.Unlock()
-	if !draining {
-		c.Close()
-	}
-	s.handler.Gone(c)
-}
-
-// requests takes requests until the connection breaks its rules or ends. It
-// keeps reading while answers are waited for: that is how a peer that vanishes
-// in the middle of its wait is noticed.
-func (s *Server) requests(c *Conn) {
-	r := bufio.NewReader(c.tcp)
-	for s.request(c, r) == nil {
-	}
-}
-
-func (s *Server) request(c *Conn, r *bufio.Reader) error {
-	s.allow(c, idle)
-	size, err := peekSize(r)
-	if err != nil {
-		return err
-	}
-	if size > largeFrame && size <= maxRequestFrame {
-		select {
-		case s.large <- struct{}{}:
-			defer func() { <-s.large }()
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		}
-	}
-	s.allow(c, transfer)
-	frame, err := readFrame(r, maxRequestFrame)
-	if err != nil {
-		return err
-	}
-	req, err := parseRequest(frame, s.apis)
-	if err != nil {
-		return err
-	}
-	place := slot{correlation: req.correlation, resp: make(chan kmsg.Response, 1)}
-	select {
-	case c.slots <- place:
-	case <-c.ctx.Done():
-		return c.ctx.Err()
-	}
-	if req.unknownApiVersions {
-		place.resp <- answerUnknownApiVersions(s.apis)
-		return nil
-	}
-	s.handler.Handle(c, req.body, func(resp kmsg.Response) { place.resp <- resp })
-	return nil
-}
-
-// allow gives the peer until d from now for what it has to send. It leaves the
-// deadline alone by which Drain ends the reading.
-func (s *Server) allow(c *Conn, d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.mu.draining {
-		_ = c.tcp.SetReadDeadline(time.Now().Add(d))
-	}
-}
-
-func (s *Server) write(c *Conn) {
-	defer func() {
-		c.Close()
-		s.mu.Lock()
-		delete(s.mu.conns, c)
-		s.mu.Unlock()
-	}()
-	var frame []byte
-	for place := range c.slots {
-		select {
-		case resp := <-place.resp:
-			if resp == nil {
-				continue
-			}
-			frame = appendResponse(frame[:0], place.correlation, resp)
-		case <-c.ctx.Done():
-			return
-		}
-		_ = c.tcp.SetWriteDeadline(time.Now().Add(transfer))
-		if _, err := c.tcp.Write(frame); err != nil {
-			return
-		}
-		if cap(frame) > 1<<20 {
-			frame = nil // one large fetch must not keep its buffer with every idle connection
-		}
-	}
 }

@@ -1,7 +1,7 @@
 // Package debugserver serves the debug page of an example's purgatories, at an address of its own.
 //
 //	page, err := debugserver.Serve(addr)                        // nil where addr is empty: nobody wants a page
-//	p, err := purgatory.New[string]("poll", page.Options()...)  // observed, if there is a page
+//	p, err := purgatory.New[string]("poll", page.Options()...)  // watched, and observed if there is a page
 //	page.Add(p)
 //	page.Announce(os.Stdout)
 //	defer page.Stop()
@@ -12,8 +12,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/delayedop/purgatory/debug"
@@ -32,8 +34,8 @@ func Flag(f *flag.FlagSet, addr *string) {
 		"`address` at which to serve the debug page, such as 127.0.0.1:6060; without a host: loopback; port 0: any (empty: none)")
 }
 
-// Server serves the debug page. A nil Server serves none: its methods do nothing, so that a program need not ask whether
-// somebody wants the page. It is safe for concurrent use.
+// Server serves the debug page. A nil Server serves none: its methods do nothing but for Options, so that a program need not
+// ask whether somebody wants the page. It is safe for concurrent use.
 type Server struct {
 	page  *debug.Page
 	http  *http.Server
@@ -71,12 +73,20 @@ func Serve(addr string) (*Server, error) {
 	return s, nil
 }
 
-// Options are what a purgatory needs for the page to show its ages, its lateness and its keys.
+// slow is how long a callback of an example may take. None of them waits for anything.
+const slow = time.Second
+
+var stderr io.Writer = os.Stderr
+
+// Options are what every example's purgatory is made with: callbacks that are slow, or stuck, are counted, and logged to
+// standard error, as are panics and a stalled reaper. If there is a page, it shows ages, lateness and keys, too.
 func (s *Server) Options() []purgatory.Option {
+	warnings := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	opts := []purgatory.Option{purgatory.WithSlowCallback(slow), purgatory.WithStuckStacks(), purgatory.WithLogger(warnings)}
 	if s == nil {
-		return nil
+		return opts
 	}
-	return []purgatory.Option{purgatory.WithHistograms(), purgatory.WithKeyStats(keys)}
+	return append(opts, purgatory.WithHistograms(), purgatory.WithKeyStats(keys))
 }
 
 // Add shows one more purgatory.

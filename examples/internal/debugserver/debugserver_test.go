@@ -7,13 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -89,7 +93,45 @@ func TestWithoutAnAddressThereIsNoPage(t *testing.T) {
 	s.Stop()
 	assert.Empty(t, said.String())
 	assert.Empty(t, s.URL())
-	assert.Empty(t, s.Options())
+}
+
+// stuck does not return from its callback until it may.
+type stuck struct {
+	operation.DelayedOperation
+	may chan struct{}
+}
+
+func (*stuck) TryComplete() bool { return false }
+func (s *stuck) OnComplete()     { <-s.may }
+func (*stuck) OnExpiration()     {}
+
+// With a page and without one: a callback that does not return is counted, and standard error names it with its stack.
+func TestEveryExampleSeesStuckCallbacks(t *testing.T) {
+	var log bytes.Buffer
+	stderr = &log
+	defer func() { stderr = os.Stderr }()
+	page := &Server{} // of whose methods only Options is called
+	for _, s := range []*Server{nil, page} {
+		log.Reset()
+		synctest.Test(t, func(t *testing.T) {
+			p, err := purgatory.New[string]("polls", s.Options()...)
+			require.NoError(t, err)
+			op := &stuck{may: make(chan struct{})}
+			_, err = p.TryCompleteElseWatch(op, time.Millisecond, "a")
+			require.NoError(t, err)
+			time.Sleep(2 * slow)
+			synctest.Wait()
+			n := p.Stats()
+			assert.EqualValues(t, 1, n.StuckCallbacks)
+			assert.Equal(t, s != nil, n.Timed)
+			close(op.may)
+			require.NoError(t, p.Shutdown(t.Context()))
+		})
+		assert.Contains(t, log.String(), "msg="+purgatory.EventStuck+" purgatory=polls")
+		assert.Contains(t, log.String(), "(*stuck).OnComplete")
+		assert.Contains(t, log.String(), "msg="+purgatory.EventSlow)
+		assert.NotContains(t, log.String(), purgatory.EventShutdown)
+	}
 }
 
 func TestAnAddressThatIsNoneIsAnError(t *testing.T) {

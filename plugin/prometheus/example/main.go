@@ -3,8 +3,9 @@
 //	go run ./example -listen 127.0.0.1:9100
 //	curl http://127.0.0.1:9100/metrics
 //
-// It makes its own load: requests that wait for one of ten topics, each of which has news
-// now and then. A tenth of them wait in vain, and expire.
+// It makes its own load: each of ten topics has news ten times a second or more, and five
+// readers that wait for the next. A tenth of the requests ask for what a topic does not have
+// yet when they have to be answered, and expire. So the metrics are those of a healthy purgatory.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,23 +32,24 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9100", "`address` of the scrape endpoint")
+	native := flag.Bool("native", false, "native histograms beside the classic ones")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *listen, func(url string) { fmt.Println("metrics:", url) }); err != nil {
+	if err := run(ctx, *listen, prometheus.Options{NativeHistograms: *native}, func(url string) { fmt.Println("metrics:", url) }); err != nil {
 		fmt.Fprintln(os.Stderr, "example:", err)
 		os.Exit(1)
 	}
 }
 
 // run serves until ctx ends; it calls ready when it can be scraped.
-func run(ctx context.Context, listen string, ready func(url string)) error {
+func run(ctx context.Context, listen string, opts prometheus.Options, ready func(url string)) error {
 	polls, err := purgatory.New[int]("poll", purgatory.WithHistograms())
 	if err != nil {
 		return err
 	}
 	defer polls.Close()
-	collector, err := prometheus.New(polls)
+	collector, err := prometheus.NewWithOptions(opts, polls)
 	if err != nil {
 		return err
 	}
@@ -69,9 +72,12 @@ func run(ctx context.Context, listen string, ready func(url string)) error {
 	var load sync.WaitGroup
 	defer load.Wait()
 	defer stop()
-	for topic := range 10 {
-		load.Go(func() { publish(working, polls, topic) })
-		load.Go(func() { poll(working, polls, topic) })
+	for n := range topics {
+		t := &topic{number: n}
+		load.Go(func() { t.publish(working, polls) })
+		for range readers {
+			load.Go(func() { t.read(working, polls) })
+		}
 	}
 	ready("http://" + listener.Addr().String() + "/metrics")
 	select {
@@ -82,22 +88,35 @@ func run(ctx context.Context, listen string, ready func(url string)) error {
 	}
 }
 
-// publish has news for a topic now and then.
-func publish(ctx context.Context, polls *purgatory.DelayedOperationPurgatory[int], topic int) {
+const (
+	topics  = 10
+	readers = 5 // of each
+	far     = 1 << 30
+)
+
+// topic is a list of news, of which only the length matters here.
+type topic struct {
+	number int
+	length atomic.Int64
+}
+
+// publish has news now and then: it changes the topic, and then says so.
+func (t *topic) publish(ctx context.Context, polls *purgatory.DelayedOperationPurgatory[int]) {
 	for ctx.Err() == nil {
-		polls.Signal(topic)
 		pause(ctx, time.Duration(1+rand.IntN(100))*time.Millisecond)
+		t.length.Add(1)
+		polls.Signal(t.number)
 	}
 }
 
-// poll waits for news of a topic, again and again.
-func poll(ctx context.Context, polls *purgatory.DelayedOperationPurgatory[int], topic int) {
+// read waits for the topic to get longer than it is, again and again.
+func (t *topic) read(ctx context.Context, polls *purgatory.DelayedOperationPurgatory[int]) {
 	for ctx.Err() == nil {
-		tries, enough := 0, 2 // the first two tries come before the wait
+		next, timeout := t.length.Load()+1, 30*time.Second
 		if rand.IntN(10) == 0 {
-			enough = 1 << 30
+			next, timeout = next+far, 200*time.Millisecond
 		}
-		err := polls.Await(ctx, 500*time.Millisecond, func() bool { tries++; return tries > enough }, topic)
+		err := polls.Await(ctx, timeout, func() bool { return t.length.Load() >= next }, t.number)
 		if errors.Is(err, purgatory.ErrClosed) {
 			return
 		}

@@ -1,5 +1,5 @@
-// Package tree is a copy of the library that may be spoilt, and what the library's own
-// tests say of it then.
+// Package tree makes a copy of the library that a command may change, and runs the
+// library's own tests on it.
 package tree
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Tree is a copy of the library's module, for one use at a time.
+// Tree is a copy of the library's module. It is not safe for concurrent use.
 type Tree struct{ Dir string }
 
-// Copy copies the library into dir. It leaves out what the library's tests do not need:
-// hidden folders, modules of their own, programs and documents.
+// Copy copies the library from root into the existing folder dir. It leaves out what the
+// library's tests do not need: hidden folders, other modules, programs and models.
 func Copy(root, dir string) (Tree, error) {
 	return Tree{dir}, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -47,17 +47,18 @@ func leftOut(path, rel string) bool {
 		return true
 	}
 	switch filepath.ToSlash(rel) {
-	case "docs", "examples", "model", "proof":
+	case "examples", "proof/internal", "proof/model", "proof/mutate", "proof/seeded", "proof/soak":
 		return true
 	}
 	_, err := os.Stat(filepath.Join(path, "go.mod"))
 	return err == nil
 }
 
-// Test runs the tests of packages whose names match pattern, all of them if it is empty.
-// What a change makes wait for ever is red after timeout.
+// Test runs the tests of packages whose names match pattern, or all of them if pattern is
+// empty. It returns their output, and an error if a test fails or runs for longer than
+// timeout.
 func (t Tree) Test(ctx context.Context, timeout time.Duration, flags []string, pattern string, packages ...string) (string, error) {
-	args := append([]string{"test"}, packages...) // before flags that are the test's own
+	args := append([]string{"test"}, packages...) // before flags, which may belong to the test binary
 	args = append(args, "-vet=off", "-count=1", "-failfast", "-timeout", timeout.String())
 	if pattern != "" {
 		args = append(args, "-run", pattern)
@@ -65,7 +66,8 @@ func (t Tree) Test(ctx context.Context, timeout time.Duration, flags []string, p
 	return t.Go(ctx, append(args, flags...)...)
 }
 
-// Go runs the go command.
+// Go runs the go command in the copy and returns its output. It panics if there is no go
+// command.
 func (t Tree) Go(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = t.Dir
@@ -74,7 +76,7 @@ func (t Tree) Go(ctx context.Context, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		panic(err) // there is no Go
+		panic(err) // the go command could not be started
 	}
 	return out.String(), err
 }

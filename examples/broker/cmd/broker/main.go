@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -35,38 +36,33 @@ func main() {
 
 // run is the whole program, until ctx ends: it returns the exit status.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	f := flag.NewFlagSet("broker", flag.ContinueOnError)
-	f.SetOutput(errs)
-	brokers := f.Int("brokers", 3, "how many brokers to run in this process")
-	port := f.Int("port", 9092, "port of the first broker, the others follow; 0: any")
-	controllerPort := f.Int("controller-port", 9090, "port of the controller; 0: any")
-	minInsync := f.Int("min-insync", 2, "replicas that acks=all needs in sync; more than there are brokers makes no sense")
-	join := f.String("join", "", "controller of a cluster in another process: run one broker, and let it join")
-	id := f.Int("id", 101, "the broker's id with -join")
-	var debugAddr string
-	debugserver.Flag(f, &debugAddr)
-	switch err := f.Parse(args); {
+	f, err := parse(args, errs)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		return exitUsage // Parse has said why
+		return exitUsage
 	}
-	page, err := debugserver.Serve(debugAddr)
+	page, err := debugserver.Serve(f.debugAddr)
 	if err != nil {
 		fmt.Fprintln(errs, err)
 		return exitBroken
 	}
 	defer page.Stop()
 	page.Announce(out)
-	config := broker.Config{MinInsyncReplicas: min(*minInsync, max(*brokers, 1)), Page: page}
-	if *join != "" {
-		config.ID, config.Controller, config.MinInsyncReplicas = int32(*id), *join, *minInsync
-		config.Addr = fmt.Sprintf("127.0.0.1:%d", *port)
+	config := broker.Config{
+		MinInsyncReplicas: f.minInsync,
+		Page:              page,
+		Logger:            slog.New(slog.NewTextHandler(errs, nil)),
+	}
+	if f.join != "" {
+		config.ID, config.Controller = int32(f.id), f.join
+		config.Addr = fmt.Sprintf("127.0.0.1:%d", f.port)
 		err = runOne(ctx, config, out)
 	} else {
-		err = runAll(ctx, cluster.Config{Brokers: *brokers, Port: *port, ControllerPort: *controllerPort, Broker: config}, in, out)
+		err = runAll(ctx, cluster.Config{Brokers: f.brokers, Port: f.port, ControllerPort: f.controllerPort, Broker: config}, in, out)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // an interrupt is no failure, also of a start that it cut short
 		fmt.Fprintln(errs, err)
 		return exitBroken
 	}
@@ -105,11 +101,11 @@ Try them with whatever client is at hand:
 
   kcat -b %[4]s -t hello -P <<< "hello"
   kcat -b %[4]s -t hello -C -o beginning -e
-  kcat -b %[4]s -G readers hello
+  kcat -b %[4]s -X auto.offset.reset=earliest -G readers hello
   kafka-console-producer.sh --bootstrap-server %[4]s --topic hello
-  kafka-console-consumer.sh --bootstrap-server %[4]s --topic hello --group readers
+  kafka-console-consumer.sh --bootstrap-server %[4]s --topic hello --group readers --from-beginning
 
-Another broker, in a process of its own:
+Another broker, in a process of its own, from examples/broker:
 
   go run ./cmd/broker -join %[3]s -id 101 -port %[5]d
 

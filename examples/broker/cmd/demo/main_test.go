@@ -37,7 +37,7 @@ func TestDebugPage(t *testing.T) {
 			fetches += shown["fetch-"+broker].Accepted
 			members += shown["heartbeat-"+broker].Pending
 		}
-		return len(shown) == 12 && produces > 0 && fetches > 0 && members == consumers
+		return len(shown) == 18 && produces > 0 && fetches > 0 && members == consumers
 	})
 	status, errs := end()
 	assert.Equal(t, exitOK, status, errs)

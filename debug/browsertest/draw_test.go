@@ -1,0 +1,146 @@
+package browsertest
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/debug"
+)
+
+// draws opens a page and has it draw v, and no more: it is paused.
+func draws(t *testing.T, v debug.View) *browser {
+	t.Helper()
+	page := debug.Handler()
+	t.Cleanup(page.Close)
+	server := httptest.NewServer(page)
+	t.Cleanup(server.Close)
+	b := open(t)
+	b.do(t, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(server.URL), chromedp.WaitVisible(chromedp.CSS("#main")),
+		chromedp.Click(chromedp.CSS("#pause")))
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	b.eval(t, "draw("+string(text)+")")
+	return b
+}
+
+// one returns what the page shows of a purgatory with histograms, at first.
+func one(t *testing.T) debug.PurgatoryView {
+	t.Helper()
+	page := debug.Handler(newPurgatory(t, "produces"))
+	t.Cleanup(page.Close)
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
+	var v debug.View
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v))
+	require.Len(t, v.Purgatories, 1)
+	return v.Purgatories[0]
+}
+
+func (b *browser) plot(t *testing.T, title, js string) string {
+	t.Helper()
+	return b.eval(t, `(p => `+js+`)([...document.querySelectorAll(".plot")].find(p => p.querySelector("h3").textContent.startsWith("`+title+`")))`)
+}
+
+// TestPlotsAreToScale has the page draw numbers that are known, and reads what it says and how high it has drawn.
+func TestPlotsAreToScale(t *testing.T) {
+	p := one(t)
+	p.Rates = &debug.RatesView{Accepted: 1500, Ended: 1300, Expired: 300, Checks: 12_345}
+	p.History = nil
+	for second := range 11 {
+		s := debug.SampleView{Time: int64(1000 * second), Pending: int64(150 * second), Ended: []float64{}}
+		if second > 0 {
+			s.Ended = []float64{1000, 0, 300, 0, 0}
+		}
+		p.History = append(p.History, s)
+	}
+	last := len(p.Window.Late.Counts) - 1
+	p.Window.Late.Counts[last] = 36
+	p.Window.Late.Counts[last-1] = 9
+	p.Waited["expired"].Counts[3] = 9
+	p.Waited["satisfied"].Counts[3] = 6
+	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{p}})
+
+	tiles := `[...document.querySelectorAll(".tile")].map(t => t.textContent).join(" ")`
+	for _, want := range []string{"1300ended / s", "300expired / s", "12.3 kchecks / s", "> 8.7 minp99 lateness"} {
+		assert.Contains(t, b.eval(t, tiles), want)
+	}
+	ticks := `[...p.querySelectorAll(".y span")].map(s => s.textContent).join(" ")`
+	ends := `[...p.querySelectorAll(".axis span")].map(s => s.textContent).join(" ")`
+	peak := `p.querySelector("h3").textContent`
+
+	assert.Equal(t, "Pending peak 1500", b.plot(t, "Pending", peak))
+	assert.Equal(t, "1600 800 0", b.plot(t, "Pending", ticks))
+	assert.Equal(t, "10 s ago now", b.plot(t, "Pending", ends))
+	assert.Equal(t, "100.00,6.25", b.plot(t, "Pending", `p.querySelector("polygon").getAttribute("points").split(" ")[10]`), "1500 of 1600")
+
+	assert.Equal(t, "Ended per second peak 1300", b.plot(t, "Ended per second", peak))
+	assert.Equal(t, "1600 800 0", b.plot(t, "Ended per second", ticks))
+	assert.Equal(t, "9 s ago now", b.plot(t, "Ended per second", ends))
+	assert.Equal(t, "0.00,37.50", b.plot(t, "Ended per second", `p.querySelector("polygon.satisfied").getAttribute("points").split(" ")[0]`), "1000 of 1600")
+	assert.Equal(t, "0.00,18.75", b.plot(t, "Ended per second", `p.querySelector("polygon.expired").getAttribute("points").split(" ")[0]`), "300 upon 1000")
+	assert.Equal(t, "satisfied expired", b.plot(t, "Ended per second", `[...p.querySelectorAll(".legend span")].map(s => s.textContent).join(" ")`))
+
+	// The last bucket has no bound, and is drawn all the same.
+	heights := `[...p.querySelectorAll("rect")].map(r => +r.getAttribute("height")).filter(h => h > 0).join(" ")`
+	assert.Equal(t, "22.5 90", b.plot(t, "Lateness", heights), "9 and 36 of 40")
+	assert.Equal(t, "> 8.7 min: 36 late", b.plot(t, "Lateness", `[...p.querySelectorAll("title")].at(-1).textContent`))
+	assert.Regexp(t, "> 8.7 min$", b.plot(t, "Lateness", ends))
+	assert.Equal(t, "40 20 0", b.plot(t, "Lateness", ticks))
+	assert.Equal(t, "37.5 56.25", b.plot(t, "Wait time", heights), "6 and 9 of 16, one upon the other")
+	b.screenshot(t, "scale-1280", 1280, false)
+}
+
+func TestEndsOfAxesAreShort(t *testing.T) {
+	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{}})
+	for most, top := range map[string]string{
+		"0": "1", "0.3": "1", "1": "1", "1.5": "1.6", "3": "3", "5": "6", "7": "8", "9": "10", "10": "10", "11": "12",
+		"999": "1000", "1000": "1000", "1001": "1200", "123456": "160000", "81000": "100000",
+	} {
+		assert.Equal(t, top, b.eval(t, "nice("+most+")"), most)
+	}
+}
+
+// TestWhatIsStuckStandsOut: two callbacks do not return, and 38 expired operations wait for a worker.
+func TestWhatIsStuckStandsOut(t *testing.T) {
+	well, p := one(t), one(t)
+	well.ID, well.Name = "p-well", "well"
+	p.State, p.Running, p.OldestRunning, p.Due, p.OldestDue = "trouble", 2, 3.1, 38, 3
+	p.Notes = []debug.Note{{Level: "trouble", Text: "2 callbacks run"}, {Level: "look", Text: "38 wait"}}
+	p.MaxPending, p.Pending, p.Window.Rejected, p.Window.Panics = 50, 40, 7, 1
+	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{p, well}})
+	row := `[...document.querySelectorAll("#overview tbody tr:first-child td")].map(c => c.textContent).join("|")`
+	assert.Equal(t, "▲ trouble|produces2 callbacks run (+1)|40|0|–|–|–|2|38", b.eval(t, row))
+	bad := `[...document.querySelectorAll(".tile.bad")].map(t => t.textContent).join(", ")`
+	assert.Equal(t, "3.1 s2 callbacks run, 38due for 3 s, 7rejected, 1panic", b.eval(t, bad))
+	assert.Equal(t, "40pending of 50", b.eval(t, `document.querySelector(".tile").textContent`))
+	b.screenshot(t, "stuck-1280", 1280, false)
+}
+
+// TestThoseThatAreWellAreFolded, if there are many, unless the reader wants to see them.
+func TestThoseThatAreWellAreFolded(t *testing.T) {
+	var v debug.View
+	for _, name := range []string{"a", "b", "c"} {
+		p := one(t)
+		p.ID, p.Name = "p-"+name, name
+		v.Purgatories = append(v.Purgatories, p)
+	}
+	v.Purgatories[0].State = "look"
+	b := draws(t, v)
+	const open = `[...document.querySelectorAll("section > details[open] h2")].map(h => h.textContent).join()`
+	assert.Equal(t, "a", b.eval(t, open))
+	b.do(t, chromedp.Click(chromedp.CSS("#p-b h2")))
+	assert.Equal(t, "a,b", b.eval(t, open))
+	b.eval(t, `document.querySelector("#overview a[href='#p-c']").click()`)
+	assert.Equal(t, "a,b,c", b.eval(t, open))
+	b.do(t, chromedp.Click(chromedp.CSS("#p-a h2")))
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	b.eval(t, "draw("+string(text)+")")
+	assert.Equal(t, "b,c", b.eval(t, open), "news do not fold or unfold what the reader has chosen")
+}

@@ -1,0 +1,167 @@
+package debug
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// view looks at every source, or at those of the given names if there are any. No lock is held while it looks:
+// operations describe themselves.
+func (p *Page) view(names []string) View {
+	p.mu.Lock()
+	sources := make([]sampled, len(p.mu.sources))
+	for i, s := range p.mu.sources {
+		sources[i] = sampled{s.source, append([]sample(nil), s.samples...)}
+	}
+	p.mu.Unlock()
+	v := View{Time: time.Now(), Hidden: p.opts.HideDetails, Purgatories: make([]PurgatoryView, 0, len(sources))}
+	rows := p.opts.Rows
+	if v.Hidden {
+		rows = 0
+	}
+	ids := make(map[string]bool)
+	for _, s := range sources {
+		name := nameOf(s.source)
+		id := anchor("p-", name, ids)
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		var n purgatory.Stats
+		var in purgatory.Inspection
+		failure := guarded(func() { n, in = s.source.Stats(), s.source.Inspect(rows, rows) })
+		if len(s.samples) > 0 && startedAgain(&s.samples[len(s.samples)-1].stats, &n) {
+			s.samples = nil
+		}
+		w := windowOf(s.samples, &n, v.Time)
+		one := viewOf(name, &n, &in)
+		one.ID = id
+		one.Notes = notes(&n, &w, &in)
+		if failure != nil {
+			one.Notes = failed(failure, v.Hidden)
+		}
+		one.State = state(one.Notes)
+		one.Window, one.Rates, one.History = viewWindow(&w), viewRates(s.samples), viewHistory(s.samples)
+		v.Purgatories = append(v.Purgatories, one)
+	}
+	slices.SortStableFunc(v.Purgatories, func(a, b PurgatoryView) int { return urgency(a.State) - urgency(b.State) })
+	v.Signals = p.viewSignals(names, v.Time)
+	return v
+}
+
+func urgency(state string) int {
+	return slices.Index([]string{stateTrouble, stateLook, stateOK}, state)
+}
+
+// anchor returns a name's id in the page: the same whatever else is shown. Names that would get the same id are numbered.
+func anchor(prefix, name string, taken map[string]bool) string {
+	id := prefix + strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name)
+	free := id
+	for n := 2; taken[free]; n++ {
+		free = id + "." + strconv.Itoa(n)
+	}
+	taken[free] = true
+	return free
+}
+
+func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) PurgatoryView {
+	v := PurgatoryView{
+		Name: name, Pending: n.Pending, MaxPending: n.MaxPending, Watched: n.Watched, Keys: n.Keys, Stale: n.Stale,
+		Accepted: n.Accepted, Ended: make(map[string]int64), Rejected: n.Rejected,
+		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
+		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
+		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
+		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
+		Due: n.Due, OldestDue: n.OldestDue.Seconds(), ReaperStalls: n.ReaperStalls,
+		Timed: n.Timed, OldestAge: n.OldestAge.Seconds(), Ages: viewHistogram(&n.Ages), Late: viewHistogram(&n.Late),
+		Waited: make(map[string]HistogramView), Looked: in.Looked, Wheels: viewWheels(&in.Wheels),
+		Hot: viewKeys(in.Hot), Expiring: viewKeys(in.Expiring), Oldest: []OperationView{},
+	}
+	for o := range outcomes {
+		v.Ended[o.String()] = n.Ended(o)
+		v.Waited[o.String()] = viewHistogram(&n.Waited[o])
+	}
+	for _, o := range in.Oldest {
+		v.Oldest = append(v.Oldest, OperationView{
+			Type: o.Type, Text: o.Text, Key: o.Key, Keys: o.Keys, Age: o.Age.Seconds(), Left: o.Left.Seconds(),
+		})
+	}
+	return v
+}
+
+func viewWindow(w *window) WindowView {
+	return WindowView{
+		Seconds: w.length.Seconds(), Text: w.name(), Expired: w.ended[operation.Expired], Rejected: w.rejected,
+		Checks: w.checks, WastedChecks: w.wasted, Panics: w.panics, Slow: w.slowCallbacks, Stalls: w.stalls, Late: viewHistogram(&w.late),
+	}
+}
+
+func viewRates(samples []sample) *RatesView {
+	r, known := ratesOf(samples)
+	if !known {
+		return nil
+	}
+	return &RatesView{Accepted: r.accepted, Ended: r.ended, Expired: r.expired, Checks: r.checks}
+}
+
+func viewHistogram(h *purgatory.Histogram) HistogramView {
+	v := HistogramView{Counts: h.Counts[:], Sum: h.Sum, Bounds: make([]float64, purgatory.HistogramBuckets-1)}
+	for i := range v.Bounds {
+		v.Bounds[i] = h.Bound(i).Seconds()
+	}
+	return v
+}
+
+func viewHistory(samples []sample) []SampleView {
+	all := make([]SampleView, len(samples))
+	for i := range samples {
+		all[i] = SampleView{Time: samples[i].at.UnixMilli(), Pending: samples[i].stats.Pending, Ended: []float64{}}
+		if i == 0 {
+			continue
+		}
+		for o := range outcomes {
+			all[i].Ended = append(all[i].Ended, rate(&samples[i-1], &samples[i], func(n *purgatory.Stats) int64 { return n.Ended(o) }))
+		}
+	}
+	return all
+}
+
+func viewWheels(w *timer.Wheels) WheelsView {
+	v := WheelsView{Tick: w.Tick.Seconds(), Pending: w.Pending, Due: w.Due, Young: w.Young.Entries, YoungEstimated: w.Young.Estimated, Levels: []LevelView{}}
+	for _, l := range w.Levels {
+		lv := LevelView{Span: l.Span.Seconds(), Hand: l.Hand, Slots: make([]int, len(l.Slots))}
+		for i, s := range l.Slots {
+			lv.Slots[i] = s.Entries
+			lv.Estimated = lv.Estimated || s.Estimated
+		}
+		v.Levels = append(v.Levels, lv)
+	}
+	return v
+}
+
+func viewKeys(keys []purgatory.KeyReport) []KeyView {
+	all := make([]KeyView, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		all[i] = KeyView{
+			Key: k.Key, Waiting: k.Waiting, Watched: k.Watched, Tries: k.Tries, Wasted: k.Wasted,
+			Ended: make(map[string]int64), OnlyTimeouts: k.OnlyTimeouts(),
+		}
+		for o := range outcomes {
+			if n := k.Ended[o]; n > 0 {
+				all[i].Ended[o.String()] = n
+			}
+		}
+	}
+	return all
+}

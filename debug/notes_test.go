@@ -1,0 +1,138 @@
+package debug
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// day is what the notes are made from.
+type day struct {
+	n  purgatory.Stats
+	w  window
+	in purgatory.Inspection
+}
+
+func minuteOf(t *testing.T) *day {
+	t.Helper()
+	d := &day{w: window{length: 2 * time.Minute}, in: purgatory.Inspection{Wheels: timer.Wheels{Tick: time.Millisecond}}}
+	d.w.late = newFetches(t, purgatory.WithHistograms()).Stats().Late
+	return d
+}
+
+// lateBy returns the bucket of the lateness d.
+func (d *day) lateBy(late time.Duration) *int64 {
+	for i := range d.w.late.Counts {
+		if d.w.late.Bound(i) >= late {
+			return &d.w.late.Counts[i]
+		}
+	}
+	return nil
+}
+
+func onlyTimeouts(n int64) purgatory.KeyReport {
+	k := purgatory.KeyReport{Key: "audit"}
+	k.Ended[operation.Expired] = n
+	return k
+}
+
+func TestASickDayHasItsNote(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		make  func(d *day)
+		level string // empty: no note
+		text  string
+	}{
+		{"a callback does not return", func(d *day) { d.n.Running, d.n.OldestRunning = 2, 3*time.Second }, "trouble", "2 callbacks run, one for 3s"},
+		{"callbacks run", func(d *day) { d.n.Running, d.n.OldestRunning = 2, 3*time.Millisecond }, "", ""},
+		{"expiries wait", func(d *day) { d.n.Due, d.n.OldestDue = 38, 3*time.Second }, "trouble", "38 expired operations wait for a free worker, one for 3s"},
+		{"one expiry waits", func(d *day) { d.n.Due, d.n.OldestDue = 1, 60*time.Millisecond }, "trouble", "1 expired operation waits"},
+		{"an expiry waits for some ticks", func(d *day) { d.n.Due, d.n.OldestDue = 38, 20*time.Millisecond }, "", ""},
+		{"an expiry waits for some long ticks", func(d *day) { d.n.Due, d.n.OldestDue, d.in.Wheels.Tick = 38, time.Second, 100*time.Millisecond }, "", ""},
+		{"many wait, nobody knows since when", func(d *day) { d.n.Due = 500 }, "trouble", "at least 500 expired operations"},
+		{"slow callbacks", func(d *day) { d.n.SlowCallbacks, d.w.slowCallbacks = 9, 2 }, "look", "2 callbacks in the last 2 min took longer than WithSlowCallback allows"},
+		{"slow callbacks of last week", func(d *day) { d.n.SlowCallbacks = 9 }, "", ""},
+		{"panics", func(d *day) { d.n.Panics, d.w.panics = 9, 2 }, "trouble", "2 panics in operations' methods in the last 2 min"},
+		{"one panic since start", func(d *day) { d.n.Panics, d.w = 1, window{panics: 1} }, "look", "1 panic in operations' methods since start"},
+		{"panics of last week", func(d *day) { d.n.Panics = 9 }, "", ""},
+		{"timeouts late", func(d *day) { *d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 400, 5 }, "trouble", "5 of 405 by more than 0.1 s, p99 lateness ≤ 1.02s"},
+		{"minutes late", func(d *day) { d.w.late.Counts[purgatory.HistogramBuckets-1] = 5 }, "trouble", "p99 lateness > 8m44"},
+		{"few timeouts, one late", func(d *day) { *d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 4, 1 }, "", ""},
+		{"many timeouts, few late", func(d *day) { *d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 40_000, 5 }, "", ""},
+		{"late last week", func(d *day) { d.n.Late.Counts[purgatory.HistogramBuckets-1] = 500 }, "", ""},
+		{"the reaper stalls", func(d *day) { d.w.stalls = 1 }, "look", "stalled 1 time in"},
+		{"full", func(d *day) { d.n.MaxPending, d.n.Pending, d.w.rejected, d.w.rejectedFull = 10, 10, 4, 4 }, "trouble", "full: 4 operations were refused"},
+		{"nearly full", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 900 }, "look", "90 % full"},
+		{"not full", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 700 }, "", ""},
+		{"refused", func(d *day) { d.w.rejected = 1 }, "look", "1 operation was refused"},
+		{"only timeouts", func(d *day) {
+			d.w.ended[operation.Expired] = 3
+			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3), onlyTimeouts(2)}
+		}, "trouble", "1 of the keys shown ended only by timeout"},
+		{"only timeouts, last week", func(d *day) { d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)} }, "", ""},
+		{"checks in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "99 % of the checks in the last 2 min"},
+		{"few checks in vain", func(d *day) { d.w.checks, d.w.wasted = 900, 900 }, "", ""},
+		{"ever more wait", func(d *day) { d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 500, 900 }, "look", "pending has grown from 300 to 900"},
+		{"more wait, but less than before", func(d *day) { d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 1500, 900 }, "", ""},
+	} {
+		d := minuteOf(t)
+		c.make(d)
+		got := notes(&d.n, &d.w, &d.in)
+		if c.level == "" {
+			assert.Empty(t, got, c.name)
+			assert.Equal(t, stateOK, state(got))
+			continue
+		}
+		if assert.Len(t, got, 1, c.name) {
+			assert.Equal(t, c.level, got[0].Level, c.name)
+			assert.Equal(t, c.level, state(got))
+			assert.Contains(t, got[0].Text, c.text, c.name)
+		}
+	}
+}
+
+func TestTheWorstNoteIsTheState(t *testing.T) {
+	assert.Equal(t, stateTrouble, state([]Note{{stateLook, ""}, {stateTrouble, ""}, {stateLook, ""}}))
+}
+
+// stuck is an operation whose callback does not return until it may.
+type stuck struct {
+	operation.DelayedOperation
+	may chan struct{}
+}
+
+func (s *stuck) TryComplete() bool { return false }
+func (s *stuck) OnComplete()       { <-s.may }
+func (s *stuck) OnExpiration()     {}
+
+// TestStuckWorkersAreSeen has 40 operations expire whose callbacks block both workers. No expiry ends, so no histogram
+// shows it.
+func TestStuckWorkersAreSeen(t *testing.T) {
+	p, err := purgatory.New[string]("produces", purgatory.WithExpiryWorkers(2), purgatory.WithHistograms(), purgatory.WithSlowCallback(20*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Close() })
+	may := make(chan struct{})
+	t.Cleanup(func() { close(may) })
+	for range 40 {
+		_, err := p.TryCompleteElseWatch(&stuck{may: may}, 5*time.Millisecond, "orders-0")
+		require.NoError(t, err)
+	}
+	page := Handler(newFetches(t), p)
+	t.Cleanup(page.Close)
+	require.Eventually(t, func() bool {
+		got := page.view(nil).Purgatories[0]
+		return got.Name == "produces" && got.State == stateTrouble && len(got.Notes) == 2
+	}, 30*time.Second, 20*time.Millisecond)
+	got := page.view(nil).Purgatories[0]
+	assert.EqualValues(t, 2, got.Running)
+	assert.EqualValues(t, 2, got.StuckCallbacks)
+	assert.Greater(t, got.Due, int64(20))
+	assert.Contains(t, got.Notes[0].Text, "2 callbacks run, one for ")
+	assert.Regexp(t, `^\d+ expired operations wait for a free worker, one for `, got.Notes[1].Text)
+}

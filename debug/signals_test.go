@@ -1,0 +1,227 @@
+package debug
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+// fixedSource is a source of hints whose numbers are known.
+type fixedSource struct{ n signals.Stats }
+
+func (s *fixedSource) Stats() signals.Stats { return s.n }
+
+// healthySource returns the numbers of a source on a day without trouble.
+func healthySource() signals.Stats {
+	return signals.Stats{Name: "nats", Running: true, Standing: true, Hints: 50, SinceLastWord: time.Second}
+}
+
+func TestASickSourceHasItsNote(t *testing.T) {
+	broken := errors.New("connection refused")
+	for _, c := range []struct {
+		name  string
+		make  func(n *signals.Stats, h *hearing)
+		level string // empty: no note
+		text  string
+	}{
+		{"all is well", func(*signals.Stats, *hearing) {}, "", ""},
+		{"nobody runs it", func(n *signals.Stats, _ *hearing) { n.Running, n.Standing = false, false }, "trouble", "it does not run: Run has not been called, or has returned; no word since 11:59:59, for 1s"},
+		{"it is restarted", func(n *signals.Stats, _ *hearing) { n.Standing, n.Ends, n.Err = false, 3, broken }, "trouble", "restarting: connection refused; no word since 11:59:59"},
+		{"it is restarted, and said nothing", func(n *signals.Stats, _ *hearing) { n.Standing, n.Ends = false, 3 }, "trouble", "restarting: without an error"},
+		{"it is about to subscribe", func(n *signals.Stats, _ *hearing) { n.Standing = false }, "look", "it has not subscribed yet"},
+		{"it never subscribes", func(n *signals.Stats, _ *hearing) { n.Standing, n.SinceLastWord = false, time.Minute }, "trouble", "it has not subscribed yet; no word since 11:59:00"},
+		{"it has ended, and stands again", func(n *signals.Stats, h *hearing) { n.Ends, n.Err, h.ends, h.gaps = 9, broken, 2, 2 }, "look", "it ended 2 times in the last 2 min, last: connection refused"},
+		{"it ended last week", func(n *signals.Stats, _ *hearing) { n.Ends, n.Gaps, n.Err = 9, 9, broken }, "", ""},
+		{"gaps", func(_ *signals.Stats, h *hearing) { h.gaps = 1 }, "look", "1 gap in the last 2 min"},
+		{"it talked, and is silent", func(n *signals.Stats, h *hearing) { n.SinceLastWord, h.earlier = 90*time.Second, 10 }, "look", "no word since 11:58:30, for 1m30s"},
+		{"it hardly talked", func(n *signals.Stats, h *hearing) { n.SinceLastWord, h.earlier = 90*time.Second, 9 }, "", ""},
+		{"it pauses", func(n *signals.Stats, h *hearing) { n.SinceLastWord, h.earlier = 50*time.Second, 10 }, "", ""},
+		{"it has been silent for long", func(n *signals.Stats, _ *hearing) { n.SinceLastWord, n.Hints = 6*time.Minute, 100 }, "look", "no word since 11:54:00"},
+		{"there has never been much", func(n *signals.Stats, _ *hearing) { n.SinceLastWord, n.Hints = 6*time.Hour, 99 }, "", ""},
+		{"bulk reads fail", func(_ *signals.Stats, h *hearing) { h.failures = 2 }, "trouble", "2 bulk reads failed in the last 2 min"},
+		{"a bulk read failed at some time", func(_ *signals.Stats, h *hearing) { h.length, h.failures = 0, 1 }, "look", "1 bulk read failed since start"},
+	} {
+		n, h := healthySource(), hearing{window: window{length: 2 * time.Minute}}
+		c.make(&n, &h)
+		got := signalNotes(&n, &h, noon)
+		if c.level == "" {
+			assert.Empty(t, got, c.name)
+			continue
+		}
+		if assert.Len(t, got, 1, c.name) {
+			assert.Equal(t, c.level, got[0].Level, c.name)
+			assert.Contains(t, got[0].Text, c.text, c.name)
+		}
+	}
+}
+
+func TestTheWindowHasWhatASourceHasSaidInIt(t *testing.T) {
+	var samples []heard
+	for second := range 120 {
+		n := signals.Stats{Hints: 1000 + 20*int64(min(second, 50)), Gaps: 4, Failures: 5, Ends: 6}
+		samples = append(samples, heard{noon.Add(time.Duration(second) * time.Second), n})
+	}
+	n := signals.Stats{Hints: 2003, Gaps: 7, Failures: 9, Ends: 8}
+	h := hearingOf(samples, &n, noon.Add(2*time.Minute))
+	assert.Equal(t, 2*time.Minute, h.length)
+	assert.Equal(t, []int64{1003, 3, 4, 2, 1000}, []int64{h.hints, h.gaps, h.failures, h.ends, h.earlier})
+	h = hearingOf(samples[:1], &n, noon.Add(time.Second))
+	assert.Zero(t, h.length)
+	assert.Equal(t, []int64{2003, 7, 9, 8, 0}, []int64{h.hints, h.gaps, h.failures, h.ends, h.earlier})
+
+	assert.InDelta(t, 20, *hintRate(samples[:40]), 0)
+	assert.Zero(t, *hintRate(samples))
+	assert.Nil(t, hintRate(samples[:1]))
+	assert.Nil(t, hintRate([]heard{samples[0], samples[0]}))
+}
+
+// heardAs says where each number of a source is in the JSON, by the name of its field.
+var heardAs = map[string]string{
+	"Name": "name", "Running": "running", "Standing": "standing", "Hints": "hints", "Unawaited": "unawaited", "Gaps": "gaps",
+	"Audits": "audits", "Rechecks": "rechecks", "BulkReads": "bulk_reads", "Failures": "failures", "Ends": "ends",
+	"SinceLastWord": "since_last_word", "Err": "error",
+}
+
+// distinctSource returns numbers of which no two are the same, and what they are by field.
+func distinctSource() (n signals.Stats, want map[string]float64) {
+	n, want = signals.Stats{Name: "nats", Err: errors.New("cut off")}, make(map[string]float64)
+	value := int64(1000)
+	eachNumber(reflect.ValueOf(&n).Elem(), func(field string, v reflect.Value) {
+		value += 7
+		v.SetInt(value)
+		if v.Type() == reflect.TypeFor[time.Duration]() {
+			v.SetInt(value * int64(time.Second))
+		}
+		want[field] = float64(value)
+	})
+	return n, want
+}
+
+// TestEachNumberOfASourceIsUnderItsName gives every number a value that no other has. A field that signals.Stats gains
+// and the page does not show is an error too.
+func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
+	n, want := distinctSource()
+	require.Len(t, want, 9)
+	got := tree(t, viewOfSignals(&n))
+	for i := range reflect.TypeFor[signals.Stats]().NumField() {
+		field := reflect.TypeFor[signals.Stats]().Field(i).Name
+		require.Contains(t, heardAs, field, "Stats.%s is not shown, or this test does not know it", field)
+		require.Contains(t, got, heardAs[field])
+	}
+	for field, value := range want {
+		assert.InDelta(t, value, at(got, heardAs[field]), 0, field)
+	}
+	assert.Equal(t, "nats", got["name"])
+	assert.Equal(t, "cut off", got["error"])
+	for _, running := range []bool{false, true} {
+		got := tree(t, viewOfSignals(&signals.Stats{Running: running, Standing: !running}))
+		assert.Equal(t, []any{running, !running}, []any{got["running"], got["standing"]})
+	}
+
+	var text strings.Builder
+	printView(&text, View{Signals: []SignalsView{viewOfSignals(&n)}})
+	for field, value := range want {
+		word := fmt.Sprint(value)
+		if field == "SinceLastWord" {
+			word = seconds(value)
+		}
+		assert.Contains(t, text.String(), word, field)
+	}
+}
+
+// TestARunnerIsShown has a source break before it stands: what the page then says comes from a real runner.
+func TestARunnerIsShown(t *testing.T) {
+	p := newFetches(t)
+	hints, err := signals.To(p, signals.WithName("nats \u202e"), signals.WithBackoff(time.Hour, time.Hour))
+	require.NoError(t, err)
+	page := Handler(p)
+	t.Cleanup(page.Close)
+	page.AddSignals(hints)
+	v := page.view(nil)
+	require.Len(t, v.Signals, 1)
+	assert.Equal(t, "s-nats--", v.Signals[0].ID)
+	assert.Equal(t, stateTrouble, v.Signals[0].State)
+	assert.Contains(t, v.Signals[0].Notes[0].Text, "it does not run")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	broken := signals.SourceFunc[string](func(_ context.Context, sink signals.Sink[string]) error {
+		sink.Missed(signals.ErrSubscribed)
+		sink.Changed("orders", 1)
+		return errors.New("10.0.0.7: \x1b[31m cut off")
+	})
+	go func() { ended <- hints.Run(ctx, broken) }()
+	t.Cleanup(func() {
+		stop()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+	})
+	require.Eventually(t, func() bool { return hints.Stats().Ends == 1 }, time.Minute, time.Millisecond)
+
+	require.NoError(t, json.Unmarshal(get(t, page, "/?format=json").Body.Bytes(), &v))
+	assert.True(t, v.Signals[0].Running)
+	assert.False(t, v.Signals[0].Standing)
+	assert.EqualValues(t, 1, v.Signals[0].Hints)
+	assert.Contains(t, v.Signals[0].Notes[0].Text, "restarting: 10.0.0.7")
+	assert.Empty(t, v.Purgatories[0].Notes)
+	text := get(t, page, "/").Body.String()
+	assert.Contains(t, text, `TROUBLE: restarting: 10.0.0.7: \x1b[31m cut off; no word since `)
+	assert.Contains(t, text, `== hints from "nats \u202e"`)
+	assert.NotContains(t, text, "\x1b")
+
+	hidden := New(Options{HideDetails: true}, p)
+	hidden.AddSignals(hints)
+	for _, format := range []string{"html", "json", "text"} {
+		body := get(t, hidden, "/?format="+format).Body.String()
+		assert.Contains(t, body, "restarting")
+		assert.NotContains(t, body, "10.0.0.7")
+	}
+
+	require.Empty(t, page.view([]string{"fetches"}).Signals)
+	require.Len(t, page.view([]string{"nats \u202e"}).Signals, 1)
+	page.RemoveSignals(hints)
+	assert.Empty(t, page.view(nil).Signals)
+}
+
+func TestSourcesInTroubleComeFirst(t *testing.T) {
+	page := New(Options{Idle: -1})
+	t.Cleanup(page.Close)
+	for _, n := range []signals.Stats{{Name: "a", Running: true, Standing: true}, {Name: "b"}, {Name: "a", Running: true}} {
+		page.AddSignals(&fixedSource{n})
+	}
+	v := page.view(nil)
+	var ids []string
+	for _, s := range v.Signals {
+		ids = append(ids, s.ID+" "+s.State)
+	}
+	assert.Equal(t, []string{"s-b trouble", "s-a.2 look", "s-a ok"}, ids)
+	page.mu.Lock()
+	for i := range 2 * history {
+		page.sampleLocked(noon.Add(time.Duration(i) * time.Second))
+	}
+	assert.Len(t, page.mu.signals[0].samples, history)
+	page.mu.Unlock()
+}
+
+// TestTheTextSaysWhetherASourceStands: the three states of a source, each on its line.
+func TestTheTextSaysWhetherASourceStands(t *testing.T) {
+	for want, n := range map[string]signals.Stats{
+		"source  does not run, last word 3s ago; 0 ends, 0 gaps\n":   {SinceLastWord: 3 * time.Second},
+		"source  does not stand, last word 3s ago; 2 ends, 1 gap\n":  {SinceLastWord: 3 * time.Second, Running: true, Ends: 2, Gaps: 1},
+		"source  stands, last word 3s ago; 1 end, 2 gaps\n":          {SinceLastWord: 3 * time.Second, Running: true, Standing: true, Ends: 1, Gaps: 2},
+		"source  does not run, last word 3s ago; 1 end, 1000 gaps\n": {SinceLastWord: 3 * time.Second, Standing: true, Ends: 1, Gaps: 1000},
+	} {
+		var text strings.Builder
+		printView(&text, View{Signals: []SignalsView{viewOfSignals(&n)}})
+		assert.Contains(t, text.String(), want)
+	}
+}

@@ -1,0 +1,205 @@
+package debug
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
+)
+
+// stranger is a source of the user's.
+type stranger struct {
+	name   string
+	stats  func() purgatory.Stats
+	failed bool // Inspect panics
+}
+
+func (s *stranger) Name() string           { return s.name }
+func (s *stranger) Stats() purgatory.Stats { return s.stats() }
+func (s *stranger) Inspect(int, int) (in purgatory.Inspection) {
+	if s.failed {
+		panic("secret \x1b[2J")
+	}
+	return in
+}
+
+// deaf is a source of hints that panics.
+type deaf struct{}
+
+func (deaf) Stats() signals.Stats { panic("secret") }
+
+func TestASourceThatPanicsIsShownAsTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		well := newFetches(t)
+		page := New(Options{Idle: -1}, nil, well)
+		defer page.Close()
+		var none fetches
+		page.Add(none)
+		page.Add(&stranger{name: "numbers", stats: func() purgatory.Stats { panic("secret \x1b[2J") }})
+		page.Add(&stranger{name: "inspection", stats: func() purgatory.Stats { return purgatory.Stats{} }, failed: true})
+		page.AddSignals(nil)
+		page.AddSignals(deaf{})
+		time.Sleep(time.Minute + time.Millisecond) // the sampler goes on
+		v := page.view(nil)
+		assert.Equal(t, []string{"(no name)", "numbers", "inspection", "fetches"}, names(v))
+		for _, p := range v.Purgatories[:3] {
+			assert.Equal(t, stateTrouble, p.State)
+			require.Len(t, p.Notes, 1)
+			assert.Contains(t, p.Notes[0].Text, "the source panicked: ")
+		}
+		assert.Equal(t, stateOK, v.Purgatories[3].State)
+		assert.Len(t, v.Purgatories[3].History, 61)
+		require.Len(t, v.Signals, 1)
+		assert.Equal(t, []Note{{stateTrouble, "its numbers are not known: the source panicked: secret"}}, v.Signals[0].Notes)
+		text := get(t, page, "/").Body.String()
+		assert.Contains(t, text, `panicked: secret \x1b[2J`)
+		assert.NotContains(t, text, "\x1b")
+
+		page.opts.HideDetails = true
+		for _, format := range []string{"html", "json", "text"} {
+			body := get(t, page, "/?format="+format).Body.String()
+			assert.Contains(t, body, "the source panicked")
+			assert.NotContains(t, body, "secret")
+		}
+	})
+}
+
+// TestCountersThatGoBackBeginAnew: a source that stands for one purgatory after the other has no negative numbers.
+func TestCountersThatGoBackBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var replaced atomic.Bool
+		page := New(Options{Idle: -1}, &stranger{name: "p", stats: func() purgatory.Stats {
+			if replaced.Load() {
+				return purgatory.Stats{Accepted: 10, Pending: 1, Expired: 9, Checks: 5000}
+			}
+			return purgatory.Stats{Accepted: 1000, Pending: 1, Expired: 999, Rejected: 7, Checks: 5000, WastedChecks: 4900, Panics: 3, Signals: 9}
+		}})
+		defer page.Close()
+		page.AddSignals(signalsOf(func() signals.Stats {
+			if replaced.Load() {
+				return signals.Stats{Name: "h", Running: true, Standing: true, Hints: 5}
+			}
+			return signals.Stats{Name: "h", Running: true, Standing: true, Hints: 50, Gaps: 4, Ends: 3, Rechecks: 7, Failures: 2, BulkReads: 3}
+		}))
+		check := func(samples int) {
+			v := page.view(nil)
+			p, s := v.Purgatories[0], v.Signals[0]
+			assert.Len(t, p.History, samples)
+			assert.Zero(t, p.Window.Seconds, "since start")
+			assert.EqualValues(t, 9, p.Window.Expired)
+			assert.Equal(t, []int64{0, 0, 5000, 0}, []int64{p.Window.Rejected, p.Window.Panics, p.Window.Checks, p.Window.WastedChecks})
+			assert.Equal(t, []int64{5, 0, 0, 0}, []int64{s.Window.Hints, s.Window.Gaps, s.Window.Ends, s.Window.Failures})
+		}
+		time.Sleep(time.Minute + time.Millisecond)
+		require.Len(t, page.view(nil).Purgatories[0].History, 61)
+		replaced.Store(true)
+		check(0) // before the next sample
+		time.Sleep(5*time.Second + time.Millisecond)
+		check(5)
+	})
+}
+
+type signalsOf func() signals.Stats
+
+func (s signalsOf) Stats() signals.Stats { return s() }
+
+// TestEachCounterTellsThatASourceStartedAgain: any of them may be the only one that has counted.
+func TestEachCounterTellsThatASourceStartedAgain(t *testing.T) {
+	var before purgatory.Stats
+	assert.False(t, startedAgain(&before, &before))
+	before.Late.Counts[3] = 1
+	all := []*int64{&before.Accepted, &before.Rejected, &before.Checks, &before.Signals, &before.Panics, &before.Purges, &before.SlowCallbacks, &before.ReaperStalls}
+	assert.True(t, startedAgain(&before, &purgatory.Stats{}))
+	before.Late.Counts[3] = 0
+	for i, counter := range all {
+		*counter = 1
+		assert.True(t, startedAgain(&before, &purgatory.Stats{}), i)
+		assert.False(t, startedAgain(&purgatory.Stats{}, &before), i)
+		*counter = 0
+	}
+	var heard signals.Stats
+	for i, counter := range []*int64{&heard.Hints, &heard.Gaps, &heard.Ends, &heard.Rechecks, &heard.BulkReads, &heard.Failures} {
+		*counter = 1
+		assert.True(t, ranAnew(&heard, &signals.Stats{}), i)
+		assert.False(t, ranAnew(&signals.Stats{}, &heard), i)
+		*counter = 0
+	}
+}
+
+// TestHostileNames: whatever a purgatory is called, its section has an anchor of its own, and ?name= finds it.
+func TestHostileNames(t *testing.T) {
+	all := []string{"a", "a.2", "a", "a", "a.2", "", "-", `"'\n` + "\r\n\t", "user\u202egpj", "\xff\xfe", "a b", "a+b", "a&name=c", "#", "{{view}}", evil}
+	page := New(Options{})
+	t.Cleanup(page.Close)
+	for _, name := range all {
+		page.Add(named(t, name))
+	}
+	v := page.view(nil)
+	require.Len(t, v.Purgatories, len(all))
+	var ids []string
+	for _, p := range v.Purgatories {
+		ids = append(ids, p.ID)
+		asked := strings.ToValidUTF8(p.Name, "\uFFFD") // as JSON and an address have it
+		assert.NotEmpty(t, page.view([]string{asked}).Purgatories, "%q", p.Name)
+		assert.Regexp(t, `^p-[-._0-9A-Za-z]*$`, p.ID)
+	}
+	slices.Sort(ids)
+	assert.Len(t, slices.Compact(ids), len(all), "%q", ids)
+	text := get(t, page, "/").Body.String()
+	for _, line := range strings.Split(text, "\n") {
+		assert.NotRegexp(t, "[\x00-\x08\x0b-\x1f\u202e\u2028]", line)
+	}
+	assert.Equal(t, 2*len(all), strings.Count(text, `"`+"\n"), "a name is on one line, in the overview and above its section")
+}
+
+// TestManyPurgatories are all shown, also while others come and go.
+func TestManyPurgatories(t *testing.T) {
+	page := New(Options{})
+	t.Cleanup(page.Close)
+	for i := range 200 {
+		page.Add(named(t, fmt.Sprint("tenant ", i)))
+	}
+	guest := named(t, "guest")
+	var going sync.WaitGroup
+	for range 2 {
+		going.Go(func() {
+			for range 20 {
+				page.Add(guest)
+				page.Remove(guest)
+			}
+		})
+	}
+	for range 5 {
+		var v View
+		require.NoError(t, json.Unmarshal(get(t, page, "/?format=json").Body.Bytes(), &v))
+		assert.GreaterOrEqual(t, len(v.Purgatories), 200)
+	}
+	going.Wait()
+	assert.Len(t, page.view(nil).Purgatories, 200)
+}
+
+// list is a source of a type that cannot be compared.
+type list []purgatory.Stats
+
+func (list) Name() string                          { return "list" }
+func (l list) Stats() purgatory.Stats              { return l[0] }
+func (list) Inspect(int, int) purgatory.Inspection { return purgatory.Inspection{} }
+
+func TestRemoveOfASourceThatCannotBeComparedDoesNothing(t *testing.T) {
+	page := New(Options{}, list{{}})
+	defer page.Close()
+	page.Remove(list{{}})
+	page.Remove(nil)
+	assert.Equal(t, []string{"list"}, names(page.view(nil)))
+}

@@ -1,0 +1,92 @@
+package debug
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// watched returns a sample a second, each of numbers that of sets.
+func watched(from time.Time, count int, of func(second int64, n *purgatory.Stats)) []sample {
+	samples := make([]sample, count)
+	for i := range samples {
+		samples[i].at = from.Add(time.Duration(i) * time.Second)
+		of(int64(i), &samples[i].stats)
+	}
+	return samples
+}
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestRatesArePerSecond(t *testing.T) {
+	samples := watched(noon, 20, func(second int64, n *purgatory.Stats) {
+		n.Satisfied, n.Forced, n.Expired, n.Checks = 1000*second, 20*second, 300*second, 7*second
+		n.Cancelled, n.Closed = 5*second, second
+		n.Pending = 40
+		n.Accepted = n.Pending + n.Satisfied + n.Forced + n.Expired + n.Cancelled + n.Closed
+	})
+	r, known := ratesOf(samples)
+	require.True(t, known)
+	assert.Equal(t, rates{accepted: 1326, ended: 1326, expired: 300, checks: 7}, r)
+	h := viewHistory(samples)
+	require.Len(t, h, 20)
+	assert.Empty(t, h[0].Ended)
+	for _, s := range h[1:] {
+		assert.Equal(t, []float64{1000, 20, 300, 5, 1}, s.Ended)
+		assert.EqualValues(t, 40, s.Pending)
+	}
+	assert.EqualValues(t, 1000, h[1].Time-h[0].Time)
+
+	_, known = ratesOf(samples[:1])
+	assert.False(t, known)
+	slow := []sample{samples[0], samples[10]} // one sample in ten seconds
+	r, _ = ratesOf(slow)
+	assert.InDelta(t, 300, r.expired, 0)
+	assert.InDelta(t, 300, viewHistory(slow)[1].Ended[operation.Expired-1], 0)
+}
+
+// TestRatesAreOfTheLastSeconds: what was long ago does not count.
+func TestRatesAreOfTheLastSeconds(t *testing.T) {
+	r, _ := ratesOf(watched(noon, 100, func(second int64, n *purgatory.Stats) { n.Expired = 1000 * min(second, 90) }))
+	assert.Zero(t, r.expired)
+}
+
+func TestTheWindowHasWhatHappenedInIt(t *testing.T) {
+	n := newFetches(t, purgatory.WithHistograms()).Stats()
+	samples := watched(noon, 60, func(second int64, s *purgatory.Stats) {
+		*s = n
+		s.Panics, s.Rejected, s.RejectedFull, s.Checks, s.WastedChecks = 10, 20, 10, 1000+second, 900+second
+		s.Expired, s.SlowCallbacks, s.ReaperStalls = 500+second, 4, 5
+		s.Late.Counts[3], s.Late.Counts[purgatory.HistogramBuckets-1] = 7, 8
+		s.Pending = second
+	})
+	last := samples[59].stats
+	last.Panics, last.Rejected, last.RejectedFull = 13, 25, 12
+	last.Late.Counts[purgatory.HistogramBuckets-1] = 12
+	w := windowOf(samples, &last, noon.Add(time.Minute))
+	assert.Equal(t, time.Minute, w.length)
+	assert.Equal(t, "in the last 60 s", w.name())
+	assert.EqualValues(t, 3, w.panics)
+	assert.EqualValues(t, 5, w.rejected)
+	assert.EqualValues(t, 2, w.rejectedFull)
+	assert.EqualValues(t, 59, w.checks)
+	assert.EqualValues(t, 59, w.wasted)
+	assert.EqualValues(t, 59, w.ended[operation.Expired])
+	assert.Zero(t, w.slowCallbacks)
+	assert.Zero(t, w.stalls)
+	assert.EqualValues(t, 4, w.late.Count())
+	assert.EqualValues(t, 4, w.late.Counts[purgatory.HistogramBuckets-1])
+	assert.Equal(t, []int64{0, 30, 59}, []int64{w.pendingBefore, w.pendingHalfway, w.pendingAt})
+
+	// Who has only just come is told what has happened since start.
+	w = windowOf(samples[:1], &last, noon.Add(time.Second))
+	assert.Zero(t, w.length)
+	assert.Equal(t, "since start", w.name())
+	assert.EqualValues(t, 13, w.panics)
+	assert.EqualValues(t, 19, w.late.Count())
+}

@@ -1,0 +1,137 @@
+package broker
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// fetchWait is one wait of a fetch. It waits at a position in bytes on each
+// partition, so that of all the records that come only those that bring a
+// partition to its position have the fetch looked at.
+type fetchWait struct {
+	operation.DelayedOperation
+	*fetching
+	until []int64 // by part: the position that ends this wait
+}
+
+// never is a position that no log reaches: a fetch waits there for a partition
+// to move away, and for nothing else.
+const never = math.MaxInt64 - 1
+
+// wait answers the fetch when there is enough for it, and has it wait until there
+// may be. A wait that ends may be followed by another: each of several partitions
+// is given its share of the bytes that are missing, and when the first has it the
+// rest is shared out anew.
+func (f *fetching) wait() {
+	until, enough := f.missing()
+	if enough || f.deadline.IsZero() {
+		f.answer(false)
+		return
+	}
+	keys := []position{goneKey(f.conn)}
+	for i, part := range f.parts {
+		keys = append(keys, f.at(part, until[i]))
+	}
+	w := &fetchWait{fetching: f, until: until}
+	if _, err := f.broker.fetches.TryCompleteElseWatchAt(w, time.Until(f.deadline), keys...); err != nil {
+		f.answer(true) // closed: never accepted, so never completed
+	}
+}
+
+// missing says for each partition how far it has to come before the fetch need be
+// looked at again; or that there is enough, or something that will not get better
+// by waiting.
+func (f *fetching) missing() (until []int64, enough bool) {
+	until = make([]int64, len(f.parts))
+	room := make([]int64, len(f.parts)) // that a partition has left of its share of the response
+	bytes, open := 0, int64(0)
+	for i, part := range f.parts {
+		if part.partition == nil {
+			return nil, true
+		}
+		v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
+		if v.final() || f.behind(part, v) {
+			return nil, true
+		}
+		until[i] = max(v.visible, v.position) // a new leader may not see yet what was committed
+		limit := int64(f.limit(part, bytes))
+		size := min(until[i]-v.position, limit)
+		bytes += int(size)
+		if room[i] = limit - size; room[i] > 0 {
+			open++
+		}
+	}
+	if len(f.parts) == 0 {
+		return nil, true // of nothing there will never be more
+	}
+	missing := int64(min(int(f.req.MinBytes), f.maxBytes()) - bytes)
+	if missing <= 0 {
+		return nil, true
+	}
+	for i := range until {
+		if room[i] <= 0 {
+			until[i] = never
+			continue
+		}
+		until[i] += min((missing+open-1)/open, room[i])
+	}
+	return until, false
+}
+
+// behind says whether a follower keeps records that the leader has dropped. It
+// learns that from the answer.
+func (f *fetching) behind(part fetchPart, v view) bool {
+	return f.follower() && part.LogStartOffset >= 0 && part.LogStartOffset < v.start
+}
+
+// TryComplete says whether a partition has come to its position, or has become
+// one that it is no use to wait for.
+func (w *fetchWait) TryComplete() bool {
+	if !w.conn.Open() {
+		return true // it went between two waits
+	}
+	for i, part := range w.parts {
+		v := part.partition.view(part.FetchRequestTopicPartition, w.follower())
+		if v.final() || v.visible >= w.until[i] || w.behind(part, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// OnComplete answers with what there is, however the wait ended, unless it ended
+// well and there is not enough. That it has moved a partition says itself; that
+// the broker closes it cannot know.
+func (w *fetchWait) OnComplete() {
+	switch w.Outcome() {
+	case operation.Satisfied:
+		w.wait()
+	default:
+		w.answer(w.Outcome() == operation.Closed)
+	}
+}
+
+func (w *fetchWait) OnExpiration() {}
+
+// String is what the debug page shows of a fetch that waits: who, and the
+// first partitions with their offsets.
+func (w *fetchWait) String() string {
+	const few = 3
+	var s strings.Builder
+	if w.follower() {
+		fmt.Fprintf(&s, "broker %d from", w.replica)
+	} else {
+		s.WriteString("consumer from")
+	}
+	for _, part := range w.parts[:min(few, len(w.parts))] {
+		fmt.Fprintf(&s, " %s-%d/%d", part.partition.name, part.Partition, part.FetchOffset)
+	}
+	if more := len(w.parts) - few; more > 0 {
+		fmt.Fprintf(&s, " and %d more", more)
+	}
+	return s.String()
+}

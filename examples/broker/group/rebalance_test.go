@@ -1,0 +1,80 @@
+package group
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TestAnEmptiedGroupLeavesNothing: one member leaves, the other goes before it has
+// joined again, and the rebalance does not wait for its timeout.
+func TestAnEmptiedGroupLeavesNothing(t *testing.T) {
+	b := newBench(t)
+	x, y, _ := b.pair()
+	leave := func(id string) {
+		req := kmsg.NewPtrLeaveGroupRequest()
+		req.Version, req.Group, req.Members = 5, "g", []kmsg.LeaveGroupRequestMember{{MemberID: id}}
+		require.Zero(t, b.Leave(req).(*kmsg.LeaveGroupResponse).Members[0].ErrorCode)
+	}
+	leave(y)
+	require.Equal(t, int64(1), b.Rebalances.Stats().Pending)
+	leave(x)
+	require.Zero(t, b.Groups())
+	require.Zero(t, b.Rebalances.Stats().Pending)
+	require.Zero(t, b.Heartbeats.Stats().Pending)
+}
+
+// TestNobodyCommitsWhileAGenerationSyncs: the offsets would be of partitions that
+// are being given to others.
+func TestNobodyCommitsWhileAGenerationSyncs(t *testing.T) {
+	b := newBench(t)
+	x, joinX := b.newMember(1)
+	b.pass(3 * time.Second)
+	generation := joinX.get(t).Generation
+	commit := func() error {
+		if err := b.MayCommit("g", x, nil, generation); err != nil {
+			return err
+		}
+		return nil
+	}
+	require.ErrorIs(t, commit(), kerr.RebalanceInProgress)
+	require.NoError(t, b.heartbeat(x, generation), "it is not to join again")
+	b.sync(1, x, generation, x).get(t)
+	require.NoError(t, commit())
+	_, _ = b.newMember(2)
+	require.ErrorIs(t, b.heartbeat(x, generation), kerr.RebalanceInProgress)
+	require.NoError(t, commit(), "what it has until it joins again")
+}
+
+// TestTheWaitForOthersExtends as long as others come, up to a rebalance's timeout.
+func TestTheWaitForOthersExtends(t *testing.T) {
+	b := newBench(t)
+	_, join := b.newMember(1)
+	for conn := uint64(2); conn <= 5; conn++ {
+		b.pass(2 * time.Second)
+		require.Empty(t, join, "member %d comes", conn)
+		_, _ = b.newMember(conn)
+	}
+	b.pass(3 * time.Second)
+	require.Empty(t, join, "the last one came during the wait that ended just now")
+	b.pass(3 * time.Second)
+	join.get(t)
+}
+
+// TestTheWaitForOthersEnds, however many come.
+func TestTheWaitForOthersEnds(t *testing.T) {
+	b := newBench(t)
+	_, join := b.newMember(1)
+	passed := time.Duration(0)
+	for conn := uint64(2); len(join) == 0; conn++ {
+		b.pass(time.Second)
+		passed += time.Second
+		require.LessOrEqual(t, passed, rebalanceTimeout)
+		_, _ = b.newMember(conn)
+	}
+	require.Equal(t, rebalanceTimeout, passed)
+	require.Zero(t, join.get(t).ErrorCode)
+}

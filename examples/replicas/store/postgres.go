@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/delayedop/purgatory/plugin/postgres"
+	"github.com/delayedop/purgatory/signals"
+)
+
+const channel = "replicas"
+
+type postgresStore struct {
+	url    string
+	pool   *pgxpool.Pool
+	source *postgres.Source
+}
+
+// Postgres returns a store in a table of the database at url, which it creates if it
+// does not exist.
+func Postgres(ctx context.Context, url string) (Store, error) {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	// Several replicas may do this at the same time.
+	_, err = pool.Exec(ctx, `DO $$ BEGIN PERFORM pg_advisory_xact_lock(7411);
+		CREATE SEQUENCE IF NOT EXISTS replicas_revision;
+		CREATE TABLE IF NOT EXISTS replicas (key text PRIMARY KEY, value bytea NOT NULL, revision bigint NOT NULL); END $$`)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	source, err := postgres.Listen(func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) }, channel)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &postgresStore{url, pool, source}, nil
+}
+
+func (s *postgresStore) Put(ctx context.Context, key string, value []byte) (revision int64, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		// The row is locked before the sequence is asked: revisions of a key rise in the order of their commits.
+		err := tx.QueryRow(ctx, `INSERT INTO replicas VALUES ($1, $2, 0) ON CONFLICT (key) DO UPDATE SET value = $2 RETURNING 0`, key, value).Scan(&revision)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `UPDATE replicas SET revision = nextval('replicas_revision') WHERE key = $1 RETURNING revision`, key).Scan(&revision)
+		if err != nil {
+			return err
+		}
+		return postgres.Notify(ctx, tx, channel, revision, key)
+	})
+	return revision, err
+}
+
+func (s *postgresStore) Get(ctx context.Context, key string) (e Entry, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT value, revision FROM replicas WHERE key = $1", key).Scan(&e.Value, &e.Revision)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return e, err
+}
+
+func (s *postgresStore) Revisions(ctx context.Context, keys []string) (map[string]int64, error) {
+	rows, err := s.pool.Query(ctx, "SELECT key, revision FROM replicas WHERE key = ANY($1)", keys)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]int64, len(keys))
+	var key string
+	var revision int64
+	_, err = pgx.ForEachRow(rows, []any{&key, &revision}, func() error { found[key] = revision; return nil })
+	return found, err
+}
+
+func (s *postgresStore) Source() signals.Source[string] { return s.source }
+func (s *postgresStore) Close()                         { s.pool.Close() }

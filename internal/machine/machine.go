@@ -1,0 +1,312 @@
+// Package machine is the state machine that ends an operation exactly once, the
+// operation's watches, and the lists that the watches stand in.
+package machine
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// Machine is the state machine of one operation. It is safe for concurrent use,
+// except for the methods that are documented for the holder only.
+//
+// An operation is new, pending, busy, or ended. Busy means that one goroutine, the
+// holder, has exclusive access to the operation, to try it or to end it. No goroutine
+// waits for a holder. A goroutine that finds one leaves a mark in the state word and
+// goes on:
+//
+//	         Begin              Release                 Settle
+//	new ───────────────► busy ◄─────────► pending   busy ──────► ended
+//	                      │     Acquire
+//	                      ├ again: "state has changed, look again"  (left by Acquire)
+//	                      └ wish:  "end it with this outcome"       (left by Claim)
+//
+// No completion is lost:
+//
+//  1. A goroutine that changes state does so before it calls Acquire.
+//  2. If Acquire finds the operation pending, its caller becomes the holder and
+//     tries the operation with the change visible.
+//  3. If Acquire finds a holder, it sets again with a compare-and-swap on the word
+//     that says busy, so the holder has not let go.
+//  4. The only way to let go is Release, a compare-and-swap from a word without a
+//     mark. It fails after 3, and the holder looks again. A flag beside a lock fails
+//     at this step: the lock can be freed between the last look at the flag and the
+//     next (KAFKA-8334).
+//
+// An operation ends once: only the holder ends it, there is one holder at a time,
+// and no transition leads out of ended.
+type Machine struct {
+	// entry is the operation's entry in the timer. It is bound to the Operation, and
+	// its word holds the state (see the constants below). entry must be the first
+	// field, because Entries converts pointers.
+	entry timer.TaskEntry
+
+	// start is when the operation was accepted, on the timer's clock. The holder
+	// writes it once, before the operation is watched.
+	start time.Duration
+
+	// tail belongs to the holder. While the operation waits, tail points to an array of
+	// extra() Watches, one for each key beyond the first. After the operation was
+	// cancelled, tail points to the cause, an error. The outcome in the state word tells
+	// the two apart. One pointer for both keeps a user's type with 8 bytes of its own in
+	// the size class of 112 bytes.
+	tail unsafe.Pointer
+
+	// first is the watch of the first key. It is inline, so that an operation on one key
+	// needs no second allocation.
+	first Watch
+}
+
+// Layout of the state word, from the lowest bit: the phase, the two marks, and the
+// fields below.
+const (
+	phaseNew     = 0
+	phasePending = 1
+	phaseBusy    = 2
+	phaseEnded   = 3
+	phaseMask    = 3
+
+	again = 1 << 2
+
+	wishShift    = 3 // the wish, an Outcome; Pending means that there is none
+	wishMask     = 7 << wishShift
+	outcomeShift = 6      // an Outcome, set by Settle
+	accepted     = 1 << 9 // set by the first release, cleared by Settle
+	lifeShift    = 10     // number of rejections, modulo 64
+	lifeMask     = 63 << lifeShift
+	extraShift   = 16 // number of watches in tail, constant from Begin to Settle
+
+	// MaxKeys is the largest number of keys that an operation can wait for.
+	MaxKeys = 1 << (32 - extraShift)
+)
+
+// Operation returns the operation that m is part of. It must not be called before
+// Begin.
+func (m *Machine) Operation() Operation { return m.entry.Owner().(Operation) }
+
+// Entry returns the operation's entry in the timer.
+func (m *Machine) Entry() *timer.TaskEntry { return &m.entry }
+
+func (m *Machine) word() *atomic.Uint32 { return m.entry.Word() }
+
+// Entries returns the timer entries of machines. The result shares its memory with
+// machines and has the same length.
+//
+// The conversion is safe because entry is the first field of a Machine: a pointer to a
+// Machine is also a pointer to its entry.
+func Entries(machines []*Machine) []*timer.TaskEntry {
+	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
+}
+
+var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
+
+// Start returns when the operation was accepted, on the timer's clock.
+func (m *Machine) Start() time.Duration { return m.start }
+
+// SetStart sets the time that Start returns. Only the holder may call it, before it
+// links any Watch.
+func (m *Machine) SetStart(now time.Duration) { m.start = now }
+
+// OwnedBy reports whether the operation was submitted to the purgatory with this
+// identity.
+func (m *Machine) OwnedBy(id uint32) bool {
+	sched.Yield()
+	return m.entry.OwnerID() == id
+}
+
+// Life is the generation of an operation: each rejection begins a new one, because a
+// rejected operation may be submitted again, perhaps to another purgatory.
+//
+// A goroutine that ends an operation on a user's request reads the operation's Life,
+// then its owner, and then claims the operation in that Life. If the operation was
+// rejected and submitted elsewhere in between, the claim fails.
+type Life uint32
+
+// Life returns the operation's current generation.
+func (m *Machine) Life() Life {
+	sched.Yield()
+	return Life(m.word().Load() & lifeMask)
+}
+
+// Begin makes the caller the holder of a new operation. The operation will wait for
+// keys keys, 1 to MaxKeys, in the purgatory whose identity is id. Begin returns false
+// if the operation is not new.
+func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
+	sched.Yield()
+	word := m.word().Load()
+	if word&phaseMask != phaseNew || !m.word().CompareAndSwap(word, word|phaseBusy|uint32(keys-1)<<extraShift) {
+		return false
+	}
+	sched.Yield()
+	m.entry.BindOwner(op, id)
+	return true
+}
+
+// Reject gives up a held operation that was not accepted: no list has seen it, and no
+// timer holds its entry. The operation becomes new, in the next Life, and can be
+// submitted again. If spent is true, a worker of the timer has claimed the entry and
+// may still call Claim; the operation then counts as ended and cannot be submitted
+// again.
+//
+// Reject drops the marks. That is correct, because the calls that left them have
+// reported that they ended nothing. Reject returns the wish that was left.
+func (m *Machine) Reject(spent bool) (wish Outcome) {
+	next := phaseNew | (m.word().Load()+1<<lifeShift)&lifeMask
+	if spent {
+		next = phaseEnded
+	} else {
+		sched.Yield()
+		m.entry.Release()
+	}
+	sched.Yield()
+	return wishOf(m.word().Swap(next))
+}
+
+func wishOf(word uint32) Outcome { return Outcome(word & wishMask >> wishShift) }
+
+// Acquired is what Acquire found.
+type Acquired uint8
+
+// Results of Acquire.
+const (
+	Held     Acquired = iota // the caller is the holder
+	Marked                   // another goroutine is the holder, and will look again
+	Inactive                 // the operation has ended, or it is not registered
+)
+
+// Acquire makes the caller the holder of a pending operation, to try it. If another
+// goroutine is the holder, Acquire tells it to look again.
+func (m *Machine) Acquire() Acquired {
+	for {
+		sched.Yield()
+		word := m.word().Load()
+		switch word & phaseMask {
+		case phasePending:
+			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
+				return Held
+			}
+		case phaseBusy:
+			// If the mark is set already, the holder will clear it before it looks
+			// again. That look sees the caller's change too.
+			if word&again != 0 || m.word().CompareAndSwap(word, word|again) {
+				return Marked
+			}
+		default:
+			return Inactive
+		}
+	}
+}
+
+// Hold makes the caller the holder if the operation is pending in this Life. It leaves
+// no mark if another goroutine is the holder. It may fail when another goroutine
+// changes the state word at the same time.
+func (m *Machine) Hold(life Life) (held bool) {
+	sched.Yield()
+	word := m.word().Load()
+	return word&phaseMask == phasePending && word&lifeMask == uint32(life) && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
+}
+
+// Claim makes the caller the holder of a pending operation, to end it with o. If
+// another goroutine is the holder, o becomes the wish that the holder carries out when
+// its try returns false; an earlier wish takes precedence. Claim does nothing to an
+// operation that is in another Life, and nothing to one that is new or has ended.
+func (m *Machine) Claim(o Outcome, life Life) (held, wished bool) {
+	for {
+		sched.Yield()
+		word := m.word().Load()
+		switch {
+		case word&lifeMask != uint32(life):
+			return false, false
+		case word&phaseMask == phasePending:
+			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
+				return true, false
+			}
+		case word&phaseMask == phaseBusy && word&wishMask == 0:
+			if m.word().CompareAndSwap(word, word|uint32(o)<<wishShift) {
+				return false, true
+			}
+		default:
+			return false, false
+		}
+	}
+}
+
+// Verdict is what the holder has to do after a try that returned false.
+type Verdict uint8
+
+// Results of Release.
+const (
+	Released  Verdict = iota // nothing: the operation is pending, and the caller is not its holder
+	LookAgain                // try once more: state may have changed since the try began
+	Wished                   // end the operation with the wish that another goroutine left
+)
+
+// TryRelease releases a held operation whose try returned false, if there is no mark.
+// Otherwise it returns false, the caller is still the holder, and the caller must call
+// Release.
+func (m *Machine) TryRelease() bool {
+	sched.Yield()
+	word := m.word().Load()
+	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
+}
+
+// Release releases a held operation whose try returned false, unless there is a mark.
+// The verdict says which of the two it was; with Wished, wish is the outcome to end the
+// operation with.
+//
+// retry says whether the caller is willing to look again. If it is not, Release clears
+// the mark "again" and releases the operation. recheck then reports whether the mark was
+// set: the caller must have another goroutine try the operation.
+func (m *Machine) Release(retry bool) (v Verdict, wish Outcome, recheck bool) {
+	for {
+		sched.Yield()
+		word := m.word().Load()
+		switch {
+		case word&again != 0 && retry:
+			if m.word().CompareAndSwap(word, word&^again) {
+				return LookAgain, Pending, false
+			}
+		case word&wishMask != 0:
+			return Wished, wishOf(word), false
+		default:
+			if m.word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending|accepted) {
+				return Released, Pending, word&again != 0
+			}
+		}
+	}
+}
+
+// Settle ends a held operation with o, for good. The caller has unlinked the watches,
+// or has left them to the purge. For a cancelled operation, Settle keeps cause. It
+// returns the wish that was left, whether or not it is the outcome.
+func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
+	// The swap below publishes tail. Cause reads it after a load of the state word.
+	if o == Cancelled {
+		m.tail = unsafe.Pointer(cause)
+	} else if m.tail != nil {
+		m.tail = nil
+	}
+	sched.Yield()
+	return wishOf(m.word().Swap(phaseEnded | uint32(o)<<outcomeShift))
+}
+
+// ClearWish removes a held operation's wish. The holder calls it when it carries out
+// the wish in another way.
+func (m *Machine) ClearWish() {
+	sched.Yield()
+	m.word().And(^uint32(wishMask))
+}
+
+// Accepted reports whether the registering goroutine has released m, and m has not
+// ended. Once Accepted has returned true, the owner of the operation does not change.
+func (m *Machine) Accepted() bool {
+	sched.Yield()
+	return m.word().Load()&accepted != 0
+}
+
+// End ends m, which the caller holds, with o, in the purgatory that m waits in.
+func (m *Machine) End(o Outcome, cause *error) { m.first.list.owner.End(m, o, cause) }

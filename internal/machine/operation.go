@@ -1,0 +1,50 @@
+package machine
+
+import "github.com/delayedop/purgatory/internal/expiry"
+
+// Operation is the method set of operation.Operation. It is declared here because
+// package operation imports this one.
+type Operation interface {
+	TryComplete() bool
+	OnComplete()
+	OnExpiration()
+	Embedded
+}
+
+// Embedded is implemented by the types that embed a [Core], and by no others: its
+// method is unexported.
+type Embedded interface{ machine() *Machine }
+
+// Core wraps the machine for a user's type to embed. It promotes no exported method to
+// that type.
+type Core struct{ m Machine }
+
+func (c *Core) machine() *Machine { return &c.m }
+
+// Of returns the machine of op.
+func Of(op Embedded) *Machine { return op.machine() }
+
+// Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
+// type that embeds a nil pointer. It returns nil for these.
+func Find(op Operation) (m *Machine) {
+	if op == nil {
+		return nil
+	}
+	defer func() {
+		if m == nil {
+			_ = recover() // the promoted method dereferenced a nil pointer
+		}
+	}()
+	return op.machine()
+}
+
+// Package timer calls expiry.Expired for each operation whose deadline has passed. If
+// another goroutine is the operation's holder, Claim leaves a wish for it.
+func init() {
+	expiry.Expired = func(owner any) {
+		m := Of(owner.(Operation))
+		if held, _ := m.Claim(Expired, m.Life()); held {
+			m.End(Expired, nil)
+		}
+	}
+}

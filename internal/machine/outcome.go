@@ -1,0 +1,39 @@
+package machine
+
+import "github.com/delayedop/purgatory/internal/sched"
+
+// Outcome is how an operation ended; package operation names and documents it.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Pending Outcome = iota
+	Satisfied
+	Forced
+	Expired
+	Cancelled
+	Closed
+
+	NumOutcomes = iota // the number of outcomes, including Pending
+)
+
+// Outcome returns how the operation ended, Pending if it has not.
+func (m *Machine) Outcome() Outcome {
+	sched.Yield()
+	word := m.word().Load()
+	if word&phaseMask != phaseEnded {
+		return Pending
+	}
+	return Outcome(word >> outcomeShift & 7)
+}
+
+// Cause returns the cause that Settle was given for a cancelled operation, nil if it
+// was given none or if the outcome is another one.
+//
+// The conversion is safe because tail of a cancelled operation is a *error.
+func (m *Machine) Cause() error {
+	if m.Outcome() != Cancelled || m.tail == nil {
+		return nil
+	}
+	return *(*error)(m.tail)
+}

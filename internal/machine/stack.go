@@ -1,0 +1,55 @@
+package machine
+
+import (
+	"reflect"
+	"runtime"
+)
+
+// DeepStack is the number of frames at which a goroutine's stack counts as deep.
+// Callbacks that would nest further are handed to a worker, which starts with an empty
+// stack. A nested completion takes about ten frames and one kilobyte.
+const DeepStack = 400
+
+// Try runs TryComplete of op. The purgatory calls TryComplete of a held operation only
+// through Try, so that [Nesting] recognises the frame. For the same reason the compiler
+// must not inline it.
+//
+//go:noinline
+func Try(op Operation) bool { return op.TryComplete() }
+
+// tryEntry is the address at which the code of Try begins.
+var tryEntry = reflect.ValueOf(Try).Pointer()
+
+// tryLength is an upper bound of the length of Try's code in bytes. It serves as a
+// cheap first comparison.
+const tryLength = 256
+
+// Nesting looks at the stack of the calling goroutine. It reports whether the stack
+// has at least about DeepStack frames, and whether one of its last DeepStack frames is
+// a Try.
+//
+// It takes 0.5 µs for 5 frames and 12 µs for DeepStack frames, so callers should use it
+// only when something indicates that calls are nested.
+func Nesting() (deep, inTry bool) {
+	var pcs [DeepStack]uintptr
+	n := runtime.Callers(2, pcs[:])
+	for _, pc := range pcs[:n] {
+		if pc-tryEntry < tryLength && runtime.FuncForPC(pc-1).Entry() == tryEntry {
+			inTry = true
+			break
+		}
+	}
+	return n == len(pcs), inTry
+}
+
+// goexitStack is the number of frames at which a goroutine that runtime.Goexit is ending
+// leaves the rest of its work to a worker. The goroutine runs the rest of a batch in a
+// deferred function, so each further Goexit in a callback adds frames.
+const goexitStack = 4000
+
+// Exhausted reports whether the calling goroutine, which runtime.Goexit is ending, has
+// so deep a stack that it must leave the rest of its work to a worker.
+func Exhausted() bool {
+	var pc [1]uintptr
+	return runtime.Callers(goexitStack, pc[:]) > 0
+}

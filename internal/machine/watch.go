@@ -1,0 +1,185 @@
+package machine
+
+import (
+	"iter"
+	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/prefetch"
+)
+
+// Watch is the element of a watcher list that stands for one operation under one key.
+// The watch of the first key lies inside the operation; those of the other keys lie in
+// an array that the operation owns.
+//
+// The lock that guards the list guards next and prev. list, machine and position are
+// set while the watch is linked. They belong to the operation's holder, or to the purge
+// after the holder has left the watch to it.
+type Watch struct {
+	next, prev *Watch
+	list       *List
+	machine    *Machine // nil in a marker, see Mark
+	position   int64
+}
+
+// ListOwner is what a List belongs to.
+type ListOwner interface {
+	// End ends m, which the caller holds, with o: it takes m out of its lists and out of
+	// the timer, settles it and runs its callbacks.
+	End(m *Machine, o Outcome, cause *error)
+}
+
+// List is a ring of watches in the order in which they were linked. It is not safe
+// for concurrent use: the lock of the watcher shard that owns it guards it.
+type List struct {
+	root  Watch // only next, prev and position are used; position counts the operations
+	owner ListOwner
+}
+
+// Init makes l an empty list that belongs to owner.
+func (l *List) Init(owner ListOwner) {
+	l.root.next, l.root.prev = &l.root, &l.root
+	l.owner = owner
+}
+
+// Owner returns what l belongs to.
+func (l *List) Owner() ListOwner { return l.owner }
+
+// Len returns the number of operations in l, not counting markers.
+func (l *List) Len() int { return int(l.root.position) }
+
+// First returns the first element, nil if there is none.
+func (l *List) First() *Watch { return l.element(l.root.next) }
+
+// Last returns the last element, nil if there is none.
+func (l *List) Last() *Watch { return l.element(l.root.prev) }
+
+// Next returns the element after w, nil if w is the last.
+func (l *List) Next(w *Watch) *Watch { return l.element(w.next) }
+
+// Prev returns the element before w, nil if w is the first.
+func (l *List) Prev(w *Watch) *Watch { return l.element(w.prev) }
+
+func (l *List) element(w *Watch) *Watch {
+	if w == &l.root {
+		return nil
+	}
+	return w
+}
+
+// Link inserts the i-th watch of m behind after, or at the front if after is nil.
+func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
+	w := m.watch(i)
+	w.list, w.machine, w.position = l, m, position
+	l.insert(w, after)
+	l.root.position++
+}
+
+// Mark inserts w as a marker behind after, or at the front if after is nil. A marker
+// stands for no operation: it keeps a place in the list while the list's lock is not
+// held.
+func (l *List) Mark(w *Watch, position int64, after *Watch) {
+	w.list, w.machine, w.position = l, nil, position
+	l.insert(w, after)
+}
+
+func (l *List) insert(w, after *Watch) {
+	if after == nil {
+		after = &l.root
+	}
+	w.prev, w.next = after, after.next
+	after.next.prev, after.next = w, w
+}
+
+// prefetch asks the processor for the cache lines that Unlink writes besides w. Only
+// the holder may call it.
+func (w *Watch) prefetch() {
+	// These uses of unsafe are safe: a prefetch neither reads nor writes what the pointer
+	// points to. Neighbours reads the words next and prev of w itself, which is alive.
+	prefetch.Line(unsafe.Pointer(w.list))
+	prefetch.Neighbours(unsafe.Pointer(w))
+}
+
+var _ [-unsafe.Offsetof(Watch{}.next)]struct{} // prefetch.Neighbours needs next, then prev, at the beginning
+
+// Unlink takes w out of the list that it is in.
+func (w *Watch) Unlink() {
+	if w.machine != nil {
+		w.list.root.position--
+	}
+	w.prev.next, w.next.prev = w.next, w.prev
+	// machine may stay: w lies in the operation, so it keeps nothing else in memory.
+	w.next, w.prev, w.list = nil, nil, nil
+}
+
+// List returns the list that w is in, nil if it is in none. Only the holder may call
+// it, or the purge that w was left to.
+func (w *Watch) List() *List { return w.list }
+
+// Machine returns the machine of the operation, nil if w is a marker.
+func (w *Watch) Machine() *Machine { return w.machine }
+
+// Position returns the position at which w was linked.
+func (w *Watch) Position() int64 { return w.position }
+
+// extra returns the number of watches beyond the first.
+func (m *Machine) extra() int { return int(m.word().Load() >> extraShift) }
+
+// watch returns the i-th watch. The first call for a watch beyond the first allocates
+// the array of all of them, unless Lend has provided one.
+//
+// The conversions are safe because tail of an operation that has not ended is nil or
+// points to an array of extra() Watches.
+func (m *Machine) watch(i int) *Watch {
+	if i == 0 {
+		return &m.first
+	}
+	if m.tail == nil {
+		m.tail = unsafe.Pointer(unsafe.SliceData(make([]Watch, m.extra())))
+	}
+	return &unsafe.Slice((*Watch)(m.tail), m.extra())[i-1]
+}
+
+// Keys returns how many keys a waiting operation waits for.
+func (m *Machine) Keys() int { return m.extra() + 1 }
+
+// First returns the watch of the first key.
+func (m *Machine) First() *Watch { return &m.first }
+
+// Extra returns the watches beyond the first, nil if there are none. Only the holder
+// may call it.
+//
+// The conversion is safe for the same reason as that of watch. After Settle, extra() is
+// 0 and tail may point to an error, which an empty slice does not read.
+func (m *Machine) Extra() []Watch {
+	if m.tail == nil {
+		return nil
+	}
+	return unsafe.Slice((*Watch)(m.tail), m.extra())
+}
+
+// Watches iterates over all watches. Only the holder may call it.
+func (m *Machine) Watches() iter.Seq[*Watch] {
+	return func(yield func(*Watch) bool) {
+		if !yield(&m.first) {
+			return
+		}
+		extra := m.Extra()
+		for i := range extra {
+			if !yield(&extra[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Prefetch asks the processor for the cache lines that are written when m leaves its
+// lists. The caller is the holder. Prefetch does nothing for an operation on one key.
+// It pays because one processor mostly registers an operation and another one ends it.
+func (m *Machine) Prefetch() {
+	if extra := m.Extra(); extra != nil {
+		m.first.prefetch()
+		for i := range min(len(extra), prefetch.Most) {
+			extra[i].prefetch()
+		}
+	}
+}

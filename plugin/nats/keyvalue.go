@@ -1,0 +1,170 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+// heartbeat is how often a server says that it is there, where it has nothing else to say.
+const heartbeat = 5 * time.Second
+
+// shortest is how long the first attempt to subscribe may take; the next may take longer,
+// up to patience.
+const shortest = 100 * time.Millisecond
+
+// BucketSource hears what is written to a key-value bucket. It is a signals.Source, and
+// must not be run twice at a time.
+type BucketSource struct {
+	nc       *nats.Conn
+	bucket   string
+	revision uint64 // of the last entry that was heard; 0: none
+}
+
+// KeyValue returns a source of the keys of a bucket: each put, delete and purge is a hint
+// whose position is its revision. The values are not transferred. The keys are decoded by
+// [Decode]; write with those of [Encode].
+//
+// After a gap the source goes on with the next revision, so that what changed meanwhile
+// is hinted at, and it also says Missed: the bucket may have been restored, and entries
+// may have left it by its limits.
+func KeyValue(nc *nats.Conn, bucket string) *BucketSource {
+	return &BucketSource{nc: nc, bucket: bucket}
+}
+
+// Run is signals.Source's. It stays while the connection reconnects, and ends when the
+// connection is closed, or the bucket cannot be watched.
+func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error {
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return err
+	}
+	l := watch(s.nc)
+	defer l.close()
+	cause := signals.ErrSubscribed
+	for wait := shortest; ; {
+		if err := l.connected(ctx); err != nil {
+			return err
+		}
+		switch stood, err := s.hear(ctx, js, l, sink, cause, wait); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case stood:
+			wait, cause = shortest, signals.ErrReconnected
+		case wait < patience && errors.Is(err, context.DeadlineExceeded):
+			// A request on a connection that broke is never answered.
+			wait *= 2
+		case err != nil:
+			return fmt.Errorf("nats: bucket %q: %w", s.bucket, err)
+		}
+	}
+}
+
+// hear listens to the bucket until something happens to the connection, or a message is
+// missing. It reports whether it had a subscription, for which it waits only so long.
+func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link, sink signals.Sink[string], cause error, wait time.Duration) (stood bool, err error) {
+	messages := make(chan *nats.Msg, buffer)
+	sub, err := s.nc.ChanSubscribe(s.nc.NewInbox(), messages)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	within, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	leave, err := s.subscribe(within, js, sub.Subject)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	sink.Missed(cause)
+	silence := time.NewTimer(3 * heartbeat)
+	defer silence.Stop()
+	for delivered := uint64(0); ; {
+		select {
+		case m := <-messages:
+			silence.Reset(3 * heartbeat)
+			if !s.deliver(m, &delivered, sink) {
+				return true, nil // the consumer is at another place than we: subscribe from our revision on
+			}
+		case <-silence.C: // the consumer is gone, with its server perhaps
+			return true, nil
+		case <-l.events:
+			return true, nil
+		case <-ctx.Done():
+			return true, nil
+		}
+	}
+}
+
+// subscribe has the server send the bucket's entries to a subject, from the next revision
+// on. The server has confirmed that when it returns.
+func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to string) (leave func(), err error) {
+	stream, err := js.Stream(ctx, "KV_"+s.bucket)
+	if err != nil {
+		return nil, err
+	}
+	if stream.CachedInfo().State.LastSeq < s.revision {
+		s.revision = 0 // another bucket of that name, or an older state of it
+	}
+	config := jetstream.ConsumerConfig{
+		DeliverSubject:    to,
+		DeliverPolicy:     jetstream.DeliverNewPolicy,
+		FilterSubject:     s.subject(">"),
+		AckPolicy:         jetstream.AckNonePolicy,
+		HeadersOnly:       true,
+		IdleHeartbeat:     heartbeat,
+		InactiveThreshold: 6 * heartbeat,
+		MemoryStorage:     true,
+		Replicas:          1,
+	}
+	if s.revision > 0 {
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, s.revision+1
+	}
+	consumer, err := stream.CreatePushConsumer(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	name := consumer.CachedInfo().Name
+	return func() {
+		if !s.nc.IsConnected() {
+			return // the server forgets it by itself
+		}
+		within, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = stream.DeleteConsumer(within, name)
+	}, nil
+}
+
+func (s *BucketSource) subject(key string) string { return "$KV." + s.bucket + "." + key }
+
+// deliver passes an entry on. It reports false if one before it is missing: delivered is
+// the number of the consumer's last message. A message may be dropped where hints come
+// faster than the sink takes them.
+func (s *BucketSource) deliver(m *nats.Msg, delivered *uint64, sink signals.Sink[string]) bool {
+	if m.Header.Get("Status") != "" { // a heartbeat, which says how far the consumer is
+		last, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
+		return err != nil || last == *delivered
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return true // a stranger's
+	}
+	if meta.Sequence.Consumer != *delivered+1 {
+		return false
+	}
+	*delivered++
+	s.revision = max(s.revision, meta.Sequence.Stream)
+	if key, err := Decode(strings.TrimPrefix(m.Subject, s.subject(""))); err == nil {
+		sink.Changed(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
+	}
+	return true
+}

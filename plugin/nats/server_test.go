@@ -1,0 +1,210 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	natssignals "github.com/delayedop/purgatory/plugin/nats"
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+const bucket = "state"
+
+// broker is a NATS server in this process.
+type broker struct {
+	t       *testing.T
+	options *server.Options
+	mu      sync.Mutex
+	server  *server.Server
+}
+
+func startBroker(t *testing.T, change ...func(*server.Options)) *broker {
+	t.Helper()
+	b := &broker{t: t, options: &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		// A file system that syncs slowly would say more of itself than of us.
+		SyncInterval: time.Minute,
+	}}
+	for _, f := range change {
+		f(b.options)
+	}
+	b.start()
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *broker) start() {
+	s, err := server.NewServer(b.options.Clone())
+	require.NoError(b.t, err)
+	go s.Start()
+	require.True(b.t, s.ReadyForConnections(30*time.Second))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.server = s
+	b.options.Port = s.Addr().(*net.TCPAddr).Port // the same one after a stop
+}
+
+func (b *broker) stop() {
+	s := b.running()
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+func (b *broker) running() *server.Server {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.server
+}
+
+// connect returns a connection that comes back at once, for as long as the test lasts.
+func (b *broker) connect(name string, more ...nats.Option) *nats.Conn {
+	b.t.Helper()
+	options := append([]nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.ReconnectBufSize(64 << 20),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they are expected
+	}, more...)
+	nc, err := nats.Connect(b.running().ClientURL(), options...)
+	require.NoError(b.t, err)
+	b.t.Cleanup(nc.Close)
+	return nc
+}
+
+// cut has the server drop a connection, or the client.
+func (b *broker) cut(nc *nats.Conn) {
+	if id, err := nc.GetClientID(); err == nil && rand.N(2) == 0 {
+		_ = b.running().DisconnectClientByID(id)
+		return
+	}
+	_ = nc.ForceReconnect()
+}
+
+func key(i int) string { return fmt.Sprintf("key %d > *", i) }
+
+// insist calls f until it succeeds: a writer tries again where the engine is cut off.
+func insist(ctx context.Context, f func(context.Context) error) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		err := f(within)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// cuts is how many the random form of the test makes: NATS_CUTS=1000 for the long form.
+func cuts() int {
+	if n, err := strconv.Atoi(os.Getenv("NATS_CUTS")); err == nil {
+		return n
+	}
+	return 20
+}
+
+// bucketEngine is a bucket whose watch is the source.
+func bucketEngine(t *testing.T) signalstest.Engine[string] {
+	b := startBroker(t)
+	return b.bucketEngine()
+}
+
+func (b *broker) bucketEngine() signalstest.Engine[string] {
+	hearing, writing := b.connect("source"), b.connect("writer")
+	_, _ = hearing.Request("nobody", nil, time.Minute) // starts a goroutine of the connection, not of a source
+	js, err := jetstream.New(writing)
+	require.NoError(b.t, err)
+	kv, err := js.CreateKeyValue(b.t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+	require.NoError(b.t, err)
+	return signalstest.Engine[string]{
+		Source: func() signals.Source[string] { return natssignals.KeyValue(hearing, bucket) },
+		Key:    key,
+		Write: func(ctx context.Context, key string, value int64) error {
+			token, err := natssignals.Encode(key)
+			if err != nil {
+				return err
+			}
+			return insist(ctx, func(ctx context.Context) error {
+				_, err := kv.Put(ctx, token, strconv.AppendInt(nil, value, 10))
+				return err
+			})
+		},
+		Read: func(ctx context.Context, key string) (value int64, err error) {
+			token, err := natssignals.Encode(key)
+			if err != nil {
+				return 0, err
+			}
+			err = insist(ctx, func(ctx context.Context) error {
+				entry, err := kv.Get(ctx, token)
+				if errors.Is(err, jetstream.ErrKeyNotFound) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				value, err = strconv.ParseInt(string(entry.Value()), 10, 64)
+				return err
+			})
+			return value, err
+		},
+		Cut:  func() { b.cut(hearing) },
+		Cuts: cuts(),
+	}
+}
+
+// subjectEngine is a map of this process, whose writers publish hints on core NATS.
+func subjectEngine(t *testing.T) signalstest.Engine[string] {
+	b := startBroker(t)
+	hearing, writing := b.connect("source"), b.connect("writer")
+	var state sync.Map
+	write := func(key string, value int64) error {
+		state.Store(key, value)
+		return natssignals.Hint(writing, "hints.test", key, signals.Unknown)
+	}
+	return signalstest.Engine[string]{
+		Source: func() signals.Source[string] {
+			s, err := natssignals.Subjects(hearing, "hints.test")
+			require.NoError(t, err)
+			return s
+		},
+		Key: key,
+		Write: func(ctx context.Context, key string, value int64) error {
+			return insist(ctx, func(context.Context) error { return write(key, value) })
+		},
+		Read: func(_ context.Context, key string) (int64, error) {
+			value, _ := state.Load(key)
+			n, _ := value.(int64)
+			return n, nil
+		},
+		Cut: func() { b.cut(hearing) },
+		Overflow: func(ctx context.Context, _ func()) error {
+			const n = 10_000
+			before := hearing.Stats().InMsgs
+			for i := range n {
+				if err := write(key(i), 1); err != nil {
+					return err
+				}
+			}
+			for ctx.Err() == nil && hearing.Stats().InMsgs < before+n { // until the client has dropped some
+				time.Sleep(time.Millisecond)
+			}
+			return ctx.Err()
+		},
+		Cuts: cuts(),
+	}
+}

@@ -1,0 +1,222 @@
+package nats_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	natssignals "github.com/delayedop/purgatory/plugin/nats"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+func TestConformanceOfABucket(t *testing.T)  { signalstest.Run(t, bucketEngine) }
+func TestConformanceOfSubjects(t *testing.T) { signalstest.Run(t, subjectEngine) }
+func TestRandomCutsOfABucket(t *testing.T)   { losesNothing(t, bucketEngine(t)) }
+func TestRandomCutsOfSubjects(t *testing.T)  { losesNothing(t, subjectEngine(t)) }
+func TestSubjectsWithoutMissedLose(t *testing.T) {
+	e := subjectEngine(t)
+	e.Cuts, e.Patience = 300, time.Second
+	var heard atomic.Bool
+	e.Middle = func(s signals.Sink[string]) signals.Sink[string] { return deaf{s, &heard} }
+	o, err := signalstest.RandomCuts(t.Context(), e)
+	require.NoError(t, err)
+	assert.Positive(t, o.Lost)
+	t.Log(o)
+}
+
+func losesNothing(t *testing.T, e signalstest.Engine[string]) {
+	t.Helper()
+	o, err := signalstest.RandomCuts(t.Context(), e)
+	require.NoError(t, err)
+	assert.Zero(t, o.Lost)
+	assert.Zero(t, o.Twice)
+	assert.Equal(t, o.Waits, o.Answered)
+	t.Log(o)
+}
+
+// deaf passes on the first Missed only.
+type deaf struct {
+	signals.Sink[string]
+	heard *atomic.Bool
+}
+
+func (d deaf) Missed(cause error) {
+	if !d.heard.Swap(true) {
+		d.Sink.Missed(cause)
+	}
+}
+
+// heard collects what a sink is told.
+type heard struct {
+	changes chan change
+	gaps    chan error
+}
+
+type change struct {
+	key      string
+	position int64
+}
+
+func newHeard() heard {
+	return heard{make(chan change, 10_000), make(chan error, 1000)}
+}
+
+func (h heard) Changed(key string, position int64) { h.changes <- change{key, position} }
+func (h heard) Missed(cause error)                 { h.gaps <- cause }
+
+func receive[T any](t *testing.T, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "did not come", what)
+	}
+	return v
+}
+
+func runIn(t *testing.T, source signals.Source[string], sink signals.Sink[string]) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- source.Run(ctx, sink) }()
+	return sync.OnceValue(func() error { cancel(); return <-done })
+}
+
+func TestABucketGoesOnWithTheNextRevision(t *testing.T) {
+	b := startBroker(t)
+	e := b.bucketEngine()
+	h := newHeard()
+	source := e.Source()
+	stop := runIn(t, source, h)
+	require.ErrorIs(t, receive(t, h.gaps, "the first Missed"), signals.ErrSubscribed)
+	require.NoError(t, e.Write(t.Context(), "a", 1))
+	require.Equal(t, change{"a", 1}, receive(t, h.changes, "a"))
+	_ = stop()
+	require.NoError(t, e.Write(t.Context(), "b", 1)) // nobody hears that
+	require.NoError(t, e.Write(t.Context(), "c", 1))
+	stop = runIn(t, source, h)
+	assert.Equal(t, change{"b", 2}, receive(t, h.changes, "b"))
+	assert.Equal(t, change{"c", 3}, receive(t, h.changes, "c"))
+	_ = stop()
+}
+
+func TestABucketThatWasMadeAnewIsHeardFromItsFirstRevision(t *testing.T) {
+	b := startBroker(t)
+	e := b.bucketEngine()
+	js, err := jetstream.New(b.connect("admin"))
+	require.NoError(t, err)
+	h := newHeard()
+	source := e.Source()
+	stop := runIn(t, source, h)
+	_ = receive(t, h.gaps, "the first Missed")
+	for i := range 20 {
+		require.NoError(t, e.Write(t.Context(), "a", int64(i)))
+		receive(t, h.changes, "a")
+	}
+	_ = stop()
+	require.NoError(t, js.DeleteKeyValue(t.Context(), bucket))
+	_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+	require.NoError(t, err)
+	stop = runIn(t, source, h)
+	_ = receive(t, h.gaps, "Missed")
+	require.NoError(t, e.Write(t.Context(), "b", 1))
+	assert.Equal(t, change{"b", 1}, receive(t, h.changes, "b"))
+	_ = stop()
+}
+
+func TestAServerThatIsStoppedAndStartedLosesNoWait(t *testing.T) {
+	b := startBroker(t)
+	e := b.bucketEngine()
+	p, err := purgatory.New[string]("test")
+	require.NoError(t, err)
+	defer p.Close()
+	r, err := signals.To(p, signals.WithBackoff(time.Millisecond, 50*time.Millisecond))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx, e.Source()) })
+	defer running.Wait()
+	defer cancel()
+	for deadline := time.Now().Add(time.Minute); !r.Stats().Standing; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(deadline))
+	}
+	for round := range 3 {
+		k := key(round)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+				v, err := e.Read(ctx, k)
+				return v, v > 0, err
+			}, k)
+			answered <- err
+		}()
+		b.stop()
+		written := make(chan error, 1)
+		go func() { written <- e.Write(ctx, k, 1) }() // insists until the server is back
+		b.start()
+		require.NoError(t, receive(t, written, "the write"))
+		require.NoError(t, receive(t, answered, "the answer"))
+	}
+	assert.Positive(t, r.Stats().Gaps)
+}
+
+func TestSubjectsCarryThePosition(t *testing.T) {
+	b := startBroker(t)
+	nc := b.connect("both")
+	source, err := natssignals.Subjects(nc, "hints.orders")
+	require.NoError(t, err)
+	h := newHeard()
+	stop := runIn(t, source, h)
+	_ = receive(t, h.gaps, "the first Missed")
+	require.NoError(t, natssignals.Hint(nc, "hints.orders", "a.b > *", 17))
+	require.NoError(t, natssignals.Hint(nc, "hints.orders", "unknown", signals.Unknown))
+	require.NoError(t, nc.Publish("hints.orders.not=an=escape", nil)) // a stranger's
+	require.NoError(t, natssignals.Hint(nc, "hints.others", "elsewhere", 1))
+	require.NoError(t, nc.Publish("hints.orders.last", []byte("no number")))
+	assert.Equal(t, change{"a.b > *", 17}, receive(t, h.changes, "the first"))
+	assert.Equal(t, change{"unknown", signals.Unknown}, receive(t, h.changes, "the second"))
+	assert.Equal(t, change{"last", signals.Unknown}, receive(t, h.changes, "the last"))
+	assert.ErrorIs(t, stop(), context.Canceled)
+}
+
+func TestASubscriptionThatIsRefusedIsAnError(t *testing.T) {
+	b := startBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Allow: []string{"other.>", "_INBOX.>"}},
+		}}}
+	})
+	nc := b.connect("refused", nats.UserInfo("u", "p"))
+	source, err := natssignals.Subjects(nc, "hints.orders")
+	require.NoError(t, err)
+	h := newHeard()
+	assert.ErrorIs(t, source.Run(t.Context(), h), nats.ErrPermissionViolation)
+	assert.Empty(t, h.gaps, "it never stood")
+}
+
+func TestASourceEndsWithItsConnection(t *testing.T) {
+	b := startBroker(t)
+	b.bucketEngine()
+	nc := b.connect("closed")
+	subjects, err := natssignals.Subjects(nc, "hints")
+	require.NoError(t, err)
+	ended := make(chan error, 2)
+	h := newHeard()
+	for _, s := range []signals.Source[string]{subjects, natssignals.KeyValue(nc, bucket)} {
+		go func() { ended <- s.Run(t.Context(), h) }()
+	}
+	_ = receive(t, h.gaps, "Missed")
+	_ = receive(t, h.gaps, "Missed")
+	nc.Close()
+	assert.Error(t, receive(t, ended, "the end"))
+	assert.Error(t, receive(t, ended, "the end"))
+	assert.Error(t, natssignals.KeyValue(b.connect("other"), "no-such-bucket").Run(t.Context(), h))
+}

@@ -1,0 +1,200 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/plugin/postgres"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+type change struct {
+	key      string
+	position int64
+}
+
+// heard collects what a sink is told; Changed blocks while its channel is full.
+type heard struct {
+	changes chan change
+	gaps    chan error
+}
+
+func (h heard) Changed(key string, position int64) { h.changes <- change{key, position} }
+func (h heard) Missed(cause error)                 { h.gaps <- cause }
+
+func receive[T any](t *testing.T, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "did not come", what)
+	}
+	return v
+}
+
+// listen runs a source that hears into a sink with room for so many changes.
+func listen(t *testing.T, d *database, channel string, room int) (h heard, stop func()) {
+	t.Helper()
+	h = heard{make(chan change, room), make(chan error, 10)}
+	source, err := postgres.Listen(d.connect, channel)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- source.Run(ctx, h) }()
+	require.ErrorIs(t, receive(t, h.gaps, "Missed"), signals.ErrSubscribed)
+	return h, func() { cancel(); _ = receive(t, done, "the end of Run") }
+}
+
+// One server for all, because it takes a second to start.
+func TestPostgres(t *testing.T) {
+	d := startDatabase(t)
+	t.Run("conformance", func(t *testing.T) {
+		signalstest.Run(t, func(*testing.T) signalstest.Engine[string] { return d.engine() })
+	})
+	t.Run("random cuts", func(t *testing.T) {
+		o, err := signalstest.RandomCuts(t.Context(), d.engine())
+		require.NoError(t, err)
+		assert.Zero(t, o.Lost)
+		assert.Zero(t, o.Twice)
+		assert.Equal(t, o.Waits, o.Answered)
+		t.Log(o)
+	})
+	t.Run("waits end because of Missed", func(t *testing.T) { waitsNeedMissed(t, d, false) })
+	t.Run("without Missed waits are lost", func(t *testing.T) { waitsNeedMissed(t, d, true) })
+	t.Run("a hint is part of its transaction", func(t *testing.T) { hintsAreTransactional(t, d) })
+	t.Run("many keys in one transaction", func(t *testing.T) { manyKeys(t, d) })
+	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
+	t.Run("keys and payloads", func(t *testing.T) { keysAndPayloads(t, d) })
+	t.Run("a server that stops and starts", func(t *testing.T) { failover(t, d) })
+}
+
+func hintsAreTransactional(t *testing.T, d *database) {
+	h, stop := listen(t, d, "tx", 10)
+	defer stop()
+	pool := d.pool()
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, postgres.Notify(t.Context(), tx, "tx", 1, "rolled back"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	tx, err = pool.Begin(t.Context())
+	require.NoError(t, err)
+	for range 3 { // equal ones are folded
+		require.NoError(t, postgres.Notify(t.Context(), tx, "tx", 2, "committed"))
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, postgres.Notify(t.Context(), pool, "tx", 3, "last"))
+	assert.Equal(t, change{"committed", 2}, receive(t, h.changes, "the committed one"))
+	assert.Equal(t, change{"last", 3}, receive(t, h.changes, "the last"))
+	assert.Empty(t, h.changes)
+}
+
+func manyKeys(t *testing.T, d *database) {
+	const n = 20_000
+	h, stop := listen(t, d, "many", n)
+	defer stop()
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	require.NoError(t, pgx.BeginFunc(t.Context(), d.pool(), func(tx pgx.Tx) error {
+		return postgres.Notify(t.Context(), tx, "many", 7, keys...)
+	}))
+	for i := range keys {
+		require.Equal(t, change{keys[i], 7}, receive(t, h.changes, "a key"))
+	}
+}
+
+func slowListener(t *testing.T, d *database) {
+	const n = 1000 // of seven kilobytes: more than the sockets hold
+	h, stop := listen(t, d, "slow", 0)
+	defer stop()
+	pool := d.pool()
+	for i := range n {
+		require.NoError(t, postgres.Notify(t.Context(), pool, "slow", int64(i), strings.Repeat("x", 7000)))
+	}
+	for i := range n {
+		require.EqualValues(t, i, receive(t, h.changes, "a hint").position)
+	}
+}
+
+func keysAndPayloads(t *testing.T, d *database) {
+	const channel = `A "channel"; DROP TABLE x` // an identifier like any other
+	h, stop := listen(t, d, channel, 10)
+	defer stop()
+	pool := d.pool()
+	longest := strings.Repeat("x", postgres.MaxPayload-3)
+	for _, c := range []change{
+		{"", 5}, {" ", 5}, {"a b", -1}, {"'; NOTIFY other", signals.Unknown}, {"17 x", signals.Unknown}, {"é\n*>", 1 << 60}, {longest, 17},
+	} {
+		require.NoError(t, postgres.Notify(t.Context(), pool, channel, c.position, c.key))
+		assert.Equal(t, c, receive(t, h.changes, "a hint"))
+	}
+	for name, bad := range map[string]string{"too long": longest + "x", "zero byte": "a\x00b", "no UTF-8": "\xff"} {
+		err := postgres.Notify(t.Context(), pool, channel, 17, "good", bad)
+		assert.ErrorIs(t, err, postgres.ErrKey, name)
+	}
+	for _, bad := range []string{"", "a\x00", "\xff", strings.Repeat("x", 64)} {
+		assert.ErrorIs(t, postgres.Notify(t.Context(), pool, bad, 1, "key"), postgres.ErrKey)
+		_, err := postgres.Listen(d.connect, bad)
+		assert.ErrorIs(t, err, postgres.ErrKey)
+	}
+	require.NoError(t, postgres.Notify(t.Context(), pool, channel, 1))
+	_, err := pool.Exec(t.Context(), "SELECT pg_notify($1, 'of-somebody-else')", channel)
+	require.NoError(t, err)
+	assert.Equal(t, change{"of-somebody-else", signals.Unknown}, receive(t, h.changes, "the stranger's"))
+	_, err = pool.Exec(t.Context(), "SELECT pg_notify($1, 'two words')", channel)
+	require.NoError(t, err)
+	assert.Equal(t, change{"two words", signals.Unknown}, receive(t, h.changes, "the stranger's"))
+}
+
+// hear returns a purgatory, and what delivers the source's hints to it until the test ends.
+func hear(t *testing.T, source signals.Source[string]) (*purgatory.DelayedOperationPurgatory[string], *signals.Runner[string]) {
+	t.Helper()
+	p, err := purgatory.New[string]("test")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	r, err := signals.To(p, signals.WithBackoff(time.Millisecond, 50*time.Millisecond))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx, source) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return p, r
+}
+
+func failover(t *testing.T, d *database) {
+	e := d.engine()
+	p, r := hear(t, e.Source())
+	ctx := t.Context()
+	for deadline := time.Now().Add(time.Minute); !r.Stats().Standing; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(deadline))
+	}
+	for round := range 2 {
+		k := fmt.Sprint("round ", round)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+				v, err := e.Read(ctx, k)
+				return v, v > 0, err
+			}, k)
+			answered <- err
+		}()
+		d.stop()
+		written := make(chan error, 1)
+		go func() { written <- e.Write(ctx, k, 1) }() // insists until the server is back
+		d.start()
+		require.NoError(t, receive(t, written, "the write"))
+		require.NoError(t, receive(t, answered, "the answer"))
+	}
+	assert.Positive(t, r.Stats().Gaps)
+}

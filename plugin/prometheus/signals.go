@@ -1,0 +1,91 @@
+package prometheus
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+// SignalSource is a source of hints from other processes: a *signals.Runner[K] of any K.
+type SignalSource interface {
+	Stats() signals.Stats
+}
+
+// AddSignals collects one more source of hints from the next scrape on. Its name (of
+// signals.WithName) tells it apart from others. Errors: ErrName, ErrNilSource.
+func (c *Collector) AddSignals(s SignalSource) error {
+	if isNil(s) {
+		return ErrNilSource
+	}
+	name := label(s.Stats().Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, taken := c.mu.signals[name]; taken {
+		return fmt.Errorf("%w: %q", ErrName, name)
+	}
+	c.mu.signals[name] = s
+	return nil
+}
+
+// RemoveSignals collects the source of hints of this name no longer.
+func (c *Collector) RemoveSignals(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.signals, label(name))
+}
+
+// signalMetric is one number of signals.Stats.
+type signalMetric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*signals.Stats) float64
+}
+
+func signalGauge(name, help string, of func(*signals.Stats) float64) signalMetric {
+	return signalMetric{prometheus.NewDesc("purgatory_"+name, help, []string{"signals"}, nil), prometheus.GaugeValue, of}
+}
+
+func signalCounter(name, help string, of func(*signals.Stats) int64) signalMetric {
+	desc := prometheus.NewDesc("purgatory_"+name, help, []string{"signals"}, nil)
+	return signalMetric{desc, prometheus.CounterValue, func(n *signals.Stats) float64 { return float64(of(n)) }}
+}
+
+var signalMetrics = []signalMetric{
+	signalGauge("hint_source_running", "1 while the source of hints is run, 0 otherwise.",
+		func(n *signals.Stats) float64 { return number(n.Running) }),
+	signalGauge("hint_source_standing", "1 while the subscription to the engine stands, 0 otherwise.",
+		func(n *signals.Stats) float64 { return number(n.Standing) }),
+	signalGauge("hint_source_silence_seconds", "How long ago the source was last heard: a hint, or that the subscription stands.",
+		func(n *signals.Stats) float64 { return n.SinceLastWord.Seconds() }),
+	signalCounter("hint_source_ends_total", "Times that the source ended; it is run again after a pause.",
+		func(n *signals.Stats) int64 { return n.Ends }),
+	signalCounter("hint_source_gaps_total", "Gaps in which hints may have been lost; a re-check follows each.",
+		func(n *signals.Stats) int64 { return n.Gaps }),
+	signalCounter("hints_total", "Hints from other processes.",
+		func(n *signals.Stats) int64 { return n.Hints }),
+	signalCounter("unawaited_hints_total", "Hints for keys that nobody waited for.",
+		func(n *signals.Stats) int64 { return n.Unawaited }),
+	signalCounter("rechecks_total", "Times that every key was signalled.",
+		func(n *signals.Stats) int64 { return n.Rechecks }),
+	signalCounter("audits_total", "Re-checks that only the interval of WithAudit asked for.",
+		func(n *signals.Stats) int64 { return n.Audits }),
+	signalCounter("bulk_reads_total", "Calls of the function of WithResync.",
+		func(n *signals.Stats) int64 { return n.BulkReads }),
+	signalCounter("failed_bulk_reads_total", "Calls of the function of WithResync that returned an error.",
+		func(n *signals.Stats) int64 { return n.Failures }),
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func collectSignals(name string, n *signals.Stats, out chan<- prometheus.Metric) {
+	for _, m := range signalMetrics {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(n), name)
+	}
+}

@@ -1,0 +1,219 @@
+//go:build interleave
+
+package interleave
+
+import (
+	"context"
+	"errors"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// verb is what one goroutine of a scenario does.
+type verb struct {
+	name string
+	fact int // the fact that it sets, -1: none
+	do   func(*env)
+}
+
+// register submits o to p and records the result.
+func (e *env) register(o *op) (err error) {
+	completed, err := e.p.TryCompleteElseWatch(o, timeout, o.keys...)
+	o.deadline = max(o.deadline, e.clock.Now()+timeout)
+	switch {
+	case err == nil && o.accepted:
+		e.fail("accepted twice")
+	case err == nil:
+		o.accepted = true
+	case errors.Is(err, purgatory.ErrClosed) || errors.Is(err, purgatory.ErrUsed):
+		o.refused++
+	case errors.Is(err, purgatory.ErrFull) && (len(e.full) > 0 || e.other.accepted):
+		o.full++
+	default:
+		e.fail("register: %v", err)
+	}
+	if completed {
+		e.ended["register"]++
+	}
+	return err
+}
+
+// resubmit registers the operation. If p refuses it because p is closed or full, or its timer
+// is full, resubmit submits it to another, which no verb checks or closes.
+func (e *env) resubmit() {
+	if err := e.register(e.op); !errors.Is(err, purgatory.ErrClosed) && !errors.Is(err, purgatory.ErrFull) {
+		return
+	}
+	e.op.want = nil // it is never satisfied there
+	_, err := e.another.TryCompleteElseWatch(e.op, 100*timeout, "key")
+	e.op.moved, e.op.triesThere = err == nil, e.op.tries
+	if err != nil && !errors.Is(err, purgatory.ErrUsed) {
+		e.fail("submitted again: %v", err)
+	}
+}
+
+// begun reports whether the registration of the operation has begun. From then on, a force or
+// a cancel must not be lost.
+func (e *env) begun() bool { return e.op.tries > 0 }
+
+func (e *env) count(name string, n int) { e.ended[name] += n }
+
+// check returns a verb that sets a fact and checks its key.
+func check(i int) func(*env) {
+	return func(e *env) {
+		sched.Yield()
+		e.facts[i] = true
+		e.count("check", e.p.CheckAndComplete(e.keys[i]))
+	}
+}
+
+// signal returns a verb that sets a fact and signals its key.
+func signal(i int) func(*env) {
+	return func(e *env) {
+		sched.Yield()
+		e.facts[i] = true
+		e.p.Signal(e.keys[i])
+	}
+}
+
+// signalBoth changes the state of both keys, and signals them by one call.
+func signalBoth(e *env) {
+	sched.Yield()
+	e.facts[0] = true
+	e.facts[1] = true
+	e.p.Signal(e.keys...)
+}
+
+func force(e *env) {
+	sched.Yield()
+	e.op.mustEnd = e.op.mustEnd || e.begun()
+	if e.p.ForceComplete(e.op) {
+		e.count("force", 1)
+		if e.op.outcome != operation.Forced {
+			e.fail("forced, the outcome is %v", e.op.outcome)
+		}
+	}
+}
+
+func cancel(e *env) {
+	sched.Yield()
+	e.op.mustEnd = e.op.mustEnd || e.begun()
+	if e.p.Cancel(e.op, errCause) {
+		e.count("cancel", 1)
+	}
+}
+
+func cancelForKey(e *env) {
+	e.count("cancel for key", e.p.CancelForKey(e.keys[len(e.keys)-1], errCause))
+}
+
+func expire(e *env) { e.p.AdvanceClock(timeout) }
+
+func extend(e *env) {
+	promised := e.clock.Now() + longer
+	if e.p.Extend(e.op, longer) {
+		e.op.promised = max(e.op.promised, promised)
+		e.op.deadline = max(e.op.deadline, e.clock.Now()+longer)
+	}
+}
+
+// foreign calls the verbs of another with the operation of p. They must have no effect.
+func foreign(e *env) {
+	verbs := []func() bool{
+		func() bool { return e.another.ForceComplete(e.op) },
+		func() bool { return e.another.Cancel(e.op, errForeign) },
+		func() bool { return e.another.Extend(e.op, 0) },
+		func() bool { return e.another.CheckAndComplete("key") > 0 },
+		func() bool { return e.another.CancelForKey("key", errForeign) > 0 },
+	}
+	for i, verb := range verbs {
+		if verb() {
+			e.fail("another purgatory's verb %d did something to an operation that is not its own", i)
+		}
+	}
+}
+
+var errForeign = errors.New("foreign cause")
+
+// shutdown is Shutdown with a context that has ended.
+func shutdown(e *env) {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	if err := e.p.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		e.fail("shutdown: %v", err)
+	}
+	e.closed = true
+	for _, o := range []*op{e.op, e.other} {
+		if o.accepted && o.completed == 0 && machine.Of(o).Hold(machine.Of(o).Life()) {
+			e.fail("Shutdown has returned, an operation is pending, and no goroutine holds it")
+		}
+	}
+}
+
+// nested registers an operation; tries of both operations check the first key.
+func nested(e *env) {
+	e.op.nests, e.other.nests = 2, 2
+	_ = e.register(e.op)
+}
+
+// restless registers an operation whose tries check its own key more often than a holder
+// looks again.
+func restless(e *env) {
+	e.op.nests = 12
+	_ = e.register(e.op)
+}
+
+// passing registers an operation and ends it.
+func passing(e *env) {
+	_ = e.register(e.op)
+	force(e)
+}
+
+// quiet calls Watchers.Quiet while the other operation waits, which no verb ends.
+func quiet(e *env) {
+	if watchersOf(e.p).Quiet() {
+		e.fail("quiet, while an operation waits")
+	}
+}
+
+func closeAll(e *env) {
+	if err := e.p.Close(); err != nil {
+		e.fail("close: %v", err)
+	}
+	e.closed = true
+}
+
+// purge runs the purge of the reaper.
+func purge(e *env) { e.p.AdvanceClock(0) }
+
+var (
+	vRegister  = verb{"register", -1, func(e *env) { _ = e.register(e.op) }}
+	vCheck     = verb{"check", 0, check(0)}
+	vSignal    = verb{"signal", 0, signal(0)}
+	vForce     = verb{"force", -1, force}
+	vCancel    = verb{"cancel", -1, cancel}
+	vForKey    = verb{"cancelkey", -1, cancelForKey}
+	vExpire    = verb{"expire", -1, expire}
+	vExtend    = verb{"extend", -1, extend}
+	vClose     = verb{"close", -1, closeAll}
+	vPurge     = verb{"purge", -1, purge}
+	vCheck2    = verb{"check2", 1, check(1)}
+	vSignal2   = verb{"signal2", 1, signal(1)}
+	vBoth      = verb{"both", 1, signalBoth}
+	vSpurious  = verb{"spurious", -1, func(e *env) { e.p.Signal(e.keys[0]) }}
+	vSpurious2 = verb{"spurious2", -1, func(e *env) { e.p.Signal(e.keys...) }}
+	vOther     = verb{"other", -1, func(e *env) { _ = e.register(e.other) }}
+	vResubmit  = verb{"resubmit", -1, (*env).resubmit}
+	vForeign   = verb{"foreign", -1, foreign}
+	vShutdown  = verb{"shutdown", -1, shutdown}
+	vNested    = verb{"nested", -1, nested}
+	vFull      = verb{"full", -1, (*env).resubmit} // p's timer is full
+	vRestless  = verb{"restless", -1, restless}
+	vCrowded   = verb{"crowded", -1, (*env).resubmit} // p is full
+	vPassing   = verb{"passing", -1, passing}
+	vQuiet     = verb{"quiet", -1, quiet}
+	vRoom      = verb{"room", -1, (*env).room}
+)

@@ -1,0 +1,48 @@
+package tree
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	failed  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	running = regexp.MustCompile(`running tests:\s+(\S+)`)
+	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): (.*)$`)
+	leaked  = regexp.MustCompile(`found unexpected goroutines`)
+	inTest  = regexp.MustCompile(`\.(Test\w+)\(`)
+)
+
+// FailedBy returns which test has failed, from the output of a run of [Tree.Test] that
+// returned an error, as in "by TestX". If no test has failed, because the code does not
+// compile, ok is false and by is the first line of the output.
+func FailedBy(out string) (by string, ok bool) {
+	if m := running.FindStringSubmatch(out); m != nil {
+		return "by " + m[1] + ", which never ends", true
+	}
+	if m := failed.FindStringSubmatch(out); m != nil {
+		return "by " + m[1], true
+	}
+	if m := crashed.FindStringSubmatch(out); m != nil {
+		by = "by a crash: " + m[2]
+		if t := inTest.FindStringSubmatch(out); t != nil {
+			by += ", in " + t[1]
+		}
+		return by, true
+	}
+	if leaked.MatchString(out) {
+		return "by goroutines that are left behind", true
+	}
+	return FirstLine(out), false
+}
+
+// FirstLine returns the first line of s that is neither empty nor begins with #, as the
+// headings of the go command do.
+func FirstLine(s string) string {
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return ""
+}

@@ -1,0 +1,173 @@
+#!/bin/bash
+# Verifies the models of this folder with spin: the right protocol in every scenario,
+# exhaustively, and each known bug put in, which has to be found.
+#
+#   run.sh              all of it but the largest, one line each, a summary at the end
+#   run.sh NAME...      only the lines with these names
+#   run.sh trail NAME   the counterexample of a bug, step by step
+#
+# Needs spin (Debian package spin) and a C compiler; says SKIPPED and ends well if there is
+# none. JOBS searches at a time (default 2), each with MEMORY megabytes at most (default
+# 1900). The largest, register-any-any (77 million states), needs 8,000 and six minutes:
+# MEMORY=8000 run.sh register-any-any.
+set -u
+models=$(cd "$(dirname "$0")" && pwd)
+MEMORY=${MEMORY:-1900}
+JOBS=${JOBS:-2}
+CC=${CC:-cc}
+
+# name | model | flags | search | words
+# search: all (every reachable state), cycle (all, and no endless loop either: no path
+# visits a state twice), or for a bug the pattern (a/b: either) that the violated property has to match.
+runs() {
+	cat <<'END'
+register-check     | operation.pml | SCENARIO_CHECKS                       | cycle | two registrations, two checks
+register-hand-over | operation.pml | SCENARIO_CHECKS MAXLOOKS=1            | cycle | the same, a runner looks again once and then hands over
+register-any       | operation.pml | SCENARIO_ANY                          | cycle | two registrations, any verb
+register-any-any   | operation.pml | SCENARIO_ANY_ANY                      | all   | two registrations, any two verbs
+late-any-any       | operation.pml | SCENARIO_RACE                         | cycle | one pending, one registration, any two verbs
+late-wide          | operation.pml | SCENARIO_RACE WIDE MAXLOOKS=1 MAXWORKERS=2 | all | the same, both keys each, hand-over, two workers
+one-any-any        | operation.pml | SCENARIO_ONE_ANY_ANY                  | cycle | one registration, any two verbs
+pending-any        | operation.pml | SCENARIO_PENDING                      | all   | two pending, any three verbs
+pending-wide       | operation.pml | SCENARIO_PENDING TWO WIDE MAXWORKERS=2 | all   | two pending, both keys each, any two verbs, two workers
+expiry             | operation.pml | SCENARIO_EXPIRY                       | all   | two registrations, expiry, a check
+close              | operation.pml | SCENARIO_CLOSE                        | all   | two registrations, close, expiry
+force-cancel       | operation.pml | SCENARIO_FORCE                        | cycle | registration, force, cancel by key, check
+lists              | operation.pml | SCENARIO_LISTS                        | cycle | two registrations, force, check
+extend             | operation.pml | SCENARIO_EXTEND                       | cycle | extend, two expiries, a check
+signal             | operation.pml | SCENARIO_SIGNAL                       | cycle | registration, a signal for each key, a check
+signal-again       | operation.pml | SCENARIO_SIGNAL_TWICE                 | cycle | two pending, three signals, one worker
+purge              | operation.pml | SCENARIO_PURGE                        | cycle | registration, two checks, purge beside them
+rejected           | operation.pml | SCENARIO_REJECTED                     | cycle | registration, close, force, expiry; what is rejected is submitted elsewhere
+rejected-extend    | operation.pml | SCENARIO_ELSEWHERE                    | cycle | registration, close, extend, check; the same
+nested             | operation.pml | SCENARIO_NESTED                       | cycle | a try that checks the other's key, a check, force
+shutdown           | operation.pml | SCENARIO_SHUTDOWN                     | all   | registration, a Close whose callbacks block, Shutdown with an ended context
+shutdown-check     | operation.pml | SCENARIO_SHUTDOWN_CHECK               | all   | registration, check, Shutdown with an ended context
+timer-cancel       | timer.pml     | SCENARIO_CANCEL                       | all   | one entry: add, two extends, cancel, two workers
+timer-stop         | timer.pml     | SCENARIO_STOP                         | all   | the same with stop
+timer-shorten      | timer.pml     | SCENARIO_SHORTEN                      | all   | the same with a shorter deadline
+clock              | clock.pml     |                                       | all   | two adders, the driver, time
+clock-cancel       | clock.pml     | CANCEL                                | all   | the same, and an entry cancelled
+gate               | gate.pml      |                                       | all   | three goroutines, a chain of callbacks, one blocks
+gate-two           | gate.pml      | GATES=2                               | all   | the same, two gates
+gate-shallow       | gate.pml      | GATES=2 DEEP=1 MAXWORKERS=2           | all   | the same, deep at once, two workers
+pool               | pool.pml      |                                       | all   | three pieces of work, one worker at a time
+pool-two           | pool.pml      | LIMIT=2                               | all   | the same, two at a time
+BUG-6653   | operation.pml | SCENARIO_CHECKS BUG_6653            | state\[1\]   | KAFKA-6653: a try-lock that fails and leaves no mark: wake-up lost
+BUG-8334   | operation.pml | SCENARIO_CHECKS BUG_8334            | state\[1\]   | KAFKA-8334: a mark that this way out does not look at: wake-up lost
+BUG-second | operation.pml | SCENARIO_CHECKS BUG_NOSECOND        | state\[1\]   | no second try after linking (KAFKA-1952, RocketMQ #7359): wake-up lost
+BUG-19312  | operation.pml | SCENARIO_EXPIRY BUG_19312           | inTry/callbacks/accepted | KAFKA-19312: expiry beside a running check: overlap, or an end before it is accepted
+BUG-2253   | operation.pml | SCENARIO_LISTS BUG_2253             | linked       | KAFKA-2253: added to a list just removed: nobody finds it
+BUG-6682   | clock.pml     | BUG_PUBLISH                         | fired        | Tokio #6682: next wake-up published after the lock: slept over
+BUG-wish   | operation.pml | SCENARIO_FORCE BUG_WISH             | wish         | letting go without looking at wishes: force lost
+BUG-looks  | operation.pml | SCENARIO_CHECKS MAXLOOKS=1 BUG_LOOKS | state\[1\]  | giving up looking again without handing over: wake-up lost
+BUG-mark   | operation.pml | SCENARIO_SIGNAL_TWICE BUG_SIGNAL_MARK | state\[1\] | signal's mark cleared after the check: wake-up lost
+BUG-close  | operation.pml | SCENARIO_CLOSE BUG_CLOSE            | inWheel/closing | closed looked at outside the lock: left without an answer
+BUG-clear  | operation.pml | SCENARIO_CLOSE BUG_CLEAR            | inWheel/closing | a wish that has turned into an expiry is forgotten together with Close's: left without an answer
+BUG-reject | operation.pml | SCENARIO_REJECTED BUG_REJECT        | secondLife   | a rejected operation is new again: ended in its second life by one who knows it from its first
+BUG-owner  | operation.pml | SCENARIO_ELSEWHERE BUG_OWNER        | secondLife   | Extend reads the owner before it is final: moved in the wrong timer
+BUG-nested | operation.pml | SCENARIO_NESTED BUG_NESTED          | state\[1\]   | a check inside a try is refused and left to nobody: wake-up lost
+BUG-shutdown | operation.pml | SCENARIO_SHUTDOWN_CHECK BUG_SHUTDOWN | registers  | Shutdown with an ended context returns before it has closed: left pending
+BUG-first  | operation.pml | SCENARIO_SHUTDOWN BUG_FIRST         | registers    | Shutdown leaves it to a Close that a callback holds up: left pending
+BUG-stale  | operation.pml | SCENARIO_PURGE BUG_STALE            | linked       | no purge: what has ended stays linked
+BUG-extend | operation.pml | SCENARIO_EXTEND BUG_EXTEND          | extendedTo   | expiry compares and writes in two steps: expired before what Extend promised
+BUG-extend-timer | timer.pml | SCENARIO_CANCEL BUG_EXTEND        | promised     | extended without the lock: expired before what Extend promised
+BUG-queue  | gate.pml      | BUG_QUEUE                           | settled      | handed over before it is settled: callback of an operation without outcome
+BUG-crowd  | gate.pml      | BUG_CROWD                           | callbacks    | whoever is not alone hands over: held up by one blocked callback
+BUG-depth  | gate.pml      | BUG_DEPTH                           | depth        | nobody looks at the stack: it grows with the chain
+BUG-stranger | gate.pml    | BUG_STRANGER                        | me           | who leaves runs what others have handed over
+BUG-kick   | gate.pml      | BUG_KICK                            | callbacks    | handed over, and nobody told: callback left behind
+BUG-pool   | pool.pml      | BUG_POOL                            | queued       | a worker looks first and leaves after: work left behind
+END
+}
+
+for tool in spin "$CC"; do
+	if ! command -v "$tool" >/dev/null; then
+		echo "model: SKIPPED, nothing was verified: no $tool here (Debian: apt-get install spin gcc)"
+		exit 0
+	fi
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+trim() { local s=$1; s=${s#"${s%%[![:space:]]*}"}; echo "${s%"${s##*[![:space:]]}"}"; }
+
+# build MODEL SEARCH FLAGS...: makes ./pan
+build() {
+	local model=$1 search=$2 mode=-DSAFETY f
+	shift 2
+	local flags=()
+	for f in "$@"; do flags+=("-D$f"); done
+	if [ "$search" = cycle ]; then mode=-DNP; fi
+	rm -f pan* ./*.trail
+	cp "$models/$model" .
+	spin "${flags[@]}" -a "$model" >spin.log 2>&1 || { cat spin.log; return 1; }
+	"$CC" -w "$mode" -DCOLLAPSE -DNOFAIR -DMEMLIM="$MEMORY" -o pan pan.c
+}
+
+search() { if [ "$1" = cycle ]; then ./pan -l -n -m100000; else ./pan -n -m100000; fi; }
+
+one() { # name model flags search words
+	local name=$1 model=$2 flags=$3 how=$4 words=$5 states errors why out
+	# shellcheck disable=SC2086
+	if ! build "$model" "$how" $flags; then
+		echo "$name: FAILED, the model does not compile"; return
+	fi
+	search "$how" >pan.log 2>&1
+	states=$(awk '/states, stored/ {print $1; exit}' pan.log)
+	errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' pan.log | head -1)
+	why=$(sed -n 's/^pan:1: \(.*\) (at depth.*/\1/p' pan.log | head -1)
+	out=$(printf '%-18s %10s states' "$name" "${states:-no}")
+	if [ -z "$errors" ] || grep -q 'max search depth too small\|out of memory\|hint: to reduce memory' pan.log; then
+		echo "$out  FAILED, not all was searched: $(grep -m1 'pan:\|memory\|depth' pan.log)"
+	elif [ "$how" = all ] || [ "$how" = cycle ]; then
+		if [ "$errors" = 0 ]; then
+			echo "$out  right: $words"
+		else
+			echo "$out  FAILED: $words: $why"
+		fi
+	elif [ "$errors" = 0 ]; then
+		echo "$out  FAILED, not found: $words"
+	elif ! grep -qE "${how//\//|}" <<<"$why"; then
+		echo "$out  FAILED, found something else: $words: $why"
+	else
+		echo "$out  found: $words"
+	fi
+}
+
+cd "$work" || exit 1
+if [ "${1:-}" = trail ]; then
+	while IFS='|' read -r name model flags how _; do
+		[ "$(trim "$name")" = "${2:-}" ] || continue
+		model=$(trim "$model") flags=$(trim "$flags") how=$(trim "$how")
+		# shellcheck disable=SC2086
+		build "$model" "$how" $flags || exit 1
+		if [ "$how" = cycle ]; then ./pan -l -n -m100000 >/dev/null; else ./pan -n -m100000 -i >/dev/null 2>&1; fi
+		if [ ! -e "$model.trail" ]; then echo "$2: no counterexample"; exit 1; fi
+		# shellcheck disable=SC2086
+		exec spin -t -p -g $(printf -- '-D%s ' $flags) "$model"
+	done < <(runs)
+	echo "no such run: ${2:-}"; exit 2
+fi
+
+if [ "${1:-}" = one ]; then
+	while IFS='|' read -r name model flags how words; do
+		if [ "$(trim "$name")" = "$2" ]; then
+			one "$2" "$(trim "$model")" "$(trim "$flags")" "$(trim "$how")" "$(trim "$words")"
+		fi
+	done < <(runs)
+	exit 0
+fi
+
+runs | cut -d'|' -f1 | tr -d ' ' | { if [ $# -gt 0 ]; then grep -Fx "$(printf '%s\n' "$@")"; else grep -vFx register-any-any; fi; } |
+	xargs -r -P "$JOBS" -n 1 "$models/run.sh" one | tee results
+awk '
+	/FAILED/ { failed++ }
+	/ right: / { right++ }
+	/ found: / { found++ }
+	{ states += $2 }
+	END {
+		printf "model: %d states, exhaustive; %d scenarios of the right protocol hold, %d known bugs put in were found; %d failed\n", states, right, found, failed
+		exit failed > 0 || right + found == 0
+	}' results

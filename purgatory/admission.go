@@ -1,0 +1,89 @@
+package purgatory
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
+)
+
+// refusals counts the operations that were not accepted, by reason.
+type refusals struct{ closed, full, input atomic.Int64 }
+
+// accepts reports whether an operation can be accepted, without looking at its state.
+// refusal returns the error if it cannot.
+func (p *DelayedOperationPurgatory[K]) accepts(m *machine.Machine, keys int) bool {
+	return m != nil && 0 < keys && keys <= operation.MaxKeys && !p.draining.Load()
+}
+
+func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, m *machine.Machine, keys int) error {
+	sched.Yield()
+	switch {
+	case m == nil:
+		return p.refuse(ErrNilOperation, "%T", op)
+	case keys == 0:
+		return p.refuse(ErrNoKeys, "%s", kindOf(op))
+	case keys > operation.MaxKeys:
+		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
+	default:
+		return p.refuse(ErrClosed, "%s", kindOf(op))
+	}
+}
+
+// refuse counts a refusal and returns its error.
+func (p *DelayedOperationPurgatory[K]) refuse(kind error, format string, args ...any) error {
+	switch {
+	case errors.Is(kind, ErrClosed):
+		p.refused.closed.Add(1)
+	case errors.Is(kind, ErrFull):
+		p.refused.full.Add(1)
+	default:
+		p.refused.input.Add(1)
+	}
+	return p.errorf(kind, format, args...)
+}
+
+// elsewhere returns a text for an error: that m was submitted to another purgatory, or ""
+// if it was submitted to p.
+func (p *DelayedOperationPurgatory[K]) elsewhere(m *machine.Machine) string {
+	if m.OwnedBy(p.id) {
+		return ""
+	}
+	return ", to another purgatory"
+}
+
+// reserve counts one more pending operation, unless that exceeds the maximum. It does not
+// add first and subtract on failure: in between, other goroutines would see a full
+// purgatory that is not full.
+func (p *DelayedOperationPurgatory[K]) reserve() bool {
+	for {
+		sched.Yield()
+		n := p.pending.Load()
+		if n >= int64(p.cfg.maxPending) {
+			return false
+		}
+		if p.pending.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// release subtracts n operations that reserve has counted.
+func (p *DelayedOperationPurgatory[K]) release(n int) {
+	if p.cfg.maxPending > 0 {
+		sched.Yield()
+		p.pending.Add(int64(-n))
+	}
+}
+
+// kindOf names op in errors and logs: by its type, or as "Await" or "AwaitRead" if op is
+// the operation behind such a call.
+func kindOf(op any) string {
+	if w, ok := op.(interface{ waitsIn() string }); ok {
+		return w.waitsIn()
+	}
+	return fmt.Sprintf("%T", op)
+}

@@ -1,0 +1,270 @@
+package purgatory_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// Stats.Accepted is a counter and never decreases. A refusal changes no other count.
+func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
+	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
+	require.NoError(t, err)
+	p := open[string](t, purgatory.WithTimer(clock), purgatory.WithMaxPending(2))
+	first := submitted(t, p, "a")
+	o := &op{}
+	_, err = p.TryCompleteElseWatch(o, hour, "a", "b")
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	assert.EqualValues(t, 1, p.Stats().Accepted)
+	assert.EqualValues(t, 1, p.Stats().Watched)
+	_, err = p.TryCompleteElseWatch(first, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrUsed)
+	_, err = p.TryCompleteElseWatch(&op{}, hour)
+	require.ErrorIs(t, err, purgatory.ErrNoKeys)
+	assert.True(t, p.ForceComplete(first))
+	submit(t, p, o, hour, "a", "b") // the purgatory was full, and o can be submitted again
+	assert.True(t, p.ForceComplete(o))
+	require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, "a"))
+	require.ErrorIs(t, p.Await(t.Context(), 0, func() bool { return false }, "a"), purgatory.ErrExpired)
+	require.NoError(t, p.Close())
+	_, err = p.TryCompleteElseWatch(&op{}, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrClosed)
+	s := conserved(t, p)
+	assert.EqualValues(t, 4, s.Accepted)
+	assert.EqualValues(t, 1, s.Satisfied)
+	assert.EqualValues(t, 1, s.Expired)
+	assert.Equal(t, []int64{4, 1, 1, 2}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
+}
+
+// A used operation is refused as used, and counts against no maximum.
+func TestUsedOperationsTakeNoPlaceUnderRace(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithMaxPending(2))
+	used := submitted(t, p, 1)
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				_, err := p.TryCompleteElseWatch(used, hour, 1)
+				assert.ErrorIs(t, err, purgatory.ErrUsed)
+			}
+		})
+	}
+	for range 3000 {
+		o := &op{}
+		if _, err := p.TryCompleteElseWatch(o, hour, 1); !assert.NoError(t, err) {
+			break
+		}
+		assert.True(t, p.ForceComplete(o))
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+type embedsNothing struct{ *operation.DelayedOperation }
+
+func (embedsNothing) TryComplete() bool { return true }
+
+func (embedsNothing) OnComplete() {}
+
+func (embedsNothing) OnExpiration() {}
+
+func TestAnOperationThatEmbedsANilPointerIsRefused(t *testing.T) {
+	p := onManualClock[int](t)
+	_, err := p.TryCompleteElseWatch(embedsNothing{}, hour, 1)
+	require.ErrorIs(t, err, purgatory.ErrNilOperation)
+	assert.ErrorContains(t, err, "embedsNothing")
+	_, err = p.TryCompleteElseWatch(&embedsNothing{}, hour, 1)
+	require.ErrorIs(t, err, purgatory.ErrNilOperation)
+	assert.False(t, p.Cancel(embedsNothing{}, nil))
+	assert.False(t, p.ForceComplete(nil))
+	assert.False(t, p.Extend((*op)(nil), hour))
+	completed, err := p.TryCompleteElseWatch(embedsNothing{new(operation.DelayedOperation)}, hour, 1)
+	require.NoError(t, err)
+	assert.True(t, completed)
+}
+
+func TestErrorsNameThePurgatoryOnce(t *testing.T) {
+	p := onManualClock[int](t)
+	err := p.Await(t.Context(), 0, func() bool { return false }, 1)
+	assert.EqualError(t, err, `purgatory "test": timed out: after 0s`)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	assert.True(t, timeout.Timeout())
+	require.NoError(t, p.Close())
+	assert.EqualError(t, p.Await(t.Context(), hour, func() bool { return false }, 1), `purgatory "test": closed: Await`)
+}
+
+func TestAnOperationThatTheTimerRefusesIsNotAccepted(t *testing.T) {
+	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
+	require.NoError(t, err)
+	p := open[string](t, purgatory.WithTimer(clock))
+	first, second := submitted(t, p, "a"), &op{}
+	_, err = p.TryCompleteElseWatch(second, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	s := conserved(t, p)
+	assert.Equal(t, []int64{1, 1, 1}, []int64{s.Accepted, s.Pending, s.RejectedFull})
+	require.True(t, p.ForceComplete(first))
+	submit(t, p, second, hour, "a") // it was refused before because another one was pending
+}
+
+func TestAUsedOperationIsRefusedAsUsedNotFull(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithMaxPending(1))
+	o := submitted(t, p, "a")
+	_, err := p.TryCompleteElseWatch(o, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrUsed, "not ErrFull: it was never counted")
+}
+
+func TestTheErrorOfARefusalSaysWhatWasWrong(t *testing.T) {
+	var typedNil *op
+	tests := map[string]struct {
+		op   operation.Operation
+		keys []string
+		opts []purgatory.Option
+		prep func(p *stringPurgatory, o operation.Operation)
+		want error
+		says []string
+	}{
+		"nil operation": {op: nil, keys: []string{"a"}, want: purgatory.ErrNilOperation, says: []string{"<nil>"}},
+		"typed nil":     {op: typedNil, keys: []string{"a"}, want: purgatory.ErrNilOperation, says: []string{"*purgatory_test.op"}},
+		"no keys":       {op: &op{}, want: purgatory.ErrNoKeys, says: []string{"*purgatory_test.op"}},
+		"too many keys": {op: &op{}, keys: make([]string, operation.MaxKeys+1), want: purgatory.ErrTooManyKeys, says: []string{"65537", "65536"}},
+		"used": {
+			op: &op{}, keys: []string{"a"}, want: purgatory.ErrUsed, says: []string{"*purgatory_test.op"},
+			prep: func(p *stringPurgatory, o operation.Operation) {
+				_, _ = p.TryCompleteElseWatch(o, hour, "a")
+				p.ForceComplete(o)
+			},
+		},
+		"still waiting": {
+			op: &op{}, keys: []string{"b"}, want: purgatory.ErrUsed, says: []string{"*purgatory_test.op"},
+			prep: func(p *stringPurgatory, o operation.Operation) { _, _ = p.TryCompleteElseWatch(o, hour, "a") },
+		},
+		"closed": {
+			op: &op{}, keys: []string{"a"}, want: purgatory.ErrClosed, says: []string{"*purgatory_test.op"},
+			prep: func(p *stringPurgatory, _ operation.Operation) { _ = p.Close() },
+		},
+		"full": {
+			op: &op{}, keys: []string{"a"}, want: purgatory.ErrFull, says: []string{"2 operations"},
+			opts: []purgatory.Option{purgatory.WithMaxPending(2)},
+			prep: func(p *stringPurgatory, _ operation.Operation) {
+				_, _ = p.TryCompleteElseWatch(&op{}, hour, "a")
+				_, _ = p.TryCompleteElseWatch(&op{}, hour, "b")
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, test.opts...)
+			if test.prep != nil {
+				test.prep(p, test.op)
+			}
+			before := p.Stats()
+			o, _ := test.op.(*op)
+			callbacks := int32(0)
+			if o != nil {
+				callbacks = o.completed.Load()
+			}
+			completed, err := p.TryCompleteElseWatch(test.op, 0, test.keys...)
+			assert.False(t, completed)
+			require.ErrorIs(t, err, test.want)
+			for _, part := range append(test.says, `"test"`) {
+				assert.ErrorContains(t, err, part)
+			}
+			after := p.Stats()
+			assert.Equal(t, before.Accepted, after.Accepted)
+			assert.Equal(t, before.Pending, after.Pending)
+			assert.Equal(t, before.Rejected+1, after.Rejected)
+			p.AdvanceClock(time.Minute)
+			if o != nil {
+				assert.Equal(t, callbacks, o.completed.Load(), "no callback")
+				assert.Zero(t, o.expired.Load(), "no callback")
+			}
+		})
+	}
+}
+
+func TestMethodsReturnFalseForAnUnacceptedOperation(t *testing.T) {
+	p := onManualClock[string](t)
+	var typedNil *op
+	for _, o := range []operation.Operation{nil, typedNil, &op{}} {
+		assert.False(t, p.ForceComplete(o))
+		assert.False(t, p.Cancel(o, errGone))
+		assert.False(t, p.Extend(o, hour))
+	}
+	assert.Zero(t, p.CheckAndComplete("nobody"))
+	assert.Zero(t, p.CheckAndCompleteUpTo("nobody", 7))
+	assert.Zero(t, p.CancelForKey("nobody", errGone))
+	p.Signal("nobody")
+	p.SignalUpTo("nobody", 7)
+	empty(t, p)
+}
+
+func TestARefusedOperationMayBeSubmittedElsewhere(t *testing.T) {
+	full := onManualClock[string](t, purgatory.WithMaxPending(1))
+	submitted(t, full, "a")
+	o := &op{}
+	_, err := full.TryCompleteElseWatch(o, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	other := onManualClock[string](t)
+	submit(t, other, o, time.Second, "a")
+	other.AdvanceClock(time.Second)
+	ended(t, o, operation.Expired)
+}
+
+func TestMaxPendingBoundsAndEveryOutcomeMakesRoom(t *testing.T) {
+	const most = 3
+	p := onManualClock[string](t, purgatory.WithMaxPending(most))
+	var met atomic.Bool
+	for round := range 20 {
+		met.Store(false)
+		var ops []*op
+		for range most {
+			o := until(&met)
+			submit(t, p, o, time.Second, "a", "b")
+			ops = append(ops, o)
+		}
+		_, err := p.TryCompleteElseWatch(&op{}, hour, "a")
+		require.ErrorIs(t, err, purgatory.ErrFull)
+		switch round % 5 {
+		case 0:
+			met.Store(true)
+			assert.Equal(t, most, p.CheckAndComplete("b"))
+		case 1:
+			for _, o := range ops {
+				assert.True(t, p.ForceComplete(o))
+			}
+		case 2:
+			assert.Equal(t, most, p.CancelForKey("a", errGone))
+		case 3:
+			p.AdvanceClock(time.Second)
+		case 4: // an operation whose condition is met at once is pending for a moment only
+			p.ForceComplete(ops[0])
+			for range 10 {
+				completed, err := p.TryCompleteElseWatch(&op{try: func() bool { return true }}, hour, "a")
+				require.NoError(t, err)
+				require.True(t, completed)
+			}
+			p.CancelForKey("a", nil)
+		}
+		empty(t, p)
+	}
+	// When the callback runs, another operation is accepted.
+	next, completed := &op{}, submitted(t, p, "a")
+	submitted(t, p, "a")
+	submitted(t, p, "a")
+	completed.complete = func() { submit(t, p, next, hour, "a") }
+	assert.True(t, p.ForceComplete(completed))
+	pending(t, next)
+}

@@ -1,0 +1,223 @@
+package purgatory
+
+import (
+	"runtime/trace"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// answerOne runs the callbacks of an operation that has ended. It runs them on this
+// goroutine, or has a worker run them if this goroutine's stack is deep.
+func (p *DelayedOperationPurgatory[K]) answerOne(gate *watchers.Gate, batch watchers.Ending, key logKey[K]) {
+	answered := 0
+	alone := gate.Enter()
+	defer func() { gate.Exit(answered) }() // also when a callback ends the goroutine
+	if !alone {
+		if deep, _ := machine.Nesting(); deep {
+			p.hand(batch, key)
+			return
+		}
+	}
+	p.answer(batch, key)
+	answered = 1
+}
+
+// answer runs the callbacks of operations that have ended, even if one of them panics or
+// calls runtime.Goexit. If answer returns, its caller counts the operations as answered.
+// After a Goexit answer does not return, and goOn counts them.
+func (p *DelayedOperationPurgatory[K]) answer(batch watchers.Ending, key logKey[K]) {
+	if trace.IsEnabled() {
+		p.traced(regionCallbacks, func() { p.callBack(batch, key) })
+		return
+	}
+	p.callBack(batch, key)
+}
+
+func (p *DelayedOperationPurgatory[K]) callBack(batch watchers.Ending, key logKey[K]) {
+	c := calls{batch: batch}
+	for c.at < len(batch.Machines) {
+		p.call(&c, key)
+	}
+}
+
+// logKey is the key that the log names with an operation: the key that was checked, or the
+// operation's first. Only the lists have the keys of an operation, so the caller reads the
+// key before the operation leaves them.
+type logKey[K comparable] struct {
+	key   K
+	known bool
+	each  []K // of a batch whose operations wait for different keys: the first key of each
+}
+
+// of returns the key of the i-th operation of the batch that k belongs to.
+func (k logKey[K]) of(i int) logKey[K] {
+	if k.each != nil {
+		return logKey[K]{key: k.each[i], known: true}
+	}
+	return k
+}
+
+// calls is a position in the callbacks of a batch. The key is no field of it, because goOn
+// may hand the key to a worker, so that the key escapes to the heap. Escape analysis does
+// not tell the fields of a struct apart: the arrays of batch would escape with the key, two
+// allocations for each operation that ends alone.
+type calls struct {
+	batch watchers.Ending
+	at    int // the operation whose callbacks run
+	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
+}
+
+// call runs the callbacks from c on, up to the first that panics.
+func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
+	defer p.survive(c, key)
+	for ; c.at < len(c.batch.Machines); c.at, c.begun = c.at+1, 0 {
+		m := c.batch.Machines[c.at]
+		if c.begun == 0 {
+			c.begun = 1
+			p.onComplete(m, &key, c.at)
+		}
+		if c.begun == 1 && c.batch.Outcomes[c.at] == machine.Expired {
+			c.begun = 2
+			p.onExpiration(m, &key, c.at)
+		}
+	}
+}
+
+// survive is deferred by call, for callbacks that panic or call runtime.Goexit.
+func (p *DelayedOperationPurgatory[K]) survive(c *calls, key logKey[K]) {
+	if c.at == len(c.batch.Machines) {
+		return
+	}
+	goexit := true
+	defer func() {
+		if goexit {
+			p.goOn(c, key)
+		}
+	}()
+	if v := recover(); v != nil {
+		p.report(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
+		goexit = false // not reached if the handler calls runtime.Goexit
+	}
+}
+
+// goOn runs the rest of the callbacks when one has called runtime.Goexit. After a Goexit
+// only deferred functions run, so goOn runs inside one. The stack grows with every Goexit;
+// where it is exhausted, goOn leaves the rest to signal workers.
+func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key logKey[K]) {
+	n := len(c.batch.Machines)
+	if !machine.Exhausted() {
+		for c.at < n {
+			p.call(c, key)
+		}
+		p.answered(n)
+		return
+	}
+	m, next := c.batch.Machines[c.at], c.at+1
+	if c.begun == 1 && c.batch.Outcomes[c.at] == machine.Expired {
+		p.answered(c.at)
+		p.handed.put(handed[K]{m, key.of(c.at), true})
+	} else {
+		p.answered(next)
+	}
+	if key.each != nil {
+		key.each = key.each[next:]
+	}
+	p.hand(watchers.Ending{Machines: c.batch.Machines[next:], Outcomes: c.batch.Outcomes[next:]}, key)
+}
+
+// answered counts operations whose callbacks have run, where the goroutine passes no number
+// to [watchers.Gate.Exit]: after a Goexit, and for callbacks that were handed to a worker.
+// It uses the gate of the first shard; only the sum over all gates has a meaning.
+func (p *DelayedOperationPurgatory[K]) answered(n int) {
+	p.watchers.Shards()[0].Gate().Answered(n)
+}
+
+func (p *DelayedOperationPurgatory[K]) onComplete(m *machine.Machine, key *logKey[K], i int) {
+	if p.cfg.slow > 0 {
+		p.timedComplete(m, key.of(i))
+		return
+	}
+	m.Operation().OnComplete()
+}
+
+func (p *DelayedOperationPurgatory[K]) onExpiration(m *machine.Machine, key *logKey[K], i int) {
+	if p.cfg.slow > 0 {
+		p.timedExpiration(m, key.of(i))
+		return
+	}
+	m.Operation().OnExpiration()
+}
+
+// report tells the panic handler of a panic in one of m's methods. The deferred function
+// that recovered calls it.
+func (p *DelayedOperationPurgatory[K]) report(v any, m *machine.Machine, callback string, key logKey[K]) {
+	guard.Report(v, func(recovered any, stack []byte) {
+		p.tellPanic(recovered, stack, key.args("operation", operationText(m), "callback", callback, "age", p.ageOf(m))...)
+	})
+}
+
+// handed is an operation that has ended, whose callbacks are left to a worker.
+type handed[K comparable] struct {
+	m              *machine.Machine
+	key            logKey[K]
+	expirationOnly bool // its OnComplete has run
+}
+
+// handedQueue holds operations whose callbacks were handed to the signal workers: because
+// a stack was deep, because of runtime.Goexit, or because Shutdown ended the operation.
+type handedQueue[K comparable] struct {
+	sched.Mutex // lock level 9, taken with no other held
+	waiting     []handed[K]
+}
+
+func (q *handedQueue[K]) put(h ...handed[K]) {
+	q.Lock()
+	q.waiting = append(q.waiting, h...)
+	q.Unlock()
+}
+
+func (q *handedQueue[K]) take() (h handed[K], ok bool) {
+	q.Lock()
+	defer q.Unlock()
+	if len(q.waiting) == 0 {
+		return h, false
+	}
+	h = q.waiting[0]
+	q.waiting[0] = handed[K]{}
+	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	return h, true
+}
+
+func (q *handedQueue[K]) empty() bool {
+	q.Lock()
+	defer q.Unlock()
+	return len(q.waiting) == 0
+}
+
+// hand leaves the callbacks of operations that have ended to the signal workers.
+func (p *DelayedOperationPurgatory[K]) hand(batch watchers.Ending, key logKey[K]) {
+	all := make([]handed[K], len(batch.Machines))
+	for i, m := range batch.Machines {
+		all[i].m, all[i].key = m, key.of(i)
+	}
+	p.handed.put(all...)
+	p.workers.Kick()
+}
+
+// answerHanded runs the callbacks of an operation from the handedQueue.
+func (p *DelayedOperationPurgatory[K]) answerHanded(h handed[K]) {
+	machines, outcomes := [1]*machine.Machine{h.m}, [1]machine.Outcome{h.m.Outcome()}
+	c := calls{batch: watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}}
+	if h.expirationOnly {
+		c.begun = 1
+	}
+	for c.at < 1 {
+		p.call(&c, h.key)
+	}
+	p.answered(1)
+}

@@ -1,0 +1,147 @@
+package purgatory
+
+import (
+	"context"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
+)
+
+// AwaitRead is [AwaitValue] for a condition that must be read from a database, a file or
+// another process. It calls read on the caller's goroutine, where read may block; a check
+// or a signal of a key only wakes that goroutine. AwaitRead returns the value of the
+// first read that returns true, or the error of the first read that returns one.
+//
+// AwaitRead registers the wait before the first read. A check or a signal that comes
+// while a read runs causes another read; several of them cause one. So no change is lost
+// that was made before its signal. While a read blocks, signals and cancellations cannot
+// interrupt it except through its context: give requests to other processes a time limit,
+// because a request whose connection breaks may never be answered.
+//
+// The wait can also end as one of [DelayedOperationPurgatory.Await] does, with the same
+// errors: [ErrExpired] after timeout, the cause of ctx, the cause given to CancelForKey,
+// [ErrClosed]. AwaitRead then returns the value of the last read that succeeded, so that
+// a fetch whose timeout has passed can answer with what it has. When the wait ends, so
+// does the context that read was given, and AwaitRead waits until read returns. If that
+// read returns true, AwaitRead returns its value and no error; if it fails, AwaitRead
+// returns the error of the wait. If a change is signalled just before the timeout, and the
+// caller's goroutine wakes up only after it, AwaitRead reads once more, with ctx itself. With a timeout
+// of zero or less AwaitRead reads once, with ctx, and does not block.
+//
+// In [Stats] each wake-up counts as a wasted check. A panic in read goes to the caller
+// and ends the wait as cancelled. Do not call AwaitRead from a callback.
+func AwaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys ...K) (V, error) {
+	return awaitRead(ctx, p, timeout, read, keys, nil)
+}
+
+// AwaitReadAt is [AwaitRead] for positions: a check or a signal up to a position causes
+// a read only if the wait is for that position or a lower one.
+func AwaitReadAt[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), at ...KeyPosition[K]) (V, error) {
+	return awaitRead(ctx, p, timeout, read, nil, at)
+}
+
+// reading is the operation behind AwaitRead. Its TryComplete always returns false: a
+// check only tells the reading goroutine to read again.
+type reading[K comparable] struct {
+	operation.DelayedOperation
+	p       *DelayedOperationPurgatory[K]
+	timeout time.Duration
+	event   sched.Event
+	stop    context.CancelCauseFunc // ends the context of read
+	how     error                   // how the wait ended; OnComplete sets it before it sets the bit ended
+	done    bool                    // the reading goroutine has seen that the wait has ended
+}
+
+// What happens to a reading, the bits of its event.
+const (
+	changed = 1 << iota
+	ended
+)
+
+// TryComplete is called by checks, and by the registration, which causes the first read
+// in this way.
+func (r *reading[K]) TryComplete() bool {
+	r.event.Set(changed)
+	return false
+}
+
+func (r *reading[K]) OnComplete() {
+	r.how = r.p.howEnded(&r.DelayedOperation, r.timeout)
+	r.stop(r.how)
+	r.event.Set(ended)
+}
+
+func (r *reading[K]) OnExpiration() {}
+
+func (r *reading[K]) waitsIn() string { return "AwaitRead" }
+
+// sleep waits until something has happened to r, or done is closed.
+func (r *reading[K]) sleep(done <-chan struct{}) (happened uint32) {
+	happened = r.event.Wait(done)
+	r.done = r.done || happened&ended != 0
+	return happened
+}
+
+// finish ends r with o, unless another goroutine was faster, and returns how the wait has
+// ended. If another goroutine is trying r at this moment, finish waits until that
+// goroutine has ended it.
+func (r *reading[K]) finish(o machine.Outcome, cause error) error {
+	if !r.done {
+		r.p.endNow(r, o, &cause)
+	}
+	for !r.done {
+		r.sleep(nil)
+	}
+	return r.how
+}
+
+func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K, at []KeyPosition[K]) (value V, err error) {
+	if read == nil {
+		return value, p.errorf(ErrNilOperation, "the function to wait for is nil")
+	}
+	r := &reading[K]{p: p, timeout: timeout}
+	if timeout <= 0 {
+		if m, n := machine.Of(r), len(keys)+len(at); !p.accepts(m, n) {
+			return value, p.refusal(r, m, n)
+		}
+		value, met, err := read(ctx)
+		if err == nil && !met {
+			err = p.errorf(ErrExpired, "after %v", timeout)
+		}
+		return value, err
+	}
+	r.event.Init()
+	until, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r.stop = stop
+	if _, err := p.register(r, timeout, keys, at); err != nil {
+		return value, err
+	}
+	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read panics; otherwise the wait has ended
+	for happened := r.sleep(nil); ; happened = r.sleep(ctx.Done()) {
+		if happened&changed != 0 {
+			with := until
+			if r.done {
+				with = ctx
+			}
+			got, met, err := read(with)
+			switch {
+			case err == nil && met:
+				_ = r.finish(machine.Satisfied, nil) // whatever ended the wait, the value of this read is the result
+				return got, nil
+			case err == nil:
+				value = got
+			case with.Err() == nil:
+				_ = r.finish(machine.Cancelled, err)
+				return got, err
+			default: // the end of the wait has ended the context of read
+				return value, r.finish(machine.Cancelled, context.Cause(ctx))
+			}
+		}
+		if r.done || happened == 0 {
+			return value, r.finish(machine.Cancelled, context.Cause(ctx))
+		}
+	}
+}

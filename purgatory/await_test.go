@@ -1,0 +1,298 @@
+package purgatory_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// waitFor starts an Await on another goroutine, and returns what waits for its result.
+func waitFor(ctx context.Context, p *stringPurgatory, timeout time.Duration, ready func() bool, keys ...string) (result func() error) {
+	var err error
+	wait := inBackground(func() { err = p.Await(ctx, timeout, ready, keys...) })
+	return func() error {
+		wait()
+		return err
+	}
+}
+
+func TestAwaitReturnsHowItEnded(t *testing.T) {
+	never := func() bool { return false }
+	tests := map[string]struct {
+		end  func(p *stringPurgatory, met *atomic.Bool, cancel context.CancelCauseFunc)
+		want error
+	}{
+		"ready, checked": {func(p *stringPurgatory, met *atomic.Bool, _ context.CancelCauseFunc) {
+			met.Store(true)
+			p.CheckAndComplete("b")
+		}, nil},
+		"ready, signalled": {func(p *stringPurgatory, met *atomic.Bool, _ context.CancelCauseFunc) { met.Store(true); p.Signal("a") }, nil},
+		"timeout":          {func(*stringPurgatory, *atomic.Bool, context.CancelCauseFunc) { time.Sleep(2 * time.Minute) }, purgatory.ErrExpired},
+		"context":          {func(_ *stringPurgatory, _ *atomic.Bool, cancel context.CancelCauseFunc) { cancel(errGone) }, errGone},
+		"plain context":    {func(_ *stringPurgatory, _ *atomic.Bool, cancel context.CancelCauseFunc) { cancel(nil) }, context.Canceled},
+		"key cancelled":    {func(p *stringPurgatory, _ *atomic.Bool, _ context.CancelCauseFunc) { p.CancelForKey("a", errGone) }, errGone},
+		"without a cause":  {func(p *stringPurgatory, _ *atomic.Bool, _ context.CancelCauseFunc) { p.CancelForKey("a", nil) }, purgatory.ErrCancelled},
+		"closed":           {func(p *stringPurgatory, _ *atomic.Bool, _ context.CancelCauseFunc) { _ = p.Close() }, purgatory.ErrClosed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, err := purgatory.New[string]("test")
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var met atomic.Bool
+				result := waitFor(ctx, p, time.Minute, met.Load, "a", "b")
+				bystander := waitFor(t.Context(), p, 10*time.Minute, never, "c")
+				synctest.Wait()
+				assert.Equal(t, []int{2, 3, 3}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+				test.end(p, &met, cancel)
+				err = result()
+				if test.want == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, test.want)
+				}
+				if name != "closed" {
+					assert.Equal(t, []int{1, 1, 1}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()}, "nothing left behind")
+					require.NoError(t, p.Close())
+				}
+				require.ErrorIs(t, bystander(), purgatory.ErrClosed)
+				require.NoError(t, p.Shutdown(t.Context()))
+			})
+		})
+	}
+}
+
+func TestAwaitReturnsAtOnceIfItNeedNotWait(t *testing.T) {
+	p := onManualClock[string](t) // whose time stands still
+	yes, no := func() bool { return true }, func() bool { return false }
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errGone)
+	require.NoError(t, p.Await(t.Context(), hour, yes, "a"))
+	require.NoError(t, p.Await(t.Context(), 0, yes, "a"))
+	require.NoError(t, p.Await(over, hour, yes, "a"), "a yes is not lost")
+	require.ErrorIs(t, p.Await(over, hour, no, "a"), errGone)
+	tries := 0
+	require.ErrorIs(t, p.Await(t.Context(), 0, func() bool { tries++; return false }, "a"), purgatory.ErrExpired)
+	require.ErrorIs(t, p.Await(t.Context(), -1, func() bool { tries++; return false }, "a"), purgatory.ErrExpired)
+	assert.Equal(t, 2, tries, "once each")
+	require.ErrorIs(t, p.Await(t.Context(), hour, nil, "a"), purgatory.ErrNilOperation)
+	require.ErrorIs(t, p.Await(t.Context(), hour, yes), purgatory.ErrNoKeys)
+	require.ErrorIs(t, p.AwaitAt(t.Context(), hour, yes), purgatory.ErrNoKeys)
+	_, err := purgatory.AwaitValue[int](t.Context(), p, hour, nil, "a")
+	require.ErrorIs(t, err, purgatory.ErrNilOperation)
+	empty(t, p)
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, p.Await(t.Context(), hour, yes, "a"), purgatory.ErrClosed)
+}
+
+func TestAwaitInAFullPurgatoryIsRefused(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithMaxPending(1))
+	submitted(t, p, "a")
+	require.ErrorIs(t, p.Await(t.Context(), hour, func() bool { return false }, "a"), purgatory.ErrFull)
+}
+
+func TestAwaitAtWaitsForAPosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("test")
+		require.NoError(t, err)
+		var end atomic.Int64
+		var tries atomic.Int32
+		var got error
+		wait := inBackground(func() {
+			got = p.AwaitAt(t.Context(), hour, func() bool { tries.Add(1); return end.Load() >= 100 }, purgatory.KeyPosition[string]{Key: "log", Position: 100})
+		})
+		synctest.Wait()
+		before := tries.Load()
+		for end.Store(1); end.Load() < 100; end.Add(1) {
+			assert.Zero(t, p.CheckAndCompleteUpTo("log", end.Load()))
+		}
+		assert.Equal(t, before, tries.Load(), "not tried below its position")
+		assert.Equal(t, 1, p.CheckAndCompleteUpTo("log", 100))
+		wait()
+		require.NoError(t, got)
+		assert.Equal(t, before+1, tries.Load())
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
+func TestAwaitValueReturnsTheValueThatWasReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("test")
+		require.NoError(t, err)
+		var value atomic.Int64
+		ready := func() (int64, bool) { v := value.Load(); return v, v > 2 }
+		var got int64
+		var gotErr error
+		wait := inBackground(func() { got, gotErr = purgatory.AwaitValue(t.Context(), p, hour, ready, "a") })
+		synctest.Wait()
+		for range 3 {
+			value.Add(1)
+			p.CheckAndComplete("a")
+		}
+		wait()
+		require.NoError(t, gotErr)
+		assert.EqualValues(t, 3, got)
+		value.Store(1)
+		got, gotErr = purgatory.AwaitValue(t.Context(), p, time.Second, ready, "a")
+		require.ErrorIs(t, gotErr, purgatory.ErrExpired)
+		assert.Zero(t, got, "not what was seen with a no")
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
+func TestAwaitReturnsNilIfARunningReadyReturnsTrue(t *testing.T) {
+	for _, answer := range []bool{true, false} {
+		p := onManualClock[string](t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		g := newGate()
+		var armed atomic.Bool
+		result := waitFor(ctx, p, hour, func() bool {
+			if armed.Swap(false) {
+				g.pass()
+				return answer
+			}
+			return false
+		}, "a")
+		eventually(t, func() bool { return p.NumDelayed() == 1 }, "it waits")
+		armed.Store(true)
+		for armed.Load() { // until it has let go of its registration
+			select {
+			case <-g.entered:
+			default:
+				go p.CheckAndComplete("a")
+				runtime.Gosched()
+			}
+		}
+		<-g.entered
+		cancel(errGone)
+		returned := make(chan error, 1)
+		go func() { returned <- result() }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		assert.Empty(t, returned, "ready has not answered yet")
+		close(g.leave)
+		if err := <-returned; answer {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, errGone)
+		}
+		empty(t, p)
+	}
+}
+
+func TestAPanicInReadyElsewhereCountsAsFalse(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	var state atomic.Int32
+	result := waitFor(t.Context(), p, hour, func() bool {
+		switch state.Load() {
+		case 1:
+			panic("of the user's")
+		case 2:
+			runtime.Goexit()
+		}
+		return state.Load() == 3
+	}, "a")
+	eventually(t, func() bool { return p.NumDelayed() == 1 }, "it waits")
+	for i := int32(1); i <= 3; i++ {
+		state.Store(i)
+		inBackground(func() { p.CheckAndComplete("a") })()
+	}
+	require.NoError(t, result())
+	assert.Positive(t, told.n.Load())
+	empty(t, p)
+}
+
+func TestAwaitEndsOnceWhateverRaces(t *testing.T) {
+	// ready, the timeout, the context's end, and sometimes Close come at once.
+	p := open[int](t, purgatory.WithTick(50*time.Microsecond))
+	const rounds = 400
+	results := map[string]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			for i := range rounds {
+				var met, over atomic.Bool
+				ctx, cancel := context.WithCancelCause(context.Background())
+				var racers sync.WaitGroup
+				racers.Go(func() { runtime.Gosched(); met.Store(true); p.CheckAndComplete(g) })
+				racers.Go(func() { runtime.Gosched(); cancel(errGone) })
+				if i%3 == 0 {
+					racers.Go(func() { p.CancelForKey(g, errGone) })
+				}
+				err := p.Await(ctx, time.Duration(1+i%100)*time.Microsecond, func() bool {
+					assert.False(t, over.Load(), "ready after Await has returned")
+					return met.Load()
+				}, g, g+3)
+				over.Store(true)
+				name := "ready"
+				if err != nil {
+					name = err.Error()[:7]
+				}
+				mu.Lock()
+				results[name]++
+				mu.Unlock()
+				racers.Wait()
+				cancel(nil)
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for _, n := range results {
+		total += n
+	}
+	assert.Equal(t, 3*rounds, total)
+	empty(t, p)
+	conserved(t, p)
+	t.Log(results)
+}
+
+func TestEveryAwaitReturnsWhenThePurgatoryCloses(t *testing.T) {
+	for round := range 10 {
+		p, err := purgatory.New[int]("test")
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		var answered atomic.Int32
+		for g := range 200 {
+			wg.Go(func() {
+				err := p.Await(context.Background(), hour, func() bool { return false }, g%3)
+				assert.ErrorIs(t, err, purgatory.ErrClosed)
+				answered.Add(1)
+			})
+		}
+		if round%2 == 0 {
+			runtime.Gosched()
+		}
+		require.NoError(t, p.Close())
+		wg.Wait()
+		assert.EqualValues(t, 200, answered.Load())
+		require.NoError(t, p.Shutdown(t.Context()))
+	}
+}
+
+func TestAwaitCopiesItsKeysBeforeItTries(t *testing.T) {
+	p := open[string](t)
+	var met atomic.Bool
+	keys := []string{"a"}
+	ready := func() bool { keys[0] = "overwritten"; return met.Load() }
+	done := make(chan error, 1)
+	go func() { done <- p.Await(t.Context(), hour, ready, keys...) }()
+	eventually(t, func() bool { return p.NumDelayed() == 1 }, "it waits")
+	met.Store(true)
+	p.CheckAndComplete("a")
+	soon(t, "it ends", func() { assert.NoError(t, <-done) })
+}

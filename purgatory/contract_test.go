@@ -1,0 +1,185 @@
+package purgatory_test
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// The contract, from outside: how an operation ends, in which order, and what is counted.
+
+var errGone = errors.New("the leader is gone")
+
+func TestAnOperationEndsOnceWhateverEndsIt(t *testing.T) {
+	var met atomic.Bool
+	ways := map[operation.Outcome]func(p *stringPurgatory, o *op){
+		operation.Satisfied: func(p *stringPurgatory, _ *op) {
+			met.Store(true)
+			assert.Equal(t, 1, p.CheckAndComplete("a"))
+		},
+		operation.Forced:    func(p *stringPurgatory, o *op) { assert.True(t, p.ForceComplete(o)) },
+		operation.Expired:   func(p *stringPurgatory, _ *op) { assert.True(t, p.AdvanceClock(time.Second)) },
+		operation.Cancelled: func(p *stringPurgatory, o *op) { assert.True(t, p.Cancel(o, errGone)) },
+		operation.Closed:    func(p *stringPurgatory, _ *op) { assert.NoError(t, p.Close()) },
+	}
+	for first, end := range ways {
+		t.Run(first.String(), func(t *testing.T) {
+			met.Store(false)
+			p := onManualClock[string](t)
+			o := until(&met)
+			var seen []operation.Outcome
+			var cause error
+			o.complete = func() { seen, cause = append(seen, o.Outcome()), o.Cause() }
+			o.expire = func() { seen = append(seen, o.Outcome()) }
+			submit(t, p, o, time.Second, "a", "b")
+			pending(t, o)
+
+			end(p, o)
+			ended(t, o, first)
+			wantCause := error(nil)
+			if first == operation.Cancelled {
+				wantCause = errGone
+			}
+			assert.Equal(t, wantCause, cause, "inside OnComplete")
+			assert.Equal(t, wantCause, o.Cause(), "afterwards")
+			for _, outcome := range seen {
+				assert.Equal(t, first, outcome, "inside the callbacks")
+			}
+
+			// Nothing ends it a second time.
+			met.Store(true)
+			assert.Zero(t, p.CheckAndComplete("a"))
+			assert.Zero(t, p.CancelForKey("b", errors.New("another")))
+			assert.False(t, p.ForceComplete(o))
+			assert.False(t, p.Cancel(o, errors.New("another")))
+			assert.False(t, p.Extend(o, time.Second))
+			p.AdvanceClock(hour)
+			require.NoError(t, p.Close())
+			ended(t, o, first)
+			assert.Equal(t, wantCause, o.Cause())
+			empty(t, p)
+			s := conserved(t, p)
+			assert.EqualValues(t, 1, s.Accepted)
+			assert.EqualValues(t, 1, s.Ended(first))
+		})
+	}
+}
+
+func TestAnOperationWhoseConditionIsMetDoesNotWait(t *testing.T) {
+	p := onManualClock[string](t)
+	o := &op{try: func() bool { return true }}
+	completed, err := p.TryCompleteElseWatch(o, hour, "a", "b")
+	require.NoError(t, err)
+	assert.True(t, completed)
+	ended(t, o, operation.Satisfied)
+	assert.EqualValues(t, 1, o.tries.Load())
+	empty(t, p)
+	assert.EqualValues(t, 1, conserved(t, p).Satisfied)
+}
+
+func TestOnExpirationRunsAfterOnComplete(t *testing.T) {
+	p := onManualClock[string](t)
+	var order []string
+	o := &op{complete: func() { order = append(order, "complete") }, expire: func() { order = append(order, "expiration") }}
+	submit(t, p, o, time.Second, "a")
+	p.AdvanceClock(time.Second)
+	assert.Equal(t, []string{"complete", "expiration"}, order)
+}
+
+func TestACheckRunsCallbacksOnItsCallersGoroutine(t *testing.T) {
+	p := onManualClock[string](t)
+	var met atomic.Bool
+	n := 0 // without a lock: the race detector sees a second goroutine
+	for range 300 {
+		o := until(&met)
+		o.complete = func() { n++ }
+		submit(t, p, o, hour, "a")
+	}
+	met.Store(true)
+	assert.Equal(t, 300, p.CheckAndComplete("a"))
+	assert.Equal(t, 300, n)
+}
+
+func TestOperationsOfAKeyAreTriedInOrder(t *testing.T) {
+	p := onManualClock[string](t)
+	var tried, completed []int
+	checking := false
+	for i := range 1000 { // several batches
+		o := &op{}
+		o.try = func() bool {
+			if checking {
+				tried = append(tried, i)
+			}
+			return checking && i%3 == 0
+		}
+		o.complete = func() { completed = append(completed, i) }
+		submit(t, p, o, hour, "a")
+	}
+	checking = true
+	assert.Equal(t, 334, p.CheckAndComplete("a"))
+	require.Len(t, tried, 1000)
+	assert.True(t, slices.IsSorted(tried))
+	require.Len(t, completed, 334)
+	assert.True(t, slices.IsSorted(completed))
+}
+
+func TestAnEndedOperationLeavesAllItsListsAtOnce(t *testing.T) {
+	p := onManualClock[int](t)
+	keys := make([]int, 500) // over all shards
+	for i := range keys {
+		keys[i] = i
+	}
+	o := submitted(t, p, keys...)
+	stays := submitted(t, p, 7)
+	assert.Equal(t, 2, p.NumDelayed())
+	assert.Equal(t, 501, p.Watched())
+	assert.Equal(t, 500, p.NumKeys())
+	require.True(t, p.ForceComplete(o))
+	assert.Equal(t, 1, p.NumDelayed(), "without a purge")
+	assert.Equal(t, 1, p.Watched(), "without a purge")
+	assert.Equal(t, 1, p.NumKeys(), "without a purge")
+	pending(t, stays)
+}
+
+func TestWatchedCountsEntriesNotOperations(t *testing.T) {
+	p := onManualClock[string](t)
+	a, b := submitted(t, p, "x"), submitted(t, p, "x", "y", "z")
+	c := submitted(t, p, "x", "x") // the same key twice: two entries
+	assert.Equal(t, []int{3, 6, 3}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	p.ForceComplete(b)
+	assert.Equal(t, []int{2, 3, 1}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	p.ForceComplete(c)
+	p.ForceComplete(a)
+	assert.Equal(t, []int{0, 0, 0}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+}
+
+func TestCancelForKeyEndsOnlyOperationsOfTheKey(t *testing.T) {
+	p := onManualClock[string](t)
+	here, alsoHere, elsewhere := submitted(t, p, "a"), submitted(t, p, "b", "a"), submitted(t, p, "b")
+	assert.Equal(t, 2, p.CancelForKey("a", errGone))
+	for _, o := range []*op{here, alsoHere} {
+		ended(t, o, operation.Cancelled)
+		assert.Equal(t, errGone, o.Cause())
+	}
+	pending(t, elsewhere)
+	require.NoError(t, elsewhere.Cause())
+	assert.Equal(t, 1, p.CancelForKey("b", nil))
+	ended(t, elsewhere, operation.Cancelled)
+	assert.NoError(t, elsewhere.Cause(), "cancelled without a cause")
+}
+
+func TestOutcomesPrintTheirNames(t *testing.T) {
+	var all []string
+	for o := range operation.Outcome(operation.NumOutcomes) {
+		all = append(all, o.String())
+	}
+	assert.Equal(t, []string{"pending", "satisfied", "forced", "expired", "cancelled", "closed"}, all)
+	assert.Equal(t, "Outcome(77)", operation.Outcome(77).String())
+}

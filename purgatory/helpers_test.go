@@ -1,0 +1,233 @@
+package purgatory_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+func TestMain(m *testing.M) {
+	go watch()
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
+}
+
+// patience is how long a test may take before it counts as stuck. The machine may be busy.
+const patience = 5 * time.Minute
+
+// running has the tests that have opened a purgatory and have not ended.
+var running struct {
+	sync.Mutex
+	tests map[string]time.Time // when watch first saw the test
+}
+
+// watch ends the run, with the stacks of all goroutines, when a test does not end within
+// patience. Its goroutine is outside of every synctest bubble, so that it sees real time.
+func watch() {
+	for now := range time.Tick(time.Second) {
+		running.Lock()
+		for name, since := range running.tests {
+			switch {
+			case since.IsZero():
+				running.tests[name] = now
+			case now.Sub(since) > patience:
+				stacks := make([]byte, 1<<22)
+				fmt.Fprintf(os.Stderr, "%s has not ended after %v\n%s", name, patience, stacks[:runtime.Stack(stacks, true)])
+				os.Exit(1)
+			}
+		}
+		running.Unlock()
+	}
+}
+
+// watched has watch look at t until it ends.
+func watched(t *testing.T) {
+	running.Lock()
+	defer running.Unlock()
+	if running.tests == nil {
+		running.tests = make(map[string]time.Time)
+	}
+	if _, ok := running.tests[t.Name()]; !ok {
+		running.tests[t.Name()] = time.Time{}
+		t.Cleanup(func() {
+			running.Lock()
+			defer running.Unlock()
+			delete(running.tests, t.Name())
+		})
+	}
+}
+
+const hour = time.Hour
+
+type (
+	stringPurgatory = purgatory.DelayedOperationPurgatory[string]
+	intPurgatory    = purgatory.DelayedOperationPurgatory[int]
+)
+
+// op is an operation whose methods a test supplies. Without them TryComplete returns false
+// and the callbacks do nothing. op counts its calls.
+type op struct {
+	operation.DelayedOperation
+
+	try      func() bool
+	complete func()
+	expire   func()
+
+	tries, completed, expired atomic.Int32
+}
+
+func (o *op) TryComplete() bool {
+	o.tries.Add(1)
+	return o.try != nil && o.try()
+}
+
+func (o *op) OnComplete() {
+	o.completed.Add(1)
+	if o.complete != nil {
+		o.complete()
+	}
+}
+
+func (o *op) OnExpiration() {
+	o.expired.Add(1)
+	if o.expire != nil {
+		o.expire()
+	}
+}
+
+// until returns an operation that waits until met is true.
+func until(met *atomic.Bool) *op { return &op{try: met.Load} }
+
+// pending asserts that o waits and has seen no callback.
+func pending(t *testing.T, o *op) {
+	t.Helper()
+	assert.Equal(t, operation.Pending, o.Outcome())
+	assert.Zero(t, o.completed.Load(), "OnComplete")
+	assert.Zero(t, o.expired.Load(), "OnExpiration")
+}
+
+// ended asserts that o ended once, with outcome, and that its callbacks have run.
+func ended(t *testing.T, o *op, outcome operation.Outcome) {
+	t.Helper()
+	assert.Equal(t, outcome, o.Outcome())
+	assert.EqualValues(t, 1, o.completed.Load(), "OnComplete")
+	expirations := 0
+	if outcome == operation.Expired {
+		expirations = 1
+	}
+	assert.EqualValues(t, expirations, o.expired.Load(), "OnExpiration")
+}
+
+// empty asserts that p holds no operation and no key. It waits for workers that are still
+// ending the last operation.
+func empty[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]) {
+	t.Helper()
+	holds := func() bool {
+		p.AdvanceClock(0) // purge
+		return p.NumDelayed()+p.Watched()+p.NumKeys() > 0
+	}
+	for range 60_000 {
+		if !holds() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	assert.Zero(t, p.NumDelayed(), "pending")
+	assert.Zero(t, p.Watched(), "watched")
+	assert.Zero(t, p.NumKeys(), "keys")
+}
+
+// conserved asserts that the number of accepted operations is that of the pending and of
+// all outcomes, and returns the statistics.
+func conserved[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]) purgatory.Stats {
+	t.Helper()
+	s := p.Stats()
+	assert.Equal(t, s.Accepted, s.Pending+s.Satisfied+s.Forced+s.Expired+s.Cancelled+s.Closed)
+	return s
+}
+
+// onManualClock returns a purgatory on a manual clock.
+func onManualClock[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
+	t.Helper()
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	return open[K](t, append([]purgatory.Option{purgatory.WithTimer(clock)}, opts...)...)
+}
+
+// open returns a purgatory that is closed when the test ends.
+func open[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
+	t.Helper()
+	watched(t)
+	p, err := purgatory.New[K]("test", opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// submit registers o, which must be accepted and must not complete.
+func submit[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], o operation.Operation, timeout time.Duration, keys ...K) {
+	t.Helper()
+	completed, err := p.TryCompleteElseWatch(o, timeout, keys...)
+	require.NoError(t, err)
+	require.False(t, completed)
+}
+
+// submitted registers a new operation whose condition is never met, and returns it.
+func submitted[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], keys ...K) *op {
+	t.Helper()
+	o := &op{}
+	submit(t, p, o, hour, keys...)
+	return o
+}
+
+// gate is a place in user code at which a goroutine blocks until the test releases it.
+type gate struct{ entered, leave chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
+
+// pass blocks until the test releases the gate. User code calls it.
+func (g *gate) pass() {
+	close(g.entered)
+	<-g.leave
+}
+
+// inBackground runs f on another goroutine and returns a function that waits for the
+// goroutine's end. f may call runtime.Goexit.
+func inBackground(f func()) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return func() { <-done }
+}
+
+// eventually polls until ok returns true.
+func eventually(t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience - 30*time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			require.FailNow(t, "did not happen", what)
+		}
+		runtime.Gosched()
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// panics counts the calls of a panic handler.
+type panics struct{ n atomic.Int32 }
+
+func (c *panics) option() purgatory.Option {
+	return purgatory.WithPanicHandler(func(any, []byte) { c.n.Add(1) })
+}

@@ -1,0 +1,98 @@
+package purgatory
+
+import (
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// maxLooks bounds how often a holder tries one operation in a row because state keeps
+// changing. After that a worker tries it: otherwise an operation whose TryComplete
+// signals its own key would keep its caller for ever.
+const maxLooks = 8
+
+// hold is the state of a goroutine that is the holder of an operation (see
+// [machine.Machine]). Its methods try the operation, try it again, let go of it, and find
+// the marks that other goroutines have left for the holder.
+//
+// User code may panic or call runtime.Goexit in any try. Both count as false. A deferred
+// function, one for a whole walk or registration, lets the holder go on: after a panic with
+// retry, after a Goexit with retry or leave.
+type hold[K comparable] struct {
+	p     *DelayedOperationPurgatory[K]
+	m     *machine.Machine
+	op    machine.Operation // of m
+	looks int               // calls of letGo for m
+
+	tries int64 // of all operations since the count was last reset
+}
+
+// try tries the operation until its condition is met or no goroutine has asked for
+// another try. It returns how the caller has to end the operation; Pending means that
+// try has let go of it.
+func (h *hold[K]) try() (end machine.Outcome) {
+	var yes bool
+	if h.p.cfg.slow == 0 { // tryOnce, inlined by hand for the usual case
+		h.tries++
+		yes = machine.Try(h.op)
+	} else {
+		yes = h.tryOnce()
+	}
+	if yes {
+		return machine.Satisfied
+	}
+	if h.m.TryRelease() { // the usual case: no goroutine has left a mark
+		return machine.Pending
+	}
+	return h.retry()
+}
+
+// retry goes on after a try that returned false: it lets go of the operation, or tries
+// it again while others ask for that. It returns what try returns.
+func (h *hold[K]) retry() (end machine.Outcome) {
+	for {
+		end, again := h.letGo()
+		if !again {
+			return end
+		}
+		if h.tryOnce() {
+			return machine.Satisfied
+		}
+	}
+}
+
+// tryOnce calls the operation's TryComplete.
+func (h *hold[K]) tryOnce() (yes bool) {
+	h.tries++
+	if h.p.cfg.slow == 0 {
+		return machine.Try(h.op)
+	}
+	if !h.m.Accepted() { // WithSlowCallback does not watch the tries of a registration
+		return machine.Try(h.op)
+	}
+	return h.p.timedTry(h.m, keyOf[K](h.m))
+}
+
+// letGo makes the operation pending, unless another goroutine has left a mark: then the
+// caller holds it still, and has to try it again, or to end it with end.
+func (h *hold[K]) letGo() (end machine.Outcome, again bool) {
+	if h.looks++; h.looks < maxLooks {
+		verdict, wish, _ := h.m.Release(true)
+		return wish, verdict == machine.LookAgain
+	}
+	key, hash := watchers.KeyOf[K](h.m) // while it is held: afterwards another goroutine may end it
+	_, wish, relook := h.m.Release(false)
+	if relook {
+		h.p.signal(key, hash, EveryPosition, nil)
+	}
+	return wish, false
+}
+
+// leave is letGo for a holder that must not try the operation again, for example because
+// runtime.Goexit ends its goroutine: if another goroutine has asked for a try, a worker
+// makes it. leave returns how the caller has to end the operation; Pending means that
+// leave has let go of it.
+func (h *hold[K]) leave() (end machine.Outcome) {
+	h.looks = maxLooks
+	end, _ = h.letGo()
+	return end
+}

@@ -1,0 +1,171 @@
+// Package purgatorytest has a purgatory for tests of a server that uses one, as httptest
+// has a server for tests of HTTP clients. Its clock stands still until the test moves it.
+// It belongs to the test: it is closed when the test ends, and the test fails if an
+// operation is still waiting then.
+//
+//	func TestProduceTimesOut(t *testing.T) {
+//		p := purgatorytest.New[string](t)
+//		s := &server{acks: p.DelayedOperationPurgatory}
+//		answer := make(chan error, 1)
+//		go func() { answer <- s.produce(t.Context(), "order 1") }() // acks=all, 30 s
+//
+//		p.WaitPending(1)               // the handler waits
+//		p.JustBefore(30 * time.Second) // it waits still
+//		p.WaitPending(1)
+//		p.JustAfter(30 * time.Second)  // it has timed out
+//		if err := <-answer; !errors.Is(err, purgatory.ErrExpired) {
+//			t.Errorf("got %v, want a timeout", err)
+//		}
+//	}
+//
+// If the server also has timers, sleeps or context deadlines of its own, use
+// [testing/synctest] with an ordinary purgatory instead: inside a bubble all of them run on
+// the bubble's clock, and synctest.Wait takes the place of WaitPending.
+package purgatorytest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// patience is how long WaitPending waits, in real time. The machine may be busy.
+const patience = time.Minute
+
+// tick is the resolution of the clock.
+const tick = time.Millisecond
+
+// Purgatory is a purgatory on a manual clock. Give the embedded
+// DelayedOperationPurgatory to the server under test; any goroutine may call its methods.
+// Only the test's own goroutine may call the methods of Purgatory and move the clock: with
+// JustBefore and JustAfter, or by any distance with AdvanceClock.
+type Purgatory[K comparable] struct {
+	*purgatory.DelayedOperationPurgatory[K]
+	t     testing.TB
+	clock *timer.ManualTimer
+
+	// before is the time to which JustBefore has moved the clock, and from the time
+	// before that move.
+	from, before time.Duration
+}
+
+// New returns a purgatory whose clock stands at 0. When t and its subtests have ended, the
+// purgatory is closed; if operations are pending then, t fails and names them.
+//
+// opts are options of [purgatory.New] other than [purgatory.WithTimer], which New sets
+// itself, [purgatory.WithTick] and [purgatory.WithTimerOptions]. If they are invalid, New
+// ends the test.
+func New[K comparable](t testing.TB, opts ...purgatory.Option) *Purgatory[K] {
+	t.Helper()
+	clock, err := timer.NewManualTimer(timer.WithTick(tick))
+	if err != nil {
+		t.Fatalf("purgatorytest: %v", err)
+	}
+	inner, err := purgatory.New[K](t.Name(), append(slices.Clone(opts), purgatory.WithTimer(clock))...)
+	if err != nil {
+		t.Fatalf("purgatorytest: %v", err)
+	}
+	p := &Purgatory[K]{DelayedOperationPurgatory: inner, t: t, clock: clock, before: -1}
+	t.Cleanup(p.end)
+	return p
+}
+
+// grace is how long waits may take to end after their context has ended. A test's context
+// ends just before its cleanup functions run, and end is one of these.
+const grace = time.Second
+
+// end closes the purgatory, and fails the test if operations are pending.
+func (p *Purgatory[K]) end() {
+	for deadline := time.Now().Add(grace); p.NumDelayed() > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := p.NumDelayed(); n > 0 {
+		p.t.Errorf("purgatorytest: at the end of the test %d still wait:%s", n, p.pending())
+	}
+	if err := p.Close(); err != nil {
+		p.t.Errorf("purgatorytest: %v", err)
+	}
+}
+
+// WaitPending blocks until exactly n operations are pending: until n handlers have
+// registered theirs, or all but n operations have ended. A handler that waits in Await
+// counts as one operation. WaitPending does not move the clock. If a minute of real time
+// passes, it ends the test and names the operations that are pending.
+//
+// WaitPending knows nothing of handlers that have not registered yet. If n operations are
+// pending already, it returns at once.
+func (p *Purgatory[K]) WaitPending(n int) {
+	p.t.Helper()
+	pause := 10 * time.Microsecond
+	for deadline := time.Now().Add(patience); p.NumDelayed() != n || !p.registered(); {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("purgatorytest: waited %v for %d pending operations, there are %d:%s", patience, n, p.NumDelayed(), p.pending())
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+}
+
+// registered reports whether all operations that are pending have been registered. While
+// an operation is still being registered it counts as pending already, and if the clock
+// moved past its timeout then, it would expire only when the clock is moved again.
+func (p *Purgatory[K]) registered() bool {
+	all := true
+	for key := range p.Keys() {
+		// CancelMatching visits the operations; as match returns false it cancels none.
+		p.CancelMatching(key, nil, func(op operation.Operation) bool {
+			if m := machine.Find(op); !m.Accepted() && m.Outcome() == machine.Pending {
+				all = false
+			}
+			return false
+		})
+	}
+	return all
+}
+
+// JustBefore moves the clock to one nanosecond before timeout will have passed, counted
+// from where the clock stands. An operation that was registered there with this timeout
+// waits still. Operations with earlier deadlines have expired when JustBefore returns, and
+// their callbacks have run. A timeout of zero or less does not move the clock.
+func (p *Purgatory[K]) JustBefore(timeout time.Duration) {
+	p.from = p.clock.Now()
+	p.AdvanceClock(timeout - 1)
+	p.before = p.clock.Now()
+}
+
+// JustAfter moves the clock to where timeout has passed and an operation with this timeout
+// has expired, which is one millisecond (one tick) past the timeout. When JustAfter returns
+// the operation's callbacks have run, and a goroutine that waits in Await is about to
+// return. (If another goroutine is running the operation's TryComplete at that moment, that
+// goroutine ends the operation.)
+//
+// The timeout counts from where the clock stands. Directly after a JustBefore it counts
+// from where JustBefore's timeout counts from, so that both can be given the same timeout.
+func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
+	from := p.clock.Now()
+	if from == p.before {
+		from = p.from
+	}
+	p.before = -1
+	p.AdvanceClock(max(timeout, 0) + tick - (p.clock.Now() - from))
+}
+
+// Now returns how far the test has moved the clock.
+func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
+
+// pending describes the operations that wait, oldest first, a line each.
+func (p *Purgatory[K]) pending() string {
+	const most = 20
+	var s strings.Builder
+	for _, o := range p.Inspect(0, most).Oldest {
+		fmt.Fprintf(&s, "\n\t%s %s waits for %s, %v left of its timeout", o.Type, o.Text, o.Key, o.Left)
+	}
+	return s.String()
+}

@@ -1,0 +1,265 @@
+package purgatory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// stuck blocks in OnComplete until it is let go.
+type stuck struct {
+	operation.DelayedOperation
+	leave chan struct{}
+	fail  string // the method that panics
+	met   bool   // its condition
+}
+
+func (s *stuck) TryComplete() bool { s.maybe("TryComplete"); return s.met }
+func (s *stuck) OnComplete() {
+	s.maybe("OnComplete")
+	if s.leave != nil {
+		<-s.leave
+	}
+}
+func (s *stuck) OnExpiration()  { s.maybe("OnExpiration") }
+func (s *stuck) String() string { s.maybe("String"); return "produce of client 7" }
+
+func (s *stuck) maybe(method string) {
+	if s.fail == method {
+		panic("of the user's")
+	}
+}
+
+// A sick day: forty operations expire, and two workers are stuck in their callbacks.
+func TestStuckCallbacksAreCountedAndLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p, err := New[string]("produce", WithExpiryWorkers(2), WithSlowCallback(20*time.Millisecond), WithStuckStacks(), WithLogger(slog.New(&log)))
+		require.NoError(t, err)
+		leave := make(chan struct{})
+		for range 40 {
+			_, err := p.TryCompleteElseWatch(&stuck{leave: leave}, time.Second, "a")
+			require.NoError(t, err)
+		}
+		s := p.Stats()
+		assert.Zero(t, s.Running+s.Due+s.StuckCallbacks)
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		s = p.Stats()
+		assert.EqualValues(t, 2, s.Running)
+		assert.EqualValues(t, 2, s.StuckCallbacks)
+		assert.InDelta(t, 3, s.OldestRunning.Seconds(), 0.1)
+		assert.EqualValues(t, 38, s.Due)
+		assert.InDelta(t, 3, s.OldestDue.Seconds(), 0.1)
+		assert.Zero(t, s.SlowCallbacks, "they have not returned")
+		found := log.find(EventStuck)
+		require.Len(t, found, 2, "once each")
+		for _, rec := range found {
+			assert.Equal(t, slog.LevelWarn, rec["level"])
+			assert.Equal(t, "produce", rec["purgatory"])
+			assert.Equal(t, "*purgatory.stuck", rec["operation"])
+			assert.Equal(t, "OnComplete", rec["callback"])
+			assert.GreaterOrEqual(t, rec["elapsed"], 20*time.Millisecond)
+			assert.Contains(t, rec["stack"], "(*stuck).OnComplete")
+		}
+		close(leave)
+		require.NoError(t, p.Shutdown(t.Context()))
+		s = p.Stats()
+		assert.EqualValues(t, 2, s.SlowCallbacks)
+		assert.Zero(t, s.Running+s.Due+s.StuckCallbacks+int64(s.OldestRunning)+int64(s.OldestDue))
+		slow := log.find(EventSlow)
+		require.Len(t, slow, 2)
+		assert.Equal(t, "produce of client 7", slow[0]["operation"])
+		assert.InDelta(t, 4, slow[0]["age"].(time.Duration).Seconds(), 0.1)
+	})
+}
+
+func TestPanicsNameTheOperationAndTheCallback(t *testing.T) {
+	for _, method := range []string{"TryComplete", "OnComplete", "OnExpiration"} {
+		var log records
+		p := newManual(t, WithLogger(slog.New(&log)))
+		_, err := p.TryCompleteElseWatch(&stuck{fail: method}, time.Second, "a")
+		require.NoError(t, err)
+		p.AdvanceClock(time.Minute)
+		found := log.find(EventPanic)
+		require.Len(t, found, 1, method)
+		assert.Equal(t, "test", found[0]["purgatory"])
+		assert.Equal(t, "produce of client 7", found[0]["operation"])
+		assert.Equal(t, method, found[0]["callback"])
+		assert.Equal(t, "of the user's", found[0]["panic"])
+		assert.Contains(t, found[0]["stack"], "maybe")
+	}
+}
+
+// Without a logger and a handler a panic goes to slog's default logger, as the
+// documented event.
+func TestPanicsWithoutALoggerGoToSlogsDefault(t *testing.T) {
+	var log records
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(&log))
+	p := newManual(t)
+	_, err := p.TryCompleteElseWatch(&stuck{fail: "OnComplete"}, 0, "a")
+	require.NoError(t, err)
+	p.AdvanceClock(0)
+	require.Len(t, log.find(EventPanic), 1)
+	assert.Equal(t, "test", log.find(EventPanic)[0]["purgatory"])
+}
+
+// A String that panics while a panic is reported loses nothing.
+func TestAPanicInStringLosesNoPanicReport(t *testing.T) {
+	var log records
+	p := newManual(t, WithLogger(slog.New(&log)), WithSlowCallback(1))
+	op := &speechless{}
+	_, err := p.TryCompleteElseWatch(op, time.Second, "a")
+	require.NoError(t, err)
+	p.AdvanceClock(time.Minute)
+	assert.Equal(t, operation.Expired, op.Outcome())
+	require.NotEmpty(t, log.find(EventPanic))
+	assert.Equal(t, "*purgatory.speechless", log.find(EventPanic)[0]["operation"])
+}
+
+type speechless struct{ operation.DelayedOperation }
+
+func (*speechless) TryComplete() bool { return false }
+func (*speechless) OnComplete()       { panic(errors.New("broken")) }
+func (*speechless) OnExpiration()     {}
+func (*speechless) String() string    { panic("broken, too") }
+
+func TestRejectionsAndLimitsAreInStats(t *testing.T) {
+	p := newManual(t, WithMaxPending(1))
+	submit(t, p, time.Second, "a")
+	_, err := p.TryCompleteElseWatch(&probe{}, time.Second, "a")
+	require.ErrorIs(t, err, ErrFull)
+	_, err = p.TryCompleteElseWatch(nil, time.Second, "a")
+	require.ErrorIs(t, err, ErrNilOperation)
+	require.NoError(t, p.Close())
+	for range 3 {
+		_, err = p.TryCompleteElseWatch(&probe{}, time.Second, "a")
+		require.ErrorIs(t, err, ErrClosed)
+	}
+	s := p.Stats()
+	assert.Equal(t, []int64{1, 5, 3, 1, 1}, []int64{s.MaxPending, s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput})
+}
+
+// The records of callbacks name the key: the one that was checked, or the operation's first.
+func TestRecordsOfCallbacksNameTheKey(t *testing.T) {
+	ways := map[string]struct {
+		end func(p *DelayedOperationPurgatory[string], op *stuck)
+		key any
+	}{
+		"first try":        {nil, "a"},
+		"a check":          {func(p *DelayedOperationPurgatory[string], op *stuck) { op.met = true; p.CheckAndComplete("b") }, "b"},
+		"a check of all":   {func(p *DelayedOperationPurgatory[string], op *stuck) { op.met = true; p.CheckAndCompleteAll() }, "a"},
+		"a key's cancel":   {func(p *DelayedOperationPurgatory[string], _ *stuck) { p.CancelForKey("b", nil) }, "b"},
+		"force":            {func(p *DelayedOperationPurgatory[string], op *stuck) { p.ForceComplete(op) }, "a"},
+		"its timeout":      {func(p *DelayedOperationPurgatory[string], _ *stuck) { p.AdvanceClock(time.Minute) }, "a"},
+		"force, and deep":  {func(p *DelayedOperationPurgatory[string], op *stuck) { nest(500, func() { p.ForceComplete(op) }) }, "a"},
+		"the end of Close": {func(p *DelayedOperationPurgatory[string], _ *stuck) { p.Close() }, "a"},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			var log records
+			p := newManual(t, WithLogger(slog.New(&log)), WithSlowCallback(1))
+			op := &stuck{fail: "OnComplete", met: way.end == nil}
+			_, err := p.TryCompleteElseWatch(op, time.Second, "a", "b")
+			require.NoError(t, err)
+			if way.end != nil {
+				way.end(p, op)
+			}
+			require.NoError(t, p.Shutdown(t.Context()))
+			for _, event := range []string{EventPanic, EventSlow} {
+				found := log.find(event)
+				require.NotEmpty(t, found, event)
+				assert.Equal(t, way.key, found[len(found)-1]["key"], event)
+			}
+		})
+	}
+}
+
+// confused waits under a key that its String method returns. Each of its methods panics, calls
+// runtime.Goexit, or does neither, depending on n.
+type confused struct {
+	operation.DelayedOperation
+	n   int
+	key string
+	met *atomic.Bool
+}
+
+func (c *confused) TryComplete() bool { c.act(7); return c.met.Load() }
+func (c *confused) OnComplete()       { c.act(3) }
+func (c *confused) OnExpiration()     {}
+func (c *confused) String() string    { return c.key }
+
+func (c *confused) act(often int) {
+	switch c.n % often {
+	case 1:
+		panic("of the user's")
+	case 2:
+		if c.met.Load() {
+			runtime.Goexit()
+		}
+	}
+}
+
+// Operations that wait for different keys end together. Each record names the key of its own
+// operation, on whichever goroutine the callback runs, whatever the callbacks before it did.
+func TestRecordsOfABatchNameEachOperationsKey(t *testing.T) {
+	ways := map[string]func(p *DelayedOperationPurgatory[string]){
+		"CheckAndCompleteAll": func(p *DelayedOperationPurgatory[string]) { p.CheckAndCompleteAll() },
+		"SignalAll":           func(p *DelayedOperationPurgatory[string]) { p.SignalAll() },
+		"Close":               func(p *DelayedOperationPurgatory[string]) { p.Close() },
+		"Close, and deep":     func(p *DelayedOperationPurgatory[string]) { nest(3900, func() { p.Close() }) },
+		"Shutdown": func(p *DelayedOperationPurgatory[string]) {
+			ended, end := context.WithCancel(context.Background())
+			end()
+			_ = p.Shutdown(ended)
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			const many = 300 // more than two batches
+			var log records
+			var met atomic.Bool
+			p := newManual(t, WithLogger(slog.New(&log)), WithSlowCallback(1), WithWatcherShards(1))
+			for n := range many {
+				key := fmt.Sprint("key ", n)
+				_, err := p.TryCompleteElseWatch(&confused{n: n, key: key, met: &met}, time.Hour, key, key+", too")
+				require.NoError(t, err)
+			}
+			for _, rec := range log.find(EventPanic) {
+				require.Equal(t, rec["operation"], rec["key"])
+			}
+			before := len(log.find(EventPanic))
+			met.Store(true)
+			done := make(chan struct{})
+			go func() { // runtime.Goexit ends it
+				defer close(done)
+				way(p)
+			}()
+			<-done
+			require.Eventually(t, func() bool { return p.watchers.Inside() == 0 && p.workers.Running() == 0 && !p.working() }, time.Minute, time.Millisecond)
+			found := log.find(EventPanic)[before:]
+			assert.GreaterOrEqual(t, len(found), many/3)
+			for _, rec := range append(found, log.find(EventSlow)...) {
+				own := []any{rec["operation"]}
+				if strings.HasSuffix(name, "All") { // a worker may have checked the second key
+					own = append(own, fmt.Sprint(rec["operation"], ", too"))
+				}
+				require.Contains(t, own, rec["key"])
+			}
+		})
+	}
+}

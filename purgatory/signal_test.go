@@ -1,0 +1,313 @@
+package purgatory_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+func TestSignalUnderALockThatTheCallbacksNeed(t *testing.T) {
+	p := open[string](t)
+	var mu sync.Mutex
+	met := false
+	const ops = 500
+	var done atomic.Int32
+	for range ops {
+		o := &op{}
+		o.try = func() bool {
+			if o.tries.Load() <= 2 {
+				return false // during the registration, when the test does not hold the lock
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return met
+		}
+		o.complete = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			p.Signal("b") // from a callback, and under the lock again
+			done.Add(1)
+		}
+		submit(t, p, o, hour, "a", "b")
+	}
+	mu.Lock()
+	met = true
+	p.Signal("a")
+	p.SignalUpTo("b", 3)
+	mu.Unlock()
+	eventually(t, func() bool { return done.Load() == ops }, "the workers run the check")
+	empty(t, p)
+}
+
+func TestSignalsOfAKeyCoalesceUntilItsCheckBegins(t *testing.T) {
+	// The executor starts the worker only when the test says so.
+	var held []func()
+	var mu sync.Mutex
+	p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error {
+		mu.Lock()
+		defer mu.Unlock()
+		held = append(held, run)
+		return nil
+	}))
+	run := func() {
+		for {
+			mu.Lock()
+			if len(held) == 0 {
+				mu.Unlock()
+				return
+			}
+			next := held[0]
+			held = held[1:]
+			mu.Unlock()
+			next()
+		}
+	}
+	o := submitted(t, p, "a")
+	atPosition(t, p, &op{}, "b", 100)
+	tries := o.tries.Load()
+	for i := range int64(1000) {
+		p.Signal("a")
+		p.SignalUpTo("b", i%60)
+	}
+	p.Signal("nobody waits for it")
+	s := p.Stats()
+	assert.EqualValues(t, 2001, s.Signals)
+	assert.EqualValues(t, 1998, s.Coalesced)
+	assert.Equal(t, tries, o.tries.Load(), "only marked")
+	run()
+	assert.Equal(t, tries+1, o.tries.Load(), "one check")
+	assert.EqualValues(t, 1, p.Stats().Checks, "the position was not reached")
+	p.SignalUpTo("b", 7)
+	p.SignalUpTo("b", 100) // the check goes up to the highest position
+	p.SignalUpTo("b", 9)
+	run()
+	assert.EqualValues(t, 2, p.Stats().Checks)
+	// The operation ends, and its key is forgotten, before the check of the key begins.
+	p.Signal("a")
+	assert.True(t, p.ForceComplete(o))
+	again := submitted(t, p, "a")
+	p.Signal("a")
+	run()
+	assert.EqualValues(t, 3, again.tries.Load())
+	assert.Equal(t, 1, p.CancelForKey("a", nil))
+}
+
+func TestAKeySignalledDuringItsCheckIsCheckedAgain(t *testing.T) {
+	p := open[string](t, purgatory.WithExpiryWorkers(1))
+	var met atomic.Bool
+	g := newGate()
+	o := &op{}
+	o.try = func() bool {
+		seen := met.Load()
+		if o.tries.Load() == 3 {
+			g.pass()
+		}
+		return seen
+	}
+	submit(t, p, o, hour, "a")
+	p.Signal("a")
+	<-g.entered
+	met.Store(true)
+	p.Signal("a")
+	close(g.leave)
+	eventually(t, func() bool { return o.completed.Load() == 1 }, "the second check")
+	ended(t, o, operation.Satisfied)
+}
+
+func TestNoSignalIsLost(t *testing.T) {
+	p := open[int](t, purgatory.WithWatcherShards(4))
+	var wg sync.WaitGroup
+	const rounds, keys = 1500, 5
+	for g := range 3 {
+		wg.Go(func() {
+			for i := range rounds {
+				var met atomic.Bool
+				o := until(&met)
+				_, err := p.TryCompleteElseWatch(o, hour, (g+i)%keys, keys+g)
+				assert.NoError(t, err)
+				met.Store(true)
+				p.Signal((g + i) % keys)
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, func() bool { return p.NumDelayed() == 0 }, "every one was checked after its signal")
+	eventually(t, func() bool { return p.NumKeys() == 0 }, "whoever ended the last one is through with its other key")
+	empty(t, p)
+	assert.EqualValues(t, 3*rounds, conserved(t, p).Satisfied)
+}
+
+func TestSignalsAreDrainedByShutdown(t *testing.T) {
+	p, err := purgatory.New[int]("test", purgatory.WithExpiryWorkers(1))
+	require.NoError(t, err)
+	var met atomic.Bool
+	var done atomic.Int32
+	for i := range 1000 {
+		o := until(&met)
+		o.complete = func() { done.Add(1) }
+		submit(t, p, o, hour, i)
+	}
+	met.Store(true)
+	for i := range 1000 {
+		p.Signal(i)
+	}
+	require.NoError(t, p.Shutdown(expired(t)))
+	assert.EqualValues(t, 1000, done.Load())
+	assert.EqualValues(t, 1000, p.Stats().Satisfied)
+}
+
+func TestSignalAllocatesNothingInSteadyState(t *testing.T) {
+	p := open[string](t)
+	for range 10 {
+		submitted(t, p, "a")
+	}
+	for range 100 {
+		p.Signal("a")
+	}
+	// The allocations of the workers count, too: the runtime reuses goroutines, and a pool
+	// the checks.
+	assert.Less(t, testing.AllocsPerRun(2000, func() { p.Signal("a"); time.Sleep(0) }), 1.0)
+}
+
+// Several keys signalled by one call are checked together: an operation that waits for
+// several of them is tried once.
+func TestSignalOfSeveralKeysTriesAnOperationOnce(t *testing.T) {
+	keys := []int{1, 2, 3, 4, 5, 6, 7, 8}
+	var met atomic.Bool
+	for range 100 {
+		p := open[int](t) // a late worker of another round would try this round's operations
+		met.Store(false)
+		all, one := until(&met), until(&met)
+		submit(t, p, all, hour, keys...)
+		submit(t, p, one, hour, 5)
+		tries := all.tries.Load()
+		p.Signal(keys...)
+		eventually(t, func() bool { return p.Stats().Checks == 2 }, "the check")
+		assert.Equal(t, tries+1, all.tries.Load())
+
+		met.Store(true)
+		p.Signal(append(keys, 99, 5)...) // a key that nobody waits for, and one that comes twice
+		eventually(t, func() bool { return all.completed.Load()+one.completed.Load() == 2 }, "both ended")
+		eventually(t, func() bool { return p.Stats().Checks == 4 }, "the check")
+		assert.Equal(t, tries+2, all.tries.Load())
+		empty(t, p)
+		require.NoError(t, p.Shutdown(t.Context()))
+	}
+}
+
+// A key that was signalled with others can lose its waiters before a worker comes, and
+// get new ones. Nothing is lost, and nothing is left in the map.
+func TestKeysThatAreSignalledTogetherMayComeAndGo(t *testing.T) {
+	const n, rounds = 8, 300
+	p := open[int](t, purgatory.WithWatcherShards(2), purgatory.WithSignalWorkers(2))
+	var group errgroup.Group
+	for i := range n {
+		group.Go(func() error {
+			for range rounds {
+				var met atomic.Bool
+				o := until(&met)
+				done := make(chan struct{})
+				o.complete = func() { close(done) }
+				if _, err := p.TryCompleteElseWatch(o, hour, i, i+1, i+2); err != nil {
+					return err
+				}
+				met.Store(true)
+				if i%2 == 0 {
+					p.Signal(i, i+1, i+2)
+				} else {
+					p.Signal(i+2, i)
+					p.Signal(i + 1)
+				}
+				<-done
+			}
+			return nil
+		})
+	}
+	soon(t, "every signal is answered", func() { assert.NoError(t, group.Wait()) })
+	empty(t, p)
+	conserved(t, p)
+}
+
+func TestASignalDuringALongCheckCausesAnother(t *testing.T) {
+	const waiters = 300 // more than one batch
+	p := open[string](t)
+	var met atomic.Bool
+	g := newGate()
+	var held *op
+	for i := range waiters {
+		o := until(&met)
+		if i == 200 { // in the second batch of three: the walk is not over
+			held = o
+			o.try = func() bool {
+				seen := met.Load()
+				if o.tries.Load() == 3 {
+					g.pass()
+				}
+				return seen
+			}
+		}
+		submit(t, p, o, hour, "a")
+	}
+	wait := inBackground(func() { p.CheckAndComplete("a") })
+	<-g.entered
+	met.Store(true)
+	p.Signal("a")
+	close(g.leave)
+	wait()
+	eventually(t, func() bool { return p.NumDelayed() == 0 }, "those that the walk had passed are tried again")
+	ended(t, held, operation.Satisfied)
+}
+
+func TestTheFirstSignalChecksUpToItsOwnPosition(t *testing.T) {
+	p := open[string](t, purgatory.WithWatcherShards(1))
+	for _, upTo := range []int64{-10, 10} {
+		at := func(position int64) *op {
+			o := &op{}
+			o.try = func() bool { return position == upTo && o.tries.Load() > 2 }
+			_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: position})
+			require.NoError(t, err)
+			return o
+		}
+		beyond, reached := at(upTo+1), at(upTo)
+		p.SignalUpTo("a", upTo)
+		// The callbacks run when all operations of the batch have been tried.
+		eventually(t, func() bool { return reached.completed.Load() == 1 }, "the check")
+		assert.EqualValues(t, 2, beyond.tries.Load(), "it waits for a position further up")
+		p.ForceComplete(beyond)
+	}
+}
+
+// A key that cannot be hashed panics before any other key of the call is marked.
+func TestASignalWithAnUnhashableKeyMarksNothing(t *testing.T) {
+	p := open[any](t)
+	var met atomic.Bool
+	o := until(&met)
+	submit(t, p, o, hour, any("a"))
+	assert.Panics(t, func() { p.Signal("a", []int{1}) })
+	met.Store(true)
+	p.Signal("a")
+	eventually(t, func() bool { return o.completed.Load() == 1 }, "a is checked")
+}
+
+// What the checks of one call have tried is forgotten with the call: a later signal of one
+// of its keys tries it again.
+func TestASignalAfterOneOfSeveralKeysTriesAgain(t *testing.T) {
+	p := open[int](t)
+	var met atomic.Bool
+	o := until(&met)
+	submit(t, p, o, hour, 1, 2)
+	p.Signal(1, 2)
+	eventually(t, func() bool { return p.Stats().Checks == 1 }, "the check")
+	met.Store(true)
+	p.Signal(1)
+	p.Signal(2)
+	eventually(t, func() bool { return o.completed.Load() == 1 }, "it is tried again")
+}

@@ -1,0 +1,318 @@
+package purgatory
+
+import (
+	"runtime/trace"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// batchSize is how many operations are collected, and ended, together.
+const batchSize = 128
+
+// check is a walk over the operations of a key, or of a shard. It tries each, or claims
+// each for another outcome, and ends them in batches: it claims all, ends all, and then
+// runs the callbacks.
+type check[K comparable] struct {
+	hold      hold[K] // of the operation that is tried
+	holding   bool    // the caller is the holder of hold.m
+	shard     *watchers.Shard[K]
+	outcome   machine.Outcome    // Pending: try them; else end all as this
+	cause     *error             // of Cancelled
+	match     matcher            // nil: all
+	together  *watchers.Together // the keys of the same call; nil: one key
+	onWorkers bool               // workers run the callbacks
+	looked    bool               // nested has been called for a long walk
+	passOn    bool               // runtime.Goexit ends this goroutine; another one goes on
+	all       bool               // ops are those of several keys, see CheckAndCompleteAll
+	ofKey     bool               // ops come from key
+	ended     int
+
+	answered int // of ended: their callbacks have run on this goroutine
+
+	// ops[:claimed] are held, to be ended with outcomes; ops[at:n] are still to be
+	// visited.
+	ops      [batchSize]*machine.Machine
+	outcomes [batchSize]machine.Outcome
+	claimed  int
+	at, n    int
+	more     bool               // cursor has more after ops
+	rest     []*machine.Machine // after ops, if they come from Close or Gather
+
+	key    K   // if ops come from a key
+	keys   []K // else: the first keys of the operations that end together
+	hash   uint64
+	upTo   int64
+	cursor watchers.Cursor[K] // after ops, if they come from a key
+}
+
+func (p *DelayedOperationPurgatory[K]) newCheck(s *watchers.Shard[K]) *check[K] {
+	c := p.checks.Get().(*check[K])
+	c.shard = s
+	return c
+}
+
+// begin walks over the operations that wait for key and returns how many it ended.
+func (c *check[K]) begin(key K, hash uint64, upTo int64) (ended int) {
+	c.n, c.more = c.shard.Begin(&c.cursor, key, hash, upTo, c.ops[:])
+	if c.n == 0 && !c.more {
+		c.reset()
+		return 0
+	}
+	c.key, c.hash, c.upTo, c.ofKey = key, hash, upTo, true
+	return c.finish()
+}
+
+// finish runs the walk to its end, gives the check back to the pool, and returns how many
+// operations it ended.
+func (c *check[K]) finish() (ended int) {
+	alone := c.shard.Gate().Enter()
+	defer c.exit() // also when user code ends the goroutine
+	if !alone && c.hold.p.nested() {
+		if c.outcome == machine.Pending {
+			c.handOver()
+			return 0
+		}
+		c.onWorkers = true
+	}
+	if trace.IsEnabled() {
+		c.hold.p.traced(regionCheck, c.walk)
+	} else {
+		c.walk()
+	}
+	return c.ended
+}
+
+// exit ends the walk on this goroutine: it leaves the gate, or starts a goroutine that
+// stays inside it and goes on.
+func (c *check[K]) exit() {
+	if c.passOn {
+		c.passOn = false
+		go c.goOnElsewhere()
+		return
+	}
+	c.shard.Gate().Exit(c.answered)
+	c.reset()
+}
+
+func (c *check[K]) goOnElsewhere() {
+	defer c.exit()
+	c.walk()
+}
+
+// reset makes c as new and gives it back to the pool.
+func (c *check[K]) reset() {
+	var none K
+	p := c.hold.p
+	c.hold = hold[K]{p: p}
+	c.shard, c.outcome, c.cause, c.match, c.together = nil, machine.Pending, nil, nil, nil
+	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.all, c.ofKey, c.looked, c.key = 0, 0, 0, 0, nil, false, false, false, false, none
+	c.forgetKeys()
+	p.checks.Put(c)
+}
+
+// walk calls steps until the walk is over, although user code may panic.
+func (c *check[K]) walk() {
+	for !c.steps() {
+	}
+}
+
+// steps goes on with the walk. It returns early, with false, if a TryComplete panics.
+func (c *check[K]) steps() (done bool) {
+	defer c.survive(&done)
+	if c.holding { // the try of hold.m has panicked
+		c.release(c.hold.retry())
+	}
+	for {
+		for c.at < c.n {
+			m := c.ops[c.at]
+			c.at++
+			if c.outcome == machine.Pending {
+				c.try(m)
+			} else {
+				c.claimFor(m)
+			}
+		}
+		c.endBatch()
+		switch {
+		case len(c.rest) > 0:
+			c.n = copy(c.ops[:], c.rest)
+			c.rest = c.rest[c.n:]
+		case !c.more:
+			return true
+		case c.outcome == machine.Pending && c.ofKey && c.cursor.Overdue():
+			c.handOver() // operations arrive as fast as the walk ends them
+			return true
+		case !c.looked && c.outcome == machine.Pending && c.hold.p.nested():
+			c.handOver() // one look at the stack is cheap beside a long walk
+			return true
+		default:
+			c.looked = true
+			c.n, c.more = c.cursor.Next(c.ops[:])
+		}
+	}
+}
+
+// try tries m, unless the same call has tried it under another key.
+func (c *check[K]) try(m *machine.Machine) {
+	if c.together != nil && !c.together.First(m) {
+		return
+	}
+	if m.Acquire() != machine.Held {
+		return // it has ended, or its holder will try it again
+	}
+	c.hold.m, c.hold.op, c.hold.looks, c.holding = m, m.Operation(), 0, true
+	c.release(c.hold.try())
+}
+
+// release puts the operation that was tried into the batch if it has to end.
+func (c *check[K]) release(end machine.Outcome) {
+	if c.holding = false; end != machine.Pending {
+		if c.together != nil {
+			c.together.Forget(c.hold.m)
+		}
+		c.claim(c.hold.m, end)
+	}
+}
+
+// claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
+func (c *check[K]) claimFor(m *machine.Machine) {
+	p := c.hold.p
+	if c.match != nil && !p.matches(c.match, m, c.logKey()) || !p.claim(m, m.Life(), c.outcome, c.cause) {
+		return
+	}
+	if c.claim(m, c.outcome); c.match != nil {
+		c.match(m, true)
+	}
+}
+
+// claim puts m, which the caller holds, among the operations that end with this batch.
+func (c *check[K]) claim(m *machine.Machine, o machine.Outcome) {
+	if c.ops[c.claimed] != m { // a comparison is cheaper than a write barrier
+		c.ops[c.claimed] = m
+	}
+	c.outcomes[c.claimed] = o
+	c.claimed++
+}
+
+// endBatch ends the operations in ops that were claimed, and clears ops.
+func (c *check[K]) endBatch() {
+	if h := &c.hold; h.tries > 0 {
+		wasted := h.tries
+		for _, o := range c.outcomes[:c.claimed] {
+			if o == machine.Satisfied {
+				wasted--
+			}
+		}
+		sampled := c.shard.Tried(c.key, c.hash, h.tries, wasted)
+		h.tries = 0
+		if sampled && c.outcome == machine.Pending && !c.hold.p.nests.Load() {
+			_ = c.hold.p.nested() // sets nests if checks are nested, even if each enters another gate
+		}
+	}
+	n, collected := c.claimed, c.n
+	c.claimed, c.n, c.at = 0, 0, 0
+	defer clear(c.ops[:collected])
+	if n == 0 {
+		return
+	}
+	c.ended += n
+	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
+	p := c.hold.p
+	key := c.logKeys(batch.Machines)
+	p.end(c.shard, batch, c.cause)
+	if n == 1 {
+		p.leaveTimer(batch.Machines[0], batch.Outcomes[0])
+	} else {
+		p.timer.CancelAll(machine.Entries(batch.Machines))
+	}
+	if c.onWorkers {
+		p.hand(batch, key)
+		return
+	}
+	p.answer(batch, key)
+	c.answered += n
+}
+
+// logKey returns the key that the walk is over, if it is over one.
+func (c *check[K]) logKey() logKey[K] { return logKey[K]{key: c.key, known: c.ofKey} }
+
+// logKeys returns the key that the walk is over, or else the first key of each of machines,
+// which the caller holds.
+func (c *check[K]) logKeys(machines []*machine.Machine) logKey[K] {
+	if c.ofKey {
+		return c.logKey()
+	}
+	c.forgetKeys()
+	for _, m := range machines {
+		key, _ := watchers.FirstKey[K](m) // m is linked there, since its registration has released it
+		c.keys = append(c.keys, key)
+	}
+	return logKey[K]{each: c.keys}
+}
+
+// forgetKeys empties keys, so that the pool keeps no key in memory.
+func (c *check[K]) forgetKeys() {
+	clear(c.keys)
+	c.keys = c.keys[:0]
+}
+
+// survive is deferred by steps, for user code that panics or calls runtime.Goexit.
+func (c *check[K]) survive(done *bool) {
+	if *done {
+		return
+	}
+	goexit := true
+	defer func() {
+		if goexit {
+			c.goOn()
+		}
+	}()
+	if v := recover(); v != nil {
+		key := c.logKey()
+		if !c.ofKey && c.holding {
+			key = keyOf[K](c.hold.m)
+		}
+		c.hold.p.report(v, c.hold.m, "TryComplete", key)
+		goexit = false // not reached if the handler calls runtime.Goexit
+	}
+}
+
+// goOn goes on with the walk when user code has called runtime.Goexit. After a Goexit only
+// deferred functions run, so goOn runs the rest of the walk inside one. The stack grows
+// with every Goexit; where it is exhausted, exit has another goroutine go on.
+func (c *check[K]) goOn() {
+	c.looked = true // the stack may be deep now, but not because the walk is nested
+	if machine.Exhausted() {
+		c.passOn = true
+		return
+	}
+	c.walk()
+}
+
+// handOver does the rest of the walk without running user code on this goroutine: workers
+// check what has not been tried, and run the callbacks.
+func (c *check[K]) handOver() {
+	c.onWorkers = true
+	if c.holding {
+		c.release(c.hold.leave())
+	}
+	if c.outcome != machine.Pending && c.match == nil {
+		c.walk()
+		return
+	}
+	left := c.at < c.n || c.more || len(c.rest) > 0
+	c.at, c.rest = c.n, nil
+	c.endBatch()
+	if c.more {
+		c.cursor.Stop()
+		c.more = false
+	}
+	switch {
+	case !left || c.outcome != machine.Pending:
+	case c.all:
+		c.hold.p.SignalAll()
+	default:
+		c.hold.p.signal(c.key, c.hash, c.upTo, c.together)
+	}
+}

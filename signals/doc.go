@@ -1,0 +1,47 @@
+// Package signals wakes the waits of a purgatory when state changes in another process.
+//
+// A message about such a change is a hint. Every engine that carries hints loses some:
+// when a connection breaks, when a subscriber is too slow, or when the writer dies between
+// its change and its hint. A hint may also be late, or arrive twice. So a wait never
+// depends on hints alone:
+//
+//	subscribe ─► confirmed ─► Missed ─► everything that waits is re-checked ─► hints
+//	    ▲                                                                       │
+//	    └───────────────── the connection breaks, with back-off ◄───────────────┘
+//
+// The order matters. The re-check sees each change that was made before the engine
+// confirmed the subscription; each later change arrives as a hint. A re-check before the
+// confirmation would miss the changes that are made between the two.
+//
+// A [Source] is the engine's side: it subscribes, and tells a [Sink] what it hears. The
+// modules plugin/nats and plugin/postgres have sources. [To] returns the purgatory's side, a
+// [Runner]: it runs a source, restarts it with back-off when it ends, re-checks after each
+// gap, and counts all of this. Package signalstest has the tests that every source should
+// pass.
+//
+//	hints, err := signals.To(p, signals.WithAudit(time.Minute))
+//	…
+//	go hints.Run(ctx, source)
+//	…
+//	value, err := purgatory.AwaitRead(ctx, p, timeout, readFromTheDatabase, key)
+//
+// # What is promised
+//
+// Each hint that a source hears signals its key. After each gap that a source notices,
+// the runner re-checks every wait, once the engine has confirmed the new subscription. A
+// wait whose condition is met therefore ends after one re-subscription and one re-check at
+// the latest. A change whose writer died before its hint is seen at the next audit
+// ([WithAudit]), or not before the wait's timeout.
+//
+// This package does not read the condition of a wait. A condition that does I/O belongs in
+// [purgatory.AwaitRead], which reads on the waiting goroutine, so that it blocks neither a
+// source nor a worker of the purgatory.
+//
+// # Bulk reads
+//
+// After a gap, ten thousand waits would each read the database. [WithResync] instead reads
+// the keys that are waited for in batches of a thousand, into a copy that the conditions
+// look at. It covers the waits that exist when the subscription is confirmed. A wait that
+// begins later has to read the state itself, as the first read of AwaitRead does: the copy
+// may be older than the gap.
+package signals

@@ -1,0 +1,68 @@
+package signals_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+// Each event is a record with its documented level and attributes, and docs/operations.md has a
+// line about it.
+func TestEachEventIsLoggedAsDocumented(t *testing.T) {
+	events := map[string]string{
+		signals.EventStanding:  "level=INFO msg=signals.standing signals=fetches\n",
+		signals.EventGap:       `level=WARN msg=signals.gap signals=fetches cause="signals: subscribed" silent=`,
+		signals.EventEnded:     "level=WARN msg=signals.source.ended signals=fetches error=broken pause=",
+		signals.EventUnread:    "level=WARN msg=signals.resync.failed signals=fetches error=broken pause=",
+		signals.EventRechecked: "level=DEBUG msg=signals.rechecked signals=fetches keys=2 reads=2 elapsed=", // one key, read twice
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		var log bytes.Buffer
+		failed := false
+		r, err := signals.To(p, signals.WithName("fetches"), signals.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+			signals.WithResync(func(context.Context, []string) error {
+				if failed {
+					return nil
+				}
+				failed = true
+				return errBroken
+			}))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = p.Await(ctx, time.Hour, func() bool { return false }, "a") }()
+		synctest.Wait()
+		stop := runIn(t, r, script(stands, breaks, stands))
+		time.Sleep(time.Minute)
+		stop()
+		cancel()
+		for event, record := range events {
+			assert.Contains(t, log.String(), record, event)
+		}
+		require.NoError(t, p.Close())
+	})
+	page, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	for event, record := range events {
+		for line := range strings.Lines(string(page)) {
+			rest, found := strings.CutPrefix(line, "| `"+event+"` | ")
+			if !found {
+				continue
+			}
+			level, _, _ := strings.Cut(strings.TrimPrefix(record, "level="), " ")
+			assert.True(t, strings.HasPrefix(rest, strings.ToLower(level)+" |"), line)
+			record = ""
+		}
+		assert.Empty(t, record, "docs/operations.md has no line about %s with its level", event)
+	}
+}

@@ -1,0 +1,156 @@
+package signals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Runner runs a source and delivers its hints to a purgatory. It is safe for concurrent
+// use, and it is the [Sink] of the source. [To] returns one.
+type Runner[K comparable] struct {
+	waiters Waiters[K]
+	cfg     config
+	read    func(context.Context, []K) error // of WithResync, or nil
+	began   time.Time                        // when To returned r
+	asked   chan struct{}                    // capacity 1: a re-check is due
+	running atomic.Bool
+
+	hints, unawaited atomic.Int64
+	lastWord         atomic.Int64 // when a source last called r, in nanoseconds since began
+
+	rechecks, reads, failed, audits atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		stood    bool      // a source has subscribed at some time
+		standing time.Time // when the source subscribed; zero: it is not subscribed
+		gaps     int64
+		ends     int64
+		err      error // of the source, when it last ended
+	}
+}
+
+// To returns a Runner that delivers hints to p, which is a purgatory or [Several] of them.
+// Error: ErrInvalidOption.
+func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, fmt.Errorf("%w: the purgatory is nil", ErrInvalidOption)
+	}
+	r := &Runner[K]{waiters: p, cfg: cfg, began: time.Now(), asked: make(chan struct{}, 1)}
+	if cfg.resync != nil {
+		read, ok := cfg.resync.(func(context.Context, []K) error)
+		if !ok || read == nil {
+			return nil, fmt.Errorf("%w: WithResync has %T, must have a %T", ErrInvalidOption, cfg.resync, r.read)
+		}
+		r.read = read
+	}
+	return r, nil
+}
+
+// Changed delivers a hint. It holds a lock of the purgatory for a moment, and does not
+// allocate.
+func (r *Runner[K]) Changed(key K, position int64) {
+	r.hints.Add(1)
+	r.lastWord.Store(int64(time.Since(r.began)))
+	if !r.waiters.Hint(key, position) {
+		r.unawaited.Add(1)
+	}
+}
+
+// Missed makes a goroutine of Run re-check everything that waits, and returns at once.
+// Several calls before that re-check begins cause only one.
+func (r *Runner[K]) Missed(cause error) {
+	silent := time.Since(r.began) - time.Duration(r.lastWord.Swap(int64(time.Since(r.began))))
+	r.mu.Lock()
+	first := !r.mu.stood
+	r.mu.stood = true
+	if r.mu.standing.IsZero() {
+		r.mu.standing = time.Now()
+	}
+	if !first {
+		r.mu.gaps++
+	}
+	r.mu.Unlock()
+	if first {
+		r.cfg.logger.Info(EventStanding)
+	} else {
+		r.cfg.logger.Warn(EventGap, "cause", cause, "silent", silent)
+	}
+	r.ask()
+}
+
+// ask makes recheckWhenAsked re-check everything.
+func (r *Runner[K]) ask() {
+	select {
+	case r.asked <- struct{}{}:
+	default: // a re-check is already due
+	}
+}
+
+// Run runs source, and restarts it with back-off whenever it ends. It returns when ctx
+// ends, with the cause of ctx; by then all goroutines that it started have ended. A Runner
+// runs one source at a time; a second call meanwhile returns ErrRunning.
+func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: %q", ErrRunning, r.cfg.name)
+	}
+	defer r.running.Store(false)
+	within, stop := context.WithCancel(ctx)
+	var rechecker sync.WaitGroup
+	var recheck func()
+	recheck = func() {
+		defer func() {
+			if within.Err() == nil { // the function of WithResync has called runtime.Goexit
+				r.ask()
+				rechecker.Go(recheck)
+			}
+		}()
+		r.recheckWhenAsked(within)
+	}
+	rechecker.Go(recheck)
+	defer rechecker.Wait()
+	defer stop()
+	pauses := backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}
+	for {
+		err := source.Run(within, r)
+		if err == nil {
+			err = ErrEnded
+		}
+		if r.ended(err) >= pauses.last {
+			pauses.reset()
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pause := pauses.next()
+		r.cfg.logger.Warn(EventEnded, "error", err, "pause", pause)
+		if !sleep(ctx, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ended records that the source has ended. It returns how long the source was subscribed,
+// or a negative duration if it was not.
+func (r *Runner[K]) ended(err error) (stood time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stood = -1
+	if !r.mu.standing.IsZero() {
+		stood = time.Since(r.mu.standing)
+	}
+	r.mu.standing = time.Time{}
+	r.mu.ends++
+	if !errors.Is(err, context.Canceled) {
+		r.mu.err = err
+	}
+	return stood
+}

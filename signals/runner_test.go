@@ -1,0 +1,305 @@
+package signals_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBroken = errors.New("broken")
+
+func open(t *testing.T) *purgatory.DelayedOperationPurgatory[string] {
+	t.Helper()
+	p, err := purgatory.New[string]("test")
+	require.NoError(t, err)
+	return p
+}
+
+// script returns a source that runs the steps one after the other, and then waits until its
+// context ends. A step's error ends the source; the next run goes on with the next step.
+func script(steps ...func(signals.Sink[string]) error) signals.Source[string] {
+	var mu sync.Mutex
+	return signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+		for {
+			mu.Lock()
+			if len(steps) == 0 {
+				mu.Unlock()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			step := steps[0]
+			steps = steps[1:]
+			mu.Unlock()
+			if err := step(sink); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+func stands(sink signals.Sink[string]) error { sink.Missed(signals.ErrSubscribed); return nil }
+func breaks(signals.Sink[string]) error      { return errBroken }
+
+// runIn runs source until stop is called.
+func runIn(t *testing.T, r *signals.Runner[string], source signals.Source[string]) (stop func()) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx, source) }()
+	return func() {
+		cancel(errBroken)
+		assert.ErrorIs(t, <-done, errBroken, "the cause of its context")
+	}
+}
+
+func TestAHintEndsAWaitAndAGapReChecksAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p)
+		require.NoError(t, err)
+		var state atomic.Int64
+		answered := make(chan string, 10)
+		for _, want := range []int64{1, 2} {
+			go func() {
+				key := fmt.Sprint("key", want)
+				err := p.Await(t.Context(), time.Hour, func() bool { return state.Load() >= want }, key)
+				answered <- fmt.Sprint(key, " ", err)
+			}()
+		}
+		synctest.Wait()
+		step := make(chan func(signals.Sink[string]) error)
+		next := func(sink signals.Sink[string]) error { return (<-step)(sink) }
+		stop := runIn(t, r, script(next, next, next, next, next))
+		step <- stands
+		synctest.Wait()
+		state.Store(1)
+		step <- func(sink signals.Sink[string]) error {
+			sink.Changed("key1", signals.Unknown)
+			sink.Changed("key2", 7)
+			sink.Changed("nobody", 7)
+			return nil
+		}
+		assert.Equal(t, "key1 <nil>", <-answered)
+		synctest.Wait()
+		state.Store(2)
+		synctest.Wait()
+		assert.Empty(t, answered)
+		time.Sleep(time.Minute)
+		step <- breaks
+		synctest.Wait()
+		assert.False(t, r.Stats().Standing)
+		step <- stands
+		assert.Equal(t, "key2 <nil>", <-answered)
+		synctest.Wait()
+		s := r.Stats()
+		assert.True(t, s.Running && s.Standing)
+		assert.ErrorIs(t, s.Err, errBroken)
+		s.Err = nil
+		assert.Equal(t, signals.Stats{
+			Name: "signals", Running: true, Standing: true,
+			Hints: 3, Unawaited: 1, Gaps: 1, Rechecks: 2, Ends: 1,
+		}, s)
+		time.Sleep(time.Minute)
+		assert.Equal(t, time.Minute, r.Stats().SinceLastWord)
+		step <- func(signals.Sink[string]) error { return nil }
+		stop()
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestARunnerEndsWithItsContextInEveryState(t *testing.T) {
+	for name, source := range map[string]signals.Source[string]{
+		"standing": script(stands),
+		"silent":   script(),
+		"in a pause": signals.SourceFunc[string](func(context.Context, signals.Sink[string]) error {
+			return errBroken
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open(t)
+				r, err := signals.To(p, signals.WithBackoff(time.Hour, time.Hour), signals.WithAudit(time.Minute))
+				require.NoError(t, err)
+				stop := runIn(t, r, source)
+				synctest.Wait()
+				assert.ErrorIs(t, r.Run(t.Context(), source), signals.ErrRunning)
+				stop()
+				assert.False(t, r.Stats().Running)
+				require.NoError(t, p.Close())
+			})
+		})
+	}
+}
+
+func TestTheBackoffDoublesAndBeginsAnewAfterStanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p, signals.WithBackoff(100*time.Millisecond, time.Second))
+		require.NoError(t, err)
+		var mu sync.Mutex
+		var starts []time.Time // the eighth is when it ended
+		began := time.Now()
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(starts)
+		}
+		stop := runIn(t, r, signals.SourceFunc[string](func(_ context.Context, sink signals.Sink[string]) error {
+			if count() == 7 {
+				sink.Missed(signals.ErrSubscribed)
+				time.Sleep(2 * time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			starts = append(starts, time.Now())
+			return nil
+		}))
+		for count() < 10 {
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+		}
+		stop()
+		for i, most := range []int{0, 100, 200, 400, 800, 1000, 1000, 3000, 100, 200} {
+			pause := starts[i].Sub(began).Milliseconds()
+			assert.LessOrEqual(t, pause, int64(most))
+			assert.GreaterOrEqual(t, pause, int64(most)/2)
+			began = starts[i]
+		}
+		assert.ErrorIs(t, r.Stats().Err, signals.ErrEnded)
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestAnAuditSeesChangesWithoutAHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p, signals.WithAudit(time.Minute))
+		require.NoError(t, err)
+		bus := signalstest.NewBus[string](8)
+		stop := runIn(t, r, bus.Source())
+		synctest.Wait()
+		began := time.Now()
+		var took time.Duration
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+				v, err := bus.Read(ctx, "a")
+				return v, v > 0, err
+			}, "a")
+			assert.NoError(t, err)
+			took = time.Since(began)
+		}()
+		synctest.Wait()
+		bus.WriteSilently("a", 1)
+		<-done
+		assert.LessOrEqual(t, took, 66*time.Second)
+		assert.EqualValues(t, 1, r.Stats().Audits)
+		assert.Zero(t, r.Stats().Gaps)
+		stop()
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestSeveralPurgatoriesGetEveryHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := open(t), open(t)
+		r, err := signals.To(signals.Several(p, q))
+		require.NoError(t, err)
+		var met atomic.Bool
+		var wg sync.WaitGroup
+		for i, at := range []*purgatory.DelayedOperationPurgatory[string]{p, q, q} {
+			wg.Go(func() { assert.NoError(t, at.Await(t.Context(), time.Hour, met.Load, fmt.Sprint("key", i))) })
+		}
+		synctest.Wait()
+		assert.Equal(t, []string{"key0", "key1", "key2"}, slices.Sorted(signals.Several(p, q).Keys()))
+		for range signals.Several(p, q).Keys() {
+			break
+		}
+		met.Store(true)
+		r.Changed("key2", 1)
+		synctest.Wait()
+		assert.Equal(t, 1, q.NumDelayed())
+		assert.Zero(t, r.Stats().Unawaited)
+		stop := runIn(t, r, script(stands))
+		wg.Wait()
+		stop()
+		require.NoError(t, p.Close())
+		require.NoError(t, q.Close())
+	})
+}
+
+func TestTheRunnerLogsItsEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		var log bytes.Buffer
+		r, err := signals.To(p, signals.WithName("fetches"), signals.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands, breaks, stands))
+		time.Sleep(time.Minute)
+		stop()
+		for _, event := range []string{signals.EventStanding, signals.EventEnded, signals.EventGap, signals.EventRechecked} {
+			assert.Contains(t, log.String(), "msg="+event+" signals=fetches")
+		}
+		assert.Contains(t, log.String(), "error=broken")
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestOptionsOutOfRangeAreRefused(t *testing.T) {
+	p := open(t)
+	for name, o := range map[string]signals.Option{
+		"nil":             nil,
+		"audit":           signals.WithAudit(-1),
+		"back-off":        signals.WithBackoff(0, time.Second),
+		"back-off, order": signals.WithBackoff(time.Second, time.Millisecond),
+		"logger":          signals.WithLogger(nil),
+		"resync of int":   signals.WithResync(func(context.Context, []int) error { return nil }),
+		"resync, nil":     signals.WithResync[string](nil),
+	} {
+		_, err := signals.To(p, o)
+		assert.ErrorIs(t, err, signals.ErrInvalidOption, name)
+	}
+	require.NoError(t, p.Close())
+}
+
+func TestAHintForNobodyAllocatesNothing(t *testing.T) {
+	p := open(t)
+	r, err := signals.To(p)
+	require.NoError(t, err)
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { r.Changed("nobody", 5) }))
+	require.NoError(t, p.Close())
+}
+
+func BenchmarkHintForNobody(b *testing.B) {
+	p, err := purgatory.New[string]("bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	r, err := signals.To(p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Changed("orders/12345", 77)
+	}
+}

@@ -1,0 +1,21 @@
+// Package signalstest has the tests that every [signals.Source] should pass, and [Bus], an
+// engine in memory whose connections can be cut at any moment.
+//
+// A source's own test describes its engine and calls [Run]:
+//
+//	func TestConformance(t *testing.T) {
+//		signalstest.Run(t, func(t *testing.T) signalstest.Engine[string] {
+//			server := startServer(t)
+//			return signalstest.Engine[string]{
+//				Source: func() signals.Source[string] { return mine.Watch(server.Addr()) },
+//				Write:  …, Read: …, Key: …, Cut: server.CloseConnections,
+//			}
+//		})
+//	}
+//
+// [Checks] returns the checks, each of which can also be run alone. They test that a source
+// calls Missed only after the engine has confirmed its subscription, at the start and at
+// each reconnection; that no wait is lost or answered twice, whenever the connection breaks;
+// that the source calls Missed after an overflow; and that Run ends with its context, leaves
+// no goroutine behind, and does not call the sink afterwards.
+package signalstest

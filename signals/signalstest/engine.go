@@ -1,0 +1,111 @@
+package signalstest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+// Engine describes to the checks what a source listens to. Its functions may be called from
+// any goroutine.
+type Engine[K comparable] struct {
+	// Source returns a new source. The checks call it before each Run.
+	Source func() signals.Source[K]
+	// Key returns the i-th of many different keys.
+	Key func(i int) K
+	// Write sets the state of key, and sends the hint. It does not use the source's
+	// connection, and retries while the engine cannot be reached.
+	Write func(ctx context.Context, key K, value int64) error
+	// Read returns the value that was written last, or 0. It does not use the source's
+	// connection either.
+	Read func(ctx context.Context, key K) (int64, error)
+	// Cut breaks the connections that the source has now. The source can reconnect at once.
+	Cut func()
+	// Overflow makes a slow source lose hints: it writes until the engine or its client
+	// drops a hint. The check's sink blocks in Changed meanwhile, until Overflow returns or
+	// calls release. Nil: the engine never drops hints of a slow source.
+	Overflow func(ctx context.Context, release func()) error
+
+	// Cuts is the number of rounds of the check of random cuts, and Waits is the number of
+	// waits in each. Default 20 and 15.
+	Cuts, Waits int
+	// Pause is the longest pause before a cut. Default 5 ms.
+	Pause time.Duration
+	// Patience is how long a check waits before it reports that something was lost.
+	// Default 30 s.
+	Patience time.Duration
+	// Middle wraps the sink that the source is given. Default: nothing does. It is for the
+	// tests of this package and of plugins, which leave out calls of Missed.
+	Middle func(signals.Sink[K]) signals.Sink[K]
+}
+
+func (e *Engine[K]) withDefaults() Engine[K] {
+	d := *e
+	if d.Cuts == 0 {
+		d.Cuts = 20
+	}
+	if d.Waits == 0 {
+		d.Waits = 15
+	}
+	if d.Pause == 0 {
+		d.Pause = 5 * time.Millisecond
+	}
+	if d.Patience == 0 {
+		d.Patience = 30 * time.Second
+	}
+	if d.Middle == nil {
+		d.Middle = func(s signals.Sink[K]) signals.Sink[K] { return s }
+	}
+	return d
+}
+
+// Check is a check of the suite.
+type Check[K comparable] struct {
+	Name string
+	Run  func(ctx context.Context, e Engine[K]) error
+	// Skip returns why the check does not apply to e; empty: it applies.
+	Skip func(e Engine[K]) string
+}
+
+// Checks returns the suite.
+func Checks[K comparable]() []Check[K] {
+	check := func(name string, run func(context.Context, Engine[K]) error) Check[K] {
+		return Check[K]{
+			Name: name,
+			Run:  func(ctx context.Context, e Engine[K]) error { return run(ctx, e.withDefaults()) },
+			Skip: func(Engine[K]) string { return "" },
+		}
+	}
+	overflow := check("says Missed after an overflow", saysOverflow[K])
+	overflow.Skip = func(e Engine[K]) string {
+		if e.Overflow == nil {
+			return "the engine never drops hints of a slow source"
+		}
+		return ""
+	}
+	return []Check[K]{
+		check("stands before it says so", standsFirst[K]),
+		check("no hint is lost that comes after Missed, at a reconnect", hearsAfterMissed[K]),
+		check("no wait is lost at a cut", losesNothing[K]),
+		overflow,
+		check("ends with its context", endsWithContext[K]),
+		check("leaves no goroutine", leavesNothing[K]),
+	}
+}
+
+// Run runs every check as a subtest, each with an engine of its own.
+func Run[K comparable](t *testing.T, open func(t *testing.T) Engine[K]) {
+	for _, c := range Checks[K]() {
+		t.Run(c.Name, func(t *testing.T) {
+			e := open(t)
+			if why := c.Skip(e); why != "" {
+				t.Skip(why)
+			}
+			if err := c.Run(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

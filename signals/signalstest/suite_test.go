@@ -1,0 +1,149 @@
+package signalstest_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func key(i int) string { return fmt.Sprint("key-", i) }
+
+func TestConformance(t *testing.T) {
+	signalstest.Run(t, func(*testing.T) signalstest.Engine[string] {
+		return signalstest.NewBus[string](64).Engine(key)
+	})
+}
+
+// SIGNALS_CUTS=1000 makes 1,000 cuts, with 15,000 waits.
+func TestNothingIsLostAtRandomCuts(t *testing.T) {
+	bus := signalstest.NewBus[string](8)
+	bus.At = func(signalstest.Moment) {
+		if rand.N(20) == 0 {
+			bus.Cut()
+		}
+	}
+	e := bus.Engine(key)
+	e.Cuts, _ = strconv.Atoi(os.Getenv("SIGNALS_CUTS"))
+	o, err := signalstest.RandomCuts(t.Context(), e)
+	require.NoError(t, err)
+	assert.Zero(t, o.Lost)
+	assert.Zero(t, o.Twice)
+	assert.Equal(t, o.Waits, o.Answered)
+	t.Log(o)
+}
+
+// Each moment alone, and each combination of moments.
+func TestACutAtEveryMomentLosesNothing(t *testing.T) {
+	for moments := 1; moments < 16; moments++ {
+		bus := signalstest.NewBus[string](8)
+		left := 40
+		bus.At = func(m signalstest.Moment) { // on the source's goroutine
+			if moments>>m&1 != 0 && left > 0 && rand.N(3) > 0 {
+				left--
+				bus.Cut()
+			}
+		}
+		e := bus.Engine(key)
+		e.Cuts, e.Waits = 4, 10
+		o, err := signalstest.RandomCuts(t.Context(), e)
+		require.NoError(t, err)
+		require.Zero(t, o.Lost, "moments %04b", moments)
+	}
+}
+
+// deaf passes on hints and the first Missed, without which the checks would not begin.
+type deaf struct {
+	signals.Sink[string]
+	heard *bool
+}
+
+func (d deaf) Missed(cause error) {
+	if !*d.heard {
+		*d.heard = true
+		d.Sink.Missed(cause)
+	}
+}
+
+func TestWithoutMissedWaitsAreLost(t *testing.T) {
+	e := signalstest.NewBus[string](8).Engine(key)
+	e.Cuts, e.Patience = 500, 500*time.Millisecond
+	heard := false
+	e.Middle = func(s signals.Sink[string]) signals.Sink[string] { return deaf{s, &heard} }
+	o, err := signalstest.RandomCuts(t.Context(), e)
+	require.NoError(t, err)
+	assert.Positive(t, o.Lost)
+	t.Log(o)
+}
+
+// Each check finds a source that has the defect that the check is for.
+func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
+	bus := signalstest.NewBus[string](64)
+	good := bus.Source()
+	type run = func(ctx context.Context, sink signals.Sink[string]) error
+	mutants := map[string]struct {
+		run   run
+		check string
+	}{
+		"hears before it says so": {func(ctx context.Context, sink signals.Sink[string]) error {
+			sink.Changed(key(0), 1)
+			return good.Run(ctx, sink)
+		}, "stands before it says so"},
+		"says so before it stands": {func(ctx context.Context, sink signals.Sink[string]) error {
+			sink.Missed(signals.ErrSubscribed)
+			heard := true
+			return good.Run(ctx, deaf{sink, &heard})
+		}, "no hint is lost that comes after Missed, at a reconnect"},
+		"does not say that it reconnected": {func() run {
+			heard := false
+			return func(ctx context.Context, sink signals.Sink[string]) error { return good.Run(ctx, deaf{sink, &heard}) }
+		}(), "no wait is lost at a cut"},
+		"keeps quiet about an overflow": {func(ctx context.Context, sink signals.Sink[string]) error {
+			heard := false
+			return good.Run(ctx, deaf{sink, &heard})
+		}, "says Missed after an overflow"},
+		"does not end": {func(_ context.Context, sink signals.Sink[string]) error {
+			return good.Run(t.Context(), sink)
+		}, "ends with its context"},
+		"calls on": {func(ctx context.Context, sink signals.Sink[string]) error {
+			go func() { _ = good.Run(t.Context(), sink) }()
+			<-ctx.Done()
+			return ctx.Err()
+		}, "ends with its context"},
+		"leaves a goroutine": {func(ctx context.Context, sink signals.Sink[string]) error {
+			go func() { <-t.Context().Done() }()
+			return good.Run(ctx, sink)
+		}, "leaves no goroutine"},
+	}
+	for name, mutant := range mutants {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range signalstest.Checks[string]() {
+				if c.Name != mutant.check {
+					continue
+				}
+				e := bus.Engine(key)
+				e.Cuts, e.Waits, e.Pause, e.Patience = 300, 15, 2*time.Millisecond, 300*time.Millisecond
+				e.Source = func() signals.Source[string] { return signals.SourceFunc[string](mutant.run) }
+				err := c.Run(t.Context(), e)
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, context.Canceled)
+				t.Log(err)
+				bus.Cut()
+				return
+			}
+			t.Fatal("no such check")
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package signals
+
+import (
+	"context"
+	"errors"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Unknown is the position of a hint that says only that a key has changed. It reaches
+// every wait for the key.
+const Unknown = purgatory.EveryPosition
+
+// Sink receives what a source hears. Its methods do not block, and may be called from any
+// goroutine. A [Runner] is a Sink.
+type Sink[K comparable] interface {
+	// Changed delivers a hint: the state of key has changed, and has reached position (an
+	// offset or a revision; Unknown if the engine has none).
+	Changed(key K, position int64)
+	// Missed reports that the source is subscribed from now on, and that earlier hints may
+	// have been lost. A source calls it after its first subscription and after each gap,
+	// but only when the engine has confirmed the subscription.
+	Missed(cause error)
+}
+
+// Source is a subscription to an engine.
+type Source[K comparable] interface {
+	// Run subscribes, and passes what it hears to sink until ctx ends or the subscription
+	// breaks; [Runner.Run] then calls it again. A source that can reconnect by itself may
+	// instead stay in Run and call Missed. Before Run returns, it ends its subscription and
+	// all goroutines that it started; it does not call sink afterwards.
+	Run(ctx context.Context, sink Sink[K]) error
+}
+
+// SourceFunc is a function that implements [Source].
+type SourceFunc[K comparable] func(ctx context.Context, sink Sink[K]) error
+
+// Run calls f.
+func (f SourceFunc[K]) Run(ctx context.Context, sink Sink[K]) error { return f(ctx, sink) }
+
+// Causes of Missed, for errors.Is. A source may use others.
+var (
+	// ErrSubscribed: the source has subscribed, and has not heard what was sent before.
+	ErrSubscribed = errors.New("signals: subscribed")
+	// ErrReconnected: the connection broke and was made again.
+	ErrReconnected = errors.New("signals: reconnected")
+	// ErrOverflow: hints arrived faster than the source took them, and some were dropped.
+	ErrOverflow = errors.New("signals: hints were dropped")
+)
+
+// Other errors.
+var (
+	// ErrInvalidOption: an option of To is out of range.
+	ErrInvalidOption = errors.New("signals: invalid option")
+	// ErrRunning: the Runner is already running a source.
+	ErrRunning = errors.New("signals: running already")
+	// ErrEnded: a source has returned without an error before its context ended.
+	ErrEnded = errors.New("signals: the source has ended")
+)

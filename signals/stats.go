@@ -1,0 +1,46 @@
+package signals
+
+import "time"
+
+// Stats describes a [Runner]. The counters start at 0 when [To] returns the Runner.
+type Stats struct {
+	Name     string // of WithName
+	Running  bool   // Run has been called and has not returned
+	Standing bool   // the source is subscribed: it has called Missed, and has not ended since
+
+	Hints     int64 // calls of Changed
+	Unawaited int64 // of Hints: no operation waited for the key
+	Gaps      int64 // calls of Missed, except the first one
+	Audits    int64 // re-checks that were due to the interval of WithAudit
+	Rechecks  int64 // how often every key was signalled
+	BulkReads int64 // calls of the function of WithResync
+	Failures  int64 // of BulkReads: returned an error
+	Ends      int64 // how often the source ended
+
+	// SinceLastWord is the time since the source last called Changed or Missed, or since To
+	// if it never has.
+	SinceLastWord time.Duration
+	// Err is the error with which the source last ended, other than the end of its context;
+	// nil if there was none.
+	Err error
+}
+
+// Stats returns the current statistics. It reads some counters under a lock.
+func (r *Runner[K]) Stats() Stats {
+	s := Stats{
+		Name:          r.cfg.name,
+		Running:       r.running.Load(),
+		Hints:         r.hints.Load(),
+		Unawaited:     r.unawaited.Load(),
+		Audits:        r.audits.Load(),
+		Rechecks:      r.rechecks.Load(),
+		BulkReads:     r.reads.Load(),
+		Failures:      r.failed.Load(),
+		SinceLastWord: time.Since(r.began) - time.Duration(r.lastWord.Load()),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.Standing = !r.mu.standing.IsZero()
+	s.Gaps, s.Ends, s.Err = r.mu.gaps, r.mu.ends, r.mu.err
+	return s
+}

@@ -1,0 +1,72 @@
+package timer
+
+import "github.com/delayedop/purgatory/internal/sched"
+
+// admitLocked accepts e, which is to be scheduled in s, or returns the error that AddAt
+// returns. It counts e against the limit last, when no other error is possible. If it
+// counted e first and then refused it, another entry could meanwhile be refused with
+// ErrFull although there is room.
+func (t *store) admitLocked(s *shard, e *TaskEntry, maxPending int64) error {
+	if s.mu.stopped {
+		return ErrStopped
+	}
+	claimed, err := t.claimLocked(e)
+	if err == nil && e.next != nil {
+		err = ErrScheduled
+	}
+	if err == nil && !t.reserve(maxPending) {
+		err = fullError(t.maxPending)
+	}
+	if err != nil && claimed {
+		e.tag.Store(uint32(e.binding().withOwner(0)))
+	}
+	return err
+}
+
+// claimLocked makes t the owner of e, unless it is that already, and reports whether it
+// changed the owner. It fails if e belongs to another timer.
+//
+// Two timers never own the same entry:
+//
+//  1. A timer becomes the owner by a compare-and-swap of the owner from 0.
+//  2. A timer that finds another owner reads and writes nothing else of the entry.
+//  3. admitLocked sets the owner back to 0 with the same hold of the shard's lock, and
+//     before it has written anything else. So a goroutine that holds that lock and finds
+//     t the owner has the entry to itself.
+func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
+	for !t.ownsLocked(e) {
+		b := e.binding()
+		if b.owner() != 0 {
+			return false, foreignError(b.owner(), t.id)
+		}
+		if sched.Yield(); e.tag.CompareAndSwap(uint32(b), uint32(b.withOwner(t.id))) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// reserve counts one more pending entry and returns true, unless maxPending are pending.
+func (t *store) reserve(maxPending int64) bool {
+	if t.maxPending == 0 {
+		return true
+	}
+	for {
+		sched.Yield()
+		n := t.pending.Load()
+		if n >= maxPending {
+			return false
+		}
+		if t.pending.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// release counts n pending entries less.
+func (t *store) release(n int) {
+	if t.maxPending > 0 {
+		sched.Yield()
+		t.pending.Add(int64(-n))
+	}
+}

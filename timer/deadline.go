@@ -1,0 +1,32 @@
+package timer
+
+import (
+	"math"
+	"time"
+)
+
+// Special values of an entry's deadline.
+const (
+	// expiredBit is the sign bit. It is set in the deadline of an expired entry.
+	expiredBit = math.MinInt64
+	// cancelled is the deadline of a cancelled entry. No expired entry has this value: its
+	// deadline would be MaxInt64, which is after Never.
+	cancelled = -1
+)
+
+// Never is the latest deadline, 292 years after the timer's start. Later deadlines saturate
+// to it.
+const Never = time.Duration(math.MaxInt64 - 1)
+
+// Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most
+// [Never].
+func Deadline(now, timeout time.Duration) time.Duration {
+	d := now + max(timeout, 0)
+	if d < now || d > Never { // overflow
+		return Never
+	}
+	return d
+}
+
+// within clamps d to the deadlines that a scheduled entry can have, 1 ns to Never.
+func within(d time.Duration) int64 { return int64(min(max(d, 1), Never)) }

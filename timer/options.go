@@ -1,0 +1,116 @@
+package timer
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/guard"
+)
+
+// Option configures a timer.
+type Option func(*config)
+
+type config struct {
+	tick       time.Duration
+	wheelSize  int
+	shards     int
+	workers    int
+	executor   func(run func()) error
+	maxPending int
+	panicked   guard.Handler
+	logger     *slog.Logger
+}
+
+// WithTick sets the length of a tick, the resolution of the lowest wheel: the timer itself
+// makes an entry late by less than one tick. Default 1 ms, at least 1 ns.
+func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
+
+// WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Any number
+// in this range is used as it is; powers of two are faster. Default 64: the bitmap of a
+// wheel's non-empty buckets is one machine word, and three wheels reach more than 4 minutes
+// at a tick of 1 ms.
+func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = n } }
+
+// WithShards sets the number of shards: wheels, each with its own lock. n is a power of two
+// from 1 to 64. More shards reduce lock contention, and each adds the memory of a wheel.
+// Default for a [SystemTimer]: eight for each processor (GOMAXPROCS), rounded up to a power
+// of two, at most 64. Default for a [ManualTimer]: 1.
+func WithShards(n int) Option { return func(c *config) { c.shards = n } }
+
+// WithWorkers sets how many goroutines may run expired tasks at a time. They start on
+// demand and end when nothing is due. Default: GOMAXPROCS, at least 2, so that one
+// blocked task does not hold up the others.
+func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
+
+// WithExecutor runs expired tasks on execute instead of on the timer's own goroutines.
+// execute must either run the function that it is given once, on another goroutine, and
+// return nil, or return an error. What it refuses stays due, and is offered again 10 ms
+// later. At most [WithWorkers] functions are submitted at a time.
+//
+// The goroutine that makes something due calls execute, and logs a refusal:
+//
+//   - the caller of [SystemTimer.AdvanceClock], or the goroutine that stands in for it;
+//   - a worker, while more work is waiting;
+//   - a goroutine that adds an entry whose deadline has passed, or moves a deadline there.
+//
+// So execute and the logger run while these callers may hold locks of their own. They must
+// not block, must not take such locks, and must not call AdvanceClock.
+func WithExecutor(execute func(run func()) error) Option {
+	return func(c *config) { c.executor = execute }
+}
+
+// WithMaxPending limits the number of pending entries: beyond it, adding an entry fails
+// with [ErrFull]. The next run of a periodic handle is always added: while the function runs
+// its entry is not pending, and other entries may take its place. A limit costs one counter
+// that every goroutine writes. Default 0: no limit.
+func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
+
+// WithPanicHandler sets the function that gets each panic of a task or of the executor,
+// with its stack. The goroutine that panicked calls it; for a panic of the executor, the
+// restrictions of [WithExecutor] apply to it. Default: [slog.Default] logs the panic.
+func WithPanicHandler(h func(recovered any, stack []byte)) Option {
+	return func(c *config) { c.panicked = h }
+}
+
+// WithLogger sets the logger for warnings (see [EventRefused] and [EventManyTimers]). The
+// restrictions of [WithExecutor] apply to it. Default: nothing is logged.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+func newConfig(shards int, opts []Option) (config, error) {
+	c := config{
+		tick:      time.Millisecond,
+		wheelSize: 64,
+		shards:    shards,
+		workers:   max(2, runtime.GOMAXPROCS(0)),
+		panicked:  guard.Log,
+		logger:    slog.New(slog.DiscardHandler),
+	}
+	for _, o := range opts {
+		if o == nil {
+			return c, fmt.Errorf("%w: a nil Option", ErrInvalidOption)
+		}
+		o(&c)
+	}
+	invalid := func(name string, value any, allowed string) error {
+		return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, name, value, allowed)
+	}
+	switch {
+	case c.tick < 1:
+		return c, invalid("tick", c.tick, "at least 1ns")
+	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
+		return c, invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
+	case c.shards < 1 || c.shards > 64 || c.shards&(c.shards-1) != 0:
+		return c, invalid("number of shards", c.shards, "a power of two from 1 to 64")
+	case c.workers < 1:
+		return c, invalid("number of workers", c.workers, "at least 1")
+	case c.maxPending < 0:
+		return c, invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
+	case c.panicked == nil:
+		return c, invalid("panic handler", "nil", "a function")
+	case c.logger == nil:
+		return c, invalid("logger", "nil", "a *slog.Logger")
+	}
+	return c, nil
+}

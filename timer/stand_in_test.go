@@ -1,0 +1,170 @@
+package timer
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The runtime may wake the driver late. A goroutine that adds an entry then, with a reading of
+// the clock that shows it, starts a stand-in; one that adds an entry earlier does not.
+func TestAnAdditionStandsInForALateDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, readings := newCounted(t, WithShards(1)) // one shard, because the phase of another could put the entry of an hour into an earlier bucket
+		const tick = time.Millisecond
+		addIn(t, timer, newTask(nil), 50*tick) // due at tick 51, because the clock is past 0
+		synctest.Wait()
+		add := func(now time.Duration) (called bool) {
+			readings.Store(0)
+			require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, now, time.Hour))
+			synctest.Wait()
+			return readings.Load() > 0
+		}
+		assert.False(t, add(0))
+		assert.False(t, add(51*tick+tick/4), "it has that long to wake up")
+		assert.True(t, add(51*tick+tick/4+1))
+		assert.True(t, add(51*tick+tick/4+1), "there was nothing to do yet, and it sleeps on")
+		settle(2 * time.Second)
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.False(t, add(2*youngFor+tick), "it sleeps until it has to place the young")
+		assert.True(t, timer.Idle())
+	})
+}
+
+// asleep sets timer's state, which no goroutine drives, to that of a driver that sleeps until
+// then.
+func asleep(timer *SystemTimer, until time.Duration) { timer.overdue.Store(timer.late(int64(until))) }
+
+func TestAStandInHandsOverOverdueEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer(WithShards(4))
+		require.NoError(t, err)
+		defer timer.Stop()
+		readings := countingClock(timer)
+		task := func(d time.Duration, shard uint32) *testTask {
+			tt := newTask(nil)
+			tt.inShard(int(shard))
+			addIn(t, timer, tt, d)
+			return tt
+		}
+		first, second, third := task(10*ms, 0), task(20*ms, 1), task(30*ms, 2)
+		asleep(timer, 10*ms)
+		settle(10 * ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.Zero(t, first.runs.Load(), "the driver is not late yet")
+
+		settle(ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.EqualValues(t, 1, first.runs.Load())
+		assert.Zero(t, second.runs.Load())
+
+		settle(ms)
+		readings.Store(0)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.Zero(t, readings.Load(), "nothing is overdue")
+
+		settle(9 * ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		assert.EqualValues(t, 1, second.runs.Load(), "the driver has slept on")
+
+		timer.overdue.Store(never) // as a driver does that wakes up
+		settle(10 * ms)
+		task(time.Hour, 3)
+		synctest.Wait()
+		timer.callStandIn(int64(20 * ms)) // as a goroutine does that has read overdue before
+		synctest.Wait()
+		assert.Zero(t, third.runs.Load(), "the driver is awake, so no stand-in is started")
+		assert.True(t, timer.AdvanceClock(0))
+		synctest.Wait()
+		assert.EqualValues(t, 1, third.runs.Load())
+		assert.True(t, timer.Idle())
+	})
+}
+
+func TestNoStandInStartsWithoutADriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		due := newTask(nil)
+		addIn(t, timer, due, 5*time.Millisecond)
+		assert.False(t, timer.AdvanceClock(time.Millisecond))
+		settle(10 * time.Millisecond)
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.Zero(t, due.runs.Load(), "no driver sleeps, so no stand-in is started")
+	})
+}
+
+// The driver may wake up while a stand-in works. The stand-in does not overwrite the overdue
+// that the driver has stored.
+func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
+	timer, err := NewSystemTimer()
+	require.NoError(t, err)
+	defer timer.Stop()
+	addIn(t, timer, newTask(nil), time.Hour)
+	timer.standIns.Add(1)
+	assert.False(t, timer.Idle(), "a stand-in is running")
+	timer.standIn(5) // callStandIn had stored 5
+	assert.Equal(t, int64(never), timer.overdue.Load())
+	assert.True(t, timer.Idle())
+}
+
+// A stand-in that finds another goroutine flushing ends. A later addition starts another
+// stand-in if the driver is still late.
+func TestOneStandInFlushesAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer(WithShards(1))
+		require.NoError(t, err)
+		defer timer.Stop()
+		due := newTask(nil)
+		addIn(t, timer, due, time.Millisecond)
+		asleep(timer, time.Millisecond)
+		settle(2 * time.Millisecond)
+		timer.flushing.Lock()
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		timer.flushing.Unlock()
+		assert.Zero(t, due.runs.Load())
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.Zero(t, due.runs.Load(), "that was a moment ago")
+		settle(time.Millisecond)
+		addIn(t, timer, newTask(nil), time.Hour)
+		synctest.Wait()
+		assert.EqualValues(t, 1, due.runs.Load())
+	})
+}
+
+// A stand-in releases the lock flushing even if the executor panics or calls Goexit.
+func TestAStandInUnlocksAfterItsExecutorPanics(t *testing.T) {
+	for name, broken := range map[string]func(func()) error{
+		"panic":  func(func()) error { panic("broken") },
+		"goexit": func(func()) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				timer, err := NewSystemTimer(WithShards(1), WithExecutor(broken), WithPanicHandler(func(any, []byte) {}))
+				require.NoError(t, err)
+				defer timer.Stop()
+				addIn(t, timer, newTask(nil), time.Millisecond)
+				asleep(timer, time.Millisecond)
+				settle(2 * time.Millisecond)
+				addIn(t, timer, newTask(nil), time.Hour)
+				synctest.Wait()
+				assert.Zero(t, timer.standIns.Load())
+				require.True(t, timer.flushing.TryLock(), "it has let go")
+				timer.flushing.Unlock()
+			})
+		})
+	}
+}

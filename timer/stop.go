@@ -1,0 +1,34 @@
+package timer
+
+// stop makes the timer refuse new entries, cancels all pending ones and returns their tasks.
+// It cancels entries of operations too, but does not return the operations.
+func (t *store) stop() (unfired []Task) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.mu.stopped = true
+		take := func(l *taskList) {
+			for !l.empty() {
+				e := l.root.next
+				s.cancelLocked(e)
+				t.release(1)
+				if p, ok := e.task.(*periodic); ok {
+					unfired = append(unfired, &p.Handle) // the *Handle that the caller got
+				} else if task := e.Task(); task != nil {
+					unfired = append(unfired, task)
+				}
+			}
+		}
+		take(&s.mu.cascade)
+		take(&s.mu.due)
+		take(&s.mu.young)
+		for l := range s.mu.wheel.levels {
+			for b := range s.mu.wheel.levels[l].buckets {
+				take(&s.mu.wheel.levels[l].buckets[b])
+			}
+		}
+		t.readyLocked(s)
+		s.mu.Unlock()
+	}
+	return unfired
+}

@@ -1,0 +1,41 @@
+package timer
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAdvanceClockUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t) // its own goroutine is the driver
+		began := time.Now()
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { assert.False(t, timer.AdvanceClockUntil(stop, time.Hour)) })
+		}
+		time.Sleep(time.Minute)
+		close(stop)
+		wg.Wait()
+		assert.Equal(t, time.Minute, time.Since(began), "those that wait for their turn go at once")
+
+		tt := newTask(nil)
+		addIn(t, timer, tt, time.Second)
+		assert.False(t, timer.AdvanceClockUntil(stop, time.Hour), "it is closed")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 1, tt.runs.Load())
+	})
+	m := newManual(t)
+	tt := newTask(nil)
+	addIn(t, m, tt, time.Second)
+	stop := make(chan struct{})
+	assert.True(t, m.AdvanceClockUntil(stop, time.Second))
+	close(stop)
+	assert.False(t, m.AdvanceClockUntil(stop, time.Second))
+	assert.Equal(t, time.Second, m.Now(), "the clock stands still")
+}

@@ -1,0 +1,31 @@
+package watchers
+
+import "github.com/delayedop/purgatory/internal/machine"
+
+// Seal makes the shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
+// first key of an operation, fail from now on.
+func (s *Shard[K]) Seal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.sealed = true
+}
+
+// Close makes every later [Shard.Watch] and [Shard.Pass] fail. It returns the operations
+// that are watched now, in no particular order, including those that are still being
+// registered. An operation with several keys may be returned more than once.
+func (s *Shard[K]) Close() (waiting []*machine.Machine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.closed = true
+	waiting = make([]*machine.Machine, 0, s.mu.watched)
+	s.mu.keys.all(func(l *keyList[K]) {
+		for _, list := range l.lists() {
+			for w := list.First(); w != nil; w = list.Next(w) {
+				if m := w.Machine(); m != nil {
+					waiting = append(waiting, m)
+				}
+			}
+		}
+	})
+	return waiting
+}

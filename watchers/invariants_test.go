@@ -1,0 +1,136 @@
+package watchers
+
+import (
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+// checkInvariants requires that every list is linked correctly and lies in the right
+// bucket, that every count is right, and that the map keeps no idle key.
+func checkInvariants(t *testing.T, w *Watchers[int]) {
+	t.Helper()
+	stale := 0
+	for i := range w.shards {
+		s := &w.shards[i]
+		watched, lists := 0, map[*keyList[int]]bool{}
+		require.True(t, len(s.mu.keys.buckets) == 0 || bits.OnesCount(uint(len(s.mu.keys.buckets))) == 1, "buckets are a power of two")
+		for b, l := range s.mu.keys.buckets {
+			for ; l != nil; l = l.chain {
+				require.False(t, lists[l], "a list twice in the table")
+				lists[l] = true
+				require.Equal(t, w.Hash(l.key), l.hash)
+				require.Same(t, s, w.Shard(l.hash))
+				require.Same(t, s, l.shard)
+				require.Equal(t, b, int(l.hash>>32)&(len(s.mu.keys.buckets)-1))
+				require.Same(t, l, s.mu.keys.find(l.key, l.hash), "one list for a key")
+				require.False(t, l.idle(), "an empty key is forgotten")
+				watched += checkRing(t, &l.unordered, int(l.readers))
+				if l.ordered != nil {
+					watched += checkRing(t, &l.ordered.List, int(l.readers)+len(l.ordered.index.markers))
+				}
+				checkOrder(t, l)
+			}
+		}
+		require.Len(t, lists, int(s.mu.keys.len))
+		require.LessOrEqual(t, int(s.mu.keys.len), len(s.mu.keys.buckets))
+		require.EqualValues(t, watched, s.mu.watched)
+
+		free := 0
+		for l := s.mu.keys.free; l != nil; l = l.chain {
+			free++
+			require.False(t, lists[l], "free and in the table")
+			require.True(t, l.idle() && l.key == 0)
+			require.True(t, l.ordered == nil || l.ordered.index.markers == nil)
+			require.False(t, l.signalled)
+			require.Same(t, s, l.shard)
+		}
+		require.EqualValues(t, free, s.mu.keys.nfree)
+		require.LessOrEqual(t, free, maxFree)
+
+		queued, left := map[*keyList[int]]bool{}, 0
+		for l := s.mu.signals.first; l != nil; l = l.signal.next {
+			require.True(t, l.signalled)
+			require.False(t, queued[l], "signalled twice")
+			queued[l] = true
+			if !lists[l] {
+				left++
+				require.True(t, l.idle(), "a key that is waited for has left the map")
+			}
+			if l.signal.next == nil {
+				require.Same(t, l, s.mu.signals.last)
+			}
+		}
+		require.EqualValues(t, len(queued), s.mu.signals.len)
+		require.EqualValues(t, left, s.mu.signals.left)
+		require.LessOrEqual(t, left, max(maxLeft, len(queued)/2))
+		for l := range s.mu.together {
+			require.True(t, queued[l], "only a signalled key is checked together with others")
+		}
+		for l := range lists {
+			require.Equal(t, queued[l], l.signalled)
+		}
+		require.Equal(t, len(queued) > 0, w.signalled[i/64].Load()&(1<<(i%64)) != 0, "the bitmap of signalled shards")
+
+		for _, watch := range s.stale.watches {
+			require.NotNil(t, watch.List())
+			require.Same(t, s, watch.List().Owner().(*keyList[int]).shard)
+			require.Equal(t, machine.Inactive, watch.Machine().Acquire(), "only what has ended is stale")
+		}
+		stale += len(s.stale.watches)
+	}
+	require.Equal(t, stale, w.Stale())
+	require.LessOrEqual(t, int64(stale), w.staleLimit)
+}
+
+// checkRing walks a list both ways and returns its length.
+func checkRing(t *testing.T, l *machine.List, markers int) (n int) {
+	t.Helper()
+	var forth, back []*machine.Watch
+	for w := l.First(); w != nil; w = l.Next(w) {
+		forth = append(forth, w)
+		if w.List() != l {
+			require.Fail(t, "a watch that does not know its list")
+		}
+		if w.Machine() != nil {
+			n++
+		}
+	}
+	for w := l.Last(); w != nil; w = l.Prev(w) {
+		back = append(back, w)
+	}
+	slices.Reverse(back)
+	require.True(t, slices.Equal(forth, back), "forth and back are the same way")
+	require.Equal(t, n, l.Len())
+	require.LessOrEqual(t, len(forth)-n, 2*markers, "no marker is left behind")
+	return n
+}
+
+// checkOrder requires that the ordered list is sorted, and that the markers of its index
+// stand in it.
+func checkOrder(t *testing.T, l *keyList[int]) {
+	t.Helper()
+	if l.ordered != nil {
+		markers := l.ordered.index.markers
+		last := int64(AnyPosition)
+		for w := l.ordered.First(); w != nil; w = l.ordered.Next(w) {
+			if w.Position() < last {
+				require.Fail(t, "not in order of position")
+			}
+			last = w.Position()
+			if len(markers) > 0 && w == markers[0] {
+				markers = markers[1:]
+			}
+		}
+		require.Empty(t, markers, "every marker of the index stands in the list, in the order of the index")
+	}
+	for w := l.unordered.First(); w != nil; w = l.unordered.Next(w) {
+		if w.Machine() != nil && w.Position() != AnyPosition {
+			require.Fail(t, "a position among those that have none")
+		}
+	}
+}

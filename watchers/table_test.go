@@ -1,0 +1,78 @@
+package watchers
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+func TestTheTableAgainstAMap(t *testing.T) {
+	w := New(Config[int]{Shards: 1})
+	s := &w.shards[0]
+	model := map[int]*machine.Machine{}
+	rng := rand.New(rand.NewPCG(1, 4))
+	for step := range 8000 {
+		key := rng.IntN(400)
+		if step > 6000 {
+			key = rng.IntN(30) // few keys: the table shrinks
+		}
+		if m := model[key]; m != nil || step > 7000 {
+			if m != nil {
+				s.Leave(Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}})
+				delete(model, key)
+			}
+		} else {
+			op := &waiter{}
+			model[key] = machine.Of(op)
+			require.True(t, model[key].Begin(op, 1, 1))
+			s.Watch(model[key], 0, key, w.Hash(key), AnyPosition)
+		}
+		if step%200 == 0 {
+			checkInvariants(t, w)
+		}
+		require.Equal(t, len(model), int(s.mu.keys.len))
+		l := s.mu.keys.find(key, w.Hash(key))
+		require.Equal(t, model[key] != nil, l != nil)
+	}
+	for key, m := range model {
+		k, hash := KeyOf[int](m)
+		require.Equal(t, key, k)
+		require.Equal(t, w.Hash(key), hash)
+	}
+	assert.LessOrEqual(t, len(s.mu.keys.buckets), 256, "it has shrunk")
+	for key := range 200 {
+		if model[key] == nil {
+			model[key] = wait(t, w, key)
+		}
+	}
+	for key, m := range model {
+		end(w, key, m)
+	}
+	checkInvariants(t, w)
+	assert.EqualValues(t, maxFree, s.mu.keys.nfree, "kept for the next keys")
+	assert.LessOrEqual(t, len(s.mu.keys.buckets), 2*minBuckets)
+}
+
+func TestKeysWithEqualHashesAreApart(t *testing.T) {
+	w := newMap(0)
+	s := w.Shard(42)
+	var ops []*machine.Machine
+	for key := range 3 {
+		op := &waiter{}
+		m := machine.Of(op)
+		require.True(t, m.Begin(op, 1, 1))
+		require.True(t, s.Watch(m, 0, key, 42, AnyPosition))
+		ops = append(ops, m)
+	}
+	var c Cursor[int]
+	out := make([]*machine.Machine, 4)
+	for key, m := range ops {
+		n, _ := s.Begin(&c, key, 42, EveryPosition, out)
+		require.Equal(t, 1, n)
+		require.Same(t, m, out[0])
+	}
+}
