@@ -106,10 +106,17 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		if m, n := machine.Of(r), len(keys)+len(at); !p.accepts(m, n) {
 			return value, p.refusal(r, m, n)
 		}
+		first := p.firstShard(keys, at)
 		value, met, err := read(ctx)
-		if err == nil && !met {
-			err = p.errorf(ErrExpired, "after %v", timeout)
+		o := machine.Satisfied
+		switch {
+		case err != nil:
+			o = machine.Cancelled
+		case !met:
+			o, err = machine.Expired, p.errorf(ErrExpired, "after %v", timeout)
 		}
+		// If the purgatory has closed meanwhile, the result of the read is not lost.
+		_ = p.endedAtOnce(first, o, nil)
 		return value, err
 	}
 	r.event.Init()

@@ -141,6 +141,8 @@ func TestAwaitReadReadsOnceIfItNeedNotWait(t *testing.T) {
 		assert.ErrorIs(t, err, test.want.err)
 		assert.Equal(t, test.reads, reads)
 	}
+	s := p.Stats()
+	assert.Equal(t, []int64{6, 3, 1, 2}, []int64{s.Accepted, s.Satisfied, s.Expired, s.Cancelled}, "each wait counts once")
 	var none func(context.Context) (int64, bool, error)
 	_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, none, "a")
 	assert.ErrorIs(t, err, purgatory.ErrNilOperation)
