@@ -186,7 +186,7 @@ func TestTheDocumentationCountsTheSeries(t *testing.T) {
 		fmt.Sprintf("It has %d series with its name", series(none)),
 		fmt.Sprintf("A purgatory has %d series without histograms, %d with them, and %d where", series(few), series(all), series(all)-classic+histograms),
 	} {
-		assert.True(t, strings.Contains(string(text), says), "docs/operations.md does not say: %s", says)
+		assert.Contains(t, string(text), says, "docs/operations.md")
 	}
 }
 
