@@ -27,16 +27,18 @@ type Stats struct {
 
 // Stats returns the current statistics. It reads some counters under a lock.
 func (r *Runner[K]) Stats() Stats {
+	// A number that is part of another one, or lies before it, is read first: hints and reads may come meanwhile.
+	unawaited, failed, lastWord := r.unawaited.Load(), r.failed.Load(), r.lastWord.Load()
 	s := Stats{
 		Name:          r.cfg.name,
 		Running:       r.running.Load(),
 		Hints:         r.hints.Load(),
-		Unawaited:     r.unawaited.Load(),
+		Unawaited:     unawaited,
 		Audits:        r.audits.Load(),
 		Rechecks:      r.rechecks.Load(),
 		BulkReads:     r.reads.Load(),
-		Failures:      r.failed.Load(),
-		SinceLastWord: time.Since(r.began) - time.Duration(r.lastWord.Load()),
+		Failures:      failed,
+		SinceLastWord: time.Since(r.began) - time.Duration(lastWord),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
