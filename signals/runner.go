@@ -107,10 +107,16 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	var recheck func()
 	recheck = func() {
 		defer func() {
-			if within.Err() == nil { // the function of WithResync has called runtime.Goexit
-				r.ask()
-				rechecker.Go(recheck)
+			if within.Err() != nil {
+				return
 			}
+			r.failed.Add(1) // the function of WithResync has called runtime.Goexit
+			rechecker.Go(func() {
+				if sleep(within, r.cfg.minPause) {
+					r.ask()
+					recheck()
+				}
+			})
 		}()
 		r.recheckWhenAsked(within)
 	}

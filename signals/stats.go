@@ -14,7 +14,7 @@ type Stats struct {
 	Audits    int64 // re-checks that were due to the interval of WithAudit
 	Rechecks  int64 // how often every key was signalled
 	BulkReads int64 // calls of the function of WithResync
-	Failures  int64 // of BulkReads: returned an error
+	Failures  int64 // of BulkReads: returned an error, or called runtime.Goexit
 	Ends      int64 // how often the source ended
 
 	// SinceLastWord is the time since the source last called Changed or Missed, or since To
