@@ -75,6 +75,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("many keys in one transaction", func(t *testing.T) { manyKeys(t, d) })
 	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
 	t.Run("keys and payloads", func(t *testing.T) { keysAndPayloads(t, d) })
+	t.Run("a connection with a handler of its own", func(t *testing.T) { ownHandler(t, d) })
 	t.Run("a server that stops and starts", func(t *testing.T) { failover(t, d) })
 }
 
