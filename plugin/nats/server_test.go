@@ -162,7 +162,9 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 			})
 			return value, err
 		},
-		Cut: func() { b.cut(hearing) },
+		Cut:   func() { b.cut(hearing) },
+		Stop:  b.stop,
+		Start: b.start,
 		Overflow: func(ctx context.Context, _ func()) error {
 			return overflow(ctx, hearing, func(i int) error {
 				_, err := js.PublishAsync(fmt.Sprintf("$KV.%s.key-%d", bucket, i), nil, jetstream.WithStallWait(time.Minute))
@@ -212,7 +214,9 @@ func subjectEngine(t *testing.T) signalstest.Engine[string] {
 			n, _ := value.(int64)
 			return n, nil
 		},
-		Cut: func() { b.cut(hearing) },
+		Cut:   func() { b.cut(hearing) },
+		Stop:  b.stop,
+		Start: b.start,
 		Overflow: func(ctx context.Context, _ func()) error {
 			return overflow(ctx, hearing, func(i int) error { return write(key(i), 1) })
 		},
