@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	_ "embed" // the page's parts
-	"encoding/json"
 	"html"
 	"net/http"
 	"strings"
@@ -30,9 +29,8 @@ var (
 // the nonce is letters and digits. The view is JSON, in which [json.Marshal] escapes <, >, &, U+2028 and
 // U+2029, so that no string in it can end the script. The text is escaped as text.
 func writeHTML(w http.ResponseWriter, v View) {
-	view, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	view, ok := encoded(w, v)
+	if !ok {
 		return
 	}
 	nonce := rand.Text()

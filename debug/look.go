@@ -14,12 +14,7 @@ import (
 // view looks at every source, or at those of the given names if there are any. No lock is held while it looks:
 // operations describe themselves.
 func (p *Page) view(names []string) View {
-	p.mu.Lock()
-	sources := make([]sampled, len(p.mu.sources))
-	for i, s := range p.mu.sources {
-		sources[i] = sampled{s.source, append([]sample(nil), s.samples...)}
-	}
-	p.mu.Unlock()
+	sources := copyOf(p, &p.mu.sources)
 	v := View{Time: time.Now(), Hidden: p.opts.HideDetails, Purgatories: make([]PurgatoryView, 0, len(sources))}
 	rows := p.opts.Rows
 	if v.Hidden {
@@ -106,7 +101,7 @@ func viewWindow(w *window) WindowView {
 	}
 }
 
-func viewRates(samples []sample) *RatesView {
+func viewRates(samples []sample[purgatory.Stats]) *RatesView {
 	r, known := ratesOf(samples)
 	if !known {
 		return nil
@@ -122,7 +117,7 @@ func viewHistogram(h *purgatory.Histogram) HistogramView {
 	return v
 }
 
-func viewHistory(samples []sample) []SampleView {
+func viewHistory(samples []sample[purgatory.Stats]) []SampleView {
 	all := make([]SampleView, len(samples))
 	for i := range samples {
 		all[i] = SampleView{Time: samples[i].at.UnixMilli(), Pending: samples[i].stats.Pending, Ended: []float64{}}

@@ -145,8 +145,8 @@ func (b *notebook) refused() {
 	most := b.n.MaxPending
 	if b.w.rejectedFull > 0 {
 		b.lately("full: %s refused %s, WithMaxPending is %d", count(b.w.rejectedFull, "operation was", "operations were"), b.span(), most)
-	} else if most > 0 && 100*b.n.Pending > fullPercent*most {
-		b.look("%d %% full: %d operations wait, WithMaxPending is %d", 100*b.n.Pending/most, b.n.Pending, most)
+	} else if full := 100 * float64(b.n.Pending) / float64(most); most > 0 && full > fullPercent {
+		b.look("%.0f %% full: %s, WithMaxPending is %d", math.Floor(full), count(b.n.Pending, "operation waits", "operations wait"), most)
 	}
 	if other := b.w.rejected - b.w.rejectedFull; other > 0 && b.w.length > 0 {
 		b.look("%s refused %s: closed, or submitted wrongly; the error says why", count(other, "operation was", "operations were"), b.span())

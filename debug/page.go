@@ -3,12 +3,12 @@ package debug
 import (
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
 )
 
 // Source is what the page shows: a *purgatory.DelayedOperationPurgatory[K] of any K.
@@ -39,8 +39,8 @@ type Page struct {
 
 	mu struct {
 		sync.Mutex
-		sources []*sampled
-		signals []*listened
+		sources []*sampled[Source, purgatory.Stats]
+		signals []*sampled[SignalSource, signals.Stats]
 		wanted  time.Time     // last request
 		stop    chan struct{} // ends the sampler; nil: none runs
 		closed  bool
@@ -67,27 +67,11 @@ func New(opts Options, sources ...Source) *Page {
 }
 
 // Add shows one more purgatory. It ignores nil.
-func (p *Page) Add(s Source) {
-	if s == nil {
-		return
-	}
-	p.mu.Lock()
-	p.mu.sources = append(p.mu.sources, &sampled{source: s})
-	p.mu.Unlock()
-	if p.opts.Idle < 0 {
-		p.want()
-	}
-}
+func (p *Page) Add(s Source) { add(p, &p.mu.sources, s) }
 
 // Remove removes s from the page, which then does not refer to it. It does nothing if s is
 // not on the page, or is of a type that cannot be compared: add a pointer then.
-func (p *Page) Remove(s Source) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.IndexFunc(p.mu.sources, func(of *sampled) bool { return same(of.source, s) }); i >= 0 {
-		p.mu.sources = slices.Delete(p.mu.sources, i, i+1) // clears the place behind the last
-	}
-}
+func (p *Page) Remove(s Source) { remove(p, &p.mu.sources, s) }
 
 // same reports whether a and b are equal sources. Those that cannot be compared never are.
 func same(a, b any) bool { return reflect.ValueOf(b).Comparable() && a == b }

@@ -121,10 +121,11 @@ function draw(view) {
   document.getElementById("time").textContent = new Date(view.time).toLocaleTimeString();
 }
 function show(what, cls) { state.textContent = what; state.className = cls; }
+const patience = 5000; // a server that hangs gives no answer, and no error either
 async function poll() {
   if (!paused && !document.hidden) {
     try {
-      const answer = await fetch(address("json", names), {cache: "no-store"});
+      const answer = await fetch(address("json", names), {cache: "no-store", signal: AbortSignal.timeout(patience)});
       if (!answer.ok) throw new Error(answer.statusText);
       const view = await answer.json();
       if (!paused) { draw(view); show("live", ""); }
@@ -138,9 +139,9 @@ pause.addEventListener("click", () => {
   pause.setAttribute("aria-pressed", paused);
   show(paused ? "paused" : "live", paused ? "paused" : "");
 });
-// unfold opens the section that a link leads to, before the browser goes there.
+// unfold opens the section that a link leads to, before the browser goes there. No id has a character that is escaped.
 function unfold(hash) {
-  const id = decodeURIComponent(hash.slice(1)), box = document.getElementById(id)?.querySelector("details");
+  const id = hash.slice(1), box = document.getElementById(id)?.querySelector("details");
   if (!box) return;
   unfolded.set(id, true);
   box.open = true;

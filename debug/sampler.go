@@ -1,9 +1,8 @@
 package debug
 
 import (
+	"slices"
 	"time"
-
-	"github.com/delayedop/purgatory/purgatory"
 )
 
 const (
@@ -11,26 +10,63 @@ const (
 	history  = 240 // samples that are kept: four minutes
 )
 
-// sampled is a source and its last minutes. Guarded by Page.mu.
-type sampled struct {
-	source  Source
-	samples []sample // oldest first, up to history
+// sampled is a source and its last minutes. S is [Source] or [SignalSource].
+type sampled[S interface{ Stats() N }, N any] struct {
+	source  S
+	samples []sample[N] // oldest first, up to history; guarded by Page.mu
 }
 
-type sample struct {
+type sample[N any] struct {
 	at    time.Time
-	stats purgatory.Stats
+	stats N
+}
+
+// add shows one more source, unless it is nil. Page.mu guards list.
+func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) {
+	if any(s) == nil {
+		return
+	}
+	p.mu.Lock()
+	*list = append(*list, &sampled[S, N]{source: s})
+	p.mu.Unlock()
+	if p.opts.Idle < 0 {
+		p.want()
+	}
+}
+
+// remove is the opposite of add.
+func remove[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.IndexFunc(*list, func(of *sampled[S, N]) bool { return same(of.source, s) }); i >= 0 {
+		*list = slices.Delete(*list, i, i+1) // clears the place behind the last
+	}
+}
+
+// copyOf returns the sources of list, with their samples.
+func copyOf[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N]) []sampled[S, N] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]sampled[S, N], len(*list))
+	for i, s := range *list {
+		all[i] = sampled[S, N]{s.source, slices.Clone(s.samples)}
+	}
+	return all
 }
 
 // want starts the sampler unless one runs, and keeps it running.
 func (p *Page) want() {
+	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.wanted = time.Now()
-	if p.mu.stop == nil && !p.mu.closed {
+	p.mu.wanted = now
+	starts := p.mu.stop == nil && !p.mu.closed
+	if starts {
 		p.mu.stop = make(chan struct{})
-		p.sampleLocked(p.mu.wanted)
 		go p.sample(p.mu.stop)
+	}
+	p.mu.Unlock()
+	if starts {
+		p.sampleAll(now)
 	}
 }
 
@@ -43,14 +79,15 @@ func (p *Page) sample(stop chan struct{}) {
 		case <-stop:
 			return
 		case now := <-tick.C:
-			if !p.tick(now, stop) {
+			if !p.goesOn(now, stop) {
 				return
 			}
+			p.sampleAll(now)
 		}
 	}
 }
 
-func (p *Page) tick(now time.Time, stop chan struct{}) (goOn bool) {
+func (p *Page) goesOn(now time.Time, stop chan struct{}) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.stop != stop { // closed
@@ -60,33 +97,42 @@ func (p *Page) tick(now time.Time, stop chan struct{}) (goOn bool) {
 		p.mu.stop = nil
 		return false
 	}
-	p.sampleLocked(now)
 	return true
 }
 
-func (p *Page) sampleLocked(now time.Time) {
-	for _, s := range p.mu.sources {
-		one := sample{at: now}
+func (p *Page) sampleAll(now time.Time) {
+	sampleEach(p, &p.mu.sources, now, startedAgain)
+	sampleEach(p, &p.mu.signals, now, ranAnew)
+}
+
+// sampleEach holds no lock while it asks a source: it may be a type of the user's.
+func sampleEach[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], now time.Time, anew func(before, now *N) bool) {
+	p.mu.Lock()
+	sources := slices.Clone(*list)
+	p.mu.Unlock()
+	for _, s := range sources {
+		one := sample[N]{at: now}
 		if guarded(func() { one.stats = s.source.Stats() }) != nil {
 			continue // view says so
 		}
-		if n := len(s.samples); n > 0 && startedAgain(&s.samples[n-1].stats, &one.stats) {
+		p.mu.Lock()
+		s.addLocked(one, anew)
+		p.mu.Unlock()
+	}
+}
+
+// addLocked adds a sample. Samples of before a new beginning go, see startedAgain.
+func (s *sampled[S, N]) addLocked(one sample[N], anew func(before, now *N) bool) {
+	if n := len(s.samples); n > 0 {
+		last := &s.samples[n-1]
+		switch {
+		case !one.at.After(last.at):
+			return // another goroutine has sampled meanwhile
+		case anew(&last.stats, &one.stats):
 			s.samples = nil
-		} else if n == history {
+		case n == history:
 			s.samples = append(s.samples[:0], s.samples[1:]...)
 		}
-		s.samples = append(s.samples, one)
 	}
-	for _, s := range p.mu.signals {
-		one := heard{at: now}
-		if guarded(func() { one.stats = s.source.Stats() }) != nil {
-			continue
-		}
-		if n := len(s.samples); n > 0 && ranAnew(&s.samples[n-1].stats, &one.stats) {
-			s.samples = nil
-		} else if n == history {
-			s.samples = append(s.samples[:0], s.samples[1:]...)
-		}
-		s.samples = append(s.samples, one)
-	}
+	s.samples = append(s.samples, one)
 }

@@ -14,38 +14,11 @@ type SignalSource interface {
 	Stats() signals.Stats
 }
 
-// listened is a source of hints and its last minutes. Guarded by Page.mu.
-type listened struct {
-	source  SignalSource
-	samples []heard // oldest first, up to history
-}
-
-type heard struct {
-	at    time.Time
-	stats signals.Stats
-}
-
 // AddSignals shows one more source of hints. It ignores nil.
-func (p *Page) AddSignals(s SignalSource) {
-	if s == nil {
-		return
-	}
-	p.mu.Lock()
-	p.mu.signals = append(p.mu.signals, &listened{source: s})
-	p.mu.Unlock()
-	if p.opts.Idle < 0 {
-		p.want()
-	}
-}
+func (p *Page) AddSignals(s SignalSource) { add(p, &p.mu.signals, s) }
 
 // RemoveSignals removes s from the page, which then does not refer to it: see [Page.Remove].
-func (p *Page) RemoveSignals(s SignalSource) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.IndexFunc(p.mu.signals, func(of *listened) bool { return same(of.source, s) }); i >= 0 {
-		p.mu.signals = slices.Delete(p.mu.signals, i, i+1)
-	}
-}
+func (p *Page) RemoveSignals(s SignalSource) { remove(p, &p.mu.signals, s) }
 
 // SignalsView is one source of hints. Durations are in seconds.
 type SignalsView struct {
@@ -97,12 +70,10 @@ const (
 	standsAfter = 10 * time.Second
 )
 
-func hearingOf(samples []heard, n *signals.Stats, now time.Time) hearing {
+func hearingOf(samples []sample[signals.Stats], n *signals.Stats, now time.Time) hearing {
 	var h hearing
-	var before signals.Stats
-	if len(samples) > 0 && now.Sub(samples[0].at) >= minWindow {
-		before, h.length = samples[0].stats, now.Sub(samples[0].at)
-	}
+	before, length := windowStart(samples, now)
+	h.length = length
 	for i := range samples {
 		if h.length > 0 && now.Sub(samples[i].at) >= silentSoon {
 			h.earlier = samples[i].stats.Hints - before.Hints
@@ -114,22 +85,12 @@ func hearingOf(samples []heard, n *signals.Stats, now time.Time) hearing {
 }
 
 // hintRate returns how many hints came per second, over the last seconds; nil if there are not two samples.
-func hintRate(samples []heard) *float64 {
-	if len(samples) < 2 {
+func hintRate(samples []sample[signals.Stats]) *float64 {
+	first, last := lastSeconds(samples)
+	if first == nil {
 		return nil
 	}
-	last, first := &samples[len(samples)-1], &samples[0]
-	for i := range samples {
-		if last.at.Sub(samples[i].at) < rateSpan {
-			break
-		}
-		first = &samples[i]
-	}
-	elapsed := last.at.Sub(first.at).Seconds()
-	if elapsed <= 0 {
-		return nil
-	}
-	r := max(0, float64(last.stats.Hints-first.stats.Hints)/elapsed)
+	r := rate(first, last, func(n *signals.Stats) int64 { return n.Hints })
 	return &r
 }
 
@@ -183,12 +144,7 @@ func viewOfSignals(n *signals.Stats) SignalsView {
 
 // viewSignals looks at every source of hints, or at those of the given names if there are any.
 func (p *Page) viewSignals(names []string, now time.Time) []SignalsView {
-	p.mu.Lock()
-	all := make([]listened, len(p.mu.signals))
-	for i, s := range p.mu.signals {
-		all[i] = listened{s.source, slices.Clone(s.samples)}
-	}
-	p.mu.Unlock()
+	all := copyOf(p, &p.mu.signals)
 	views, ids := make([]SignalsView, 0, len(all)), make(map[string]bool)
 	for _, s := range all {
 		var n signals.Stats

@@ -66,10 +66,10 @@ func TestASickSourceHasItsNote(t *testing.T) {
 }
 
 func TestTheWindowHasWhatASourceHasSaidInIt(t *testing.T) {
-	var samples []heard
+	var samples []sample[signals.Stats]
 	for second := range 120 {
 		n := signals.Stats{Hints: 1000 + 20*int64(min(second, 50)), Gaps: 4, Failures: 5, Ends: 6}
-		samples = append(samples, heard{noon.Add(time.Duration(second) * time.Second), n})
+		samples = append(samples, sample[signals.Stats]{noon.Add(time.Duration(second) * time.Second), n})
 	}
 	n := signals.Stats{Hints: 2003, Gaps: 7, Failures: 9, Ends: 8}
 	h := hearingOf(samples, &n, noon.Add(2*time.Minute))
@@ -82,7 +82,7 @@ func TestTheWindowHasWhatASourceHasSaidInIt(t *testing.T) {
 	assert.InDelta(t, 20, *hintRate(samples[:40]), 0)
 	assert.Zero(t, *hintRate(samples))
 	assert.Nil(t, hintRate(samples[:1]))
-	assert.Nil(t, hintRate([]heard{samples[0], samples[0]}))
+	assert.Nil(t, hintRate([]sample[signals.Stats]{samples[0], samples[0]}))
 }
 
 // heardAs says where each number of a source is in the JSON, by the name of its field.
@@ -204,10 +204,10 @@ func TestSourcesInTroubleComeFirst(t *testing.T) {
 		ids = append(ids, s.ID+" "+s.State)
 	}
 	assert.Equal(t, []string{"s-b trouble", "s-a.2 look", "s-a ok"}, ids)
-	page.mu.Lock()
 	for i := range 2 * history {
-		page.sampleLocked(noon.Add(time.Duration(i) * time.Second))
+		page.sampleAll(noon.Add(time.Duration(i) * time.Second))
 	}
+	page.mu.Lock()
 	assert.Len(t, page.mu.signals[0].samples, history)
 	page.mu.Unlock()
 }

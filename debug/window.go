@@ -24,13 +24,20 @@ type window struct {
 // minWindow is how long the page has to have watched before it judges by what it saw.
 const minWindow = 10 * time.Second
 
+// windowStart returns the first of samples and how long ago it was; if that is less than minWindow, the numbers with which
+// every source begins, and 0.
+func windowStart[N any](samples []sample[N], now time.Time) (before N, length time.Duration) {
+	if len(samples) == 0 || now.Sub(samples[0].at) < minWindow {
+		return before, 0
+	}
+	return samples[0].stats, now.Sub(samples[0].at)
+}
+
 // windowOf returns what has happened between the first of samples and now.
-func windowOf(samples []sample, n *purgatory.Stats, now time.Time) window {
-	var before purgatory.Stats
-	w := window{pendingAt: n.Pending, pendingBefore: n.Pending, pendingHalfway: n.Pending}
-	if len(samples) > 0 && now.Sub(samples[0].at) >= minWindow {
-		before = samples[0].stats
-		w.length = now.Sub(samples[0].at)
+func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Time) window {
+	before, length := windowStart(samples, now)
+	w := window{length: length, pendingAt: n.Pending, pendingBefore: n.Pending, pendingHalfway: n.Pending}
+	if length > 0 {
 		w.pendingBefore, w.pendingHalfway = before.Pending, samples[len(samples)/2].stats.Pending
 	}
 	for o := range w.ended {
@@ -48,19 +55,11 @@ type rates struct{ accepted, ended, expired, checks float64 }
 
 const rateSpan = 4 * time.Second
 
-// ratesOf returns the rates between the last sample and one that is rateSpan older, or the oldest. It reports whether
-// there are two samples.
-func ratesOf(samples []sample) (r rates, known bool) {
-	if len(samples) < 2 {
+// ratesOf returns the rates over the last seconds. It reports whether there are two samples.
+func ratesOf(samples []sample[purgatory.Stats]) (r rates, known bool) {
+	first, last := lastSeconds(samples)
+	if first == nil {
 		return r, false
-	}
-	last := &samples[len(samples)-1]
-	first := &samples[0]
-	for i := range samples {
-		if last.at.Sub(samples[i].at) < rateSpan {
-			break
-		}
-		first = &samples[i]
 	}
 	perSecond := func(of func(*purgatory.Stats) int64) float64 { return rate(first, last, of) }
 	return rates{
@@ -71,8 +70,27 @@ func ratesOf(samples []sample) (r rates, known bool) {
 	}, true
 }
 
+// lastSeconds returns the last sample and one that is rateSpan older, or the oldest; nil if there are not two of different
+// moments.
+func lastSeconds[N any](samples []sample[N]) (first, last *sample[N]) {
+	if len(samples) == 0 {
+		return nil, nil
+	}
+	first, last = &samples[0], &samples[len(samples)-1]
+	for i := range samples {
+		if last.at.Sub(samples[i].at) < rateSpan {
+			break
+		}
+		first = &samples[i]
+	}
+	if !last.at.After(first.at) {
+		return nil, nil
+	}
+	return first, last
+}
+
 // rate returns by how much a counter grows per second from one sample to another.
-func rate(from, to *sample, of func(*purgatory.Stats) int64) float64 {
+func rate[N any](from, to *sample[N], of func(*N) int64) float64 {
 	elapsed := to.at.Sub(from.at).Seconds()
 	if elapsed <= 0 {
 		return 0

@@ -12,8 +12,8 @@ import (
 )
 
 // watched returns a sample a second, each of numbers that of sets.
-func watched(from time.Time, count int, of func(second int64, n *purgatory.Stats)) []sample {
-	samples := make([]sample, count)
+func watched(from time.Time, count int, of func(second int64, n *purgatory.Stats)) []sample[purgatory.Stats] {
+	samples := make([]sample[purgatory.Stats], count)
 	for i := range samples {
 		samples[i].at = from.Add(time.Duration(i) * time.Second)
 		of(int64(i), &samples[i].stats)
@@ -44,7 +44,7 @@ func TestRatesArePerSecond(t *testing.T) {
 
 	_, known = ratesOf(samples[:1])
 	assert.False(t, known)
-	slow := []sample{samples[0], samples[10]} // one sample in ten seconds
+	slow := []sample[purgatory.Stats]{samples[0], samples[10]} // one sample in ten seconds
 	r, _ = ratesOf(slow)
 	assert.InDelta(t, 300, r.expired, 0)
 	assert.InDelta(t, 300, viewHistory(slow)[1].Ended[operation.Expired-1], 0)

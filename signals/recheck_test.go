@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -54,6 +55,27 @@ func TestGoexitInABulkReadCausesAnotherRecheck(t *testing.T) {
 		return ctx.Err()
 	}))
 	assert.Positive(t, r.Stats().Rechecks, "the re-check that the Goexit has cut off is made")
+}
+
+// Nothing but a pause keeps such a function from using up a processor.
+func TestTheRecheckPausesAfterAGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, reads := time.Now(), 0
+		r, err := signals.To[string](one{}, signals.WithBackoff(time.Second, time.Minute), signals.WithResync(func(context.Context, []string) error {
+			if reads++; reads <= 5 {
+				runtime.Goexit()
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands))
+		for r.Stats().Rechecks == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		assert.GreaterOrEqual(t, time.Since(began), 5*time.Second)
+		assert.EqualValues(t, 5, r.Stats().Failures)
+		stop()
+	})
 }
 
 // one is a purgatory in which something waits for "a".

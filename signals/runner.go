@@ -2,7 +2,6 @@ package signals
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -108,10 +107,16 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	var recheck func()
 	recheck = func() {
 		defer func() {
-			if within.Err() == nil { // the function of WithResync has called runtime.Goexit
-				r.ask()
-				rechecker.Go(recheck)
+			if within.Err() != nil {
+				return
 			}
+			r.failed.Add(1) // the function of WithResync has called runtime.Goexit
+			rechecker.Go(func() {
+				if sleep(within, r.cfg.minPause) {
+					r.ask()
+					recheck()
+				}
+			})
 		}()
 		r.recheckWhenAsked(within)
 	}
@@ -120,11 +125,8 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	defer stop()
 	pauses := backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}
 	for {
-		err := source.Run(within, r)
-		if err == nil {
-			err = ErrEnded
-		}
-		if r.ended(err) >= pauses.last {
+		stood, err := r.runOnce(within, source)
+		if stood >= pauses.last {
 			pauses.reset()
 		}
 		if ctx.Err() != nil {
@@ -138,9 +140,19 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	}
 }
 
-// ended records that the source has ended. It returns how long the source was subscribed,
-// or a negative duration if it was not.
-func (r *Runner[K]) ended(err error) (stood time.Duration) {
+// runOnce runs source until it ends. It returns how long the source was subscribed, or a
+// negative duration if it was not.
+func (r *Runner[K]) runOnce(ctx context.Context, source Source[K]) (stood time.Duration, err error) {
+	err = ErrEnded // also of a source that panics or calls runtime.Goexit
+	defer func() { stood = r.ended(ctx, err) }()
+	if broken := source.Run(ctx, r); broken != nil {
+		err = broken
+	}
+	return stood, err
+}
+
+// ended records that the source has ended, and returns what runOnce does.
+func (r *Runner[K]) ended(ctx context.Context, err error) (stood time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	stood = -1
@@ -149,7 +161,7 @@ func (r *Runner[K]) ended(err error) (stood time.Duration) {
 	}
 	r.mu.standing = time.Time{}
 	r.mu.ends++
-	if !errors.Is(err, context.Canceled) {
+	if ctx.Err() == nil {
 		r.mu.err = err
 	}
 	return stood

@@ -27,8 +27,9 @@ type Sink[K comparable] interface {
 type Source[K comparable] interface {
 	// Run subscribes, and passes what it hears to sink until ctx ends or the subscription
 	// breaks; [Runner.Run] then calls it again. A source that can reconnect by itself may
-	// instead stay in Run and call Missed. Before Run returns, it ends its subscription and
-	// all goroutines that it started; it does not call sink afterwards.
+	// instead stay in Run and call Missed, but Stats.Standing is then true throughout the
+	// outage. Before Run returns, it ends its subscription and all goroutines that it
+	// started; it does not call sink afterwards.
 	Run(ctx context.Context, sink Sink[K]) error
 }
 

@@ -14,7 +14,7 @@ type Stats struct {
 	Audits    int64 // re-checks that were due to the interval of WithAudit
 	Rechecks  int64 // how often every key was signalled
 	BulkReads int64 // calls of the function of WithResync
-	Failures  int64 // of BulkReads: returned an error
+	Failures  int64 // of BulkReads: returned an error, or called runtime.Goexit
 	Ends      int64 // how often the source ended
 
 	// SinceLastWord is the time since the source last called Changed or Missed, or since To
@@ -27,16 +27,18 @@ type Stats struct {
 
 // Stats returns the current statistics. It reads some counters under a lock.
 func (r *Runner[K]) Stats() Stats {
+	// A number that is part of another one, or lies before it, is read first: hints and reads may come meanwhile.
+	unawaited, failed, lastWord := r.unawaited.Load(), r.failed.Load(), r.lastWord.Load()
 	s := Stats{
 		Name:          r.cfg.name,
 		Running:       r.running.Load(),
 		Hints:         r.hints.Load(),
-		Unawaited:     r.unawaited.Load(),
+		Unawaited:     unawaited,
 		Audits:        r.audits.Load(),
 		Rechecks:      r.rechecks.Load(),
 		BulkReads:     r.reads.Load(),
-		Failures:      r.failed.Load(),
-		SinceLastWord: time.Since(r.began) - time.Duration(r.lastWord.Load()),
+		Failures:      failed,
+		SinceLastWord: time.Since(r.began) - time.Duration(lastWord),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

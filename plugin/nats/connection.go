@@ -44,6 +44,14 @@ func (l link) connected(ctx context.Context) error {
 	}
 }
 
+// broken returns why a source ends after an event.
+func (l link) broken() error {
+	if l.nc.IsClosed() {
+		return nats.ErrConnectionClosed
+	}
+	return nats.ErrDisconnected
+}
+
 // confirm waits until the server has answered: it has then dealt with what was sent to
 // it before, a subscription for one. A ping that was sent on a connection that broke is
 // never answered, so that there is another one after a while.

@@ -10,7 +10,13 @@
 // options, and that may serve other purposes too. They want nats.MaxReconnects(-1), and a
 // nats.PingInterval that is as long as a broken connection may stay unnoticed: a
 // half-open one is only seen by a ping that is not answered. The pause before a
-// reconnection is nats.ReconnectWait, by default 2 s.
+// reconnection is nats.ReconnectWait, by default 2 s. A source ends when its connection
+// breaks, so that signals.Stats shows an outage while it lasts; run again, it waits until
+// the connection stands.
+//
+// A server refuses a subscription by an error of the connection, which remembers only the
+// last one. A source whose subscription may be refused wants a connection that makes no
+// other subscriptions that may be: it could otherwise take itself for subscribed.
 //
 // # Keys
 //

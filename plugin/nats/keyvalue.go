@@ -41,8 +41,9 @@ func KeyValue(nc *nats.Conn, bucket string) *BucketSource {
 	return &BucketSource{nc: nc, bucket: bucket}
 }
 
-// Run is signals.Source's. It stays while the connection reconnects, and ends when the
-// connection is closed, or the bucket cannot be watched.
+// Run is signals.Source's. It ends when the connection breaks, a message is missing, the
+// server falls silent, or the bucket cannot be watched. It waits for a connection that is
+// being made again.
 func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error {
 	js, err := jetstream.New(s.nc)
 	if err != nil {
@@ -50,42 +51,42 @@ func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error
 	}
 	l := watch(s.nc)
 	defer l.close()
-	cause := signals.ErrSubscribed
-	for wait := shortest; ; {
+	for wait := shortest; ; wait *= 2 {
 		if err := l.connected(ctx); err != nil {
 			return err
 		}
-		switch stood, err := s.hear(ctx, js, l, sink, cause, wait); {
+		err := s.hear(ctx, js, l, sink, wait)
+		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case stood:
-			wait, cause = shortest, signals.ErrReconnected
 		case wait < patience && errors.Is(err, context.DeadlineExceeded):
 			// A request on a connection that broke is never answered.
-			wait *= 2
-		case err != nil:
+		default:
 			return fmt.Errorf("nats: bucket %q: %w", s.bucket, err)
 		}
 	}
 }
 
+// errSilent: the consumer is gone, with its server perhaps.
+var errSilent = errors.New("the server has sent no heartbeat")
+
 // hear listens to the bucket until something happens to the connection, or a message is
-// missing. It reports whether it had a subscription, for which it waits only so long.
-func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link, sink signals.Sink[string], cause error, wait time.Duration) (stood bool, err error) {
+// missing. It waits for the subscription only so long.
+func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link, sink signals.Sink[string], wait time.Duration) error {
 	messages := make(chan *nats.Msg, buffer)
 	sub, err := s.nc.ChanSubscribe(s.nc.NewInbox(), messages)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	leave, err := s.subscribe(within, js, sub.Subject)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer leave()
-	sink.Missed(cause)
+	sink.Missed(signals.ErrSubscribed)
 	silence := time.NewTimer(3 * heartbeat)
 	defer silence.Stop()
 	for delivered := uint64(0); ; {
@@ -93,14 +94,14 @@ func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link,
 		case m := <-messages:
 			silence.Reset(3 * heartbeat)
 			if !s.deliver(m, &delivered, sink) {
-				return true, nil // the consumer is at another place than we: subscribe from our revision on
+				return signals.ErrOverflow // the next Run subscribes from our revision on
 			}
-		case <-silence.C: // the consumer is gone, with its server perhaps
-			return true, nil
+		case <-silence.C:
+			return errSilent
 		case <-l.events:
-			return true, nil
+			return l.broken()
 		case <-ctx.Done():
-			return true, nil
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -150,13 +151,10 @@ func (s *BucketSource) subject(key string) string { return "$KV." + s.bucket + "
 // the number of the consumer's last message. A message may be dropped where hints come
 // faster than the sink takes them.
 func (s *BucketSource) deliver(m *nats.Msg, delivered *uint64, sink signals.Sink[string]) bool {
-	if m.Header.Get("Status") != "" { // a heartbeat, which says how far the consumer is
+	meta, err := m.Metadata()
+	if err != nil { // a heartbeat, which says how far the consumer is, or a stranger's
 		last, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
 		return err != nil || last == *delivered
-	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return true // a stranger's
 	}
 	if meta.Sequence.Consumer != *delivered+1 {
 		return false

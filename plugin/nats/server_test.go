@@ -162,9 +162,32 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 			})
 			return value, err
 		},
-		Cut:  func() { b.cut(hearing) },
+		Cut:   func() { b.cut(hearing) },
+		Stop:  b.stop,
+		Start: b.start,
+		Overflow: func(ctx context.Context, _ func()) error {
+			return overflow(ctx, hearing, func(i int) error {
+				_, err := js.PublishAsync(fmt.Sprintf("$KV.%s.key-%d", bucket, i), nil, jetstream.WithStallWait(time.Minute))
+				return err
+			})
+		},
 		Cuts: cuts(),
 	}
+}
+
+// overflow sends more than a source holds, and waits until its client has dropped some.
+func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) error {
+	const n = 10_000
+	before := hearing.Stats().InMsgs
+	for i := range n {
+		if err := send(i); err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil && hearing.Stats().InMsgs < before+n {
+		time.Sleep(time.Millisecond)
+	}
+	return ctx.Err()
 }
 
 // subjectEngine is a map of this process, whose writers publish hints on core NATS.
@@ -191,19 +214,11 @@ func subjectEngine(t *testing.T) signalstest.Engine[string] {
 			n, _ := value.(int64)
 			return n, nil
 		},
-		Cut: func() { b.cut(hearing) },
+		Cut:   func() { b.cut(hearing) },
+		Stop:  b.stop,
+		Start: b.start,
 		Overflow: func(ctx context.Context, _ func()) error {
-			const n = 10_000
-			before := hearing.Stats().InMsgs
-			for i := range n {
-				if err := write(key(i), 1); err != nil {
-					return err
-				}
-			}
-			for ctx.Err() == nil && hearing.Stats().InMsgs < before+n { // until the client has dropped some
-				time.Sleep(time.Millisecond)
-			}
-			return ctx.Err()
+			return overflow(ctx, hearing, func(i int) error { return write(key(i), 1) })
 		},
 		Cuts: cuts(),
 	}

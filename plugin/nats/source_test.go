@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	natssignals "github.com/delayedop/purgatory/plugin/nats"
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/signals/signalstest"
 )
@@ -133,40 +132,21 @@ func TestABucketThatWasMadeAnewIsHeardFromItsFirstRevision(t *testing.T) {
 	_ = stop()
 }
 
-func TestAServerThatIsStoppedAndStartedLosesNoWait(t *testing.T) {
+// Anybody who may write to the bucket may give a message the header of a heartbeat.
+func TestAnEntryThatLooksLikeAHeartbeatIsAHint(t *testing.T) {
 	b := startBroker(t)
 	e := b.bucketEngine()
-	p, err := purgatory.New[string]("test")
-	require.NoError(t, err)
-	defer p.Close()
-	r, err := signals.To(p, signals.WithBackoff(time.Millisecond, 50*time.Millisecond))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = r.Run(ctx, e.Source()) })
-	defer running.Wait()
-	defer cancel()
-	for deadline := time.Now().Add(time.Minute); !r.Stats().Standing; time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(deadline))
-	}
-	for round := range 3 {
-		k := key(round)
-		answered := make(chan error, 1)
-		go func() {
-			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
-				v, err := e.Read(ctx, k)
-				return v, v > 0, err
-			}, k)
-			answered <- err
-		}()
-		b.stop()
-		written := make(chan error, 1)
-		go func() { written <- e.Write(ctx, k, 1) }() // insists until the server is back
-		b.start()
-		require.NoError(t, receive(t, written, "the write"))
-		require.NoError(t, receive(t, answered, "the answer"))
-	}
-	assert.Positive(t, r.Stats().Gaps)
+	h := newHeard()
+	stop := runIn(t, e.Source(), h)
+	_ = receive(t, h.gaps, "the first Missed")
+	m := nats.NewMsg("$KV." + bucket + ".a")
+	m.Header.Set("Status", "100")
+	require.NoError(t, b.connect("stranger").PublishMsg(m))
+	assert.Equal(t, change{"a", 1}, receive(t, h.changes, "the entry with a status"))
+	require.NoError(t, e.Write(t.Context(), "b", 1))
+	assert.Equal(t, change{"b", 2}, receive(t, h.changes, "the one after it"))
+	assert.Empty(t, h.gaps, "nothing was missing")
+	_ = stop()
 }
 
 func TestSubjectsCarryThePosition(t *testing.T) {

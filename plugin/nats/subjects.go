@@ -58,8 +58,8 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Run is signals.Source's. It stays while the connection reconnects, and ends when the
-// connection is closed.
+// Run is signals.Source's. It ends when the connection breaks. It waits for a connection
+// that is being made again.
 func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) error {
 	l := watch(s.nc)
 	defer l.close()
@@ -90,14 +90,7 @@ func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) erro
 				sink.Missed(signals.ErrOverflow)
 			}
 		case <-l.events:
-			// The client subscribes again before it says that the connection stands.
-			if err := l.connected(ctx); err != nil {
-				return err
-			}
-			if err := s.stands(ctx, l); err != nil {
-				return err
-			}
-			sink.Missed(signals.ErrReconnected)
+			return l.broken()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -56,7 +56,7 @@ func waitsNeedMissed(t *testing.T, d *database, firstOnly bool) {
 	door := newDoor(d.connect)
 	e := d.engineBehind(door.enter)
 	source, missed := e.Source(), make(chan error, 10)
-	p, _ := hear(t, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+	p := hear(t, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
 		return source.Run(ctx, told{sink, missed, firstOnly})
 	}))
 	letIn := func(subscriptions int) {

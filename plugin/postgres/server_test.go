@@ -193,7 +193,9 @@ func (d *database) engineBehind(connect func(context.Context) (*pgx.Conn, error)
 		Cut: func() {
 			_, _ = pool.Exec(context.Background(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'source'")
 		},
-		Cuts: cuts(),
+		Stop:  d.stop,
+		Start: d.start,
+		Cuts:  cuts(),
 	}
 }
 

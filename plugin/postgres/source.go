@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,8 +21,11 @@ type Source struct {
 	channel string
 }
 
+// errHandler: a handler of the user's has taken a notification. pgx does not show before whether there is one.
+var errHandler = errors.New("the connection's config must not set OnNotification")
+
 // Listen returns a source of the hints on channel. connect makes a connection for it,
-// which it closes. Error: ErrKey.
+// which it closes; the connection's config must not set OnNotification. Error: ErrKey.
 func Listen(connect func(context.Context) (*pgx.Conn, error), channel string) (*Source, error) {
 	if err := checkChannel(channel); err != nil {
 		return nil, err
@@ -47,6 +51,8 @@ func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 		silent := err != nil && within.Err() != nil && ctx.Err() == nil && !conn.IsClosed()
 		cancel()
 		switch {
+		case err == nil && n == nil:
+			return s.failed(ctx, "wait", errHandler)
 		case err == nil:
 			sink.Changed(decode(n.Payload))
 		case silent:
@@ -66,11 +72,17 @@ func (s *Source) ask(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(within)
 }
 
-// close closes the connection. Its context is not the source's, which has ended.
+// close closes the connection. Its context is not the source's, which has ended. A
+// connection whose statement was cut short is being closed already, by a goroutine of
+// pgx's, which asks the server to cancel the statement; that may take pgx 15 seconds.
 func (s *Source) close(conn *pgx.Conn) {
 	within, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(within)
+	select {
+	case <-conn.PgConn().CleanupDone():
+	case <-within.Done():
+	}
 }
 
 func (s *Source) failed(ctx context.Context, what string, err error) error {

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -75,7 +74,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("many keys in one transaction", func(t *testing.T) { manyKeys(t, d) })
 	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
 	t.Run("keys and payloads", func(t *testing.T) { keysAndPayloads(t, d) })
-	t.Run("a server that stops and starts", func(t *testing.T) { failover(t, d) })
+	t.Run("a connection with a handler of its own", func(t *testing.T) { ownHandler(t, d) })
 }
 
 func hintsAreTransactional(t *testing.T, d *database) {
@@ -157,8 +156,8 @@ func keysAndPayloads(t *testing.T, d *database) {
 	assert.Equal(t, change{"two words", signals.Unknown}, receive(t, h.changes, "the stranger's"))
 }
 
-// hear returns a purgatory, and what delivers the source's hints to it until the test ends.
-func hear(t *testing.T, source signals.Source[string]) (*purgatory.DelayedOperationPurgatory[string], *signals.Runner[string]) {
+// hear returns a purgatory to which the source's hints are delivered until the test ends.
+func hear(t *testing.T, source signals.Source[string]) *purgatory.DelayedOperationPurgatory[string] {
 	t.Helper()
 	p, err := purgatory.New[string]("test")
 	require.NoError(t, err)
@@ -169,32 +168,5 @@ func hear(t *testing.T, source signals.Source[string]) (*purgatory.DelayedOperat
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx, source) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return p, r
-}
-
-func failover(t *testing.T, d *database) {
-	e := d.engine()
-	p, r := hear(t, e.Source())
-	ctx := t.Context()
-	for deadline := time.Now().Add(time.Minute); !r.Stats().Standing; time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(deadline))
-	}
-	for round := range 2 {
-		k := fmt.Sprint("round ", round)
-		answered := make(chan error, 1)
-		go func() {
-			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
-				v, err := e.Read(ctx, k)
-				return v, v > 0, err
-			}, k)
-			answered <- err
-		}()
-		d.stop()
-		written := make(chan error, 1)
-		go func() { written <- e.Write(ctx, k, 1) }() // insists until the server is back
-		d.start()
-		require.NoError(t, receive(t, written, "the write"))
-		require.NoError(t, receive(t, answered, "the answer"))
-	}
-	assert.Positive(t, r.Stats().Gaps)
+	return p
 }

@@ -21,12 +21,11 @@ type Source interface {
 }
 
 // Collector is a prometheus.Collector over any number of purgatories and sources of
-// hints. It is safe for
-// concurrent use.
+// hints. It is safe for concurrent use.
 type Collector struct {
 	opts Options
 
-	mu struct {
+	mu struct { // the maps, which are never replaced
 		sync.Mutex
 		sources map[string]Source
 		signals map[string]SignalSource
@@ -73,13 +72,18 @@ func (c *Collector) Add(s Source) error {
 	if isNil(s) {
 		return ErrNilSource
 	}
-	name := label(s.Name())
+	return add(c, c.mu.sources, s.Name(), s)
+}
+
+// add adds s to a map of c.
+func add[S any](c *Collector, to map[string]S, name string, s S) error {
+	name = label(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, taken := c.mu.sources[name]; taken {
+	if _, taken := to[name]; taken {
 		return fmt.Errorf("%w: %q", ErrName, name)
 	}
-	c.mu.sources[name] = s
+	to[name] = s
 	return nil
 }
 
@@ -116,21 +120,22 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 // invalid metric in its place, which says so: what the registry gathers has an error then, and
 // the metrics of the other sources.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	collectAll(c, c.mu.sources, metrics[0].desc, c.collect, out)
+	collectAll(c, c.mu.signals, signalMetrics[0].desc, collectSignals, out)
+}
+
+// collectAll calls collect for each source in a map of c. No lock is held meanwhile. Invalid stands for a source that panics.
+func collectAll[S interface{ Stats() N }, N any](c *Collector, in map[string]S, invalid *prometheus.Desc,
+	collect func(name string, n *N, out chan<- prometheus.Metric), out chan<- prometheus.Metric,
+) {
 	c.mu.Lock()
-	sources, hints := maps.Clone(c.mu.sources), maps.Clone(c.mu.signals)
+	sources := maps.Clone(in)
 	c.mu.Unlock()
 	for name, s := range sources {
 		if stats, err := statsOf(name, s.Stats); err != nil {
-			out <- prometheus.NewInvalidMetric(metrics[0].desc, err)
+			out <- prometheus.NewInvalidMetric(invalid, err)
 		} else {
-			c.collect(name, &stats, out)
-		}
-	}
-	for name, s := range hints {
-		if stats, err := statsOf(name, s.Stats); err != nil {
-			out <- prometheus.NewInvalidMetric(signalMetrics[0].desc, err)
-		} else {
-			collectSignals(name, &stats, out)
+			collect(name, &stats, out)
 		}
 	}
 }
@@ -147,9 +152,7 @@ func statsOf[S any](name string, of func() S) (stats S, err error) {
 }
 
 func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- prometheus.Metric) {
-	for _, m := range metrics {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(n), name)
-	}
+	collectEach(metrics, name, n, out)
 	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
 		out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n.Ended(o)), name, o.String())
 	}

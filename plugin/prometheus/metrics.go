@@ -12,26 +12,33 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("purgatory_"+name, help, append([]string{"purgatory"}, labels...), nil)
 }
 
-// metric is one number of Stats.
-type metric struct {
+// metric is one number of N, the Stats of a purgatory or of a source of hints.
+type metric[N any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(*purgatory.Stats) float64
+	of   func(*N) float64
 }
 
-func gauge(name, help string, of func(*purgatory.Stats) int64) metric {
-	return metric{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
+// collectEach sends the numbers of n, whose label is name.
+func collectEach[N any](metrics []metric[N], name string, n *N, out chan<- prometheus.Metric) {
+	for _, m := range metrics {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(n), name)
+	}
 }
 
-func seconds(name, help string, of func(*purgatory.Stats) time.Duration) metric {
-	return metric{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return of(n).Seconds() }}
+func gauge(name, help string, of func(*purgatory.Stats) int64) metric[purgatory.Stats] {
+	return metric[purgatory.Stats]{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
 }
 
-func counter(name, help string, of func(*purgatory.Stats) int64) metric {
-	return metric{desc(name, help), prometheus.CounterValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
+func seconds(name, help string, of func(*purgatory.Stats) time.Duration) metric[purgatory.Stats] {
+	return metric[purgatory.Stats]{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return of(n).Seconds() }}
 }
 
-var metrics = []metric{
+func counter(name, help string, of func(*purgatory.Stats) int64) metric[purgatory.Stats] {
+	return metric[purgatory.Stats]{desc(name, help), prometheus.CounterValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
+}
+
+var metrics = []metric[purgatory.Stats]{
 	gauge("pending_operations", "Operations that wait: accepted and not ended.",
 		func(n *purgatory.Stats) int64 { return n.Pending }),
 	gauge("max_pending_operations", "The bound of WithMaxPending on operations that wait; 0: there is none.",

@@ -1,8 +1,6 @@
 package prometheus
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/delayedop/purgatory/signals"
@@ -19,14 +17,7 @@ func (c *Collector) AddSignals(s SignalSource) error {
 	if isNil(s) {
 		return ErrNilSource
 	}
-	name := label(s.Stats().Name)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, taken := c.mu.signals[name]; taken {
-		return fmt.Errorf("%w: %q", ErrName, name)
-	}
-	c.mu.signals[name] = s
-	return nil
+	return add(c, c.mu.signals, s.Stats().Name, s)
 }
 
 // RemoveSignals collects the source of hints of this name no longer.
@@ -36,23 +27,16 @@ func (c *Collector) RemoveSignals(name string) {
 	delete(c.mu.signals, label(name))
 }
 
-// signalMetric is one number of signals.Stats.
-type signalMetric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(*signals.Stats) float64
+func signalGauge(name, help string, of func(*signals.Stats) float64) metric[signals.Stats] {
+	return metric[signals.Stats]{prometheus.NewDesc("purgatory_"+name, help, []string{"signals"}, nil), prometheus.GaugeValue, of}
 }
 
-func signalGauge(name, help string, of func(*signals.Stats) float64) signalMetric {
-	return signalMetric{prometheus.NewDesc("purgatory_"+name, help, []string{"signals"}, nil), prometheus.GaugeValue, of}
-}
-
-func signalCounter(name, help string, of func(*signals.Stats) int64) signalMetric {
+func signalCounter(name, help string, of func(*signals.Stats) int64) metric[signals.Stats] {
 	desc := prometheus.NewDesc("purgatory_"+name, help, []string{"signals"}, nil)
-	return signalMetric{desc, prometheus.CounterValue, func(n *signals.Stats) float64 { return float64(of(n)) }}
+	return metric[signals.Stats]{desc, prometheus.CounterValue, func(n *signals.Stats) float64 { return float64(of(n)) }}
 }
 
-var signalMetrics = []signalMetric{
+var signalMetrics = []metric[signals.Stats]{
 	signalGauge("hint_source_running", "1 while the source of hints is run, 0 otherwise.",
 		func(n *signals.Stats) float64 { return number(n.Running) }),
 	signalGauge("hint_source_standing", "1 while the subscription to the engine stands, 0 otherwise.",
@@ -85,7 +69,5 @@ func number(yes bool) float64 {
 }
 
 func collectSignals(name string, n *signals.Stats, out chan<- prometheus.Metric) {
-	for _, m := range signalMetrics {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(n), name)
-	}
+	collectEach(signalMetrics, name, n, out)
 }

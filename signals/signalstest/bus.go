@@ -39,6 +39,7 @@ type Bus[K comparable] struct {
 		state    map[K]int64
 		position int64
 		conns    map[*conn[K]]bool // true: subscribed
+		stopped  bool              // nobody can connect
 	}
 }
 
@@ -108,6 +109,21 @@ func (b *Bus[K]) Cut() {
 	clear(b.mu.conns)
 }
 
+// Stop breaks every connection, and refuses new ones until Start is called.
+func (b *Bus[K]) Stop() { b.stop(true) }
+
+// Start ends what Stop has begun.
+func (b *Bus[K]) Start() { b.stop(false) }
+
+func (b *Bus[K]) stop(stopped bool) {
+	b.mu.Lock()
+	b.mu.stopped = stopped
+	b.mu.Unlock()
+	if stopped {
+		b.Cut()
+	}
+}
+
 // Connections returns the number of connections.
 func (b *Bus[K]) Connections() int {
 	b.mu.Lock()
@@ -115,12 +131,15 @@ func (b *Bus[K]) Connections() int {
 	return len(b.mu.conns)
 }
 
-func (b *Bus[K]) connect() *conn[K] {
+func (b *Bus[K]) connect() (*conn[K], error) {
 	c := &conn[K]{hints: make(chan hint[K], b.depth), cut: make(chan struct{}), dropped: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.mu.stopped {
+		return nil, fmt.Errorf("%w while connecting", ErrCut)
+	}
 	b.mu.conns[c] = false
-	return c
+	return c, nil
 }
 
 func (b *Bus[K]) subscribe(c *conn[K]) error {
@@ -149,7 +168,10 @@ func (b *Bus[K]) at(m Moment) {
 func (b *Bus[K]) Source() signals.Source[K] { return signals.SourceFunc[K](b.run) }
 
 func (b *Bus[K]) run(ctx context.Context, sink signals.Sink[K]) error {
-	c := b.connect()
+	c, err := b.connect()
+	if err != nil {
+		return err
+	}
 	defer b.disconnect(c)
 	b.at(Connected)
 	if err := b.subscribe(c); err != nil {
@@ -181,6 +203,8 @@ func (b *Bus[K]) Engine(key func(i int) K) Engine[K] {
 		Write:  b.Write,
 		Read:   b.Read,
 		Cut:    b.Cut,
+		Stop:   b.Stop,
+		Start:  b.Start,
 		Overflow: func(ctx context.Context, _ func()) error {
 			for i := range 2*b.depth + 2 {
 				if err := b.Write(ctx, key(i), 1); err != nil {

@@ -56,26 +56,15 @@ func losesNothing[K comparable](ctx context.Context, e Engine[K]) error {
 // OnComplete.
 func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err error) {
 	e = e.withDefaults()
-	p, err := purgatory.New[K]("signalstest")
+	p, runner, stop, err := listen(ctx, signals.SourceFunc[K](func(ctx context.Context, sink signals.Sink[K]) error {
+		return e.Source().Run(ctx, e.Middle(sink))
+	}))
 	if err != nil {
 		return o, err
 	}
-	runner, err := signals.To(p, signals.WithBackoff(time.Millisecond, 20*time.Millisecond))
-	if err != nil {
-		return o, errors.Join(err, p.Close())
-	}
 	var all []*wait
-	within, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		_ = runner.Run(within, signals.SourceFunc[K](func(ctx context.Context, sink signals.Sink[K]) error {
-			return e.Source().Run(ctx, e.Middle(sink))
-		}))
-	})
 	defer func() {
-		cancel()
-		running.Wait()
-		err = errors.Join(err, p.Close())
+		err = errors.Join(err, stop())
 		for _, w := range all { // an answer that comes after the end of its round counts too
 			o.Twice += max(0, int(w.answers.Load())-1)
 		}
@@ -105,6 +94,22 @@ func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err 
 	slices.Sort(o.Late)
 	o.Stats = runner.Stats()
 	return o, nil
+}
+
+// listen returns a purgatory to which source delivers hints until stop is called.
+func listen[K comparable](ctx context.Context, source signals.Source[K]) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
+	p, err = purgatory.New[K]("signalstest")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r, err = signals.To(p, signals.WithBackoff(time.Millisecond, 20*time.Millisecond))
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, p.Close())
+	}
+	within, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(within, source) })
+	return p, r, func() error { cancel(); running.Wait(); return p.Close() }, nil
 }
 
 // wait is a wait of a round. As an operation, its condition is that its key was written.
@@ -181,7 +186,7 @@ func round[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedO
 		e.Cut()
 	})
 	for i, w := range waits {
-		time.Sleep(rand.N(2 * e.Pause / time.Duration(e.Waits)))
+		time.Sleep(rand.N(2*e.Pause/time.Duration(e.Waits) + 1))
 		w.written.Store(int64(max(time.Since(began), 1)))
 		if err = e.Write(ctx, e.Key(from+i), 1); err != nil {
 			err = fmt.Errorf("write: %w", err)

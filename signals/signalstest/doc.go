@@ -16,6 +16,7 @@
 // [Checks] returns the checks, each of which can also be run alone. They test that a source
 // calls Missed only after the engine has confirmed its subscription, at the start and at
 // each reconnection; that no wait is lost or answered twice, whenever the connection breaks;
-// that the source calls Missed after an overflow; and that Run ends with its context, leaves
-// no goroutine behind, and does not call the sink afterwards.
+// that the source calls Missed after an overflow; that it does not seem to stand while its
+// engine is stopped; and that Run ends with its context, leaves no goroutine behind, and
+// does not call the sink afterwards.
 package signalstest

@@ -27,6 +27,9 @@ type Engine[K comparable] struct {
 	// drops a hint. The check's sink blocks in Changed meanwhile, until Overflow returns or
 	// calls release. Nil: the engine never drops hints of a slow source.
 	Overflow func(ctx context.Context, release func()) error
+	// Stop stops the engine, which keeps its state, and Start starts it again. Nil: the check
+	// of outages does not apply.
+	Stop, Start func()
 
 	// Cuts is the number of rounds of the check of random cuts, and Waits is the number of
 	// waits in each. Default 20 and 15.
@@ -85,11 +88,19 @@ func Checks[K comparable]() []Check[K] {
 		}
 		return ""
 	}
+	outage := check("an outage shows, and loses no wait", survivesOutage[K])
+	outage.Skip = func(e Engine[K]) string {
+		if e.Stop == nil || e.Start == nil {
+			return "the engine cannot be stopped"
+		}
+		return ""
+	}
 	return []Check[K]{
 		check("stands before it says so", standsFirst[K]),
 		check("no hint is lost that comes after Missed, at a reconnect", hearsAfterMissed[K]),
 		check("no wait is lost at a cut", losesNothing[K]),
 		overflow,
+		outage,
 		check("ends with its context", endsWithContext[K]),
 		check("leaves no goroutine", leavesNothing[K]),
 	}

@@ -64,6 +64,14 @@ func TestACutAtEveryMomentLosesNothing(t *testing.T) {
 	}
 }
 
+func TestManyWaitsInAShortPause(t *testing.T) {
+	e := signalstest.NewBus[string](8).Engine(key)
+	e.Cuts, e.Pause = 1, 1
+	o, err := signalstest.RandomCuts(t.Context(), e)
+	require.NoError(t, err)
+	assert.Zero(t, o.Lost)
+}
+
 // deaf passes on hints and the first Missed, without which the checks would not begin.
 type deaf struct {
 	signals.Sink[string]
@@ -114,6 +122,12 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 			heard := false
 			return good.Run(ctx, deaf{sink, &heard})
 		}, "says Missed after an overflow"},
+		"stays in Run during an outage": {func(ctx context.Context, sink signals.Sink[string]) error {
+			for ctx.Err() == nil {
+				_ = good.Run(ctx, sink)
+			}
+			return ctx.Err()
+		}, "an outage shows, and loses no wait"},
 		"does not end": {func(_ context.Context, sink signals.Sink[string]) error {
 			return good.Run(t.Context(), sink)
 		}, "ends with its context"},
