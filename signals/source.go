@@ -41,10 +41,9 @@ func (f SourceFunc[K]) Run(ctx context.Context, sink Sink[K]) error { return f(c
 
 // Causes of Missed, for errors.Is. A source may use others.
 var (
-	// ErrSubscribed: the source has subscribed, and has not heard what was sent before.
+	// ErrSubscribed: the source has subscribed, at first or again, and has not heard what was
+	// sent before.
 	ErrSubscribed = errors.New("signals: subscribed")
-	// ErrReconnected: the connection broke and was made again.
-	ErrReconnected = errors.New("signals: reconnected")
 	// ErrOverflow: hints arrived faster than the source took them, and some were dropped.
 	ErrOverflow = errors.New("signals: hints were dropped")
 )
