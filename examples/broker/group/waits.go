@@ -41,9 +41,10 @@ func (g *group) watchJoinLocked(w *joinWait, conn uint64) {
 	})
 }
 
-// watchSyncLocked has a member wait for the leader's assignment.
+// watchSyncLocked has a member wait for the leader's assignment, as long as a rebalance
+// may take: its end evicts the others that have not come this far.
 func (g *group) watchSyncLocked(w *syncWait, conn uint64) {
-	timeout := w.member.rebalance
+	timeout := g.rebalanceTimeoutLocked()
 	g.actions.Add(func() {
 		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, timeout,
 			waitKey{group: g.name, phase: syncs}, waitKey{phase: connection, conn: conn})
