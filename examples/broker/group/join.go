@@ -25,6 +25,13 @@ func (c *Coordinator) Join(conn uint64, req *kmsg.JoinGroupRequest, reply func(k
 		reply(refuseJoin(req.Version, req.MemberID, refused))
 		return
 	}
+	size := memberBytes + protocolBytes(req.Protocols)
+	if !c.config.Memory.Take(size) {
+		reply(refuseJoin(req.Version, req.MemberID, kerr.GroupMaxSizeReached))
+		return
+	}
+	defer c.config.Memory.Free(size)
+	req.Protocols = cloneProtocols(req.Protocols)
 	for {
 		g := c.group(req.Group, true)
 		if g.join(conn, req, reply) {

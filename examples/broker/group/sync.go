@@ -1,6 +1,8 @@
 package group
 
 import (
+	"bytes"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -12,6 +14,15 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 		reply(refuseSync(req.Version, kerr.UnknownMemberID))
 		return
 	}
+	size := 0
+	for _, a := range req.GroupAssignment {
+		size += len(a.MemberAssignment)
+	}
+	if !c.config.Memory.Take(size) {
+		reply(refuseSync(req.Version, kerr.CoordinatorNotAvailable))
+		return
+	}
+	defer c.config.Memory.Free(size)
 	g.lock()
 	defer g.unlock()
 	m, err := g.fencedLocked(req.MemberID, req.InstanceID)
@@ -51,7 +62,7 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment) {
 	for _, a := range assignments {
 		if m := g.mu.members[a.MemberID]; m != nil {
-			m.assignment = a.MemberAssignment
+			m.assignment = bytes.Clone(a.MemberAssignment) // not the whole request
 		}
 	}
 	g.mu.state = stable

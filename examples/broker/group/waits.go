@@ -13,8 +13,9 @@ import (
 
 func (g *group) lock() { g.mu.Lock() }
 
-// unlock releases the lock and then does what was put off.
+// unlock counts what the group has, releases the lock and then does what was put off.
 func (g *group) unlock() {
+	g.countLocked()
 	g.mu.Unlock()
 	g.actions.Run()
 }
