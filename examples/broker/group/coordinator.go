@@ -83,6 +83,12 @@ type memberKey struct{ group, member string }
 // String is what the debug page shows of a key.
 func (k memberKey) String() string { return k.group + ": " + k.member }
 
+// Client is where the answer to a request goes.
+type Client struct {
+	Conn uint64      // its connection; see Gone
+	Open func() bool // false before Gone is called
+}
+
 var errGone = errors.New("group: the client is gone")
 
 // NewCoordinator makes a coordinator without groups. Whoever made it closes its

@@ -21,7 +21,7 @@ func TestGroupsHaveABound(t *testing.T) {
 		req.Version, req.Group, req.ProtocolType, req.SessionTimeoutMillis = 3, group, "consumer", int32(sessionTimeout.Milliseconds())
 		req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: make([]byte, 10<<10)}}
 		a := make(answer[*kmsg.JoinGroupResponse], 1)
-		b.Join(1, req, a.reply)
+		b.Join(b.client(1), req, a.reply)
 		return a
 	}
 	fill := func(prefix string) (n int) {
@@ -54,7 +54,7 @@ func TestGroupsHaveABound(t *testing.T) {
 		req.Version, req.Group, req.MemberID, req.Generation = 2, "c", got.MemberID, got.Generation
 		req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: got.MemberID, MemberAssignment: make([]byte, size)}}
 		a := make(answer[*kmsg.SyncGroupResponse], 1)
-		b.Sync(1, req, a.reply)
+		b.Sync(b.client(1), req, a.reply)
 		return a.get(t).ErrorCode
 	}
 	require.Equal(t, kerr.CoordinatorNotAvailable.Code, sync(100<<10))

@@ -8,7 +8,7 @@ import (
 )
 
 // Sync is a member's request for its assignment; the leader's brings them all.
-func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
+func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
 	g := c.group(req.Group, false)
 	if g == nil {
 		reply(refuseSync(req.Version, kerr.UnknownMemberID))
@@ -52,10 +52,10 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 		w.resp = refuseSync(w.version, kerr.RebalanceInProgress)
 		g.wakeLocked(syncs)
 	}
-	w := &syncWait{group: g, member: m, version: req.Version, reply: reply}
+	w := &syncWait{group: g, member: m, client: client, version: req.Version, reply: reply}
 	m.syncing = w
 	g.endSessionLocked(m)
-	g.watchSyncLocked(w, conn)
+	g.watchSyncLocked(w)
 }
 
 // assignLocked hands out the leader's assignment and answers all who wait for it.
