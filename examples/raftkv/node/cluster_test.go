@@ -215,7 +215,7 @@ func TestOneIDJoinsOnce(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	late := Member{"late", freeAddress(t)}
+	late, other := Member{"late", freeAddress(t)}, Member{"late", freeAddress(t)}
 	c := config(t, late, nil)
 	c.Join = true
 	open(t, c)
@@ -224,7 +224,7 @@ func TestOneIDJoinsOnce(t *testing.T) {
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- n.AddMember(ctx, late) }()
 	require.Eventually(t, func() bool { return disk.hanging.Load() > 0 }, patient, time.Millisecond)
-	go func() { second <- n.AddMember(ctx, Member{"late", freeAddress(t)}) }()
+	go func() { second <- n.AddMember(ctx, other) }()
 	time.Sleep(50 * time.Millisecond) // so that the second has come as far as it can
 	disk.hang.Store(nil)
 	close(hang)
