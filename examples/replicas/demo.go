@@ -13,13 +13,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/faultproxy"
 )
 
 // demo is what runDemo starts, and what the accidents happen to.
 type demo struct {
 	out      io.Writer
-	server   engineServer // of the engine; nil: it is not the demo's
-	proxies  []*proxy     // one for each replica's connections to the engine
+	server   engineServer        // of the engine; nil: it is not the demo's
+	proxies  []*faultproxy.Proxy // one for each replica's connections to the engine
 	replicas []*process
 	addrs    []string // of the replicas
 	writer   *process
@@ -37,7 +39,7 @@ type accident struct {
 var accidents = []accident{
 	{5, "every connection to the engine is cut", func(d *demo) error {
 		for _, p := range d.proxies {
-			p.cut()
+			p.Cut()
 		}
 		return nil
 	}},
@@ -138,7 +140,7 @@ func (d *demo) start(ctx context.Context, engine, address, dir string, n, keys i
 
 // startReplica starts a replica that reaches the engine by way of a proxy.
 func (d *demo) startReplica(ctx context.Context, engine, engineAddr string, url func(addr string) string) error {
-	p, err := startProxy(engineAddr)
+	p, err := faultproxy.Start(engineAddr)
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (d *demo) startReplica(ctx context.Context, engine, engineAddr string, url 
 	if engine == engineSubjects {
 		audit = "5s"
 	}
-	r, err := startProcess(d.out, "replica", "-addr", addr, "-engine", engine, "-url", url(p.addr()), "-audit", audit)
+	r, err := startProcess(d.out, "replica", "-addr", addr, "-engine", engine, "-url", url(p.Addr()), "-audit", audit)
 	if err != nil {
 		return err
 	}
@@ -251,7 +253,7 @@ func (d *demo) stop() {
 		r.stop()
 	}
 	for _, p := range d.proxies {
-		p.close()
+		p.Close()
 	}
 	if d.server != nil {
 		d.server.stop()

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/faultproxy"
 	"github.com/delayedop/purgatory/examples/replicas/store"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
@@ -65,7 +66,7 @@ func measure(ctx context.Context, out io.Writer, engine string, puts, cuts int) 
 	if err != nil {
 		return err
 	}
-	cut, err := m.turns(ctx, cuts, m.proxy.cut)
+	cut, err := m.turns(ctx, cuts, m.proxy.Cut)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func measure(ctx context.Context, out io.Writer, engine string, puts, cuts int) 
 
 // meter is a wait in this process, and a writer in another.
 type meter struct {
-	proxy          *proxy
+	proxy          *faultproxy.Proxy
 	hearing, reads store.Store
 	waits          *purgatory.DelayedOperationPurgatory[string]
 	hints          *signals.Runner[string]
@@ -96,10 +97,10 @@ func newMeter(ctx context.Context, engine, addr string, url func(addr string) st
 			m.close()
 		}
 	}()
-	if m.proxy, err = startProxy(addr); err != nil {
+	if m.proxy, err = faultproxy.Start(addr); err != nil {
 		return m, err
 	}
-	if m.hearing, err = openStore(ctx, engine, url(m.proxy.addr()), nil); err != nil {
+	if m.hearing, err = openStore(ctx, engine, url(m.proxy.Addr()), nil); err != nil {
 		return m, err
 	}
 	if m.reads, err = openStore(ctx, engine, url(addr), nil); err != nil {
@@ -147,7 +148,7 @@ func (m *meter) close() {
 		}
 	}
 	if m.proxy != nil {
-		m.proxy.close()
+		m.proxy.Close()
 	}
 }
 

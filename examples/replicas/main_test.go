@@ -73,6 +73,17 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 	assert.Error(t, runReplica(ctx, []string{"-engine", "none"}))
 }
 
+// TestAReplicaThatCannotServeEnds although nobody has told it to.
+func TestAReplicaThatCannotServeEnds(t *testing.T) {
+	ctx := within(t)
+	server, addr, url, err := startServer(ctx, engineNATS, t.TempDir())
+	require.NoError(t, err)
+	defer server.stop()
+	err = runReplica(ctx, []string{"-addr", "127.0.0.1:0", "-url", url(addr), "-tls-cert", "none.pem", "-tls-key", "none.pem"})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, context.Cause(ctx))
+}
+
 func TestTheClientIsThatOfTheReadme(t *testing.T) {
 	code, err := os.ReadFile("client/main.go")
 	require.NoError(t, err)

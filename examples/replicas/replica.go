@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/delayedop/purgatory/examples/replicas/replicas/v1/replicasv1connect"
 	"github.com/delayedop/purgatory/examples/replicas/service"
 )
@@ -38,13 +40,17 @@ func runReplica(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
+	defer v.Drain()
 	l, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
 	}
+	defer l.Close()
+	within, stop := context.WithCancel(ctx)
 	var hearing sync.WaitGroup
-	hearing.Go(func() { _ = v.Run(ctx) })
+	hearing.Go(func() { _ = v.Run(within) })
 	defer hearing.Wait()
+	defer stop()
 	server := newServer(v)
 	served := make(chan error, 1)
 	go func() {
@@ -60,9 +66,9 @@ func runReplica(ctx context.Context, arguments []string) error {
 	case <-ctx.Done():
 	}
 	v.Drain()
-	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := server.Shutdown(within); err != nil {
+	if err := server.Shutdown(closing); err != nil {
 		_ = server.Close()
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -71,11 +77,14 @@ func runReplica(ctx context.Context, arguments []string) error {
 	return nil
 }
 
+// maxRequest is how many bytes of a request are read: enough for the longest value in JSON.
+const maxRequest = 1 << 20
+
 // newServer returns a server of gRPC, gRPC-Web and JSON, over HTTP/1.1 and HTTP/2, with and
 // without TLS. A connection may have 10,000 requests that wait.
 func newServer(v *service.Service) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle(replicasv1connect.NewStateHandler(v))
+	mux.Handle(replicasv1connect.NewStateHandler(v, connect.WithReadMaxBytes(maxRequest)))
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		waits, hints := v.Stats()
 		_ = json.NewEncoder(w).Encode(map[string]int64{

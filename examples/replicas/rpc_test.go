@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,6 +205,7 @@ func TestEveryProtocolOnEveryCarrier(t *testing.T) {
 			t.Run(w.name+" over "+c.name, func(t *testing.T) {
 				t.Parallel()
 				t.Run("put, get, and a watch that waits", func(t *testing.T) { putGetWatch(t, startRPC(t, w, c, 10), c.proto+" "+w.content) })
+				t.Run("bad requests", func(t *testing.T) { badRequests(t, startRPC(t, w, c, 10)) })
 				t.Run("deadlines", func(t *testing.T) { deadlines(t, startRPC(t, w, c, 10)) })
 				t.Run("full, left, stopping", func(t *testing.T) { fullLeftStopping(t, startRPC(t, w, c, 1)) })
 			})
@@ -229,6 +232,33 @@ func putGetWatch(t *testing.T, r rpcReplica, seen string) {
 	var all []any
 	r.seen.Range(func(k, _ any) bool { all = append(all, k); return true })
 	assert.Equal(t, []any{seen}, all)
+}
+
+// badRequests are those that no replica can answer, now or later: they must not send a client from one to the next.
+func badRequests(t *testing.T, r rpcReplica) {
+	ctx := within(t)
+	refused := func(what string, err error) {
+		t.Helper()
+		assert.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err), "%s: %v", what, err)
+	}
+	for what, key := range map[string]string{"no key": "", "a long key": strings.Repeat("k", 257), "a zero byte": "a\x00b"} {
+		_, err := r.client.Put(ctx, connect.NewRequest(&replicasv1.PutRequest{Key: key}))
+		refused(what, err)
+		_, err = r.client.Get(ctx, connect.NewRequest(&replicasv1.GetRequest{Key: key}))
+		refused(what, err)
+		_, err = r.client.Watch(ctx, connect.NewRequest(&replicasv1.WatchRequest{Key: key}))
+		refused(what, err)
+	}
+	for what, after := range map[string]int64{"before the first": -1, "after the last": math.MaxInt64} {
+		_, err := r.hurried.Watch(ctx, connect.NewRequest(&replicasv1.WatchRequest{Key: "a", AfterRevision: after}))
+		refused(what, err)
+	}
+	_, err := r.client.Put(ctx, connect.NewRequest(&replicasv1.PutRequest{Key: "a", Value: make([]byte, 512<<10+1)}))
+	refused("a long value", err)
+	_, err = r.client.Put(ctx, connect.NewRequest(&replicasv1.PutRequest{Key: "a", Value: make([]byte, 2<<20)}))
+	assert.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), "a request that is not read as a whole: %v", err)
+	_, err = r.client.Put(ctx, connect.NewRequest(&replicasv1.PutRequest{Key: strings.Repeat("k", 256), Value: make([]byte, 512<<10)}))
+	assert.NoError(t, err)
 }
 
 func deadlines(t *testing.T, r rpcReplica) {

@@ -119,6 +119,7 @@ func (b *Broker) open() (err error) {
 	b.groups, err = group.NewCoordinator(group.Config{
 		MinSession:       b.config.MinSession,
 		InitialRebalance: b.config.InitialRebalance,
+		Memory:           b.memory.logs,
 		Name:             name,
 		Purgatory:        options,
 	})

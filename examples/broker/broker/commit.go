@@ -52,9 +52,9 @@ func (b *Broker) offsetCommit(c *wire.Conn, req *kmsg.OffsetCommitRequest, reply
 		return
 	}
 	n := b.offsetsPartition(req.Group)
-	b.replicate(c, n, batch.Build(now, records), func(err error) {
+	b.replicate(c, n, batch.Build(now, records), func(end int64, err error) {
 		if err == nil {
-			b.offsets.store(n, entries)
+			b.offsets.store(n, end, entries)
 		}
 		for i := range resp.Topics {
 			for j := range resp.Topics[i].Partitions {
@@ -83,20 +83,22 @@ func commitResponse(req *kmsg.OffsetCommitRequest, of func(topic string, rp kmsg
 	return resp
 }
 
-// replicate appends to the offsets topic and calls answer when that is done.
-func (b *Broker) replicate(c *wire.Conn, n int32, records batch.Batch, answer func(error)) {
+// replicate appends to the offsets topic and calls answer when that is done, with where
+// the records end in the log.
+func (b *Broker) replicate(c *wire.Conn, n int32, records batch.Batch, answer func(end int64, err error)) {
 	p, err := b.partition(offsetsTopic, [16]byte{}, n)
 	if err != nil {
-		answer(err)
+		answer(0, err)
 		return
 	}
 	_, end, epoch, pr, err := p.append(records, -1)
 	if err != nil {
-		answer(err)
+		answer(0, err)
 		return
 	}
 	b.wake(p, pr)
-	b.acknowledge(b.produces, c, []awaited{replication(p, epoch, end, answer)}, commitTimeout, func() {})
+	wait := replication(p, epoch, end, func(err error) { answer(end, err) })
+	b.acknowledge(b.produces, c, []awaited{wait}, commitTimeout, func() {})
 }
 
 // asCoordinator says what a partition's error means to a group.

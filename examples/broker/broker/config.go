@@ -20,6 +20,7 @@ type Config struct {
 	Disk       *Disk  // what the broker's former life left; nil for a new one
 
 	HeartbeatInterval time.Duration // to the controller; default 1 s
+	ControllerTimeout time.Duration // within which the controller answers, or is taken for dead; default 10 s
 	Registration      time.Duration // how long Start tries to register; default 30 s
 	MaxLag            time.Duration // of a follower in sync; default 2 s
 	MinInsyncReplicas int           // for acks=all, or all replicas of a partition that has fewer; default 1
@@ -43,6 +44,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Addr = cmp.Or(c.Addr, "127.0.0.1:0")
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, time.Second)
+	c.ControllerTimeout = cmp.Or(c.ControllerTimeout, 10*time.Second)
 	c.Registration = cmp.Or(c.Registration, 30*time.Second)
 	c.MaxLag = cmp.Or(c.MaxLag, 2*time.Second)
 	c.MinInsyncReplicas = cmp.Or(c.MinInsyncReplicas, 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/delayedop/purgatory/examples/broker/group"
 	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
@@ -57,7 +58,7 @@ func (b *Broker) joinGroup(c *wire.Conn, req *kmsg.JoinGroupRequest, reply func(
 		reply(resp)
 		return
 	}
-	b.groups.Join(c.ID, req, reply)
+	b.groups.Join(group.Client{Conn: c.ID, Open: c.Open}, req, reply)
 }
 
 func (b *Broker) syncGroup(c *wire.Conn, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
@@ -67,7 +68,7 @@ func (b *Broker) syncGroup(c *wire.Conn, req *kmsg.SyncGroupRequest, reply func(
 		reply(resp)
 		return
 	}
-	b.groups.Sync(c.ID, req, reply)
+	b.groups.Sync(group.Client{Conn: c.ID, Open: c.Open}, req, reply)
 }
 
 func (b *Broker) groupHeartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {

@@ -38,8 +38,8 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 }
 
 // listOffset finds an offset by time. It knows the times of batches, not of the
-// records inside, and answers with the beginning of the batch: never too late
-// in the log, sometimes a few records too early.
+// records inside, and answers with the beginning of the batch, or of the log if that is
+// inside it: never too late in the log, sometimes a few records too early.
 func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *kmsg.ListOffsetsResponseTopicPartition) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,14 +59,14 @@ func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *
 	case req.Timestamp == newest:
 		for _, b := range p.mu.log.Batches() {
 			if b.End() <= p.mu.high && b.MaxTimestamp() > resp.Timestamp {
-				resp.Offset, resp.Timestamp = b.BaseOffset(), b.MaxTimestamp()
+				resp.Offset, resp.Timestamp = max(b.BaseOffset(), p.mu.log.Start()), b.MaxTimestamp()
 			}
 		}
 	case req.Timestamp < 0:
 		return kerr.UnsupportedVersion
 	default:
 		if b, ok := p.mu.log.AtTime(req.Timestamp); ok && b.End() <= p.mu.high {
-			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.BaseOffset(), b.BaseTimestamp(), b.LeaderEpoch()
+			resp.Offset, resp.Timestamp, resp.LeaderEpoch = max(b.BaseOffset(), p.mu.log.Start()), b.BaseTimestamp(), b.LeaderEpoch()
 		}
 	}
 	return nil

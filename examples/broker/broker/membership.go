@@ -50,7 +50,7 @@ func (b *Broker) register(ctx context.Context, client *wire.Client) error {
 	// that says its epoch: it waits.
 	b.applying.Lock()
 	defer b.applying.Unlock()
-	resp, err := client.Do(ctx, req)
+	resp, err := b.tell(ctx, client, req)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (b *Broker) standDown() {
 func (b *Broker) heartbeat(ctx context.Context, client *wire.Client, leaving bool) error {
 	req := kmsg.NewPtrBrokerHeartbeatRequest()
 	req.BrokerID, req.BrokerEpoch, req.WantShutdown = b.config.ID, b.epoch.Load(), leaving
-	resp, err := client.Do(ctx, req)
+	resp, err := b.tell(ctx, client, req)
 	if err != nil {
 		return err
 	}
@@ -123,5 +123,12 @@ func (b *Broker) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 	if client == nil {
 		return nil, errEnded
 	}
+	return b.tell(ctx, client, req)
+}
+
+// tell waits for the controller's answer no longer than one that lives needs for it.
+func (b *Broker) tell(ctx context.Context, client *wire.Client, req kmsg.Request) (kmsg.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.config.ControllerTimeout)
+	defer cancel()
 	return client.Do(ctx, req)
 }

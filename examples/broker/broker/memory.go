@@ -9,8 +9,8 @@ import (
 	"github.com/delayedop/purgatory/examples/broker/memory"
 )
 
-// holdings are the two parts of a broker's memory: three quarters for the logs,
-// and a quarter for requests that are not answered and answers that are not sent.
+// holdings are the two parts of a broker's memory: three quarters for the logs
+// and for what groups know of their members, and a quarter for requests that are not answered and answers that are not sent.
 // Requests wait for room to be read; a produce for which the logs have none is
 // refused, and a fetch gets less.
 type holdings struct {

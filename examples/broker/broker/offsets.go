@@ -26,6 +26,7 @@ type offsetKey struct {
 }
 
 type commit struct {
+	end         int64 // of its batch in the log
 	offset      int64
 	leaderEpoch int32
 	metadata    string
@@ -51,7 +52,7 @@ func (o *offsets) load(n int32, batches []batch.Batch) {
 		for _, r := range b.Records() {
 			key, value := kmsg.NewOffsetCommitKey(), kmsg.NewOffsetCommitValue()
 			if key.ReadFrom(r.Key) == nil && value.ReadFrom(r.Value) == nil {
-				entries[offsetKey{key.Group, key.Topic, key.Partition}] = commit{value.Offset, value.LeaderEpoch, value.Metadata}
+				entries[offsetKey{key.Group, key.Topic, key.Partition}] = commit{b.End(), value.Offset, value.LeaderEpoch, value.Metadata}
 			}
 		}
 	}
@@ -63,12 +64,19 @@ func (o *offsets) load(n int32, batches []batch.Batch) {
 	o.mu.loaded[n] = entries
 }
 
-// store remembers what has been replicated.
-func (o *offsets) store(n int32, entries map[offsetKey]commit) {
+// store remembers what has been replicated, up to an end of the log. Two commits may
+// come in either order; what stands later in the log counts.
+func (o *offsets) store(n int32, end int64, entries map[offsetKey]commit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.mu.loaded[n] != nil { // else it has moved; the log went with it
-		maps.Copy(o.mu.loaded[n], entries)
+	loaded := o.mu.loaded[n]
+	if loaded == nil {
+		return // it has moved; the log went with it
+	}
+	for key, c := range entries {
+		if c.end = end; loaded[key].end <= end {
+			loaded[key] = c
+		}
 	}
 }
 

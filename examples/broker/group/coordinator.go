@@ -20,6 +20,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/delayedop/purgatory/examples/broker/memory"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -34,6 +35,7 @@ const (
 type Config struct {
 	MinSession       time.Duration            // the shortest session timeout a member may ask for
 	InitialRebalance time.Duration            // how long the first member of a group waits for others
+	Memory           *memory.Budget           // for what members say of themselves, and are assigned; nil for no bound
 	Name             func(kind string) string // of a purgatory
 	// Purgatory gives options for the purgatory of that kind.
 	Purgatory func(kind string) []purgatory.Option
@@ -80,6 +82,12 @@ type memberKey struct{ group, member string }
 
 // String is what the debug page shows of a key.
 func (k memberKey) String() string { return k.group + ": " + k.member }
+
+// Client is where the answer to a request goes.
+type Client struct {
+	Conn uint64      // its connection; see Gone
+	Open func() bool // false before Gone is called
+}
 
 var errGone = errors.New("group: the client is gone")
 

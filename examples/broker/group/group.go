@@ -41,6 +41,7 @@ type group struct {
 		members      map[string]*member
 		static       map[string]string // a static member's instance to its present member id
 		rebalance    *rebalance        // while joining
+		counted      int               // bytes that are taken from the budget
 	}
 }
 
@@ -73,14 +74,21 @@ func (g *group) rebalanceLocked() {
 		g.wakeLocked(joins) // perhaps it was only the one that left that was missing
 		return
 	}
-	r := &rebalance{group: g, initial: g.mu.state == empty}
+	r := &rebalance{group: g, initial: g.mu.state == empty, left: g.rebalanceTimeoutLocked()}
 	for _, m := range g.mu.members {
 		m.assignment = nil
-		r.left = max(r.left, m.rebalance)
 	}
 	g.mu.state = joining
 	g.wakeLocked(syncs)
 	g.gatherLocked(r)
+}
+
+// rebalanceTimeoutLocked is the longest that a member gives a rebalance.
+func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
+	for _, m := range g.mu.members {
+		longest = max(longest, m.rebalance)
+	}
+	return longest
 }
 
 // gatherLocked waits for members: as long as a rebalance may take; or, for the first

@@ -20,12 +20,23 @@ type bench struct {
 	*Coordinator
 	t     *testing.T
 	timer *timer.ManualTimer
+	left  map[uint64]bool // connections that have ended
+}
+
+func (b *bench) client(conn uint64) Client {
+	return Client{Conn: conn, Open: func() bool { return !b.left[conn] }}
+}
+
+// leave ends a connection.
+func (b *bench) leave(conn uint64) {
+	b.left[conn] = true
+	b.Gone(conn)
 }
 
 func newBench(t *testing.T) *bench {
 	manual, err := timer.NewManualTimer()
 	require.NoError(t, err)
-	b := &bench{t: t, timer: manual}
+	b := &bench{t: t, timer: manual, left: make(map[uint64]bool)}
 	b.Coordinator, err = NewCoordinator(Config{
 		MinSession:       time.Second,
 		InitialRebalance: 3 * time.Second,
@@ -69,7 +80,7 @@ func (b *bench) joinWith(conn uint64, id string, instance *string, protocols ...
 	req.RebalanceTimeoutMillis = int32(rebalanceTimeout.Milliseconds())
 	req.Protocols = protocols
 	a := make(answer[*kmsg.JoinGroupResponse], 2)
-	b.Join(conn, req, a.reply)
+	b.Join(b.client(conn), req, a.reply)
 	return a
 }
 
@@ -81,7 +92,7 @@ func (b *bench) sync(conn uint64, id string, generation int32, assign ...string)
 		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: member, MemberAssignment: []byte("for " + member)})
 	}
 	a := make(answer[*kmsg.SyncGroupResponse], 2)
-	b.Sync(conn, req, a.reply)
+	b.Sync(b.client(conn), req, a.reply)
 	return a
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Join is a member's request to be in the next generation. Most are answered
 // when that has begun.
-func (c *Coordinator) Join(conn uint64, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
+func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
 	session := time.Duration(req.SessionTimeoutMillis) * time.Millisecond
 	var refused *kerr.Error
 	switch {
@@ -25,9 +25,16 @@ func (c *Coordinator) Join(conn uint64, req *kmsg.JoinGroupRequest, reply func(k
 		reply(refuseJoin(req.Version, req.MemberID, refused))
 		return
 	}
+	size := memberBytes + protocolBytes(req.Protocols)
+	if !c.config.Memory.Take(size) {
+		reply(refuseJoin(req.Version, req.MemberID, kerr.GroupMaxSizeReached))
+		return
+	}
+	defer c.config.Memory.Free(size)
+	req.Protocols = cloneProtocols(req.Protocols)
 	for {
 		g := c.group(req.Group, true)
-		if g.join(conn, req, reply) {
+		if g.join(client, req, reply) {
 			return
 		}
 		c.drop(g) // it died between the two lines; its name begins again
@@ -35,7 +42,7 @@ func (c *Coordinator) Join(conn uint64, req *kmsg.JoinGroupRequest, reply func(k
 }
 
 // join is false when the group is dead.
-func (g *group) join(conn uint64, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) bool {
+func (g *group) join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) bool {
 	g.lock()
 	defer g.unlock()
 	if g.mu.state == dead {
@@ -53,10 +60,10 @@ func (g *group) join(conn uint64, req *kmsg.JoinGroupRequest, reply func(kmsg.Re
 	if w := m.joining; w != nil { // from another connection, which the client has given up
 		w.resp = refuseJoin(w.version, m.id, kerr.RebalanceInProgress)
 	}
-	w := &joinWait{group: g, member: m, version: req.Version, reply: reply}
+	w := &joinWait{group: g, member: m, client: client, version: req.Version, reply: reply}
 	m.joining = w
 	g.endSessionLocked(m)
-	g.watchJoinLocked(w, conn)
+	g.watchJoinLocked(w)
 	g.wakeLocked(joins) // it may be the last one missing
 	return true
 }

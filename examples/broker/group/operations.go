@@ -53,15 +53,18 @@ type joinWait struct {
 	operation.DelayedOperation
 	group   *group
 	member  *member
+	client  Client
 	version int16
 	resp    *kmsg.JoinGroupResponse // guarded by the group's lock
 	reply   func(kmsg.Response)
 }
 
+// TryComplete says yes also when the client has gone: it may have gone before the wait
+// began, for another goroutine may be doing what the group has put off.
 func (w *joinWait) TryComplete() bool {
 	w.group.mu.Lock()
 	defer w.group.mu.Unlock()
-	return w.resp != nil || w.group.mu.state == dead
+	return w.resp != nil || w.group.mu.state == dead || !w.client.Open()
 }
 
 func (w *joinWait) OnComplete() {
@@ -88,16 +91,18 @@ type syncWait struct {
 	operation.DelayedOperation
 	group   *group
 	member  *member
+	client  Client
 	version int16
 	resp    *kmsg.SyncGroupResponse // guarded by the group's lock
 	reply   func(kmsg.Response)
 }
 
-// TryComplete says yes to an assignment, and to a group that has moved on.
+// TryComplete says yes to an assignment, to a group that has moved on, and when the
+// client has gone.
 func (w *syncWait) TryComplete() bool {
 	w.group.mu.Lock()
 	defer w.group.mu.Unlock()
-	return w.resp != nil || w.group.mu.state != syncing
+	return w.resp != nil || w.group.mu.state != syncing || !w.client.Open()
 }
 
 func (w *syncWait) OnComplete() {

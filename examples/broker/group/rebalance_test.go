@@ -78,3 +78,23 @@ func TestTheWaitForOthersEnds(t *testing.T) {
 	require.Equal(t, rebalanceTimeout, passed)
 	require.Zero(t, join.get(t).ErrorCode)
 }
+
+// TestAMemberInAHurryEvictsNobody: the leader may take as long to assign as any member gives a rebalance.
+func TestAMemberInAHurryEvictsNobody(t *testing.T) {
+	b := newBench(t)
+	x, joinX := b.newMember(1)
+	y, joinY := b.newMember(2)
+	b.pass(3 * time.Second)
+	b.pass(3 * time.Second)
+	got := joinX.get(t)
+	joinY.get(t)
+	if got.LeaderID != x {
+		x, y = y, x
+	}
+	b.group("g", false).mu.members[y].rebalance = time.Second
+	waiting := b.sync(2, y, got.Generation)
+	b.pass(2 * time.Second)
+	require.Empty(t, waiting)
+	require.Zero(t, b.sync(1, x, got.Generation, x, y).get(t).ErrorCode)
+	require.Equal(t, "for "+y, string(waiting.get(t).MemberAssignment))
+}

@@ -1,17 +1,28 @@
 package group
 
 import (
+	"bytes"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Sync is a member's request for its assignment; the leader's brings them all.
-func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
+func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
 	g := c.group(req.Group, false)
 	if g == nil {
 		reply(refuseSync(req.Version, kerr.UnknownMemberID))
 		return
 	}
+	size := 0
+	for _, a := range req.GroupAssignment {
+		size += len(a.MemberAssignment)
+	}
+	if !c.config.Memory.Take(size) {
+		reply(refuseSync(req.Version, kerr.CoordinatorNotAvailable))
+		return
+	}
+	defer c.config.Memory.Free(size)
 	g.lock()
 	defer g.unlock()
 	m, err := g.fencedLocked(req.MemberID, req.InstanceID)
@@ -41,17 +52,17 @@ func (c *Coordinator) Sync(conn uint64, req *kmsg.SyncGroupRequest, reply func(k
 		w.resp = refuseSync(w.version, kerr.RebalanceInProgress)
 		g.wakeLocked(syncs)
 	}
-	w := &syncWait{group: g, member: m, version: req.Version, reply: reply}
+	w := &syncWait{group: g, member: m, client: client, version: req.Version, reply: reply}
 	m.syncing = w
 	g.endSessionLocked(m)
-	g.watchSyncLocked(w, conn)
+	g.watchSyncLocked(w)
 }
 
 // assignLocked hands out the leader's assignment and answers all who wait for it.
 func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment) {
 	for _, a := range assignments {
 		if m := g.mu.members[a.MemberID]; m != nil {
-			m.assignment = a.MemberAssignment
+			m.assignment = bytes.Clone(a.MemberAssignment) // not the whole request
 		}
 	}
 	g.mu.state = stable

@@ -13,8 +13,9 @@ import (
 
 func (g *group) lock() { g.mu.Lock() }
 
-// unlock releases the lock and then does what was put off.
+// unlock counts what the group has, releases the lock and then does what was put off.
 func (g *group) unlock() {
+	g.countLocked()
 	g.mu.Unlock()
 	g.actions.Run()
 }
@@ -31,22 +32,23 @@ func (g *group) watchRebalanceLocked(r *rebalance, timeout time.Duration) {
 }
 
 // watchJoinLocked has a member wait for the rebalance, which has a timeout of its own.
-func (g *group) watchJoinLocked(w *joinWait, conn uint64) {
+func (g *group) watchJoinLocked(w *joinWait) {
 	g.actions.Add(func() {
 		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, 2*maxRebalance,
-			waitKey{group: g.name, phase: joins}, waitKey{phase: connection, conn: conn})
+			waitKey{group: g.name, phase: joins}, waitKey{phase: connection, conn: w.client.Conn})
 		if err != nil {
 			w.reply(refuseJoin(w.version, w.member.id, kerr.NotCoordinator))
 		}
 	})
 }
 
-// watchSyncLocked has a member wait for the leader's assignment.
-func (g *group) watchSyncLocked(w *syncWait, conn uint64) {
-	timeout := w.member.rebalance
+// watchSyncLocked has a member wait for the leader's assignment, as long as a rebalance
+// may take: its end evicts the others that have not come this far.
+func (g *group) watchSyncLocked(w *syncWait) {
+	timeout := g.rebalanceTimeoutLocked()
 	g.actions.Add(func() {
 		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, timeout,
-			waitKey{group: g.name, phase: syncs}, waitKey{phase: connection, conn: conn})
+			waitKey{group: g.name, phase: syncs}, waitKey{phase: connection, conn: w.client.Conn})
 		if err != nil {
 			w.reply(refuseSync(w.version, kerr.NotCoordinator))
 		}

@@ -42,12 +42,13 @@ func Dial(ctx context.Context, addr, id string) (*Client, error) {
 func (c *Client) Close() { _ = c.tcp.Close() }
 
 // Do sends req and returns its response. After an error, also ctx's, the
-// connection is closed: an answer may still be under way on it.
+// connection is closed: an answer may still be under way on it. So ctx
+// also ends the requests before this one that are not answered yet.
 func (c *Client) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	resp, err := c.doLocked(req)
 	if err != nil {
 		c.Close()

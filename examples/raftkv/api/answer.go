@@ -42,7 +42,8 @@ func status(err error) int {
 		return http.StatusTooManyRequests
 	case errors.Is(err, node.ErrDeadline):
 		return http.StatusGatewayTimeout
-	case errors.Is(err, node.ErrNoLeader), errors.Is(err, node.ErrLeadershipLost), errors.Is(err, node.ErrClosed), errors.As(err, &other):
+	case errors.Is(err, node.ErrNoLeader), errors.Is(err, node.ErrLeadershipLost), errors.Is(err, node.ErrClosed),
+		errors.Is(err, node.ErrNotAdded), errors.As(err, &other):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError

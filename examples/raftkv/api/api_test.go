@@ -118,6 +118,23 @@ func TestClosingAnswersThoseWhoWait(t *testing.T) {
 	}
 }
 
+// TestAJoinThatTakesTooLongEnds: with the first member that is not there the majority is gone.
+func TestAJoinThatTakesTooLongEnds(t *testing.T) {
+	_, clients := start(t, 1)
+	for _, id := range []string{"n7", "n8", "n9"} {
+		resp, err := clients[0].http.Post(clients[0].base+"/v1/join?timeout=50ms", "", strings.NewReader(`{"id":"`+id+`","address":"`+freeAddress(t)+`"}`))
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		require.NoError(t, err)
+		if id == "n7" {
+			require.Equal(t, 200, resp.StatusCode, "%s: the engine asks the majority of before", body)
+			continue
+		}
+		require.Contains(t, []int{503, 504}, resp.StatusCode, "%s", body)
+	}
+}
+
 // zeros is a body of n bytes that is JSON as far as it has been read.
 type zeros struct{ left int }
 

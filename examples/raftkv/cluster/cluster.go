@@ -1,3 +1,5 @@
+// Package cluster runs members as processes of their own, each data folder its own, and does to them what happens to servers:
+// it kills them, freezes them, and cuts them off from each other.
 package cluster
 
 import (
@@ -11,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/delayedop/purgatory/examples/internal/faultproxy"
 	"github.com/delayedop/purgatory/examples/raftkv/api"
 	"github.com/delayedop/purgatory/examples/raftkv/node"
 )
@@ -41,7 +44,7 @@ type Member struct {
 type Cluster struct {
 	cfg     Config
 	Members []*Member // those that may join later come last
-	network [][]*proxy
+	network [][]*faultproxy.Proxy
 }
 
 // Start starts the members of a new cluster.
@@ -66,12 +69,12 @@ func (c *Cluster) start() error {
 		})
 	}
 	for i := range c.Members {
-		c.network = append(c.network, make([]*proxy, len(c.Members)))
+		c.network = append(c.network, make([]*faultproxy.Proxy, len(c.Members)))
 		for j, to := range c.Members {
 			if i == j {
 				continue
 			}
-			if c.network[i][j], err = newProxy(to.Address); err != nil {
+			if c.network[i][j], err = faultproxy.Start(to.Address); err != nil {
 				return err
 			}
 		}
@@ -120,7 +123,7 @@ func (c *Cluster) Run(i int) error {
 	}
 	for j, p := range c.network[i] {
 		if p != nil {
-			args = append(args, "-route", c.Members[j].Address+"="+p.address())
+			args = append(args, "-route", c.Members[j].Address+"="+p.Addr())
 		}
 	}
 	args = append(append(args, c.cfg.Args...), m.Args...)
@@ -172,8 +175,8 @@ func (c *Cluster) Thaw(i int) error {
 func (c *Cluster) Isolate(i int) {
 	for j := range c.Members {
 		if i != j {
-			c.cut(c.network[i][j], true, true)
-			c.cut(c.network[j][i], true, true)
+			c.network[i][j].Hold(true, true)
+			c.network[j][i].Hold(true, true)
 		}
 	}
 }
@@ -182,14 +185,9 @@ func (c *Cluster) Isolate(i int) {
 func (c *Cluster) Deafen(i int) {
 	for j := range c.Members {
 		if i != j {
-			c.cut(c.network[i][j], false, true)
+			c.network[i][j].Hold(false, true)
 		}
 	}
-}
-
-func (c *Cluster) cut(p *proxy, there, back bool) {
-	p.there.set(there)
-	p.back.set(back)
 }
 
 // Heal ends all that Isolate and Deafen have done.
@@ -197,7 +195,7 @@ func (c *Cluster) Heal() {
 	for _, row := range c.network {
 		for _, p := range row {
 			if p != nil {
-				c.cut(p, false, false)
+				p.Hold(false, false)
 			}
 		}
 	}
@@ -244,7 +242,7 @@ func (c *Cluster) Close() {
 	for _, row := range c.network {
 		for _, p := range row {
 			if p != nil {
-				p.close()
+				p.Close()
 			}
 		}
 	}

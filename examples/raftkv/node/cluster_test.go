@@ -188,6 +188,50 @@ func TestSnapshotWakesEverybodyBelow(t *testing.T) {
 	require.ErrorIs(t, <-above, ErrDeadline)
 }
 
+// TestReadsThatFillANodeAreAnswered: the wait for the confirmation that they need is not refused because of them.
+func TestReadsThatFillANodeAreAnswered(t *testing.T) {
+	all := members(t, 3)
+	nodes := make([]*Node, len(all))
+	for i, m := range all {
+		c := config(t, m, all)
+		c.MaxPending = 1
+		nodes[i] = open(t, c)
+	}
+	leader := leaderOf(t, nodes)
+	before := leader.Status().Refused
+	_, _, err := leader.Read(context.Background(), "k", patient)
+	require.NoError(t, err)
+	require.Equal(t, before, leader.Status().Refused)
+}
+
+// TestOneIDJoinsOnce has two members ask for one id while the engine is busy: one of them is told that it is taken.
+func TestOneIDJoinsOnce(t *testing.T) {
+	disk := &sick{}
+	n := alone(t, func(c *Config) {
+		c.wrapLog = func(s raft.LogStore) raft.LogStore {
+			disk.LogStore = s
+			return disk
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	late, other := Member{"late", freeAddress(t)}, Member{"late", freeAddress(t)}
+	c := config(t, late, nil)
+	c.Join = true
+	open(t, c)
+	hang := make(chan struct{})
+	disk.hang.Store(&hang)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- n.AddMember(ctx, late) }()
+	require.Eventually(t, func() bool { return disk.hanging.Load() > 0 }, patient, time.Millisecond)
+	go func() { second <- n.AddMember(ctx, other) }()
+	time.Sleep(50 * time.Millisecond) // so that the second has come as far as it can
+	disk.hang.Store(nil)
+	close(hang)
+	require.NoError(t, <-first)
+	require.ErrorIs(t, <-second, ErrBadMember)
+}
+
 func TestConfirmationCountsFromWhenItWasAskedFor(t *testing.T) {
 	c := newConfirming(nil)
 	voters := []raft.Server{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "watcher", Suffrage: raft.Nonvoter}}

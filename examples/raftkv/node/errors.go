@@ -31,6 +31,8 @@ var (
 	ErrBadRevision = errors.New("raftkv: bad revision")
 	// ErrBadMember: a member that cannot be added.
 	ErrBadMember = errors.New("raftkv: bad member")
+	// ErrNotAdded: the engine has not added a member. If it has lost its leadership meanwhile, the next leader may.
+	ErrNotAdded = errors.New("raftkv: member not added")
 )
 
 // NotLeaderError says that another node leads, or none that is known. Nothing was written.

@@ -19,8 +19,9 @@ import (
 // sick is a log whose writes fail, or hang, when it is told so.
 type sick struct {
 	raft.LogStore
-	full atomic.Bool
-	hang atomic.Pointer[chan struct{}]
+	full    atomic.Bool
+	hang    atomic.Pointer[chan struct{}]
+	hanging atomic.Int64 // writes that have hung
 }
 
 func (s *sick) StoreLogs(logs []*raft.Log) error {
@@ -28,6 +29,7 @@ func (s *sick) StoreLogs(logs []*raft.Log) error {
 		return &os.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
 	}
 	if hang := s.hang.Load(); hang != nil {
+		s.hanging.Add(1)
 		<-*hang
 	}
 	return s.LogStore.StoreLogs(logs)

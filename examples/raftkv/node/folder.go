@@ -18,6 +18,7 @@ const (
 	idFile      = "node-id" // whose folder it is
 	logFile     = "raft.db" // log, term and vote
 	keptOnDisk  = 2         // snapshots
+	unfinished  = ".new"    // ending of a file that is being written
 	lockTimeout = time.Second
 )
 
@@ -84,7 +85,7 @@ func claimFolder(path string, create bool) error {
 		return err
 	}
 	for _, file := range files {
-		if name := file.Name(); name != logFile && name != "snapshots" {
+		if name := file.Name(); name != logFile && name != "snapshots" && name != idFile+unfinished {
 			return fmt.Errorf("it holds %q, which is no part of a node", name)
 		}
 	}
@@ -114,16 +115,20 @@ func (f *folder) seal(path, id string) error {
 	if !f.isNew {
 		return nil
 	}
-	return writeSynced(filepath.Join(path, idFile), []byte(id))
+	return writeWhole(filepath.Join(path, idFile), []byte(id))
 }
 
-func writeSynced(path string, content []byte) error {
-	file, err := os.Create(path)
+// writeWhole writes a file that is there with all of its content, or not at all, whatever ends the process.
+func writeWhole(path string, content []byte) error {
+	file, err := os.Create(path + unfinished)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+unfinished, path)
 }
 
 // openLog opens the log after every page of it has been read once: the storage panics over a damaged page, and would do so in

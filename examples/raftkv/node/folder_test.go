@@ -94,6 +94,24 @@ func TestFolderHalfMade(t *testing.T) {
 	awaitLeader(t, open(t, c))
 }
 
+// TestFolderHalfSealed ends a process while it writes whose folder it is.
+func TestFolderHalfSealed(t *testing.T) {
+	all := members(t, 1)
+	c := config(t, all[0], all)
+	n := open(t, c)
+	awaitLeader(t, n)
+	require.NoError(t, n.Close())
+	mark := filepath.Join(c.Folder, idFile)
+	for _, written := range []string{"", "n", "n1"} {
+		require.NoError(t, os.Remove(mark))
+		require.NoError(t, os.WriteFile(mark+unfinished, []byte(written), 0o600))
+		n = open(t, c)
+		awaitLeader(t, n)
+		require.NoError(t, n.Close())
+		require.NoFileExists(t, mark+unfinished)
+	}
+}
+
 func TestBadConfigurations(t *testing.T) {
 	all := members(t, 3)
 	for name, change := range map[string]func(*Config){

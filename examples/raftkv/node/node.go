@@ -4,11 +4,11 @@
 //	call       waits for                                     purgatory, key, position        told by
 //	Propose    its entry to be applied                       proposals, reign, number        the apply loop
 //	Read       a round of read-index requests to end         positions, rounds, round        the round
-//	           a majority to confirm the leader (leader)     positions, confirmed, time      replies to heartbeats
+//	           a majority to confirm the leader (leader)     confirms, time                  replies to heartbeats
 //	           this node to have applied the leader's index  positions, applied, index       the apply loop
 //	Watch      a later revision of a key                     watches, the key, revision      the apply loop
 //
-// Every wait has its own deadline, whatever the engine does: nothing waits for a future of the engine. The apply loop only
+// Every wait has its own deadline, whatever the engine does: no read or write waits for a future of it. The apply loop only
 // signals (SignalUpTo), once for a batch and once for each key that somebody may watch: callbacks run on the purgatory's workers.
 package node
 
@@ -32,9 +32,8 @@ import (
 type line uint8
 
 const (
-	lineRounds    line = iota // read-index rounds that have ended
-	lineConfirmed             // times since which the leadership is confirmed
-	lineApplied               // log indexes that have been applied
+	lineRounds  line = iota // read-index rounds that have ended
+	lineApplied             // log indexes that have been applied
 )
 
 // Node is a member that runs. It is safe for concurrent use.
@@ -53,6 +52,9 @@ type Node struct {
 	proposals *purgatory.DelayedOperationPurgatory[uint64]
 	positions *purgatory.DelayedOperationPurgatory[line]
 	watches   *purgatory.DelayedOperationPurgatory[string]
+	// confirms has those who wait for times since which the leadership is confirmed. Reads wait for them, so reads that fill
+	// positions must not keep them out.
+	confirms *purgatory.DelayedOperationPurgatory[struct{}]
 
 	// reign is odd while this node leads, and grows by one whenever that changes.
 	reign atomic.Uint64
@@ -65,6 +67,7 @@ type Node struct {
 	submit  chan *proposal
 	rounds  rounds
 	confirm chan struct{} // capacity 1: ask for a confirmation of the leadership
+	joining chan struct{} // capacity 1: full while a member is being added
 
 	quit    chan struct{}
 	wg      sync.WaitGroup
@@ -79,7 +82,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, origin: rand.Uint64(), store: kv.New(),
-		submit: make(chan *proposal, cfg.MaxPending), confirm: make(chan struct{}, 1), quit: make(chan struct{}),
+		submit: make(chan *proposal, cfg.MaxPending), confirm: make(chan struct{}, 1), joining: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	n.rounds.poke = make(chan struct{}, 1)
 	n.table.waiting = make(map[uint64]*proposal)
@@ -98,6 +101,9 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	if n.watches, err = purgatory.New[string]("watches", options...); err != nil {
+		return err
+	}
+	if n.confirms, err = purgatory.New[struct{}]("confirms", options...); err != nil {
 		return err
 	}
 	logs := newLogAdapter(n.cfg.Logger)
@@ -229,6 +235,9 @@ func (n *Node) EndWaits() {
 	}
 	if n.watches != nil {
 		n.watches.Close()
+	}
+	if n.confirms != nil {
+		n.confirms.Close()
 	}
 }
 

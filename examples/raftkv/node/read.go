@@ -10,6 +10,7 @@ import (
 
 	"github.com/delayedop/purgatory/examples/raftkv/internal/defect"
 	"github.com/delayedop/purgatory/examples/raftkv/kv"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 // Read returns what key has, linearizably, on any node: all that any client knew to be written when Read was called is visible.
@@ -79,5 +80,6 @@ func (n *Node) awaitConfirmed(ctx context.Context, deadline time.Time) error {
 	case n.confirm <- struct{}{}:
 	default: // somebody has asked, and has not been heard yet
 	}
-	return n.await(ctx, deadline, lineConfirmed, now, func() bool { return n.confirmedSince() >= now })
+	ready := func() bool { return n.confirmedSince() >= now }
+	return waitError(ctx, n.confirms.AwaitAt(ctx, time.Until(deadline), ready, purgatory.KeyPosition[struct{}]{Position: now}))
 }

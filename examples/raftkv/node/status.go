@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -46,7 +47,7 @@ func (n *Node) Status() Status {
 	for _, m := range n.raft.GetConfiguration().Configuration().Servers {
 		s.Members = append(s.Members, Member{string(m.ID), string(m.Address)})
 	}
-	for _, w := range []purgatory.Stats{n.proposals.Stats(), n.positions.Stats(), n.watches.Stats()} {
+	for _, w := range []purgatory.Stats{n.proposals.Stats(), n.positions.Stats(), n.watches.Stats(), n.confirms.Stats()} {
 		s.Waiting += int(w.Pending)
 		s.Refused += w.Rejected
 		s.Ended["satisfied"] += w.Satisfied
@@ -66,11 +67,38 @@ func openFiles() int {
 }
 
 // AddMember makes m a voting member. It has to be called on the leader. The engine's answer may take as long as it likes: it is
-// waited for until ctx ends.
+// waited for until ctx ends, and until it has come nobody else is added.
 func (n *Node) AddMember(ctx context.Context, m Member) error {
 	if err := checkAddress(m.Address); err != nil || m.ID == "" {
 		return fmt.Errorf("%w: %q at %q", ErrBadMember, m.ID, m.Address)
 	}
+	select {
+	case n.joining <- struct{}{}:
+	case <-ctx.Done():
+		return endedBy(ctx)
+	}
+	added := make(chan error, 1)
+	go func() {
+		added <- n.add(m)
+		<-n.joining
+	}()
+	select {
+	case err := <-added:
+		return err
+	case <-ctx.Done():
+		return endedBy(ctx)
+	}
+}
+
+func endedBy(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ErrDeadline
+	}
+	return context.Cause(ctx)
+}
+
+// add makes m a member unless its id or its address is taken: the engine would give a member that it knows the new address.
+func (n *Node) add(m Member) error {
 	if !leads(n.reign.Load()) {
 		return &NotLeaderError{n.Leader()}
 	}
@@ -83,16 +111,10 @@ func (n *Node) AddMember(ctx context.Context, m Member) error {
 			return fmt.Errorf("%w: there is %s at %s already", ErrBadMember, s.ID, s.Address)
 		}
 	}
-	added := make(chan error, 1)
-	go func() {
-		added <- n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Address), 0, time.Second).Error()
-	}()
-	select {
-	case err := <-added:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := n.raft.AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Address), 0, time.Second).Error(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotAdded, err)
 	}
+	return nil
 }
 
 // HTTPListener returns where HTTP requests to this node's address arrive.

@@ -5,7 +5,10 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -18,6 +21,9 @@ import (
 
 const (
 	longestWait = 10 * time.Minute
+	// maxKey and maxValue are in bytes. What is longer an engine may refuse. A bulk read
+	// names a thousand keys, each three times as long, in one request of a megabyte.
+	maxKey, maxValue = 256, 512 << 10
 	// margin is the part of a request's deadline that is left for the answer to travel.
 	margin = 20 * time.Millisecond
 	// firstRead and lastRead are how long the first attempt to read the engine may take,
@@ -74,8 +80,8 @@ func (v *Service) resync(ctx context.Context, keys []string) error {
 
 // Put implements the RPC.
 func (v *Service) Put(ctx context.Context, r *connect.Request[replicasv1.PutRequest]) (*connect.Response[replicasv1.PutResponse], error) {
-	if r.Msg.Key == "" {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the key is empty"))
+	if err := errors.Join(checkKey(r.Msg.Key), checkValue(r.Msg.Value)); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	revision, err := v.store.Put(ctx, r.Msg.Key, r.Msg.Value)
 	if err != nil {
@@ -86,6 +92,9 @@ func (v *Service) Put(ctx context.Context, r *connect.Request[replicasv1.PutRequ
 
 // Get implements the RPC.
 func (v *Service) Get(ctx context.Context, r *connect.Request[replicasv1.GetRequest]) (*connect.Response[replicasv1.GetResponse], error) {
+	if err := checkKey(r.Msg.Key); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	e, err := v.get(ctx, r.Msg.Key)
 	if err != nil {
 		return nil, failure(ctx, err)
@@ -111,8 +120,8 @@ func (v *Service) get(ctx context.Context, key string) (store.Entry, error) {
 // Watch implements the RPC.
 func (v *Service) Watch(ctx context.Context, r *connect.Request[replicasv1.WatchRequest]) (*connect.Response[replicasv1.WatchResponse], error) {
 	key, after := r.Msg.Key, r.Msg.AfterRevision
-	if key == "" {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the key is empty"))
+	if err := errors.Join(checkKey(key), checkRevision(after)); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	timeout := longestWait
 	if deadline, ok := ctx.Deadline(); ok {
@@ -138,6 +147,34 @@ func (v *Service) Watch(ctx context.Context, r *connect.Request[replicasv1.Watch
 		return nil, failure(ctx, err)
 	}
 	return connect.NewResponse(&replicasv1.WatchResponse{Entry: entry(key, e), Changed: err == nil}), nil
+}
+
+// checkKey refuses what some engine cannot take: a client that went to another replica
+// would fare no better.
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return errors.New("the key is empty")
+	case len(key) > maxKey:
+		return fmt.Errorf("the key has %d bytes, the maximum is %d", len(key), maxKey)
+	case strings.Contains(key, "\x00"):
+		return errors.New("the key has a zero byte")
+	}
+	return nil
+}
+
+func checkValue(value []byte) error {
+	if len(value) > maxValue {
+		return fmt.Errorf("the value has %d bytes, the maximum is %d", len(value), maxValue)
+	}
+	return nil
+}
+
+func checkRevision(after int64) error {
+	if after < 0 || after == math.MaxInt64 {
+		return fmt.Errorf("%d is no revision to wait after", after)
+	}
+	return nil
 }
 
 func entry(key string, e store.Entry) *replicasv1.Entry {
