@@ -3,14 +3,32 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is a node in the processes that a demo starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "node" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestAnInterruptedDemoDoesNotFail(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		var out, errs bytes.Buffer
+		require.Equal(t, exitOK, run(ctx, []string{"demo", "-duration", "1h"}, &out, &errs), errs.String())
+		require.Contains(t, out.String(), "interrupted")
+		cancel()
+	}
+}
 
 func TestBadCommandLines(t *testing.T) {
 	folder := t.TempDir()
