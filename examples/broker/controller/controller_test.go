@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -170,8 +171,8 @@ func (n *node) alter(t *topic, leaderEpoch, partitionEpoch int32, members map[in
 	n.t.Helper()
 	part := kmsg.NewAlterPartitionRequestTopicPartition()
 	part.LeaderEpoch, part.PartitionEpoch = leaderEpoch, partitionEpoch
-	for id, epoch := range members {
-		part.NewEpochISR = append(part.NewEpochISR, kmsg.AlterPartitionRequestTopicPartitionNewEpochISR{BrokerID: id, BrokerEpoch: epoch})
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		part.NewEpochISR = append(part.NewEpochISR, kmsg.AlterPartitionRequestTopicPartitionNewEpochISR{BrokerID: id, BrokerEpoch: members[id]})
 	}
 	rt := kmsg.NewAlterPartitionRequestTopic()
 	rt.TopicID, rt.Partitions = t.id, append(rt.Partitions, part)
