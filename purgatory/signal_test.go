@@ -262,7 +262,7 @@ func TestASignalDuringALongCheckCausesAnother(t *testing.T) {
 	p.Signal("a")
 	close(g.leave)
 	wait()
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "those that the walk had passed are tried again")
+	eventually(t, func() bool { return p.NumDelayed() == 0 && held.completed.Load() == 1 }, "those that the walk had passed are tried again")
 	ended(t, held, operation.Satisfied)
 }
 
