@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,7 +32,11 @@ func runReplica(ctx context.Context, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
+	silent := time.AfterFunc(5*time.Second, func() {
+		fmt.Fprintln(os.Stderr, "replica: the server at -url does not answer; still trying") // the URL may hold a password
+	})
 	s, err := openStore(ctx, *engine, *url, nil)
+	silent.Stop()
 	if err != nil {
 		return err
 	}
