@@ -132,15 +132,10 @@ func TestConfigsAreDescribed(t *testing.T) {
 	c := start(t, testConfig())
 	cl := client(t, c)
 	create(t, cl, "one", 1, 1)
-	var configs kadm.ResourceConfigs
-	var one kadm.ResourceConfig
-	require.Eventually(t, func() bool { // any broker answers, and the topic may be news to it
-		var err error
-		if configs, err = kadm.NewClient(cl).DescribeTopicConfigs(ctx(t), "one", "nowhere"); err == nil {
-			one, err = configs.On("one", nil)
-		}
-		return err == nil && one.Err == nil
-	}, patience, time.Millisecond)
+	configs, err := kadm.NewClient(cl).DescribeTopicConfigs(ctx(t), "one", "nowhere")
+	require.NoError(t, err)
+	one, err := configs.On("one", nil)
+	require.NoError(t, err)
 	values := make(map[string]string)
 	for _, config := range one.Configs {
 		values[config.Key] = config.MaybeValue()

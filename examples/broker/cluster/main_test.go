@@ -72,6 +72,20 @@ func create(t *testing.T, cl *kgo.Client, topic string, partitions int32, replic
 	resp, err := req.RequestWith(ctx(t), cl)
 	require.NoError(t, err)
 	require.Zero(t, resp.Topics[0].ErrorCode)
+	for _, broker := range cl.SeedBrokers() {
+		require.Eventually(t, func() bool { return knows(t, broker, topic) }, patience, time.Millisecond)
+	}
+}
+
+// knows reports whether a broker has heard of a topic. Not every client tries again when
+// one has not. Of a broker that is stopped it is true.
+func knows(t *testing.T, broker *kgo.Broker, topic string) bool {
+	req := kmsg.NewPtrMetadataRequest()
+	of := kmsg.NewMetadataRequestTopic()
+	of.Topic = &topic
+	req.Topics = append(req.Topics, of)
+	resp, err := broker.Request(ctx(t), req)
+	return err != nil || resp.(*kmsg.MetadataResponse).Topics[0].ErrorCode == 0
 }
 
 func produce(t *testing.T, cl *kgo.Client, topic string, from, to int) {
