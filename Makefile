@@ -188,8 +188,8 @@ vet: ## go vet in every module
 	@$(call in-modules,$(MODULES),$(GO) vet ./...)
 
 .PHONY: lint
-lint: ## golangci-lint in every module
-	@$(call in-modules,$(MODULES),$(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
+lint: ## golangci-lint in every module that make test tests
+	@$(call in-modules,$(TEST_MODULES),$(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
 
 .PHONY: tidy-check
 tidy-check: ## what go mod tidy would change in each module's go.mod; fails when there is anything
