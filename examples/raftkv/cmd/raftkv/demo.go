@@ -39,12 +39,12 @@ func runDemo(ctx context.Context, args []string, out, errs io.Writer) error {
 		Binary: binary, Folder: folder, Drawings: filepath.Join(os.TempDir(), "raftkv"), Seed: *seed,
 		Duration: *duration, Clients: *clients, Faults: check.AllFaults, Say: p.say, Every: p.every,
 	})
-	if ctx.Err() != nil { // what fails after an interrupt fails because of it
+	if err != nil && ctx.Err() == nil { // what fails after an interrupt fails because of it
+		return err
+	}
+	if report == nil {
 		fmt.Fprintln(out, "interrupted: nothing was checked")
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	printReport(out, report)
 	if !report.OK() {
