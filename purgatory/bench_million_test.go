@@ -3,7 +3,6 @@
 package purgatory_test
 
 import (
-	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
@@ -48,10 +47,7 @@ func benchmarkMillion(b *testing.B, check bool, opts []purgatory.Option) {
 		b.Fatal(err)
 	}
 	defer p.Close()
-	keys := make([]string, 10_000)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("key-%d", i)
-	}
+	keys := benchKeys(10_000)
 	const million = 1_000_000
 	var state benchState
 	heap, began := heapInUse(), cpuTime()

@@ -29,10 +29,7 @@ func BenchmarkObserved(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.Close()
-			keys := make([]string, 500)
-			for i := range keys {
-				keys[i] = fmt.Sprintf("key-%d", i)
-			}
+			keys := benchKeys(500)
 			var state benchState
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
@@ -45,4 +42,12 @@ func BenchmarkObserved(b *testing.B) {
 			}
 		})
 	}
+}
+
+func benchKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("key-%d", i)
+	}
+	return keys
 }
