@@ -77,11 +77,19 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
 		m := c.batch.Machines[c.at]
 		if c.begun == 0 {
 			c.begun = 1
-			p.onComplete(m, &key, c.at)
+			if p.cfg.slow == 0 {
+				m.Operation().OnComplete()
+			} else {
+				p.timedComplete(m, key.of(c.at))
+			}
 		}
 		if c.begun == 1 && c.batch.Outcomes[c.at] == machine.Expired {
 			c.begun = 2
-			p.onExpiration(m, &key, c.at)
+			if p.cfg.slow == 0 {
+				m.Operation().OnExpiration()
+			} else {
+				p.timedExpiration(m, key.of(c.at))
+			}
 		}
 	}
 }
@@ -133,22 +141,6 @@ func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key logKey[K]) {
 // It uses the gate of the first shard; only the sum over all gates has a meaning.
 func (p *DelayedOperationPurgatory[K]) answered(n int) {
 	p.watchers.Shards()[0].Gate().Answered(n)
-}
-
-func (p *DelayedOperationPurgatory[K]) onComplete(m *machine.Machine, key *logKey[K], i int) {
-	if p.cfg.slow > 0 {
-		p.timedComplete(m, key.of(i))
-		return
-	}
-	m.Operation().OnComplete()
-}
-
-func (p *DelayedOperationPurgatory[K]) onExpiration(m *machine.Machine, key *logKey[K], i int) {
-	if p.cfg.slow > 0 {
-		p.timedExpiration(m, key.of(i))
-		return
-	}
-	m.Operation().OnExpiration()
 }
 
 // report tells the panic handler of a panic in one of m's methods. The deferred function
