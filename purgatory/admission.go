@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
@@ -55,20 +56,9 @@ func (p *DelayedOperationPurgatory[K]) elsewhere(m *machine.Machine) string {
 	return ", to another purgatory"
 }
 
-// reserve counts one more pending operation, unless that exceeds the maximum. It does not
-// add first and subtract on failure: in between, other goroutines would see a full
-// purgatory that is not full.
+// reserve counts one more pending operation, unless the maximum are pending.
 func (p *DelayedOperationPurgatory[K]) reserve() bool {
-	for {
-		sched.Yield()
-		n := p.pending.Load()
-		if n >= int64(p.cfg.maxPending) {
-			return false
-		}
-		if p.pending.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
+	return p.cfg.maxPending == 0 || bounded.Increment(&p.pending, int64(p.cfg.maxPending))
 }
 
 // release subtracts n operations that reserve has counted.

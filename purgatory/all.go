@@ -57,7 +57,6 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 		var at watchers.Place
 		for more := true; more; {
 			c := p.newCheck(&shards[i])
-			c.all = true
 			c.n, c.rest, apart, at, more = c.shard.Gather(at, c.ops[:], apart[:0])
 			completed += c.finish()
 			for _, k := range apart {

@@ -62,7 +62,7 @@ func AwaitValueAt[V any, K comparable](ctx context.Context, p *DelayedOperationP
 
 func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys []K, at []KeyPosition[K]) (value V, err error) {
 	if ready == nil {
-		return value, p.errorf(ErrNilOperation, "the function to wait for is nil")
+		return value, p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
 	err = p.await(ctx, timeout, func() bool {
 		found, ok := ready()
@@ -106,7 +106,7 @@ func (w *awaiting) waitsIn() string   { return "Await" }
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	if ready == nil {
-		return p.errorf(ErrNilOperation, "the function to wait for is nil")
+		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
 	w := &awaiting{ready: ready}
 	if m, n := machine.Of(w), len(keys)+len(at); !p.accepts(m, n) {

@@ -99,7 +99,7 @@ func (r *reading[K]) finish(o machine.Outcome, cause error) error {
 
 func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K, at []KeyPosition[K]) (value V, err error) {
 	if read == nil {
-		return value, p.errorf(ErrNilOperation, "the function to wait for is nil")
+		return value, p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
 	r := &reading[K]{p: p, timeout: timeout}
 	if timeout <= 0 {

@@ -90,7 +90,7 @@ func (p *DelayedOperationPurgatory[K]) tellPanic(recovered any, stack []byte, ab
 // least 100 ms more than it, is a stall.
 func (p *DelayedOperationPurgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
-	stalled := interval + max(interval, 100*time.Millisecond)
+	stalled := timer.Deadline(interval, max(interval, 100*time.Millisecond))
 	last := time.Now()
 	return func() {
 		if elapsed := time.Since(last); elapsed > stalled {

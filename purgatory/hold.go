@@ -23,21 +23,14 @@ type hold[K comparable] struct {
 	op    machine.Operation // of m
 	looks int               // calls of letGo for m
 
-	tries int64 // of all operations since the count was last reset
+	tries, met int64 // calls of TryComplete, and how many returned true, since they were last reset
 }
 
 // try tries the operation until its condition is met or no goroutine has asked for
 // another try. It returns how the caller has to end the operation; Pending means that
 // try has let go of it.
 func (h *hold[K]) try() (end machine.Outcome) {
-	var yes bool
-	if h.p.cfg.slow == 0 { // tryOnce, inlined by hand for the usual case
-		h.tries++
-		yes = machine.Try(h.op)
-	} else {
-		yes = h.tryOnce()
-	}
-	if yes {
+	if h.tryOnce() {
 		return machine.Satisfied
 	}
 	if h.m.TryRelease() { // the usual case: no goroutine has left a mark
@@ -63,13 +56,15 @@ func (h *hold[K]) retry() (end machine.Outcome) {
 // tryOnce calls the operation's TryComplete.
 func (h *hold[K]) tryOnce() (yes bool) {
 	h.tries++
-	if h.p.cfg.slow == 0 {
-		return machine.Try(h.op)
+	if h.p.cfg.slow == 0 || !h.m.Accepted() { // WithSlowCallback does not watch the tries of a registration
+		yes = machine.Try(h.op)
+	} else {
+		yes = h.p.timedTry(h.m, keyOf[K](h.m))
 	}
-	if !h.m.Accepted() { // WithSlowCallback does not watch the tries of a registration
-		return machine.Try(h.op)
+	if yes {
+		h.met++
 	}
-	return h.p.timedTry(h.m, keyOf[K](h.m))
+	return yes
 }
 
 // letGo makes the operation pending, unless another goroutine has left a mark: then the

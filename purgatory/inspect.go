@@ -176,7 +176,7 @@ func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text st
 // the operation or ends it if other goroutines have left marks.
 func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
 	c := p.newCheck(p.watchers.Shard(w.Hash))
-	c.key, c.hash, c.upTo = w.Key, w.Hash, EveryPosition
+	c.key, c.hash, c.upTo, c.ofKey = w.Key, w.Hash, EveryPosition, true
 	c.hold.m, c.hold.op, c.holding = w.Machine, w.Machine.Operation(), true
 	c.ops[0], c.at, c.n = w.Machine, 1, 1 // endBatch clears ops[:n]
 	c.finish()

@@ -144,6 +144,11 @@ func newConfig(opts []Option) (config, error) {
 	invalid := func(name string, value any, allowed string) error {
 		return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, name, value, allowed)
 	}
+	switch c.timer.(type) {
+	case nil, *timer.SystemTimer, *timer.ManualTimer:
+	default: // a type that embeds one of these
+		return c, invalid("timer", fmt.Sprintf("a %T", c.timer), "a *timer.SystemTimer or a *timer.ManualTimer")
+	}
 	switch {
 	case c.watcherShards < 1 || c.watcherShards > maxWatcherShards || c.watcherShards&(c.watcherShards-1) != 0:
 		return c, invalid("number of watcher shards", c.watcherShards, fmt.Sprintf("a power of two from 1 to %d", maxWatcherShards))

@@ -117,7 +117,7 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	if !m.Begin(o, n, p.id) {
 		return false, p.refuse(ErrUsed, "%T was submitted before%s", op, p.elsewhere(m))
 	}
-	if p.cfg.maxPending > 0 && !p.reserve() {
+	if !p.reserve() {
 		p.giveUp(m, false)
 		return false, p.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}

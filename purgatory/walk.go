@@ -24,8 +24,7 @@ type check[K comparable] struct {
 	onWorkers bool               // workers run the callbacks
 	looked    bool               // nested has been called for a long walk
 	passOn    bool               // runtime.Goexit ends this goroutine; another one goes on
-	all       bool               // ops are those of several keys, see CheckAndCompleteAll
-	ofKey     bool               // ops come from key
+	ofKey     bool               // ops come from key; else from Gather or Close
 	ended     int
 
 	answered int // of ended: their callbacks have run on this goroutine
@@ -106,7 +105,7 @@ func (c *check[K]) reset() {
 	p := c.hold.p
 	c.hold = hold[K]{p: p}
 	c.shard, c.outcome, c.cause, c.match, c.together = nil, machine.Pending, nil, nil, nil
-	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.all, c.ofKey, c.looked, c.key = 0, 0, 0, 0, nil, false, false, false, false, none
+	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.ofKey, c.looked, c.key = 0, 0, 0, 0, nil, false, false, false, none
 	c.forgetKeys()
 	p.checks.Put(c)
 }
@@ -198,14 +197,12 @@ func (c *check[K]) claim(m *machine.Machine, o machine.Outcome) {
 // endBatch ends the operations in ops that were claimed, and clears ops.
 func (c *check[K]) endBatch() {
 	if h := &c.hold; h.tries > 0 {
-		wasted := h.tries
-		for _, o := range c.outcomes[:c.claimed] {
-			if o == machine.Satisfied {
-				wasted--
-			}
+		wasted := h.tries - h.met
+		sampled := c.shard.Tried(h.tries, wasted)
+		if c.ofKey {
+			c.shard.KeyTried(c.key, c.hash, h.tries, wasted)
 		}
-		sampled := c.shard.Tried(c.key, c.hash, h.tries, wasted)
-		h.tries = 0
+		h.tries, h.met = 0, 0
 		if sampled && c.outcome == machine.Pending && !c.hold.p.nests.Load() {
 			_ = c.hold.p.nested() // sets nests if checks are nested, even if each enters another gate
 		}
@@ -290,16 +287,12 @@ func (c *check[K]) goOn() {
 	c.walk()
 }
 
-// handOver does the rest of the walk without running user code on this goroutine: workers
-// check what has not been tried, and run the callbacks.
+// handOver ends a walk that tries operations without running more user code on this
+// goroutine: workers check what has not been tried, and run the callbacks.
 func (c *check[K]) handOver() {
 	c.onWorkers = true
 	if c.holding {
 		c.release(c.hold.leave())
-	}
-	if c.outcome != machine.Pending && c.match == nil {
-		c.walk()
-		return
 	}
 	left := c.at < c.n || c.more || len(c.rest) > 0
 	c.at, c.rest = c.n, nil
@@ -309,8 +302,8 @@ func (c *check[K]) handOver() {
 		c.more = false
 	}
 	switch {
-	case !left || c.outcome != machine.Pending:
-	case c.all:
+	case !left:
+	case !c.ofKey:
 		c.hold.p.SignalAll()
 	default:
 		c.hold.p.signal(c.key, c.hash, c.upTo, c.together)

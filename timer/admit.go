@@ -1,6 +1,9 @@
 package timer
 
-import "github.com/delayedop/purgatory/internal/sched"
+import (
+	"github.com/delayedop/purgatory/internal/bounded"
+	"github.com/delayedop/purgatory/internal/sched"
+)
 
 // admitLocked accepts e, which is to be scheduled in s, or returns the error that AddAt
 // returns. It counts e against the limit last, when no other error is possible. If it
@@ -48,19 +51,7 @@ func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
 
 // reserve counts one more pending entry and returns true, unless maxPending are pending.
 func (t *store) reserve(maxPending int64) bool {
-	if t.maxPending == 0 {
-		return true
-	}
-	for {
-		sched.Yield()
-		n := t.pending.Load()
-		if n >= maxPending {
-			return false
-		}
-		if t.pending.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
+	return t.maxPending == 0 || bounded.Increment(&t.pending, maxPending)
 }
 
 // release counts n pending entries less.

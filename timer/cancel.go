@@ -18,29 +18,28 @@ func (t *store) Cancel(e *TaskEntry) bool {
 // skips nil entries and those of other timers. It takes a shard's lock once for up to 128
 // adjacent entries of that shard, which is faster than to cancel them one by one.
 func (t *store) CancelAll(entries []*TaskEntry) (n int) {
-	for len(entries) > 0 {
-		run := 1
-		if e := entries[0]; e != nil {
-			s := t.shardOf(e)
-			run += t.sameShard(s, entries[1:min(len(entries), chunk)])
-			s.mu.Lock()
-			n += t.cancelAllLocked(s, entries[:run])
-			s.mu.Unlock()
+	var locked *shard
+	steps := 0
+	for _, e := range entries {
+		if e == nil {
+			continue
 		}
-		entries = entries[run:]
+		if s := t.shardOf(e); s != locked || steps == chunk {
+			if locked != nil {
+				locked.mu.Unlock()
+			}
+			s.mu.Lock()
+			locked, steps = s, 0
+		}
+		steps++
+		if t.ownsLocked(e) && locked.cancelLocked(e) {
+			n++
+		}
+	}
+	if locked != nil {
+		locked.mu.Unlock()
 	}
 	t.release(n)
-	return n
-}
-
-// sameShard returns the length of the prefix of entries that are nil or belong to s.
-func (t *store) sameShard(s *shard, entries []*TaskEntry) (n int) {
-	for _, e := range entries {
-		if e != nil && t.shardOf(e) != s {
-			break
-		}
-		n++
-	}
 	return n
 }
 
@@ -53,19 +52,4 @@ func (s *shard) cancelLocked(e *TaskEntry) bool {
 	e.deadline = cancelled
 	s.mu.pending--
 	return true
-}
-
-// cancelAllLocked is cancelLocked for many entries of s. It skips nil entries and those of
-// other timers, and returns how many it removed.
-func (t *store) cancelAllLocked(s *shard, entries []*TaskEntry) (n int) {
-	for _, e := range entries {
-		if e == nil || !t.ownsLocked(e) || e.next == nil {
-			continue
-		}
-		s.unlinkLocked(e)
-		e.deadline = cancelled
-		n++
-	}
-	s.mu.pending -= int32(n)
-	return n
 }

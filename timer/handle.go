@@ -44,7 +44,8 @@ type periodic struct {
 	period time.Duration // > 0: fixed rate; < 0: fixed delay of -period
 }
 
-// halted is the value of the entry's word after a periodic handle was stopped.
+// halted is the value of the entry's word after a periodic handle was stopped, or its timer.
+// Whoever sets it has prevented the runs that would follow.
 const halted = 1
 
 // periodic returns the periodic that contains h, nil if h's function runs once.
@@ -153,10 +154,8 @@ func (h *Handle) Stop() bool {
 	if h.entry.word.Swap(halted) == halted {
 		return false
 	}
-	// DeadlineOf is 0 if the timer was stopped and has cancelled the entry: then no run is
-	// prevented here. Otherwise a worker has claimed the entry, and the run after that, or
-	// the run itself if it has not begun, is prevented.
-	return h.timer.Cancel(&h.entry) || h.timer.DeadlineOf(&h.entry) != 0
+	h.timer.Cancel(&h.entry) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
+	return true
 }
 
 // Extend moves the deadline of a pending handle to d from now and reports whether it came in

@@ -44,18 +44,12 @@ const (
 // entries: it looks at less than 100,000 of them, or at two in each non-empty bucket if there
 // are more than 32,768 such buckets. It holds no lock for more than a few hundred entries. It
 // estimates what it does not count.
-func Inspect(t Timer) Wheels {
-	return t.(interface{ inspect() Wheels }).inspect() // every Timer embeds store, because Timer is sealed
-}
+func Inspect(t Timer) Wheels { return t.inspect() }
 
 // Due returns how many entries of t have expired and wait for a worker, and how long ago the
 // deadlines of the first ones passed. It counts up to 128 entries in each shard, so n is a
 // lower bound if there are more.
-func Due(t Timer) (n int, oldest time.Duration) {
-	return t.(interface {
-		overdueEntries() (int, time.Duration)
-	}).overdueEntries()
-}
+func Due(t Timer) (n int, oldest time.Duration) { return t.overdueEntries() }
 
 func (t *store) overdueEntries() (n int, oldest time.Duration) {
 	now := t.now()

@@ -33,14 +33,13 @@ type Timer interface {
 	// Pending returns the number of entries that are scheduled.
 	Pending() int
 
-	// sealed keeps other packages from implementing Timer, so that methods can be added
-	// to it.
-	sealed()
+	// These are for Inspect and Due. Being unexported, they also keep other packages from
+	// implementing Timer, so that methods can be added to it.
+	inspect() Wheels
+	overdueEntries() (n int, oldest time.Duration)
 }
 
 var (
 	_ Timer = (*SystemTimer)(nil)
 	_ Timer = (*ManualTimer)(nil)
 )
-
-func (t *store) sealed() {}

@@ -154,18 +154,22 @@ func (s *Shard[K]) dropLocked(l *keyList[K]) {
 // sampleTries is the number of tries in a shard from one sample to the next.
 const sampleTries = 64
 
-// Tried counts tries that a check of key has made, and how many of them were wasted. It
-// reports whether the caller should take a sample: about once in sampleTries tries of
-// the shard, if one of the tries that it counts now was wasted.
-func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (sample bool) {
+// Tried counts tries that a check has made, and how many of them were wasted. It reports
+// whether the caller should take a sample: about once in sampleTries tries of the shard, if
+// one of the tries that it counts now was wasted.
+func (s *Shard[K]) Tried(tries, wasted int64) (sample bool) {
 	run := s.Checks.Run.Add(tries)
 	s.Checks.Wasted.Add(wasted)
+	return wasted > 0 && run/sampleTries != (run-tries)/sampleTries
+}
+
+// KeyTried counts tries of operations that wait for key, if tries are counted by key.
+func (s *Shard[K]) KeyTried(key K, hash uint64, tries, wasted int64) {
 	if s.observer.CountsTries() {
 		s.mu.Lock()
 		s.observer.Tried(key, hash, tries, wasted)
 		s.mu.Unlock()
 	}
-	return wasted > 0 && run/sampleTries != (run-tries)/sampleTries
 }
 
 // Keys appends the counts of keys: to hot those of the keys with the most operations and

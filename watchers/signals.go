@@ -92,16 +92,11 @@ func (s *Shard[K]) queueLocked(l *keyList[K]) {
 // flagLocked sets the bit of s in the map's bitmap of shards that have signalled keys.
 func (s *Shard[K]) flagLocked(on bool) {
 	word, bit := &s.all.signalled[s.index/64], uint64(1)<<(s.index%64)
-	for {
-		sched.Yield()
-		old := word.Load()
-		set := old &^ bit
-		if on {
-			set = old | bit
-		}
-		if word.CompareAndSwap(old, set) {
-			return
-		}
+	sched.Yield()
+	if on {
+		word.Or(bit)
+	} else {
+		word.And(^bit)
 	}
 }
 

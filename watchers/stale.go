@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -14,15 +15,8 @@ type staleWatch struct {
 // postpone leaves w, a watch in this shard of an operation that is ending with o, to Purge.
 // It returns false if the limit of such watches is reached.
 func (s *Shard[K]) postpone(w *machine.Watch, o machine.Outcome) bool {
-	for {
-		sched.Yield()
-		n := s.all.stale.Load()
-		if n >= s.all.staleLimit {
-			return false
-		}
-		if s.all.stale.CompareAndSwap(n, n+1) {
-			break
-		}
+	if !bounded.Increment(&s.all.stale, s.all.staleLimit) {
+		return false
 	}
 	s.stale.Lock()
 	s.stale.watches = append(s.stale.watches, staleWatch{w, o})

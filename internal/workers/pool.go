@@ -4,10 +4,10 @@ package workers
 
 import (
 	"errors"
-	"math"
 	"runtime"
 	"sync/atomic"
 
+	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -31,7 +31,7 @@ const turn = 64
 //  4. If spawn refuses, no worker looks at the queue. The function refused is called, and
 //     it must cause another Kick later.
 type Pool struct {
-	max      int32
+	max      int64
 	work     func() bool        // does one bounded piece of work; false: there was none
 	waiting  func() bool        // reports whether work is queued
 	spawn    func(func()) error // starts a worker
@@ -39,7 +39,7 @@ type Pool struct {
 	panicked guard.Handler      // called when spawn panics
 	loop     func()             // p.run, evaluated once so that starting a worker allocates nothing
 
-	running atomic.Int32 // workers that run or are being started
+	running atomic.Int64 // workers that run or are being started
 }
 
 // New returns a pool of at most limit workers. spawn starts a worker; nil means a goroutine
@@ -47,7 +47,7 @@ type Pool struct {
 // refused is called, and the work stays queued until the next Kick.
 func New(limit int, work, waiting func() bool, spawn func(func()) error, refused func(error), panicked guard.Handler) *Pool {
 	p := &Pool{
-		max: int32(min(limit, math.MaxInt32)), work: work, waiting: waiting,
+		max: int64(limit), work: work, waiting: waiting,
 		spawn: spawn, refused: refused, panicked: panicked,
 	}
 	p.loop = p.run
@@ -57,15 +57,8 @@ func New(limit int, work, waiting func() bool, spawn func(func()) error, refused
 // Kick starts a worker unless the maximum of workers is running. Call it after work was
 // queued. It does not block, unless spawn does.
 func (p *Pool) Kick() {
-	for {
-		sched.Yield()
-		n := p.running.Load()
-		if n >= p.max {
-			return
-		}
-		if p.running.CompareAndSwap(n, n+1) {
-			break
-		}
+	if !bounded.Increment(&p.running, p.max) {
+		return
 	}
 	if p.spawn == nil {
 		go p.loop()
