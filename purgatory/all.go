@@ -112,10 +112,5 @@ func (p *DelayedOperationPurgatory[K]) signalsAll() bool {
 // Hint is [DelayedOperationPurgatory.SignalUpTo] for a change that another process has made
 // and announced. It reports whether an operation waits for key.
 func (p *DelayedOperationPurgatory[K]) Hint(key K, position int64) (awaited bool) {
-	hash := p.watchers.Hash(key)
-	queued, awaited := p.watchers.Shard(hash).Hint(key, hash, position)
-	if queued {
-		p.workers.Kick()
-	}
-	return awaited
+	return p.signal(key, p.watchers.Hash(key), position, nil)
 }

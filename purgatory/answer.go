@@ -47,17 +47,16 @@ func (p *DelayedOperationPurgatory[K]) callBack(batch watchers.Ending, key logKe
 // operation's first. Only the lists have the keys of an operation, so the caller reads the
 // key before the operation leaves them.
 type logKey[K comparable] struct {
-	key   K
-	known bool
-	each  []K // of a batch whose operations wait for different keys: the first key of each
+	key  K
+	each []K // of a batch whose operations wait for different keys: the first key of each
 }
 
 // of returns the key of the i-th operation of the batch that k belongs to.
-func (k logKey[K]) of(i int) logKey[K] {
+func (k logKey[K]) of(i int) K {
 	if k.each != nil {
-		return logKey[K]{key: k.each[i], known: true}
+		return k.each[i]
 	}
-	return k
+	return k.key
 }
 
 // calls is a position in the callbacks of a batch. The key is no field of it, because goOn
@@ -145,16 +144,16 @@ func (p *DelayedOperationPurgatory[K]) answered(n int) {
 
 // report tells the panic handler of a panic in one of m's methods. The deferred function
 // that recovered calls it.
-func (p *DelayedOperationPurgatory[K]) report(v any, m *machine.Machine, callback string, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) report(v any, m *machine.Machine, callback string, key K) {
 	guard.Report(v, func(recovered any, stack []byte) {
-		p.tellPanic(recovered, stack, key.args("operation", operationText(m), "callback", callback, "age", p.ageOf(m))...)
+		p.tellPanic(recovered, stack, "operation", operationText(m), "callback", callback, "age", p.ageOf(m), "key", keyText(key))
 	})
 }
 
 // handed is an operation that has ended, whose callbacks are left to a worker.
 type handed[K comparable] struct {
 	m              *machine.Machine
-	key            logKey[K]
+	key            K
 	expirationOnly bool // its OnComplete has run
 }
 
@@ -209,7 +208,7 @@ func (p *DelayedOperationPurgatory[K]) answerHanded(h handed[K]) {
 		c.begun = 1
 	}
 	for c.at < 1 {
-		p.call(&c, h.key)
+		p.call(&c, logKey[K]{key: h.key})
 	}
 	p.answered(1)
 }

@@ -51,13 +51,13 @@ func (p *DelayedOperationPurgatory[K]) cancel(key K, cause *error, match matcher
 // m, it calls the matcher again with claimed set, and ignores the result.
 type matcher func(m *machine.Machine, claimed bool) bool
 
-func (p *DelayedOperationPurgatory[K]) matches(match matcher, m *machine.Machine, key logKey[K]) bool {
+func (p *DelayedOperationPurgatory[K]) matches(match matcher, m *machine.Machine, key K) bool {
 	defer func() {
 		if v := recover(); v != nil {
 			// The report has the type of m, not what its String method returns: other
 			// goroutines may be running m's methods.
 			guard.Report(v, func(recovered any, stack []byte) {
-				p.tellPanic(recovered, stack, key.args("operation", kindOf(m.Operation()), "callback", "match")...)
+				p.tellPanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(key))
 			})
 		}
 	}()

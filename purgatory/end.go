@@ -121,7 +121,7 @@ func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.M
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
 	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
 	s.Prefetch(m)
-	key := keyOf[K](m)
+	key := logKey[K]{key: watchers.FirstKey[K](m)}
 	p.end(s, batch, cause)
 	p.leaveTimer(m, o)
 	p.answerOne(s.Gate(), batch, key)
@@ -132,7 +132,7 @@ func (p *DelayedOperationPurgatory[K]) endOnWorker(m *machine.Machine, o machine
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
 	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
 	_, hash := watchers.KeyOf[K](m)
-	key := keyOf[K](m)
+	key := logKey[K]{key: watchers.FirstKey[K](m)}
 	p.end(p.watchers.Shard(hash), batch, nil)
 	p.leaveTimer(m, o)
 	p.hand(batch, key)

@@ -59,7 +59,7 @@ func (h *hold[K]) tryOnce() (yes bool) {
 	if h.p.cfg.slow == 0 || !h.m.Accepted() { // WithSlowCallback does not watch the tries of a registration
 		yes = machine.Try(h.op)
 	} else {
-		yes = h.p.timedTry(h.m, keyOf[K](h.m))
+		yes = h.p.timedTry(h.m, watchers.FirstKey[K](h.m))
 	}
 	if yes {
 		h.met++

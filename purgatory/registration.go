@@ -102,7 +102,7 @@ func (r *registration[K]) survive(waits []wait[K]) {
 			r.hold.p.panics.Add(1)
 		} else {
 			r.panicked = true
-			r.hold.p.report(v, r.hold.m, "TryComplete", logKey[K]{key: waits[0].Key, known: true})
+			r.hold.p.report(v, r.hold.m, "TryComplete", waits[0].Key)
 		}
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
@@ -123,7 +123,7 @@ func (r *registration[K]) pass(key K) {
 	}
 	p.release(1)
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{machine.Satisfied}
-	p.answerOne(r.first.Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: key, known: true})
+	p.answerOne(r.first.Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: key})
 }
 
 // watch schedules the operation's timeout and links the operation under all its keys. It

@@ -11,7 +11,6 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // WithSlowCallback reports callbacks (OnComplete, OnExpiration, and TryComplete of waiting
@@ -37,14 +36,14 @@ type callbacks[K comparable] struct {
 // callback is a call of an operation's method.
 type callback[K comparable] struct {
 	m         *machine.Machine
-	key       logKey[K]
+	key       K
 	name      string
 	began     time.Time
 	goroutine []byte // how the runtime names it in a stack; nil without WithStuckStacks
 	logged    bool   // guarded by the callbacks' lock
 }
 
-func (p *DelayedOperationPurgatory[K]) beginCallback(m *machine.Machine, name string, key logKey[K]) *callback[K] {
+func (p *DelayedOperationPurgatory[K]) beginCallback(m *machine.Machine, name string, key K) *callback[K] {
 	c := p.callbacks.spare.Get().(*callback[K])
 	*c = callback[K]{m: m, name: name, key: key, began: time.Now()}
 	if p.cfg.stuckStacks {
@@ -66,22 +65,22 @@ func (p *DelayedOperationPurgatory[K]) endCallback(c *callback[K]) {
 	p.callbacks.spare.Put(c)
 	if elapsed > p.cfg.slow {
 		p.slow.Add(1)
-		p.log(slog.LevelWarn, EventSlow, key.args("operation", operationText(m), "callback", name,
-			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String())...)
+		p.log(slog.LevelWarn, EventSlow, "operation", operationText(m), "callback", name,
+			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String(), "key", keyText(key))
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine, key logKey[K]) bool {
+func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine, key K) bool {
 	defer p.endCallback(p.beginCallback(m, "TryComplete", key))
 	return machine.Try(m.Operation())
 }
 
-func (p *DelayedOperationPurgatory[K]) timedComplete(m *machine.Machine, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) timedComplete(m *machine.Machine, key K) {
 	defer p.endCallback(p.beginCallback(m, "OnComplete", key))
 	m.Operation().OnComplete()
 }
 
-func (p *DelayedOperationPurgatory[K]) timedExpiration(m *machine.Machine, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) timedExpiration(m *machine.Machine, key K) {
 	defer p.endCallback(p.beginCallback(m, "OnExpiration", key))
 	m.Operation().OnExpiration()
 }
@@ -122,27 +121,13 @@ func (p *DelayedOperationPurgatory[K]) noteStuck() {
 	}
 	p.callbacks.Unlock()
 	for _, c := range stuck {
-		args := c.key.args("operation", kindOf(c.m.Operation()), "callback", c.name,
-			"elapsed", time.Since(c.began), "age", p.ageOf(c.m))
+		args := []any{"operation", kindOf(c.m.Operation()), "callback", c.name,
+			"elapsed", time.Since(c.began), "age", p.ageOf(c.m), "key", keyText(c.key)}
 		if c.goroutine != nil {
 			args = append(args, "stack", stackOf(c.goroutine))
 		}
 		p.log(slog.LevelWarn, EventStuck, args...)
 	}
-}
-
-// keyOf returns the first key of m, which the caller holds.
-func keyOf[K comparable](m *machine.Machine) logKey[K] {
-	key, known := watchers.FirstKey[K](m)
-	return logKey[K]{key: key, known: known}
-}
-
-// args appends the key to the attributes of a record, if it is known.
-func (k logKey[K]) args(args ...any) []any {
-	if k.known {
-		args = append(args, "key", keyText(k.key))
-	}
-	return args
 }
 
 // goroutine returns how the runtime names the calling goroutine in a stack: "goroutine

@@ -27,7 +27,8 @@ func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 	}
 	together, queued := new(watchers.Together), false
 	for i, key := range keys {
-		queued = p.watchers.Shard(hashes[i]).Signal(key, hashes[i], EveryPosition, together) || queued
+		now, _ := p.watchers.Shard(hashes[i]).Signal(key, hashes[i], EveryPosition, together)
+		queued = queued || now
 	}
 	if queued {
 		p.workers.Kick()
@@ -41,10 +42,12 @@ func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) {
 	p.signal(key, p.watchers.Hash(key), position, nil)
 }
 
-func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, t *watchers.Together) {
-	if p.watchers.Shard(hash).Signal(key, hash, upTo, t) {
+func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, t *watchers.Together) (awaited bool) {
+	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, t)
+	if queued {
 		p.workers.Kick()
 	}
+	return awaited
 }
 
 // working reports whether there is work for a signal worker.

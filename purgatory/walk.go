@@ -177,7 +177,7 @@ func (c *check[K]) release(end machine.Outcome) {
 // claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
 func (c *check[K]) claimFor(m *machine.Machine) {
 	p := c.hold.p
-	if c.match != nil && !p.matches(c.match, m, c.logKey()) || !p.claim(m, m.Life(), c.outcome, c.cause) {
+	if c.match != nil && !p.matches(c.match, m, c.key) || !p.claim(m, m.Life(), c.outcome, c.cause) {
 		return
 	}
 	if c.claim(m, c.outcome); c.match != nil {
@@ -231,19 +231,15 @@ func (c *check[K]) endBatch() {
 	c.answered += n
 }
 
-// logKey returns the key that the walk is over, if it is over one.
-func (c *check[K]) logKey() logKey[K] { return logKey[K]{key: c.key, known: c.ofKey} }
-
 // logKeys returns the key that the walk is over, or else the first key of each of machines,
 // which the caller holds.
 func (c *check[K]) logKeys(machines []*machine.Machine) logKey[K] {
 	if c.ofKey {
-		return c.logKey()
+		return logKey[K]{key: c.key}
 	}
 	c.forgetKeys()
 	for _, m := range machines {
-		key, _ := watchers.FirstKey[K](m) // m is linked there, since its registration has released it
-		c.keys = append(c.keys, key)
+		c.keys = append(c.keys, watchers.FirstKey[K](m))
 	}
 	return logKey[K]{each: c.keys}
 }
@@ -266,9 +262,9 @@ func (c *check[K]) survive(done *bool) {
 		}
 	}()
 	if v := recover(); v != nil {
-		key := c.logKey()
-		if !c.ofKey && c.holding {
-			key = keyOf[K](c.hold.m)
+		key := c.key
+		if !c.ofKey {
+			key = watchers.FirstKey[K](c.hold.m)
 		}
 		c.hold.p.report(v, c.hold.m, "TryComplete", key)
 		goexit = false // not reached if the handler calls runtime.Goexit

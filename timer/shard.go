@@ -40,7 +40,7 @@ type shard struct {
 
 	youngWait int64  // from the addition of the first young entry to youngAt, in ns
 	bit       uint64 // 1 << the shard's index
-} // five cache lines; no written line is shared with another shard, see TestSizes
+} // four cache lines; no written line is shared with another shard, see TestSizes
 
 // chunk limits how many entries or buckets are moved while a shard's lock is held, so that
 // additions go on while millions of entries expire or are cancelled.

@@ -25,10 +25,6 @@ type timingWheel struct {
 	phase  int64 // ticks by which bucket numbers are ahead of the clock, see phaseOf
 	now    int64 // the current tick: no bucket that expires at or before it holds an entry
 	levels []level
-
-	// startAt[n] is the lowest level that can reach a tick whose distance from now
-	// has n significant bits. The entry lies there, or one level above.
-	startAt [64]uint8
 }
 
 // Every move and every add writes a level's numbers and its bitmap. So the levels of one
@@ -54,17 +50,6 @@ func (w *timingWheel) init(size int, now, phase int64) {
 	w.size, w.now, w.phase = int64(size), now, phase
 	w.levels = make([]level, 0, startLevels)
 	w.grow()
-	l, reach := uint8(0), w.size // level l reaches size^(l+1) ticks
-	for n := 1; n < len(w.startAt); n++ {
-		for reach <= 1<<(n-1) {
-			if l++; reach > math.MaxInt64/w.size {
-				reach = math.MaxInt64
-			} else {
-				reach *= w.size
-			}
-		}
-		w.startAt[n] = l
-	}
 }
 
 // grow adds a level on top.
@@ -117,8 +102,8 @@ func (w *timingWheel) slot(number int64) int64 {
 // expires. The loop ends: when span*size exceeds an int64, every bucket number is below
 // size.
 func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
-	for i := int(w.startAt[bits.Len64(uint64(tick-w.now))&63]); ; i++ {
-		for i >= len(w.levels) {
+	for i := 0; ; i++ {
+		if i == len(w.levels) {
 			w.grow()
 		}
 		lv := &w.levels[i]

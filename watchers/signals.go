@@ -25,32 +25,21 @@ type signalQueue[K comparable] struct {
 // as they are at most half of the queue.
 const maxLeft = 64
 
-// Signal marks key as changed up to the position upTo. It reports whether it has queued
-// the key, so that a worker has to call [Watchers.TakeSignal] for it. It has not if no
-// operation waits for key, or if the key was marked already. t is nil, or stands for
-// several keys that are signalled by one call.
+// Signal marks key as changed up to the position upTo. queued reports whether Signal has
+// queued the key, so that a worker has to call [Watchers.TakeSignal] for it. It has not if
+// no operation waits for key, or if the key was marked already. awaited reports whether key
+// is in the map: whether operations wait for it, or a [Cursor] stands in its lists. t is
+// nil, or stands for several keys that are signalled by one call.
 //
 // No signal is lost. TakeSignal clears the mark under the lock before the check begins,
 // so a signal that arrives later queues the key again. A goroutine that is registering
 // an operation and has not linked it yet tries it after linking it, so that try sees the
 // change.
-func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued bool) {
+func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued, awaited bool) {
 	s.Checks.Signals.Add(1)
 	s.mu.Lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
-		queued = s.signalLocked(l, upTo, t)
-	}
-	s.mu.Unlock()
-	return queued
-}
-
-// Hint is [Shard.Signal]. It reports in addition whether key is in the map: whether
-// operations wait for it, or a [Cursor] stands in its lists.
-func (s *Shard[K]) Hint(key K, hash uint64, upTo int64) (queued, awaited bool) {
-	s.Checks.Signals.Add(1)
-	s.mu.Lock()
-	if l := s.mu.keys.find(key, hash); l != nil {
-		queued, awaited = s.signalLocked(l, upTo, nil), true
+		queued, awaited = s.signalLocked(l, upTo, t), true
 	}
 	s.mu.Unlock()
 	return queued, awaited

@@ -15,8 +15,8 @@ func TestSignalsOfAKeyCoalesceUntilItIsTaken(t *testing.T) {
 	h := w.Hash(1)
 	s := w.Shard(h)
 
-	assert.True(t, s.Signal(1, h, EveryPosition, nil), "somebody has to take it")
-	assert.False(t, s.Signal(1, h, EveryPosition, nil), "marked already")
+	assert.True(t, queued(s, 1, h, EveryPosition, nil), "somebody has to take it")
+	assert.False(t, queued(s, 1, h, EveryPosition, nil), "marked already")
 	assert.True(t, w.Signalled())
 	taken, ok := w.TakeSignal(0)
 	assert.True(t, ok)
@@ -24,7 +24,7 @@ func TestSignalsOfAKeyCoalesceUntilItIsTaken(t *testing.T) {
 	assert.False(t, w.Signalled())
 
 	// The check of the key that was taken may still be running, so this signal counts anew.
-	assert.True(t, s.Signal(1, h, EveryPosition, nil))
+	assert.True(t, queued(s, 1, h, EveryPosition, nil))
 	_, ok = w.TakeSignal(0)
 	assert.True(t, ok)
 	assert.EqualValues(t, 3, s.Checks.Signals.Load())
@@ -79,7 +79,7 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 				if turn == 0 {
 					wait(t, w, key)
 				}
-				require.True(t, w.Shard(w.Hash(key)).Signal(key, w.Hash(key), EveryPosition, nil))
+				require.True(t, queued(w.Shard(w.Hash(key)), key, w.Hash(key), EveryPosition, nil))
 				want[key] = true
 			}
 			for len(want) > 0 {
@@ -97,12 +97,12 @@ func TestASignalOfAKeyWithoutWaitersIsDropped(t *testing.T) {
 	w := newMap(0)
 	h := w.Hash(1)
 	s := w.Shard(h)
-	assert.False(t, s.Signal(1, h, EveryPosition, nil))
+	assert.False(t, queued(s, 1, h, EveryPosition, nil))
 	m := wait(t, w, 1)
-	assert.True(t, s.Signal(1, h, EveryPosition, nil))
+	assert.True(t, queued(s, 1, h, EveryPosition, nil))
 	end(w, 1, m) // the key leaves the map while it is marked
 	wait(t, w, 1)
-	assert.True(t, s.Signal(1, h, EveryPosition, nil), "the key is another one")
+	assert.True(t, queued(s, 1, h, EveryPosition, nil), "the key is another one")
 	_, ok := w.TakeSignal(0)
 	assert.False(t, ok, "of the forgotten one")
 	checkInvariants(t, w)
@@ -124,7 +124,7 @@ func TestASignalledKeyOutlivesAWalkOverIt(t *testing.T) {
 	out := make([]*machine.Machine, 2)
 	_, more := s.Begin(&walk, 1, h, EveryPosition, out)
 	require.True(t, more)
-	require.True(t, s.Signal(1, h, EveryPosition, nil))
+	require.True(t, queued(s, 1, h, EveryPosition, nil))
 	end(w, 1, ops...)
 	taken, ok := w.TakeSignal(0)
 	assert.True(t, ok, "it is there still, for the walk")
@@ -211,18 +211,18 @@ func TestAKeyLeavesACallThatHasBegun(t *testing.T) {
 	of := func(key int) *Shard[int] { return w.Shard(w.Hash(key)) }
 	for _, begun := range []bool{false, true} {
 		together := new(Together)
-		require.True(t, of(1).Signal(1, w.Hash(1), EveryPosition, together))
+		require.True(t, queued(of(1), 1, w.Hash(1), EveryPosition, together))
 		if begun {
 			assert.True(t, together.First(m))
 			assert.False(t, together.First(m))
 		}
-		assert.False(t, of(1).Signal(1, w.Hash(1), EveryPosition, together), "of the same call")
+		assert.False(t, queued(of(1), 1, w.Hash(1), EveryPosition, together), "of the same call")
 		taken, ok := of(1).takeSignal()
 		require.True(t, ok)
 		assert.Same(t, together, taken.Together)
 
 		of(1).Signal(1, w.Hash(1), EveryPosition, together)
-		assert.False(t, of(1).Signal(1, w.Hash(1), EveryPosition, nil), "of another call")
+		assert.False(t, queued(of(1), 1, w.Hash(1), EveryPosition, nil), "of another call")
 		taken, _ = of(1).takeSignal()
 		if begun {
 			assert.Nil(t, taken.Together, "it skips no operation")
@@ -234,4 +234,10 @@ func TestAKeyLeavesACallThatHasBegun(t *testing.T) {
 	together := new(Together)
 	assert.True(t, together.First(alone))
 	assert.True(t, together.First(alone), "it waits for one key")
+}
+
+// queued signals key and reports whether that has queued it.
+func queued[K comparable](s *Shard[K], key K, hash uint64, upTo int64, t *Together) bool {
+	queued, _ := s.Signal(key, hash, upTo, t)
+	return queued
 }

@@ -108,12 +108,7 @@ func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
 	return key, hash
 }
 
-// FirstKey returns the first key of m, which the caller holds, if m is linked there.
-func FirstKey[K comparable](m *machine.Machine) (key K, ok bool) {
-	if list := m.First().List(); list != nil {
-		return list.Owner().(*keyList[K]).key, true
-	}
-	return key, false
-}
+// FirstKey returns the first key of m, which the caller holds and which is linked there.
+func FirstKey[K comparable](m *machine.Machine) K { return m.First().List().Owner().(*keyList[K]).key }
 
 func equal[K comparable](a, b K) bool { return a == b }

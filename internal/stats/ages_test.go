@@ -99,16 +99,16 @@ func TestAgesReachBackThreeHundredYears(t *testing.T) {
 func TestBucketsHoldTheirBounds(t *testing.T) {
 	for i := range NumBuckets - 1 {
 		bound := WaitUnit << i
-		require.Equal(t, i, waitBucket(bound), "a bound is inclusive")
-		require.Equal(t, i+1, waitBucket(bound+1))
+		require.Equal(t, i, bucket(bound, WaitUnit), "a bound is inclusive")
+		require.Equal(t, i+1, bucket(bound+1, WaitUnit))
 		bound = LateUnit << i
-		require.Equal(t, i, lateBucket(bound))
-		require.Equal(t, i+1, lateBucket(bound+1))
+		require.Equal(t, i, bucket(bound, LateUnit))
+		require.Equal(t, i+1, bucket(bound+1, LateUnit))
 	}
-	require.Zero(t, waitBucket(0))
-	require.Zero(t, waitBucket(-time.Hour), "a clock that was read before the lock was taken")
-	require.Equal(t, NumBuckets-1, waitBucket(1<<62))
-	require.Equal(t, NumBuckets-1, lateBucket(1<<62))
+	require.Zero(t, bucket(0, WaitUnit))
+	require.Zero(t, bucket(-time.Hour, WaitUnit), "a clock that was read before the lock was taken")
+	require.Equal(t, NumBuckets-1, bucket(1<<62, WaitUnit))
+	require.Equal(t, NumBuckets-1, bucket(1<<62, LateUnit))
 }
 
 // Operations can come and go while the shards are summed: the sum then has their end and not

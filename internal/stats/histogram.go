@@ -27,19 +27,16 @@ type Histogram struct {
 	Micros int64
 }
 
-func (t *Histogram) add(bucket int, d time.Duration) {
-	t.Counts[bucket]++
-	t.Micros += int64(d / time.Microsecond)
+// add counts d in a histogram of unit.
+func (t *Histogram) add(d, unit time.Duration) {
+	t.Counts[bucket(d, unit)]++
+	t.Micros += int64(max(d, 0) / time.Microsecond)
 }
 
-// waitBucket returns the bucket of d in a histogram of WaitUnit.
-func waitBucket(d time.Duration) int {
-	return min(bits.Len64(uint64(max(d, 1)-1)/uint64(WaitUnit)), NumBuckets-1)
-}
-
-// lateBucket returns the bucket of d in a histogram of LateUnit.
-func lateBucket(d time.Duration) int {
-	return min(bits.Len64(uint64(max(d, 1)-1)/uint64(LateUnit)), NumBuckets-1)
+// bucket returns the bucket of d in a histogram of unit. It is inlined where unit is a
+// constant, so that it divides by a constant.
+func bucket(d, unit time.Duration) int {
+	return min(bits.Len64(uint64(max(d, 1)-1)/uint64(unit)), NumBuckets-1)
 }
 
 func (t *Histogram) addTo(sum *Histogram) {
@@ -61,9 +58,9 @@ type Times struct {
 // is not known.
 func (t *Times) ended(o machine.Outcome, start, deadline, now time.Duration) {
 	t.ages.ended(start, now)
-	t.Waited[o].add(waitBucket(now-start), max(now-start, 0))
+	t.Waited[o].add(now-start, WaitUnit)
 	if o == machine.Expired && deadline > 0 {
-		t.Late.add(lateBucket(now-deadline), max(now-deadline, 0))
+		t.Late.add(now-deadline, LateUnit)
 	}
 }
 
@@ -86,7 +83,7 @@ func (t *Times) Ages(now time.Duration) (oldest time.Duration, all Histogram) {
 		}
 		age := max(now-time.Duration(start), 0)
 		oldest = max(oldest, age)
-		all.Counts[waitBucket(age)] += int64(n)
+		all.Counts[bucket(age, WaitUnit)] += int64(n)
 		all.Micros += int64(age/time.Microsecond) * int64(n)
 	})
 	return oldest, all

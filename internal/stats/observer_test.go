@@ -53,7 +53,7 @@ func TestEndingsAreCountedByOutcomeAndWait(t *testing.T) {
 			o.Watched(m, true, 1, 1)
 			o.Watched(m, false, 2, 2)
 			o.Ended(m, outcome, o.Now())
-			want[outcome][waitBucket(length)]++
+			want[outcome][bucket(length, WaitUnit)]++
 			waited[outcome] += max(length, 0) / time.Microsecond
 		}
 		var sum Times
