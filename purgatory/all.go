@@ -84,7 +84,8 @@ func (p *DelayedOperationPurgatory[K]) SignalAll() {
 // share the checks. It clears the mark before it reads the first key, so that a later
 // SignalAll sets the mark again.
 func (p *DelayedOperationPurgatory[K]) signalAll() (asked bool) {
-	if !p.signalsAll() || !p.all.Swap(false) {
+	sched.Yield()
+	if !p.all.Swap(false) {
 		return false
 	}
 	shards, signalled := p.watchers.Shards(), false
@@ -101,12 +102,6 @@ func (p *DelayedOperationPurgatory[K]) signalAll() (asked bool) {
 		p.workers.Kick()
 	}
 	return true
-}
-
-// signalsAll reports whether the mark of SignalAll is set.
-func (p *DelayedOperationPurgatory[K]) signalsAll() bool {
-	sched.Yield()
-	return p.all.Load()
 }
 
 // Hint is [DelayedOperationPurgatory.SignalUpTo] for a change that another process has made

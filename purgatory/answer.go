@@ -200,8 +200,13 @@ func (p *DelayedOperationPurgatory[K]) hand(batch watchers.Ending, key logKey[K]
 	p.workers.Kick()
 }
 
-// answerHanded runs the callbacks of an operation from the handedQueue.
-func (p *DelayedOperationPurgatory[K]) answerHanded(h handed[K]) {
+// workHanded runs the callbacks of an operation from the handedQueue.
+func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
+	h, found := p.handed.take()
+	if !found {
+		return false
+	}
+	p.kickAnother()
 	machines, outcomes := [1]*machine.Machine{h.m}, [1]machine.Outcome{h.m.Outcome()}
 	c := calls{batch: watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}}
 	if h.expirationOnly {
@@ -211,4 +216,5 @@ func (p *DelayedOperationPurgatory[K]) answerHanded(h handed[K]) {
 		p.call(&c, logKey[K]{key: h.key})
 	}
 	p.answered(1)
+	return true
 }

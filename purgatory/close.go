@@ -66,9 +66,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	if p.own != nil {
 		p.own.Stop()
 	}
-	if p.working() { // an executor has refused work: see noteRefused
-		p.workers.Kick()
-	}
+	p.kickAnother() // an executor may have refused work: see noteRefused
 }
 
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the

@@ -98,9 +98,7 @@ func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], batch watchers.
 		if o == machine.Cancelled && of == nil {
 			of = p.wishedCause(m)
 		}
-		if wish := m.Settle(o, of); wish != machine.Pending {
-			p.forgetWish(m, wish)
-		}
+		p.forgetWish(m, m.Settle(o, of))
 	}
 	p.release(len(batch.Machines))
 	if p.closed.Load() {
@@ -125,15 +123,4 @@ func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.M
 	p.end(s, batch, cause)
 	p.leaveTimer(m, o)
 	p.answerOne(s.Gate(), batch, key)
-}
-
-// endOnWorker is endOne for a goroutine that must not run the callbacks: a worker does.
-func (p *DelayedOperationPurgatory[K]) endOnWorker(m *machine.Machine, o machine.Outcome) {
-	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
-	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
-	_, hash := watchers.KeyOf[K](m)
-	key := logKey[K]{key: watchers.FirstKey[K](m)}
-	p.end(p.watchers.Shard(hash), batch, nil)
-	p.leaveTimer(m, o)
-	p.hand(batch, key)
 }

@@ -62,12 +62,6 @@ func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args 
 	}, p.panicked)
 }
 
-// notePanic handles a panic in user code other than an operation's method, for which there
-// is report.
-func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte) {
-	p.tellPanic(recovered, stack)
-}
-
 // tellPanic counts a panic, logs it, and calls the handler. If there is no handler, and the
 // logger does not log errors, it logs the panic to slog's default logger.
 func (p *DelayedOperationPurgatory[K]) tellPanic(recovered any, stack []byte, about ...any) {
@@ -114,9 +108,9 @@ func (p *DelayedOperationPurgatory[K]) noteClose() func() {
 	if !p.logs(slog.LevelInfo) {
 		return func() {}
 	}
-	before, began := p.totals(), time.Now()
+	before, began := p.totals(nil), time.Now()
 	return func() {
-		t := p.totals()
+		t := p.totals(nil)
 		p.log(slog.LevelInfo, EventClosed,
 			"closed", t.Counts[machine.Closed]-before.Counts[machine.Closed], "left", t.Pending(),
 			"satisfied", t.Counts[machine.Satisfied], "forced", t.Counts[machine.Forced],

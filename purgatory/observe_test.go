@@ -56,7 +56,7 @@ func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
 	_, err = p.TryCompleteElseWatch(held, time.Hour, 1000)
 	require.NoError(t, err)
 	quiet := func() bool {
-		t := p.totals()
+		t := p.totals(nil)
 		return t.Pending() == 1 && t.Watched == 1 && t.Accepted == ended.Load()+1 && p.watchers.Inside() == 0 && p.workers.Running() == 0
 	}
 	require.Eventually(t, quiet, 30*time.Second, time.Millisecond)

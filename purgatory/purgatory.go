@@ -69,7 +69,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		return nil, err
 	}
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), cfg: cfg, logger: cfg.logger}
-	p.panicked = p.notePanic
+	p.panicked = func(recovered any, stack []byte) { p.tellPanic(recovered, stack) } // in user code other than an operation's method
 	p.wishes.causes = make(map[*machine.Machine]*error)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
@@ -127,9 +127,7 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // refused once more, and looks for stuck callbacks.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
-	if p.working() {
-		p.workers.Kick()
-	}
+	p.kickAnother()
 	if p.cfg.slow > 0 {
 		p.noteStuck()
 	}

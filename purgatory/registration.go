@@ -118,9 +118,7 @@ func (r *registration[K]) pass(key K) {
 		return
 	}
 	r.step, r.completed = finished, true
-	if wish := m.Settle(machine.Satisfied, nil); wish != machine.Pending {
-		p.forgetWish(m, wish)
-	}
+	p.forgetWish(m, m.Settle(machine.Satisfied, nil))
 	p.release(1)
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{machine.Satisfied}
 	p.answerOne(r.first.Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: key})
@@ -196,7 +194,10 @@ func (r *registration[K]) expire() {
 	switch {
 	case refused: // no timeout will pass
 		if held, _ := m.Claim(machine.Expired, m.Life()); held {
-			p.endOnWorker(m, machine.Expired)
+			batch := watchers.Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Expired}}
+			key := logKey[K]{key: watchers.FirstKey[K](m)}
+			p.end(r.first, batch, nil)
+			p.hand(batch, key)
 		}
 	case m.Outcome() != machine.Pending:
 		// Another goroutine ended it before AddAt, and found no entry to cancel.

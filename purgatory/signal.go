@@ -1,6 +1,9 @@
 package purgatory
 
-import "github.com/delayedop/purgatory/watchers"
+import (
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/watchers"
+)
 
 // Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or
 // must not run callbacks. It marks each of keys and returns; signal workers check the keys
@@ -52,7 +55,8 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, t 
 
 // working reports whether there is work for a signal worker.
 func (p *DelayedOperationPurgatory[K]) working() bool {
-	return p.signalsAll() || p.watchers.Signalled() || !p.handed.empty()
+	sched.Yield()
+	return p.all.Load() || p.watchers.Signalled() || !p.handed.empty()
 }
 
 // work does one piece of a signal worker's work, and reports whether there was any. There
@@ -79,16 +83,6 @@ func (p *DelayedOperationPurgatory[K]) work() bool {
 	return false
 }
 
-// workHanded runs the callbacks of an operation from the handedQueue.
-func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
-	h, found := p.handed.take()
-	if found {
-		p.kickAnother()
-		p.answerHanded(h)
-	}
-	return found
-}
-
 // workSignal checks a signalled key.
 func (p *DelayedOperationPurgatory[K]) workSignal(turn uint) (found bool) {
 	key, ok := p.watchers.TakeSignal(turn)
@@ -102,8 +96,8 @@ func (p *DelayedOperationPurgatory[K]) workSignal(turn uint) (found bool) {
 	return true
 }
 
-// kickAnother starts another worker if there is more work, since a callback may block this
-// one.
+// kickAnother starts a signal worker if there is work. A worker calls it before it runs a
+// callback, which may block it.
 func (p *DelayedOperationPurgatory[K]) kickAnother() {
 	if p.working() {
 		p.workers.Kick()

@@ -134,26 +134,25 @@ func short(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
-func (p *DelayedOperationPurgatory[K]) totals() (t watchers.Totals) {
-	p.sum(&t)
-	return t
-}
-
-func (p *DelayedOperationPurgatory[K]) sum(t *watchers.Totals) {
+// totals returns the sum of the shards' counts. It adds their times to times, if that is not
+// nil.
+func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
+	t := watchers.Totals{Times: times}
 	shards := p.watchers.Shards()
 	for i := range shards {
-		shards[i].Totals(t)
+		shards[i].Totals(&t)
 	}
+	return t
 }
 
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
-	var t watchers.Totals
+	var times *stats.Times
 	if p.cfg.histograms {
-		t.Times = new(stats.Times)
+		times = new(stats.Times)
 	}
-	p.sum(&t)
+	t := p.totals(times)
 	s := Stats{
 		Pending:        t.Pending(),
 		Accepted:       t.Accepted,
@@ -184,8 +183,8 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	s.Due, s.OldestDue = int64(due), oldest
 	s.ReaperStalls = p.stalls.Load()
 	s.Rejected = s.RejectedClosed + s.RejectedFull + s.RejectedInput
-	if t.Times != nil {
-		s.addTimes(t.Times, p.timer.Now())
+	if times != nil {
+		s.addTimes(times, p.timer.Now())
 	}
 	return s
 }
@@ -202,13 +201,13 @@ func (s *Stats) addTimes(t *stats.Times, now time.Duration) {
 
 // NumDelayed returns the number of pending operations, in O(shards).
 func (p *DelayedOperationPurgatory[K]) NumDelayed() int {
-	t := p.totals()
+	t := p.totals(nil)
 	return int(t.Pending())
 }
 
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
-func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals().Watched }
+func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals(nil).Watched }
 
 // NumKeys returns the number of keys that operations wait for, in O(shards).
-func (p *DelayedOperationPurgatory[K]) NumKeys() int { return p.totals().Keys }
+func (p *DelayedOperationPurgatory[K]) NumKeys() int { return p.totals(nil).Keys }
