@@ -71,12 +71,11 @@ func (h *hold[K]) tryOnce() (yes bool) {
 // caller holds it still, and has to try it again, or to end it with end.
 func (h *hold[K]) letGo() (end machine.Outcome, again bool) {
 	if h.looks++; h.looks < maxLooks {
-		verdict, wish, _ := h.m.Release(true)
-		return wish, verdict == machine.LookAgain
+		return h.m.Release(true)
 	}
 	key, hash := watchers.KeyOf[K](h.m) // while it is held: afterwards another goroutine may end it
-	_, wish, relook := h.m.Release(false)
-	if relook {
+	wish, look := h.m.Release(false)
+	if look {
 		h.p.signal(key, hash, EveryPosition, nil)
 	}
 	return wish, false

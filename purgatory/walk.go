@@ -157,7 +157,7 @@ func (c *check[K]) try(m *machine.Machine) {
 	if c.together != nil && !c.together.First(m) {
 		return
 	}
-	if m.Acquire() != machine.Held {
+	if !m.Acquire() {
 		return // it has ended, or its holder will try it again
 	}
 	c.hold.m, c.hold.op, c.hold.looks, c.holding = m, m.Operation(), 0, true

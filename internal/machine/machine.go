@@ -153,8 +153,8 @@ func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 // again.
 //
 // Reject drops the marks. That is correct, because the calls that left them have
-// reported that they ended nothing. Reject returns the wish that was left.
-func (m *Machine) Reject(spent bool) (wish Outcome) {
+// reported that they ended nothing.
+func (m *Machine) Reject(spent bool) {
 	next := phaseNew | (m.word().Load()+1<<lifeShift)&lifeMask
 	if spent {
 		next = phaseEnded
@@ -163,40 +163,30 @@ func (m *Machine) Reject(spent bool) (wish Outcome) {
 		m.entry.Release()
 	}
 	sched.Yield()
-	return wishOf(m.word().Swap(next))
+	m.word().Swap(next)
 }
 
 func wishOf(word uint32) Outcome { return Outcome(word & wishMask >> wishShift) }
 
-// Acquired is what Acquire found.
-type Acquired uint8
-
-// Results of Acquire.
-const (
-	Held     Acquired = iota // the caller is the holder
-	Marked                   // another goroutine is the holder, and will look again
-	Inactive                 // the operation has ended, or it is not registered
-)
-
 // Acquire makes the caller the holder of a pending operation, to try it. If another
 // goroutine is the holder, Acquire tells it to look again.
-func (m *Machine) Acquire() Acquired {
+func (m *Machine) Acquire() (held bool) {
 	for {
 		sched.Yield()
 		word := m.word().Load()
 		switch word & phaseMask {
 		case phasePending:
 			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
-				return Held
+				return true
 			}
 		case phaseBusy:
 			// If the mark is set already, the holder will clear it before it looks
 			// again. That look sees the caller's change too.
 			if word&again != 0 || m.word().CompareAndSwap(word, word|again) {
-				return Marked
+				return false
 			}
 		default:
-			return Inactive
+			return false
 		}
 	}
 }
@@ -235,16 +225,6 @@ func (m *Machine) Claim(o Outcome, life Life) (held, wished bool) {
 	}
 }
 
-// Verdict is what the holder has to do after a try that returned false.
-type Verdict uint8
-
-// Results of Release.
-const (
-	Released  Verdict = iota // nothing: the operation is pending, and the caller is not its holder
-	LookAgain                // try once more: state may have changed since the try began
-	Wished                   // end the operation with the wish that another goroutine left
-)
-
 // TryRelease releases a held operation whose try returned false, if there is no mark.
 // Otherwise it returns false, the caller is still the holder, and the caller must call
 // Release.
@@ -254,27 +234,26 @@ func (m *Machine) TryRelease() bool {
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
-// Release releases a held operation whose try returned false, unless there is a mark.
-// The verdict says which of the two it was; with Wished, wish is the outcome to end the
-// operation with.
+// Release releases a held operation whose try returned false, unless there is a mark that
+// the caller has to follow, as its holder still: it has to end the operation with wish, if
+// that is not Pending, or to look again.
 //
-// retry says whether the caller is willing to look again. If it is not, Release clears
-// the mark "again" and releases the operation. recheck then reports whether the mark was
-// set: the caller must have another goroutine try the operation.
-func (m *Machine) Release(retry bool) (v Verdict, wish Outcome, recheck bool) {
+// If retry is false, the caller will not look again. Release then clears the mark "again"
+// and releases the operation; if it returns look, another goroutine must try the operation.
+func (m *Machine) Release(retry bool) (wish Outcome, look bool) {
 	for {
 		sched.Yield()
 		word := m.word().Load()
 		switch {
 		case word&again != 0 && retry:
 			if m.word().CompareAndSwap(word, word&^again) {
-				return LookAgain, Pending, false
+				return Pending, true
 			}
 		case word&wishMask != 0:
-			return Wished, wishOf(word), false
+			return wishOf(word), false
 		default:
 			if m.word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending|accepted) {
-				return Released, Pending, word&again != 0
+				return Pending, word&again != 0
 			}
 		}
 	}

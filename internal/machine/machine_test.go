@@ -94,9 +94,8 @@ func TestEveryTransition(t *testing.T) {
 		next string
 	}
 	type release struct {
-		v       Verdict
-		wish    Outcome
-		recheck bool
+		wish Outcome
+		look bool
 	}
 	verbs := map[string]struct {
 		do   func(m *Machine, op Operation) any
@@ -107,8 +106,8 @@ func TestEveryTransition(t *testing.T) {
 			"busy, again, wish": {false, "busy, again, wish"}, "pending": {false, "pending"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
 		"Acquire": {func(m *Machine, _ Operation) any { return m.Acquire() }, map[string]result{
-			"new": {Inactive, "new"}, "busy": {Marked, "busy, again"}, "busy, again": {Marked, "busy, again"}, "busy, wish": {Marked, "busy, again, wish"},
-			"busy, again, wish": {Marked, "busy, again, wish"}, "pending": {Held, "busy"}, "ended": {Inactive, "ended"}, "rejected, used": {Inactive, "rejected, used"},
+			"new": {false, "new"}, "busy": {false, "busy, again"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, again, wish"},
+			"busy, again, wish": {false, "busy, again, wish"}, "pending": {true, "busy"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
 		"Hold": {func(m *Machine, _ Operation) any { return m.Hold(m.Life()) }, map[string]result{
 			"new": {false, "new"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"},
@@ -122,13 +121,13 @@ func TestEveryTransition(t *testing.T) {
 			"busy, again": {[2]bool{false, true}, "busy, again, wish"}, "busy, again, wish": {[2]bool{}, "busy, again, wish"},
 			"pending": {[2]bool{true, false}, "busy"}, "ended": {[2]bool{}, "ended"}, "rejected, used": {[2]bool{}, "rejected, used"},
 		}},
-		"Release, to look again": {func(m *Machine, _ Operation) any { v, w, r := m.Release(true); return release{v, w, r} }, map[string]result{
-			"busy": {release{Released, Pending, false}, "pending"}, "busy, again": {release{LookAgain, Pending, false}, "busy"},
-			"busy, wish": {release{Wished, Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{LookAgain, Pending, false}, "busy, wish"},
+		"Release, to look again": {func(m *Machine, _ Operation) any { wish, look := m.Release(true); return release{wish, look} }, map[string]result{
+			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "busy"},
+			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Pending, true}, "busy, wish"},
 		}},
-		"Release, not to look again": {func(m *Machine, _ Operation) any { v, w, r := m.Release(false); return release{v, w, r} }, map[string]result{
-			"busy": {release{Released, Pending, false}, "pending"}, "busy, again": {release{Released, Pending, true}, "pending"},
-			"busy, wish": {release{Wished, Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Wished, Cancelled, false}, "busy, again, wish"},
+		"Release, not to look again": {func(m *Machine, _ Operation) any { wish, look := m.Release(false); return release{wish, look} }, map[string]result{
+			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
+			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
 		}},
 		"ClearWish": {func(m *Machine, _ Operation) any { m.ClearWish(); return nil }, map[string]result{
 			"busy": {nil, "busy"}, "busy, wish": {nil, "busy"}, "busy, again, wish": {nil, "busy, again"},
@@ -136,11 +135,11 @@ func TestEveryTransition(t *testing.T) {
 		"Settle": {func(m *Machine, _ Operation) any { return m.Settle(Expired, nil) }, map[string]result{
 			"busy": {Pending, "ended"}, "busy, again": {Pending, "ended"}, "busy, wish": {Cancelled, "ended"}, "busy, again, wish": {Cancelled, "ended"},
 		}},
-		"Reject, unused": {func(m *Machine, _ Operation) any { return m.Reject(false) }, map[string]result{
-			"busy": {Pending, "new"}, "busy, again": {Pending, "new"}, "busy, wish": {Cancelled, "new"},
+		"Reject, unused": {func(m *Machine, _ Operation) any { m.Reject(false); return nil }, map[string]result{
+			"busy": {nil, "new"}, "busy, again": {nil, "new"}, "busy, wish": {nil, "new"},
 		}},
-		"Reject, used": {func(m *Machine, _ Operation) any { return m.Reject(true) }, map[string]result{
-			"busy": {Pending, "rejected, used"}, "busy, again, wish": {Cancelled, "rejected, used"},
+		"Reject, used": {func(m *Machine, _ Operation) any { m.Reject(true); return nil }, map[string]result{
+			"busy": {nil, "rejected, used"}, "busy, again, wish": {nil, "rejected, used"},
 		}},
 	}
 	for name, verb := range verbs {
@@ -197,8 +196,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 	assert.Equal(t, Expired, m.Outcome())
 	m = run(func(*Machine) {})
 	assert.Equal(t, Pending, m.Outcome())
-	v, wish, _ := m.Release(true)
-	assert.Equal(t, Wished, v)
+	wish, _ := m.Release(true)
 	assert.Equal(t, Expired, wish)
 	m = run(func(m *Machine) { m.Settle(Forced, nil) })
 	assert.Equal(t, Forced, m.Outcome())
@@ -216,12 +214,12 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	m.Claim(Closed, m.Life())
 	m.ClearWish()
 	m.Acquire()
-	v, _, _ := m.Release(true)
-	require.Equal(t, LookAgain, v)
+	_, look := m.Release(true)
+	require.True(t, look)
 	assert.False(t, m.Accepted(), "it is still held")
 	m.Release(true)
 	assert.True(t, m.Accepted())
-	require.Equal(t, Held, m.Acquire())
+	require.True(t, m.Acquire())
 	m.Acquire()
 	m.Claim(Closed, m.Life())
 	m.ClearWish()
@@ -312,10 +310,10 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for {
-				switch m.Acquire() {
-				case Inactive:
-					return
-				case Marked:
+				if !m.Acquire() {
+					if m.Outcome() != Pending {
+						return
+					}
 					continue
 				}
 				for held := true; held; {
@@ -326,16 +324,15 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 						enough.Store(true)
 					}
 					holders--
-					switch v, wish, _ := m.Release(looks%5 != 0); v {
-					case Released:
-						held = false
-					case Wished:
+					retry := looks%5 != 0
+					wish, look := m.Release(retry)
+					if wish != Pending {
 						if wish != Forced {
 							t.Errorf("the wish was %v", wish)
 						}
 						end()
-						held = false
 					}
+					held = retry && look
 				}
 			}
 		})

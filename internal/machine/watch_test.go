@@ -132,7 +132,7 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	assert.Nil(t, m.tail, "the watches of the other keys")
 	assert.Equal(t, Forced, m.Outcome())
 	assert.NoError(t, m.Cause())
-	assert.Equal(t, Inactive, m.Acquire())
+	assert.False(t, m.Acquire())
 	assert.False(t, m.Begin(op, 1, purgatory1), "it is used once")
 }
 
@@ -143,7 +143,7 @@ func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
 		require.True(t, m.Begin(op, 3, purgatory1))
 		m.Reject(spent)
 		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
-		assert.Equal(t, Inactive, m.Acquire())
+		assert.False(t, m.Acquire())
 		assert.Equal(t, !spent, m.Begin(op, 1, purgatory1))
 	}
 }
