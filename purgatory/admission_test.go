@@ -36,6 +36,9 @@ func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 	assert.True(t, p.ForceComplete(o))
 	require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, "a"))
 	require.ErrorIs(t, p.Await(t.Context(), 0, func() bool { return false }, "a"), purgatory.ErrExpired)
+	require.ErrorIs(t, p.Await(t.Context(), hour, nil, "a"), purgatory.ErrNilOperation)
+	_, err = purgatory.AwaitRead[int](t.Context(), p, hour, nil, "a")
+	require.ErrorIs(t, err, purgatory.ErrNilOperation)
 	require.NoError(t, p.Close())
 	_, err = p.TryCompleteElseWatch(&op{}, hour, "a")
 	require.ErrorIs(t, err, purgatory.ErrClosed)
@@ -43,7 +46,7 @@ func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 	assert.EqualValues(t, 4, s.Accepted)
 	assert.EqualValues(t, 1, s.Satisfied)
 	assert.EqualValues(t, 1, s.Expired)
-	assert.Equal(t, []int64{4, 1, 1, 2}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
+	assert.Equal(t, []int64{6, 1, 1, 4}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
 }
 
 // A used operation is refused as used, and counts against no maximum.

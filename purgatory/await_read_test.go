@@ -51,7 +51,7 @@ func TestAwaitReadReturnsHowItEnded(t *testing.T) {
 	}{
 		"checked": {func(p *purgatory.DelayedOperationPurgatory[string], state *atomic.Int64, _ context.CancelCauseFunc) {
 			state.Store(10)
-			assert.Zero(t, p.CheckAndComplete("b"), "the check only wakes it")
+			p.CheckAndComplete("b") // it only wakes the reader; if that is fast, the check ends the wait for it
 		}, result{10, nil}},
 		"signalled": {func(p *purgatory.DelayedOperationPurgatory[string], state *atomic.Int64, _ context.CancelCauseFunc) {
 			state.Store(11)

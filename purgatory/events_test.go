@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"regexp"
 	"runtime/trace"
 	"sync"
@@ -151,6 +152,12 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 		require.Len(t, got, 1)
 		assert.Equal(t, time.Second, got[0]["elapsed"])
 		assert.Equal(t, 200*time.Millisecond, got[0]["interval"])
+
+		p = newManual(t, WithLogger(slog.New(log)), WithReapInterval(math.MaxInt64))
+		round = p.reap()
+		time.Sleep(time.Hour)
+		round()
+		assert.Len(t, log.find(EventStalled), 1, "no gap is longer than planned")
 	})
 }
 

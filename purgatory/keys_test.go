@@ -108,3 +108,16 @@ func TestAKeyThatIsNamedTwiceIsCheckedOnce(t *testing.T) {
 	p.CheckAndComplete("a", "a")
 	assert.Equal(t, before+1, o.tries.Load())
 }
+
+// A walk over operations of several keys counts no tries under a key of its own.
+func TestTriesUnderANaNCountUnderNoOtherKey(t *testing.T) {
+	p := onManualClock[float64](t, purgatory.WithKeyStats(10))
+	var never atomic.Bool
+	submit(t, p, until(&never), hour, math.NaN())
+	assert.Zero(t, p.CheckAndCompleteAll())
+	s := p.Stats()
+	assert.Equal(t, []int64{1, 1}, []int64{s.Checks, s.WastedChecks})
+	for _, key := range p.Inspect(10, 0).Hot {
+		assert.Equal(t, "NaN", key.Key)
+	}
+}

@@ -37,6 +37,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 		"timer with tick":       {[]purgatory.Option{purgatory.WithTimer(clock), purgatory.WithTick(time.Second)}, "injected"},
 		"no timer":              {[]purgatory.Option{purgatory.WithTimer(nil)}, "nil"},
 		"timer that is nil":     {[]purgatory.Option{purgatory.WithTimer((*timer.SystemTimer)(nil))}, "*timer.SystemTimer"},
+		"timer in a wrapper":    {[]purgatory.Option{purgatory.WithTimer(struct{ timer.Timer }{clock})}, "struct { timer.Timer }"},
 		"hand-held that is nil": {[]purgatory.Option{purgatory.WithTimer((*timer.ManualTimer)(nil))}, "*timer.ManualTimer"},
 	}
 	for name, test := range tests {

@@ -304,3 +304,14 @@ func TestHistogramQuantiles(t *testing.T) {
 	assert.Equal(t, time.Millisecond<<(HistogramBuckets-2), h.Bound(HistogramBuckets-2))
 	assert.EqualValues(t, int64(math.MaxInt64), h.Bound(HistogramBuckets-1))
 }
+
+// While a check tries the operation of an AwaitRead, the reader may read and be satisfied.
+func TestATryThatReturnsFalseIsWastedWhateverTheOutcome(t *testing.T) {
+	p := newManual(t)
+	op := submit(t, p, time.Hour, "a")
+	op.while = func() { p.endNow(op, machine.Satisfied, nil) }
+	require.Equal(t, 1, p.CheckAndComplete("a"))
+	assert.Equal(t, operation.Satisfied, op.Outcome())
+	s := p.Stats()
+	assert.Equal(t, []int64{1, 1}, []int64{s.Checks, s.WastedChecks})
+}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,4 +273,26 @@ func TestPeriodicStopDuringARunPreventsTheNext(t *testing.T) {
 	assert.Equal(t, 1, runs)
 	assert.Zero(t, m.Pending(), "it does not stay in the timer")
 	assert.Equal(t, Cancelled, h.State())
+}
+
+// The first Stop of a periodic handle prevents the run after the one in progress, also where
+// the worker that schedules that run notices the Stop and takes it back itself.
+func TestPeriodicStopReportsThatItPreventedARun(t *testing.T) {
+	m := newManual(t)
+	for range 20_000 {
+		var running atomic.Bool
+		h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { running.Store(true) })
+		require.NoError(t, err)
+		stopped := make(chan bool)
+		go func() {
+			for !running.Load() {
+				runtime.Gosched()
+			}
+			stopped <- h.Stop()
+		}()
+		m.AdvanceClock(time.Second)
+		require.True(t, <-stopped)
+		require.False(t, h.Stop(), "it was stopped before")
+	}
+	assert.Zero(t, m.Pending())
 }
