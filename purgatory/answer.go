@@ -105,7 +105,7 @@ func (p *DelayedOperationPurgatory[K]) survive(c *calls, key logKey[K]) {
 		}
 	}()
 	if v := recover(); v != nil {
-		p.report(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
+		p.reportPanic(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
 }
@@ -142,11 +142,11 @@ func (p *DelayedOperationPurgatory[K]) answered(n int) {
 	p.watchers.Shards()[0].Gate().Answered(n)
 }
 
-// report tells the panic handler of a panic in one of m's methods. The deferred function
+// reportPanic tells the panic handler of a panic in one of m's methods. The deferred function
 // that recovered calls it.
-func (p *DelayedOperationPurgatory[K]) report(v any, m *machine.Machine, callback string, key K) {
+func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, callback string, key K) {
 	guard.Report(v, func(recovered any, stack []byte) {
-		p.tellPanic(recovered, stack, "operation", operationText(m), "callback", callback, "age", p.ageOf(m), "key", keyText(key))
+		p.notePanic(recovered, stack, "operation", operationText(m), "callback", callback, "age", p.ageOf(m), "key", keyText(key))
 	})
 }
 

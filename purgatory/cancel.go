@@ -57,7 +57,7 @@ func (p *DelayedOperationPurgatory[K]) matches(match matcher, m *machine.Machine
 			// The report has the type of m, not what its String method returns: other
 			// goroutines may be running m's methods.
 			guard.Report(v, func(recovered any, stack []byte) {
-				p.tellPanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(key))
+				p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(key))
 			})
 		}
 	}()

@@ -62,9 +62,9 @@ func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args 
 	}, p.panicked)
 }
 
-// tellPanic counts a panic, logs it, and calls the handler. If there is no handler, and the
+// notePanic counts a panic, logs it, and calls the handler. If there is no handler, and the
 // logger does not log errors, it logs the panic to slog's default logger.
-func (p *DelayedOperationPurgatory[K]) tellPanic(recovered any, stack []byte, about ...any) {
+func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, about ...any) {
 	p.panics.Add(1)
 	logger, logged := p.logger, p.logs(slog.LevelError)
 	if !logged && !p.cfg.handled {
@@ -75,7 +75,7 @@ func (p *DelayedOperationPurgatory[K]) tellPanic(recovered any, stack []byte, ab
 		logger.Error(EventPanic, append(args, "panic", fmt.Sprint(recovered), "stack", string(stack))...)
 	}
 	if p.cfg.handled {
-		p.cfg.panicked(recovered, stack)
+		p.cfg.panicHandler(recovered, stack)
 	}
 }
 

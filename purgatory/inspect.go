@@ -166,7 +166,7 @@ func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text st
 	defer p.letGoAfter(w) // also when String calls runtime.Goexit
 	defer func() {
 		if v := recover(); v != nil {
-			p.report(v, w.Machine, "String", w.Key)
+			p.reportPanic(v, w.Machine, "String", w.Key)
 		}
 	}()
 	return cut(s.String())

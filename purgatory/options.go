@@ -26,7 +26,7 @@ type config struct {
 	signalWorkers int
 	executor      func(run func()) error
 	maxPending    int
-	panicked      guard.Handler
+	panicHandler  guard.Handler
 	handled       bool // WithPanicHandler was given
 	logger        *slog.Logger
 	histograms    bool
@@ -72,7 +72,8 @@ func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t in place of a timer of the purgatory's own. Several purgatories may
 // share t, and you may add tasks of your own to it. Closing the purgatory does not stop t. With a
-// [timer.ManualTimer] there is no reaper: AdvanceClock moves the time.
+// [timer.ManualTimer] there is no reaper: AdvanceClock moves the time. New rejects a type that
+// embeds one of the two.
 func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer, c.shared = t, true } }
 
 // WithExpiryWorkers sets how many goroutines may run the callbacks of expired operations
@@ -112,7 +113,7 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } 
 // goroutine that calls the purgatory may call it. Without a handler, panics are logged by
 // slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
-	return func(c *config) { c.panicked, c.handled = h, true }
+	return func(c *config) { c.panicHandler, c.handled = h, true }
 }
 
 // WithLogger sets a logger for the purgatory's events: see [EventSlow] and the constants
@@ -162,7 +163,7 @@ func newConfig(opts []Option) (config, error) {
 		return c, invalid("number of signal workers", c.signalWorkers, "at least 1")
 	case c.maxPending < 0:
 		return c, invalid("maximum of pending operations", c.maxPending, "at least 0 (no bound)")
-	case c.handled && c.panicked == nil:
+	case c.handled && c.panicHandler == nil:
 		return c, invalid("panic handler", "nil", "a function")
 	case c.logger == nil:
 		return c, invalid("logger", "nil", "a *slog.Logger")

@@ -69,7 +69,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		return nil, err
 	}
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), cfg: cfg, logger: cfg.logger}
-	p.panicked = func(recovered any, stack []byte) { p.tellPanic(recovered, stack) } // in user code other than an operation's method
+	p.panicked = func(recovered any, stack []byte) { p.notePanic(recovered, stack) } // in user code other than an operation's method
 	p.wishes.causes = make(map[*machine.Machine]*error)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,

@@ -102,7 +102,7 @@ func (r *registration[K]) survive(waits []wait[K]) {
 			r.hold.p.panics.Add(1)
 		} else {
 			r.panicked = true
-			r.hold.p.report(v, r.hold.m, "TryComplete", waits[0].Key)
+			r.hold.p.reportPanic(v, r.hold.m, "TryComplete", waits[0].Key)
 		}
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}

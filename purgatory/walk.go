@@ -170,7 +170,7 @@ func (c *check[K]) release(end machine.Outcome) {
 		if c.together != nil {
 			c.together.Forget(c.hold.m)
 		}
-		c.claim(c.hold.m, end)
+		c.collect(c.hold.m, end)
 	}
 }
 
@@ -180,13 +180,13 @@ func (c *check[K]) claimFor(m *machine.Machine) {
 	if c.match != nil && !p.matches(c.match, m, c.key) || !p.claim(m, m.Life(), c.outcome, c.cause) {
 		return
 	}
-	if c.claim(m, c.outcome); c.match != nil {
+	if c.collect(m, c.outcome); c.match != nil {
 		c.match(m, true)
 	}
 }
 
-// claim puts m, which the caller holds, among the operations that end with this batch.
-func (c *check[K]) claim(m *machine.Machine, o machine.Outcome) {
+// collect puts m, which the caller holds, among the operations that end with this batch.
+func (c *check[K]) collect(m *machine.Machine, o machine.Outcome) {
 	if c.ops[c.claimed] != m { // a comparison is cheaper than a write barrier
 		c.ops[c.claimed] = m
 	}
@@ -266,7 +266,7 @@ func (c *check[K]) survive(done *bool) {
 		if !c.ofKey {
 			key = watchers.FirstKey[K](c.hold.m)
 		}
-		c.hold.p.report(v, c.hold.m, "TryComplete", key)
+		c.hold.p.reportPanic(v, c.hold.m, "TryComplete", key)
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
 }

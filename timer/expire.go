@@ -59,15 +59,6 @@ func (t *store) next() (expiration int64) {
 	return expiration
 }
 
-// runClaimed runs the task of e, which the caller has claimed. If another entry is due, it
-// first calls more, which starts a worker for that entry, because the task may block.
-func (t *store) runClaimed(e *TaskEntry, more func()) {
-	if t.waiting() {
-		more()
-	}
-	guard.Call(e.run, t.panicked)
-}
-
 // runDue claims the due entries of one shard one by one, runs each before it claims the next,
 // and calls more if entries are left for another worker. It reports whether a shard's ready
 // bit was set, and whether a task ran.
@@ -98,7 +89,10 @@ func (t *store) runDue(more func()) (found, ran bool) {
 		}
 		t.release(1)
 		ran = true
-		t.runClaimed(e, more)
+		if t.waiting() { // before the task, because it may block
+			more()
+		}
+		guard.Call(e.run, t.panicked)
 	}
 	return true, ran
 }
