@@ -15,8 +15,11 @@ const (
 )
 
 // Never is the latest deadline, 292 years after the timer's start. Later deadlines saturate
-// to it.
+// to it. It does not pass: no clock reaches it.
 const Never = time.Duration(math.MaxInt64 - 1)
+
+// lastTime is where a manual clock stops.
+const lastTime = Never - 1
 
 // Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most
 // [Never].

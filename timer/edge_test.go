@@ -48,11 +48,9 @@ func TestEdgeDeadlines(t *testing.T) {
 		{1, 0, 1, 1},
 		{1, 12345, 678, 12345 + 678},
 		{1, 1, time.Hour, time.Hour + 1},
-		{1, 0, math.MaxInt64, Never},
 		{1, Never - 10, 5, Never - 5},
-		{1, Never, 0, Never},
-		{1, Never, 10, Never},
-		{3, Never - 10, math.MaxInt64, Never}, // Never is a multiple of 3
+		{1, Never - 10, 9, Never - 1},
+		{1, lastTime, 0, lastTime},
 	} {
 		t.Run(fmt.Sprintf("tick %v at %v in %v", c.tick, c.start, c.timeout), func(t *testing.T) {
 			at, ran := runsAt(t, c.tick, c.start, c.timeout)
@@ -63,9 +61,11 @@ func TestEdgeDeadlines(t *testing.T) {
 }
 
 func TestEdgeNeverIsNotReached(t *testing.T) {
-	for _, tick := range []time.Duration{time.Millisecond, time.Hour, math.MaxInt64} {
-		_, ran := runsAt(t, tick, 0, math.MaxInt64)
-		assert.False(t, ran, "tick %v", tick)
+	for _, tick := range []time.Duration{1, 3, time.Millisecond, time.Hour, math.MaxInt64} { // Never is a multiple of 3
+		for _, start := range []time.Duration{0, Never - 10, lastTime} {
+			_, ran := runsAt(t, tick, start, math.MaxInt64)
+			assert.False(t, ran, "tick %v", tick)
+		}
 	}
 }
 

@@ -129,13 +129,15 @@ func (p *periodic) again(due time.Duration) {
 		return
 	}
 	now := p.timer.now()
+	if due == 1 {
+		due = 0 // AddAt takes a deadline of 0 for 1 ns
+	}
 	next := Deadline(due, p.period)
 	if p.period < 0 {
 		next = Deadline(now, -p.period)
 	}
-	// At the end of time the next run would be due at once, and so would all others.
-	if now >= Never || p.timer.addAgain(&p.entry, now, next) != nil {
-		p.entry.word.Store(halted) // the timer, or its time, has ended
+	if p.timer.addAgain(&p.entry, now, next) != nil {
+		p.entry.word.Store(halted) // the timer has been stopped
 		return
 	}
 	// A Stop that was called meanwhile may have come before the entry was added.

@@ -50,9 +50,10 @@ func (t *ManualTimer) Now() time.Duration {
 
 // AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick
 // at which an entry expires and runs the entry's task there. A negative d counts as 0;
-// AdvanceClock(0) runs what is due already. If another AdvanceClock is in progress, as when
-// a task calls AdvanceClock, it adds d to the distance of that one and returns false at once.
-// If a task calls runtime.Goexit, the goroutine ends when the clock has been moved.
+// AdvanceClock(0) runs what is due already. If another AdvanceClock is in progress, as when a
+// task calls AdvanceClock, it adds d to the distance of that one and returns false at once. If
+// a task calls runtime.Goexit, the goroutine ends when the clock has been moved. The clock
+// stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
@@ -64,7 +65,7 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 		return false
 	}
 	t.mu.Lock()
-	t.mu.target = min(t.mu.target, Never-max(d, 0)) + max(d, 0) // saturates at Never
+	t.mu.target = min(t.mu.target, lastTime-max(d, 0)) + max(d, 0)
 	if t.mu.moving {
 		t.mu.Unlock()
 		return false

@@ -49,15 +49,16 @@ func TestManualRunsDueTasksBeforeItMoves(t *testing.T) {
 	assert.Equal(t, time.Second/3, at)
 }
 
-func TestManualClockSaturatesAtNever(t *testing.T) {
+func TestManualClockStopsBeforeNever(t *testing.T) {
 	m := newManual(t)
 	m.AdvanceClock(math.MaxInt64)
-	assert.Equal(t, Never, m.Now())
+	assert.Equal(t, Never-1, m.Now())
 	m.AdvanceClock(math.MaxInt64)
-	assert.Equal(t, Never, m.Now())
-	tt := newTask(nil)
-	addIn(t, m, tt, time.Hour)
-	assert.True(t, m.AdvanceClock(0), "at the end of time every timeout has passed")
+	assert.Equal(t, Never-1, m.Now())
+	addIn(t, m, newTask(nil), time.Hour)
+	assert.False(t, m.AdvanceClock(time.Hour), "what is left of time does not suffice for a timeout")
+	addIn(t, m, newTask(nil), 0)
+	assert.True(t, m.AdvanceClock(0))
 }
 
 func TestManualAdvanceFromATaskExtendsTheMove(t *testing.T) {

@@ -158,7 +158,7 @@ func (m *model) extend(it *modelItem, deadline time.Duration) {
 
 // advance moves the clock. Inside a task it only adds to the distance.
 func (m *model) advance(d time.Duration) {
-	m.target = min(m.target, Never-max(d, 0)) + max(d, 0)
+	m.target = min(m.target, lastTime-max(d, 0)) + max(d, 0)
 	fired := m.fired
 	ran := m.timer.AdvanceClock(d)
 	if m.timer.mu.moving {

@@ -189,7 +189,7 @@ func TestPeriodicKeepsItsPlaceInAFullTimer(t *testing.T) {
 }
 
 // A manual clock stops at Never, and deadlines saturate there. The run at Never is the last.
-func TestPeriodicEndsWithTime(t *testing.T) {
+func TestPeriodicAtTheEndOfTime(t *testing.T) {
 	for _, period := range []time.Duration{1, time.Hour, math.MaxInt64} {
 		m := newManual(t)
 		m.AdvanceClock(math.MaxInt64)
@@ -203,13 +203,23 @@ func TestPeriodicEndsWithTime(t *testing.T) {
 		require.NoError(t, err)
 		withDelay, err := m.ScheduleWithFixedDelay(0, period, count)
 		require.NoError(t, err)
-		m.AdvanceClock(0)
+		m.AdvanceClock(time.Hour)
 		assert.Equal(t, 2, runs, "period %d", period)
-		assert.Equal(t, Cancelled, atRate.State())
-		assert.Equal(t, Cancelled, withDelay.State())
-		assert.False(t, atRate.Stop())
+		assert.Equal(t, 2, m.Pending(), "the next runs are never due")
+		assert.True(t, atRate.Stop())
+		assert.True(t, withDelay.Stop())
 		checkInvariants(t, &m.store, nil)
 	}
+}
+
+// A deadline of 0 is that of an entry that was never added, so AddAt takes it for 1 ns.
+func TestFixedRateFromTimeZero(t *testing.T) {
+	m := newManual(t)
+	var at []time.Duration
+	_, err := m.ScheduleAtFixedRate(0, time.Millisecond, func() { at = append(at, m.Now()/time.Millisecond) })
+	require.NoError(t, err)
+	m.AdvanceClock(3 * time.Millisecond)
+	assert.Equal(t, []time.Duration{0, 1, 2, 3}, at)
 }
 
 func TestPeriodicRefusesAPeriodThatIsNotPositive(t *testing.T) {
