@@ -146,7 +146,8 @@ func (p *DelayedOperationPurgatory[K]) answered(n int) {
 // that recovered calls it.
 func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, callback string, key K) {
 	guard.Report(v, func(recovered any, stack []byte) {
-		p.notePanic(recovered, stack, "operation", operationText(m), "callback", callback, "age", p.ageOf(m), "key", keyText(key))
+		text := operationText(m, func(any, []byte) {}) // one panic is reported, not that of String, too
+		p.notePanic(recovered, stack, "operation", text, "callback", callback, "age", p.ageOf(m), "key", keyText(key))
 	})
 }
 

@@ -23,7 +23,8 @@ import (
 // returns nil even if ctx has ended, but [ErrClosed] if the purgatory has closed meanwhile.
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the
-// panic handler and counts as false.
+// panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
+// of a test calls it, ends the wait as cancelled.
 //
 // Await makes two allocations, and starts no goroutine and no timer of the runtime. Do
 // not call it from a callback.
@@ -124,7 +125,14 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return p.endedAtOnce(first, machine.Expired, p.errorf(ErrExpired, "after %v", timeout))
 	}
 	w.ended = make(chan struct{})
+	returned := false
+	defer func() {
+		if !returned { // ready has called runtime.Goexit
+			p.Cancel(w, nil)
+		}
+	}()
 	completed, err := p.register(w, timeout, keys, at)
+	returned = true
 	if err != nil {
 		return err
 	}

@@ -296,3 +296,30 @@ func TestAwaitCopiesItsKeysBeforeItTries(t *testing.T) {
 	p.CheckAndComplete("a")
 	soon(t, "it ends", func() { assert.NoError(t, <-done) })
 }
+
+// A condition that ends the goroutine of its Await, as a test's FailNow does, leaves no wait
+// behind, whichever call of ready it is.
+func TestAnAwaitWhoseGoroutineEndsLeavesNothing(t *testing.T) {
+	for nth := 1; nth <= 3; nth++ {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[string](t, purgatory.WithMaxPending(1))
+			calls := 0
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = p.Await(t.Context(), hour, func() bool {
+					if calls++; calls == nth {
+						runtime.Goexit()
+					}
+					return false
+				}, "a")
+			}()
+			<-ended
+			assert.Equal(t, nth, calls)
+			synctest.Wait()
+			assert.Zero(t, p.NumDelayed())
+			p.CheckAndComplete("a")
+			assert.Equal(t, nth, calls, "nobody waits any more")
+		})
+	}
+}

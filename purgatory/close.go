@@ -74,7 +74,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // when every callback has run and every goroutine of the purgatory has ended.
 //
 // If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
-// except those that other goroutines are trying: these end them when the tries return.
+// except those that other goroutines are registering or trying: these end them when the
+// tries return.
 // Signal workers run the callbacks, and Shutdown does not wait for them; call it again to
 // wait. A Shutdown that is called from a callback waits for that callback, and so until
 // ctx ends.

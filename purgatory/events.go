@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -63,19 +62,24 @@ func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args 
 }
 
 // notePanic counts a panic, logs it, and calls the handler. If there is no handler, and the
-// logger does not log errors, it logs the panic to slog's default logger.
+// logger does not log the panic, it logs it to slog's default logger.
 func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, about ...any) {
 	p.panics.Add(1)
-	logger, logged := p.logger, p.logs(slog.LevelError)
-	if !logged && !p.cfg.handled {
-		logger, logged = slog.Default(), true
+	logged := false
+	logTo := func(l *slog.Logger) {
+		guard.Apart(func() {
+			args := append([]any{"purgatory", p.name}, about...)
+			l.Error(EventPanic, append(args, "panic", textOf(recovered), "stack", string(stack))...)
+			logged = true
+		}, nil)
 	}
-	if logged {
-		args := append([]any{"purgatory", p.name}, about...)
-		logger.Error(EventPanic, append(args, "panic", fmt.Sprint(recovered), "stack", string(stack))...)
+	if p.logs(slog.LevelError) {
+		logTo(p.logger)
 	}
 	if p.cfg.handled {
 		p.cfg.panicHandler(recovered, stack)
+	} else if !logged {
+		logTo(slog.Default())
 	}
 }
 

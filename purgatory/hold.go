@@ -21,6 +21,7 @@ type hold[K comparable] struct {
 	p     *DelayedOperationPurgatory[K]
 	m     *machine.Machine
 	op    machine.Operation // of m
+	key   *K                // that is checked; nil: several, or none
 	looks int               // calls of letGo for m
 
 	tries, met int64 // calls of TryComplete, and how many returned true, since they were last reset
@@ -59,12 +60,20 @@ func (h *hold[K]) tryOnce() (yes bool) {
 	if h.p.cfg.slow == 0 || !h.m.Accepted() { // WithSlowCallback does not watch the tries of a registration
 		yes = machine.Try(h.op)
 	} else {
-		yes = h.p.timedTry(h.m, watchers.FirstKey[K](h.m))
+		yes = h.p.timedTry(h.m, h.logKey())
 	}
 	if yes {
 		h.met++
 	}
 	return yes
+}
+
+// logKey returns the key that the log names with a try.
+func (h *hold[K]) logKey() K {
+	if h.key != nil {
+		return *h.key
+	}
+	return watchers.FirstKey[K](h.m)
 }
 
 // letGo makes the operation pending, unless another goroutine has left a mark: then the

@@ -176,19 +176,25 @@ func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text st
 // the operation or ends it if other goroutines have left marks.
 func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
 	c := p.newCheck(p.watchers.Shard(w.Hash))
-	c.key, c.hash, c.upTo, c.ofKey = w.Key, w.Hash, EveryPosition, true
+	c.of(w.Key, w.Hash, EveryPosition)
 	c.hold.m, c.hold.op, c.holding = w.Machine, w.Machine.Operation(), true
 	c.ops[0], c.at, c.n = w.Machine, 1, 1 // endBatch clears ops[:n]
 	c.finish()
 }
 
-// keyText formats a key. Of a pointer it formats the address: another goroutine may be
-// writing to what the pointer points to.
-func keyText(key any) string {
-	if _, ok := key.(fmt.Stringer); !ok && reflect.ValueOf(key).Kind() == reflect.Pointer {
-		return fmt.Sprintf("%T(%p)", key, key)
+func keyText(key any) string { return cut(textOf(key)) }
+
+// textOf formats a key or the value of a panic. Of a pointer it formats the address: another
+// goroutine may be writing to what the pointer points to.
+func textOf(v any) string {
+	switch v.(type) {
+	case fmt.Stringer, error:
+	default:
+		if reflect.ValueOf(v).Kind() == reflect.Pointer {
+			return fmt.Sprintf("%T(%p)", v, v)
+		}
 	}
-	return cut(fmt.Sprint(key))
+	return fmt.Sprint(v)
 }
 
 // cut returns valid UTF-8 of bounded length.

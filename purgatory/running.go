@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
@@ -65,7 +66,10 @@ func (p *DelayedOperationPurgatory[K]) endCallback(c *callback[K]) {
 	p.callbacks.spare.Put(c)
 	if elapsed > p.cfg.slow {
 		p.slow.Add(1)
-		p.log(slog.LevelWarn, EventSlow, "operation", operationText(m), "callback", name,
+		text := operationText(m, func(recovered any, stack []byte) {
+			p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "String", "key", keyText(key))
+		})
+		p.log(slog.LevelWarn, EventSlow, "operation", text, "callback", name,
 			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String(), "key", keyText(key))
 	}
 }
@@ -157,14 +161,15 @@ func stackOf(goroutine []byte) string {
 	return ""
 }
 
-// operationText returns what an operation's String method returns, or its type if it
-// has none. It is for the goroutine that has just called one of the operation's methods.
-func operationText(m *machine.Machine) (text string) {
+// operationText returns what an operation's String method returns, or its type if it has
+// none. It is for the goroutine that has just called one of the operation's methods. String
+// runs apart: a runtime.Goexit there does not undo what that goroutine has found out. A
+// panic goes to h.
+func operationText(m *machine.Machine, h guard.Handler) (text string) {
 	op := m.Operation()
 	text = kindOf(op)
-	defer func() { _ = recover() }() // String is user code
 	if s, ok := op.(fmt.Stringer); ok {
-		return cut(s.String())
+		guard.Apart(func() { text = cut(s.String()) }, h)
 	}
 	return text
 }

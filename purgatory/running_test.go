@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,8 +128,96 @@ func TestAPanicInStringLosesNoPanicReport(t *testing.T) {
 	require.NoError(t, err)
 	p.AdvanceClock(time.Minute)
 	assert.Equal(t, operation.Expired, op.Outcome())
-	require.NotEmpty(t, log.find(EventPanic))
-	assert.Equal(t, "*purgatory.speechless", log.find(EventPanic)[0]["operation"])
+	callbacks := map[any]any{} // the panic of each
+	for _, record := range log.find(EventPanic) {
+		assert.Equal(t, "*purgatory.speechless", record["operation"])
+		callbacks[record["callback"]] = record["panic"]
+	}
+	assert.Equal(t, map[any]any{"OnComplete": "broken", "String": "broken, too"}, callbacks)
+}
+
+// Writing a record about a callback neither undoes what the callback has found out nor keeps
+// a panic from the handler, even if String or the logger panics or calls runtime.Goexit.
+func TestARecordUndoesNothing(t *testing.T) {
+	unwind := map[string]func(){"panic": func() { panic("of the text") }, "Goexit": runtime.Goexit}
+	for name, unwind := range unwind {
+		t.Run("String/"+name, func(t *testing.T) {
+			var told []any
+			p := newManual(t, WithLogger(slog.New(&records{})), WithSlowCallback(1),
+				WithPanicHandler(func(v any, _ []byte) { told = append(told, v) }))
+			op := &unwinder{text: unwind}
+			_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+			require.NoError(t, err)
+			op.met = true
+			assert.Equal(t, 1, p.CheckAndComplete("a"))
+			assert.Equal(t, operation.Satisfied, op.Outcome())
+			assert.Contains(t, told, "of OnComplete")
+		})
+		t.Run("logger/"+name, func(t *testing.T) {
+			var told []any
+			p := newManual(t, WithLogger(slog.New(unwindingLog{unwind})),
+				WithPanicHandler(func(v any, _ []byte) { told = append(told, v) }))
+			op := &unwinder{}
+			_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+			require.NoError(t, err)
+			p.ForceComplete(op)
+			assert.Equal(t, []any{"of OnComplete"}, told)
+			assert.EqualValues(t, 1, p.Stats().Panics)
+		})
+	}
+}
+
+// unwinder panics in OnComplete and runs text in String.
+type unwinder struct {
+	operation.DelayedOperation
+	met  bool
+	text func()
+}
+
+func (u *unwinder) TryComplete() bool { return u.met }
+func (u *unwinder) OnComplete()       { panic("of OnComplete") }
+func (u *unwinder) OnExpiration()     {}
+func (u *unwinder) String() string {
+	if u.text != nil {
+		u.text()
+	}
+	return "unwinder"
+}
+
+// unwindingLog calls a function instead of writing a record.
+type unwindingLog struct{ f func() }
+
+func (unwindingLog) Enabled(context.Context, slog.Level) bool    { return true }
+func (l unwindingLog) Handle(context.Context, slog.Record) error { l.f(); return nil }
+func (l unwindingLog) WithAttrs([]slog.Attr) slog.Handler        { return l }
+func (l unwindingLog) WithGroup(string) slog.Handler             { return l }
+
+// A panic whose value is an operation is logged without reading the operation, which other
+// goroutines may be writing to. The race detector sees it.
+func TestAPanicWithAnOperationReadsNoneOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p, err := New[string]("test", WithLogger(slog.New(&log)))
+		require.NoError(t, err)
+		defer p.Close()
+		other := submit(t, p, time.Hour, "a")
+		var all sync.WaitGroup
+		all.Go(func() {
+			for range 100 {
+				p.Extend(other, time.Hour)
+				p.CheckAndComplete("a")
+			}
+		})
+		for range 100 {
+			thrower := submit(t, p, time.Hour, "b")
+			thrower.while = func() { panic(other) }
+			p.CheckAndComplete("b")
+			thrower.while = nil
+			p.ForceComplete(thrower)
+		}
+		all.Wait()
+		assert.Len(t, log.find(EventPanic), 100)
+	})
 }
 
 type speechless struct{ operation.DelayedOperation }
@@ -183,7 +272,9 @@ func TestRecordsOfCallbacksNameTheKey(t *testing.T) {
 			for _, event := range []string{EventPanic, EventSlow} {
 				found := log.find(event)
 				require.NotEmpty(t, found, event)
-				assert.Equal(t, way.key, found[len(found)-1]["key"], event)
+				for _, record := range found {
+					assert.Equal(t, way.key, record["key"], "%s of %s", event, record["callback"])
+				}
 			}
 		})
 	}

@@ -24,7 +24,6 @@ type check[K comparable] struct {
 	onWorkers bool               // workers run the callbacks
 	looked    bool               // nested has been called for a long walk
 	passOn    bool               // runtime.Goexit ends this goroutine; another one goes on
-	ofKey     bool               // ops come from key; else from Gather or Close
 	ended     int
 
 	answered int // of ended: their callbacks have run on this goroutine
@@ -38,7 +37,7 @@ type check[K comparable] struct {
 	more     bool               // cursor has more after ops
 	rest     []*machine.Machine // after ops, if they come from Close or Gather
 
-	key    K   // if ops come from a key
+	key    K   // if ops come from a key; hold.key then points to it
 	keys   []K // else: the first keys of the operations that end together
 	hash   uint64
 	upTo   int64
@@ -58,8 +57,14 @@ func (c *check[K]) begin(key K, hash uint64, upTo int64) (ended int) {
 		c.reset()
 		return 0
 	}
-	c.key, c.hash, c.upTo, c.ofKey = key, hash, upTo, true
+	c.of(key, hash, upTo)
 	return c.finish()
+}
+
+// of says that the operations of the walk are those of key.
+func (c *check[K]) of(key K, hash uint64, upTo int64) {
+	c.key, c.hash, c.upTo = key, hash, upTo
+	c.hold.key = &c.key
 }
 
 // finish runs the walk to its end, gives the check back to the pool, and returns how many
@@ -105,7 +110,7 @@ func (c *check[K]) reset() {
 	p := c.hold.p
 	c.hold = hold[K]{p: p}
 	c.shard, c.outcome, c.cause, c.match, c.together = nil, machine.Pending, nil, nil, nil
-	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.ofKey, c.looked, c.key = 0, 0, 0, 0, nil, false, false, false, none
+	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.looked, c.key = 0, 0, 0, 0, nil, false, false, none
 	c.forgetKeys()
 	p.checks.Put(c)
 }
@@ -139,7 +144,7 @@ func (c *check[K]) steps() (done bool) {
 			c.rest = c.rest[c.n:]
 		case !c.more:
 			return true
-		case c.outcome == machine.Pending && c.ofKey && c.cursor.Overdue():
+		case c.outcome == machine.Pending && c.hold.key != nil && c.cursor.Overdue():
 			c.handOver() // operations arrive as fast as the walk ends them
 			return true
 		case !c.looked && c.outcome == machine.Pending && c.hold.p.nested():
@@ -199,7 +204,7 @@ func (c *check[K]) endBatch() {
 	if h := &c.hold; h.tries > 0 {
 		wasted := h.tries - h.met
 		sampled := c.shard.Tried(h.tries, wasted)
-		if c.ofKey {
+		if c.hold.key != nil {
 			c.shard.KeyTried(c.key, c.hash, h.tries, wasted)
 		}
 		h.tries, h.met = 0, 0
@@ -234,7 +239,7 @@ func (c *check[K]) endBatch() {
 // logKeys returns the key that the walk is over, or else the first key of each of machines,
 // which the caller holds.
 func (c *check[K]) logKeys(machines []*machine.Machine) logKey[K] {
-	if c.ofKey {
+	if c.hold.key != nil {
 		return logKey[K]{key: c.key}
 	}
 	c.forgetKeys()
@@ -262,11 +267,7 @@ func (c *check[K]) survive(done *bool) {
 		}
 	}()
 	if v := recover(); v != nil {
-		key := c.key
-		if !c.ofKey {
-			key = watchers.FirstKey[K](c.hold.m)
-		}
-		c.hold.p.reportPanic(v, c.hold.m, "TryComplete", key)
+		c.hold.p.reportPanic(v, c.hold.m, "TryComplete", c.hold.logKey())
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
 }
@@ -299,7 +300,7 @@ func (c *check[K]) handOver() {
 	}
 	switch {
 	case !left:
-	case !c.ofKey:
+	case c.hold.key == nil:
 		c.hold.p.SignalAll()
 	default:
 		c.hold.p.signal(c.key, c.hash, c.upTo, c.together)
