@@ -192,6 +192,13 @@ func (l unwindingLog) Handle(context.Context, slog.Record) error { l.f(); return
 func (l unwindingLog) WithAttrs([]slog.Attr) slog.Handler        { return l }
 func (l unwindingLog) WithGroup(string) slog.Handler             { return l }
 
+// silent has no String method.
+type silent struct{ operation.DelayedOperation }
+
+func (*silent) TryComplete() bool { return false }
+func (*silent) OnComplete()       {}
+func (*silent) OnExpiration()     {}
+
 // A panic whose value is an operation is logged without reading the operation, which other
 // goroutines may be writing to. The race detector sees it.
 func TestAPanicWithAnOperationReadsNoneOfIt(t *testing.T) {
@@ -200,7 +207,9 @@ func TestAPanicWithAnOperationReadsNoneOfIt(t *testing.T) {
 		p, err := New[string]("test", WithLogger(slog.New(&log)))
 		require.NoError(t, err)
 		defer p.Close()
-		other := submit(t, p, time.Hour, "a")
+		other := &silent{}
+		_, err = p.TryCompleteElseWatch(other, time.Hour, "a")
+		require.NoError(t, err)
 		var all sync.WaitGroup
 		all.Go(func() {
 			for range 100 {
