@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"unsafe"
+
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
@@ -83,4 +85,22 @@ func (p *DelayedOperationPurgatory[K]) nested() bool {
 		p.nests.Store(true)
 	}
 	return deep || inTry
+}
+
+// looks reports whether a registration of m has to call tooDeep: if checks or registrations
+// are known to be nested, and else for one in 512 addresses. Unlike a counter, an address
+// is at hand without contention.
+func (p *DelayedOperationPurgatory[K]) looks(m *machine.Machine) bool {
+	address := uint64(uintptr(unsafe.Pointer(m))) // safe: it is never converted back
+	return address*0x9e3779b97f4a7c15>>(64-9) == 0 || p.nests.Load()
+}
+
+// tooDeep reports whether a registration must not make a try on this goroutine, because it
+// would nest too deeply: each TryComplete may register the next operation.
+func (p *DelayedOperationPurgatory[K]) tooDeep() bool {
+	deep, inTry := machine.Nesting()
+	if deep && inTry && !p.nests.Load() {
+		p.nests.Store(true)
+	}
+	return deep && inTry
 }

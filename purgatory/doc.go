@@ -67,7 +67,9 @@
 //
 // TryComplete, OnComplete, OnExpiration and the function given to Await may call any
 // method that does not block, of this or another purgatory, for the same or another key.
-// TryComplete must not block. OnComplete and OnExpiration may.
+// TryComplete must not block. OnComplete and OnExpiration may. A CheckAndComplete in a
+// TryComplete may run the OnComplete of other operations there; if that may block, use
+// Signal.
 //
 // If you hold a lock that an operation's method takes, call only methods that run no
 // operation's method: Signal, SignalUpTo, SignalAll, Hint, Extend, Stats and the methods

@@ -27,8 +27,9 @@ type Inspection struct {
 	Hot, Expiring []KeyReport
 
 	// Oldest are the operations that have been waiting longest, oldest first, of a
-	// sample of Looked operations. If few wait, the sample is all of them. Otherwise it has
-	// the first operations of some keys, and each call samples other keys.
+	// sample. If few wait, the sample is all of them. Otherwise it has the first operations
+	// of some keys, and each call samples other keys. Looked is the number of entries of
+	// watcher lists in the sample: an operation has one for each of its keys.
 	Oldest []OperationReport
 	Looked int
 }

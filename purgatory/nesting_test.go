@@ -142,3 +142,36 @@ func TestANestedCheckIsLeftToAWorker(t *testing.T) {
 		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
 	}
 }
+
+// Each TryComplete registers the next operation. The first such chain is recognised by and
+// by, so its stack may hold thousands of them; a later one is recognised at once.
+func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
+	const length = 50_000
+	p := open[int](t)
+	for round := range 2 {
+		var deep, completed atomic.Int64
+		var register func(i int)
+		register = func(i int) {
+			if i == length {
+				return
+			}
+			o := &op{complete: func() { completed.Add(1) }}
+			o.try = func() bool {
+				if o.tries.Load() == 1 {
+					if i%100 == 0 {
+						deep.Store(max(deep.Load(), int64(depth())))
+					}
+					register(i + 1)
+				}
+				return true
+			}
+			_, err := p.TryCompleteElseWatch(o, hour, i)
+			assert.NoError(t, err)
+		}
+		register(0)
+		eventually(t, func() bool { return completed.Load() == length }, "every operation completes")
+		if round > 0 {
+			assert.Less(t, deep.Load(), int64(4000), "frames")
+		}
+	}
+}

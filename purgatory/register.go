@@ -41,8 +41,9 @@ const EveryPosition = watchers.EveryPosition
 // While no other goroutine checks a key, TryComplete runs at most twice here, however
 // many keys there are: before op is watched, and afterwards, for a change of state in
 // between. A check that comes while it runs causes another try, up to eight in a row;
-// then a signal worker makes the next one. The purgatory copies keys before TryComplete
-// runs.
+// then a signal worker makes the next one. If TryCompleteElseWatch is called inside a
+// TryComplete, on a stack of over 400 frames, a signal worker makes every try. The purgatory
+// copies keys before TryComplete runs.
 //
 // With a timeout of zero or less TryComplete runs once, and op expires at once, on an
 // expiry worker (on a manual clock: in the next AdvanceClock). A timeout of math.MaxInt64
@@ -51,7 +52,8 @@ const EveryPosition = watchers.EveryPosition
 // Errors:
 //   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
 //     TryComplete may have returned true before
-//   - [ErrFull]: the purgatory or its timer holds as many operations as it may
+//   - [ErrFull]: the purgatory or its timer holds as many operations as it may, whether or
+//     not op's condition is met
 //   - [ErrNoKeys], [ErrTooManyKeys]: there are no keys, or more than [operation.MaxKeys]
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
@@ -124,6 +126,9 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	var r registration[K] // set field by field: the compiler would copy a literal
 	r.hold.p, r.hold.m, r.hold.op = p, m, o
 	r.first, r.timeout = p.watchers.Shard(waits[0].hash), timeout
+	if p.looks(m) {
+		r.later = timeout > 0 && p.tooDeep()
+	}
 	for r.step != finished {
 		r.run(waits)
 	}

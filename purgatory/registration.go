@@ -32,6 +32,7 @@ type registration[K comparable] struct {
 	first   *watchers.Shard[K] // of the first key
 	timeout time.Duration
 	step    step
+	later   bool // the stack is too deep for a try: a worker makes it
 
 	panicked  bool // a TryComplete has panicked, and the handler was told
 	completed bool
@@ -56,6 +57,10 @@ func (r *registration[K]) run(waits []wait[K]) {
 	defer r.survive(waits)
 	if r.step == firstTry {
 		r.step = watch
+		if r.later {
+			r.leave(waits)
+			return
+		}
 		if r.hold.tryOnce() {
 			r.pass(waits[0].Key)
 			return
@@ -82,20 +87,9 @@ func (r *registration[K]) survive(waits []wait[K]) {
 	}
 	goexit := true
 	defer func() {
-		if !goexit {
-			return
+		if goexit {
+			r.leave(waits)
 		}
-		if r.step == watch {
-			if !r.watch(waits) {
-				return
-			}
-			if r.timeout > 0 {
-				// Acquire finds m busy and sets the mark "again". So leave has a worker make
-				// the second try.
-				r.hold.m.Acquire()
-			}
-		}
-		r.end(r.hold.leave())
 	}()
 	if v := recover(); v != nil {
 		if r.panicked { // the handler was told of the first try's panic, which is enough
@@ -106,6 +100,20 @@ func (r *registration[K]) survive(waits []wait[K]) {
 		}
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
+}
+
+// leave takes the registration to its end without another try on this goroutine. If the
+// operation was not watched yet, a worker makes the try that follows.
+func (r *registration[K]) leave(waits []wait[K]) {
+	if r.step == watch {
+		if !r.watch(waits) {
+			return
+		}
+		if r.timeout > 0 {
+			r.hold.m.Acquire() // finds m busy, and sets the mark "again"
+		}
+	}
+	r.end(r.hold.leave())
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
