@@ -125,8 +125,10 @@ func (p *DelayedOperationPurgatory[K]) noteStuck() {
 	}
 	p.callbacks.Unlock()
 	for _, c := range stuck {
-		args := []any{"operation", kindOf(c.m.Operation()), "callback", c.name,
-			"elapsed", time.Since(c.began), "age", p.ageOf(c.m), "key", keyText(c.key)}
+		args := []any{
+			"operation", kindOf(c.m.Operation()), "callback", c.name,
+			"elapsed", time.Since(c.began), "age", p.ageOf(c.m), "key", keyText(c.key),
+		}
 		if c.goroutine != nil {
 			args = append(args, "stack", stackOf(c.goroutine))
 		}
