@@ -76,7 +76,7 @@ func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, tog
 //
 // To look at the stack takes longer than most checks. So a check calls nested only if
 // another goroutine may be inside its gate, if it walks over more than one batch, and
-// about once for every 64 tries of a shard. When nested has found a check inside a
+// once in a while, see [watchers.Shard.Tried]. When nested has found a check inside a
 // TryComplete, it sets nests: from then on every check of the purgatory calls it.
 func (p *DelayedOperationPurgatory[K]) nested() bool {
 	deep, inTry := machine.Nesting()

@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -151,16 +152,23 @@ func (s *Shard[K]) dropLocked(l *keyList[K]) {
 	}
 }
 
-// sampleTries is the number of tries in a shard from one sample to the next.
-const sampleTries = 64
+// sampleTries is the number of tries in a shard from one sample to the next. The first
+// samples, from firstSample tries on, are at the powers of two: nested checks mostly show
+// early, and a sample takes as long as 64 tries.
+const (
+	firstSample = 64
+	sampleTries = 4096
+)
 
 // Tried counts tries that a check has made, and how many of them were wasted. It reports
-// whether the caller should take a sample: about once in sampleTries tries of the shard, if
-// one of the tries that it counts now was wasted.
+// whether the caller should take a sample: after firstSample tries of the shard and each time
+// that their number has doubled, and about once in sampleTries tries, if one of the tries
+// that it counts now was wasted.
 func (s *Shard[K]) Tried(tries, wasted int64) (sample bool) {
 	run := s.Checks.Run.Add(tries)
 	s.Checks.Wasted.Add(wasted)
-	return wasted > 0 && run/sampleTries != (run-tries)/sampleTries
+	before := run - tries
+	return wasted > 0 && (run/sampleTries != before/sampleTries || run >= firstSample && bits.Len64(uint64(run)) != bits.Len64(uint64(before)))
 }
 
 // KeyTried counts tries of operations that wait for key, if tries are counted by key.
