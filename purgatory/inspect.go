@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
@@ -183,7 +184,12 @@ func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
 	c.finish()
 }
 
-func keyText(key any) string { return cut(textOf(key)) }
+// keyText formats a key. A String method of the key runs apart, as that of an operation does.
+func keyText(key any) (text string) {
+	text = fmt.Sprintf("%T", key)
+	guard.Apart(func() { text = cut(textOf(key)) }, nil)
+	return text
+}
 
 // textOf formats a key or the value of a panic. Of a pointer it formats the address: another
 // goroutine may be writing to what the pointer points to.
