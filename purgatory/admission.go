@@ -14,24 +14,21 @@ import (
 // refusals counts the operations that were not accepted, by reason.
 type refusals struct{ closed, full, input atomic.Int64 }
 
-// accepts reports whether an operation can be accepted, without looking at its state.
-// refusal returns the error if it cannot.
-func (p *DelayedOperationPurgatory[K]) accepts(m *machine.Machine, keys int) bool {
-	return m != nil && 0 < keys && keys <= operation.MaxKeys && !p.draining.Load()
-}
-
-func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, m *machine.Machine, keys int) error {
+// refusal returns why an operation on so many keys cannot be accepted, whatever its state;
+// nil if it can.
+func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int) error {
 	sched.Yield()
 	switch {
-	case m == nil:
+	case machine.Find(op) == nil:
 		return p.refuse(ErrNilOperation, "%T", op)
 	case keys == 0:
 		return p.refuse(ErrNoKeys, "%s", kindOf(op))
 	case keys > operation.MaxKeys:
 		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
-	default:
+	case p.draining.Load():
 		return p.refuse(ErrClosed, "%s", kindOf(op))
 	}
+	return nil
 }
 
 // refuse counts a refusal and returns its error.

@@ -82,7 +82,7 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
 				p.timedComplete(m, key.of(c.at))
 			}
 		}
-		if c.begun == 1 && c.batch.Outcomes[c.at] == machine.Expired {
+		if c.batch.Outcomes[c.at] == machine.Expired && c.begun == 1 {
 			c.begun = 2
 			if p.cfg.slow == 0 {
 				m.Operation().OnExpiration()

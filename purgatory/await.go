@@ -110,8 +110,8 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
 	w := &awaiting{ready: ready}
-	if m, n := machine.Of(w), len(keys)+len(at); !p.accepts(m, n) {
-		return p.refusal(w, m, n)
+	if err := p.refusal(w, len(keys)+len(at)); err != nil {
+		return err
 	}
 	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
 	keys = append(few[:0], keys...)

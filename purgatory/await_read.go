@@ -103,8 +103,8 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	}
 	r := &reading[K]{p: p, timeout: timeout}
 	if timeout <= 0 {
-		if m, n := machine.Of(r), len(keys)+len(at); !p.accepts(m, n) {
-			return value, p.refusal(r, m, n)
+		if err := p.refusal(r, len(keys)+len(at)); err != nil {
+			return value, err
 		}
 		first := p.firstShard(keys, at)
 		value, met, err := read(ctx)

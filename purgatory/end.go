@@ -68,10 +68,7 @@ func (p *DelayedOperationPurgatory[K]) wishedCause(m *machine.Machine) *error {
 }
 
 // forgetWish drops the cause of a wish to cancel m, which has ended.
-func (p *DelayedOperationPurgatory[K]) forgetWish(m *machine.Machine, wish machine.Outcome) {
-	if wish != machine.Cancelled {
-		return
-	}
+func (p *DelayedOperationPurgatory[K]) forgetWish(m *machine.Machine) {
 	p.wishes.Lock()
 	delete(p.wishes.causes, m)
 	p.wishes.Unlock()
@@ -98,7 +95,9 @@ func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], batch watchers.
 		if o == machine.Cancelled && of == nil {
 			of = p.wishedCause(m)
 		}
-		p.forgetWish(m, m.Settle(o, of))
+		if m.Settle(o, of) == machine.Cancelled {
+			p.forgetWish(m)
+		}
 	}
 	p.release(len(batch.Machines))
 	if p.closed.Load() {

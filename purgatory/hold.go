@@ -18,54 +18,25 @@ const maxLooks = 8
 // function, one for a whole walk or registration, lets the holder go on: after a panic with
 // retry, after a Goexit with retry or leave.
 type hold[K comparable] struct {
+	machine.Hold
 	p     *DelayedOperationPurgatory[K]
-	m     *machine.Machine
-	op    machine.Operation // of m
-	key   *K                // that is checked; nil: several, or none
-	looks int               // calls of letGo for m
-
-	tries, met int64 // calls of TryComplete, and how many returned true, since they were last reset
+	key   *K  // that is checked; nil: several, or none
+	looks int // calls of letGo for the operation
 }
 
-// try tries the operation until its condition is met or no goroutine has asked for
-// another try. It returns how the caller has to end the operation; Pending means that
-// try has let go of it.
-func (h *hold[K]) try() (end machine.Outcome) {
-	if h.tryOnce() {
-		return machine.Satisfied
-	}
-	if h.m.TryRelease() { // the usual case: no goroutine has left a mark
-		return machine.Pending
-	}
-	return h.retry()
-}
-
-// retry goes on after a try that returned false: it lets go of the operation, or tries
-// it again while others ask for that. It returns what try returns.
+// retry goes on after a try that returned false: it lets go of the operation, or tries it
+// again while others ask for that. It returns how the caller has to end the operation;
+// Pending means that retry has let go of it.
 func (h *hold[K]) retry() (end machine.Outcome) {
 	for {
 		end, again := h.letGo()
 		if !again {
 			return end
 		}
-		if h.tryOnce() {
-			return machine.Satisfied
+		if end, _ := h.Try(false); end == machine.Satisfied {
+			return end
 		}
 	}
-}
-
-// tryOnce calls the operation's TryComplete.
-func (h *hold[K]) tryOnce() (yes bool) {
-	h.tries++
-	if h.p.cfg.slow == 0 || !h.m.Accepted() { // WithSlowCallback does not watch the tries of a registration
-		yes = machine.Try(h.op)
-	} else {
-		yes = h.p.timedTry(h.m, h.logKey())
-	}
-	if yes {
-		h.met++
-	}
-	return yes
 }
 
 // logKey returns the key that the log names with a try.
@@ -73,17 +44,17 @@ func (h *hold[K]) logKey() K {
 	if h.key != nil {
 		return *h.key
 	}
-	return watchers.FirstKey[K](h.m)
+	return watchers.FirstKey[K](h.Machine)
 }
 
 // letGo makes the operation pending, unless another goroutine has left a mark: then the
 // caller holds it still, and has to try it again, or to end it with end.
 func (h *hold[K]) letGo() (end machine.Outcome, again bool) {
 	if h.looks++; h.looks < maxLooks {
-		return h.m.Release(true)
+		return h.Release(true)
 	}
-	key, hash := watchers.KeyOf[K](h.m) // while it is held: afterwards another goroutine may end it
-	wish, look := h.m.Release(false)
+	key, hash := watchers.KeyOf[K](h.Machine) // while it is held: afterwards another goroutine may end it
+	wish, look := h.Release(false)
 	if look {
 		h.p.signal(key, hash, EveryPosition, nil)
 	}

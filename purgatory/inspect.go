@@ -179,7 +179,7 @@ func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text st
 func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
 	c := p.newCheck(p.watchers.Shard(w.Hash))
 	c.of(w.Key, w.Hash, EveryPosition)
-	c.hold.m, c.hold.op, c.holding = w.Machine, w.Machine.Operation(), true
+	c.hold.Machine, c.hold.Op, c.hold.looks, c.holding = w.Machine, w.Machine.Operation(), 0, true
 	c.ops[0], c.at, c.n = w.Machine, 1, 1 // endBatch clears ops[:n]
 	c.finish()
 }

@@ -31,7 +31,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	reaper   *reaper.ExpirationReaper // nil: off
 	workers  *workers.Pool            // signal workers: checks for Signal, and callbacks in handed
 	checks   sync.Pool                // of *check[K]
-	manyKeys sync.Pool                // of *[]wait[K]
+	manyKeys sync.Pool                // of *[]watchers.Wait[K]
 	panicked guard.Handler
 	logger   *slog.Logger
 
@@ -83,8 +83,15 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	})
 	p.callbacks.running = make(map[*callback[K]]struct{})
 	p.callbacks.spare.New = func() any { return new(callback[K]) }
-	p.checks.New = func() any { return &check[K]{hold: hold[K]{p: p}} }
-	p.manyKeys.New = func() any { return new([]wait[K]) }
+	p.checks.New = func() any {
+		c := new(check[K])
+		c.hold.p = p
+		if cfg.slow > 0 {
+			c.hold.Timed = c.hold.timedTry
+		}
+		return c
+	}
+	p.manyKeys.New = func() any { return new([]watchers.Wait[K]) }
 	p.workers = workers.New(cfg.signalWorkers, p.work, p.working, cfg.executor, p.noteRefused, p.panicked)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -70,38 +69,30 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 	return p.register(op, timeout, nil, at)
 }
 
-// wait is a key and a position that an operation is to wait for. It is a copy, because
-// TryComplete may write to the slice that the caller has passed.
-type wait[K comparable] struct {
-	KeyPosition[K]
-	hash uint64
-}
-
 // fewKeys is the number of waits that fit on the stack of the registering goroutine.
 const fewKeys = 4
 
 // manyWaits returns memory for n waits; forget takes it back.
-func (p *DelayedOperationPurgatory[K]) manyWaits(n int) *[]wait[K] {
-	many := p.manyKeys.Get().(*[]wait[K])
+func (p *DelayedOperationPurgatory[K]) manyWaits(n int) *[]watchers.Wait[K] {
+	many := p.manyKeys.Get().(*[]watchers.Wait[K])
 	*many = slices.Grow(*many, n)[:n]
 	return many
 }
 
 // forget gives back what manyWaits has returned.
-func (p *DelayedOperationPurgatory[K]) forget(many *[]wait[K]) {
+func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
 	clear(*many)
 	*many = (*many)[:0]
 	p.manyKeys.Put(many)
 }
 
-func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (bool, error) {
-	o := machine.Operation(op)
-	m, n := machine.Find(o), len(keys)+len(at)
-	if !p.accepts(m, n) {
-		return false, p.refusal(op, m, n)
+func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
+	n := len(keys) + len(at)
+	if n == 0 || n > operation.MaxKeys || p.draining.Load() {
+		return false, p.refusal(op, n)
 	}
-	var few [fewKeys]wait[K]
-	var many *[]wait[K]
+	var few [fewKeys]watchers.Wait[K] // copies: TryComplete may write to the slice that the caller has passed
+	var many *[]watchers.Wait[K]
 	waits := few[:]
 	if n > fewKeys {
 		many = p.manyWaits(n)
@@ -110,25 +101,14 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	waits = waits[:n]
 	for i, key := range keys { // Hash panics for a key that cannot be hashed, before anything has changed
 		w := &waits[i]
-		w.Key, w.Position, w.hash = key, AnyPosition, p.watchers.Hash(key)
+		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
 	}
 	for i, at := range at {
 		w := &waits[i]
-		w.KeyPosition, w.hash = at, p.watchers.Hash(at.Key)
-	}
-	if !m.Begin(o, n, p.id) {
-		return false, p.refuse(ErrUsed, "%T was submitted before%s", op, p.elsewhere(m))
-	}
-	if !p.reserve() {
-		p.giveUp(m, false)
-		return false, p.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
+		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
 	}
 	var r registration[K] // set field by field: the compiler would copy a literal
-	r.hold.p, r.hold.m, r.hold.op = p, m, o
-	r.first, r.timeout = p.watchers.Shard(waits[0].hash), timeout
-	if p.looks(m) {
-		r.later = timeout > 0 && p.tooDeep()
-	}
+	r.hold.p, r.hold.Op, r.timeout = p, op, timeout
 	for r.step != finished {
 		r.run(waits)
 	}

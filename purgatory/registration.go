@@ -29,10 +29,8 @@ import (
 // decides whether the operation is accepted.
 type registration[K comparable] struct {
 	hold    hold[K]
-	first   *watchers.Shard[K] // of the first key
 	timeout time.Duration
 	step    step
-	later   bool // the stack is too deep for a try: a worker makes it
 
 	panicked  bool // a TryComplete has panicked, and the handler was told
 	completed bool
@@ -44,45 +42,74 @@ type registration[K comparable] struct {
 type step uint8
 
 const (
-	firstTry  step = iota
-	watch          // the first try has begun; the operation is in no list
-	lastTry        // the operation is watched
-	releasing      // the last try has begun
-	finished       // the caller has let go of the operation, or ends it
+	begin     step = iota // the caller is not the holder yet
+	watch                 // the first try has begun; the operation is in no list
+	releasing             // the operation is watched, and the last try has begun
+	finished              // the caller has let go of the operation, or ends it
 )
 
 // run takes the registration from its step to the end. It returns early if a TryComplete
 // panics.
-func (r *registration[K]) run(waits []wait[K]) {
-	defer r.survive(waits)
-	if r.step == firstTry {
-		r.step = watch
-		if r.later {
-			r.leave(waits)
+func (r *registration[K]) run(waits []watchers.Wait[K]) {
+	defer func() {
+		if r.step != finished {
+			r.survive(recover(), waits)
+		}
+	}()
+	if r.step == begin {
+		if !r.begin(waits) {
 			return
 		}
-		if r.hold.tryOnce() {
-			r.pass(waits[0].Key)
+		if end, _ := r.hold.Try(false); end == machine.Satisfied {
+			r.pass(waits)
 			return
 		}
 	}
-	if r.step == watch && !r.watch(waits) {
-		return
+	if r.step == watch {
+		if !r.watch(waits) {
+			return
+		}
+		if r.timeout > 0 {
+			if end, again := r.hold.Try(true); !again {
+				r.end(end, waits)
+				return
+			}
+		}
 	}
-	if r.step == lastTry && r.timeout > 0 {
-		r.step = releasing
-		r.end(r.hold.try())
-		return
-	}
-	r.step = releasing
-	r.end(r.hold.retry())
+	r.end(r.hold.retry(), waits)
 }
 
-// survive is deferred by run, for user code that panics or calls runtime.Goexit. After a
-// Goexit only deferred functions run, so survive itself then takes the registration to
-// its end: the operation waits like any other, and a worker makes the further try.
-func (r *registration[K]) survive(waits []wait[K]) {
-	if r.step == finished {
+// begin makes the caller the holder of the operation. It reports whether the caller has to make the first try.
+func (r *registration[K]) begin(waits []watchers.Wait[K]) (try bool) {
+	p := r.hold.p
+	switch {
+	case !r.hold.Begin(len(waits), p.id):
+		r.refuse(ErrUsed, "%T was submitted before%s", r.hold.Op, p.elsewhere(r.hold.Machine))
+		return false
+	case !p.reserve():
+		p.giveUp(r.hold.Machine, false)
+		r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
+		return false
+	}
+	r.step = watch
+	if p.looks(r.hold.Machine) && r.timeout > 0 && p.tooDeep() {
+		r.leave(waits)
+		return false
+	}
+	return true
+}
+
+// first returns the shard of the first key.
+func (r *registration[K]) first(waits []watchers.Wait[K]) *watchers.Shard[K] {
+	return r.hold.p.watchers.Shard(waits[0].Hash)
+}
+
+// survive goes on when user code has panicked with v, or has called runtime.Goexit: v is nil
+// then. After a Goexit only deferred functions run, so survive itself takes the registration
+// to its end: the operation waits like any other, and a worker makes the further try.
+func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
+	if r.hold.Machine == nil {
+		r.refuse(ErrNilOperation, "%T", r.hold.Op)
 		return
 	}
 	goexit := true
@@ -91,12 +118,12 @@ func (r *registration[K]) survive(waits []wait[K]) {
 			r.leave(waits)
 		}
 	}()
-	if v := recover(); v != nil {
+	if v != nil {
 		if r.panicked { // the handler was told of the first try's panic, which is enough
 			r.hold.p.panics.Add(1)
 		} else {
 			r.panicked = true
-			r.hold.p.reportPanic(v, r.hold.m, "TryComplete", waits[0].Key)
+			r.hold.p.reportPanic(v, r.hold.Machine, "TryComplete", waits[0].Key)
 		}
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
@@ -104,32 +131,34 @@ func (r *registration[K]) survive(waits []wait[K]) {
 
 // leave takes the registration to its end without another try on this goroutine. If the
 // operation was not watched yet, a worker makes the try that follows.
-func (r *registration[K]) leave(waits []wait[K]) {
+func (r *registration[K]) leave(waits []watchers.Wait[K]) {
 	if r.step == watch {
 		if !r.watch(waits) {
 			return
 		}
 		if r.timeout > 0 {
-			r.hold.m.Acquire() // finds m busy, and sets the mark "again"
+			r.hold.Acquire() // finds the operation busy, and sets the mark "again"
 		}
 	}
-	r.end(r.hold.leave())
+	r.end(r.hold.leave(), waits)
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
 // closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
 // runs.
-func (r *registration[K]) pass(key K) {
-	p, m := r.hold.p, r.hold.m
-	if !r.first.Pass(machine.Satisfied) {
-		r.reject(false, ErrClosed, "%s", kindOf(r.hold.op))
+func (r *registration[K]) pass(waits []watchers.Wait[K]) {
+	p, m := r.hold.p, r.hold.Machine
+	if !r.first(waits).Pass(machine.Satisfied) {
+		r.reject(false, ErrClosed, "%s", kindOf(r.hold.Op))
 		return
 	}
 	r.step, r.completed = finished, true
-	p.forgetWish(m, m.Settle(machine.Satisfied, nil))
+	if m.Settle(machine.Satisfied, nil) == machine.Cancelled {
+		p.forgetWish(m)
+	}
 	p.release(1)
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{machine.Satisfied}
-	p.answerOne(r.first.Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: key})
+	p.answerOne(r.first(waits).Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: waits[0].Key})
 }
 
 // watch schedules the operation's timeout and links the operation under all its keys. It
@@ -138,8 +167,8 @@ func (r *registration[K]) pass(key K) {
 // The timer comes first, because it can refuse, and an operation that is in a list is
 // accepted. If the timeout passes before the registration is over, the timer leaves a
 // wish.
-func (r *registration[K]) watch(waits []wait[K]) (held bool) {
-	p, m := r.hold.p, r.hold.m
+func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
+	p, m := r.hold.p, r.hold.Machine
 	now := p.timer.Now()
 	if err := p.timer.AddAt(m.Entry(), now, timer.Deadline(now, r.timeout)); err != nil {
 		kind := ErrFull
@@ -152,48 +181,47 @@ func (r *registration[K]) watch(waits []wait[K]) (held bool) {
 	m.SetStart(now)
 	for i := range waits {
 		w := &waits[i]
-		if p.watchers.Shard(w.hash).Watch(m, i, w.Key, w.hash, w.Position) {
+		if p.watchers.Shard(w.Hash).Watch(m, i, w) {
 			continue
 		}
 		if i == 0 {
 			// If Cancel fails, a worker of the timer has claimed the entry and may
 			// still use it.
 			spent := !p.timer.Cancel(m.Entry())
-			r.reject(spent, ErrClosed, "%s", kindOf(r.hold.op))
+			r.reject(spent, ErrClosed, "%s", kindOf(r.hold.Op))
 		} else {
-			r.end(machine.Closed)
+			r.end(machine.Closed, waits)
 		}
 		return false
 	}
-	r.step = lastTry
+	r.step = releasing
 	return true
 }
 
 // end finishes the registration with the result of [hold.try]: it ends the operation
 // with o, or does nothing if o is Pending.
-func (r *registration[K]) end(o machine.Outcome) {
-	r.step = finished
-	switch o {
+func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
+	switch r.step = finished; o {
 	case machine.Pending:
 	case machine.Expired:
-		r.expire()
+		r.expire(waits)
 	default:
 		r.completed = true
-		r.hold.p.endOne(r.first, r.hold.m, o, nil)
+		r.hold.p.endOne(r.first(waits), r.hold.Machine, o, nil)
 	}
 }
 
 // expire ends an operation whose timeout has passed during the registration. It lets go
 // of the operation and schedules it once more, as due: callbacks of an expired operation
 // never run on the goroutine that registers.
-func (r *registration[K]) expire() {
-	p, m := r.hold.p, r.hold.m
+func (r *registration[K]) expire(waits []watchers.Wait[K]) {
+	p, m, first := r.hold.p, r.hold.Machine, r.first(waits)
 	m.ClearWish()
 	// leave hands a further try to a signal worker, which may end the operation before
 	// the timer does.
 	if end := r.hold.leave(); end != machine.Pending {
 		r.completed = true
-		p.endOne(r.first, m, end, nil)
+		p.endOne(first, m, end, nil)
 		return
 	}
 	now := p.timer.Now()
@@ -204,7 +232,7 @@ func (r *registration[K]) expire() {
 		if held, _ := m.Claim(machine.Expired, m.Life()); held {
 			batch := watchers.Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Expired}}
 			key := logKey[K]{key: watchers.FirstKey[K](m)}
-			p.end(r.first, batch, nil)
+			p.end(first, batch, nil)
 			p.hand(batch, key)
 		}
 	case m.Outcome() != machine.Pending:
@@ -213,18 +241,21 @@ func (r *registration[K]) expire() {
 	case p.closed.Load() && p.claim(m, m.Life(), machine.Closed, nil):
 		// Close may have come while m had the wish to expire, and then left no wish.
 		r.completed = true
-		p.endOne(r.first, m, machine.Closed, nil)
+		p.endOne(first, m, machine.Closed, nil)
 	}
 }
 
 // reject undoes the registration of an operation that was in no list. spent reports that
 // a worker of the timer may still use the operation's entry.
 func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) {
-	r.step = finished
-	p, m := r.hold.p, r.hold.m
-	p.giveUp(m, spent)
-	p.release(1)
-	r.err = p.refuse(kind, format, args...)
+	r.hold.p.giveUp(r.hold.Machine, spent)
+	r.hold.p.release(1)
+	r.refuse(kind, format, args...)
+}
+
+// refuse ends the registration of an operation that is not accepted.
+func (r *registration[K]) refuse(kind error, format string, args ...any) {
+	r.step, r.err = finished, r.hold.p.refuse(kind, format, args...)
 }
 
 // giveUp makes an operation that was not accepted new again, unless it is spent, and

@@ -74,9 +74,9 @@ func (p *DelayedOperationPurgatory[K]) endCallback(c *callback[K]) {
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine, key K) bool {
-	defer p.endCallback(p.beginCallback(m, "TryComplete", key))
-	return machine.Try(m.Operation())
+func (h *hold[K]) timedTry() bool {
+	defer h.p.endCallback(h.p.beginCallback(h.Machine, "TryComplete", h.logKey()))
+	return h.Op.TryComplete()
 }
 
 func (p *DelayedOperationPurgatory[K]) timedComplete(m *machine.Machine, key K) {

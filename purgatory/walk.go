@@ -15,7 +15,7 @@ const batchSize = 128
 // runs the callbacks.
 type check[K comparable] struct {
 	hold      hold[K] // of the operation that is tried
-	holding   bool    // the caller is the holder of hold.m
+	holding   bool    // the caller is the holder of hold.Machine
 	shard     *watchers.Shard[K]
 	outcome   machine.Outcome    // Pending: try them; else end all as this
 	cause     *error             // of Cancelled
@@ -108,7 +108,7 @@ func (c *check[K]) goOnElsewhere() {
 func (c *check[K]) reset() {
 	var none K
 	p := c.hold.p
-	c.hold = hold[K]{p: p}
+	c.hold.Machine, c.hold.Op, c.hold.key = nil, nil, nil
 	c.shard, c.outcome, c.cause, c.match, c.together = nil, machine.Pending, nil, nil, nil
 	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.looked, c.key = 0, 0, 0, 0, nil, false, false, none
 	c.forgetKeys()
@@ -124,8 +124,8 @@ func (c *check[K]) walk() {
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (c *check[K]) steps() (done bool) {
 	defer c.survive(&done)
-	if c.holding { // the try of hold.m has panicked
-		c.release(c.hold.retry())
+	if c.holding { // the try has panicked
+		c.tried(c.hold.retry())
 	}
 	for {
 		for c.at < c.n {
@@ -165,17 +165,18 @@ func (c *check[K]) try(m *machine.Machine) {
 	if !m.Acquire() {
 		return // it has ended, or its holder will try it again
 	}
-	c.hold.m, c.hold.op, c.hold.looks, c.holding = m, m.Operation(), 0, true
-	c.release(c.hold.try())
+	c.hold.Machine, c.hold.Op, c.hold.looks, c.holding = m, m.Operation(), 0, true
+	end, again := c.hold.Try(true)
+	if again {
+		end = c.hold.retry()
+	}
+	c.tried(end)
 }
 
-// release puts the operation that was tried into the batch if it has to end.
-func (c *check[K]) release(end machine.Outcome) {
+// tried is called when a try is over. It puts the operation into the batch if it has to end.
+func (c *check[K]) tried(end machine.Outcome) {
 	if c.holding = false; end != machine.Pending {
-		if c.together != nil {
-			c.together.Forget(c.hold.m)
-		}
-		c.collect(c.hold.m, end)
+		c.collect(c.hold.Machine, end)
 	}
 }
 
@@ -201,13 +202,13 @@ func (c *check[K]) collect(m *machine.Machine, o machine.Outcome) {
 
 // endBatch ends the operations in ops that were claimed, and clears ops.
 func (c *check[K]) endBatch() {
-	if h := &c.hold; h.tries > 0 {
-		wasted := h.tries - h.met
-		sampled := c.shard.Tried(h.tries, wasted)
+	if h := &c.hold; h.Tries > 0 {
+		wasted := h.Tries - h.Met
+		sampled := c.shard.Tried(h.Tries, wasted)
 		if c.hold.key != nil {
-			c.shard.KeyTried(c.key, c.hash, h.tries, wasted)
+			c.shard.KeyTried(c.key, c.hash, h.Tries, wasted)
 		}
-		h.tries, h.met = 0, 0
+		h.Tries, h.Met = 0, 0
 		if sampled && c.outcome == machine.Pending && !c.hold.p.nests.Load() {
 			_ = c.hold.p.nested() // sets nests if checks are nested, even if each enters another gate
 		}
@@ -220,6 +221,9 @@ func (c *check[K]) endBatch() {
 	}
 	c.ended += n
 	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
+	if c.together != nil {
+		c.together.Forget(batch.Machines)
+	}
 	p := c.hold.p
 	key := c.logKeys(batch.Machines)
 	p.end(c.shard, batch, c.cause)
@@ -267,7 +271,7 @@ func (c *check[K]) survive(done *bool) {
 		}
 	}()
 	if v := recover(); v != nil {
-		c.hold.p.reportPanic(v, c.hold.m, "TryComplete", c.hold.logKey())
+		c.hold.p.reportPanic(v, c.hold.Machine, "TryComplete", c.hold.logKey())
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}
 }
@@ -289,7 +293,7 @@ func (c *check[K]) goOn() {
 func (c *check[K]) handOver() {
 	c.onWorkers = true
 	if c.holding {
-		c.release(c.hold.leave())
+		c.tried(c.hold.leave())
 	}
 	left := c.at < c.n || c.more || len(c.rest) > 0
 	c.at, c.rest = c.n, nil

@@ -1,6 +1,8 @@
 package timer
 
 import (
+	"math"
+
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -9,7 +11,7 @@ import (
 // returns. It counts e against the limit last, when no other error is possible. If it
 // counted e first and then refused it, another entry could meanwhile be refused with
 // ErrFull although there is room.
-func (t *store) admitLocked(s *shard, e *TaskEntry, maxPending int64) error {
+func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 	if s.mu.stopped {
 		return ErrStopped
 	}
@@ -17,7 +19,7 @@ func (t *store) admitLocked(s *shard, e *TaskEntry, maxPending int64) error {
 	if err == nil && e.next != nil {
 		err = ErrScheduled
 	}
-	if err == nil && !t.reserve(maxPending) {
+	if err == nil && !t.reserveLocked(e) {
 		err = fullError(t.maxPending)
 	}
 	if err != nil && claimed {
@@ -49,9 +51,14 @@ func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
 	return false, nil
 }
 
-// reserve counts one more pending entry and returns true, unless maxPending are pending.
-func (t *store) reserve(maxPending int64) bool {
-	return t.maxPending == 0 || bounded.Increment(&t.pending, maxPending)
+// reserveLocked counts one more pending entry and returns true, unless the limit is reached.
+// The limit does not apply to the next run of a periodic task.
+func (t *store) reserveLocked(e *TaskEntry) bool {
+	limit := t.maxPending
+	if _, ok := e.task.(*periodic); ok && e.deadline != 0 {
+		limit = math.MaxInt64
+	}
+	return t.maxPending == 0 || bounded.Increment(&t.pending, limit)
 }
 
 // release counts n pending entries less.

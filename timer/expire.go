@@ -17,8 +17,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 	// move calls step for each shard whose next is not after tick, until step reports that
 	// no more is left. It releases the shard's lock between two calls.
 	move := func(step func(s *shard) (more bool)) {
-		for i := range t.shards {
-			s := &t.shards[i]
+		for _, s := range t.shards {
 			if sched.Yield(); s.next.Load() > tick {
 				continue
 			}
@@ -52,9 +51,9 @@ func (t *store) flush(now time.Duration) (due bool) {
 // next returns the earliest tick at which a shard has to be flushed.
 func (t *store) next() (expiration int64) {
 	expiration = never
-	for i := range t.shards {
+	for _, s := range t.shards {
 		sched.Yield()
-		expiration = min(expiration, t.shards[i].next.Load())
+		expiration = min(expiration, s.next.Load())
 	}
 	return expiration
 }
@@ -74,7 +73,7 @@ func (t *store) runDue(more func()) (found, ran bool) {
 	// Begin at another shard each time, so that a shard that always has due entries does
 	// not keep the others waiting.
 	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
-	s := &t.shards[(bits.TrailingZeros64(bits.RotateLeft64(ready, -first))+first)&63]
+	s := t.shards[(bits.TrailingZeros64(bits.RotateLeft64(ready, -first))+first)&63]
 	now := int64(0)
 	for range runLength {
 		s.mu.Lock()
@@ -130,9 +129,15 @@ func (t *store) placedLocked(s *shard, expiration int64) {
 // placed starts a worker if the entry is due, and otherwise wakes the driver if it sleeps
 // beyond expiration. The caller holds no lock of the timer.
 func (t *store) placed(expiration int64) {
+	if sched.Yield(); expiration < t.wake.Load() || expiration == 0 {
+		t.call(expiration)
+	}
+}
+
+func (t *store) call(expiration int64) {
 	if expiration == 0 {
 		t.dueNow()
-	} else if sched.Yield(); expiration < t.wake.Load() {
+	} else {
 		t.needed(expiration)
 	}
 }

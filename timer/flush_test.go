@@ -12,7 +12,7 @@ import (
 // emptying.
 func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 	m := newManual(t, WithWheelSize(4))
-	s := &m.shards[0]
+	s := m.shards[0]
 	tt := newTask(nil)
 	addIn(t, m, tt, 100*time.Millisecond)
 	bucketOf := func() int64 {
@@ -39,7 +39,7 @@ func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 // cascade list, between two chunks of a flush, and are cancelled and extended there.
 func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 	m := newManual(t)
-	s := &m.shards[0]
+	s := m.shards[0]
 	tasks := make([]*testTask, 3*chunk)
 	for i := range tasks {
 		tasks[i] = newTask(nil)
@@ -103,7 +103,7 @@ func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 		addIn(t, m, tt, 100*time.Millisecond)
 		want = append(want, tt)
 	}
-	s := &m.shards[0]
+	s := m.shards[0]
 	require.True(t, s.flushLocked(100))
 	require.False(t, s.mu.cascade.empty())
 	assert.ElementsMatch(t, want, m.Stop())
@@ -115,7 +115,7 @@ func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 // additions wait for it. A flush here releases the lock between two chunks.
 func TestKafkaAFlushReleasesTheLockBetweenChunks(t *testing.T) {
 	m := newManual(t, WithTick(1), WithWheelSize(1024))
-	s := &m.shards[0]
+	s := m.shards[0]
 	for i := range 10 * chunk { // half of them in one overflow bucket, the others in buckets of the lowest level
 		addIn(t, m, newTask(nil), 2048+time.Duration(i%chunk))
 		addIn(t, m, newTask(nil), 1+time.Duration(i)%1023)

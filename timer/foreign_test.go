@@ -171,5 +171,5 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	assert.Same(t, tt, tt.Task())
 	addIn(t, newManual(t), tt, 1)
 	assert.Zero(t, tt.OwnerID(), "a timer is no owner")
-	assert.Nil(t, tt.Owner())
+	assert.Same(t, tt, tt.Owner())
 }

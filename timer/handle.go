@@ -136,7 +136,7 @@ func (p *periodic) again(due time.Duration) {
 	if p.period < 0 {
 		next = Deadline(now, -p.period)
 	}
-	if p.timer.addAgain(&p.entry, now, next) != nil {
+	if p.timer.AddAt(&p.entry, now, next) != nil {
 		p.entry.word.Store(halted) // the timer has been stopped
 		return
 	}

@@ -53,8 +53,7 @@ func Due(t Timer) (n int, oldest time.Duration) { return t.overdueEntries() }
 
 func (t *store) overdueEntries() (n int, oldest time.Duration) {
 	now := t.now()
-	for i := range t.shards {
-		s := &t.shards[i]
+	for _, s := range t.shards {
 		s.mu.Lock()
 		if !s.mu.due.empty() {
 			n += s.mu.due.count(chunk)
@@ -67,15 +66,15 @@ func (t *store) overdueEntries() (n int, oldest time.Duration) {
 
 func (t *store) inspect() Wheels {
 	now := t.now()
-	first := &t.shards[0]
+	first := t.shards[0]
 	first.mu.Lock()
 	size := first.mu.wheel.size
 	first.mu.Unlock()
 	w := Wheels{Now: now, Tick: time.Duration(t.tick), Size: int(size)}
 	fold := (size + shownSlots - 1) / shownSlots
 	perShard := countBudget / len(t.shards)
-	for i := range t.shards {
-		t.shards[i].inspect(&w, int64(now)/t.tick, fold, perShard)
+	for _, s := range t.shards {
+		s.inspect(&w, int64(now)/t.tick, fold, perShard)
 	}
 	return w
 }

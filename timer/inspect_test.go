@@ -154,7 +154,7 @@ func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 	m.AdvanceClock(0)
 
 	addEntries(t, m, chunk+20, 100*time.Millisecond)
-	s := &m.shards[0]
+	s := m.shards[0]
 	require.True(t, s.flushLocked(100), "it stops half-way down")
 	left := len(listOf(t, &s.mu.cascade))
 	require.Positive(t, left)

@@ -23,7 +23,7 @@ func checkInvariants(t testing.TB, s *store, exact func(e *TaskEntry) bool) {
 
 func checkLocked(t testing.TB, s *store, i int, exact func(e *TaskEntry) bool) (entries int) {
 	t.Helper()
-	sh := &s.shards[i]
+	sh := s.shards[i]
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // deferred, because a failed check ends the goroutine
 	ready := s.ready.Load()&sh.bit != 0

@@ -31,7 +31,7 @@ type shard struct {
 		sched.Mutex
 		pending int32
 		stopped bool
-		youngAt int64 // the time at which young is to be placed, in ns; never: no time is set
+		youngAt int64 // the time at which young is to be placed, in ns; 0: no time is set
 		young   taskList
 		wheel   timingWheel
 		cascade taskList
@@ -46,7 +46,8 @@ type shard struct {
 // additions go on while millions of entries expire or are cancelled.
 const chunk = 128
 
-func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
+func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
+	s := new(shard)
 	s.ticks = newDivisor(int64(tick))
 	phase := int64(0)
 	if tick > 1 { // ticks of 1 ns use the whole range of int64, so a phase would overflow
@@ -57,9 +58,9 @@ func (s *shard) init(index int, tick time.Duration, wheelSize, shards int) {
 	s.mu.cascade.init()
 	s.mu.due.init()
 	s.mu.young.init()
-	s.mu.youngAt = never
 	s.youngWait = youngWait(farOf(int64(tick)), index, shards)
 	s.next.Store(never)
+	return s
 }
 
 // dueTick returns the first tick that is not before deadline. This is the only place that

@@ -3,8 +3,7 @@ package timer
 // stop makes the timer refuse new entries, cancels all pending ones and returns their tasks.
 // It cancels entries of operations too, but does not return the operations.
 func (t *store) stop() (unfired []Task) {
-	for i := range t.shards {
-		s := &t.shards[i]
+	for _, s := range t.shards {
 		s.mu.Lock()
 		s.mu.stopped = true
 		take := func(l *taskList) {

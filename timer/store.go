@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"math"
 	"math/bits"
 	"runtime"
 	"sync/atomic"
@@ -19,7 +18,7 @@ type store struct {
 	id         uint32 // the owner in the binding of entries that this timer accepted
 	tick       int64  // in ns
 	far        int64  // in ns, see farOf
-	shards     []shard
+	shards     []*shard
 	maxPending int64
 	panicked   guard.Handler
 
@@ -65,9 +64,9 @@ func (t *store) init(cfg config) {
 	t.maxPending = int64(cfg.maxPending)
 	t.panicked = cfg.panicked
 	t.overdue.Store(never)
-	t.shards = make([]shard, cfg.shards)
+	t.shards = make([]*shard, cfg.shards)
 	for i := range t.shards {
-		t.shards[i].init(i, cfg.tick, cfg.wheelSize, cfg.shards)
+		t.shards[i] = newShard(i, cfg.tick, cfg.wheelSize, cfg.shards)
 	}
 }
 
@@ -80,7 +79,7 @@ func defaultShards() int {
 
 // shardOf returns the shard of e in t.
 func (t *store) shardOf(e *TaskEntry) *shard {
-	return &t.shards[e.tag.Load()&uint32(len(t.shards)-1)]
+	return t.shards[e.tag.Load()&uint32(len(t.shards)-1)]
 }
 
 // ownsLocked reports whether the lock of e's shard in t guards e: t has accepted e, or an
@@ -110,39 +109,34 @@ func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
 	if e.task == nil {
 		return ErrNoTask
 	}
-	return t.add(e, now, deadline, t.maxPending)
-}
-
-// addAgain is AddAt for the next run of a periodic task. The limit of pending entries does
-// not apply to it.
-func (t *store) addAgain(e *TaskEntry, now, deadline time.Duration) error {
-	return t.add(e, now, deadline, math.MaxInt64)
-}
-
-// add is AddAt with the given limit of pending entries, if the timer has a limit.
-func (t *store) add(e *TaskEntry, now, deadline time.Duration, maxPending int64) error {
 	s := t.shardOf(e)
 	s.mu.Lock()
 	if s.mu.stopped || t.maxPending != 0 || !t.ownsLocked(e) || e.next != nil { // rare
-		if err := t.admitLocked(s, e, maxPending); err != nil {
+		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
 	}
 	at, since := within(deadline), max(int64(now), 0) // a caller may pass any value
 	e.deadline = at
-	var expiration int64
+	expiration := int64(never)
 	switch {
 	case deadline <= now:
 		s.mu.due.pushBack(e) // due now, not at the end of the tick
+		expiration = 0
 	case s.isYoungLocked(since, at, t.far):
-		expiration = s.addYoungLocked(e, since)
+		s.mu.young.pushBack(e)
+		if s.mu.youngAt == 0 {
+			expiration = s.setYoungLocked(since)
+		}
 	default:
 		s.catchUpLocked(since)
 		expiration = s.placeLocked(e, at)
 	}
 	s.mu.pending++
-	t.placedLocked(s, expiration)
+	if expiration != never { // never: the driver knows when it has to place the young entries
+		t.placedLocked(s, expiration)
+	}
 	s.mu.Unlock()
 	t.placed(expiration)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
@@ -154,8 +148,7 @@ func (t *store) add(e *TaskEntry, now, deadline time.Duration, maxPending int64)
 // Pending returns the number of scheduled entries, including those that are due and not yet
 // claimed by a worker. It takes the lock of each shard in turn.
 func (t *store) Pending() (n int) {
-	for i := range t.shards {
-		s := &t.shards[i]
+	for _, s := range t.shards {
 		s.mu.Lock()
 		n += int(s.mu.pending)
 		s.mu.Unlock()

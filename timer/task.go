@@ -102,13 +102,8 @@ func (e *TaskEntry) Release() {
 	e.task = nil
 }
 
-// Owner returns the operation that BindOwner bound e to, nil if there is none.
-func (e *TaskEntry) Owner() any {
-	if !e.binding().byOperation() {
-		return nil
-	}
-	return e.task
-}
+// Owner returns what e is bound to, an operation or a [Task]; nil if it is bound to nothing.
+func (e *TaskEntry) Owner() any { return e.task }
 
 // OwnerID returns the identity that BindOwner was given, 0 if e is bound to no operation.
 // It may be called at any time.

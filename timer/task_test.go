@@ -176,7 +176,7 @@ func TestOneOfManyCancelsSucceeds(t *testing.T) {
 	m := newManual(t)
 	tt := newTask(nil)
 	addIn(t, m, tt, time.Hour)
-	s := &m.shards[0]
+	s := m.shards[0]
 	s.mu.Lock()
 	var cancelled, extended atomic.Int32
 	var wg sync.WaitGroup

@@ -34,11 +34,11 @@ func youngWait(far int64, index, shards int) int64 {
 // isYoungLocked reports whether an entry with this deadline becomes young. since is the
 // adding goroutine's reading of the clock, which may be old.
 func (s *shard) isYoungLocked(since, deadline, far int64) bool {
-	return deadline-since > far && (s.mu.youngAt == never || deadline-s.mu.youngAt > far/2)
+	return deadline-since > far && deadline-s.mu.youngAt > far/2
 }
 
-// addYoungLocked appends e to the young entries. It returns the tick at which they are to be
-// placed if e is the first of them, and never otherwise: then that tick is known already.
+// setYoungLocked sets youngAt and returns its tick. The caller is adding the first of the
+// young entries.
 //
 // No entry is late because it is young:
 //
@@ -50,11 +50,7 @@ func (s *shard) isYoungLocked(since, deadline, far int64) bool {
 //  3. When a flush comes to that tick, it places the young entries and does not raise next
 //     until none is left. It places youngShare at a time; from far/2 after youngAt on, it
 //     places all of them at once.
-func (s *shard) addYoungLocked(e *TaskEntry, since int64) (expiration int64) {
-	s.mu.young.pushBack(e)
-	if s.mu.youngAt != never {
-		return never
-	}
+func (s *shard) setYoungLocked(since int64) (expiration int64) {
 	s.mu.youngAt = since + s.youngWait
 	return s.youngTick()
 }
@@ -62,7 +58,7 @@ func (s *shard) addYoungLocked(e *TaskEntry, since int64) (expiration int64) {
 // youngTick returns the tick at which the young entries are to be placed, never if there
 // is no such tick.
 func (s *shard) youngTick() int64 {
-	if s.mu.youngAt == never {
+	if s.mu.youngAt == 0 {
 		return never
 	}
 	return s.dueTick(s.mu.youngAt)
@@ -82,7 +78,7 @@ func (s *shard) placeYoungLocked(tick int64) (placed int, more bool) {
 		unlink(e)
 		s.placeLocked(e, e.deadline)
 	}
-	s.mu.youngAt = never
+	s.mu.youngAt = 0
 	expiration, _ := s.mu.wheel.next()
 	s.next.Store(expiration)
 	return placed, false

@@ -191,7 +191,7 @@ func TestAFlushPlacesABoundedShareOfYoungEntries(t *testing.T) {
 
 	m = newManual(t)
 	addEntries(t, m, 3*chunk, time.Minute)
-	s := &m.shards[0]
+	s := m.shards[0]
 	n, more := s.placeYoungLocked(999)
 	assert.True(t, n == 0 && !more, "it is not time")
 	n, more = s.placeYoungLocked(1000)

@@ -15,8 +15,8 @@ func waitAt(t *testing.T, w *Watchers[int], key int, position int64) *machine.Ma
 	t.Helper()
 	op := &waiter{}
 	m := machine.Of(op)
-	require.True(t, m.Begin(op, 1, 1))
-	require.True(t, w.Shard(w.Hash(key)).Watch(m, 0, key, w.Hash(key), position))
+	require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+	require.True(t, w.Shard(w.Hash(key)).Watch(m, 0, &Wait[int]{key, position, w.Hash(key)}))
 	return m
 }
 

@@ -121,8 +121,8 @@ func TestAClosedMapLeavesNothingToThePurge(t *testing.T) {
 	home, busy := w.Shard(w.Hash(a)), w.Shard(w.Hash(b))
 	assert.Equal(t, []*machine.Machine{m}, home.Close())
 	other := &waiter{}
-	require.True(t, machine.Of(other).Begin(other, 1, 1))
-	assert.False(t, home.Watch(machine.Of(other), 0, a, w.Hash(a), AnyPosition))
+	require.True(t, (&machine.Hold{Op: other}).Begin(1, 1))
+	assert.False(t, home.Watch(machine.Of(other), 0, &Wait[int]{a, AnyPosition, w.Hash(a)}))
 	assert.False(t, home.Pass(machine.Satisfied))
 	busy.mu.Lock()
 	ended := make(chan struct{})

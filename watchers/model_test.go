@@ -65,9 +65,9 @@ func playModel(t *testing.T, rng *rand.Rand) {
 			}
 			op := &waiter{}
 			o.m = machine.Of(op)
-			require.True(t, o.m.Begin(op, len(o.keys), 1))
+			require.True(t, (&machine.Hold{Op: op}).Begin(len(o.keys), 1))
 			for i, key := range o.keys {
-				require.True(t, w.Shard(w.Hash(key)).Watch(o.m, i, key, w.Hash(key), o.at[i]))
+				require.True(t, w.Shard(w.Hash(key)).Watch(o.m, i, &Wait[int]{key, o.at[i], w.Hash(key)}))
 			}
 			live = append(live, o)
 		case 3, 4, 5: // some end, in the shard of one of their keys, while other shards are locked

@@ -78,12 +78,20 @@ func (s *Shard[K]) init(all *Watchers[K], index int) {
 // Gate returns the gate of s, which it may share with other shards.
 func (s *Shard[K]) Gate() *Gate { return s.gate }
 
-// Watch links the i-th watch of m under key. The caller holds m. With watch 0, m counts
-// as accepted. Watch returns false if the shard is closed, and for watch 0 if it is sealed.
+// Wait is a key, with its hash, and the position of it that an operation is to wait for.
+type Wait[K comparable] struct {
+	Key      K
+	Position int64
+	Hash     uint64
+}
+
+// Watch links the i-th watch of m under the key of w. The caller holds m. With watch 0, m
+// counts as accepted. Watch returns false if the shard is closed, and for watch 0 if it is
+// sealed.
 //
 // The watches of a key are in the order of their positions. Those with equal positions
 // are in order of arrival.
-func (s *Shard[K]) Watch(m *machine.Machine, i int, key K, hash uint64, position int64) bool {
+func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 	s.mu.Lock()
 	if s.mu.closed || i == 0 && s.mu.sealed {
 		s.mu.Unlock()
@@ -95,15 +103,15 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, key K, hash uint64, position
 	case 1:
 		s.mu.spare.Lend(m)
 	}
-	l := s.mu.keys.findOrAdd(s, key, hash)
-	if position == AnyPosition {
-		l.unordered.Link(m, i, position, l.unordered.Last())
+	l := s.mu.keys.findOrAdd(s, w.Key, w.Hash)
+	if w.Position == AnyPosition {
+		l.unordered.Link(m, i, AnyPosition, l.unordered.Last())
 	} else {
-		l.link(m, i, position)
+		l.link(m, i, w.Position)
 	}
 	s.mu.watched++
 	if s.observer != nil {
-		s.observer.Watched(m, i == 0, key, hash)
+		s.observer.Watched(m, i == 0, w.Key, w.Hash)
 	}
 	s.mu.Unlock()
 	return true

@@ -142,8 +142,8 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 	for position := range int64(20) {
 		op := &waiter{}
 		m := machine.Of(op)
-		require.True(t, m.Begin(op, 1, 1))
-		require.True(t, s.Watch(m, 0, 1, h, position))
+		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, s.Watch(m, 0, &Wait[int]{1, position, h}))
 	}
 	var c Cursor[int]
 	out := make([]*machine.Machine, 2) // so small a batch that the walk needs markers

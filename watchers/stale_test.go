@@ -36,9 +36,9 @@ func wait(t *testing.T, w *Watchers[int], keys ...int) *machine.Machine {
 	t.Helper()
 	op := &waiter{}
 	m := machine.Of(op)
-	require.True(t, m.Begin(op, len(keys), 1))
+	require.True(t, (&machine.Hold{Op: op}).Begin(len(keys), 1))
 	for i, key := range keys {
-		require.True(t, w.Shard(w.Hash(key)).Watch(m, i, key, w.Hash(key), AnyPosition))
+		require.True(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
 	}
 	return m
 }

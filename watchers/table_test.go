@@ -28,8 +28,8 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		} else {
 			op := &waiter{}
 			model[key] = machine.Of(op)
-			require.True(t, model[key].Begin(op, 1, 1))
-			s.Watch(model[key], 0, key, w.Hash(key), AnyPosition)
+			require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+			s.Watch(model[key], 0, &Wait[int]{key, AnyPosition, w.Hash(key)})
 		}
 		if step%200 == 0 {
 			checkInvariants(t, w)
@@ -64,8 +64,8 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	for key := range 3 {
 		op := &waiter{}
 		m := machine.Of(op)
-		require.True(t, m.Begin(op, 1, 1))
-		require.True(t, s.Watch(m, 0, key, 42, AnyPosition))
+		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, s.Watch(m, 0, &Wait[int]{key, AnyPosition, 42}))
 		ops = append(ops, m)
 	}
 	var c Cursor[int]

@@ -41,12 +41,14 @@ func (t *Together) First(m *machine.Machine) bool {
 	return true
 }
 
-// Forget drops m, which the caller is about to end, so that a callback that blocks the check
-// of another key does not keep m in memory.
-func (t *Together) Forget(m *machine.Machine) {
+// Forget drops machines, which the caller is about to end, so that a callback that blocks the
+// check of another key does not keep them in memory.
+func (t *Together) Forget(machines []*machine.Machine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.mu.tried, m)
+	for _, m := range machines {
+		delete(t.mu.tried, m)
+	}
 }
 
 func (t *Together) begun() bool {

@@ -132,20 +132,6 @@ func (m *Machine) Life() Life {
 	return Life(m.word().Load() & lifeMask)
 }
 
-// Begin makes the caller the holder of a new operation. The operation will wait for
-// keys keys, 1 to MaxKeys, in the purgatory whose identity is id. Begin returns false
-// if the operation is not new.
-func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
-	sched.Yield()
-	word := m.word().Load()
-	if word&phaseMask != phaseNew || !m.word().CompareAndSwap(word, word|phaseBusy|uint32(keys-1)<<extraShift) {
-		return false
-	}
-	sched.Yield()
-	m.entry.BindOwner(op, id)
-	return true
-}
-
 // Reject gives up a held operation that was not accepted: no list has seen it, and no
 // timer holds its entry. The operation becomes new, in the next Life, and can be
 // submitted again. If spent is true, a worker of the timer has claimed the entry and
@@ -174,19 +160,18 @@ func (m *Machine) Acquire() (held bool) {
 	for {
 		sched.Yield()
 		word := m.word().Load()
+		next := word | again
 		switch word & phaseMask {
 		case phasePending:
-			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
-				return true
-			}
+			next = word&^phaseMask | phaseBusy
 		case phaseBusy:
 			// If the mark is set already, the holder will clear it before it looks
 			// again. That look sees the caller's change too.
-			if word&again != 0 || m.word().CompareAndSwap(word, word|again) {
-				return false
-			}
 		default:
 			return false
+		}
+		if m.word().CompareAndSwap(word, next) {
+			return word&phaseMask == phasePending
 		}
 	}
 }
@@ -225,10 +210,8 @@ func (m *Machine) Claim(o Outcome, life Life) (held, wished bool) {
 	}
 }
 
-// TryRelease releases a held operation whose try returned false, if there is no mark.
-// Otherwise it returns false, the caller is still the holder, and the caller must call
-// Release.
-func (m *Machine) TryRelease() bool {
+// tryRelease releases a held operation whose try returned false, if there is no mark.
+func (m *Machine) tryRelease() bool {
 	sched.Yield()
 	word := m.word().Load()
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)

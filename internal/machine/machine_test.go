@@ -44,30 +44,30 @@ var errGone = errors.New("gone")
 // states has, for each state, a function that brings a new machine into it.
 var states = map[string]func(m *Machine, op Operation){
 	"new":  func(*Machine, Operation) {},
-	"busy": func(m *Machine, op Operation) { m.Begin(op, 3, purgatory1) },
+	"busy": func(m *Machine, op Operation) { (&Hold{Op: op}).Begin(3, purgatory1) },
 	"busy, again": func(m *Machine, op Operation) {
-		m.Begin(op, 3, purgatory1)
+		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Acquire()
 	},
 	"busy, wish": func(m *Machine, op Operation) {
-		m.Begin(op, 3, purgatory1)
+		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Claim(Cancelled, m.Life())
 	},
 	"busy, again, wish": func(m *Machine, op Operation) {
-		m.Begin(op, 3, purgatory1)
+		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Acquire()
 		m.Claim(Cancelled, m.Life())
 	},
 	"pending": func(m *Machine, op Operation) {
-		m.Begin(op, 3, purgatory1)
+		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Release(true)
 	},
 	"ended": func(m *Machine, op Operation) {
-		m.Begin(op, 3, purgatory1)
+		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Settle(Forced, nil)
 	},
 	"rejected, used": func(m *Machine, op Operation) {
-		m.Begin(op, 3, purgatory1)
+		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Reject(true)
 	},
 }
@@ -101,7 +101,7 @@ func TestEveryTransition(t *testing.T) {
 		do   func(m *Machine, op Operation) any
 		want map[string]result // by state; Settle and the like must not be called in the states that are missing
 	}{
-		"Begin": {func(m *Machine, op Operation) any { return m.Begin(op, 3, purgatory1) }, map[string]result{
+		"Begin": {func(m *Machine, op Operation) any { return (&Hold{Op: op}).Begin(3, purgatory1) }, map[string]result{
 			"new": {true, "busy"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"},
 			"busy, again, wish": {false, "busy, again, wish"}, "pending": {false, "pending"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
@@ -165,7 +165,7 @@ func TestOutcomeAndCause(t *testing.T) {
 		op := &task{}
 		assert.Equal(t, Pending, Of(op).Outcome())
 		m := Of(op)
-		require.True(t, m.Begin(op, 1, purgatory1))
+		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
 		assert.Equal(t, Pending, Of(op).Outcome())
 		require.NoError(t, Of(op).Cause())
 		cause := errGone
@@ -186,7 +186,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 	run := func(prepare func(m *Machine)) *Machine {
 		op := &task{}
 		m := Of(op)
-		m.Begin(op, 1, purgatory1)
+		(&Hold{Op: op}).Begin(1, purgatory1)
 		l.Link(m, 0, 0, nil)
 		prepare(m)
 		expiry.Expired(m.Entry().Owner())
@@ -209,7 +209,7 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	op := &task{}
 	m := Of(op)
 	assert.False(t, m.Accepted())
-	m.Begin(op, 2, purgatory1)
+	(&Hold{Op: op}).Begin(2, purgatory1)
 	assert.False(t, m.Accepted(), "it is being registered")
 	m.Claim(Closed, m.Life())
 	m.ClearWish()
@@ -236,14 +236,14 @@ func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	op := &task{}
 	m := Of(op)
 	assert.False(t, m.OwnedBy(purgatory1), "it was not submitted")
-	require.True(t, m.Begin(op, 1, purgatory1))
+	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
 	assert.True(t, m.OwnedBy(purgatory1))
 	assert.False(t, m.OwnedBy(purgatory1+1))
-	require.False(t, m.Begin(op, 1, purgatory1+1))
+	require.False(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
 	assert.True(t, m.OwnedBy(purgatory1), "another one was refused")
 	m.Reject(false)
 	assert.False(t, m.OwnedBy(purgatory1), "it may go elsewhere")
-	require.True(t, m.Begin(op, 1, purgatory1+1))
+	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
 	assert.True(t, m.OwnedBy(purgatory1+1))
 	m.Settle(Forced, nil)
 	assert.True(t, m.OwnedBy(purgatory1+1), "it has ended there")
@@ -266,7 +266,7 @@ func TestFindReturnsNilForNilOperations(t *testing.T) {
 func TestAMachineKnowsItsOperationAndEntry(t *testing.T) {
 	op := &task{}
 	m := Of(op)
-	m.Begin(op, 1, purgatory1)
+	(&Hold{Op: op}).Begin(1, purgatory1)
 	assert.Same(t, op, m.Operation())
 	assert.Same(t, m, Of(m.Operation()))
 	other := &task{}
@@ -287,7 +287,7 @@ func TestSizes(t *testing.T) {
 	assert.EqualValues(t, 40, unsafe.Sizeof(Watch{}))
 	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() {
 		op := &task{}
-		Of(op).Begin(op, 1, purgatory1)
+		(&Hold{Op: op}).Begin(1, purgatory1)
 		Of(op).Release(true)
 		sink = op
 	}), 0, "the user's own")
@@ -301,7 +301,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	// carries out.
 	op := &task{}
 	m := Of(op)
-	require.True(t, m.Begin(op, 1, purgatory1))
+	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
 	m.Release(true)
 	holders, looks, ends := 0, 0, 0 // only the holder touches them; the race detector checks that
 	var enough atomic.Bool
@@ -355,7 +355,7 @@ func TestAClaimOfAnEarlierLifeDoesNothing(t *testing.T) {
 		op := &task{}
 		m := Of(op)
 		earlier := m.Life()
-		require.True(t, m.Begin(op, 1, purgatory1))
+		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
 		m.Reject(false)
 		bring(m, op)
 		before := m.word().Load()

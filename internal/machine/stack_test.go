@@ -47,19 +47,19 @@ func TestNestingRecognisesATry(t *testing.T) {
 	assert.False(t, look())
 	for _, frames := range []int{0, 1, 20, DeepStack / 2} {
 		seen, elsewhereSeen := false, true
-		require.True(t, Try(&asking{try: func() {
+		try(&asking{try: func() {
 			nest(frames, func() {
 				seen = look()
 				elsewhere(func() { elsewhereSeen = look() })
 			})
-		}}))
+		}})
 		assert.True(t, seen, "%d frames above it", frames)
 		assert.False(t, elsewhereSeen, "it is this goroutine's stack that counts")
 		assert.False(t, look(), "it is over")
 	}
 	outer := false
-	Try(&asking{try: func() {
-		Try(&asking{try: func() {}})
+	try(&asking{try: func() {
+		try(&asking{try: func() {}})
 		outer = look()
 	}})
 	assert.True(t, outer, "the inner one is over")
@@ -74,7 +74,7 @@ func TestNestingRecognisesATryThatIsBeingLeft(t *testing.T) {
 			elsewhere(func() {
 				func() {
 					defer func() { _ = recover() }()
-					Try(&asking{try: func() {
+					try(&asking{try: func() {
 						defer func() { _, inside = Nesting() }()
 						leave()
 					}})
@@ -87,25 +87,31 @@ func TestNestingRecognisesATryThatIsBeingLeft(t *testing.T) {
 	}
 }
 
-// tryWrapped calls Try in a way that the compiler can inline into its caller.
-func tryWrapped(op Operation) bool { return Try(op) }
+// try calls Try in a way that the compiler can inline into its caller.
+func try(op Operation) (end Outcome, again bool) { return (&Hold{Op: op}).Try(false) }
 
 // Neither inlining, with a profile or without, nor a call through a function value hides
 // a Try or makes another function look like one.
 func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
-	for name, try := range map[string]func(Operation) bool{
-		"direct":  func(op Operation) bool { return Try(op) },
-		"wrapped": tryWrapped,
-		"value":   Try,
+	for name, f := range map[string]func(Operation) (Outcome, bool){
+		"direct":  func(op Operation) (Outcome, bool) { return (&Hold{Op: op}).Try(false) },
+		"wrapped": try,
+		"value": func(op Operation) (Outcome, bool) {
+			value := (&Hold{Op: op}).Try
+			return value(false)
+		},
+		"timed": func(op Operation) (Outcome, bool) { return (&Hold{Timed: op.TryComplete}).Try(false) },
 	} {
 		inTry := false
-		require.True(t, try(&asking{try: func() { _, inTry = Nesting() }}), name)
+		end, again := f(&asking{try: func() { _, inTry = Nesting() }})
+		require.Equal(t, Satisfied, end, name)
+		require.False(t, again, name)
 		assert.True(t, inTry, name)
 	}
 	// A function that lies behind Try in memory is no Try, even within tryLength.
 	f := runtime.FuncForPC(tryEntry)
 	require.NotNil(t, f)
-	assert.Contains(t, f.Name(), "machine.Try")
+	assert.Contains(t, f.Name(), "machine.(*Hold).Try")
 	assert.Equal(t, tryEntry, f.Entry())
 	assert.Same(t, f, runtime.FuncForPC(tryEntry+1))
 	end := tryEntry
@@ -134,7 +140,7 @@ func TestNestingRecognisesADeepStack(t *testing.T) {
 
 // Nesting does not find a Try below the last DeepStack frames, but the stack is deep then.
 func TestNestingIsDeepWhereATryIsTooFarDown(t *testing.T) {
-	Try(&asking{try: func() {
+	try(&asking{try: func() {
 		nest(2*DeepStack, func() {
 			deep, _ := Nesting()
 			assert.True(t, deep)

@@ -22,7 +22,7 @@ func TestAnUnlinkedWatchRefersToNothing(t *testing.T) {
 	for i := range machines {
 		op := &plain{}
 		machines[i] = Of(op)
-		require.True(t, machines[i].Begin(op, 1, purgatory1))
+		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
 		l.Link(machines[i], 0, int64(i), l.Last())
 	}
 	w := machines[1].First()
@@ -46,7 +46,7 @@ func TestUnlinkKeepsTheOtherWatches(t *testing.T) {
 			lists[i].Init(nil)
 			for range 1 + random.IntN(12) {
 				op := &plain{}
-				require.True(t, Of(op).Begin(op, 1, purgatory1))
+				require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
 				lists[i].Link(Of(op), 0, 0, lists[i].Last())
 				want[i] = append(want[i], Of(op).First())
 			}
@@ -96,7 +96,7 @@ func TestAnIterationOverWatchesMayStopEarly(t *testing.T) {
 	l.Init(nil)
 	op := &plain{}
 	m := Of(op)
-	require.True(t, m.Begin(op, 4, purgatory1))
+	require.True(t, (&Hold{Op: op}).Begin(4, purgatory1))
 	for i := range 4 {
 		l.Link(m, i, 0, l.Last())
 	}
@@ -120,7 +120,7 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	l.Init(nil)
 	op := &plain{}
 	m := Of(op)
-	require.True(t, m.Begin(op, 3, purgatory1))
+	require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
 	for i := range 3 {
 		l.Link(m, i, 0, nil)
 	}
@@ -133,18 +133,18 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	assert.Equal(t, Forced, m.Outcome())
 	assert.NoError(t, m.Cause())
 	assert.False(t, m.Acquire())
-	assert.False(t, m.Begin(op, 1, purgatory1), "it is used once")
+	assert.False(t, (&Hold{Op: op}).Begin(1, purgatory1), "it is used once")
 }
 
 func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
 	for _, spent := range []bool{false, true} {
 		op := &plain{}
 		m := Of(op)
-		require.True(t, m.Begin(op, 3, purgatory1))
+		require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
 		m.Reject(spent)
 		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
 		assert.False(t, m.Acquire())
-		assert.Equal(t, !spent, m.Begin(op, 1, purgatory1))
+		assert.Equal(t, !spent, (&Hold{Op: op}).Begin(1, purgatory1))
 	}
 }
 
@@ -153,7 +153,7 @@ func TestAPendingOperationOnManyKeysHasNoCause(t *testing.T) {
 	l.Init(nil)
 	op := &plain{}
 	m := Of(op)
-	require.True(t, m.Begin(op, 2, purgatory1))
+	require.True(t, (&Hold{Op: op}).Begin(2, purgatory1))
 	l.Link(m, 0, 0, nil)
 	l.Link(m, 1, 0, nil)
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")

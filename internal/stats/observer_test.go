@@ -88,7 +88,7 @@ func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 	for _, late := range []time.Duration{-time.Millisecond, 0, 2 * LateUnit, 3 * time.Millisecond} {
 		op := &waiter{}
 		m = machine.Of(op)
-		require.True(t, m.Begin(op, 1, 1))
+		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
 		require.NoError(t, clock.AddAt(m.Entry(), 0, time.Second-late))
 		o.Ended(m, machine.Expired, o.Now())
 	}
