@@ -15,8 +15,8 @@ func (p *DelayedOperationPurgatory[K]) answerOne(gate *watchers.Gate, batch watc
 	answered := 0
 	alone := gate.Enter()
 	defer func() { gate.Exit(answered) }() // also when a callback ends the goroutine
-	if !alone {
-		if deep, _ := machine.Nesting(); deep {
+	if !alone && p.suspects() {
+		if deep, _ := p.look(); deep {
 			p.hand(batch, key)
 			return
 		}

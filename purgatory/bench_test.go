@@ -83,3 +83,48 @@ func BenchmarkAfterFuncStop(b *testing.B) {
 		time.AfterFunc(30*time.Second, func() {}).Stop()
 	}
 }
+
+// BenchmarkBesideBlockedCallbacks is an operation's life, ended alone, while the callbacks of many others block.
+func BenchmarkBesideBlockedCallbacks(b *testing.B) {
+	for _, blocked := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("blocked=%d", blocked), func(b *testing.B) {
+			p, err := purgatory.New[string]("bench")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			block, inside := make(chan struct{}), make(chan struct{})
+			defer close(block)
+			for i := range blocked {
+				op := &blockingOperation{block: block, inside: inside}
+				if _, err := p.TryCompleteElseWatch(op, time.Hour, fmt.Sprint("blocked-", i)); err != nil {
+					b.Fatal(err)
+				}
+				go p.ForceComplete(op)
+				<-inside
+			}
+			var state benchState
+			b.ReportAllocs()
+			for b.Loop() {
+				state.ready = false
+				if _, err := p.TryCompleteElseWatch(&benchOperation{state: &state}, time.Hour, "key"); err != nil {
+					b.Fatal(err)
+				}
+				state.ready = true
+				if p.CheckAndComplete("key") != 1 {
+					b.Fatal("not completed")
+				}
+			}
+		})
+	}
+}
+
+// blockingOperation's OnComplete blocks.
+type blockingOperation struct {
+	operation.DelayedOperation
+	block, inside chan struct{}
+}
+
+func (o *blockingOperation) TryComplete() bool { return false }
+func (o *blockingOperation) OnComplete()       { o.inside <- struct{}{}; <-o.block }
+func (o *blockingOperation) OnExpiration()     {}

@@ -75,17 +75,38 @@ func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, tog
 // TryComplete, whose operations check the next, and so on.
 //
 // To look at the stack takes longer than most checks. So a check calls nested only if
-// another goroutine may be inside its gate, if it walks over more than one batch, and
-// once in a while, see [watchers.Shard.Tried]. When nested has found a check inside a
-// TryComplete, it sets nests: from then on every check of the purgatory calls it.
+// another goroutine may be inside its gate (see suspects), if it comes to an operation that
+// is being tried, if it walks over more than one batch, and once in a while, see
+// [watchers.Shard.Tried]. When nested has found a check inside a TryComplete, it sets nests:
+// from then on every check of the purgatory calls it.
 func (p *DelayedOperationPurgatory[K]) nested() bool {
-	deep, inTry := machine.Nesting()
+	deep, inTry := p.look()
 	sched.Yield()
 	if inTry && !p.nests.Load() {
 		p.nests.Store(true)
 	}
 	return deep || inTry
 }
+
+// look is [machine.Nesting], and has suspects know if the stack is deep.
+func (p *DelayedOperationPurgatory[K]) look() (deep, inTry bool) {
+	if deep, inTry = machine.Nesting(); deep {
+		p.notAlone.Store(0)
+	}
+	return deep, inTry
+}
+
+// suspects reports whether a goroutine that is not alone in a gate has to look at its stack.
+// Either it nests, or others run callbacks for the same gate. Beside a thousand blocked
+// callbacks each completion would look, and take three times as long. So the first firstLooks
+// goroutines look, and after them one in eight. Once a stack was found to be deep, it is the
+// first ones again.
+func (p *DelayedOperationPurgatory[K]) suspects() bool {
+	n := p.notAlone.Add(1)
+	return n <= firstLooks || n*0x9e3779b9>>(32-3) == 0 // hashed: no pattern of a chain and others evades it
+}
+
+const firstLooks = 64
 
 // looks reports whether a registration of m has to call tooDeep: if checks or registrations
 // are known to be nested, and else for one in 512 addresses. Unlike a counter, an address

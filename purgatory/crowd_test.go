@@ -162,7 +162,7 @@ func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
 		length = 3000
 	}
 	for _, shards := range []int{1, 64, 1024, 65_536} {
-		for _, where := range []string{"OnComplete", "TryComplete", "OnComplete of two purgatories"} {
+		for _, where := range []string{"OnComplete", "TryComplete", "OnComplete of two purgatories", "OnComplete beside a crowd"} {
 			t.Run(where+" "+strconv.Itoa(shards), func(t *testing.T) {
 				p := open[int](t, purgatory.WithWatcherShards(shards))
 				q := p
@@ -174,6 +174,15 @@ func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
 						return p
 					}
 					return q
+				}
+				disperse := func() {}
+				if where == "OnComplete beside a crowd" {
+					disperse = crowd(t, p, 200)
+					for range 1000 { // by now few completions look at their stack
+						o := &op{}
+						submit(t, p, o, hour, -1)
+						require.True(t, p.ForceComplete(o))
+					}
 				}
 				var seen deepest
 				var reached, done atomic.Int64
@@ -210,6 +219,7 @@ func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
 				reached.Store(0)
 				p.CheckAndComplete(0)
 				eventually(t, func() bool { return done.Load() == int64(length) }, "every one completes")
+				disperse()
 				require.NoError(t, p.Shutdown(t.Context()))
 				require.NoError(t, q.Shutdown(t.Context()))
 				for _, o := range all {

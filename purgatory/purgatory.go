@@ -35,12 +35,13 @@ type DelayedOperationPurgatory[K comparable] struct {
 	panicked guard.Handler
 	logger   *slog.Logger
 
-	all      atomic.Bool  // SignalAll has asked for a check of every key
-	draining atomic.Bool  // Shutdown or Close has begun: no operation is accepted
-	closed   atomic.Bool  // Close has begun
-	retrying atomic.Bool  // noteRefused has started a timer that offers refused work again
-	nests    atomic.Bool  // a check was made inside a TryComplete, see nested
-	pending  atomic.Int64 // kept only with WithMaxPending
+	all      atomic.Bool   // SignalAll has asked for a check of every key
+	draining atomic.Bool   // Shutdown or Close has begun: no operation is accepted
+	closed   atomic.Bool   // Close has begun
+	retrying atomic.Bool   // noteRefused has started a timer that offers refused work again
+	nests    atomic.Bool   // a check was made inside a TryComplete, see nested
+	notAlone atomic.Uint32 // goroutines that were not alone in a gate since a stack was deep, see suspects
+	pending  atomic.Int64  // kept only with WithMaxPending
 	refused  refusals
 	panics   atomic.Int64
 	purges   atomic.Int64

@@ -21,7 +21,7 @@ import (
 // and the operations that it counts have ended when it returns.
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 	if len(keys) == 1 {
-		p.SignalUpTo(keys[0], EveryPosition)
+		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, nil)
 		return
 	}
 	hashes := make([]uint64, len(keys))

@@ -22,7 +22,7 @@ type check[K comparable] struct {
 	match     matcher            // nil: all
 	together  *watchers.Together // the keys of the same call; nil: one key
 	onWorkers bool               // workers run the callbacks
-	looked    bool               // nested has been called for a long walk
+	looked    bool               // nested has been called by this walk
 	passOn    bool               // runtime.Goexit ends this goroutine; another one goes on
 	ended     int
 
@@ -72,7 +72,7 @@ func (c *check[K]) of(key K, hash uint64, upTo int64) {
 func (c *check[K]) finish() (ended int) {
 	alone := c.shard.Gate().Enter()
 	defer c.exit() // also when user code ends the goroutine
-	if !alone && c.hold.p.nested() {
+	if !alone && c.hold.p.suspects() && c.hold.p.nested() {
 		if c.outcome == machine.Pending {
 			c.handOver()
 			return 0
@@ -162,8 +162,14 @@ func (c *check[K]) try(m *machine.Machine) {
 	if c.together != nil && !c.together.First(m) {
 		return
 	}
-	if !m.Acquire() {
-		return // it has ended, or its holder will try it again
+	if !m.Acquire() { // it has ended, or its holder will try it again
+		if !c.looked && m.Outcome() == machine.Pending {
+			c.looked = true
+			if c.hold.p.nested() { // this goroutine may be the holder
+				c.handOver()
+			}
+		}
+		return
 	}
 	c.hold.Machine, c.hold.Op, c.hold.looks, c.holding = m, m.Operation(), 0, true
 	end, again := c.hold.Try(true)

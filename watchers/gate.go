@@ -13,7 +13,7 @@ import (
 // nested in another one enters a gate that the outer one has not left. So does a
 // completion that another goroutine makes at the same time. Only the goroutine's stack
 // tells the two apart, and to inspect it takes longer than most completions. So a
-// goroutine inspects its stack only if it is not alone in a gate (see
+// goroutine inspects its stack only if it is not alone in a gate, and not each time (see
 // [machine.Nesting]).
 //
 // Nesting is found in any case: each level of a chain enters a gate, and after at most

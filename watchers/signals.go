@@ -48,8 +48,10 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued, 
 func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, t *Together) (queued bool) {
 	if l.signalled {
 		l.signal.upTo = max(l.signal.upTo, upTo)
-		if of := s.mu.together[l]; of != t && of != nil && of.begun() {
-			delete(s.mu.together, l)
+		if s.mu.together != nil {
+			if of := s.mu.together[l]; of != t && of != nil && of.begun() {
+				delete(s.mu.together, l)
+			}
 		}
 		s.Checks.Coalesced.Add(1)
 		return false
