@@ -19,12 +19,11 @@ const chunk = 128
 // [DelayedOperationPurgatory.NumKeys] for the number of keys.
 func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		shards := p.watchers.Shards()
 		var keys []watchers.Key[K]
-		for i := range shards {
+		for _, s := range p.watchers.Shards() {
 			var at watchers.Place
 			for more := true; more; {
-				keys, at, more = shards[i].SomeKeys(at, chunk, keys[:0])
+				keys, at, more = s.SomeKeys(at, chunk, keys[:0])
 				for _, k := range keys {
 					if !yield(k.Key) {
 						return
@@ -51,12 +50,11 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 			p.SignalAll()
 		}
 	}()
-	shards := p.watchers.Shards()
 	var apart []watchers.Key[K]
-	for i := range shards {
+	for _, s := range p.watchers.Shards() {
 		var at watchers.Place
 		for more := true; more; {
-			c := p.newCheck(&shards[i])
+			c := p.newCheck(s)
 			c.n, c.rest, apart, at, more = c.shard.Gather(at, c.ops[:], apart[:0])
 			completed += c.finish()
 			for _, k := range apart {
@@ -88,12 +86,12 @@ func (p *DelayedOperationPurgatory[K]) signalAll() (asked bool) {
 	if !p.all.Swap(false) {
 		return false
 	}
-	shards, signalled := p.watchers.Shards(), false
-	for i := range shards {
+	signalled := false
+	for _, s := range p.watchers.Shards() {
 		var at watchers.Place
 		for more := true; more; {
 			var queued bool
-			queued, at, more = shards[i].SignalSome(at, chunk)
+			queued, at, more = s.SignalSome(at, chunk)
 			signalled = signalled || queued
 			runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
 		}

@@ -71,7 +71,11 @@ type calls struct {
 
 // call runs the callbacks from c on, up to the first that panics.
 func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
-	defer p.survive(c, key)
+	defer func() {
+		if c.at < len(c.batch.Machines) {
+			p.survive(c, key, recover())
+		}
+	}()
 	for ; c.at < len(c.batch.Machines); c.at, c.begun = c.at+1, 0 {
 		m := c.batch.Machines[c.at]
 		if c.begun == 0 {
@@ -93,18 +97,16 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
 	}
 }
 
-// survive is deferred by call, for callbacks that panic or call runtime.Goexit.
-func (p *DelayedOperationPurgatory[K]) survive(c *calls, key logKey[K]) {
-	if c.at == len(c.batch.Machines) {
-		return
-	}
+// survive is called when a callback has panicked with v, or has called runtime.Goexit: v is
+// nil then.
+func (p *DelayedOperationPurgatory[K]) survive(c *calls, key logKey[K], v any) {
 	goexit := true
 	defer func() {
 		if goexit {
 			p.goOn(c, key)
 		}
 	}()
-	if v := recover(); v != nil {
+	if v != nil {
 		p.reportPanic(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}

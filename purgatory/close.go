@@ -46,7 +46,7 @@ func (p *DelayedOperationPurgatory[K]) closeFrom(i int, onWorkers bool) {
 		}
 	}()
 	for ; i < len(shards); i++ {
-		c := p.newCheck(&shards[i])
+		c := p.newCheck(shards[i])
 		c.outcome, c.onWorkers = machine.Closed, onWorkers
 		if c.rest = shards[i].Close(); len(c.rest) == 0 {
 			c.reset()
@@ -84,9 +84,8 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.noteShutdown(p.draining.Swap(true))
 	// A registration may have looked at draining before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
-	shards := p.watchers.Shards()
-	for i := range shards {
-		shards[i].Seal()
+	for _, s := range p.watchers.Shards() {
+		s.Seal()
 	}
 	idle := p.poll(ctx, p.idle)
 	p.close(true)

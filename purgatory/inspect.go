@@ -91,9 +91,8 @@ func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection 
 
 func (p *DelayedOperationPurgatory[K]) inspectKeys(n int) (hot, expiring []KeyReport) {
 	var h, e []stats.KeyCounts[K]
-	shards := p.watchers.Shards()
-	for i := range shards {
-		h, e = shards[i].Keys(h, e)
+	for _, s := range p.watchers.Shards() {
+		h, e = s.Keys(h, e)
 	}
 	h = top(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
 	e = top(e, n, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
@@ -123,8 +122,8 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 	perShard := max(sampling/len(shards), 4)
 	turn := uint(p.turn.Add(1)) * uint(perShard)
 	var sample []watchers.Waiting[K]
-	for i := range shards {
-		sample = shards[i].Sample(sample, perShard, turn)
+	for _, s := range shards {
+		sample = s.Sample(sample, perShard, turn)
 	}
 	slices.SortFunc(sample, func(a, b watchers.Waiting[K]) int { return cmp.Compare(a.Start, b.Start) })
 	seen := make(map[*machine.Machine]bool, n) // an operation is in the sample once for each of its keys

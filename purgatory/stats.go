@@ -138,9 +138,8 @@ func short(d time.Duration) time.Duration {
 // nil.
 func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
 	t := watchers.Totals{Times: times}
-	shards := p.watchers.Shards()
-	for i := range shards {
-		shards[i].Totals(&t)
+	for _, s := range p.watchers.Shards() {
+		s.Totals(&t)
 	}
 	return t
 }

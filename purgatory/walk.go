@@ -123,7 +123,11 @@ func (c *check[K]) walk() {
 
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (c *check[K]) steps() (done bool) {
-	defer c.survive(&done)
+	defer func() {
+		if !done {
+			c.survive(recover())
+		}
+	}()
 	if c.holding { // the try has panicked
 		c.tried(c.hold.retry())
 	}
@@ -206,25 +210,32 @@ func (c *check[K]) collect(m *machine.Machine, o machine.Outcome) {
 	c.claimed++
 }
 
+// countTries counts the tries of a batch.
+func (c *check[K]) countTries() {
+	h := &c.hold
+	tries, wasted := h.Tries, h.Tries-h.Met
+	h.Tries, h.Met = 0, 0
+	sampled := c.shard.Tried(tries, wasted)
+	if h.key != nil && c.shard.CountsTries() {
+		c.shard.KeyTried(c.key, c.hash, tries, wasted)
+	}
+	if sampled && c.outcome == machine.Pending && !h.p.nests.Load() {
+		_ = h.p.nested() // sets nests if checks are nested, even if each enters another gate
+	}
+}
+
 // endBatch ends the operations in ops that were claimed, and clears ops.
 func (c *check[K]) endBatch() {
-	if h := &c.hold; h.Tries > 0 {
-		wasted := h.Tries - h.Met
-		sampled := c.shard.Tried(h.Tries, wasted)
-		if c.hold.key != nil {
-			c.shard.KeyTried(c.key, c.hash, h.Tries, wasted)
-		}
-		h.Tries, h.Met = 0, 0
-		if sampled && c.outcome == machine.Pending && !c.hold.p.nests.Load() {
-			_ = c.hold.p.nested() // sets nests if checks are nested, even if each enters another gate
-		}
+	if c.hold.Tries > 0 {
+		c.countTries()
 	}
 	n, collected := c.claimed, c.n
 	c.claimed, c.n, c.at = 0, 0, 0
-	defer clear(c.ops[:collected])
 	if n == 0 {
+		clear(c.ops[:collected])
 		return
 	}
+	defer clear(c.ops[:collected]) // also when a callback ends the goroutine
 	c.ended += n
 	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
 	if c.together != nil {
@@ -265,18 +276,16 @@ func (c *check[K]) forgetKeys() {
 	c.keys = c.keys[:0]
 }
 
-// survive is deferred by steps, for user code that panics or calls runtime.Goexit.
-func (c *check[K]) survive(done *bool) {
-	if *done {
-		return
-	}
+// survive is called when user code has panicked with v, or has called runtime.Goexit: v is nil
+// then.
+func (c *check[K]) survive(v any) {
 	goexit := true
 	defer func() {
 		if goexit {
 			c.goOn()
 		}
 	}()
-	if v := recover(); v != nil {
+	if v != nil {
 		c.hold.p.reportPanic(v, c.hold.Machine, "TryComplete", c.hold.logKey())
 		goexit = false // not reached if the handler calls runtime.Goexit
 	}

@@ -43,12 +43,11 @@ const (
 // returns false, or [Cursor.Stop].
 func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int, more bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.mu.keys.find(key, hash)
-	if l == nil {
-		return 0, false
+	if l := s.mu.keys.find(key, hash); l != nil {
+		n, more = s.beginLocked(c, l, upTo, out)
 	}
-	return s.beginLocked(c, l, upTo, out)
+	s.mu.Unlock()
+	return n, more
 }
 
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {

@@ -69,11 +69,11 @@ func (g *Gate) answered() uint64 {
 // enough, because memory does not suffice for 2^40 pending operations.
 func (w *Watchers[K]) Quiet() bool {
 	var answered, accepted uint64
-	for i := range w.shards {
-		answered += w.shards[i].own.answered()
+	for _, s := range w.shards {
+		answered += s.own.answered()
 	}
-	for i := range w.shards {
-		accepted += w.shards[i].accepted()
+	for _, s := range w.shards {
+		accepted += s.accepted()
 	}
 	return (accepted-answered)%answeredMax == 0
 }
@@ -81,8 +81,8 @@ func (w *Watchers[K]) Quiet() bool {
 // Inside returns the number of open entries of all gates: the goroutines that run user
 // code of w's operations. A goroutine whose calls are nested counts once for each level.
 func (w *Watchers[K]) Inside() (n int) {
-	for i := range w.shards {
-		n += w.shards[i].own.inside()
+	for _, s := range w.shards {
+		n += s.own.inside()
 	}
 	return n
 }

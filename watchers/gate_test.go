@@ -46,7 +46,7 @@ func TestAGatesAnsweredCountMayWrapAround(t *testing.T) {
 	assert.Zero(t, g.inside())
 
 	w := newMap(0)
-	s := &w.shards[0]
+	s := w.shards[0]
 	s.mu.accepted = answeredMax + 2
 	s.Gate().Answered(1)
 	assert.False(t, w.Quiet())

@@ -84,7 +84,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 					batch.Machines, batch.Outcomes = append(batch.Machines, o.m), append(batch.Outcomes, machine.Forced)
 				}
 			}
-			busy := &w.shards[rng.IntN(len(w.shards))]
+			busy := w.shards[rng.IntN(len(w.shards))]
 			foreign := 0
 			for _, o := range left {
 				for _, k := range o.keys {

@@ -1,7 +1,6 @@
 package watchers
 
 import (
-	"math/bits"
 	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -176,16 +175,18 @@ func (s *Shard[K]) Tried(tries, wasted int64) (sample bool) {
 	run := s.Checks.Run.Add(tries)
 	s.Checks.Wasted.Add(wasted)
 	before := run - tries
-	return wasted > 0 && (run/sampleTries != before/sampleTries || run >= firstSample && bits.Len64(uint64(run)) != bits.Len64(uint64(before)))
+	// The exclusive or exceeds before if the number has one digit more, in binary.
+	return wasted > 0 && run >= firstSample && run^before > min(before, sampleTries-1)
 }
 
-// KeyTried counts tries of operations that wait for key, if tries are counted by key.
+// CountsTries reports whether KeyTried is to be called.
+func (s *Shard[K]) CountsTries() bool { return s.observer.CountsTries() }
+
+// KeyTried counts tries of operations that wait for key.
 func (s *Shard[K]) KeyTried(key K, hash uint64, tries, wasted int64) {
-	if s.observer.CountsTries() {
-		s.mu.Lock()
-		s.observer.Tried(key, hash, tries, wasted)
-		s.mu.Unlock()
-	}
+	s.mu.Lock()
+	s.observer.Tried(key, hash, tries, wasted)
+	s.mu.Unlock()
 }
 
 // Keys appends the counts of keys: to hot those of the keys with the most operations and

@@ -161,7 +161,7 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 // bounded, and forgets no key that is waited for.
 func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 	w := New(Config[int]{Shards: 1, StaleLimit: 10})
-	s := &w.shards[0]
+	s := w.shards[0]
 	signal := func(key int, t *Together) { s.Signal(key, w.Hash(key), EveryPosition, t) }
 	for key := range 5 {
 		wait(t, w, key)

@@ -60,7 +60,7 @@ func TestShardsBeginOnACacheLine(t *testing.T) {
 	}
 	for n := 1; n <= 1024; n *= 2 {
 		shards := New(Config[string]{Shards: n}).shards
-		begin := uintptr(unsafe.Pointer(&shards[0])) % line
+		begin := uintptr(unsafe.Pointer(shards[0])) % line
 		assert.True(t, begin == 0 || begin == 8, "%d shards begin %d bytes behind a cache line", n, begin)
 	}
 }

@@ -32,8 +32,8 @@ func (w *Watchers[K]) Purge() (purged int) {
 	if w.stale.Load() == 0 {
 		return 0
 	}
-	for i := range w.shards {
-		purged += w.shards[i].purge()
+	for _, s := range w.shards {
+		purged += s.purge()
 	}
 	return purged
 }

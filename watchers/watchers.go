@@ -38,7 +38,7 @@ const EveryPosition = math.MaxInt64
 // Watchers maps keys to waiting operations. It is safe for concurrent use.
 type Watchers[K comparable] struct {
 	seed   maphash.Seed
-	shards []Shard[K]
+	shards []*Shard[K]
 	mask   uint64
 
 	end func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
@@ -72,14 +72,16 @@ func DefaultShards() int {
 func New[K comparable](c Config[K]) *Watchers[K] {
 	w := &Watchers[K]{
 		seed:       maphash.MakeSeed(),
-		shards:     make([]Shard[K], c.Shards),
+		shards:     make([]*Shard[K], c.Shards),
 		mask:       uint64(c.Shards - 1),
 		end:        c.End,
 		observe:    c.Observe,
 		staleLimit: int64(c.StaleLimit),
 		signalled:  make([]atomic.Uint64, (c.Shards+63)/64),
 	}
-	for i := range w.shards {
+	shards := make([]Shard[K], c.Shards)
+	for i := range shards {
+		w.shards[i] = &shards[i]
 		w.shards[i].init(w, i)
 	}
 	return w
@@ -90,10 +92,10 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
 // Shard returns the shard of the keys with this hash.
-func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return &w.shards[hash&w.mask] }
+func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return w.shards[hash&w.mask] }
 
 // Shards returns all shards.
-func (w *Watchers[K]) Shards() []Shard[K] { return w.shards }
+func (w *Watchers[K]) Shards() []*Shard[K] { return w.shards }
 
 // KeyOf returns the first of the keys of m under which a lookup finds m, with its hash.
 // A key that is not equal to itself, such as a NaN, is never found; KeyOf returns such a
