@@ -57,7 +57,19 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 		}
 	}()
 	if r.step == begin {
-		if !r.begin(waits) {
+		p := r.hold.p
+		if !r.hold.Begin(len(waits), p.id) {
+			r.refuse(ErrUsed, "%T was submitted before%s", r.hold.Op, p.elsewhere(r.hold.Machine))
+			return
+		}
+		if !p.reserve() {
+			p.giveUp(r.hold.Machine, false)
+			r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
+			return
+		}
+		r.step = watch
+		if p.looks(r.hold.Machine) && r.timeout > 0 && p.tooDeep() {
+			r.leave(waits)
 			return
 		}
 		if end, _ := r.hold.Try(false); end == machine.Satisfied {
@@ -77,26 +89,6 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 		}
 	}
 	r.end(r.hold.retry(), waits)
-}
-
-// begin makes the caller the holder of the operation. It reports whether the caller has to make the first try.
-func (r *registration[K]) begin(waits []watchers.Wait[K]) (try bool) {
-	p := r.hold.p
-	switch {
-	case !r.hold.Begin(len(waits), p.id):
-		r.refuse(ErrUsed, "%T was submitted before%s", r.hold.Op, p.elsewhere(r.hold.Machine))
-		return false
-	case !p.reserve():
-		p.giveUp(r.hold.Machine, false)
-		r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
-		return false
-	}
-	r.step = watch
-	if p.looks(r.hold.Machine) && r.timeout > 0 && p.tooDeep() {
-		r.leave(waits)
-		return false
-	}
-	return true
 }
 
 // first returns the shard of the first key.
