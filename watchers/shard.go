@@ -142,9 +142,10 @@ func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outco
 	if s.observer != nil {
 		s.observer.Unwatched(w.Machine(), o, l.key, l.hash)
 	}
+	list := w.List()
 	w.Unlink()
 	s.mu.watched--
-	if l.unordered.Len() == 0 {
+	if list.Len() == 0 {
 		s.dropLocked(l)
 	}
 }
