@@ -190,7 +190,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 	return true
 }
 
-// end finishes the registration with the result of [hold.try]: it ends the operation
+// end finishes the registration with the result of a try: it ends the operation
 // with o, or does nothing if o is Pending.
 func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 	switch r.step = finished; o {

@@ -15,7 +15,7 @@ var tryEntry = reflect.ValueOf((*Hold).Try).Pointer()
 
 // tryLength is an upper bound of the length of that code in bytes. It serves as a cheap
 // first comparison.
-const tryLength = 256
+const tryLength = 1024
 
 // Nesting looks at the stack of the calling goroutine. It reports whether the stack
 // has at least about DeepStack frames, and whether one of its last DeepStack frames is
