@@ -38,9 +38,21 @@ func (p *DelayedOperationPurgatory[K]) answer(batch watchers.Ending, key logKey[
 
 func (p *DelayedOperationPurgatory[K]) callBack(batch watchers.Ending, key logKey[K]) {
 	c := calls{batch: batch}
-	for c.at < len(batch.Machines) {
-		p.call(&c, key)
+	p.callRest(&c, key)
+}
+
+// callRest runs the callbacks from c on.
+func (p *DelayedOperationPurgatory[K]) callRest(c *calls, key logKey[K]) {
+	over := false
+	defer func() {
+		if !over {
+			p.goOn(c, key)
+		}
+	}()
+	for c.at < len(c.batch.Machines) {
+		p.call(c, key)
 	}
+	over = true
 }
 
 // logKey is the key that the log names with an operation: the key that was checked, or the
@@ -72,8 +84,11 @@ type calls struct {
 // call runs the callbacks from c on, up to the first that panics.
 func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
 	defer func() {
-		if c.at < len(c.batch.Machines) {
-			p.survive(c, key, recover())
+		if c.at == len(c.batch.Machines) {
+			return
+		}
+		if v := recover(); v != nil {
+			p.reportPanic(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
 		}
 	}()
 	for ; c.at < len(c.batch.Machines); c.at, c.begun = c.at+1, 0 {
@@ -97,30 +112,13 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
 	}
 }
 
-// survive is called when a callback has panicked with v, or has called runtime.Goexit: v is
-// nil then.
-func (p *DelayedOperationPurgatory[K]) survive(c *calls, key logKey[K], v any) {
-	goexit := true
-	defer func() {
-		if goexit {
-			p.goOn(c, key)
-		}
-	}()
-	if v != nil {
-		p.reportPanic(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
-		goexit = false // not reached if the handler calls runtime.Goexit
-	}
-}
-
 // goOn runs the rest of the callbacks when one has called runtime.Goexit. After a Goexit
 // only deferred functions run, so goOn runs inside one. The stack grows with every Goexit;
 // where it is exhausted, goOn leaves the rest to signal workers.
 func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key logKey[K]) {
 	n := len(c.batch.Machines)
 	if !machine.Exhausted() {
-		for c.at < n {
-			p.call(c, key)
-		}
+		p.callRest(c, key)
 		p.answered(n)
 		return
 	}
@@ -215,9 +213,7 @@ func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
 	if h.expirationOnly {
 		c.begun = 1
 	}
-	for c.at < 1 {
-		p.call(&c, logKey[K]{key: h.key})
-	}
+	p.callRest(&c, logKey[K]{key: h.key})
 	p.answered(1)
 	return true
 }

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"math/rand/v2"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -102,8 +103,7 @@ func (p *DelayedOperationPurgatory[K]) look() (deep, inTry bool) {
 // goroutines look, and after them one in eight. Once a stack was found to be deep, it is the
 // first ones again.
 func (p *DelayedOperationPurgatory[K]) suspects() bool {
-	n := p.notAlone.Add(1)
-	return n <= firstLooks || n*0x9e3779b9>>(32-3) == 0 // hashed: no pattern of a chain and others evades it
+	return p.notAlone.Add(1) <= firstLooks || rand.Uint32()%8 == 0 // random: a chain and others that take turns evade a pattern
 }
 
 const firstLooks = 64

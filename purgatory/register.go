@@ -88,7 +88,7 @@ func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
 
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	n := len(keys) + len(at)
-	if n == 0 || n > operation.MaxKeys || p.draining.Load() {
+	if op == nil || n == 0 || n > operation.MaxKeys || p.draining.Load() {
 		return false, p.refusal(op, n)
 	}
 	var few [fewKeys]watchers.Wait[K] // copies: TryComplete may write to the slice that the caller has passed
@@ -109,9 +109,7 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	}
 	var r registration[K] // set field by field: the compiler would copy a literal
 	r.hold.p, r.hold.Op, r.timeout = p, op, timeout
-	for r.step != finished {
-		r.run(waits)
-	}
+	r.run(waits)
 	if many != nil {
 		p.forget(many)
 	}

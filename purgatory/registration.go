@@ -48,8 +48,7 @@ const (
 	finished              // the caller has let go of the operation, or ends it
 )
 
-// run takes the registration from its step to the end. It returns early if a TryComplete
-// panics.
+// run takes the registration from its step to the end.
 func (r *registration[K]) run(waits []watchers.Wait[K]) {
 	defer func() {
 		if r.step != finished {
@@ -96,29 +95,31 @@ func (r *registration[K]) first(waits []watchers.Wait[K]) *watchers.Shard[K] {
 	return r.hold.p.watchers.Shard(waits[0].Hash)
 }
 
-// survive goes on when user code has panicked with v, or has called runtime.Goexit: v is nil
-// then. After a Goexit only deferred functions run, so survive itself takes the registration
-// to its end: the operation waits like any other, and a worker makes the further try.
+// survive takes the registration to its end when user code has panicked with v, or has called
+// runtime.Goexit: v is nil then. It does not return to run's caller before that, because a
+// panic may have come from a function that was deferred by code that called runtime.Goexit:
+// then only deferred functions run. After a Goexit the operation waits like any other, and a
+// worker makes the further try.
 func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
 	if r.hold.Machine == nil {
 		r.refuse(ErrNilOperation, "%T", r.hold.Op)
 		return
 	}
-	goexit := true
 	defer func() {
-		if goexit {
+		if r.step != finished { // after a Goexit, also one of the panic handler
 			r.leave(waits)
 		}
 	}()
-	if v != nil {
-		if r.panicked { // the handler was told of the first try's panic, which is enough
-			r.hold.p.panics.Add(1)
-		} else {
-			r.panicked = true
-			r.hold.p.reportPanic(v, r.hold.Machine, "TryComplete", waits[0].Key)
-		}
-		goexit = false // not reached if the handler calls runtime.Goexit
+	if v == nil {
+		return
 	}
+	if r.panicked { // the handler was told of the first try's panic, which is enough
+		r.hold.p.panics.Add(1)
+	} else {
+		r.panicked = true
+		r.hold.p.reportPanic(v, r.hold.Machine, "TryComplete", waits[0].Key)
+	}
+	r.run(waits)
 }
 
 // leave takes the registration to its end without another try on this goroutine. If the

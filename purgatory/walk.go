@@ -115,17 +115,28 @@ func (c *check[K]) reset() {
 	p.checks.Put(c)
 }
 
-// walk calls steps until the walk is over, although user code may panic.
+// walk calls steps until the walk is over, although user code may panic or call
+// runtime.Goexit.
 func (c *check[K]) walk() {
+	over := false
+	defer func() {
+		if !over {
+			c.goOn()
+		}
+	}()
 	for !c.steps() {
 	}
+	over = true
 }
 
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (c *check[K]) steps() (done bool) {
 	defer func() {
-		if !done {
-			c.survive(recover())
+		if done {
+			return
+		}
+		if v := recover(); v != nil {
+			c.hold.p.reportPanic(v, c.hold.Machine, "TryComplete", c.hold.logKey())
 		}
 	}()
 	if c.holding { // the try has panicked
@@ -274,21 +285,6 @@ func (c *check[K]) logKeys(machines []*machine.Machine) logKey[K] {
 func (c *check[K]) forgetKeys() {
 	clear(c.keys)
 	c.keys = c.keys[:0]
-}
-
-// survive is called when user code has panicked with v, or has called runtime.Goexit: v is nil
-// then.
-func (c *check[K]) survive(v any) {
-	goexit := true
-	defer func() {
-		if goexit {
-			c.goOn()
-		}
-	}()
-	if v != nil {
-		c.hold.p.reportPanic(v, c.hold.Machine, "TryComplete", c.hold.logKey())
-		goexit = false // not reached if the handler calls runtime.Goexit
-	}
 }
 
 // goOn goes on with the walk when user code has called runtime.Goexit. After a Goexit only

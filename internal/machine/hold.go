@@ -38,7 +38,7 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 //go:noinline
 func (h *Hold) Try(release bool) (end Outcome, again bool) {
 	h.Tries++
-	met := false
+	var met bool
 	if h.Timed == nil {
 		met = h.Op.TryComplete()
 	} else {
