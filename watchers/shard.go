@@ -183,7 +183,8 @@ func (s *Shard[K]) Tried(tries, wasted int64) (sample bool) {
 // CountsTries reports whether KeyTried is to be called.
 func (s *Shard[K]) CountsTries() bool { return s.observer.CountsTries() }
 
-// KeyTried counts tries of operations that wait for key.
+// KeyTried counts tries of operations that wait for key. It is called only if CountsTries
+// returns true.
 func (s *Shard[K]) KeyTried(key K, hash uint64, tries, wasted int64) {
 	s.mu.Lock()
 	s.observer.Tried(key, hash, tries, wasted)
