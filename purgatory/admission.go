@@ -14,10 +14,9 @@ import (
 // refusals counts the operations that were not accepted, by reason.
 type refusals struct{ closed, full, input atomic.Int64 }
 
-// refusal returns why an operation on so many keys cannot be accepted, whatever its state;
-// nil if it can.
+// refusal returns why op, on so many keys, is refused before it is tried: it is nil, waitsFor
+// has returned nothing, or both.
 func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int) error {
-	sched.Yield()
 	switch {
 	case machine.Find(op) == nil:
 		return p.refuse(ErrNilOperation, "%T", op)
@@ -25,10 +24,9 @@ func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int)
 		return p.refuse(ErrNoKeys, "%s", kindOf(op))
 	case keys > operation.MaxKeys:
 		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
-	case p.draining.Load():
+	default:
 		return p.refuse(ErrClosed, "%s", kindOf(op))
 	}
-	return nil
 }
 
 // refuse counts a refusal and returns its error.

@@ -11,7 +11,7 @@ import (
 
 // answerOne runs the callbacks of an operation that has ended. It runs them on this
 // goroutine, or has a worker run them if this goroutine's stack is deep.
-func (p *DelayedOperationPurgatory[K]) answerOne(gate *watchers.Gate, batch watchers.Ending, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) answerOne(gate *watchers.Gate, batch *watchers.Ending, key *logKey[K]) {
 	answered := 0
 	alone := gate.Enter()
 	defer func() { gate.Exit(answered) }() // also when a callback ends the goroutine
@@ -28,21 +28,17 @@ func (p *DelayedOperationPurgatory[K]) answerOne(gate *watchers.Gate, batch watc
 // answer runs the callbacks of operations that have ended, even if one of them panics or
 // calls runtime.Goexit. If answer returns, its caller counts the operations as answered.
 // After a Goexit answer does not return, and goOn counts them.
-func (p *DelayedOperationPurgatory[K]) answer(batch watchers.Ending, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) answer(batch *watchers.Ending, key *logKey[K]) {
+	c := calls{batch: batch}
 	if trace.IsEnabled() {
-		p.traced(regionCallbacks, func() { p.callBack(batch, key) })
+		p.traced(regionCallbacks, func() { p.callRest(&c, key) })
 		return
 	}
-	p.callBack(batch, key)
-}
-
-func (p *DelayedOperationPurgatory[K]) callBack(batch watchers.Ending, key logKey[K]) {
-	c := calls{batch: batch}
 	p.callRest(&c, key)
 }
 
 // callRest runs the callbacks from c on.
-func (p *DelayedOperationPurgatory[K]) callRest(c *calls, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) callRest(c *calls, key *logKey[K]) {
 	over := false
 	defer func() {
 		if !over {
@@ -64,7 +60,7 @@ type logKey[K comparable] struct {
 }
 
 // of returns the key of the i-th operation of the batch that k belongs to.
-func (k logKey[K]) of(i int) K {
+func (k *logKey[K]) of(i int) K {
 	if k.each != nil {
 		return k.each[i]
 	}
@@ -76,13 +72,13 @@ func (k logKey[K]) of(i int) K {
 // not tell the fields of a struct apart: the arrays of batch would escape with the key, two
 // allocations for each operation that ends alone.
 type calls struct {
-	batch watchers.Ending
+	batch *watchers.Ending
 	at    int // the operation whose callbacks run
 	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
 }
 
 // call runs the callbacks from c on, up to the first that panics.
-func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) call(c *calls, key *logKey[K]) {
 	defer func() {
 		if c.at == len(c.batch.Machines) {
 			return
@@ -115,7 +111,7 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key logKey[K]) {
 // goOn runs the rest of the callbacks when one has called runtime.Goexit. After a Goexit
 // only deferred functions run, so goOn runs inside one. The stack grows with every Goexit;
 // where it is exhausted, goOn leaves the rest to signal workers.
-func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key *logKey[K]) {
 	n := len(c.batch.Machines)
 	if !machine.Exhausted() {
 		p.callRest(c, key)
@@ -129,10 +125,11 @@ func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key logKey[K]) {
 	} else {
 		p.answered(next)
 	}
+	rest := logKey[K]{key: key.key}
 	if key.each != nil {
-		key.each = key.each[next:]
+		rest.each = key.each[next:]
 	}
-	p.hand(watchers.Ending{Machines: c.batch.Machines[next:], Outcomes: c.batch.Outcomes[next:]}, key)
+	p.hand(&watchers.Ending{Machines: c.batch.Machines[next:], Outcomes: c.batch.Outcomes[next:]}, &rest)
 }
 
 // answered counts operations whose callbacks have run, where the goroutine passes no number
@@ -192,7 +189,7 @@ func (q *handedQueue[K]) empty() bool {
 }
 
 // hand leaves the callbacks of operations that have ended to the signal workers.
-func (p *DelayedOperationPurgatory[K]) hand(batch watchers.Ending, key logKey[K]) {
+func (p *DelayedOperationPurgatory[K]) hand(batch *watchers.Ending, key *logKey[K]) {
 	all := make([]handed[K], len(batch.Machines))
 	for i, m := range batch.Machines {
 		all[i].m, all[i].key = m, key.of(i)
@@ -209,11 +206,11 @@ func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
 	}
 	p.kickAnother()
 	machines, outcomes := [1]*machine.Machine{h.m}, [1]machine.Outcome{h.m.Outcome()}
-	c := calls{batch: watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}}
+	c := calls{batch: &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}}
 	if h.expirationOnly {
 		c.begun = 1
 	}
-	p.callRest(&c, logKey[K]{key: h.key})
+	p.callRest(&c, &logKey[K]{key: h.key})
 	p.answered(1)
 	return true
 }

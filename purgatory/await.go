@@ -13,8 +13,8 @@ import (
 // a method of the purgatory ends the wait. When Await returns, the purgatory does not refer
 // to the wait.
 //
-// Await calls ready up to three times before it blocks: before it registers the wait,
-// while it does, and after. From then on the goroutine that checks one of keys, or a
+// Await calls ready twice before it blocks: before it registers the wait, and afterwards,
+// for a change in between. From then on the goroutine that checks one of keys, or a
 // worker after a signal, calls ready. Calls never overlap, and none begins after Await
 // has returned. If ready returns true while the timeout passes or ctx ends, Await
 // returns nil. If ctx ends while another goroutine runs ready, Await waits for the
@@ -75,16 +75,8 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 	return value, err
 }
 
-// firstShard returns the shard of the first key.
-func (p *DelayedOperationPurgatory[K]) firstShard(keys []K, at []KeyPosition[K]) *watchers.Shard[K] {
-	if len(keys) > 0 {
-		return p.watchers.Shard(p.watchers.Hash(keys[0]))
-	}
-	return p.watchers.Shard(p.watchers.Hash(at[0].Key))
-}
-
 // endedAtOnce counts a wait that ended before it was registered, and returns err. If the
-// purgatory has closed, it returns ErrClosed instead.
+// purgatory has closed, it returns ErrClosed instead. first is the shard of its first key.
 func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome, err error) error {
 	if !first.Pass(o) {
 		return p.refuse(ErrClosed, "while trying")
@@ -110,14 +102,12 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
 	w := &awaiting{ready: ready}
-	if err := p.refusal(w, len(keys)+len(at)); err != nil {
-		return err
+	var few [fewKeys]watchers.Wait[K]
+	waits, many := p.waitsFor(&few, keys, at)
+	if waits == nil {
+		return p.refusal(w, len(keys)+len(at))
 	}
-	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
-	keys = append(few[:0], keys...)
-	var fewAt [fewKeys]KeyPosition[K]
-	at = append(fewAt[:0], at...)
-	done, first := ctx.Done(), p.firstShard(keys, at)
+	done, first := ctx.Done(), p.watchers.Shard(waits[0].Hash)
 	if ready() { // w is not registered, so it needs no channel
 		return p.endedAtOnce(first, machine.Satisfied, nil)
 	}
@@ -131,7 +121,8 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 			p.Cancel(w, nil)
 		}
 	}()
-	completed, err := p.register(w, timeout, keys, at)
+	completed, err := p.submit(w, timeout, waits, true)
+	p.forget(many)
 	returned = true
 	if err != nil {
 		return err

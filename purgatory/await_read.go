@@ -7,6 +7,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/watchers"
 )
 
 // AwaitRead is [AwaitValue] for a condition that must be read from a database, a file or
@@ -103,10 +104,13 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	}
 	r := &reading[K]{p: p, timeout: timeout}
 	if timeout <= 0 {
-		if err := p.refusal(r, len(keys)+len(at)); err != nil {
-			return value, err
+		var few [fewKeys]watchers.Wait[K]
+		waits, many := p.waitsFor(&few, keys, at)
+		if waits == nil {
+			return value, p.refusal(r, len(keys)+len(at))
 		}
-		first := p.firstShard(keys, at)
+		first := p.watchers.Shard(waits[0].Hash)
+		p.forget(many)
 		value, met, err := read(ctx)
 		o := machine.Satisfied
 		switch {

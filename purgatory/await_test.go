@@ -300,7 +300,7 @@ func TestAwaitCopiesItsKeysBeforeItTries(t *testing.T) {
 // A condition that ends the goroutine of its Await, as a test's FailNow does, leaves no wait
 // behind, whichever call of ready it is.
 func TestAnAwaitWhoseGoroutineEndsLeavesNothing(t *testing.T) {
-	for nth := 1; nth <= 3; nth++ {
+	for nth := 1; nth <= 2; nth++ {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[string](t, purgatory.WithMaxPending(1))
 			calls := 0

@@ -88,7 +88,7 @@ func (p *DelayedOperationPurgatory[K]) forgetWish(m *machine.Machine) {
 //
 // end leaves 3 to the caller because CancelAll is a method of an interface, so its slice
 // escapes to the heap: that would cost two allocations for an operation that ends alone.
-func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], batch watchers.Ending, cause *error) {
+func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], batch *watchers.Ending, cause *error) {
 	s.Leave(batch)
 	for i, m := range batch.Machines {
 		o, of := batch.Outcomes[i], cause
@@ -116,9 +116,9 @@ func (p *DelayedOperationPurgatory[K]) leaveTimer(m *machine.Machine, o machine.
 // first key. The timer calls endOne, through Machine.End, for an operation that expires.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
-	batch := watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
+	batch := &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
 	s.Prefetch(m)
-	key := logKey[K]{key: watchers.FirstKey[K](m)}
+	key := &logKey[K]{key: watchers.FirstKey[K](m)}
 	p.end(s, batch, cause)
 	p.leaveTimer(m, o)
 	p.answerOne(s.Gate(), batch, key)

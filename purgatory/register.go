@@ -72,34 +72,22 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // fewKeys is the number of waits that fit on the stack of the registering goroutine.
 const fewKeys = 4
 
-// manyWaits returns memory for n waits; forget takes it back.
-func (p *DelayedOperationPurgatory[K]) manyWaits(n int) *[]watchers.Wait[K] {
-	many := p.manyKeys.Get().(*[]watchers.Wait[K])
-	*many = slices.Grow(*many, n)[:n]
-	return many
-}
-
-// forget gives back what manyWaits has returned.
-func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
-	clear(*many)
-	*many = (*many)[:0]
-	p.manyKeys.Put(many)
-}
-
-func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
+// waitsFor returns a copy of keys and at, with hashes: user code may write to the slices that
+// the caller has passed. It takes few as memory, or many for more keys; forget takes that back.
+// waits is nil if p refuses every operation on so many keys. waitsFor panics for a key that
+// cannot be hashed.
+func (p *DelayedOperationPurgatory[K]) waitsFor(few *[fewKeys]watchers.Wait[K], keys []K, at []KeyPosition[K]) (waits []watchers.Wait[K], many *[]watchers.Wait[K]) {
 	n := len(keys) + len(at)
-	if op == nil || n == 0 || n > operation.MaxKeys || p.draining.Load() {
-		return false, p.refusal(op, n)
+	if n == 0 || n > operation.MaxKeys || p.draining.Load() {
+		return nil, nil
 	}
-	var few [fewKeys]watchers.Wait[K] // copies: TryComplete may write to the slice that the caller has passed
-	var many *[]watchers.Wait[K]
-	waits := few[:]
-	if n > fewKeys {
-		many = p.manyWaits(n)
+	if waits = few[:]; n > fewKeys {
+		many = p.manyKeys.Get().(*[]watchers.Wait[K])
+		*many = slices.Grow(*many, n)[:n]
 		waits = *many
 	}
 	waits = waits[:n]
-	for i, key := range keys { // Hash panics for a key that cannot be hashed, before anything has changed
+	for i, key := range keys {
 		w := &waits[i]
 		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
 	}
@@ -107,11 +95,38 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 		w := &waits[i]
 		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
 	}
-	var r registration[K] // set field by field: the compiler would copy a literal
-	r.hold.p, r.hold.Op, r.timeout = p, op, timeout
-	r.run(waits)
-	if many != nil {
-		p.forget(many)
+	return waits, many
+}
+
+// forget gives back the memory that waitsFor has returned as many.
+func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
+	if many == nil {
+		return
 	}
+	clear(*many)
+	*many = (*many)[:0]
+	p.manyKeys.Put(many)
+}
+
+func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
+	var few [fewKeys]watchers.Wait[K]
+	var waits []watchers.Wait[K]
+	var many *[]watchers.Wait[K]
+	if op != nil {
+		waits, many = p.waitsFor(&few, keys, at)
+	}
+	if waits == nil {
+		return false, p.refusal(op, len(keys)+len(at))
+	}
+	completed, err = p.submit(op, timeout, waits, false)
+	p.forget(many)
+	return completed, err
+}
+
+// submit registers op. tried says that the caller has made the first try.
+func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+	var r registration[K] // set field by field: the compiler would copy a literal
+	r.hold.p, r.hold.Op, r.timeout, r.tried = p, op, timeout, tried
+	r.run(waits)
 	return r.completed, r.err
 }

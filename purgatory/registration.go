@@ -30,6 +30,7 @@ import (
 type registration[K comparable] struct {
 	hold    hold[K]
 	timeout time.Duration
+	tried   bool // the caller has made the first try
 	step    step
 
 	panicked  bool // a TryComplete has panicked, and the handler was told
@@ -71,9 +72,11 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.leave(waits)
 			return
 		}
-		if end, _ := r.hold.Try(false); end == machine.Satisfied {
-			r.pass(waits)
-			return
+		if !r.tried {
+			if end, _ := r.hold.Try(false); end == machine.Satisfied {
+				r.pass(waits)
+				return
+			}
 		}
 	}
 	if r.step == watch {
@@ -151,7 +154,7 @@ func (r *registration[K]) pass(waits []watchers.Wait[K]) {
 	}
 	p.release(1)
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{machine.Satisfied}
-	p.answerOne(r.first(waits).Gate(), watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, logKey[K]{key: waits[0].Key})
+	p.answerOne(r.first(waits).Gate(), &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, &logKey[K]{key: waits[0].Key})
 }
 
 // watch schedules the operation's timeout and links the operation under all its keys. It
@@ -223,8 +226,8 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 	switch {
 	case refused: // no timeout will pass
 		if held, _ := m.Claim(machine.Expired, m.Life()); held {
-			batch := watchers.Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Expired}}
-			key := logKey[K]{key: watchers.FirstKey[K](m)}
+			batch := &watchers.Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Expired}}
+			key := &logKey[K]{key: watchers.FirstKey[K](m)}
 			p.end(first, batch, nil)
 			p.hand(batch, key)
 		}

@@ -248,12 +248,13 @@ func (c *check[K]) endBatch() {
 	}
 	defer clear(c.ops[:collected]) // also when a callback ends the goroutine
 	c.ended += n
-	batch := watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
+	batch := &watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
 	if c.together != nil {
 		c.together.Forget(batch.Machines)
 	}
 	p := c.hold.p
-	key := c.logKeys(batch.Machines)
+	var key logKey[K]
+	c.name(batch.Machines, &key)
 	p.end(c.shard, batch, c.cause)
 	if n == 1 {
 		p.leaveTimer(batch.Machines[0], batch.Outcomes[0])
@@ -261,24 +262,25 @@ func (c *check[K]) endBatch() {
 		p.timer.CancelAll(machine.Entries(batch.Machines))
 	}
 	if c.onWorkers {
-		p.hand(batch, key)
+		p.hand(batch, &key)
 		return
 	}
-	p.answer(batch, key)
+	p.answer(batch, &key)
 	c.answered += n
 }
 
-// logKeys returns the key that the walk is over, or else the first key of each of machines,
-// which the caller holds.
-func (c *check[K]) logKeys(machines []*machine.Machine) logKey[K] {
+// name sets key to the key that the walk is over, or else to the first key of each of
+// machines, which the caller holds.
+func (c *check[K]) name(machines []*machine.Machine, key *logKey[K]) {
 	if c.hold.key != nil {
-		return logKey[K]{key: c.key}
+		key.key = c.key
+		return
 	}
 	c.forgetKeys()
 	for _, m := range machines {
 		c.keys = append(c.keys, watchers.FirstKey[K](m))
 	}
-	return logKey[K]{each: c.keys}
+	key.each = c.keys
 }
 
 // forgetKeys empties keys, so that the pool keeps no key in memory.

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -23,7 +24,7 @@ func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 		err = fullError(t.maxPending)
 	}
 	if err != nil && claimed {
-		e.tag.Store(uint32(e.binding().withOwner(0)))
+		atomic.StoreUint32(&e.tag, uint32(e.binding().withOwner(0)))
 	}
 	return err
 }
@@ -44,7 +45,7 @@ func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
 		if b.owner() != 0 {
 			return false, foreignError(b.owner(), t.id)
 		}
-		if sched.Yield(); e.tag.CompareAndSwap(uint32(b), uint32(b.withOwner(t.id))) {
+		if sched.Yield(); atomic.CompareAndSwapUint32(&e.tag, uint32(b), uint32(b.withOwner(t.id))) {
 			return true, nil
 		}
 	}

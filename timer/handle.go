@@ -60,7 +60,7 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
 	h.timer = t
-	h.entry.Bind(task)
+	h.entry.bind(task, t.id)
 	now := t.now()
 	if err := t.AddAt(&h.entry, now, Deadline(now, first)); err != nil {
 		return nil, err

@@ -36,8 +36,9 @@ type TaskEntry struct {
 	task any // what Bind was given, a Task; or what BindOwner was given, an operation
 
 	// tag is an entry's binding. In the root of a bucket it is the bucket's position in
-	// its wheel plus one; in the root of any other list it is 0.
-	tag atomic.Uint32
+	// its wheel plus one; in the root of any other list it is 0. It is no atomic.Uint32
+	// because Bind writes it before other goroutines see the entry: that need not be atomic.
+	tag uint32
 
 	// word is for the object that embeds the entry: the wheels neither read nor write
 	// it. It occupies bytes that alignment would leave unused.
@@ -78,12 +79,15 @@ func (b binding) withOwner(owner uint32) binding {
 	return b&(1<<ownerShift-1) | binding(owner<<ownerShift)
 }
 
-func (e *TaskEntry) binding() binding { return binding(e.tag.Load()) }
+func (e *TaskEntry) binding() binding { return binding(atomic.LoadUint32(&e.tag)) }
 
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
-func (e *TaskEntry) Bind(task Task) {
+func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
+
+// bind is Bind for an entry that belongs to the timer with identity owner from the start.
+func (e *TaskEntry) bind(task Task, owner uint32) {
 	e.task = task
-	e.tag.Store(uint32(unowned(e)))
+	e.tag = uint32(unowned(e).withOwner(owner))
 }
 
 // BindOwner binds e to an operation instead of a task: when e expires, the operation ends
@@ -93,12 +97,12 @@ func (e *TaskEntry) Bind(task Task) {
 func (e *TaskEntry) BindOwner(owner any, id uint32) {
 	e.task = owner
 	// After task, so that a goroutine that reads the identity sees the owner.
-	e.tag.Store(uint32(unowned(e).withOwner(id) | operationBit))
+	atomic.StoreUint32(&e.tag, uint32(unowned(e).withOwner(id)|operationBit))
 }
 
 // Release undoes BindOwner, for an operation that was refused. e must not be scheduled.
 func (e *TaskEntry) Release() {
-	e.tag.Store(0)
+	atomic.StoreUint32(&e.tag, 0)
 	e.task = nil
 }
 

@@ -34,7 +34,7 @@ func newTask(f func()) *testTask {
 }
 
 // inShard assigns e, which is not scheduled, to the i-th shard.
-func (e *TaskEntry) inShard(i int) { e.tag.Store(uint32(i) & (1<<shardBits - 1)) }
+func (e *TaskEntry) inShard(i int) { e.tag = uint32(i) & (1<<shardBits - 1) }
 
 func newManual(t testing.TB, opts ...Option) *ManualTimer {
 	t.Helper()

@@ -68,7 +68,7 @@ func (w *timingWheel) grow() {
 	base := uint32(len(w.levels)) * uint32(w.size)
 	for i := range lv.buckets {
 		lv.buckets[i].init()
-		lv.buckets[i].root.tag.Store(base + uint32(i) + 1)
+		lv.buckets[i].root.tag = base + uint32(i) + 1
 	}
 	w.levels = append(w.levels, lv)
 }
@@ -121,7 +121,7 @@ func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
 // emptied clears the bit of the bucket with this root, which holds no entry. It does nothing
 // for a list that is no bucket.
 func (w *timingWheel) emptied(root *TaskEntry) {
-	tag := root.tag.Load()
+	tag := root.tag
 	if tag == 0 {
 		return // young, cascade or due
 	}
@@ -187,5 +187,5 @@ func (w *timingWheel) take(bucket, list *taskList) {
 // lowest reports whether bucket belongs to level 0, so that its entries are due when it
 // expires.
 func (w *timingWheel) lowest(bucket *taskList) bool {
-	return int64(bucket.root.tag.Load()) <= w.size
+	return int64(bucket.root.tag) <= w.size
 }

@@ -24,7 +24,7 @@ const fewWatches = 8
 // operation's first key. Leave takes the lock of s once for the batch.
 //
 // A watch in another shard whose lock is not free may be left to [Watchers.Purge].
-func (s *Shard[K]) Leave(batch Ending) {
+func (s *Shard[K]) Leave(batch *Ending) {
 	elsewhere := false      // some watches are left for leaveElsewhere
 	now := s.observer.Now() // one reading of the clock for the batch
 	s.mu.Lock()
@@ -76,7 +76,7 @@ func (s *Shard[K]) leaveLocked(w *machine.Watch, o machine.Outcome) bool {
 // is not free, it leaves the watch to Purge, with two exceptions. If the limit of such
 // watches is reached, or if the map is closed and there may be no further purge, it
 // waits for the lock.
-func leaveElsewhere[K comparable](batch Ending, closed bool) {
+func leaveElsewhere[K comparable](batch *Ending, closed bool) {
 	l := leaving[K]{closed: closed}
 	for i, m := range batch.Machines {
 		o := batch.Outcomes[i]

@@ -14,8 +14,8 @@ import (
 )
 
 // ending returns a batch that ends m as forced.
-func ending(m *machine.Machine) Ending {
-	return Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}}
+func ending(m *machine.Machine) *Ending {
+	return &Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}}
 }
 
 // A batch counts each end once, under its outcome, for every key of the operation.
@@ -39,7 +39,7 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 			batch.Outcomes = append(batch.Outcomes, o)
 		}
 		s := w.Shard(w.Hash(r.IntN(keys)))
-		s.Leave(batch)
+		s.Leave(&batch)
 	}
 	var hot, expiring []stats.KeyCounts[int]
 	for i := range w.shards {

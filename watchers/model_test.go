@@ -95,11 +95,11 @@ func playModel(t *testing.T, rng *rand.Rand) {
 			}
 			if busy != s && foreign+purgeable <= limit {
 				busy.mu.Lock()
-				s.Leave(batch)
+				s.Leave(&batch)
 				busy.mu.Unlock()
 				purgeable += foreign
 			} else {
-				s.Leave(batch)
+				s.Leave(&batch)
 			}
 			for _, o := range left {
 				o.m.Settle(machine.Forced, nil)
@@ -161,7 +161,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 	w.Purge()
 	for len(live) > 0 {
 		s := w.Shard(w.Hash(live[0].keys[0]))
-		s.Leave(Ending{Machines: []*machine.Machine{live[0].m}, Outcomes: []machine.Outcome{machine.Closed}})
+		s.Leave(&Ending{Machines: []*machine.Machine{live[0].m}, Outcomes: []machine.Outcome{machine.Closed}})
 		live = live[1:]
 	}
 	checkInvariants(t, w)

@@ -174,10 +174,13 @@ const (
 // that it counts now was wasted.
 func (s *Shard[K]) Tried(tries, wasted int64) (sample bool) {
 	run := s.Checks.Run.Add(tries)
+	if wasted == 0 {
+		return false
+	}
 	s.Checks.Wasted.Add(wasted)
 	before := run - tries
 	// The exclusive or exceeds before if the number has one digit more, in binary.
-	return wasted > 0 && run >= firstSample && run^before > min(before, sampleTries-1)
+	return run >= firstSample && run^before > min(before, sampleTries-1)
 }
 
 // CountsTries reports whether KeyTried is to be called.

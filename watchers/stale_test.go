@@ -50,7 +50,7 @@ func end(w *Watchers[int], key int, machines ...*machine.Machine) {
 		outcomes[i] = machine.Forced
 	}
 	s := w.Shard(w.Hash(key))
-	s.Leave(Ending{Machines: machines, Outcomes: outcomes})
+	s.Leave(&Ending{Machines: machines, Outcomes: outcomes})
 	for _, m := range machines {
 		m.Settle(machine.Forced, nil)
 	}
@@ -170,7 +170,7 @@ func TestPurgeAllocatesNothing(t *testing.T) {
 	const runs, each = 20, 10
 	w := newMap(2 * each)
 	a, b := twoKeys(w)
-	var endings []Ending
+	var endings []*Ending
 	for range (runs + 1) * each {
 		endings = append(endings, ending(wait(t, w, a, b)))
 	}
@@ -195,7 +195,7 @@ func TestAPurgeBeforeSettleCountsTheOutcome(t *testing.T) {
 	m := wait(t, w, a, b)
 	other := w.Shard(w.Hash(b))
 	other.mu.Lock()
-	w.Shard(w.Hash(a)).Leave(Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}})
+	w.Shard(w.Hash(a)).Leave(&Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}})
 	other.mu.Unlock()
 	require.Equal(t, 1, w.Purge()) // the reaper comes between Leave and Settle
 	m.Settle(machine.Forced, nil)
