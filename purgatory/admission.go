@@ -14,8 +14,12 @@ import (
 // refusals counts the operations that were not accepted, by reason.
 type refusals struct{ closed, full, input atomic.Int64 }
 
-// refusal returns why op, on so many keys, is refused before it is tried: it is nil, waitsFor
-// has returned nothing, or both.
+// refuses reports whether no operation on so many keys is accepted.
+func (p *DelayedOperationPurgatory[K]) refuses(keys int) bool {
+	return keys == 0 || keys > operation.MaxKeys || p.draining.Load()
+}
+
+// refusal returns why op, on so many keys, is refused before it is tried.
 func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int) error {
 	switch {
 	case machine.Find(op) == nil:

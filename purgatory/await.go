@@ -75,8 +75,16 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 	return value, err
 }
 
+// firstShard returns the shard of the first key.
+func (p *DelayedOperationPurgatory[K]) firstShard(keys []K, at []KeyPosition[K]) *watchers.Shard[K] {
+	if len(keys) > 0 {
+		return p.watchers.Shard(p.watchers.Hash(keys[0]))
+	}
+	return p.watchers.Shard(p.watchers.Hash(at[0].Key))
+}
+
 // endedAtOnce counts a wait that ended before it was registered, and returns err. If the
-// purgatory has closed, it returns ErrClosed instead. first is the shard of its first key.
+// purgatory has closed, it returns ErrClosed instead. first is the shard of the first key.
 func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome, err error) error {
 	if !first.Pass(o) {
 		return p.refuse(ErrClosed, "while trying")
@@ -102,17 +110,19 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
 	w := &awaiting{ready: ready}
-	var few [fewKeys]watchers.Wait[K]
-	waits, many := p.waitsFor(&few, keys, at)
-	if waits == nil {
-		return p.refusal(w, len(keys)+len(at))
+	if n := len(keys) + len(at); p.refuses(n) {
+		return p.refusal(w, n)
 	}
-	done, first := ctx.Done(), p.watchers.Shard(waits[0].Hash)
+	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
+	keys = append(few[:0], keys...)
+	var fewAt [fewKeys]KeyPosition[K]
+	at = append(fewAt[:0], at...)
+	done := ctx.Done()
 	if ready() { // w is not registered, so it needs no channel
-		return p.endedAtOnce(first, machine.Satisfied, nil)
+		return p.endedAtOnce(p.firstShard(keys, at), machine.Satisfied, nil)
 	}
 	if timeout <= 0 {
-		return p.endedAtOnce(first, machine.Expired, p.errorf(ErrExpired, "after %v", timeout))
+		return p.endedAtOnce(p.firstShard(keys, at), machine.Expired, p.errorf(ErrExpired, "after %v", timeout))
 	}
 	w.ended = make(chan struct{})
 	returned := false
@@ -121,8 +131,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 			p.Cancel(w, nil)
 		}
 	}()
-	completed, err := p.submit(w, timeout, waits, true)
-	p.forget(many)
+	completed, err := p.register(w, timeout, keys, at, true)
 	returned = true
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // AwaitRead is [AwaitValue] for a condition that must be read from a database, a file or
@@ -104,13 +103,10 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	}
 	r := &reading[K]{p: p, timeout: timeout}
 	if timeout <= 0 {
-		var few [fewKeys]watchers.Wait[K]
-		waits, many := p.waitsFor(&few, keys, at)
-		if waits == nil {
-			return value, p.refusal(r, len(keys)+len(at))
+		if n := len(keys) + len(at); p.refuses(n) {
+			return value, p.refusal(r, n)
 		}
-		first := p.watchers.Shard(waits[0].Hash)
-		p.forget(many)
+		first := p.firstShard(keys, at)
 		value, met, err := read(ctx)
 		o := machine.Satisfied
 		switch {
@@ -127,7 +123,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	until, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.stop = stop
-	if _, err := p.register(r, timeout, keys, at); err != nil {
+	if _, err := p.register(r, timeout, keys, at, false); err != nil {
 		return value, err
 	}
 	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read panics; otherwise the wait has ended

@@ -57,7 +57,7 @@ const EveryPosition = watchers.EveryPosition
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
-	return p.register(op, timeout, keys, nil)
+	return p.register(op, timeout, keys, nil, false)
 }
 
 // TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
@@ -66,28 +66,42 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operati
 // tried at every check of the key. Use AnyPosition for a key that has no positions, as the
 // name of a connection for CancelForKey.
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
-	return p.register(op, timeout, nil, at)
+	return p.register(op, timeout, nil, at, false)
 }
 
 // fewKeys is the number of waits that fit on the stack of the registering goroutine.
 const fewKeys = 4
 
-// waitsFor returns a copy of keys and at, with hashes: user code may write to the slices that
-// the caller has passed. It takes few as memory, or many for more keys; forget takes that back.
-// waits is nil if p refuses every operation on so many keys. waitsFor panics for a key that
-// cannot be hashed.
-func (p *DelayedOperationPurgatory[K]) waitsFor(few *[fewKeys]watchers.Wait[K], keys []K, at []KeyPosition[K]) (waits []watchers.Wait[K], many *[]watchers.Wait[K]) {
+// manyWaits returns memory for n waits; forget takes it back.
+func (p *DelayedOperationPurgatory[K]) manyWaits(n int) *[]watchers.Wait[K] {
+	many := p.manyKeys.Get().(*[]watchers.Wait[K])
+	*many = slices.Grow(*many, n)[:n]
+	return many
+}
+
+// forget gives back what manyWaits has returned.
+func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
+	clear(*many)
+	*many = (*many)[:0]
+	p.manyKeys.Put(many)
+}
+
+// register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty. tried says that
+// the caller has made the first try.
+func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K], tried bool) (completed bool, err error) {
 	n := len(keys) + len(at)
-	if n == 0 || n > operation.MaxKeys || p.draining.Load() {
-		return nil, nil
+	if op == nil || p.refuses(n) {
+		return false, p.refusal(op, n)
 	}
-	if waits = few[:]; n > fewKeys {
-		many = p.manyKeys.Get().(*[]watchers.Wait[K])
-		*many = slices.Grow(*many, n)[:n]
+	var few [fewKeys]watchers.Wait[K] // copies: TryComplete may write to the slice that the caller has passed
+	var many *[]watchers.Wait[K]
+	waits := few[:]
+	if n > fewKeys {
+		many = p.manyWaits(n)
 		waits = *many
 	}
 	waits = waits[:n]
-	for i, key := range keys {
+	for i, key := range keys { // Hash panics for a key that cannot be hashed, before anything has changed
 		w := &waits[i]
 		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
 	}
@@ -95,38 +109,11 @@ func (p *DelayedOperationPurgatory[K]) waitsFor(few *[fewKeys]watchers.Wait[K], 
 		w := &waits[i]
 		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
 	}
-	return waits, many
-}
-
-// forget gives back the memory that waitsFor has returned as many.
-func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
-	if many == nil {
-		return
-	}
-	clear(*many)
-	*many = (*many)[:0]
-	p.manyKeys.Put(many)
-}
-
-func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	var few [fewKeys]watchers.Wait[K]
-	var waits []watchers.Wait[K]
-	var many *[]watchers.Wait[K]
-	if op != nil {
-		waits, many = p.waitsFor(&few, keys, at)
-	}
-	if waits == nil {
-		return false, p.refusal(op, len(keys)+len(at))
-	}
-	completed, err = p.submit(op, timeout, waits, false)
-	p.forget(many)
-	return completed, err
-}
-
-// submit registers op. tried says that the caller has made the first try.
-func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	var r registration[K] // set field by field: the compiler would copy a literal
 	r.hold.p, r.hold.Op, r.timeout, r.tried = p, op, timeout, tried
 	r.run(waits)
+	if many != nil {
+		p.forget(many)
+	}
 	return r.completed, r.err
 }
