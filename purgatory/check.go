@@ -99,11 +99,15 @@ func (p *DelayedOperationPurgatory[K]) look() (deep, inTry bool) {
 
 // suspects reports whether a goroutine that is not alone in a gate has to look at its stack.
 // Either it nests, or others run callbacks for the same gate. Beside a thousand blocked
-// callbacks each completion would look, and take three times as long. So the first firstLooks
+// callbacks each completion would look, and take four times as long. So the first firstLooks
 // goroutines look, and after them one in eight. Once a stack was found to be deep, it is the
 // first ones again.
 func (p *DelayedOperationPurgatory[K]) suspects() bool {
-	return p.notAlone.Add(1) <= firstLooks || rand.Uint32()%8 == 0 // random: a chain and others that take turns evade a pattern
+	if p.notAlone.Load() < firstLooks { // a crowd only reads the counter
+		p.notAlone.Add(1)
+		return true
+	}
+	return rand.Uint32()%8 == 0 // random: a chain and others that take turns evade a pattern
 }
 
 const firstLooks = 64

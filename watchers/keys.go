@@ -82,7 +82,7 @@ func (s *Shard[K]) Gather(at Place, out []*machine.Machine, apart []Key[K]) (n i
 func (s *Shard[K]) SignalSome(at Place, chunk int) (queued bool, next Place, more bool) {
 	next, more = s.someLists(at, func(l *keyList[K]) bool {
 		if l.waiting() > 0 {
-			s.Checks.Signals.Add(1)
+			s.mu.signals.made++
 			queued = s.signalLocked(l, EveryPosition, nil) || queued
 			chunk--
 		}

@@ -60,12 +60,10 @@ type Shard[K comparable] struct {
 // in which it was accepted.
 type Counts [machine.NumOutcomes]int64
 
-// Checks counts tries and signals. Tries during a registration are not counted.
+// Checks counts tries. Those during a registration are not counted.
 type Checks struct {
-	Run       atomic.Int64 // calls of TryComplete
-	Wasted    atomic.Int64 // of Run: those that returned false
-	Signals   atomic.Int64 // calls of Signal and Hint, and keys of SignalSome
-	Coalesced atomic.Int64 // of Signals: the key was marked already
+	Run    atomic.Int64 // calls of TryComplete
+	Wasted atomic.Int64 // of Run: those that returned false
 }
 
 func (s *Shard[K]) init(all *Watchers[K], index int) {
@@ -216,17 +214,18 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Accepted += s.mu.accepted
 	t.Keys += int(s.mu.keys.len)
 	t.Watched += int(s.mu.watched)
+	t.Signals += s.mu.signals.made
+	t.Coalesced += s.mu.signals.coalesced
 	if t.Times != nil {
 		s.observer.AddTimes(t.Times)
 	}
 	s.mu.Unlock()
 	t.Checks += s.Checks.Run.Load()
 	t.Wasted += s.Checks.Wasted.Load()
-	t.Signals += s.Checks.Signals.Load()
-	t.Coalesced += s.Checks.Coalesced.Load()
 }
 
-// Totals is the sum of the counts of all shards. For the fields, see [Shard] and [Checks].
+// Totals is the sum of the counts of all shards. For the fields, see [Shard],
+// [Checks] and signalQueue.
 type Totals struct {
 	Counts
 	Accepted           int64

@@ -19,6 +19,9 @@ type signalQueue[K comparable] struct {
 	first, last *keyList[K]
 	len         int32 // number of keys
 	left        int32 // of these: keys that have left the map
+
+	made      int64 // calls of Signal and Hint, and keys of SignalSome
+	coalesced int64 // of made: the key was marked already
 }
 
 // maxLeft is how many keys that have left the map may stay in a queue. More may stay as long
@@ -36,8 +39,8 @@ const maxLeft = 64
 // an operation and has not linked it yet tries it after linking it, so that try sees the
 // change.
 func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued, awaited bool) {
-	s.Checks.Signals.Add(1)
 	s.mu.Lock()
+	s.mu.signals.made++
 	if l := s.mu.keys.find(key, hash); l != nil {
 		queued, awaited = s.signalLocked(l, upTo, t), true
 	}
@@ -53,7 +56,7 @@ func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, t *Together) (queued 
 				delete(s.mu.together, l)
 			}
 		}
-		s.Checks.Coalesced.Add(1)
+		s.mu.signals.coalesced++
 		return false
 	}
 	l.signalled, l.signal.upTo = true, upTo

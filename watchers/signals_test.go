@@ -27,8 +27,8 @@ func TestSignalsOfAKeyCoalesceUntilItIsTaken(t *testing.T) {
 	assert.True(t, queued(s, 1, h, EveryPosition, nil))
 	_, ok = w.TakeSignal(0)
 	assert.True(t, ok)
-	assert.EqualValues(t, 3, s.Checks.Signals.Load())
-	assert.EqualValues(t, 1, s.Checks.Coalesced.Load())
+	assert.EqualValues(t, 3, s.mu.signals.made)
+	assert.EqualValues(t, 1, s.mu.signals.coalesced)
 }
 
 func TestCoalescedSignalsReachTheHighestPosition(t *testing.T) {
