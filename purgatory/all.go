@@ -38,7 +38,8 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 // if state may have changed and the keys are not known, as after a gap in a subscription.
 // It tries every operation that waits, or is being registered, when it is called, those of
 // one key in the order in which they were registered. It returns how many it ended. It
-// reads the keys in chunks, and releases the lock between two chunks.
+// reads the keys in chunks, and releases the lock between two chunks. Where CheckAndComplete
+// leaves work to other goroutines, CheckAndCompleteAll calls SignalAll.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 	if p.nests.Load() && p.nested() {
 		p.SignalAll()

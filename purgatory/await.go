@@ -26,11 +26,12 @@ import (
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
 // of a test calls it, ends the wait as cancelled.
 //
-// Await makes two allocations, and starts no goroutine and no timer of the runtime. Do
+// Await makes two allocations, for more than four keys three, and starts no goroutine and no timer of the runtime. Do
 // not call it from a callback.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
-// CancelForKey, or [ErrCancelled] if that is nil; [ErrClosed]; and those of
+// CancelForKey, or [ErrCancelled] if that is nil, and after ForceComplete of what
+// CancelMatching shows of the wait; [ErrClosed]; and those of
 // [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is: they come
 // wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
@@ -72,7 +73,11 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 		}
 		return ok
 	}, keys, at)
-	return value, err
+	if err != nil { // ErrClosed may come although ready has returned true
+		var none V
+		return none, err
+	}
+	return value, nil
 }
 
 // firstShard returns the shard of the first key.
@@ -159,6 +164,8 @@ func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, t
 			return cause
 		}
 		return p.errorf(ErrCancelled, "without a cause")
+	case operation.Forced:
+		return p.errorf(ErrCancelled, "by ForceComplete")
 	default:
 		return p.errorf(ErrClosed, "while waiting")
 	}

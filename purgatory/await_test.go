@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -322,4 +323,27 @@ func TestAnAwaitWhoseGoroutineEndsLeavesNothing(t *testing.T) {
 			assert.Equal(t, nth, calls, "nobody waits any more")
 		})
 	}
+}
+
+func TestAwaitValueReturnsNoValueWithAnError(t *testing.T) {
+	p := open[string](t)
+	value, err := purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { _ = p.Close(); return 7, true }, "a")
+	assert.ErrorIs(t, err, purgatory.ErrClosed)
+	assert.Zero(t, value)
+}
+
+// CancelMatching shows the operation behind an Await, which somebody may then force.
+func TestAForcedAwaitIsCancelled(t *testing.T) {
+	p := open[string](t)
+	done := make(chan error, 1)
+	go func() { done <- p.Await(t.Context(), hour, func() bool { return false }, "a") }()
+	eventually(t, func() bool {
+		p.CancelMatching("a", nil, func(o operation.Operation) bool { p.ForceComplete(o); return false })
+		return p.Stats().Forced == 1
+	}, "it is forced")
+	soon(t, "it returns", func() {
+		err := <-done
+		assert.ErrorIs(t, err, purgatory.ErrCancelled)
+		assert.NotErrorIs(t, err, purgatory.ErrClosed)
+	})
 }

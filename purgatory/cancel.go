@@ -26,7 +26,8 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 // the operations that this call has ended.
 //
 // match runs on this goroutine with no lock held, while other goroutines may run the
-// operation's methods: it must read only fields that do not change. It is called once for
+// operation's methods: it must read only fields that do not change. It must not block: up to
+// 127 operations for which it has returned true end only afterwards. It is called once for
 // each time that key is among the operation's keys. A panic in match counts as false.
 func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
 	p.cancel(key, &cause, func(m *machine.Machine, claimed bool) bool {

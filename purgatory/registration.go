@@ -33,7 +33,6 @@ type registration[K comparable] struct {
 	tried   bool // the caller has made the first try
 	step    step
 
-	panicked  bool // a TryComplete has panicked, and the handler was told
 	completed bool
 	err       error
 }
@@ -116,12 +115,7 @@ func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
 	if v == nil {
 		return
 	}
-	if r.panicked { // the handler was told of the first try's panic, which is enough
-		r.hold.p.panics.Add(1)
-	} else {
-		r.panicked = true
-		r.hold.p.reportPanic(v, r.hold.Machine, "TryComplete", waits[0].Key)
-	}
+	r.hold.p.reportPanic(v, r.hold.Machine, "TryComplete", waits[0].Key)
 	r.run(waits)
 }
 
