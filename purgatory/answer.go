@@ -94,7 +94,7 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key *logKey[K]) {
 			if p.cfg.slow == 0 {
 				m.Operation().OnComplete()
 			} else {
-				p.timedComplete(m, key.of(c.at))
+				p.timed(m, "OnComplete", key.of(c.at), m.Operation().OnComplete)
 			}
 		}
 		if c.batch.Outcomes[c.at] == machine.Expired && c.begun == 1 {
@@ -102,7 +102,7 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key *logKey[K]) {
 			if p.cfg.slow == 0 {
 				m.Operation().OnExpiration()
 			} else {
-				p.timedExpiration(m, key.of(c.at))
+				p.timed(m, "OnExpiration", key.of(c.at), m.Operation().OnExpiration)
 			}
 		}
 	}

@@ -347,3 +347,24 @@ func TestAForcedAwaitIsCancelled(t *testing.T) {
 		assert.NotErrorIs(t, err, purgatory.ErrClosed)
 	})
 }
+
+func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {
+	p := open[string](t)
+	var end, calls atomic.Int64
+	var value int64
+	wait := inBackground(func() {
+		var err error
+		value, err = purgatory.AwaitValueAt(t.Context(), p, hour, func() (int64, bool) {
+			calls.Add(1)
+			return end.Load(), end.Load() >= 5
+		}, purgatory.KeyPosition[string]{Key: "log", Position: 5})
+		assert.NoError(t, err)
+	})
+	eventually(t, func() bool { return p.NumDelayed() == 1 && calls.Load() == 2 }, "it waits")
+	end.Store(5)
+	assert.Zero(t, p.CheckAndCompleteUpTo("log", 4), "it waits for a higher position")
+	assert.EqualValues(t, 2, calls.Load())
+	assert.Equal(t, 1, p.CheckAndCompleteUpTo("log", 5))
+	wait()
+	assert.EqualValues(t, 5, value)
+}

@@ -255,10 +255,11 @@ func (c *chaos) run(t *testing.T, shards int, executor bool) {
 		}
 		return lost
 	}
-	for deadline := time.Now().Add(patience - 30*time.Second); len(lost()) > 0 && time.Now().Before(deadline); {
+	missing := lost()
+	for deadline := time.Now().Add(patience - 30*time.Second); len(missing) > 0 && time.Now().Before(deadline); missing = lost() {
 		time.Sleep(time.Millisecond)
 	}
-	for _, o := range lost() {
+	for _, o := range missing {
 		t.Errorf("lost: %v, condition %v, done %v", o.Outcome(), o.met(), o.done.Load())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -81,7 +82,9 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // ctx ends.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	sched.Yield()
-	p.noteShutdown(p.draining.Swap(true))
+	if !p.draining.Swap(true) {
+		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
+	}
 	// A registration may have looked at draining before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
 	for _, s := range p.watchers.Shards() {
@@ -115,8 +118,6 @@ func (p *DelayedOperationPurgatory[K]) ended() bool {
 // because the reaper may have ended.
 func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bool) bool {
 	pause := time.Millisecond
-	ask := time.NewTimer(pause)
-	defer ask.Stop()
 	for !quiet() {
 		if ctx.Err() != nil {
 			return false
@@ -124,9 +125,8 @@ func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bo
 		select {
 		case <-ctx.Done():
 			return quiet()
-		case <-ask.C:
+		case <-time.After(pause):
 			pause = min(2*pause, 50*time.Millisecond)
-			ask.Reset(pause)
 			p.sweep()
 		}
 	}

@@ -100,18 +100,9 @@ func (p *DelayedOperationPurgatory[K]) reap() func() {
 	}
 }
 
-func (p *DelayedOperationPurgatory[K]) noteShutdown(again bool) {
-	if !again && p.logs(slog.LevelInfo) {
-		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
-	}
-}
-
 // noteClose is called before Close ends the first operation. The function that it returns
 // is called after the last.
 func (p *DelayedOperationPurgatory[K]) noteClose() func() {
-	if !p.logs(slog.LevelInfo) {
-		return func() {}
-	}
 	before, began := p.totals(nil), time.Now()
 	return func() {
 		t := p.totals(nil)

@@ -72,20 +72,6 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // fewKeys is the number of waits that fit on the stack of the registering goroutine.
 const fewKeys = 4
 
-// manyWaits returns memory for n waits; forget takes it back.
-func (p *DelayedOperationPurgatory[K]) manyWaits(n int) *[]watchers.Wait[K] {
-	many := p.manyKeys.Get().(*[]watchers.Wait[K])
-	*many = slices.Grow(*many, n)[:n]
-	return many
-}
-
-// forget gives back what manyWaits has returned.
-func (p *DelayedOperationPurgatory[K]) forget(many *[]watchers.Wait[K]) {
-	clear(*many)
-	*many = (*many)[:0]
-	p.manyKeys.Put(many)
-}
-
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty. tried says that
 // the caller has made the first try.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K], tried bool) (completed bool, err error) {
@@ -97,7 +83,8 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	var many *[]watchers.Wait[K]
 	waits := few[:]
 	if n > fewKeys {
-		many = p.manyWaits(n)
+		many = p.manyKeys.Get().(*[]watchers.Wait[K])
+		*many = slices.Grow(*many, n)
 		waits = *many
 	}
 	waits = waits[:n]
@@ -113,7 +100,8 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	r.hold.p, r.hold.Op, r.timeout, r.tried = p, op, timeout, tried
 	r.run(waits)
 	if many != nil {
-		p.forget(many)
+		clear(waits) // the pool keeps no key in memory
+		p.manyKeys.Put(many)
 	}
 	return r.completed, r.err
 }

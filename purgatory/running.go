@@ -79,14 +79,9 @@ func (h *hold[K]) timedTry() bool {
 	return h.Op.TryComplete()
 }
 
-func (p *DelayedOperationPurgatory[K]) timedComplete(m *machine.Machine, key K) {
-	defer p.endCallback(p.beginCallback(m, "OnComplete", key))
-	m.Operation().OnComplete()
-}
-
-func (p *DelayedOperationPurgatory[K]) timedExpiration(m *machine.Machine, key K) {
-	defer p.endCallback(p.beginCallback(m, "OnExpiration", key))
-	m.Operation().OnExpiration()
+func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {
+	defer p.endCallback(p.beginCallback(m, name, key))
+	callback()
 }
 
 // ageOf returns how long ago m was accepted, 0 if it was not watched.

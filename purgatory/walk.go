@@ -92,16 +92,14 @@ func (c *check[K]) finish() (ended int) {
 func (c *check[K]) exit() {
 	if c.passOn {
 		c.passOn = false
-		go c.goOnElsewhere()
+		go func() {
+			defer c.exit()
+			c.walk()
+		}()
 		return
 	}
 	c.shard.Gate().Exit(c.answered)
 	c.reset()
-}
-
-func (c *check[K]) goOnElsewhere() {
-	defer c.exit()
-	c.walk()
 }
 
 // reset makes c as new and gives it back to the pool.

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 		err = ErrScheduled
 	}
 	if err == nil && !t.reserveLocked(e) {
-		err = fullError(t.maxPending)
+		err = fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
 	if err != nil && claimed {
 		atomic.StoreUint32(&e.tag, uint32(e.binding().withOwner(0)))
@@ -43,7 +44,7 @@ func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
 	for !t.ownsLocked(e) {
 		b := e.binding()
 		if b.owner() != 0 {
-			return false, foreignError(b.owner(), t.id)
+			return false, fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, b.owner(), t.id)
 		}
 		if sched.Yield(); atomic.CompareAndSwapUint32(&e.tag, uint32(b), uint32(b.withOwner(t.id))) {
 			return true, nil

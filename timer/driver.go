@@ -164,12 +164,7 @@ func (t *SystemTimer) becomeDriver(stop <-chan struct{}, d time.Duration) bool {
 func (t *SystemTimer) sleepUntil(stop <-chan struct{}, until int64) bool {
 	t.overdue.Store(t.late(until))
 	defer t.overdue.Store(never)
-	return t.sleep(stop, time.Duration(until)-t.now())
-}
-
-// sleep sleeps for d, or until wakeDriver is called. It returns false if the timer has stopped
-// or stop is closed.
-func (t *SystemTimer) sleep(stop <-chan struct{}, d time.Duration) bool {
+	d := time.Duration(until) - t.now()
 	if d <= 0 {
 		return !closed(stop) && !closed(t.stopped)
 	}

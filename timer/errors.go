@@ -1,9 +1,6 @@
 package timer
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Errors of this package, for [errors.Is]. The text of a returned error names the value
 // that was refused.
@@ -15,9 +12,3 @@ var (
 	ErrNoTask        = errors.New("timer: entry is bound to no task")
 	ErrForeign       = errors.New("timer: entry belongs to another timer")
 )
-
-func fullError(limit int64) error { return fmt.Errorf("%w: the maximum is %d", ErrFull, limit) }
-
-func foreignError(theirs, ours uint32) error {
-	return fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, theirs, ours)
-}

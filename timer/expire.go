@@ -59,12 +59,12 @@ func (t *store) next() (expiration int64) {
 }
 
 // runDue claims the due entries of one shard one by one, runs each before it claims the next,
-// and calls more if entries are left for another worker. It reports whether a shard's ready
-// bit was set, and whether a task ran.
+// and starts another worker if entries are left. It reports whether a shard's ready bit was
+// set, and whether a task ran.
 //
 // It does not claim entries in advance: an entry claimed behind a task that blocks would
 // wait although another worker is free, and could not be cancelled.
-func (t *store) runDue(more func()) (found, ran bool) {
+func (t *store) runDue() (found, ran bool) {
 	sched.Yield()
 	ready := t.ready.Load()
 	if ready == 0 {
@@ -89,7 +89,7 @@ func (t *store) runDue(more func()) (found, ran bool) {
 		t.release(1)
 		ran = true
 		if t.waiting() { // before the task, because it may block
-			more()
+			t.dueNow()
 		}
 		guard.Call(e.run, t.panicked)
 	}

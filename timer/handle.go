@@ -16,15 +16,12 @@ const (
 	Cancelled              // was stopped before it ran; a periodic handle: was stopped
 )
 
+var stateNames = [...]string{"pending", "expired", "cancelled"}
+
 // String returns "pending", "expired" or "cancelled".
 func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Expired:
-		return "expired"
-	case Cancelled:
-		return "cancelled"
+	if int(s) < len(stateNames) {
+		return stateNames[s]
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
 }

@@ -66,10 +66,7 @@ func (t *store) overdueEntries() (n int, oldest time.Duration) {
 
 func (t *store) inspect() Wheels {
 	now := t.now()
-	first := t.shards[0]
-	first.mu.Lock()
-	size := first.mu.wheel.size
-	first.mu.Unlock()
+	size := t.shards[0].mu.wheel.size // constant: it needs no lock
 	w := Wheels{Now: now, Tick: time.Duration(t.tick), Size: int(size)}
 	fold := (size + shownSlots - 1) / shownSlots
 	perShard := countBudget / len(t.shards)

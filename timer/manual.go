@@ -108,7 +108,7 @@ func (t *ManualTimer) move() (ran bool) {
 		t.flush(now)
 		for found := true; found; {
 			var some bool
-			found, some = t.runDue(t.dueNow)
+			found, some = t.runDue()
 			ran = ran || some
 		}
 	}

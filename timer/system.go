@@ -94,7 +94,7 @@ func (t *SystemTimer) Now() time.Duration { return time.Since(t.base) }
 
 // work runs what is due in one shard, for the pool.
 func (t *SystemTimer) work() bool {
-	found, _ := t.runDue(t.dueNow)
+	found, _ := t.runDue()
 	return found
 }
 

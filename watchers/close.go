@@ -15,10 +15,10 @@ func (s *Shard[K]) Seal() {
 // registered. An operation with several keys may be returned more than once.
 func (s *Shard[K]) Close() (waiting []*machine.Machine) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.mu.closed = true
 	waiting = make([]*machine.Machine, 0, s.mu.watched)
-	s.mu.keys.all(func(l *keyList[K]) {
+	s.mu.Unlock()
+	s.someLists(0, func(l *keyList[K]) bool {
 		for _, list := range l.lists() {
 			for w := list.First(); w != nil; w = list.Next(w) {
 				if m := w.Machine(); m != nil {
@@ -26,6 +26,7 @@ func (s *Shard[K]) Close() (waiting []*machine.Machine) {
 				}
 			}
 		}
+		return true
 	})
 	return waiting
 }

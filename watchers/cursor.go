@@ -24,18 +24,8 @@ type Cursor[K comparable] struct {
 	upTo  int64
 	left  int // operations to visit before the walk is overdue
 
-	stage     stage
 	here, end machine.Watch
 }
-
-type stage uint8
-
-const (
-	start stage = iota
-	inUnordered
-	inOrdered
-	done
-)
 
 // Begin starts a walk over the operations that wait for key: all without a position, and
 // those with a position at or below upTo. It puts the first operations into out and
@@ -60,9 +50,10 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*m
 		}
 		return n, false
 	}
-	c.shard, c.list, c.upTo, c.stage = s, l, upTo, start
+	c.shard, c.list, c.upTo = s, l, upTo
 	c.left = 2 * l.waiting()
 	l.readers++
+	c.enterLocked(&l.unordered)
 	return c.fillLocked(out)
 }
 
@@ -96,7 +87,7 @@ func (c *Cursor[K]) endLocked() {
 	l := c.list
 	l.readers--
 	l.shard.dropLocked(l)
-	c.stage, c.shard, c.list = done, nil, nil
+	c.shard, c.list = nil, nil
 }
 
 func (c *Cursor[K]) unmarkLocked() {
@@ -112,34 +103,26 @@ func (c *Cursor[K]) unmarkLocked() {
 // when it began. The caller should stop it then, and begin another one elsewhere.
 func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
 
+// fillLocked goes on in the list that here stands in: first the unordered one, then the
+// ordered one.
 func (c *Cursor[K]) fillLocked(out []*machine.Machine) (n int, more bool) {
-	l := c.list
 	defer func() { c.left -= n }()
-	for c.stage != done {
-		switch c.stage {
-		case start:
-			c.enterLocked(&l.unordered, inUnordered)
-		case inUnordered:
-			if n = c.walkLocked(&l.unordered, out, n); c.here.List() != nil {
-				return n, true
-			}
-			if c.stage = done; l.ordered != nil {
-				c.enterLocked(&l.ordered.List, inOrdered)
-			}
-		case inOrdered:
-			if n = c.walkLocked(&l.ordered.List, out, n); c.here.List() != nil {
-				return n, true
-			}
-			c.stage = done
+	list, ordered := c.here.List(), c.list.ordered
+	for {
+		if n = c.walkLocked(list, out, n); c.here.List() != nil {
+			return n, true
 		}
+		if ordered == nil || list == &ordered.List {
+			c.endLocked()
+			return n, false
+		}
+		list = &ordered.List
+		c.enterLocked(list)
 	}
-	c.endLocked()
-	return n, false
 }
 
 // enterLocked puts the markers around the operations to visit in list.
-func (c *Cursor[K]) enterLocked(list *machine.List, to stage) {
-	c.stage = to
+func (c *Cursor[K]) enterLocked(list *machine.List) {
 	if last := list.Last(); last != nil && last.Position() <= c.upTo {
 		list.Mark(&c.end, last.Position(), last)
 	}

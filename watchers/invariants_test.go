@@ -84,7 +84,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 		stale += len(s.stale.watches)
 	}
 	require.Equal(t, stale, w.Stale())
-	require.LessOrEqual(t, int64(stale), w.staleLimit)
+	require.LessOrEqual(t, stale, w.config.StaleLimit)
 }
 
 // checkRing walks a list both ways and returns its length.

@@ -93,9 +93,9 @@ func TestLeaveUnlinksManyKeysInParts(t *testing.T) {
 		m, stays := wait(t, w, all...), wait(t, w, all...)
 		parts := 0
 		var l leaving[int]
-		for watch := range m.Watches() {
+		for i := range m.Keys() {
 			before := l.held
-			require.True(t, l.unlink(watch, machine.Forced))
+			require.True(t, l.unlink(m.Watch(i), machine.Forced))
 			require.LessOrEqual(t, l.steps, maxSteps)
 			if l.steps == 1 && (before == l.held || before == nil) {
 				parts++

@@ -18,22 +18,19 @@ func (l *keyList[K]) link(m *machine.Machine, i int, position int64) {
 		l.ordered = new(orderedList)
 		l.ordered.Init(l)
 	}
-	l.ordered.link(m, i, position)
-}
-
-func (l *orderedList) link(m *machine.Machine, i int, position int64) {
-	after := l.Last()
+	list := l.ordered
+	after := list.Last()
 	for steps := 0; after != nil && after.Position() > position; steps++ {
 		if steps == nearEnd {
-			after = l.index.find(&l.List, position)
+			after = list.index.find(&list.List, position)
 			break
 		}
-		after = l.Prev(after)
+		after = list.Prev(after)
 	}
-	appended := after == l.Last()
-	l.Link(m, i, position, after)
+	appended := after == list.Last()
+	list.Link(m, i, position, after)
 	if appended {
-		l.index.appended(&l.List)
+		list.index.appended(&list.List)
 	}
 }
 

@@ -69,7 +69,7 @@ type Checks struct {
 func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.all, s.index = all, index
 	s.gate = &all.shards[index%maxGates].own
-	s.observer = stats.NewObserver[K](all.observe, len(all.shards))
+	s.observer = stats.NewObserver[K](all.config.Observe, len(all.shards))
 }
 
 // Gate returns the gate of s, which it may share with other shards.

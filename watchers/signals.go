@@ -136,28 +136,20 @@ func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.takeLocked()
+	q := &s.mu.signals
+	l := q.first
 	if l == nil {
 		return signalled, false
-	}
-	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: l.signal.upTo, Together: s.mu.together[l]}
-	ok = !l.idle()
-	s.unmarkLocked(l)
-	return signalled, ok
-}
-
-// takeLocked takes the first key out of the queue; nil if there is none.
-func (s *Shard[K]) takeLocked() (l *keyList[K]) {
-	q := &s.mu.signals
-	if l = q.first; l == nil {
-		return nil
 	}
 	q.len--
 	if q.first = l.signal.next; q.first == nil {
 		q.last = nil
 		s.flagLocked(false)
 	}
-	return l
+	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: l.signal.upTo, Together: s.mu.together[l]}
+	ok = !l.idle()
+	s.unmarkLocked(l)
+	return signalled, ok
 }
 
 // unmarkLocked clears the mark of l, which its caller has taken out of the queue.

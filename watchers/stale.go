@@ -15,7 +15,7 @@ type staleWatch struct {
 // postpone leaves w, a watch in this shard of an operation that is ending with o, to Purge.
 // It returns false if the limit of such watches is reached.
 func (s *Shard[K]) postpone(w *machine.Watch, o machine.Outcome) bool {
-	if !bounded.Increment(&s.all.stale, s.all.staleLimit) {
+	if !bounded.Increment(&s.all.stale, int64(s.all.config.StaleLimit)) {
 		return false
 	}
 	s.stale.Lock()

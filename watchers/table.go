@@ -50,7 +50,7 @@ func (l *keyList[K]) lists() []*machine.List {
 
 // End implements [machine.ListOwner].
 func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
-	l.shard.all.end(l.shard, m, o, cause)
+	l.shard.all.config.End(l.shard, m, o, cause)
 }
 
 // table is a hash table with chaining. It is not safe for concurrent use. It differs from
@@ -150,15 +150,6 @@ func (t *table[K]) resize(n int) {
 			b := t.bucket(l.hash)
 			l.chain, *b = *b, l
 			l = next
-		}
-	}
-}
-
-// all calls f for every key. f must not change the table.
-func (t *table[K]) all(f func(*keyList[K])) {
-	for _, l := range t.buckets {
-		for ; l != nil; l = l.chain {
-			f(l)
 		}
 	}
 }

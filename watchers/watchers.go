@@ -41,12 +41,9 @@ type Watchers[K comparable] struct {
 	shards []*Shard[K]
 	mask   uint64
 
-	end func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
+	config Config[K]
 
-	observe stats.Config
-
-	stale      atomic.Int64 // watches that Leave has left to Purge, over all shards
-	staleLimit int64
+	stale atomic.Int64 // watches that Leave has left to Purge, over all shards
 
 	signalled []atomic.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }
@@ -71,13 +68,11 @@ func DefaultShards() int {
 // New returns an empty map.
 func New[K comparable](c Config[K]) *Watchers[K] {
 	w := &Watchers[K]{
-		seed:       maphash.MakeSeed(),
-		shards:     make([]*Shard[K], c.Shards),
-		mask:       uint64(c.Shards - 1),
-		end:        c.End,
-		observe:    c.Observe,
-		staleLimit: int64(c.StaleLimit),
-		signalled:  make([]atomic.Uint64, (c.Shards+63)/64),
+		seed:      maphash.MakeSeed(),
+		shards:    make([]*Shard[K], c.Shards),
+		mask:      uint64(c.Shards - 1),
+		config:    c,
+		signalled: make([]atomic.Uint64, (c.Shards+63)/64),
 	}
 	shards := make([]Shard[K], c.Shards)
 	for i := range shards {
@@ -101,8 +96,8 @@ func (w *Watchers[K]) Shards() []*Shard[K] { return w.shards }
 // A key that is not equal to itself, such as a NaN, is never found; KeyOf returns such a
 // key only if m has no other. The caller holds m.
 func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
-	for w := range m.Watches() {
-		l := w.List().Owner().(*keyList[K])
+	for i := range m.Keys() {
+		l := m.Watch(i).List().Owner().(*keyList[K])
 		if key, hash = l.key, l.hash; equal(key, key) {
 			break
 		}

@@ -30,9 +30,7 @@ func TestIdentitiesDiffer(t *testing.T) {
 func TestIdentitiesWrapAroundWithoutZero(t *testing.T) {
 	before := last.Load()
 	defer last.Store(before)
-	for _, begin := range []uint32{1<<Bits - 2, 1<<32 - 2} {
-		last.Store(begin)
-		assert.EqualValues(t, 1<<Bits-1, New())
-		assert.EqualValues(t, 1, New(), "0 is nobody's")
-	}
+	last.Store(1<<Bits - 3)
+	assert.EqualValues(t, 1<<Bits-1, New())
+	assert.EqualValues(t, 1, New(), "0 is nobody's")
 }

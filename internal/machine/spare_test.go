@@ -18,8 +18,8 @@ func ending(t *testing.T, keys int) *Machine {
 	for i := range keys {
 		l.Link(Of(op), i, 7, l.Last())
 	}
-	for w := range Of(op).Watches() {
-		w.Unlink()
+	for i := range Of(op).Keys() {
+		Of(op).Watch(i).Unlink()
 	}
 	return Of(op)
 }

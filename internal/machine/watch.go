@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"iter"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/prefetch"
@@ -68,7 +67,7 @@ func (l *List) element(w *Watch) *Watch {
 
 // Link inserts the i-th watch of m behind after, or at the front if after is nil.
 func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
-	w := m.watch(i)
+	w := m.Watch(i)
 	w.list, w.machine, w.position = l, m, position
 	l.insert(w, after)
 	l.root.position++
@@ -124,12 +123,12 @@ func (w *Watch) Position() int64 { return w.position }
 // extra returns the number of watches beyond the first.
 func (m *Machine) extra() int { return int(m.word().Load() >> extraShift) }
 
-// watch returns the i-th watch. The first call for a watch beyond the first allocates
-// the array of all of them, unless Lend has provided one.
+// Watch returns the i-th watch. Only the holder may call it. The first call for a watch
+// beyond the first allocates the array of all of them, unless Lend has provided one.
 //
 // The conversions are safe because tail of an operation that has not ended is nil or
 // points to an array of extra() Watches.
-func (m *Machine) watch(i int) *Watch {
+func (m *Machine) Watch(i int) *Watch {
 	if i == 0 {
 		return &m.first
 	}
@@ -148,28 +147,13 @@ func (m *Machine) First() *Watch { return &m.first }
 // Extra returns the watches beyond the first, nil if there are none. Only the holder
 // may call it.
 //
-// The conversion is safe for the same reason as that of watch. After Settle, extra() is
+// The conversion is safe for the same reason as that of Watch. After Settle, extra() is
 // 0 and tail may point to an error, which an empty slice does not read.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {
 		return nil
 	}
 	return unsafe.Slice((*Watch)(m.tail), m.extra())
-}
-
-// Watches iterates over all watches. Only the holder may call it.
-func (m *Machine) Watches() iter.Seq[*Watch] {
-	return func(yield func(*Watch) bool) {
-		if !yield(&m.first) {
-			return
-		}
-		extra := m.Extra()
-		for i := range extra {
-			if !yield(&extra[i]) {
-				return
-			}
-		}
-	}
 }
 
 // Prefetch asks the processor for the cache lines that are written when m leaves its

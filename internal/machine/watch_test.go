@@ -100,19 +100,12 @@ func TestAnIterationOverWatchesMayStopEarly(t *testing.T) {
 	for i := range 4 {
 		l.Link(m, i, 0, l.Last())
 	}
-	for wanted := range 5 {
-		w := l.First()
-		seen := 0
-		for got := range m.Watches() {
-			if seen == wanted {
-				break
-			}
-			assert.Same(t, w, got)
-			w = l.Next(w)
-			seen++
-		}
-		assert.Equal(t, wanted, seen)
+	w := l.First()
+	for i := range m.Keys() {
+		assert.Same(t, w, m.Watch(i))
+		w = l.Next(w)
 	}
+	assert.Nil(t, w)
 }
 
 func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
@@ -125,8 +118,8 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 		l.Link(m, i, 0, nil)
 	}
 	require.Equal(t, 3, m.Keys())
-	for w := range m.Watches() {
-		w.Unlink()
+	for i := range m.Keys() {
+		m.Watch(i).Unlink()
 	}
 	m.Settle(Forced, nil)
 	assert.Nil(t, m.tail, "the watches of the other keys")

@@ -31,15 +31,12 @@ type Exploration struct {
 	// Replay is a schedule as Result.Schedule has it. If it is not empty, only that
 	// schedule runs, and its steps are recorded.
 	Replay string
-	// Limit is the largest number of schedules to run; 0: no limit.
-	Limit int
 }
 
 // Result is the result of an exploration.
 type Result struct {
 	Schedules int      // how many schedules were run
 	Points    int      // the largest number of choices in a schedule
-	Complete  bool     // every schedule within the bounds was run
 	Failure   error    // the failure of the first schedule that failed
 	Schedule  string   // that schedule, for Replay
 	Steps     []string // its steps, if it was replayed
@@ -72,13 +69,9 @@ func (e Exploration) Explore() (r Result) {
 			prefix = prefix[:len(prefix)-1]
 		}
 		if len(prefix) == 0 {
-			r.Complete = true
 			return r
 		}
 		prefix[len(prefix)-1].taken++
-		if e.Limit > 0 && r.Schedules >= e.Limit {
-			return r
-		}
 	}
 }
 

@@ -11,10 +11,6 @@ import (
 // busy keys would displace a quiet key whose operations all expire.
 type keyObserver[K comparable] struct{ hot, expiring sketch[K] }
 
-func (k *keyObserver[K]) watched(key K, hash uint64, now time.Duration) {
-	k.hot.count(key, hash, 1, now).Watched++
-}
-
 // unwatched counts the end of an operation that waited for key. The caller passes the
 // operation's start as now, which saves a reading of the clock: weights decay a little
 // later because of that.
@@ -40,7 +36,14 @@ func (k *keyObserver[K]) unwatched(key K, hash uint64, o machine.Outcome, now ti
 	}
 }
 
-func (k *keyObserver[K]) append(hot, expiring []KeyCounts[K], waiting func(key K, hash uint64) int) (_, _ []KeyCounts[K]) {
+// Keys appends the counts of keys: to hot those of the keys with the most operations and
+// tries, to expiring those of the keys with the most expiries. waiting must return how
+// many operations wait for a key.
+func (o *Observer[K]) Keys(hot, expiring []KeyCounts[K], waiting func(key K, hash uint64) int) (_, _ []KeyCounts[K]) {
+	if o == nil || o.keys == nil {
+		return hot, expiring
+	}
+	k := o.keys
 	for i, c := range k.hot.keys {
 		c.Weight, c.Waiting = k.hot.weights[i], waiting(c.Key, k.hot.hashes[i])
 		hot = append(hot, c)

@@ -56,7 +56,7 @@ func (o *Observer[K]) Watched(m *machine.Machine, first bool, key K, hash uint64
 		o.times.ages.started(m.Start())
 	}
 	if o.keys != nil {
-		o.keys.watched(key, hash, m.Start())
+		o.keys.hot.count(key, hash, 1, m.Start()).Watched++
 	}
 }
 
@@ -114,14 +114,4 @@ func (o *Observer[K]) AddTimes(sum *Times) {
 	if o != nil && o.times != nil {
 		o.times.AddTo(sum)
 	}
-}
-
-// Keys appends the counts of keys: to hot those of the keys with the most operations and
-// tries, to expiring those of the keys with the most expiries. waiting must return how
-// many operations wait for a key.
-func (o *Observer[K]) Keys(hot, expiring []KeyCounts[K], waiting func(key K, hash uint64) int) (_, _ []KeyCounts[K]) {
-	if o == nil || o.keys == nil {
-		return hot, expiring
-	}
-	return o.keys.append(hot, expiring, waiting)
 }
