@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -68,6 +69,7 @@ type op struct {
 	tries           int
 	triesThere      int // tries until another accepted it
 	nests           int // how many further tries check the first key
+	marks           int // how many further tries find a mark, as a check on another goroutine leaves it
 	trying, calling bool
 	completed       int
 	expired         int
@@ -105,6 +107,10 @@ func (o *op) TryComplete() bool {
 		o.nests--
 		o.e.count("nested check", o.e.p.CheckAndComplete(o.e.keys[0]))
 		yes = o.satisfied()
+	}
+	if !yes && o.marks > 0 {
+		o.marks--
+		machine.Of(o).Acquire()
 	}
 	o.trying = false
 	return yes

@@ -159,10 +159,9 @@ func nested(e *env) {
 	_ = e.register(e.op)
 }
 
-// restless registers an operation whose tries check its own key more often than a holder
-// looks again.
+// restless registers an operation that is asked to look again more often than a holder does.
 func restless(e *env) {
-	e.op.nests = 12
+	e.op.marks = 12
 	_ = e.register(e.op)
 }
 
