@@ -14,7 +14,7 @@ import (
 // refusals counts the operations that were not accepted, by reason.
 type refusals struct{ closed, full, input atomic.Int64 }
 
-// refuses reports whether no operation on so many keys is accepted.
+// refuses reports whether p refuses every operation on so many keys.
 func (p *DelayedOperationPurgatory[K]) refuses(keys int) bool {
 	return keys == 0 || keys > operation.MaxKeys || p.draining.Load()
 }

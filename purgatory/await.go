@@ -26,12 +26,12 @@ import (
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
 // of a test calls it, ends the wait as cancelled.
 //
-// Await makes two allocations, for more than four keys three, and starts no goroutine and no timer of the runtime. Do
-// not call it from a callback.
+// Await makes two allocations, or three if there are more than four keys. It starts no
+// goroutine and no timer of the runtime. Do not call it from a callback.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
-// CancelForKey, or [ErrCancelled] if that is nil, and after ForceComplete of what
-// CancelMatching shows of the wait; [ErrClosed]; and those of
+// CancelForKey; [ErrCancelled] if that is nil, or if ForceComplete ended the wait, whose
+// operation CancelMatching shows; [ErrClosed]; and those of
 // [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is: they come
 // wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {

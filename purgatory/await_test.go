@@ -368,3 +368,13 @@ func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {
 	wait()
 	assert.EqualValues(t, 5, value)
 }
+
+// Nobody checks the key: the change comes after Await's first call of ready, before it waits.
+func TestAwaitSeesAChangeBeforeItWaits(t *testing.T) {
+	p := open[string](t)
+	calls := 0
+	soon(t, "it returns", func() {
+		assert.NoError(t, p.Await(t.Context(), hour, func() bool { calls++; return calls == 2 }, "a"))
+	})
+	assert.Equal(t, 2, calls)
+}

@@ -40,7 +40,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	closed   atomic.Bool   // Close has begun
 	retrying atomic.Bool   // noteRefused has started a timer that offers refused work again
 	nests    atomic.Bool   // a check was made inside a TryComplete, see nested
-	notAlone atomic.Uint32 // looks of goroutines that were not alone in a gate, since a stack was deep, see suspects
+	notAlone atomic.Uint32 // looks at stacks since one was deep, see suspects
 	pending  atomic.Int64  // kept only with WithMaxPending
 	refused  refusals
 	panics   atomic.Int64
