@@ -49,7 +49,7 @@ func (p *DelayedOperationPurgatory[K]) refuse(kind error, format string, args ..
 // elsewhere returns a text for an error: that m was submitted to another purgatory, or ""
 // if it was submitted to p.
 func (p *DelayedOperationPurgatory[K]) elsewhere(m *machine.Machine) string {
-	if m.OwnedBy(p.id) {
+	if m.Owner() == p.id {
 		return ""
 	}
 	return ", to another purgatory"

@@ -28,11 +28,7 @@ func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause erro
 
 func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
 	m := machine.Find(op)
-	if m == nil {
-		return false
-	}
-	life := m.Life() // before OwnedBy reads the owner: see machine.Life
-	if !m.OwnedBy(p.id) || !p.claim(m, life, o, cause) {
+	if m == nil || !p.claim(m, o, cause) {
 		return false
 	}
 	m.End(o, cause)
@@ -41,19 +37,19 @@ func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.
 
 // claim makes the caller the holder of m, to end it with o. If m has another holder, claim
 // leaves o to that holder as a wish.
-func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, life machine.Life, o machine.Outcome, cause *error) (held bool) {
-	if m.Hold(life) {
+func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
+	if m.Hold(p.id) {
 		return true
 	}
 	if o != machine.Cancelled {
-		held, _ = m.Claim(o, life)
+		held, _ = m.Claim(o, p.id)
 		return held
 	}
 	// The holder looks for the cause under the same lock, so it finds the cause that
 	// belongs to the wish.
 	p.wishes.Lock()
 	defer p.wishes.Unlock()
-	held, wished := m.Claim(o, life)
+	held, wished := m.Claim(o, p.id)
 	if wished {
 		p.wishes.causes[m] = cause
 	}

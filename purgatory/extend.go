@@ -24,6 +24,5 @@ import (
 // AdvanceClock).
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Find(op)
-	// Accepted comes before OwnedBy: until an operation is accepted its owner may change.
-	return m != nil && m.Accepted() && m.OwnedBy(p.id) && p.timer.Extend(m.Entry(), timer.Deadline(p.timer.Now(), timeout))
+	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(m.Entry(), timer.Deadline(p.timer.Now(), timeout))
 }

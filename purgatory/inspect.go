@@ -161,7 +161,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 // other methods, and letGoAfter sees the marks that other goroutines leave.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text string) {
 	s, ok := w.Machine.Operation().(fmt.Stringer)
-	if !ok || !w.Machine.Hold(w.Machine.Life()) {
+	if !ok || !w.Machine.Hold(p.id) {
 		return ""
 	}
 	defer p.letGoAfter(w) // also when String calls runtime.Goexit

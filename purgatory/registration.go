@@ -219,7 +219,7 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 	refused := p.timer.AddAt(m.Entry(), now, now) != nil
 	switch {
 	case refused: // no timeout will pass
-		if held, _ := m.Claim(machine.Expired, m.Life()); held {
+		if held, _ := m.Claim(machine.Expired, p.id); held {
 			batch := &watchers.Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Expired}}
 			key := &logKey[K]{key: watchers.FirstKey[K](m)}
 			p.end(first, batch, nil)
@@ -228,7 +228,7 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 	case m.Outcome() != machine.Pending:
 		// Another goroutine ended it before AddAt, and found no entry to cancel.
 		p.timer.Cancel(m.Entry())
-	case p.closed.Load() && p.claim(m, m.Life(), machine.Closed, nil):
+	case p.closed.Load() && p.claim(m, machine.Closed, nil):
 		// Close may have come while m had the wish to expire, and then left no wish.
 		r.completed = true
 		p.endOne(first, m, machine.Closed, nil)

@@ -202,7 +202,7 @@ func (c *check[K]) tried(end machine.Outcome) {
 // claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
 func (c *check[K]) claimFor(m *machine.Machine) {
 	p := c.hold.p
-	if c.match != nil && !p.matches(c.match, m, c.key) || !p.claim(m, m.Life(), c.outcome, c.cause) {
+	if c.match != nil && !p.matches(c.match, m, c.key) || !p.claim(m, c.outcome, c.cause) {
 		return
 	}
 	if c.collect(m, c.outcome); c.match != nil {

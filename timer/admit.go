@@ -3,7 +3,6 @@ package timer
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -25,7 +24,7 @@ func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 		err = fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
 	if err != nil && claimed {
-		atomic.StoreUint32(&e.tag, uint32(e.binding().withOwner(0)))
+		e.state.And(^uint64(BindingMask &^ (1<<ownerShift - 1)))
 	}
 	return err
 }
@@ -42,11 +41,11 @@ func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 //     t the owner has the entry to itself.
 func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
 	for !t.ownsLocked(e) {
-		b := e.binding()
-		if b.owner() != 0 {
-			return false, fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, b.owner(), t.id)
+		state := e.state.Load()
+		if owner := OwnerIn(state); owner != 0 {
+			return false, fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, owner, t.id)
 		}
-		if sched.Yield(); atomic.CompareAndSwapUint32(&e.tag, uint32(b), uint32(b.withOwner(t.id))) {
+		if sched.Yield(); e.state.CompareAndSwap(state, state|uint64(t.id)<<ownerShift) {
 			return true, nil
 		}
 	}

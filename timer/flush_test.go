@@ -17,8 +17,8 @@ func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 	addIn(t, m, tt, 100*time.Millisecond)
 	bucketOf := func() int64 {
 		for e := tt.next; ; e = e.next {
-			if e.tag != 0 && e.task == nil {
-				return int64(e.tag-1) / s.mu.wheel.size
+			if e.deadline > 0 && e.task == nil {
+				return (e.deadline - 1) / s.mu.wheel.size
 			}
 		}
 	}

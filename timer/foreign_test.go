@@ -144,15 +144,16 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	m := newManual(t)
 	var o owner
 	assert.Nil(t, o.Owner())
-	assert.Zero(t, o.OwnerID(), "never bound")
-	o.BindOwner(&o, 1<<25-1)
+	assert.Zero(t, OwnerIn(o.State().Load()), "never bound")
+	o.State().Store(o.OperationBinding(1<<25 - 1))
+	o.SetOwner(&o)
 	assert.Same(t, &o, o.Owner())
 	assert.Nil(t, o.Task())
-	assert.EqualValues(t, 1<<25-1, o.OwnerID())
+	assert.EqualValues(t, 1<<25-1, OwnerIn(o.State().Load()))
 	assert.Less(t, m.shardOf(&o.TaskEntry).bit, uint64(2))
 
 	require.NoError(t, m.AddAt(&o.TaskEntry, 0, time.Second))
-	assert.EqualValues(t, 1<<25-1, o.OwnerID(), "a timer does not take it over")
+	assert.EqualValues(t, 1<<25-1, OwnerIn(o.State().Load()), "a timer does not take it over")
 	require.ErrorIs(t, m.AddAt(&o.TaskEntry, 0, time.Second), ErrScheduled)
 	assert.Equal(t, time.Second, m.DeadlineOf(&o.TaskEntry))
 	assert.True(t, m.Extend(&o.TaskEntry, 2*time.Second))
@@ -163,13 +164,8 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	require.NoError(t, m.AddAt(&o.TaskEntry, m.Now(), time.Hour))
 	assert.Empty(t, m.Stop(), "an operation is no task")
 
-	o.Release()
-	assert.Nil(t, o.Owner())
-	assert.Zero(t, o.OwnerID())
-
 	tt := newTask(nil)
 	assert.Same(t, tt, tt.Task())
 	addIn(t, newManual(t), tt, 1)
-	assert.Zero(t, tt.OwnerID(), "a timer is no owner")
 	assert.Same(t, tt, tt.Owner())
 }

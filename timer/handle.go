@@ -41,9 +41,14 @@ type periodic struct {
 	period time.Duration // > 0: fixed rate; < 0: fixed delay of -period
 }
 
-// halted is the value of the entry's word after a periodic handle was stopped, or its timer.
-// Whoever sets it has prevented the runs that would follow.
-const halted = 1
+// haltedBit is set in the entry's state after a periodic handle was stopped, or its timer.
+// The caller that sets it has prevented the runs that would follow.
+const haltedBit = BindingMask + 1
+
+func (h *Handle) halted() bool { return h.entry.state.Load()&haltedBit != 0 }
+
+// halt sets the bit and reports whether it was not set before.
+func (h *Handle) halt() bool { return h.entry.state.Or(haltedBit)&haltedBit == 0 }
 
 // periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
@@ -115,14 +120,14 @@ func (p *periodic) RunTask(e *TaskEntry) {
 	due := e.Deadline()
 	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
 	defer func() { p.again(due) }()
-	if e.word.Load() != halted {
+	if !p.halted() {
 		p.f()
 	}
 }
 
 // again schedules the next run.
 func (p *periodic) again(due time.Duration) {
-	if p.entry.word.Load() == halted {
+	if p.halted() {
 		return
 	}
 	now := p.timer.now()
@@ -134,11 +139,11 @@ func (p *periodic) again(due time.Duration) {
 		next = Deadline(now, -p.period)
 	}
 	if p.timer.AddAt(&p.entry, now, next) != nil {
-		p.entry.word.Store(halted) // the timer has been stopped
+		p.halt() // the timer has been stopped
 		return
 	}
 	// A Stop that was called meanwhile may have come before the entry was added.
-	if p.entry.word.Load() == halted {
+	if p.halted() {
 		p.timer.Cancel(&p.entry)
 	}
 }
@@ -150,7 +155,7 @@ func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
 		return h.timer.Cancel(&h.entry)
 	}
-	if h.entry.word.Swap(halted) == halted {
+	if !h.halt() {
 		return false
 	}
 	h.timer.Cancel(&h.entry) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
@@ -196,7 +201,7 @@ func (h *Handle) State() State {
 	d := h.entry.deadline
 	s.mu.Unlock()
 	switch {
-	case d == cancelled, h.entry.word.Load() == halted:
+	case d == cancelled, h.halted():
 		return Cancelled
 	case d > 0, h.periodic() != nil:
 		return Pending

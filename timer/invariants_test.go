@@ -46,7 +46,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 	}
 	w := &s.mu.wheel
 	own := func(e *TaskEntry) {
-		check(e.tag&mask == index, "entry of shard %d", e.tag&mask)
+		check(uint32(e.binding())&mask == index, "entry of shard %d", uint32(e.binding())&mask)
 		check(e.task != nil, "entry without a task")
 		check(e.deadline > 0, "entry in a list with deadline %d", e.deadline)
 	}
@@ -59,7 +59,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 		entries++
 	}
 	check(s.next.Load() <= s.youngTick(), "next %d is later than the young have to be placed, %d", s.next.Load(), s.youngTick())
-	check(s.mu.due.root.tag == 0 && s.mu.cascade.root.tag == 0 && s.mu.young.root.tag == 0, "a list that is no bucket looks like one")
+	check(s.mu.due.root.deadline == 0 && s.mu.cascade.root.deadline == 0 && s.mu.young.root.deadline == 0, "a list that is no bucket looks like one")
 	check(s.mu.cascade.empty(), "entries left half-way down")
 	entries += checkWheel(t, w, func(e *TaskEntry, number, span int64) {
 		own(e)
@@ -98,8 +98,8 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 		}
 		for slot := range w.size {
 			bucket := &lv.buckets[slot]
-			check(int64(bucket.root.tag) == int64(l)*w.size+slot+1, "level %d slot %d has tag %d", l, slot, bucket.root.tag)
-			check(bucket.root.task == nil && bucket.root.deadline == 0, "a root is used as an entry")
+			check(bucket.root.deadline == int64(l)*w.size+slot+1, "level %d slot %d has position %d", l, slot, bucket.root.deadline)
+			check(bucket.root.task == nil && bucket.root.state.Load() == 0, "a root is used as an entry")
 			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
 			check(filled == !bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
 			if bucket.empty() {

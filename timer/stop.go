@@ -12,7 +12,7 @@ func (t *store) stop() (unfired []Task) {
 				s.cancelLocked(e)
 				t.release(1)
 				if p, ok := e.task.(*periodic); ok {
-					if p.entry.word.Swap(halted) != halted { // otherwise Stop has prevented it
+					if p.halt() { // otherwise Stop has prevented it
 						unfired = append(unfired, &p.Handle) // the *Handle that the caller got
 					}
 				} else if task := e.Task(); task != nil {

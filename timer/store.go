@@ -79,7 +79,7 @@ func defaultShards() int {
 
 // shardOf returns the shard of e in t.
 func (t *store) shardOf(e *TaskEntry) *shard {
-	return t.shards[atomic.LoadUint32(&e.tag)&uint32(len(t.shards)-1)]
+	return t.shards[uint32(e.binding())&uint32(len(t.shards)-1)]
 }
 
 // ownsLocked reports whether the lock of e's shard in t guards e: t has accepted e, or an

@@ -34,7 +34,7 @@ func newTask(f func()) *testTask {
 }
 
 // inShard assigns e, which is not scheduled, to the i-th shard.
-func (e *TaskEntry) inShard(i int) { e.tag = uint32(i) & (1<<shardBits - 1) }
+func (e *TaskEntry) inShard(i int) { e.state.Store(uint64(i) & (1<<shardBits - 1)) }
 
 func newManual(t testing.TB, opts ...Option) *ManualTimer {
 	t.Helper()
@@ -84,17 +84,23 @@ func TestEntryReportsItsDeadline(t *testing.T) {
 	assert.Zero(t, tt.Deadline(), "cancelled")
 }
 
-func TestTimersDoNotTouchAnEntrysWord(t *testing.T) {
-	m := newManual(t)
+func TestTimersDoNotTouchAnOperationsState(t *testing.T) {
+	const upper = uint64(math.MaxUint32) << 32
+	m := newManual(t, WithMaxPending(1))
+	full := newTask(nil)
+	addIn(t, m, full, time.Second)
 	tt := newTask(nil)
-	assert.Zero(t, tt.Word().Load())
-	tt.Word().Store(math.MaxUint32)
+	assert.Zero(t, tt.State().Load()&upper)
+	tt.State().Or(upper)
+	assert.ErrorIs(t, m.AddAt(&tt.TaskEntry, 0, 1), ErrFull)
+	assert.Zero(t, tt.binding().owner(), "a refused entry belongs to no timer")
+	m.Cancel(&full.TaskEntry)
 	addIn(t, m, tt, time.Second)
 	m.Extend(&tt.TaskEntry, 2*time.Second)
 	m.AdvanceClock(2 * time.Second)
 	addIn(t, m, tt, time.Second)
 	m.Cancel(&tt.TaskEntry)
-	assert.Equal(t, uint32(math.MaxUint32), tt.Word().Load())
+	assert.Equal(t, upper, tt.State().Load()&upper)
 }
 
 // The entries of a page share a shard. The entries of many pages are spread over all shards,

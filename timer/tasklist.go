@@ -5,7 +5,9 @@ package timer
 // knowing its list. So a whole bucket can move to another list in O(1), and its entries can
 // still be cancelled.
 type taskList struct {
-	root TaskEntry // only next, prev and tag are used
+	// Only next, prev and deadline of root are used. In a bucket of a wheel deadline is the
+	// bucket's position in the wheel plus one; in any other list it is 0.
+	root TaskEntry
 }
 
 func (l *taskList) init() {

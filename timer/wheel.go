@@ -65,10 +65,10 @@ func (w *timingWheel) grow() {
 	lv.buckets = make([]taskList, w.size)
 	words := (w.size + 63) / 64
 	lv.filled = make([]uint64, words, max(words, lineWords))
-	base := uint32(len(w.levels)) * uint32(w.size)
+	base := int64(len(w.levels)) * w.size
 	for i := range lv.buckets {
 		lv.buckets[i].init()
-		lv.buckets[i].root.tag = base + uint32(i) + 1
+		lv.buckets[i].root.deadline = base + int64(i) + 1
 	}
 	w.levels = append(w.levels, lv)
 }
@@ -121,11 +121,10 @@ func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
 // emptied clears the bit of the bucket with this root, which holds no entry. It does nothing
 // for a list that is no bucket.
 func (w *timingWheel) emptied(root *TaskEntry) {
-	tag := root.tag
-	if tag == 0 {
+	position := root.deadline - 1
+	if position < 0 {
 		return // young, cascade or due
 	}
-	position := int64(tag - 1)
 	slot := w.slot(position)
 	w.levels[(position-slot)/w.size].filled[slot>>6] &^= 1 << (slot & 63)
 }
@@ -187,5 +186,5 @@ func (w *timingWheel) take(bucket, list *taskList) {
 // lowest reports whether bucket belongs to level 0, so that its entries are due when it
 // expires.
 func (w *timingWheel) lowest(bucket *taskList) bool {
-	return int64(bucket.root.tag) <= w.size
+	return bucket.root.deadline <= w.size
 }

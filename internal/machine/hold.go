@@ -18,12 +18,10 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 	m := h.Op.machine()
 	h.Machine = m
 	sched.Yield()
-	word := m.word().Load()
-	if word&phaseMask != phaseNew || !m.word().CompareAndSwap(word, word|phaseBusy|uint32(keys-1)<<extraShift) {
+	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
 		return false
 	}
-	sched.Yield()
-	m.entry.BindOwner(h.Op, id)
+	m.entry.SetOwner(h.Op)
 	return true
 }
 

@@ -41,7 +41,7 @@ import (
 // and no transition leads out of ended.
 type Machine struct {
 	// entry is the operation's entry in the timer. It is bound to the Operation, and
-	// its word holds the state (see the constants below). entry must be the first
+	// its state is the state word (see the constants below). entry must be the first
 	// field, because Entries converts pointers.
 	entry timer.TaskEntry
 
@@ -61,27 +61,31 @@ type Machine struct {
 	first Watch
 }
 
-// Layout of the state word, from the lowest bit: the phase, the two marks, and the
-// fields below.
+// Layout of the state word, from the lowest bit: the binding of the entry, constant from
+// Begin on, which says to which purgatory the operation was submitted; the phase, the two
+// marks, and the fields below. A new operation has the word 0.
+//
+// The owner is in the same word as the phase, so that a goroutine that ends an operation
+// on a user's request checks the owner and claims the operation in one step. A rejected
+// operation may be submitted to another purgatory at any time, even between two steps.
 const (
-	phaseNew     = 0
-	phasePending = 1
-	phaseBusy    = 2
-	phaseEnded   = 3
-	phaseMask    = 3
+	phaseShift   = 32
+	phaseNew     = 0 << phaseShift
+	phasePending = 1 << phaseShift
+	phaseBusy    = 2 << phaseShift
+	phaseEnded   = 3 << phaseShift
+	phaseMask    = 3 << phaseShift
 
-	again = 1 << 2
+	again = 1 << 34
 
-	wishShift    = 3 // the wish, an Outcome; Pending means that there is none
+	wishShift    = 35 // the wish, an Outcome; Pending means that there is none
 	wishMask     = 7 << wishShift
-	outcomeShift = 6      // an Outcome, set by Settle
-	accepted     = 1 << 9 // set by the first release, cleared by Settle
-	lifeShift    = 10     // number of rejections, modulo 64
-	lifeMask     = 63 << lifeShift
-	extraShift   = 16 // number of watches in tail, constant from Begin to Settle
+	outcomeShift = 38      // an Outcome, set by Settle
+	accepted     = 1 << 41 // set by the first release, cleared by Settle
+	extraShift   = 48      // number of watches in tail, constant from Begin to Settle
 
 	// MaxKeys is the largest number of keys that an operation can wait for.
-	MaxKeys = 1 << (32 - extraShift)
+	MaxKeys = 1 << (64 - extraShift)
 )
 
 // Operation returns the operation that m is part of. It must not be called before
@@ -91,7 +95,7 @@ func (m *Machine) Operation() Operation { return m.entry.Owner().(Operation) }
 // Entry returns the operation's entry in the timer.
 func (m *Machine) Entry() *timer.TaskEntry { return &m.entry }
 
-func (m *Machine) word() *atomic.Uint32 { return m.entry.Word() }
+func (m *Machine) word() *atomic.Uint64 { return m.entry.State() }
 
 // Entries returns the timer entries of machines. The result shares its memory with
 // machines and has the same length.
@@ -111,48 +115,31 @@ func (m *Machine) Start() time.Duration { return m.start }
 // links any Watch.
 func (m *Machine) SetStart(now time.Duration) { m.start = now }
 
-// OwnedBy reports whether the operation was submitted to the purgatory with this
-// identity.
-func (m *Machine) OwnedBy(id uint32) bool {
+// Owner returns the identity of the purgatory to which the operation was submitted, 0 if
+// it is new.
+func (m *Machine) Owner() uint32 {
 	sched.Yield()
-	return m.entry.OwnerID() == id
-}
-
-// Life is the generation of an operation: each rejection begins a new one, because a
-// rejected operation may be submitted again, perhaps to another purgatory.
-//
-// A goroutine that ends an operation on a user's request reads the operation's Life,
-// then its owner, and then claims the operation in that Life. If the operation was
-// rejected and submitted elsewhere in between, the claim fails.
-type Life uint32
-
-// Life returns the operation's current generation.
-func (m *Machine) Life() Life {
-	sched.Yield()
-	return Life(m.word().Load() & lifeMask)
+	return timer.OwnerIn(m.word().Load())
 }
 
 // Reject gives up a held operation that was not accepted: no list has seen it, and no
-// timer holds its entry. The operation becomes new, in the next Life, and can be
-// submitted again. If spent is true, a worker of the timer has claimed the entry and
+// timer holds its entry. The operation becomes new and can be submitted again, perhaps to
+// another purgatory. If spent is true, a worker of the timer has claimed the entry and
 // may still call Claim; the operation then counts as ended and cannot be submitted
 // again.
 //
 // Reject drops the marks. That is correct, because the calls that left them have
 // reported that they ended nothing.
 func (m *Machine) Reject(spent bool) {
-	next := phaseNew | (m.word().Load()+1<<lifeShift)&lifeMask
+	next := uint64(phaseNew)
 	if spent {
-		next = phaseEnded
-	} else {
-		sched.Yield()
-		m.entry.Release()
+		next = phaseEnded | m.word().Load()&timer.BindingMask
 	}
 	sched.Yield()
 	m.word().Swap(next)
 }
 
-func wishOf(word uint32) Outcome { return Outcome(word & wishMask >> wishShift) }
+func wishOf(word uint64) Outcome { return Outcome(word & wishMask >> wishShift) }
 
 // Acquire makes the caller the holder of a pending operation, to try it. If another
 // goroutine is the holder, Acquire tells it to look again.
@@ -176,32 +163,32 @@ func (m *Machine) Acquire() (held bool) {
 	}
 }
 
-// Hold makes the caller the holder if the operation is pending in this Life. It leaves
-// no mark if another goroutine is the holder. It may fail when another goroutine
-// changes the state word at the same time.
-func (m *Machine) Hold(life Life) (held bool) {
+// Hold makes the caller the holder if the operation is pending in the purgatory with the
+// identity owner. It leaves no mark if another goroutine is the holder. It may fail when
+// another goroutine changes the state word at the same time.
+func (m *Machine) Hold(owner uint32) (held bool) {
 	sched.Yield()
 	word := m.word().Load()
-	return word&phaseMask == phasePending && word&lifeMask == uint32(life) && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
+	return word&phaseMask == phasePending && timer.OwnerIn(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
 }
 
 // Claim makes the caller the holder of a pending operation, to end it with o. If
 // another goroutine is the holder, o becomes the wish that the holder carries out when
 // its try returns false; an earlier wish takes precedence. Claim does nothing to an
-// operation that is in another Life, and nothing to one that is new or has ended.
-func (m *Machine) Claim(o Outcome, life Life) (held, wished bool) {
+// operation of another purgatory than owner, and nothing to one that is new or has ended.
+func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
 		sched.Yield()
 		word := m.word().Load()
 		switch {
-		case word&lifeMask != uint32(life):
+		case timer.OwnerIn(word) != owner:
 			return false, false
 		case word&phaseMask == phasePending:
 			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
 				return true, false
 			}
 		case word&phaseMask == phaseBusy && word&wishMask == 0:
-			if m.word().CompareAndSwap(word, word|uint32(o)<<wishShift) {
+			if m.word().CompareAndSwap(word, word|uint64(o)<<wishShift) {
 				return false, true
 			}
 		default:
@@ -253,21 +240,24 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 		m.tail = nil
 	}
 	sched.Yield()
-	return wishOf(m.word().Swap(phaseEnded | uint32(o)<<outcomeShift))
+	binding := m.word().Load() & timer.BindingMask
+	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
 }
 
 // ClearWish removes a held operation's wish. The holder calls it when it carries out
 // the wish in another way.
 func (m *Machine) ClearWish() {
 	sched.Yield()
-	m.word().And(^uint32(wishMask))
+	m.word().And(^uint64(wishMask))
 }
 
-// Accepted reports whether the registering goroutine has released m, and m has not
-// ended. Once Accepted has returned true, the owner of the operation does not change.
-func (m *Machine) Accepted() bool {
+// AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the
+// registering goroutine has released m, and m has not ended. Once AcceptedBy has returned
+// true, the owner of the operation does not change.
+func (m *Machine) AcceptedBy(owner uint32) bool {
 	sched.Yield()
-	return m.word().Load()&accepted != 0
+	word := m.word().Load()
+	return word&accepted != 0 && timer.OwnerIn(word) == owner
 }
 
 // End ends m, which the caller holds, with o, in the purgatory that m waits in.

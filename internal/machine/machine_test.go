@@ -51,12 +51,12 @@ var states = map[string]func(m *Machine, op Operation){
 	},
 	"busy, wish": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
-		m.Claim(Cancelled, m.Life())
+		m.Claim(Cancelled, m.Owner())
 	},
 	"busy, again, wish": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Acquire()
-		m.Claim(Cancelled, m.Life())
+		m.Claim(Cancelled, m.Owner())
 	},
 	"pending": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
@@ -75,7 +75,7 @@ var states = map[string]func(m *Machine, op Operation){
 // state names the state that m is in.
 func state(m *Machine) string {
 	word := m.word().Load()
-	name := []string{"new", "pending", "busy", "ended"}[word&phaseMask]
+	name := []string{"new", "pending", "busy", "ended"}[word&phaseMask>>phaseShift]
 	if name == "ended" && Outcome(word>>outcomeShift&7) == Pending {
 		name = "rejected, used"
 	}
@@ -109,12 +109,12 @@ func TestEveryTransition(t *testing.T) {
 			"new": {false, "new"}, "busy": {false, "busy, again"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, again, wish"},
 			"busy, again, wish": {false, "busy, again, wish"}, "pending": {true, "busy"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
-		"Hold": {func(m *Machine, _ Operation) any { return m.Hold(m.Life()) }, map[string]result{
+		"Hold": {func(m *Machine, _ Operation) any { return m.Hold(m.Owner()) }, map[string]result{
 			"new": {false, "new"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"},
 			"busy, again, wish": {false, "busy, again, wish"}, "pending": {true, "busy"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
 		"Claim": {func(m *Machine, _ Operation) any {
-			held, wished := m.Claim(Closed, m.Life())
+			held, wished := m.Claim(Closed, m.Owner())
 			return [2]bool{held, wished}
 		}, map[string]result{
 			"new": {[2]bool{}, "new"}, "busy": {[2]bool{false, true}, "busy, wish"}, "busy, wish": {[2]bool{}, "busy, wish"},
@@ -208,45 +208,44 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	op := &task{}
 	m := Of(op)
-	assert.False(t, m.Accepted())
+	assert.False(t, m.AcceptedBy(purgatory1))
 	(&Hold{Op: op}).Begin(2, purgatory1)
-	assert.False(t, m.Accepted(), "it is being registered")
-	m.Claim(Closed, m.Life())
+	assert.False(t, m.AcceptedBy(purgatory1), "it is being registered")
+	m.Claim(Closed, m.Owner())
 	m.ClearWish()
 	m.Acquire()
 	_, look := m.Release(true)
 	require.True(t, look)
-	assert.False(t, m.Accepted(), "it is still held")
+	assert.False(t, m.AcceptedBy(purgatory1), "it is still held")
 	m.Release(true)
-	assert.True(t, m.Accepted())
+	assert.True(t, m.AcceptedBy(purgatory1))
 	require.True(t, m.Acquire())
 	m.Acquire()
-	m.Claim(Closed, m.Life())
+	m.Claim(Closed, m.Owner())
 	m.ClearWish()
-	assert.True(t, m.Accepted(), "another try")
+	assert.True(t, m.AcceptedBy(purgatory1), "another try")
 	m.Release(false)
-	assert.True(t, m.Accepted())
-	held, _ := m.Claim(Forced, m.Life())
+	assert.True(t, m.AcceptedBy(purgatory1))
+	held, _ := m.Claim(Forced, m.Owner())
 	require.True(t, held)
 	m.Settle(Forced, nil)
-	assert.False(t, m.Accepted())
+	assert.False(t, m.AcceptedBy(purgatory1))
 }
 
 func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	op := &task{}
 	m := Of(op)
-	assert.False(t, m.OwnedBy(purgatory1), "it was not submitted")
+	assert.Zero(t, m.Owner(), "it was not submitted")
 	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
-	assert.True(t, m.OwnedBy(purgatory1))
-	assert.False(t, m.OwnedBy(purgatory1+1))
+	assert.EqualValues(t, purgatory1, m.Owner())
 	require.False(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
-	assert.True(t, m.OwnedBy(purgatory1), "another one was refused")
+	assert.EqualValues(t, purgatory1, m.Owner(), "another one was refused")
 	m.Reject(false)
-	assert.False(t, m.OwnedBy(purgatory1), "it may go elsewhere")
+	assert.Zero(t, m.Owner(), "it may go elsewhere")
 	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
-	assert.True(t, m.OwnedBy(purgatory1+1))
+	assert.EqualValues(t, purgatory1+1, m.Owner())
 	m.Settle(Forced, nil)
-	assert.True(t, m.OwnedBy(purgatory1+1), "it has ended there")
+	assert.EqualValues(t, purgatory1+1, m.Owner(), "it has ended there")
 }
 
 // indirect embeds by pointer, which compiles.
@@ -340,7 +339,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	for !enough.Load() {
 		runtime.Gosched()
 	}
-	if held, wished := m.Claim(Forced, m.Life()); held {
+	if held, wished := m.Claim(Forced, m.Owner()); held {
 		end()
 	} else {
 		assert.True(t, wished)
@@ -350,17 +349,16 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	assert.Equal(t, Forced, Of(op).Outcome())
 }
 
-func TestAClaimOfAnEarlierLifeDoesNothing(t *testing.T) {
+func TestAClaimForAnotherPurgatoryDoesNothing(t *testing.T) {
 	for name, bring := range states {
 		op := &task{}
 		m := Of(op)
-		earlier := m.Life()
-		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
 		m.Reject(false)
 		bring(m, op)
 		before := m.word().Load()
-		held, wished := m.Claim(Forced, earlier)
-		assert.False(t, held || wished || m.Hold(earlier), name)
+		held, wished := m.Claim(Forced, purgatory1+1)
+		assert.False(t, held || wished || m.Hold(purgatory1+1) || m.AcceptedBy(purgatory1+1), name)
 		assert.Equal(t, before, m.word().Load(), name)
 	}
 }

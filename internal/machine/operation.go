@@ -43,7 +43,7 @@ func Find(op Operation) (m *Machine) {
 func init() {
 	expiry.Expired = func(owner any) {
 		m := Of(owner.(Operation))
-		if held, _ := m.Claim(Expired, m.Life()); held {
+		if held, _ := m.Claim(Expired, m.Owner()); held {
 			m.End(Expired, nil)
 		}
 	}

@@ -147,7 +147,7 @@ func shutdown(e *env) {
 	}
 	e.closed = true
 	for _, o := range []*op{e.op, e.other} {
-		if o.accepted && o.completed == 0 && machine.Of(o).Hold(machine.Of(o).Life()) {
+		if o.accepted && o.completed == 0 && machine.Of(o).Hold(machine.Of(o).Owner()) {
 			e.fail("Shutdown has returned, an operation is pending, and no goroutine holds it")
 		}
 	}

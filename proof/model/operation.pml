@@ -44,7 +44,6 @@
 #define AT(o, k) ((o) * 2 + (k))
 
 byte phase[2];
-byte life[2];               /* how often it was rejected */
 bool owner[2];              /* it was submitted here, not elsewhere */
 bool released[2];           /* the accepted bit: from the first release on */
 bool again[2];
@@ -233,27 +232,25 @@ inline end(o, how) {
 	}
 }
 
-/* The same for an operation that the caller was given: is it this purgatory's, and, when
- * it is claimed, in the same registration still? */
+/* The same for an operation that the caller was given: the owner is in the word that the
+ * claim changes, so that one step checks it and claims. */
 #ifdef BUG_REJECT
-#define SAME(o) true
+#define OURS(o) known
 #else
-#define SAME(o) (life[o] == known)
+#define OURS(o) owner[o]
 #endif
 
 inline endOwn(o, how) {
-	known = life[o];
-	if
-	:: owner[o] ->
-		atomic {
-			if
-			:: SAME(o) && phase[o] == PENDING -> assert(!secondLife[o]); phase[o] = BUSY; claim[o] = how
-			:: SAME(o) && phase[o] == BUSY && wish[o] == NONE -> wish[o] = how
-			:: else
-			fi
-		}
-	:: else
-	fi;
+#ifdef BUG_REJECT
+	known = owner[o];
+#endif
+	atomic {
+		if
+		:: OURS(o) && phase[o] == PENDING -> assert(!secondLife[o]); phase[o] = BUSY; claim[o] = how
+		:: OURS(o) && phase[o] == BUSY && wish[o] == NONE -> wish[o] = how
+		:: else
+		fi
+	};
 	known = 0
 }
 
@@ -377,15 +374,11 @@ inline link(o, k) {
 /* Not accepted, and no list has seen it: it is new again, and the user submits it to
  * another purgatory, which accepts it. Unless the timer has claimed it: then it is spent. */
 inline reject(o) {
-	if
-	:: spent
-	:: else -> owner[o] = false
-	fi;
 	d_step {
 		wish[o] = NONE; again[o] = false; rejected[o] = true; refused = false;
 		if
 		:: spent -> phase[o] = ENDED
-		:: else -> phase[o] = PENDING; released[o] = true; secondLife[o] = true; life[o]++
+		:: else -> phase[o] = PENDING; released[o] = true; secondLife[o] = true; owner[o] = false
 		fi;
 		spent = false
 	}
@@ -445,8 +438,7 @@ inline dueAtOnce(o) {
 }
 
 inline registerOp(o) {
-	d_step { assert(phase[o] == NEW); phase[o] = BUSY; registers[o] = true };
-	owner[o] = true;
+	d_step { assert(phase[o] == NEW); phase[o] = BUSY; owner[o] = true; registers[o] = true };
 	tryComplete(o);                                     /* first try */
 	if
 	:: yes -> atomic { LOCK(FIRST(o)); refused = closedShard[FIRST(o)]; accepted[o] = !refused };
@@ -648,8 +640,7 @@ inline extend(o) {
 	mine = owner[o];
 	mine = mine && released[o];
 #else
-	mine = released[o];
-	mine = mine && owner[o];
+	d_step { mine = released[o] && owner[o] };
 #endif
 	atomic {
 		assert(!mine || !secondLife[o]);

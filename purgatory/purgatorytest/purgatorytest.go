@@ -121,7 +121,7 @@ func (p *Purgatory[K]) registered() bool {
 	for key := range p.Keys() {
 		// CancelMatching visits the operations; as match returns false it cancels none.
 		p.CancelMatching(key, nil, func(op operation.Operation) bool {
-			if m := machine.Find(op); !m.Accepted() && m.Outcome() == machine.Pending {
+			if m := machine.Find(op); !m.AcceptedBy(m.Owner()) && m.Outcome() == machine.Pending {
 				all = false
 			}
 			return false
