@@ -12,7 +12,7 @@ type Wheels struct {
 	Tick    time.Duration
 	Size    int          // number of buckets in a wheel
 	Pending int          // number of scheduled entries
-	Due     int          // of Pending: expired, and not yet run or placed again; a lower bound beyond 128 in a shard
+	Due     int          // of Pending: expired, and not yet run; a lower bound beyond 128 in a shard
 	Young   Slot         // of Pending: young, and in no slot yet; see the package documentation
 	Levels  []WheelLevel // the lowest first
 }
@@ -89,7 +89,7 @@ func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
 	}
 	pending := int(s.mu.pending)
 	perBucket := min(max(budget/filled, 1), chunk)
-	due := s.mu.due.count(chunk) + s.mu.cascade.count(chunk)
+	due := s.mu.due.count(chunk)
 	young := s.mu.young.count(2*chunk + 1)
 	s.mu.Unlock()
 	w.Pending += pending

@@ -142,7 +142,7 @@ func TestInspectEstimatesPartlyCountedBuckets(t *testing.T) {
 	m.Stop()
 }
 
-// Inspect counts up to 128 due entries of a shard, and up to 128 that are to be placed again.
+// Inspect counts up to 128 due entries of a shard.
 func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 	m := newManual(t)
 	addEntries(t, m, chunk-1, 0)
@@ -151,15 +151,19 @@ func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 	w := Inspect(m)
 	assert.Equal(t, chunk, w.Due)
 	assert.Equal(t, chunk+1, w.Pending)
-	m.AdvanceClock(0)
+	m.Stop()
+}
 
+func TestInspectShowsEntriesHalfWayDownInTheirSlot(t *testing.T) {
+	m := newManual(t)
 	addEntries(t, m, chunk+20, 100*time.Millisecond)
 	s := m.shards[0]
 	require.True(t, s.flushLocked(100), "it stops half-way down")
-	left := len(listOf(t, &s.mu.cascade))
-	require.Positive(t, left)
-	w = Inspect(m)
-	assert.Equal(t, left+len(listOf(t, &s.mu.due)), w.Due)
+	left := len(halfWay(t, s))
+	m.mu.now = 100 * time.Millisecond
+	w := Inspect(m)
+	assert.Equal(t, left, w.Levels[1].Slots[w.Levels[1].Hand].Entries)
+	assert.Equal(t, chunk+20, w.Pending)
 	m.Stop()
 }
 

@@ -16,7 +16,6 @@ import (
 //
 //   - young: its deadline is far away, and the driver has not placed it yet;
 //   - a bucket of the wheel;
-//   - cascade: its overflow bucket has expired, and it is to be placed again;
 //   - due: its bucket of the lowest wheel has expired, or its deadline had passed when it
 //     was placed. It waits for a worker.
 type shard struct {
@@ -34,7 +33,7 @@ type shard struct {
 		youngAt int64 // the time at which young is to be placed, in ns; 0: no time is set
 		young   taskList
 		wheel   timingWheel
-		cascade taskList
+		_       [48]byte // due, which workers write, begins a cache line
 		due     taskList
 	}
 
@@ -55,7 +54,6 @@ func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
 	}
 	s.bit = 1 << index
 	s.mu.wheel.init(wheelSize, 0, phase)
-	s.mu.cascade.init()
 	s.mu.due.init()
 	s.mu.young.init()
 	s.youngWait = youngWait(farOf(int64(tick)), index, shards)
@@ -104,13 +102,7 @@ func (s *shard) catchUpLocked(now int64) {
 // chunk steps and reports whether more are left.
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
-	for range chunk {
-		if !s.mu.cascade.empty() {
-			e := s.mu.cascade.root.next
-			unlink(e)
-			s.placeLocked(e, e.deadline)
-			continue
-		}
+	for steps := 0; steps < chunk; steps++ {
 		expiration, bucket := w.next()
 		if expiration > tick {
 			w.moveTo(max(tick, w.now))
@@ -120,8 +112,13 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		w.moveTo(expiration)
 		if w.lowest(bucket) {
 			w.take(bucket, &s.mu.due)
-		} else {
-			w.take(bucket, &s.mu.cascade)
+			continue
+		}
+		// If entries are left in the bucket, next returns it again: no other comes before it.
+		for ; steps < chunk && !bucket.empty(); steps++ {
+			e := bucket.root.next
+			s.unlinkLocked(e)
+			s.placeLocked(e, e.deadline)
 		}
 	}
 	return true

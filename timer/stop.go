@@ -20,7 +20,6 @@ func (t *store) stop() (unfired []Task) {
 				}
 			}
 		}
-		take(&s.mu.cascade)
 		take(&s.mu.due)
 		take(&s.mu.young)
 		for l := range s.mu.wheel.levels {

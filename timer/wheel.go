@@ -123,7 +123,7 @@ func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
 func (w *timingWheel) emptied(root *TaskEntry) {
 	position := root.deadline - 1
 	if position < 0 {
-		return // young, cascade or due
+		return // young or due
 	}
 	slot := w.slot(position)
 	w.levels[(position-slot)/w.size].filled[slot>>6] &^= 1 << (slot & 63)
@@ -169,7 +169,8 @@ func nextBit(words []uint64, from, to int64) int64 {
 }
 
 // moveTo sets the current tick. No non-empty bucket may expire at or before tick, except one
-// that the caller empties before it uses the wheel again.
+// that expires at tick: the caller empties it before it moves the wheel again, and may use
+// the wheel meanwhile.
 func (w *timingWheel) moveTo(tick int64) {
 	w.now = tick
 	for i := range w.levels {
