@@ -54,16 +54,6 @@ type Times struct {
 	Late   Histogram                      // time from the deadline to the end of expired operations
 }
 
-// ended counts the end of an operation that was watched since start. deadline is 0 if it
-// is not known.
-func (t *Times) ended(o machine.Outcome, start, deadline, now time.Duration) {
-	t.ages.ended(start, now)
-	t.Waited[o].add(now-start, WaitUnit)
-	if o == machine.Expired && deadline > 0 {
-		t.Late.add(now-deadline, LateUnit)
-	}
-}
-
 // AddTo adds t to sum.
 func (t *Times) AddTo(sum *Times) {
 	t.ages.addTo(&sum.ages)

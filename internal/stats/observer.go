@@ -82,11 +82,15 @@ func (o *Observer[K]) Ended(m *machine.Machine, outcome machine.Outcome, now tim
 	if o == nil || o.times == nil {
 		return
 	}
-	deadline := time.Duration(0)
-	if outcome == machine.Expired { // the timer has let go of the entry, so no other goroutine writes the deadline
-		deadline = m.Entry().Deadline()
+	o.times.ages.ended(m.Start(), now)
+	o.times.Waited[outcome].add(now-m.Start(), WaitUnit)
+	if outcome != machine.Expired {
+		return
 	}
-	o.times.ended(outcome, m.Start(), deadline, now)
+	// The timer has let go of the entry, so no other goroutine writes the deadline.
+	if deadline := m.Entry().Deadline(); deadline > 0 {
+		o.times.Late.add(now-deadline, LateUnit)
+	}
 }
 
 // Passed counts the end of an operation that was never watched, as a wait of zero.
