@@ -18,7 +18,7 @@ func (e *Event) Set(bits uint32) {
 // it returns the bits; in a normal build, select chooses at random.
 func (e *Event) Wait(done <-chan struct{}) (bits uint32) {
 	Yield()
-	active.sleep(func() bool { return e.bits != 0 || closed(done) })
+	active.sleep("sleeps", func() bool { return e.bits != 0 || closed(done) })
 	bits, e.bits = e.bits, 0
 	return bits
 }
@@ -30,18 +30,4 @@ func closed(done <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// sleep suspends the current goroutine until the condition holds. The condition must not call
-// Yield.
-func (s *run) sleep(until func() bool) {
-	if until() {
-		return
-	}
-	me := s.current
-	me.until = until
-	s.note("sleeps")
-	s.switchTo(s.choose(nil))
-	<-me.resume
-	me.until = nil
 }

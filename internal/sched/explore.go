@@ -83,14 +83,11 @@ type choice struct{ taken, of uint8 }
 type thread struct {
 	name   string
 	resume chan struct{}
-	waits  *Mutex      // the lock that it waits for, or nil
-	until  func() bool // the condition that it sleeps for, or nil
+	until  func() bool // the condition that it waits for, or nil
 	ended  bool
 }
 
-func (t *thread) enabled() bool {
-	return !t.ended && (t.waits == nil || !t.waits.held) && (t.until == nil || t.until())
-}
+func (t *thread) enabled() bool { return !t.ended && (t.until == nil || t.until()) }
 
 // run is one execution of a scenario.
 type run struct {
@@ -160,14 +157,18 @@ func (s *run) point() {
 	s.note("")
 }
 
-// block suspends the current goroutine until m is free.
-func (s *run) block(m *Mutex) {
+// sleep suspends the current goroutine until the condition holds. The condition must not call
+// Yield. what is the step that a replay records.
+func (s *run) sleep(what string, until func() bool) {
+	if until() {
+		return
+	}
 	me := s.current
-	me.waits = m
-	s.note("waits for a lock")
+	me.until = until
+	s.note(what)
 	s.switchTo(s.choose(nil))
 	<-me.resume
-	me.waits = nil
+	me.until = nil
 }
 
 // switchTo lets next run; the caller then waits until it is resumed. A nil next means that no

@@ -10,11 +10,11 @@ type Mutex struct{ held bool }
 // Lock locks m. While m is held, it lets other goroutines run.
 func (m *Mutex) Lock() {
 	Yield()
-	for m.held {
+	if m.held {
 		if active == nil || active.current == nil {
 			panic("sched: a lock is held outside of an exploration")
 		}
-		active.block(m)
+		active.sleep("waits for a lock", func() bool { return !m.held })
 	}
 	m.held = true
 }
