@@ -13,8 +13,9 @@ import (
 // whose condition is met. Call it after the state that they wait for has changed. It
 // returns how many it ended. It does not block.
 //
-// It tries the operations of a key in the order in which they were registered, and an
-// operation that waits for several of the keys once. The callbacks of up to 128
+// It tries the operations of a key in the order in which they were registered (those that
+// wait for a position after the others, in order of position), and an operation that waits
+// for several of the keys once. The callbacks of up to 128
 // operations run on this goroutine after all of these have been tried and ended. The
 // purgatory holds no lock meanwhile. If you hold a lock that an operation's method takes, use
 // [DelayedOperationPurgatory.Signal] or an [ActionQueue].

@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -175,5 +176,44 @@ func TestInspectKeepsNoEndedOperation(t *testing.T) {
 		}
 		assert.Nil(t, pointer.Value(), "described: %v", describe)
 		empty(t, p)
+	}
+}
+
+// A callback of a check blocks. Operations that the check has tried in vain end meanwhile, and nothing keeps them.
+func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
+	for name, check := range map[string]func(p *stringPurgatory){
+		"check":        func(p *stringPurgatory) { p.CheckAndComplete("a") },
+		"several keys": func(p *stringPurgatory) { p.CheckAndComplete("a", "b") },
+		"all":          func(p *stringPurgatory) { p.CheckAndCompleteAll() },
+		"signal":       func(p *stringPurgatory) { p.Signal("a") },
+		"matching": func(p *stringPurgatory) {
+			p.CancelMatching("a", nil, func(o operation.Operation) bool { return o.(*op).complete != nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			var met atomic.Bool
+			in, out := make(chan struct{}), make(chan struct{})
+			blocks := &op{try: met.Load, complete: func() { close(in); <-out }}
+			_, err := p.TryCompleteElseWatch(blocks, time.Hour, "a")
+			require.NoError(t, err)
+			all := submittedWeakly(t, p, new(atomic.Bool), 50, "a")
+			met.Store(true)
+			var wg sync.WaitGroup
+			wg.Go(func() { check(p) })
+			<-in
+			forceAll(t, p, all)
+			gone(t, all)
+			close(out)
+			wg.Wait()
+		})
+	}
+}
+
+//go:noinline
+func forceAll(t *testing.T, p *stringPurgatory, all []weak.Pointer[op]) {
+	t.Helper()
+	for _, w := range all {
+		assert.True(t, p.ForceComplete(w.Value()))
 	}
 }

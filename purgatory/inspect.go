@@ -126,7 +126,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 		sample = s.Sample(sample, perShard, turn)
 	}
 	slices.SortFunc(sample, func(a, b watchers.Waiting[K]) int { return cmp.Compare(a.Start, b.Start) })
-	seen := make(map[*machine.Machine]bool, n) // an operation is in the sample once for each of its keys
+	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
 	var all []OperationReport
 	for i := range sample {
 		w := &sample[i]

@@ -2,6 +2,8 @@ package purgatory
 
 import (
 	"fmt"
+	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -106,4 +108,16 @@ func TestInspectVisitsABoundedNumberOfOperations(t *testing.T) {
 	assert.Len(t, in.Oldest, 20)
 	assert.Equal(t, "everybody", in.Hot[0].Key)
 	assert.Equal(t, 20_000, in.Hot[0].Waiting)
+}
+
+// Inspect allocates for what there is, whatever its caller asks for.
+func TestInspectOfMoreOperationsThanThereAre(t *testing.T) {
+	p := newManual(t)
+	submit(t, p, time.Hour, "a")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	in := p.Inspect(math.MaxInt, math.MaxInt)
+	runtime.ReadMemStats(&after)
+	assert.Len(t, in.Oldest, 1)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
 }

@@ -123,6 +123,7 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 const (
 	maxWatcherShards    = 1 << 16
+	maxKeyStats         = 1 << 20
 	workersPerProcessor = 16
 )
 
@@ -169,8 +170,8 @@ func newConfig(opts []Option) (config, error) {
 		return c, invalid("logger", "nil", "a *slog.Logger")
 	case c.shared && (c.timer == nil || c.timer == (*timer.SystemTimer)(nil) || c.timer == (*timer.ManualTimer)(nil)):
 		return c, invalid("timer", fmt.Sprintf("nil (%T)", c.timer), "a timer")
-	case c.keyStats < 0:
-		return c, invalid("number of keys to tell apart", c.keyStats, "at least 0 (none)")
+	case c.keyStats < 0 || c.keyStats > maxKeyStats:
+		return c, invalid("number of keys to tell apart", c.keyStats, fmt.Sprintf("from 0 (none) to %d", maxKeyStats))
 	case c.slow < 0:
 		return c, invalid("threshold of slow callbacks", c.slow, "at least 0 (off)")
 	case c.stuckStacks && c.slow == 0:

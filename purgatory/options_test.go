@@ -29,6 +29,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 		"watcher shards, odd":   {[]purgatory.Option{purgatory.WithWatcherShards(12)}, "12"},
 		"watcher shards, many":  {[]purgatory.Option{purgatory.WithWatcherShards(1 << 17)}, "131072"},
 		"purge interval":        {[]purgatory.Option{purgatory.WithPurgeInterval(-1)}, "-1"},
+		"too many key stats":    {[]purgatory.Option{purgatory.WithKeyStats(1<<20 + 1)}, "1048577"},
 		"reap interval":         {[]purgatory.Option{purgatory.WithReapInterval(0)}, "0s"},
 		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "0"},
 		"maximum":               {[]purgatory.Option{purgatory.WithMaxPending(-3)}, "-3"},

@@ -311,3 +311,30 @@ func TestASignalAfterOneOfSeveralKeysTriesAgain(t *testing.T) {
 	p.Signal(2)
 	eventually(t, func() bool { return o.completed.Load() == 1 }, "it is tried again")
 }
+
+// While a check of the key stands in its lists, the key stays in the map though nothing waits for it.
+func TestHintIsFalseWhenOnlyACheckStandsInTheList(t *testing.T) {
+	p := onManualClock[string](t)
+	var met atomic.Bool
+	in, out := make(chan struct{}), make(chan struct{})
+	var waiting []*op
+	for i := range 200 {
+		o := &op{try: func() bool { return i < 128 && met.Load() }}
+		if i == 0 {
+			o.complete = func() { close(in); <-out }
+		}
+		_, err := p.TryCompleteElseWatch(o, time.Hour, "k")
+		require.NoError(t, err)
+		waiting = append(waiting, o)
+	}
+	met.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.CheckAndComplete("k") })
+	<-in
+	for _, o := range waiting[128:] {
+		assert.True(t, p.ForceComplete(o))
+	}
+	assert.False(t, p.Hint("k", purgatory.EveryPosition))
+	close(out)
+	wg.Wait()
+}

@@ -41,7 +41,8 @@ type Stats struct {
 
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
-	// Running is how many goroutines run operations' methods now. With WithSlowCallback,
+	// Running is how many goroutines run operations' methods now, except for TryComplete
+	// during a registration, which also WithSlowCallback leaves out. With WithSlowCallback,
 	// OldestRunning is how long the oldest call has been running, StuckCallbacks how many
 	// calls have been running for longer than the threshold, and SlowCallbacks how many
 	// calls took longer and have returned.

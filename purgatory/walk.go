@@ -106,7 +106,7 @@ func (c *check[K]) exit() {
 func (c *check[K]) reset() {
 	var none K
 	p := c.hold.p
-	c.hold.Machine, c.hold.Op, c.hold.key = nil, nil, nil
+	c.hold.key = nil
 	c.shard, c.outcome, c.cause, c.match, c.together = nil, machine.Pending, nil, nil, nil
 	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.looked, c.key = 0, 0, 0, 0, nil, false, false, none
 	c.forgetKeys()
@@ -238,13 +238,16 @@ func (c *check[K]) endBatch() {
 	if c.hold.Tries > 0 {
 		c.countTries()
 	}
-	n, collected := c.claimed, c.n
+	n := c.claimed
+	// Others may end what the batch has left waiting, while a callback blocks: nothing here
+	// must keep it in memory then.
+	clear(c.ops[n:c.n])
+	c.hold.Machine, c.hold.Op = nil, nil
 	c.claimed, c.n, c.at = 0, 0, 0
 	if n == 0 {
-		clear(c.ops[:collected])
 		return
 	}
-	defer clear(c.ops[:collected]) // also when a callback ends the goroutine
+	defer clear(c.ops[:n]) // also when a callback ends the goroutine
 	c.ended += n
 	batch := &watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
 	if c.together != nil {

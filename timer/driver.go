@@ -107,7 +107,15 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed,
 // whether it is the driver or waits for its turn. Another caller can then become the driver.
+// On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
+	if stop != nil && closed(t.stopped) {
+		select {
+		case <-stop:
+		case <-time.After(d):
+		}
+		return false
+	}
 	deadline := Deadline(t.now(), d)
 	if closed(stop) || !t.becomeDriver(stop, d) {
 		return false

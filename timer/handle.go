@@ -39,6 +39,7 @@ type Handle struct {
 type periodic struct {
 	Handle
 	period time.Duration // > 0: fixed rate; < 0: fixed delay of -period
+	atZero bool          // the next run is due at time 0, although AddAt takes 0 for 1 ns
 }
 
 // haltedBit is set in the entry's state after a periodic handle was stopped, or its timer.
@@ -75,7 +76,7 @@ func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Han
 	if period <= 0 {
 		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
 	}
-	p := &periodic{Handle: Handle{f: f}, period: sign * period}
+	p := &periodic{Handle: Handle{f: f}, period: sign * period, atZero: first <= 0}
 	return t.start(&p.Handle, p, first)
 }
 
@@ -131,9 +132,10 @@ func (p *periodic) again(due time.Duration) {
 		return
 	}
 	now := p.timer.now()
-	if due == 1 {
-		due = 0 // AddAt takes a deadline of 0 for 1 ns
+	if p.atZero && due == 1 {
+		due = 0
 	}
+	p.atZero = false
 	next := Deadline(due, p.period)
 	if p.period < 0 {
 		next = Deadline(now, -p.period)

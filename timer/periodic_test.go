@@ -222,6 +222,31 @@ func TestFixedRateFromTimeZero(t *testing.T) {
 	assert.Equal(t, []time.Duration{0, 1, 2, 3}, at)
 }
 
+// A run that is due after 1 ns is not taken for one that is due at 0, which AddAt moves there.
+func TestFixedRateFromOneNanosecond(t *testing.T) {
+	m := newManual(t)
+	var at []time.Duration
+	_, err := m.ScheduleAtFixedRate(1, time.Millisecond, func() { at = append(at, m.Now()/time.Millisecond) })
+	require.NoError(t, err)
+	m.AdvanceClock(4 * time.Millisecond)
+	assert.Equal(t, []time.Duration{1, 2, 3, 4}, at, "due at 1 ns, 1 ms and 1 ns, ...")
+}
+
+func TestFixedRateOfOneNanosecondAdvances(t *testing.T) {
+	for _, first := range []time.Duration{0, 1} {
+		m := newManual(t, WithTick(1))
+		runs := 0
+		_, err := m.ScheduleAtFixedRate(first, 1, func() {
+			if runs++; runs > 100 {
+				m.Stop() // otherwise AdvanceClock would not return
+			}
+		})
+		require.NoError(t, err)
+		m.AdvanceClock(10)
+		assert.EqualValues(t, 11-first, runs)
+	}
+}
+
 func TestPeriodicRefusesAPeriodThatIsNotPositive(t *testing.T) {
 	m := newManual(t)
 	for _, period := range []time.Duration{0, -1, math.MinInt64} {

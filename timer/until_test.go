@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAdvanceClockUntil(t *testing.T) {
@@ -38,4 +39,22 @@ func TestAdvanceClockUntil(t *testing.T) {
 	close(stop)
 	assert.False(t, m.AdvanceClockUntil(stop, time.Second))
 	assert.Equal(t, time.Second, m.Now(), "the clock stands still")
+}
+
+// A purgatory whose shared timer was stopped must not spin.
+func TestAdvanceClockUntilWaitsOnAStoppedTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		timer.Stop()
+		began := time.Now()
+		assert.False(t, timer.AdvanceClockUntil(make(chan struct{}), time.Minute))
+		assert.Equal(t, time.Minute, time.Since(began))
+		stop := make(chan struct{})
+		close(stop)
+		assert.False(t, timer.AdvanceClockUntil(stop, time.Minute))
+		assert.Equal(t, time.Minute, time.Since(began))
+		assert.False(t, timer.AdvanceClock(time.Minute))
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
 }

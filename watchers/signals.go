@@ -30,9 +30,9 @@ const maxLeft = 64
 
 // Signal marks key as changed up to the position upTo. queued reports whether Signal has
 // queued the key, so that a worker has to call [Watchers.TakeSignal] for it. It has not if
-// no operation waits for key, or if the key was marked already. awaited reports whether key
-// is in the map: whether operations wait for it, or a [Cursor] stands in its lists. t is
-// nil, or stands for several keys that are signalled by one call.
+// no operation waits for key, or if the key was marked already. awaited reports whether
+// operations wait for key. t is nil, or stands for several keys that are signalled by one
+// call.
 //
 // No signal is lost. TakeSignal clears the mark under the lock before the check begins,
 // so a signal that arrives later queues the key again. A goroutine that is registering
@@ -42,7 +42,7 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued, 
 	s.mu.Lock()
 	s.mu.signals.made++
 	if l := s.mu.keys.find(key, hash); l != nil {
-		queued, awaited = s.signalLocked(l, upTo, t), true
+		queued, awaited = s.signalLocked(l, upTo, t), l.waiting() > 0
 	}
 	s.mu.Unlock()
 	return queued, awaited
