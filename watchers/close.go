@@ -19,13 +19,7 @@ func (s *Shard[K]) Close() (waiting []*machine.Machine) {
 	waiting = make([]*machine.Machine, 0, s.mu.watched)
 	s.mu.Unlock()
 	s.someLists(0, func(l *keyList[K]) bool {
-		for _, list := range l.lists() {
-			for w := list.First(); w != nil; w = list.Next(w) {
-				if m := w.Machine(); m != nil {
-					waiting = append(waiting, m)
-				}
-			}
-		}
+		waiting = l.appendUpTo(waiting, EveryPosition)
 		return true
 	})
 	return waiting

@@ -19,10 +19,9 @@ import "github.com/delayedop/purgatory/internal/machine"
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
-	shard *Shard[K]
-	list  *keyList[K]
-	upTo  int64
-	left  int // operations to visit before the walk is overdue
+	list *keyList[K]
+	upTo int64
+	left int // operations to visit before the walk is overdue
 
 	here, end machine.Watch
 }
@@ -43,40 +42,27 @@ func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*ma
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {
 	// Usually all operations fit into out, and no markers are needed.
 	if l.waiting() <= len(out) {
-		for _, list := range l.lists() {
-			for w := list.First(); w != nil && w.Position() <= upTo; w = list.Next(w) {
-				n = put(out, n, w)
-			}
-		}
-		return n, false
+		return len(l.appendUpTo(out[:0], upTo)), false
 	}
-	c.shard, c.list, c.upTo = s, l, upTo
+	c.list, c.upTo = l, upTo
 	c.left = 2 * l.waiting()
 	l.readers++
 	c.enterLocked(&l.unordered)
 	return c.fillLocked(out)
 }
 
-// put sets out[n] to the operation of w and returns n+1. If w is a marker, it returns n.
-func put(out []*machine.Machine, n int, w *machine.Watch) int {
-	if m := w.Machine(); m != nil {
-		out[n] = m
-		n++
-	}
-	return n
-}
-
 // Next puts the next operations into out and returns their number n. The caller must call
 // it until more is false, or call [Cursor.Stop].
 func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
+	s := c.list.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return c.fillLocked(out)
 }
 
 // Stop ends a walk whose last call of Begin or Next has returned more = true.
 func (c *Cursor[K]) Stop() {
-	s := c.shard
+	s := c.list.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.unmarkLocked()
@@ -87,7 +73,7 @@ func (c *Cursor[K]) endLocked() {
 	l := c.list
 	l.readers--
 	l.shard.dropLocked(l)
-	c.shard, c.list = nil, nil
+	c.list = nil
 }
 
 func (c *Cursor[K]) unmarkLocked() {
@@ -142,7 +128,10 @@ func (c *Cursor[K]) walkLocked(list *machine.List, out []*machine.Machine, n int
 			}
 			return n
 		}
-		n = put(out, n, w)
+		if m := w.Machine(); m != nil {
+			out[n] = m
+			n++
+		}
 		w = list.Next(w)
 	}
 	c.unmarkLocked()

@@ -60,16 +60,10 @@ func (s *Shard[K]) Gather(at Place, out []*machine.Machine, apart []Key[K]) (n i
 		case waiting == 0:
 		case found && !fits:
 			apart = append(apart, Key[K]{Key: l.key, Hash: l.hash})
+		case fits:
+			n = len(l.appendUpTo(out[:n], EveryPosition))
 		default:
-			for _, list := range l.lists() {
-				for w := list.First(); w != nil; w = list.Next(w) {
-					if fits {
-						n = put(out, n, w)
-					} else if m := w.Machine(); m != nil {
-						rest = append(rest, m)
-					}
-				}
-			}
+			rest = l.appendUpTo(rest, EveryPosition)
 		}
 		return n < len(out) && len(apart) < len(out) && len(rest) < len(out)
 	})

@@ -48,6 +48,19 @@ func (l *keyList[K]) lists() []*machine.List {
 	return []*machine.List{&l.unordered, &l.ordered.List}
 }
 
+// appendUpTo appends the operations that wait for no position, and those at or below upTo, to
+// out, in the order in which they are tried.
+func (l *keyList[K]) appendUpTo(out []*machine.Machine, upTo int64) []*machine.Machine {
+	for _, list := range l.lists() {
+		for w := list.First(); w != nil && w.Position() <= upTo; w = list.Next(w) {
+			if m := w.Machine(); m != nil {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
 // End implements [machine.ListOwner].
 func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
 	l.shard.all.config.End(l.shard, m, o, cause)
