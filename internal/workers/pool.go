@@ -56,6 +56,10 @@ func New(limit int, work, waiting func() bool, spawn func(func()) error, refused
 
 // Kick starts a worker unless the maximum of workers is running. Call it after work was
 // queued. It does not block, unless spawn does.
+//
+// spawn and refused call user code: the executor and the logger. Kick runs each on another
+// goroutine, so that a runtime.Goexit in it does not end the caller's goroutine, which may
+// have callbacks to run.
 func (p *Pool) Kick() {
 	if !bounded.Increment(&p.running, p.max) {
 		return
@@ -64,13 +68,6 @@ func (p *Pool) Kick() {
 		go p.loop()
 		return
 	}
-	p.submit()
-}
-
-// submit asks spawn to start a worker. spawn and refused call user code: the executor and the
-// logger. submit runs each on another goroutine, so that a runtime.Goexit in it does not end
-// the goroutine that calls Kick, which may have callbacks to run.
-func (p *Pool) submit() {
 	err := errSpawn
 	guard.Apart(func() { err = p.spawn(p.loop) }, p.panicked)
 	if err != nil {
