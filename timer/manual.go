@@ -65,7 +65,7 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 		return false
 	}
 	t.mu.Lock()
-	t.mu.target = min(t.mu.target, lastTime-max(d, 0)) + max(d, 0)
+	t.mu.target = min(Deadline(t.mu.target, d), lastTime)
 	if t.mu.moving {
 		t.mu.Unlock()
 		return false
