@@ -39,7 +39,6 @@ const EveryPosition = math.MaxInt64
 type Watchers[K comparable] struct {
 	seed   maphash.Seed
 	shards []*Shard[K]
-	mask   uint64
 
 	config Config[K]
 
@@ -70,7 +69,6 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 	w := &Watchers[K]{
 		seed:      maphash.MakeSeed(),
 		shards:    make([]*Shard[K], c.Shards),
-		mask:      uint64(c.Shards - 1),
 		config:    c,
 		signalled: make([]atomic.Uint64, (c.Shards+63)/64),
 	}
@@ -87,7 +85,7 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
 // Shard returns the shard of the keys with this hash.
-func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return w.shards[hash&w.mask] }
+func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return w.shards[hash&uint64(len(w.shards)-1)] }
 
 // Shards returns all shards.
 func (w *Watchers[K]) Shards() []*Shard[K] { return w.shards }
