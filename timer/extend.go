@@ -19,9 +19,9 @@ func (t *store) DeadlineOf(e *TaskEntry) time.Duration {
 // means that e has expired or is expiring, was cancelled, was never added, or belongs to
 // another timer. It does not block.
 //
-// A later deadline is written to the entry only: when the old deadline passes, the timer
-// finds the new one and places the entry again. An earlier deadline moves the entry at once;
-// if it has passed, Extend may call the executor (see [WithExecutor]).
+// A deadline that is later by a tick or more is written to the entry only: when the old
+// deadline passes, the timer finds the new one and places the entry again. Another deadline
+// moves the entry at once; if it has passed, Extend may call the executor (see [WithExecutor]).
 func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 	to := within(deadline)
 	s := t.shardOf(e)
@@ -30,9 +30,11 @@ func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
 		s.mu.Unlock()
 		return false
 	}
-	earlier := to < e.deadline
+	// If the old deadline has passed, and its tick has not come, the new one may have passed
+	// too. Then the two are less than a tick apart.
+	later := to-e.deadline >= t.tick
 	e.deadline = to
-	if !earlier {
+	if later {
 		s.mu.Unlock()
 		return true
 	}

@@ -52,3 +52,33 @@ func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {
 	require.True(t, s.Extend(&e.TaskEntry, s.Now()))
 	<-ran // not an hour later
 }
+
+// The deadline has passed, its tick has not come, and Extend moves it to now.
+func TestAnEntryExtendedToNowWithinItsTickIsDueAtOnce(t *testing.T) {
+	m := newManual(t, WithTick(20*time.Millisecond))
+	e := newTask(nil)
+	addIn(t, m, e, 5*time.Millisecond)
+	m.AdvanceClock(10 * time.Millisecond)
+	require.Zero(t, e.runs.Load(), "its tick is at 20 ms")
+	require.True(t, m.Extend(&e.TaskEntry, m.Now()))
+	assert.True(t, m.AdvanceClock(0))
+	assert.EqualValues(t, 1, e.runs.Load())
+}
+
+// Entries whose bucket has expired wait for a worker. One that is extended then has not expired.
+func TestAnExtendedEntryIsNotDue(t *testing.T) {
+	m := newManual(t)
+	entries := []*testTask{newTask(nil), newTask(nil), newTask(nil)}
+	for _, e := range entries {
+		addIn(t, m, e, 0)
+	}
+	m.mu.now = time.Second
+	n, oldest := Due(m)
+	assert.Equal(t, 3, n)
+	assert.Equal(t, time.Second-1, oldest)
+	require.True(t, m.Extend(&entries[0].TaskEntry, time.Minute))
+	require.True(t, m.Extend(&entries[2].TaskEntry, time.Minute))
+	n, oldest = Due(m)
+	assert.Equal(t, 1, n)
+	assert.Equal(t, time.Second-1, oldest)
+}

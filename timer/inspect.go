@@ -47,17 +47,21 @@ const (
 func Inspect(t Timer) Wheels { return t.inspect() }
 
 // Due returns how many entries of t have expired and wait for a worker, and how long ago the
-// deadlines of the first ones passed. It counts up to 128 entries in each shard, so n is a
-// lower bound if there are more.
+// first deadline of these passed. It looks at up to 128 entries in each shard, so both are
+// lower bounds if there are more.
 func Due(t Timer) (n int, oldest time.Duration) { return t.overdueEntries() }
 
 func (t *store) overdueEntries() (n int, oldest time.Duration) {
 	now := t.now()
 	for _, s := range t.shards {
 		s.mu.Lock()
-		if !s.mu.due.empty() {
-			n += s.mu.due.count(chunk)
-			oldest = max(oldest, now-time.Duration(s.mu.due.root.next.deadline))
+		looked := 0
+		for e := s.mu.due.root.next; e != &s.mu.due.root && looked < chunk; e = e.next {
+			if late := now - time.Duration(e.deadline); late >= 0 { // otherwise it was extended
+				n++
+				oldest = max(oldest, late)
+			}
+			looked++
 		}
 		s.mu.Unlock()
 	}

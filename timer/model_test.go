@@ -31,7 +31,7 @@ type modelItem struct {
 	scheduled bool
 	deadline  time.Duration
 	surface   time.Duration // when its bucket expires; the time of its addition if it was due then
-	extended  bool          // it was placed by an earlier deadline
+	extended  bool          // it was placed by an earlier deadline, a tick or more before
 	onFire    func(*modelItem)
 }
 
@@ -145,12 +145,12 @@ func (m *model) extend(it *modelItem, deadline time.Duration) {
 	}
 	atOnce := deadline <= m.now
 	deadline = min(max(deadline, 1), Never)
-	if deadline < it.deadline {
+	if int64(deadline-it.deadline) < m.timer.tick {
 		it.extended = false
 		if it.surface = m.now; !atOnce {
 			it.surface = max(m.now, m.roundUp(deadline))
 		}
-	} else if deadline > it.deadline {
+	} else {
 		it.extended = true
 	}
 	it.deadline = deadline
