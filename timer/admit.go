@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/delayedop/purgatory/internal/bounded"
+	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -24,7 +25,7 @@ func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 		err = fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
 	if err != nil && claimed {
-		e.state.And(^uint64(BindingMask &^ (1<<ownerShift - 1)))
+		e.word.And(^uint64(identity.Half &^ (1<<identity.Shift - 1)))
 	}
 	return err
 }
@@ -41,11 +42,11 @@ func (t *store) admitLocked(s *shard, e *TaskEntry) error {
 //     t the owner has the entry to itself.
 func (t *store) claimLocked(e *TaskEntry) (claimed bool, err error) {
 	for !t.ownsLocked(e) {
-		state := e.state.Load()
-		if owner := OwnerIn(state); owner != 0 {
+		word := e.word.Load()
+		if owner := identity.In(word); owner != 0 {
 			return false, fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, owner, t.id)
 		}
-		if sched.Yield(); e.state.CompareAndSwap(state, state|uint64(t.id)<<ownerShift) {
+		if sched.Yield(); e.word.CompareAndSwap(word, word|uint64(t.id)<<identity.Shift) {
 			return true, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/expiry"
+	"github.com/delayedop/purgatory/internal/identity"
 )
 
 // A timer refuses an entry of another timer, whatever state the entry is in, and neither
@@ -144,16 +145,16 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	m := newManual(t)
 	var o owner
 	assert.Nil(t, o.Owner())
-	assert.Zero(t, OwnerIn(o.State().Load()), "never bound")
-	o.State().Store(o.OperationBinding(1<<25 - 1))
+	assert.Zero(t, identity.In(o.Word().Load()), "never bound")
+	o.Word().Store(o.OperationBinding(1<<25 - 1))
 	o.SetOwner(&o)
 	assert.Same(t, &o, o.Owner())
 	assert.Nil(t, o.Task())
-	assert.EqualValues(t, 1<<25-1, OwnerIn(o.State().Load()))
+	assert.EqualValues(t, 1<<25-1, identity.In(o.Word().Load()))
 	assert.Less(t, m.shardOf(&o.TaskEntry).bit, uint64(2))
 
 	require.NoError(t, m.AddAt(&o.TaskEntry, 0, time.Second))
-	assert.EqualValues(t, 1<<25-1, OwnerIn(o.State().Load()), "a timer does not take it over")
+	assert.EqualValues(t, 1<<25-1, identity.In(o.Word().Load()), "a timer does not take it over")
 	require.ErrorIs(t, m.AddAt(&o.TaskEntry, 0, time.Second), ErrScheduled)
 	assert.Equal(t, time.Second, m.DeadlineOf(&o.TaskEntry))
 	assert.True(t, m.Extend(&o.TaskEntry, 2*time.Second))

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/identity"
 )
 
 // State is the state of a [Handle].
@@ -42,14 +44,14 @@ type periodic struct {
 	atZero bool          // the next run is due at time 0, although AddAt takes 0 for 1 ns
 }
 
-// haltedBit is set in the entry's state after a periodic handle was stopped, or its timer.
+// haltedBit is set in the entry's word after a periodic handle was stopped, or its timer.
 // The caller that sets it has prevented the runs that would follow.
-const haltedBit = BindingMask + 1
+const haltedBit = identity.Half + 1
 
-func (h *Handle) halted() bool { return h.entry.state.Load()&haltedBit != 0 }
+func (h *Handle) halted() bool { return h.entry.word.Load()&haltedBit != 0 }
 
 // halt sets the bit and reports whether it was not set before.
-func (h *Handle) halt() bool { return h.entry.state.Or(haltedBit)&haltedBit == 0 }
+func (h *Handle) halt() bool { return h.entry.word.Or(haltedBit)&haltedBit == 0 }
 
 // periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {

@@ -98,7 +98,7 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 		for slot := range w.size {
 			bucket := &lv.buckets[slot]
 			check(bucket.root.deadline == int64(l)*w.size+slot+1, "level %d slot %d has position %d", l, slot, bucket.root.deadline)
-			check(bucket.root.task == nil && bucket.root.state.Load() == 0, "a root is used as an entry")
+			check(bucket.root.task == nil && bucket.root.word.Load() == 0, "a root is used as an entry")
 			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
 			check(filled == !bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
 			if bucket.empty() {

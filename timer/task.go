@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/expiry"
+	"github.com/delayedop/purgatory/internal/identity"
 )
 
 // Task is what a timer runs when an entry's deadline has passed.
@@ -35,10 +36,10 @@ type TaskEntry struct {
 
 	task any // what Bind was given, a Task; or what BindOwner was given, an operation
 
-	// state is the entry's binding, in its lower half. Its upper half is for the object
+	// word is the entry's binding, in its lower half. Its upper half is for the object
 	// that embeds the entry: the wheels neither read nor write that half. The two share a
 	// word so that an operation takes its first state and its binding in one step.
-	state atomic.Uint64
+	word atomic.Uint64
 }
 
 // binding says to which shard an entry belongs, in any timer, and who owns it: the timer
@@ -49,11 +50,9 @@ type binding uint32
 const (
 	shardBits    = 6 // enough for 64 shards
 	operationBit = 1 << shardBits
-	ownerShift   = shardBits + 1 // identity.Bits bits are left for the owner
-
-	// BindingMask is the half of an entry's state that has the binding.
-	BindingMask = 1<<32 - 1
 )
+
+var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the owner's bits are left free
 
 // unowned returns the binding of an entry without an owner. Its shard is a hash of the
 // 8 KiB page that e lies on. A processor allocates from pages of its own, so the entries
@@ -70,12 +69,12 @@ func unowned(e *TaskEntry) binding {
 // byOperation reports whether the owner is an operation's purgatory.
 func (b binding) byOperation() bool { return b&operationBit != 0 }
 
-func (b binding) owner() uint32 { return uint32(b >> ownerShift) }
+func (b binding) owner() uint32 { return identity.In(uint64(b)) }
 
 // withOwner returns b, which has no owner, with one.
-func (b binding) withOwner(owner uint32) binding { return b | binding(owner<<ownerShift) }
+func (b binding) withOwner(owner uint32) binding { return b | binding(owner<<identity.Shift) }
 
-func (e *TaskEntry) binding() binding { return binding(e.state.Load()) }
+func (e *TaskEntry) binding() binding { return binding(e.word.Load()) }
 
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
 func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
@@ -86,24 +85,21 @@ func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
 // AfterFunc and Stop 10 % slower. The conversion is safe: an atomic.Uint64 is a uint64.
 func (e *TaskEntry) bind(task Task, owner uint32) {
 	e.task = task
-	*(*uint64)(unsafe.Pointer(&e.state)) = uint64(unowned(e).withOwner(owner))
+	*(*uint64)(unsafe.Pointer(&e.word)) = uint64(unowned(e).withOwner(owner))
 }
 
-// State returns the word whose lower half is e's binding and whose upper half is for the
+// Word returns the word whose lower half is e's binding and whose upper half is for the
 // operation that embeds e. An operation binds e by writing the result of
 // [TaskEntry.OperationBinding] there, and calling [TaskEntry.SetOwner], instead of Bind. When
 // e expires, the operation then ends as expired. Timers accept every entry of an operation,
-// so its purgatory must add e to one timer only.
-func (e *TaskEntry) State() *atomic.Uint64 { return &e.state }
+// so its purgatory must add e to one timer only. Word is for the state machine of operations.
+func (e *TaskEntry) Word() *atomic.Uint64 { return &e.word }
 
 // OperationBinding returns the binding of an entry of an operation whose purgatory has the
 // identity id.
 func (e *TaskEntry) OperationBinding(id uint32) uint64 {
 	return uint64(unowned(e).withOwner(id) | operationBit)
 }
-
-// OwnerIn returns the identity in an operation's state, 0 if it is not bound.
-func OwnerIn(state uint64) uint32 { return binding(state).owner() }
 
 // SetOwner sets the operation that ends when e expires. The caller has just bound e to it.
 func (e *TaskEntry) SetOwner(operation any) { e.task = operation }

@@ -34,7 +34,7 @@ func newTask(f func()) *testTask {
 }
 
 // inShard assigns e, which is not scheduled, to the i-th shard.
-func (e *TaskEntry) inShard(i int) { e.state.Store(uint64(i) & (1<<shardBits - 1)) }
+func (e *TaskEntry) inShard(i int) { e.word.Store(uint64(i) & (1<<shardBits - 1)) }
 
 func newManual(t testing.TB, opts ...Option) *ManualTimer {
 	t.Helper()
@@ -90,8 +90,8 @@ func TestTimersDoNotTouchAnOperationsState(t *testing.T) {
 	full := newTask(nil)
 	addIn(t, m, full, time.Second)
 	tt := newTask(nil)
-	assert.Zero(t, tt.State().Load()&upper)
-	tt.State().Or(upper)
+	assert.Zero(t, tt.Word().Load()&upper)
+	tt.Word().Or(upper)
 	assert.ErrorIs(t, m.AddAt(&tt.TaskEntry, 0, 1), ErrFull)
 	assert.Zero(t, tt.binding().owner(), "a refused entry belongs to no timer")
 	m.Cancel(&full.TaskEntry)
@@ -100,7 +100,7 @@ func TestTimersDoNotTouchAnOperationsState(t *testing.T) {
 	m.AdvanceClock(2 * time.Second)
 	addIn(t, m, tt, time.Second)
 	m.Cancel(&tt.TaskEntry)
-	assert.Equal(t, upper, tt.State().Load()&upper)
+	assert.Equal(t, upper, tt.Word().Load()&upper)
 }
 
 // The entries of a page share a shard. The entries of many pages are spread over all shards,

@@ -9,6 +9,16 @@ const Bits = 25
 
 var last atomic.Uint64
 
+// The identity of an entry's owner ends the lower half of the entry's word. Package timer
+// uses the bits below it.
+const (
+	Half  = 1<<32 - 1
+	Shift = 32 - Bits
+)
+
+// In returns the identity of the owner in an entry's word, 0 if it has no owner.
+func In(word uint64) uint32 { return uint32(word) >> Shift }
+
 // New returns an identity from 1 to 2^25-1. It never returns 0, which means "no owner". It is
 // safe for concurrent use.
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -41,7 +42,7 @@ import (
 // and no transition leads out of ended.
 type Machine struct {
 	// entry is the operation's entry in the timer. It is bound to the Operation, and
-	// its state is the state word (see the constants below). entry must be the first
+	// its word is the state word (see the constants below). entry must be the first
 	// field, because Entries converts pointers.
 	entry timer.TaskEntry
 
@@ -95,7 +96,7 @@ func (m *Machine) Operation() Operation { return m.entry.Owner().(Operation) }
 // Entry returns the operation's entry in the timer.
 func (m *Machine) Entry() *timer.TaskEntry { return &m.entry }
 
-func (m *Machine) word() *atomic.Uint64 { return m.entry.State() }
+func (m *Machine) word() *atomic.Uint64 { return m.entry.Word() }
 
 // Entries returns the timer entries of machines. The result shares its memory with
 // machines and has the same length.
@@ -119,7 +120,7 @@ func (m *Machine) SetStart(now time.Duration) { m.start = now }
 // it is new.
 func (m *Machine) Owner() uint32 {
 	sched.Yield()
-	return timer.OwnerIn(m.word().Load())
+	return identity.In(m.word().Load())
 }
 
 // Reject gives up a held operation that was not accepted: no list has seen it, and no
@@ -133,7 +134,7 @@ func (m *Machine) Owner() uint32 {
 func (m *Machine) Reject(spent bool) {
 	next := uint64(phaseNew)
 	if spent {
-		next = phaseEnded | m.word().Load()&timer.BindingMask
+		next = phaseEnded | m.word().Load()&identity.Half
 	}
 	sched.Yield()
 	m.word().Swap(next)
@@ -169,7 +170,7 @@ func (m *Machine) Acquire() (held bool) {
 func (m *Machine) Hold(owner uint32) (held bool) {
 	sched.Yield()
 	word := m.word().Load()
-	return word&phaseMask == phasePending && timer.OwnerIn(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
+	return word&phaseMask == phasePending && identity.In(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
 }
 
 // Claim makes the caller the holder of a pending operation, to end it with o. If
@@ -181,7 +182,7 @@ func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 		sched.Yield()
 		word := m.word().Load()
 		switch {
-		case timer.OwnerIn(word) != owner:
+		case identity.In(word) != owner:
 			return false, false
 		case word&phaseMask == phasePending:
 			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
@@ -240,7 +241,7 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 		m.tail = nil
 	}
 	sched.Yield()
-	binding := m.word().Load() & timer.BindingMask
+	binding := m.word().Load() & identity.Half
 	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
 }
 
@@ -257,7 +258,7 @@ func (m *Machine) ClearWish() {
 func (m *Machine) AcceptedBy(owner uint32) bool {
 	sched.Yield()
 	word := m.word().Load()
-	return word&accepted != 0 && timer.OwnerIn(word) == owner
+	return word&accepted != 0 && identity.In(word) == owner
 }
 
 // End ends m, which the caller holds, with o, in the purgatory that m waits in.
