@@ -24,7 +24,7 @@ type Operation interface {
 	// A panic counts as false, and so does runtime.Goexit. The timeout still ends the
 	// operation.
 	//
-	// A check tries up to 128 operations before it calls the first OnComplete. If several
+	// A check tries up to 128 operations of a key before it calls the first OnComplete. If several
 	// of them compete for a resource, reserve it in TryComplete and release it in
 	// OnComplete, and also where TryCompleteElseWatch returns an error: the purgatory may
 	// close after a TryComplete that has returned true.

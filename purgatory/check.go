@@ -15,8 +15,8 @@ import (
 //
 // It tries the operations of a key in the order in which they were registered (those that
 // wait for a position after the others, in order of position), and an operation that waits
-// for several of the keys once. The callbacks of up to 128
-// operations run on this goroutine after all of these have been tried and ended. The
+// for several of the keys once. It goes from key to key. The callbacks of up to 128
+// operations of a key run on this goroutine after all of these have been tried and ended. The
 // purgatory holds no lock meanwhile. If you hold a lock that an operation's method takes, use
 // [DelayedOperationPurgatory.Signal] or an [ActionQueue].
 //

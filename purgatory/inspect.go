@@ -128,6 +128,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 	slices.SortFunc(sample, func(a, b watchers.Waiting[K]) int { return cmp.Compare(a.Start, b.Start) })
 	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
 	var all []OperationReport
+	now := p.timer.Now()
 	for i := range sample {
 		w := &sample[i]
 		if len(all) == n {
@@ -143,7 +144,6 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 		if w.Machine.Outcome() != machine.Pending {
 			continue
 		}
-		now := p.timer.Now()
 		all = append(all, OperationReport{
 			Type: kindOf(w.Machine.Operation()),
 			Text: p.describe(w),

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -267,4 +268,25 @@ func TestLogRecordsDoNotDereferencePointerKeys(t *testing.T) {
 	p.ForceComplete(o)
 	assert.Contains(t, log.String(), fmt.Sprintf("%p", key), "as Inspect shows it")
 	assert.NotContains(t, log.String(), "another goroutine")
+}
+
+// A first try that panics finds an operation that has not begun to wait.
+func TestTheAgeOfAnOperationWhoseFirstTryPanicsIsZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p, err := purgatory.New[string]("p", purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		defer p.Close()
+		time.Sleep(10 * time.Second)
+		o := &op{}
+		o.try = func() bool {
+			if o.tries.Load() == 1 {
+				panic("x")
+			}
+			return false
+		}
+		_, err = p.TryCompleteElseWatch(o, time.Hour, "k")
+		require.NoError(t, err)
+		assert.Contains(t, log.String(), "callback=TryComplete age=0s")
+	})
 }

@@ -207,6 +207,7 @@ func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 	p, m, first := r.hold.p, r.hold.Machine, r.first(waits)
 	m.ClearWish()
+	deadline := m.Entry().Deadline() // the worker that left the wish has let go of the entry
 	// leave hands a further try to a signal worker, which may end the operation before
 	// the timer does.
 	if end := r.hold.leave(); end != machine.Pending {
@@ -216,7 +217,7 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 	}
 	now := p.timer.Now()
 	sched.Yield()
-	refused := p.timer.AddAt(m.Entry(), now, now) != nil
+	refused := p.timer.AddAt(m.Entry(), now, deadline) != nil
 	switch {
 	case refused: // no timeout will pass
 		if held, _ := m.Claim(machine.Expired, p.id); held {

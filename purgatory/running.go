@@ -84,9 +84,9 @@ func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, ke
 	callback()
 }
 
-// ageOf returns how long ago m was accepted, 0 if it was not watched.
+// ageOf returns how long ago m was accepted, 0 if it has not been watched.
 func (p *DelayedOperationPurgatory[K]) ageOf(m *machine.Machine) time.Duration {
-	if m.Start() == 0 && m.Outcome() == machine.Satisfied {
+	if m.Start() < 0 {
 		return 0
 	}
 	return p.timer.Now() - m.Start()

@@ -35,7 +35,7 @@ type check[K comparable] struct {
 	claimed  int
 	at, n    int
 	more     bool               // cursor has more after ops
-	rest     []*machine.Machine // after ops, if they come from Close or Gather
+	rest     []*machine.Machine // after ops, if they come from Close, Gather or collectRest
 
 	key    K   // if ops come from a key; hold.key then points to it
 	keys   []K // else: the first keys of the operations that end together
@@ -58,7 +58,24 @@ func (c *check[K]) begin(key K, hash uint64, upTo int64) (ended int) {
 		return 0
 	}
 	c.of(key, hash, upTo)
+	if c.outcome != machine.Pending {
+		c.collectRest()
+	}
 	return c.finish()
+}
+
+// collectRest collects all operations of the key before the walk ends the first. What its
+// callbacks register then waits, and cannot keep the walk going.
+func (c *check[K]) collectRest() {
+	var ops [batchSize]*machine.Machine
+	for n := 0; c.more; c.rest = append(c.rest, ops[:n]...) {
+		if n = 0; c.cursor.Overdue() { // other goroutines register as fast as the cursor moves
+			c.cursor.Stop()
+			c.more = false
+			return
+		}
+		n, c.more = c.cursor.Next(ops[:])
+	}
 }
 
 // of says that the operations of the walk are those of key.

@@ -46,8 +46,8 @@ type Machine struct {
 	// field, because Entries converts pointers.
 	entry timer.TaskEntry
 
-	// start is when the operation was accepted, on the timer's clock. The holder
-	// writes it once, before the operation is watched.
+	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
+	// The holder writes it once, before the operation is watched.
 	start time.Duration
 
 	// tail belongs to the holder. While the operation waits, tail points to an array of
@@ -109,12 +109,13 @@ func Entries(machines []*Machine) []*timer.TaskEntry {
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
 
-// Start returns when the operation was accepted, on the timer's clock.
-func (m *Machine) Start() time.Duration { return m.start }
+// Start returns when the operation was accepted, on the timer's clock; less than 0 if it has
+// not been watched.
+func (m *Machine) Start() time.Duration { return m.start - 1 }
 
 // SetStart sets the time that Start returns. Only the holder may call it, before it
 // links any Watch.
-func (m *Machine) SetStart(now time.Duration) { m.start = now }
+func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if
 // it is new.
@@ -136,6 +137,7 @@ func (m *Machine) Reject(spent bool) {
 	if spent {
 		next = phaseEnded | m.word().Load()&identity.Half
 	}
+	m.start = 0
 	sched.Yield()
 	m.word().Swap(next)
 }
