@@ -28,7 +28,7 @@ type Inspection struct {
 	Hot, Expiring []KeyReport
 
 	// Oldest are the operations that have been waiting longest, oldest first, of a
-	// sample. If few wait, the sample is all of them. Otherwise it has the first operations
+	// sample. If few wait for each key, it is all of them. Otherwise it has the first operations
 	// of some keys, and each call samples other keys. Looked is the number of entries of
 	// watcher lists in the sample: an operation has one for each of its keys.
 	Oldest []OperationReport

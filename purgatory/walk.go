@@ -68,13 +68,14 @@ func (c *check[K]) begin(key K, hash uint64, upTo int64) (ended int) {
 // callbacks register then waits, and cannot keep the walk going.
 func (c *check[K]) collectRest() {
 	var ops [batchSize]*machine.Machine
-	for n := 0; c.more; c.rest = append(c.rest, ops[:n]...) {
-		if n = 0; c.cursor.Overdue() { // other goroutines register as fast as the cursor moves
-			c.cursor.Stop()
-			c.more = false
-			return
-		}
+	for c.more && !c.cursor.Overdue() {
+		var n int
 		n, c.more = c.cursor.Next(ops[:])
+		c.rest = append(c.rest, ops[:n]...)
+	}
+	if c.more { // other goroutines register as fast as the cursor moves
+		c.cursor.Stop()
+		c.more = false
 	}
 }
 
