@@ -30,8 +30,9 @@
 // Each hint that a source hears signals its key. After each gap that a source notices,
 // the runner re-checks every wait, once the engine has confirmed the new subscription. A
 // wait whose condition is met therefore ends after one re-subscription and one re-check at
-// the latest. A change whose writer died before its hint is seen at the next audit
-// ([WithAudit]), or not before the wait's timeout.
+// the latest. A change whose writer died before its hint is seen at the next re-check or
+// hint of its key: at the next audit ([WithAudit]) at the latest, and without audits perhaps
+// not before the wait's timeout.
 //
 // This package does not read the condition of a wait. A condition that does I/O belongs in
 // [purgatory.AwaitRead], which reads on the waiting goroutine, so that it blocks neither a
