@@ -20,7 +20,8 @@ import (
 // returns nil. If ctx ends while another goroutine runs ready, Await waits for the
 // result. With a timeout of zero or less Await calls ready once, does not block, and
 // returns [ErrExpired] if ready returned false. If ready returns true at first, Await
-// returns nil even if ctx has ended, but [ErrClosed] if the purgatory has closed meanwhile.
+// returns nil even if ctx has ended or the purgatory is full, but [ErrClosed] if the
+// purgatory has closed.
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
@@ -30,10 +31,10 @@ import (
 // goroutine and no timer of the runtime. Do not call it from a callback.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
-// CancelForKey; [ErrCancelled] if that is nil, or if ForceComplete ended the wait, whose
-// operation CancelMatching shows; [ErrClosed]; and those of
-// [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is: they come
-// wrapped in a text that says more.
+// CancelForKey; [ErrCancelled] if that is nil, or if ForceComplete ended the wait (the
+// function match of CancelMatching is called with the operation behind it); [ErrClosed];
+// and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is:
+// all but the causes come wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
 	return p.await(ctx, timeout, ready, keys, nil)
 }

@@ -22,9 +22,9 @@
 //
 // [DelayedOperationPurgatory.Await] blocks the goroutine that serves the request. The
 // function replicated is also called by the goroutines that check the key, so it must be
-// safe for concurrent use, and it must not block. Where no goroutine can wait for each
-// request, as in an event loop, write an operation: it needs one allocation and no
-// goroutine, and its callbacks send the answer.
+// safe for concurrent use, and it must not block. (It may lock a mutex that is held only
+// briefly.) Where no goroutine can wait for each request, as in an event loop, write an
+// operation: it needs one allocation and no goroutine, and its callbacks send the answer.
 //
 //	type produce struct {
 //		operation.DelayedOperation // the state of the wait, embedded by value
@@ -54,12 +54,13 @@
 //     tick plus the time that the runtime takes to schedule the worker.
 //   - The purgatory holds no lock while an operation's methods run.
 //   - Only the Await functions, Shutdown and, on the system's clock, AdvanceClock block.
-//     No other method waits for another goroutine's TryComplete.
+//     No other method waits for another goroutine's TryComplete. A method that runs
+//     callbacks on its caller's goroutine returns when they have returned.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that ends leaves the timer and its lists before its callbacks run.
-//     When the callbacks of its batch have run, the purgatory does not refer to it. (Where a
-//     list's lock is contended its entry may stay until the next purge: see
-//     [WithPurgeInterval].)
+//     When its callbacks, and those of the operations that end with it (up to 127), have
+//     run, the purgatory does not refer to it. (Where a list's lock is contended its entry
+//     may stay until the next purge: see [WithPurgeInterval].)
 //
 // An Await is an operation, too, with the same guarantees.
 //

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Errors, for errors.Is. An error that a method returns wraps one of these, and names the
-// purgatory and the offending value.
+// Errors, for errors.Is. A method that refuses an operation, or whose wait ends without its
+// condition, returns an error that wraps one of these and names the purgatory and the
+// offending value. The cause of a context or of a cancellation it returns unchanged.
 var (
 	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped.
 	ErrClosed = errors.New("purgatory: closed")
@@ -25,7 +26,8 @@ var (
 	ErrUsed = errors.New("purgatory: operation used twice")
 	// ErrInvalidOption: an option of New is out of its range, or contradicts another one.
 	ErrInvalidOption = errors.New("purgatory: invalid option")
-	// ErrCancelled: CancelForKey or CancelMatching ended an Await with a nil cause.
+	// ErrCancelled: CancelForKey or CancelMatching ended an Await with a nil cause, or
+	// ForceComplete ended it.
 	ErrCancelled = errors.New("purgatory: cancelled")
 	// ErrExpired: Await's timeout has passed. It is a net.Error whose Timeout method
 	// returns true, as callers of package net expect, and errors.Is reports that it is

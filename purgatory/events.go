@@ -26,8 +26,8 @@ const (
 	// EventPanic: an operation's method or the function of WithExecutor panicked. Error:
 	// operation, callback, age, key (for a method only), panic, stack.
 	EventPanic = "purgatory.callback.panic"
-	// EventStalled: the reaper ran much later than planned, and timeouts were late by as
-	// much. Warn: elapsed, interval.
+	// EventStalled: the reaper ran much later than planned, and timeouts may have been as
+	// late. Warn: elapsed (since it last ran), interval.
 	EventStalled = "purgatory.reaper.stalled"
 	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
 	// work, which is offered again. Warn: error.

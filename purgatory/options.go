@@ -70,10 +70,10 @@ func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapI
 // loop.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
-// WithTimer uses t in place of a timer of the purgatory's own. Several purgatories may
-// share t, and you may add tasks of your own to it. Closing the purgatory does not stop t. With a
-// [timer.ManualTimer] there is no reaper: AdvanceClock moves the time. New rejects a type that
-// embeds one of the two.
+// WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the
+// purgatory's own. Several purgatories may share t, and you may add tasks of your own to it.
+// Closing the purgatory does not stop t. With a ManualTimer there is no reaper: AdvanceClock
+// moves the time. New rejects other types of t, also those that embed one of the two.
 func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer, c.shared = t, true } }
 
 // WithExpiryWorkers sets how many goroutines may run the callbacks of expired operations

@@ -41,8 +41,8 @@ const EveryPosition = watchers.EveryPosition
 // many keys there are: before op is watched, and afterwards, for a change of state in
 // between. A check that comes while it runs causes another try, up to eight in a row;
 // then a signal worker makes the next one. If TryCompleteElseWatch is called inside a
-// TryComplete, on a stack of over 400 frames, a signal worker makes every try. The purgatory
-// copies keys before TryComplete runs.
+// TryComplete, on a stack of over 400 frames, it may leave every try to a signal worker. The
+// purgatory copies keys before TryComplete runs.
 //
 // With a timeout of zero or less TryComplete runs once, and op expires at once, on an
 // expiry worker (on a manual clock: in the next AdvanceClock). A timeout of math.MaxInt64
