@@ -1,14 +1,13 @@
-// Package prometheus collects what purgatories know of themselves, for a registry of the
-// user's:
+// Package prometheus has a collector that exports the statistics of purgatories:
 //
 //	collector, err := prometheus.New(produces, fetches)
 //	registry.MustRegister(collector)
 //
-// Nothing is registered behind the user's back, and nothing is computed until somebody
-// scrapes: a scrape reads Stats of each purgatory, which costs O(shards). Each metric has
-// the label purgatory, its name.
+// The package registers nothing by itself, and the collector does nothing until a server
+// scrapes: it then calls Stats of each purgatory, in O(shards). Each metric has the label
+// purgatory, the purgatory's name.
 //
-// Histograms and the age of the oldest operation are there for purgatories that were
+// Histograms and the age of the oldest operation are exported for purgatories that were
 // made with purgatory.WithHistograms; [Options.NativeHistograms] adds native buckets.
 //
 // [Collector.AddSignals] adds a source of hints from other processes, whose metrics have the
