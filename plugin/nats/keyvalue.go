@@ -41,7 +41,7 @@ func KeyValue(nc *nats.Conn, bucket string) *BucketSource {
 	return &BucketSource{nc: nc, bucket: bucket}
 }
 
-// Run is signals.Source's. It ends when the connection breaks, a message is missing, the
+// Run implements signals.Source. It ends when the connection breaks, a message is missing, the
 // server falls silent, or the bucket cannot be watched. It waits for a connection that is
 // being made again.
 func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error {

@@ -31,9 +31,10 @@ func Subjects(nc *nats.Conn, prefix string) (*SubjectSource, error) {
 	return &SubjectSource{nc, prefix + "."}, nil
 }
 
-// Hint publishes that key has changed up to position (signals.Unknown: it is not said),
-// after that has been committed. Like every publication of core NATS it is on its way
-// when Hint returns, no more. Error: ErrKey, and those of the connection.
+// Hint publishes that key has changed up to position (signals.Unknown if there is none).
+// Call it after the change has been committed. When Hint returns, the client has taken the
+// message, but may not have sent it yet, and it may still be lost. Errors: ErrKey, and those
+// of the connection.
 func Hint(nc *nats.Conn, prefix, key string, position int64) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
@@ -58,7 +59,7 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Run is signals.Source's. It ends when the connection breaks. It waits for a connection
+// Run implements signals.Source. It ends when the connection breaks. It waits for a connection
 // that is being made again.
 func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) error {
 	l := watch(s.nc)

@@ -13,7 +13,7 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
-// ErrKey: a key cannot be part of a notification, or a channel's name is none.
+// ErrKey: a key cannot be part of a notification, or the name of a channel is not valid.
 var ErrKey = errors.New("postgres: invalid key")
 
 const (
@@ -27,10 +27,10 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 }
 
-// Notify says that keys have changed up to position (signals.Unknown: it is not said). In
-// a transaction it takes effect when that commits. It sends one statement for all keys.
-// Error: ErrKey if a key is not UTF-8, has a zero byte, or is too long; nothing has been
-// sent then. And those of db.
+// Notify tells listeners that keys have changed up to position (signals.Unknown if there is
+// none). In a transaction it takes effect when the transaction commits. It sends one
+// statement for all keys. Errors: ErrKey if a key is not UTF-8, has a zero byte, or is too
+// long, and then nothing has been sent; and those of db.
 func Notify(ctx context.Context, db Execer, channel string, position int64, keys ...string) error {
 	if err := checkChannel(channel); err != nil {
 		return err

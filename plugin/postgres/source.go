@@ -33,7 +33,7 @@ func Listen(connect func(context.Context) (*pgx.Conn, error), channel string) (*
 	return &Source{connect, channel}, nil
 }
 
-// Run is signals.Source's. It ends when the connection breaks.
+// Run implements signals.Source. It ends when the connection breaks.
 func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 	conn, err := s.connect(ctx)
 	if err != nil {

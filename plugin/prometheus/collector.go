@@ -34,14 +34,14 @@ type Collector struct {
 
 // Errors, for errors.Is.
 var (
-	// ErrName: two purgatories, or two sources of hints, have the same name, which is
-	// what tells them apart.
+	// ErrName: two purgatories, or two sources of hints, have the same name. Their series
+	// would be the same.
 	ErrName = errors.New("prometheus: name is taken")
 	// ErrNilSource: a purgatory or a source of hints is nil.
 	ErrNilSource = errors.New("prometheus: nil source")
 )
 
-// Options are what NewWithOptions can be told. The zero value is that of New.
+// Options configures a Collector; see NewWithOptions. New uses the zero value.
 type Options struct {
 	// NativeHistograms adds native buckets to the classic ones of each histogram. A server
 	// that scrapes native histograms then stores one series for each instead of one for
