@@ -15,8 +15,9 @@ import (
 )
 
 // WithSlowCallback reports callbacks (OnComplete, OnExpiration, and TryComplete when a check
-// calls it; not during a registration, on the goroutine of the request itself) that take longer than threshold. While one still runs, the reaper logs
-// [EventStuck], once, at most a reap interval after threshold has passed. When it returns,
+// calls it, but not when the registration does) that take longer than threshold. While one
+// still runs, the reaper logs [EventStuck], once, at most a reap interval after threshold has
+// passed. When it returns,
 // the goroutine that ran it logs [EventSlow]. [Stats] counts both. WithSlowCallback costs
 // two readings of the clock and a lock for each callback. Default 0: off.
 func WithSlowCallback(threshold time.Duration) Option { return func(c *config) { c.slow = threshold } }

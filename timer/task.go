@@ -34,7 +34,7 @@ type TaskEntry struct {
 	// in the deadline.
 	deadline int64
 
-	task any // what Bind was given, a Task; or what BindOwner was given, an operation
+	task any // what Bind was given, a Task; or what SetOwner was given, an operation
 
 	// word is the entry's binding, in its lower half. Its upper half is for the object
 	// that embeds the entry: the wheels neither read nor write that half. The two share a
@@ -81,8 +81,8 @@ func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
 
 // bind is Bind for an entry that belongs to the timer with identity owner from the start.
 //
-// No other goroutine sees e yet, so the write need not be atomic: an atomic one makes
-// AfterFunc and Stop 10 % slower. The conversion is safe: an atomic.Uint64 is a uint64.
+// No other goroutine sees e yet, so the write need not be atomic: an atomic one takes 5 ns,
+// of the 70 of AfterFunc and Stop. The conversion is safe: an atomic.Uint64 is a uint64.
 func (e *TaskEntry) bind(task Task, owner uint32) {
 	e.task = task
 	*(*uint64)(unsafe.Pointer(&e.word)) = uint64(unowned(e).withOwner(owner))
