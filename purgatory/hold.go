@@ -20,8 +20,36 @@ const maxLooks = 8
 type hold[K comparable] struct {
 	machine.Hold
 	p     *DelayedOperationPurgatory[K]
-	key   *K  // that is checked; nil: several, or none
-	looks int // calls of letGo for the operation
+	timed *timedOperation[K] // of a check, with WithSlowCallback; else nil
+	key   *K                 // that is checked; nil: several, or none
+	looks int                // calls of letGo for the operation
+
+	tries, met int64 // calls of check, and how many returned Satisfied, since they were last reset
+}
+
+// take makes the operation of m, which the caller holds, that of h.
+func (h *hold[K]) take(m *machine.Machine) {
+	h.Machine, h.Op, h.looks = m, m.Operation(), 0
+	if h.timed != nil {
+		h.timed.Operation, h.Op = h.Op, h.timed
+	}
+}
+
+// drop drops the operation, which is no longer held.
+func (h *hold[K]) drop() {
+	h.Machine, h.Op = nil, nil
+	if h.timed != nil {
+		h.timed.Operation = nil
+	}
+}
+
+// check is [machine.Hold.Try] for a check, which counts its tries.
+func (h *hold[K]) check(release bool) (end machine.Outcome, again bool) {
+	h.tries++
+	if end, again = h.Try(release); end == machine.Satisfied {
+		h.met++
+	}
+	return end, again
 }
 
 // retry goes on after a try that returned false: it lets go of the operation, or tries it
@@ -33,7 +61,7 @@ func (h *hold[K]) retry() (end machine.Outcome) {
 		if !again {
 			return end
 		}
-		if end, _ := h.Try(false); end == machine.Satisfied {
+		if end, _ := h.check(false); end == machine.Satisfied {
 			return end
 		}
 	}

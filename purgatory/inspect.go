@@ -178,7 +178,8 @@ func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text st
 func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
 	c := p.newCheck(p.watchers.Shard(w.Hash))
 	c.of(w.Key, w.Hash, EveryPosition)
-	c.hold.Machine, c.hold.Op, c.hold.looks, c.holding = w.Machine, w.Machine.Operation(), 0, true
+	c.hold.take(w.Machine)
+	c.holding = true
 	c.ops[0], c.at, c.n = w.Machine, 1, 1 // endBatch clears ops[:n]
 	c.finish()
 }

@@ -88,7 +88,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		c := new(check[K])
 		c.hold.p = p
 		if cfg.slow > 0 {
-			c.hold.Timed = c.hold.timedTry
+			c.hold.timed = &timedOperation[K]{hold: &c.hold}
 		}
 		return c
 	}

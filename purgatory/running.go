@@ -75,9 +75,16 @@ func (p *DelayedOperationPurgatory[K]) endCallback(c *callback[K]) {
 	}
 }
 
-func (h *hold[K]) timedTry() bool {
+// timedOperation is the operation of a check's hold with a TryComplete that is timed.
+type timedOperation[K comparable] struct {
+	machine.Operation
+	hold *hold[K]
+}
+
+func (t *timedOperation[K]) TryComplete() bool {
+	h := t.hold
 	defer h.p.endCallback(h.p.beginCallback(h.Machine, "TryComplete", h.logKey()))
-	return h.Op.TryComplete()
+	return t.Operation.TryComplete()
 }
 
 func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {

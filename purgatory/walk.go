@@ -202,8 +202,9 @@ func (c *check[K]) try(m *machine.Machine) {
 		}
 		return
 	}
-	c.hold.Machine, c.hold.Op, c.hold.looks, c.holding = m, m.Operation(), 0, true
-	end, again := c.hold.Try(true)
+	c.hold.take(m)
+	c.holding = true
+	end, again := c.hold.check(true)
 	if again {
 		end = c.hold.retry()
 	}
@@ -240,8 +241,8 @@ func (c *check[K]) collect(m *machine.Machine, o machine.Outcome) {
 // countTries counts the tries of a batch.
 func (c *check[K]) countTries() {
 	h := &c.hold
-	tries, wasted := h.Tries, h.Tries-h.Met
-	h.Tries, h.Met = 0, 0
+	tries, wasted := h.tries, h.tries-h.met
+	h.tries, h.met = 0, 0
 	sampled := c.shard.Tried(tries, wasted)
 	if h.key != nil && c.shard.CountsTries() {
 		c.shard.KeyTried(c.key, c.hash, tries, wasted)
@@ -253,14 +254,14 @@ func (c *check[K]) countTries() {
 
 // endBatch ends the operations in ops that were claimed, and clears ops.
 func (c *check[K]) endBatch() {
-	if c.hold.Tries > 0 {
+	if c.hold.tries > 0 {
 		c.countTries()
 	}
 	n := c.claimed
 	// Others may end what the batch has left waiting, while a callback blocks: nothing here
 	// must keep it in memory then.
 	clear(c.ops[n:c.n])
-	c.hold.Machine, c.hold.Op = nil, nil
+	c.hold.drop()
 	c.claimed, c.n, c.at = 0, 0, 0
 	if n == 0 {
 		return

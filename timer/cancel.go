@@ -18,28 +18,24 @@ func (t *store) Cancel(e *TaskEntry) bool {
 // skips nil entries and those of other timers. It takes a shard's lock once for up to 128
 // adjacent entries of that shard, which is faster than to cancel them one by one.
 func (t *store) CancelAll(entries []*TaskEntry) (n int) {
-	for len(entries) > 0 {
-		some := entries[:min(len(entries), chunk)]
-		entries = entries[len(some):]
-		var locked *shard
-		for _, e := range some {
-			if e == nil {
-				continue
-			}
-			if s := t.shardOf(e); s != locked {
-				if locked != nil {
-					locked.mu.Unlock()
-				}
-				s.mu.Lock()
-				locked = s
-			}
-			if t.ownsLocked(e) && locked.cancelLocked(e) {
-				n++
-			}
+	var locked *shard
+	for i, e := range entries {
+		if e == nil {
+			continue
 		}
-		if locked != nil {
-			locked.mu.Unlock()
+		if s := t.shardOf(e); s != locked || i%chunk == 0 {
+			if locked != nil {
+				locked.mu.Unlock()
+			}
+			s.mu.Lock()
+			locked = s
 		}
+		if t.ownsLocked(e) && locked.cancelLocked(e) {
+			n++
+		}
+	}
+	if locked != nil {
+		locked.mu.Unlock()
 	}
 	t.release(n)
 	return n

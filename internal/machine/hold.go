@@ -5,10 +5,7 @@ import "github.com/delayedop/purgatory/internal/sched"
 // Hold is what the holder of an operation needs in order to try it.
 type Hold struct {
 	*Machine
-	Op    Operation   // of Machine
-	Timed func() bool // if not nil, Try calls it instead of TryComplete
-
-	Tries, Met int64 // calls of Try, and how many found the condition met, since they were last reset
+	Op Operation // of Machine
 }
 
 // Begin makes the caller the holder of Op, a new operation, and sets Machine. Op will wait
@@ -35,15 +32,7 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 //
 //go:noinline
 func (h *Hold) Try(release bool) (end Outcome, again bool) {
-	h.Tries++
-	var met bool
-	if h.Timed == nil {
-		met = h.Op.TryComplete()
-	} else {
-		met = h.Timed()
-	}
-	if met {
-		h.Met++
+	if h.Op.TryComplete() {
 		return Satisfied, false
 	}
 	return Pending, !release || !h.tryRelease()

@@ -100,7 +100,6 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 			value := (&Hold{Op: op}).Try
 			return value(false)
 		},
-		"timed": func(op Operation) (Outcome, bool) { return (&Hold{Timed: op.TryComplete}).Try(false) },
 	} {
 		inTry := false
 		end, again := f(&asking{try: func() { _, inTry = Nesting() }})
