@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"runtime/trace"
+	"slices"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
@@ -27,28 +28,26 @@ func (p *DelayedOperationPurgatory[K]) answerOne(gate *watchers.Gate, batch *wat
 
 // answer runs the callbacks of operations that have ended, even if one of them panics or
 // calls runtime.Goexit. If answer returns, its caller counts the operations as answered.
-// After a Goexit answer does not return, and goOn counts them.
+// After a Goexit answer does not return, and goOn has counted them.
 func (p *DelayedOperationPurgatory[K]) answer(batch *watchers.Ending, key *logKey[K]) {
 	c := calls{batch: batch}
+	defer func() {
+		if c.at < len(batch.Machines) {
+			p.goOn(&c, key)
+		}
+	}()
 	if trace.IsEnabled() {
 		p.traced(regionCallbacks, func() { p.callRest(&c, key) })
-		return
+	} else {
+		p.callRest(&c, key)
 	}
-	p.callRest(&c, key)
 }
 
 // callRest runs the callbacks from c on.
 func (p *DelayedOperationPurgatory[K]) callRest(c *calls, key *logKey[K]) {
-	over := false
-	defer func() {
-		if !over {
-			p.goOn(c, key)
-		}
-	}()
 	for c.at < len(c.batch.Machines) {
 		p.call(c, key)
 	}
-	over = true
 }
 
 // logKey is the key that the log names with an operation: the key that was checked, or the
@@ -108,33 +107,19 @@ func (p *DelayedOperationPurgatory[K]) call(c *calls, key *logKey[K]) {
 	}
 }
 
-// goOn runs the rest of the callbacks when one has called runtime.Goexit. After a Goexit
-// only deferred functions run, so goOn runs inside one. The stack grows with every Goexit;
-// where it is exhausted, goOn leaves the rest to signal workers.
+// goOn has other goroutines run the rest of the callbacks when one has called
+// runtime.Goexit, and waits for them. It makes copies for them: otherwise the caller's
+// batch and key would be on the heap, two allocations for each operation that ends alone.
 func (p *DelayedOperationPurgatory[K]) goOn(c *calls, key *logKey[K]) {
-	n := len(c.batch.Machines)
-	if !machine.Exhausted() {
-		p.callRest(c, key)
-		p.answered(n)
-		return
-	}
-	m, next := c.batch.Machines[c.at], c.at+1
-	if c.begun == 1 && c.batch.Outcomes[c.at] == machine.Expired {
-		p.answered(c.at)
-		p.handed.put(handed[K]{m, key.of(c.at), true})
-	} else {
-		p.answered(next)
-	}
-	rest := logKey[K]{key: key.key}
-	if key.each != nil {
-		rest.each = key.each[next:]
-	}
-	p.hand(&watchers.Ending{Machines: c.batch.Machines[next:], Outcomes: c.batch.Outcomes[next:]}, &rest)
+	batch := watchers.Ending{Machines: slices.Clone(c.batch.Machines), Outcomes: slices.Clone(c.batch.Outcomes)}
+	rest, of := calls{&batch, c.at, c.begun}, logKey[K]{key.key, slices.Clone(key.each)}
+	guard.Resume(func() { p.callRest(&rest, &of) })
+	p.answered(len(batch.Machines))
 }
 
 // answered counts operations whose callbacks have run, where the goroutine passes no number
-// to [watchers.Gate.Exit]: after a Goexit, and for callbacks that were handed to a worker.
-// It uses the gate of the first shard; only the sum over all gates has a meaning.
+// to [watchers.Gate.Exit]: after a Goexit. It uses the gate of the first shard; only the sum
+// over all gates has a meaning.
 func (p *DelayedOperationPurgatory[K]) answered(n int) {
 	p.watchers.Shards()[0].Gate().Answered(n)
 }
@@ -150,13 +135,12 @@ func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, ca
 
 // handed is an operation that has ended, whose callbacks are left to a worker.
 type handed[K comparable] struct {
-	m              *machine.Machine
-	key            K
-	expirationOnly bool // its OnComplete has run
+	m   *machine.Machine
+	key K
 }
 
 // handedQueue holds operations whose callbacks were handed to the signal workers: because
-// a stack was deep, because of runtime.Goexit, or because Shutdown ended the operation.
+// a stack was deep, or because Shutdown ended the operation.
 type handedQueue[K comparable] struct {
 	sched.Mutex // lock level 9, taken with no other held
 	waiting     []handed[K]
@@ -206,11 +190,6 @@ func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
 	}
 	p.kickAnother()
 	machines, outcomes := [1]*machine.Machine{h.m}, [1]machine.Outcome{h.m.Outcome()}
-	c := calls{batch: &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}}
-	if h.expirationOnly {
-		c.begun = 1
-	}
-	p.callRest(&c, &logKey[K]{key: h.key})
-	p.answered(1)
+	p.answerOne(p.watchers.Shards()[0].Gate(), &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, &logKey[K]{key: h.key})
 	return true
 }

@@ -36,14 +36,13 @@ func TestTheHandedQueueIsFIFOAndKeepsNoOperation(t *testing.T) {
 		m := machine.Of(&probe{})
 		m.SetStart(time.Duration(i))
 		all = append(all, weak.Make(m))
-		q.put(handed[string]{m: m, expirationOnly: i%2 == 0})
+		q.put(handed[string]{m: m})
 	}
 	for i := range 5 {
 		assert.False(t, q.empty())
 		h, ok := q.take()
 		require.True(t, ok)
 		assert.EqualValues(t, i, h.m.Start(), "first come, first served")
-		assert.Equal(t, i%2 == 0, h.expirationOnly)
 	}
 	runtime.GC()
 	for i, m := range all {

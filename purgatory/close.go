@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -34,26 +35,21 @@ func (p *DelayedOperationPurgatory[K]) close(onWorkers bool) {
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
 	if first || onWorkers {
-		p.closeFrom(0, onWorkers)
-	}
-}
-
-// closeFrom closes the shards from the i-th on, even if callbacks call runtime.Goexit.
-func (p *DelayedOperationPurgatory[K]) closeFrom(i int, onWorkers bool) {
-	shards := p.watchers.Shards()
-	defer func() {
-		if i < len(shards) { // after runtime.Goexit only deferred functions run
-			p.closeFrom(i+1, onWorkers || machine.Exhausted())
+		shards := p.watchers.Shards()
+		closeRest := func() {
+			for len(shards) > 0 {
+				c := p.newCheck(shards[0])
+				shards = shards[1:]
+				c.outcome, c.onWorkers, c.rest = machine.Closed, onWorkers, c.shard.Close()
+				c.finish()
+			}
 		}
-	}()
-	for ; i < len(shards); i++ {
-		c := p.newCheck(shards[i])
-		c.outcome, c.onWorkers = machine.Closed, onWorkers
-		if c.rest = shards[i].Close(); len(c.rest) == 0 {
-			c.reset()
-			continue
-		}
-		c.finish()
+		defer func() {
+			if len(shards) > 0 { // a callback has called runtime.Goexit
+				guard.Resume(closeRest)
+			}
+		}()
+		closeRest()
 	}
 }
 

@@ -3,6 +3,7 @@ package purgatory
 import (
 	"runtime/trace"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -23,7 +24,6 @@ type check[K comparable] struct {
 	together  *watchers.Together // the keys of the same call; nil: one key
 	onWorkers bool               // workers run the callbacks
 	looked    bool               // nested has been called by this walk
-	passOn    bool               // runtime.Goexit ends this goroutine; another one goes on
 	ended     int
 
 	answered int // of ended: their callbacks have run on this goroutine
@@ -89,10 +89,18 @@ func (c *check[K]) of(key K, hash uint64, upTo int64) {
 // operations it ended.
 func (c *check[K]) finish() (ended int) {
 	alone := c.shard.Gate().Enter()
-	defer c.exit() // also when user code ends the goroutine
+	over := false
+	defer func() {
+		if !over { // user code has called runtime.Goexit
+			c.looked = true
+			guard.Resume(c.walk)
+		}
+		c.exit()
+	}()
 	if !alone && c.hold.p.suspects() && c.hold.p.nested() {
 		if c.outcome == machine.Pending {
 			c.handOver()
+			over = true
 			return 0
 		}
 		c.onWorkers = true
@@ -102,20 +110,18 @@ func (c *check[K]) finish() (ended int) {
 	} else {
 		c.walk()
 	}
+	over = true
 	return c.ended
 }
 
-// exit ends the walk on this goroutine: it leaves the gate, or starts a goroutine that
-// stays inside it and goes on.
-func (c *check[K]) exit() {
-	if c.passOn {
-		c.passOn = false
-		go func() {
-			defer c.exit()
-			c.walk()
-		}()
-		return
+// walk runs, or goes on with, the walk. It does not return if user code calls runtime.Goexit.
+func (c *check[K]) walk() {
+	for !c.steps() {
 	}
+}
+
+// exit leaves the gate when the walk is over.
+func (c *check[K]) exit() {
 	c.shard.Gate().Exit(c.answered)
 	c.reset()
 }
@@ -129,20 +135,6 @@ func (c *check[K]) reset() {
 	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.looked, c.key = 0, 0, 0, 0, nil, false, false, none
 	c.forgetKeys()
 	p.checks.Put(c)
-}
-
-// walk calls steps until the walk is over, although user code may panic or call
-// runtime.Goexit.
-func (c *check[K]) walk() {
-	over := false
-	defer func() {
-		if !over {
-			c.goOn()
-		}
-	}()
-	for !c.steps() {
-	}
-	over = true
 }
 
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
@@ -307,18 +299,6 @@ func (c *check[K]) name(machines []*machine.Machine, key *logKey[K]) {
 func (c *check[K]) forgetKeys() {
 	clear(c.keys)
 	c.keys = c.keys[:0]
-}
-
-// goOn goes on with the walk when user code has called runtime.Goexit. After a Goexit only
-// deferred functions run, so goOn runs the rest of the walk inside one. The stack grows
-// with every Goexit; where it is exhausted, exit has another goroutine go on.
-func (c *check[K]) goOn() {
-	c.looked = true // the stack may be deep now, but not because the walk is nested
-	if machine.Exhausted() {
-		c.passOn = true
-		return
-	}
-	c.walk()
 }
 
 // handOver ends a walk that tries operations without running more user code on this

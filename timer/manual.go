@@ -1,9 +1,9 @@
 package timer
 
 import (
-	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -75,8 +75,8 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 
 	moved := false
 	defer func() {
-		if !moved {
-			t.moveOn()
+		if !moved { // a task has called runtime.Goexit
+			guard.Resume(func() { t.move() })
 		}
 	}()
 	ran = t.move()
@@ -84,27 +84,9 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 	return ran
 }
 
-// moveOn completes a move when a task has called [runtime.Goexit], which ends the goroutine
-// that moved the clock. Other goroutines complete it one after the other, so that no stack
-// grows with the number of such tasks.
-func (t *ManualTimer) moveOn() {
-	for moved := false; !moved; {
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			t.move()
-			moved = true
-		})
-		wg.Wait()
-	}
-}
-
 // move moves the clock to the target and reports whether any task ran.
 func (t *ManualTimer) move() (ran bool) {
-	for {
-		now, more := t.step()
-		if !more {
-			return ran
-		}
+	for now, more := t.step(); more; now, more = t.step() {
 		t.flush(now)
 		for found := true; found; {
 			var some bool
@@ -112,6 +94,7 @@ func (t *ManualTimer) move() (ran bool) {
 			ran = ran || some
 		}
 	}
+	return ran
 }
 
 // step moves the clock to the next tick at which a shard has to be flushed, or to the target

@@ -4,6 +4,7 @@ package guard
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime/debug"
 )
 
@@ -36,6 +37,24 @@ func Apart(f func(), h Handler) {
 	}()
 	<-done
 }
+
+// Resume calls f on another goroutine, and again on the next one if f calls runtime.Goexit,
+// until f returns. Call it in a deferred function when runtime.Goexit has interrupted f, which
+// must go on where it was interrupted. However often this happens, no stack grows.
+func Resume(f func()) {
+	for returned := false; !returned; {
+		Apart(func() { resumed(f, &returned) }, nil)
+	}
+}
+
+//go:noinline
+func resumed(f func(), returned *bool) {
+	f()
+	*returned = true
+}
+
+// ResumedEntry is the address at which the code begins that calls f for [Resume].
+var ResumedEntry = reflect.ValueOf(resumed).Pointer()
 
 // Report calls h with a recovered panic and the stack. A nil h means [Log]. If h panics,
 // Report recovers and logs both panics. If h calls runtime.Goexit, as Fatal of a test does,

@@ -102,3 +102,18 @@ func TestWhatRunsApartEndsNoOtherGoroutine(t *testing.T) {
 	assert.Equal(t, 1, done)
 	assert.Equal(t, []any{"apart"}, said)
 }
+
+func TestResumeCallsFUntilItReturns(t *testing.T) {
+	calls, frames := 0, 0
+	assert.True(t, inGoroutine(func() {
+		Resume(func() {
+			calls++
+			frames = max(frames, runtime.Callers(0, make([]uintptr, 100)))
+			if calls < 1000 {
+				runtime.Goexit()
+			}
+		})
+	}), "the Goexit of f does not end the caller")
+	assert.Equal(t, 1000, calls)
+	assert.Less(t, frames, 20, "each call begins on an empty stack")
+}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/guard"
 )
 
 // asking is an operation whose TryComplete calls a function.
@@ -107,7 +109,7 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 		require.False(t, again, name)
 		assert.True(t, inTry, name)
 	}
-	// A function that lies behind Try in memory is no Try, even within tryLength.
+	// A function that lies behind Try in memory is no Try, even within codeLength.
 	f := runtime.FuncForPC(tryEntry)
 	require.NotNil(t, f)
 	assert.Contains(t, f.Name(), "machine.(*Hold).Try")
@@ -117,7 +119,7 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 	for runtime.FuncForPC(end) == f {
 		end++
 	}
-	assert.LessOrEqual(t, end-tryEntry, uintptr(tryLength), "every return address inside Try is found")
+	assert.LessOrEqual(t, end-tryEntry, uintptr(codeLength), "every return address inside Try is found")
 	inTry := true
 	(&asking{try: func() { _, inTry = Nesting() }}).TryComplete()
 	assert.False(t, inTry, "a TryComplete that somebody calls himself")
@@ -147,14 +149,18 @@ func TestNestingIsDeepWhereATryIsTooFarDown(t *testing.T) {
 	}})
 }
 
-func TestNestingAllocatesNothing(t *testing.T) {
-	assert.Zero(t, testing.AllocsPerRun(100, func() { Nesting() }))
+// Other goroutines, with stacks of their own, wait for one that goes on after a Goexit.
+func TestAResumedGoroutineIsDeep(t *testing.T) {
+	deep, inTry := false, true
+	guard.Resume(func() { deep, inTry = Nesting() })
+	assert.True(t, deep)
+	assert.False(t, inTry)
+	try(&asking{try: func() { guard.Resume(func() { nest(10, func() { deep, _ = Nesting() }) }) }})
+	assert.True(t, deep)
+	guard.Apart(func() { deep, _ = Nesting() }, nil)
+	assert.False(t, deep)
 }
 
-func TestExhaustedIsAVeryDeepStack(t *testing.T) {
-	elsewhere(func() {
-		assert.False(t, Exhausted())
-		nest(goexitStack-100, func() { assert.False(t, Exhausted()) })
-		nest(goexitStack, func() { assert.True(t, Exhausted()) })
-	})
+func TestNestingAllocatesNothing(t *testing.T) {
+	assert.Zero(t, testing.AllocsPerRun(100, func() { Nesting() }))
 }
