@@ -152,7 +152,7 @@ func depth() int {
 
 func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 	length := 100_000
-	if purgatory.RaceDetector {
+	if purgatory.RaceDetector || testing.Short() {
 		length = 20_000 // still many times the frames that are allowed
 	}
 	ways := map[string]func(c *chain, o *chained){

@@ -158,7 +158,7 @@ func (d *deepest) look() {
 func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
 	const maxFrames = 4000 // of some hundred bytes each: below a megabyte
 	length := 20_000
-	if purgatory.RaceDetector {
+	if purgatory.RaceDetector || testing.Short() {
 		length = 3000
 	}
 	for _, shards := range []int{1, 64, 1024, 65_536} {
@@ -261,7 +261,7 @@ func TestChecksInsideATryAreBounded(t *testing.T) {
 	keys := map[string]int{"a line of four": 4, "own key": 1, "ring": 3, "all of twelve": 12, "down a tree of thirty": 30}
 	for name, checks := range graphs {
 		for _, each := range []int{1, 2, 3, 6, 10, 1000} {
-			if each = min(each, 1200/keys[name]); purgatory.RaceDetector {
+			if each = min(each, 1200/keys[name]); purgatory.RaceDetector || testing.Short() {
 				each = min(each, 100)
 			}
 			t.Run(name+" "+strconv.Itoa(each), func(t *testing.T) {
