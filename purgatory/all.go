@@ -74,7 +74,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 // that wait only for keys that are not equal to themselves, as NaN is.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
 	sched.Yield()
-	if !p.all.Swap(true) {
+	if !p.closed.Load() && !p.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.workers.Kick()
 	}
 }

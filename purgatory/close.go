@@ -86,7 +86,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	for _, s := range p.watchers.Shards() {
 		s.Seal()
 	}
-	idle := p.poll(ctx, p.idle)
+	idle := p.poll(ctx, p.watchers.Quiet)
 	p.close(true)
 	if !idle || !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
 		return context.Cause(ctx)

@@ -244,3 +244,27 @@ func TestCloseEndsAnOperationThatExpiresDuringRegistration(t *testing.T) {
 	assert.NotEqual(t, operation.Pending, o.Outcome())
 	empty(t, p)
 }
+
+// Goroutines that go on signalling all keys, as nobody has told them of the end, keep Shutdown
+// neither from closing nor from returning.
+func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
+	p := open[int](t)
+	stop, callers := make(chan struct{}), sync.WaitGroup{}
+	defer callers.Wait()
+	defer close(stop)
+	for range 4 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					p.SignalAll()
+				}
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	assert.NoError(t, p.Shutdown(ctx))
+}

@@ -51,10 +51,15 @@ type failure struct {
 func (f *failure) Error() string   { return f.text }
 func (f *failure) Unwrap() []error { return f.errs }
 
-// errorf returns a failure that wraps kind and the errors among args.
 func (p *DelayedOperationPurgatory[K]) errorf(kind error, format string, args ...any) error {
+	return errorf(p.name, kind, format, args...)
+}
+
+// errorf returns a failure of the purgatory of that name that wraps kind and the errors
+// among args.
+func errorf(name string, kind error, format string, args ...any) error {
 	what := strings.TrimPrefix(kind.Error(), "purgatory: ")
-	f := &failure{fmt.Sprintf("purgatory %q: %s: %s", p.name, what, fmt.Sprintf(format, args...)), []error{kind}}
+	f := &failure{fmt.Sprintf("purgatory %q: %s: %s", name, what, fmt.Sprintf(format, args...)), []error{kind}}
 	for _, arg := range args {
 		if err, ok := arg.(error); ok {
 			f.errs = append(f.errs, err)

@@ -89,7 +89,8 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 
 // WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
 // pool for example. execute has to run the function that it is given, on another goroutine
-// than its caller's, or to return an error. The purgatory offers refused work again, at
+// than its caller's, or to return an error. A nil execute means goroutines, as without this
+// option. The purgatory offers refused work again, at
 // the next reap at the latest. At any moment execute runs at most as many functions as
 // there may be workers.
 //
@@ -127,7 +128,7 @@ const (
 	workersPerProcessor = 16
 )
 
-func newConfig(opts []Option) (config, error) {
+func newConfig(purgatory string, opts []Option) (config, error) {
 	c := config{
 		watcherShards: watchers.DefaultShards(),
 		purgeInterval: 1000,
@@ -139,12 +140,12 @@ func newConfig(opts []Option) (config, error) {
 	}
 	for _, o := range opts {
 		if o == nil {
-			return c, fmt.Errorf("%w: a nil Option", ErrInvalidOption)
+			return c, errorf(purgatory, ErrInvalidOption, "a nil Option")
 		}
 		o(&c)
 	}
 	invalid := func(name string, value any, allowed string) error {
-		return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, name, value, allowed)
+		return errorf(purgatory, ErrInvalidOption, "%s is %v, must be %s", name, value, allowed)
 	}
 	switch c.timer.(type) {
 	case nil, *timer.SystemTimer, *timer.ManualTimer:

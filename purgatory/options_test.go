@@ -47,6 +47,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 			assert.Nil(t, p)
 			require.ErrorIs(t, err, purgatory.ErrInvalidOption)
 			assert.ErrorContains(t, err, test.says)
+			assert.ErrorContains(t, err, `purgatory "test": invalid option: `)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -65,7 +64,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 // Close or Shutdown when you no longer need it: it has goroutines. Error:
 // [ErrInvalidOption].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
-	cfg, err := newConfig(opts)
+	cfg, err := newConfig(name, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			timer.WithPanicHandler(p.panicked),
 			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+			return nil, errorf(name, ErrInvalidOption, "%v", err)
 		}
 		p.timer = p.own
 	}

@@ -71,7 +71,7 @@ func (r *Runner[K]) Missed(cause error) {
 	r.mu.Lock()
 	first := !r.mu.stood
 	r.mu.stood = true
-	if r.mu.standing.IsZero() {
+	if r.mu.standing.IsZero() && r.running.Load() {
 		r.mu.standing = time.Now()
 	}
 	if !first {

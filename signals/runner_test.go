@@ -303,3 +303,20 @@ func BenchmarkHintForNobody(b *testing.B) {
 		r.Changed("orders/12345", 77)
 	}
 }
+
+// Missed is open to anybody. Without a source that runs it says nothing of a subscription.
+func TestMissedBeforeRunIsNoSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p)
+		require.NoError(t, err)
+		r.Missed(nil)
+		assert.False(t, r.Stats().Standing)
+		stop := runIn(t, r, script())
+		synctest.Wait()
+		assert.False(t, r.Stats().Standing)
+		assert.EqualValues(t, 1, r.Stats().Rechecks, "Run makes the re-check")
+		stop()
+		require.NoError(t, p.Close())
+	})
+}

@@ -52,7 +52,7 @@ func Inspect(t Timer) Wheels { return t.inspect() }
 func Due(t Timer) (n int, oldest time.Duration) { return t.overdueEntries() }
 
 func (t *store) overdueEntries() (n int, oldest time.Duration) {
-	now := t.now()
+	now := max(t.now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
 	for _, s := range t.shards {
 		s.mu.Lock()
 		looked := 0

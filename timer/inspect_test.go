@@ -201,3 +201,15 @@ func TestInspectSaturatesSpansAtNever(t *testing.T) {
 	assert.Equal(t, Never, levels[4].Span)
 	m.Stop()
 }
+
+// At time 0, too, an entry is due whose deadline had passed when it was added.
+func TestDueCountsWhatWasDueWhenItWasAdded(t *testing.T) {
+	for _, deadline := range []time.Duration{0, -1, -time.Hour} {
+		m, err := NewManualTimer()
+		require.NoError(t, err)
+		addEntries(t, m, 1, deadline)
+		n, _ := Due(m)
+		assert.Equal(t, 1, n, "deadline %v", deadline)
+		assert.Equal(t, 1, Inspect(m).Due)
+	}
+}
