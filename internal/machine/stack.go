@@ -3,8 +3,6 @@ package machine
 import (
 	"reflect"
 	"runtime"
-
-	"github.com/delayedop/purgatory/internal/guard"
 )
 
 // DeepStack is the number of frames at which a goroutine's stack counts as deep.
@@ -15,33 +13,24 @@ const DeepStack = 400
 // tryEntry is the address at which the code of Hold.Try begins.
 var tryEntry = reflect.ValueOf((*Hold).Try).Pointer()
 
-// codeLength is an upper bound of the length of that code in bytes, and of that of
-// [guard.ResumedEntry]. It serves as a cheap first comparison.
-const codeLength = 1024
+// tryLength is an upper bound of the length of that code in bytes. It serves as a cheap
+// first comparison.
+const tryLength = 1024
 
 // Nesting looks at the stack of the calling goroutine. It reports whether the stack
 // has at least about DeepStack frames, and whether one of its last DeepStack frames is
-// a [Hold.Try]. On a goroutine of [guard.Resume], behind which others wait whose stacks it
-// does not see, the stack counts as deep.
+// a [Hold.Try].
 //
 // It takes 0.5 µs for 5 frames and 12 µs for DeepStack frames, so callers should use it
 // only when something indicates that calls are nested.
 func Nesting() (deep, inTry bool) {
 	var pcs [DeepStack]uintptr
 	n := runtime.Callers(2, pcs[:])
-	deep = n == len(pcs)
 	for _, pc := range pcs[:n] {
-		switch {
-		case within(pc, tryEntry):
-			return deep, true
-		case within(pc, guard.ResumedEntry):
-			deep = true
+		if pc-tryEntry < tryLength && runtime.FuncForPC(pc-1).Entry() == tryEntry {
+			inTry = true
+			break
 		}
 	}
-	return deep, false
-}
-
-// within reports whether pc is in the function whose code begins at entry.
-func within(pc, entry uintptr) bool {
-	return pc-entry < codeLength && runtime.FuncForPC(pc-1).Entry() == entry
+	return n == len(pcs), inTry
 }

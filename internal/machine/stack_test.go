@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/internal/guard"
 )
 
 // asking is an operation whose TryComplete calls a function.
@@ -109,7 +107,7 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 		require.False(t, again, name)
 		assert.True(t, inTry, name)
 	}
-	// A function that lies behind Try in memory is no Try, even within codeLength.
+	// A function that lies behind Try in memory is no Try, even within tryLength.
 	f := runtime.FuncForPC(tryEntry)
 	require.NotNil(t, f)
 	assert.Contains(t, f.Name(), "machine.(*Hold).Try")
@@ -119,7 +117,7 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 	for runtime.FuncForPC(end) == f {
 		end++
 	}
-	assert.LessOrEqual(t, end-tryEntry, uintptr(codeLength), "every return address inside Try is found")
+	assert.LessOrEqual(t, end-tryEntry, uintptr(tryLength), "every return address inside Try is found")
 	inTry := true
 	(&asking{try: func() { _, inTry = Nesting() }}).TryComplete()
 	assert.False(t, inTry, "a TryComplete that somebody calls himself")
@@ -147,18 +145,6 @@ func TestNestingIsDeepWhereATryIsTooFarDown(t *testing.T) {
 			assert.True(t, deep)
 		})
 	}})
-}
-
-// Other goroutines, with stacks of their own, wait for one that goes on after a Goexit.
-func TestAResumedGoroutineIsDeep(t *testing.T) {
-	deep, inTry := false, true
-	guard.Resume(func() { deep, inTry = Nesting() })
-	assert.True(t, deep)
-	assert.False(t, inTry)
-	try(&asking{try: func() { guard.Resume(func() { nest(10, func() { deep, _ = Nesting() }) }) }})
-	assert.True(t, deep)
-	guard.Apart(func() { deep, _ = Nesting() }, nil)
-	assert.False(t, deep)
 }
 
 func TestNestingAllocatesNothing(t *testing.T) {
