@@ -190,6 +190,10 @@ func (p *DelayedOperationPurgatory[K]) workHanded() (found bool) {
 	}
 	p.kickAnother()
 	machines, outcomes := [1]*machine.Machine{h.m}, [1]machine.Outcome{h.m.Outcome()}
-	p.answerOne(p.watchers.Shards()[0].Gate(), &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, &logKey[K]{key: h.key})
+	gate, answered := p.watchers.Shards()[0].Gate(), 0
+	gate.Enter() // and no look at the stack: to hand them on would help nobody
+	defer func() { gate.Exit(answered) }()
+	p.answer(&watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, &logKey[K]{key: h.key})
+	answered = 1
 	return true
 }
