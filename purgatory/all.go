@@ -71,10 +71,11 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 // [DelayedOperationPurgatory.CheckAndCompleteAll] does. Calls that come before the workers
 // begin make one pass over the keys; a call that comes later makes another. SignalAll may
 // be called where [DelayedOperationPurgatory.Signal] may be. It does not reach operations
-// that wait only for keys that are not equal to themselves, as NaN is.
+// that wait only for keys that are not equal to themselves, as NaN is. When Close has ended
+// every operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
 	sched.Yield()
-	if !p.closed.Load() && !p.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
+	if !p.emptied.Load() && !p.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.workers.Kick()
 	}
 }

@@ -48,6 +48,7 @@ func (p *DelayedOperationPurgatory[K]) close(onWorkers bool) {
 			if len(shards) > 0 { // a callback has called runtime.Goexit
 				guard.Resume(closeRest)
 			}
+			p.emptied.Store(true)
 		}()
 		closeRest()
 	}

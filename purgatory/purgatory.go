@@ -37,6 +37,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	all      atomic.Bool   // SignalAll has asked for a check of every key
 	draining atomic.Bool   // Shutdown or Close has begun: no operation is accepted
 	closed   atomic.Bool   // Close has begun
+	emptied  atomic.Bool   // Close, or Shutdown, has ended what waited, in every shard
 	retrying atomic.Bool   // noteRefused has started a timer that offers refused work again
 	nests    atomic.Bool   // a check was made inside a TryComplete, see nested
 	notAlone atomic.Uint32 // looks at stacks since one was deep, see suspects
