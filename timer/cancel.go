@@ -20,10 +20,14 @@ func (t *store) Cancel(e *TaskEntry) bool {
 func (t *store) CancelAll(entries []*TaskEntry) (n int) {
 	var locked *shard
 	for i, e := range entries {
+		if i%chunk == 0 && locked != nil {
+			locked.mu.Unlock()
+			locked = nil
+		}
 		if e == nil {
 			continue
 		}
-		if s := t.shardOf(e); s != locked || i%chunk == 0 {
+		if s := t.shardOf(e); s != locked {
 			if locked != nil {
 				locked.mu.Unlock()
 			}
