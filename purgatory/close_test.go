@@ -268,3 +268,42 @@ func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
 	defer cancel()
 	assert.NoError(t, p.Shutdown(ctx))
 }
+
+// A callback that blocks Close holds up nothing else: what Close has not reached is still tried.
+func TestSignalAllReachesWhatABlockedCloseHasNotReached(t *testing.T) {
+	for name, signal := range map[string]func(p *intPurgatory){
+		"Signal": func(p *intPurgatory) {
+			for i := range 100 {
+				p.Signal(i)
+			}
+		},
+		"SignalAll": func(p *intPurgatory) { p.SignalAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open[int](t, purgatory.WithWatcherShards(64))
+			release := make(chan struct{})
+			var blocked atomic.Int32
+			var met atomic.Bool
+			all := make([]*op, 100)
+			for i := range all {
+				all[i] = until(&met)
+				all[i].complete = func() {
+					if all[i].Outcome() == operation.Closed {
+						blocked.Add(1)
+						<-release
+					}
+				}
+				submit(t, p, all[i], hour, i)
+			}
+			wait := inBackground(func() { assert.NoError(t, p.Close()) })
+			eventually(t, func() bool { return blocked.Load() > 0 }, "Close is held up")
+			before := p.NumDelayed()
+			met.Store(true)
+			signal(p)
+			assert.True(t, inTime(func() bool { return p.NumDelayed() == 0 }), "of %d that waited, %d wait", before, p.NumDelayed())
+			close(release)
+			wait()
+			require.NoError(t, p.Shutdown(t.Context()))
+		})
+	}
+}

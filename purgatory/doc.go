@@ -90,9 +90,11 @@
 //	expired                          an expiry worker; on a manual clock, the goroutine
 //	                                 that advances it
 //
-// There are two exceptions. If another goroutine is trying the operation at that moment,
-// that goroutine ends it and runs its callbacks. And a goroutine whose stack is over 400
+// There are three exceptions. If another goroutine is trying the operation at that moment,
+// that goroutine ends it and runs its callbacks. A goroutine whose stack is over 400
 // frames deep, or that is inside a TryComplete, may leave callbacks to a signal worker.
+// And if a method calls runtime.Goexit, a new goroutine goes on, and the one that ends
+// waits for it.
 //
 // The callbacks of the operations that one call ends run one after the other. So a
 // callback that blocks holds up its goroutine, with the callbacks that come next there,

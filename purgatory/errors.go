@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Errors, for errors.Is. A method that refuses an operation, or whose wait ends without its
-// condition, returns an error that wraps one of these and names the purgatory and the
-// offending value. The cause of a context or of a cancellation it returns unchanged.
+// Errors, for errors.Is. New, a method that refuses an operation, and one whose wait ends
+// without its condition return an error that wraps one of these and names the purgatory and
+// the offending value. The cause of a context or of a cancellation it returns unchanged.
 var (
 	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped.
 	ErrClosed = errors.New("purgatory: closed")

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -253,4 +254,59 @@ func TestAChainThroughGoexitsKeepsFewGoroutines(t *testing.T) {
 	inBackground(func() { p.CheckAndComplete(0) })()
 	eventually(t, func() bool { return completed.Load() == n }, "here, or by workers")
 	assert.Less(t, goroutines.Load(), int64(before+100))
+}
+
+// What goes on after a runtime.Goexit runs the callbacks of what it ends, as any goroutine whose
+// stack is small does. So a callback may wait for those of another operation that it has ended,
+// even if no signal worker is free.
+func TestACallbackAfterAGoexitRunsTheCallbacksOfWhatItEnds(t *testing.T) {
+	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1))
+	var met atomic.Bool
+	leaver, ender, other := until(&met), until(&met), &op{}
+	done := make(chan struct{})
+	leaver.complete = runtime.Goexit
+	other.complete = func() { close(done) }
+	var forced, inline atomic.Bool
+	giveUp := make(chan struct{})
+	ender.complete = func() {
+		forced.Store(p.ForceComplete(other))
+		inline.Store(other.completed.Load() == 1)
+		select {
+		case <-done:
+		case <-giveUp:
+		}
+	}
+	submit(t, p, other, hour, 2)
+	submit(t, p, leaver, hour, 1)
+	submit(t, p, ender, hour, 1)
+	met.Store(true)
+	p.Signal(1)
+	answered := inTime(func() bool { return other.completed.Load() == 1 })
+	assert.True(t, answered, "the only signal worker waits for the goroutine that goes on, and that for the signal worker")
+	close(giveUp)
+	require.NoError(t, p.Shutdown(t.Context()))
+	assert.True(t, forced.Load())
+	assert.True(t, inline.Load(), "ForceComplete returns when the callbacks have returned")
+}
+
+// On a manual clock the callbacks of what has expired have run when AdvanceClock ends, also after
+// a runtime.Goexit in one of them, and beside a blocked callback.
+func TestAGoexitInAdvanceClockLeavesNoCallbackToAWorker(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1))
+	release, inside := make(chan struct{}), make(chan struct{})
+	var met atomic.Bool
+	blocked := until(&met)
+	blocked.complete = func() { close(inside); <-release }
+	submit(t, p, blocked, hour, 1)
+	met.Store(true)
+	p.Signal(1) // its callback blocks the signal worker
+	<-inside
+	leaver, second := &op{complete: runtime.Goexit}, &op{}
+	submit(t, p, leaver, time.Second, 2)
+	submit(t, p, second, 2*time.Second, 2)
+	inBackground(func() { p.AdvanceClock(3 * time.Second) })()
+	ended(t, leaver, operation.Expired)
+	ended(t, second, operation.Expired)
+	close(release)
+	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -231,3 +231,14 @@ type panics struct{ n atomic.Int32 }
 func (c *panics) option() purgatory.Option {
 	return purgatory.WithPanicHandler(func(any, []byte) { c.n.Add(1) })
 }
+
+// inTime waits up to half a minute, for tests that a fault would otherwise keep for minutes.
+func inTime(done func() bool) bool {
+	for range 30_000 {
+		if done() {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}

@@ -16,7 +16,7 @@ const maxLooks = 8
 //
 // User code may panic or call runtime.Goexit in any try. Both count as false. A deferred
 // function, one for a whole walk or registration, lets the holder go on: after a panic with
-// retry, after a Goexit with retry or leave.
+// retry, after a Goexit with leave, or with retry on another goroutine.
 type hold[K comparable] struct {
 	machine.Hold
 	p     *DelayedOperationPurgatory[K]

@@ -90,9 +90,8 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 // WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
 // pool for example. execute has to run the function that it is given, on another goroutine
 // than its caller's, or to return an error. A nil execute means goroutines, as without this
-// option. The purgatory offers refused work again, at
-// the next reap at the latest. At any moment execute runs at most as many functions as
-// there may be workers.
+// option. The purgatory offers refused work again, at the next reap at the latest. At any
+// moment execute runs at most as many functions as there may be workers.
 //
 // A goroutine that makes work for a worker, as the caller of Signal does, calls execute on
 // another goroutine and waits until execute has returned. If execute returns an error, it

@@ -65,13 +65,18 @@ func (r *Runner[K]) Changed(key K, position int64) {
 }
 
 // Missed makes a goroutine of Run re-check everything that waits, and returns at once.
-// Several calls before that re-check begins cause only one.
+// Several calls before that re-check begins cause only one. Before Run, a call only asks for
+// the first re-check.
 func (r *Runner[K]) Missed(cause error) {
+	defer r.ask()
+	if !r.running.Load() {
+		return
+	}
 	silent := time.Since(r.began) - time.Duration(r.lastWord.Swap(int64(time.Since(r.began))))
 	r.mu.Lock()
 	first := !r.mu.stood
 	r.mu.stood = true
-	if r.mu.standing.IsZero() && r.running.Load() {
+	if r.mu.standing.IsZero() {
 		r.mu.standing = time.Now()
 	}
 	if !first {
@@ -83,7 +88,6 @@ func (r *Runner[K]) Missed(cause error) {
 	} else {
 		r.cfg.logger.Warn(EventGap, "cause", cause, "silent", silent)
 	}
-	r.ask()
 }
 
 // ask makes recheckWhenAsked re-check everything.

@@ -317,6 +317,11 @@ func TestMissedBeforeRunIsNoSubscription(t *testing.T) {
 		assert.False(t, r.Stats().Standing)
 		assert.EqualValues(t, 1, r.Stats().Rechecks, "Run makes the re-check")
 		stop()
+		stop = runIn(t, r, script(stands))
+		synctest.Wait()
+		assert.True(t, r.Stats().Standing)
+		assert.Zero(t, r.Stats().Gaps)
+		stop()
 		require.NoError(t, p.Close())
 	})
 }

@@ -9,7 +9,8 @@ import (
 
 // ManualTimer is a timer for tests. It is safe for concurrent use. Its clock stands still
 // until [ManualTimer.AdvanceClock] moves it, tick by tick. Tasks that expire run on the
-// goroutine that moves the clock, before AdvanceClock returns.
+// goroutine that moves the clock, before AdvanceClock returns. If one calls runtime.Goexit,
+// another goroutine goes on, and the one that ends waits for it.
 type ManualTimer struct {
 	store
 	// mu is level 4 of the lock order, see package purgatory: Extend and popLocked call Now
@@ -51,9 +52,8 @@ func (t *ManualTimer) Now() time.Duration {
 // AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick
 // at which an entry expires and runs the entry's task there. A negative d counts as 0;
 // AdvanceClock(0) runs what is due already. If another AdvanceClock is in progress, as when a
-// task calls AdvanceClock, it adds d to the distance of that one and returns false at once. If
-// a task calls runtime.Goexit, the goroutine ends when the clock has been moved. The clock
-// stops before [Never].
+// task calls AdvanceClock, it adds d to the distance of that one and returns false at once.
+// The clock stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
