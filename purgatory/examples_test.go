@@ -152,9 +152,10 @@ func ExampleDelayedOperationPurgatory_CancelForKey() {
 			answer <- p.Await(context.Background(), time.Minute, func() bool { return false }, "orders-0")
 		}()
 	}
-	for cancelled := 0; cancelled < 2; { // until both wait
-		cancelled += p.CancelForKey("orders-0", errNotLeader)
+	for p.NumDelayed() < 2 { // until both wait
+		time.Sleep(time.Millisecond)
 	}
+	p.CancelForKey("orders-0", errNotLeader)
 	fmt.Println(<-answer)
 	fmt.Println(<-answer)
 	// Output:
