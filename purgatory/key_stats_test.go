@@ -62,6 +62,43 @@ func TestExpiriesOfAQuietKeyAreCounted(t *testing.T) {
 	assert.GreaterOrEqual(t, in.Expiring[0].Since, time.Hour)
 }
 
+// Each expiry of a key counts once, also while busy keys displace the key from the list of the
+// busiest.
+func TestRepeatedExpiriesOfAQuietKeyCountOnceEach(t *testing.T) {
+	p := newManual(t, WithKeyStats(4), WithWatcherShards(1))
+	for n := range 3 {
+		submit(t, p, time.Second, "quiet")
+		for i := range 100 {
+			submit(t, p, time.Hour, fmt.Sprint(i%5))
+		}
+		p.AdvanceClock(2 * time.Second)
+		in := p.Inspect(10, 0)
+		for _, k := range in.Hot {
+			require.NotEqual(t, "quiet", k.Key)
+		}
+		require.Len(t, in.Expiring, 1)
+		require.EqualValues(t, n+1, in.Expiring[0].Ended[operation.Expired])
+	}
+}
+
+// Keys that expire once do not displace a key that expires often, however many they are.
+func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
+	p := newManual(t, WithKeyStats(4), WithWatcherShards(1))
+	expire := func(key string) {
+		submit(t, p, time.Second, key)
+		p.AdvanceClock(2 * time.Second)
+	}
+	for range 20 {
+		expire("often")
+	}
+	for i := range 12 {
+		expire(fmt.Sprint(i))
+	}
+	first := p.Inspect(1, 0).Expiring[0]
+	assert.Equal(t, "often", first.Key)
+	assert.EqualValues(t, 20, first.Ended[operation.Expired])
+}
+
 func TestInspectPutsTheBusiestFirst(t *testing.T) {
 	p := newManual(t, WithKeyStats(1<<12))
 	for i := range 10 {

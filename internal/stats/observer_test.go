@@ -85,7 +85,7 @@ func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 	require.NoError(t, err)
 	o := observerAt(time.Second)
 	var m *machine.Machine
-	for _, late := range []time.Duration{-time.Millisecond, 0, 2 * LateUnit, 3 * time.Millisecond} {
+	for _, late := range []time.Duration{-time.Millisecond, 0, 2 * LateUnit, 2*LateUnit + 1, 3 * time.Millisecond} {
 		op := &waiter{}
 		m = machine.Of(op)
 		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
@@ -95,16 +95,16 @@ func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 	o.Ended(since(0), machine.Expired, o.Now()) // ended before the timer had it
 	o.Ended(m, machine.Forced, o.Now())
 	var want [NumBuckets]int64
-	want[0], want[1], want[5] = 2, 1, 1
+	want[0], want[1], want[2], want[5] = 2, 1, 1, 1
 	sum := new(Times)
 	o.AddTimes(sum)
 	assert.Equal(t, want, sum.Late.Counts)
-	assert.EqualValues(t, 3250, sum.Late.Micros)
-	assert.EqualValues(t, 5, sum.Waited[machine.Expired].Counts[10])
+	assert.EqualValues(t, 3500, sum.Late.Micros)
+	assert.EqualValues(t, 6, sum.Waited[machine.Expired].Counts[10])
 
 	forced := sum.Waited[machine.Forced].Micros
 	o.AddTimes(sum)
-	assert.EqualValues(t, 6500, sum.Late.Micros)
+	assert.EqualValues(t, 7000, sum.Late.Micros)
 	assert.Equal(t, 2*forced, sum.Waited[machine.Forced].Micros)
 }
 
@@ -150,6 +150,7 @@ func TestAnObserverCountsOnlyWhatConfigAsksFor(t *testing.T) {
 			assert.Zero(t, oldest, name)
 		}
 		assert.Equal(t, name == "keys", o.CountsTries())
+		assert.Equal(t, name == "times", o.Now() != 0, "it reads the clock only if it uses the time")
 		if name != "keys" {
 			assert.Empty(t, hot, name)
 			assert.Empty(t, expiring, name)
