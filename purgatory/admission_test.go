@@ -2,6 +2,8 @@ package purgatory_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -185,6 +187,7 @@ func TestTheErrorOfARefusalSaysWhatWasWrong(t *testing.T) {
 			for _, part := range append(test.says, `"test"`) {
 				assert.ErrorContains(t, err, part)
 			}
+			assert.NotContains(t, err.Error(), "another purgatory")
 			after := p.Stats()
 			assert.Equal(t, before.Accepted, after.Accepted)
 			assert.Equal(t, before.Pending, after.Pending)
@@ -270,4 +273,19 @@ func TestMaxPendingBoundsAndEveryOutcomeMakesRoom(t *testing.T) {
 	completed.complete = func() { submit(t, p, next, hour, "a") }
 	assert.True(t, p.ForceComplete(completed))
 	pending(t, next)
+}
+
+// An error that wraps one of the package's errors matches no other one. ErrExpired also
+// matches context.DeadlineExceeded.
+func TestEachErrorMatchesOnlyItself(t *testing.T) {
+	all := []error{
+		purgatory.ErrClosed, purgatory.ErrFull, purgatory.ErrNoKeys, purgatory.ErrTooManyKeys, purgatory.ErrNilOperation,
+		purgatory.ErrUsed, purgatory.ErrInvalidOption, purgatory.ErrCancelled, purgatory.ErrExpired, context.DeadlineExceeded, context.Canceled,
+	}
+	for _, err := range all {
+		for _, other := range all {
+			want := err == other || err == purgatory.ErrExpired && other == context.DeadlineExceeded
+			assert.Equal(t, want, errors.Is(fmt.Errorf("wrapped: %w", err), other), "%v is %v", err, other)
+		}
+	}
 }

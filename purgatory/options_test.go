@@ -33,6 +33,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 		"reap interval":         {[]purgatory.Option{purgatory.WithReapInterval(0)}, "0s"},
 		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "0"},
 		"maximum":               {[]purgatory.Option{purgatory.WithMaxPending(-3)}, "-3"},
+		"slow callback":         {[]purgatory.Option{purgatory.WithSlowCallback(-1)}, "-1ns"},
 		"panic handler":         {[]purgatory.Option{purgatory.WithPanicHandler(nil)}, "panic handler"},
 		"logger":                {[]purgatory.Option{purgatory.WithLogger(nil)}, "logger"},
 		"timer with tick":       {[]purgatory.Option{purgatory.WithTimer(clock), purgatory.WithTick(time.Second)}, "injected"},
