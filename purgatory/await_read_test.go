@@ -130,6 +130,8 @@ func TestAwaitReadReadsOnceIfItNeedNotWait(t *testing.T) {
 	}{
 		{t.Context(), 0, no, result{7, purgatory.ErrExpired}, 1},
 		{t.Context(), -1, yes, result{8, nil}, 1},
+		{over, 0, fails, result{0, errGone}, 1},
+		{over, 0, no, result{7, purgatory.ErrExpired}, 1},
 		{t.Context(), time.Hour, yes, result{8, nil}, 1},
 		{over, time.Hour, yes, result{8, nil}, 1},
 		{over, time.Hour, no, result{7, errGone}, 1},
@@ -142,7 +144,7 @@ func TestAwaitReadReadsOnceIfItNeedNotWait(t *testing.T) {
 		assert.Equal(t, test.reads, reads)
 	}
 	s := p.Stats()
-	assert.Equal(t, []int64{6, 3, 1, 2}, []int64{s.Accepted, s.Satisfied, s.Expired, s.Cancelled}, "each wait counts once")
+	assert.Equal(t, []int64{8, 3, 2, 3}, []int64{s.Accepted, s.Satisfied, s.Expired, s.Cancelled}, "each wait counts once")
 	var none func(context.Context) (int64, bool, error)
 	_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, none, "a")
 	assert.ErrorIs(t, err, purgatory.ErrNilOperation)
@@ -155,6 +157,29 @@ func TestAwaitReadReadsOnceIfItNeedNotWait(t *testing.T) {
 		_, err = purgatory.AwaitRead(t.Context(), p, timeout, yes, "a")
 		assert.ErrorIs(t, err, purgatory.ErrClosed)
 	}
+}
+
+// With a timeout of zero or less AwaitRead needs no timer and no check: on a clock that stands
+// still it reads once, with the caller's context, and returns.
+func TestAwaitReadWithoutTimeReadsWithTheCallersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := onManualClock[string](t)
+		ctx, cancel := context.WithTimeout(t.Context(), hour) // so that the test ends in any case
+		defer cancel()
+		read := func(with context.Context) (int, bool, error) {
+			assert.Equal(t, ctx, with)
+			return 7, false, nil
+		}
+		for _, timeout := range []time.Duration{0, -1} {
+			v, err := purgatory.AwaitRead(ctx, p, timeout, read, "a")
+			assert.Equal(t, 7, v)
+			require.ErrorIs(t, err, purgatory.ErrExpired)
+			v, err = purgatory.AwaitReadAt(ctx, p, timeout, read, purgatory.KeyPosition[string]{Key: "a", Position: 3})
+			assert.Equal(t, 7, v)
+			require.ErrorIs(t, err, purgatory.ErrExpired)
+		}
+		assert.NoError(t, ctx.Err(), "it has waited")
+	})
 }
 
 func TestSignalsDuringAReadCauseOneMoreRead(t *testing.T) {

@@ -97,6 +97,29 @@ func TestAwaitReturnsAtOnceIfItNeedNotWait(t *testing.T) {
 	require.ErrorIs(t, p.Await(t.Context(), hour, yes, "a"), purgatory.ErrClosed)
 }
 
+func TestAwaitAtReturnsAtOnceIfItNeedNotWait(t *testing.T) {
+	p := onManualClock[string](t) // whose time stands still
+	at := purgatory.KeyPosition[string]{Key: "a", Position: 3}
+	require.NoError(t, p.AwaitAt(t.Context(), hour, func() bool { return true }, at))
+	require.ErrorIs(t, p.AwaitAt(t.Context(), 0, func() bool { return false }, at), purgatory.ErrExpired)
+	empty(t, p)
+}
+
+// A wait that is refused because ready has closed the purgatory does not count as answered:
+// Shutdown compares the accepted waits with the answered ones.
+func TestShutdownReturnsAfterAReadyThatClosesThePurgatory(t *testing.T) {
+	for _, met := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := onManualClock[string](t)
+			err := p.Await(t.Context(), 0, func() bool { _ = p.Close(); return met }, "a")
+			require.ErrorIs(t, err, purgatory.ErrClosed)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, p.Shutdown(ctx))
+		})
+	}
+}
+
 func TestAwaitInAFullPurgatoryIsRefused(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithMaxPending(1))
 	submitted(t, p, "a")
