@@ -270,3 +270,68 @@ func TestShutdownOffersRefusedWorkAgain(t *testing.T) {
 		ended(t, o, operation.Satisfied)
 	})
 }
+
+// Shutdown takes the operations that it ends out of a timer that others go on using, although
+// it leaves their callbacks to workers.
+func TestShutdownTakesWhatItEndsOutOfASharedTimer(t *testing.T) {
+	for _, n := range []int{1, 2, 300} {
+		clock, err := timer.NewManualTimer()
+		require.NoError(t, err)
+		p := open[int](t, purgatory.WithTimer(clock), purgatory.WithWatcherShards(1))
+		for range n {
+			submitted(t, p, 1)
+		}
+		require.Equal(t, n, clock.Pending())
+		require.ErrorIs(t, p.Shutdown(over(t)), context.Canceled)
+		assert.Zero(t, clock.Pending(), "of %d operations", n)
+	}
+}
+
+// Every operation has ended, but a worker of the timer has not: Shutdown waits for it, until
+// its context ends.
+func TestShutdownWaitsForTheWorkersOfTheTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var workers []func()
+		p, err := purgatory.New[string]("test", purgatory.WithExecutor(func(run func()) error {
+			workers = append(workers, run)
+			return nil
+		}))
+		require.NoError(t, err)
+		o := &op{}
+		submit(t, p, o, time.Second, "a")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, workers, 1, "o is due, and the executor has not run the worker yet")
+		require.True(t, p.ForceComplete(o))
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		returned := make(chan error, 1)
+		go func() { returned <- p.Shutdown(ctx) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-returned:
+			assert.Fail(t, "Shutdown has returned", "%v", err)
+			returned <- err
+		default:
+		}
+		cancel(errGone)
+		require.ErrorIs(t, <-returned, errGone)
+		go workers[0]()
+		require.NoError(t, p.Shutdown(t.Context()))
+		ended(t, o, operation.Forced)
+	})
+}
+
+// Shutdown looks again and again, but not ever more rarely.
+func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := onManualClock[string](t)
+		o := submitted(t, p, "a")
+		wait := inBackground(func() { assert.NoError(t, p.Shutdown(t.Context())) })
+		time.Sleep(time.Minute)
+		require.True(t, p.ForceComplete(o))
+		before := time.Now()
+		wait()
+		assert.Less(t, time.Since(before), 100*time.Millisecond, "of the bubble's time")
+	})
+}
