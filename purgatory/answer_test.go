@@ -98,6 +98,50 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 	}
 }
 
+// nestOnce makes a check inside a TryComplete, so that the purgatory knows of nested checks and
+// looks at the stack of every registration.
+func nestOnce(t *testing.T, p *DelayedOperationPurgatory[string]) {
+	t.Helper()
+	op, nested := submit(t, p, time.Hour, "nests"), false
+	op.while = func() {
+		if !nested {
+			nested = true
+			p.CheckAndComplete("nests")
+		}
+	}
+	p.CheckAndComplete("nests")
+	require.True(t, p.nests.Load())
+}
+
+// A registration on a deep stack makes its tries itself, unless it is inside a TryComplete.
+func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
+	p := newManual(t, WithWatcherShards(1))
+	nestOnce(t, p)
+	nest(machine.DeepStack, func() {
+		completed, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a")
+		assert.NoError(t, err)
+		assert.True(t, completed)
+	})
+}
+
+// A registration without time tries its operation once, also on a deep stack inside a
+// TryComplete: no worker could try it before it expires.
+func TestARegistrationWithoutTimeTriesItsOperationOnce(t *testing.T) {
+	p := newManual(t, WithWatcherShards(1))
+	nestOnce(t, p)
+	tries := 0
+	outer := &probe{ready: true, while: func() {
+		completed, err := p.TryCompleteElseWatch(&probe{ready: true, while: func() { tries++ }}, 0, "a")
+		assert.NoError(t, err)
+		assert.True(t, completed)
+	}}
+	nest(machine.DeepStack, func() {
+		_, err := p.TryCompleteElseWatch(outer, time.Hour, "b")
+		assert.NoError(t, err)
+	})
+	assert.Equal(t, 1, tries)
+}
+
 // leaver is an operation whose callbacks call runtime.Goexit.
 type leaver struct {
 	operation.DelayedOperation

@@ -143,6 +143,26 @@ func TestANestedCheckIsLeftToAWorker(t *testing.T) {
 	}
 }
 
+// CheckAndCompleteAll inside a TryComplete is left to workers, which check every key.
+func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
+	p := open[string](t, purgatory.WithWatcherShards(1))
+	for range 2 { // after the first nested check every check calls nested
+		var met atomic.Bool
+		waits, wakes := until(&met), &op{}
+		submit(t, p, waits, hour, "b")
+		wakes.try = func() bool {
+			if wakes.tries.Load() == 3 {
+				met.Store(true)
+				assert.Zero(t, p.CheckAndCompleteAll())
+			}
+			return wakes.tries.Load() >= 3
+		}
+		submit(t, p, wakes, hour, "a")
+		assert.Equal(t, 1, p.CheckAndComplete("a"))
+		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
+	}
+}
+
 // Each TryComplete registers the next operation. The first such chain is recognised by and
 // by, so its stack may hold thousands of them; a later one is recognised at once.
 func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
