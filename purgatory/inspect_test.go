@@ -121,3 +121,15 @@ func TestInspectOfMoreOperationsThanThereAre(t *testing.T) {
 	assert.Len(t, in.Oldest, 1)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
 }
+
+// Inspect calls String only where there is one.
+func TestInspectCallsNoMethodOfAnOperationWithoutString(t *testing.T) {
+	p := newManual(t)
+	_, err := p.TryCompleteElseWatch(&silent{}, time.Hour, "a")
+	require.NoError(t, err)
+	in := p.Inspect(0, 1)
+	require.Len(t, in.Oldest, 1)
+	assert.Equal(t, "*purgatory.silent", in.Oldest[0].Type)
+	assert.Empty(t, in.Oldest[0].Text)
+	assert.Zero(t, p.Stats().Panics)
+}

@@ -124,9 +124,9 @@ func TestPanicOrGoexitInTryCompleteCountsAsFalse(t *testing.T) {
 				p.AdvanceClock(time.Second)
 				eventually(t, func() bool { return o.expired.Load() == 1 }, "a worker may be trying it, because of the nested check")
 				ended(t, o, operation.Expired)
-				if misdeed == "panic" {
-					assert.EqualValues(t, 1, told.n.Load())
-				}
+				reported := map[string]int{"panic": 1, "Goexit": 0}[misdeed]
+				assert.EqualValues(t, reported, told.n.Load())
+				assert.EqualValues(t, reported, p.Stats().Panics)
 				empty(t, p)
 			})
 		}

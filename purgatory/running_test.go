@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // stuck blocks in OnComplete until it is let go.
@@ -87,6 +88,32 @@ func TestStuckCallbacksAreCountedAndLogged(t *testing.T) {
 	})
 }
 
+// A callback counts as stuck only after the threshold. The record of a stuck callback has a
+// stack only with WithStuckStacks, because all goroutines stop while the runtime writes it.
+func TestACallbackIsStuckOnlyAfterTheThreshold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p, err := New[string]("produce", WithSlowCallback(time.Second), WithLogger(slog.New(&log)))
+		require.NoError(t, err)
+		leave := make(chan struct{})
+		_, err = p.TryCompleteElseWatch(&stuck{leave: leave}, 0, "a")
+		require.NoError(t, err)
+		time.Sleep(900 * time.Millisecond)
+		s := p.Stats()
+		assert.EqualValues(t, 1, s.Running)
+		assert.Zero(t, s.StuckCallbacks)
+		assert.InDelta(t, 0.9, s.OldestRunning.Seconds(), 0.05)
+		assert.Empty(t, log.find(EventStuck))
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 1, p.Stats().StuckCallbacks)
+		found := log.find(EventStuck)
+		require.Len(t, found, 1)
+		assert.NotContains(t, found[0], "stack")
+		close(leave)
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
 func TestPanicsNameTheOperationAndTheCallback(t *testing.T) {
 	for _, method := range []string{"TryComplete", "OnComplete", "OnExpiration"} {
 		var log records
@@ -121,6 +148,110 @@ func TestPanicsWithoutALoggerGoToSlogsDefault(t *testing.T) {
 	p.AdvanceClock(0)
 	require.Len(t, log.find(EventPanic), 1)
 	assert.Equal(t, "test", log.find(EventPanic)[0]["purgatory"])
+}
+
+// A logger of the purgatory that takes the record is the only one that gets it.
+func TestPanicsWithALoggerDoNotGoToSlogsDefault(t *testing.T) {
+	var log, standard records
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(&standard))
+	p := newManual(t, WithLogger(slog.New(&log)))
+	_, err := p.TryCompleteElseWatch(&stuck{fail: "OnComplete"}, 0, "a")
+	require.NoError(t, err)
+	p.AdvanceClock(0)
+	assert.Len(t, log.find(EventPanic), 1)
+	assert.Empty(t, standard.find(EventPanic))
+}
+
+// onEvent is a slog.Handler that is told the names of events.
+type onEvent func(event string)
+
+func (onEvent) Enabled(context.Context, slog.Level) bool          { return true }
+func (f onEvent) Handle(_ context.Context, rec slog.Record) error { f(rec.Message); return nil }
+func (f onEvent) WithAttrs([]slog.Attr) slog.Handler              { return f }
+func (f onEvent) WithGroup(string) slog.Handler                   { return f }
+
+// If a check holds the operation behind AwaitRead when the context ends, AwaitRead waits until
+// the check lets go, and returns the context's cause. A log handler keeps the check busy here.
+func TestAwaitReadWaitsForACheckThatHoldsIt(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	p := newManual(t, WithSlowCallback(1), WithLogger(slog.New(onEvent(func(event string) {
+		if event == EventSlow {
+			once.Do(func() { close(entered); <-leave })
+		}
+	}))))
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	returned := make(chan error, 1)
+	go func() {
+		_, err := AwaitRead(ctx, p, time.Hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
+		returned <- err
+	}()
+	require.Eventually(t, func() bool { return p.NumDelayed() == 1 }, deadline, time.Millisecond)
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		for { // a try that takes no time on the clock is not slow
+			select {
+			case <-entered:
+				return
+			default:
+				p.CheckAndComplete("a")
+			}
+		}
+	})
+	<-entered
+	cancel(gone)
+	require.Eventually(t, func() bool {
+		p.wishes.Lock()
+		defer p.wishes.Unlock()
+		return len(p.wishes.causes) == 1
+	}, deadline, time.Millisecond, "AwaitRead leaves its wish to the check")
+	close(leave)
+	require.Equal(t, gone, <-returned)
+	checks.Wait()
+	assert.Zero(t, p.NumDelayed())
+}
+
+// If the context of Shutdown ends while operations wait, Shutdown returns the context's cause,
+// even if their callbacks have run by then.
+func TestShutdownThatEndsOperationsReturnsTheCause(t *testing.T) {
+	var p *DelayedOperationPurgatory[string]
+	p = newManual(t, WithLogger(slog.New(onEvent(func(event string) {
+		if event == EventClosed { // logged when all have ended: wait for the workers that run the callbacks
+			assert.Eventually(t, p.idle, deadline, time.Millisecond)
+		}
+	}))))
+	submit(t, p, time.Hour, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Shutdown(ctx), context.Canceled)
+	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+// An operation that was refused has not begun to wait: the record of a panic gives it no age.
+func TestARefusedOperationHasNoAge(t *testing.T) {
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	clock.AdvanceClock(time.Hour)
+	var log records
+	var all [2]*DelayedOperationPurgatory[string]
+	for i := range all {
+		all[i], err = New[string]("test", WithTimer(clock), WithLogger(slog.New(&log)))
+		require.NoError(t, err)
+		defer all[i].Close()
+	}
+	op := &probe{while: func() { all[0].Close() }}
+	_, err = all[0].TryCompleteElseWatch(op, time.Hour, "a")
+	require.ErrorIs(t, err, ErrClosed)
+	clock.AdvanceClock(time.Minute)
+	op.while = func() { panic("of the user's") }
+	_, err = all[1].TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	found := log.find(EventPanic)
+	require.NotEmpty(t, found)
+	assert.Equal(t, time.Duration(0), found[0]["age"])
 }
 
 // A String that panics while a panic is reported loses nothing.

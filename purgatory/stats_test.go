@@ -270,6 +270,8 @@ func TestStatsStringLeavesOutZeros(t *testing.T) {
 		"p99 lateness > 8m44.288s; rejected 33: 10 closed, 11 full, 12 input; running 14, 15 stuck, oldest for 3.14s; "+
 		"due 16, oldest for 2.72ms; slow callbacks 17; panics 18; reaper stalls 19", s.String())
 	assert.NotContains(t, s.String(), "\n")
+	s = Stats{Running: 1}
+	assert.Regexp(t, "; running 1$", s.String(), "without WithSlowCallback nothing is known of stuck callbacks")
 }
 
 // Methods of a histogram work where it has no address: in a map, or as what a function
