@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -97,4 +98,69 @@ func TestAStoppedWalkLeavesNoMarkerAndNoKey(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A walk passes over the markers that other walks, and the index of positions, have put into
+// the lists of its key.
+func TestAWalkVisitsOperationsAndNoMarkers(t *testing.T) {
+	const n = 300
+	positions := map[string]func(i int64) int64{
+		"without positions": func(int64) int64 { return AnyPosition },
+		"with positions":    func(i int64) int64 { return n - i }, // inserted at the front, by means of the index
+	}
+	for name, position := range positions {
+		t.Run(name, func(t *testing.T) {
+			w := newMap(0)
+			s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+			var want []*machine.Machine
+			for i := range int64(n) {
+				want = append(want, waitAt(t, w, 1, position(i)))
+			}
+			if name == "with positions" {
+				slices.Reverse(want)
+			}
+			var first Cursor[int]
+			few := make([]*machine.Machine, 2)
+			_, more := s.Begin(&first, 1, hash, EveryPosition, few)
+			require.True(t, more)
+			for _, size := range []int{1, 7, n} {
+				var c Cursor[int]
+				var visited []*machine.Machine
+				out := make([]*machine.Machine, size)
+				k, more := s.Begin(&c, 1, hash, EveryPosition, out)
+				for visited = append(visited, out[:k]...); more; visited = append(visited, out[:k]...) {
+					k, more = c.Next(out)
+				}
+				require.True(t, slices.Equal(want, visited), "in batches of %d", size)
+			}
+			require.True(t, slices.Equal(want, s.Close()))
+			first.Stop()
+			checkInvariants(t, w)
+		})
+	}
+}
+
+// A key without operations stays in the table while a walk stands in its list. It does not
+// count as a key that operations wait for.
+func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(7)), w.Hash(7)
+	ops := []*machine.Machine{wait(t, w, 7), wait(t, w, 7), wait(t, w, 7)}
+	var c Cursor[int]
+	_, more := s.Begin(&c, 7, hash, EveryPosition, make([]*machine.Machine, 2))
+	require.True(t, more)
+	keys, _, _ := s.SomeKeys(0, 100, nil)
+	assert.Equal(t, []Key[int]{{7, hash}}, keys)
+	end(w, 7, ops...)
+	keys, _, _ = s.SomeKeys(0, 100, nil)
+	assert.Empty(t, keys)
+	queued, _, _ := s.SignalSome(0, 100)
+	assert.False(t, queued)
+	_, awaited := s.Signal(7, hash, EveryPosition, nil)
+	assert.False(t, awaited)
+	var total Totals
+	s.Totals(&total)
+	assert.EqualValues(t, 1, total.Signals, "that of Signal")
+	c.Stop()
+	checkInvariants(t, w)
 }
