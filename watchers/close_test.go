@@ -1,0 +1,37 @@
+package watchers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+// A sealed shard accepts no operation, but it takes the further keys of an operation that was
+// accepted before. A closed shard takes nothing.
+func TestASealedShardTakesOnlyFurtherKeys(t *testing.T) {
+	w := New[int](Config[int]{Shards: 1})
+	s := w.Shards()[0]
+	wait := func(key int) *Wait[int] { return &Wait[int]{key, AnyPosition, w.Hash(key)} }
+	var all [2]*machine.Machine
+	for i := range all {
+		op := &waiter{}
+		(&machine.Hold{Op: op}).Begin(3, 1)
+		all[i] = machine.Of(op)
+	}
+	accepted, late := all[0], all[1]
+	assert.True(t, s.Watch(accepted, 0, wait(1)))
+	s.Seal()
+	assert.False(t, s.Watch(late, 0, wait(1)))
+	assert.False(t, s.Pass(machine.Satisfied))
+	assert.True(t, s.Watch(accepted, 1, wait(2)))
+	s.Close()
+	assert.False(t, s.Watch(accepted, 2, wait(3)))
+	assert.False(t, s.Watch(late, 0, wait(1)))
+	assert.False(t, s.Pass(machine.Satisfied))
+	var total Totals
+	s.Totals(&total)
+	assert.EqualValues(t, 1, total.Accepted)
+	assert.Equal(t, 2, total.Watched)
+}
