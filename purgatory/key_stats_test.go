@@ -99,6 +99,21 @@ func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
 	assert.EqualValues(t, 20, first.Ended[operation.Expired])
 }
 
+// A try that CheckAndCompleteAll makes counts for the key, as one of CheckAndComplete does.
+func TestTriesOfACheckOfAllKeysCountForEachKey(t *testing.T) {
+	p := newManual(t, WithKeyStats(8))
+	submit(t, p, time.Hour, "a")
+	submit(t, p, time.Hour, "b")
+	submit(t, p, time.Hour, "b")
+	p.CheckAndCompleteAll()
+	hot := p.Inspect(10, 0).Hot
+	require.Len(t, hot, 2)
+	for _, k := range hot {
+		assert.Equal(t, map[string]int64{"a": 1, "b": 2}[k.Key], k.Tries, k.Key)
+		assert.Equal(t, k.Tries, k.Wasted, k.Key)
+	}
+}
+
 func TestInspectPutsTheBusiestFirst(t *testing.T) {
 	p := newManual(t, WithKeyStats(1<<12))
 	for i := range 10 {
