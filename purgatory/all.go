@@ -81,25 +81,20 @@ func (p *DelayedOperationPurgatory[K]) SignalAll() {
 }
 
 // signalAll does what SignalAll has asked for: it signals every key, so that the workers
-// share the checks. It clears the mark before it reads the first key, so that a later
-// SignalAll sets the mark again.
+// share the checks: the worker that has called it takes the first one, and starts another
+// worker. It clears the mark before it reads the first key, so that a later SignalAll sets
+// the mark again.
 func (p *DelayedOperationPurgatory[K]) signalAll() (asked bool) {
 	sched.Yield()
 	if !p.all.Swap(false) {
 		return false
 	}
-	signalled := false
 	for _, s := range p.watchers.Shards() {
 		var at watchers.Place
 		for more := true; more; {
-			var queued bool
-			queued, at, more = s.SignalSome(at, chunk)
-			signalled = signalled || queued
+			at, more = s.SignalSome(at, chunk)
 			runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
 		}
-	}
-	if signalled {
-		p.workers.Kick()
 	}
 	return true
 }

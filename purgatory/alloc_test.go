@@ -62,6 +62,30 @@ func TestEndingAnOperationAllocatesNothing(t *testing.T) {
 	}
 }
 
+// An operation on several keys allocates nothing, whichever of its keys share a shard.
+func TestSubmittingToFewShardsAllocatesNothingBesideTheOperation(t *testing.T) {
+	const keys = 4
+	p := newManual(t, WithWatcherShards(2))
+	all := make([]string, 40)
+	for i := range all {
+		all[i] = strconv.Itoa(i)
+	}
+	for first := 0; first+keys <= len(all); first += keys {
+		for checked := range keys {
+			life := func() {
+				op := &probe{}
+				_, _ = p.TryCompleteElseWatch(op, time.Hour, all[first:first+keys]...)
+				op.ready = true
+				p.CheckAndComplete(all[first+checked])
+			}
+			for range 300 {
+				life()
+			}
+			assert.LessOrEqual(t, testing.AllocsPerRun(200, life), 1.0, "keys from %d on, key %d checked", first, checked)
+		}
+	}
+}
+
 // Submitting an operation allocates nothing: with one key, with as many keys as fit on the
 // stack, and with more keys while operations come and go.
 func TestSubmittingAllocatesNothingBesideTheOperation(t *testing.T) {

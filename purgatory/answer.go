@@ -79,9 +79,6 @@ type calls struct {
 // call runs the callbacks from c on, up to the first that panics.
 func (p *DelayedOperationPurgatory[K]) call(c *calls, key *logKey[K]) {
 	defer func() {
-		if c.at == len(c.batch.Machines) {
-			return
-		}
 		if v := recover(); v != nil {
 			p.reportPanic(v, c.batch.Machines[c.at], [...]string{"", "OnComplete", "OnExpiration"}[c.begun], key.of(c.at))
 		}

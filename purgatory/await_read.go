@@ -80,7 +80,7 @@ func (r *reading[K]) waitsIn() string { return "AwaitRead" }
 // sleep waits until something has happened to r, or done is closed.
 func (r *reading[K]) sleep(done <-chan struct{}) (happened uint32) {
 	happened = r.event.Wait(done)
-	r.done = r.done || happened&ended != 0
+	r.done = happened&ended != 0
 	return happened
 }
 
@@ -88,9 +88,7 @@ func (r *reading[K]) sleep(done <-chan struct{}) (happened uint32) {
 // ended. If another goroutine is trying r at this moment, finish waits until that
 // goroutine has ended it.
 func (r *reading[K]) finish(o machine.Outcome, cause error) error {
-	if !r.done {
-		r.p.endNow(r, o, &cause)
-	}
+	r.p.endNow(r, o, &cause)
 	for !r.done {
 		r.sleep(nil)
 	}

@@ -121,7 +121,6 @@ func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bo
 		}
 		select {
 		case <-ctx.Done():
-			return quiet()
 		case <-time.After(pause):
 			pause = min(2*pause, 50*time.Millisecond)
 			p.sweep()

@@ -53,7 +53,7 @@ func (p *DelayedOperationPurgatory[K]) newCheck(s *watchers.Shard[K]) *check[K] 
 // begin walks over the operations that wait for key and returns how many it ended.
 func (c *check[K]) begin(key K, hash uint64, upTo int64) (ended int) {
 	c.n, c.more = c.shard.Begin(&c.cursor, key, hash, upTo, c.ops[:])
-	if c.n == 0 && !c.more {
+	if c.n == 0 {
 		c.reset()
 		return 0
 	}
@@ -140,9 +140,6 @@ func (c *check[K]) reset() {
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (c *check[K]) steps() (done bool) {
 	defer func() {
-		if done {
-			return
-		}
 		if v := recover(); v != nil {
 			c.hold.p.reportPanic(v, c.hold.Machine, "TryComplete", c.hold.logKey())
 		}
@@ -167,7 +164,7 @@ func (c *check[K]) steps() (done bool) {
 			c.rest = c.rest[c.n:]
 		case !c.more:
 			return true
-		case c.outcome == machine.Pending && c.hold.key != nil && c.cursor.Overdue():
+		case c.outcome == machine.Pending && c.cursor.Overdue():
 			c.handOver() // operations arrive as fast as the walk ends them
 			return true
 		case !c.looked && c.outcome == machine.Pending && c.hold.p.nested():

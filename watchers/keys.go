@@ -71,18 +71,17 @@ func (s *Shard[K]) Gather(at Place, out []*machine.Machine, apart []Key[K]) (n i
 }
 
 // SignalSome signals keys of s as [Shard.Signal] does. It begins with the bucket at, and
-// ends with the bucket in which it has signalled the chunk-th key. It reports whether it
-// has queued any key, and where to continue.
-func (s *Shard[K]) SignalSome(at Place, chunk int) (queued bool, next Place, more bool) {
-	next, more = s.someLists(at, func(l *keyList[K]) bool {
+// ends with the bucket in which it has signalled the chunk-th key. It reports where to
+// continue.
+func (s *Shard[K]) SignalSome(at Place, chunk int) (next Place, more bool) {
+	return s.someLists(at, func(l *keyList[K]) bool {
 		if l.waiting() > 0 {
 			s.mu.signals.made++
-			queued = s.signalLocked(l, EveryPosition, nil) || queued
+			s.signalLocked(l, EveryPosition, nil)
 			chunk--
 		}
 		return chunk > 0
 	})
-	return queued, next, more
 }
 
 // someLists calls f, under the lock, for the keys in the buckets from at on. After f has

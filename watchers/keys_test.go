@@ -24,7 +24,7 @@ func TestAPassOverAllKeysGoesInChunks(t *testing.T) {
 		},
 		"SignalSome": func(at Place) (int, Place, bool) {
 			before := s.mu.signals.made
-			_, next, more := s.SignalSome(at, chunk)
+			next, more := s.SignalSome(at, chunk)
 			return int(s.mu.signals.made - before), next, more
 		},
 		"Gather": func(at Place) (int, Place, bool) {

@@ -40,8 +40,9 @@ func (s *Shard[K]) Leave(batch *Ending) {
 		if extra := m.Extra(); len(extra) > fewWatches {
 			elsewhere = true
 		} else if extra != nil {
+			// The last to go is the first of the array, in the shard that has lent the array.
 			all := true
-			for j := range extra {
+			for j := len(extra) - 1; j > 0 || j == 0 && all; j-- {
 				all = s.leaveLocked(&extra[j], o) && all
 			}
 			if all {

@@ -27,14 +27,7 @@ func Of(op Embedded) *Machine { return op.machine() }
 // Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
 // type that embeds a nil pointer. It returns nil for these.
 func Find(op Operation) (m *Machine) {
-	if op == nil {
-		return nil
-	}
-	defer func() {
-		if m == nil {
-			_ = recover() // the promoted method dereferenced a nil pointer
-		}
-	}()
+	defer func() { _ = recover() }() // op is nil, or the promoted method dereferenced a nil pointer
 	return op.machine()
 }
 

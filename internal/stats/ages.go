@@ -54,13 +54,13 @@ func (a *ages) started(start time.Duration) {
 	a.fresh++
 }
 
-// ended subtracts an operation that started at time start and ends at time now.
-func (a *ages) ended(start, now time.Duration) {
+// ended subtracts an operation that started at time start.
+func (a *ages) ended(start time.Duration) {
 	if int64(start)>>ageShift == a.latest {
 		a.fresh--
 		return
 	}
-	a.advance(int64(max(start, now)))
+	a.advance(int64(start))
 	a.add(int64(start), -1, 0)
 }
 
@@ -112,10 +112,7 @@ func (a *ages) advance(now int64) {
 	for l := len(a.levels) - 1; l >= 0; l-- {
 		lv := a.levels[l]
 		from, to := was>>levelShift(l), now>>levelShift(l)
-		leaving := lv.filled
-		if to-from < ageCells {
-			leaving &= bits.RotateLeft64(1<<(to-from)-1, int(from+1)%ageCells)
-		}
+		leaving := lv.filled & bits.RotateLeft64(1<<(to-from)-1, int(from+1)) // all, if to-from is 64 or more
 		lv.filled &^= leaving
 		for ; leaving != 0; leaving &= leaving - 1 {
 			i := int64(bits.TrailingZeros64(leaving))

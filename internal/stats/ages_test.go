@@ -35,7 +35,7 @@ func TestAgesAgainstSortedModel(t *testing.T) {
 			case 2:
 				if len(waiting) > 0 {
 					i := r.IntN(len(waiting))
-					one().ages.ended(waiting[i], now)
+					one().ages.ended(waiting[i])
 					waiting = append(waiting[:i], waiting[i+1:]...)
 				}
 			default:
@@ -46,7 +46,7 @@ func TestAgesAgainstSortedModel(t *testing.T) {
 			}
 		}
 		for _, start := range waiting {
-			one().ages.ended(start, now)
+			one().ages.ended(start)
 		}
 		requireOldest(t, sumOf(shards), nil, now)
 	}
@@ -79,7 +79,7 @@ func TestAgesAtTheEdgeOfALevel(t *testing.T) {
 		s.ages.started(0)
 		now := cells << ageShift
 		s.ages.started(now)
-		s.ages.ended(0, now)
+		s.ages.ended(0)
 		requireOldest(t, sumOf([]*Times{s}), []time.Duration{now}, now)
 	}
 }
@@ -90,7 +90,7 @@ func TestAgesReachBackThreeHundredYears(t *testing.T) {
 	for year := range 290 {
 		now := time.Duration(year) * 365 * 24 * time.Hour
 		s.ages.started(now)
-		s.ages.ended(now, now)
+		s.ages.ended(now)
 		requireOldest(t, sumOf([]*Times{s}), []time.Duration{0}, now)
 	}
 	require.LessOrEqual(t, len(s.ages.levels), 19)
@@ -115,7 +115,7 @@ func TestBucketsHoldTheirBounds(t *testing.T) {
 // their beginning, or the other way round.
 func TestAgesIgnoreOperationsThatCameAndWentMeanwhile(t *testing.T) {
 	s := new(Times)
-	s.ages.ended(time.Minute, time.Hour)
+	s.ages.ended(time.Minute)
 	requireOldest(t, s, nil, time.Hour)
 	s.ages.started(2 * time.Hour)
 	requireOldest(t, s, []time.Duration{2 * time.Hour}, 2*time.Hour-1)

@@ -82,7 +82,7 @@ func (o *Observer[K]) Ended(m *machine.Machine, outcome machine.Outcome, now tim
 	if o == nil || o.times == nil {
 		return
 	}
-	o.times.ages.ended(m.Start(), now)
+	o.times.ages.ended(m.Start())
 	o.times.Waited[outcome].add(now-m.Start(), WaitUnit)
 	if outcome != machine.Expired {
 		return

@@ -104,7 +104,7 @@ func (t *sketch[K]) decay(now time.Duration) {
 	if epoch <= t.epoch {
 		return
 	}
-	by := min(epoch-t.epoch, 62)
+	by := epoch - t.epoch
 	for i := range t.weights {
 		t.weights[i] >>= by
 	}
