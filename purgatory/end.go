@@ -113,7 +113,6 @@ func (p *DelayedOperationPurgatory[K]) leaveTimer(m *machine.Machine, o machine.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
 	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{o}
 	batch := &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}
-	s.Prefetch(m)
 	key := &logKey[K]{key: watchers.FirstKey[K](m)}
 	p.end(s, batch, cause)
 	p.leaveTimer(m, o)

@@ -1,11 +1,6 @@
 package watchers
 
-import (
-	"unsafe"
-
-	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/prefetch"
-)
+import "github.com/delayedop/purgatory/internal/machine"
 
 // Ending is a batch of operations that their holder is about to end: Machines[i] will
 // end with Outcomes[i].
@@ -132,30 +127,5 @@ func (l *leaving[K]) unlock() {
 	if l.held != nil {
 		l.held.mu.Unlock()
 		l.held = nil
-	}
-}
-
-// Prefetch asks the processor for the cache lines that Leave writes for an operation on
-// several keys. The caller holds m and is about to end it. s is the shard of its first
-// key.
-func (s *Shard[K]) Prefetch(m *machine.Machine) {
-	// The uses of unsafe are safe: a prefetch neither reads nor writes what the pointer
-	// points to.
-	extra := m.Extra()
-	if extra == nil {
-		return
-	}
-	m.Prefetch()
-	prefetch.Line(unsafe.Pointer(&s.mu))
-	prefetch.Line(unsafe.Pointer(&s.mu.counts))
-	for i := range min(len(extra), prefetch.Most) {
-		if extra[i].List() == nil { // its shard was closed and has refused it
-			return
-		}
-		of := extra[i].List().Owner().(*keyList[K]).shard
-		prefetch.Line(unsafe.Pointer(&of.mu))
-		if i == 0 {
-			prefetch.Line(unsafe.Pointer(&of.mu.spare)) // Take will put the array there
-		}
 	}
 }
