@@ -104,7 +104,7 @@ func (p *DelayedOperationPurgatory[K]) end(s *watchers.Shard[K], batch *watchers
 // leaveTimer takes an operation that has ended out of the timer.
 func (p *DelayedOperationPurgatory[K]) leaveTimer(m *machine.Machine, o machine.Outcome) {
 	if o != machine.Expired { // the entry of an expired operation has left the timer
-		p.timer.Cancel(m.Entry())
+		p.timer.Cancel(entryOf(m))
 	}
 }
 

@@ -268,7 +268,7 @@ func (c *check[K]) endBatch() {
 	if n == 1 {
 		p.leaveTimer(batch.Machines[0], batch.Outcomes[0])
 	} else {
-		p.timer.CancelAll(machine.Entries(batch.Machines))
+		p.timer.CancelAll(entriesOf(batch.Machines))
 	}
 	if c.onWorkers {
 		p.hand(batch, &key)

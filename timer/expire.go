@@ -91,7 +91,7 @@ func (t *store) runDue() (found, ran bool) {
 		if t.waiting() { // before the task, because it may block
 			t.dueNow()
 		}
-		guard.Call(e.run, t.panicked)
+		guard.Call(func() { run(e) }, t.panicked)
 	}
 	return true, ran
 }

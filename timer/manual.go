@@ -118,7 +118,6 @@ func (t *ManualTimer) step() (now time.Duration, more bool) {
 	return t.mu.now, false
 }
 
-// Stop makes the timer refuse further entries, cancels the pending ones and returns their
-// tasks, in no order. Entries of operations are cancelled too, but the operations are not
-// returned. Stopping again returns nothing.
-func (t *ManualTimer) Stop() (unfired []Task) { return t.stop() }
+// Stop makes the timer refuse further entries, cancels the pending ones and returns what they
+// stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
+func (t *ManualTimer) Stop() (unfired []any) { return t.stop() }

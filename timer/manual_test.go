@@ -100,7 +100,7 @@ func TestManualTaskMayCallEveryMethod(t *testing.T) {
 
 func TestManualStopFromATask(t *testing.T) {
 	m := newManual(t)
-	var unfired []Task
+	var unfired []any
 	addIn(t, m, newTask(func() { unfired = m.Stop() }), time.Second)
 	same, later := newTask(nil), newTask(nil)
 	addIn(t, m, same, time.Second)

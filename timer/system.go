@@ -112,12 +112,12 @@ func (t *SystemTimer) Start() {
 	}()
 }
 
-// Stop stops the timer for good, cancels all pending entries and returns their tasks, in no
-// order: none of them will run. Entries of a purgatory's operations are cancelled too, but
+// Stop stops the timer for good, cancels all pending entries and returns what they stand for,
+// in no order: each [Task] that was added and each [*Handle]. None of them will run. Entries of a purgatory's operations are cancelled too, but
 // the operations are not returned: they do not expire, and the purgatory ends them when it
 // closes. Tasks that workers have claimed still run; Stop does not wait for them and
 // may be called from a task. Stopping again returns nothing.
-func (t *SystemTimer) Stop() (unfired []Task) {
+func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopping.Swap(true) {
 		return nil
 	}

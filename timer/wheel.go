@@ -3,6 +3,8 @@ package timer
 import (
 	"math"
 	"math/bits"
+
+	"github.com/delayedop/purgatory/internal/entry"
 )
 
 // timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not
@@ -68,7 +70,7 @@ func (w *timingWheel) grow() {
 	base := int64(len(w.levels)) * w.size
 	for i := range lv.buckets {
 		lv.buckets[i].init()
-		lv.buckets[i].root.deadline = base + int64(i) + 1
+		lv.buckets[i].root.At = base + int64(i) + 1
 	}
 	w.levels = append(w.levels, lv)
 }
@@ -101,7 +103,7 @@ func (w *timingWheel) slot(number int64) int64 {
 // add places e, which expires at tick > now, and returns the tick at which its bucket
 // expires. The loop ends: when span*size exceeds an int64, every bucket number is below
 // size.
-func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
+func (w *timingWheel) add(e *entry.Entry, tick int64) (expiration int64) {
 	for i := 0; ; i++ {
 		if i == len(w.levels) {
 			w.grow()
@@ -120,8 +122,8 @@ func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
 
 // emptied clears the bit of the bucket with this root, which holds no entry. It does nothing
 // for a list that is no bucket.
-func (w *timingWheel) emptied(root *TaskEntry) {
-	position := root.deadline - 1
+func (w *timingWheel) emptied(root *entry.Entry) {
+	position := root.At - 1
 	if position < 0 {
 		return // young or due
 	}
@@ -187,5 +189,5 @@ func (w *timingWheel) take(bucket, list *taskList) {
 // lowest reports whether bucket belongs to level 0, so that its entries are due when it
 // expires.
 func (w *timingWheel) lowest(bucket *taskList) bool {
-	return bucket.root.deadline <= w.size
+	return bucket.root.At <= w.size
 }

@@ -74,9 +74,9 @@ func (s *shard) placeYoungLocked(tick int64) (placed int, more bool) {
 		if placed == chunk {
 			return placed, true
 		}
-		e := s.mu.young.root.next
+		e := s.mu.young.root.Next
 		unlink(e)
-		s.placeLocked(e, e.deadline)
+		s.placeLocked(e, e.At)
 	}
 	s.mu.youngAt = 0
 	expiration, _ := s.mu.wheel.next()

@@ -142,7 +142,7 @@ func TestYoungEntriesCanBeExtendedAndStopped(t *testing.T) {
 	assert.Zero(t, later.runs.Load(), "early")
 	assert.EqualValues(t, 1, stopped.runs.Load())
 	addIn(t, m, stopped, time.Minute)
-	assert.ElementsMatch(t, []Task{later, stopped}, m.Stop())
+	assert.ElementsMatch(t, []any{later, stopped}, m.Stop())
 	assert.Zero(t, m.Pending())
 	checkInvariants(t, &m.store, nil)
 }

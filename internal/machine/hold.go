@@ -18,7 +18,7 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
 		return false
 	}
-	m.entry.SetOwner(h.Op)
+	m.entry.Owner = h.Op
 	return true
 }
 

@@ -3,13 +3,12 @@
 package machine
 
 import (
-	"sync/atomic"
 	"time"
 	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // Machine is the state machine of one operation. It is safe for concurrent use,
@@ -43,8 +42,8 @@ import (
 type Machine struct {
 	// entry is the operation's entry in the timer. It is bound to the Operation, and
 	// its word is the state word (see the constants below). entry must be the first
-	// field, because Entries converts pointers.
-	entry timer.TaskEntry
+	// field: Expire and package purgatory convert pointers.
+	entry entry.Entry
 
 	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
 	// The holder writes it once, before the operation is watched.
@@ -91,20 +90,23 @@ const (
 
 // Operation returns the operation that m is part of. It must not be called before
 // Begin.
-func (m *Machine) Operation() Operation { return m.entry.Owner().(Operation) }
+func (m *Machine) Operation() Operation { return m.entry.Owner.(Operation) }
 
 // Entry returns the operation's entry in the timer.
-func (m *Machine) Entry() *timer.TaskEntry { return &m.entry }
+func (m *Machine) Entry() *entry.Entry { return &m.entry }
 
-func (m *Machine) word() *atomic.Uint64 { return m.entry.Word() }
+func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
-// Entries returns the timer entries of machines. The result shares its memory with
-// machines and has the same length.
+// Expire ends the operation that e is part of, because its timeout has passed. Package timer
+// calls it with no lock held. If another goroutine is the holder, Claim leaves it a wish.
 //
-// The conversion is safe because entry is the first field of a Machine: a pointer to a
-// Machine is also a pointer to its entry.
-func Entries(machines []*Machine) []*timer.TaskEntry {
-	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
+// The conversion is safe: only Begin binds an entry to an operation, and that entry is the
+// first field of a Machine.
+func Expire(e *entry.Entry) {
+	m := (*Machine)(unsafe.Pointer(e))
+	if held, _ := m.Claim(Expired, m.Owner()); held {
+		m.End(Expired, nil)
+	}
 }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
