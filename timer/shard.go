@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -25,7 +24,7 @@ type shard struct {
 	// next is a lower bound on the tick at which this shard has to be flushed.
 	// Goroutines that place entries lower it, a flush raises it, both with mu held.
 	// It is read without mu.
-	next atomic.Int64
+	next sched.Int64
 
 	mu struct { // level 3 of the lock order, see package purgatory
 		sched.Mutex
@@ -167,9 +166,7 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *entry.Entr
 // comparison and the store one step: without it, two goroutines could lower next together
 // and leave the later tick.
 func (s *shard) lowerNextLocked(expiration int64) {
-	sched.Yield()
 	if expiration < s.next.Load() {
-		sched.Yield()
 		s.next.Store(expiration)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/identity"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
@@ -40,7 +41,7 @@ type store struct {
 	//     reads scanning, or the minimum that was computed without its entry. If its
 	//     tick is earlier than that, it takes clock, compares its tick with the wake
 	//     that has been published by then, lowers wake and wakes the driver.
-	wake atomic.Int64
+	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while
 	// the driver is awake. A goroutine that adds an entry after that time calls
@@ -53,9 +54,9 @@ type store struct {
 	// ready has bit i set whenever shards[i].mu.due is not empty and that shard's lock is
 	// free. The bit may stay set after the last due entry was cancelled, until a worker
 	// looks. It is written with that lock held.
-	ready   atomic.Uint64
+	ready   sched.Uint64
 	turn    atomic.Uint32 // the shard at which the next worker begins to look for a bit
-	pending atomic.Int64  // counted only if maxPending > 0
+	pending sched.Int64   // counted only if maxPending > 0
 }
 
 func (t *store) init(cfg config) {

@@ -30,7 +30,7 @@ type SystemTimer struct {
 	// retry is the time, in ns, at which the driver offers due work to the executor
 	// again; never if the executor has refused none. The goroutine that sets it then
 	// wakes the driver. The driver reads it before each sleep.
-	retry atomic.Int64
+	retry sched.Int64
 
 	driver   chan struct{} // holds a token while a goroutine is the driver; level 1 of the lock order
 	sleeper  *time.Timer   // only the driver uses it

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
@@ -42,7 +43,7 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	stale atomic.Int64 // watches that Leave has left to Purge, over all shards
+	stale sched.Int64 // watches that Leave has left to Purge, over all shards
 
 	signalled []atomic.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }

@@ -122,7 +122,6 @@ func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if
 // it is new.
 func (m *Machine) Owner() uint32 {
-	sched.Yield()
 	return identity.In(m.word().Load())
 }
 
@@ -140,7 +139,6 @@ func (m *Machine) Reject(spent bool) {
 		next = phaseEnded | m.word().Load()&identity.Half
 	}
 	m.start = 0
-	sched.Yield()
 	m.word().Swap(next)
 }
 
@@ -150,7 +148,6 @@ func wishOf(word uint64) Outcome { return Outcome(word & wishMask >> wishShift) 
 // goroutine is the holder, Acquire tells it to look again.
 func (m *Machine) Acquire() (held bool) {
 	for {
-		sched.Yield()
 		word := m.word().Load()
 		next := word | again
 		switch word & phaseMask {
@@ -172,7 +169,6 @@ func (m *Machine) Acquire() (held bool) {
 // identity owner. It leaves no mark if another goroutine is the holder. It may fail when
 // another goroutine changes the state word at the same time.
 func (m *Machine) Hold(owner uint32) (held bool) {
-	sched.Yield()
 	word := m.word().Load()
 	return word&phaseMask == phasePending && identity.In(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
 }
@@ -183,7 +179,6 @@ func (m *Machine) Hold(owner uint32) (held bool) {
 // operation of another purgatory than owner, and nothing to one that is new or has ended.
 func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
-		sched.Yield()
 		word := m.word().Load()
 		switch {
 		case identity.In(word) != owner:
@@ -204,7 +199,6 @@ func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 
 // tryRelease releases a held operation whose try returned false, if there is no mark.
 func (m *Machine) tryRelease() bool {
-	sched.Yield()
 	word := m.word().Load()
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
@@ -217,7 +211,6 @@ func (m *Machine) tryRelease() bool {
 // and releases the operation; if it returns look, another goroutine must try the operation.
 func (m *Machine) Release(retry bool) (wish Outcome, look bool) {
 	for {
-		sched.Yield()
 		word := m.word().Load()
 		switch {
 		case word&again != 0 && retry:
@@ -244,7 +237,6 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	sched.Yield()
 	binding := m.word().Load() & identity.Half
 	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
 }
@@ -252,7 +244,6 @@ func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
 // ClearWish removes a held operation's wish. The holder calls it when it carries out
 // the wish in another way.
 func (m *Machine) ClearWish() {
-	sched.Yield()
 	m.word().And(^uint64(wishMask))
 }
 
@@ -260,7 +251,6 @@ func (m *Machine) ClearWish() {
 // registering goroutine has released m, and m has not ended. Once AcceptedBy has returned
 // true, the owner of the operation does not change.
 func (m *Machine) AcceptedBy(owner uint32) bool {
-	sched.Yield()
 	word := m.word().Load()
 	return word&accepted != 0 && identity.In(word) == owner
 }
