@@ -21,7 +21,7 @@ import (
 //	level 1   |0.....63|64....127|…     a bucket is 64 ticks
 //	level 2   |0................4095|…  a bucket is 4,096 ticks
 //
-// add creates levels on demand, up to the range of an int64 of ticks.
+// add creates levels on demand, the lowest included, up to the range of an int64 of ticks.
 type timingWheel struct {
 	size   int64
 	phase  int64 // ticks by which bucket numbers are ahead of the clock, see phaseOf
@@ -50,12 +50,13 @@ const maxWheelSize = 1 << 20
 
 func (w *timingWheel) init(size int, now, phase int64) {
 	w.size, w.now, w.phase = int64(size), now, phase
-	w.levels = make([]level, 0, startLevels)
-	w.grow()
 }
 
-// grow adds a level on top.
+// grow adds a level on top. An empty wheel has none.
 func (w *timingWheel) grow() {
+	if w.levels == nil {
+		w.levels = make([]level, 0, startLevels)
+	}
 	lv := level{span: 1, shift: -1}
 	if n := len(w.levels); n > 0 {
 		lv.span = w.levels[n-1].span * w.size

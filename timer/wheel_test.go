@@ -46,7 +46,7 @@ func TestWheelWorkedExamples(t *testing.T) {
 func TestWheelGrowsOnDemandToTheLastTick(t *testing.T) {
 	for _, size := range []int{2, 3, 20, 64, 1000} {
 		w := newWheel(size, 0)
-		assert.Len(t, w.levels, 1, "size %d", size)
+		assert.Empty(t, w.levels, "size %d", size)
 		e := &entry.Entry{}
 		expiration := w.add(e, math.MaxInt64-1)
 		assert.Positive(t, expiration)
