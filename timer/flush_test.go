@@ -143,29 +143,3 @@ func TestKafkaAFlushReleasesTheLockBetweenChunks(t *testing.T) {
 		assert.Len(t, entries, m.CancelAll(entries))
 	})
 }
-
-// An addition moves an empty wheel to the current tick, so that an entry with a short
-// timeout is placed in the lowest level.
-func TestIdleWheelCatchesUpWhenSomethingIsAdded(t *testing.T) {
-	m := newManual(t)
-	m.AdvanceClock(time.Hour)
-	tt := newTask(nil)
-	addIn(t, m, tt, 10*time.Millisecond)
-	w := &m.shards[0].mu.wheel
-	assert.EqualValues(t, time.Hour/time.Millisecond, w.now)
-	assert.Len(t, w.levels, 1)
-}
-
-// The overflow buckets of different shards expire at different ticks, in level 1 and in
-// level 2.
-func TestOverflowBucketsOfShardsExpireAtDifferentTicks(t *testing.T) {
-	const size, shards = 64, 16
-	second, third := map[int64]bool{}, map[int64]bool{}
-	for i := range shards {
-		p := phaseOf(i, size, shards)
-		second[p%size] = true
-		third[p%(size*size)/(size*size/shards)] = true
-	}
-	assert.Len(t, second, shards)
-	assert.Len(t, third, shards)
-}

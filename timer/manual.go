@@ -12,7 +12,7 @@ import (
 // another goroutine goes on with the rest, and nobody waits for it.
 type ManualTimer struct {
 	store
-	// mu is level 4 of the lock order, see package purgatory: Extend and popLocked call Now
+	// mu is level 4 of the lock order, see docs/design.md: Extend and popLocked call Now
 	// with a shard's lock held.
 	mu struct {
 		sched.Mutex

@@ -26,7 +26,7 @@ type shard struct {
 	// It is read without mu.
 	next sched.Int64
 
-	mu struct { // level 3 of the lock order, see package purgatory
+	mu struct { // level 3 of the lock order, see docs/design.md
 		sched.Mutex
 		pending int32
 		stopped bool
