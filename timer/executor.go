@@ -1,8 +1,6 @@
 package timer
 
-import (
-	"time"
-)
+import "time"
 
 // retryAfter is how long the timer waits before it offers refused work again.
 const retryAfter = 10 * time.Millisecond

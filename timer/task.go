@@ -22,7 +22,9 @@ type Task interface {
 // it again after it has expired or was cancelled. It belongs to the timer that first
 // accepted it; other timers refuse it. After Bind, the timer's methods on it are safe for
 // concurrent use. It must not be copied.
-type TaskEntry struct{ entry entry.Entry } // nothing else, see taskEntry
+type TaskEntry struct {
+	entry entry.Entry // and nothing else: see taskEntry
+}
 
 // taskEntry returns the TaskEntry that consists of e. The conversion is safe: e is all of it.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
