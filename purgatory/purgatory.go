@@ -41,7 +41,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	retrying atomic.Bool   // noteRefused has started a timer that offers refused work again
 	nests    atomic.Bool   // a check was made inside a TryComplete, see nested
 	notAlone atomic.Uint32 // looks at stacks since one was deep, see suspects
-	pending  sched.Int64  // kept only with WithMaxPending
+	pending  sched.Int64   // kept only with WithMaxPending
 	refused  refusals
 	panics   atomic.Int64
 	purges   atomic.Int64
