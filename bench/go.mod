@@ -8,8 +8,6 @@ require (
 	github.com/delayedop/purgatory v0.1.0
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/dgraph-io/ristretto/v2 v2.2.0
-	github.com/ouqiang/timewheel v1.0.1
-	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/stretchr/testify v1.12.1
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1

@@ -35,7 +35,7 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 
 // A child counts the same turns as who has started it.
 func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
-	for _, args := range [][]string{nil, {"-quick"}, {"-complete"}, {"-rounds", "3", "-window", "7ms"}} {
+	for _, args := range [][]string{nil, {"-quick"}, {"-rounds", "3", "-window", "7ms"}} {
 		whole, err := flags(args)
 		require.NoError(t, err)
 		turn, err := flags(turnArgs(whole, workload.Family{Name: "a+b"}, 5))

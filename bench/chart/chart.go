@@ -2,16 +2,22 @@
 package chart
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
 
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // All draws every plot that the set has samples for into a folder, and removes the others from it.
@@ -19,39 +25,139 @@ func All(set *result.Set, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	charts := []struct {
-		file string
-		draw func(*result.Set) (*plot.Plot, error)
-	}{
-		{"cost-over-pending.svg", costOverPending},
-		{"lateness-timers.svg", latenessOf("T2", "G=1/N=1000000", "1,000,000 timers expiring within a second")},
-		{"lateness-operations.svg", latenessOf("P6", "G=1/N=1000000", "1,000,000 operations expiring within a second")},
-		{"lateness-probes.svg", latenessOf("P8", "G=1/P=1000000", "probes beside a busy purgatory with 1,000,000 pending")},
-		{"memory-per-request.svg", memory},
-		{"step-over-waiters.svg", stepOverWaiters},
-		{"life.svg", life},
+	heap := workload.HeapParam(workload.Heap)
+	charts := map[string]func(*result.Set) (*plot.Plot, error){
+		"cost-over-pending.svg":   over("Add and cancel a timer (1 goroutine)", "others pending", "T1", "G=1/P=", result.NsOp),
+		"step-over-waiters.svg":   over("A step of the log that satisfies 10 of N waiters", "N waiters", "H1", "N=", result.NsStep),
+		"lateness-timers.svg":     lateness("1,000,000 timers expiring within a second", "T2", "G=1/N=1000000"),
+		"lateness-operations.svg": lateness("1,000,000 operations expiring within a second", "P6", "G=1/N=1000000"),
+		"lateness-probes.svg":     lateness("probes beside a busy purgatory with 1,000,000 pending", "P8", "G=1/P=1000000"),
+		"memory-per-request.svg": bars("Memory per pending request", "bytes", result.Bytes, []string{"ours", "cb", "chan"}, []group{
+			{"1 key", "P5", "keys=1/N=1000000"},
+			{"3 keys", "P5", "keys=3/N=1000000"},
+		}),
+		"life.svg": bars("An operation's life, beside AfterFunc+Stop alone", "ns", result.NsOp, []string{"ours", "std-alone", "cb", "chan"}, []group{
+			{"1 key", "P1", "G=1" + heap},
+			{"1 key, 2 goroutines", "P1", "G=2" + heap},
+			{"3 keys", "P2", "G=1" + heap},
+			{"3 keys, 2 goroutines", "P2", "G=2" + heap},
+		}),
 	}
-	for _, c := range charts {
-		p, err := c.draw(set)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.file, err)
-		}
-		path := filepath.Join(folder, c.file)
-		if p == nil { // not measured in this run; one of an earlier run would be taken for it
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+	for file, draw := range charts {
+		path := filepath.Join(folder, file)
+		p, err := draw(set)
+		switch {
+		case err != nil:
+		case p != nil:
+			err = save(p, path)
+		default: // not measured in this run; one of an earlier run would be taken for it
+			if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+				err = nil
 			}
-			continue
 		}
-		if err := save(p, path); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-func peersOf(set *result.Set, workload, params string) []string {
-	return result.Unique(set.Samples, func(s result.Sample) (string, bool) {
-		return s.Peer, s.Workload == workload && strings.HasPrefix(s.Params, params)
-	})
+// over draws a metric over the number at the end of the parameters, a curve for each peer.
+func over(title, x, of, params, metric string) func(*result.Set) (*plot.Plot, error) {
+	return func(set *result.Set) (*plot.Plot, error) {
+		p := newPlot(title, x, metric)
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plain{plot.LogTicks{Prec: -1}}
+		curves := map[string]plotter.XYs{}
+		var sizes []int
+		for _, s := range set.Samples {
+			n, err := strconv.Atoi(strings.TrimPrefix(s.Params, params))
+			if err != nil || s.Workload != of || s.Round > 0 {
+				continue
+			}
+			if !slices.Contains(sizes, n) {
+				sizes = append(sizes, n)
+			}
+			st, _ := set.Stat(of, s.Params, s.Peer, metric)
+			curves[s.Peer] = append(curves[s.Peer], plotter.XY{X: float64(n), Y: st.Median})
+		}
+		if len(sizes) < 2 {
+			return nil, nil
+		}
+		slices.Sort(sizes)
+		var ticks plot.ConstantTicks
+		for i, n := range sizes {
+			ticks = append(ticks, plot.Tick{Value: float64(i), Label: strconv.Itoa(n)})
+		}
+		p.X.Tick.Marker = ticks
+		for _, peer := range result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Peer, curves[s.Peer] != nil }) {
+			points := curves[peer]
+			for i := range points {
+				points[i].X = float64(slices.Index(sizes, int(points[i].X)))
+			}
+			slices.SortFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+			if err := line(p, peer, points, true); err != nil {
+				return nil, err
+			}
+		}
+		return p, nil
+	}
+}
+
+// lateness is a cumulative distribution; early expiries lie left of zero.
+func lateness(title, of, params string) func(*result.Set) (*plot.Plot, error) {
+	return func(set *result.Set) (*plot.Plot, error) {
+		p := newPlot("Lateness: "+title, "milliseconds after the exact deadline (cut at -20 and 50)", "share of expiries")
+		drawn := false
+		for _, d := range set.Distributions {
+			if d.Workload != of || d.Params != params {
+				continue
+			}
+			points := make(plotter.XYs, len(d.Ms))
+			for i, ms := range d.Ms {
+				points[i] = plotter.XY{X: min(max(ms, -20), 50), Y: float64(i) / float64(len(d.Ms)-1)}
+			}
+			drawn = true
+			if err := line(p, d.Peer, points, false); err != nil {
+				return nil, err
+			}
+		}
+		if !drawn {
+			return nil, nil
+		}
+		p.Y.Min, p.Y.Max = 0, 1
+		return p, nil
+	}
+}
+
+// group is a group of bars, one for each peer.
+type group struct{ label, workload, params string }
+
+func bars(title, unit, metric string, peers []string, groups []group) func(*result.Set) (*plot.Plot, error) {
+	return func(set *result.Set) (*plot.Plot, error) {
+		p := newPlot(title, "", unit)
+		width := vg.Points(24)
+		var labels []string
+		for i, peer := range peers {
+			labels = nil
+			var values plotter.Values
+			for _, g := range groups {
+				st, ok := set.Stat(g.workload, g.params, peer, metric)
+				if !ok {
+					return nil, nil
+				}
+				values, labels = append(values, st.Median), append(labels, g.label)
+			}
+			b, err := plotter.NewBarChart(values, width)
+			if err != nil {
+				return nil, err
+			}
+			b.Color, b.LineStyle.Width = colorOf(peer), 0
+			b.Offset = width * vg.Length(float64(i)-float64(len(peers)-1)/2)
+			p.Add(b)
+			p.Legend.Add(peer, b)
+		}
+		p.NominalX(labels...)
+		p.X.Min, p.X.Max, p.Y.Min = -0.5, float64(len(groups))-0.5, 0
+		return p, nil
+	}
 }

@@ -77,3 +77,44 @@ func (p *ours) Close() {
 		panic(err)
 	}
 }
+
+// Ordered is what a peer has that knows positions.
+type Ordered interface {
+	SubmitAt(l *Lane, timeout time.Duration, key string, position int64)
+	CheckUpTo(key string, position int64)
+}
+
+func (p *ours) SubmitAt(l *Lane, timeout time.Duration, key string, position int64) {
+	op := &laneOp{lane: l}
+	at := purgatory.KeyPosition[string]{Key: key, Position: position}
+	if _, err := p.purgatory.TryCompleteElseWatchAt(op, timeout, at); err != nil {
+		panic(err)
+	}
+}
+
+func (p *ours) CheckUpTo(key string, position int64) {
+	p.purgatory.CheckAndCompleteUpTo(key, position)
+}
+
+// Deferred is what a peer has that checks later.
+type Deferred interface {
+	Signal(key string)
+	// Signalled returns how many signals there were, and how many checks they became.
+	Signalled() (signals, checks int64)
+}
+
+func (p *ours) Signal(key string) { p.purgatory.Signal(key) }
+
+func (p *ours) Signalled() (signals, checks int64) {
+	s := p.purgatory.Stats()
+	return s.Signals, s.Signals - s.Coalesced
+}
+
+// Extending is what a peer has whose deadlines move.
+type Extending interface {
+	Extend(op Operation, timeout time.Duration) bool
+}
+
+func (p *ours) Extend(op Operation, timeout time.Duration) bool {
+	return p.purgatory.Extend(op.(*laneOp), timeout)
+}

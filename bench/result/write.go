@@ -60,30 +60,6 @@ func ParseJSON(b []byte) (*Set, error) {
 	return s, json.Unmarshal(b, s)
 }
 
-// WriteBench writes the samples as `go test -bench` would, one line a round, for benchstat:
-//
-//	benchstat -col /peer bench.txt
-func (s *Set) WriteBench(w io.Writer) error {
-	fmt.Fprintf(w, "goos: %s\ngoarch: %s\npkg: github.com/delayedop/purgatory/bench\ncpu: %s\n",
-		s.About["goos"], s.About["goarch"], s.About["cpu"])
-	for _, x := range s.Samples {
-		name := "Benchmark" + x.Workload
-		if x.Params != "" {
-			name += "/" + x.Params
-		}
-		if _, err := fmt.Fprintf(w, "%s/peer=%s \t%8d", name, x.Peer, x.N); err != nil {
-			return err
-		}
-		for _, unit := range ordered(x.Metrics) {
-			if _, err := fmt.Fprintf(w, "\t%s %s", number(x.Metrics[unit]), unit); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(w)
-	}
-	return nil
-}
-
 // first are the units that say most, in this order.
 var first = []string{NsOp, NsStep, CPUSec, Bytes, Retained, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
 

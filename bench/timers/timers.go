@@ -54,8 +54,6 @@ func Peers() []Peer {
 		{Name: Heap, New: newHeap, Main: true},
 		{Name: "russellluo", New: newRussellLuo},
 		{Name: "antlabs", New: newAntlabs},
-		{Name: "rfyiamcool", New: newRfyiamcool},
-		{Name: "ouqiang", New: newOuqiang},
 		{Name: "go-zero", New: newGoZero},
 	}
 }

@@ -22,9 +22,9 @@ func TestPeersFireAndCancel(t *testing.T) {
 				fired[i].Add(1)
 				all.Add(1)
 			})
-			// One second: the coarsest peer counts nothing less.
+			// The coarsest tick is 10 ms.
 			for i := range 3 {
-				s.Add(i, time.Second)
+				s.Add(i, 100*time.Millisecond)
 			}
 			s.Cancel(1)
 			require.Eventually(t, func() bool { return all.Load() >= 2 }, 5*time.Second, 5*time.Millisecond)

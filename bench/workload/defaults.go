@@ -12,9 +12,6 @@ import (
 // defaults measures what the library's defaults were chosen by: D1, D1w and D1x are T1, T1w and T2, all near enough to be
 // placed at once, over sizes of the wheel; D2 is P1 and P2 over numbers of shards.
 func defaults(r *Run) {
-	if r.Scope == Essentials {
-		return
-	}
 	for round := range r.longRounds() {
 		for _, size := range []int{20, 64, 256, 512} {
 			r.turn(fmt.Sprintf("D1  round %d  wheel size %d", round+1, size), func() { wheelSize(r, round, size) })
@@ -29,7 +26,7 @@ func wheelSize(r *Run, round, size int) {
 	peer := timers.EntryWith(fmt.Sprintf("size-%d", size), timer.WithWheelSize(size))
 	addCancelOne(r, round, r.Million, peer, "D1", near)
 	if round == 0 && r.Million >= Million { // over three seconds, which a test has not got
-		expiryOne(r, round, r.Million, 1, peer, "D1x")
+		expiryOne(r, round, r.Million, peer, "D1x")
 	}
 }
 

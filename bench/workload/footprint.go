@@ -13,24 +13,20 @@ import (
 // footprint measures T3, bytes per pending timer, and T4, bytes retained after timers that held 256 bytes each were
 // cancelled and let go. What the caller keeps to be able to cancel (handle, key, the entry) counts.
 func footprint(r *Run) {
-	r.inPairs(func() {
-		for round := range r.longRounds() {
-			for _, peer := range timers.Peers() {
-				if r.Scope == Essentials && (!peer.Main || peer.Name == timers.Heap) || !peer.Main && !r.besides(round) {
-					continue
-				}
-				record := func(workload string, measure func(int, timers.Peer) map[string]float64) {
-					r.turn(fmt.Sprintf("%s  round %d  %s", workload, round+1, peer.Name), func() {
-						r.add(workload, fmt.Sprintf("N=%d", r.Million), peer.Name, round, int64(r.Million), measure(r.Million, peer))
-					})
-				}
-				record("T3", r.pendingBytes)
-				if peer.Main || r.Scope == Complete {
-					record("T4", retainedBytes)
-				}
+	for round := range r.longRounds() {
+		for _, peer := range timers.Peers() {
+			if r.Quick && (!peer.Main || peer.Name == timers.Heap) {
+				continue
 			}
+			record := func(workload string, measure func(int, timers.Peer) map[string]float64) {
+				r.turn(fmt.Sprintf("%s  round %d  %s", workload, round+1, peer.Name), func() {
+					r.add(workload, fmt.Sprintf("N=%d", r.Million), peer.Name, round, int64(r.Million), measure(r.Million, peer))
+				})
+			}
+			record("T3", r.pendingBytes)
+			record("T4", retainedBytes)
 		}
-	})
+	}
 }
 
 func (r *Run) pendingBytes(n int, peer timers.Peer) map[string]float64 {

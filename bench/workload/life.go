@@ -25,12 +25,9 @@ func life(r *Run) {
 	rounds := r.rounds(4)
 	for round := range rounds {
 		for _, peer := range purgatories.Peers() {
-			if peer.Name == purgatories.Lazy && !r.besides(round) {
-				continue // no target refers to it
-			}
 			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, rounds, peer.Name), func() { lifeOne(r, round, peer) })
 		}
-		if r.Scope > Essentials && round < r.longRounds() {
+		if !r.Quick && round < r.longRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
@@ -60,14 +57,14 @@ func (r *Run) besideHeap(round int) bool { return r.Heap > 0 && round < r.longRo
 
 // besideHeapLong is the window beside a live heap.
 func (r *Run) besideHeapLong() time.Duration {
-	if r.Scope == Essentials {
+	if r.Quick {
 		return 3 * r.Window
 	}
 	return 8 * r.Window // as that of P3 among a million: for whole cycles of the collector
 }
 
-// lifeBeside measures P1 and P2 of one peer. Ours take turns with the standard library's AfterFunc+Stop, which is what
-// targets refer to, and with the floor: these keep nothing, so the world is still its own.
+// lifeBeside measures P1 and P2 of one peer. Ours take turns with the standard library's AfterFunc+Stop:
+// that keeps nothing, so the world is still its own.
 func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates func(g int, bodies ...func(worker, n int)) []meter.Rate) {
 	std, p := timers.ByName(timers.Std).New(), peer.New()
 	measure := func(workload string, g, keys int) {
@@ -77,9 +74,6 @@ func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates fun
 		}
 		if peer.Name == purgatories.Ours {
 			beside(timers.Alone, atOnceLoop(std, g, requests))
-			if g == 1 && keys == 1 {
-				beside("floor", floorLoop())
-			}
 		}
 		for i, rate := range rates(g, bodies...) {
 			r.addRate(workload, fmt.Sprintf("G=%d%s", g, heap), names[i], round, rate)

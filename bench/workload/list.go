@@ -51,10 +51,6 @@ func Families() []Family {
 			{"P5", "bytes per pending operation, stacks included", purgatoryBases, result.Bytes},
 			{"P7", "processor time of doing nothing", purgatoryBases, result.CPUIdle},
 		}, pendingOperations},
-		{"waits", []Workload{
-			{"A1", "a blocking wait, 64 goroutines let go together", []string{purgatories.HandWritten}, result.NsOp},
-			{"A2", "bytes per waiting goroutine, its stack included", []string{purgatories.HandWritten}, result.Bytes},
-		}, waits},
 		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases, result.NsStep}}, thresholds},
 		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", []string{condBroadcast, goCheck}, result.NsOp}}, signals},
 		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", []string{stdReset, stopAfterFunc}, result.NsOp}}, heartbeats},
@@ -69,15 +65,15 @@ func Families() []Family {
 	}
 }
 
-// OnRequest lists the families that are measured only when they are asked for by name.
-func OnRequest() []Family {
-	return []Family{
-		{"defaults", []Workload{
+// Defaults is what the library's defaults were chosen by. It is measured only when it is asked for by name.
+func Defaults() Family {
+	return Family{
+		"defaults", []Workload{
 			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
 			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
 			{"D1x", "T2 over sizes of the wheel", []string{"size-64"}, result.CPUSec},
 			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", []string{"shards-16"}, result.NsOp},
-		}, defaults},
+		}, defaults,
 	}
 }
 

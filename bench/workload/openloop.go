@@ -17,13 +17,13 @@ import (
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
 	offers := mixes
-	if r.Scope == Essentials {
+	if r.Quick {
 		rates, offers = rates[2:3], mixes[:1]
 	}
 	for _, m := range offers {
 		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range r.ratePeers(round) {
+				for _, name := range r.ratePeers() {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -31,9 +31,8 @@ func openLoop(r *Run) {
 				}
 			}
 		}
-		r.netCost(m.name, rates)
 		for round := range r.longRounds() {
-			for _, name := range r.highestPeers(round) {
+			for _, name := range r.highestPeers() {
 				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
 			}
 		}
@@ -41,44 +40,23 @@ func openLoop(r *Run) {
 }
 
 // ratePeers are those that requests are offered to at given rates.
-func (r *Run) ratePeers(round int) []string {
-	names := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
-	if r.besides(round) {
-		names = append(names, purgatories.Null)
+func (r *Run) ratePeers() []string {
+	if r.Quick {
+		return []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
 	}
-	if r.Scope == Complete {
-		names = append(names, purgatories.Lazy, purgatories.Chan)
-	}
-	return names
+	return r.highestPeers()
 }
 
 // highestPeers are those whose highest rate is looked for, for some twenty seconds each.
-func (r *Run) highestPeers(round int) []string {
-	switch {
-	case r.Scope == Complete:
-		return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan}
-	case r.Scope == Full && round == 0:
-		return []string{purgatories.Ours}
-	default:
+func (r *Run) highestPeers() []string {
+	if r.Quick {
 		return nil
 	}
+	return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Chan}
 }
 
 // arrivalTable is how many requests are drawn at most; they come again and again.
 const arrivalTable = 1 << 18
-
-// netCost adds to each sample what it costs above the harness alone.
-func (r *Run) netCost(mix string, rates []int) {
-	for _, rate := range rates {
-		params := fmt.Sprintf("mix=%s/rate=%d", mix, rate)
-		harness, ok := r.Set.Stat("P4", params, purgatories.Null, result.CPUOp)
-		for _, s := range r.Set.Samples {
-			if ok && s.Workload == "P4" && s.Params == params && s.Peer != purgatories.Null {
-				s.Metrics[result.Net] = s.Metrics[result.CPUOp] - harness.Median
-			}
-		}
-	}
-}
 
 // ladder holds the rates that are tried for the highest, and usual is the one that is tried first.
 var (

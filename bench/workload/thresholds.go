@@ -21,7 +21,7 @@ func thresholds(r *Run) {
 		{purgatories.CB, purgatories.CB, false},
 		{purgatories.Timers, purgatories.Timers, true},
 	}
-	if r.Scope == Essentials {
+	if r.Quick {
 		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
 	}
 	for _, n := range sizes {
@@ -30,9 +30,6 @@ func thresholds(r *Run) {
 		}
 		for round := range r.longRounds() {
 			for _, peer := range peers {
-				if !peer.ordered && !r.besides(round) {
-					continue // no target refers to those that check everybody
-				}
 				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, peer.name), func() { stepOne(r, round, n, peer) })
 			}
 		}

@@ -1,4 +1,4 @@
-package target
+package main
 
 import (
 	"fmt"
@@ -41,9 +41,9 @@ func comparisons() []comparison {
 	}
 }
 
-// WriteComparison writes the table that users compare by: the library, what they would write by hand, and the standard
+// writeComparison writes the table that users compare by: the library, what they would write by hand, and the standard
 // library's timer alone. Lines that were not measured are left out.
-func WriteComparison(w io.Writer, set *result.Set) error {
+func writeComparison(w io.Writer, set *result.Set) {
 	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | the timer alone |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, c := range comparisons() {
 		cells := []string{c.what}
@@ -58,7 +58,13 @@ func WriteComparison(w io.Writer, set *result.Set) error {
 			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
-	return nil
+}
+
+// writeMachine writes what a run ran on.
+func writeMachine(w io.Writer, set *result.Set) {
+	a := set.About
+	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
+		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
 }
 
 // figure is v with three significant digits, and commas between thousands.
