@@ -25,7 +25,6 @@ type options struct {
 	results    string
 	repository string
 	report     string
-	profile    string
 	turn       int
 	custom     bool // asked for something that makes it another run than the others of its scope
 }
@@ -47,7 +46,6 @@ func flags(args []string) (options, error) {
 	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
 	f.StringVar(&o.repository, "repository", "..", "`folder` of the repository, whose README.md and docs/benchmarks.md a full run writes its figures into (none when empty, or when there are no results)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
-	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`, and measure everything in one process for it")
 	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -55,7 +53,7 @@ func flags(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
 	}
-	o.custom = o.only != "" || o.rounds != 0 || o.window != 0 || o.profile != ""
+	o.custom = o.only != "" || o.rounds != 0 || o.window != 0
 	window := 100 * time.Millisecond
 	if o.quick {
 		window = 60 * time.Millisecond
@@ -94,12 +92,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	stop, err := startProfile(o.profile)
-	if err != nil {
-		return err
-	}
 	set, err := measure(o, only)
-	stop()
 	if err != nil {
 		return err
 	}
@@ -109,14 +102,6 @@ func run(args []string) error {
 	return publish(set, o)
 }
 
-// families returns what there is to choose from.
-func families(o options) []workload.Family {
-	if o.only == "" {
-		return workload.Families()
-	}
-	return append(workload.Families(), workload.Defaults())
-}
-
 func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
@@ -124,11 +109,11 @@ func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 		Only: o.turn,
 	}
 	start := time.Now()
-	for _, f := range families(o) {
+	for _, f := range workload.Families() {
 		if !f.Matches(only) {
 			continue
 		}
-		if o.turn == 0 && o.profile == "" {
+		if o.turn == 0 {
 			r.Apart = func(n int) (*result.Set, error) { return apart(o, f, n) }
 		}
 		if err := r.Measure(f); err != nil {

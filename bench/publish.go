@@ -2,13 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,22 +27,12 @@ func about(o options) map[string]string {
 		"goarch": runtime.GOARCH,
 		"cpu":    processor(),
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
-		"rounds": rounds(o),
+		"rounds": cmp.Or(map[int]string{0: "2 to 4"}[o.rounds], strconv.Itoa(o.rounds)),
 		"only":   o.only,
 		"window": o.window.String(),
-		"quick":  fmt.Sprint(o.quick),
-		"custom": fmt.Sprint(o.custom),
+		"quick":  strconv.FormatBool(o.quick),
+		"custom": strconv.FormatBool(o.custom),
 	}
-}
-
-func rounds(o options) string {
-	switch {
-	case o.quick:
-		return "1 or 2"
-	case o.rounds > 0:
-		return fmt.Sprint(o.rounds)
-	}
-	return "2 to 4"
 }
 
 // processor names the processor as `go test -bench` does on Linux.
@@ -62,7 +53,7 @@ func processor() string {
 // read from a file are drawn beside it.
 func publish(set *result.Set, o options) error {
 	headings := map[string]result.Heading{}
-	for _, f := range append(workload.Families(), workload.Defaults()) {
+	for _, f := range workload.Families() {
 		for _, w := range f.Workloads {
 			headings[w.Name] = result.Heading{Title: w.Title, Bases: w.Bases, Ratio: w.Ratio}
 		}
@@ -115,21 +106,4 @@ func writeResults(set *result.Set, folder, text string) error {
 		os.WriteFile(filepath.Join(folder, "samples.json"), samples.Bytes(), 0o644),
 		os.WriteFile(filepath.Join(folder, "tables.md"), []byte("```\n"+text+"```\n"), 0o644),
 	)
-}
-
-func startProfile(path string) (stop func(), err error) {
-	if path == "" {
-		return func() {}, nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		f.Close()
-	}, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +19,7 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	require.NoError(t, err)
 	stdout := os.Stdout
 	os.Stdout = f
-	err = run([]string{"-only", "^signals$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
+	err = run([]string{"-only", "^life$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
 	os.Stdout = stdout
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
@@ -43,14 +42,6 @@ func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
 		whole.turn, whole.only, whole.custom = 5, `^a\+b$`, true
 		assert.Equal(t, whole, turn)
 	}
-}
-
-func TestDefaultsAreMeasuredWhenAskedFor(t *testing.T) {
-	has := func(o options) bool {
-		return slices.ContainsFunc(families(o), func(f workload.Family) bool { return f.Name == "defaults" })
-	}
-	assert.False(t, has(options{}))
-	assert.True(t, has(options{only: "defaults"}))
 }
 
 func TestATurnThatCannotBeIsRefused(t *testing.T) {

@@ -14,10 +14,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 
 	"github.com/delayedop/purgatory/bench/result"
-	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // All draws every plot that the set has samples for into a folder, and removes the others from it.
@@ -25,23 +23,12 @@ func All(set *result.Set, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	heap := workload.HeapParam(workload.Heap)
 	charts := map[string]func(*result.Set) (*plot.Plot, error){
 		"cost-over-pending.svg":   over("Add and cancel a timer (1 goroutine)", "others pending", "T1", "G=1/P=", result.NsOp),
 		"step-over-waiters.svg":   over("A step of the log that satisfies 10 of N waiters", "N waiters", "H1", "N=", result.NsStep),
 		"lateness-timers.svg":     lateness("1,000,000 timers expiring within a second", "T2", "G=1/N=1000000"),
 		"lateness-operations.svg": lateness("1,000,000 operations expiring within a second", "P6", "G=1/N=1000000"),
 		"lateness-probes.svg":     lateness("probes beside a busy purgatory with 1,000,000 pending", "P8", "G=1/P=1000000"),
-		"memory-per-request.svg": bars("Memory per pending request", "bytes", result.Bytes, []string{"ours", "cb", "chan"}, []group{
-			{"1 key", "P5", "keys=1/N=1000000"},
-			{"3 keys", "P5", "keys=3/N=1000000"},
-		}),
-		"life.svg": bars("An operation's life, beside AfterFunc+Stop alone", "ns", result.NsOp, []string{"ours", "std-alone", "cb", "chan"}, []group{
-			{"1 key", "P1", "G=1" + heap},
-			{"1 key, 2 goroutines", "P1", "G=2" + heap},
-			{"3 keys", "P2", "G=1" + heap},
-			{"3 keys, 2 goroutines", "P2", "G=2" + heap},
-		}),
 	}
 	for file, draw := range charts {
 		path := filepath.Join(folder, file)
@@ -125,39 +112,6 @@ func lateness(title, of, params string) func(*result.Set) (*plot.Plot, error) {
 			return nil, nil
 		}
 		p.Y.Min, p.Y.Max = 0, 1
-		return p, nil
-	}
-}
-
-// group is a group of bars, one for each peer.
-type group struct{ label, workload, params string }
-
-func bars(title, unit, metric string, peers []string, groups []group) func(*result.Set) (*plot.Plot, error) {
-	return func(set *result.Set) (*plot.Plot, error) {
-		p := newPlot(title, "", unit)
-		width := vg.Points(24)
-		var labels []string
-		for i, peer := range peers {
-			labels = nil
-			var values plotter.Values
-			for _, g := range groups {
-				st, ok := set.Stat(g.workload, g.params, peer, metric)
-				if !ok {
-					return nil, nil
-				}
-				values, labels = append(values, st.Median), append(labels, g.label)
-			}
-			b, err := plotter.NewBarChart(values, width)
-			if err != nil {
-				return nil, err
-			}
-			b.Color, b.LineStyle.Width = colorOf(peer), 0
-			b.Offset = width * vg.Length(float64(i)-float64(len(peers)-1)/2)
-			p.Add(b)
-			p.Legend.Add(peer, b)
-		}
-		p.NominalX(labels...)
-		p.X.Min, p.X.Max, p.Y.Min = -0.5, float64(len(groups))-0.5, 0
 		return p, nil
 	}
 }

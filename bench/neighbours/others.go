@@ -13,12 +13,12 @@ import (
 // owns the waiters and hears of everything through a channel.
 type waterMarks struct {
 	waiting atomic.Int64 // or about to: when the goroutine has heard of them is not known
-	marks   []y.WaterMark
+	marks   [keys]y.WaterMark
 	closer  *z.Closer
 }
 
-func newWaterMarks(keys int) positions {
-	s := &waterMarks{marks: make([]y.WaterMark, keys), closer: z.NewCloser(keys)}
+func newWaterMarks() positions {
+	s := &waterMarks{closer: z.NewCloser(keys)}
 	for i := range s.marks {
 		s.marks[i].Init(s.closer)
 	}
@@ -43,11 +43,11 @@ func (s *waterMarks) Close()       { s.closer.SignalAndWait() }
 // waitTimes has what etcd's server waits with until an index is applied: one list for each key, because a list has none.
 type waitTimes struct {
 	waiting atomic.Int64
-	lists   []wait.WaitTime
+	lists   [keys]wait.WaitTime
 }
 
-func newWaitTimes(keys int) positions {
-	s := &waitTimes{lists: make([]wait.WaitTime, keys)}
+func newWaitTimes() positions {
+	s := new(waitTimes)
 	for i := range s.lists {
 		s.lists[i] = wait.NewTimeList()
 	}

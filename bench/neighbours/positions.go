@@ -22,11 +22,10 @@ type positions interface {
 	Close()
 }
 
-var positionPeers = []struct {
-	side side
-	name string
-	make func(keys int) positions
-}{
+// keys is how many keys each has.
+const keys = 2
+
+var positionMakers = []maker[positions]{
 	{hand, "", newByHand},
 	{ours, "`AwaitAt`", newAwaits},
 	{ours, "operation and channel", newOperations},
@@ -40,7 +39,7 @@ const timeout = time.Minute
 // byHand is what one writes: a mutex and a map of channels for each key. Equal waiters share a channel.
 type byHand struct {
 	waiting atomic.Int64
-	keys    []handKey
+	keys    [keys]handKey
 }
 
 type handKey struct {
@@ -54,8 +53,8 @@ type handWaiters struct {
 	n       int
 }
 
-func newByHand(keys int) positions {
-	s := &byHand{keys: make([]handKey, keys)}
+func newByHand() positions {
+	s := new(byHand)
 	for i := range s.keys {
 		s.keys[i].waiters = make(map[int64]*handWaiters)
 	}
@@ -122,11 +121,7 @@ func (s *byHand) Close()       {}
 // inPurgatory is what both forms of the library share.
 type inPurgatory struct {
 	p  *purgatory.DelayedOperationPurgatory[int]
-	at []atomic.Int64
-}
-
-func newInPurgatory(keys int) inPurgatory {
-	return inPurgatory{newPurgatory[int](), make([]atomic.Int64, keys)}
+	at [keys]atomic.Int64
 }
 
 func newPurgatory[K comparable](opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
@@ -155,7 +150,7 @@ func shutdown[K comparable](p *purgatory.DelayedOperationPurgatory[K]) {
 // awaits blocks in AwaitAt.
 type awaits struct{ inPurgatory }
 
-func newAwaits(keys int) positions { return &awaits{newInPurgatory(keys)} }
+func newAwaits() positions { return &awaits{inPurgatory{p: newPurgatory[int]()}} }
 
 func (s *awaits) Wait(ctx context.Context, key int, position int64) error {
 	ready := func() bool { return s.at[key].Load() >= position }
@@ -165,7 +160,7 @@ func (s *awaits) Wait(ctx context.Context, key int, position int64) error {
 // operations blocks on a channel that an operation closes.
 type operations struct{ inPurgatory }
 
-func newOperations(keys int) positions { return &operations{newInPurgatory(keys)} }
+func newOperations() positions { return &operations{inPurgatory{p: newPurgatory[int]()}} }
 
 type positionReached struct {
 	operation.DelayedOperation

@@ -10,20 +10,16 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// queue hands each item to one of those that wait.
+// queue gives each item to one of those that wait. Items are alike.
 type queue interface {
 	// Take blocks until there is an item for the caller, or returns an error when ctx ends or the queue is closed.
-	Take(ctx context.Context) (item int, err error)
-	Put(item int)
+	Take(ctx context.Context) error
+	Put()
 	// Close ends the waits that ctx does not.
 	Close()
 }
 
-var queuePeers = []struct {
-	side side
-	name string
-	make func() queue
-}{
+var queueMakers = []maker[queue]{
 	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
 	{hand, "`sync.Cond`", newCondQueue},
 	{ours, inOrderName(), newPurgatoryQueue},
@@ -31,51 +27,25 @@ var queuePeers = []struct {
 }
 
 // channelQueue is a channel on which everybody waits: the runtime keeps its receivers in order.
-type channelQueue chan int
+type channelQueue chan struct{}
 
-func (q channelQueue) Take(ctx context.Context) (int, error) {
+func (q channelQueue) Take(ctx context.Context) error {
 	select {
-	case item := <-q:
-		return item, nil
+	case <-q:
+		return nil
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
-func (q channelQueue) Put(item int) { q <- item }
-func (q channelQueue) Close()       {}
-
-// shelf holds the items that nobody has taken.
-type shelf struct {
-	mu    sync.Mutex
-	items []int
-}
-
-func (s *shelf) put(item int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.items = append(s.items, item)
-}
-
-func (s *shelf) take() (item int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takeLocked()
-}
-
-func (s *shelf) takeLocked() (item int, ok bool) {
-	if len(s.items) == 0 {
-		return 0, false
-	}
-	item = s.items[0]
-	s.items = append(s.items[:0], s.items[1:]...) // there are few
-	return item, true
-}
+func (q channelQueue) Put()   { q <- struct{}{} }
+func (q channelQueue) Close() {}
 
 // condQueue wakes one waiter for each item. A wait cannot be given up.
 type condQueue struct {
-	shelf
+	mu     sync.Mutex
 	there  sync.Cond // on mu
+	items  int       // guarded by mu
 	closed bool      // guarded by mu
 }
 
@@ -87,20 +57,23 @@ func newCondQueue() queue {
 
 var errClosed = errors.New("the queue is closed")
 
-func (q *condQueue) Take(context.Context) (int, error) {
+func (q *condQueue) Take(context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed {
-		if item, ok := q.takeLocked(); ok {
-			return item, nil
-		}
+	for q.items == 0 && !q.closed {
 		q.there.Wait()
 	}
-	return 0, errClosed
+	if q.closed {
+		return errClosed
+	}
+	q.items--
+	return nil
 }
 
-func (q *condQueue) Put(item int) {
-	q.put(item)
+func (q *condQueue) Put() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items++
 	q.there.Signal()
 }
 
@@ -112,68 +85,62 @@ func (q *condQueue) Close() {
 }
 
 // semaphoreQueue has a unit of a semaphore for each item.
-type semaphoreQueue struct {
-	shelf
-	units *semaphore.Weighted
-}
+type semaphoreQueue struct{ units *semaphore.Weighted }
 
 func newSemaphoreQueue() queue {
 	const most = 1 << 30
-	q := &semaphoreQueue{units: semaphore.NewWeighted(most)}
+	q := semaphoreQueue{semaphore.NewWeighted(most)}
 	q.units.TryAcquire(most)
 	return q
 }
 
-func (q *semaphoreQueue) Take(ctx context.Context) (int, error) {
-	if err := q.units.Acquire(ctx, 1); err != nil {
-		return 0, err
-	}
-	item, _ := q.take() // it was put before its unit was released
-	return item, nil
-}
-
-func (q *semaphoreQueue) Put(item int) {
-	q.put(item)
-	q.units.Release(1)
-}
-
-func (q *semaphoreQueue) Close() {}
+func (q semaphoreQueue) Take(ctx context.Context) error { return q.units.Acquire(ctx, 1) }
+func (q semaphoreQueue) Put()                           { q.units.Release(1) }
+func (q semaphoreQueue) Close()                         {}
 
 // inOrder is the check for one of many, which tries in the order of waiting and stops at the first no.
-type inOrder interface{ CheckAndCompleteInOrder(key string) int }
+type inOrder interface{ CheckAndCompleteInOrder(key int) int }
 
 // inOrderName says which check there is.
 func inOrderName() string {
-	if _, ok := any((*purgatory.DelayedOperationPurgatory[string])(nil)).(inOrder); ok {
+	if _, ok := any((*purgatory.DelayedOperationPurgatory[int])(nil)).(inOrder); ok {
 		return "`CheckAndCompleteInOrder`"
 	}
 	return "`CheckAndComplete`, which tries everybody"
 }
 
+// purgatoryQueue counts its items under a mutex.
 type purgatoryQueue struct {
-	shelf
-	p     *purgatory.DelayedOperationPurgatory[string]
-	check func() int
+	p     *purgatory.DelayedOperationPurgatory[int]
+	mu    sync.Mutex
+	items int
 }
 
-const itemKey = "item"
+func newPurgatoryQueue() queue { return &purgatoryQueue{p: newPurgatory[int]()} }
 
-func newPurgatoryQueue() queue {
-	q := &purgatoryQueue{p: newPurgatory[string]()}
-	q.check = func() int { return q.p.CheckAndComplete(itemKey) }
-	if p, ok := any(q.p).(inOrder); ok {
-		q.check = func() int { return p.CheckAndCompleteInOrder(itemKey) }
+func (q *purgatoryQueue) Take(ctx context.Context) error {
+	return q.p.Await(ctx, timeout, q.take, 0)
+}
+
+func (q *purgatoryQueue) take() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.items == 0 {
+		return false
 	}
-	return q
+	q.items--
+	return true
 }
 
-func (q *purgatoryQueue) Take(ctx context.Context) (int, error) {
-	return purgatory.AwaitValue(ctx, q.p, timeout, q.take, itemKey)
-}
-
-func (q *purgatoryQueue) Put(item int) {
-	q.put(item)
-	q.check()
+func (q *purgatoryQueue) Put() {
+	q.mu.Lock()
+	q.items++
+	q.mu.Unlock()
+	if p, ok := any(q.p).(inOrder); ok {
+		p.CheckAndCompleteInOrder(0)
+	} else {
+		q.p.CheckAndComplete(0)
+	}
 }
 
 func (q *purgatoryQueue) Close() { shutdown(q.p) }

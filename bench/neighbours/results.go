@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/pkg/v3/wait"
 
@@ -20,18 +21,16 @@ type results interface {
 	Close()
 }
 
-var resultPeers = []struct {
-	side side
-	name string
-	make func() results
-	// blocks says that Register leaves the registering to receive: on one goroutine nothing would wait.
-	blocks bool
-}{
-	{hand, "", newHandResults, false},
-	{ours, "operation and channel", func() results { return resultOperations{newBoard()} }, false},
-	{ours, "`AwaitValue`", func() results { return resultAwaits{newBoard()} }, true},
-	{theirs, "etcd `Wait`", func() results { return etcdWait{wait.New()} }, false},
-	{theirs, "etcd `Wait` and `context.WithTimeout`", func() results { return etcdWaitTimeout{wait.New()} }, false},
+var resultMakers = []maker[results]{
+	{hand, "", newHandResults},
+	{ours, "operation and channel", func() results { return resultOperations{newBoard()} }},
+	{theirs, "etcd `Wait`", func() results { return etcdWait{wait.New(), 0} }},
+	{theirs, "etcd `Wait` and `context.WithTimeout`", func() results { return etcdWait{wait.New(), timeout} }},
+}
+
+// blockingResults register only when they begin to wait: on one goroutine they would have nothing to wait for.
+var blockingResults = []maker[results]{
+	{ours, "`AwaitValue`", func() results { return resultAwaits{newBoard()} }},
 }
 
 // handResults is a mutex and a map of channels.
@@ -61,22 +60,18 @@ func (h *handResults) Trigger(id uint64, result any) {
 
 func (h *handResults) Close() {}
 
-// etcdWait has no timeout.
-type etcdWait struct{ wait.Wait }
+// etcdWait has a timeout only if the caller makes one, as etcd's server does for each proposal.
+type etcdWait struct {
+	wait.Wait
+	timeout time.Duration
+}
 
 func (w etcdWait) Register(id uint64) func() any {
 	result := w.Wait.Register(id)
-	return func() any { return <-result }
-}
-
-func (w etcdWait) Close() {}
-
-// etcdWaitTimeout has the timeout that etcd's server makes for each proposal.
-type etcdWaitTimeout struct{ wait.Wait }
-
-func (w etcdWaitTimeout) Register(id uint64) func() any {
-	result := w.Wait.Register(id)
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	if w.timeout == 0 {
+		return func() any { return <-result }
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.timeout)
 	return func() any {
 		defer cancel()
 		select {
@@ -88,7 +83,7 @@ func (w etcdWaitTimeout) Register(id uint64) func() any {
 	}
 }
 
-func (w etcdWaitTimeout) Close() {}
+func (w etcdWait) Close() {}
 
 // board holds the results that have come: the state that a purgatory's conditions read.
 type board struct {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/delayedop/purgatory/bench/meter"
 )
 
 // What the requests of this package are about, and the last versions without tagged fields.
@@ -24,22 +22,26 @@ const (
 	fetchVersion   = 11
 )
 
-// serverPeers have one partition that clients produce to and fetch from. kfake waits for the bytes of a fetch in its own
+// serverMakers have one partition that clients produce to and fetch from. kfake waits for the bytes of a fetch in its own
 // way; the others have a small server around the positions of one key, which counts bytes.
-var serverPeers = []struct {
-	side  side
-	name  string
-	start func() (address string, stop func())
-}{
-	{hand, "", func() (string, func()) { return startServer(newByHand(1)) }},
-	{ours, "`AwaitAt`", func() (string, func()) { return startServer(newAwaits(1)) }},
+var serverMakers = []maker[broker]{
+	{hand, "", func() broker { return startServer(newByHand()) }},
+	{ours, "`AwaitAt`", func() broker { return startServer(newAwaits()) }},
 	{theirs, "kfake", startKfake},
 }
 
-func startKfake() (string, func()) {
+// broker is a server that runs.
+type broker struct {
+	address string
+	stop    func()
+}
+
+func (b broker) Close() { b.stop() }
+
+func startKfake() broker {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
 	must(err)
-	return c.ListenAddrs()[0], c.Close
+	return broker{c.ListenAddrs()[0], c.Close}
 }
 
 // server answers produces and fetches of one partition.
@@ -51,7 +53,7 @@ type server struct {
 	ends []int // of its batches, each of one record
 }
 
-func startServer(wait positions) (string, func()) {
+func startServer(wait positions) broker {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -67,12 +69,12 @@ func startServer(wait positions) (string, func()) {
 			all.Go(func() { s.serve(c) })
 		}
 	})
-	return listener.Addr().String(), func() {
+	return broker{listener.Addr().String(), func() {
 		listener.Close()
 		cancel()
 		all.Wait()
 		wait.Close()
-	}
+	}}
 }
 
 func (s *server) serve(c net.Conn) {
@@ -208,27 +210,15 @@ func batch(value []byte) []byte {
 	return raw
 }
 
-// overServers produces a record at a time, beside fetches that want more than ever comes.
-func overServers(name string, fetches int) shape {
-	s := shape{name: name}
-	for _, m := range serverPeers {
-		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
-			address, stop := m.start()
-			defer stop()
-			for range fetches {
-				c := dial(address)
-				defer c.Close()
-				c.fetch(0, 1<<29)
-			}
-			time.Sleep(20 * time.Millisecond) // the fetches come to wait
-			producer, records := dial(address), batch(make([]byte, 100))
-			defer producer.Close()
-			return rate(meter.Loop(1, window, 10, func(_, n int) {
-				for range n {
-					producer.produce(records)
-				}
-			}))
-		}})
+// produces is a record at a time, beside fetches that want more than ever comes.
+func produces(b broker, fetches int, window time.Duration) map[string]float64 {
+	for range fetches {
+		c := dial(b.address)
+		defer c.Close()
+		c.fetch(0, 1<<29)
 	}
-	return s
+	time.Sleep(20 * time.Millisecond) // the fetches come to wait
+	producer, records := dial(b.address), batch(make([]byte, 100))
+	defer producer.Close()
+	return loop(window, 10, func() { producer.produce(records) })
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dgraph-io/badger/v4/y"
+	"github.com/dgraph-io/ristretto/v2/z"
 	"go.etcd.io/etcd/pkg/v3/wait"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -18,53 +21,60 @@ import (
 
 // shapes are the lines of the table.
 func shapes(p plan) []shape {
+	onPositions := func(name string, measure func(positions, time.Duration) map[string]float64) shape {
+		return over(name, positionMakers, measure)
+	}
 	all := []shape{
-		overPositions("one wait and one wake, one goroutine", func(s positions, window time.Duration) map[string]float64 {
+		onPositions("one wait and one wake, one goroutine", func(s positions, window time.Duration) map[string]float64 {
 			return waitAndWake(s, 1, window)
 		}),
-		overPositions("one wait and one wake, two goroutines", func(s positions, window time.Duration) map[string]float64 {
+		onPositions("one wait and one wake, two goroutines", func(s positions, window time.Duration) map[string]float64 {
 			return waitAndWake(s, 2, window)
 		}),
-		overResults("a result by its id, registered and triggered on one goroutine", false, sameGoroutine),
-		overResults("a result by its id, triggered by another goroutine", true, otherGoroutine),
-		overPositions(fmt.Sprintf("%s waits for one position, each", count(p.crowd)), func(s positions, window time.Duration) map[string]float64 {
+		over("a result by its id, registered and triggered on one goroutine", resultMakers, sameGoroutine),
+		over("a result by its id, triggered by another goroutine", slices.Concat(resultMakers, blockingResults), otherGoroutine),
+		onPositions(count(p.crowd)+" waits for one position, each", func(s positions, window time.Duration) map[string]float64 {
 			return equalWaiters(s, p.crowd, window)
 		}),
 	}
 	for n := 100; n <= p.many; n *= 10 {
-		all = append(all, overPositions(fmt.Sprintf("one wait and one wake below %s far waiters", count(n)), func(s positions, window time.Duration) map[string]float64 {
+		all = append(all, onPositions("one wait and one wake below "+count(n)+" far waiters", func(s positions, window time.Duration) map[string]float64 {
 			defer crowd(s, n)()
 			return waitAndWake(s, 1, window)
 		}))
 	}
 	all = append(all,
-		overPositions("a wait that is given up, and what it leaves", abandoned),
-		overPositions("a push beside 100 waiters, none of whom it is enough for", func(s positions, window time.Duration) map[string]float64 {
+		onPositions("a wait that is given up, and what it leaves", abandoned),
+		onPositions("a push beside 100 waiters, none of whom it is enough for", func(s positions, window time.Duration) map[string]float64 {
 			defer crowd(s, 100)()
 			position := int64(0)
-			return rate(meter.Loop(1, window, 100, func(_, n int) {
-				for range n {
-					position++
-					s.Advance(0, position)
-				}
-			}))
+			return loop(window, 100, func() {
+				position++
+				s.Advance(0, position)
+			})
 		}),
-		overServers("a produce over loopback, client included", 0),
-		overServers("a produce over loopback beside 100 fetches, none of which it is enough for", 100),
+		over("a produce over loopback, client included", serverMakers, func(b broker, window time.Duration) map[string]float64 {
+			return produces(b, 0, window)
+		}),
+		over("a produce over loopback beside 100 fetches, none of which it is enough for", serverMakers, func(b broker, window time.Duration) map[string]float64 {
+			return produces(b, 100, window)
+		}),
 		creation(),
 	)
 	for _, n := range []int{1, p.crowd, p.many} {
-		all = append(all, overQueues(fmt.Sprintf("one item for one of %s", count(n)), n))
+		all = append(all, over("one item for one of "+count(n), queueMakers, func(q queue, window time.Duration) map[string]float64 {
+			return oneOfMany(q, n, window)
+		}))
 	}
 	return append(all,
-		overPositions(fmt.Sprintf("%s goroutines that wait, stacks included", count(p.many)), func(s positions, _ time.Duration) map[string]float64 {
+		onPositions(count(p.many)+" goroutines that wait, stacks included", func(s positions, _ time.Duration) map[string]float64 {
 			before := meter.LiveWithStacks()
 			release := crowd(s, p.many)
 			after := meter.LiveWithStacks()
 			release()
 			return map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(p.many)}
 		}),
-		overPositions(fmt.Sprintf("a herd of %s; a bystander that wakes each millisecond", count(p.many)), func(s positions, _ time.Duration) map[string]float64 {
+		onPositions("a herd of "+count(p.many)+"; a bystander that wakes each millisecond", func(s positions, _ time.Duration) map[string]float64 {
 			return herd(s, p.many, p.bursts)
 		}),
 	)
@@ -75,17 +85,13 @@ func rate(r meter.Rate) map[string]float64 {
 	return map[string]float64{result.NsOp: r.NsPerOp, result.BytesOp: r.BytesPerOp, result.AllocsOp: r.AllocsPerOp}
 }
 
-// overPositions is a shape of those that wait for positions, each with two keys.
-func overPositions(name string, measure func(positions, time.Duration) map[string]float64) shape {
-	s := shape{name: name}
-	for _, m := range positionPeers {
-		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
-			p := m.make(2)
-			defer p.Close()
-			return measure(p, window)
-		}})
-	}
-	return s
+// loop does something again and again on one goroutine, and looks at the clock after each chunk.
+func loop(window time.Duration, chunk int, do func()) map[string]float64 {
+	return rate(meter.Loop(1, window, chunk, func(_, n int) {
+		for range n {
+			do()
+		}
+	}))
 }
 
 // must is for waits that nothing ends but what they wait for.
@@ -193,55 +199,34 @@ func abandoned(s positions, window time.Duration) map[string]float64 {
 	})
 	position, waits := int64(far), 0
 	before := meter.Live()
-	r := meter.Loop(1, window, 100, func(_, n int) {
-		for range n {
-			position++
-			waits++
-			ctx, cancel := context.WithCancel(context.Background())
-			cancels <- cancel
-			if s.Wait(ctx, 0, position) == nil {
-				panic("a wait ended that nobody has ended")
-			}
+	m := loop(window, 100, func() {
+		position++
+		waits++
+		ctx, cancel := context.WithCancel(context.Background())
+		cancels <- cancel
+		if s.Wait(ctx, 0, position) == nil {
+			panic("a wait ended that nobody has ended")
 		}
 	})
 	after := meter.Live()
 	close(cancels)
 	canceller.Wait()
-	m := rate(r)
 	m[result.Bytes] = max(0, float64(after)-float64(before)) / float64(waits)
 	return m
 }
 
-// overResults is a shape of those that wait for a result by its id.
-func overResults(name string, blocking bool, measure func(results, time.Duration) meter.Rate) shape {
-	s := shape{name: name}
-	for _, m := range resultPeers {
-		if m.blocks && !blocking {
-			continue
-		}
-		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
-			r := m.make()
-			defer r.Close()
-			return rate(measure(r, window))
-		}})
-	}
-	return s
-}
-
-func sameGoroutine(r results, window time.Duration) meter.Rate {
+func sameGoroutine(r results, window time.Duration) map[string]float64 {
 	id := uint64(0)
-	return meter.Loop(1, window, 100, func(_, n int) {
-		for range n {
-			id++
-			receive := r.Register(id)
-			r.Trigger(id, &id)
-			mustBe(receive(), &id)
-		}
+	return loop(window, 100, func() {
+		id++
+		receive := r.Register(id)
+		r.Trigger(id, &id)
+		mustBe(receive(), &id)
 	})
 }
 
 // otherGoroutine is sameGoroutine with Trigger called by another goroutine, which hears of the id through a channel.
-func otherGoroutine(r results, window time.Duration) meter.Rate {
+func otherGoroutine(r results, window time.Duration) map[string]float64 {
 	id := uint64(0)
 	ids := make(chan uint64, 1)
 	var applier sync.WaitGroup
@@ -250,17 +235,15 @@ func otherGoroutine(r results, window time.Duration) meter.Rate {
 			r.Trigger(i, &id)
 		}
 	})
-	rate := meter.Loop(1, window, 100, func(_, n int) {
-		for range n {
-			id++
-			receive := r.Register(id)
-			ids <- id
-			mustBe(receive(), &id)
-		}
+	m := loop(window, 100, func() {
+		id++
+		receive := r.Register(id)
+		ids <- id
+		mustBe(receive(), &id)
 	})
 	close(ids)
 	applier.Wait()
-	return rate
+	return m
 }
 
 func mustBe(got any, want *uint64) {
@@ -269,75 +252,63 @@ func mustBe(got any, want *uint64) {
 	}
 }
 
-// creation makes one, unused, and closes it.
+// creation makes one for one key, unused, and closes it. What has goroutines waits for their end.
 func creation() shape {
-	s := shape{name: "make one and close it, unused"}
-	add := func(at side, name string, make func() (discard func())) {
-		s.peers = append(s.peers, peer{at, name, func(window time.Duration) map[string]float64 {
-			return rate(meter.Loop(1, window, 10, func(_, n int) {
-				for range n {
-					make()()
-				}
-			}))
-		}})
-	}
 	shared, err := timer.NewSystemTimer()
 	must(err)
-	add(hand, "", func() func() { return newByHand(1).Close })
-	add(ours, "`New`", func() func() { return closing(newPurgatory[int]()) })
-	add(ours, "`New` with a shared timer and no reaper", func() func() {
-		shared.Start()
-		return closing(newPurgatory[int](purgatory.WithTimer(shared), purgatory.WithoutReaper()))
-	})
-	add(theirs, "badger `WaterMark`", func() func() { return newWaterMarks(1).Close })
-	add(theirs, "etcd `WaitTime`", func() func() { return newWaitTimes(1).Close })
-	add(theirs, "etcd `Wait`", func() func() { return func() { runtime.KeepAlive(wait.New()) } })
+	shared.Start()
+	s := shape{name: "make one and close it, unused"}
+	for _, x := range []struct {
+		side side
+		name string
+		do   func()
+	}{
+		{hand, "", func() { kept = &handKey{waiters: make(map[int64]*handWaiters)} }},
+		{ours, "`New`", func() { shutdown(newPurgatory[int]()) }},
+		{ours, "`New` with a shared timer and no reaper", func() {
+			shutdown(newPurgatory[int](purgatory.WithTimer(shared), purgatory.WithoutReaper()))
+		}},
+		{theirs, "badger `WaterMark`", func() {
+			closer := z.NewCloser(1)
+			new(y.WaterMark).Init(closer)
+			closer.SignalAndWait()
+		}},
+		{theirs, "etcd `WaitTime`", func() { kept = wait.NewTimeList() }},
+		{theirs, "etcd `Wait`", func() { kept = wait.New() }},
+	} {
+		s.peers = append(s.peers, peer{x.side, x.name, func(window time.Duration) map[string]float64 {
+			return loop(window, 10, x.do)
+		}})
+	}
 	return s
 }
 
-func closing(p *purgatory.DelayedOperationPurgatory[int]) func() { return func() { must(p.Close()) } }
+// kept has the compiler make what it would leave out.
+var kept any
 
-// overQueues puts one item at a time among n that wait. Who gets it waits again.
-func overQueues(name string, n int) shape {
-	s := shape{name: name}
-	for _, m := range queuePeers {
-		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
-			q := m.make()
-			ctx, cancel := context.WithCancel(context.Background())
-			var about atomic.Int64
-			var takers sync.WaitGroup
-			taken := make(chan int, 1)
-			for range n {
-				takers.Go(func() {
-					about.Add(1)
-					for {
-						item, err := q.Take(ctx)
-						if err != nil {
-							return
-						}
-						taken <- item
-					}
-				})
+// oneOfMany puts one item at a time among n that wait. Who gets it waits again.
+func oneOfMany(q queue, n int, window time.Duration) map[string]float64 {
+	ctx, cancel := context.WithCancel(context.Background())
+	var about atomic.Int64
+	var takers sync.WaitGroup
+	taken := make(chan struct{}, 1)
+	for range n {
+		takers.Go(func() {
+			for about.Add(1); q.Take(ctx) == nil; {
+				taken <- struct{}{}
 			}
-			until(func() bool { return about.Load() == int64(n) })
-			time.Sleep(10 * time.Millisecond)
-			item := 0
-			r := meter.Loop(1, window, min(100, max(1, 100_000/n)), func(_, puts int) {
-				for range puts {
-					item++
-					q.Put(item)
-					if got := <-taken; got != item {
-						panic(fmt.Sprintf("item %d came for %d", got, item))
-					}
-				}
-			})
-			cancel()
-			q.Close()
-			takers.Wait()
-			return rate(r)
-		}})
+		})
 	}
-	return s
+	until(func() bool { return about.Load() == int64(n) })
+	time.Sleep(10 * time.Millisecond)
+	m := loop(window, min(100, max(1, 100_000/n)), func() {
+		q.Put()
+		<-taken
+	})
+	cancel()
+	q.Close()
+	takers.Wait()
+	return m
 }
 
 // count is a number with commas.

@@ -32,6 +32,26 @@ type peer struct {
 	measure func(window time.Duration) map[string]float64
 }
 
+// maker makes one of those that do a job, afresh for each measurement.
+type maker[P interface{ Close() }] struct {
+	side side
+	name string
+	make func() P
+}
+
+// over is a shape of all that the makers make.
+func over[P interface{ Close() }](name string, makers []maker[P], measure func(P, time.Duration) map[string]float64) shape {
+	s := shape{name: name}
+	for _, m := range makers {
+		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
+			p := m.make()
+			defer p.Close()
+			return measure(p, window)
+		}})
+	}
+	return s
+}
+
 func (x peer) id() string { return strings.TrimSpace(string(x.side) + " " + x.name) }
 
 // lastMs is the metric of a herd: from the change until the last one is awake.

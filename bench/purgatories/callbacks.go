@@ -157,7 +157,6 @@ func (c *callbacks) Force(o Operation) bool {
 }
 
 func (c *callbacks) Pending() int { return int(c.pending.Load()) }
-func (c *callbacks) Stale() int   { return -1 }
 
 func (c *callbacks) Close() {
 	c.mu.Lock()

@@ -69,7 +69,6 @@ func (p *ours) Probe(probe *Probe, timeout time.Duration, keys []string) {
 func (p *ours) Check(key string)        { p.purgatory.CheckAndComplete(key) }
 func (p *ours) Force(op Operation) bool { return p.purgatory.ForceComplete(op.(*laneOp)) }
 func (p *ours) Pending() int            { return p.purgatory.NumDelayed() }
-func (p *ours) Stale() int              { return int(p.purgatory.Stats().Stale) }
 func (p *ours) AtRest() bool            { return p.purgatory.Inspect(0, 0).Wheels.Young.Entries == 0 }
 
 func (p *ours) Close() {
@@ -94,27 +93,4 @@ func (p *ours) SubmitAt(l *Lane, timeout time.Duration, key string, position int
 
 func (p *ours) CheckUpTo(key string, position int64) {
 	p.purgatory.CheckAndCompleteUpTo(key, position)
-}
-
-// Deferred is what a peer has that checks later.
-type Deferred interface {
-	Signal(key string)
-	// Signalled returns how many signals there were, and how many checks they became.
-	Signalled() (signals, checks int64)
-}
-
-func (p *ours) Signal(key string) { p.purgatory.Signal(key) }
-
-func (p *ours) Signalled() (signals, checks int64) {
-	s := p.purgatory.Stats()
-	return s.Signals, s.Signals - s.Coalesced
-}
-
-// Extending is what a peer has whose deadlines move.
-type Extending interface {
-	Extend(op Operation, timeout time.Duration) bool
-}
-
-func (p *ours) Extend(op Operation, timeout time.Duration) bool {
-	return p.purgatory.Extend(op.(*laneOp), timeout)
 }

@@ -25,8 +25,6 @@ type Purgatory interface {
 	Force(op Operation) bool
 	// Pending returns how many operations wait.
 	Pending() int
-	// Stale returns how many watched entries belong to operations that have ended, -1 where nobody counts.
-	Stale() int
 	Close()
 }
 

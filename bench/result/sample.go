@@ -25,7 +25,6 @@ const (
 	AllocsSec = "allocs/s"
 	BytesOp   = "B/op"
 	Bytes     = "B/pending"
-	Retained  = "B/cancelled"
 	LateP50   = "late-p50-ms"
 	LateP99   = "late-p99-ms"
 	LateMax   = "late-max-ms"
@@ -33,13 +32,9 @@ const (
 	EarlyMax  = "early-max-ms"
 	CPUSec    = "cpu-s"
 	CPUIdle   = "cpu-ms/s"
-	Routines  = "goroutines"
-	StalePeak = "stale-peak"
 	Held      = "held-req/s"
 	Rate      = "req/s"
-	Pending   = "pending-peak"
 	NsStep    = "ns/step"
-	Coalesced = "signals/check"
 	Lost      = "lost"
 )
 

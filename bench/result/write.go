@@ -61,7 +61,7 @@ func ParseJSON(b []byte) (*Set, error) {
 }
 
 // first are the units that say most, in this order.
-var first = []string{NsOp, NsStep, CPUSec, Bytes, Retained, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
+var first = []string{NsOp, NsStep, CPUSec, Bytes, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
 
 // ordered returns the units of the metrics, those that say most in front.
 func ordered(metrics map[string]float64) []string {

@@ -42,13 +42,6 @@ func (p entries) Slots(n int, fired func(i int)) Slots {
 	return s
 }
 
-func (p entries) Hold(d time.Duration, payload *Payload) func() {
-	h := &holdingEntry{payload: payload}
-	h.entry.Bind(h)
-	start(p.timer, &h.entry, d)
-	return func() { p.timer.Cancel(&h.entry) }
-}
-
 func (p entries) Close()       { p.timer.Stop() }
 func (p entries) AtRest() bool { return AtRest(p.timer) }
 
@@ -92,10 +85,3 @@ func (s *firingEntries) Add(i int, d time.Duration) {
 	start(s.timer, &s.slots[i].entry, d)
 }
 func (s *firingEntries) Cancel(i int) { s.timer.Cancel(&s.slots[i].entry) }
-
-type holdingEntry struct {
-	entry   timer.TaskEntry
-	payload *Payload
-}
-
-func (h *holdingEntry) RunTask(*timer.TaskEntry) { h.payload.touch() }

@@ -24,11 +24,6 @@ func (p byHandle[H]) Slots(n int, fired func(i int)) Slots {
 	return &handleSlots[H]{of: p, handles: make([]H, n), callback: callbacks(fired)}
 }
 
-func (p byHandle[H]) Hold(d time.Duration, payload *Payload) func() {
-	h := p.after(d, payload.touch)
-	return func() { p.stop(h) }
-}
-
 func (p byHandle[H]) Close()       { p.close() }
 func (p byHandle[H]) AtRest() bool { return p.atRest == nil || p.atRest() }
 

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,8 +36,6 @@ func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
 	p := peer.New()
 	defer r.tidy(p.Close)
 	meter.PrefaultForGrowth()
-	idle := runtime.NumGoroutine()
-	peak := meter.WatchGoroutines()
 	s := meter.Start()
 	for i, d := range ds {
 		late.Due(i, d)
@@ -49,7 +46,6 @@ func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
 	m := map[string]float64{
 		result.CPUSec:   c.CPU.Seconds(),
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
-		result.Routines: float64(peak.Stop() - idle),
 	}
 	r.lost(peer.Name, missing, m)
 	r.lateMetrics("P6", params, peer.Name, late.Sorted(), m)

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -34,21 +33,16 @@ func expiryOne(r *Run, round, n int, peer timers.Peer, workload string) {
 	defer r.tidy(t.Close)
 	slots := t.Slots(n, late.Met)
 	meter.PrefaultForGrowth()
-	idle := runtime.NumGoroutine()
-	peak := meter.WatchGoroutines()
-	s, start := meter.Start(), time.Now()
+	s := meter.Start()
 	for i, d := range ds {
 		late.Due(i, d)
 		slots.Add(i, d)
 	}
-	added := time.Since(start)
 	missing := await(late, 30*time.Second)
 	c := s.Stop()
 	m := map[string]float64{
 		result.CPUSec:   c.CPU.Seconds(),
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
-		result.Routines: float64(peak.Stop() - idle),
-		"add-s":         added.Seconds(),
 	}
 	r.lost(peer.Name, missing, m)
 	r.lateMetrics(workload, params, peer.Name, late.Sorted(), m)

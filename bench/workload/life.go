@@ -8,7 +8,6 @@ import (
 
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
-	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
@@ -132,14 +131,6 @@ func lifeAmong(r *Run, round int, name string) {
 	measure(0)
 	crowd(p, r.Million)
 	measure(r.Million)
-	if p.Stale() >= 0 {
-		// Watched outside the timed loop: looking costs something too.
-		peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
-		rate := lives(r.Window, p, 2, 3)
-		m := rateMetrics(rate)
-		m[result.StalePeak] = float64(peak.Stop())
-		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, rate.Ops, m)
-	}
 }
 
 // among is the window of P3: long enough for whole cycles of the collector when it has many to mark, as in T1.

@@ -45,15 +45,12 @@ func Families() []Family {
 		}, life},
 		{"timer memory", []Workload{
 			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases, result.Bytes},
-			{"T4", "bytes retained per cancelled timer that held 256", timerBases, result.Retained},
 		}, footprint},
 		{"operation memory", []Workload{
 			{"P5", "bytes per pending operation, stacks included", purgatoryBases, result.Bytes},
 			{"P7", "processor time of doing nothing", purgatoryBases, result.CPUIdle},
 		}, pendingOperations},
 		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases, result.NsStep}}, thresholds},
-		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", []string{condBroadcast, goCheck}, result.NsOp}}, signals},
-		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", []string{stdReset, stopAfterFunc}, result.NsOp}}, heartbeats},
 		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases, result.CPUSec}}, expiry},
 		{"operation expiry", []Workload{
 			{"P6", "operations on 1,000 keys expire within a second", purgatoryBases, result.CPUSec},
@@ -62,18 +59,6 @@ func Families() []Family {
 		{"open loop", []Workload{
 			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatoryBases, result.CPUOp},
 		}, openLoop},
-	}
-}
-
-// Defaults is what the library's defaults were chosen by. It is measured only when it is asked for by name.
-func Defaults() Family {
-	return Family{
-		"defaults", []Workload{
-			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
-			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
-			{"D1x", "T2 over sizes of the wheel", []string{"size-64"}, result.CPUSec},
-			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", []string{"shards-16"}, result.NsOp},
-		}, defaults,
 	}
 }
 

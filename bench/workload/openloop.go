@@ -107,7 +107,6 @@ type offered struct {
 	window  time.Duration
 	cost    meter.Cost
 	lag     time.Duration // how far completions were behind at the end
-	peak    int           // most pending at once
 }
 
 func (o offered) rate() float64          { return float64(o.arrived) / o.window.Seconds() }
@@ -129,7 +128,6 @@ func (o offered) metrics() map[string]float64 {
 		result.Rate:     o.rate(),
 		result.AllocsOp: float64(o.cost.Mallocs) / float64(o.arrived),
 		result.BytesOp:  float64(o.cost.Bytes) / float64(o.arrived),
-		result.Pending:  float64(o.peak),
 	}
 }
 
@@ -138,7 +136,6 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 	lane := purgatories.NewLane()
 	c := newCompleter(p)
 	meter.Prefault(int(min(int64(rate)*int64(requestTimeout/time.Millisecond)*300/1000, 512<<20)))
-	peak := meter.WatchPeak(20*time.Millisecond, p.Pending)
 	s := meter.Start()
 	c.start()
 	o := offered{target: rate, window: window}
@@ -150,7 +147,6 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 		}
 	}
 	o.cost = s.Stop() // of requests from arrival to their end, all of them
-	o.peak = peak.Stop()
 	p.Close()
 	return o
 }

@@ -125,7 +125,6 @@ func (null) Force(op purgatories.Operation) bool {
 	return true
 }
 func (null) Pending() int { return 0 }
-func (null) Stale() int   { return -1 }
 func (null) Close()       {}
 
 // closing notes what is pending when it is closed.
