@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"golang.org/x/text/number"
 
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
@@ -18,6 +22,7 @@ type comparison struct {
 	workload, params string
 	metric           string
 	ours, std        string // the peers' names in this workload
+	stdOf            string // the workload of std's, if it is another one
 }
 
 func comparisons() []comparison {
@@ -27,17 +32,17 @@ func comparisons() []comparison {
 	)
 	heap := "G=1" + workload.HeapParam(workload.Heap)
 	return []comparison{
-		{"a request's life, 1 key, beside a live heap of 128 MB, ns", "P1", heap, result.NsOp, ours, alone},
-		{"a request's life, 3 keys, beside a live heap of 128 MB, ns", "P2", heap, result.NsOp, ours, alone},
-		{"a request's life, 1 key, in a small heap, ns", "P1", "G=1", result.NsOp, ours, alone},
-		{"a request's life, 3 keys, in a small heap, ns", "P2", "G=1", result.NsOp, ours, alone},
-		{"a request's life, 3 keys, among 1,000,000 others, ns", "P3", million, result.NsOp, ours, alone},
-		{"a step of a log that ends 10 of 1,000,000 waiters, ns", "H1", "N=1000000", result.NsStep, "ours-ordered", others},
-		{"memory of a pending request, 1 key, bytes", "P5", "keys=1/N=1000000", result.Bytes, ours, others},
-		{"memory of a pending request, 3 keys, bytes", "P5", "keys=3/N=1000000", result.Bytes, ours, others},
-		{"p99 lateness when 1,000,000 time out within one second, ms", "P6", "G=1/N=1000000", result.LateP99, ours, others},
-		{"p99 lateness beside a busy goroutine and 1,000,000 others, ms", "P8", million, result.LateP99, ours, others},
-		{"highest rate held, 3 keys, requests/s", "P4", "mix=20-60ms/highest", result.Held, ours, others},
+		{"a request's life, 1 key, beside a live heap of 128 MB, ns", "P1", heap, result.NsOp, ours, alone, ""},
+		{"a request's life, 3 keys, beside a live heap of 128 MB, ns", "P2", heap, result.NsOp, ours, alone, ""},
+		{"a request's life, 1 key, in a small heap, ns", "P1", "G=1", result.NsOp, ours, alone, ""},
+		{"a request's life, 3 keys, in a small heap, ns", "P2", "G=1", result.NsOp, ours, alone, ""},
+		{"a request's life, 3 keys, among 1,000,000 others, ns", "P3", million, result.NsOp, ours, timers.Std, "T1"},
+		{"a step of a log that ends 10 of 1,000,000 waiters, ns", "H1", "N=1000000", result.NsStep, "ours-ordered", others, ""},
+		{"memory of a pending request, 1 key, bytes", "P5", "keys=1/N=1000000", result.Bytes, ours, others, ""},
+		{"memory of a pending request, 3 keys, bytes", "P5", "keys=3/N=1000000", result.Bytes, ours, others, ""},
+		{"p99 lateness when 1,000,000 time out within one second, ms", "P6", "G=1/N=1000000", result.LateP99, ours, others, ""},
+		{"p99 lateness beside a busy goroutine and 1,000,000 others, ms", "P8", million, result.LateP99, ours, others, ""},
+		{"highest rate held, 3 keys, requests/s", "P4", "mix=20-60ms/highest", result.Held, ours, others, ""},
 	}
 }
 
@@ -47,13 +52,17 @@ func writeComparison(w io.Writer, set *result.Set) {
 	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | the timer alone |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, c := range comparisons() {
 		cells := []string{c.what}
-		for _, peer := range []string{c.ours, purgatories.CB, purgatories.Chan, c.std} {
+		add := func(workload, peer string) {
 			cell := "–"
-			if st, ok := set.Stat(c.workload, c.params, peer, c.metric); ok {
+			if st, ok := set.Stat(workload, c.params, peer, c.metric); ok {
 				cell = figure(st.Median)
 			}
 			cells = append(cells, cell)
 		}
+		for _, peer := range []string{c.ours, purgatories.CB, purgatories.Chan} {
+			add(c.workload, peer)
+		}
+		add(cmp.Or(c.stdOf, c.workload), c.std)
 		if cells[1] != "–" {
 			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}
@@ -69,17 +78,5 @@ func writeMachine(w io.Writer, set *result.Set) {
 
 // figure is v with three significant digits, and commas between thousands.
 func figure(v float64) string {
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	s := strconv.FormatFloat(rounded, 'f', -1, 64)
-	whole, rest, _ := strings.Cut(s, ".")
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if rest != "" {
-		whole += "." + rest
-	}
-	return whole
+	return message.NewPrinter(language.English).Sprint(number.Decimal(v, number.Precision(3)))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,10 @@ import (
 
 // about describes the run: what it ran on, with what, how.
 func about(o options) map[string]string {
+	rounds := "2 to 4"
+	if o.rounds > 0 {
+		rounds = strconv.Itoa(o.rounds)
+	}
 	return map[string]string{
 		"date":   time.Now().UTC().Format("2006-01-02 15:04 MST"),
 		"go":     runtime.Version(),
@@ -27,7 +30,7 @@ func about(o options) map[string]string {
 		"goarch": runtime.GOARCH,
 		"cpu":    processor(),
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
-		"rounds": cmp.Or(map[int]string{0: "2 to 4"}[o.rounds], strconv.Itoa(o.rounds)),
+		"rounds": rounds,
 		"only":   o.only,
 		"window": o.window.String(),
 		"quick":  strconv.FormatBool(o.quick),

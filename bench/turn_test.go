@@ -19,7 +19,7 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	require.NoError(t, err)
 	stdout := os.Stdout
 	os.Stdout = f
-	err = run([]string{"-only", "^life$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
+	err = run([]string{"-only", "^thresholds$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
 	os.Stdout = stdout
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
@@ -28,8 +28,8 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	set, err := result.ParseJSON(b)
 	require.NoError(t, err)
 	require.Len(t, set.Samples, 1)
-	assert.Equal(t, "S1", set.Samples[0].Workload)
-	assert.Equal(t, "ours-check", set.Samples[0].Peer)
+	assert.Equal(t, "H1", set.Samples[0].Workload)
+	assert.Equal(t, "ours-unordered", set.Samples[0].Peer)
 }
 
 // A child counts the same turns as who has started it.

@@ -12,6 +12,8 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"go.etcd.io/etcd/pkg/v3/wait"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/result"
@@ -80,14 +82,9 @@ func shapes(p plan) []shape {
 	)
 }
 
-// rate is what a loop says in the table.
-func rate(r meter.Rate) map[string]float64 {
-	return map[string]float64{result.NsOp: r.NsPerOp, result.BytesOp: r.BytesPerOp, result.AllocsOp: r.AllocsPerOp}
-}
-
 // loop does something again and again on one goroutine, and looks at the clock after each chunk.
 func loop(window time.Duration, chunk int, do func()) map[string]float64 {
-	return rate(meter.Loop(1, window, chunk, func(_, n int) {
+	return result.PerOp(meter.Loop(1, window, chunk, func(_, n int) {
 		for range n {
 			do()
 		}
@@ -132,7 +129,7 @@ func waitAndWake(s positions, pairs int, window time.Duration) map[string]float6
 		close(p.reach)
 	}
 	wakers.Wait()
-	return rate(r)
+	return result.PerOp(r)
 }
 
 // far is a position that no key comes to.
@@ -184,7 +181,7 @@ func equalWaiters(s positions, n int, window time.Duration) map[string]float64 {
 	})
 	cancel()
 	waiting.Wait()
-	return rate(r)
+	return result.PerOp(r)
 }
 
 // abandoned has a goroutine give up wait after wait: another one ends its context.
@@ -312,9 +309,4 @@ func oneOfMany(q queue, n int, window time.Duration) map[string]float64 {
 }
 
 // count is a number with commas.
-func count(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
-}
+func count(n int) string { return message.NewPrinter(language.English).Sprint(n) }

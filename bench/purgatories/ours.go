@@ -12,19 +12,17 @@ type ours struct {
 	purgatory *purgatory.DelayedOperationPurgatory[string]
 }
 
-func newOurs() Purgatory { return makeOurs() }
+func newOurs() Purgatory { return OursWith().New() }
 
 // OursWith is the library with options.
-func OursWith(name string, opts ...purgatory.Option) Peer {
-	return Peer{Name: name, New: func() Purgatory { return makeOurs(opts...) }}
-}
-
-func makeOurs(opts ...purgatory.Option) Purgatory {
-	p, err := purgatory.New[string]("bench", opts...)
-	if err != nil {
-		panic(err)
-	}
-	return &ours{purgatory: p}
+func OursWith(opts ...purgatory.Option) Peer {
+	return Peer{Name: Ours, New: func() Purgatory {
+		p, err := purgatory.New[string]("bench", opts...)
+		if err != nil {
+			panic(err)
+		}
+		return &ours{purgatory: p}
+	}}
 }
 
 // laneOp is an embedder's operation: the embedded state and eight bytes of its own.

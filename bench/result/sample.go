@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/delayedop/purgatory/bench/meter"
 )
 
 // Sample is one peer measured once.
@@ -37,6 +39,11 @@ const (
 	NsStep    = "ns/step"
 	Lost      = "lost"
 )
+
+// PerOp returns what a loop took for each operation.
+func PerOp(m meter.Rate) map[string]float64 {
+	return map[string]float64{NsOp: m.NsPerOp, CPUOp: m.CPUPerOp, AllocsOp: m.AllocsPerOp, BytesOp: m.BytesPerOp}
+}
 
 // Distribution is a lateness distribution of one peer in one round: ascending quantiles in milliseconds.
 type Distribution struct {

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -12,37 +13,13 @@ import (
 
 // WriteJSON writes the whole set, one sample a line so that a diff of two runs can be read.
 func (s *Set) WriteJSON(w io.Writer) error {
-	about, err := json.MarshalIndent(s.About, "  ", "  ")
+	b, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "{\n  \"about\": %s,\n  \"samples\": [", about)
-	if err := lines(w, s.Samples); err != nil {
-		return err
-	}
-	fmt.Fprint(w, "\n  ],\n  \"distributions\": [")
-	if err := lines(w, s.Distributions); err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(w, "\n  ]\n}\n")
+	const begin = `{"workload":` // of a sample
+	_, err = w.Write(append(bytes.ReplaceAll(b, []byte(begin), []byte("\n"+begin)), '\n'))
 	return err
-}
-
-func lines[T any](w io.Writer, items []T) error {
-	for i, x := range items {
-		b, err := json.Marshal(x)
-		if err != nil {
-			return err
-		}
-		sep := ","
-		if i == 0 {
-			sep = ""
-		}
-		if _, err := fmt.Fprintf(w, "%s\n    %s", sep, b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ReadJSON reads what WriteJSON wrote.

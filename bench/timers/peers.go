@@ -1,15 +1,13 @@
 package timers
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
-	"github.com/antlabs/timer"
 	"github.com/zeromicro/go-zero/core/collection"
 
-	ours "github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // byHandle is a timer that is used as time.AfterFunc is: starting one returns what stops it.
@@ -43,15 +41,15 @@ func newStd() Timers {
 
 func newHandle() Timers {
 	t := StartSystemTimer()
-	return byHandle[*ours.Handle]{
-		after: func(d time.Duration, f func()) *ours.Handle {
+	return byHandle[*timer.Handle]{
+		after: func(d time.Duration, f func()) *timer.Handle {
 			h, err := t.AfterFunc(d, f)
 			if err != nil {
 				panic(err)
 			}
 			return h
 		},
-		stop:   func(h *ours.Handle) { h.Stop() },
+		stop:   func(h *timer.Handle) { h.Stop() },
 		close:  func() { t.Stop() },
 		atRest: func() bool { return AtRest(t) },
 	}
@@ -67,21 +65,6 @@ func newRussellLuo() Timers {
 	w := timingwheel.NewTimingWheel(time.Millisecond, 20)
 	w.Start()
 	return byHandle[*timingwheel.Timer]{after: w.AfterFunc, stop: func(t *timingwheel.Timer) { t.Stop() }, close: w.Stop}
-}
-
-// newAntlabs is the five-level wheel of github.com/antlabs/timer. Its tick is fixed at 10 ms.
-func newAntlabs() Timers {
-	w := timer.NewTimer(timer.WithTimeWheel())
-	var done sync.WaitGroup
-	done.Go(w.Run)
-	return byHandle[timer.TimeNoder]{
-		after: w.AfterFunc,
-		stop:  func(t timer.TimeNoder) { t.Stop() },
-		close: func() {
-			w.Stop()
-			done.Wait()
-		},
-	}
 }
 
 // newGoZero is the wheel of go-zero's core/collection: one goroutine owns it, channels lead to it, a removed entry stays in

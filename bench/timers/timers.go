@@ -48,7 +48,6 @@ func Peers() []Peer {
 		{Name: Std, New: newStd, Main: true},
 		{Name: Heap, New: newHeap, Main: true},
 		{Name: "russellluo", New: newRussellLuo},
-		{Name: "antlabs", New: newAntlabs},
 		{Name: "go-zero", New: newGoZero},
 	}
 }

@@ -22,7 +22,6 @@ func TestPeersFireAndCancel(t *testing.T) {
 				fired[i].Add(1)
 				all.Add(1)
 			})
-			// The coarsest tick is 10 ms.
 			for i := range 3 {
 				s.Add(i, 100*time.Millisecond)
 			}

@@ -39,7 +39,7 @@ func BenchmarkShards(b *testing.B) {
 		for _, g := range []int{1, 2} {
 			for _, keys := range []int{1, 3} {
 				b.Run(fmt.Sprintf("shards=%d/G=%d/keys=%d", shards, g, keys), func(b *testing.B) {
-					p := purgatories.OursWith("", purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards))).New()
+					p := purgatories.OursWith(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards))).New()
 					defer p.Close()
 					perWorker(b, g, lifeLoop(p, g, keys), batch)
 				})

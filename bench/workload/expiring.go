@@ -14,11 +14,8 @@ import (
 
 // expiringOperations measures P6: a million operations on a thousand keys that expire within one second.
 func expiringOperations(r *Run) {
-	if r.Quick {
-		return
-	}
 	for round := range r.longRounds() {
-		for _, name := range r.amongMany(purgatories.Timers) {
+		for _, name := range r.among(purgatories.Timers) {
 			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, name), func() {
 				expiringOne(r, round, r.Million, purgatories.ByName(name))
 			})
@@ -41,15 +38,13 @@ func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
 		late.Due(i, d)
 		p.Probe(&probes[i], d, keys[i%len(keys)])
 	}
-	missing := await(late, 30*time.Second)
+	await(late, 30*time.Second)
 	c := s.Stop()
 	m := map[string]float64{
 		result.CPUSec:   c.CPU.Seconds(),
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
 	}
-	r.lost(peer.Name, missing, m)
-	r.lateMetrics("P6", params, peer.Name, late.Sorted(), m)
-	r.add("P6", params, peer.Name, round, int64(n), m)
+	r.addLate("P6", params, peer.Name, round, late, m)
 }
 
 func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
@@ -63,7 +58,7 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
 	for round := range r.longRounds() {
-		for _, name := range r.amongMany(purgatories.Timers) {
+		for _, name := range r.among(purgatories.Timers, purgatories.Ours) {
 			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
 				p := purgatories.ByName(name).New()
 				crowd(p, r.Million)
@@ -74,10 +69,10 @@ func probesBeside(r *Run) {
 	}
 }
 
-// amongMany are the peers of what takes long.
-func (r *Run) amongMany(std string) []string {
+// among are the peers of a workload: in a quick run those that are named.
+func (r *Run) among(std string, quick ...string) []string {
 	if r.Quick {
-		return []string{purgatories.Ours}
+		return quick
 	}
 	return []string{purgatories.Ours, std, purgatories.CB, purgatories.Chan}
 }
@@ -113,13 +108,11 @@ func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 		p.Probe(&probes[i], d, keys[i])
 	}
 	tick.Stop()
-	missing := await(late, 10*time.Second)
+	await(late, 10*time.Second)
 	stopped.Store(true)
 	loading.Wait()
 	c := s.Stop()
 	m := map[string]float64{result.AllocsOp: float64(c.Mallocs) / float64(lives.Load()+int64(n))}
-	r.lost(name, missing, m)
 	params := fmt.Sprintf("G=1/P=%d", r.Million)
-	r.lateMetrics("P8", params, name, late.Sorted(), m)
-	r.add("P8", params, name, round, int64(n), m)
+	r.addLate("P8", params, name, round, late, m)
 }

@@ -38,23 +38,19 @@ func expiryOne(r *Run, round, n int, peer timers.Peer, workload string) {
 		late.Due(i, d)
 		slots.Add(i, d)
 	}
-	missing := await(late, 30*time.Second)
+	await(late, 30*time.Second)
 	c := s.Stop()
 	m := map[string]float64{
 		result.CPUSec:   c.CPU.Seconds(),
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
 	}
-	r.lost(peer.Name, missing, m)
-	r.lateMetrics(workload, params, peer.Name, late.Sorted(), m)
-	r.add(workload, params, peer.Name, round, int64(n), m)
+	r.addLate(workload, params, peer.Name, round, late, m)
 }
 
-// await waits until every deadline is met, or for so long, and returns how many are not.
-func await(late *meter.Lateness, limit time.Duration) int {
+// await waits until every deadline is met, or for so long.
+func await(late *meter.Lateness, limit time.Duration) {
 	select {
 	case <-late.Done:
-		return 0
 	case <-time.After(limit):
-		return late.Left()
 	}
 }

@@ -13,24 +13,17 @@ import (
 // pendingOperations measures P5, bytes per pending operation (stacks included), and P7, what a million pending cost while
 // nothing happens.
 func pendingOperations(r *Run) {
+	quick := map[int][]string{1: {purgatories.Ours, purgatories.CB, purgatories.Timers}, 3: {purgatories.Ours}}
 	for round := range r.longRounds() {
 		for _, keys := range []int{1, 3} {
-			for _, name := range r.holders(keys) {
+			for _, name := range r.among(purgatories.Timers, quick[keys]...) {
 				r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
 			}
 		}
-		for _, name := range r.amongMany(purgatories.Timers) {
+		for _, name := range r.among(purgatories.Timers, purgatories.Ours) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
 		}
 	}
-}
-
-// holders are the peers of P5.
-func (r *Run) holders(keys int) []string {
-	if r.Quick && keys == 1 {
-		return []string{purgatories.Ours, purgatories.CB, purgatories.Timers}
-	}
-	return r.amongMany(purgatories.Timers)
 }
 
 // hold submits n operations with 60..120 s on some of a thousand keys.

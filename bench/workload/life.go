@@ -88,44 +88,17 @@ func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates fun
 
 // lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come.
 func lifeAmongMany(r *Run, round int) {
-	for _, name := range r.amongMany(timers.Alone) {
-		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), name), func() {
-			if name == timers.Alone {
-				aloneAmong(r, round)
-			} else {
-				lifeAmong(r, round, name)
-			}
-		})
+	for _, peer := range purgatories.Peers() {
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), peer.Name), func() { lifeAmong(r, round, peer) })
 	}
 }
 
-// aloneAmong is what the standard library's timers take for P3: AfterFunc+Stop before and among a million of them.
-func aloneAmong(r *Run, round int) {
-	std := timers.ByName(timers.Std).New()
-	others := std.Slots(r.Million, nil)
-	measure := func(pending int) {
-		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), timers.Alone, round, atOnce(std, g, r.among(pending), requests))
-		}
-	}
-	measure(0)
-	for i, d := range delays(2, r.Million, 10*time.Minute, 20*time.Minute) {
-		others.Add(i, d)
-	}
-	measure(r.Million)
-	r.tidy(func() {
-		for i := range r.Million {
-			others.Cancel(i)
-		}
-	})
-}
-
-func lifeAmong(r *Run, round int, name string) {
-	p := purgatories.ByName(name).New()
+func lifeAmong(r *Run, round int, peer purgatories.Peer) {
+	p := peer.New()
 	defer r.tidy(p.Close)
 	measure := func(pending int) {
 		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(r.among(pending), p, g, 3))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), peer.Name, round, lives(r.amongLong(pending), p, g, 3))
 		}
 	}
 	measure(0)
@@ -133,8 +106,8 @@ func lifeAmong(r *Run, round int, name string) {
 	measure(r.Million)
 }
 
-// among is the window of P3: long enough for whole cycles of the collector when it has many to mark, as in T1.
-func (r *Run) among(pending int) time.Duration {
+// amongLong is the window of P3: long enough for whole cycles of the collector when it has many to mark, as in T1.
+func (r *Run) amongLong(pending int) time.Duration {
 	if pending > 0 {
 		return 8 * r.Window
 	}

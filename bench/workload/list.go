@@ -41,7 +41,7 @@ func Families() []Family {
 		{"life", []Workload{
 			{"P1", "an operation's life, 1 key, batches of 64", lifeBases, result.NsOp},
 			{"P2", "an operation's life, 3 keys, two of them never checked", lifeBases, result.NsOp},
-			{"P3", "P2 among a million long operations", lifeBases, result.NsOp},
+			{"P3", "P2 among a million long operations", []string{purgatories.CB}, result.NsOp},
 		}, life},
 		{"timer memory", []Workload{
 			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases, result.Bytes},

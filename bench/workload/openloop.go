@@ -23,7 +23,7 @@ func openLoop(r *Run) {
 	for _, m := range offers {
 		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range r.ratePeers() {
+				for _, name := range r.among(purgatories.Timers, purgatories.Ours, purgatories.Timers, purgatories.CB) {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -32,27 +32,11 @@ func openLoop(r *Run) {
 			}
 		}
 		for round := range r.longRounds() {
-			for _, name := range r.highestPeers() {
+			for _, name := range r.among(purgatories.Timers) {
 				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
 			}
 		}
 	}
-}
-
-// ratePeers are those that requests are offered to at given rates.
-func (r *Run) ratePeers() []string {
-	if r.Quick {
-		return []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
-	}
-	return r.highestPeers()
-}
-
-// highestPeers are those whose highest rate is looked for, for some twenty seconds each.
-func (r *Run) highestPeers() []string {
-	if r.Quick {
-		return nil
-	}
-	return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Chan}
 }
 
 // arrivalTable is how many requests are drawn at most; they come again and again.

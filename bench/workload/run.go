@@ -126,20 +126,13 @@ func (r *Run) add(workload, params, peer string, round int, n int64, metrics map
 }
 
 func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
-	r.add(workload, params, peer, round, m.Ops, rateMetrics(m))
+	r.add(workload, params, peer, round, m.Ops, result.PerOp(m))
 }
 
-func rateMetrics(m meter.Rate) map[string]float64 {
-	return map[string]float64{
-		result.NsOp:     m.NsPerOp,
-		result.CPUOp:    m.CPUPerOp,
-		result.AllocsOp: m.AllocsPerOp,
-		result.BytesOp:  m.BytesPerOp,
-	}
-}
-
-// lateMetrics adds what a lateness record says to the metrics of a sample, and keeps its distribution.
-func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration, into map[string]float64) {
+// addLate adds a sample of what a lateness record says, and keeps its distribution.
+func (r *Run) addLate(workload, params, peer string, round int, late *meter.Lateness, into map[string]float64) {
+	r.lost(peer, late.Left(), into)
+	sorted := late.Sorted()
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	into[result.LateP50] = ms(meter.Quantile(sorted, 0.50))
 	into[result.LateP99] = ms(meter.Quantile(sorted, 0.99))
@@ -152,6 +145,7 @@ func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration,
 		d.Ms = append(d.Ms, ms(meter.Quantile(sorted, float64(i)/points)))
 	}
 	r.keep(d)
+	r.add(workload, params, peer, round, int64(len(sorted)), into)
 }
 
 // lost notes deadlines that were never met, which no percentile shows. The library owes every one: for it that is an error.

@@ -46,7 +46,6 @@ type logOf struct {
 	purgatory purgatories.Purgatory
 	ordered   purgatories.Ordered // nil: every step tries everybody
 	steps     []*purgatories.Lane // the waiters of each step that is still to come
-	spare     []*purgatories.Lane // of steps that have been made
 	position  int64
 }
 
@@ -56,12 +55,7 @@ var logKeys = []string{logKey}
 
 // arrive adds the waiters of one more step at the end.
 func (l *logOf) arrive() {
-	var lane *purgatories.Lane
-	if last := len(l.spare) - 1; last >= 0 {
-		lane, l.spare = l.spare[last], l.spare[:last]
-	} else {
-		lane = purgatories.NewLane()
-	}
+	lane := purgatories.NewLane()
 	lane.Expect(stepSize)
 	at := l.position + int64(len(l.steps))*stepSize
 	for i := range int64(stepSize) {
@@ -88,7 +82,6 @@ func (l *logOf) step() time.Duration {
 	}
 	took := time.Since(start)
 	first.Wait()
-	l.spare = append(l.spare, first)
 	return took
 }
 

@@ -88,7 +88,7 @@ func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 		"add+cancel":   rounds * 3 * timers,
 		"timer memory": rounds * timers,
 		// P1 and P2, where the standard library's take turns with ours; P3.
-		"life": 4*(operations-1) + rounds*operations,
+		"life": 4*(operations-1) + rounds*(operations-1),
 		// P5; P7.
 		"operation memory": rounds*both*operations + rounds*operations,
 		// Sizes up to a thousand here; ours in order and not, and no goroutines.
