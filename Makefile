@@ -155,7 +155,7 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 ##@ Benchmarks
 
 .PHONY: bench
-bench: ## all workloads beside their peers, several rounds, tables and plots: seven minutes
+bench: ## all workloads beside their peers, several rounds, tables and plots, the pages' figures: a quarter of an hour or more
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: raft-figures
@@ -163,10 +163,6 @@ raft-figures: ## what the waits of examples/raftkv cost, beside the engine's own
 	cd examples/raftkv && $(GO) test -run '^$$' -bench Apply -benchtime 200000x ./node
 	cd examples/raftkv && $(GO) test -run '^$$' -bench Propose -benchtime 6000x ./node
 	cd examples/raftkv && $(GO) test -count 1 -run StuckBatch -v ./node
-
-.PHONY: bench-complete
-bench-complete: ## make bench with every peer and parameter in every round: 25 minutes
-	cd bench && $(GO) run . -complete $(ARGS)
 
 .PHONY: bench-quick
 bench-quick: ## the essentials of make bench within a minute
