@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/cpuid/v2"
+
 	"github.com/delayedop/purgatory/bench/chart"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/workload"
@@ -28,7 +30,7 @@ func about(o options) map[string]string {
 		"go":     runtime.Version(),
 		"goos":   runtime.GOOS,
 		"goarch": runtime.GOARCH,
-		"cpu":    processor(),
+		"cpu":    cpuid.CPU.BrandName,
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
 		"rounds": rounds,
 		"only":   o.only,
@@ -36,20 +38,6 @@ func about(o options) map[string]string {
 		"quick":  strconv.FormatBool(o.quick),
 		"custom": strconv.FormatBool(o.custom),
 	}
-}
-
-// processor names the processor as `go test -bench` does on Linux.
-func processor() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(b)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
 }
 
 // publish prints the tables and writes the files: each kind of run has a folder of its own. The plots of samples that were

@@ -191,9 +191,9 @@ func TestTheBystanderNotesHowLateItWas(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	require.Equal(t, "999 ns", short(999))
-	require.Equal(t, "1.5 µs", short(1500))
-	require.Equal(t, "150 µs", short(150*time.Microsecond))
-	require.Equal(t, "1500.0 ms", short(1500*time.Millisecond))
+	require.Equal(t, "999ns", short(999))
+	require.Equal(t, "1.5µs", short(1500))
+	require.Equal(t, "12.3µs", short(12_345))
+	require.Equal(t, "1.5s", short(1501*time.Millisecond))
 	require.Equal(t, "100,000", count(100_000))
 }

@@ -143,16 +143,11 @@ func cell(set *result.Set, s shape, x peer) string {
 	return strings.Join(parts, ", ")
 }
 
-// short is a duration with two or three digits.
+// short is a duration with three digits.
 func short(d time.Duration) string {
-	switch {
-	case d < time.Microsecond:
-		return fmt.Sprintf("%d ns", d.Nanoseconds())
-	case d < 100*time.Microsecond:
-		return fmt.Sprintf("%.1f µs", float64(d.Nanoseconds())/1e3)
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.0f µs", float64(d.Nanoseconds())/1e3)
-	default:
-		return fmt.Sprintf("%.1f ms", float64(d.Nanoseconds())/1e6)
+	unit := time.Duration(1)
+	for d >= 1000*unit {
+		unit *= 10
 	}
+	return d.Round(unit).String()
 }

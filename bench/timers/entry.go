@@ -9,12 +9,8 @@ import (
 // entries is our timer with entries that the caller owns: nothing is allocated per timer.
 type entries struct{ timer *timer.SystemTimer }
 
-func newEntry() Timers { return entries{timer: StartSystemTimer()} }
-
-// EntryWith is the caller's entry on a timer with options.
-func EntryWith(name string, opts ...timer.Option) Peer {
-	return Peer{Name: name, New: func() Timers { return entries{timer: StartSystemTimer(opts...)} }, Main: true}
-}
+// NewEntry is the caller's entry on a timer with options.
+func NewEntry(opts ...timer.Option) Timers { return entries{timer: StartSystemTimer(opts...)} }
 
 // StartSystemTimer returns a running timer.
 func StartSystemTimer(opts ...timer.Option) *timer.SystemTimer {

@@ -1,11 +1,9 @@
 package timers
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
-	"github.com/zeromicro/go-zero/core/collection"
 
 	"github.com/delayedop/purgatory/timer"
 )
@@ -65,24 +63,4 @@ func newRussellLuo() Timers {
 	w := timingwheel.NewTimingWheel(time.Millisecond, 20)
 	w.Start()
 	return byHandle[*timingwheel.Timer]{after: w.AfterFunc, stop: func(t *timingwheel.Timer) { t.Stop() }, close: w.Stop}
-}
-
-// newGoZero is the wheel of go-zero's core/collection: one goroutine owns it, channels lead to it, a removed entry stays in
-// its slot until the slot's turn. With a tick of 1 ms, 4096 slots keep the entries that each tick walks, all of a slot
-// whatever their round, at a few hundred with a million pending.
-func newGoZero() Timers {
-	w, err := collection.NewTimingWheel(time.Millisecond, 4096, func(_, value any) { value.(func())() })
-	if err != nil {
-		panic(err)
-	}
-	var keys atomic.Int64
-	return byHandle[int64]{
-		after: func(d time.Duration, f func()) int64 {
-			key := keys.Add(1)
-			_ = w.SetTimer(key, f, d)
-			return key
-		},
-		stop:  func(key int64) { _ = w.RemoveTimer(key) },
-		close: w.Stop,
-	}
 }

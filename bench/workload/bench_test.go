@@ -20,7 +20,7 @@ func BenchmarkWheelSize(b *testing.B) {
 	for _, size := range []int{20, 64, 256, 512} {
 		for _, g := range []int{1, 2} {
 			b.Run(fmt.Sprintf("size=%d/G=%d", size, g), func(b *testing.B) {
-				t := timers.EntryWith("", timer.WithWheelSize(size)).New()
+				t := timers.NewEntry(timer.WithWheelSize(size))
 				defer t.Close()
 				others := t.Slots(Million, nil)
 				for i, d := range delays(0, Million, time.Minute, 2*time.Minute) {

@@ -38,7 +38,7 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	lifeBeside(r, round, peer, "", func(g int, bodies ...func(worker, n int)) []meter.Rate {
 		return meter.Alternate(g, 3*r.Window/2, 4*batch, bodies...)
 	})
-	if !r.besideHeap(round) {
+	if r.Heap == 0 || round >= r.longRounds() { // it takes longer, so there are fewer rounds of it
 		return
 	}
 	held := meter.Hold(r.Heap)
@@ -50,9 +50,6 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 
 // HeapParam is what the parameters of P1 and P2 end in when they have a live heap of that many bytes beside them.
 func HeapParam(bytes int) string { return fmt.Sprintf("/heap=%dMB", bytes>>20) }
-
-// besideHeap says whether a round has P1 and P2 beside a live heap. That takes longer, so there are fewer rounds of it.
-func (r *Run) besideHeap(round int) bool { return r.Heap > 0 && round < r.longRounds() }
 
 // besideHeapLong is the window beside a live heap.
 func (r *Run) besideHeapLong() time.Duration {
@@ -96,22 +93,14 @@ func lifeAmongMany(r *Run, round int) {
 func lifeAmong(r *Run, round int, peer purgatories.Peer) {
 	p := peer.New()
 	defer r.tidy(p.Close)
-	measure := func(pending int) {
+	measure := func(pending int, window time.Duration) {
 		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), peer.Name, round, lives(r.amongLong(pending), p, g, 3))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), peer.Name, round, lives(window, p, g, 3))
 		}
 	}
-	measure(0)
+	measure(0, 3*r.Window)
 	crowd(p, r.Million)
-	measure(r.Million)
-}
-
-// amongLong is the window of P3: long enough for whole cycles of the collector when it has many to mark, as in T1.
-func (r *Run) amongLong(pending int) time.Duration {
-	if pending > 0 {
-		return 8 * r.Window
-	}
-	return 3 * r.Window
+	measure(r.Million, 8*r.Window) // for whole cycles of the collector, which has many to mark
 }
 
 // crowd submits n long operations on a thousand keys of their own.
