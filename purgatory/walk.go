@@ -43,7 +43,7 @@ type walk[K comparable] struct {
 	panicked bool         // the last try has
 
 	tries, met int64
-	ending     *ending[K] // nil: empty
+	ending     *ending[K] // nil: none yet, or another goroutine has taken it over
 	ended      int
 	ownEnded   bool
 }
@@ -314,7 +314,6 @@ func (w *walk[K]) matches(m *machine.Machine) bool {
 func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
 	if w.ending == nil {
 		w.ending = w.p.newEnding(w.shard)
-		w.ending.cause = w.cause
 	}
 	w.ending.add(m, o)
 	w.ended++
@@ -324,14 +323,17 @@ func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
 // end ends the operations that were added.
 func (w *walk[K]) end() {
 	e := w.ending
-	if e == nil {
+	if e == nil || e.n == 0 {
 		return
 	}
 	if !w.inside {
 		w.shard.Gate().Enter()
 	}
 	w.ending, w.inside = nil, false
-	e.run(w.later)
+	e.shard, e.cause = w.shard, w.cause
+	if e.run(w.later) {
+		w.ending = e
+	}
 }
 
 // countTries counts the tries of a batch.
