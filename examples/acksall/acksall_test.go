@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"testing"
 	"time"
 
@@ -25,10 +24,10 @@ func newWorkbench(t *testing.T) *workbench {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
-	p, err := purgatory.New[topicPartition]("produce", purgatory.WithTimer(clock), purgatory.WithoutReaper())
+	p, err := purgatory.New[partition]("produce", purgatory.WithTimer(clock), purgatory.WithoutReaper())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
-	return &workbench{trio: newTrio(t, 2), produces: p}
+	return &workbench{trio: newTrio(t), produces: p}
 }
 
 func (w *workbench) produce(id int64, timeout time.Duration) {
@@ -109,7 +108,7 @@ func TestProduceIsAnsweredWhenTheBrokerCloses(t *testing.T) {
 
 // One partition of two is replicated: that is crossed off for good, and not looked at again.
 func TestProduceCrossesOffPartitions(t *testing.T) {
-	first, second := newTrio(t, 1), newTrio(t, 1)
+	first, second := newTrio(t), newTrio(t)
 	d := &delayedProduce{waiting: []appended{first.append("a"), second.append("a")}}
 	assert.False(t, d.TryComplete())
 	assert.Len(t, d.waiting, 2)
@@ -127,8 +126,8 @@ func TestProduceCrossesOffPartitions(t *testing.T) {
 
 // Of the produces that wait in one log, a fetch has only those looked at that it is enough for.
 func TestProducesFurtherUpAreNotLookedAt(t *testing.T) {
-	s := newTrio(t, 2)
-	b, err := newBroker(0, map[topicPartition]*replica{orders0: s.leader()}, time.Hour, newConsole(io.Discard), nil)
+	s := newTrio(t)
+	b, err := newBroker(0, []*replica{s.leader()}, time.Hour)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, b.stop(context.Background())) })
 	answers := 0
@@ -141,7 +140,7 @@ func TestProducesFurtherUpAreNotLookedAt(t *testing.T) {
 	}
 	for has := range int64(11) {
 		for follower := 1; follower <= 2; follower++ {
-			b.fetch(fetchRequest{Follower: follower, Partitions: []fetchPosition{{Partition: orders0, Offset: has, LastEpoch: 0}}})
+			b.fetch(t.Context(), fetchRequest{Follower: follower, Partition: orders0, Offset: has})
 		}
 		assert.Equal(t, int(has), answers)
 	}
