@@ -44,15 +44,16 @@ endef
 
 .PHONY: run
 run: ## acks=all cluster on the purgatory, about 10 s (ARGS="-h" lists its flags)
-	$(GO) run ./examples/acksall $(ARGS)
+	@$(call build-and-run,.,./examples/acksall)
 
 .PHONY: longpoll
+longpoll: override ARGS := -demo $(ARGS)
 longpoll: ## HTTP long-poll server under publishers and pollers for a few seconds (ARGS=-demo=false: until Ctrl-C)
-	$(GO) run ./examples/longpoll -demo $(ARGS)
+	@$(call build-and-run,.,./examples/longpoll)
 
 .PHONY: sessions
 sessions: ## sessions by the hundred thousand with heartbeats; some fall silent, each is found once
-	$(GO) run ./examples/sessions $(ARGS)
+	@$(call build-and-run,.,./examples/sessions)
 
 .PHONY: broker
 broker: ## three brokers on loopback that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
@@ -220,4 +221,4 @@ ci: ## what continuous integration runs
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
