@@ -66,7 +66,8 @@ demo: ## the brokers under load for half a minute, one of them stopped and start
 .PHONY: raft
 raft: override ARGS := demo $(ARGS)
 raft: ## a key-value store on a raft engine: three processes, killed, frozen and cut off for half a minute, and checked
-	@$(call build-and-run,examples/raftkv,./cmd/raftkv)
+	@echo "building ./cmd/raftkv in examples/raftkv ..."; cd examples/raftkv && $(GO) build -o $(CURDIR)/bin/ ./cmd/raftkv
+	@$(call build-and-run,examples/raftkv,./check/cmd/raftcheck)
 
 .PHONY: replicas
 replicas: override ARGS := demo $(ARGS)
@@ -146,7 +147,7 @@ interleave: ## every interleaving of small scenarios on the real code, up to a b
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
-	./examples/raftkv/check.sh $(ARGS)
+	./examples/raftkv/check/check.sh $(ARGS)
 
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second

@@ -132,3 +132,19 @@ func TestHistoryLeavesOutOnlyWhatNobodyRead(t *testing.T) {
 	h.saw("watch", "k", "3", 7)
 	require.Len(t, h.mu.wrong, 1, "two values of one revision")
 }
+
+// TestNothingIsNoSuccess: a history without a write or without a read is linearizable, and shows nothing.
+func TestNothingIsNoSuccess(t *testing.T) {
+	r := &run{history: newHistory(), tally: &Tally{}}
+	for _, count := range []func(){func() {}, func() { r.tally.Written.Add(1) }} {
+		count()
+		var report Report
+		require.NoError(t, r.judge(&report))
+		require.ErrorIs(t, report.Wrong, errNothing)
+		require.False(t, report.OK())
+	}
+	r.tally.Read.Add(1)
+	var report Report
+	require.NoError(t, r.judge(&report))
+	require.True(t, report.OK())
+}

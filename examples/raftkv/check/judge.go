@@ -11,7 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/delayedop/purgatory/examples/raftkv/cluster"
+	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
 // finish waits until the cluster is whole, reads what the last writes have left, and stops it.
@@ -73,6 +73,9 @@ func (r *run) judge(report *Report) error {
 		report.Drawing = drawing
 	}
 	report.Wrong = errors.Join(append(r.history.mu.wrong, report.Wrong)...)
+	if r.tally.Written.Load() == 0 || r.tally.Read.Load() == 0 {
+		report.Wrong = errors.Join(report.Wrong, errNothing)
+	}
 	return err
 }
 

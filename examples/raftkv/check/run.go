@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/delayedop/purgatory/examples/raftkv/api"
-	"github.com/delayedop/purgatory/examples/raftkv/cluster"
+	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
 // Config says what to run.
@@ -54,6 +55,9 @@ type Report struct {
 
 // OK reports whether every promise was kept.
 func (r *Report) OK() bool { return r.Linearizable == porcupine.Ok && r.Left == 0 && r.Wrong == nil }
+
+// errNothing is what is wrong with a run in which nothing happened that could have shown anything.
+var errNothing = errors.New("nothing was written, or nothing was read: the history shows nothing")
 
 // AllFaults are those that a run chooses from if it is not told otherwise.
 var AllFaults = []Fault{Kill, Freeze, Isolate, Deafen, Late}

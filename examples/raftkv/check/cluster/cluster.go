@@ -111,7 +111,7 @@ func freeAddresses(n int) ([]string, error) {
 // Run starts member i, for the first time or again.
 func (c *Cluster) Run(i int) error {
 	m := c.Members[i]
-	args := []string{"node", "-id", m.ID, "-listen", m.Address, "-data", m.folder}
+	args := []string{"-id", m.ID, "-listen", m.Address, "-data", m.folder}
 	switch {
 	case m.started:
 	case i < c.cfg.Members:

@@ -15,8 +15,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/raftkv/check"
-	"github.com/delayedop/purgatory/examples/raftkv/internal/defect"
 )
 
 // checkConfig is what the flags of check say.
@@ -25,6 +25,7 @@ type checkConfig struct {
 	duration     time.Duration
 	clients      int
 	parallel     int
+	member       string
 	drawings     string
 	defect       string
 	faults       []check.Fault
@@ -33,7 +34,7 @@ type checkConfig struct {
 // runCheck runs many seeds, with a line for each.
 func runCheck(ctx context.Context, args []string, out, errs io.Writer) error {
 	var c checkConfig
-	f := flag.NewFlagSet("raftkv check", flag.ContinueOnError)
+	f := flag.NewFlagSet("raftcheck check", flag.ContinueOnError)
 	f.Uint64Var(&c.seeds, "seeds", 50, "how many seeds")
 	f.Uint64Var(&c.first, "first", 1, "the first seed")
 	f.DurationVar(&c.duration, "duration", 30*time.Second, "of each run")
@@ -42,19 +43,18 @@ func runCheck(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&c.drawings, "drawings", filepath.Join(os.TempDir(), "raftkv"), "`folder` for drawings of histories that are not linearizable")
 	f.StringVar(&c.defect, "defect", "", "a known `defect` that the members are given: the run succeeds when a seed catches it")
 	names := f.String("faults", "", "`faults` to choose from, with commas between them (default: all)")
-	if err := parse(f, args, errs); err != nil {
+	member := memberFlag(f)
+	err := program.Parse(f, args, errs, func() (err error) {
+		if c.seeds < 1 || c.clients < 1 || c.parallel < 1 || c.duration < time.Second {
+			return errors.New("seeds, clients and parallel are at least 1, and the duration at least 1 s")
+		}
+		c.faults, err = chooseFaults(*names)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	var err error
-	if c.faults, err = chooseFaults(*names); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
-	}
-	switch {
-	case c.seeds < 1 || c.clients < 1 || c.parallel < 1 || c.duration < time.Second:
-		return fmt.Errorf("%w: seeds, clients and parallel are at least 1, and the duration at least 1 s", errUsage)
-	case c.defect != "" && !defect.Available:
-		return fmt.Errorf("%w: -defect needs a binary that was built with -tags raftkv_defects", errUsage)
-	}
+	c.member = *member
 	start := time.Now()
 	failed, err := c.all(ctx, out)
 	switch {
@@ -92,10 +92,6 @@ func chooseFaults(names string) ([]check.Fault, error) {
 
 // all runs the seeds, several at a time, and returns how many failed. With a defect the first that fails is enough.
 func (c *checkConfig) all(ctx context.Context, out io.Writer) (failed int, err error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards out, failed and err
@@ -108,7 +104,7 @@ func (c *checkConfig) all(ctx context.Context, out io.Writer) (failed int, err e
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			report, runErr := c.one(ctx, binary, seed)
+			report, runErr := c.one(ctx, seed)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -131,13 +127,13 @@ func (c *checkConfig) all(ctx context.Context, out io.Writer) (failed int, err e
 	return failed, err
 }
 
-func (c *checkConfig) one(ctx context.Context, binary string, seed uint64) (*check.Report, error) {
+func (c *checkConfig) one(ctx context.Context, seed uint64) (*check.Report, error) {
 	folder, err := os.MkdirTemp("", "raftkv-check-")
 	if err != nil {
 		return nil, err
 	}
 	return check.Run(ctx, check.Config{
-		Binary: binary, Folder: folder, Drawings: c.drawings, Seed: seed, Duration: c.duration, Clients: c.clients,
+		Binary: c.member, Folder: folder, Drawings: c.drawings, Seed: seed, Duration: c.duration, Clients: c.clients,
 		Faults: c.faults, Defect: c.defect,
 	})
 }

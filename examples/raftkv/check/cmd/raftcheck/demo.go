@@ -11,22 +11,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/raftkv/check"
 )
 
 // runDemo runs one cluster where people can watch, with a line a second.
 func runDemo(ctx context.Context, args []string, out, errs io.Writer) error {
-	f := flag.NewFlagSet("raftkv demo", flag.ContinueOnError)
+	f := flag.NewFlagSet("raftcheck demo", flag.ContinueOnError)
 	duration := f.Duration("duration", 30*time.Second, "of the run")
 	clients := f.Int("clients", 24, "that call at the same time")
 	seed := f.Uint64("seed", 1, "of the faults")
-	if err := parse(f, args, errs); err != nil {
-		return err
-	}
-	if *duration < time.Second || *clients < 1 {
-		return fmt.Errorf("%w: the duration is at least 1 s, and there is at least 1 client", errUsage)
-	}
-	binary, err := os.Executable()
+	member := memberFlag(f)
+	err := program.Parse(f, args, errs, func() error {
+		if *duration < time.Second || *clients < 1 {
+			return errors.New("the duration is at least 1 s, and there is at least 1 client")
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -34,9 +35,11 @@ func runDemo(ctx context.Context, args []string, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &printer{out: out, start: time.Now()}
+	fmt.Fprintln(out, "A healthy run: a put or a get in milliseconds, and again within a few seconds of each fault. A call that fails says so,\n"+
+		"and breaks nothing; on a busy machine more of them fail. The verdict is the last lines: \"linearizable yes\", and no wait left.")
+	p := &printer{out: out}
 	report, err := check.Run(ctx, check.Config{
-		Binary: binary, Folder: folder, Drawings: filepath.Join(os.TempDir(), "raftkv"), Seed: *seed,
+		Binary: *member, Folder: folder, Drawings: filepath.Join(os.TempDir(), "raftkv"), Seed: *seed,
 		Duration: *duration, Clients: *clients, Faults: check.AllFaults, Say: p.say, Every: p.every,
 	})
 	if err != nil && ctx.Err() == nil { // what fails after an interrupt fails because of it
@@ -55,8 +58,7 @@ func runDemo(ctx context.Context, args []string, out, errs io.Writer) error {
 
 // printer prints a line a second, and what happens in between.
 type printer struct {
-	out   io.Writer
-	start time.Time
+	out io.Writer
 
 	mu   sync.Mutex
 	last int64
