@@ -21,7 +21,7 @@ func (r *run) finish(ctx context.Context, report *Report) {
 	if report.Wrong == nil {
 		report.Wrong = ready(ctx, r.cluster)
 	}
-	last := &client{number: r.cfg.Clients, nodes: r.targets, history: r.history, tally: r.tally, hangUp: hangUp}
+	last := &caller{number: r.cfg.Clients, nodes: r.targets, history: r.history, tally: r.tally, hangUp: hangUp}
 	for second := range int64(r.cfg.Duration/epoch) + 1 {
 		for k := range keysAtATime {
 			last.get(ctx, r.targets()[int(second)%members], fmt.Sprintf("k%d.%d", second, k))

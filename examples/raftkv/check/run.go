@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/hashicorp/raft"
 
-	"github.com/delayedop/purgatory/examples/raftkv/api"
+	"github.com/delayedop/purgatory/examples/raftkv/check/client"
 	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
@@ -123,10 +123,10 @@ type run struct {
 	tally   *Tally
 
 	mu    sync.Mutex
-	nodes []*api.Client // that clients call
+	nodes []*client.Client // that clients call
 }
 
-func (r *run) targets() []*api.Client {
+func (r *run) targets() []*client.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nodes
@@ -151,7 +151,7 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range r.cfg.Clients {
-		c := &client{
+		c := &caller{
 			number: i, random: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+1)),
 			nodes: r.targets, history: r.history, tally: r.tally, hangUp: hangUp,
 		}

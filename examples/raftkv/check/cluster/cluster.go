@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/delayedop/purgatory/examples/internal/faultproxy"
-	"github.com/delayedop/purgatory/examples/raftkv/api"
+	"github.com/delayedop/purgatory/examples/raftkv/check/client"
 	"github.com/delayedop/purgatory/examples/raftkv/node"
 )
 
@@ -31,8 +31,8 @@ type Config struct {
 // Member is one of the cluster's, running or not. It is for one goroutine.
 type Member struct {
 	node.Member
-	Client *api.Client // may be used by any goroutine
-	Args   []string    // for this member alone, from its next start on; they come last
+	Client *client.Client // may be used by any goroutine
+	Args   []string       // for this member alone, from its next start on; they come last
 
 	folder  string
 	process *process
@@ -65,7 +65,7 @@ func (c *Cluster) start() error {
 	for i, a := range addresses {
 		id := fmt.Sprintf("n%d", i+1)
 		c.Members = append(c.Members, &Member{
-			Member: node.Member{ID: id, Address: a}, Client: api.NewClient(a), folder: filepath.Join(c.cfg.Folder, id),
+			Member: node.Member{ID: id, Address: a}, Client: client.New(a), folder: filepath.Join(c.cfg.Folder, id),
 		})
 	}
 	for i := range c.Members {

@@ -1,4 +1,5 @@
-package api
+// Package client calls a node of the store.
+package client
 
 import (
 	"bytes"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/raftkv/api"
 	"github.com/delayedop/purgatory/examples/raftkv/node"
 )
 
@@ -21,8 +23,8 @@ type Client struct {
 	base string
 }
 
-// NewClient returns a client of the node at address.
-func NewClient(address string) *Client {
+// New returns a client of the node at address.
+func New(address string) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}, "http://" + address}
 }
 
@@ -41,21 +43,21 @@ var (
 
 // Put writes value under key and returns the revision. Unless the error is ErrNotWritten the write may have happened.
 func (c *Client) Put(ctx context.Context, key, value string, timeout time.Duration) (uint64, error) {
-	var w Written
-	err := c.call(ctx, http.MethodPost, "/v1/put", url.Values{"timeout": {timeout.String()}}, Put{key, value}, &w)
+	var w api.Written
+	err := c.call(ctx, http.MethodPost, "/v1/put", url.Values{"timeout": {timeout.String()}}, api.Put{Key: key, Value: value}, &w)
 	return w.Revision, err
 }
 
 // Get reads key, linearizably.
-func (c *Client) Get(ctx context.Context, key string, timeout time.Duration) (Found, error) {
-	var f Found
+func (c *Client) Get(ctx context.Context, key string, timeout time.Duration) (api.Found, error) {
+	var f api.Found
 	err := c.call(ctx, http.MethodGet, "/v1/get", url.Values{"key": {key}, "timeout": {timeout.String()}}, nil, &f)
 	return f, err
 }
 
 // Watch waits for a revision of key after a given one.
-func (c *Client) Watch(ctx context.Context, key string, after uint64, timeout time.Duration) (Found, error) {
-	var f Found
+func (c *Client) Watch(ctx context.Context, key string, after uint64, timeout time.Duration) (api.Found, error) {
+	var f api.Found
 	q := url.Values{"key": {key}, "after": {strconv.FormatUint(after, 10)}, "timeout": {timeout.String()}}
 	err := c.call(ctx, http.MethodGet, "/v1/watch", q, nil, &f)
 	return f, err
@@ -87,7 +89,7 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if unreached(err) {
+		if api.Unreached(err) {
 			return fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 		return err
@@ -103,7 +105,7 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 	case http.StatusNoContent:
 		return ErrNothingNew
 	}
-	var f Failure
+	var f api.Failure
 	if err := json.Unmarshal(reply, &f); err != nil {
 		return fmt.Errorf("%s: %.200q", resp.Status, reply)
 	}
@@ -111,7 +113,7 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 	switch {
 	case resp.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
-	case f.Written == WrittenNo:
+	case f.Written == api.WrittenNo:
 		return fmt.Errorf("%w: %w", ErrNotWritten, err)
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/delayedop/purgatory/examples/raftkv/api"
+	"github.com/delayedop/purgatory/examples/raftkv/check/client"
 )
 
 // Tally counts calls by how they ended.
@@ -61,18 +61,18 @@ const (
 	keysAtATime = 3
 )
 
-// client makes one call after the other, most of them on one node: so a node that hangs does not hang all clients.
-type client struct {
+// caller makes one call after the other, most of them on one node: so a node that hangs does not hang all clients.
+type caller struct {
 	number  int
 	random  *rand.Rand
-	nodes   func() []*api.Client
+	nodes   func() []*client.Client
 	history *history
 	tally   *Tally
 	hangUp  time.Duration
 	puts    int
 }
 
-func (c *client) run(ctx context.Context) {
+func (c *caller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		nodes := c.nodes()
 		n := nodes[c.number/2%len(nodes)]
@@ -95,7 +95,7 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
-func (c *client) put(ctx context.Context, n *api.Client, key string) {
+func (c *caller) put(ctx context.Context, n *client.Client, key string) {
 	c.puts++
 	in := input{put: true, key: key, value: fmt.Sprintf("%d.%d", c.number, c.puts)}
 	calling, cancel := context.WithTimeout(ctx, c.hangUp)
@@ -107,7 +107,7 @@ func (c *client) put(ctx context.Context, n *api.Client, key string) {
 		c.history.add(c.number, called, in, output{revision: revision})
 		c.history.saw("put", key, in.value, revision)
 		c.tally.wrote(c.history.now())
-	case errors.Is(err, api.ErrNotWritten):
+	case errors.Is(err, client.ErrNotWritten):
 		// Not in the history at all: whoever reads this value has found a lie.
 		c.tally.NotWritten.Add(1)
 	default:
@@ -117,12 +117,12 @@ func (c *client) put(ctx context.Context, n *api.Client, key string) {
 	c.ended(ctx, called, callTimeout, frozen, err)
 }
 
-func (c *client) get(ctx context.Context, n *api.Client, key string) {
+func (c *caller) get(ctx context.Context, n *client.Client, key string) {
 	calling, cancel := context.WithTimeout(ctx, c.hangUp)
 	defer cancel()
 	called, frozen := c.history.now(), c.tally.frozen.Load()
 	found, err := n.Get(calling, key, callTimeout)
-	if err != nil && !errors.Is(err, api.ErrNotFound) {
+	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		c.tally.NotRead.Add(1)
 		c.ended(ctx, called, callTimeout, frozen, err)
 		return
@@ -135,7 +135,7 @@ func (c *client) get(ctx context.Context, n *api.Client, key string) {
 
 // watch is not part of the linearizable history: a node may be behind. What it returns must be newer than what was asked for,
 // and agree with what others saw at that revision.
-func (c *client) watch(ctx context.Context, n *api.Client, key string) {
+func (c *caller) watch(ctx context.Context, n *client.Client, key string) {
 	calling, cancel := context.WithTimeout(ctx, c.hangUp)
 	defer cancel()
 	var after uint64
@@ -143,7 +143,7 @@ func (c *client) watch(ctx context.Context, n *api.Client, key string) {
 		called, frozen := c.history.now(), c.tally.frozen.Load()
 		found, err := n.Watch(calling, key, after, watchTimeout)
 		switch {
-		case errors.Is(err, api.ErrNothingNew):
+		case errors.Is(err, client.ErrNothingNew):
 			c.tally.NothingNew.Add(1)
 			c.ended(ctx, called, watchTimeout, frozen, nil)
 			return
@@ -164,7 +164,7 @@ func (c *client) watch(ctx context.Context, n *api.Client, key string) {
 // ended notes how late an answer came. A member that was frozen meanwhile does not count, nor does a call that the end of the
 // run has cut short, or one that the client gave up before its timeout. If the client gave up long after it, the promise that
 // every call ends by its deadline is broken.
-func (c *client) ended(ctx context.Context, called int64, timeout time.Duration, frozen int64, err error) {
+func (c *caller) ended(ctx context.Context, called int64, timeout time.Duration, frozen int64, err error) {
 	now := c.tally.frozen.Load()
 	if now != frozen || now%2 == 1 || ctx.Err() != nil {
 		return
