@@ -39,17 +39,17 @@ func Main(run func(ctx context.Context, args []string, out, errs io.Writer) int)
 // ErrUsage marks what the user typed wrongly.
 var ErrUsage = errors.New("usage")
 
-// Broken is a verdict: the promises that a run has broken, one a line.
-type Broken []string
+// BrokenError is a verdict: the promises that a run has broken, one a line.
+type BrokenError []string
 
-func (b Broken) Error() string { return "BROKEN: " + strings.Join(b, "\nBROKEN: ") }
+func (b BrokenError) Error() string { return "BROKEN: " + strings.Join(b, "\nBROKEN: ") }
 
 // Verdict is nil if nothing was broken.
 func Verdict(broken []string) error {
 	if len(broken) == 0 {
 		return nil
 	}
-	return Broken(broken)
+	return BrokenError(broken)
 }
 
 // Status returns what the process ends with after err, and writes what is wrong.
