@@ -56,6 +56,7 @@ func demonstrate(ctx context.Context, cfg config, out io.Writer, log *slog.Logge
 	s.debug.Announce(out)
 	fmt.Fprintf(out, "serving on %s: %d topics with %d messages/s each, %d pollers, %v\n",
 		s.url(), d.cfg.topics, d.cfg.rate, d.cfg.pollers, d.cfg.duration)
+	fmt.Fprintln(out, "A healthy run: a message reaches its pollers within milliseconds, on a busy machine later. The verdict is the last line.")
 	return d.run(ctx, out)
 }
 

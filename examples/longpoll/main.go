@@ -37,12 +37,11 @@ func main() { program.Main(run) }
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	cfg, err := parseFlags(args, errs)
 	if err == nil {
-		log := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		level, do := slog.LevelWarn, serve
 		if cfg.demo.on {
-			err = demonstrate(ctx, cfg, out, log)
-		} else {
-			err = serve(ctx, cfg, out, log)
+			level, do = slog.LevelError, demonstrate // a busy machine is slow: no warnings about that
 		}
+		err = do(ctx, cfg, out, slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: level})))
 	}
 	return program.Status("longpoll", err, errs)
 }
