@@ -12,13 +12,12 @@ import (
 // versions is what this broker speaks. Two entries need a word. Produce begins
 // at 0 as it does in Kafka 4: librdkafka compresses only for brokers that list
 // version 0. The requests before 3 are read and their message sets, a format
-// given up in 2017, are refused one by one. UpdateMetadata is the controller's.
+// given up in 2017, are refused one by one. ConsumerGroupHeartbeat is refused.
 var versions = wire.Versions{
 	0:  {Min: 0, Max: 11}, // Produce
-	1:  {Min: 4, Max: 16}, // Fetch
+	1:  {Min: 4, Max: 14}, // Fetch
 	2:  {Min: 1, Max: 7},  // ListOffsets
 	3:  {Min: 0, Max: 12}, // Metadata
-	6:  {Min: 7, Max: 7},  // UpdateMetadata
 	8:  {Min: 2, Max: 9},  // OffsetCommit
 	9:  {Min: 1, Max: 9},  // OffsetFetch
 	10: {Min: 0, Max: 4},  // FindCoordinator
@@ -31,10 +30,8 @@ var versions = wire.Versions{
 	18: {Min: 0, Max: 4},  // ApiVersions
 	19: {Min: 2, Max: 7},  // CreateTopics
 	20: {Min: 0, Max: 6},  // DeleteTopics
-	21: {Min: 0, Max: 2},  // DeleteRecords
 	22: {Min: 0, Max: 4},  // InitProducerId
-	23: {Min: 2, Max: 4},  // OffsetForLeaderEpoch
-	32: {Min: 0, Max: 4},  // DescribeConfigs
+	68: {Min: 0, Max: 1},  // ConsumerGroupHeartbeat
 }
 
 // Handle answers one request of a client or of another broker.
@@ -47,15 +44,13 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 	case *kmsg.ListOffsetsRequest:
 		reply(b.listOffsets(req))
 	case *kmsg.MetadataRequest:
-		b.metadata(req, reply)
-	case *kmsg.UpdateMetadataRequest:
-		reply(b.updateMetadata(req))
+		b.metadata(c, req, reply)
 	case *kmsg.OffsetCommitRequest:
-		b.offsetCommit(c, req, reply)
+		reply(b.offsetCommit(req))
 	case *kmsg.OffsetFetchRequest:
 		reply(b.offsetFetch(req))
 	case *kmsg.FindCoordinatorRequest:
-		b.findCoordinator(req, reply)
+		reply(b.findCoordinator(req))
 	case *kmsg.JoinGroupRequest:
 		b.joinGroup(c, req, reply)
 	case *kmsg.HeartbeatRequest:
@@ -67,21 +62,17 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 	case *kmsg.ApiVersionsRequest:
 		reply(versions.Answer(req))
 	case *kmsg.CreateTopicsRequest:
-		b.createTopics(req, reply)
+		b.createTopics(c, req, reply)
 	case *kmsg.DeleteTopicsRequest:
-		b.deleteTopics(req, reply)
-	case *kmsg.DeleteRecordsRequest:
-		b.deleteRecords(c, req, reply)
+		b.deleteTopics(c, req, reply)
 	case *kmsg.DescribeGroupsRequest:
 		reply(b.describeGroups(req))
 	case *kmsg.ListGroupsRequest:
 		reply(b.listGroups(req))
-	case *kmsg.DescribeConfigsRequest:
-		reply(b.describeConfigs(req))
 	case *kmsg.InitProducerIDRequest:
-		b.initProducerID(req, reply)
-	case *kmsg.OffsetForLeaderEpochRequest:
-		reply(b.offsetForLeaderEpoch(req))
+		reply(b.initProducerID(req))
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		reply(refuseConsumerGroup(req))
 	}
 }
 
@@ -90,7 +81,7 @@ func (b *Broker) Gone(c *wire.Conn) {
 	key := goneKey(c).Key
 	b.produces.CancelForKey(key, errGone)
 	b.fetches.CancelForKey(key, errGone)
-	b.deletes.CancelForKey(key, errGone)
+	b.pictures.CancelForKey(key, errGone)
 	b.groups.Gone(c.ID)
 }
 
@@ -98,19 +89,19 @@ func (b *Broker) Gone(c *wire.Conn) {
 // client's version has that.
 func (b *Broker) partition(name string, id [16]byte, n int32) (*partition, error) {
 	pic := b.current.Load()
-	t, missing := pic.topics[name], error(kerr.UnknownTopicOrPartition)
+	t, missing := pic.Topics[name], error(kerr.UnknownTopicOrPartition)
 	if name == "" {
-		t, missing = pic.byID[id], kerr.UnknownTopicID
+		t, missing = pic.ByID[id], kerr.UnknownTopicID
 	}
 	switch {
 	case t == nil:
 		return nil, missing
-	case n < 0 || int(n) >= len(t.partitions):
+	case n < 0 || int(n) >= len(t.Partitions):
 		return nil, kerr.UnknownTopicOrPartition
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.mu.partitions[topicPartition{t.id, n}]; p != nil {
+	if p := b.mu.partitions[topicPartition{t.ID, n}]; p != nil {
 		return p, nil
 	}
 	return nil, kerr.NotLeaderForPartition // it is elsewhere, or not here yet

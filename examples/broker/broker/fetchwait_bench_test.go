@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/examples/broker/batch"
-	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
 // besideFetches is a broker with a producer, acks=1, on a partition from which
 // consumers wait for 64 MiB.
 type besideFetches struct {
 	*bench
-	producer *wire.Client
+	producer *client
 	to       int32
 	records  []byte
 	fetching int64 // how many wait

@@ -8,16 +8,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/controller"
 )
 
 // alone is a topic of four partitions with one replica each, of which the broker
 // leads two.
-func (b *bench) alone() (t *topic, led []int32) {
+func (b *bench) alone() (t *controller.Topic, led []int32) {
 	b.t.Helper()
 	t = b.createTopic("alone", 4, 1)
-	for _, p := range t.partitions {
-		if p.Leader == b.ID() {
-			led = append(led, p.Partition)
+	for i, p := range t.Partitions {
+		if p.Leader == b.config.ID {
+			led = append(led, int32(i))
 		}
 	}
 	require.Len(b.t, led, 2)
@@ -25,10 +26,10 @@ func (b *bench) alone() (t *topic, led []int32) {
 }
 
 // awaitBytes is a fetch from the beginning of partitions that waits for so many bytes.
-func (b *bench) awaitBytes(t *topic, minBytes int, partitions ...int32) *kmsg.FetchRequest {
+func (b *bench) awaitBytes(t *controller.Topic, minBytes int, partitions ...int32) *kmsg.FetchRequest {
 	req := b.fetchRequest(0)
 	req.MinBytes, req.MaxBytes = int32(minBytes), 1<<30
-	req.Topics[0].TopicID = t.id
+	req.Topics[0].TopicID = t.ID
 	req.Topics[0].Partitions = nil
 	for _, n := range partitions {
 		part := kmsg.NewFetchRequestTopicPartition()
@@ -86,7 +87,7 @@ func TestAFetchSharesItsBytesOut(t *testing.T) {
 		for i, n := range led {
 			p, err := b.partition("alone", [16]byte{}, n)
 			require.NoError(t, err)
-			req.Topics[0].Partitions[i].FetchOffset = p.view(&kmsg.FetchRequestTopicPartition{CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}, false).high
+			req.Topics[0].Partitions[i].FetchOffset = p.view(&kmsg.FetchRequestTopicPartition{CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}, false).below
 		}
 		fetch := b.start(b.dial(), req)
 		b.waiting(b.fetches, 1)

@@ -71,34 +71,3 @@ func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *
 	}
 	return nil
 }
-
-// offsetForLeaderEpoch says how far this log agrees with another.
-func (b *Broker) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
-	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
-	for _, rt := range req.Topics {
-		st := kmsg.NewOffsetForLeaderEpochResponseTopic()
-		st.Topic = rt.Topic
-		for _, rp := range rt.Partitions {
-			sp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-			sp.Partition = rp.Partition
-			p, err := b.partition(rt.Topic, [16]byte{}, rp.Partition)
-			if err == nil {
-				err = p.epochEnd(rp, &sp)
-			}
-			sp.ErrorCode = code(err)
-			st.Partitions = append(st.Partitions, sp)
-		}
-		resp.Topics = append(resp.Topics, st)
-	}
-	return resp
-}
-
-func (p *partition) epochEnd(req kmsg.OffsetForLeaderEpochRequestTopicPartition, resp *kmsg.OffsetForLeaderEpochResponseTopicPartition) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.leaderLocked(req.CurrentLeaderEpoch); err != nil {
-		return err
-	}
-	resp.LeaderEpoch, resp.EndOffset = p.mu.log.EpochEnd(req.LeaderEpoch)
-	return nil
-}

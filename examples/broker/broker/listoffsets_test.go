@@ -10,9 +10,9 @@ import (
 	"github.com/delayedop/purgatory/examples/broker/commitlog"
 )
 
-// TestNoOffsetIsBelowTheStart: DeleteRecords may have dropped the beginning of the batch that has the time.
+// TestNoOffsetIsBelowTheStart: the log may begin after the batch that has the time.
 func TestNoOffsetIsBelowTheStart(t *testing.T) {
-	p := &partition{broker: 1}
+	p := &partition{broker: &Broker{config: Config{ID: 1}}}
 	p.mu.leader, p.mu.log = 1, &commitlog.Log{}
 	_, end, err := p.mu.log.Append(batch.Build(1000, make([]batch.Record, 10)), 0)
 	require.NoError(t, err)

@@ -178,7 +178,6 @@ func TestBadRequestsGetTheProtocolsErrors(t *testing.T) {
 	require.Equal(t, kerr.CorruptMessage, produced(produceRequest("t", nil)))
 	require.Equal(t, kerr.MessageTooLarge, produced(produceRequest("t", make([]byte, 2<<20))))
 	require.Equal(t, kerr.UnknownTopicOrPartition, produced(produceRequest("nowhere", good)))
-	require.Equal(t, kerr.InvalidTopicException, produced(produceRequest("__consumer_offsets", good)))
 	acks := produceRequest("t", good)
 	acks.Acks = 7
 	require.Equal(t, kerr.InvalidRequiredAcks, produced(acks))

@@ -20,7 +20,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/delayedop/purgatory/examples/broker/memory"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -35,7 +34,6 @@ const (
 type Config struct {
 	MinSession       time.Duration            // the shortest session timeout a member may ask for
 	InitialRebalance time.Duration            // how long the first member of a group waits for others
-	Memory           *memory.Budget           // for what members say of themselves, and are assigned; nil for no bound
 	Name             func(kind string) string // of a purgatory
 	// Purgatory gives options for the purgatory of that kind.
 	Purgatory func(kind string) []purgatory.Option

@@ -14,15 +14,6 @@ func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func
 		reply(refuseSync(req.Version, kerr.UnknownMemberID))
 		return
 	}
-	size := 0
-	for _, a := range req.GroupAssignment {
-		size += len(a.MemberAssignment)
-	}
-	if !c.config.Memory.Take(size) {
-		reply(refuseSync(req.Version, kerr.CoordinatorNotAvailable))
-		return
-	}
-	defer c.config.Memory.Free(size)
 	g.lock()
 	defer g.unlock()
 	m, err := g.fencedLocked(req.MemberID, req.InstanceID)
