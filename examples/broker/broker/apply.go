@@ -17,7 +17,6 @@ func (b *Broker) apply(now *controller.Picture) {
 	if now.Version <= b.current.Load().Version {
 		return
 	}
-	b.forget(now)
 	follow := make(map[int32][]following) // by leader
 	for _, t := range now.Topics {
 		for n := range t.Partitions {
@@ -58,21 +57,6 @@ func (b *Broker) hold(t *controller.Topic, n int32, state *controller.Partition)
 	}
 	b.wake(p, c.progress)
 	return p
-}
-
-// forget gives up the replicas of topics that a picture does not have: with their
-// records, and those who wait there.
-func (b *Broker) forget(pic *controller.Picture) {
-	for _, p := range b.partitionsCopy() {
-		if pic.ByID[p.topic] == nil {
-			b.mu.Lock()
-			delete(b.mu.partitions, p.topicPartition)
-			b.mu.Unlock()
-			delete(b.config.Logs, p.topicPartition)
-			p.retire()
-			b.dismiss(p)
-		}
-	}
 }
 
 // dismiss answers everybody who waits at a partition that has moved away: fetches as

@@ -84,6 +84,7 @@ func (b *Broker) open() (err error) {
 		MinSession:       b.config.MinSession,
 		InitialRebalance: b.config.InitialRebalance,
 		Name:             name,
+		Owns:             b.coordinates,
 		Purgatory:        options,
 	})
 	if err != nil {

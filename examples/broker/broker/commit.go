@@ -16,11 +16,9 @@ const maxMetadata = 4096 // bytes that a client may store with an offset
 // broker coordinates the group next.
 func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-	failed := b.coordinates(req.Group)
-	if failed == nil {
-		if err := b.groups.MayCommit(req.Group, req.MemberID, req.InstanceID, req.Generation); err != nil {
-			failed = err
-		}
+	var failed error
+	if err := b.groups.MayCommit(req.Group, req.MemberID, req.InstanceID, req.Generation); err != nil {
+		failed = err
 	}
 	offsets := make(map[controller.TopicPartition]controller.Offset)
 	for _, rt := range req.Topics {
@@ -89,7 +87,9 @@ func (b *Broker) committedOf(group string, topics []kmsg.OffsetFetchRequestGroup
 	sg := kmsg.NewOffsetFetchResponseGroup()
 	sg.Group, sg.Topics = group, []kmsg.OffsetFetchResponseGroupTopic{}
 	err := b.coordinates(group)
-	sg.ErrorCode = code(err)
+	if err != nil {
+		sg.ErrorCode = err.Code
+	}
 	committed, all := make(map[controller.TopicPartition]controller.Offset), make(map[string][]int32)
 	b.controller.Offsets(group, func(at controller.TopicPartition, offset controller.Offset) {
 		committed[at] = offset
@@ -106,7 +106,7 @@ func (b *Broker) committedOf(group string, topics []kmsg.OffsetFetchRequestGroup
 		for _, n := range rt.Partitions {
 			sp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 			sp.Partition, sp.Offset, sp.LeaderEpoch, sp.Metadata = n, -1, -1, kmsg.StringPtr("")
-			sp.ErrorCode = code(err)
+			sp.ErrorCode = sg.ErrorCode
 			if c, ok := committed[controller.TopicPartition{Topic: rt.Topic, Partition: n}]; ok && err == nil {
 				sp.Offset, sp.LeaderEpoch, sp.Metadata = c.Offset, c.LeaderEpoch, &c.Metadata
 			}

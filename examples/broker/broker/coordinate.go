@@ -5,57 +5,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/broker/controller"
-	"github.com/delayedop/purgatory/examples/broker/group"
-	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
 // coordinates says whether this broker is a group's coordinator.
-func (b *Broker) coordinates(group string) error {
-	switch {
-	case group == "":
-		return kerr.InvalidGroupID
-	case b.current.Load().Coordinator(group) != b.config.ID:
+func (b *Broker) coordinates(group string) *kerr.Error {
+	if b.current.Load().Coordinator(group) != b.config.ID {
 		return kerr.NotCoordinator
 	}
 	return nil
-}
-
-func (b *Broker) joinGroup(c *wire.Conn, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
-	if err := b.coordinates(req.Group); err != nil {
-		resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
-		resp.ErrorCode, resp.Generation, resp.Protocol = code(err), -1, kmsg.StringPtr("")
-		reply(resp)
-		return
-	}
-	b.groups.Join(group.Client{Conn: c.ID, Open: c.Open}, req, reply)
-}
-
-func (b *Broker) syncGroup(c *wire.Conn, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
-	if err := b.coordinates(req.Group); err != nil {
-		resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
-		resp.ErrorCode, resp.MemberAssignment = code(err), []byte{}
-		reply(resp)
-		return
-	}
-	b.groups.Sync(group.Client{Conn: c.ID, Open: c.Open}, req, reply)
-}
-
-func (b *Broker) groupHeartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
-	if err := b.coordinates(req.Group); err != nil {
-		resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
-		resp.ErrorCode = code(err)
-		return resp
-	}
-	return b.groups.Heartbeat(req)
-}
-
-func (b *Broker) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
-	if err := b.coordinates(req.Group); err != nil {
-		resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
-		resp.ErrorCode = code(err)
-		return resp
-	}
-	return b.groups.Leave(req)
 }
 
 // findCoordinator says which broker to ask for a group.

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/delayedop/purgatory/examples/broker/group"
 	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
@@ -25,11 +26,8 @@ var versions = wire.Versions{
 	12: {Min: 0, Max: 4},  // Heartbeat
 	13: {Min: 0, Max: 5},  // LeaveGroup
 	14: {Min: 0, Max: 5},  // SyncGroup
-	15: {Min: 0, Max: 5},  // DescribeGroups
-	16: {Min: 0, Max: 4},  // ListGroups
 	18: {Min: 0, Max: 4},  // ApiVersions
 	19: {Min: 2, Max: 7},  // CreateTopics
-	20: {Min: 0, Max: 6},  // DeleteTopics
 	22: {Min: 0, Max: 4},  // InitProducerId
 	68: {Min: 0, Max: 1},  // ConsumerGroupHeartbeat
 }
@@ -52,29 +50,26 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 	case *kmsg.FindCoordinatorRequest:
 		reply(b.findCoordinator(req))
 	case *kmsg.JoinGroupRequest:
-		b.joinGroup(c, req, reply)
+		b.groups.Join(client(c), req, reply)
 	case *kmsg.HeartbeatRequest:
-		reply(b.groupHeartbeat(req))
+		reply(b.groups.Heartbeat(req))
 	case *kmsg.LeaveGroupRequest:
-		reply(b.leaveGroup(req))
+		reply(b.groups.Leave(req))
 	case *kmsg.SyncGroupRequest:
-		b.syncGroup(c, req, reply)
+		b.groups.Sync(client(c), req, reply)
 	case *kmsg.ApiVersionsRequest:
 		reply(versions.Answer(req))
 	case *kmsg.CreateTopicsRequest:
 		b.createTopics(c, req, reply)
-	case *kmsg.DeleteTopicsRequest:
-		b.deleteTopics(c, req, reply)
-	case *kmsg.DescribeGroupsRequest:
-		reply(b.describeGroups(req))
-	case *kmsg.ListGroupsRequest:
-		reply(b.listGroups(req))
 	case *kmsg.InitProducerIDRequest:
 		reply(b.initProducerID(req))
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		reply(refuseConsumerGroup(req))
 	}
 }
+
+// client is where the answer to a group's member goes.
+func client(c *wire.Conn) group.Client { return group.Client{Conn: c.ID, Open: c.Open} }
 
 // Gone forgets whatever a client that has left was waiting for.
 func (b *Broker) Gone(c *wire.Conn) {

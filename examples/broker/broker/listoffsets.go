@@ -59,14 +59,14 @@ func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *
 	case req.Timestamp == newest:
 		for _, b := range p.mu.log.Batches() {
 			if b.End() <= p.mu.high && b.MaxTimestamp() > resp.Timestamp {
-				resp.Offset, resp.Timestamp = max(b.BaseOffset(), p.mu.log.Start()), b.MaxTimestamp()
+				resp.Offset, resp.Timestamp = b.BaseOffset(), b.MaxTimestamp()
 			}
 		}
 	case req.Timestamp < 0:
 		return kerr.UnsupportedVersion
 	default:
 		if b, ok := p.mu.log.AtTime(req.Timestamp); ok && b.End() <= p.mu.high {
-			resp.Offset, resp.Timestamp, resp.LeaderEpoch = max(b.BaseOffset(), p.mu.log.Start()), b.BaseTimestamp(), b.LeaderEpoch()
+			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.BaseOffset(), b.BaseTimestamp(), b.LeaderEpoch()
 		}
 	}
 	return nil

@@ -121,14 +121,6 @@ func (p *partition) leadLocked(now time.Time) {
 	}
 }
 
-// retire ends a replica. Requests may still hold it.
-func (p *partition) retire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.leader, p.mu.leaderEpoch = controller.Nobody, p.mu.leaderEpoch+1
-	p.mu.log, p.mu.high = &commitlog.Log{}, 0
-}
-
 // setInSyncLocked takes what the controller has decided. Of a follower that has
 // fallen out, what was known is old: it has to fetch before it can come back.
 func (p *partition) setInSyncLocked(isr []int32) {

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // produceToSeveral produces with acks=all to the partitions of a topic that the
@@ -16,7 +16,7 @@ import (
 func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led []int32) {
 	b.t.Helper()
 	two := b.createTopic(name, 4, 2)
-	req := produceTo(name, 99, batch.Build(1, []batch.Record{{Value: []byte("v")}}))
+	req := produceTo(name, 99, batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}}))
 	req.Acks = -1
 	for i, p := range two.Partitions {
 		if p.Leader == b.config.ID {

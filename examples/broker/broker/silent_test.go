@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 	"github.com/delayedop/purgatory/examples/broker/controller"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -77,21 +77,21 @@ func (b *bench) createTopic(name string, partitions int32, replicas int16) *cont
 	return t
 }
 
-// client is a connection for one request at a time.
-type client struct {
+// connected is a connection for one request at a time.
+type connected struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-func (b *bench) dial() *client {
+func (b *bench) dial() *connected {
 	conn, err := net.Dial("tcp", b.Addr())
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = conn.Close() })
-	return &client{conn, bufio.NewReader(conn)}
+	return &connected{conn, bufio.NewReader(conn)}
 }
 
 // Do sends a request and reads its answer.
-func (c *client) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
+func (c *connected) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
 	if _, err := c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, req, 1)); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (c *client) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) 
 }
 
 // start sends a request and returns where its answer will be.
-func (b *bench) start(client *client, req kmsg.Request) <-chan kmsg.Response {
+func (b *bench) start(client *connected, req kmsg.Request) <-chan kmsg.Response {
 	answer := make(chan kmsg.Response, 1)
 	go func() {
 		defer close(answer)
@@ -140,7 +140,7 @@ func (b *bench) produce() <-chan kmsg.Response {
 	before := b.produces.Stats().Pending
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = 9, -1, 60_000
-	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}}}
 	answer := b.start(b.dial(), req)
 	b.waiting(b.produces, before+1)

@@ -47,36 +47,6 @@ func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply
 	})
 }
 
-// deleteTopics has the controller delete topics and waits until they are gone from
-// what this broker has.
-func (b *Broker) deleteTopics(c *wire.Conn, req *kmsg.DeleteTopicsRequest, reply func(kmsg.Response)) {
-	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
-	for _, name := range req.TopicNames { // before version 6
-		req.Topics = append(req.Topics, kmsg.DeleteTopicsRequestTopic{Topic: &name})
-	}
-	for _, rt := range req.Topics {
-		st := kmsg.NewDeleteTopicsResponseTopic()
-		st.Topic, st.TopicID = rt.Topic, rt.TopicID
-		name := ""
-		if rt.Topic != nil {
-			name = *rt.Topic
-		}
-		t, err := b.controller.Delete(name, rt.TopicID)
-		if st.ErrorCode = code(err); err == nil {
-			st.Topic, st.TopicID = &t.Name, t.ID
-		}
-		resp.Topics = append(resp.Topics, st)
-	}
-	b.whenApplied(c, b.patience(req.TimeoutMillis), func(late bool) {
-		for i := range resp.Topics {
-			if st := &resp.Topics[i]; late && st.ErrorCode == 0 {
-				st.ErrorCode = kerr.RequestTimedOut.Code
-			}
-		}
-		reply(resp)
-	})
-}
-
 // pictureWait waits until this broker is what a picture says.
 type pictureWait struct {
 	operation.DelayedOperation

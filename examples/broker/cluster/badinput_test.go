@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // raw is a connection on which a test may write what it likes.
@@ -148,7 +148,7 @@ func (r *raw) ask0() {
 }
 
 func recordBatch() []byte {
-	return batch.Build(1, []batch.Record{{Value: []byte("value")}})
+	return batchtest.Build(1, []batchtest.Record{{Value: []byte("value")}})
 }
 
 func produceRequest(topic string, records []byte) *kmsg.ProduceRequest {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"testing"
 	"time"
 
@@ -10,16 +9,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // sequenced is a batch of one record as an idempotent producer sends it.
 func sequenced(producer int64, sequence int32) []byte {
-	b := batch.Build(1, []batch.Record{{Value: []byte("value")}})
+	b := batchtest.Build(1, []batchtest.Record{{Value: []byte("value")}})
 	binary.BigEndian.PutUint64(b[43:], uint64(producer))
 	binary.BigEndian.PutUint16(b[51:], 0)
 	binary.BigEndian.PutUint32(b[53:], uint32(sequence))
-	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
+	batchtest.Seal(b)
 	return b
 }
 

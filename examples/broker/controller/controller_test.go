@@ -217,9 +217,6 @@ func TestOnlyTheCoordinatorCommits(t *testing.T) {
 	got := make(map[TopicPartition]Offset)
 	require.True(t, b.Offsets("g", func(at TopicPartition, o Offset) { got[at] = o }))
 	require.Equal(t, map[TopicPartition]Offset{at: {Offset: 3}}, got)
-	_, err := b.Delete("t", [16]byte{})
-	require.NoError(t, err)
-	require.False(t, b.Offsets("g", func(TopicPartition, Offset) {}), "the topic has gone, and its offsets with it")
 }
 
 // TestProducerIDsDiffer.

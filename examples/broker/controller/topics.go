@@ -66,31 +66,6 @@ func (c *Controller) Create(name string, count int32, copies int16, dry bool) (*
 	return t, nil
 }
 
-// Delete takes a topic out of the picture, with the offsets that groups have
-// committed for it.
-func (c *Controller) Delete(name string, id [16]byte) (*Topic, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.mu.now.Topics[name]
-	if name == "" {
-		t = c.mu.now.ByID[id]
-	}
-	switch {
-	case t == nil && name == "":
-		return nil, kerr.UnknownTopicID
-	case t == nil:
-		return nil, kerr.UnknownTopicOrPartition
-	}
-	next := c.mu.now.clone()
-	delete(next.Topics, t.Name)
-	delete(next.ByID, t.ID)
-	c.publishLocked(next)
-	for _, offsets := range c.mu.offsets {
-		maps.DeleteFunc(offsets, func(at TopicPartition, _ Offset) bool { return at.Topic == t.Name })
-	}
-	return t, nil
-}
-
 // Alter takes a leader's word for who is in sync, if it is news: of the leader's
 // present session, of its present leadership, of the set as it is, and with nobody
 // new in it who has died. It returns the partition as it is then.

@@ -32,9 +32,10 @@ const (
 
 // Config is how a coordinator is started.
 type Config struct {
-	MinSession       time.Duration            // the shortest session timeout a member may ask for
-	InitialRebalance time.Duration            // how long the first member of a group waits for others
-	Name             func(kind string) string // of a purgatory
+	MinSession       time.Duration                  // the shortest session timeout a member may ask for
+	InitialRebalance time.Duration                  // how long the first member of a group waits for others
+	Name             func(kind string) string       // of a purgatory
+	Owns             func(group string) *kerr.Error // nil: this broker coordinates the group
 	// Purgatory gives options for the purgatory of that kind.
 	Purgatory func(kind string) []purgatory.Option
 }
@@ -146,6 +147,25 @@ func (c *Coordinator) group(name string, create bool) *group {
 		c.mu.groups[name] = g
 	}
 	return g
+}
+
+// find finds a group that this broker coordinates and that has members.
+func (c *Coordinator) find(name string) (*group, *kerr.Error) {
+	if err := c.owns(name); err != nil {
+		return nil, err
+	}
+	if g := c.group(name, false); g != nil {
+		return g, nil
+	}
+	return nil, kerr.UnknownMemberID
+}
+
+// owns says why this broker does not coordinate a group.
+func (c *Coordinator) owns(name string) *kerr.Error {
+	if name == "" {
+		return kerr.InvalidGroupID
+	}
+	return c.config.Owns(name)
 }
 
 // drop forgets a group that has no members any more.

@@ -13,10 +13,9 @@ import (
 // when that has begun.
 func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
 	session := time.Duration(req.SessionTimeoutMillis) * time.Millisecond
-	var refused *kerr.Error
+	refused := c.owns(req.Group)
 	switch {
-	case req.Group == "":
-		refused = kerr.InvalidGroupID
+	case refused != nil:
 	case session < c.config.MinSession || session > maxSession:
 		refused = kerr.InvalidSessionTimeout
 	case req.ProtocolType == "" || len(req.Protocols) == 0:

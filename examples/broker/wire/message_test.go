@@ -84,18 +84,6 @@ func filled(key, version int16) kmsg.Request {
 		r.InstanceID, r.Protocol, r.ProtocolType = &text, &text, &text
 		r.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: text, MemberAssignment: []byte(text)}}
 		req = r
-	case 15:
-		r := kmsg.NewPtrDescribeGroupsRequest()
-		r.Groups = []string{text, text}
-		req = r
-	case 16:
-		r := kmsg.NewPtrListGroupsRequest()
-		r.StatesFilter, r.TypesFilter = []string{text}, []string{text, text}
-		req = r
-	case 20:
-		r := kmsg.NewPtrDeleteTopicsRequest()
-		r.TopicNames, r.Topics = []string{text, text}, []kmsg.DeleteTopicsRequestTopic{{Topic: &text, TopicID: id}, {TopicID: id}}
-		req = r
 	case 19:
 		r := kmsg.NewPtrCreateTopicsRequest()
 		r.Topics = []kmsg.CreateTopicsRequestTopic{{

@@ -34,11 +34,8 @@ var shapes = map[int16][]field{
 	12: shape("string int32 string string@3+"),
 	13: shape("string string@-2 [@3+ string string string@5+ ]"),
 	14: shape("string int32 string string@3+ string@5+ string@5+ [ string bytes ]"),
-	15: shape("[ ~string ] int8@3+"),
-	16: shape("[@4+ ~string ] [@5+ ~string ]"),
 	18: shape("string@3+ string@3+ string@5+ int32@5+"),
 	19: shape("[ string int32 int16 [ int32 [ ~int32 ] ] [ string string ] ] int32 int8@1+"),
-	20: shape("[@-5 ~string ] [@6+ string uuid ] int32"),
 	22: shape("string int32 int64@3+ int16@3+"),
 	68: shape("string string int32 string string int32 [ ~string ] string@1+ string [ uuid [ ~int32 ] ]"),
 }

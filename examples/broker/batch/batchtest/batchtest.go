@@ -1,4 +1,5 @@
-package batch
+// Package batchtest makes record batches for tests.
+package batchtest
 
 import (
 	"encoding/binary"
@@ -11,9 +12,8 @@ import (
 // Record is a key and a value.
 type Record struct{ Key, Value []byte }
 
-// Build makes an uncompressed batch of records, all of the same time, for tests: a
-// broker only passes batches on.
-func Build(millis int64, records []Record) Batch {
+// Build makes an uncompressed batch of records, all of the same time.
+func Build(millis int64, records []Record) []byte {
 	count := int32(len(records))
 	head := kmsg.RecordBatch{
 		Magic:           2,
@@ -28,10 +28,15 @@ func Build(millis int64, records []Record) Batch {
 	for i, r := range records {
 		head.Records = appendRecord(head.Records, int32(i), r)
 	}
-	b := Batch(head.AppendTo(nil))
-	binary.BigEndian.PutUint32(b[atLength:], uint32(len(b)-lengthSize))
-	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
+	b := head.AppendTo(nil)
+	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
+	Seal(b)
 	return b
+}
+
+// Seal makes the CRC of a batch right after its fields were changed.
+func Seal(b []byte) {
+	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
 }
 
 func appendRecord(dst []byte, delta int32, r Record) []byte {
