@@ -20,7 +20,7 @@ import (
 
 // raw is a connection on which a test may write what it likes.
 type raw struct {
-	t *testing.T
+	t testing.TB
 	net.Conn
 	r *bufio.Reader
 }
@@ -37,8 +37,10 @@ func dialTo(t *testing.T, addr string) *raw {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
-	return &raw{t, conn, bufio.NewReader(conn)}
+	return newRaw(t, conn)
 }
+
+func newRaw(t testing.TB, conn net.Conn) *raw { return &raw{t, conn, bufio.NewReader(conn)} }
 
 // send writes a frame with the given header and body.
 func (r *raw) send(key, version int16, flexible bool, body []byte) {
