@@ -45,9 +45,9 @@ type turn struct{ cpu, wall time.Duration }
 func BenchmarkBesideKfake(b *testing.B) {
 	const (
 		fetches = 300
-		turns   = 40
-		most    = 500             // produces of a turn
-		longest = 2 * time.Second // that a turn goes on
+		turns   = 15
+		most    = 500         // produces of a turn
+		longest = time.Second // that a turn goes on
 	)
 	config := testConfig()
 	config.Brokers, config.Broker.MinInsyncReplicas = 1, 1
