@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -25,6 +26,9 @@ func (b *Broker) apply(now *controller.Picture) {
 				follow[state.Leader] = append(follow[state.Leader], following{p, state.LeaderEpoch})
 			}
 		}
+	}
+	for _, parts := range follow { // in an order of their own, for the fetchers to be compared
+		slices.SortFunc(parts, func(a, b following) int { return a.compare(b.topicPartition) })
 	}
 	b.current.Store(now)
 	b.groups.Resign(func(group string) bool { return now.Coordinator(group) != b.config.ID })

@@ -24,11 +24,10 @@ func (p *partition) fetched(replica int32, req *kmsg.FetchRequestTopicPartition,
 		f.caughtUp = f.lastFetch // it has all there was then
 	}
 	f.end, f.lastFetch, f.lastEnd = req.FetchOffset, now, end
-	pr := p.advanceLocked()
 	if !contains(p.mu.isr, replica) {
-		pr = later(pr, p.improveLocked(now))
+		return p.improveLocked(now) // it is not waited for; it may be ready to be
 	}
-	return pr
+	return p.advanceLocked()
 }
 
 // improve asks the controller for a better in-sync set than the present one:
@@ -76,12 +75,4 @@ func (p *partition) inSyncLocked(id int32, f *follower, now time.Time) bool {
 		return f.end == p.mu.log.End() || now.Sub(f.caughtUp) <= p.broker.config.MaxLag
 	}
 	return f.end >= p.mu.high && f.end >= p.mu.begin
-}
-
-// later is the further of two steps of the high watermark.
-func later(a, b progress) progress {
-	if b.highMoved {
-		return b
-	}
-	return a
 }

@@ -31,9 +31,9 @@ func (tp topicPartition) String() string {
 }
 
 // partition is this broker's replica of a partition: the leader's or a
-// follower's. Safe for concurrent use. Under its lock only the controller is
-// called, and no purgatory. What a change makes possible for those who wait is
-// returned as progress, and looked after once unlocked.
+// follower's. Safe for concurrent use. Under its lock only the controller's and the
+// broker's are taken, and no purgatory is called. What a change makes possible for
+// those who wait is returned as progress, and looked after once unlocked.
 type partition struct {
 	topicPartition
 	name   string // of the topic

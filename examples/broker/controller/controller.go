@@ -98,7 +98,7 @@ func (c *Controller) Register(id int32, at Endpoint) (*Session, error) {
 	former := c.mu.brokers[id]
 	c.mu.Unlock()
 	if former != nil {
-		c.fence(former, errReplaced)
+		c.fence(former, errReplaced) // also where it is expiring, and has not come so far
 		c.sessions.Cancel(former, errReplaced)
 	}
 	s := &Session{controller: c, id: id, changed: make(chan struct{}, 1)}
