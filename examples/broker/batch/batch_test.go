@@ -77,7 +77,7 @@ func TestABatchHoldsWhatItSays(t *testing.T) {
 }
 
 func FuzzNext(f *testing.F) {
-	f.Add([]byte(batchtest.Build(1, []batchtest.Record{{Key: []byte("k"), Value: []byte("v")}})))
+	f.Add(batchtest.Build(1, []batchtest.Record{{Key: []byte("k"), Value: []byte("v")}}))
 	f.Fuzz(func(t *testing.T, records []byte) {
 		if b, _, err := Next(records); err == nil {
 			require.LessOrEqual(t, len(b), len(records))

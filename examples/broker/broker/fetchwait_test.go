@@ -15,7 +15,7 @@ import (
 // leads two.
 func (b *bench) alone() (t *controller.Topic, led []int32) {
 	b.t.Helper()
-	t = b.createTopic("alone", 4, 1)
+	t = b.newTopic("alone", 4, 1)
 	for i, p := range t.Partitions {
 		if p.Leader == b.config.ID {
 			led = append(led, int32(i))

@@ -15,7 +15,7 @@ import (
 // broker leads, and to one that does not exist, and returns when it waits.
 func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led []int32) {
 	b.t.Helper()
-	two := b.createTopic(name, 4, 2)
+	two := b.newTopic(name, 4, 2)
 	req := produceTo(name, 99, batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}}))
 	req.Acks = -1
 	for i, p := range two.Partitions {

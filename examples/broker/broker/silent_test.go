@@ -64,12 +64,12 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	t.Cleanup(b.Kill)
 	b.silent, err = b.controller.Register(2, controller.Endpoint{Host: "127.0.0.1", Port: 1})
 	require.NoError(t, err)
-	b.topic = b.createTopic("t", 1, 2)
+	b.topic = b.newTopic("t", 1, 2)
 	require.Equal(t, int32(1), b.topic.Partitions[0].Leader)
 	return b
 }
 
-func (b *bench) createTopic(name string, partitions int32, replicas int16) *controller.Topic {
+func (b *bench) newTopic(name string, partitions int32, replicas int16) *controller.Topic {
 	b.t.Helper()
 	t, err := b.controller.Create(name, partitions, replicas, false)
 	require.NoError(b.t, err)

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/delayedop/purgatory/examples/broker/controller"
 	"github.com/delayedop/purgatory/examples/broker/wire"
 	"github.com/delayedop/purgatory/operation"
 )
@@ -17,23 +18,14 @@ func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	for _, rt := range req.Topics {
 		st := kmsg.NewCreateTopicsResponseTopic()
-		st.Topic, st.ConfigErrorCode = rt.Topic, 0
-		err := error(nil)
-		switch {
-		case len(rt.ReplicaAssignment) > 0:
-			err = kerr.InvalidReplicaAssignment
-		case len(rt.Configs) > 0:
-			err = kerr.InvalidConfig
-		default:
-			t, refused := b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor, req.ValidateOnly)
-			if err = refused; err == nil {
-				st.TopicID, st.NumPartitions = t.ID, int32(len(t.Partitions))
-				st.ReplicationFactor = int16(len(t.Partitions[0].Replicas))
-				st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
-			}
-		}
-		if st.ErrorCode = code(err); err != nil {
-			st.ErrorMessage = kmsg.StringPtr(err.Error())
+		st.Topic = rt.Topic
+		t, err := b.createTopic(rt, req.ValidateOnly)
+		if err != nil {
+			st.ErrorCode, st.ErrorMessage = code(err), kmsg.StringPtr(err.Error())
+		} else {
+			st.TopicID, st.NumPartitions = t.ID, int32(len(t.Partitions))
+			st.ReplicationFactor = int16(len(t.Partitions[0].Replicas))
+			st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
@@ -45,6 +37,16 @@ func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply
 		}
 		reply(resp)
 	})
+}
+
+func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (*controller.Topic, error) {
+	switch {
+	case len(rt.ReplicaAssignment) > 0:
+		return nil, kerr.InvalidReplicaAssignment
+	case len(rt.Configs) > 0:
+		return nil, kerr.InvalidConfig
+	}
+	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor, dry)
 }
 
 // pictureWait waits until this broker is what a picture says.

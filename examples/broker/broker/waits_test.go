@@ -162,7 +162,7 @@ func TestAnotherLogIsToldWhereItParted(t *testing.T) {
 func TestAFetcherOutlivesAPicture(t *testing.T) {
 	b := newBench(t, 1)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		b.createTopic(name, 4, 2)
+		b.newTopic(name, 4, 2)
 	}
 	running := func() *fetcher {
 		b.applying.Lock()

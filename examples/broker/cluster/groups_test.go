@@ -231,3 +231,22 @@ func TestAStaticMemberKeepsItsPlace(t *testing.T) {
 	_, now := x.client.GroupMetadata()
 	require.Equal(t, generation, now, "nobody had to join again")
 }
+
+// TestAnEagerGroup gives everything up in each rebalance, as clients do by default in
+// most languages.
+func TestAnEagerGroup(t *testing.T) {
+	c := start(t, testConfig())
+	producer := client(t, c, kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	create(t, producer, "eager", 4, 3)
+	s := newSeen()
+	first := consumeAs(t, c, s, "eager", "eager", kgo.Balancers(kgo.RangeBalancer()))
+	settled(t, 4, first)
+	second := consumeAs(t, c, s, "eager", "eager", kgo.Balancers(kgo.RangeBalancer()))
+	settled(t, 4, first, second)
+	produce(t, producer, "eager", 0, 200)
+	s.await(t, 200)
+	first.leave()
+	settled(t, 4, second)
+	produce(t, producer, "eager", 200, 400)
+	s.await(t, 400)
+}

@@ -219,8 +219,8 @@ func TestOnlyTheCoordinatorCommits(t *testing.T) {
 	require.Equal(t, map[TopicPartition]Offset{at: {Offset: 3}}, got)
 }
 
-// TestProducerIDsDiffer.
 func TestProducerIDsDiffer(t *testing.T) {
 	b := newBench(t, 0)
-	require.NotEqual(t, b.NextProducerID(), b.NextProducerID())
+	first := b.NextProducerID()
+	require.NotEqual(t, first, b.NextProducerID())
 }

@@ -78,7 +78,7 @@ func (s *Server) request(c *Conn, r *bufio.Reader) error {
 	}
 	size := 0
 	s.allow(c, s.limits.Transfer)
-	frame, err := readFrame(r, maxFrame, func(n int) error {
+	frame, err := readFrame(r, func(n int) error {
 		if !c.memory.TryAcquire(int64(n)) {
 			if err := c.memory.Acquire(c.ctx, int64(n)); err != nil {
 				return err

@@ -66,7 +66,7 @@ func frame(size int) []byte {
 
 func answered(t *testing.T, conn net.Conn) {
 	t.Helper()
-	got, err := readFrame(bufio.NewReader(conn), maxFrame, func(int) error { return nil })
+	got, err := readFrame(bufio.NewReader(conn), func(int) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, uint32(42), binary.BigEndian.Uint32(got))
 }
@@ -168,7 +168,7 @@ func TestAConnectionIsBounded(t *testing.T) {
 	answered(t, other)
 	r := bufio.NewReader(conn)
 	for range sent {
-		_, err := readFrame(r, maxFrame, func(int) error { return nil })
+		_, err := readFrame(r, func(int) error { return nil })
 		require.NoError(t, err)
 	}
 }
@@ -226,7 +226,7 @@ func TestAFrozenServer(t *testing.T) {
 	gate.Open()
 	r := bufio.NewReader(conn)
 	for range 2 {
-		_, err := readFrame(r, maxFrame, func(int) error { return nil })
+		_, err := readFrame(r, func(int) error { return nil })
 		require.NoError(t, err)
 	}
 	gate.Shut()

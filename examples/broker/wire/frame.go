@@ -23,14 +23,14 @@ var errFrame = errors.New("wire: malformed frame")
 // readFrame reads a length and that many bytes. take is asked for memory before it
 // is allocated, and that grows with what has arrived, not with what was announced:
 // a peer that says 16 MB and sends ten bytes costs four thousand.
-func readFrame(r *bufio.Reader, limit int, take func(n int) error) ([]byte, error) {
+func readFrame(r *bufio.Reader, take func(n int) error) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, err
 	}
 	size := int(int32(binary.BigEndian.Uint32(length[:])))
-	if size < 4 || size > limit {
-		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, limit)
+	if size < 4 || size > maxFrame {
+		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, maxFrame)
 	}
 	var frame []byte
 	for have := 0; have < size; {

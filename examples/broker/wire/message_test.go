@@ -173,7 +173,7 @@ func TestCountsAreNotBelieved(t *testing.T) {
 func TestFramesThatAreTooLong(t *testing.T) {
 	for _, size := range []uint32{1 << 31, 0xffffffff, maxFrame + 1, 3} {
 		r := bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, size)))
-		_, err := readFrame(r, maxFrame, func(int) error { return nil })
+		_, err := readFrame(r, func(int) error { return nil })
 		require.ErrorIs(t, err, errFrame)
 	}
 }
