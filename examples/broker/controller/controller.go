@@ -224,13 +224,12 @@ func (c *Controller) Commit(s *Session, group string, offsets map[TopicPartition
 	return nil
 }
 
-// Offsets calls each with what a group has committed, and says whether it is
-// anything at all. each must not call the controller.
-func (c *Controller) Offsets(group string, each func(TopicPartition, Offset)) bool {
+// Offsets calls each with what a group has committed. each must not call the
+// controller.
+func (c *Controller) Offsets(group string, each func(TopicPartition, Offset)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for at, offset := range c.mu.offsets[group] {
 		each(at, offset)
 	}
-	return len(c.mu.offsets[group]) > 0
 }

@@ -176,10 +176,3 @@ func (c *Coordinator) drop(g *group) {
 		delete(c.mu.groups, g.name)
 	}
 }
-
-// Groups is the number of groups that have members.
-func (c *Coordinator) Groups() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.mu.groups)
-}

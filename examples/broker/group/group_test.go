@@ -284,3 +284,10 @@ func TestAMovedGroupAnswersAtOnce(t *testing.T) {
 	require.Zero(t, b.Heartbeats.Stats().Pending)
 	require.Zero(t, b.Rebalances.Stats().Expired)
 }
+
+// Groups is the number of groups that have members.
+func (c *Coordinator) Groups() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.mu.groups)
+}
