@@ -53,12 +53,17 @@ sessions: ## sessions by the hundred thousand with heartbeats; some fall silent,
 	@$(call build-and-run,.,./examples/sessions)
 
 .PHONY: broker
-broker: ## three brokers on loopback that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
+broker: ## three brokers in one process that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
 	@$(call build-and-run,examples/broker,./cmd/broker)
 
 .PHONY: demo
-demo: ## the brokers under load for half a minute, one of them stopped and started again
-	@$(call build-and-run,examples/broker,./cmd/demo)
+demo: override ARGS := demo $(ARGS)
+demo: ## the brokers under load for half a minute, stopped, killed and frozen, and each record judged
+	@$(call build-and-run,examples/broker,./cmd/broker)
+
+.PHONY: broker-figures
+broker-figures: ## what a produce costs in the brokers and in kfake: alone, beside 300 waiting fetches, after these
+	cd examples/broker && $(GO) test ./cluster -run '^$$' -bench BesideKfake -benchtime 1x
 
 .PHONY: raft
 raft: override ARGS := demo $(ARGS)
