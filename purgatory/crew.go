@@ -127,6 +127,9 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 	w := c.p.newWalk(s.Key, s.Hash, s.UpTo)
 	w.inOrder = s.InOrder
 	w.begin()
+	if c.p.cfg.lastTry {
+		c.p.forgotten.checked(s.Key)
+	}
 	return true
 }
 
@@ -145,6 +148,7 @@ func (c *crew[K]) workAll() (asked bool) {
 			runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
 		}
 	}
+	c.p.forgotten.checkedAll()
 	return true
 }
 
@@ -228,8 +232,8 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // that wait only for keys that are not equal to themselves, as NaN is. When Close has ended
 // every operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
-	p.forgotten.checkedAll()
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}
+	p.forgotten.checkedAll()
 }

@@ -32,7 +32,7 @@ type ending[K comparable] struct {
 
 	ops      [batchSize]*machine.Machine // ops[:n]; nil when its callbacks have run
 	outcomes [batchSize]machine.Outcome
-	keys     [batchSize]K // the first key of each, for records
+	keys     [batchSize]K // the first key of each, for records, until its callbacks have run
 
 	at    int // ops[at] is the operation whose callbacks run
 	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
@@ -114,6 +114,7 @@ func (e *ending[K]) callbacks() {
 
 // call runs the callbacks up to the first that panics.
 func (e *ending[K]) call() {
+	var none K
 	defer func() {
 		if v := recover(); v != nil {
 			e.p.reportPanic(v, e.ops[e.at], [...]string{"", "OnComplete", "OnExpiration"}[e.begun], e.keys[e.at])
@@ -138,7 +139,7 @@ func (e *ending[K]) call() {
 			}
 		}
 		// A callback that comes later may block: it must not keep this operation in memory.
-		e.ops[e.at] = nil
+		e.ops[e.at], e.keys[e.at] = nil, none
 	}
 }
 
@@ -155,8 +156,8 @@ func (e *ending[K]) done() {
 	gate.Exit(n)
 }
 
+// clear empties e, of which all operations were answered or taken.
 func (e *ending[K]) clear() {
-	clear(e.keys[:e.n])
 	e.shard, e.cause, e.n, e.at, e.begun = nil, nil, 0, 0, 0
 }
 
@@ -167,7 +168,8 @@ func (e *ending[K]) recycle() { e.p.endings.Put(e) }
 func (e *ending[K]) take(from *ending[K]) {
 	i := from.at
 	e.put(from.ops[i], from.outcomes[i], from.keys[i])
-	from.ops[i] = nil
+	var none K
+	from.ops[i], from.keys[i] = nil, none
 	from.at++
 }
 

@@ -135,7 +135,7 @@ func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, ab
 			logged := false
 			logTo := func(l *slog.Logger) {
 				guard.Apart(func() {
-					l.Error(EventPanic, p.attributes(suppressed, append(about, "panic", panicText(recovered), "stack", string(stack)))...)
+					l.Error(EventPanic, p.attributes(suppressed, append(about, "panic", guard.Text(recovered), "stack", string(stack)))...)
 					logged = true
 				}, nil)
 			}

@@ -51,6 +51,12 @@ type suspect[K comparable] struct {
 // lastTry tries m, which the caller holds and whose timeout has passed, once more, and reports
 // whether its condition is met. TryComplete runs apart: a runtime.Goexit must not keep m from
 // ending.
+//
+// m is no suspect if a check or a signal has come before:
+//
+//  1. A signal waits for a worker.
+//  2. A check has found m held, and has asked for a try.
+//  3. A check has found m no more. It calls checked after that, and so takes the suspect out.
 func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 	if _, depends := m.Operation().(timeDependent); depends {
 		return false
@@ -63,7 +69,7 @@ func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 	}, func(recovered any, stack []byte) {
 		f.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "TryComplete", "key", keyText(keys[0]))
 	})
-	if met {
+	if met && !m.Asked() && !watchers.SignalWaits[K](m) && !f.p.crew.all.Load() {
 		f.suspect(&suspect[K]{keys: keys, text: operationText(m, func(any, []byte) {})})
 	}
 	return met

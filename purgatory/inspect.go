@@ -195,38 +195,6 @@ func textOf(v any) string {
 	return fmt.Sprint(v)
 }
 
-// panicText formats the value of a panic. Of one that refers to what another goroutine may be
-// writing, it formats the type: to read a map meanwhile would end the process.
-func panicText(v any) string {
-	switch v.(type) {
-	case fmt.Stringer, error:
-	default:
-		if v != nil && !shallow(reflect.TypeOf(v)) {
-			return fmt.Sprintf("%T", v)
-		}
-	}
-	return textOf(v)
-}
-
-// shallow reports whether values of type t refer to nothing that can change.
-func shallow(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return shallow(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if !shallow(t.Field(i).Type) {
-				return false
-			}
-		}
-		return true
-	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice, reflect.UnsafePointer:
-		return false
-	default:
-		return true
-	}
-}
-
 // cut returns valid UTF-8 of bounded length.
 func cut(s string) string {
 	if len(s) <= maxText {
