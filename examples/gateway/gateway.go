@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -37,9 +36,6 @@ type gateway struct {
 const slot = "slot"
 
 func newGateway(next http.Handler, l limits) (*gateway, error) {
-	if l.slots < 1 || l.line < 1 || l.wait <= 0 {
-		return nil, fmt.Errorf("%d slots, a line of %d, a wait of %v: all must be positive", l.slots, l.line, l.wait)
-	}
 	waiting, err := purgatory.New[string]("gateway", purgatory.WithFirstInFirstOut(), purgatory.WithMaxPending(l.line))
 	if err != nil {
 		return nil, err

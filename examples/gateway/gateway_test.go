@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -174,7 +176,7 @@ func TestNoSlotIsLost(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	var out, errs bytes.Buffer
-	assert.Zero(t, run([]string{"-duration", "300ms", "-slots", "2", "-line", "3", "-clients", "20", "-service", "5ms"}, &out, &errs), "%s%s", &out, &errs)
+	assert.Zero(t, run(t.Context(), []string{"-duration", "300ms", "-slots", "2", "-line", "3", "-clients", "20", "-service", "5ms"}, &out, &errs), "%s%s", &out, &errs)
 	assert.Contains(t, out.String(), "OK: never more than 2 at the backend")
 	assert.Contains(t, out.String(), "sent away in the drain")
 }
@@ -183,8 +185,8 @@ func TestProgram(t *testing.T) {
 func TestALoadWithoutRefusalsFails(t *testing.T) {
 	var out, errs bytes.Buffer
 	args := []string{"-duration", "50ms", "-slots", "1", "-line", "3", "-clients", "3", "-service", "5ms"}
-	assert.Equal(t, 1, run(args, &out, &errs), "%s", &out)
-	assert.Contains(t, errs.String(), "FAIL: no request was refused")
+	assert.Equal(t, program.Failed, run(t.Context(), args, &out, &errs), "%s", &out)
+	assert.Contains(t, errs.String(), "gateway: no request was refused")
 }
 
 func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
@@ -205,12 +207,22 @@ func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range [][]string{
-		{"-slots", "0"}, {"-line", "0"}, {"-wait", "0s"}, {"-clients", "0"}, {"-backend", "nowhere"}, {"extra"}, {"-no-such-flag"},
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-slots", "0"}, "-slots 0: allowed is 1 to 1000000"},
+		{[]string{"-line", "0"}, "-line 0: allowed is 1 to 1000000"},
+		{[]string{"-wait", "0s"}, "-wait 0s: allowed is 1ms to 1h0m0s"},
+		{[]string{"-grace", "-1s"}, "-grace -1s: allowed is 0s to 1h0m0s"},
+		{[]string{"-clients", "0"}, "-clients 0: allowed is 1 to 10000"},
+		{[]string{"-duration", "2h"}, "-duration 2h0m0s: allowed is 0s to 1h0m0s"},
+		{[]string{"-service", "-1s"}, "-service -1s: allowed is 0s to 1m0s"},
+		{[]string{"-backend", "nowhere"}, `-backend "nowhere": must have a host`},
 	} {
 		var out, errs bytes.Buffer
-		assert.Equal(t, 2, run(args, &out, &errs), "%v", args)
-		assert.Contains(t, errs.String(), "gateway", "%v", args)
-		assert.Empty(t, out.String())
+		assert.Equal(t, program.Usage, run(t.Context(), test.args, &out, &errs), "%v", test.args)
+		assert.Contains(t, errs.String(), test.want)
+		assert.Empty(t, out.String(), "nothing has been started")
 	}
 }

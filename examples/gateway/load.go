@@ -8,10 +8,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
 // load is a backend that takes its time, and clients that ask for more than it can serve. It ends with
@@ -55,7 +56,7 @@ func (l *load) start(ctx context.Context, g *gateway, url string, out io.Writer,
 	}
 	l.running.Go(func() {
 		l.watch(ctx, g, out)
-		for g.waiting.NumDelayed() == 0 && ctx.Err() == nil {
+		for end := time.Now().Add(10 * time.Second); g.waiting.NumDelayed() == 0 && ctx.Err() == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		l.drained = g.waiting.NumDelayed()
@@ -120,11 +121,7 @@ func (l *load) end(g *gateway, out io.Writer) error {
 		return nil // nothing was started
 	}
 	l.client.CloseIdleConnections()
-	slices.Sort(l.answered)
-	if n := len(l.answered); n > 0 {
-		fmt.Fprintf(out, "answered %d: p50 %v, p99 %v; refused %d; sent away in the drain %d\n", n,
-			l.answered[n/2].Round(time.Millisecond), l.answered[n*99/100].Round(time.Millisecond), l.refused, l.sentAway)
-	}
+	fmt.Fprintf(out, "answered %d: %s; refused %d; sent away in the drain %d\n", len(l.answered), program.Spread(l.answered), l.refused, l.sentAway)
 	if err := errors.Join(append(l.errs, l.verdict(g))...); err != nil {
 		return err
 	}

@@ -10,26 +10,23 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { program.Main(run) }
 
-// run is the whole program. It returns the exit status: 1 if a promise was broken, 2 for a bad flag.
-func run(args []string, out, errs io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // the load's own SIGTERM, also in a test
 	defer stop()
-	context.AfterFunc(ctx, stop) // the first signal drains, a second one ends the process
-
 	var at limits
 	var l load
 	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
-	f.SetOutput(errs)
-	backend := f.String("backend", "", "`URL` of the server behind the gateway (empty: one of its own, under a load)")
 	listen := f.String("listen", "127.0.0.1:0", "`address` at which the gateway listens")
+	backend := f.String("backend", "", "`URL` of the server behind the gateway (empty: one of its own, under a load)")
 	grace := f.Duration("grace", 30*time.Second, "`duration` that a drain may take")
 	f.IntVar(&at.slots, "slots", 8, "`number` of requests that are let through at a time")
 	f.IntVar(&at.line, "line", 32, "`number` of requests that wait for a slot; one more is refused")
@@ -37,37 +34,37 @@ func run(args []string, out, errs io.Writer) int {
 	f.DurationVar(&l.duration, "duration", 5*time.Second, "`duration` of the load")
 	f.IntVar(&l.clients, "clients", 80, "`number` of clients of the load, each with one request at a time")
 	f.DurationVar(&l.service, "service", 20*time.Millisecond, "`duration` of one request at the load's backend")
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return 0
-	} else if err != nil || f.NArg() > 0 || l.clients < 1 || l.duration < 0 {
-		fmt.Fprintln(errs, "gateway: want flags only (-h lists them), and positive numbers")
-		return 2
-	}
 	var next http.Handler = &l
-	if *backend != "" {
+	err := program.Parse(f, args, errs, func() error {
 		target, err := url.Parse(*backend)
-		if err != nil || target.Host == "" {
-			fmt.Fprintf(errs, "gateway: -backend %q is no URL with a host\n", *backend)
-			return 2
+		if err == nil && *backend != "" && target.Host == "" {
+			err = fmt.Errorf("-backend %q: must have a host, as http://127.0.0.1:8080 has", *backend)
 		}
-		next = httputil.NewSingleHostReverseProxy(target)
+		if *backend != "" && err == nil {
+			next = httputil.NewSingleHostReverseProxy(target)
+		}
+		return errors.Join(
+			err,
+			program.Within("grace", *grace, 0, time.Hour),
+			program.Within("slots", at.slots, 1, 1_000_000),
+			program.Within("line", at.line, 1, 1_000_000),
+			program.Within("wait", at.wait, time.Millisecond, time.Hour),
+			program.Within("duration", l.duration, 0, time.Hour),
+			program.Within("clients", l.clients, 1, 10_000),
+			program.Within("service", l.service, 0, time.Minute),
+		)
+	})
+	if err != nil {
+		return program.Status("gateway", err, errs)
 	}
 	g, err := newGateway(next, at)
-	if err != nil {
-		fmt.Fprintln(errs, "gateway:", err)
-		return 2
-	}
-	if *backend != "" {
+	if err == nil && *backend != "" {
 		err = g.serve(ctx, *listen, *grace, out, func(string) {})
-	} else {
+	} else if err == nil {
 		err = g.serve(ctx, *listen, *grace, out, func(url string) { l.start(ctx, g, url, out, stop) })
 		err = errors.Join(err, l.end(g, out))
 	}
-	if err != nil {
-		fmt.Fprintln(errs, "FAIL:", err)
-		return 1
-	}
-	return 0
+	return program.Status("gateway", err, errs)
 }
 
 // serve serves until ctx ends, as SIGTERM makes it, and drains. It calls started when it serves.

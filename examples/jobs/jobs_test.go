@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +40,7 @@ func (s *service) status(t *testing.T, method, target, body string) int {
 	return w.Code
 }
 
-// claim claims on a goroutine of its own.
+// claimAs claims on a goroutine of its own.
 func (s *service) claimAs(ctx context.Context, query string) <-chan *httptest.ResponseRecorder {
 	answer := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
@@ -185,8 +188,8 @@ func TestProgram(t *testing.T) {
 
 func TestALoadThatPutsNothingFails(t *testing.T) {
 	var out, errs bytes.Buffer
-	assert.Equal(t, 1, run(t.Context(), []string{"-duration", "0s"}, &out, &errs), "%s", &out)
-	assert.Contains(t, errs.String(), "FAIL: nothing was put")
+	assert.Equal(t, program.Failed, run(t.Context(), []string{"-duration", "0s"}, &out, &errs), "%s", &out)
+	assert.Contains(t, errs.String(), "jobs: nothing was put")
 }
 
 func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
@@ -217,9 +220,27 @@ func TestServeUntilInterrupted(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range [][]string{{"-lease", "0s"}, {"-workers", "0"}, {"-rate", "0"}, {"-duration", "-1s"}, {"extra"}, {"-no-such-flag"}} {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-lease", "0s"}, "-lease 0s: allowed is 1ms to 1h0m0s"},
+		{[]string{"-workers", "0"}, "-workers 0: allowed is 1 to 10000"},
+		{[]string{"-rate", "0"}, "-rate 0: allowed is 1 to 100000"},
+		{[]string{"-duration", "-1s"}, "-duration -1s: allowed is 0s to 1h0m0s"},
+	} {
 		var out, errs bytes.Buffer
-		assert.Equal(t, 2, run(t.Context(), args, &out, &errs), "%v", args)
-		assert.Contains(t, errs.String(), "jobs: want flags only", "%v", args)
+		assert.Equal(t, program.Usage, run(t.Context(), test.args, &out, &errs), "%v", test.args)
+		assert.Contains(t, errs.String(), test.want)
+		assert.Empty(t, out.String(), "nothing has been started")
 	}
+}
+
+func TestAnAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	var out, errs bytes.Buffer
+	assert.Equal(t, program.Failed, run(t.Context(), []string{"-listen", taken.Addr().String()}, &out, &errs))
+	assert.Contains(t, errs.String(), "jobs: listen tcp")
 }

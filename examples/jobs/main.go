@@ -8,41 +8,36 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { program.Main(run) }
 
-// run is the whole program. It returns the exit status: 1 if a promise was broken, 2 for a bad flag.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var l load
 	f := flag.NewFlagSet("jobs", flag.ContinueOnError)
-	f.SetOutput(errs)
 	listen := f.String("listen", "", "`address` at which to serve until Ctrl-C (empty: a free port of loopback, under a load)")
 	lease := f.Duration("lease", 500*time.Millisecond, "`duration` for which a worker may keep a job")
 	f.DurationVar(&l.duration, "duration", 5*time.Second, "`duration` of the load")
 	f.IntVar(&l.workers, "workers", 60, "`number` of workers of the load")
 	f.IntVar(&l.rate, "rate", 400, "`number` of jobs a second that the load puts")
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return 0
-	} else if err != nil || f.NArg() > 0 || *lease <= 0 || l.duration < 0 || l.workers < 1 || l.rate < 1 {
-		fmt.Fprintln(errs, "jobs: want flags only (-h lists them), and positive numbers")
-		return 2
+	err := program.Parse(f, args, errs, func() error {
+		return errors.Join(
+			program.Within("lease", *lease, time.Millisecond, time.Hour),
+			program.Within("duration", l.duration, 0, time.Hour),
+			program.Within("workers", l.workers, 1, 10_000),
+			program.Within("rate", l.rate, 1, 100_000),
+		)
+	})
+	if err == nil {
+		err = serve(ctx, *listen, *lease, &l, out)
 	}
-	if err := serve(ctx, *listen, *lease, &l, out); err != nil {
-		fmt.Fprintln(errs, "FAIL:", err)
-		return 1
-	}
-	return 0
+	return program.Status("jobs", err, errs)
 }
 
+// serve serves until ctx ends, or the load has ended.
 func serve(ctx context.Context, listen string, lease time.Duration, l *load, out io.Writer) error {
 	s, err := newService(lease)
 	if err != nil {
