@@ -3,30 +3,38 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/purgatory"
 )
 
 type pool struct {
-	waiting *purgatory.DelayedOperationPurgatory[string] // with WithFirstInFirstOut
-	idle    chan string                                  // connections; it never fills up
+	waiting *purgatory.DelayedOperationPurgatory[string] // callers of get; with WithFirstInFirstOut
+	mu      sync.Mutex
+	idle    []string // connections
 }
 
-// get blocks its caller until a connection is idle. A nil error means: it is the caller's, even if ctx has ended.
-func (p *pool) get(ctx context.Context) (string, error) {
-	return purgatory.AwaitValue(ctx, p.waiting, 30*time.Second, func() (conn string, ok bool) {
-		select {
-		case conn = <-p.idle:
-			return conn, true // it is taken
-		default:
-			return "", false
-		}
-	}, "idle")
+// get blocks its caller until a connection is idle. With a nil error the connection is the caller's, even if ctx has ended.
+func (p *pool) get(ctx context.Context) (conn string, err error) {
+	return purgatory.AwaitValue(ctx, p.waiting, 30*time.Second, p.take, "idle")
+}
+
+// take is the condition: it takes a connection, if one is idle.
+func (p *pool) take() (conn string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) == 0 {
+		return "", false
+	}
+	conn, p.idle = p.idle[0], p.idle[1:]
+	return conn, true
 }
 
 func (p *pool) put(conn string) {
-	p.idle <- conn                            // first add the item,
+	p.mu.Lock()
+	p.idle = append(p.idle, conn) // first add the item,
+	p.mu.Unlock()
 	p.waiting.CheckAndCompleteInOrder("idle") // then let the first in line take it
 }
 
@@ -36,7 +44,7 @@ func Example_oneOfMany() {
 		panic(err)
 	}
 	defer waiting.Close()
-	p := &pool{waiting: waiting, idle: make(chan string, 1)}
+	p := &pool{waiting: waiting}
 	go p.put("connection 1")
 	fmt.Println(p.get(context.Background()))
 	// Output:
