@@ -14,8 +14,9 @@ import (
 // view looks at every source, or at those of the given names if there are any. No lock is held while it looks:
 // operations describe themselves.
 func (p *Page) view(names []string) View {
-	sources := copyOf(p, &p.mu.sources)
-	v := View{Time: time.Now(), Hidden: p.opts.HideDetails, Purgatories: make([]PurgatoryView, 0, len(sources))}
+	now := time.Now()
+	sources := copyOf(p, &p.mu.sources, now)
+	v := View{Time: now, Hidden: p.opts.HideDetails, Purgatories: make([]PurgatoryView, 0, len(sources))}
 	rows := p.opts.Rows
 	if v.Hidden {
 		rows = 0
@@ -77,7 +78,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
 		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
-		Due: n.Due, OldestDue: n.OldestDue.Seconds(), ReaperStalls: n.ReaperStalls,
+		CallbacksTimed: callbacksTimed(n), Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,
 		Timed: n.Timed, OldestAge: n.OldestAge.Seconds(), Ages: viewHistogram(&n.Ages), Late: viewHistogram(&n.Late),
 		Waited: make(map[string]HistogramView), Looked: in.Looked, Wheels: viewWheels(&in.Wheels),
 		Hot: viewKeys(in.Hot), Expiring: viewKeys(in.Expiring), Oldest: []OperationView{},
