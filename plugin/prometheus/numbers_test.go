@@ -98,6 +98,14 @@ func TestEachNumberIsUnderItsName(t *testing.T) {
 	}
 }
 
+// everything returns numbers of which none is 0, so that every metric is there.
+func everything(t *testing.T) *purgatory.Stats {
+	t.Helper()
+	n := timed(t)
+	eachNumber(reflect.ValueOf(n).Elem(), func(_ string, v reflect.Value) { v.SetInt(1) })
+	return n
+}
+
 // TestEachHistogramIsUnderItsName gives every bucket of every histogram a count that no other has, the last ones too.
 func TestEachHistogramIsUnderItsName(t *testing.T) {
 	n := timed(t)
