@@ -100,6 +100,9 @@ func TestWhatRanAtEverySample(t *testing.T) {
 	now := purgatory.Stats{Running: 7}
 	w := windowOf(samples, &now, noon.Add(time.Minute))
 	assert.EqualValues(t, 5, w.running)
+	now.Running = 3
+	w = windowOf(samples, &now, noon.Add(time.Minute))
+	assert.EqualValues(t, 3, w.running)
 	samples[30].stats.Running = 0
 	w = windowOf(samples, &now, noon.Add(time.Minute))
 	assert.Zero(t, w.running)
