@@ -51,6 +51,7 @@ func (c *crew[K]) takeHanded() (one *ending[K]) {
 	if one.take(e); e.at < e.n {
 		return one
 	}
+	e.clear()
 	e.recycle()
 	c.handed.endings[0] = nil
 	if c.handed.endings = c.handed.endings[1:]; len(c.handed.endings) == 0 {
@@ -112,6 +113,7 @@ func (c *crew[K]) workHanded() (found bool) {
 	c.kick()
 	e.shard.Gate().Enter()
 	e.callbacks()
+	e.recycle()
 	return true
 }
 
@@ -209,6 +211,9 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+	if p.cfg.lastTry {
+		p.forgotten.checked(key)
+	}
 	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 	if queued {
 		p.crew.pool.Kick()
@@ -223,6 +228,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // that wait only for keys that are not equal to themselves, as NaN is. When Close has ended
 // every operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	p.forgotten.checkedAll()
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}

@@ -192,11 +192,15 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 // 127 operations for which it has returned true end only afterwards. It is called once for
 // each time that key is among the operation's keys. A panic in match counts as false.
 func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
+	p.exposed.Store(true)
 	p.claimForKey(key, machine.Cancelled, &cause, match, func(op operation.Operation) { cancelled = append(cancelled, op) })
 	return cancelled
 }
 
 func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
+	if p.cfg.lastTry {
+		p.forgotten.checked(key)
+	}
 	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
 	w.claim, w.cause, w.match, w.took = o, cause, match, took
 	ended, _ := w.begin()
