@@ -33,6 +33,7 @@ var shown = map[string]string{
 	"RejectedInput":  "rejections.input",
 	"Checks":         "checks",
 	"WastedChecks":   "wasted_checks",
+	"Forgotten":      "forgotten",
 	"Signals":        "signals",
 	"Coalesced":      "coalesced",
 	"Purges":         "purges",
@@ -163,6 +164,7 @@ func TestWhatIsNotMeasuredIsNotZero(t *testing.T) {
 	}
 	text := textOf(purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}, purgatory.Inspection{})
 	assert.Contains(t, text, "9 callbacks, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
+	assert.Contains(t, text, " wasted; – forgotten; ")
 	assert.Contains(t, text, "oldest  –\n")
 	assert.Regexp(t, ` 0 +– +– +– "fetches"\n`, text, "the overview")
 	for _, n := range []purgatory.Stats{{Running: 1, OldestRunning: time.Second}, {SlowCallbacks: 2}} {

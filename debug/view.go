@@ -32,6 +32,7 @@ type PurgatoryView struct {
 	Rejections     RejectionsView   `json:"rejections"`
 	Checks         int64            `json:"checks"`
 	WastedChecks   int64            `json:"wasted_checks"`
+	Forgotten      int64            `json:"forgotten"` // operations that were ready at their timeout; 0: none, or nobody counts
 	Signals        int64            `json:"signals"`
 	Coalesced      int64            `json:"coalesced"`
 	Purges         int64            `json:"purges"`
@@ -137,6 +138,7 @@ type KeyView struct {
 	Wasted       int64            `json:"wasted"`
 	Ended        map[string]int64 `json:"ended"`
 	OnlyTimeouts bool             `json:"only_timeouts"`
+	Forgotten    int64            `json:"forgotten"`
 }
 
 // OperationView is an operation that waits.

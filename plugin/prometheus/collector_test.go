@@ -3,6 +3,7 @@ package prometheus
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -125,6 +126,32 @@ func TestWithoutHistogramsThereAreNone(t *testing.T) {
 	c, err := New(used(t))
 	require.NoError(t, err)
 	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
+}
+
+// TestForgottenChecksAreCountedFromTheFirst: a 0 would say that none is forgotten where nobody looks.
+func TestForgottenChecksAreCountedFromTheFirst(t *testing.T) {
+	for _, c := range []struct {
+		opts []purgatory.Option
+		want string
+	}{
+		{nil, ""},
+		{[]purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler))}, "\npurgatory_forgotten_checks_total{purgatory=\"p\"} 1\n"},
+	} {
+		p := newPurgatory[string](t, "p", c.opts...)
+		op := &produce{}
+		_, err := p.TryCompleteElseWatch(op, time.Second, "a")
+		require.NoError(t, err)
+		collector, err := New(p)
+		require.NoError(t, err)
+		assert.NotContains(t, scrape(t, collector), "forgotten_checks_total{")
+		op.ready = true // and nobody checks
+		p.AdvanceClock(2 * time.Second)
+		if text := scrape(t, collector); c.want == "" {
+			assert.NotContains(t, text, "forgotten_checks_total{")
+		} else {
+			assert.Contains(t, text, c.want)
+		}
+	}
 }
 
 // TestUntimedCallbacksHaveNoTimes: a 0 would say that no callback is stuck.

@@ -86,6 +86,12 @@ var callbackMetrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.SlowCallbacks }),
 }
 
+// forgottenMetric is known with purgatory.WithForgottenChecks only, which its first count shows.
+var forgottenMetric = []metric[purgatory.Stats]{
+	counter("forgotten_checks_total", "Operations that were ready at their timeout, and whose keys nobody had checked.",
+		func(n *purgatory.Stats) int64 { return n.Forgotten }),
+}
+
 func callbacksTimed(n *purgatory.Stats) bool {
 	return n.OldestRunning > 0 || n.StuckCallbacks > 0 || n.SlowCallbacks > 0
 }

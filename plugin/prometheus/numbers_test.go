@@ -32,6 +32,7 @@ var exported = map[string]string{
 	"RejectedInput":  `purgatory_rejected_operations_total{purgatory="p",reason="input"}`,
 	"Checks":         `purgatory_checks_total{purgatory="p"}`,
 	"WastedChecks":   `purgatory_wasted_checks_total{purgatory="p"}`,
+	"Forgotten":      `purgatory_forgotten_checks_total{purgatory="p"}`,
 	"Signals":        `purgatory_signals_total{purgatory="p"}`,
 	"Coalesced":      `purgatory_coalesced_signals_total{purgatory="p"}`,
 	"Purges":         `purgatory_purges_total{purgatory="p"}`,
