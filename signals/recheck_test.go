@@ -5,7 +5,6 @@ import (
 	"iter"
 	"math"
 	"runtime"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,18 +82,20 @@ type one struct{ nobody }
 
 func (one) Keys() iter.Seq[string] { return func(y func(string) bool) { y("a") } }
 
-// crowd is a purgatory with n keys, whose signals take a microsecond each.
+// crowd is a purgatory with n keys, whose signals take a millisecond for each thousand.
 type crowd struct {
 	nobody
 	n int
 }
 
-func (c crowd) Hint(string, int64) bool { time.Sleep(time.Microsecond); return true }
 func (c crowd) Keys() iter.Seq[string] {
 	return func(y func(string) bool) {
 		for i := range c.n {
-			if !y(strconv.Itoa(i)) {
+			if !y("key") {
 				return
+			}
+			if i%1000 == 999 {
+				time.Sleep(time.Millisecond)
 			}
 		}
 	}
