@@ -31,6 +31,7 @@ type polls struct {
 	mu struct {
 		sync.Mutex
 		acknowledged []int64 // by key: the last revision that was acknowledged to a writer
+		puts         int     // how many puts were acknowledged
 		took         []time.Duration
 	}
 }
@@ -85,6 +86,19 @@ func (p *polls) acknowledge(key int, revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.acknowledged[key] = max(p.mu.acknowledged[key], revision)
+	p.mu.puts++
+}
+
+// written returns how many puts were acknowledged, and to how many keys.
+func (p *polls) written() (puts, keys int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, revision := range p.mu.acknowledged {
+		if revision > 0 {
+			keys++
+		}
+	}
+	return p.mu.puts, keys
 }
 
 // behind returns how many clients have not seen the last acknowledged revision of their key.

@@ -8,8 +8,8 @@ import (
 )
 
 // maxKeys is how many keys wait for the sink before they are dropped. A key that changes
-// again while it waits takes no more room.
-const maxKeys = 1 << 16
+// again while it waits takes no more room. It is a variable for the tests.
+var maxKeys = 1 << 16
 
 // inbox holds what a subscription has heard until the source takes it. The client's goroutine
 // fills it, and so never waits for the sink.

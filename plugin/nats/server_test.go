@@ -177,7 +177,7 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 
 // overflow sends more than a source holds, and waits until its client has dropped some.
 func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) error {
-	const n = 70_000 // keys
+	const n = 10_000
 	before := hearing.Stats().InMsgs
 	for i := range n {
 		if err := send(i); err != nil {

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	natssignals.SetMaxKeys(4096) // so that an overflow takes no more hints than that twice
 	goleak.VerifyTestMain(m)
 }
 
