@@ -67,7 +67,6 @@ func TestTheVerdictOfADemo(t *testing.T) {
 	for what, change := range map[string]func(*[7]int){
 		"the writer made no progress": func(n *[7]int) { n[2], n[3], n[4] = 0, 0, 0 },
 		"puts to 100 of 1000 keys":    func(n *[7]int) { n[3] = 100 },
-		"before the first accident":   func(n *[7]int) { n[4] = 0 },
 		"answered 0 times":            func(n *[7]int) { n[4] = 0 },
 		"answered 5000 times":         func(n *[7]int) { n[4] = 5000 },
 		"1 waits were lost":           func(n *[7]int) { n[5] = 1 },
