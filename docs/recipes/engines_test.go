@@ -255,6 +255,12 @@ func TestConformanceOfATopic(t *testing.T) {
 	conforms(t, func(t *testing.T) signalstest.Engine[string] {
 		k := startKafka(t, 3)
 		var state sync.Map
+		to := func(partition int32) func(context.Context, string, int64) error {
+			return func(ctx context.Context, key string, value int64) error {
+				state.Store(key, value)
+				return k.producer.ProduceSync(ctx, &kgo.Record{Key: []byte(key), Partition: partition}).FirstErr()
+			}
+		}
 		return signalstest.Engine[string]{
 			Source: func() signals.Source[string] { return topic("orders", k.addresses...) },
 			Key:    orderKey,
@@ -268,8 +274,9 @@ func TestConformanceOfATopic(t *testing.T) {
 				n, _ := value.(int64)
 				return n, nil
 			},
-			Cut:  k.accepted.cut,
-			Cuts: 8,
+			Cut:       k.accepted.cut,
+			Cuts:      8,
+			Elsewhere: []func(context.Context, string, int64) error{to(0), to(1), to(2)},
 		}
 	})
 }

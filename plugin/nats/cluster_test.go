@@ -102,12 +102,15 @@ func (r *route) mend() {
 
 // startCluster starts servers in this process. The routes from each to the servers before it
 // go through routes[i][j], with a delay, and are the only ones.
-func startCluster(t *testing.T, n int, delay time.Duration) (brokers []*broker, routes map[[2]int]*route) {
+func startCluster(t *testing.T, n int, delay time.Duration, change ...func(*server.Options)) (brokers []*broker, routes map[[2]int]*route) {
 	t.Helper()
 	routes = make(map[[2]int]*route)
 	for i := range n {
 		brokers = append(brokers, startBroker(t, func(o *server.Options) {
 			o.JetStream = false
+			for _, f := range change {
+				f(o)
+			}
 			o.Cluster = server.ClusterOpts{Name: "cluster", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoAdvertise: true, PoolSize: -1}
 			for j := range i {
 				r := startRoute(t)
