@@ -89,7 +89,6 @@ func TestFigures(t *testing.T) {
 func TestWhatDoesNotExistIsAnError(t *testing.T) {
 	ctx := within(t)
 	assert.Error(t, runDemo(ctx, io.Discard, []string{"-engine", "none"}))
-	assert.Error(t, runDemo(ctx, io.Discard, []string{"-engine", "nats", "-url", "127.0.0.1:1"}))
 	assert.Error(t, runFigures(ctx, io.Discard, []string{"-engine", "none"}))
 	assert.Error(t, runReplica(ctx, []string{"-engine", "none"}))
 }

@@ -29,8 +29,7 @@ const (
 	// firstRead and lastRead are how long the first attempt to read the engine may take,
 	// and the last one.
 	firstRead, lastRead = 500 * time.Millisecond, 4 * time.Second
-	// maxReads is how many reads of the engine run at a time. The others wait for their turn
-	// before their time limit begins, so that a crowd does not make every read late.
+	// maxReads is how many reads run at a time: in a crowd, others wait before their limit begins.
 	maxReads = 32
 )
 

@@ -13,8 +13,7 @@ import (
 
 const channel = "replicas"
 
-// readers and writers are how many connections a store has for reads, and for puts: a put does
-// not wait behind thousands of reads.
+// readers and writers are connections of a store: a put does not wait behind thousands of reads.
 const readers, writers = 8, 4
 
 type postgresStore struct {
