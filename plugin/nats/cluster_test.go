@@ -35,12 +35,12 @@ type route struct {
 	down     bool
 }
 
-// startRoute starts a route to an address that is set before it is used.
-func startRoute(t *testing.T) *route {
+// startRoute starts a route to an address.
+func startRoute(t *testing.T, to string, delay time.Duration) *route {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r := &route{listener: l}
+	r := &route{listener: l, to: to, delay: delay}
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -113,8 +113,7 @@ func startCluster(t *testing.T, n int, delay time.Duration, change ...func(*serv
 			}
 			o.Cluster = server.ClusterOpts{Name: "cluster", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoAdvertise: true, PoolSize: -1}
 			for j := range i {
-				r := startRoute(t)
-				r.to, r.delay = brokers[j].running().ClusterAddr().String(), delay
+				r := startRoute(t, brokers[j].running().ClusterAddr().String(), delay)
 				routes[[2]int{i, j}] = r
 				o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: r.listener.Addr().String()})
 			}
