@@ -41,10 +41,10 @@ func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize()); err != nil {
 		return s.failed(ctx, "listen", err)
 	}
+	sink.Missed(signals.ErrSubscribed)
 	if err := giveUpLater(ctx, conn); err != nil {
 		return s.failed(ctx, "set tcp_user_timeout", err)
 	}
-	sink.Missed(signals.ErrSubscribed)
 	for next := time.Now(); ; {
 		if !time.Now().Before(next) {
 			if err := s.used.ask(ctx, conn); err != nil {
