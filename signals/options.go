@@ -32,7 +32,7 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 //
 // The runner signals the keys that were read, and calls the function again, after a pause,
 // for those that were not. These are all keys of the call after an error or a panic, and
-// those that the error names if it is or wraps an [Unread]. K must be the purgatory's key type.
+// those that the error names if it is or wraps an [UnreadError]. K must be the purgatory's key type.
 func WithResync[K comparable](read func(ctx context.Context, keys []K) error) Option {
 	return func(c *config) { c.resync = read }
 }

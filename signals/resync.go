@@ -15,12 +15,12 @@ const batch = 1000
 // return before it counts as hanging.
 const grace = time.Second
 
-// Unread is an error of the function of [WithResync]: it says which keys the function could
+// UnreadError is an error of the function of [WithResync]: it says which keys the function could
 // not read, and why. The function has read the others.
-type Unread[K comparable] map[K]error
+type UnreadError[K comparable] map[K]error
 
 // Error names one of the keys.
-func (u Unread[K]) Error() string {
+func (u UnreadError[K]) Error() string {
 	for key, err := range u {
 		return fmt.Sprintf("%d keys could not be read, one of them: %v: %v", len(u), key, err)
 	}
@@ -53,7 +53,7 @@ func (r *Runner[K]) readKeys(ctx context.Context, keys []K) (unread []K, err err
 		return nil, err
 	}
 	r.failed.Add(1)
-	var some Unread[K]
+	var some UnreadError[K]
 	if !errors.As(err, &some) {
 		return keys, err
 	}
@@ -68,28 +68,28 @@ func (r *Runner[K]) readKeys(ctx context.Context, keys []K) (unread []K, err err
 // behind. Until it returns there is no other one, and then there is a re-check.
 func (r *Runner[K]) call(ctx context.Context, keys []K) error {
 	within, cancel := context.WithTimeout(ctx, r.cfg.limit)
-	done := make(chan error, 1)
+	err := errors.New("the function has called runtime.Goexit")
+	done := make(chan struct{}) // closed when err is final
 	r.calls.Go(func() {
-		err := errors.New("the function has called runtime.Goexit")
 		defer func() {
 			if v := recover(); v != nil {
 				err = &panicked{panicText(v), debug.Stack()}
 			}
 			cancel()
 			r.reading.Store(0)
-			done <- err
+			close(done)
 		}()
 		err = r.read(within, keys)
 	})
 	select {
-	case err := <-done:
+	case <-done:
 		return err
 	case <-within.Done():
 	}
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	select {
-	case err := <-done:
+	case <-done:
 		return err
 	case <-late.C:
 	}

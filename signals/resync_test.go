@@ -108,7 +108,7 @@ func TestAFaultInABulkReadConcernsItsKeysOnly(t *testing.T) {
 		hangs  bool
 	}{
 		"one key": {fault: func(context.Context) error {
-			return fmt.Errorf("table x: %w", signals.Unread[string]{"bad": errBroken})
+			return fmt.Errorf("table x: %w", signals.UnreadError[string]{"bad": errBroken})
 		}, record: `error="table x: 1 keys could not be read, one of them: bad: broken" keys=1`},
 		"a panic":               {fault: func(context.Context) error { panic(map[string]int{"x": 1}) }, record: "panic: a value of type map[string]int"},
 		"a panic with an error": {fault: func(context.Context) error { panic(errBroken) }, record: "panic: broken"},

@@ -88,7 +88,7 @@ func (b *beats) confirm(ctx context.Context, l link) error {
 
 // refused returns the error with which the server has refused something since Run began.
 func (b *beats) refused() error {
-	if err := b.nc.LastError(); err != b.before && errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), b.prefix) {
+	if err := b.nc.LastError(); !errors.Is(err, b.before) && errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), b.prefix) {
 		return err
 	}
 	return nil

@@ -95,8 +95,10 @@ func TestRightsThatAreTakenAwayShowAndComeBack(t *testing.T) {
 		says   string
 	}{
 		"subjects, subscribe": {false, deny("hints.test.>"), `must be allowed to publish and to subscribe to "hints.test.>"`},
-		"subjects, publish": {false, &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"hints.test.>"}}},
-			`must be allowed to publish and to subscribe to "hints.test.>"`},
+		"subjects, publish": {
+			false, &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"hints.test.>"}}},
+			`must be allowed to publish and to subscribe to "hints.test.>"`,
+		},
 		"a bucket, subscribe": {true, deny("_INBOX.>"), `must be allowed to subscribe to "_INBOX.>"`},
 	} {
 		t.Run(name, func(t *testing.T) {

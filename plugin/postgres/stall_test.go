@@ -61,7 +61,7 @@ func aListenerThatIsGone(t *testing.T, d *database) {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- source.Run(ctx, h) }()
-	receive(t, h.gaps, "Missed")
+	require.ErrorIs(t, receive(t, h.gaps, "Missed"), signals.ErrSubscribed)
 	for deadline := time.Now().Add(time.Minute); source.QueueUsed() < 0; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "the source has not asked")
 	}
@@ -93,7 +93,7 @@ func aListenerThatIsGone(t *testing.T, d *database) {
 	assert.Zero(t, query(usage))
 	close(over)
 	cancel()
-	receive(t, ended, "the end of Run")
+	require.Error(t, receive(t, ended, "the end of Run"))
 }
 
 // startStandby starts a standby of d, which is always behind it.
