@@ -96,6 +96,12 @@ replicas-cuts: ## 1,000 random cuts on each engine: nothing lost, nothing answer
 	cd plugin/nats && NATS_CUTS=1000 $(GO) test -count 1 -v -timeout 20m -run RandomCutsOf .
 	cd plugin/postgres && POSTGRES_CUTS=1000 $(GO) test -count 1 -v -timeout 20m -run 'TestPostgres/random' .
 
+.PHONY: replicas-lag
+replicas-lag: ## 5,000 waits whose reads lag behind their hints: three NATS servers, a PostgreSQL standby; 300 hints at another server
+	cd plugin/nats && NATS_ROUNDS=5000 $(GO) test -count 1 -v -timeout 20m -run BehindTheHint .
+	cd plugin/nats && NATS_ROUNDS=300 $(GO) test -count 1 -v -timeout 20m -run AtAnotherServer .
+	cd plugin/postgres && POSTGRES_WAITS=5000 $(GO) test -count 1 -v -timeout 20m -run 'TestPostgres/reads' .
+
 # After Ctrl-C the program ends with 0; make itself always reports 130, whatever its recipe returns.
 .PHONY: debug
 debug: override ARGS := -debug-addr 127.0.0.1:0 -duration 0 $(ARGS)

@@ -27,18 +27,21 @@ type SignalsView struct {
 	State string `json:"state"` // "trouble", "look" or "ok": its worst note
 	Notes []Note `json:"notes"`
 
-	Running       bool    `json:"running"`
-	Standing      bool    `json:"standing"`
-	Hints         int64   `json:"hints"`
-	Unawaited     int64   `json:"unawaited"`
-	Gaps          int64   `json:"gaps"`
-	Audits        int64   `json:"audits"`
-	Rechecks      int64   `json:"rechecks"`
-	BulkReads     int64   `json:"bulk_reads"`
-	Failures      int64   `json:"failures"`
-	Ends          int64   `json:"ends"`
-	SinceLastWord float64 `json:"since_last_word"`
-	Error         string  `json:"error"` // what the source ended with last; empty if details are hidden
+	Running       bool     `json:"running"`
+	Standing      bool     `json:"standing"`
+	Hints         int64    `json:"hints"`
+	Unawaited     int64    `json:"unawaited"`
+	Gaps          int64    `json:"gaps"`
+	Repeats       int64    `json:"repeats"`
+	Audits        int64    `json:"audits"`
+	Rechecks      int64    `json:"rechecks"`
+	BulkReads     int64    `json:"bulk_reads"`
+	Failures      int64    `json:"failures"`
+	Ends          int64    `json:"ends"`
+	SinceLastWord float64  `json:"since_last_word"`
+	Reading       float64  `json:"reading"`    // how long the bulk read in progress has been running; 0: there is none
+	QueueUsed     *float64 `json:"queue_used"` // of the engine's queue, from 0 to 1; null if the source does not say
+	Error         string   `json:"error"`      // what the source ended with last; empty if details are hidden
 
 	Rate   *float64          `json:"hints_per_second"` // over the last seconds; null until there are two samples
 	Window SignalsWindowView `json:"window"`
@@ -68,6 +71,8 @@ const (
 	fewHints    = 10  // before which it has not been talking
 	someHints   = 100 // since start
 	standsAfter = 10 * time.Second
+	longRead    = 30 * time.Second // the default time limit of a bulk read
+	fullQueue   = 0.25
 )
 
 func hearingOf(samples []sample[signals.Stats], n *signals.Stats, now time.Time) hearing {
@@ -117,8 +122,15 @@ func signalNotes(n *signals.Stats, h *hearing, now time.Time) []Note {
 	} else if h.gaps > 0 {
 		b.look("%s %s: hints may have been lost, and all waits were re-checked", count(h.gaps, "gap", "gaps"), b.span())
 	}
+	if n.Reading > longRead {
+		b.trouble("a bulk read has been in progress since %s, for %s; re-checks do not wait for it after its time limit, and go without",
+			now.Add(-n.Reading).Format(time.TimeOnly), seconds(n.Reading.Seconds()))
+	}
+	if n.QueueUsed > fullQueue {
+		b.trouble("the engine's queue of hints is full to %.0f %%: some subscriber takes nothing, and commits fail when it is full", 100*n.QueueUsed)
+	}
 	if h.failures > 0 {
-		b.lately("%s %s, and re-checks wait for them: see the log", count(h.failures, "bulk read failed", "bulk reads failed"), b.span())
+		b.lately("%s %s, and re-checks of their keys wait for them: see the log", count(h.failures, "bulk read failed", "bulk reads failed"), b.span())
 	}
 	return b.sorted()
 }
@@ -134,7 +146,10 @@ func viewOfSignals(n *signals.Stats) SignalsView {
 	v := SignalsView{
 		Name: n.Name, Running: n.Running, Standing: n.Standing, Hints: n.Hints, Unawaited: n.Unawaited, Gaps: n.Gaps,
 		Audits: n.Audits, Rechecks: n.Rechecks, BulkReads: n.BulkReads, Failures: n.Failures, Ends: n.Ends,
-		SinceLastWord: n.SinceLastWord.Seconds(),
+		Repeats: n.Repeats, SinceLastWord: n.SinceLastWord.Seconds(), Reading: n.Reading.Seconds(),
+	}
+	if n.QueueUsed >= 0 {
+		v.QueueUsed = &n.QueueUsed
 	}
 	if n.Err != nil {
 		v.Error = n.Err.Error()

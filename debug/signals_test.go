@@ -49,6 +49,10 @@ func TestASickSourceHasItsNote(t *testing.T) {
 		{"it has been silent for long", func(n *signals.Stats, _ *hearing) { n.SinceLastWord, n.Hints = 6*time.Minute, 100 }, "look", "no word since 11:54:00"},
 		{"there has never been much", func(n *signals.Stats, _ *hearing) { n.SinceLastWord, n.Hints = 6*time.Hour, 99 }, "", ""},
 		{"bulk reads fail", func(_ *signals.Stats, h *hearing) { h.failures = 2 }, "trouble", "2 bulk reads failed in the last 2 min"},
+		{"a bulk read hangs", func(n *signals.Stats, _ *hearing) { n.Reading = 2 * time.Minute }, "trouble", "a bulk read has been in progress since 11:58:00, for 2m"},
+		{"a bulk read is in progress", func(n *signals.Stats, _ *hearing) { n.Reading = 10 * time.Second }, "", ""},
+		{"the engine's queue fills", func(n *signals.Stats, _ *hearing) { n.QueueUsed = 0.5 }, "trouble", "the engine's queue of hints is full to 50 %"},
+		{"the engine's queue is all but empty", func(n *signals.Stats, _ *hearing) { n.QueueUsed = 0.01 }, "", ""},
 		{"a bulk read failed at some time", func(_ *signals.Stats, h *hearing) { h.length, h.failures = 0, 1 }, "look", "1 bulk read failed since start"},
 	} {
 		n, h := healthySource(), hearing{window: window{length: 2 * time.Minute}}
@@ -89,7 +93,7 @@ func TestTheWindowHasWhatASourceHasSaidInIt(t *testing.T) {
 var heardAs = map[string]string{
 	"Name": "name", "Running": "running", "Standing": "standing", "Hints": "hints", "Unawaited": "unawaited", "Gaps": "gaps",
 	"Audits": "audits", "Rechecks": "rechecks", "BulkReads": "bulk_reads", "Failures": "failures", "Ends": "ends",
-	"SinceLastWord": "since_last_word", "Err": "error",
+	"SinceLastWord": "since_last_word", "Err": "error", "Repeats": "repeats", "Reading": "reading", "QueueUsed": "queue_used",
 }
 
 // distinctSource returns numbers of which no two are the same, and what they are by field.
@@ -111,7 +115,7 @@ func distinctSource() (n signals.Stats, want map[string]float64) {
 // and the page does not show is an error too.
 func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
 	n, want := distinctSource()
-	require.Len(t, want, 9)
+	require.Len(t, want, 11)
 	got := tree(t, viewOfSignals(&n))
 	for i := range reflect.TypeFor[signals.Stats]().NumField() {
 		field := reflect.TypeFor[signals.Stats]().Field(i).Name
@@ -132,7 +136,7 @@ func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
 	printView(&text, View{Signals: []SignalsView{viewOfSignals(&n)}})
 	for field, value := range want {
 		word := fmt.Sprint(value)
-		if field == "SinceLastWord" {
+		if field == "SinceLastWord" || field == "Reading" {
 			word = seconds(value)
 		}
 		assert.Contains(t, text.String(), word, field)

@@ -33,9 +33,15 @@ func printSignals(w io.Writer, s *SignalsView) {
 	}
 	fmt.Fprintf(w, "source  %s, last word %s ago; %s, %s\n", standing(s), seconds(s.SinceLastWord),
 		count(s.Ends, "end", "ends"), count(s.Gaps, "gap", "gaps"))
-	fmt.Fprintf(w, "hints   %d, %d of them awaited by nobody\n", s.Hints, s.Unawaited)
+	fmt.Fprintf(w, "hints   %d, %d of them awaited by nobody; %d said again\n", s.Hints, s.Unawaited, s.Repeats)
 	fmt.Fprintf(w, "checks  %s of everything, %d by audit; %s, %d of them failed\n",
 		count(s.Rechecks, "re-check", "re-checks"), s.Audits, count(s.BulkReads, "bulk read", "bulk reads"), s.Failures)
+	if s.Reading > 0 {
+		fmt.Fprintf(w, "reading for %s\n", seconds(s.Reading))
+	}
+	if s.QueueUsed != nil {
+		fmt.Fprintf(w, "queue   of the engine full to %.1f %%\n", 100**s.QueueUsed)
+	}
 	if s.Error != "" {
 		fmt.Fprintf(w, "last error %s\n", quote(s.Error))
 	}

@@ -19,7 +19,7 @@
 // gap, and counts all of this. Package signalstest has the tests that every source should
 // pass.
 //
-//	hints, err := signals.To(p, signals.WithAudit(time.Minute))
+//	hints, err := signals.To(p)
 //	…
 //	go hints.Run(ctx, source)
 //	…
@@ -30,9 +30,11 @@
 // Each hint that a source hears signals its key. After each gap that a source notices,
 // the runner re-checks every wait, once the engine has confirmed the new subscription. A
 // wait whose condition is met therefore ends after one re-subscription and one re-check at
-// the latest. A change whose writer died before its hint is seen at the next re-check or
-// hint of its key: at the next audit ([WithAudit]) at the latest, and without audits perhaps
-// not before the wait's timeout.
+// the latest. A hint, or the re-check after a gap, may come before a read can see the change,
+// because a replica answers the read. So the runner repeats them until the lag of [WithLag] has
+// passed. A change whose hint is lost without a gap, because its writer died before it, for
+// example, is seen at the next re-check or hint of its key: at the next audit ([WithAudit]) at
+// the latest, and if there are none, perhaps not before the wait's timeout.
 //
 // This package does not read the condition of a wait. A condition that does I/O belongs in
 // [purgatory.AwaitRead], which reads on the waiting goroutine, so that it blocks neither a

@@ -3,6 +3,7 @@ package signals_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -23,8 +24,9 @@ func TestEachEventIsLoggedAsDocumented(t *testing.T) {
 		signals.EventStanding:  "level=INFO msg=signals.standing signals=fetches\n",
 		signals.EventGap:       `level=WARN msg=signals.gap signals=fetches cause="signals: subscribed" silent=`,
 		signals.EventEnded:     "level=WARN msg=signals.source.ended signals=fetches error=broken pause=",
-		signals.EventUnread:    "level=WARN msg=signals.resync.failed signals=fetches error=broken pause=",
-		signals.EventRechecked: "level=DEBUG msg=signals.rechecked signals=fetches keys=2 reads=2 elapsed=", // one key, read twice
+		signals.EventUnread:    "level=WARN msg=signals.resync.failed signals=fetches error=broken keys=1 pause=",
+		signals.EventRechecked: "level=DEBUG msg=signals.rechecked signals=fetches keys=1 reads=1 elapsed=",
+		signals.EventFinal:     "level=ERROR msg=signals.source.final signals=fetches error=\"broken: signals: the source cannot be run again\"",
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t)
@@ -45,6 +47,8 @@ func TestEachEventIsLoggedAsDocumented(t *testing.T) {
 		stop := runIn(t, r, script(stands, breaks, stands))
 		time.Sleep(time.Minute)
 		stop()
+		final := fmt.Errorf("broken: %w", signals.ErrFinal)
+		assert.ErrorIs(t, r.Run(ctx, script(func(signals.Sink[string]) error { return final })), signals.ErrFinal)
 		cancel()
 		for event, record := range events {
 			assert.Contains(t, log.String(), record, event)

@@ -13,7 +13,10 @@ type Option func(*config)
 type config struct {
 	name               string
 	resync             any // func(context.Context, []K) error
+	limit              time.Duration
+	lag                time.Duration
 	audit              time.Duration
+	auditByCost        bool
 	minPause, maxPause time.Duration
 	logger             *slog.Logger
 }
@@ -24,18 +27,38 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 // WithResync sets a function that the runner calls before each re-check, with all keys
 // that are waited for, in batches of at most 1000. The function reads their state in bulk
 // into a copy that the conditions of the waits look at, so that the waits need not read
-// one by one. It runs on a goroutine of the runner and may block; its ctx ends with that of
-// [Runner.Run]. After an error the runner pauses and calls it again for all keys; the
-// re-check begins only when every batch has been read. K must be the purgatory's key type.
+// one by one. Each call runs on a goroutine of the runner and may block until its ctx ends,
+// with that of [Runner.Run] or after the time limit of [WithResyncLimit].
+//
+// The runner signals the keys that were read, and calls the function again, after a pause,
+// for those that were not. These are all keys of the call after an error or a panic, and
+// those that the error names if it is or wraps an [UnreadError]. K must be the purgatory's key type.
 func WithResync[K comparable](read func(ctx context.Context, keys []K) error) Option {
 	return func(c *config) { c.resync = read }
 }
 
+// WithResyncLimit sets how long a call of the function of [WithResync] may take. A call that
+// has not returned one second later counts as failed. The runner waits for it no longer, and
+// signals all keys without a bulk read until it returns. Default 30 s.
+func WithResyncLimit(d time.Duration) Option { return func(c *config) { c.limit = d } }
+
+// WithLag sets how long after a hint or a gap a read may still return the state from before
+// it, because a replica or a standby answers the read. The runner signals the key of a hint
+// again after pauses that grow, the first 10 to 20 ms and the last at least lag after the
+// hint, and after a gap it re-checks everything again likewise. For a wait that is not met,
+// and that is not for a later position, each of them causes one more read: five with the
+// default. Default 2 s; 0: none, for a state that every read sees before the hint is sent.
+func WithLag(lag time.Duration) Option { return func(c *config) { c.lag = lag } }
+
 // WithAudit sets the interval at which the runner re-checks everything, as if hints had
-// been lost. Each interval is longer or shorter at random, by at most 10 %. Use it where a
-// source cannot notice that a hint was lost, or where a writer can die between its change
-// and its hint. Default 0: off.
-func WithAudit(every time.Duration) Option { return func(c *config) { c.audit = every } }
+// been lost: a source may not notice that a hint was lost, and a writer can die between its
+// change and its hint. Each interval is longer or shorter at random, by at most 10 %, and
+// begins anew after each re-check. Default: one millisecond for each key that is waited for,
+// but at least 5 s and at most 1 minute, so that an audit causes about 1,000 reads a second.
+// 0: off.
+func WithAudit(every time.Duration) Option {
+	return func(c *config) { c.audit, c.auditByCost = every, false }
+}
 
 // WithBackoff sets the first and the longest pause before the runner restarts a source
 // that has ended. The pause doubles each time. It starts from the first one again after a
@@ -60,8 +83,11 @@ const (
 	// EventEnded: the source has ended; the runner restarts it after pause. Warn: error,
 	// pause.
 	EventEnded = "signals.source.ended"
-	// EventUnread: a bulk read has failed; the runner repeats it after pause. Warn: error,
-	// pause.
+	// EventFinal: the source has ended with an error that is ErrFinal, and so does Run. Error:
+	// error.
+	EventFinal = "signals.source.final"
+	// EventUnread: a bulk read has failed; the runner reads the unread keys again after pause.
+	// Warn: error, keys (the number of them), pause.
 	EventUnread = "signals.resync.failed"
 	// EventRechecked: every key has been signalled. Debug: keys and reads (of WithResync),
 	// elapsed.
@@ -70,7 +96,8 @@ const (
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
-		name:     "signals",
+		name:  "signals",
+		limit: 30 * time.Second, lag: 2 * time.Second, auditByCost: true,
 		minPause: 20 * time.Millisecond, maxPause: time.Second,
 		logger: slog.New(slog.DiscardHandler),
 	}
@@ -83,6 +110,10 @@ func newConfig(opts []Option) (config, error) {
 	switch {
 	case c.audit < 0:
 		return c, fmt.Errorf("%w: the audit's interval is %v, must be at least 0 (off)", ErrInvalidOption, c.audit)
+	case c.limit <= 0:
+		return c, fmt.Errorf("%w: the limit of a bulk read is %v, must be positive", ErrInvalidOption, c.limit)
+	case c.lag < 0 || c.lag > maxLag:
+		return c, fmt.Errorf("%w: the lag is %v, must be at least 0 and at most %v", ErrInvalidOption, c.lag, maxLag)
 	case c.minPause <= 0 || c.maxPause < c.minPause:
 		return c, fmt.Errorf("%w: the pauses are %v to %v, must be positive and in this order", ErrInvalidOption, c.minPause, c.maxPause)
 	case c.logger == nil:

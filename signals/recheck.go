@@ -7,81 +7,152 @@ import (
 	"time"
 )
 
-// batch is the maximum number of keys of a bulk read.
-const batch = 1000
+const (
+	// Without WithAudit, audits re-check about auditRate keys a second, at intervals from
+	// shortestAudit to longestAudit.
+	auditRate                   = 1000
+	shortestAudit, longestAudit = 5 * time.Second, time.Minute
 
-// recheckWhenAsked re-checks after each Missed, and at the audit's intervals, until ctx
-// ends. It runs on its own goroutine, because a source must not wait for a bulk read.
-func (r *Runner[K]) recheckWhenAsked(ctx context.Context) {
-	var audit <-chan time.Time
-	longest := time.Duration(math.MaxInt64 / 2) // some 146 years, so that the sum does not overflow
-	every := min(r.cfg.audit, longest)
-	interval := func() time.Duration { return every - every/10 + rand.N(every/5+1) }
-	var timer *time.Timer
-	if r.cfg.audit > 0 {
-		timer = time.NewTimer(interval())
-		defer timer.Stop()
-		audit = timer.C
-	}
+	// After a re-check the next one waits for restFactor times as long as the first one took,
+	// but at most for longestRest: re-checks that cause each other leave time for the hints.
+	// What is measured, marking the keys, is about a third of the work.
+	restFactor, longestRest = 9, 5 * time.Second
+
+	never = math.MaxInt64 / 2 // some 146 years, so that sums do not overflow
+)
+
+// rechecker re-checks after each Missed, at the audit's intervals, and after bulk reads that
+// have failed. It has a goroutine of its own, because a source must not wait for a bulk read.
+type rechecker[K comparable] struct {
+	r      *Runner[K]
+	unread []K // the keys that the function of WithResync has not been able to read
+	pauses backoff
+	retry  *time.Timer // when it reads them again
+}
+
+func (c *rechecker[K]) run(ctx context.Context) {
+	audit := time.NewTimer(c.r.cfg.auditInterval(0))
+	defer audit.Stop()
+	c.retry = time.NewTimer(never)
+	defer c.retry.Stop()
 	for {
+		again := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.asked:
-		case <-audit:
-			r.audits.Add(1)
-			timer.Reset(interval())
+		case <-c.r.asked:
+		case <-audit.C:
+			c.r.audits.Add(1)
+		case <-c.retry.C:
+			again = true
 		}
-		r.recheck(ctx)
-	}
-}
-
-// recheck calls the function of WithResync, if there is one, and then signals every key. A
-// gap meanwhile causes another re-check, because what was read may be too old.
-func (r *Runner[K]) recheck(ctx context.Context) {
-	began := time.Now()
-	keys, reads := 0, 0
-	pauses := backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}
-	for r.read != nil {
-		n, m, err := r.readAll(ctx)
-		keys, reads = keys+n, reads+m
-		if err == nil {
-			break
+		began := time.Now()
+		if again {
+			c.readAgain(ctx)
+		} else {
+			audit.Reset(c.r.cfg.auditInterval(c.all(ctx)))
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		r.failed.Add(1)
-		pause := pauses.next()
-		r.cfg.logger.Warn(EventUnread, "error", err, "pause", pause)
-		if !sleep(ctx, pause) {
+		if !sleep(ctx, min(restFactor*time.Since(began), longestRest)) {
 			return
 		}
 	}
-	r.waiters.SignalAll()
-	r.rechecks.Add(1)
-	r.cfg.logger.Debug(EventRechecked, "keys", keys, "reads", reads, "elapsed", time.Since(began))
 }
 
-// readAll passes the keys that are waited for to the function of WithResync, in batches.
-func (r *Runner[K]) readAll(ctx context.Context) (keys, reads int, err error) {
+// auditInterval returns the time until the next audit of n keys. Without audits it is some
+// 146 years.
+func (c *config) auditInterval(n int) time.Duration {
+	every := min(c.audit, never)
+	if c.auditByCost {
+		every = min(max(time.Duration(n)*(time.Second/auditRate), shortestAudit), longestAudit)
+	}
+	if every == 0 {
+		return never
+	}
+	return every - every/10 + rand.N(every/5+1)
+}
+
+// all reads all keys in bulk, if there is a function of WithResync, and signals them. It
+// returns how many there are.
+func (c *rechecker[K]) all(ctx context.Context) (n int) {
+	c.unread = nil
+	c.pauses.reset()
+	c.retry.Stop()
+	p := pass{began: time.Now()}
 	var some []K
-	read := func() error {
-		keys, reads = keys+len(some), reads+1
-		r.reads.Add(1)
-		err := r.read(ctx, some)
-		some = nil // the function may keep the slice
-		return err
-	}
-	for key := range r.waiters.Keys() {
+	for key := range c.r.waiters.Keys() {
+		if c.r.read == nil {
+			c.r.waiters.SignalUpTo(key, Unknown)
+			p.keys++
+			continue
+		}
 		if some = append(some, key); len(some) == batch {
-			if err := read(); err != nil {
-				return keys, reads, err
-			}
+			c.readAndSignal(ctx, &p, some)
+			some = nil // the function may keep the slice
 		}
 	}
 	if len(some) > 0 {
-		err = read()
+		c.readAndSignal(ctx, &p, some)
 	}
-	return keys, reads, err
+	c.finish(ctx, &p)
+	return p.keys
+}
+
+// readAgain reads the unread keys, and signals those that it could read.
+func (c *rechecker[K]) readAgain(ctx context.Context) {
+	p, keys := pass{began: time.Now()}, c.unread
+	c.unread = nil
+	for len(keys) > 0 {
+		n := min(batch, len(keys))
+		c.readAndSignal(ctx, &p, keys[:n:n])
+		keys = keys[n:]
+	}
+	c.finish(ctx, &p)
+}
+
+// pass is one pass over keys.
+type pass struct {
+	began       time.Time
+	keys, reads int
+	err         error // of the last bulk read that failed
+}
+
+// readAndSignal reads at most a batch of keys, and signals those that were read. While an
+// earlier call hangs it signals all of them, because waits may read for themselves.
+func (c *rechecker[K]) readAndSignal(ctx context.Context, p *pass, keys []K) {
+	p.keys, p.reads = p.keys+len(keys), p.reads+1
+	unread, err := c.r.readKeys(ctx, keys)
+	if err != nil {
+		p.err = err
+	}
+	if c.r.hanging.Load() {
+		unread = nil
+	}
+	c.unread = append(c.unread, unread...)
+	left := make(map[K]bool, len(unread))
+	for _, key := range unread {
+		left[key] = true
+	}
+	for _, key := range keys {
+		if !left[key] {
+			c.r.waiters.SignalUpTo(key, Unknown)
+		}
+	}
+}
+
+// finish counts and logs a pass, and plans the next one if there are unread keys.
+func (c *rechecker[K]) finish(ctx context.Context, p *pass) {
+	if ctx.Err() != nil {
+		return
+	}
+	if p.err != nil {
+		pause := c.pauses.next()
+		c.r.cfg.logger.Warn(EventUnread, "error", p.err, "keys", len(c.unread), "pause", pause)
+		if len(c.unread) > 0 {
+			c.retry.Reset(pause)
+		}
+	}
+	if len(c.unread) == 0 {
+		c.r.rechecks.Add(1)
+		c.r.cfg.logger.Debug(EventRechecked, "keys", p.keys, "reads", p.reads, "elapsed", time.Since(p.began))
+	}
 }

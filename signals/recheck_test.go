@@ -19,7 +19,6 @@ import (
 type nobody struct{}
 
 func (nobody) SignalUpTo(string, int64) bool { return false }
-func (nobody) SignalAll()                    {}
 func (nobody) Keys() iter.Seq[string]        { return func(func(string) bool) {} }
 
 func TestTheLongestAuditIntervalNeverPasses(t *testing.T) {
@@ -61,7 +60,7 @@ func TestGoexitInABulkReadCausesAnotherRecheck(t *testing.T) {
 func TestTheRecheckPausesAfterAGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, reads := time.Now(), 0
-		r, err := signals.To[string](one{}, signals.WithBackoff(time.Second, time.Minute), signals.WithResync(func(context.Context, []string) error {
+		r, err := signals.To[string](one{}, signals.WithBackoff(time.Second, time.Minute), signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(context.Context, []string) error {
 			if reads++; reads <= 5 {
 				runtime.Goexit()
 			}
@@ -72,7 +71,7 @@ func TestTheRecheckPausesAfterAGoexit(t *testing.T) {
 		for r.Stats().Rechecks == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		assert.GreaterOrEqual(t, time.Since(began), 5*time.Second)
+		assert.GreaterOrEqual(t, time.Since(began), 15*time.Second, "pauses of 1, 2, 4, 8 and 16 s, each shortened by one half at most")
 		assert.EqualValues(t, 5, r.Stats().Failures)
 		stop()
 	})
@@ -82,3 +81,55 @@ func TestTheRecheckPausesAfterAGoexit(t *testing.T) {
 type one struct{ nobody }
 
 func (one) Keys() iter.Seq[string] { return func(y func(string) bool) { y("a") } }
+
+// crowd is a purgatory with n keys, whose signals take a millisecond for each thousand.
+type crowd struct {
+	nobody
+	n int
+}
+
+func (c crowd) Keys() iter.Seq[string] {
+	return func(y func(string) bool) {
+		for i := range c.n {
+			if !y("key") {
+				return
+			}
+			if i%1000 == 999 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+}
+
+// Gaps without end leave nine tenths of the time to the hints; a gap alone is re-checked at once.
+func TestReChecksThatFollowEachOtherLeaveTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := signals.To[string](crowd{n: 10_000}, signals.WithLag(0), signals.WithAudit(0)) // 10 ms
+		require.NoError(t, err)
+		stop := runIn(t, r, script())
+		r.Missed(errBroken)
+		time.Sleep(11 * time.Millisecond)
+		assert.EqualValues(t, 1, r.Stats().Rechecks)
+		for range 10_000 {
+			r.Missed(errBroken)
+			time.Sleep(time.Millisecond)
+		}
+		assert.InDelta(t, 100, r.Stats().Rechecks, 2, "in ten seconds")
+		stop()
+	})
+}
+
+// An audit of more keys comes at longer intervals.
+func TestAuditsAreOnByDefaultAndKeepTheirCostsLow(t *testing.T) {
+	for keys, audits := range map[int][2]int64{0: {600, 800}, 5000: {600, 800}, 20_000: {150, 190}, 100_000: {50, 70}} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := signals.To[string](crowd{n: keys}, signals.WithLag(0))
+			require.NoError(t, err)
+			stop := runIn(t, r, script())
+			time.Sleep(time.Hour)
+			assert.GreaterOrEqual(t, r.Stats().Audits, audits[0], keys)
+			assert.LessOrEqual(t, r.Stats().Audits, audits[1], keys)
+			stop()
+		})
+	}
+}

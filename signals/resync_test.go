@@ -1,8 +1,12 @@
 package signals_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,10 +25,10 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		p := open(t)
 		truth, copied := map[string]bool{}, sync.Map{}
 		var calls []int
-		r, err := signals.To(p, signals.WithResync(func(_ context.Context, keys []string) error {
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(_ context.Context, keys []string) error {
 			calls = append(calls, len(keys))
 			if len(calls) == 2 {
-				return errBroken // and all is read again
+				return errBroken // and these keys are read again
 			}
 			for _, key := range keys {
 				copied.Store(key, truth[key])
@@ -52,14 +56,14 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		for answered.Load() < waits {
 			time.Sleep(time.Second)
 		}
-		assert.Equal(t, []int{1000, 1000, 1000, 1000, 500}, calls)
+		assert.Equal(t, []int{1000, 1000, 500, 1000}, calls)
 		assert.EqualValues(t, waits, tries.Load()-before, "one re-check")
 		s := r.Stats()
-		assert.Equal(t, []int64{5, 1, 1}, []int64{s.BulkReads, s.Failures, s.Rechecks})
+		assert.Equal(t, []int64{4, 1, 1}, []int64{s.BulkReads, s.Failures, s.Rechecks})
 		stop()
 		stop = runIn(t, r, script(stands)) // nobody waits: nothing is read
 		synctest.Wait()
-		assert.EqualValues(t, 5, r.Stats().BulkReads)
+		assert.EqualValues(t, 4, r.Stats().BulkReads)
 		assert.EqualValues(t, 2, r.Stats().Rechecks)
 		stop()
 		require.NoError(t, p.Close())
@@ -72,7 +76,7 @@ func TestAGapDuringABulkReadCausesAnother(t *testing.T) {
 		go func() { _ = p.Await(t.Context(), time.Hour, func() bool { return false }, "a") }()
 		synctest.Wait()
 		reading := make(chan struct{})
-		r, err := signals.To(p, signals.WithResync(func(ctx context.Context, _ []string) error {
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(ctx context.Context, _ []string) error {
 			select {
 			case reading <- struct{}{}:
 			case <-ctx.Done():
@@ -94,4 +98,98 @@ func TestAGapDuringABulkReadCausesAnother(t *testing.T) {
 		stop() // in the middle of a read
 		require.NoError(t, p.Close())
 	})
+}
+
+// One key that cannot be read, a panic, a Goexit or a hang keeps nothing but its own keys from being signalled.
+func TestAFaultInABulkReadConcernsItsKeysOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  func(ctx context.Context) error
+		record string // in the log
+		hangs  bool
+	}{
+		"one key": {fault: func(context.Context) error {
+			return fmt.Errorf("table x: %w", signals.UnreadError[string]{"bad": errBroken})
+		}, record: `error="table x: 1 keys could not be read, one of them: bad: broken" keys=1`},
+		"a panic":               {fault: func(context.Context) error { panic(map[string]int{"x": 1}) }, record: "panic: a value of type map[string]int"},
+		"a panic with an error": {fault: func(context.Context) error { panic(errBroken) }, record: "panic: broken"},
+		"a panic with a text":   {fault: func(context.Context) error { panic("text") }, record: "panic: text"},
+		"a Goexit":              {fault: func(context.Context) error { runtime.Goexit(); return nil }, record: "runtime.Goexit"},
+		"its time limit": {fault: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, record: "deadline exceeded"},
+		"a hang": {fault: func(context.Context) error {
+			time.Sleep(time.Hour)
+			return nil
+		}, record: "does not return", hangs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open(t)
+				var log bytes.Buffer
+				var healed atomic.Bool
+				r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(time.Minute), signals.WithResyncLimit(10*time.Second),
+					signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+					signals.WithResync(func(ctx context.Context, keys []string) error {
+						if !healed.Load() && slices.Contains(keys, "bad") {
+							return c.fault(ctx)
+						}
+						return nil
+					}))
+				require.NoError(t, err)
+				tries := map[string]*atomic.Int64{"bad": new(atomic.Int64)}
+				for i := range 1500 { // two batches: one of them has the bad key
+					tries[fmt.Sprint("key", i)] = new(atomic.Int64)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var waits sync.WaitGroup
+				for key, n := range tries {
+					waits.Go(func() { _ = p.Await(ctx, 24*time.Hour, func() bool { n.Add(1); return false }, key) })
+				}
+				synctest.Wait()
+				stop := runIn(t, r, script(stands))
+				time.Sleep(2 * time.Second)
+				during := r.Stats().Reading
+				time.Sleep(30 * time.Second)
+				var retried int
+				for key, n := range tries {
+					if key != "bad" && n.Load() > 2 {
+						retried++
+					}
+				}
+				switch {
+				case c.hangs:
+					assert.EqualValues(t, 3, tries["bad"].Load(), "without a bulk read")
+					assert.InDelta(t, 32*time.Second, r.Stats().Reading, float64(time.Millisecond))
+				case name == "one key":
+					assert.Equal(t, 1500, retried)
+					fallthrough
+				default:
+					assert.GreaterOrEqual(t, retried, 500)
+					assert.EqualValues(t, 2, tries["bad"].Load())
+					assert.Zero(t, r.Stats().Rechecks)
+				}
+				if name == "its time limit" {
+					assert.InDelta(t, 2*time.Second, during, float64(time.Millisecond))
+				}
+				failures := r.Stats().Failures
+				assert.Positive(t, failures)
+				healed.Store(true)
+				if c.hangs {
+					time.Sleep(time.Hour)
+				}
+				time.Sleep(30 * time.Second) // the time limit once more, and a rest
+				for key, n := range tries {
+					assert.Greater(t, n.Load(), int64(2), key)
+				}
+				assert.Positive(t, r.Stats().Rechecks)
+				assert.Zero(t, r.Stats().Reading)
+				cancel()
+				waits.Wait()
+				stop()
+				assert.Contains(t, log.String(), c.record)
+				require.NoError(t, p.Close())
+			})
+		})
+	}
 }

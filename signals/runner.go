@@ -2,6 +2,7 @@ package signals
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ type Runner[K comparable] struct {
 	read    func(context.Context, []K) error // of WithResync, or nil
 	began   time.Time                        // when To returned r
 	asked   chan struct{}                    // capacity 1: a re-check is due
+	repeats *repeats[K]
 	running atomic.Bool
 
 	hints, unawaited atomic.Int64
@@ -23,10 +25,15 @@ type Runner[K comparable] struct {
 
 	rechecks, reads, failed, audits atomic.Int64
 
+	calls   sync.WaitGroup // of read
+	reading atomic.Int64   // when the call of read that runs began, in nanoseconds since began; 0: none
+	hanging atomic.Bool    // a call of read has outlived its context
+
 	mu struct {
 		sync.Mutex
 		stood    bool      // a source has subscribed at some time
 		standing time.Time // when the source subscribed; zero: it is not subscribed
+		queue    Queued    // the source, if it is one
 		gaps     int64
 		ends     int64
 		err      error // of the source, when it last ended
@@ -40,10 +47,11 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 	if err != nil {
 		return nil, err
 	}
-	if p == nil {
+	if isNil[K](p) {
 		return nil, fmt.Errorf("%w: the purgatory is nil", ErrInvalidOption)
 	}
 	r := &Runner[K]{waiters: p, cfg: cfg, began: time.Now(), asked: make(chan struct{}, 1)}
+	r.repeats = newRepeats(cfg.lag, p.SignalUpTo, r.ask)
 	if cfg.resync != nil {
 		read, ok := cfg.resync.(func(context.Context, []K) error)
 		if !ok || read == nil {
@@ -54,21 +62,23 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 	return r, nil
 }
 
-// Changed delivers a hint. It holds a lock of the purgatory for a moment, and does not
-// allocate.
+// Changed delivers a hint, and remembers the key for [WithLag]. It holds a lock of the
+// purgatory and one of r for a moment.
 func (r *Runner[K]) Changed(key K, position int64) {
 	r.hints.Add(1)
 	r.lastWord.Store(int64(time.Since(r.began)))
 	if !r.waiters.SignalUpTo(key, position) {
 		r.unawaited.Add(1)
 	}
+	r.repeats.add(key, position)
 }
 
 // Missed makes a goroutine of Run re-check everything that waits, and returns at once.
-// Several calls before that re-check begins cause only one. Before Run, a call only asks for
-// the first re-check.
+// Several calls before that re-check begins cause only one. Further re-checks follow, as
+// [WithLag] describes. Before Run, a call only asks for the first re-check.
 func (r *Runner[K]) Missed(cause error) {
 	defer r.ask()
+	r.repeats.addAll()
 	if !r.running.Load() {
 		return
 	}
@@ -90,7 +100,7 @@ func (r *Runner[K]) Missed(cause error) {
 	}
 }
 
-// ask makes recheckWhenAsked re-check everything.
+// ask makes the rechecker re-check everything.
 func (r *Runner[K]) ask() {
 	select {
 	case r.asked <- struct{}{}:
@@ -99,33 +109,27 @@ func (r *Runner[K]) ask() {
 }
 
 // Run runs source, and restarts it with back-off whenever it ends. It returns when ctx
-// ends, with the cause of ctx; by then all goroutines that it started have ended. A Runner
-// runs one source at a time; a second call meanwhile returns ErrRunning.
+// ends, with the cause of ctx, or with the error of a source that is [ErrFinal]; by then all
+// goroutines that it started have ended. A Runner runs one source at a time; a second call
+// meanwhile returns ErrRunning.
 func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
+	if isNil[K](source) {
+		return fmt.Errorf("%w: the source is nil", ErrInvalidOption)
+	}
 	if !r.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("%w: %q", ErrRunning, r.cfg.name)
 	}
 	defer r.running.Store(false)
+	r.mu.Lock()
+	r.mu.queue, _ = source.(Queued)
+	r.mu.Unlock()
 	within, stop := context.WithCancel(ctx)
-	var rechecker sync.WaitGroup
-	var recheck func()
-	recheck = func() {
-		defer func() {
-			if within.Err() != nil {
-				return
-			}
-			r.failed.Add(1) // the function of WithResync has called runtime.Goexit
-			rechecker.Go(func() {
-				if sleep(within, r.cfg.minPause) {
-					r.ask()
-					recheck()
-				}
-			})
-		}()
-		r.recheckWhenAsked(within)
-	}
-	rechecker.Go(recheck)
-	defer rechecker.Wait()
+	rechecker := rechecker[K]{r: r, pauses: backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}}
+	var going sync.WaitGroup
+	going.Go(func() { rechecker.run(within) })
+	going.Go(func() { r.repeats.run(within) })
+	defer r.calls.Wait()
+	defer going.Wait()
 	defer stop()
 	pauses := backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}
 	for {
@@ -135,6 +139,10 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if errors.Is(err, ErrFinal) {
+			r.cfg.logger.Error(EventFinal, "error", err)
+			return err
 		}
 		pause := pauses.next()
 		r.cfg.logger.Warn(EventEnded, "error", err, "pause", pause)

@@ -1,11 +1,9 @@
 package signals_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,7 +70,7 @@ func runIn(t *testing.T, r *signals.Runner[string], source signals.Source[string
 func TestAHintEndsAWaitAndAGapReChecksAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t)
-		r, err := signals.To(p)
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0))
 		require.NoError(t, err)
 		var state atomic.Int64
 		answered := make(chan string, 10)
@@ -114,7 +112,7 @@ func TestAHintEndsAWaitAndAGapReChecksAll(t *testing.T) {
 		s.Err = nil
 		assert.Equal(t, signals.Stats{
 			Name: "signals", Running: true, Standing: true,
-			Hints: 3, Unawaited: 1, Gaps: 1, Rechecks: 2, Ends: 1,
+			Hints: 3, Unawaited: 1, Gaps: 1, Rechecks: 2, Ends: 1, QueueUsed: -1,
 		}, s)
 		time.Sleep(time.Minute)
 		assert.Equal(t, time.Minute, r.Stats().SinceLastWord)
@@ -190,7 +188,7 @@ func TestTheBackoffDoublesAndBeginsAnewAfterStanding(t *testing.T) {
 func TestAnAuditSeesChangesWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t)
-		r, err := signals.To(p, signals.WithAudit(time.Minute))
+		r, err := signals.To(p, signals.WithAudit(time.Minute), signals.WithLag(0))
 		require.NoError(t, err)
 		bus := signalstest.NewBus[string](8)
 		stop := runIn(t, r, bus.Source())
@@ -246,28 +244,14 @@ func TestSeveralPurgatoriesGetEveryHint(t *testing.T) {
 	})
 }
 
-func TestTheRunnerLogsItsEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(t)
-		var log bytes.Buffer
-		r, err := signals.To(p, signals.WithName("fetches"), signals.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-		require.NoError(t, err)
-		stop := runIn(t, r, script(stands, breaks, stands))
-		time.Sleep(time.Minute)
-		stop()
-		for _, event := range []string{signals.EventStanding, signals.EventEnded, signals.EventGap, signals.EventRechecked} {
-			assert.Contains(t, log.String(), "msg="+event+" signals=fetches")
-		}
-		assert.Contains(t, log.String(), "error=broken")
-		require.NoError(t, p.Close())
-	})
-}
-
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	p := open(t)
 	for name, o := range map[string]signals.Option{
 		"nil":             nil,
 		"audit":           signals.WithAudit(-1),
+		"lag":             signals.WithLag(-1),
+		"lag of a day":    signals.WithLag(24 * time.Hour),
+		"resync's limit":  signals.WithResyncLimit(0),
 		"back-off":        signals.WithBackoff(0, time.Second),
 		"back-off, order": signals.WithBackoff(time.Second, time.Millisecond),
 		"logger":          signals.WithLogger(nil),
@@ -276,6 +260,19 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	} {
 		_, err := signals.To(p, o)
 		assert.ErrorIs(t, err, signals.ErrInvalidOption, name)
+	}
+	var none *purgatory.DelayedOperationPurgatory[string]
+	for name, w := range map[string]signals.Waiters[string]{
+		"nil": nil, "typed nil": none, "a typed nil of several": signals.Several(p, none), "a part of a typed nil": signals.Part(none, even),
+		"a part without keys": signals.Part(p, nil),
+	} {
+		_, err := signals.To(w)
+		assert.ErrorIs(t, err, signals.ErrInvalidOption, name)
+	}
+	r, err := signals.To(p)
+	require.NoError(t, err)
+	for _, source := range []signals.Source[string]{nil, signals.SourceFunc[string](nil)} {
+		assert.ErrorIs(t, r.Run(t.Context(), source), signals.ErrInvalidOption)
 	}
 	require.NoError(t, p.Close())
 }
@@ -289,18 +286,22 @@ func TestAHintForNobodyAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkHintForNobody(b *testing.B) {
-	p, err := purgatory.New[string]("bench")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	r, err := signals.To(p)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Changed("orders/12345", 77)
+	for name, options := range map[string][]signals.Option{"": nil, "/lag=0": {signals.WithLag(0)}} {
+		b.Run("runner"+name, func(b *testing.B) {
+			p, err := purgatory.New[string]("bench")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			r, err := signals.To(p, options...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Changed("orders/12345", 77)
+			}
+		})
 	}
 }
 

@@ -33,6 +33,14 @@ type Source[K comparable] interface {
 	Run(ctx context.Context, sink Sink[K]) error
 }
 
+// Queued is a source whose engine keeps hints in a queue until every subscriber has taken
+// them.
+type Queued interface {
+	// QueueUsed returns how full the queue was when the source last asked, from 0 to 1;
+	// negative: it does not know yet.
+	QueueUsed() float64
+}
+
 // SourceFunc is a function that implements [Source].
 type SourceFunc[K comparable] func(ctx context.Context, sink Sink[K]) error
 
@@ -50,10 +58,13 @@ var (
 
 // Other errors.
 var (
-	// ErrInvalidOption: an option of To is out of range.
+	// ErrInvalidOption: an option of To is out of range, or a purgatory or source is nil.
 	ErrInvalidOption = errors.New("signals: invalid option")
 	// ErrRunning: the Runner is already running a source.
 	ErrRunning = errors.New("signals: running already")
+	// ErrFinal: a source cannot be run again, because somebody has to change something first.
+	// Its error wraps ErrFinal, and ends Runner.Run.
+	ErrFinal = errors.New("signals: the source cannot be run again")
 	// ErrEnded: a source has returned without an error before its context ended.
 	ErrEnded = errors.New("signals: the source has ended")
 )

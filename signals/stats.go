@@ -11,15 +11,21 @@ type Stats struct {
 	Hints     int64 // calls of Changed
 	Unawaited int64 // of Hints: no operation waited for the key
 	Gaps      int64 // calls of Missed, except the first one
+	Repeats   int64 // hints that WithLag has said again
 	Audits    int64 // re-checks that were due to the interval of WithAudit
 	Rechecks  int64 // how often every key was signalled
 	BulkReads int64 // calls of the function of WithResync
-	Failures  int64 // of BulkReads: returned an error, or called runtime.Goexit
+	Failures  int64 // of BulkReads: returned an error, panicked, called runtime.Goexit, or did not return
 	Ends      int64 // how often the source ended
 
 	// SinceLastWord is the time since the source last called Changed or Missed, or since To
 	// if it never has.
 	SinceLastWord time.Duration
+	// Reading is how long the bulk read that is in progress has been running; 0: there is none.
+	Reading time.Duration
+	// QueueUsed is how full the queue is in which the engine keeps hints for its subscribers,
+	// from 0 to 1; negative: the source does not say. See [Queued].
+	QueueUsed float64
 	// Err is the error with which the source last ended, other than the end of its context;
 	// nil if there was none.
 	Err error
@@ -34,15 +40,24 @@ func (r *Runner[K]) Stats() Stats {
 		Running:       r.running.Load(),
 		Hints:         r.hints.Load(),
 		Unawaited:     unawaited,
+		Repeats:       r.repeats.count.Load(),
 		Audits:        r.audits.Load(),
 		Rechecks:      r.rechecks.Load(),
 		BulkReads:     r.reads.Load(),
 		Failures:      failed,
 		SinceLastWord: time.Since(r.began) - time.Duration(lastWord),
+		QueueUsed:     -1,
+	}
+	if reading := r.reading.Load(); reading > 0 {
+		s.Reading = time.Since(r.began) - time.Duration(reading)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s.Standing = !r.mu.standing.IsZero()
 	s.Gaps, s.Ends, s.Err = r.mu.gaps, r.mu.ends, r.mu.err
+	queue := r.mu.queue
+	r.mu.Unlock()
+	if queue != nil {
+		s.QueueUsed = queue.QueueUsed()
+	}
 	return s
 }

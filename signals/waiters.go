@@ -1,14 +1,15 @@
 package signals
 
-import "iter"
+import (
+	"iter"
+	"reflect"
+)
 
 // Waiters receives the hints of a [Runner]. A *purgatory.DelayedOperationPurgatory and the
 // result of [Several] are Waiters.
 type Waiters[K comparable] interface {
 	// Hint signals key up to position, and reports whether an operation waits for key.
 	SignalUpTo(key K, position int64) (awaited bool)
-	// SignalAll signals every key.
-	SignalAll()
 	// Keys returns the keys that are waited for.
 	Keys() iter.Seq[K]
 }
@@ -27,12 +28,6 @@ func (s several[K]) SignalUpTo(key K, position int64) (awaited bool) {
 	return awaited
 }
 
-func (s several[K]) SignalAll() {
-	for _, w := range s {
-		w.SignalAll()
-	}
-}
-
 func (s several[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for _, w := range s {
@@ -42,5 +37,50 @@ func (s several[K]) Keys() iter.Seq[K] {
 				}
 			}
 		}
+	}
+}
+
+// Part returns the part of p whose keys satisfy in. Use it where a subject space is divided
+// into shards, each with a source of its own: a Runner for each, on the part of p that has
+// the shard's keys, re-checks these keys only when the subscription of its source has a gap.
+// Its audits visit all keys of p, but signal only those of the part.
+func Part[K comparable](p Waiters[K], in func(key K) bool) Waiters[K] { return part[K]{p, in} }
+
+type part[K comparable] struct {
+	Waiters[K]
+	in func(K) bool
+}
+
+func (p part[K]) Keys() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for key := range p.Waiters.Keys() {
+			if p.in(key) && !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// isNil reports whether v is nil, or an interface that holds a nil pointer or function, or
+// consists of such Waiters.
+func isNil[K comparable](v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case several[K]:
+		for _, w := range v {
+			if isNil[K](w) {
+				return true
+			}
+		}
+		return false
+	case part[K]:
+		return v.in == nil || isNil[K](v.Waiters)
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
+		return r.IsNil()
+	default:
+		return false
 	}
 }

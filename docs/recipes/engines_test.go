@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -205,6 +206,7 @@ func TestAWatchResumesAndBeginsAnewAfterACompaction(t *testing.T) {
 // kafka is a broker in this process that speaks Kafka's protocol, and a producer.
 type kafka struct {
 	t         *testing.T
+	cluster   *kfake.Cluster
 	addresses []string
 	accepted  conns
 	producer  *kgo.Client
@@ -218,49 +220,47 @@ type cuttable struct {
 
 func (c cuttable) Accept() (net.Conn, error) { return c.conns.add(c.Listener.Accept()) }
 
-func startKafka(t *testing.T) *kafka {
+// startKafka starts a broker for each partition, which leads it.
+func startKafka(t *testing.T, partitions int) *kafka {
 	t.Helper()
 	k := &kafka{t: t}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"),
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(partitions), kfake.SeedTopics(int32(partitions), "orders"),
 		kfake.ListenFn(func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
 			return cuttable{l, &k.accepted}, err
 		}))
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
-	k.addresses = cluster.ListenAddrs()
-	k.producer, err = kgo.NewClient(kgo.SeedBrokers(k.addresses...), kgo.DefaultProduceTopic("orders"), kgo.ProducerLinger(0))
+	for p := range int32(partitions) {
+		require.NoError(t, cluster.MoveTopicPartition("orders", p, p))
+	}
+	k.cluster, k.addresses = cluster, cluster.ListenAddrs()
+	k.producer, err = kgo.NewClient(kgo.SeedBrokers(k.addresses...), kgo.DefaultProduceTopic("orders"), kgo.ProducerLinger(0),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	require.NoError(t, err)
 	t.Cleanup(k.producer.Close)
 	return k
 }
 
+// produce produces to the partitions in turn, by the last digit of the key.
 func (k *kafka) produce(ctx context.Context, key string) (hint, error) {
-	r := k.producer.ProduceSync(ctx, &kgo.Record{Key: []byte(key)})
+	r := k.producer.ProduceSync(ctx, &kgo.Record{Key: []byte(key), Partition: int32(key[len(key)-1]) % int32(len(k.addresses))})
 	if err := r.FirstErr(); err != nil {
 		return hint{}, err
 	}
 	return hint{key, r[0].Record.Offset}, nil
 }
 
-// beat produces a record each 5 ms until the test ends: topic says nothing before the first.
-func (k *kafka) beat() {
-	ctx, cancel := context.WithCancel(k.t.Context())
-	var beating sync.WaitGroup
-	beating.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = k.produce(ctx, "heartbeat")
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
-	k.t.Cleanup(func() { cancel(); beating.Wait() })
-}
-
 func TestConformanceOfATopic(t *testing.T) {
 	conforms(t, func(t *testing.T) signalstest.Engine[string] {
-		k := startKafka(t)
-		k.beat()
+		k := startKafka(t, 3)
 		var state sync.Map
+		to := func(partition int32) func(context.Context, string, int64) error {
+			return func(ctx context.Context, key string, value int64) error {
+				state.Store(key, value)
+				return k.producer.ProduceSync(ctx, &kgo.Record{Key: []byte(key), Partition: partition}).FirstErr()
+			}
+		}
 		return signalstest.Engine[string]{
 			Source: func() signals.Source[string] { return topic("orders", k.addresses...) },
 			Key:    orderKey,
@@ -274,54 +274,93 @@ func TestConformanceOfATopic(t *testing.T) {
 				n, _ := value.(int64)
 				return n, nil
 			},
-			Cut:  k.accepted.cut,
-			Cuts: 8,
+			Cut:       k.accepted.cut,
+			Cuts:      8,
+			Elsewhere: []func(context.Context, string, int64) error{to(0), to(1), to(2)},
 		}
 	})
 }
 
 func TestATopicIsHeardFromItsEnd(t *testing.T) {
-	k := startKafka(t)
+	k := startKafka(t, 3)
 	produce := func(key string) hint {
 		h, err := k.produce(t.Context(), key)
 		require.NoError(t, err)
 		return h
 	}
-	produce("before")
-	hints, ended := make(sink, 100_000), make(chan error, 1)
+	for _, key := range []string{"before 0", "before 1", "before 2"} {
+		produce(key)
+	}
+	hints, ended := make(sink, 100), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { ended <- topic("orders", k.addresses...).Run(ctx, hints) }()
-	last := hint{}
-	for deadline := time.Now().Add(time.Minute); len(hints) == 0; time.Sleep(10 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), "the topic is not heard")
-		last = produce("heartbeat")
+	assert.Equal(t, hint{}, receive(t, hints), "Missed comes first, without a record")
+	for _, key := range []string{"a 0", "a 1", "a 2"} {
+		want := produce(key)
+		assert.Equal(t, want, receive(t, hints))
 	}
-	assert.Equal(t, hint{}, receive(t, hints), "Missed comes first")
-	for h := receive(t, hints); h != last; h = receive(t, hints) {
-		assert.Equal(t, "heartbeat", h.key)
-	}
-	want := produce("a")
-	assert.Equal(t, want, receive(t, hints))
 	cancel()
 	assert.ErrorIs(t, receive(t, ended), context.Canceled)
+}
+
+// A broker is slow to say where its partition ends, while the other partitions have records all the time. What is produced to
+// its partition as soon as the source has said Missed is heard.
+func TestASlowPartitionLosesNothing(t *testing.T) {
+	k := startKafka(t, 3)
+	slow := func(kmsg.Request) (kmsg.Response, error, bool) {
+		if k.cluster.CurrentNode() == 1 {
+			k.cluster.SleepControl(func() { time.Sleep(300 * time.Millisecond) })
+		}
+		return nil, nil, false
+	}
+	k.cluster.ControlKey(int16(kmsg.ListOffsets), slow)
+	ctx, cancel := context.WithCancel(t.Context())
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = k.produce(ctx, "heartbeat 0")
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	for round := range 3 {
+		hints, ended := make(sink, 100_000), make(chan error, 1)
+		within, stop := context.WithCancel(ctx)
+		go func() { ended <- topic("orders", k.addresses...).Run(within, hints) }()
+		assert.Equal(t, hint{}, receive(t, hints))
+		want, err := k.produce(ctx, fmt.Sprint("round ", round, " partition ", int('1')%3))
+		require.NoError(t, err)
+		for after := 0; ; { // heartbeats since the record was acknowledged
+			h := receive(t, hints)
+			if h == want {
+				break
+			}
+			require.Equal(t, "heartbeat 0", h.key)
+			after++
+			require.Less(t, after, 2000, "ten seconds of heartbeats, and not the record")
+		}
+		stop()
+		receive(t, ended)
+	}
+	cancel()
+	beating.Wait()
 }
 
 // The consumer is slow, and retention deletes records that it has not fetched. It is told
 // of neither them nor their end, so that the source has to begin anew.
 func TestATopicBeginsAnewWhenRecordsWereDeleted(t *testing.T) {
-	k := startKafka(t)
+	k := startKafka(t, 1)
 	hints, ended := make(sink), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	source := topic("orders", k.addresses...)
 	go func() { ended <- source.Run(ctx, hints) }()
-	k.beat()
 	assert.Equal(t, hint{}, receive(t, hints))
-	receive(t, hints) // it stands, and waits in Changed until the next receive
+	_, err := k.produce(t.Context(), "first")
+	require.NoError(t, err)
+	receive(t, hints) // the client has fetched
 
 	var last hint
-	var err error
 	for range 3 { // what the client has fetched ahead, and what it has not
 		for range 100 {
 			last, err = k.produce(t.Context(), "deleted")

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,7 +19,7 @@ import (
 // demo is what runDemo starts, and what the accidents happen to.
 type demo struct {
 	out      io.Writer
-	server   engineServer        // of the engine; nil: it is not the demo's
+	server   engineServer        // of the engine
 	proxies  []*faultproxy.Proxy // one for each replica's connections to the engine
 	replicas []*process
 	addrs    []string // of the replicas
@@ -44,9 +43,6 @@ var accidents = []accident{
 		return nil
 	}},
 	{8, "the engine is killed, and started again", func(d *demo) error {
-		if d.server == nil {
-			return nil
-		}
 		d.server.kill()
 		return d.server.start()
 	}},
@@ -81,7 +77,6 @@ func demonstrate(ctx context.Context, out io.Writer, arguments []string) error {
 	keys := flags.Int("keys", 1000, "number of keys")
 	step := flags.Duration("step", time.Second, "time between two lines; the accidents take 24 steps")
 	engine := flags.String("engine", engineNATS, "where the state is: nats, subjects (hints on core NATS) or postgres")
-	address := flags.String("url", "", "HOST:PORT/DATABASE?user=… of a PostgreSQL server that is there already; default: one is started")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -92,7 +87,7 @@ func demonstrate(ctx context.Context, out io.Writer, arguments []string) error {
 	defer os.RemoveAll(dir)
 	d := &demo{out: out}
 	defer d.stop()
-	addr, err := d.start(ctx, *engine, *address, dir, *n, *keys)
+	addr, err := d.start(ctx, *engine, dir, *n, *keys)
 	if err != nil {
 		return err
 	}
@@ -110,13 +105,9 @@ func demonstrate(ctx context.Context, out io.Writer, arguments []string) error {
 }
 
 // start starts everything but the polls. It returns the engine's address.
-func (d *demo) start(ctx context.Context, engine, address, dir string, n, keys int) (addr string, err error) {
+func (d *demo) start(ctx context.Context, engine, dir string, n, keys int) (addr string, err error) {
 	var url func(addr string) string
-	if address != "" {
-		addr, url, err = existing(ctx, engine, address)
-	} else {
-		d.server, addr, url, err = startServer(ctx, engine, dir)
-	}
+	d.server, addr, url, err = startServer(ctx, engine, dir)
 	if err != nil {
 		return "", err
 	}
@@ -221,8 +212,22 @@ func (d *demo) watch(ctx context.Context, step time.Duration) error {
 	fmt.Fprintf(d.out, "%d polls, %d answered, %d went elsewhere; put to answer: idle p50 %v p99 %v, after a cut p99 %v; %d gaps, %d re-checks, %d bulk reads; lost %d, answered twice %d\n",
 		len(d.polls.seen), d.polls.answered.Load(), d.polls.failures.Load(), quantile(idle, 0.5), quantile(idle, 0.99), quantile(cut, 0.99),
 		stats["gaps"], stats["rechecks"], stats["reads"], lost, twice)
-	if lost > 0 || twice > 0 {
-		return errors.New("waits were lost, or answered twice")
+	puts, keys := d.polls.written()
+	return verdict(len(d.polls.seen), d.polls.keys, puts, keys, int(d.polls.answered.Load()), lost, int(twice))
+}
+
+// verdict returns why a demo has failed. That no wait was lost says nothing where nothing was
+// written, or nobody was answered.
+func verdict(polls, keys, puts, written, answered, lost, twice int) error {
+	switch {
+	case puts < lastStep:
+		return fmt.Errorf("the writer made no progress: %d puts were acknowledged, expected one for each step at least", puts)
+	case written < min(keys, puts)/4:
+		return fmt.Errorf("puts to %d of %d keys were acknowledged, expected a quarter at least", written, keys)
+	case answered < polls*written/keys:
+		return fmt.Errorf("%d polls were answered %d times, although %d of %d keys were written", polls, answered, written, keys)
+	case lost > 0 || twice > 0:
+		return fmt.Errorf("%d waits were lost, and %d answered twice", lost, twice)
 	}
 	return nil
 }

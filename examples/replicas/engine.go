@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/delayedop/purgatory/examples/replicas/store"
 )
@@ -67,13 +65,3 @@ func startServer(ctx context.Context, engine, dir string) (s engineServer, addr 
 }
 
 func natsURL(addr string) string { return "nats://" + addr }
-
-// existing returns how to reach a PostgreSQL server that is there already, as startServer
-// does. The form of at is HOST:PORT/DATABASE?user=USER.
-func existing(ctx context.Context, engine, at string) (addr string, url func(addr string) string, err error) {
-	if engine != enginePostgres {
-		return "", nil, errors.New("-url is for -engine postgres only")
-	}
-	addr, rest, _ := strings.Cut(at, "/")
-	return addr, func(addr string) string { return "postgres://" + addr + "/" + rest }, awaitAddr(ctx, addr, nil)
-}

@@ -60,8 +60,10 @@ func showHole(ctx context.Context, out io.Writer, natsAddr string, n int) error 
 			}
 		})
 	}
-	err = until(within, func() bool { return statsOf(within, addr)["pending"] == int64(n) })
-	if err != nil {
+	if err := until(within, func() bool { // the re-checks that follow the subscription are over
+		stats := statsOf(within, addr)
+		return stats["pending"] == int64(n) && stats["rechecks"]-stats["audits"] >= 6
+	}); err != nil {
 		return err
 	}
 	reader, line := io.Pipe()

@@ -16,8 +16,7 @@ import (
 	"github.com/delayedop/purgatory/examples/replicas/replicas/v1/replicasv1connect"
 )
 
-// polls are clients that each watch a key for ever. A client that gets an error goes to
-// the next replica.
+// polls are clients that each watch a key for ever. After an error a client goes elsewhere.
 type polls struct {
 	keys      int
 	replicas  []replicasv1connect.StateClient
@@ -30,8 +29,9 @@ type polls struct {
 
 	mu struct {
 		sync.Mutex
-		acknowledged []int64 // by key: the last revision that was acknowledged to a writer
-		took         []time.Duration
+		acknowledged  []int64 // by key: the last revision that was acknowledged to a writer
+		puts, written int     // how many puts were acknowledged, and to how many keys
+		took          []time.Duration
 	}
 }
 
@@ -84,7 +84,18 @@ func (p *polls) run(ctx context.Context, i int) {
 func (p *polls) acknowledge(key int, revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.mu.acknowledged[key] == 0 {
+		p.mu.written++
+	}
 	p.mu.acknowledged[key] = max(p.mu.acknowledged[key], revision)
+	p.mu.puts++
+}
+
+// written returns how many puts were acknowledged, and to how many keys.
+func (p *polls) written() (puts, keys int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.puts, p.mu.written
 }
 
 // behind returns how many clients have not seen the last acknowledged revision of their key.

@@ -2,14 +2,25 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/delayedop/purgatory/signals"
 )
 
 // patience is about how long a server may take to confirm a subscription.
 const patience = 5 * time.Second
+
+// errClosed: nothing makes the connection again.
+var errClosed = fmt.Errorf("%w, by the program or because the client has given up; nats.MaxReconnects(-1) and "+
+	"nats.IgnoreAuthErrorAbort keep it from doing so; %w", nats.ErrConnectionClosed, signals.ErrFinal)
+
+// errSilent: what should come at intervals does not.
+var errSilent = errors.New("nothing is heard from the server")
 
 // link watches a connection of the user's.
 type link struct {
@@ -31,7 +42,7 @@ func (l link) close() { l.nc.RemoveStatusListener(l.events) }
 func (l link) connected(ctx context.Context) error {
 	for {
 		if l.nc.IsClosed() {
-			return nats.ErrConnectionClosed
+			return errClosed
 		}
 		if l.nc.IsConnected() && len(l.events) == 0 {
 			return nil
@@ -47,26 +58,24 @@ func (l link) connected(ctx context.Context) error {
 // broken returns why a source ends after an event.
 func (l link) broken() error {
 	if l.nc.IsClosed() {
-		return nats.ErrConnectionClosed
+		return errClosed
 	}
 	return nats.ErrDisconnected
 }
 
-// confirm waits until the server has answered: it has then dealt with what was sent to
-// it before, a subscription for one. A ping that was sent on a connection that broke is
-// never answered, so that there is another one after a while.
-func (l link) confirm(ctx context.Context) error {
-	for wait := shortest / 2; ; wait *= 2 {
-		within, cancel := context.WithTimeout(ctx, wait)
-		err := l.nc.FlushWithContext(within)
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case l.nc.IsClosed() || wait > patience:
-			return fmt.Errorf("nats: the server has not confirmed the subscription: %w", err)
-		}
+// deaf reports whether no answer to a request reaches the client although it is connected.
+func (l link) deaf(ctx context.Context) bool {
+	within, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := l.nc.RequestWithContext(within, l.nc.NewInbox(), nil) // the server says that nobody listens there
+	return errors.Is(err, context.DeadlineExceeded) && l.nc.IsConnected()
+}
+
+// inboxes returns the subjects on which the client hears answers.
+func inboxes(nc *nats.Conn) string {
+	prefix := nc.Opts.InboxPrefix
+	if prefix == "" {
+		prefix = "_INBOX"
 	}
+	return strings.TrimSuffix(prefix, ".") + ".>"
 }

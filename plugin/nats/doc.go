@@ -4,20 +4,30 @@
 //	           was written during a gap is delivered afterwards, from the next revision on.
 //	Subjects   core NATS: a hint is delivered at most once, with the position that the
 //	           writer gave to Hint. What is published during a gap is lost, and so is the
-//	           hint of a writer that dies before it publishes; add signals.WithAudit.
+//	           hint of a writer that dies before it publishes: audits see these changes.
 //
 // You make the connection, with its TLS, credentials and reconnection options; it may serve
-// other purposes, too. Set nats.MaxReconnects(-1). Choose nats.PingInterval by how long a
-// half-open connection may stay unnoticed: the client notices it when
-// nats.MaxPingsOutstanding (default 2) pings are unanswered and the next one is due. The
-// pause before a reconnection is nats.ReconnectWait, by default 2 s. A source ends when its
-// connection breaks, so that signals.Stats shows an outage while it lasts. When it is run
-// again, it waits until the connection is made.
+// other purposes, too. Set nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort(): otherwise the
+// client closes the connection for good after some attempts, or when the server has refused the
+// password twice, and [signals.Runner.Run] then ends with an error that says so. The pause
+// before a reconnection is nats.ReconnectWait, by default 2 s. A source ends when its connection
+// breaks, so that signals.Stats shows an outage while it lasts. When it is run again, it waits
+// until the connection is made.
 //
-// If the server refuses a subscription, the client reports that as the last error of the
-// connection, and a later error replaces it. So if the server may refuse a source's
-// subscription, give the source a connection on which no other subscription may be refused.
-// Otherwise the source may miss its error, and believe that it is subscribed.
+// # Heartbeats
+//
+// A source of Subjects publishes a heartbeat below its prefix each second, and ends when three
+// of them have not come back: after a half-open connection, and after the server has taken away
+// the right to the subscription. It stands again soon after the right is given back. So its user
+// must be allowed to publish and to subscribe to the subjects below the prefix. A source of
+// KeyValue hears the server's heartbeats, and ends after six seconds of silence.
+//
+// In a cluster, the other servers learn of a subscription a moment later than the source's own.
+// What is published there meanwhile is lost, and seen by the re-checks of [signals.WithLag].
+// While the route between two servers is cut, hints that are published at one are lost at the
+// other, and no client notices. If a source runs at each of the two, each misses heartbeats of
+// the other one, and says Missed within a second after the route is mended. Otherwise an audit
+// sees these changes.
 //
 // # Keys
 //

@@ -16,7 +16,7 @@ import (
 )
 
 // heartbeat is how often a server says that it is there, where it has nothing else to say.
-const heartbeat = 5 * time.Second
+const heartbeat = 2 * time.Second
 
 // shortest is how long the first attempt to subscribe may take; the next may take longer,
 // up to patience.
@@ -43,7 +43,11 @@ func KeyValue(nc *nats.Conn, bucket string) *BucketSource {
 
 // Run implements signals.Source. It ends when the connection breaks, a message is missing, the
 // server falls silent, or the bucket cannot be watched. It waits for a connection that is
-// being made again.
+// being made again. If the connection is closed, the error wraps signals.ErrFinal.
+//
+// A server that takes away the right to subscribe to inboxes ends the client's subscription
+// to the answers of all requests, and the client does not notice. If Run finds the connection
+// so, it has the client reconnect, because nothing else makes that subscription again.
 func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error {
 	js, err := jetstream.New(s.nc)
 	if err != nil {
@@ -59,22 +63,26 @@ func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case wait < patience && errors.Is(err, context.DeadlineExceeded):
+		case !errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("nats: bucket %q: %w", s.bucket, err)
+		case wait < patience:
 			// A request on a connection that broke is never answered.
+		case l.deaf(ctx):
+			_ = s.nc.ForceReconnect()
+			return fmt.Errorf("nats: bucket %q: no answer comes back, and the connection is made anew; its user must be allowed to subscribe to %q: %w",
+				s.bucket, inboxes(s.nc), err)
 		default:
 			return fmt.Errorf("nats: bucket %q: %w", s.bucket, err)
 		}
 	}
 }
 
-// errSilent: the consumer is gone, with its server perhaps.
-var errSilent = errors.New("the server has sent no heartbeat")
-
 // hear listens to the bucket until something happens to the connection, or a message is
 // missing. It waits for the subscription only so long.
 func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link, sink signals.Sink[string], wait time.Duration) error {
-	messages := make(chan *nats.Msg, buffer)
-	sub, err := s.nc.ChanSubscribe(s.nc.NewInbox(), messages)
+	in := newInbox()
+	delivered := uint64(0)
+	sub, err := s.nc.Subscribe(s.nc.NewInbox(), func(m *nats.Msg) { s.take(m, &delivered, in) })
 	if err != nil {
 		return err
 	}
@@ -89,15 +97,23 @@ func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link,
 	sink.Missed(signals.ErrSubscribed)
 	silence := time.NewTimer(3 * heartbeat)
 	defer silence.Stop()
-	for delivered := uint64(0); ; {
+	for {
 		select {
-		case m := <-messages:
+		case <-in.ready:
 			silence.Reset(3 * heartbeat)
-			if !s.deliver(m, &delivered, sink) {
-				return signals.ErrOverflow // the next Run subscribes from our revision on
+			hints, lost := in.take()
+			for _, h := range hints {
+				s.revision = max(s.revision, uint64(h.position))
+				sink.Changed(h.key, h.position)
+			}
+			if lost != nil {
+				return lost // the next Run subscribes from our revision on
 			}
 		case <-silence.C:
-			return errSilent
+			if len(in.ready) == 0 { // otherwise it was the sink that was slow
+				return errSilent
+			}
+			silence.Reset(3 * heartbeat)
 		case <-l.events:
 			return l.broken()
 		case <-ctx.Done():
@@ -123,7 +139,7 @@ func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to
 		AckPolicy:         jetstream.AckNonePolicy,
 		HeadersOnly:       true,
 		IdleHeartbeat:     heartbeat,
-		InactiveThreshold: 6 * heartbeat,
+		InactiveThreshold: 30 * time.Second,
 		MemoryStorage:     true,
 		Replicas:          1,
 	}
@@ -147,22 +163,25 @@ func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to
 
 func (s *BucketSource) subject(key string) string { return "$KV." + s.bucket + "." + key }
 
-// deliver passes an entry on. It reports false if one before it is missing: delivered is
-// the number of the consumer's last message. A message may be dropped where hints come
-// faster than the sink takes them.
-func (s *BucketSource) deliver(m *nats.Msg, delivered *uint64, sink signals.Sink[string]) bool {
+// take puts an entry into the inbox. If one before it is missing, the inbox says that something
+// was lost: delivered is the number of the consumer's last message. The client may drop a
+// message where many come at once.
+func (s *BucketSource) take(m *nats.Msg, delivered *uint64, in *inbox) {
 	meta, err := m.Metadata()
 	if err != nil { // a heartbeat, which says how far the consumer is, or a stranger's
 		last, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
-		return err != nil || last == *delivered
+		if err == nil && last != *delivered {
+			in.lose(signals.ErrOverflow)
+		}
+		in.wake()
+		return
 	}
 	if meta.Sequence.Consumer != *delivered+1 {
-		return false
+		in.lose(signals.ErrOverflow)
+		return
 	}
 	*delivered++
-	s.revision = max(s.revision, meta.Sequence.Stream)
 	if key, err := Decode(strings.TrimPrefix(m.Subject, s.subject(""))); err == nil {
-		sink.Changed(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
+		in.put(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
 	}
-	return true
 }

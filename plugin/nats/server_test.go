@@ -56,6 +56,9 @@ func (b *broker) start() {
 	defer b.mu.Unlock()
 	b.server = s
 	b.options.Port = s.Addr().(*net.TCPAddr).Port // the same one after a stop
+	if a := s.ClusterAddr(); a != nil {
+		b.options.Cluster.Port = a.Port
+	}
 }
 
 func (b *broker) stop() {
@@ -190,15 +193,20 @@ func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) e
 	return ctx.Err()
 }
 
-// subjectEngine is a map of this process, whose writers publish hints on core NATS.
+// subjectEngine is a map of this process, whose writers publish hints on core NATS: all but one
+// at the source's server, and that one at another of the cluster.
 func subjectEngine(t *testing.T) signalstest.Engine[string] {
-	b := startBroker(t)
-	hearing, writing := b.connect("source"), b.connect("writer")
+	brokers, _ := startCluster(t, 2, 0, func(o *server.Options) { o.Users = users("p", nil) })
+	b := brokers[0]
+	hearing := b.connect("source", nats.UserInfo("source", "p"))
+	writing := b.connect("writer", nats.UserInfo("writer", "writer"))
+	elsewhere := brokers[1].connect("elsewhere", nats.UserInfo("writer", "writer"))
 	var state sync.Map
-	write := func(key string, value int64) error {
+	writeBy := func(nc *nats.Conn, key string, value int64) error {
 		state.Store(key, value)
-		return natssignals.Hint(writing, "hints.test", key, signals.Unknown)
+		return natssignals.Hint(nc, "hints.test", key, signals.Unknown)
 	}
+	write := func(key string, value int64) error { return writeBy(writing, key, value) }
 	return signalstest.Engine[string]{
 		Source: func() signals.Source[string] {
 			s, err := natssignals.Subjects(hearing, "hints.test")
@@ -217,6 +225,13 @@ func subjectEngine(t *testing.T) signalstest.Engine[string] {
 		Cut:   func() { b.cut(hearing) },
 		Stop:  b.stop,
 		Start: b.start,
+		Revoke: func() {
+			b.reload("p", &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"hints.test.>"}}})
+		},
+		Restore: func() { b.reload("p", nil) },
+		Elsewhere: []func(context.Context, string, int64) error{func(_ context.Context, key string, value int64) error {
+			return writeBy(elsewhere, key, value)
+		}},
 		Overflow: func(ctx context.Context, _ func()) error {
 			return overflow(ctx, hearing, func(i int) error { return write(key(i), 1) })
 		},

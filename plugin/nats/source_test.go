@@ -200,3 +200,36 @@ func TestASourceEndsWithItsConnection(t *testing.T) {
 	assert.Error(t, receive(t, ended, "the end"))
 	assert.Error(t, natssignals.KeyValue(b.connect("other"), "no-such-bucket").Run(t.Context(), h))
 }
+
+// While the sink is slow, a key takes one place however often it changes.
+func TestHintsCoalesceByKeyWhileTheyQueue(t *testing.T) {
+	const keys, changes = 100, 200_000
+	for name, open := range map[string]func(*testing.T) signalstest.Engine[string]{"bucket": bucketEngine, "subjects": subjectEngine} {
+		t.Run(name, func(t *testing.T) {
+			e := open(t)
+			h := heard{make(chan change), make(chan error, 1000)} // no room
+			stop := runIn(t, e.Source(), h)
+			_ = receive(t, h.gaps, "the first Missed")
+			n := changes
+			if name == "bucket" {
+				n = changes / 20 // these are stored
+			}
+			for i := range n {
+				require.NoError(t, e.Write(t.Context(), key(i%keys), int64(i)))
+			}
+			require.NoError(t, e.Write(t.Context(), "the end", 1))
+			heard := map[string]bool{}
+			for !heard["the end"] {
+				heard[receive(t, h.changes, "a hint").key] = true
+			}
+			assert.Len(t, heard, keys+1)
+			assert.Empty(t, h.gaps, "nothing was dropped")
+			go func() {
+				for range h.changes {
+				}
+			}()
+			_ = stop()
+			close(h.changes)
+		})
+	}
+}

@@ -2,18 +2,15 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/delayedop/purgatory/signals"
 )
-
-// buffer is how many hints of core NATS wait for the sink before some are dropped.
-const buffer = 8192
 
 // SubjectSource hears hints that [Hint] has published. It is a signals.Source.
 type SubjectSource struct {
@@ -22,8 +19,9 @@ type SubjectSource struct {
 }
 
 // Subjects returns a source of the hints below prefix, a subject without wildcards:
-// "hints.orders" hears "hints.orders.>". Core NATS delivers at most once: use
-// signals.WithAudit. Error: ErrKey.
+// "hints.orders" hears "hints.orders.>". The connection's user must be allowed to
+// subscribe to these subjects, and to publish to them for the heartbeats. Core NATS delivers
+// at most once: leave the audits of signals.WithAudit on. Error: ErrKey.
 func Subjects(nc *nats.Conn, prefix string) (*SubjectSource, error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, err
@@ -59,36 +57,46 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Run implements signals.Source. It ends when the connection breaks. It waits for a connection
-// that is being made again.
+// Run implements signals.Source. It ends when the connection breaks, or when heartbeats do not
+// come back, as when the server refuses the subscription. It waits for a connection that is
+// being made again. If the connection is closed, the error wraps signals.ErrFinal.
 func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) error {
 	l := watch(s.nc)
 	defer l.close()
 	if err := l.connected(ctx); err != nil {
 		return err
 	}
-	messages := make(chan *nats.Msg, buffer)
-	sub, err := s.nc.ChanSubscribe(s.prefix+">", messages)
+	in := newInbox()
+	b := newBeats(s.nc, s.prefix, in)
+	sub, err := s.nc.Subscribe(s.prefix+">", func(m *nats.Msg) { s.hear(m, b) })
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := s.stands(ctx, l); err != nil {
+	if err := b.confirm(ctx, l); err != nil {
 		return err
 	}
 	sink.Missed(signals.ErrSubscribed)
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
 	dropped := 0
-	for n := 1; ; n++ {
+	for {
 		select {
-		case m := <-messages:
-			s.deliver(m, sink)
-			// A message is dropped only while the channel is full, so that there is a look after each drop.
-			if len(messages) > 0 && n%buffer != 0 {
-				continue
+		case <-in.ready:
+			hints, lost := in.take()
+			for _, h := range hints {
+				sink.Changed(h.key, h.position)
 			}
+			// The client drops a message only while there are others, which it then hears.
 			if now, err := sub.Dropped(); err == nil && now != dropped {
-				dropped = now
-				sink.Missed(signals.ErrOverflow)
+				dropped, lost = now, signals.ErrOverflow
+			}
+			if lost != nil {
+				sink.Missed(lost)
+			}
+		case <-tick.C:
+			if err := b.send(); err != nil {
+				return err
 			}
 		case <-l.events:
 			return l.broken()
@@ -98,21 +106,15 @@ func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) erro
 	}
 }
 
-// stands waits until the server has confirmed the subscription, or has refused it.
-func (s *SubjectSource) stands(ctx context.Context, l link) error {
-	if err := l.confirm(ctx); err != nil {
-		return err
+// hear takes a message. It leaves out one that is no hint, as if it were for a key that nobody
+// can wait for. It runs on the client's goroutine.
+func (s *SubjectSource) hear(m *nats.Msg, b *beats) {
+	token := strings.TrimPrefix(m.Subject, s.prefix)
+	if token == beatToken {
+		b.heard(m.Data)
+		return
 	}
-	if err := s.nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), s.prefix+">") {
-		return fmt.Errorf("nats: subscription to %q: %w", s.prefix+">", err)
-	}
-	return nil
-}
-
-// deliver passes a message on; one that is no hint counts as one for a key that nobody
-// can wait for, and is left out.
-func (s *SubjectSource) deliver(m *nats.Msg, sink signals.Sink[string]) {
-	key, err := Decode(strings.TrimPrefix(m.Subject, s.prefix))
+	key, err := Decode(token)
 	if err != nil {
 		return
 	}
@@ -120,5 +122,5 @@ func (s *SubjectSource) deliver(m *nats.Msg, sink signals.Sink[string]) {
 	if err != nil {
 		position = signals.Unknown
 	}
-	sink.Changed(key, position)
+	b.in.put(key, position)
 }

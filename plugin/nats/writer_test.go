@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	natssignals.SetMaxKeys(4096) // so that an overflow takes no more hints than that twice
 	goleak.VerifyTestMain(m)
 }
 
@@ -102,13 +103,13 @@ func startWriter(t *testing.T, b *broker) (writer *exec.Cmd, hint func()) {
 func TestAWriterKilledBetweenItsCommitAndItsHint(t *testing.T) {
 	const audit = time.Second
 	for name, c := range map[string]struct {
-		killed  bool
-		bucket  bool // the hints are those of the bucket
-		options []signals.Option
-		heals   bool // by an audit
+		killed bool
+		bucket bool // the hints are those of the bucket
+		audit  time.Duration
+		heals  bool // by an audit
 	}{
-		"subjects, not killed":         {options: nil},
-		"subjects, killed, with audit": {killed: true, options: []signals.Option{signals.WithAudit(audit)}, heals: true},
+		"subjects, not killed":         {},
+		"subjects, killed, with audit": {killed: true, audit: audit, heals: true},
 		"a bucket, killed":             {killed: true, bucket: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestAWriterKilledBetweenItsCommitAndItsHint(t *testing.T) {
 			p, err := purgatory.New[string]("test")
 			require.NoError(t, err)
 			defer p.Close()
-			r, err := signals.To(p, c.options...)
+			r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(c.audit))
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup

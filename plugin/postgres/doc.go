@@ -12,13 +12,21 @@
 // longer one before it sends anything. PostgreSQL delivers equal notifications of one
 // transaction once. A transaction that notifies takes a lock of the whole server while it
 // commits. Notifications wait in a queue of 8 GB until every listener has taken them; the
-// source takes them at once, because a sink does not block. The source's connection must be
-// a session of its own: not one of a pool, and not through a pooler in transaction mode.
+// source takes them at once, because a sink does not block. A full queue makes commits fail
+// that notify: watch [Source.QueueUsed], which signals.Stats and its metrics show. The source's
+// connection must be a session of its own: not one of a pool, and not through a pooler in
+// transaction mode.
+//
+// A standby that answers reads is behind the notifications, which come from the primary; see
+// [signals.WithLag].
 //
 // # Connections
 //
 // The source makes its connection with a function of yours, which chooses TLS, credentials
 // and hosts. After a failure Run ends, and [signals.Runner.Run] runs it again, with back-off.
-// When nothing has been heard for ten seconds, the source sends a ping, and ends if it is
-// not answered within ten more.
+// Every ten seconds the source asks the server how full the queue is, and ends if there is no
+// answer within ten more. A server that hears nothing of a connection whose other end is gone
+// keeps its session, and that session's place in the queue, for hours. So the source sets
+// tcp_user_timeout and the keepalives of its session: the server gives up after 30 seconds.
+// For the connections of others, set them in postgresql.conf, or in the connection string.
 package postgres

@@ -35,13 +35,15 @@ type database struct {
 	port   int
 	as     *syscall.SysProcAttr // the user that the server runs as, which must not be root
 	server *exec.Cmd
+
+	settings []string // further ones
 }
 
 // startDatabase starts a server, or skips the test where there is no server to start.
 func startDatabase(t *testing.T) *database {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if path, err := exec.LookPath("postgres"); err == nil {
+	if path, err := exec.LookPath("postgres"); err == nil && len(found) == 0 {
 		found = append(found, path)
 	}
 	if len(found) == 0 {
@@ -90,8 +92,10 @@ func (d *database) command(name string, arguments ...string) *exec.Cmd {
 }
 
 func (d *database) start() {
-	d.server = d.command("postgres", "-D", d.data(), "-p", strconv.Itoa(d.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+d.dir, "-c", "fsync=off", "-c", "max_connections=50")
+	d.server = d.command("postgres", append([]string{
+		"-D", d.data(), "-p", strconv.Itoa(d.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + d.dir, "-c", "fsync=off", "-c", "max_connections=50",
+	}, d.settings...)...)
 	require.NoError(d.t, d.server.Start())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := d.connect(context.Background())

@@ -11,14 +11,11 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
-// quiet is how long nothing may be heard before the connection is asked whether it stands,
-// and how long the answer may take.
-const quiet = 10 * time.Second
-
 // Source hears what [Notify] says on a channel. It is a signals.Source.
 type Source struct {
 	connect func(context.Context) (*pgx.Conn, error)
 	channel string
+	used    usage
 }
 
 // errHandler: a handler of the user's has taken a notification. pgx does not show before whether there is one.
@@ -30,10 +27,10 @@ func Listen(connect func(context.Context) (*pgx.Conn, error), channel string) (*
 	if err := checkChannel(channel); err != nil {
 		return nil, err
 	}
-	return &Source{connect, channel}, nil
+	return &Source{connect: connect, channel: channel}, nil
 }
 
-// Run implements signals.Source. It ends when the connection breaks.
+// Run implements signals.Source. It ends when the connection breaks, or does not answer.
 func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -45,31 +42,30 @@ func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 		return s.failed(ctx, "listen", err)
 	}
 	sink.Missed(signals.ErrSubscribed)
-	for {
-		within, cancel := context.WithTimeout(ctx, quiet)
+	if err := giveUpLater(ctx, conn); err != nil {
+		return s.failed(ctx, "set tcp_user_timeout", err)
+	}
+	for next := time.Now(); ; {
+		if !time.Now().Before(next) {
+			if err := s.used.ask(ctx, conn); err != nil {
+				return s.failed(ctx, "ask", err)
+			}
+			next = time.Now().Add(askEvery)
+		}
+		within, cancel := context.WithDeadline(ctx, next)
 		n, err := conn.WaitForNotification(within)
-		silent := err != nil && within.Err() != nil && ctx.Err() == nil && !conn.IsClosed()
+		due := err != nil && within.Err() != nil && ctx.Err() == nil && !conn.IsClosed()
 		cancel()
 		switch {
 		case err == nil && n == nil:
 			return s.failed(ctx, "wait", errHandler)
 		case err == nil:
 			sink.Changed(decode(n.Payload))
-		case silent:
-			if err := s.ask(ctx, conn); err != nil {
-				return s.failed(ctx, "ask after a silence", err)
-			}
+		case due:
 		default:
 			return s.failed(ctx, "wait", err)
 		}
 	}
-}
-
-// ask makes sure that the other side is still there: a half-open connection says nothing.
-func (s *Source) ask(ctx context.Context, conn *pgx.Conn) error {
-	within, cancel := context.WithTimeout(ctx, quiet)
-	defer cancel()
-	return conn.Ping(within)
 }
 
 // close closes the connection. Its context is not the source's, which has ended. A

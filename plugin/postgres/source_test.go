@@ -73,6 +73,8 @@ func TestPostgres(t *testing.T) {
 	t.Run("a hint is part of its transaction", func(t *testing.T) { hintsAreTransactional(t, d) })
 	t.Run("many keys in one transaction", func(t *testing.T) { manyKeys(t, d) })
 	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
+	t.Run("a listener that is gone", func(t *testing.T) { aListenerThatIsGone(t, d) })
+	t.Run("reads at a standby", func(t *testing.T) { readsAtAStandby(t, d) })
 	t.Run("keys and payloads", func(t *testing.T) { keysAndPayloads(t, d) })
 	t.Run("a connection with a handler of its own", func(t *testing.T) { ownHandler(t, d) })
 }
@@ -162,7 +164,7 @@ func hear(t *testing.T, source signals.Source[string]) *purgatory.DelayedOperati
 	p, err := purgatory.New[string]("test")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
-	r, err := signals.To(p, signals.WithBackoff(time.Millisecond, 50*time.Millisecond))
+	r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithBackoff(time.Millisecond, 50*time.Millisecond))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -224,7 +224,7 @@ func TestTheDocumentationCountsTheSeries(t *testing.T) {
 	classic := histograms * (purgatory.HistogramBuckets + 2) // buckets, sum, count
 	none, err := New()
 	require.NoError(t, err)
-	require.NoError(t, none.AddSignals(said{Name: "nats"}))
+	require.NoError(t, none.AddSignals(said{Name: "nats", QueueUsed: -1}))
 	for _, says := range []string{
 		fmt.Sprintf("It has %d series with its name", series(none)),
 		fmt.Sprintf("A purgatory has %d series without histograms, %d with them, and %d where", series(few), series(all), series(all)-classic+histograms),

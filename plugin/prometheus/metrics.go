@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,10 +20,13 @@ type metric[N any] struct {
 	of   func(*N) float64
 }
 
-// collectEach sends the numbers of n, whose label is name.
+// collectEach sends the numbers of n, whose label is name. It leaves out what is NaN: nobody has
+// measured it.
 func collectEach[N any](metrics []metric[N], name string, n *N, out chan<- prometheus.Metric) {
 	for _, m := range metrics {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(n), name)
+		if value := m.of(n); !math.IsNaN(value) {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, name)
+		}
 	}
 }
 

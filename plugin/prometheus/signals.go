@@ -1,6 +1,8 @@
 package prometheus
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/delayedop/purgatory/signals"
@@ -51,14 +53,25 @@ var signalMetrics = []metric[signals.Stats]{
 		func(n *signals.Stats) int64 { return n.Hints }),
 	signalCounter("unawaited_hints_total", "Hints for keys that nobody waited for.",
 		func(n *signals.Stats) int64 { return n.Unawaited }),
+	signalCounter("repeated_hints_total", "Hints that WithLag has said again.",
+		func(n *signals.Stats) int64 { return n.Repeats }),
 	signalCounter("rechecks_total", "Times that every key was signalled.",
 		func(n *signals.Stats) int64 { return n.Rechecks }),
 	signalCounter("audits_total", "Re-checks that only the interval of WithAudit asked for.",
 		func(n *signals.Stats) int64 { return n.Audits }),
 	signalCounter("bulk_reads_total", "Calls of the function of WithResync.",
 		func(n *signals.Stats) int64 { return n.BulkReads }),
-	signalCounter("failed_bulk_reads_total", "Calls of the function of WithResync that returned an error.",
+	signalCounter("failed_bulk_reads_total", "Calls of the function of WithResync that failed, or did not return in time.",
 		func(n *signals.Stats) int64 { return n.Failures }),
+	signalGauge("bulk_read_seconds", "How long the call of the function of WithResync that is in progress has been running; 0: there is none.",
+		func(n *signals.Stats) float64 { return n.Reading.Seconds() }),
+	signalGauge("hint_queue_used_ratio", "How full the queue is in which the engine keeps hints for its subscribers; absent if the source does not say.",
+		func(n *signals.Stats) float64 {
+			if n.QueueUsed < 0 {
+				return math.NaN()
+			}
+			return n.QueueUsed
+		}),
 }
 
 func number(yes bool) float64 {

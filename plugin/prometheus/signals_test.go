@@ -28,6 +28,9 @@ var exportedSignals = map[string]string{
 	"Hints":         "purgatory_hints_total",
 	"Unawaited":     "purgatory_unawaited_hints_total",
 	"Gaps":          "purgatory_hint_source_gaps_total",
+	"Repeats":       "purgatory_repeated_hints_total",
+	"Reading":       "purgatory_bulk_read_seconds",
+	"QueueUsed":     "purgatory_hint_queue_used_ratio",
 	"Audits":        "purgatory_audits_total",
 	"Rechecks":      "purgatory_rechecks_total",
 	"BulkReads":     "purgatory_bulk_reads_total",
@@ -52,7 +55,8 @@ func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
 			}
 			want[field] = value
 		})
-		require.Len(t, want, 9)
+		require.Len(t, want, 11)
+		n.QueueUsed, want["QueueUsed"] = 1, 1
 		want["Running"], want["Standing"] = 0, 1
 		if running {
 			want["Running"], want["Standing"] = 1, 0
@@ -96,6 +100,7 @@ func TestARunnerIsMeasured(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.AddSignals(hints))
 	assert.Contains(t, scrape(t, c), `purgatory_hint_source_running{signals="nats"} 0`+"\n")
+	assert.NotContains(t, scrape(t, c), "purgatory_hint_queue_used_ratio{", "nobody has measured it")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

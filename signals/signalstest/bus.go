@@ -205,6 +205,9 @@ func (b *Bus[K]) Engine(key func(i int) K) Engine[K] {
 		Cut:    b.Cut,
 		Stop:   b.Stop,
 		Start:  b.Start,
+		// A source of a Bus has no right but to connect.
+		Revoke: b.Stop, Restore: b.Start,
+		Elsewhere: []func(context.Context, K, int64) error{b.Write},
 		Overflow: func(ctx context.Context, _ func()) error {
 			for i := range 2*b.depth + 2 {
 				if err := b.Write(ctx, key(i), 1); err != nil {

@@ -96,13 +96,15 @@ func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err 
 	return o, nil
 }
 
-// listen returns a purgatory to which source delivers hints until stop is called.
-func listen[K comparable](ctx context.Context, source signals.Source[K]) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
+// listen returns a purgatory to which source delivers hints until stop is called. There are no
+// audits, and repeats only if options say so: they would answer the waits that a source loses.
+func listen[K comparable](ctx context.Context, source signals.Source[K], options ...signals.Option) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
 	p, err = purgatory.New[K]("signalstest")
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	r, err = signals.To(p, signals.WithBackoff(time.Millisecond, 20*time.Millisecond))
+	options = append([]signals.Option{signals.WithAudit(0), signals.WithLag(0), signals.WithBackoff(time.Millisecond, 20*time.Millisecond)}, options...)
+	r, err = signals.To(p, options...)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, p.Close())
 	}

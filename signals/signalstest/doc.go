@@ -17,6 +17,7 @@
 // calls Missed only after the engine has confirmed its subscription, at the start and at
 // each reconnection; that no wait is lost or answered twice, whenever the connection breaks;
 // that the source calls Missed after an overflow; that it does not seem to stand while its
-// engine is stopped; and that Run ends with its context, leaves no goroutine behind, and
+// engine is stopped, or refuses the subscription; that hints from other servers or partitions,
+// and hints that come before a read can see their change, lose no wait; and that Run ends with its context, leaves no goroutine behind, and
 // does not call the sink afterwards.
 package signalstest

@@ -30,6 +30,12 @@ type Engine[K comparable] struct {
 	// Stop stops the engine, which keeps its state, and Start starts it again. Nil: the check
 	// of outages does not apply.
 	Stop, Start func()
+	// Revoke takes away the source's right to subscribe, while its connection stands, and Restore
+	// gives it back. Nil: that check does not apply.
+	Revoke, Restore func()
+	// Elsewhere are like Write, each at another server of a cluster, or to another partition.
+	// None: that check does not apply.
+	Elsewhere []func(ctx context.Context, key K, value int64) error
 
 	// Cuts is the number of rounds of the check of random cuts, and Waits is the number of
 	// waits in each. Default 20 and 15.
@@ -42,6 +48,8 @@ type Engine[K comparable] struct {
 	// Middle wraps the sink that the source is given. Default: nothing does. It is for the
 	// tests of this package and of plugins, which leave out calls of Missed.
 	Middle func(signals.Sink[K]) signals.Sink[K]
+
+	release func() // ends what a check has made to hang
 }
 
 func (e *Engine[K]) withDefaults() Engine[K] {
@@ -95,12 +103,30 @@ func Checks[K comparable]() []Check[K] {
 		}
 		return ""
 	}
+	rights := check("rights that are taken away show, and lose no wait", survivesRevocation[K])
+	rights.Skip = func(e Engine[K]) string {
+		if e.Revoke == nil || e.Restore == nil {
+			return "the engine has no rights to take away"
+		}
+		return ""
+	}
+	elsewhere := check("no wait is lost whose key is written elsewhere after Missed", hearsFromElsewhere[K])
+	elsewhere.Skip = func(e Engine[K]) string {
+		if len(e.Elsewhere) == 0 {
+			return "the engine is one server, or one partition"
+		}
+		return ""
+	}
 	return []Check[K]{
 		check("stands before it says so", standsFirst[K]),
 		check("no hint is lost that comes after Missed, at a reconnect", hearsAfterMissed[K]),
 		check("no wait is lost at a cut", losesNothing[K]),
 		overflow,
 		outage,
+		rights,
+		elsewhere,
+		check("no wait is lost whose read lags behind its hint", survivesLag[K]),
+		check("a bulk read that hangs holds up no wait", survivesHang[K]),
 		check("ends with its context", endsWithContext[K]),
 		check("leaves no goroutine", leavesNothing[K]),
 	}

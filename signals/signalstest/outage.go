@@ -14,7 +14,16 @@ import (
 // survivesOutage stops the engine while a wait sleeps, has its key written as soon as the
 // engine can be reached, and checks that the wait is answered. One source is run again and
 // again. While the engine is stopped, the runner must not say that the source stands.
-func survivesOutage[K comparable](ctx context.Context, e Engine[K]) (err error) {
+func survivesOutage[K comparable](ctx context.Context, e Engine[K]) error {
+	return survives(ctx, e, 3, e.Stop, e.Start)
+}
+
+// survivesRevocation is survivesOutage for a server that takes away the source's rights.
+func survivesRevocation[K comparable](ctx context.Context, e Engine[K]) error {
+	return survives(ctx, e, 1, e.Revoke, e.Restore)
+}
+
+func survives[K comparable](ctx context.Context, e Engine[K], rounds int, begin, end func()) (err error) {
 	source := e.Source()
 	p, runner, stop, err := listen(ctx, signals.SourceFunc[K](func(ctx context.Context, sink signals.Sink[K]) error {
 		return source.Run(ctx, e.Middle(sink))
@@ -24,18 +33,18 @@ func survivesOutage[K comparable](ctx context.Context, e Engine[K]) (err error) 
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	stands := func() bool { return runner.Stats().Standing }
-	for round := range 3 {
+	for round := range rounds {
 		if err := await(ctx, e, "the source stands", stands); err != nil {
 			return err
 		}
-		if err := outage(ctx, e, p, e.Key(round), stands); err != nil {
+		if err := outage(ctx, e, p, e.Key(round), stands, begin, end); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
 	}
 	return nil
 }
 
-func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, stands func() bool) error {
+func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, stands func() bool, begin, end func()) error {
 	within, cancel := context.WithCancel(ctx)
 	var going sync.WaitGroup
 	defer going.Wait()
@@ -55,10 +64,10 @@ func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Delayed
 	if err := receive(e, read, "the first read"); err != nil {
 		return err
 	}
-	e.Stop()
+	begin()
 	err := await(ctx, e, "the runner says that the source does not stand", func() bool { return !stands() })
 	going.Go(func() { written <- e.Write(within, key, 1) })
-	e.Start()
+	end()
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,13 @@ func (r *recorder[K]) heard(key K, after int) bool {
 	return r.mu.changed[key] > after || r.mu.missed > after
 }
 
+// changes returns the number of the last call of Changed for key; 0: there was none.
+func (r *recorder[K]) changes(key K) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.changed[key]
+}
+
 // keepRunning runs sources of e one after the other, until stop is called or ctx ends. Stop
 // waits until the last one has ended.
 func keepRunning[K comparable](ctx context.Context, e Engine[K], sink signals.Sink[K]) (stop func()) {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,18 @@ func (d deaf) Missed(cause error) {
 	}
 }
 
+// deafTo passes on everything but hints whose keys have a part.
+type deafTo struct {
+	signals.Sink[string]
+	part string
+}
+
+func (d deafTo) Changed(key string, position int64) {
+	if !strings.Contains(key, d.part) {
+		d.Sink.Changed(key, position)
+	}
+}
+
 func TestWithoutMissedWaitsAreLost(t *testing.T) {
 	e := signalstest.NewBus[string](8).Engine(key)
 	e.Cuts, e.Patience = 500, 500*time.Millisecond
@@ -128,6 +141,25 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 			}
 			return ctx.Err()
 		}, "an outage shows, and loses no wait"},
+		"hears one server only": {func(ctx context.Context, sink signals.Sink[string]) error {
+			return good.Run(ctx, deafTo{sink, "key-1"})
+		}, "no wait is lost whose key is written elsewhere after Missed"},
+		"delivers no hints": {func(ctx context.Context, sink signals.Sink[string]) error {
+			heard := false
+			return good.Run(ctx, deaf{deafTo{sink, "key-"}, &heard})
+		}, "no wait is lost whose read lags behind its hint"},
+		"says nothing after a cut": {func() run {
+			heard := false
+			return func(ctx context.Context, sink signals.Sink[string]) error {
+				return good.Run(ctx, deaf{deafTo{sink, "key-"}, &heard})
+			}
+		}(), "a bulk read that hangs holds up no wait"},
+		"seems to stand without rights": {func(ctx context.Context, sink signals.Sink[string]) error {
+			for ctx.Err() == nil {
+				_ = good.Run(ctx, sink)
+			}
+			return ctx.Err()
+		}, "rights that are taken away show, and lose no wait"},
 		"does not end": {func(_ context.Context, sink signals.Sink[string]) error {
 			return good.Run(t.Context(), sink)
 		}, "ends with its context"},
@@ -147,7 +179,7 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 				if c.Name != mutant.check {
 					continue
 				}
-				e := bus.Engine(key)
+				e := bus.Engine(func(i int) string { return fmt.Sprint(name, "/", key(i)) }) // the mutants share the bus
 				e.Cuts, e.Waits, e.Pause, e.Patience = 300, 15, 2*time.Millisecond, 300*time.Millisecond
 				e.Source = func() signals.Source[string] { return signals.SourceFunc[string](mutant.run) }
 				err := c.Run(t.Context(), e)

@@ -29,15 +29,17 @@ const (
 	// firstRead and lastRead are how long the first attempt to read the engine may take,
 	// and the last one.
 	firstRead, lastRead = 500 * time.Millisecond, 4 * time.Second
+	// maxReads is how many reads run at a time: in a crowd, others wait before their limit begins.
+	maxReads = 32
 )
 
 // Service answers the requests of one replica. It is safe for concurrent use.
 type Service struct {
-	store  store.Store
-	waits  *purgatory.DelayedOperationPurgatory[string]
-	hints  *signals.Runner[string]
-	known  known
-	logger *slog.Logger
+	store store.Store
+	waits *purgatory.DelayedOperationPurgatory[string]
+	hints *signals.Runner[string]
+	known known
+	reads chan struct{} // holds an element for each read that runs
 }
 
 // New returns a service that lets at most maxWaits requests wait. audit is the interval of
@@ -47,7 +49,7 @@ func New(s store.Store, maxWaits int, audit time.Duration, logger *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	v := &Service{store: s, waits: p, logger: logger, known: known{keys: make(map[string]*progress)}}
+	v := &Service{store: s, waits: p, reads: make(chan struct{}, maxReads), known: known{keys: make(map[string]*progress)}}
 	v.hints, err = signals.To(p, signals.WithResync(v.resync), signals.WithAudit(audit),
 		signals.WithBackoff(10*time.Millisecond, 100*time.Millisecond), signals.WithLogger(logger))
 	return v, err
@@ -106,6 +108,12 @@ func (v *Service) Get(ctx context.Context, r *connect.Request[replicasv1.GetRequ
 // wait that is reading hears no hint: so each attempt has a time limit of its own, however
 // far away ctx's deadline is.
 func (v *Service) get(ctx context.Context, key string) (store.Entry, error) {
+	select {
+	case v.reads <- struct{}{}:
+		defer func() { <-v.reads }()
+	case <-ctx.Done():
+		return store.Entry{}, context.Cause(ctx)
+	}
 	for limit := firstRead; ; limit *= 2 {
 		within, cancel := context.WithTimeout(ctx, limit)
 		e, err := v.store.Get(within, key)

@@ -13,37 +13,52 @@ import (
 
 const channel = "replicas"
 
+// readers and writers are connections of a store: a put does not wait behind thousands of reads.
+const readers, writers = 8, 4
+
 type postgresStore struct {
-	url    string
-	pool   *pgxpool.Pool
-	source *postgres.Source
+	reads, puts *pgxpool.Pool
+	source      *postgres.Source
 }
 
 // Postgres returns a store in a table of the database at url, which it creates if it
 // does not exist.
 func Postgres(ctx context.Context, url string) (Store, error) {
-	pool, err := pgxpool.New(ctx, url)
+	reads, err := openPool(ctx, url, readers)
 	if err != nil {
 		return nil, err
 	}
+	puts, err := openPool(ctx, url, writers)
+	if err != nil {
+		reads.Close()
+		return nil, err
+	}
+	s := &postgresStore{reads: reads, puts: puts}
 	// Several replicas may do this at the same time.
-	_, err = pool.Exec(ctx, `DO $$ BEGIN PERFORM pg_advisory_xact_lock(7411);
+	_, err = puts.Exec(ctx, `DO $$ BEGIN PERFORM pg_advisory_xact_lock(7411);
 		CREATE SEQUENCE IF NOT EXISTS replicas_revision;
 		CREATE TABLE IF NOT EXISTS replicas (key text PRIMARY KEY, value bytea NOT NULL, revision bigint NOT NULL); END $$`)
+	if err == nil {
+		s.source, err = postgres.Listen(func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) }, channel)
+	}
 	if err != nil {
-		pool.Close()
+		s.Close()
 		return nil, err
 	}
-	source, err := postgres.Listen(func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) }, channel)
+	return s, nil
+}
+
+func openPool(ctx context.Context, url string, size int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		pool.Close()
 		return nil, err
 	}
-	return &postgresStore{url, pool, source}, nil
+	config.MaxConns = size
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 func (s *postgresStore) Put(ctx context.Context, key string, value []byte) (revision int64, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.puts, func(tx pgx.Tx) error {
 		// The row is locked before the sequence is asked: revisions of a key rise in the order of their commits.
 		err := tx.QueryRow(ctx, `INSERT INTO replicas VALUES ($1, $2, 0) ON CONFLICT (key) DO UPDATE SET value = $2 RETURNING 0`, key, value).Scan(&revision)
 		if err != nil {
@@ -59,7 +74,7 @@ func (s *postgresStore) Put(ctx context.Context, key string, value []byte) (revi
 }
 
 func (s *postgresStore) Get(ctx context.Context, key string) (e Entry, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT value, revision FROM replicas WHERE key = $1", key).Scan(&e.Value, &e.Revision)
+	err = s.reads.QueryRow(ctx, "SELECT value, revision FROM replicas WHERE key = $1", key).Scan(&e.Value, &e.Revision)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -67,7 +82,7 @@ func (s *postgresStore) Get(ctx context.Context, key string) (e Entry, err error
 }
 
 func (s *postgresStore) Revisions(ctx context.Context, keys []string) (map[string]int64, error) {
-	rows, err := s.pool.Query(ctx, "SELECT key, revision FROM replicas WHERE key = ANY($1)", keys)
+	rows, err := s.reads.Query(ctx, "SELECT key, revision FROM replicas WHERE key = ANY($1)", keys)
 	if err != nil {
 		return nil, err
 	}
@@ -79,4 +94,4 @@ func (s *postgresStore) Revisions(ctx context.Context, keys []string) (map[strin
 }
 
 func (s *postgresStore) Source() signals.Source[string] { return s.source }
-func (s *postgresStore) Close()                         { s.pool.Close() }
+func (s *postgresStore) Close()                         { s.reads.Close(); s.puts.Close() }

@@ -1,4 +1,3 @@
-// Command client watches a key at two replicas, and prints what is put. The README quotes it.
 package main
 
 import (
@@ -13,7 +12,8 @@ import (
 	"github.com/delayedop/purgatory/examples/replicas/replicas/v1/replicasv1connect"
 )
 
-func main() {
+// client watches a key at two replicas, and prints what is put. The README quotes it.
+func client() {
 	ctx, replica, after := context.Background(), 0, int64(0)
 	urls := []string{"http://127.0.0.1:8081", "http://127.0.0.1:8082"}
 	for {

@@ -1,0 +1,104 @@
+package recipes
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+// redisServer is a Redis server on a loopback port.
+type redisServer struct {
+	t       *testing.T
+	dir     string
+	addr    string
+	command *exec.Cmd
+}
+
+func startRedis(t *testing.T) *redisServer {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("SKIPPED: no Redis server is installed here (Debian: apt-get install redis-server)")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &redisServer{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+	require.NoError(t, l.Close())
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *redisServer) start() {
+	_, port, _ := net.SplitHostPort(s.addr)
+	s.command = exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
+		"--client-output-buffer-limit", "pubsub 65536 0 0")
+	require.NoError(s.t, s.command.Start())
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		c, err := net.Dial("tcp", s.addr)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		require.True(s.t, time.Now().Before(deadline), "%v", err)
+	}
+}
+
+func (s *redisServer) stop() {
+	_ = s.command.Process.Signal(syscall.SIGKILL)
+	_ = s.command.Wait()
+}
+
+func TestConformanceOfRedisChannels(t *testing.T) {
+	signalstest.Run(t, func(t *testing.T) signalstest.Engine[string] {
+		s := startRedis(t)
+		var hearing conns
+		listener := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return hearing.dial(ctx, addr)
+		}})
+		writer := redis.NewClient(&redis.Options{Addr: s.addr})
+		t.Cleanup(func() { _ = listener.Close(); _ = writer.Close() })
+		var state sync.Map
+		write := func(ctx context.Context, key string, value int64, padding string) (err error) {
+			state.Store(key, value)
+			for ctx.Err() == nil {
+				if err = writer.Publish(ctx, "hints/"+key, padding).Err(); err == nil {
+					return nil
+				}
+				time.Sleep(time.Millisecond)
+			}
+			return ctx.Err()
+		}
+		return signalstest.Engine[string]{
+			Source: func() signals.Source[string] { return channels(listener, "hints/") },
+			Key:    orderKey,
+			Write:  func(ctx context.Context, key string, value int64) error { return write(ctx, key, value, "") },
+			Read: func(_ context.Context, key string) (int64, error) {
+				value, _ := state.Load(key)
+				n, _ := value.(int64)
+				return n, nil
+			},
+			Cut:   hearing.cut,
+			Stop:  s.stop,
+			Start: s.start,
+			Overflow: func(ctx context.Context, _ func()) error {
+				for i := range 4000 { // 16 MB: more than the sockets and the server's buffer hold
+					if err := write(ctx, orderKey(i), 1, strings.Repeat("x", 4096)); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		}
+	})
+}

@@ -1,0 +1,4 @@
+package nats
+
+// SetMaxKeys sets how many keys wait for the sink before they are dropped.
+func SetMaxKeys(n int) { maxKeys = n }

@@ -1,0 +1,177 @@
+package signals_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
+)
+
+// lagging is a state whose readers see a write only when it is older than lag.
+type lagging struct {
+	lag    time.Duration
+	mu     sync.Mutex
+	writes map[string]time.Time
+}
+
+func (l *lagging) write(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes[key] = time.Now()
+}
+
+func (l *lagging) read(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, written := l.writes[key]
+	return written && time.Since(at) >= l.lag
+}
+
+// lagRun has waits whose reads lag: one that begins before the change, and one that begins
+// between the hint and the moment at which the replica has the change. The change is told by
+// hint, or by Missed if hint is nil. It returns how many waits ended, and the number of reads.
+func lagRun(t *testing.T, lag time.Duration, hint func(signals.Sink[string]) error, options ...signals.Option) (ended, reads int64) {
+	t.Helper()
+	p := open(t)
+	r, err := signals.To(p, append(options, signals.WithAudit(0))...)
+	require.NoError(t, err)
+	stop := runIn(t, r, script(stands))
+	time.Sleep(time.Minute)
+	state := lagging{lag: lag, writes: map[string]time.Time{}}
+	var n, answered atomic.Int64
+	var waiting sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := func() {
+		waiting.Go(func() {
+			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(context.Context) (bool, bool, error) {
+				n.Add(1)
+				ok := state.read("a")
+				return ok, ok, nil
+			}, "a")
+			if err == nil {
+				answered.Add(1)
+			}
+		})
+		synctest.Wait()
+	}
+	wait()
+	state.write("a")
+	require.NoError(t, hint(r))
+	synctest.Wait()
+	time.Sleep(lag / 2)
+	wait()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	ended = answered.Load()
+	cancel()
+	waiting.Wait()
+	stop()
+	require.NoError(t, p.Close())
+	return ended, n.Load()
+}
+
+func changed(sink signals.Sink[string]) error { sink.Changed("a", 7); return nil }
+
+func TestAReadThatLagsBehindItsHintIsMadeAgain(t *testing.T) {
+	for _, c := range []struct {
+		lag, option time.Duration
+	}{{1, 1}, {time.Millisecond, 2 * time.Second}, {9 * time.Millisecond, 10 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}, {2 * time.Second, 2 * time.Second}} {
+		for name, hint := range map[string]func(signals.Sink[string]) error{"hint": changed, "gap": stands} {
+			t.Run(fmt.Sprint(name, " ", c.lag, " of ", c.option), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ended, _ := lagRun(t, c.lag, hint, signals.WithLag(c.option))
+					assert.EqualValues(t, 2, ended)
+				})
+			})
+		}
+	}
+}
+
+func TestWithoutTheOptionALaggingReadLosesItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended, reads := lagRun(t, time.Second, changed, signals.WithLag(0))
+		assert.Zero(t, ended)
+		assert.EqualValues(t, 3, reads)
+	})
+}
+
+// At the default: the documentation says five.
+func TestHowManyReadsAHintCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, reads := lagRun(t, 10*time.Minute, changed)
+		assert.LessOrEqual(t, reads, int64(1+1+5+1+5))
+	})
+}
+
+// many is a purgatory with one wait, which counts the hints.
+type many struct {
+	hints *atomic.Int64
+	all   *atomic.Int64
+}
+
+func (m many) Hint(_ string, position int64) bool {
+	if position == signals.Unknown {
+		m.all.Add(1)
+	}
+	m.hints.Add(1)
+	return true
+}
+func (many) Keys() iter.Seq[string] { return func(y func(string) bool) { y("waits") } }
+
+// However many keys change, what is remembered is bounded; beyond the bound everything that
+// waits is signalled again.
+func TestWhatIsSaidAgainIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := many{new(atomic.Int64), new(atomic.Int64)}
+		r, err := signals.To[string](m, signals.WithAudit(0))
+		require.NoError(t, err)
+		stop := runIn(t, r, script())
+		const n = 1<<16 + 1
+		for i := range n {
+			r.Changed(fmt.Sprint(i), 1)
+		}
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 5, m.all.Load(), "each level once")
+		assert.EqualValues(t, n+5, m.hints.Load())
+		for i := range n - 1 {
+			r.Changed(fmt.Sprint(i), 1)
+		}
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 5, m.all.Load())
+		assert.EqualValues(t, 5*(n-1), r.Stats().Repeats)
+		stop()
+	})
+}
+
+// The highest position is the one that is said again.
+func TestARepeatHasTheHighestPosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p, signals.WithAudit(0))
+		require.NoError(t, err)
+		stop := runIn(t, r, script())
+		var met atomic.Bool
+		done := make(chan error, 1)
+		go func() {
+			done <- p.AwaitAt(t.Context(), time.Minute, met.Load, purgatory.KeyPosition[string]{Key: "a", Position: 5})
+		}()
+		synctest.Wait()
+		r.Changed("a", 5)
+		r.Changed("a", 3)
+		synctest.Wait()
+		met.Store(true)
+		assert.NoError(t, <-done)
+		stop()
+		require.NoError(t, p.Close())
+	})
+}
