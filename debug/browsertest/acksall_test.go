@@ -43,7 +43,9 @@ func TestThePageShowsARunningCluster(t *testing.T) {
 	}()
 
 	b.do(t, chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS("section")))
-	require.Equal(t, "6", b.eval(t, `document.querySelectorAll("section[id^=p-]").length`), "three brokers, two purgatories each")
+	require.Eventually(t, func() bool {
+		return b.eval(t, `document.querySelectorAll("section[id^=p-]").length`) == "6"
+	}, 20*time.Second, 200*time.Millisecond, "three brokers, two purgatories each")
 	b.requireMoves(t)
 	require.Eventually(t, func() bool {
 		return b.eval(t, `[...document.querySelectorAll("td.text")].some(c => c.textContent.startsWith("orders-"))`) == "true"

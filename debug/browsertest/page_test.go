@@ -3,9 +3,11 @@ package browsertest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 // serve serves a page over three brokers' produces and fetches. The fetches of the last are sick.
@@ -114,4 +117,53 @@ func TestALineLeadsToItsPurgatory(t *testing.T) {
 	assert.Equal(t, "true", b.eval(t, at+" >= 0 && "+at+" < 100"), "an anchor works when the page is opened")
 	assert.Equal(t, "true", b.eval(t, `document.querySelector("#p-broker-0--fetches details").open`))
 	b.requireQuiet(t, url)
+}
+
+// TestWhatNobodyChecksIsOnTop: of two purgatories whose keys nobody checks, one has no option, the other looks for forgotten
+// checks and names the key. Both are above one that is well.
+func TestWhatNobodyChecksIsOnTop(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	well := newPurgatory(t, "well")
+	healthy(ctx, well, &running)
+	page := debug.Handler(well)
+	t.Cleanup(page.Close)
+	for name, opts := range map[string][]purgatory.Option{
+		"plain":     nil,
+		"attentive": {purgatory.WithForgottenChecks(0), purgatory.WithKeyStats(64), purgatory.WithLogger(slog.New(slog.DiscardHandler))},
+	} {
+		p, err := purgatory.New[string](name, opts...)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		page.Add(p)
+		for n := range 40 {
+			end := new(atomic.Int64)
+			_, err := p.TryCompleteElseWatch(&request{what: "job", offset: 1, end: end}, time.Duration(1+n)*time.Second/10, fmt.Sprintf("jobs-%d", n%3))
+			require.NoError(t, err)
+			end.Store(1 - int64(n%4/3)) // three of four are ready
+		}
+	}
+	server := httptest.NewServer(page)
+	t.Cleanup(server.Close)
+	b := open(t)
+	b.do(t, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(server.URL), chromedp.WaitVisible(chromedp.CSS("section")))
+	require.Eventually(t, func() bool {
+		return b.eval(t, `[...document.querySelectorAll("#overview tbody tr")].map(r => r.className).join()`) == "trouble,trouble,ok"
+	}, 60*time.Second, 200*time.Millisecond)
+	first := func(name string) string {
+		return b.eval(t, `document.querySelector("#overview a[href='#p-`+name+`']").parentNode.querySelector("small").textContent`)
+	}
+	assert.Contains(t, first("plain"), "no check was ever made")
+	assert.Regexp(t, `missing for jobs-\d`, first("attentive"))
+	if *screenshots != "" {
+		time.Sleep(8 * time.Second) // for plots with something in them
+	}
+	for _, width := range []int64{1280, 400} {
+		b.screenshot(t, fmt.Sprintf("unchecked-light-%d", width), width, false)
+		b.screenshot(t, fmt.Sprintf("unchecked-dark-%d", width), width, true)
+		b.do(t, chromedp.EmulateViewport(width, 900))
+		assert.Equal(t, "true", b.eval(t, `document.documentElement.scrollWidth <= innerWidth`), "nothing hangs out at a width of %d", width)
+	}
+	b.requireQuiet(t, server.URL)
 }
