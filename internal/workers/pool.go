@@ -65,7 +65,7 @@ func (p *Pool) Kick() {
 		return
 	}
 	if p.spawn == nil {
-		go p.loop()
+		sched.Go(p.loop)
 		return
 	}
 	err := errSpawn
