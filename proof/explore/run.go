@@ -174,7 +174,7 @@ func (s *run) fail(err error) {
 // choose returns the thread that runs next, or nil if none can run. me is the current thread if
 // it can go on, else nil. choose records what is not the default: that me goes on, and
 // otherwise that the first thread that can run does. In Setup and in the check no thread is
-// interrupted, and if one sleeps, the newest runs.
+// interrupted; if Setup or the check sleeps, the newest runs.
 func (s *run) choose(me *thread) *thread {
 	options := s.options[:0]
 	if me != nil {
@@ -190,6 +190,9 @@ func (s *run) choose(me *thread) *thread {
 		return nil
 	}
 	if !s.main {
+		if options[0] == me || options[0] == s.live[0] {
+			return options[0]
+		}
 		return options[len(options)-1]
 	}
 	next := s.by.pick(me, options)

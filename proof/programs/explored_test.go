@@ -1,0 +1,89 @@
+//go:build interleave
+
+package programs
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/delayedop/purgatory/proof/explore"
+)
+
+var (
+	duration  = flag.Duration("for", 2*time.Second, "how long to draw programs")
+	first     = flag.Uint64("seed", 0, "seed of the first program; 0: from the clock")
+	schedules = flag.Int("schedules", 200, "random schedules for each program")
+	one       = flag.String("replay", "", "run what a failure has printed, with its steps")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	status := m.Run()
+	explore.Close()
+	os.Exit(status)
+}
+
+// exploration returns p as a scenario.
+func exploration(p *program) explore.Exploration {
+	return explore.Exploration{Setup: func(spawn func(string, func())) func() error {
+		w := newWorld(p)
+		w.before()
+		for i, steps := range p.goroutines[1:] {
+			if len(steps) > 0 {
+				spawn(fmt.Sprint("g", i+1), func() { w.run(steps) })
+			}
+		}
+		return w.atRest
+	}}
+}
+
+func TestPrograms(t *testing.T) {
+	if *one != "" {
+		replay(t, *one)
+		return
+	}
+	seed := *first
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	began, programs, ran := time.Now(), 0, 0
+	for ; time.Since(began) < *duration; seed++ {
+		p := draw(seed)
+		r := exploration(p).Random(seed, *schedules)
+		programs++
+		ran += r.Schedules
+		if r.Failure != nil {
+			report(t, p, r, seed)
+			break
+		}
+	}
+	took := time.Since(began).Seconds()
+	t.Logf("%d programs, %d schedules in %.0f s (%.0f a second)", programs, ran, took, float64(ran)/took)
+}
+
+// report shrinks a failure and prints it.
+func report(t *testing.T, p *program, r explore.Result, seed uint64) {
+	schedules := r.Schedules
+	kept, r := shrink(p, r, seed)
+	t.Errorf("%v\n%vprogram %d, schedule %d of it; once more, with its steps:\n  make explore ARGS='-replay %s'",
+		r.Failure, kept.of(p), seed, schedules, token(seed, kept, r.Schedule))
+}
+
+func replay(t *testing.T, text string) {
+	seed, kept, schedule, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := kept.of(draw(seed))
+	t.Logf("program %d:\n%v", seed, p)
+	r := exploration(p).Replay(schedule)
+	for _, s := range r.Steps {
+		t.Log(s)
+	}
+	if r.Failure != nil {
+		t.Error(r.Failure)
+	}
+}

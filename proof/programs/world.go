@@ -1,0 +1,326 @@
+package programs
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// tick is the unit of all durations of a program.
+const tick = time.Millisecond
+
+// world is one run of a program: a purgatory on a manual clock, the state on which the
+// operations' conditions depend, and what has been seen. Nothing but the program's own
+// goroutines moves the clock, sweeps or purges, so that nothing repairs what they lose.
+//
+// The mutex guards the fields below it. It is not one of the library's, so that a scheduler
+// does not interrupt its holder, and it is not held while a method of the purgatory runs.
+type world struct {
+	*program
+	p     *purgatory.DelayedOperationPurgatory[int]
+	clock *timer.ManualTimer
+	ids   []int // the purgatory's keys, by the program's
+
+	mu      sync.Mutex
+	now     int     // grows with every event
+	raised  []int   // by key: when it was first raised, 0: never
+	items   []int   // by key
+	put     []int   // by key: when the last item came
+	checked []int   // by key: when the last check or signal began that reaches everybody
+	reached [][]int // by key and position: when the last check up to that position began
+	closing bool    // Close or Shutdown has been called
+	down    bool    // Shutdown has returned nil
+	ended   int     // how many operations the verbs say that they have ended
+	waiters []*waiter
+	crowded []*waiter
+	faults  []error
+}
+
+const maxPosition = 3
+
+var errBoom = errors.New("a panic of the program")
+
+func newWorld(p *program) *world {
+	w := &world{program: p}
+	w.raised, w.items, w.put, w.checked = make([]int, p.keys), make([]int, p.keys), make([]int, p.keys), make([]int, p.keys)
+	for range p.keys {
+		w.reached = append(w.reached, make([]int, maxPosition+1))
+	}
+	var err error
+	if w.clock, err = timer.NewManualTimer(timer.WithWheelSize(4)); err != nil {
+		panic(err)
+	}
+	w.p, err = purgatory.New[int]("program",
+		purgatory.WithTimer(w.clock),
+		purgatory.WithWatcherShards(p.shards),
+		purgatory.WithSignalWorkers(p.workers),
+		purgatory.WithMaxPending(p.maxPending),
+		purgatory.WithPurgeInterval(p.purge),
+		purgatory.WithPanicHandler(func(v any, stack []byte) {
+			if v != errBoom {
+				w.fault("panic: %v\n%s", v, stack)
+			}
+		}))
+	if err != nil {
+		panic(err)
+	}
+	key := 0
+	for i := range p.keys {
+		w.ids = append(w.ids, w.keyOf(i, &key))
+	}
+	for i := range p.ops {
+		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i]})
+	}
+	w.comeAndGo(&key)
+	return w
+}
+
+// keyOf returns a key on the given shard that it has not returned before. Each purgatory has
+// another hash seed. So the keys differ from run to run, but their shards do not, and a
+// schedule can be repeated.
+func (w *world) keyOf(shard int, key *int) int {
+	all := (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer()) // the field has this very type
+	for *key++; all.Shard(all.Hash(*key)) != all.Shards()[shard]; *key++ {
+	}
+	return *key
+}
+
+// comeAndGo lets the program's crowd wait for keys of their own, which are signalled; then all
+// end. The workers have not begun, so that the signals are still queued.
+func (w *world) comeAndGo(key *int) {
+	spec := &op{needs: nothing, timeout: 1000}
+	for range w.crowd {
+		o := &waiter{w: w, id: -1, op: spec}
+		id := w.keyOf(0, key)
+		if _, err := w.p.TryCompleteElseWatch(o, time.Hour, id); err != nil {
+			panic(err)
+		}
+		o.accepted = true
+		w.p.Signal(id)
+		w.crowded = append(w.crowded, o)
+	}
+	for _, o := range w.crowded {
+		w.did(w.p.ForceComplete(o))
+	}
+}
+
+func (w *world) fault(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faultLocked(format, args...)
+}
+
+func (w *world) faultLocked(format string, args ...any) {
+	if len(w.faults) < 10 {
+		w.faults = append(w.faults, fmt.Errorf(format, args...))
+	}
+}
+
+// event returns the number of an event that happens now.
+func (w *world) event() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	return w.now
+}
+
+// did counts an operation that a verb has ended.
+func (w *world) did(ended bool) {
+	if ended {
+		w.count(1)
+	}
+}
+
+func (w *world) count(n int) {
+	w.mu.Lock()
+	w.ended += n
+	w.mu.Unlock()
+}
+
+// run makes the steps of one goroutine.
+func (w *world) run(steps []step) {
+	for _, s := range steps {
+		w.do(s)
+	}
+}
+
+// before makes the steps of goroutine 0, on a goroutine of its own, which they may end.
+func (w *world) before() {
+	var done sched.Event
+	done.Init()
+	sched.Go(func() {
+		defer done.Set(1)
+		w.run(w.goroutines[0])
+	})
+	done.Wait(nil)
+}
+
+// waiter is an operation of a program.
+type waiter struct {
+	operation.DelayedOperation
+	*op
+	w  *world
+	id int
+
+	// guarded by w.mu
+	begun    []int // when its registrations began
+	returned int   // how many of them have returned
+	accepted bool
+	full     [][2]int      // refusals with ErrFull: when the call began, and when it returned
+	minimum  time.Duration // it does not expire before
+	maximum  time.Duration // it has expired when the clock stands there
+	extends  int
+	mustEnd  bool // it was forced or cancelled after a registration had begun
+	cause    bool // a cancel has given it a cause
+
+	tries, completed, expired int
+	trying, calling           bool
+	yes                       bool // a try has returned true
+	failed                    int  // when a try last panicked or ended its goroutine
+	doneAt                    int  // when OnComplete began
+	doneTime                  time.Duration
+	outcome                   operation.Outcome
+}
+
+func (o *waiter) fault(format string, args ...any) {
+	o.w.faultLocked("o%d: %s", o.id, fmt.Sprintf(format, args...))
+}
+
+// meets reports whether the condition is met, and takes the item that it needs.
+func (o *waiter) meetsLocked() bool {
+	met := func(k int) bool { return o.w.raised[k] > 0 }
+	switch o.needs {
+	case anyKey:
+		return slices.ContainsFunc(o.keys, met)
+	case allKeys:
+		return !slices.ContainsFunc(o.keys, func(k int) bool { return !met(k) })
+	case item:
+		for _, k := range o.keys {
+			if o.w.items[k] > 0 {
+				o.w.items[k]--
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxTries is more tries than the calls of any program can cause.
+const maxTries = 2000
+
+func (o *waiter) TryComplete() (yes bool) {
+	w := o.w
+	sched.Yield()
+	w.mu.Lock()
+	w.now++
+	o.tries++
+	if o.trying || o.calling || o.completed > 0 {
+		o.fault("TryComplete overlaps itself or a callback, or follows OnComplete")
+	}
+	if o.yes && !(w.closing && len(o.begun) > 1) { // a closed purgatory may refuse it after a yes, and it may be submitted again
+		o.fault("tried again after a yes")
+	}
+	if o.tries > maxTries {
+		o.fault("tried %d times", o.tries)
+	}
+	if w.down && o.accepted {
+		o.fault("tried after Shutdown")
+	}
+	o.trying = true
+	tries := o.tries
+	returned := false
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.now++
+		o.trying = false
+		if !returned {
+			o.failed = w.now
+		}
+		w.mu.Unlock()
+	}()
+	for _, r := range o.inTry {
+		if r.at == tries {
+			w.react(r.step)
+		}
+	}
+	w.mu.Lock()
+	w.now++
+	yes = o.meetsLocked()
+	o.yes = yes
+	w.mu.Unlock()
+	sched.Yield() // a change at this point must cause another try
+	returned = true
+	return yes
+}
+
+func (o *waiter) OnComplete() {
+	w := o.w
+	outcome, cause, at := o.Outcome(), o.Cause(), w.clock.Now()
+	w.mu.Lock()
+	w.now++
+	if o.trying || o.calling {
+		o.fault("OnComplete overlaps TryComplete or a callback")
+	}
+	if w.down {
+		o.fault("OnComplete after Shutdown")
+	}
+	o.calling = true
+	o.completed++
+	o.outcome = outcome
+	o.doneAt, o.doneTime = w.now, at
+	if o.outcome == operation.Pending {
+		o.fault("OnComplete of an operation without an outcome")
+	}
+	if o.yes != (o.outcome == operation.Satisfied) {
+		o.fault("a try has returned %v, and the outcome is %v", o.yes, o.outcome)
+	}
+	if o.cause && o.outcome == operation.Cancelled && !errors.Is(cause, errCause) {
+		o.fault("cancelled with cause %v", cause)
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		o.calling = false
+		w.mu.Unlock()
+	}()
+	for _, r := range o.inDone {
+		w.react(r.step)
+	}
+}
+
+func (o *waiter) OnExpiration() {
+	w := o.w
+	sched.Yield()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	if o.trying || o.calling || o.completed != 1 || o.outcome != operation.Expired {
+		o.fault("OnExpiration overlaps, comes before OnComplete, or the outcome is %v", o.outcome)
+	}
+	if w.down {
+		o.fault("OnExpiration after Shutdown")
+	}
+	o.expired++
+}
+
+// react makes a step of a reaction.
+func (w *world) react(s step) {
+	switch s.verb {
+	case vPanic:
+		panic(errBoom)
+	case vGoexit:
+		runtime.Goexit()
+	}
+	w.do(s)
+}
