@@ -38,10 +38,10 @@ func Go(f func()) {
 }
 
 func sleep(what string, until func() bool) {
-	if until() {
-		return
-	}
 	if installed == nil {
+		if until() {
+			return
+		}
 		panic("sched: a goroutine that " + what + " would wait for ever, because no scheduler runs others")
 	}
 	installed.Sleep(what, until)

@@ -75,6 +75,10 @@ func execute(setup func(spawn func(string, func())) func() error, by strategy, r
 	return s
 }
 
+// Settle returns when all goroutines but the caller's have ended. Only Setup and the check may
+// call it: the check, for example, when it has started something more.
+func Settle() { active.Sleep("settles", func() bool { return len(active.live) == 1 }) }
+
 // runUntil runs threads until the given one has ended, or all have, or the run has failed.
 func (s *run) runUntil(last *thread) {
 	if last != nil {
@@ -134,6 +138,9 @@ func (s *run) Point() {
 
 // Sleep suspends the current thread until the condition holds.
 func (s *run) Sleep(what string, until func() bool) {
+	if until() {
+		return
+	}
 	me := s.current
 	me.at++
 	s.note(what)

@@ -25,14 +25,18 @@ func (d *drawer) program(seed uint64) *program {
 		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vHint, vCheckAll, vSignalAll, vForce,
 		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown,
 	}
-	if d.oneIn(8) { // the order in which keys are visited depends on hashes: only calls of single keys
-		p.crowd = 1<<(5+d.IntN(3)) - 2 + d.IntN(4)
-		p.maxPending = 0
-		calls = []verb{vRaise, vCheck, vSignal, vForce, vCancel, vCancelKey, vAdvance}
+	if d.oneIn(4) { // the order in which keys are visited depends on hashes: only calls of single keys
+		p.crowd = 1<<(6+d.IntN(2)) - d.IntN(3)
+		p.maxPending, p.shards = 0, 1
+		p.keys = 2 + d.IntN(2)
+		calls = []verb{vCheck, vForce, vCancel, vCancelKey, vAdvance}
 	}
 	d.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })
 	d.verbs = append(calls[:2+d.IntN(4)], vRaise, vCheck, vSignal)
-	many := d.oneIn(16)
+	if p.crowd > 0 {
+		d.verbs = append(d.verbs, vPass, vPass, vSignal)
+	}
+	many := d.oneIn(16) && p.crowd == 0
 	n := 1 + d.IntN(4)
 	if many {
 		n = 1 + d.IntN(30)
@@ -79,7 +83,11 @@ func (d *drawer) op() op {
 	if d.oneIn(10) {
 		o.timeout = 0
 	}
-	for _, k := range d.Perm(d.p.keys)[:1+d.IntN(d.p.keys)] {
+	keys := 1 + d.IntN(d.p.keys)
+	if d.p.crowd > 0 {
+		keys = 1
+	}
+	for _, k := range d.Perm(d.p.keys)[:keys] {
 		o.keys = append(o.keys, k)
 	}
 	if d.oneIn(4) {

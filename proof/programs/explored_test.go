@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,12 +17,13 @@ import (
 var (
 	duration  = flag.Duration("for", 2*time.Second, "how long to draw programs")
 	first     = flag.Uint64("seed", 0, "seed of the first program; 0: from the clock")
-	schedules = flag.Int("schedules", 200, "random schedules for each program")
+	schedules = flag.Int("schedules", 100, "random schedules for each program")
 	one       = flag.String("replay", "", "run what a failure has printed, with its steps")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	debug.SetGCPercent(800) // a run leaves much behind and keeps nothing
 	status := m.Run()
 	explore.Close()
 	os.Exit(status)
@@ -29,7 +32,7 @@ func TestMain(m *testing.M) {
 // exploration returns p as a scenario.
 func exploration(p *program) explore.Exploration {
 	return explore.Exploration{Setup: func(spawn func(string, func())) func() error {
-		w := newWorld(p)
+		w := newWorld(p, explore.Settle)
 		w.before()
 		for i, steps := range p.goroutines[1:] {
 			if len(steps) > 0 {
@@ -49,7 +52,7 @@ func TestPrograms(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	began, programs, ran := time.Now(), 0, 0
+	began, before, programs, ran := time.Now(), used(), 0, 0
 	for ; time.Since(began) < *duration; seed++ {
 		p := draw(seed)
 		r := exploration(p).Random(seed, *schedules)
@@ -60,8 +63,17 @@ func TestPrograms(t *testing.T) {
 			break
 		}
 	}
-	took := time.Since(began).Seconds()
-	t.Logf("%d programs, %d schedules in %.0f s (%.0f a second)", programs, ran, took, float64(ran)/took)
+	t.Logf("%d programs, %d schedules in %.0f s, %.0f schedules for each second of processor time",
+		programs, ran, time.Since(began).Seconds(), float64(ran)/(used()-before))
+}
+
+// used returns how many seconds of processor time the process has used.
+func used() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // report shrinks a failure and prints it.

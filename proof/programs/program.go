@@ -10,12 +10,12 @@ import (
 // program is what the goroutines of one run do. It is drawn from a seed.
 type program struct {
 	seed       uint64
-	keys       int // keys 0 to keys-1, each on a shard of its own
+	keys       int // key i is on shard i, or all are on one
 	shards     int
 	maxPending int // 0: no bound
 	workers    int
 	purge      int // WithPurgeInterval
-	crowd      int // operations on keys of their own, all on shard 0, which end while their keys are signalled
+	crowd      int // operations on keys of their own, all on the one shard, that end while their keys are signalled
 	ops        []op
 	goroutines [][]step // the first one runs in Setup, before the others begin
 }
@@ -79,13 +79,14 @@ const (
 	vAdvance
 	vClose
 	vShutdown // with a context that has ended
+	vPass     // an operation comes on a key of its own, which is signalled, and goes
 	vPanic    // only in reactions
 	vGoexit
 	verbs
 )
 
 var verbNames = [verbs]string{"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "hint",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "panic", "goexit"}
+	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "pass", "panic", "goexit"}
 
 func (s step) String() string {
 	switch s.verb {
@@ -97,7 +98,7 @@ func (s step) String() string {
 		return fmt.Sprintf("advance %d", s.n)
 	case vCheckUpTo, vHint:
 		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
-	case vCheckAll, vSignalAll, vClose, vShutdown, vPanic, vGoexit:
+	case vCheckAll, vSignalAll, vClose, vShutdown, vPass, vPanic, vGoexit:
 		return verbNames[s.verb]
 	}
 	return fmt.Sprintf("%s k%d", verbNames[s.verb], s.key)

@@ -11,7 +11,8 @@ import (
 // swept or purged.
 func (w *world) atRest() error {
 	w.clock.AdvanceClock(0) // expires what was due when it was registered
-	stats := w.p.Stats()    // takes every lock
+	w.settle()
+	stats := w.p.Stats() // takes every lock
 	pending, unknown := 0, 0
 	for _, o := range w.waiters {
 		o.judge()
@@ -41,6 +42,7 @@ func (w *world) atRest() error {
 		w.fault("close: %v", err)
 	}
 	w.p.AdvanceClock(0)
+	w.settle()
 	w.afterClose()
 	return errors.Join(w.faults...)
 }

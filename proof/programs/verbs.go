@@ -64,6 +64,8 @@ func (w *world) do(s step) {
 		}
 	case vShutdown:
 		w.shutdown(ended)
+	case vPass:
+		w.end(w.pass())
 	default:
 		if s.op < len(w.waiters) {
 			w.doTo(w.waiters[s.op], s)

@@ -29,9 +29,12 @@ type world struct {
 	*program
 	p     *purgatory.DelayedOperationPurgatory[int]
 	clock *timer.ManualTimer
-	ids   []int // the purgatory's keys, by the program's
+	// settle waits until all goroutines of the program and of the purgatory have ended.
+	settle func()
+	ids    []int // the purgatory's keys, by the program's
 
 	mu      sync.Mutex
+	last    int     // the key that keyOf has returned last
 	now     int     // grows with every event
 	raised  []int   // by key: when it was first raised, 0: never
 	items   []int   // by key
@@ -50,8 +53,8 @@ const maxPosition = 3
 
 var errBoom = errors.New("a panic of the program")
 
-func newWorld(p *program) *world {
-	w := &world{program: p}
+func newWorld(p *program, settle func()) *world {
+	w := &world{program: p, settle: settle}
 	w.raised, w.items, w.put, w.checked = make([]int, p.keys), make([]int, p.keys), make([]int, p.keys), make([]int, p.keys)
 	for range p.keys {
 		w.reached = append(w.reached, make([]int, maxPosition+1))
@@ -74,45 +77,56 @@ func newWorld(p *program) *world {
 	if err != nil {
 		panic(err)
 	}
-	key := 0
 	for i := range p.keys {
-		w.ids = append(w.ids, w.keyOf(i, &key))
+		w.ids = append(w.ids, w.keyOf(i%p.shards))
 	}
 	for i := range p.ops {
 		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i]})
 	}
-	w.comeAndGo(&key)
+	for range p.crowd { // the workers have not begun, so that all these signals stay queued
+		w.pass()
+	}
+	for _, o := range w.crowded {
+		w.end(o)
+	}
 	return w
 }
 
 // keyOf returns a key on the given shard that it has not returned before. Each purgatory has
 // another hash seed. So the keys differ from run to run, but their shards do not, and a
 // schedule can be repeated.
-func (w *world) keyOf(shard int, key *int) int {
+func (w *world) keyOf(shard int) int {
 	all := (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer()) // the field has this very type
-	for *key++; all.Shard(all.Hash(*key)) != all.Shards()[shard]; *key++ {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.last++; all.Shard(all.Hash(w.last)) != all.Shards()[shard]; w.last++ {
 	}
-	return *key
+	return w.last
 }
 
-// comeAndGo lets the program's crowd wait for keys of their own, which are signalled; then all
-// end. The workers have not begun, so that the signals are still queued.
-func (w *world) comeAndGo(key *int) {
-	spec := &op{needs: nothing, timeout: 1000}
-	for range w.crowd {
-		o := &waiter{w: w, id: -1, op: spec}
-		id := w.keyOf(0, key)
-		if _, err := w.p.TryCompleteElseWatch(o, time.Hour, id); err != nil {
-			panic(err)
+// pass lets an operation wait for a key of its own, and signals that.
+func (w *world) pass() *waiter {
+	o := &waiter{w: w, id: -1, op: passing}
+	id := w.keyOf(0)
+	if _, err := w.p.TryCompleteElseWatch(o, time.Hour, id); err != nil {
+		if !errors.Is(err, purgatory.ErrClosed) {
+			w.fault("pass: %v", err)
 		}
-		o.accepted = true
-		w.p.Signal(id)
-		w.crowded = append(w.crowded, o)
+		return o
 	}
-	for _, o := range w.crowded {
-		w.did(w.p.ForceComplete(o))
-	}
+	o.accepted = true
+	w.p.Signal(id)
+	w.mu.Lock()
+	w.crowded = append(w.crowded, o)
+	w.mu.Unlock()
+	return o
 }
+
+// passing is the operation of pass.
+var passing = &op{needs: nothing}
+
+// end ends an operation of pass.
+func (w *world) end(o *waiter) { w.did(w.p.ForceComplete(o)) }
 
 func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
