@@ -3,6 +3,7 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -64,13 +65,13 @@ func execute(setup func(spawn func(string, func())) func() error, by strategy, r
 	s.runUntil(nil)
 	s.main = false
 	if s.failure == nil {
-		s.spawn("check", func() {
-			if err := check(); err != nil {
-				s.fail(err)
-			}
-		})
+		err := errors.New("the check has ended its goroutine")
+		s.spawn("check", func() { err = check() })
 		s.next = s.live[0]
 		s.runUntil(nil)
+		if s.failure == nil {
+			s.failure = err
+		}
 	}
 	return s
 }

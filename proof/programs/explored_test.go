@@ -23,7 +23,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(800) // a run leaves much behind and keeps nothing
+	debug.SetMemoryLimit(1 << 30)
 	status := m.Run()
 	explore.Close()
 	os.Exit(status)
@@ -52,20 +52,39 @@ func TestPrograms(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	began, before, programs, ran := time.Now(), used(), 0, 0
+	began, programs, ran := time.Now(), 0, 0
+	var small, large pace
 	for ; time.Since(began) < *duration; seed++ {
-		p := draw(seed)
+		p, before := draw(seed), used()
 		r := exploration(p).Random(seed, *schedules)
 		programs++
 		ran += r.Schedules
+		if p.crowd > 0 || len(p.goroutines) > 5 {
+			large.add(r.Schedules, used()-before)
+		} else {
+			small.add(r.Schedules, used()-before)
+		}
 		if r.Failure != nil {
 			report(t, p, r, seed)
 			break
 		}
 	}
-	t.Logf("%d programs, %d schedules in %.0f s, %.0f schedules for each second of processor time",
-		programs, ran, time.Since(began).Seconds(), float64(ran)/(used()-before))
+	t.Logf("%d programs, %d schedules in %.0f s; for each second of processor time %v of two to four goroutines, %v of more or of a crowd",
+		programs, ran, time.Since(began).Seconds(), small, large)
 }
+
+// pace is how many schedules took how long.
+type pace struct {
+	schedules int
+	seconds   float64
+}
+
+func (p *pace) add(schedules int, seconds float64) {
+	p.schedules += schedules
+	p.seconds += seconds
+}
+
+func (p pace) String() string { return fmt.Sprintf("%.0f", float64(p.schedules)/p.seconds) }
 
 // used returns how many seconds of processor time the process has used.
 func used() float64 {

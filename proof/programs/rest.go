@@ -10,6 +10,9 @@ import (
 // atRest checks what must hold when all goroutines have ended. Until it purges, nothing has
 // swept or purged.
 func (w *world) atRest() error {
+	w.mu.Lock()
+	w.resting = true
+	w.mu.Unlock()
 	w.clock.AdvanceClock(0) // expires what was due when it was registered
 	w.settle()
 	stats := w.p.Stats() // takes every lock

@@ -27,8 +27,9 @@ const tick = time.Millisecond
 // does not interrupt its holder, and it is not held while a method of the purgatory runs.
 type world struct {
 	*program
-	p     *purgatory.DelayedOperationPurgatory[int]
-	clock *timer.ManualTimer
+	p        *purgatory.DelayedOperationPurgatory[int]
+	clock    *timer.ManualTimer
+	watchers *watchers.Watchers[int] // of p
 	// settle waits until all goroutines of the program and of the purgatory have ended.
 	settle func()
 	ids    []int // the purgatory's keys, by the program's
@@ -41,6 +42,7 @@ type world struct {
 	put     []int   // by key: when the last item came
 	checked []int   // by key: when the last check or signal began that reaches everybody
 	reached [][]int // by key and position: when the last check up to that position began
+	resting bool    // the program has ended: operations do not react any more
 	closing bool    // Close or Shutdown has been called
 	down    bool    // Shutdown has returned nil
 	ended   int     // how many operations the verbs say that they have ended
@@ -77,6 +79,8 @@ func newWorld(p *program, settle func()) *world {
 	if err != nil {
 		panic(err)
 	}
+	// The field has this very type, so the conversion of the pointer is safe.
+	w.watchers = (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer())
 	for i := range p.keys {
 		w.ids = append(w.ids, w.keyOf(i%p.shards))
 	}
@@ -96,10 +100,9 @@ func newWorld(p *program, settle func()) *world {
 // another hash seed. So the keys differ from run to run, but their shards do not, and a
 // schedule can be repeated.
 func (w *world) keyOf(shard int) int {
-	all := (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer()) // the field has this very type
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.last++; all.Shard(all.Hash(w.last)) != all.Shards()[shard]; w.last++ {
+	for w.last++; w.watchers.Shard(w.watchers.Hash(w.last)) != w.watchers.Shards()[shard]; w.last++ {
 	}
 	return w.last
 }
@@ -330,6 +333,12 @@ func (o *waiter) OnExpiration() {
 
 // react makes a step of a reaction.
 func (w *world) react(s step) {
+	w.mu.Lock()
+	resting := w.resting
+	w.mu.Unlock()
+	if resting {
+		return
+	}
 	switch s.verb {
 	case vPanic:
 		panic(errBoom)

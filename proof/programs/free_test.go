@@ -1,0 +1,38 @@
+//go:build !interleave
+
+package programs
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+// freePrograms is how many programs the test below runs.
+const freePrograms = 400
+
+// TestProgramsOnGoroutines runs programs on Go's own scheduler, with the same oracles. Under the
+// race detector it finds reads and writes that are not ordered, which package explore cannot
+// see, because there one goroutine at a time runs.
+func TestProgramsOnGoroutines(t *testing.T) {
+	n := uint64(freePrograms)
+	if testing.Short() {
+		n /= 10
+	}
+	for seed := range n {
+		p := draw(seed)
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(p, synctest.Wait)
+			w.before()
+			for _, steps := range p.goroutines[1:] {
+				go w.run(steps)
+			}
+			synctest.Wait()
+			if err := w.atRest(); err != nil {
+				t.Errorf("%v\n%vprogram %d", err, p, seed)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
