@@ -201,6 +201,6 @@ func BenchmarkHintForNobody(b *testing.B) {
 	defer p.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Hint("orders/12345", 77)
+		p.SignalUpTo("orders/12345", 77)
 	}
 }

@@ -250,13 +250,13 @@ func TestHintReportsWhetherAnOperationWaits(t *testing.T) {
 	p := open[int](t)
 	var set atomic.Bool
 	var done atomic.Int64
-	assert.False(t, p.Hint(1, purgatory.EveryPosition))
+	assert.False(t, p.SignalUpTo(1, purgatory.EveryPosition))
 	_, err := p.TryCompleteElseWatchAt(&flagged{flag: &set, done: func() { done.Add(1) }}, time.Hour, purgatory.KeyPosition[int]{Key: 1, Position: 10})
 	require.NoError(t, err)
 	set.Store(true)
-	assert.True(t, p.Hint(1, 9), "somebody waits, though for more")
-	assert.True(t, p.Hint(1, 10))
+	assert.True(t, p.SignalUpTo(1, 9), "somebody waits, though for more")
+	assert.True(t, p.SignalUpTo(1, 10))
 	eventually(t, func() bool { return done.Load() == 1 }, "done.Load() == 1")
 	assert.EqualValues(t, 3, p.Stats().Signals)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { p.Hint(2, 5) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { p.SignalUpTo(2, 5) }))
 }

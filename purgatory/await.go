@@ -95,7 +95,8 @@ func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o m
 	if !first.Pass(o) {
 		return p.refuse(ErrClosed, "while trying")
 	}
-	first.Gate().Answered(1)
+	first.Gate().Enter()
+	first.Gate().Exit(1)
 	return err
 }
 

@@ -5,9 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/watchers"
 )
 
 // Close closes the purgatory at once: it rejects new operations, ends every pending
@@ -23,35 +22,39 @@ func (p *DelayedOperationPurgatory[K]) Close() error {
 	return nil
 }
 
-// close is Close. With onWorkers, signal workers run the callbacks.
-func (p *DelayedOperationPurgatory[K]) close(onWorkers bool) {
-	sched.Yield()
+// close is Close. With later, signal workers run the callbacks.
+func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	p.draining.Store(true)
-	sched.Yield()
 	first := !p.closed.Swap(true)
 	if first {
 		defer p.noteClose()()
 		defer p.stop() // also when a callback ends the goroutine
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
-	if first || onWorkers {
-		shards := p.watchers.Shards()
-		closeRest := func() {
-			for len(shards) > 0 {
-				c := p.newCheck(shards[0])
-				shards = shards[1:]
-				c.outcome, c.onWorkers, c.rest = machine.Closed, onWorkers, c.shard.Close()
-				c.finish()
-			}
-		}
-		defer func() {
-			if len(shards) > 0 { // a callback has called runtime.Goexit
-				guard.Resume(closeRest)
-			}
-			p.emptied.Store(true)
-		}()
-		closeRest()
+	if first || later {
+		p.endAll(p.watchers.Shards(), later)
 	}
+}
+
+// endAll ends the operations of shards as closed.
+func (p *DelayedOperationPurgatory[K]) endAll(shards []*watchers.Shard[K], later bool) {
+	done := false
+	defer func() {
+		if !done { // a callback has called runtime.Goexit
+			go p.endAll(shards, later)
+		}
+	}()
+	for ; len(shards) > 0; shards = shards[1:] {
+		shards[0].Close()
+		eachKey(shards[0], func(k watchers.Key[K]) bool {
+			w := p.newWalk(k.Key, k.Hash, EveryPosition)
+			w.claim, w.later = machine.Closed, later
+			w.beginAt(k)
+			return true
+		})
+	}
+	p.emptied.Store(true)
+	done = true
 }
 
 // stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
@@ -64,7 +67,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	if p.own != nil {
 		p.own.Stop()
 	}
-	p.kickAnother() // an executor may have refused work: see noteRefused
+	p.crew.kick() // an executor may have refused work: see crew.refused
 }
 
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
@@ -78,7 +81,6 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // wait. A Shutdown that is called from a callback waits for that callback, and so until
 // ctx ends.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
-	sched.Yield()
 	if !p.draining.Swap(true) {
 		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
 	}
@@ -102,12 +104,13 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 // idle reports whether the callbacks of every accepted operation have run and returned,
 // and no signal worker runs or has work.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
-	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.workers.Running() == 0 && !p.working()
+	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle()
 }
 
-// ended reports whether the workers of the purgatory's own timer have ended.
+// ended reports whether the workers of the purgatory's own timer have ended, and no goroutine
+// reports stuck callbacks.
 func (p *DelayedOperationPurgatory[K]) ended() bool {
-	return p.own == nil || p.own.Idle()
+	return (p.own == nil || p.own.Idle()) && !p.callbacks.reporting.Load()
 }
 
 // poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's

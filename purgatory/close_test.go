@@ -106,10 +106,10 @@ func TestGoexitInACallbackOfCloseLeavesNothingPending(t *testing.T) {
 		all = append(all, o)
 	}
 	inBackground(func() { _ = p.Close() })()
+	require.NoError(t, p.Shutdown(t.Context()))
 	for _, o := range all {
 		ended(t, o, operation.Closed)
 	}
-	require.NoError(t, p.Shutdown(t.Context()))
 }
 
 func TestASubmissionDuringCloseEndsOnceOrIsRefused(t *testing.T) {

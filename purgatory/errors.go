@@ -5,6 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
+
+	"github.com/delayedop/purgatory/internal/bounded"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
 )
 
 // Errors, for errors.Is. New, a method that refuses an operation, and one whose wait ends
@@ -66,4 +72,73 @@ func errorf(name string, kind error, format string, args ...any) error {
 		}
 	}
 	return f
+}
+
+// refusals counts the operations that were not accepted, by reason.
+type refusals struct{ closed, full, input atomic.Int64 }
+
+// refuses reports whether p refuses every operation on so many keys.
+func (p *DelayedOperationPurgatory[K]) refuses(keys int) bool {
+	return keys == 0 || keys > operation.MaxKeys || p.draining.Load()
+}
+
+// refusal returns why op, on so many keys, is refused before it is tried.
+func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int) error {
+	switch {
+	case machine.Find(op) == nil:
+		return p.refuse(ErrNilOperation, "%T", op)
+	case keys == 0:
+		return p.refuse(ErrNoKeys, "%s", kindOf(op))
+	case keys > operation.MaxKeys:
+		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
+	default:
+		return p.refuse(ErrClosed, "%s", kindOf(op))
+	}
+}
+
+// refuse counts a refusal and returns its error.
+func (p *DelayedOperationPurgatory[K]) refuse(kind error, format string, args ...any) error {
+	switch {
+	case errors.Is(kind, ErrClosed):
+		p.refused.closed.Add(1)
+	case errors.Is(kind, ErrFull):
+		p.refused.full.Add(1)
+	default:
+		p.refused.input.Add(1)
+	}
+	return p.errorf(kind, format, args...)
+}
+
+// elsewhere returns a text for an error: that m was submitted to another purgatory, or ""
+// if it was submitted to p.
+func (p *DelayedOperationPurgatory[K]) elsewhere(m *machine.Machine) string {
+	if m.Owner() == p.id {
+		return ""
+	}
+	return ", to another purgatory"
+}
+
+// admission counts pending operations up to a limit. It is safe for concurrent use.
+type admission struct {
+	limit   int64 // 0: none, and nothing is counted
+	pending sched.Int64
+}
+
+// reserve counts one more pending operation, unless the maximum are pending.
+func (a *admission) reserve() bool { return a.limit == 0 || bounded.Increment(&a.pending, a.limit) }
+
+// release subtracts n operations that reserve has counted.
+func (a *admission) release(n int) {
+	if a.limit > 0 {
+		a.pending.Add(int64(-n))
+	}
+}
+
+// kindOf names op in errors and logs: by its type, or as "Await" or "AwaitRead" if op is
+// the operation behind such a call.
+func kindOf(op any) string {
+	if w, ok := op.(interface{ waitsIn() string }); ok {
+		return w.waitsIn()
+	}
+	return fmt.Sprintf("%T", op)
 }

@@ -3,6 +3,8 @@ package purgatory
 import (
 	"context"
 	"log/slog"
+	"runtime/trace"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -12,8 +14,9 @@ import (
 
 // The messages of the records that go to the logger of [WithLogger]. They will not change.
 // Each record has the attribute "purgatory", the purgatory's name. The records of callbacks
-// also have "key": the key that was checked or cancelled, or else the first one of the
-// operation.
+// also have "key", the operation's first key. Of each event, a purgatory logs at most ten
+// records a second; the next one then has the attribute "suppressed", the number of those that
+// were left out.
 const (
 	// EventSlow: a callback took longer than WithSlowCallback allows. Warn: operation
 	// (what its String method returns, or its type), callback (the method's name),
@@ -54,32 +57,92 @@ func (p *DelayedOperationPurgatory[K]) logs(level slog.Level) (yes bool) {
 	return yes
 }
 
-// log logs an event.
+// recordsPerSecond is how many records of an event are logged in a second.
+const recordsPerSecond = 10
+
+// recordRate counts the records of each event in the current second. It is safe for concurrent
+// use.
+type recordRate struct {
+	mu struct { // lock level 9, taken with no other held
+		sync.Mutex
+		events map[string]*recordCount
+	}
+}
+
+type recordCount struct {
+	since              time.Time
+	logged, suppressed int
+}
+
+// allow reports whether a record of event may be logged, and how many were suppressed before.
+func (r *recordRate) allow(event string) (suppressed int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.mu.events[event]
+	if c == nil {
+		if r.mu.events == nil {
+			r.mu.events = make(map[string]*recordCount)
+		}
+		c = &recordCount{since: time.Now()}
+		r.mu.events[event] = c
+	}
+	if time.Since(c.since) >= time.Second {
+		c.since, c.logged = time.Now(), 0
+	}
+	if c.logged == recordsPerSecond {
+		c.suppressed++
+		return 0, false
+	}
+	c.logged++
+	suppressed, c.suppressed = c.suppressed, 0
+	return suppressed, true
+}
+
+// log logs an event, unless there are too many records of it.
 func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args ...any) {
-	guard.Apart(func() {
-		p.logger.Log(context.Background(), level, event, append([]any{"purgatory", p.name}, args...)...)
-	}, p.panicked)
+	if !p.logs(level) {
+		return
+	}
+	suppressed, ok := p.records.allow(event)
+	if !ok {
+		return
+	}
+	guard.Apart(func() { p.logger.Log(context.Background(), level, event, p.attributes(suppressed, args)...) }, p.panicked)
+}
+
+// attributes returns the attributes of a record.
+func (p *DelayedOperationPurgatory[K]) attributes(suppressed int, about []any) []any {
+	args := append([]any{"purgatory", p.name}, about...)
+	if suppressed > 0 {
+		args = append(args, "suppressed", suppressed)
+	}
+	return args
 }
 
 // notePanic counts a panic, logs it, and calls the handler. If there is no handler, and the
 // logger does not log the panic, it logs it to slog's default logger.
 func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, about ...any) {
 	p.panics.Add(1)
-	logged := false
-	logTo := func(l *slog.Logger) {
-		guard.Apart(func() {
-			args := append([]any{"purgatory", p.name}, about...)
-			l.Error(EventPanic, append(args, "panic", textOf(recovered), "stack", string(stack))...)
-			logged = true
-		}, nil)
+	to := p.logger
+	if !p.logs(slog.LevelError) {
+		to = slog.Default()
 	}
-	if p.logs(slog.LevelError) {
-		logTo(p.logger)
+	if to == p.logger || !p.cfg.handled {
+		if suppressed, ok := p.records.allow(EventPanic); ok {
+			logged := false
+			logTo := func(l *slog.Logger) {
+				guard.Apart(func() {
+					l.Error(EventPanic, p.attributes(suppressed, append(about, "panic", panicText(recovered), "stack", string(stack)))...)
+					logged = true
+				}, nil)
+			}
+			if logTo(to); !logged && to == p.logger && !p.cfg.handled {
+				logTo(slog.Default())
+			}
+		}
 	}
 	if p.cfg.handled {
 		p.cfg.panicHandler(recovered, stack)
-	} else if !logged {
-		logTo(slog.Default())
 	}
 }
 
@@ -112,4 +175,19 @@ func (p *DelayedOperationPurgatory[K]) noteClose() func() {
 			"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
 			"elapsed", time.Since(began))
 	}
+}
+
+// Regions of execution traces (runtime/trace). Inside each, the name of the purgatory is
+// logged with category "purgatory".
+const (
+	regionCheck     = "purgatory.check"
+	regionCallbacks = "purgatory.callbacks"
+)
+
+// region begins a region of the execution trace, and returns what ends it.
+func (p *DelayedOperationPurgatory[K]) region(name string) (end func()) {
+	ctx := context.Background()
+	r := trace.StartRegion(ctx, name)
+	trace.Log(ctx, "purgatory", p.name)
+	return r.End
 }

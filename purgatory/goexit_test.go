@@ -124,6 +124,7 @@ func TestGoexitDuringInspectLeavesTheOperationPending(t *testing.T) {
 			}
 			submit(t, p, o, hour, "a")
 			inBackground(func() { p.Inspect(1, 1) })()
+			eventually(t, func() bool { return p.Stats().Running == 0 }, "the try that was asked for")
 			assert.True(t, p.ForceComplete(o), "nobody holds it any more")
 			ended(t, &o.op, operation.Forced)
 			empty(t, p)
@@ -170,7 +171,7 @@ func TestAPanicDuringAGoexitInACallbackStopsNoOther(t *testing.T) {
 	met = true
 	inBackground(func() { p.CheckAndComplete("a") })()
 	for _, o := range all {
-		ended(t, o, operation.Satisfied)
+		endsSoon(t, o, operation.Satisfied)
 	}
 	require.NoError(t, p.Shutdown(t.Context()))
 }
@@ -194,8 +195,8 @@ func TestAPanicDuringAGoexitInACheckLosesNothing(t *testing.T) {
 	met.Store(true)
 	leaves.Store(true)
 	inBackground(func() { p.CheckAndComplete("a") })()
-	ended(t, all[0], operation.Satisfied)
-	ended(t, all[2], operation.Satisfied)
+	endsSoon(t, all[0], operation.Satisfied)
+	endsSoon(t, all[2], operation.Satisfied)
 	for range 10 { // what that check has used is as new
 		assert.Zero(t, p.CheckAndComplete("other"))
 	}
@@ -305,8 +306,8 @@ func TestAGoexitInAdvanceClockLeavesNoCallbackToAWorker(t *testing.T) {
 	submit(t, p, leaver, time.Second, 2)
 	submit(t, p, second, 2*time.Second, 2)
 	inBackground(func() { p.AdvanceClock(3 * time.Second) })()
-	ended(t, leaver, operation.Expired)
-	ended(t, second, operation.Expired)
+	endsSoon(t, leaver, operation.Expired)
+	endsSoon(t, second, operation.Expired)
 	close(release)
 	require.NoError(t, p.Shutdown(t.Context()))
 }

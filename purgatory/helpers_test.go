@@ -129,6 +129,15 @@ func ended(t *testing.T, o *op, outcome operation.Outcome) {
 	assert.EqualValues(t, expirations, o.expired.Load(), "OnExpiration")
 }
 
+// endsSoon is ended for an operation that another goroutine ends, after a runtime.Goexit.
+func endsSoon(t *testing.T, o *op, outcome operation.Outcome) {
+	t.Helper()
+	eventually(t, func() bool {
+		return o.completed.Load() == 1 && (outcome != operation.Expired || o.expired.Load() == 1)
+	}, "its callbacks")
+	ended(t, o, outcome)
+}
+
 // empty asserts that p holds no operation and no key. It waits for workers that are still
 // ending the last operation.
 func empty[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]) {

@@ -76,7 +76,7 @@ const (
 // It holds no lock while it formats keys and operations. If an operation has a String
 // method, that method runs as TryComplete does: it never overlaps the operation's other
 // methods, and must not block. If another goroutine asks meanwhile for the operation to be
-// tried or ended, Inspect does that, callbacks included; so do not call Inspect while you
+// ended, Inspect does that, callbacks included; so do not call Inspect while you
 // hold a lock that an operation's method takes. Texts are cut off after 200 bytes.
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
 	in := Inspection{Wheels: timer.Inspect(p.timer)}
@@ -120,7 +120,7 @@ func reports[K comparable](counts []stats.KeyCounts[K]) []KeyReport {
 func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
 	shards := p.watchers.Shards()
 	perShard := max(sampling/len(shards), 4)
-	turn := uint(p.turn.Add(1)) * uint(perShard)
+	turn := uint(p.looks.Add(1)) * uint(perShard)
 	var sample []watchers.Waiting[K]
 	for _, s := range shards {
 		sample = s.Sample(sample, perShard, turn)
@@ -158,30 +158,19 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 
 // describe returns the text of a waiting operation's String method. The caller is the
 // operation's holder meanwhile, as for a try: String does not overlap the operation's
-// other methods, and letGoAfter sees the marks that other goroutines leave.
+// other methods, and letGo sees the marks that other goroutines leave.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text string) {
 	s, ok := w.Machine.Operation().(fmt.Stringer)
 	if !ok || !w.Machine.Hold(p.id) {
 		return ""
 	}
-	defer p.letGoAfter(w) // also when String calls runtime.Goexit
+	defer p.letGo(w.Machine) // also when String calls runtime.Goexit
 	defer func() {
 		if v := recover(); v != nil {
 			p.reportPanic(v, w.Machine, "String", w.Key)
 		}
 	}()
 	return cut(s.String())
-}
-
-// letGoAfter lets go of an operation that the caller holds. As at the end of a try, it tries
-// the operation or ends it if other goroutines have left marks.
-func (p *DelayedOperationPurgatory[K]) letGoAfter(w *watchers.Waiting[K]) {
-	c := p.newCheck(p.watchers.Shard(w.Hash))
-	c.of(w.Key, w.Hash, EveryPosition)
-	c.hold.take(w.Machine)
-	c.holding = true
-	c.ops[0], c.at, c.n = w.Machine, 1, 1 // endBatch clears ops[:n]
-	c.finish()
 }
 
 // keyText formats a key. A String method of the key runs apart, as that of an operation does.
@@ -191,8 +180,8 @@ func keyText(key any) (text string) {
 	return text
 }
 
-// textOf formats a key or the value of a panic. Of a pointer it formats the address: another
-// goroutine may be writing to what the pointer points to.
+// textOf formats a key. Of a pointer it formats the address: another goroutine may be writing
+// to what the pointer points to.
 func textOf(v any) string {
 	switch v.(type) {
 	case fmt.Stringer, error:
@@ -202,6 +191,38 @@ func textOf(v any) string {
 		}
 	}
 	return fmt.Sprint(v)
+}
+
+// panicText formats the value of a panic. Of one that refers to what another goroutine may be
+// writing, it formats the type: to read a map meanwhile would end the process.
+func panicText(v any) string {
+	switch v.(type) {
+	case fmt.Stringer, error:
+	default:
+		if v != nil && !shallow(reflect.TypeOf(v)) {
+			return fmt.Sprintf("%T", v)
+		}
+	}
+	return textOf(v)
+}
+
+// shallow reports whether values of type t refer to nothing that can change.
+func shallow(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return shallow(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !shallow(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice, reflect.UnsafePointer:
+		return false
+	default:
+		return true
+	}
 }
 
 // cut returns valid UTF-8 of bounded length.

@@ -100,15 +100,6 @@ func TestCheckAndCompleteAllReachesEveryNaN(t *testing.T) {
 	}
 }
 
-// The same key twice in one call tries each operation once, as Signal does.
-func TestAKeyThatIsNamedTwiceIsCheckedOnce(t *testing.T) {
-	p := onManualClock[string](t)
-	o := submitted(t, p, "a")
-	before := o.tries.Load()
-	p.CheckAndComplete("a", "a")
-	assert.Equal(t, before+1, o.tries.Load())
-}
-
 // A walk over operations of several keys counts no tries under a key of its own.
 func TestTriesUnderANaNCountUnderNoOtherKey(t *testing.T) {
 	p := onManualClock[float64](t, purgatory.WithKeyStats(10))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,72 +30,6 @@ func (h unwinding) Handle(_ context.Context, r slog.Record) error {
 }
 func (h unwinding) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h unwinding) WithGroup(string) slog.Handler      { return h }
-
-// leaveStale ends operations on two keys while other goroutines hold the shards' locks,
-// until an ended operation has left a watch to the purge.
-func leaveStale(t *testing.T, p *stringPurgatory) {
-	t.Helper()
-	stop := make(chan struct{})
-	var hammering sync.WaitGroup
-	for range 4 {
-		hammering.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					p.NumKeys()
-				}
-			}
-		})
-	}
-	eventually(t, func() bool {
-		for range 100 {
-			p.ForceComplete(submitted(t, p, "a", "b", "c", "d", "e", "f"))
-		}
-		return p.Stats().Stale > 0
-	}, "a watch is left to the purge")
-	close(stop)
-	hammering.Wait()
-}
-
-// After Close, the goroutine that ends operations purges before it runs their callbacks.
-// The purge logs: the logger may unwind.
-func TestALoggerThatUnwindsInAPurgeLosesNoCallback(t *testing.T) {
-	for name, unwind := range map[string]func(){"panic": func() { panic("of the logger's") }, "goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			var told panics
-			p := onManualClock[string](t, told.option(), purgatory.WithWatcherShards(16),
-				purgatory.WithLogger(slog.New(unwinding{purgatory.EventPurged, unwind})))
-			leaveStale(t, p)
-			all := make([]*op, 50)
-			for i := range all {
-				all[i] = submitted(t, p, string(rune('A'+i)))
-			}
-			inBackground(func() {
-				defer func() { _ = recover() }()
-				_ = p.Close()
-			})()
-			for _, o := range all {
-				assert.EqualValues(t, 1, o.completed.Load(), "OnComplete of an operation that has ended as %v", o.Outcome())
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			assert.NoError(t, p.Shutdown(ctx))
-		})
-	}
-}
-
-// A logger that unwinds in Close's purge leaves goroutines behind.
-func TestALoggerThatUnwindsInClosesPurgeStopsTheReaper(t *testing.T) {
-	p := open[string](t, purgatory.WithWatcherShards(16), purgatory.WithReapInterval(hour),
-		purgatory.WithLogger(slog.New(unwinding{purgatory.EventPurged, runtime.Goexit})))
-	leaveStale(t, p)
-	inBackground(func() { _ = p.Close() })()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	assert.NoError(t, p.Shutdown(ctx))
-}
 
 // The logger is told of a slow TryComplete after that has returned true. If the logger calls
 // Goexit, the verdict must stay.

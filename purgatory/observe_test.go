@@ -57,7 +57,7 @@ func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
 	require.NoError(t, err)
 	quiet := func() bool {
 		t := p.totals(nil)
-		return t.Pending() == 1 && t.Watched == 1 && t.Accepted == ended.Load()+1 && p.watchers.Inside() == 0 && p.workers.Running() == 0
+		return t.Pending() == 1 && t.Watched == 1 && t.Accepted == ended.Load()+1 && p.watchers.Inside() == 0 && p.crew.pool.Running() == 0
 	}
 	require.Eventually(t, quiet, 30*time.Second, time.Millisecond)
 

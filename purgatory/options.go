@@ -33,6 +33,8 @@ type config struct {
 	keyStats      int
 	slow          time.Duration
 	stuckStacks   bool
+
+	firstInFirstOut bool
 }
 
 // WithTick sets the resolution of timeouts. Default 1 ms. New rejects it together with
@@ -120,6 +122,30 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 // beside it. Any goroutine that calls the purgatory may log, in Signal, too: see
 // [WithExecutor]. By default nothing is logged but panics.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+// WithFirstInFirstOut makes operations wait their turn, for purgatories whose operations
+// compete for items and are checked by
+// [DelayedOperationPurgatory.CheckAndCompleteInOrder]: a queue of jobs, a semaphore. An
+// operation that is submitted while others wait for one of its keys is not tried before them:
+// it is watched, and then the operations of its keys are tried in order. So it overtakes nobody
+// who has been waiting, and an item that comes meanwhile is not left over. It costs an
+// operation that has to wait one more try, of the first in line. Default: off; every operation
+// is tried at once when it is submitted, whoever waits.
+func WithFirstInFirstOut() Option { return func(c *config) { c.firstInFirstOut = true } }
+
+// WithHistograms keeps the age of the oldest pending operation, and histograms of ages,
+// waits and lateness: see [Stats]. It costs a few nanoseconds for each operation, one
+// reading of the clock for each batch that ends together, and a few kilobytes for each
+// watcher shard. Default: off.
+func WithHistograms() Option { return func(c *config) { c.histograms = true } }
+
+// WithKeyStats counts events for single keys, for [DelayedOperationPurgatory.Inspect]: for
+// the n busiest keys, and for the n keys with the most expiries. 512 is a good n; it is
+// rounded up so that each watcher shard has an equal part of at least 4. Its memory is
+// bounded by n: when more keys are busy, the least busy are forgotten, and their counts
+// begin at zero when they come back. A key that is counted is kept in memory. The maximum is
+// 1,048,576. Default 0: off.
+func WithKeyStats(n int) Option { return func(c *config) { c.keyStats = n } }
 
 const (
 	maxWatcherShards    = 1 << 16

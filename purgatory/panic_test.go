@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,11 @@ func TestPanicOrGoexitInACallbackStopsNoOther(t *testing.T) {
 					if name == "expire" {
 						expirations = 1
 					}
+					eventually(t, func() bool {
+						return p.Stats().Running == 0 && !slices.ContainsFunc(all, func(o *op) bool {
+							return o.completed.Load() == 0 || o.expired.Load() < expirations
+						})
+					}, "the callbacks")
 					for i, o := range all {
 						require.EqualValues(t, 1, o.completed.Load(), "OnComplete of %d", i)
 						require.Equal(t, expirations, o.expired.Load(), "OnExpiration of %d", i)
@@ -148,7 +154,7 @@ func TestPanicOrGoexitInTryCompleteLosesNoCancellation(t *testing.T) {
 			}
 			submit(t, p, o, hour, "a")
 			inBackground(func() { p.CheckAndComplete("a") })()
-			ended(t, o, operation.Cancelled)
+			endsSoon(t, o, operation.Cancelled)
 			assert.Equal(t, errGone, o.Cause())
 		})
 	}

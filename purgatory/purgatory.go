@@ -11,7 +11,6 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
-	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/reaper"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
@@ -28,37 +27,30 @@ type DelayedOperationPurgatory[K comparable] struct {
 	own      *timer.SystemTimer // timer, if it is the purgatory's own, else nil
 	watchers *watchers.Watchers[K]
 	reaper   *reaper.ExpirationReaper // nil: off
-	workers  *workers.Pool            // signal workers: checks for Signal, and callbacks in handed
-	checks   sync.Pool                // of *check[K]
-	manyKeys sync.Pool                // of *[]watchers.Wait[K]
-	panicked guard.Handler
-	logger   *slog.Logger
+	crew     crew[K]
+	nesting  nesting
 
-	all      atomic.Bool   // SignalAll has asked for a check of every key
-	draining atomic.Bool   // Shutdown or Close has begun: no operation is accepted
-	closed   atomic.Bool   // Close has begun
-	emptied  atomic.Bool   // Close, or Shutdown, has ended what waited, in every shard
-	retrying atomic.Bool   // noteRefused has started a timer that offers refused work again
-	nests    atomic.Bool   // a check was made inside a TryComplete, see nested
-	notAlone atomic.Uint32 // looks at stacks since one was deep, see suspects
-	pending  atomic.Int64  // kept only with WithMaxPending
+	wishes    machine.Wishes
+	admission admission
+	callbacks callbacks[K]
+	records   recordRate
+
+	draining sched.Bool // Shutdown or Close has begun: no operation is accepted
+	closed   sched.Bool // Close has begun
+	emptied  sched.Bool // Close, or Shutdown, has ended what waited, in every shard
+
+	walks    sync.Pool // of *walk[K]
+	endings  sync.Pool // of *ending[K]
+	manyKeys sync.Pool // of *[]watchers.Wait[K]
+
+	logger   *slog.Logger
+	panicked guard.Handler // of a panic in user code other than an operation's method
 	refused  refusals
 	panics   atomic.Int64
 	purges   atomic.Int64
 	purged   atomic.Int64
-	turn     atomic.Uint32 // from it the next worker, or Inspect, computes the shard with which it begins
-
-	// wishes holds the causes of cancellations that were left as a wish to an
-	// operation's holder.
-	wishes struct { // lock level 8, taken with no other held
-		sched.Mutex
-		causes map[*machine.Machine]*error
-	}
-
-	handed    handedQueue[K]
-	callbacks callbacks[K]
-	slow      atomic.Int64 // callbacks that took longer than WithSlowCallback allows
-	stalls    atomic.Int64 // of the reaper, see EventStalled
+	stalls   atomic.Int64  // of the reaper, see EventStalled
+	looks    atomic.Uint32 // of Inspect, each at other keys
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics. Call
@@ -70,8 +62,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		return nil, err
 	}
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), cfg: cfg, logger: cfg.logger}
-	p.panicked = func(recovered any, stack []byte) { p.notePanic(recovered, stack) } // in user code other than an operation's method
-	p.wishes.causes = make(map[*machine.Machine]*error)
+	p.panicked = func(recovered any, stack []byte) { p.notePanic(recovered, stack) }
+	p.admission.limit = int64(cfg.maxPending)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
@@ -82,18 +74,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			Now:   func() time.Duration { return p.timer.Now() },
 		},
 	})
-	p.callbacks.running = make(map[*callback[K]]struct{})
-	p.callbacks.spare.New = func() any { return new(callback[K]) }
-	p.checks.New = func() any {
-		c := new(check[K])
-		c.hold.p = p
-		if cfg.slow > 0 {
-			c.hold.timed = &timedOperation[K]{hold: &c.hold}
-		}
-		return c
-	}
+	p.walks.New = func() any { return &walk[K]{p: p} }
+	p.endings.New = func() any { return &ending[K]{p: p} }
 	p.manyKeys.New = func() any { return new([]watchers.Wait[K]) }
-	p.workers = workers.New(cfg.signalWorkers, p.work, p.working, cfg.executor, p.noteRefused, p.panicked)
+	p.callbacks.init(p)
+	p.crew.init(p)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
@@ -135,10 +120,8 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // refused once more, and looks for stuck callbacks.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
-	p.kickAnother()
-	if p.cfg.slow > 0 {
-		p.noteStuck()
-	}
+	p.crew.kick()
+	p.callbacks.noteStuck()
 }
 
 // purge unlinks the watches that ended operations have left in lists.
@@ -149,21 +132,6 @@ func (p *DelayedOperationPurgatory[K]) purge() {
 		p.log(slog.LevelDebug, EventPurged, "entries", n)
 	}
 }
-
-// noteRefused is called when the executor has refused work. The reaper offers the work
-// again; after Close, when no reaper runs, a timer of the runtime does.
-func (p *DelayedOperationPurgatory[K]) noteRefused(err error) {
-	if p.closed.Load() && !p.retrying.Swap(true) {
-		time.AfterFunc(refusedRetry, func() {
-			p.retrying.Store(false)
-			p.sweep()
-		})
-	}
-	p.logger.Warn(EventRefused, "purgatory", p.name, "error", err)
-}
-
-// refusedRetry is how long noteRefused waits before it offers work again after Close.
-const refusedRetry = 10 * time.Millisecond
 
 // The instance New[string] makes the compiler export the small functions of internal
 // packages that the generic code calls. Without it no instance in another package inlines

@@ -2,10 +2,11 @@ package purgatory
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -27,10 +28,14 @@ import (
 // Closing is not lost either: a shard that is closed refuses the operation, and Close
 // finds every operation that a shard has accepted before. The shard of the first key
 // decides whether the operation is accepted.
+//
+// With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
+// it comes later than the link, too.
 type registration[K comparable] struct {
-	hold    hold[K]
+	machine.Hold
+	p       *DelayedOperationPurgatory[K]
 	timeout time.Duration
-	tried   bool // the caller has made the first try
+	tried   bool // TryComplete has been called
 	step    step
 
 	completed bool
@@ -42,10 +47,11 @@ type registration[K comparable] struct {
 type step uint8
 
 const (
-	begin     step = iota // the caller is not the holder yet
-	watch                 // the first try has begun; the operation is in no list
-	releasing             // the operation is watched, and the last try has begun
-	finished              // the caller has let go of the operation, or ends it
+	begin    step = iota // the caller is not the holder yet
+	watch                // the first try has begun; the operation is in no list
+	tryAgain             // the operation is watched
+	release              // the second try has begun
+	finished             // the caller has let go of the operation, or ends it
 )
 
 // run takes the registration from its step to the end.
@@ -55,100 +61,175 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.survive(recover(), waits)
 		}
 	}()
-	if r.step == begin {
-		p := r.hold.p
-		if !r.hold.Begin(len(waits), p.id) {
-			r.refuse(ErrUsed, "%T was submitted before%s", r.hold.Op, p.elsewhere(r.hold.Machine))
-			return
-		}
-		if !p.reserve() {
-			p.giveUp(r.hold.Machine, false)
-			r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
-			return
-		}
-		r.step = watch
-		if p.looks(r.hold.Machine) && r.timeout > 0 && p.tooDeep() {
-			r.leave(waits)
-			return
-		}
-		if !r.tried {
-			if end, _ := r.hold.Try(false); end == machine.Satisfied {
-				r.pass(waits)
-				return
-			}
-		}
+	if r.step == begin && !r.begin(waits) {
+		return
 	}
-	if r.step == watch {
-		if !r.watch(waits) {
+	if r.step == watch && !r.watch(waits) {
+		return
+	}
+	if r.step == tryAgain {
+		r.step = release
+		if r.p.cfg.firstInFirstOut {
+			r.releaseInOrder(waits)
 			return
 		}
-		if r.timeout > 0 {
-			if end, again := r.hold.Try(true); !again {
+		if r.timeout > 0 || !r.tried {
+			r.tried = true
+			if end, again := r.Try(true); !again {
 				r.end(end, waits)
 				return
 			}
 		}
 	}
-	r.end(r.hold.retry(), waits)
+	r.end(r.again(), waits)
+}
+
+// begin makes the caller the holder of the operation and tries it for the first time. It
+// reports whether the registration goes on.
+func (r *registration[K]) begin(waits []watchers.Wait[K]) bool {
+	p := r.p
+	if !r.Begin(len(waits), p.id) {
+		r.refuse(ErrUsed, "%T was submitted before%s", r.Op, p.elsewhere(r.Machine))
+		return false
+	}
+	if !p.admission.reserve() {
+		p.wishes.Reject(r.Machine, false)
+		r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
+		return false
+	}
+	r.step = watch
+	if p.nesting.forbidsRegistration() {
+		r.goOn(waits)
+		return false
+	}
+	if r.tried || p.cfg.firstInFirstOut && p.othersWait(waits) {
+		return true
+	}
+	r.tried = true
+	if end, _ := r.Try(false); end == machine.Satisfied {
+		r.pass(waits)
+		return false
+	}
+	return true
+}
+
+// othersWait reports whether operations wait for one of the keys.
+func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
+	for i := range waits {
+		if p.watchers.Shard(waits[i].Hash).Awaited(waits[i].Key, waits[i].Hash) {
+			return true
+		}
+	}
+	return false
+}
+
+// again releases the operation after a try that returned false, or tries it once more while
+// others ask for that. It returns how the caller has to end the operation; Pending means that
+// it is released.
+func (r *registration[K]) again() (end machine.Outcome) {
+	for looks := 1; looks < maxLooks; looks++ {
+		end, look := r.Release(true)
+		if !look {
+			return end
+		}
+		if end, _ = r.Try(false); end == machine.Satisfied {
+			return end
+		}
+	}
+	return r.p.leave(r.Machine)
+}
+
+// releaseInOrder releases the operation without a try, unless others have asked for one, and
+// tries those that wait for its keys in order, the operation itself among them.
+func (r *registration[K]) releaseInOrder(waits []watchers.Wait[K]) {
+	p, m := r.p, r.Machine
+	if end := r.again(); end != machine.Pending {
+		r.end(end, waits)
+		return
+	}
+	r.step = finished
+	defer func() { // after a Goexit in a walk, or where no check may be made, workers check the keys
+		for _, w := range waits {
+			p.signal(w.Key, w.Hash, EveryPosition, true)
+		}
+	}()
+	if p.nesting.forbidsCheck() {
+		return
+	}
+	for len(waits) > 0 {
+		w := p.newWalk(waits[0].Key, waits[0].Hash, EveryPosition)
+		waits = waits[1:]
+		w.inOrder, w.own = true, m
+		_, own := w.begin()
+		r.completed = r.completed || own
+	}
 }
 
 // first returns the shard of the first key.
 func (r *registration[K]) first(waits []watchers.Wait[K]) *watchers.Shard[K] {
-	return r.hold.p.watchers.Shard(waits[0].Hash)
+	return r.p.watchers.Shard(waits[0].Hash)
 }
 
 // survive takes the registration to its end when user code has panicked with v, or has called
-// runtime.Goexit: v is nil then. It does not return to run's caller before that, because a
-// panic may have come from a function that was deferred by code that called runtime.Goexit:
-// then only deferred functions run. After a Goexit the operation waits like any other, and a
-// worker makes the further try.
+// runtime.Goexit: v is nil then. It does so here, in the deferred function, because a panic may
+// have come from a function that was deferred by code that called runtime.Goexit: then only
+// deferred functions run. After a Goexit a worker makes the further try.
 func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
-	if r.hold.Machine == nil {
-		r.refuse(ErrNilOperation, "%T", r.hold.Op)
+	if r.Machine == nil {
+		r.refuse(ErrNilOperation, "%T", r.Op)
 		return
 	}
 	defer func() {
-		if r.step != finished { // after a Goexit, also one of the panic handler
+		if r.step != finished { // a Goexit, also one of the panic handler
 			r.leave(waits)
 		}
 	}()
 	if v == nil {
 		return
 	}
-	r.hold.p.reportPanic(v, r.hold.Machine, "TryComplete", waits[0].Key)
+	r.p.reportPanic(v, r.Machine, "TryComplete", waits[0].Key)
 	r.run(waits)
 }
 
-// leave takes the registration to its end without another try on this goroutine. If the
-// operation was not watched yet, a worker makes the try that follows.
+// leave takes the registration to its end without another try on this goroutine.
 func (r *registration[K]) leave(waits []watchers.Wait[K]) {
 	if r.step == watch {
 		if !r.watch(waits) {
 			return
 		}
 		if r.timeout > 0 {
-			r.hold.Acquire() // finds the operation busy, and sets the mark "again"
+			r.Acquire() // finds the operation busy, and sets the mark "again"
 		}
 	}
-	r.end(r.hold.leave(), waits)
+	r.end(r.p.leave(r.Machine), waits)
+}
+
+// goOn watches the operation, so that the caller knows whether it was accepted, and has another
+// goroutine, whose stack is small, try it.
+func (r *registration[K]) goOn(waits []watchers.Wait[K]) {
+	if !r.watch(waits) {
+		return
+	}
+	rest := new(registration[K]) // copied here, so that r stays on the stack of other registrations
+	*rest = *r
+	r.step = finished
+	go rest.run(slices.Clone(waits))
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
 // closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
 // runs.
 func (r *registration[K]) pass(waits []watchers.Wait[K]) {
-	p, m := r.hold.p, r.hold.Machine
-	if !r.first(waits).Pass(machine.Satisfied) {
-		r.reject(false, ErrClosed, "%s", kindOf(r.hold.Op))
+	first := r.first(waits)
+	if !first.Pass(machine.Satisfied) {
+		r.reject(false, ErrClosed, "%s", kindOf(r.Op))
 		return
 	}
 	r.step, r.completed = finished, true
-	if m.Settle(machine.Satisfied, nil) == machine.Cancelled {
-		p.forgetWish(m)
-	}
-	p.release(1)
-	machines, outcomes := [1]*machine.Machine{m}, [1]machine.Outcome{machine.Satisfied}
-	p.answerOne(r.first(waits).Gate(), &watchers.Ending{Machines: machines[:], Outcomes: outcomes[:]}, &logKey[K]{key: waits[0].Key})
+	e := r.p.newEnding(first)
+	e.put(r.Machine, machine.Satisfied, waits[0].Key)
+	e.settle()
+	e.answer(r.p.enter(first))
 }
 
 // watch schedules the operation's timeout and links the operation under all its keys. It
@@ -158,7 +239,7 @@ func (r *registration[K]) pass(waits []watchers.Wait[K]) {
 // accepted. If the timeout passes before the registration is over, the timer leaves a
 // wish.
 func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
-	p, m := r.hold.p, r.hold.Machine
+	p, m := r.p, r.Machine
 	now := p.timer.Now()
 	if err := p.timer.AddAt(m.Entry(), now, timer.Deadline(now, r.timeout)); err != nil {
 		kind := ErrFull
@@ -178,13 +259,13 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 			// If Cancel fails, a worker of the timer has claimed the entry and may
 			// still use it.
 			spent := !p.timer.Cancel(m.Entry())
-			r.reject(spent, ErrClosed, "%s", kindOf(r.hold.Op))
+			r.reject(spent, ErrClosed, "%s", kindOf(r.Op))
 		} else {
 			r.end(machine.Closed, waits)
 		}
 		return false
 	}
-	r.step = releasing
+	r.step = tryAgain
 	return true
 }
 
@@ -197,7 +278,7 @@ func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 		r.expire(waits)
 	default:
 		r.completed = true
-		r.hold.p.endOne(r.first(waits), r.hold.Machine, o, nil)
+		r.p.endOne(r.first(waits), r.Machine, o, nil)
 	}
 }
 
@@ -205,26 +286,25 @@ func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 // of the operation and schedules it once more, as due: callbacks of an expired operation
 // never run on the goroutine that registers.
 func (r *registration[K]) expire(waits []watchers.Wait[K]) {
-	p, m, first := r.hold.p, r.hold.Machine, r.first(waits)
+	p, m, first := r.p, r.Machine, r.first(waits)
 	m.ClearWish()
 	deadline := m.Entry().Deadline() // the worker that left the wish has let go of the entry
 	// leave hands a further try to a signal worker, which may end the operation before
 	// the timer does.
-	if end := r.hold.leave(); end != machine.Pending {
+	if end := p.leave(m); end != machine.Pending {
 		r.completed = true
 		p.endOne(first, m, end, nil)
 		return
 	}
 	now := p.timer.Now()
-	sched.Yield()
 	refused := p.timer.AddAt(m.Entry(), now, deadline) != nil
 	switch {
 	case refused: // no timeout will pass
-		if held, _ := m.Claim(machine.Expired, p.id); held {
-			batch := &watchers.Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Expired}}
-			key := &logKey[K]{key: watchers.FirstKey[K](m)}
-			p.end(first, batch, nil)
-			p.hand(batch, key)
+		if p.claim(m, machine.Expired, nil) {
+			e := p.newEnding(first)
+			e.add(m, machine.Expired)
+			first.Gate().Enter()
+			e.run(true)
 		}
 	case m.Outcome() != machine.Pending:
 		// Another goroutine ended it before AddAt, and found no entry to cancel.
@@ -239,23 +319,49 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 // reject undoes the registration of an operation that was in no list. spent reports that
 // a worker of the timer may still use the operation's entry.
 func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) {
-	r.hold.p.giveUp(r.hold.Machine, spent)
-	r.hold.p.release(1)
+	r.p.admission.release(1)
+	r.p.wishes.Reject(r.Machine, spent)
 	r.refuse(kind, format, args...)
 }
 
 // refuse ends the registration of an operation that is not accepted.
 func (r *registration[K]) refuse(kind error, format string, args ...any) {
-	r.step, r.err = finished, r.hold.p.refuse(kind, format, args...)
+	r.step, r.err = finished, r.p.refuse(kind, format, args...)
 }
 
-// giveUp makes an operation that was not accepted new again, unless it is spent, and
-// drops the cause of a wish to cancel it. It does both under the lock of the causes: the
-// operation may be submitted again at once, and the cause of a cancellation after that
-// must stay.
-func (p *DelayedOperationPurgatory[K]) giveUp(m *machine.Machine, spent bool) {
-	p.wishes.Lock()
-	defer p.wishes.Unlock()
-	m.Reject(spent)
-	delete(p.wishes.causes, m)
+// fewKeys is the number of waits that fit on the stack of the registering goroutine.
+const fewKeys = 4
+
+// register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty. tried says that
+// the caller has made the first try.
+func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K], tried bool) (completed bool, err error) {
+	n := len(keys) + len(at)
+	if op == nil || p.refuses(n) {
+		return false, p.refusal(op, n)
+	}
+	var few [fewKeys]watchers.Wait[K] // copies: TryComplete may write to the slice that the caller has passed
+	var many *[]watchers.Wait[K]
+	waits := few[:]
+	if n > fewKeys {
+		many = p.manyKeys.Get().(*[]watchers.Wait[K])
+		*many = slices.Grow(*many, n)
+		waits = *many
+	}
+	waits = waits[:n]
+	for i, key := range keys { // Hash panics for a key that cannot be hashed, before anything has changed
+		w := &waits[i]
+		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
+	}
+	for i, at := range at {
+		w := &waits[i]
+		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
+	}
+	var r registration[K] // set field by field: the compiler would copy a literal
+	r.p, r.Op, r.timeout, r.tried = p, op, timeout, tried
+	r.run(waits)
+	if many != nil {
+		clear(waits) // the pool keeps no key in memory
+		p.manyKeys.Put(many)
+	}
+	return r.completed, r.err
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -16,57 +17,69 @@ import (
 
 // WithSlowCallback reports callbacks (OnComplete, OnExpiration, and TryComplete when a check
 // calls it, but not when the registration does) that take longer than threshold. While one
-// still runs, the reaper logs [EventStuck], once, at most a reap interval after threshold has
-// passed. When it returns,
-// the goroutine that ran it logs [EventSlow]. [Stats] counts both. WithSlowCallback costs
-// two readings of the clock and a lock for each callback. Default 0: off.
+// still runs, [EventStuck] is logged, once, at most a reap interval after threshold has
+// passed. When it returns, the goroutine that ran it logs [EventSlow]. [Stats] counts both.
+// WithSlowCallback costs two readings of the clock and a lock for each callback. Default 0: off.
 func WithSlowCallback(threshold time.Duration) Option { return func(c *config) { c.slow = threshold } }
 
 // WithStuckStacks adds to [EventStuck] the stack of the goroutine that runs the
-// callback. It costs a microsecond for each callback, and for each such record the
-// runtime stops all goroutines while it writes their stacks. It requires
+// callback. It costs a microsecond for each callback. In a sweep that finds stuck callbacks,
+// the runtime stops all goroutines once while it writes their stacks. It requires
 // [WithSlowCallback].
 func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } }
 
-// callbacks holds the callbacks that run now. It is used only with WithSlowCallback.
+// callbacks holds the callbacks that run now. It is used only with WithSlowCallback. It is
+// safe for concurrent use.
 type callbacks[K comparable] struct {
-	sched.Mutex // lock level 9, taken with no other held
-	running     map[*callback[K]]struct{}
-	spare       sync.Pool // of *callback
+	p         *DelayedOperationPurgatory[K]
+	spare     sync.Pool    // of *callback
+	slow      atomic.Int64 // callbacks that took longer than the threshold
+	reporting atomic.Bool  // a goroutine reports stuck callbacks
+
+	mu struct { // lock level 9, taken with no other held
+		sched.Mutex
+		running map[*callback[K]]struct{}
+	}
 }
 
 // callback is a call of an operation's method.
 type callback[K comparable] struct {
 	m         *machine.Machine
-	key       K
+	key       K // the operation's first
 	name      string
 	began     time.Time
 	goroutine []byte // how the runtime names it in a stack; nil without WithStuckStacks
-	logged    bool   // guarded by the callbacks' lock
+	logged    bool   // guarded by callbacks.mu
 }
 
-func (p *DelayedOperationPurgatory[K]) beginCallback(m *machine.Machine, name string, key K) *callback[K] {
-	c := p.callbacks.spare.Get().(*callback[K])
-	*c = callback[K]{m: m, name: name, key: key, began: time.Now()}
-	if p.cfg.stuckStacks {
-		c.goroutine = goroutine()
+func (c *callbacks[K]) init(p *DelayedOperationPurgatory[K]) {
+	c.p = p
+	c.mu.running = make(map[*callback[K]]struct{})
+	c.spare.New = func() any { return new(callback[K]) }
+}
+
+func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *callback[K] {
+	b := c.spare.Get().(*callback[K])
+	*b = callback[K]{m: m, name: name, key: key, began: time.Now()}
+	if c.p.cfg.stuckStacks {
+		b.goroutine = goroutine()
 	}
-	p.callbacks.Lock()
-	p.callbacks.running[c] = struct{}{}
-	p.callbacks.Unlock()
-	return c
+	c.mu.Lock()
+	c.mu.running[b] = struct{}{}
+	c.mu.Unlock()
+	return b
 }
 
-// endCallback must be deferred, since a callback that panics may be slow, too.
-func (p *DelayedOperationPurgatory[K]) endCallback(c *callback[K]) {
-	p.callbacks.Lock()
-	delete(p.callbacks.running, c)
-	p.callbacks.Unlock()
-	m, name, key, elapsed := c.m, c.name, c.key, time.Since(c.began)
-	*c = callback[K]{}
-	p.callbacks.spare.Put(c)
-	if elapsed > p.cfg.slow {
-		p.slow.Add(1)
+// end must be deferred, since a callback that panics may be slow, too.
+func (c *callbacks[K]) end(b *callback[K]) {
+	c.mu.Lock()
+	delete(c.mu.running, b)
+	c.mu.Unlock()
+	m, name, key, elapsed := b.m, b.name, b.key, time.Since(b.began)
+	*b = callback[K]{}
+	c.spare.Put(b)
+	if p := c.p; elapsed > p.cfg.slow {
+		c.slow.Add(1)
 		text := operationText(m, func(recovered any, stack []byte) {
 			p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "String", "key", keyText(key))
 		})
@@ -75,21 +88,67 @@ func (p *DelayedOperationPurgatory[K]) endCallback(c *callback[K]) {
 	}
 }
 
-// timedOperation is the operation of a check's hold with a TryComplete that is timed.
-type timedOperation[K comparable] struct {
-	machine.Operation
-	hold *hold[K]
+// oldest returns how many callbacks have been running for longer than the threshold, and how
+// long the oldest has.
+func (c *callbacks[K]) oldest() (stuck int64, oldest time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for b := range c.mu.running {
+		elapsed := time.Since(b.began)
+		oldest = max(oldest, elapsed)
+		if elapsed > c.p.cfg.slow {
+			stuck++
+		}
+	}
+	return stuck, oldest
 }
 
-func (t *timedOperation[K]) TryComplete() bool {
-	h := t.hold
-	defer h.p.endCallback(h.p.beginCallback(h.Machine, "TryComplete", h.logKey()))
-	return t.Operation.TryComplete()
+// noteStuck logs callbacks that have been running for longer than the threshold, each once.
+// It leaves that to another goroutine, since the logger and the String method of a key may
+// block, and does nothing while that goroutine still works.
+func (c *callbacks[K]) noteStuck() {
+	if c.p.cfg.slow == 0 || c.reporting.Load() {
+		return
+	}
+	if stuck := c.takeStuck(); len(stuck) > 0 && !c.reporting.Swap(true) {
+		go func() {
+			defer c.reporting.Store(false)
+			c.report(stuck)
+		}()
+	}
 }
 
-func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {
-	defer p.endCallback(p.beginCallback(m, name, key))
-	callback()
+// takeStuck returns callbacks that are stuck and were not logged, up to as many as are logged
+// in a second.
+func (c *callbacks[K]) takeStuck() (stuck []callback[K]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for b := range c.mu.running {
+		if !b.logged && time.Since(b.began) > c.p.cfg.slow && len(stuck) < recordsPerSecond {
+			b.logged = true
+			stuck = append(stuck, *b) // a copy: the callback may return at any time
+		}
+	}
+	return stuck
+}
+
+// report logs stuck callbacks. It does not call the String method of an operation, whose
+// callback runs.
+func (c *callbacks[K]) report(stuck []callback[K]) {
+	var stacks []byte
+	if c.p.cfg.stuckStacks {
+		stacks = allStacks()
+	}
+	for _, b := range stuck {
+		args := []any{
+			"operation", kindOf(b.m.Operation()), "callback", b.name,
+			"elapsed", time.Since(b.began), "age", c.p.ageOf(b.m), "key", keyText(b.key),
+		}
+		if b.goroutine != nil {
+			args = append(args, "stack", stackOf(b.goroutine, stacks))
+		}
+		c.p.log(slog.LevelWarn, EventStuck, args...)
+	}
 }
 
 // ageOf returns how long ago m was accepted, 0 if it has not been watched.
@@ -98,45 +157,6 @@ func (p *DelayedOperationPurgatory[K]) ageOf(m *machine.Machine) time.Duration {
 		return 0
 	}
 	return p.timer.Now() - m.Start()
-}
-
-// oldestCallback returns how many callbacks have been running for longer than the
-// threshold, and how long the oldest has.
-func (p *DelayedOperationPurgatory[K]) oldestCallback() (stuck int64, oldest time.Duration) {
-	p.callbacks.Lock()
-	defer p.callbacks.Unlock()
-	for c := range p.callbacks.running {
-		elapsed := time.Since(c.began)
-		oldest = max(oldest, elapsed)
-		if elapsed > p.cfg.slow {
-			stuck++
-		}
-	}
-	return stuck, oldest
-}
-
-// noteStuck logs each callback that has been running for longer than the threshold,
-// once. It does not call the String method of its operation, whose callback runs.
-func (p *DelayedOperationPurgatory[K]) noteStuck() {
-	var stuck []callback[K]
-	p.callbacks.Lock()
-	for c := range p.callbacks.running {
-		if !c.logged && time.Since(c.began) > p.cfg.slow {
-			c.logged = true
-			stuck = append(stuck, *c) // a copy: the callback may return at any time
-		}
-	}
-	p.callbacks.Unlock()
-	for _, c := range stuck {
-		args := []any{
-			"operation", kindOf(c.m.Operation()), "callback", c.name,
-			"elapsed", time.Since(c.began), "age", p.ageOf(c.m), "key", keyText(c.key),
-		}
-		if c.goroutine != nil {
-			args = append(args, "stack", stackOf(c.goroutine))
-		}
-		p.log(slog.LevelWarn, EventStuck, args...)
-	}
 }
 
 // goroutine returns how the runtime names the calling goroutine in a stack: "goroutine
@@ -149,16 +169,20 @@ func goroutine() []byte {
 
 const maxStacks = 16 << 20 // bytes of all goroutines' stacks
 
-// stackOf returns the stack of a goroutine, or "" if that is not among the first
-// maxStacks bytes.
-func stackOf(goroutine []byte) string {
+// allStacks returns the stacks of all goroutines, or their first maxStacks bytes.
+func allStacks() []byte {
 	buf := make([]byte, 1<<20)
 	n := runtime.Stack(buf, true)
 	for n == len(buf) && n < maxStacks {
 		buf = make([]byte, 2*n)
 		n = runtime.Stack(buf, true)
 	}
-	for block := range bytes.SplitSeq(buf[:n], []byte("\n\n")) {
+	return buf[:n]
+}
+
+// stackOf returns the stack of a goroutine, "" if it is not among stacks.
+func stackOf(goroutine, stacks []byte) string {
+	for block := range bytes.SplitSeq(stacks, []byte("\n\n")) {
 		if bytes.HasPrefix(block, goroutine) {
 			return string(block)
 		}

@@ -3,10 +3,7 @@ package purgatory
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,48 +164,6 @@ func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
 		require.NoError(t, err, "it can be submitted again")
 		assert.True(t, completed)
 	}
-}
-
-// TestStatsCountPurgedEntries keeps a shard busy until a watch in it is left behind.
-func TestStatsCountPurgedEntries(t *testing.T) {
-	log := &records{}
-	p := newManual(t, WithLogger(slog.New(log)))
-	a, b := "a", "b"
-	for p.watchers.Shard(p.watchers.Hash(a)) == p.watchers.Shard(p.watchers.Hash(b)) {
-		b += "b"
-	}
-	for range 100 {
-		submit(t, p, time.Hour, b)
-	}
-	leave := func() (stale int64) {
-		var enough atomic.Bool
-		var busy sync.WaitGroup
-		busy.Go(func() {
-			for !enough.Load() {
-				p.CheckAndComplete(b)
-			}
-		})
-		for p.watchers.Stale() == 0 {
-			p.ForceComplete(submit(t, p, time.Hour, a, b))
-		}
-		enough.Store(true)
-		busy.Wait()
-		return p.Stats().Stale
-	}
-	stale := leave()
-	p.AdvanceClock(0)
-	p.AdvanceClock(0)
-	s := p.Stats()
-	assert.EqualValues(t, 1, s.Purges, "the second found nothing")
-	assert.Equal(t, stale, s.Purged)
-	assert.Zero(t, s.Stale)
-	require.Len(t, log.find(EventPurged), 1)
-	assert.EqualValues(t, stale, log.find(EventPurged)[0]["entries"])
-
-	leave()
-	require.NoError(t, p.Close())
-	assert.Zero(t, p.Stats().Stale, "nobody would purge afterwards")
-	assert.Zero(t, p.Watched())
 }
 
 func TestAUsedOperationGivesItsPlaceBack(t *testing.T) {

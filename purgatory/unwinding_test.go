@@ -127,9 +127,9 @@ func TestAGoexitInAdvanceClockStopsNoClock(t *testing.T) {
 	for range 5 {
 		inBackground(func() { p.AdvanceClock(time.Second) })()
 	}
-	ended(t, first, operation.Expired)
-	ended(t, second, operation.Expired)
-	ended(t, third, operation.Expired)
+	endsSoon(t, first, operation.Expired)
+	endsSoon(t, second, operation.Expired)
+	endsSoon(t, third, operation.Expired)
 }
 
 func TestAnActionThatEndsItsGoroutineLosesNoOther(t *testing.T) {

@@ -5,318 +5,391 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// batchSize is how many operations are collected, and ended, together.
-const batchSize = 128
+// walk goes over the operations that wait for a key, a batch at a time. It tries each, or
+// claims each to end it with another outcome, and puts those that must end into an ending,
+// which runs when the batch is over. So all tries of a batch come before its first callback.
+//
+// A walk belongs to one goroutine at a time. If a try calls runtime.Goexit, another goroutine
+// goes on where the walk stands, and nobody waits for it.
+type walk[K comparable] struct {
+	p     *DelayedOperationPurgatory[K]
+	shard *watchers.Shard[K]
+	key   K
+	hash  uint64
+	upTo  int64
 
-// check is a walk over the operations of a key, or of a shard. It tries each, or claims
-// each for another outcome, and ends them in batches: it claims all, ends all, and then
-// runs the callbacks.
-type check[K comparable] struct {
-	hold      hold[K] // of the operation that is tried
-	holding   bool    // the caller is the holder of hold.Machine
-	shard     *watchers.Shard[K]
-	outcome   machine.Outcome    // Pending: try them; else end all as this
-	cause     *error             // of Cancelled
-	match     matcher            // nil: all
-	together  *watchers.Together // the keys of the same call; nil: one key
-	onWorkers bool               // workers run the callbacks
-	looked    bool               // nested has been called by this walk
-	ended     int
+	claim   machine.Outcome // Pending: try the operations; else end all that match with this outcome
+	cause   *error          // of Cancelled
+	match   func(operation.Operation) bool
+	took    func(operation.Operation) // is told of each operation that match has chosen and the walk has claimed
+	inOrder bool                      // stop at the first operation whose try returns false
+	own     *machine.Machine          // the caller's: finish reports whether the walk has ended it
+	later   bool                      // workers run the callbacks
 
-	answered int // of ended: their callbacks have run on this goroutine
+	batch  [batchSize]*machine.Machine // batch[at:n] are to be visited
+	at, n  int
+	more   bool               // cursor has more after batch
+	rest   []*machine.Machine // after batch, instead of cursor
+	cursor watchers.Cursor[K]
 
-	// ops[:claimed] are held, to be ended with outcomes; ops[at:n] are still to be
-	// visited.
-	ops      [batchSize]*machine.Machine
-	outcomes [batchSize]machine.Outcome
-	claimed  int
-	at, n    int
-	more     bool               // cursor has more after ops
-	rest     []*machine.Machine // after ops, if they come from Close, Gather or collectRest
+	inside   bool // the gate: an ending that runs leaves it
+	held     machine.Hold
+	looks    int          // how often held was to be released
+	timed    *callback[K] // the try that runs, with WithSlowCallback
+	panicked bool         // the last try has
 
-	key    K   // if ops come from a key; hold.key then points to it
-	keys   []K // else: the first keys of the operations that end together
-	hash   uint64
-	upTo   int64
-	cursor watchers.Cursor[K] // after ops, if they come from a key
+	tries, met int64
+	ending     *ending[K] // nil: empty
+	ended      int
+	ownEnded   bool
 }
 
-func (p *DelayedOperationPurgatory[K]) newCheck(s *watchers.Shard[K]) *check[K] {
-	c := p.checks.Get().(*check[K])
-	c.shard = s
-	return c
+// maxLooks bounds how often a holder tries one operation in a row because state keeps
+// changing. After that a worker tries it: otherwise an operation whose TryComplete
+// signals its own key would keep its caller for ever.
+const maxLooks = 8
+
+func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *walk[K] {
+	w := p.walks.Get().(*walk[K])
+	w.shard, w.key, w.hash, w.upTo = p.watchers.Shard(hash), key, hash, upTo
+	return w
 }
 
-// begin walks over the operations that wait for key and returns how many it ended.
-func (c *check[K]) begin(key K, hash uint64, upTo int64) (ended int) {
-	c.n, c.more = c.shard.Begin(&c.cursor, key, hash, upTo, c.ops[:])
-	if c.n == 0 {
-		c.reset()
+// check tries the operations that wait for key up to a position, and returns how many it
+// ended. Where it must not run user code on this stack, it leaves the check to a worker.
+func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, inOrder bool) int {
+	if p.nesting.forbidsCheck() {
+		p.signal(key, hash, upTo, inOrder)
 		return 0
 	}
-	c.of(key, hash, upTo)
-	if c.outcome != machine.Pending {
-		c.collectRest()
-	}
-	return c.finish()
+	w := p.newWalk(key, hash, upTo)
+	w.inOrder = inOrder
+	ended, _ := w.begin()
+	return ended
 }
 
-// collectRest collects all operations of the key before the walk ends the first. What its
-// callbacks register then waits, and cannot keep the walk going.
-func (c *check[K]) collectRest() {
-	var ops [batchSize]*machine.Machine
-	for c.more && !c.cursor.Overdue() {
-		var n int
-		n, c.more = c.cursor.Next(ops[:])
-		c.rest = append(c.rest, ops[:n]...)
+// size returns how many operations the walk takes from the lists at a time. A walk in order
+// mostly tries two: the one that takes an item, and the one that finds none.
+func (w *walk[K]) size() int {
+	if w.inOrder {
+		return 2
 	}
-	if c.more { // other goroutines register as fast as the cursor moves
-		c.cursor.Stop()
-		c.more = false
-	}
+	return batchSize
 }
 
-// of says that the operations of the walk are those of key.
-func (c *check[K]) of(key K, hash uint64, upTo int64) {
-	c.key, c.hash, c.upTo = key, hash, upTo
-	c.hold.key = &c.key
+// begin goes over the operations of the walk's key. It returns how many it ended, and whether
+// the caller's own is among them.
+func (w *walk[K]) begin() (ended int, own bool) {
+	w.n, w.more = w.shard.Begin(&w.cursor, w.key, w.hash, w.upTo, w.batch[:w.size()])
+	return w.run()
 }
 
-// finish runs the walk to its end, gives the check back to the pool, and returns how many
-// operations it ended.
-func (c *check[K]) finish() (ended int) {
-	alone := c.shard.Gate().Enter()
+// beginAt is begin for a key that [watchers.Shard.SomeKeys] has returned.
+func (w *walk[K]) beginAt(k watchers.Key[K]) (ended int, own bool) {
+	w.n, w.more = w.shard.BeginAt(&w.cursor, k, w.batch[:w.size()])
+	return w.run()
+}
+
+func (w *walk[K]) run() (ended int, own bool) {
+	if w.n == 0 && !w.more {
+		w.reset()
+		return 0, false
+	}
+	if w.more && w.claim != machine.Pending && w.cursor.Ordered() {
+		// A callback may register an operation for a position that the cursor has not
+		// reached. The walk ends what waited when it began, and nothing else.
+		w.rest, w.more = w.cursor.Rest(), false
+	}
+	w.inside = true
+	if !w.shard.Gate().Enter() && w.p.nesting.occupiedGate() {
+		if deep, inTry := w.p.nesting.look(); w.claim != machine.Pending {
+			w.later = w.later || deep
+		} else if deep || inTry {
+			w.handOver()
+			return w.finish()
+		}
+	}
+	return w.resume()
+}
+
+// resume goes on with the walk from where it stands.
+func (w *walk[K]) resume() (ended int, own bool) {
 	over := false
 	defer func() {
 		if !over { // user code has called runtime.Goexit
-			c.looked = true
-			guard.Resume(c.walk)
+			w.letGoOfHeld()
+			go w.resume()
 		}
-		c.exit()
 	}()
-	if !alone && c.hold.p.suspects() && c.hold.p.nested() {
-		if c.outcome == machine.Pending {
-			c.handOver()
-			over = true
-			return 0
-		}
-		c.onWorkers = true
-	}
 	if trace.IsEnabled() {
-		c.hold.p.traced(regionCheck, c.walk)
-	} else {
-		c.walk()
+		defer w.p.region(regionCheck)()
+	}
+	for !w.steps() {
 	}
 	over = true
-	return c.ended
+	return w.finish()
 }
 
-// walk runs, or goes on with, the walk. It does not return if user code calls runtime.Goexit.
-func (c *check[K]) walk() {
-	for !c.steps() {
+// finish ends the walk and gives it back to its pool.
+func (w *walk[K]) finish() (ended int, own bool) {
+	if w.inside {
+		w.shard.Gate().Exit(0)
 	}
+	ended, own = w.ended, w.ownEnded
+	w.reset()
+	return ended, own
 }
 
-// exit leaves the gate when the walk is over.
-func (c *check[K]) exit() {
-	c.shard.Gate().Exit(c.answered)
-	c.reset()
-}
-
-// reset makes c as new and gives it back to the pool.
-func (c *check[K]) reset() {
+// reset makes w as new, except for batch, which is empty, and gives it back to its pool.
+func (w *walk[K]) reset() {
 	var none K
-	p := c.hold.p
-	c.hold.key = nil
-	c.shard, c.outcome, c.cause, c.match, c.together = nil, machine.Pending, nil, nil, nil
-	c.ended, c.answered, c.n, c.at, c.rest, c.onWorkers, c.looked, c.key = 0, 0, 0, 0, nil, false, false, none
-	c.forgetKeys()
-	p.checks.Put(c)
+	w.shard, w.key, w.claim, w.cause, w.match, w.took = nil, none, machine.Pending, nil, nil, nil
+	w.inOrder, w.own, w.ownEnded, w.later, w.inside, w.ended = false, nil, false, false, false, 0
+	w.at, w.n, w.more, w.rest = 0, 0, false, nil
+	w.p.walks.Put(w)
 }
 
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
-func (c *check[K]) steps() (done bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			c.hold.p.reportPanic(v, c.hold.Machine, "TryComplete", c.hold.logKey())
-		}
-	}()
-	if c.holding { // the try has panicked
-		c.tried(c.hold.retry())
+func (w *walk[K]) steps() (over bool) {
+	defer w.recovered()
+	if w.held.Machine != nil { // its try has panicked
+		w.panicked = true
+		w.tried(w.again())
 	}
 	for {
-		for c.at < c.n {
-			m := c.ops[c.at]
-			c.at++
-			if c.outcome == machine.Pending {
-				c.try(m)
+		for w.at < w.n {
+			m := w.batch[w.at]
+			w.batch[w.at] = nil // others may end it while a callback blocks
+			w.at++
+			if w.claim == machine.Pending {
+				w.try(m)
 			} else {
-				c.claimFor(m)
+				w.claimFor(m)
 			}
 		}
-		c.endBatch()
-		switch {
-		case len(c.rest) > 0:
-			c.n = copy(c.ops[:], c.rest)
-			c.rest = c.rest[c.n:]
-		case !c.more:
+		w.countTries()
+		w.end()
+		if !w.next() {
 			return true
-		case c.outcome == machine.Pending && c.cursor.Overdue():
-			c.handOver() // operations arrive as fast as the walk ends them
-			return true
-		case !c.looked && c.outcome == machine.Pending && c.hold.p.nested():
-			c.handOver() // one look at the stack is cheap beside a long walk
-			return true
-		default:
-			c.looked = true
-			c.n, c.more = c.cursor.Next(c.ops[:])
 		}
 	}
 }
 
-// try tries m, unless the same call has tried it under another key.
-func (c *check[K]) try(m *machine.Machine) {
-	if c.together != nil && !c.together.First(m) {
+// next takes the next batch, and reports whether there is one.
+func (w *walk[K]) next() bool {
+	w.at, w.n = 0, 0
+	switch {
+	case len(w.rest) > 0:
+		w.n = copy(w.batch[:], w.rest)
+		clear(w.rest[:w.n])
+		w.rest = w.rest[w.n:]
+		return true
+	case !w.more:
+		return false
+	case w.cursor.Overdue():
+		w.handOver() // operations arrive as fast as the walk ends them
+		return false
+	default:
+		w.n, w.more = w.cursor.Next(w.batch[:w.size()])
+		return true
+	}
+}
+
+// try tries m, if no other goroutine holds it; else the holder tries it again.
+func (w *walk[K]) try(m *machine.Machine) {
+	if !m.Acquire() {
 		return
 	}
-	if !m.Acquire() { // it has ended, or its holder will try it again
-		if !c.looked && m.Outcome() == machine.Pending {
-			c.looked = true
-			if c.hold.p.nested() { // this goroutine may be the holder
-				c.handOver()
-			}
-		}
+	if w.inOrder && !watchers.Waits(m, w.key) { // a wait that was used again, for another key
+		w.p.letGo(m)
 		return
 	}
-	c.hold.take(m)
-	c.holding = true
-	end, again := c.hold.check(true)
+	w.held.Machine, w.held.Op, w.looks, w.panicked = m, m.Operation(), 0, false
+	end, again := w.call(true)
 	if again {
-		end = c.hold.retry()
+		end = w.again()
 	}
-	c.tried(end)
+	w.tried(end)
 }
 
-// tried is called when a try is over. It puts the operation into the batch if it has to end.
-func (c *check[K]) tried(end machine.Outcome) {
-	if c.holding = false; end != machine.Pending {
-		c.collect(c.hold.Machine, end)
+// call calls TryComplete of the operation that the walk holds, and counts the call.
+func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
+	w.tries++
+	if w.p.cfg.slow > 0 {
+		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
+		end, again = w.held.Try(false)
+		w.endTimed()
+	} else {
+		end, again = w.held.Try(release)
+	}
+	if end == machine.Satisfied {
+		w.met++
+	}
+	return end, again
+}
+
+func (w *walk[K]) endTimed() {
+	w.p.callbacks.end(w.timed)
+	w.timed = nil
+}
+
+// again goes on after a try that returned false, or ended otherwise: it releases the
+// operation, or tries it once more while others ask for that. It returns how the walk has to
+// end the operation; Pending means that it is released.
+func (w *walk[K]) again() (end machine.Outcome) {
+	for {
+		if w.looks++; w.looks == maxLooks {
+			return w.p.leave(w.held.Machine)
+		}
+		end, look := w.held.Release(true)
+		if !look {
+			return end
+		}
+		w.panicked = false
+		if end, _ = w.call(false); end == machine.Satisfied {
+			return end
+		}
+	}
+}
+
+// letGoOfHeld lets go of the operation whose try has called runtime.Goexit.
+func (w *walk[K]) letGoOfHeld() {
+	if m := w.held.Machine; m != nil {
+		w.panicked = true
+		w.tried(w.p.leave(m))
+	}
+}
+
+// tried is called when the tries of an operation are over. A walk in order ends with the first
+// no; a panic is none, because an operation that panics each time must not stop the others.
+func (w *walk[K]) tried(end machine.Outcome) {
+	m := w.held.Machine
+	w.held = machine.Hold{}
+	if end != machine.Pending {
+		w.add(m, end)
+	} else if w.inOrder && !w.panicked {
+		w.stop()
+	}
+}
+
+// stop ends the walk after this operation.
+func (w *walk[K]) stop() {
+	clear(w.batch[w.at:w.n])
+	w.at, w.n = 0, 0
+	if w.more {
+		w.cursor.Stop()
+		w.more = false
 	}
 }
 
 // claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
-func (c *check[K]) claimFor(m *machine.Machine) {
-	p := c.hold.p
-	if c.match != nil && !p.matches(c.match, m, c.key) || !p.claim(m, c.outcome, c.cause) {
+func (w *walk[K]) claimFor(m *machine.Machine) {
+	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
 		return
 	}
-	if c.collect(m, c.outcome); c.match != nil {
-		c.match(m, true)
+	if w.claim != machine.Closed && !watchers.Waits(m, w.key) { // a wait that was used again, for another key
+		w.p.letGo(m)
+		return
+	}
+	if w.add(m, w.claim); w.took != nil {
+		w.took(m.Operation().(operation.Operation))
 	}
 }
 
-// collect puts m, which the caller holds, among the operations that end with this batch.
-func (c *check[K]) collect(m *machine.Machine, o machine.Outcome) {
-	if c.ops[c.claimed] != m { // a comparison is cheaper than a write barrier
-		c.ops[c.claimed] = m
+// matches calls match. A panic counts as false.
+func (w *walk[K]) matches(m *machine.Machine) bool {
+	defer func() {
+		if v := recover(); v != nil {
+			// The report has the type of m, not what its String method returns: other
+			// goroutines may be running m's methods.
+			guard.Report(v, func(recovered any, stack []byte) {
+				w.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(w.key))
+			})
+		}
+	}()
+	return w.match(m.Operation().(operation.Operation))
+}
+
+// add puts m, which the caller holds, among the operations that end with this batch.
+func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
+	if w.ending == nil {
+		w.ending = w.p.newEnding(w.shard)
+		w.ending.cause = w.cause
 	}
-	c.outcomes[c.claimed] = o
-	c.claimed++
+	w.ending.add(m, o)
+	w.ended++
+	w.ownEnded = w.ownEnded || m == w.own
+}
+
+// end ends the operations that were added.
+func (w *walk[K]) end() {
+	e := w.ending
+	if e == nil {
+		return
+	}
+	if !w.inside {
+		w.shard.Gate().Enter()
+	}
+	w.ending, w.inside = nil, false
+	e.run(w.later)
 }
 
 // countTries counts the tries of a batch.
-func (c *check[K]) countTries() {
-	h := &c.hold
-	tries, wasted := h.tries, h.tries-h.met
-	h.tries, h.met = 0, 0
-	sampled := c.shard.Tried(tries, wasted)
-	if h.key != nil && c.shard.CountsTries() {
-		c.shard.KeyTried(c.key, c.hash, tries, wasted)
-	}
-	if sampled && c.outcome == machine.Pending && !h.p.nests.Load() {
-		_ = h.p.nested() // sets nests if checks are nested, even if each enters another gate
-	}
-}
-
-// endBatch ends the operations in ops that were claimed, and clears ops.
-func (c *check[K]) endBatch() {
-	if c.hold.tries > 0 {
-		c.countTries()
-	}
-	n := c.claimed
-	// Others may end what the batch has left waiting, while a callback blocks: nothing here
-	// must keep it in memory then.
-	clear(c.ops[n:c.n])
-	c.hold.drop()
-	c.claimed, c.n, c.at = 0, 0, 0
-	if n == 0 {
+func (w *walk[K]) countTries() {
+	if w.tries == 0 {
 		return
 	}
-	defer clear(c.ops[:n]) // also when a callback ends the goroutine
-	c.ended += n
-	batch := &watchers.Ending{Machines: c.ops[:n], Outcomes: c.outcomes[:n]}
-	if c.together != nil {
-		c.together.Forget(batch.Machines)
+	tries, wasted := w.tries, w.tries-w.met
+	w.tries, w.met = 0, 0
+	run := w.shard.Tried(tries, wasted)
+	if w.shard.CountsTries() {
+		w.shard.KeyTried(w.key, w.hash, tries, wasted)
 	}
-	p := c.hold.p
-	var key logKey[K]
-	c.name(batch.Machines, &key)
-	p.end(c.shard, batch, c.cause)
-	if n == 1 {
-		p.leaveTimer(batch.Machines[0], batch.Outcomes[0])
-	} else {
-		p.timer.CancelAll(machine.Entries(batch.Machines))
+	if wasted > 0 {
+		w.p.nesting.afterTries(run, tries)
 	}
-	if c.onWorkers {
-		p.hand(batch, &key)
-		return
-	}
-	p.answer(batch, &key)
-	c.answered += n
-}
-
-// name sets key to the key that the walk is over, or else to the first key of each of
-// machines, which the caller holds.
-func (c *check[K]) name(machines []*machine.Machine, key *logKey[K]) {
-	if c.hold.key != nil {
-		key.key = c.key
-		return
-	}
-	c.forgetKeys()
-	for _, m := range machines {
-		c.keys = append(c.keys, watchers.FirstKey[K](m))
-	}
-	key.each = c.keys
-}
-
-// forgetKeys empties keys, so that the pool keeps no key in memory.
-func (c *check[K]) forgetKeys() {
-	clear(c.keys)
-	c.keys = c.keys[:0]
 }
 
 // handOver ends a walk that tries operations without running more user code on this
-// goroutine: workers check what has not been tried, and run the callbacks.
-func (c *check[K]) handOver() {
-	c.onWorkers = true
-	if c.holding {
-		c.tried(c.hold.leave())
+// goroutine: a worker checks the key.
+func (w *walk[K]) handOver() {
+	w.stop()
+	w.p.signal(w.key, w.hash, w.upTo, w.inOrder)
+}
+
+// recovered is deferred by steps. It reports a panic of a TryComplete.
+func (w *walk[K]) recovered() {
+	v := recover()
+	if w.timed != nil { // also after a Goexit
+		w.endTimed()
 	}
-	left := c.at < c.n || c.more || len(c.rest) > 0
-	c.at, c.rest = c.n, nil
-	c.endBatch()
-	if c.more {
-		c.cursor.Stop()
-		c.more = false
+	if v != nil {
+		m := w.held.Machine
+		w.p.reportPanic(v, m, "TryComplete", watchers.FirstKey[K](m))
 	}
-	switch {
-	case !left:
-	case c.hold.key == nil:
-		c.hold.p.SignalAll()
-	default:
-		c.hold.p.signal(c.key, c.hash, c.upTo, c.together)
+}
+
+// letGo releases m, which the caller holds, for good: if others have asked for a try, a worker
+// makes it; if they have asked for an end, letGo ends m.
+func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
+	_, hash := watchers.KeyOf[K](m)
+	if end := p.leave(m); end != machine.Pending {
+		p.endOne(p.watchers.Shard(hash), m, end, nil)
 	}
+}
+
+// leave releases m, which the caller holds and will not try again: if others have asked for a
+// try, a worker makes it. leave returns how the caller has to end m; Pending means that it is
+// released.
+func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
+	key, hash := watchers.KeyOf[K](m) // while it is held: afterwards another goroutine may end it
+	end, look := m.Release(false)
+	if look {
+		p.signal(key, hash, EveryPosition, false)
+	}
+	return end
 }

@@ -18,7 +18,7 @@ import (
 // nobody is a purgatory in which nothing waits.
 type nobody struct{}
 
-func (nobody) Hint(string, int64) bool { return false }
+func (nobody) SignalUpTo(string, int64) bool { return false }
 func (nobody) SignalAll()              {}
 func (nobody) Keys() iter.Seq[string]  { return func(func(string) bool) {} }
 

@@ -59,7 +59,7 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 func (r *Runner[K]) Changed(key K, position int64) {
 	r.hints.Add(1)
 	r.lastWord.Store(int64(time.Since(r.began)))
-	if !r.waiters.Hint(key, position) {
+	if !r.waiters.SignalUpTo(key, position) {
 		r.unawaited.Add(1)
 	}
 }

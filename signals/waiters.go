@@ -6,7 +6,7 @@ import "iter"
 // result of [Several] are Waiters.
 type Waiters[K comparable] interface {
 	// Hint signals key up to position, and reports whether an operation waits for key.
-	Hint(key K, position int64) (awaited bool)
+	SignalUpTo(key K, position int64) (awaited bool)
 	// SignalAll signals every key.
 	SignalAll()
 	// Keys returns the keys that are waited for.
@@ -20,9 +20,9 @@ func Several[K comparable](all ...Waiters[K]) Waiters[K] { return several[K](all
 
 type several[K comparable] []Waiters[K]
 
-func (s several[K]) Hint(key K, position int64) (awaited bool) {
+func (s several[K]) SignalUpTo(key K, position int64) (awaited bool) {
 	for _, w := range s {
-		awaited = w.Hint(key, position) || awaited
+		awaited = w.SignalUpTo(key, position) || awaited
 	}
 	return awaited
 }

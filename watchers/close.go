@@ -1,26 +1,17 @@
 package watchers
 
-import "github.com/delayedop/purgatory/internal/machine"
-
 // Seal makes the shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
 // first key of an operation, fail from now on.
 func (s *Shard[K]) Seal() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.mu.sealed = true
 }
 
-// Close makes every later [Shard.Watch] and [Shard.Pass] fail. It returns the operations
-// that are watched now, in no particular order, including those that are still being
-// registered. An operation with several keys may be returned more than once.
-func (s *Shard[K]) Close() (waiting []*machine.Machine) {
+// Close makes every later [Shard.Watch] and [Shard.Pass] fail. So a walk over the keys of the
+// shard, by [Shard.SomeKeys], then finds every operation that the shard has accepted.
+func (s *Shard[K]) Close() {
 	s.mu.Lock()
+	defer s.unlock()
 	s.mu.closed = true
-	waiting = make([]*machine.Machine, 0, s.mu.watched)
-	s.mu.Unlock()
-	s.someLists(0, func(l *keyList[K]) bool {
-		waiting = l.appendUpTo(waiting, EveryPosition)
-		return true
-	})
-	return waiting
 }

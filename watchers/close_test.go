@@ -34,4 +34,12 @@ func TestASealedShardTakesOnlyFurtherKeys(t *testing.T) {
 	s.Totals(&total)
 	assert.EqualValues(t, 1, total.Accepted)
 	assert.Equal(t, 2, total.Watched)
+
+	var found []*machine.Machine
+	keys, _, more := s.SomeKeys(0, 100, nil)
+	assert.False(t, more)
+	for _, k := range keys {
+		found = append(found, visit(s, k, 1)...)
+	}
+	assert.Equal(t, []*machine.Machine{accepted, accepted}, found, "under each of its keys")
 }

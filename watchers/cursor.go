@@ -19,9 +19,10 @@ import "github.com/delayedop/purgatory/internal/machine"
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
-	list *keyList[K]
-	upTo int64
-	left int // operations to visit before the walk is overdue
+	list    *keyList[K]
+	ordered *orderedList // of list when the walk began
+	upTo    int64
+	left    int // operations to visit before the walk is overdue
 
 	here, end machine.Watch
 }
@@ -29,14 +30,23 @@ type Cursor[K comparable] struct {
 // Begin starts a walk over the operations that wait for key: all without a position, and
 // those with a position at or below upTo. It puts the first operations into out and
 // returns their number n. If more is true, the caller must call [Cursor.Next] until that
-// returns false, or [Cursor.Stop].
+// returns false, or [Cursor.Stop] or [Cursor.Rest].
 func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int, more bool) {
 	s.mu.Lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
 		n, more = s.beginLocked(c, l, upTo, out)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	return n, more
+}
+
+// BeginAt is [Shard.Begin] for every position of a key that [Shard.SomeKeys] has returned. It
+// also finds a key that is not equal to itself, such as a NaN. If the key has left the map, it
+// may walk over another key of the shard.
+func (s *Shard[K]) BeginAt(c *Cursor[K], k Key[K], out []*machine.Machine) (n int, more bool) {
+	s.mu.Lock()
+	defer s.unlock()
+	return s.beginLocked(c, k.list, EveryPosition, out)
 }
 
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {
@@ -44,7 +54,7 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*m
 	if l.waiting() <= len(out) {
 		return len(l.appendUpTo(out[:0], upTo)), false
 	}
-	c.list, c.upTo = l, upTo
+	c.list, c.ordered, c.upTo = l, l.ordered, upTo
 	c.left = 2 * l.waiting()
 	l.readers++
 	c.enterLocked(&l.unordered)
@@ -56,7 +66,7 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*m
 func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 	s := c.list.shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return c.fillLocked(out)
 }
 
@@ -64,16 +74,30 @@ func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 func (c *Cursor[K]) Stop() {
 	s := c.list.shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	c.unmarkLocked()
 	c.endLocked()
+}
+
+// Rest is Stop that returns the operations that the walk would still visit.
+func (c *Cursor[K]) Rest() (rest []*machine.Machine) {
+	s := c.list.shard
+	s.mu.Lock()
+	defer s.unlock()
+	for more := true; more; {
+		var out [128]*machine.Machine
+		var n int
+		n, more = c.fillLocked(out[:])
+		rest = append(rest, out[:n]...)
+	}
+	return rest
 }
 
 func (c *Cursor[K]) endLocked() {
 	l := c.list
 	l.readers--
 	l.shard.dropLocked(l)
-	c.list = nil
+	c.list, c.ordered = nil, nil
 }
 
 func (c *Cursor[K]) unmarkLocked() {
@@ -85,6 +109,10 @@ func (c *Cursor[K]) unmarkLocked() {
 	}
 }
 
+// Ordered reports whether operations wait for positions of the key. Those that are linked
+// while the walk goes on may then come before its end.
+func (c *Cursor[K]) Ordered() bool { return c.ordered != nil }
+
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
 // when it began. The caller should stop it then, and begin another one elsewhere.
 func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
@@ -93,7 +121,7 @@ func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
 // ordered one.
 func (c *Cursor[K]) fillLocked(out []*machine.Machine) (n int, more bool) {
 	defer func() { c.left -= n }()
-	list, ordered := c.here.List(), c.list.ordered
+	list, ordered := c.here.List(), c.ordered
 	for {
 		if n = c.walkLocked(list, out, n); c.here.List() != nil {
 			return n, true

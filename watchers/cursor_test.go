@@ -1,6 +1,8 @@
 package watchers
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -133,7 +135,9 @@ func TestAWalkVisitsOperationsAndNoMarkers(t *testing.T) {
 				}
 				require.True(t, slices.Equal(want, visited), "in batches of %d", size)
 			}
-			require.True(t, slices.Equal(want, s.Close()))
+			keys, _, _ := s.SomeKeys(0, 1, nil)
+			require.Len(t, keys, 1)
+			require.True(t, slices.Equal(want, visit(s, keys[0], 7)), "by its place in the map")
 			first.Stop()
 			checkInvariants(t, w)
 		})
@@ -150,17 +154,154 @@ func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {
 	_, more := s.Begin(&c, 7, hash, EveryPosition, make([]*machine.Machine, 2))
 	require.True(t, more)
 	keys, _, _ := s.SomeKeys(0, 100, nil)
-	assert.Equal(t, []Key[int]{{7, hash}}, keys)
+	require.Len(t, keys, 1)
+	assert.Equal(t, []any{7, hash}, []any{keys[0].Key, keys[0].Hash})
+	assert.True(t, s.Awaited(7, hash))
 	end(w, 7, ops...)
 	keys, _, _ = s.SomeKeys(0, 100, nil)
 	assert.Empty(t, keys)
+	assert.False(t, s.Awaited(7, hash))
 	s.SignalSome(0, 100)
 	assert.False(t, w.Signalled())
-	_, awaited := s.Signal(7, hash, EveryPosition, nil)
+	_, awaited := s.Signal(7, hash, EveryPosition, false)
 	assert.False(t, awaited)
 	var total Totals
 	s.Totals(&total)
 	assert.EqualValues(t, 1, total.Signals, "that of Signal")
 	c.Stop()
 	checkInvariants(t, w)
+}
+
+// visit returns the operations of k, in batches of size.
+func visit[K comparable](s *Shard[K], k Key[K], size int) (visited []*machine.Machine) {
+	var c Cursor[K]
+	out := make([]*machine.Machine, size)
+	n, more := s.BeginAt(&c, k, out)
+	for visited = append(visited, out[:n]...); more; visited = append(visited, out[:n]...) {
+		n, more = c.Next(out)
+	}
+	return visited
+}
+
+// Rest returns what Next would, in the same order, and ends the walk as Stop does.
+func TestRestReturnsWhatNextWould(t *testing.T) {
+	const n = 300 // more than Rest takes at once
+	for name, position := range map[string]func(i int64) int64{
+		"without positions": func(int64) int64 { return AnyPosition },
+		"with positions":    func(i int64) int64 { return n - i },
+		"both": func(i int64) int64 {
+			if i%2 == 0 {
+				return AnyPosition
+			}
+			return i
+		},
+	} {
+		for _, upTo := range []int64{EveryPosition, n - 20} {
+			for _, calls := range []int{0, 1, 30} {
+				t.Run(fmt.Sprintf("%s, up to %d, after %d", name, upTo, calls), func(t *testing.T) {
+					w := newMap(0)
+					s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+					var all []*machine.Machine
+					for i := range int64(n) {
+						all = append(all, waitAt(t, w, 1, position(i)))
+					}
+					var walks [2]Cursor[int]
+					out := make([]*machine.Machine, 7)
+					for i := range walks {
+						_, more := s.Begin(&walks[i], 1, hash, upTo, out)
+						for range calls {
+							_, more = walks[i].Next(out)
+						}
+						require.True(t, more)
+					}
+					end(w, 1, all[n/2]) // one leaves, and one comes, which no walk visits
+					all[n/2] = waitAt(t, w, 1, position(n/2))
+					var want []*machine.Machine
+					for more := true; more; {
+						var k int
+						k, more = walks[0].Next(out)
+						want = append(want, out[:k]...)
+					}
+					rest := walks[1].Rest()
+					require.NotEmpty(t, rest)
+					require.True(t, slices.Equal(want, rest))
+					l := s.mu.keys.find(1, hash)
+					require.Zero(t, l.readers)
+					require.Nil(t, walks[1].list)
+					checkInvariants(t, w) // no marker is left
+					_, more := s.Begin(&walks[1], 1, hash, upTo, out)
+					require.True(t, more, "it can begin again")
+					end(w, 1, all...)
+					require.Empty(t, walks[1].Rest())
+					_, keys := watched(w)
+					assert.Zero(t, keys, "the key was kept for the walk only")
+					checkInvariants(t, w)
+				})
+			}
+		}
+	}
+}
+
+// A lookup never finds a NaN. A walk over the keys of the shard, by their places, does.
+func TestAWalkByPlaceFindsANaN(t *testing.T) {
+	w := New(Config[float64]{Shards: 1})
+	s, nan := w.shards[0], math.NaN()
+	waiting := map[*machine.Machine]bool{}
+	watch := func(key float64, hash uint64) {
+		op := &waiter{}
+		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, s.Watch(machine.Of(op), 0, &Wait[float64]{key, AnyPosition, hash}))
+		waiting[machine.Of(op)] = true
+	}
+	for range 20 {
+		watch(nan, w.Hash(nan)) // each has a list of its own
+		watch(1, w.Hash(1.0))
+	}
+	s.Close()
+	keys, _, more := s.SomeKeys(0, 100, nil)
+	require.False(t, more)
+	require.Len(t, keys, 21)
+	for _, k := range keys {
+		var c Cursor[float64]
+		n, _ := s.Begin(&c, k.Key, k.Hash, EveryPosition, make([]*machine.Machine, 20))
+		assert.Equal(t, k.Key == 1, n > 0, "a lookup")
+		for _, m := range visit(s, k, 8) {
+			require.True(t, waiting[m], "once")
+			delete(waiting, m)
+		}
+	}
+	assert.Empty(t, waiting)
+}
+
+// The place of a key that has left the map may serve another key of the shard. Waits tells the
+// operations of the two apart.
+func TestAWalkByPlaceOverAKeyThatHasLeft(t *testing.T) {
+	w := New(Config[int]{Shards: 1})
+	s := w.shards[0]
+	for name, signalled := range map[string]bool{"recycled": false, "in the queue of signals": true} {
+		t.Run(name, func(t *testing.T) {
+			ended := []*machine.Machine{waitAt(t, w, 7, AnyPosition), waitAt(t, w, 7, 3), waitAt(t, w, 7, 1)}
+			if signalled {
+				s.Signal(7, w.Hash(7), EveryPosition, false)
+			}
+			keys, _, _ := s.SomeKeys(0, 100, nil)
+			require.Len(t, keys, 1)
+			assert.Len(t, visit(s, keys[0], 1), 3)
+			end(w, 7, ended...)
+			assert.Empty(t, visit(s, keys[0], 1))
+			checkInvariants(t, w)
+			w.TakeSignal(0)
+
+			other := wait(t, w, 9)
+			require.Same(t, keys[0].list, s.mu.keys.find(9, w.Hash(9)))
+			assert.Equal(t, []*machine.Machine{other}, visit(s, keys[0], 1))
+			assert.False(t, Waits(other, 7))
+			assert.True(t, Waits(other, 9))
+			end(w, 9, other)
+			checkInvariants(t, w)
+		})
+	}
+	both := wait(t, w, 9, 7)
+	assert.True(t, Waits(both, 7), "it waits for 7 too")
+	assert.True(t, Waits(both, 9))
 }

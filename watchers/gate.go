@@ -1,28 +1,14 @@
 package watchers
 
-import (
-	"sync/atomic"
-
-	"github.com/delayedop/purgatory/internal/sched"
-)
+import "github.com/delayedop/purgatory/internal/sched"
 
 // Gate counts the goroutines that run user code for keys of a shard, and the operations
 // whose callbacks have been run ("answered"). It is safe for concurrent use.
-//
-// A gate helps to tell nested completions from concurrent ones. A completion that is
-// nested in another one enters a gate that the outer one has not left. So does a
-// completion that another goroutine makes at the same time. Only the goroutine's stack
-// tells the two apart, and to inspect it takes longer than most completions. So a
-// goroutine inspects its stack only if it is not alone in a gate, and not each time (see
-// [machine.Nesting]).
-//
-// Nesting is found in any case: each level of a chain enters a gate, and after at most
-// maxGates levels one of them is a gate that the chain has entered before.
 type Gate struct {
 	// state holds the number of entries that have not been left in its low bits, and the
 	// number of answered operations above them. It is one word so that Exit is one
 	// addition.
-	state atomic.Uint64
+	state sched.Uint64
 }
 
 const (
@@ -35,28 +21,19 @@ const (
 // Enter must be called before user code runs. It reports whether no other entry of the
 // gate is open.
 func (g *Gate) Enter() (alone bool) {
-	sched.Yield()
 	return g.state.Add(1)&insideMask == 1
 }
 
 // Exit must be called after user code has run. answered is the number of operations
 // whose callbacks have been run since Enter.
 func (g *Gate) Exit(answered int) {
-	sched.Yield()
 	g.state.Add(uint64(answered)<<insideBits - 1)
-}
-
-// Answered counts n operations as answered whose callbacks were run outside a gate.
-func (g *Gate) Answered(n int) {
-	sched.Yield()
-	g.state.Add(uint64(n) << insideBits)
 }
 
 // inside returns the number of calls of Enter without their Exit.
 func (g *Gate) inside() int { return int(g.state.Load() & insideMask) }
 
 func (g *Gate) answered() uint64 {
-	sched.Yield()
 	return g.state.Load() >> insideBits
 }
 

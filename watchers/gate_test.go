@@ -22,8 +22,7 @@ func TestAGateReportsWhetherAGoroutineIsInside(t *testing.T) {
 	g.Exit(2)
 	assert.False(t, g.Enter(), "two are inside still")
 	g.Exit(1)
-	g.Answered(5)
-	g.Exit(0)
+	g.Exit(5)
 	assert.Equal(t, 1, g.inside())
 	g.Exit(0)
 	assert.Zero(t, g.inside())
@@ -38,7 +37,8 @@ func TestAGatesAnsweredCountMayWrapAround(t *testing.T) {
 	g.state.Store(uint64(answeredMax-1) << insideBits)
 	g.Enter()
 	assert.Equal(t, uint64(answeredMax-1), g.answered())
-	g.Answered(3)
+	g.Enter()
+	g.Exit(3)
 	assert.EqualValues(t, 2, g.answered())
 	assert.Equal(t, 1, g.inside())
 	g.Exit(1)
@@ -48,9 +48,11 @@ func TestAGatesAnsweredCountMayWrapAround(t *testing.T) {
 	w := newMap(0)
 	s := w.shards[0]
 	s.mu.accepted = answeredMax + 2
-	s.Gate().Answered(1)
+	s.Gate().Enter()
+	s.Gate().Exit(1)
 	assert.False(t, w.Quiet())
-	s.Gate().Answered(1)
+	s.Gate().Enter()
+	s.Gate().Exit(1)
 	assert.True(t, w.Quiet())
 }
 
@@ -116,7 +118,8 @@ func TestQuietMeansEveryAcceptedOperationIsAnswered(t *testing.T) {
 	assert.True(t, w.Quiet())
 	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied))
 	assert.False(t, w.Quiet(), "whoever did not wait is to be answered, too")
-	w.shards[0].Gate().Answered(1)
+	gate.Enter()
+	gate.Exit(1)
 	assert.True(t, w.Quiet())
 	gate.Enter()
 	gate.Exit(0)
@@ -139,10 +142,6 @@ func TestQuietIsNeverReportedTooEarly(t *testing.T) {
 		key, _ := KeyOf[int](m)
 		end(w, key+1000*r.IntN(3), m)
 		gate := w.shards[r.IntN(len(w.shards))].Gate() // that of the shard in which it ends
-		if r.IntN(2) == 0 {
-			gate.Answered(1)
-			return
-		}
 		gate.Enter()
 		gate.Exit(1)
 	}

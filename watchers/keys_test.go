@@ -5,8 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // A pass over all keys of a shard releases the shard's lock after about a chunk of keys.
@@ -27,10 +25,6 @@ func TestAPassOverAllKeysGoesInChunks(t *testing.T) {
 			next, more := s.SignalSome(at, chunk)
 			return int(s.mu.signals.made - before), next, more
 		},
-		"Gather": func(at Place) (int, Place, bool) {
-			n, rest, apart, next, more := s.Gather(at, make([]*machine.Machine, chunk), nil)
-			return n + len(rest) + len(apart), next, more
-		},
 	}
 	for name, part := range parts {
 		t.Run(name, func(t *testing.T) {
@@ -45,4 +39,27 @@ func TestAPassOverAllKeysGoesInChunks(t *testing.T) {
 			assert.Equal(t, keys, total)
 		})
 	}
+}
+
+func TestAwaitedReportsWhetherOperationsWait(t *testing.T) {
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	assert.False(t, s.Awaited(1, hash))
+	first, second := waitAt(t, w, 1, AnyPosition), waitAt(t, w, 1, 5)
+	assert.True(t, s.Awaited(1, hash))
+	assert.False(t, s.Awaited(2, hash))
+	end(w, 1, first)
+	assert.True(t, s.Awaited(1, hash), "one waits for a position")
+	end(w, 1, second)
+	assert.False(t, s.Awaited(1, hash))
+}
+
+func TestTriedReturnsTheTriesOfTheShard(t *testing.T) {
+	s := newMap(0).shards[0]
+	assert.EqualValues(t, 3, s.Tried(3, 0))
+	assert.EqualValues(t, 8, s.Tried(5, 2))
+	assert.EqualValues(t, 9, s.Tried(1, 1))
+	var total Totals
+	s.Totals(&total)
+	assert.Equal(t, []int64{9, 3}, []int64{total.Checks, total.Wasted})
 }

@@ -1,35 +1,24 @@
 package watchers
 
-import (
-	"unsafe"
-
-	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/prefetch"
-)
-
-// Ending is a batch of operations that their holder is about to end: Machines[i] will
-// end with Outcomes[i].
-type Ending struct {
-	Machines []*machine.Machine
-	Outcomes []machine.Outcome
-}
+import "github.com/delayedop/purgatory/internal/machine"
 
 // fewWatches is the largest number of watches beyond the first that Leave handles while
 // it holds the lock for the batch. Those of an operation with more are left to
 // leaveElsewhere, which releases the lock in between.
 const fewWatches = 8
 
-// Leave takes the operations of a batch, which the caller holds, out of all their lists
-// and counts them as ended in s. s is the shard of the key that was checked, or of the
-// operation's first key. Leave takes the lock of s once for the batch.
+// Leave takes the operations of a batch, which the caller holds and is about to end, out of
+// all their lists, and counts them as ended in s: machines[i] ends with outcomes[i]. s is the
+// shard of the key that was checked, or of an operation's first key. Leave takes the lock of s
+// once for the batch.
 //
-// A watch in another shard whose lock is not free may be left to [Watchers.Purge].
-func (s *Shard[K]) Leave(batch *Ending) {
+// A watch in another shard whose lock is not free may be left to the goroutine that holds it.
+func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome) {
 	elsewhere := false      // some watches are left for leaveElsewhere
 	now := s.observer.Now() // one reading of the clock for the batch
 	s.mu.Lock()
-	for i, m := range batch.Machines {
-		o := batch.Outcomes[i]
+	for i, m := range machines {
+		o := outcomes[i]
 		s.mu.counts[o]++
 		if s.observer != nil {
 			s.observer.Ended(m, o, now)
@@ -52,10 +41,9 @@ func (s *Shard[K]) Leave(batch *Ending) {
 			}
 		}
 	}
-	closed := s.mu.closed
-	s.mu.Unlock()
+	s.unlock()
 	if elsewhere {
-		leaveElsewhere[K](batch, closed)
+		leaveElsewhere[K](machines, outcomes)
 	}
 }
 
@@ -74,13 +62,12 @@ func (s *Shard[K]) leaveLocked(w *machine.Watch, o machine.Outcome) bool {
 }
 
 // leaveElsewhere unlinks the watches that Leave has not unlinked. If the lock of a shard
-// is not free, it leaves the watch to Purge, with two exceptions. If the limit of such
-// watches is reached, or if the map is closed and there may be no further purge, it
-// waits for the lock.
-func leaveElsewhere[K comparable](batch *Ending, closed bool) {
-	l := leaving[K]{closed: closed}
-	for i, m := range batch.Machines {
-		o := batch.Outcomes[i]
+// is not free, it leaves the watch to the goroutine that holds it, unless the limit of such
+// watches is reached: then it waits for the lock.
+func leaveElsewhere[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
+	var l leaving[K]
+	for i, m := range machines {
+		o := outcomes[i]
 		extra := m.Extra() // not nil if Leave has not unlinked all of these watches
 		free := extra != nil
 		for j := len(extra) - 1; j >= 0; j-- {
@@ -97,16 +84,15 @@ func leaveElsewhere[K comparable](batch *Ending, closed bool) {
 // leaving unlinks watches in several shards. It holds the lock of at most one shard at a
 // time, and keeps it for the next watch, which may be in the same shard.
 type leaving[K comparable] struct {
-	held   *Shard[K] // the shard whose lock is held, or nil
-	steps  int       // watches unlinked since that lock was taken
-	closed bool
+	held  *Shard[K] // the shard whose lock is held, or nil
+	steps int       // watches unlinked since that lock was taken
 }
 
-// maxSteps is the largest number of watches that leaving unlinks before it releases the
+// maxSteps is the largest number of watches that a goroutine unlinks before it releases the
 // lock.
 const maxSteps = 128
 
-// unlink unlinks w or leaves it to Purge. It reports whether it has unlinked w.
+// unlink unlinks w or leaves it in its list. It reports whether it has unlinked w.
 func (l *leaving[K]) unlink(w *machine.Watch, o machine.Outcome) (unlinked bool) {
 	if w.List() == nil {
 		return true
@@ -116,7 +102,7 @@ func (l *leaving[K]) unlink(w *machine.Watch, o machine.Outcome) (unlinked bool)
 	if of != l.held || l.steps == maxSteps {
 		l.unlock()
 		if !of.mu.TryLock() {
-			if !l.closed && of.postpone(w, o) {
+			if of.leave(w, o) {
 				return false
 			}
 			of.mu.Lock()
@@ -130,32 +116,7 @@ func (l *leaving[K]) unlink(w *machine.Watch, o machine.Outcome) (unlinked bool)
 
 func (l *leaving[K]) unlock() {
 	if l.held != nil {
-		l.held.mu.Unlock()
+		l.held.unlock()
 		l.held = nil
-	}
-}
-
-// Prefetch asks the processor for the cache lines that Leave writes for an operation on
-// several keys. The caller holds m and is about to end it. s is the shard of its first
-// key.
-func (s *Shard[K]) Prefetch(m *machine.Machine) {
-	// The uses of unsafe are safe: a prefetch neither reads nor writes what the pointer
-	// points to.
-	extra := m.Extra()
-	if extra == nil {
-		return
-	}
-	m.Prefetch()
-	prefetch.Line(unsafe.Pointer(&s.mu))
-	prefetch.Line(unsafe.Pointer(&s.mu.counts))
-	for i := range min(len(extra), prefetch.Most) {
-		if extra[i].List() == nil { // its shard was closed and has refused it
-			return
-		}
-		of := extra[i].List().Owner().(*keyList[K]).shard
-		prefetch.Line(unsafe.Pointer(&of.mu))
-		if i == 0 {
-			prefetch.Line(unsafe.Pointer(&of.mu.spare)) // Take will put the array there
-		}
 	}
 }

@@ -2,7 +2,6 @@ package watchers
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
@@ -13,11 +12,6 @@ import (
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// ending returns a batch that ends m as forced.
-func ending(m *machine.Machine) *Ending {
-	return &Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}}
-}
-
 // A batch counts each end once, under its outcome, for every key of the operation.
 func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 	const keys = 4
@@ -26,7 +20,8 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 	var want [keys][machine.NumOutcomes]int64
 	o := machine.Forced
 	for range 200 {
-		var batch Ending
+		var machines []*machine.Machine
+		var outcomes []machine.Outcome
 		for range 1 + r.IntN(8) {
 			if r.IntN(3) == 0 {
 				o = machine.Forced + machine.Outcome(r.IntN(2))
@@ -35,11 +30,10 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 			for _, key := range of {
 				want[key][o]++
 			}
-			batch.Machines = append(batch.Machines, wait(t, w, of...))
-			batch.Outcomes = append(batch.Outcomes, o)
+			machines, outcomes = append(machines, wait(t, w, of...)), append(outcomes, o)
 		}
 		s := w.Shard(w.Hash(r.IntN(keys)))
-		s.Leave(&batch)
+		s.Leave(machines, outcomes)
 	}
 	var hot, expiring []stats.KeyCounts[int]
 	for i := range w.shards {
@@ -111,31 +105,4 @@ func TestLeaveUnlinksManyKeysInParts(t *testing.T) {
 		assert.Zero(t, n+left)
 		checkInvariants(t, w)
 	}
-}
-
-// A closed map may not be purged again, so Leave leaves no watch to the purge.
-func TestAClosedMapLeavesNothingToThePurge(t *testing.T) {
-	w := newMap(10)
-	a, b := twoKeys(w)
-	m := wait(t, w, a, b)
-	home, busy := w.Shard(w.Hash(a)), w.Shard(w.Hash(b))
-	assert.Equal(t, []*machine.Machine{m}, home.Close())
-	other := &waiter{}
-	require.True(t, (&machine.Hold{Op: other}).Begin(1, 1))
-	assert.False(t, home.Watch(machine.Of(other), 0, &Wait[int]{a, AnyPosition, w.Hash(a)}))
-	assert.False(t, home.Pass(machine.Satisfied))
-	busy.mu.Lock()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		end(w, a, m)
-	}()
-	for range 1000 {
-		runtime.Gosched()
-	}
-	busy.mu.Unlock()
-	<-ended
-	assert.Zero(t, w.Stale())
-	n, keys := watched(w)
-	assert.Zero(t, n+keys)
 }

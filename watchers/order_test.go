@@ -92,7 +92,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 		for step := range 6000 {
 			if len(model) > 0 && (step > 5000 || rng.IntN(4) == 0) {
 				i := rng.IntN(len(model))
-				s.Leave(&Ending{Machines: []*machine.Machine{model[i].m}, Outcomes: []machine.Outcome{machine.Forced}})
+				s.Leave([]*machine.Machine{model[i].m}, []machine.Outcome{machine.Forced})
 				model = slices.Delete(model, i, i+1)
 			} else {
 				position := []int64{int64(step), rng.Int64N(int64(step) + 1), 77, int64(step) - rng.Int64N(64)}[rng.IntN(4)]

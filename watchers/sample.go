@@ -20,7 +20,7 @@ type Waiting[K comparable] struct {
 // of them; turn selects which. It visits O(n) watches, however many operations wait.
 func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	t := &s.mu.keys
 	if t.len == 0 {
 		return out

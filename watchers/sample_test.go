@@ -32,20 +32,20 @@ func TestASampleTakesEquallyFromEachKey(t *testing.T) {
 	assert.Len(t, w.shards[0].Sample(nil, 1, 0), 1)
 }
 
-// A sample contains neither markers nor operations that have ended and wait for the purge.
+// A sample contains neither markers nor operations that have ended and were left in the list.
 func TestASampleHoldsOnlyWaitingOperations(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
 	ended := wait(t, w, a, b)
 	waits := []*machine.Machine{wait(t, w, b), wait(t, w, b)}
 	s := w.Shard(w.Hash(b))
-	s.mu.Lock()
-	end(w, a, ended)
-	s.mu.Unlock()
-	require.Equal(t, 1, w.Stale())
 	var c Cursor[int]
 	_, more := s.Begin(&c, b, w.Hash(b), EveryPosition, make([]*machine.Machine, 2))
 	require.True(t, more, "markers are set")
+	s.mu.Lock()
+	end(w, a, ended)
+	s.mu.Unlock() // without taking out the watch
+	require.Equal(t, 1, w.Stale())
 
 	var got []*machine.Machine
 	for _, waiting := range s.Sample(nil, 100, 0) {

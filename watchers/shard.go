@@ -24,8 +24,8 @@ type Shard[K comparable] struct {
 	own Gate
 
 	mu struct { // lock level 6
-		counts   Counts
-		together map[*keyList[K]]*Together // of keys in signals; usually nil
+		counts Counts
+		_      [8]byte // fills the cache line
 
 		sched.Mutex
 		watched  uint32   // watches that are linked in this shard
@@ -43,7 +43,7 @@ type Shard[K comparable] struct {
 	_      [8]byte // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
-	// was locked. Lock level 7: a goroutine that needs both locks takes mu first.
+	// was locked; see unlock. Lock level 7: a goroutine that needs both locks takes mu first.
 	stale struct {
 		sched.Mutex
 		watches []staleWatch
@@ -52,7 +52,8 @@ type Shard[K comparable] struct {
 	observer *stats.Observer[K] // nil if only counts are wanted; guarded by mu
 	gate     *Gate              // own, or that of another shard if there are over maxGates
 	all      *Watchers[K]
-	index    int // in all.shards
+	index    uint32       // in all.shards
+	left     sched.Uint32 // 1 while stale holds watches; read without a lock
 }
 
 // Counts is the number of operations that have ended in a shard, by outcome. An
@@ -67,7 +68,7 @@ type Checks struct {
 }
 
 func (s *Shard[K]) init(all *Watchers[K], index int) {
-	s.all, s.index = all, index
+	s.all, s.index = all, uint32(index)
 	s.gate = &all.shards[index%maxGates].own
 	s.observer = stats.NewObserver[K](all.config.Observe, len(all.shards))
 }
@@ -91,7 +92,7 @@ type Wait[K comparable] struct {
 func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 	s.mu.Lock()
 	if s.mu.closed || i == 0 && s.mu.sealed {
-		s.mu.Unlock()
+		s.unlock()
 		return false
 	}
 	switch i {
@@ -110,7 +111,7 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 	if s.observer != nil {
 		s.observer.Watched(m, i == 0, w.Key, w.Hash)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	return true
 }
 
@@ -118,7 +119,7 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 // timeout had passed, before it was watched. Pass returns false if the shard is closed.
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.mu.closed || s.mu.sealed {
 		return false
 	}
@@ -130,7 +131,7 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 
 func (s *Shard[K]) accepted() uint64 {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return uint64(s.mu.accepted)
 }
 
@@ -158,27 +159,13 @@ func (s *Shard[K]) dropLocked(l *keyList[K]) {
 	}
 }
 
-// sampleTries is the number of tries in a shard from one sample to the next. The first
-// samples, from firstSample tries on, are at the powers of two: nested checks mostly show
-// early, and a sample takes as long as 64 tries.
-const (
-	firstSample = 64
-	sampleTries = 4096
-)
-
-// Tried counts tries that a check has made, and how many of them were wasted. It reports
-// whether the caller should take a sample: after firstSample tries of the shard and each time
-// that their number has doubled, and about once in sampleTries tries, if one of the tries
-// that it counts now was wasted.
-func (s *Shard[K]) Tried(tries, wasted int64) (sample bool) {
-	run := s.Checks.Run.Add(tries)
-	if wasted == 0 {
-		return false
+// Tried counts tries that a check has made, and how many of them were wasted. It returns the
+// number of tries of the shard, with these.
+func (s *Shard[K]) Tried(tries, wasted int64) (run int64) {
+	if wasted > 0 {
+		s.Checks.Wasted.Add(wasted)
 	}
-	s.Checks.Wasted.Add(wasted)
-	before := run - tries
-	// The exclusive or exceeds before if the number has one digit more, in binary.
-	return run >= firstSample && run^before > min(before, sampleTries-1)
+	return s.Checks.Run.Add(tries)
 }
 
 // CountsTries reports whether KeyTried is to be called.
@@ -189,14 +176,14 @@ func (s *Shard[K]) CountsTries() bool { return s.observer.CountsTries() }
 func (s *Shard[K]) KeyTried(key K, hash uint64, tries, wasted int64) {
 	s.mu.Lock()
 	s.observer.Tried(key, hash, tries, wasted)
-	s.mu.Unlock()
+	s.unlock()
 }
 
 // Keys appends the counts of keys: to hot those of the keys with the most operations and
 // tries, to expiring those of the keys with the most expiries.
 func (s *Shard[K]) Keys(hot, expiring []stats.KeyCounts[K]) (_, _ []stats.KeyCounts[K]) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return s.observer.Keys(hot, expiring, func(key K, hash uint64) int {
 		if l := s.mu.keys.find(key, hash); l != nil {
 			return l.waiting()
@@ -219,7 +206,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	if t.Times != nil {
 		s.observer.AddTimes(t.Times)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	t.Checks += s.Checks.Run.Load()
 	t.Wasted += s.Checks.Wasted.Load()
 }

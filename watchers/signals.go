@@ -1,10 +1,6 @@
 package watchers
 
-import (
-	"math/bits"
-
-	"github.com/delayedop/purgatory/internal/sched"
-)
+import "math/bits"
 
 // signal is the part of a keyList that describes signals for which no check has begun.
 type signal[K comparable] struct {
@@ -20,7 +16,7 @@ type signalQueue[K comparable] struct {
 	len         int32 // number of keys
 	left        int32 // of these: keys that have left the map
 
-	made      int64 // calls of Signal and Hint, and keys of SignalSome
+	made      int64 // calls of Signal, and keys of SignalSome
 	coalesced int64 // of made: the key was marked already
 }
 
@@ -28,44 +24,36 @@ type signalQueue[K comparable] struct {
 // as they are at most half of the queue.
 const maxLeft = 64
 
-// Signal marks key as changed up to the position upTo. queued reports whether Signal has
+// Signal marks key as changed up to the position upTo; with inOrder, for a check in the order
+// of arrival that ends at the first no, and upTo is EveryPosition. queued reports whether Signal has
 // queued the key, so that a worker has to call [Watchers.TakeSignal] for it. It has not if
 // no operation waits for key, or if the key was marked already. awaited reports whether
-// operations wait for key. t is nil, or stands for several keys that are signalled by one
-// call.
+// operations wait for key.
 //
 // No signal is lost. TakeSignal clears the mark under the lock before the check begins,
 // so a signal that arrives later queues the key again. A goroutine that is registering
 // an operation and has not linked it yet tries it after linking it, so that try sees the
 // change.
-func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, t *Together) (queued, awaited bool) {
+func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (queued, awaited bool) {
 	s.mu.Lock()
 	s.mu.signals.made++
 	if l := s.mu.keys.find(key, hash); l != nil {
-		queued, awaited = s.signalLocked(l, upTo, t), l.waiting() > 0
+		queued, awaited = s.signalLocked(l, upTo, inOrder), l.waiting() > 0
 	}
-	s.mu.Unlock()
+	s.unlock()
 	return queued, awaited
 }
 
-func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, t *Together) (queued bool) {
+// signalLocked makes one check of the signals of a key: up to the highest position, and in
+// order if all of them ask for that.
+func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, inOrder bool) (queued bool) {
 	if l.signalled {
 		l.signal.upTo = max(l.signal.upTo, upTo)
-		if s.mu.together != nil {
-			if of := s.mu.together[l]; of != t && of != nil && of.begun() {
-				delete(s.mu.together, l)
-			}
-		}
+		l.inOrder = l.inOrder && inOrder
 		s.mu.signals.coalesced++
 		return false
 	}
-	l.signalled, l.signal.upTo = true, upTo
-	if t != nil {
-		if s.mu.together == nil {
-			s.mu.together = make(map[*keyList[K]]*Together)
-		}
-		s.mu.together[l] = t
-	}
+	l.signalled, l.inOrder, l.signal.upTo = true, inOrder, upTo
 	s.queueLocked(l)
 	return true
 }
@@ -86,7 +74,6 @@ func (s *Shard[K]) queueLocked(l *keyList[K]) {
 // flagLocked sets the bit of s in the map's bitmap of shards that have signalled keys.
 func (s *Shard[K]) flagLocked(on bool) {
 	word, bit := &s.all.signalled[s.index/64], uint64(1)<<(s.index%64)
-	sched.Yield()
 	if on {
 		word.Or(bit)
 	} else {
@@ -97,7 +84,6 @@ func (s *Shard[K]) flagLocked(on bool) {
 // Signalled reports whether any key is queued for TakeSignal.
 func (w *Watchers[K]) Signalled() bool {
 	for i := range w.signalled {
-		sched.Yield()
 		if w.signalled[i].Load() != 0 {
 			return true
 		}
@@ -105,12 +91,13 @@ func (w *Watchers[K]) Signalled() bool {
 	return false
 }
 
-// Signalled is a key to be checked, up to a position.
+// Signalled is a key to be checked, up to a position. InOrder asks for a check that ends at
+// the first no.
 type Signalled[K comparable] struct {
-	Key      K
-	Hash     uint64
-	UpTo     int64
-	Together *Together // nil: the key was signalled alone
+	Key     K
+	Hash    uint64
+	UpTo    int64
+	InOrder bool
 }
 
 // TakeSignal clears the mark of one key and returns the key. ok is false if no key is
@@ -121,7 +108,6 @@ type Signalled[K comparable] struct {
 func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 	for i := range w.signalled {
 		at := (i + int(turn/64)) % len(w.signalled)
-		sched.Yield()
 		word := w.signalled[at].Load()
 		if word == 0 {
 			continue
@@ -135,7 +121,7 @@ func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 
 func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	q := &s.mu.signals
 	l := q.first
 	if l == nil {
@@ -146,7 +132,7 @@ func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 		q.last = nil
 		s.flagLocked(false)
 	}
-	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: l.signal.upTo, Together: s.mu.together[l]}
+	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: l.signal.upTo, InOrder: l.inOrder}
 	ok = !l.idle()
 	s.unmarkLocked(l)
 	return signalled, ok
@@ -155,11 +141,6 @@ func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 // unmarkLocked clears the mark of l, which its caller has taken out of the queue.
 func (s *Shard[K]) unmarkLocked(l *keyList[K]) {
 	l.signalled, l.signal = false, signal[K]{}
-	if s.mu.together != nil {
-		if delete(s.mu.together, l); len(s.mu.together) == 0 {
-			s.mu.together = nil
-		}
-	}
 	if l.idle() { // it has left the map while it was queued
 		s.mu.signals.left--
 		s.mu.keys.recycle(l)

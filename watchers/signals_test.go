@@ -15,8 +15,8 @@ func TestSignalsOfAKeyCoalesceUntilItIsTaken(t *testing.T) {
 	h := w.Hash(1)
 	s := w.Shard(h)
 
-	assert.True(t, queued(s, 1, h, EveryPosition, nil), "somebody has to take it")
-	assert.False(t, queued(s, 1, h, EveryPosition, nil), "marked already")
+	assert.True(t, queued(s, 1, h, EveryPosition, false), "somebody has to take it")
+	assert.False(t, queued(s, 1, h, EveryPosition, false), "marked already")
 	assert.True(t, w.Signalled())
 	taken, ok := w.TakeSignal(0)
 	assert.True(t, ok)
@@ -24,7 +24,7 @@ func TestSignalsOfAKeyCoalesceUntilItIsTaken(t *testing.T) {
 	assert.False(t, w.Signalled())
 
 	// The check of the key that was taken may still be running, so this signal counts anew.
-	assert.True(t, queued(s, 1, h, EveryPosition, nil))
+	assert.True(t, queued(s, 1, h, EveryPosition, false))
 	_, ok = w.TakeSignal(0)
 	assert.True(t, ok)
 	assert.EqualValues(t, 3, s.mu.signals.made)
@@ -37,12 +37,12 @@ func TestCoalescedSignalsReachTheHighestPosition(t *testing.T) {
 		h := w.Hash(1)
 		wait(t, w, 1)
 		for _, upTo := range positions {
-			w.Shard(h).Signal(1, h, upTo, nil)
+			w.Shard(h).Signal(1, h, upTo, false)
 		}
 		taken, ok := w.TakeSignal(0)
 		assert.True(t, ok)
 		assert.EqualValues(t, 1, taken.UpTo)
-		w.Shard(h).Signal(1, h, 0, nil)
+		w.Shard(h).Signal(1, h, 0, false)
 		taken, _ = w.TakeSignal(0)
 		assert.Zero(t, taken.UpTo, "what was taken is over")
 	}
@@ -55,7 +55,7 @@ func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 	}
 	order := []int{3, 0, 4, 1, 2}
 	for _, key := range append(order, 0, 3) {
-		w.shards[0].Signal(key, w.Hash(key), EveryPosition, nil)
+		w.shards[0].Signal(key, w.Hash(key), EveryPosition, false)
 	}
 	checkInvariants(t, w)
 	for _, key := range order {
@@ -79,7 +79,7 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 				if turn == 0 {
 					wait(t, w, key)
 				}
-				require.True(t, queued(w.Shard(w.Hash(key)), key, w.Hash(key), EveryPosition, nil))
+				require.True(t, queued(w.Shard(w.Hash(key)), key, w.Hash(key), EveryPosition, false))
 				want[key] = true
 			}
 			for len(want) > 0 {
@@ -97,12 +97,12 @@ func TestASignalOfAKeyWithoutWaitersIsDropped(t *testing.T) {
 	w := newMap(0)
 	h := w.Hash(1)
 	s := w.Shard(h)
-	assert.False(t, queued(s, 1, h, EveryPosition, nil))
+	assert.False(t, queued(s, 1, h, EveryPosition, false))
 	m := wait(t, w, 1)
-	assert.True(t, queued(s, 1, h, EveryPosition, nil))
+	assert.True(t, queued(s, 1, h, EveryPosition, false))
 	end(w, 1, m) // the key leaves the map while it is marked
 	wait(t, w, 1)
-	assert.True(t, queued(s, 1, h, EveryPosition, nil), "the key is another one")
+	assert.True(t, queued(s, 1, h, EveryPosition, false), "the key is another one")
 	_, ok := w.TakeSignal(0)
 	assert.False(t, ok, "of the forgotten one")
 	checkInvariants(t, w)
@@ -124,7 +124,7 @@ func TestASignalledKeyOutlivesAWalkOverIt(t *testing.T) {
 	out := make([]*machine.Machine, 2)
 	_, more := s.Begin(&walk, 1, h, EveryPosition, out)
 	require.True(t, more)
-	require.True(t, queued(s, 1, h, EveryPosition, nil))
+	require.True(t, queued(s, 1, h, EveryPosition, false))
 	end(w, 1, ops...)
 	taken, ok := w.TakeSignal(0)
 	assert.True(t, ok, "it is there still, for the walk")
@@ -162,14 +162,14 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 	w := New(Config[int]{Shards: 1, StaleLimit: 10})
 	s := w.shards[0]
-	signal := func(key int, t *Together) { s.Signal(key, w.Hash(key), EveryPosition, t) }
+	signal := func(key int, inOrder bool) { s.Signal(key, w.Hash(key), EveryPosition, inOrder) }
 	for key := range 5 {
 		wait(t, w, key)
-		signal(key, nil)
+		signal(key, false)
 	}
 	for key := 5; key < 5_000; key++ {
 		m := wait(t, w, key)
-		signal(key, new(Together))
+		signal(key, true)
 		end(w, key, m)
 		if key%50 == 0 {
 			checkInvariants(t, w)
@@ -180,18 +180,18 @@ func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 	for w.Signalled() {
 		if key, ok := w.TakeSignal(0); ok {
 			taken = append(taken, key.Key)
+			assert.False(t, key.InOrder, "as the keys that have left")
 		}
 	}
 	assert.Equal(t, []int{0, 1, 2, 3, 4}, taken)
 	checkInvariants(t, w)
-	assert.Nil(t, s.mu.together)
 
 	// All keys of a queue leave: its shard has no signals any more, and gets new ones.
 	for round := range 3 {
 		var all []*machine.Machine
 		for key := range 200 {
 			all = append(all, wait(t, w, 10_000+key))
-			signal(10_000+key, nil)
+			signal(10_000+key, false)
 		}
 		for key, m := range all {
 			end(w, 10_000+key, m)
@@ -205,39 +205,83 @@ func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 	}
 }
 
-func TestAKeyLeavesACallThatHasBegun(t *testing.T) {
-	w := newMap(0)
-	m := wait(t, w, 1, 2)
-	of := func(key int) *Shard[int] { return w.Shard(w.Hash(key)) }
-	for _, begun := range []bool{false, true} {
-		together := new(Together)
-		require.True(t, queued(of(1), 1, w.Hash(1), EveryPosition, together))
-		if begun {
-			assert.True(t, together.First(m))
-			assert.False(t, together.First(m))
-		}
-		assert.False(t, queued(of(1), 1, w.Hash(1), EveryPosition, together), "of the same call")
-		taken, ok := of(1).takeSignal()
-		require.True(t, ok)
-		assert.Same(t, together, taken.Together)
-
-		of(1).Signal(1, w.Hash(1), EveryPosition, together)
-		assert.False(t, queued(of(1), 1, w.Hash(1), EveryPosition, nil), "of another call")
-		taken, _ = of(1).takeSignal()
-		if begun {
-			assert.Nil(t, taken.Together, "it skips no operation")
-		} else {
-			assert.Same(t, together, taken.Together)
-		}
+// Signals of a key make one check. It is in order if all of them ask for that.
+func TestCoalescedSignalsAreInOrderIfAllAre(t *testing.T) {
+	type made struct {
+		upTo    int64
+		inOrder bool
 	}
-	alone := wait(t, w, 3)
-	together := new(Together)
-	assert.True(t, together.First(alone))
-	assert.True(t, together.First(alone), "it waits for one key")
+	inOrder, plain, upTo5 := made{EveryPosition, true}, made{EveryPosition, false}, made{5, false}
+	for _, c := range []struct {
+		signals []made
+		want    made
+	}{
+		{[]made{inOrder}, inOrder},
+		{[]made{inOrder, inOrder}, inOrder},
+		{[]made{inOrder, plain}, plain},
+		{[]made{plain, inOrder}, plain},
+		{[]made{inOrder, upTo5}, plain},
+		{[]made{upTo5, inOrder}, plain},
+		{[]made{inOrder, upTo5, inOrder}, plain},
+		{[]made{upTo5}, upTo5},
+	} {
+		w := newMap(0)
+		h := w.Hash(1)
+		s := w.Shard(h)
+		m := wait(t, w, 1)
+		for range 2 { // the second time, nothing of the first is left
+			for i, signal := range c.signals {
+				assert.Equal(t, i == 0, queued(s, 1, h, signal.upTo, signal.inOrder))
+			}
+			taken, ok := w.TakeSignal(0)
+			assert.True(t, ok)
+			assert.Equal(t, Signalled[int]{Key: 1, Hash: h, UpTo: c.want.upTo, InOrder: c.want.inOrder}, taken, "%v", c.signals)
+			_, ok = w.TakeSignal(0)
+			assert.False(t, ok, "one check")
+		}
+		s.SignalSome(0, 100)
+		s.Signal(1, h, EveryPosition, true)
+		taken, _ := w.TakeSignal(0)
+		assert.False(t, taken.InOrder, "SignalSome asks for a plain check")
+		end(w, 1, m)
+		checkInvariants(t, w)
+	}
+}
+
+// A check in order is asked for by one signal, not by the key or by the list that is used for
+// the next key.
+func TestInOrderEndsWithItsSignal(t *testing.T) {
+	w := New(Config[int]{Shards: 1})
+	s := w.shards[0]
+	signal := func(key int, inOrder bool) bool { return queued(s, key, w.Hash(key), EveryPosition, inOrder) }
+	take := func() (inOrder, ok bool) {
+		taken, ok := w.TakeSignal(0)
+		return taken.InOrder, ok
+	}
+	m := wait(t, w, 1)
+	for _, inOrder := range []bool{true, false, true, false} {
+		require.True(t, signal(1, inOrder))
+		got, ok := take()
+		assert.True(t, ok)
+		assert.Equal(t, inOrder, got)
+	}
+
+	require.True(t, signal(1, true))
+	l := s.mu.keys.find(1, w.Hash(1))
+	end(w, 1, m) // the key leaves the map while it is marked
+	_, ok := take()
+	assert.False(t, ok)
+	wait(t, w, 2)
+	require.Same(t, l, s.mu.keys.find(2, w.Hash(2)), "the list is used for another key")
+	require.True(t, signal(2, false))
+	inOrder, ok := take()
+	assert.True(t, ok)
+	assert.False(t, inOrder)
+	checkInvariants(t, w)
 }
 
 // queued signals key and reports whether that has queued it.
-func queued[K comparable](s *Shard[K], key K, hash uint64, upTo int64, t *Together) bool {
-	queued, _ := s.Signal(key, hash, upTo, t)
+func queued[K comparable](s *Shard[K], key K, hash uint64, upTo int64, inOrder bool) bool {
+	queued, _ := s.Signal(key, hash, upTo, inOrder)
 	return queued
 }

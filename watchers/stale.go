@@ -3,62 +3,88 @@ package watchers
 import (
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// staleWatch is a watch that is left to Purge, of an operation that ends with outcome.
+// staleWatch is a watch of an operation that ends with outcome, left in its list.
 type staleWatch struct {
 	*machine.Watch
 	outcome machine.Outcome // the operation may not be settled yet
 }
 
-// postpone leaves w, a watch in this shard of an operation that is ending with o, to Purge.
-// It returns false if the limit of such watches is reached.
-func (s *Shard[K]) postpone(w *machine.Watch, o machine.Outcome) bool {
+// unlock releases the lock of s. If watches were left in the lists of s because the lock was
+// held, it takes them out. Every release of the lock goes through unlock.
+//
+// So an operation that has ended stays in a list for as long as one hold of the lock:
+//
+//  1. A goroutine that leaves a watch sets left, and then tries the lock once more.
+//  2. If that fails, another goroutine holds the lock, and has yet to call unlock.
+//  3. unlock first releases the lock and then reads left. So it finds left set, and takes
+//     the watches out, unless a third goroutine holds the lock by then; back to 2.
+func (s *Shard[K]) unlock() {
+	s.mu.Unlock()
+	if s.left.Load() != 0 {
+		s.takeLeft()
+	}
+}
+
+// takeLeft takes out the watches that were left, as long as no other goroutine holds the
+// lock.
+func (s *Shard[K]) takeLeft() {
+	for s.left.Load() != 0 && s.mu.TryLock() {
+		s.unlinkLeftLocked()
+		s.mu.Unlock()
+	}
+}
+
+// leave leaves w, a watch in this shard of an operation that is ending with o, to the
+// goroutine that holds the lock. It returns false, and does nothing, if the limit of such
+// watches is reached.
+func (s *Shard[K]) leave(w *machine.Watch, o machine.Outcome) bool {
 	if !bounded.Increment(&s.all.stale, int64(s.all.config.StaleLimit)) {
 		return false
 	}
 	s.stale.Lock()
 	s.stale.watches = append(s.stale.watches, staleWatch{w, o})
+	s.left.Store(1)
 	s.stale.Unlock()
+	s.takeLeft()
 	return true
 }
 
-// Purge unlinks the watches that [Shard.Leave] has left, and returns their number. Its
-// cost depends on that number and on the number of shards, not on the number of pending
-// operations.
-func (w *Watchers[K]) Purge() (purged int) {
-	sched.Yield()
-	if w.stale.Load() == 0 {
-		return 0
-	}
-	for _, s := range w.shards {
-		purged += s.purge()
-	}
-	return purged
-}
-
-func (s *Shard[K]) purge() (n int) {
+// unlinkLeftLocked unlinks the watches that were left, up to maxSteps of them, and returns
+// their number.
+func (s *Shard[K]) unlinkLeftLocked() (n int) {
 	s.stale.Lock()
-	n = len(s.stale.watches)
-	s.stale.Unlock()
-	if n == 0 {
-		return 0
-	}
-	s.mu.Lock()
-	s.stale.Lock()
-	for i, w := range s.stale.watches {
+	n = min(len(s.stale.watches), maxSteps)
+	rest := s.stale.watches[:len(s.stale.watches)-n]
+	for i, w := range s.stale.watches[len(rest):] {
 		s.unlinkLocked(w.List().Owner().(*keyList[K]), w.Watch, w.outcome)
-		s.stale.watches[i] = staleWatch{}
+		s.stale.watches[len(rest)+i] = staleWatch{}
 	}
-	n = len(s.stale.watches)
-	s.stale.watches = s.stale.watches[:0]
+	if s.stale.watches = rest; len(rest) == 0 {
+		s.left.Store(0)
+	}
 	s.stale.Unlock()
-	s.mu.Unlock()
-	sched.Yield()
 	s.all.stale.Add(-int64(n))
 	return n
 }
 
-// Stale returns the number of watches that wait for Purge.
+// Purge unlinks the watches that [Shard.Leave] has left and no goroutine has taken out, and
+// returns their number. Its cost depends on that number and on the number of shards, not on
+// the number of pending operations.
+func (w *Watchers[K]) Purge() (purged int) {
+	if w.stale.Load() == 0 {
+		return 0
+	}
+	for _, s := range w.shards {
+		for s.left.Load() != 0 {
+			s.mu.Lock()
+			purged += s.unlinkLeftLocked()
+			s.mu.Unlock()
+		}
+	}
+	return purged
+}
+
+// Stale returns the number of watches that were left.
 func (w *Watchers[K]) Stale() int { return int(w.stale.Load()) }

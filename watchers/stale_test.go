@@ -43,6 +43,9 @@ func wait(t *testing.T, w *Watchers[int], keys ...int) *machine.Machine {
 	return m
 }
 
+// wishes settles the operations of the tests.
+var wishes machine.Wishes
+
 // end calls Leave as the holder of machines does.
 func end(w *Watchers[int], key int, machines ...*machine.Machine) {
 	outcomes := make([]machine.Outcome, len(machines))
@@ -50,9 +53,9 @@ func end(w *Watchers[int], key int, machines ...*machine.Machine) {
 		outcomes[i] = machine.Forced
 	}
 	s := w.Shard(w.Hash(key))
-	s.Leave(&Ending{Machines: machines, Outcomes: outcomes})
+	s.Leave(machines, outcomes)
 	for _, m := range machines {
-		m.Settle(machine.Forced, nil)
+		wishes.Settle(m, machine.Forced, nil)
 	}
 }
 
@@ -64,30 +67,8 @@ func watched(w *Watchers[int]) (watched, keys int) {
 	return t.Watched, t.Keys
 }
 
-func TestAWatchInABusyShardIsLeftToThePurge(t *testing.T) {
-	w := newMap(10)
-	a, b := twoKeys(w)
-	m, stays := wait(t, w, a, b), wait(t, w, b)
-	busy := w.Shard(w.Hash(b))
-	busy.mu.Lock()
-	end(w, a, m) // must not wait for the lock
-	busy.mu.Unlock()
-	assert.Equal(t, 1, w.Stale())
-	n, keys := watched(w)
-	assert.Equal(t, []int{2, 1}, []int{n, keys})
-
-	assert.Equal(t, 1, w.Purge())
-	assert.Zero(t, w.Stale())
-	n, keys = watched(w)
-	assert.Equal(t, []int{1, 1}, []int{n, keys})
-	assert.Zero(t, w.Purge(), "again")
-	assert.Zero(t, busy.stale.watches[:1][0], "the array is kept, and refers to nothing")
-	end(w, b, stays)
-	n, keys = watched(w)
-	assert.Equal(t, []int{0, 0}, []int{n, keys})
-}
-
-func TestEntriesLeftToThePurgeAreBounded(t *testing.T) {
+// If as many watches are left as the limit allows, Leave waits for the lock.
+func TestWatchesThatAreLeftAreBounded(t *testing.T) {
 	w := newMap(2)
 	a, b := twoKeys(w)
 	ops := []*machine.Machine{wait(t, w, a, b), wait(t, w, a, b), wait(t, w, a, b)}
@@ -104,21 +85,50 @@ func TestEntriesLeftToThePurgeAreBounded(t *testing.T) {
 	for range 100 {
 		runtime.Gosched()
 	}
-	assert.LessOrEqual(t, w.Stale(), 3, "the third counts for a moment, and then it waits")
+	assert.Equal(t, 2, w.Stale())
 	select {
 	case <-ended:
 		t.Error("it did not wait")
 	default:
 	}
-	busy.mu.Unlock()
+	busy.unlock()
 	<-ended
-	assert.Equal(t, 2, w.Stale())
-	assert.Equal(t, 2, w.Purge())
+	assert.Zero(t, w.Stale())
 	n, keys := watched(w)
 	assert.Equal(t, []int{0, 0}, []int{n, keys})
 }
 
-// While Purge waits for a shard's lock, more watches are left to it.
+// Purge takes out watches that no release of a lock has taken out.
+func TestPurgeTakesOutWhatNoUnlockHas(t *testing.T) {
+	for _, n := range []int{1, 2*maxSteps + 3} {
+		w := newMap(n)
+		a, b := twoKeys(w)
+		s := w.Shard(w.Hash(b))
+		stays := wait(t, w, b)
+		assert.Zero(t, w.Purge())
+		for range n {
+			m := wait(t, w, a, b)
+			s.mu.Lock()
+			end(w, a, m)
+			s.stale.Lock()
+			s.left.Store(0) // so that no unlock finds them
+			s.stale.Unlock()
+			s.mu.Unlock()
+		}
+		s.left.Store(1)
+		require.Equal(t, n, w.Stale())
+		require.Equal(t, n+1, int(s.mu.watched))
+		assert.Equal(t, n, w.Purge())
+		assert.Zero(t, w.Stale())
+		left, keys := watched(w)
+		assert.Equal(t, []int{1, 1}, []int{left, keys})
+		assert.Zero(t, w.Purge(), "again")
+		end(w, b, stays)
+		checkInvariants(t, w)
+	}
+}
+
+// Purge counts the watches that are left while it waits for a shard's lock.
 func TestPurgeCountsEntriesLeftWhileItWaits(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
@@ -165,40 +175,52 @@ func TestKafka2253AKeyIsKeptDuringAWalk(t *testing.T) {
 	assert.Equal(t, []int{0, 0}, []int{entries, keys})
 }
 
-// Neither Purge nor leaving a watch to it allocates, once the slice has grown.
-func TestPurgeAllocatesNothing(t *testing.T) {
+// Neither leaving a watch nor taking it out allocates, once the slice has grown.
+func TestLeavingAWatchAllocatesNothing(t *testing.T) {
 	const runs, each = 20, 10
-	w := newMap(2 * each)
-	a, b := twoKeys(w)
-	var endings []*Ending
-	for range (runs + 1) * each {
-		endings = append(endings, ending(wait(t, w, a, b)))
+	takeOut := map[string]func(w *Watchers[int], s *Shard[int]){
+		"unlock": func(_ *Watchers[int], s *Shard[int]) { s.unlock() },
+		"Purge":  func(w *Watchers[int], s *Shard[int]) { s.mu.Unlock(); w.Purge() },
 	}
-	home, busy := w.Shard(w.Hash(a)), w.Shard(w.Hash(b))
-	purged := 0
-	assert.Zero(t, testing.AllocsPerRun(runs, func() {
-		busy.mu.Lock()
-		for _, e := range endings[purged:][:each] {
-			home.Leave(e)
-			e.Machines[0].Settle(machine.Forced, nil)
-		}
-		busy.mu.Unlock()
-		purged += w.Purge()
-	}))
-	assert.Len(t, endings, purged)
+	for name, takeOut := range takeOut {
+		t.Run(name, func(t *testing.T) {
+			w := newMap(2 * each)
+			a, b := twoKeys(w)
+			var machines []*machine.Machine
+			for range (runs + 1) * each {
+				machines = append(machines, wait(t, w, a, b))
+			}
+			home, busy := w.Shard(w.Hash(a)), w.Shard(w.Hash(b))
+			outcomes := []machine.Outcome{machine.Forced}
+			assert.Zero(t, testing.AllocsPerRun(runs, func() {
+				busy.mu.Lock()
+				for i := range each {
+					home.Leave(machines[i:][:1], outcomes)
+					wishes.Settle(machines[i], machine.Forced, nil)
+				}
+				machines = machines[each:]
+				takeOut(w, busy)
+			}))
+			assert.Empty(t, machines)
+			n, keys := watched(w)
+			assert.Equal(t, []int{0, 0}, []int{n, keys})
+		})
+	}
 }
 
-// The reaper may purge between Leave and Settle: the statistics have the outcome all the same.
-func TestAPurgeBeforeSettleCountsTheOutcome(t *testing.T) {
+// A watch may leave its list between Leave and Settle: the statistics have the outcome all the
+// same.
+func TestAWatchTakenOutBeforeSettleCountsTheOutcome(t *testing.T) {
 	w := New(Config[int]{Shards: 8, StaleLimit: 10, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	a, b := twoKeys(w)
 	m := wait(t, w, a, b)
 	other := w.Shard(w.Hash(b))
 	other.mu.Lock()
-	w.Shard(w.Hash(a)).Leave(&Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}})
-	other.mu.Unlock()
-	require.Equal(t, 1, w.Purge()) // the reaper comes between Leave and Settle
-	m.Settle(machine.Forced, nil)
+	w.Shard(w.Hash(a)).Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced})
+	require.Equal(t, 1, w.Stale())
+	other.unlock()
+	require.Zero(t, w.Stale())
+	wishes.Settle(m, machine.Forced, nil)
 	hot, _ := other.Keys(nil, nil)
 	require.Len(t, hot, 1)
 	assert.EqualValues(t, 0, hot[0].Ended[machine.Pending])

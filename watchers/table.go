@@ -18,6 +18,7 @@ type keyList[K comparable] struct {
 
 	readers   int32 // cursors that stand in the lists; the key stays in the table until it is 0
 	signalled bool  // the key is in the shard's queue of signals: a worker will check it
+	inOrder   bool  // of signal: the check ends at the first no
 	signal    signal[K]
 }
 

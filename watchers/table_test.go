@@ -22,7 +22,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		}
 		if m := model[key]; m != nil || step > 7000 {
 			if m != nil {
-				s.Leave(&Ending{Machines: []*machine.Machine{m}, Outcomes: []machine.Outcome{machine.Forced}})
+				s.Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced})
 				delete(model, key)
 			}
 		} else {

@@ -22,9 +22,9 @@ import (
 	"math"
 	"math/bits"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
@@ -42,9 +42,9 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	stale atomic.Int64 // watches that Leave has left to Purge, over all shards
+	stale sched.Int64 // watches that Leave has left to Purge, over all shards
 
-	signalled []atomic.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
+	signalled []sched.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }
 
 // Config is the configuration of New. New does not check it.
@@ -70,7 +70,7 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 		seed:      maphash.MakeSeed(),
 		shards:    make([]*Shard[K], c.Shards),
 		config:    c,
-		signalled: make([]atomic.Uint64, (c.Shards+63)/64),
+		signalled: make([]sched.Uint64, (c.Shards+63)/64),
 	}
 	shards := make([]Shard[K], c.Shards)
 	for i := range shards {
@@ -105,5 +105,12 @@ func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
 
 // FirstKey returns the first key of m, which the caller holds and which is linked there.
 func FirstKey[K comparable](m *machine.Machine) K { return m.First().List().Owner().(*keyList[K]).key }
+
+// Waits reports whether m, which the caller holds, waits for key. A walk has found m in the
+// list of key, so only an operation on one key that has ended since, and was used again, does
+// not.
+func Waits[K comparable](m *machine.Machine, key K) bool {
+	return m.Keys() > 1 || FirstKey[K](m) == key
+}
 
 func equal[K comparable](a, b K) bool { return a == b }

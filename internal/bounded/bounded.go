@@ -1,18 +1,13 @@
 // Package bounded counts up to a limit.
 package bounded
 
-import (
-	"sync/atomic"
-
-	"github.com/delayedop/purgatory/internal/sched"
-)
+import "github.com/delayedop/purgatory/internal/sched"
 
 // Increment adds 1 to n unless n is limit or more, and reports whether it did. It does not
 // add first and subtract on failure: in between, other goroutines would find a limit reached
 // that is not reached.
-func Increment(n *atomic.Int64, limit int64) bool {
+func Increment(n *sched.Int64, limit int64) bool {
 	for {
-		sched.Yield()
 		old := n.Load()
 		if old >= limit {
 			return false

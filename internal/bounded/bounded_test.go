@@ -2,14 +2,15 @@ package bounded
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 func TestIncrementStopsAtTheLimit(t *testing.T) {
-	var n atomic.Int64
+	var n sched.Int64
 	assert.False(t, Increment(&n, 0))
 	assert.True(t, Increment(&n, 2))
 	assert.True(t, Increment(&n, 2))
@@ -21,7 +22,7 @@ func TestIncrementStopsAtTheLimit(t *testing.T) {
 // Of many goroutines as many succeed as there is room, even if others give their place back.
 func TestIncrementOfManyGoroutines(t *testing.T) {
 	const limit = 3
-	var n, most atomic.Int64
+	var n, most sched.Int64
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {

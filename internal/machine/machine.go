@@ -20,11 +20,11 @@ import (
 // waits for a holder. A goroutine that finds one leaves a mark in the state word and
 // goes on:
 //
-//	         Begin              Release                 Settle
+//	         Begin              Release                 settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
 //	                      │     Acquire
 //	                      ├ again: "state has changed, look again"  (left by Acquire)
-//	                      └ wish:  "end it with this outcome"       (left by Claim)
+//	                      └ wish:  "end it with this outcome"       (left by claim)
 //
 // No completion is lost:
 //
@@ -81,9 +81,9 @@ const (
 
 	wishShift    = 35 // the wish, an Outcome; Pending means that there is none
 	wishMask     = 7 << wishShift
-	outcomeShift = 38      // an Outcome, set by Settle
-	accepted     = 1 << 41 // set by the first release, cleared by Settle
-	extraShift   = 48      // number of watches in tail, constant from Begin to Settle
+	outcomeShift = 38      // an Outcome, set by settle
+	accepted     = 1 << 41 // set by the first release, cleared by settle
+	extraShift   = 48      // number of watches in tail, constant from Begin to settle
 
 	// MaxKeys is the largest number of keys that an operation can wait for.
 	MaxKeys = 1 << (64 - extraShift)
@@ -124,15 +124,15 @@ func (m *Machine) Owner() uint32 {
 	return identity.In(m.word().Load())
 }
 
-// Reject gives up a held operation that was not accepted: no list has seen it, and no
+// reject gives up a held operation that was not accepted: no list has seen it, and no
 // timer holds its entry. The operation becomes new and can be submitted again, perhaps to
 // another purgatory. If spent is true, a worker of the timer has claimed the entry and
-// may still call Claim; the operation then counts as ended and cannot be submitted
+// may still call claim; the operation then counts as ended and cannot be submitted
 // again.
 //
-// Reject drops the marks. That is correct, because the calls that left them have
+// reject drops the marks. That is correct, because the calls that left them have
 // reported that they ended nothing.
-func (m *Machine) Reject(spent bool) {
+func (m *Machine) reject(spent bool) {
 	next := uint64(phaseNew)
 	if spent {
 		next = phaseEnded | m.word().Load()&identity.Half
@@ -175,11 +175,11 @@ func (m *Machine) Hold(owner uint32) (held bool) {
 	return word&phaseMask == phasePending && identity.In(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
 }
 
-// Claim makes the caller the holder of a pending operation, to end it with o. If
+// claim makes the caller the holder of a pending operation, to end it with o. If
 // another goroutine is the holder, o becomes the wish that the holder carries out when
-// its try returns false; an earlier wish takes precedence. Claim does nothing to an
+// its try returns false; an earlier wish takes precedence. claim does nothing to an
 // operation of another purgatory than owner, and nothing to one that is new or has ended.
-func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
+func (m *Machine) claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
 		sched.Yield()
 		word := m.word().Load()
@@ -232,10 +232,10 @@ func (m *Machine) Release(retry bool) (wish Outcome, look bool) {
 	}
 }
 
-// Settle ends a held operation with o, for good. The caller has unlinked the watches,
-// or has left them to the purge. For a cancelled operation, Settle keeps cause. It
+// settle ends a held operation with o, for good. The caller has unlinked the watches,
+// or has left them to the purge. For a cancelled operation, settle keeps cause. It
 // returns the wish that was left, whether or not it is the outcome.
-func (m *Machine) Settle(o Outcome, cause *error) (wish Outcome) {
+func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
 	if o == Cancelled {
 		m.tail = unsafe.Pointer(cause)

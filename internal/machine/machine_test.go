@@ -36,7 +36,7 @@ type listOwner struct{ ended []Outcome }
 
 func (l *listOwner) End(m *Machine, o Outcome, cause *error) {
 	l.ended = append(l.ended, o)
-	m.Settle(o, cause)
+	m.settle(o, cause)
 }
 
 var errGone = errors.New("gone")
@@ -51,12 +51,12 @@ var states = map[string]func(m *Machine, op Operation){
 	},
 	"busy, wish": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
-		m.Claim(Cancelled, m.Owner())
+		m.claim(Cancelled, m.Owner())
 	},
 	"busy, again, wish": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
 		m.Acquire()
-		m.Claim(Cancelled, m.Owner())
+		m.claim(Cancelled, m.Owner())
 	},
 	"pending": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
@@ -64,11 +64,11 @@ var states = map[string]func(m *Machine, op Operation){
 	},
 	"ended": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
-		m.Settle(Forced, nil)
+		m.settle(Forced, nil)
 	},
 	"rejected, used": func(m *Machine, op Operation) {
 		(&Hold{Op: op}).Begin(3, purgatory1)
-		m.Reject(true)
+		m.reject(true)
 	},
 }
 
@@ -114,7 +114,7 @@ func TestEveryTransition(t *testing.T) {
 			"busy, again, wish": {false, "busy, again, wish"}, "pending": {true, "busy"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
 		"Claim": {func(m *Machine, _ Operation) any {
-			held, wished := m.Claim(Closed, m.Owner())
+			held, wished := m.claim(Closed, m.Owner())
 			return [2]bool{held, wished}
 		}, map[string]result{
 			"new": {[2]bool{}, "new"}, "busy": {[2]bool{false, true}, "busy, wish"}, "busy, wish": {[2]bool{}, "busy, wish"},
@@ -132,13 +132,13 @@ func TestEveryTransition(t *testing.T) {
 		"ClearWish": {func(m *Machine, _ Operation) any { m.ClearWish(); return nil }, map[string]result{
 			"busy": {nil, "busy"}, "busy, wish": {nil, "busy"}, "busy, again, wish": {nil, "busy, again"},
 		}},
-		"Settle": {func(m *Machine, _ Operation) any { return m.Settle(Expired, nil) }, map[string]result{
+		"Settle": {func(m *Machine, _ Operation) any { return m.settle(Expired, nil) }, map[string]result{
 			"busy": {Pending, "ended"}, "busy, again": {Pending, "ended"}, "busy, wish": {Cancelled, "ended"}, "busy, again, wish": {Cancelled, "ended"},
 		}},
-		"Reject, unused": {func(m *Machine, _ Operation) any { m.Reject(false); return nil }, map[string]result{
+		"Reject, unused": {func(m *Machine, _ Operation) any { m.reject(false); return nil }, map[string]result{
 			"busy": {nil, "new"}, "busy, again": {nil, "new"}, "busy, wish": {nil, "new"},
 		}},
-		"Reject, used": {func(m *Machine, _ Operation) any { m.Reject(true); return nil }, map[string]result{
+		"Reject, used": {func(m *Machine, _ Operation) any { m.reject(true); return nil }, map[string]result{
 			"busy": {nil, "rejected, used"}, "busy, again, wish": {nil, "rejected, used"},
 		}},
 	}
@@ -169,7 +169,7 @@ func TestOutcomeAndCause(t *testing.T) {
 		assert.Equal(t, Pending, Of(op).Outcome())
 		require.NoError(t, Of(op).Cause())
 		cause := errGone
-		m.Settle(o, &cause)
+		m.settle(o, &cause)
 		assert.Equal(t, o, Of(op).Outcome())
 		if o == Cancelled {
 			assert.Equal(t, errGone, Of(op).Cause())
@@ -198,7 +198,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 	assert.Equal(t, Pending, m.Outcome())
 	wish, _ := m.Release(true)
 	assert.Equal(t, Expired, wish)
-	m = run(func(m *Machine) { m.Settle(Forced, nil) })
+	m = run(func(m *Machine) { m.settle(Forced, nil) })
 	assert.Equal(t, Forced, m.Outcome())
 	assert.Equal(t, []Outcome{Expired}, h.ended)
 }
@@ -211,7 +211,7 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	assert.False(t, m.AcceptedBy(purgatory1))
 	(&Hold{Op: op}).Begin(2, purgatory1)
 	assert.False(t, m.AcceptedBy(purgatory1), "it is being registered")
-	m.Claim(Closed, m.Owner())
+	m.claim(Closed, m.Owner())
 	m.ClearWish()
 	m.Acquire()
 	_, look := m.Release(true)
@@ -221,14 +221,14 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	assert.True(t, m.AcceptedBy(purgatory1))
 	require.True(t, m.Acquire())
 	m.Acquire()
-	m.Claim(Closed, m.Owner())
+	m.claim(Closed, m.Owner())
 	m.ClearWish()
 	assert.True(t, m.AcceptedBy(purgatory1), "another try")
 	m.Release(false)
 	assert.True(t, m.AcceptedBy(purgatory1))
-	held, _ := m.Claim(Forced, m.Owner())
+	held, _ := m.claim(Forced, m.Owner())
 	require.True(t, held)
-	m.Settle(Forced, nil)
+	m.settle(Forced, nil)
 	assert.False(t, m.AcceptedBy(purgatory1))
 }
 
@@ -240,11 +240,11 @@ func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	assert.EqualValues(t, purgatory1, m.Owner())
 	require.False(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
 	assert.EqualValues(t, purgatory1, m.Owner(), "another one was refused")
-	m.Reject(false)
+	m.reject(false)
 	assert.Zero(t, m.Owner(), "it may go elsewhere")
 	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
 	assert.EqualValues(t, purgatory1+1, m.Owner())
-	m.Settle(Forced, nil)
+	m.settle(Forced, nil)
 	assert.EqualValues(t, purgatory1+1, m.Owner(), "it has ended there")
 }
 
@@ -305,7 +305,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	holders, looks, ends := 0, 0, 0 // only the holder touches them; the race detector checks that
 	var enough atomic.Bool
 	var wg sync.WaitGroup
-	end := func() { ends++; m.Settle(Forced, nil) }
+	end := func() { ends++; m.settle(Forced, nil) }
 	for range 4 {
 		wg.Go(func() {
 			for {
@@ -339,7 +339,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	for !enough.Load() {
 		runtime.Gosched()
 	}
-	if held, wished := m.Claim(Forced, m.Owner()); held {
+	if held, wished := m.claim(Forced, m.Owner()); held {
 		end()
 	} else {
 		assert.True(t, wished)
@@ -354,10 +354,10 @@ func TestAClaimForAnotherPurgatoryDoesNothing(t *testing.T) {
 		op := &task{}
 		m := Of(op)
 		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
-		m.Reject(false)
+		m.reject(false)
 		bring(m, op)
 		before := m.word().Load()
-		held, wished := m.Claim(Forced, purgatory1+1)
+		held, wished := m.claim(Forced, purgatory1+1)
 		assert.False(t, held || wished || m.Hold(purgatory1+1) || m.AcceptedBy(purgatory1+1), name)
 		assert.Equal(t, before, m.word().Load(), name)
 	}

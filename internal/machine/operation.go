@@ -32,11 +32,11 @@ func Find(op Operation) (m *Machine) {
 }
 
 // Package timer calls expiry.Expired for each operation whose deadline has passed. If
-// another goroutine is the operation's holder, Claim leaves a wish for it.
+// another goroutine is the operation's holder, claim leaves a wish for it.
 func init() {
 	expiry.Expired = func(owner any) {
 		m := Of(owner.(Operation))
-		if held, _ := m.Claim(Expired, m.Owner()); held {
+		if held, _ := m.claim(Expired, m.Owner()); held {
 			m.End(Expired, nil)
 		}
 	}

@@ -27,7 +27,7 @@ func (m *Machine) Outcome() Outcome {
 	return Outcome(word >> outcomeShift & 7)
 }
 
-// Cause returns the cause that Settle was given for a cancelled operation, nil if it
+// Cause returns the cause that settle was given for a cancelled operation, nil if it
 // was given none or if the outcome is another one.
 //
 // The conversion is safe because tail of a cancelled operation is a *error.

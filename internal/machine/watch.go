@@ -147,7 +147,7 @@ func (m *Machine) First() *Watch { return &m.first }
 // Extra returns the watches beyond the first, nil if there are none. Only the holder
 // may call it.
 //
-// The conversion is safe for the same reason as that of Watch. After Settle, extra() is
+// The conversion is safe for the same reason as that of Watch. After settle, extra() is
 // 0 and tail may point to an error, which an empty slice does not read.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {

@@ -121,7 +121,7 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	for i := range m.Keys() {
 		m.Watch(i).Unlink()
 	}
-	m.Settle(Forced, nil)
+	m.settle(Forced, nil)
 	assert.Nil(t, m.tail, "the watches of the other keys")
 	assert.Equal(t, Forced, m.Outcome())
 	assert.NoError(t, m.Cause())
@@ -134,7 +134,7 @@ func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
 		op := &plain{}
 		m := Of(op)
 		require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
-		m.Reject(spent)
+		m.reject(spent)
 		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
 		assert.False(t, m.Acquire())
 		assert.Equal(t, !spent, (&Hold{Op: op}).Begin(1, purgatory1))

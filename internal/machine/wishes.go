@@ -1,0 +1,71 @@
+package machine
+
+import "github.com/delayedop/purgatory/internal/sched"
+
+// Wishes has the causes of cancellations that were left as a wish to an operation's holder:
+// the state word has room for the wish, but not for its cause. A purgatory has one Wishes for
+// its operations. It is safe for concurrent use.
+//
+// The holder finds the cause that belongs to the wish: a cause is added under the lock under
+// which the wish is left, and the holder takes the lock after it has seen the wish.
+type Wishes struct {
+	mu struct { // lock level 8, taken with no other held
+		sched.Mutex
+		causes map[*Machine]*error
+	}
+}
+
+// Claim makes the caller the holder of m, to end it with o. If m has another holder, Claim
+// leaves o to that holder as a wish; an earlier wish takes precedence. owner is the identity
+// of the purgatory; an operation of another one stays as it is.
+func (w *Wishes) Claim(m *Machine, o Outcome, owner uint32, cause *error) (held bool) {
+	if m.Hold(owner) {
+		return true
+	}
+	if o != Cancelled {
+		held, _ = m.claim(o, owner)
+		return held
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held, wished := m.claim(o, owner)
+	if wished {
+		if w.mu.causes == nil {
+			w.mu.causes = make(map[*Machine]*error)
+		}
+		w.mu.causes[m] = cause
+	}
+	return held
+}
+
+// Settle ends m, which the caller holds, with o, for good. cause is the cause of a cancelled
+// operation; nil means the one that was left with the wish.
+func (w *Wishes) Settle(m *Machine, o Outcome, cause *error) {
+	if o == Cancelled && cause == nil {
+		w.mu.Lock()
+		cause = w.mu.causes[m]
+		w.mu.Unlock()
+	}
+	if m.settle(o, cause) == Cancelled {
+		w.mu.Lock()
+		delete(w.mu.causes, m)
+		w.mu.Unlock()
+	}
+}
+
+// Reject gives up a held operation that was not accepted; see [Machine.reject]. The operation
+// may be submitted again at once, and the cause of a cancellation after that must stay: so the
+// lock is held over both steps.
+func (w *Wishes) Reject(m *Machine, spent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.reject(spent)
+	delete(w.mu.causes, m)
+}
+
+// Len returns the number of causes, for tests.
+func (w *Wishes) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.mu.causes)
+}

@@ -1,0 +1,229 @@
+package purgatory
+
+import (
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/workers"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// crew is the purgatory's signal workers, and what they take: endings whose callbacks were
+// handed to them, signalled keys, and the signal of all keys. It is safe for concurrent use.
+type crew[K comparable] struct {
+	p        *DelayedOperationPurgatory[K]
+	pool     *workers.Pool
+	turn     sched.Uint32 // the kind of work, and the shard, with which the next worker begins
+	all      sched.Bool   // SignalAll has asked for a check of every key
+	retrying sched.Bool   // refused has started a timer that offers work again
+
+	handed struct { // lock level 9, taken with no other held
+		sched.Mutex
+		endings []*ending[K]
+	}
+}
+
+func (c *crew[K]) init(p *DelayedOperationPurgatory[K]) {
+	c.p = p
+	c.pool = workers.New(p.cfg.signalWorkers, c.work, c.waiting, p.cfg.executor, c.refused, p.panicked)
+}
+
+// hand leaves the callbacks of e to a worker.
+func (c *crew[K]) hand(e *ending[K]) {
+	c.handed.Lock()
+	c.handed.endings = append(c.handed.endings, e)
+	c.handed.Unlock()
+	c.pool.Kick()
+}
+
+// takeHanded takes one operation of the first ending, as an ending of its own: so a callback
+// that blocks holds up no other while a worker is free.
+func (c *crew[K]) takeHanded() (one *ending[K]) {
+	c.handed.Lock()
+	defer c.handed.Unlock()
+	if len(c.handed.endings) == 0 {
+		return nil
+	}
+	e := c.handed.endings[0]
+	one = c.p.newEnding(e.shard)
+	if one.take(e); e.at < e.n {
+		return one
+	}
+	e.recycle()
+	c.handed.endings[0] = nil
+	if c.handed.endings = c.handed.endings[1:]; len(c.handed.endings) == 0 {
+		c.handed.endings = nil
+	}
+	return one
+}
+
+// waiting reports whether there is work.
+func (c *crew[K]) waiting() bool {
+	if c.all.Load() || c.p.watchers.Signalled() {
+		return true
+	}
+	c.handed.Lock()
+	defer c.handed.Unlock()
+	return len(c.handed.endings) > 0
+}
+
+// kick starts a worker if there is work. A worker calls it before it runs a callback, which
+// may block it.
+func (c *crew[K]) kick() {
+	if c.waiting() {
+		c.pool.Kick()
+	}
+}
+
+// idle reports whether no worker runs and there is no work.
+func (c *crew[K]) idle() bool { return c.pool.Running() == 0 && !c.waiting() }
+
+// work does one piece of work, and reports whether there was any. Each of the three kinds in
+// turn comes first, so that none of them, arriving without end, keeps the others waiting.
+func (c *crew[K]) work() bool {
+	const kinds = 3
+	turn := uint(c.turn.Add(1))
+	for i := range uint(kinds) {
+		var found bool
+		switch (turn + i) % kinds {
+		case 0:
+			found = c.workHanded()
+		case 1:
+			found = c.workAll()
+		case 2:
+			found = c.workSignal(turn / kinds)
+		}
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// workHanded runs the callbacks of an ending. It does not look at the stack: to hand them on
+// would help nobody.
+func (c *crew[K]) workHanded() (found bool) {
+	e := c.takeHanded()
+	if e == nil {
+		return false
+	}
+	c.kick()
+	e.shard.Gate().Enter()
+	e.callbacks()
+	return true
+}
+
+// workSignal checks a signalled key.
+func (c *crew[K]) workSignal(turn uint) (found bool) {
+	s, ok := c.p.watchers.TakeSignal(turn)
+	if !ok {
+		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
+	}
+	c.kick()
+	w := c.p.newWalk(s.Key, s.Hash, s.UpTo)
+	w.inOrder = s.InOrder
+	w.begin()
+	return true
+}
+
+// workAll does what SignalAll has asked for: it signals every key, so that the workers
+// share the checks: the worker that has called it takes the first one, and starts another
+// worker. It clears the mark before it reads the first key, so that a later SignalAll sets
+// the mark again.
+func (c *crew[K]) workAll() (asked bool) {
+	if !c.all.Load() || !c.all.Swap(false) {
+		return false
+	}
+	for _, s := range c.p.watchers.Shards() {
+		var at watchers.Place
+		for more := true; more; {
+			at, more = s.SignalSome(at, chunk)
+			runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
+		}
+	}
+	return true
+}
+
+// refused is called when the executor has refused work. The reaper offers the work
+// again; after Close, when no reaper runs, a timer of the runtime does.
+func (c *crew[K]) refused(err error) {
+	if c.p.closed.Load() && !c.retrying.Swap(true) {
+		time.AfterFunc(refusedRetry, func() {
+			c.retrying.Store(false)
+			c.kick()
+		})
+	}
+	c.p.log(slog.LevelWarn, EventRefused, "error", err)
+}
+
+// refusedRetry is how long refused waits before it offers work again after Close.
+const refusedRetry = 10 * time.Millisecond
+
+// Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or
+// must not run callbacks. It marks each of keys and returns; signal workers check the keys
+// and run the callbacks. Signals of a key that come before its check begins make one
+// check; a signal that comes during the check makes another. None is lost.
+//
+// Signal does not block. With one key it does not allocate. It may be called from any
+// callback, and under any lock, with one exception: it may call the function of
+// [WithExecutor] and, if that returns an error, the logger of [WithLogger]. These must not
+// take a lock that Signal's caller holds.
+//
+// If you hold no lock that an operation's method takes, use CheckAndComplete: it is cheaper,
+// and the operations that it counts have ended when it returns.
+func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
+	if len(keys) == 1 {
+		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
+		return
+	}
+	hashes := p.hashes(keys)
+	for i, key := range keys {
+		p.signal(key, hashes[i], EveryPosition, false)
+	}
+}
+
+// hashes returns the hashes of keys. It panics for a key that cannot be hashed, before a check
+// or a signal of any.
+func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
+	hashes := make([]uint64, len(keys))
+	for i, key := range keys {
+		hashes[i] = p.watchers.Hash(key)
+	}
+	return hashes
+}
+
+// SignalUpTo marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
+// calls [DelayedOperationPurgatory.CheckAndCompleteUpTo], and reports whether an operation
+// waits for key. Several signals of a key make one check up to the highest of their positions.
+func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
+	return p.signal(key, p.watchers.Hash(key), position, false)
+}
+
+// SignalInOrder marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
+// calls [DelayedOperationPurgatory.CheckAndCompleteInOrder]. A signal of both kinds makes a
+// check that tries every operation.
+func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
+	p.signal(key, p.watchers.Hash(key), EveryPosition, true)
+}
+
+func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
+	if queued {
+		p.crew.pool.Kick()
+	}
+	return awaited
+}
+
+// SignalAll sets a mark and returns; signal workers check every key, as
+// [DelayedOperationPurgatory.CheckAndCompleteAll] does. Calls that come before the workers
+// begin make one pass over the keys; a call that comes later makes another. SignalAll may
+// be called where [DelayedOperationPurgatory.Signal] may be. It does not reach operations
+// that wait only for keys that are not equal to themselves, as NaN is. When Close has ended
+// every operation it does nothing.
+func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
+		p.crew.pool.Kick()
+	}
+}

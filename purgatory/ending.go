@@ -1,0 +1,191 @@
+package purgatory
+
+import (
+	"runtime/trace"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// batchSize is how many operations end together.
+const batchSize = 128
+
+// ending has operations on their way from held to answered. Every way in which an operation
+// can end goes through it: its caller holds the operations, adds each with its outcome, and
+// calls run.
+//
+//  1. The operations leave their lists.
+//  2. Their outcomes become final. Before that, their places in WithMaxPending are free.
+//  3. They leave the timer. This comes after 2: if the task of an entry runs at this moment,
+//     it finds that the operation has ended.
+//  4. If the stack is deep, the ending is queued whole, and a worker goes on with 5.
+//  5. The callbacks run.
+//
+// An ending belongs to one goroutine at a time. If a callback calls runtime.Goexit, another
+// goroutine goes on where the ending stands, and nobody waits for it. When the last callback
+// has returned, the ending goes back to its pool.
+type ending[K comparable] struct {
+	p     *DelayedOperationPurgatory[K]
+	shard *watchers.Shard[K] // of the key that was checked, or of an operation's first key
+	cause *error             // of those that are cancelled; nil: the one that was left with the wish
+	n     int
+
+	ops      [batchSize]*machine.Machine // ops[:n]; nil when its callbacks have run
+	outcomes [batchSize]machine.Outcome
+	keys     [batchSize]K // the first key of each, for records
+
+	at    int // ops[at] is the operation whose callbacks run
+	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
+}
+
+func (p *DelayedOperationPurgatory[K]) newEnding(s *watchers.Shard[K]) *ending[K] {
+	e := p.endings.Get().(*ending[K])
+	e.shard = s
+	return e
+}
+
+// add adds m, which the caller holds and which waits in lists.
+func (e *ending[K]) add(m *machine.Machine, o machine.Outcome) {
+	e.put(m, o, watchers.FirstKey[K](m))
+}
+
+func (e *ending[K]) put(m *machine.Machine, o machine.Outcome, key K) {
+	e.ops[e.n], e.outcomes[e.n], e.keys[e.n] = m, o, key
+	e.n++
+}
+
+// run ends the operations and runs their callbacks, or has a worker run them if later is
+// true. The caller is inside the gate of e's shard; run leaves the gate. e is not valid
+// afterwards.
+func (e *ending[K]) run(later bool) {
+	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n])
+	e.settle()
+	if e.n == 1 {
+		e.p.timer.Cancel(e.ops[0].Entry())
+	} else {
+		e.p.timer.CancelAll(machine.Entries(e.ops[:e.n]))
+	}
+	e.answer(later)
+}
+
+func (e *ending[K]) settle() {
+	e.p.admission.release(e.n)
+	for i, m := range e.ops[:e.n] {
+		e.p.wishes.Settle(m, e.outcomes[i], e.cause)
+	}
+}
+
+// answer runs the callbacks of operations that are settled, or has a worker run them.
+func (e *ending[K]) answer(later bool) {
+	if later {
+		e.shard.Gate().Exit(0)
+		e.p.crew.hand(e)
+		return
+	}
+	e.callbacks()
+}
+
+// callbacks runs the callbacks from where e stands, even if one of them panics or calls
+// runtime.Goexit. The caller is inside the gate.
+func (e *ending[K]) callbacks() {
+	over := false
+	defer func() {
+		if !over { // a callback has called runtime.Goexit
+			go e.callbacks()
+		}
+	}()
+	if trace.IsEnabled() {
+		defer e.p.region(regionCallbacks)()
+	}
+	for e.at < e.n {
+		e.call()
+	}
+	over = true
+	e.done()
+}
+
+// call runs the callbacks up to the first that panics.
+func (e *ending[K]) call() {
+	defer func() {
+		if v := recover(); v != nil {
+			e.p.reportPanic(v, e.ops[e.at], [...]string{"", "OnComplete", "OnExpiration"}[e.begun], e.keys[e.at])
+		}
+	}()
+	for ; e.at < e.n; e.at, e.begun = e.at+1, 0 {
+		m := e.ops[e.at]
+		if e.begun == 0 {
+			e.begun = 1
+			if e.p.cfg.slow == 0 {
+				m.Operation().OnComplete()
+			} else {
+				e.timed(m, "OnComplete", m.Operation().OnComplete)
+			}
+		}
+		if e.begun == 1 && e.outcomes[e.at] == machine.Expired {
+			e.begun = 2
+			if e.p.cfg.slow == 0 {
+				m.Operation().OnExpiration()
+			} else {
+				e.timed(m, "OnExpiration", m.Operation().OnExpiration)
+			}
+		}
+		// A callback that comes later may block: it must not keep this operation in memory.
+		e.ops[e.at] = nil
+	}
+}
+
+func (e *ending[K]) timed(m *machine.Machine, name string, callback func()) {
+	defer e.p.callbacks.end(e.p.callbacks.begin(m, name, e.keys[e.at]))
+	callback()
+}
+
+// done counts the operations as answered, which [DelayedOperationPurgatory.Shutdown] compares
+// with those that were accepted, and leaves the gate.
+func (e *ending[K]) done() {
+	gate, n := e.shard.Gate(), e.n
+	e.recycle()
+	gate.Exit(n)
+}
+
+// take moves the next operation of from, whose callbacks have not begun, to e.
+func (e *ending[K]) take(from *ending[K]) {
+	i := from.at
+	e.put(from.ops[i], from.outcomes[i], from.keys[i])
+	from.ops[i] = nil
+	from.at++
+}
+
+// recycle gives e back to its pool.
+func (e *ending[K]) recycle() {
+	clear(e.keys[:e.n])
+	e.shard, e.cause, e.n, e.at, e.begun = nil, nil, 0, 0, 0
+	e.p.endings.Put(e)
+}
+
+// endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its first
+// key. The timer calls endOne, through Machine.End, for an operation that expires.
+func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
+	e := p.newEnding(s)
+	e.cause = cause
+	e.add(m, o)
+	e.run(p.enter(s))
+}
+
+// enter enters the gate of s before user code runs, and reports whether the stack is deep, so
+// that a worker has to run it.
+func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K]) (deep bool) {
+	if !s.Gate().Enter() && p.nesting.occupiedGate() {
+		deep, _ = p.nesting.look()
+	}
+	return deep
+}
+
+// reportPanic tells the panic handler of a panic in one of m's methods. The deferred function
+// that recovered calls it.
+func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, callback string, key K) {
+	guard.Report(v, func(recovered any, stack []byte) {
+		text := operationText(m, func(any, []byte) {}) // one panic is reported, not that of String, too
+		p.notePanic(recovered, stack, "operation", text, "callback", callback, "age", p.ageOf(m), "key", keyText(key))
+	})
+}

@@ -1,0 +1,223 @@
+package purgatory
+
+import (
+	"time"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// KeyPosition is a key with the position that an operation waits for: an offset in a log, for
+// example, or a commit index. CheckAndCompleteUpTo(key, p) tries the operation if Position
+// is at most p. If a log's high watermark is the end of what is replicated, the record at
+// offset waits for position offset+1. A Position that is too low only causes tries in vain;
+// one that is too high completes the operation late.
+type KeyPosition[K comparable] struct {
+	Key      K
+	Position int64
+}
+
+// AnyPosition is the position of an operation that waits for no position in particular: every
+// check of the key tries it.
+const AnyPosition int64 = watchers.AnyPosition
+
+// EveryPosition is the highest position: a check up to it tries every operation that waits
+// for the key.
+const EveryPosition int64 = watchers.EveryPosition
+
+// NoTimeout is a timeout that does not pass.
+const NoTimeout = time.Duration(1<<63 - 1)
+
+// TryCompleteElseWatch tries op. If op's condition is not met, op waits under each of
+// keys until a check finds that the condition is met, a method of the purgatory ends op,
+// or timeout has passed. TryCompleteElseWatch does not block.
+//
+// If err is nil, op was accepted and ends exactly once. completed reports whether this
+// call has ended op: its condition was met, or another goroutine asked this one to end
+// it. OnComplete has then run on this goroutine, unless the goroutine's stack is over
+// 400 frames deep. If err is not nil, op was not accepted: this call causes no
+// callback, and op can be submitted again, except after [ErrUsed], and after an
+// [ErrClosed] that came when its timeout was passing.
+//
+// While no other goroutine checks a key, TryComplete runs at most twice here, however
+// many keys there are: before op is watched, and afterwards, for a change of state in
+// between. A check that comes while it runs causes another try, up to eight in a row;
+// then a signal worker makes the next one. If TryCompleteElseWatch is called inside a
+// TryComplete, on a stack of over 400 frames, it may leave every try to another goroutine. The
+// purgatory copies keys before TryComplete runs. For [WithFirstInFirstOut] see there.
+//
+// With a timeout of zero or less TryComplete runs once, and op expires at once, on an
+// expiry worker (on a manual clock: in the next AdvanceClock). [NoTimeout] never passes.
+//
+// Errors:
+//   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
+//     TryComplete may have returned true before
+//   - [ErrFull]: the purgatory or its timer holds as many operations as it may, whether or
+//     not op's condition is met
+//   - [ErrNoKeys], [ErrTooManyKeys]: there are no keys, or more than [operation.MaxKeys]
+//   - [ErrNilOperation]: op is nil, or embeds a nil pointer
+//   - [ErrUsed]: op was submitted before
+func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
+	return p.register(op, timeout, keys, nil, false)
+}
+
+// TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
+// operation that waits for positions: [DelayedOperationPurgatory.CheckAndCompleteUpTo]
+// tries it only when the key has reached the position. A wait for position [AnyPosition] is
+// tried at every check of the key. Use AnyPosition for a key that has no positions, as the
+// name of a connection for CancelForKey.
+func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
+	return p.register(op, timeout, nil, at, false)
+}
+
+// CheckAndComplete tries every operation that waits for one of keys, and ends those
+// whose condition is met. Call it after the state that they wait for has changed. It
+// returns how many it ended. It does not block.
+//
+// It goes from key to key, and tries the operations of a key in the order in which they were
+// registered (those that wait for a position after the others, in order of position). An
+// operation that waits for several of the keys may be tried once for each. The callbacks of up
+// to 128 operations of a key run on this goroutine after all of these have been tried and
+// ended. The purgatory holds no lock meanwhile. If you hold a lock that an operation's method
+// takes, use [DelayedOperationPurgatory.Signal] or an [ActionQueue].
+//
+// Some of the work may be left to other goroutines, and what they end is not counted. If
+// another goroutine is trying an operation at this moment, that goroutine tries it again.
+// Inside a TryComplete, and on a stack of over 400 frames, CheckAndComplete may leave the
+// check to a signal worker, as Signal does.
+func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
+	if len(keys) == 1 {
+		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
+	}
+	hashes := p.hashes(keys)
+	i := 0
+	defer func() { // after runtime.Goexit in a callback workers check the other keys
+		for i++; i < len(keys); i++ {
+			p.signal(keys[i], hashes[i], EveryPosition, false)
+		}
+	}()
+	for ; i < len(keys); i++ {
+		completed += p.check(keys[i], hashes[i], EveryPosition, false)
+	}
+	return completed
+}
+
+// CheckAndCompleteUpTo is [DelayedOperationPurgatory.CheckAndComplete] for a key whose
+// state has reached position. It tries all operations that wait for no position on the
+// key, and then those that wait for this position or a lower one, in order of position.
+// Its cost does not depend on how many wait for higher positions.
+func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
+	return p.check(key, p.watchers.Hash(key), position, false)
+}
+
+// CheckAndCompleteInOrder tries the operations that wait for key in the order in which they
+// wait, and stops at the first whose TryComplete returns false. Use it where operations
+// compete for something that one of them takes in its TryComplete: a job, a slot, a
+// connection. Put the item first, and then call CheckAndCompleteInOrder. It returns how many
+// operations it ended. It costs two tries for each item, however many operations wait.
+//
+// It passes over an operation that another goroutine is trying, which tries it again, and one
+// whose TryComplete panics. So when every item has been put and followed by such a check,
+// there is never an item and an operation that waits for it. If one goroutine at a time
+// checks, operations get items strictly in order of arrival, except that an operation that is
+// being registered tries at once: see [WithFirstInFirstOut].
+func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
+	return p.check(key, p.watchers.Hash(key), EveryPosition, true)
+}
+
+// ForceComplete ends op as forced and reports whether this call has ended it. Use it to
+// answer early with what there is, and Cancel for a failure. The callbacks run on this
+// goroutine. ForceComplete does not block.
+//
+// It returns false if op has ended, was not accepted, or is an operation of another
+// purgatory. It also returns false if another goroutine is trying op at this moment: that
+// goroutine then ends op as forced, unless its try returns true or another method has
+// asked it before to end op in another way.
+func (p *DelayedOperationPurgatory[K]) ForceComplete(op operation.Operation) bool {
+	return p.endNow(op, machine.Forced, nil)
+}
+
+// Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then
+// returns, and reports whether this call has ended it. The callbacks run on this
+// goroutine. Cancel does not block. It returns false where
+// [DelayedOperationPurgatory.ForceComplete] does.
+func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause error) bool {
+	return p.endNow(op, machine.Cancelled, &cause)
+}
+
+func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
+	m := machine.Find(op)
+	if m == nil || !p.claim(m, o, cause) {
+		return false
+	}
+	m.End(o, cause)
+	return true
+}
+
+func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
+	return p.wishes.Claim(m, o, p.id, cause)
+}
+
+// CompleteForKey ends every operation that waits for key, whatever other keys it waits for, as
+// forced, and returns how many it ended. Use it where everybody may go on: at a barrier, or
+// when a leader steps down with an answer. For the rest it does what
+// [DelayedOperationPurgatory.CancelForKey] does.
+func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
+	return p.claimForKey(key, machine.Forced, nil, nil, nil)
+}
+
+// CancelForKey ends every operation that waits for key, whatever other keys it waits for,
+// as cancelled with cause, which may be nil. It returns how many it ended. Callbacks run
+// as those of [DelayedOperationPurgatory.CheckAndComplete] do. If another goroutine is
+// trying an operation at this moment, that goroutine cancels it unless the try returns
+// true. CancelForKey does not block.
+//
+// CancelForKey ends what waits for key now. A request that is submitted later, or whose
+// registration has not reached key yet, waits its whole timeout. So if requests for key
+// have become pointless, because the leader has changed, for example, change the state
+// first, have conditions return true in that state too, and then call CancelForKey.
+// [AwaitValue] can return which state made the condition true.
+func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
+	return p.claimForKey(key, machine.Cancelled, &cause, nil, nil)
+}
+
+// CancelMatching is [DelayedOperationPurgatory.CancelForKey] for those operations of key
+// for which match returns true: all fetches of one connection, for example. It returns
+// the operations that this call has ended.
+//
+// match runs on this goroutine with no lock held, while other goroutines may run the
+// operation's methods: it must read only fields that do not change. It must not block: up to
+// 127 operations for which it has returned true end only afterwards. It is called once for
+// each time that key is among the operation's keys. A panic in match counts as false.
+func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
+	p.claimForKey(key, machine.Cancelled, &cause, match, func(op operation.Operation) { cancelled = append(cancelled, op) })
+	return cancelled
+}
+
+func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
+	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
+	w.claim, w.cause, w.match, w.took = o, cause, match, took
+	ended, _ := w.begin()
+	return ended
+}
+
+// Extend moves the deadline of a pending op to timeout from now, and reports whether it
+// has. If it returns true, op will not expire before the new deadline. If it returns
+// false, op has ended, is expiring, is still being registered, or is an operation of
+// another purgatory. Extend runs no callback and does not block.
+//
+// A store of sessions that finds the operation by an id adds it to its map after
+// TryCompleteElseWatch, and only if its Outcome is still Pending. It does so under the lock
+// under which OnComplete deletes the entry: otherwise an operation that has ended stays in
+// the map.
+//
+// A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and
+// does not touch the wheel. An earlier deadline moves op in its wheel. With a timeout of
+// zero or less op expires at once, on an expiry worker (on a manual clock: in the next
+// AdvanceClock).
+func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
+	m := machine.Find(op)
+	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(m.Entry(), timer.Deadline(p.timer.Now(), timeout))
+}

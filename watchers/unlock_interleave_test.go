@@ -1,0 +1,75 @@
+//go:build interleave
+
+package watchers
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+)
+
+// A watch is left between a release of the lock and the look for such watches, or while
+// another goroutine takes the lock. The windows are too short for a test with real goroutines.
+func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
+	for _, c := range []struct{ leavers, holders, limit, preemptions int }{
+		{1, 1, 1, 4}, {1, 2, 1, 3}, {2, 1, 2, 3}, {2, 1, 1, 3}, {1, 1, 0, 4},
+	} {
+		t.Run(fmt.Sprintf("%d leave, %d hold, limit %d", c.leavers, c.holders, c.limit), func(t *testing.T) {
+			setup := func(spawn func(string, func())) func() error {
+				w := newMap(c.limit)
+				a, b := twoKeys(w)
+				for i := range c.leavers {
+					m := wait(t, w, a, b)
+					spawn(fmt.Sprint("leaver ", i), func() { end(w, a, m) })
+				}
+				for i := range c.holders {
+					spawn(fmt.Sprint("holder ", i), func() { w.Shard(w.Hash(b)).Awaited(b, w.Hash(b)) })
+				}
+				return func() error {
+					n, keys := 0, 0
+					for _, s := range w.shards {
+						n, keys = n+int(s.mu.watched), keys+int(s.mu.keys.len)
+					}
+					if n+keys+w.Stale() > 0 {
+						return fmt.Errorf("%d watches on %d keys are linked, %d of them left", n, keys, w.Stale())
+					}
+					return nil
+				}
+			}
+			r := sched.Exploration{Setup: setup, Preemptions: c.preemptions}.Explore()
+			if r.Failure != nil {
+				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+			}
+			t.Logf("%d schedules", r.Schedules)
+		})
+	}
+}
+
+// Purge may come at any moment of the same scenario.
+func TestPurgeEveryInterleaving(t *testing.T) {
+	setup := func(spawn func(string, func())) func() error {
+		w := newMap(10)
+		a, b := twoKeys(w)
+		m, s := wait(t, w, a, b), w.Shard(w.Hash(b))
+		left := staleWatch{m.Watch(1), machine.Forced}
+		w.stale.Store(1)
+		s.stale.watches = append(s.stale.watches, left) // which no unlock has seen
+		s.left.Store(1)
+		purged := 0
+		spawn("purge", func() { purged = w.Purge() })
+		spawn("holder", func() { s.Awaited(b, w.Hash(b)) })
+		return func() error {
+			if left.List() != nil || w.Stale() != 0 {
+				return fmt.Errorf("after a purge of %d, %d watches are left", purged, w.Stale())
+			}
+			return nil
+		}
+	}
+	r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
