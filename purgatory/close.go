@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -41,7 +42,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(shards []*watchers.Shard[K], later
 	done := false
 	defer func() {
 		if !done { // a callback has called runtime.Goexit
-			go p.endAll(shards, later)
+			sched.Go(func() { p.endAll(shards, later) })
 		}
 	}()
 	for ; len(shards) > 0; shards = shards[1:] {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -92,7 +93,7 @@ func (e *ending[K]) callbacks() {
 	over := false
 	defer func() {
 		if !over { // a callback has called runtime.Goexit
-			go e.callbacks()
+			sched.Go(e.callbacks)
 		}
 	}()
 	if trace.IsEnabled() {

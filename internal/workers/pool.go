@@ -5,7 +5,6 @@ package workers
 import (
 	"errors"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/guard"
@@ -39,7 +38,7 @@ type Pool struct {
 	panicked guard.Handler      // called when spawn panics
 	loop     func()             // p.run, evaluated once so that starting a worker allocates nothing
 
-	running atomic.Int64 // workers that run or are being started
+	running sched.Int64 // workers that run or are being started
 }
 
 // New returns a pool of at most limit workers. spawn starts a worker; nil means a goroutine
@@ -71,7 +70,6 @@ func (p *Pool) Kick() {
 	err := errSpawn
 	guard.Apart(func() { err = p.spawn(p.loop) }, p.panicked)
 	if err != nil {
-		sched.Yield()
 		p.running.Add(-1)
 		guard.Apart(func() { p.refused(err) }, p.panicked)
 	}
@@ -81,7 +79,6 @@ var errSpawn = errors.New("purgatory: the executor did not return")
 
 // Running returns the number of workers that run or are being started.
 func (p *Pool) Running() int {
-	sched.Yield()
 	return int(p.running.Load())
 }
 
@@ -89,7 +86,6 @@ func (p *Pool) Running() int {
 func (p *Pool) run() {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {
-		sched.Yield()
 		p.running.Add(-1)
 		if p.waiting() {
 			p.Kick()
