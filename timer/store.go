@@ -8,6 +8,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/identity"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
@@ -54,7 +55,7 @@ type store struct {
 	// looks. It is written with that lock held.
 	ready   atomic.Uint64
 	turn    atomic.Uint32 // the shard at which the next worker begins to look for a bit
-	pending atomic.Int64  // counted only if maxPending > 0
+	pending sched.Int64   // counted only if maxPending > 0
 }
 
 func (t *store) init(cfg config) {

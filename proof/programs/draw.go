@@ -22,7 +22,7 @@ func (d *drawer) program(seed uint64) *program {
 		p.maxPending = 1 + d.IntN(3)
 	}
 	calls := []verb{
-		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vHint, vCheckAll, vSignalAll, vForce,
+		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vCheckAll, vSignalAll, vForce,
 		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown,
 	}
 	if d.oneIn(4) { // the order in which keys are visited depends on hashes: only calls of single keys
@@ -124,7 +124,7 @@ func (d *drawer) reaction() reaction {
 func (d *drawer) steps() []step {
 	s := step{verb: d.verbs[d.IntN(len(d.verbs))], key: d.IntN(d.p.keys), op: d.IntN(4), n: 1 + d.IntN(3)}
 	switch s.verb {
-	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vHint, vCheckAll, vSignalAll:
+	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vCheckAll, vSignalAll:
 		switch d.IntN(4) {
 		case 0, 1:
 			return []step{{verb: vRaise, key: s.key}, s}

@@ -68,7 +68,9 @@ const (
 	vSignal
 	vSignalBoth
 	vCheckUpTo
-	vHint
+	vSignalUpTo
+	vCheckInOrder
+	vSignalInOrder
 	vCheckAll
 	vSignalAll
 	vForce
@@ -85,7 +87,7 @@ const (
 	verbs
 )
 
-var verbNames = [verbs]string{"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "hint",
+var verbNames = [verbs]string{"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
 	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "pass", "panic", "goexit"}
 
 func (s step) String() string {
@@ -96,7 +98,7 @@ func (s step) String() string {
 		return fmt.Sprintf("extend o%d %d", s.op, s.n)
 	case vAdvance:
 		return fmt.Sprintf("advance %d", s.n)
-	case vCheckUpTo, vHint:
+	case vCheckUpTo, vSignalUpTo:
 		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
 	case vCheckAll, vSignalAll, vClose, vShutdown, vPass, vPanic, vGoexit:
 		return verbNames[s.verb]

@@ -3,6 +3,7 @@ package programs
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -44,9 +45,15 @@ func (w *world) do(s step) {
 	case vCheckUpTo:
 		w.reachUpTo(s.key, s.n)
 		w.count(w.p.CheckAndCompleteUpTo(key, int64(s.n)))
-	case vHint:
+	case vSignalUpTo:
 		w.reachUpTo(s.key, s.n)
-		w.p.Hint(key, int64(s.n))
+		w.p.SignalUpTo(key, int64(s.n))
+	case vCheckInOrder:
+		w.reachInOrder(s.key)
+		w.count(w.p.CheckAndCompleteInOrder(key))
+	case vSignalInOrder:
+		w.reachInOrder(s.key)
+		w.p.SignalInOrder(key)
 	case vCheckAll:
 		w.reachAll()
 		w.count(w.p.CheckAndCompleteAll())
@@ -127,6 +134,18 @@ func (w *world) reachAll() {
 	for k := range w.keys {
 		w.reach(k)
 	}
+}
+
+// reachInOrder notes that a check or a signal of a key begins that stops at the first operation
+// that says no. If every operation of the key takes an item of it, the first no means that
+// there is none, so that the others miss nothing.
+func (w *world) reachInOrder(key int) {
+	for _, o := range w.ops {
+		if slices.Contains(o.keys, key) && (o.needs != item || len(o.keys) > 1 || len(o.inTry) > 0) {
+			return
+		}
+	}
+	w.reach(key)
 }
 
 // reachUpTo notes that a check or a signal up to a position begins.
