@@ -18,6 +18,7 @@ var (
 	duration  = flag.Duration("for", 2*time.Second, "how long to draw programs")
 	first     = flag.Uint64("seed", 0, "seed of the first program; 0: from the clock")
 	schedules = flag.Int("schedules", 100, "random schedules for each program")
+	patience  = flag.Duration("shrink", time.Minute, "how long to look for a smaller program that fails")
 	one       = flag.String("replay", "", "run what a failure has printed, with its steps")
 )
 

@@ -6,34 +6,47 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
 // shrinkSchedules is how many schedules of a smaller program are tried before it counts as
-// sound.
-const shrinkSchedules = 300
+// sound; where one part is left out, so many more that few needless parts stay.
+const (
+	shrinkSchedules     = 300
+	shrinkLastSchedules = 3000
+)
 
 // shrink leaves out parts of p, in large groups first, as long as what is left fails under some
-// schedule, and then looks for its shortest failing schedule.
+// schedule, and then looks for its shortest failing schedule. It stops when the time of the
+// flag -shrink is over.
 func shrink(p *program, r explore.Result, seed uint64) (kept parts, small explore.Result) {
 	for n := range p.parts() {
 		kept = append(kept, n)
 	}
+	began, schedules := time.Now(), shrinkSchedules
+	over := func() bool { return time.Since(began) > *patience }
 	for size := len(kept) / 2; ; size = max(1, size/2) {
 		fewer := false
-		for at := 0; at < len(kept); {
+		if size == 1 {
+			schedules = shrinkLastSchedules
+		}
+		for at := 0; at < len(kept) && !over(); {
 			some := slices.Delete(slices.Clone(kept), at, min(at+size, len(kept)))
 			e := exploration(some.of(p))
 			found := e.Replay(r.Schedule)
 			if found.Failure == nil {
-				found = e.Random(seed, shrinkSchedules)
+				found = e.Random(seed, schedules)
 			}
 			if found.Failure == nil {
 				at += max(1, size)
 				continue
 			}
 			kept, r, fewer = some, found, true
+		}
+		if over() {
+			return kept, r
 		}
 		if size <= 1 && !fewer {
 			return kept, exploration(kept.of(p)).Shrink(r)
