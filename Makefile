@@ -10,9 +10,6 @@ TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 # The library and every module nested in it. tools/ holds no code.
 MODULES := $(patsubst %/,%,$(sort $(dir $(shell find . -name go.mod -not -path './tools/*' -not -path '*/testdata/*'))))
 
-# bench/neighbours is measured by hand (make neighbours): it needs a large server's modules.
-TEST_MODULES := $(filter-out ./bench/neighbours,$(MODULES))
-
 # The race detector needs a C compiler. Where there is none the tests still run, without it.
 CC_NAME := $(firstword $(shell $(GO) env CC))
 RACE := $(if $(shell command -v $(CC_NAME) 2>/dev/null),-race,)
@@ -96,7 +93,7 @@ debug: ## acksall until Ctrl-C, with the debug page on a free port (its address 
 .PHONY: test
 test: ## every test of the library and of every nested module, under the race detector
 	@$(if $(RACE),,echo "no C compiler ($(CC_NAME)): the tests run WITHOUT the race detector")
-	@$(call in-modules,$(TEST_MODULES),$(GO) test $(RACE) -timeout $(TEST_TIMEOUT) ./...)
+	@$(call in-modules,$(MODULES),$(GO) test $(RACE) -timeout $(TEST_TIMEOUT) ./...)
 
 PLATFORMS := linux/arm linux/riscv64 windows/amd64 darwin/arm64 js/wasm
 
@@ -122,7 +119,7 @@ vet-platforms: ## go vet of the library for other systems and processors
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME (default 20s) each
 	@found=0; \
-	for module in $(TEST_MODULES); do \
+	for module in $(MODULES); do \
 		cd $(CURDIR)/$$module; \
 		targets=$$($(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ { name[++n] = $$1 } /^ok/ { for (; n > 0; n--) print $$2, name[n] }'); \
 		while read -r package target; do \
@@ -163,7 +160,7 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 ##@ Benchmarks
 
 .PHONY: bench
-bench: ## all workloads beside their peers, several rounds, tables and plots: seven minutes
+bench: ## all workloads beside their peers, several rounds, tables and plots, the pages' figures: a quarter of an hour or more
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: raft-figures
@@ -172,17 +169,13 @@ raft-figures: ## what the waits of examples/raftkv cost, beside the engine's own
 	cd examples/raftkv && $(GO) test -run '^$$' -bench Propose -benchtime 6000x ./node
 	cd examples/raftkv && $(GO) test -count 1 -run StuckBatch -v ./node
 
-.PHONY: bench-complete
-bench-complete: ## make bench with every peer and parameter in every round: 25 minutes
-	cd bench && $(GO) run . -complete $(ARGS)
-
 .PHONY: bench-quick
 bench-quick: ## the essentials of make bench within a minute
 	cd bench && $(GO) run . -quick $(ARGS)
 
 .PHONY: neighbours
-neighbours: ## what other servers have for the same purpose, beside the purgatory: two minutes
-	cd bench/neighbours && $(GO) test ./... && $(GO) run . $(ARGS)
+neighbours: ## one wait, many, far, given up, one of many, a herd: beside code by hand and other servers', five minutes
+	cd bench && $(GO) run ./neighbours $(ARGS)
 
 ##@ Code
 
@@ -200,8 +193,8 @@ vet: ## go vet in every module
 	@$(call in-modules,$(MODULES),$(GO) vet ./...)
 
 .PHONY: lint
-lint: ## golangci-lint in every module that make test tests
-	@$(call in-modules,$(TEST_MODULES),$(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
+lint: ## golangci-lint in every module
+	@$(call in-modules,$(MODULES),$(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
 
 .PHONY: tidy-check
 tidy-check: ## what go mod tidy would change in each module's go.mod; fails when there is anything

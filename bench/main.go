@@ -1,7 +1,6 @@
 // Command bench measures the library beside its peers: other timers, and the purgatories that people write by hand.
 //
-// It prints a table for each workload, checks the targets of the project against what it measured, and writes the raw
-// samples, benchstat-readable lines and SVG plots.
+// It prints a table for each workload, and writes the raw samples and SVG plots.
 package main
 
 import (
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -21,14 +19,12 @@ import (
 
 type options struct {
 	quick      bool
-	complete   bool
 	only       string
 	rounds     int
 	window     time.Duration
 	results    string
 	repository string
 	report     string
-	profile    string
 	turn       int
 	custom     bool // asked for something that makes it another run than the others of its scope
 }
@@ -44,14 +40,12 @@ func flags(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
-	f.BoolVar(&o.complete, "complete", false, "every peer with every parameter in every round: 25 minutes")
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
-	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 5 where it is soon done to 2 where it takes seconds, or for some 1; with -quick 2 and 1)")
+	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 4 where it is soon done to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
-	f.StringVar(&o.repository, "repository", "..", "`folder` of the repository, whose README.md, docs/benchmarks.md and bench/NOTES.md a complete run writes its figures into (none when empty, or when there are no results)")
+	f.StringVar(&o.repository, "repository", "..", "`folder` of the repository, whose README.md and docs/benchmarks.md a full run writes its figures into (none when empty, or when there are no results)")
 	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
-	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`, and measure everything in one process for it")
 	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -59,10 +53,7 @@ func flags(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
 	}
-	if o.quick && o.complete {
-		return o, errors.New("a run is -quick or -complete, not both")
-	}
-	o.custom = o.only != "" || o.rounds != 0 || o.window != 0 || o.profile != ""
+	o.custom = o.only != "" || o.rounds != 0 || o.window != 0
 	window := 100 * time.Millisecond
 	if o.quick {
 		window = 60 * time.Millisecond
@@ -101,12 +92,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	stop, err := startProfile(o.profile)
-	if err != nil {
-		return err
-	}
 	set, err := measure(o, only)
-	stop()
 	if err != nil {
 		return err
 	}
@@ -116,37 +102,18 @@ func run(args []string) error {
 	return publish(set, o)
 }
 
-func (o options) scope() workload.Scope {
-	switch {
-	case o.quick:
-		return workload.Essentials
-	case o.complete:
-		return workload.Complete
-	default:
-		return workload.Full
-	}
-}
-
-// families returns what there is to choose from.
-func families(o options) []workload.Family {
-	if o.only == "" {
-		return workload.Families()
-	}
-	return slices.Concat(workload.Families(), workload.OnRequest())
-}
-
 func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
-		Rounds: o.rounds, Window: o.window, Scope: o.scope(), Million: workload.Million, Heap: workload.Heap, Set: set, Progress: os.Stderr,
+		Rounds: o.rounds, Window: o.window, Quick: o.quick, Million: workload.Million, Heap: workload.Heap, Set: set, Progress: os.Stderr,
 		Only: o.turn,
 	}
 	start := time.Now()
-	for _, f := range families(o) {
+	for _, f := range workload.Families() {
 		if !f.Matches(only) {
 			continue
 		}
-		if o.turn == 0 && o.profile == "" {
+		if o.turn == 0 {
 			r.Apart = func(n int) (*result.Set, error) { return apart(o, f, n) }
 		}
 		if err := r.Measure(f); err != nil {
@@ -163,7 +130,7 @@ func turnArgs(o options, f workload.Family, n int) []string {
 	return []string{
 		"-only", "^" + regexp.QuoteMeta(f.Name) + "$", "-turn", strconv.Itoa(n),
 		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(),
-		"-quick=" + strconv.FormatBool(o.quick), "-complete=" + strconv.FormatBool(o.complete),
+		"-quick=" + strconv.FormatBool(o.quick),
 	}
 }
 

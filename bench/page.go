@@ -8,31 +8,26 @@ import (
 	"path/filepath"
 
 	"github.com/delayedop/purgatory/bench/result"
-	"github.com/delayedop/purgatory/bench/target"
 )
 
-// The pages hold figures of the last complete run between these lines.
+// The pages hold figures of the last full run between these lines.
 const (
-	figuresBegin = "<!-- figures of the last complete run: written by make bench-complete -->\n"
+	figuresBegin = "<!-- figures of the last full run: written by make bench -->\n"
 	figuresEnd   = "<!-- end of figures -->\n"
 )
 
 // page is a file of the repository that shows figures.
 type page struct {
 	path  string
-	write func(io.Writer, *result.Set) error
+	write func(io.Writer, *result.Set)
 }
 
-// pages are the README and the page on benchmarks, which compare, and the notes, which have the targets.
 var pages = []page{
-	{"README.md", target.WriteComparison},
-	{"docs/benchmarks.md", func(w io.Writer, set *result.Set) error {
-		if err := target.WriteMachine(w, set); err != nil {
-			return err
-		}
-		return target.WriteComparison(w, set)
+	{"README.md", writeComparison},
+	{"docs/benchmarks.md", func(w io.Writer, set *result.Set) {
+		writeMachine(w, set)
+		writeComparison(w, set)
 	}},
-	{"bench/NOTES.md", target.WriteMarkdown},
 }
 
 // writePages puts the figures of a run into the pages of a repository. It changes none if one of them has no place for
@@ -65,12 +60,6 @@ func (p page) with(old []byte, set *result.Set) ([]byte, error) {
 		return nil, fmt.Errorf("there are no lines %q and %q", figuresBegin, figuresEnd)
 	}
 	var b bytes.Buffer
-	b.Write(before)
-	b.WriteString(figuresBegin)
-	if err := p.write(&b, set); err != nil {
-		return nil, err
-	}
-	b.WriteString(figuresEnd)
-	b.Write(after)
-	return b.Bytes(), nil
+	p.write(&b, set)
+	return bytes.Join([][]byte{before, []byte(figuresBegin), b.Bytes(), []byte(figuresEnd), after}, nil), nil
 }

@@ -52,7 +52,6 @@ func TestPagesKeepWhatStandsAroundTheFigures(t *testing.T) {
 	}
 	assert.Contains(t, read(t, folder)[0], "| 98,800 | – | – | – |")
 	assert.Contains(t, read(t, folder)[1], "on a cpu")
-	assert.Contains(t, read(t, folder)[2], "on a cpu")
 }
 
 func TestAPageWithoutItsLinesLeavesAllAlone(t *testing.T) {
@@ -64,38 +63,37 @@ func TestAPageWithoutItsLinesLeavesAllAlone(t *testing.T) {
 }
 
 // A run that leaves something out must not replace the figures of one that does not.
-func TestOnlyACompleteRunWritesThePages(t *testing.T) {
+func TestOnlyAFullRunWritesThePages(t *testing.T) {
 	for _, c := range []struct {
 		about map[string]string
 		kind  string
 	}{
-		{map[string]string{"complete": "true"}, "complete"},
-		{map[string]string{"complete": "false"}, "full"},
+		{map[string]string{"quick": "false"}, "full"},
 		{map[string]string{"quick": "true"}, "quick"},
-		{map[string]string{"complete": "true", "custom": "true"}, "custom"},
+		{map[string]string{"custom": "true"}, "custom"},
 		{map[string]string{"quick": "true", "custom": "true"}, "custom"},
 	} {
 		folder := repository(t)
 		require.NoError(t, publish(&result.Set{About: c.about}, options{repository: folder, results: folder}))
 		for _, page := range read(t, folder) {
-			assert.Equal(t, c.kind == complete, !strings.Contains(page, "old"), c.kind)
+			assert.Equal(t, c.kind == full, !strings.Contains(page, "old"), c.kind)
 		}
 		assert.FileExists(t, filepath.Join(folder, c.kind, "samples.json"))
 	}
 }
 
 // A run that is read from its file is not written again, and plotted where it lies. The pages are about the one in the
-// folder of complete runs.
+// folder of full runs.
 func TestAReportLeavesTheSamplesAlone(t *testing.T) {
-	set := &result.Set{About: map[string]string{"complete": "true"}}
+	set := &result.Set{About: map[string]string{}}
 	for _, c := range []struct {
 		folder string
 		pages  bool
-	}{{complete, true}, {"elsewhere", false}} {
+	}{{full, true}, {"elsewhere", false}} {
 		results := repository(t)
 		report := filepath.Join(results, c.folder, "samples.json")
 		require.NoError(t, os.Mkdir(filepath.Dir(report), 0o755))
-		stale := filepath.Join(results, c.folder, "life.svg")
+		stale := filepath.Join(results, c.folder, "lateness-timers.svg")
 		require.NoError(t, os.WriteFile(stale, []byte("of an earlier run"), 0o600))
 		require.NoError(t, publish(set, options{repository: results, results: results, report: report}))
 		for _, page := range read(t, results) {
@@ -111,13 +109,11 @@ func TestFlags(t *testing.T) {
 	require.ErrorContains(t, err, "not -1")
 	_, err = flags([]string{"everything"})
 	require.ErrorContains(t, err, "unexpected argument")
-	_, err = flags([]string{"-quick", "-complete"})
-	require.ErrorContains(t, err, "not both")
 	o, err := flags([]string{"-quick"})
 	require.NoError(t, err)
 	assert.Equal(t, 2, o.rounds)
 	assert.False(t, o.custom)
-	for _, args := range [][]string{{"-only", "P4"}, {"-rounds", "2"}, {"-window", "1ms"}, {"-complete", "-cpuprofile", "f"}} {
+	for _, args := range [][]string{{"-only", "P4"}, {"-rounds", "2"}, {"-window", "1ms"}} {
 		o, err := flags(args)
 		require.NoError(t, err)
 		assert.True(t, o.custom, args)
@@ -126,23 +122,23 @@ func TestFlags(t *testing.T) {
 
 // The pages of the repository show the figures of the published run.
 func TestThePagesShowThePublishedRun(t *testing.T) {
-	set, err := result.ReadJSON("results/complete/samples.json")
+	set, err := result.ReadJSON("results/full/samples.json")
 	require.NoError(t, err)
 	for _, p := range pages {
 		old, err := os.ReadFile(filepath.Join("..", p.path))
 		require.NoError(t, err)
 		want, err := p.with(old, set)
 		require.NoError(t, err, p.path)
-		assert.Equal(t, string(want), string(old), "%s: go run . -report results/complete/samples.json writes it", p.path)
+		assert.Equal(t, string(want), string(old), "%s: go run . -report results/full/samples.json writes it", p.path)
 	}
 }
 
 // The published run has for every workload what was promised of it: every peer with every parameter, rounds that show a
 // spread, allocations, and the ratio to the standard library.
 func TestThePublishedRunIsWhole(t *testing.T) {
-	set, err := result.ReadJSON("results/complete/samples.json")
+	set, err := result.ReadJSON("results/full/samples.json")
 	require.NoError(t, err)
-	require.Equal(t, complete, kindOf(set.About))
+	require.Equal(t, full, kindOf(set.About))
 	for _, f := range workload.Families() {
 		for _, w := range f.Workloads {
 			params := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Params, s.Workload == w.Name })
@@ -169,14 +165,28 @@ func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params stri
 	for peer, n := range rounds {
 		assert.GreaterOrEqual(t, n, 2, "%s %s %s: one round has no spread", w.Name, params, peer)
 	}
-	if strings.HasSuffix(params, "/watched") {
-		return // ours only
-	}
 	assert.Contains(t, rounds, w.Bases[0], "%s %s: no ratio to the standard library", w.Name, params)
 	everybody := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Peer, s.Workload == w.Name })
 	for _, peer := range everybody {
-		if peer != "floor" && peer != purgatories.Null { // which measure the harness
-			assert.Contains(t, rounds, peer, "%s %s", w.Name, params)
-		}
+		assert.Contains(t, rounds, peer, "%s %s", w.Name, params)
 	}
+}
+
+func TestFiguresAreReadable(t *testing.T) {
+	for v, want := range map[float64]string{0.12345: "0.123", 4.099: "4.1", 345.7: "346", 3894.6: "3,890", 847347: "847,000", 35471205: "35,500,000"} {
+		assert.Equal(t, want, figure(v))
+	}
+}
+
+// Users compare what was measured: a line without ours is left out, one without a peer says so.
+func TestTheComparisonHoldsWhatWasMeasured(t *testing.T) {
+	s := &result.Set{}
+	for peer, v := range map[string]float64{"ours": 112.2, "cb": 226.7, "std-timers": 170.2} {
+		s.Add(result.Sample{Workload: "P5", Params: "keys=1/N=1000000", Peer: peer, Metrics: map[string]float64{result.Bytes: v}})
+	}
+	s.Add(result.Sample{Workload: "P1", Params: "G=1", Peer: "cb", Metrics: map[string]float64{result.NsOp: 541}})
+	var b strings.Builder
+	writeComparison(&b, s)
+	assert.Equal(t, 3, strings.Count(b.String(), "\n"), "a heading, and the one line that was measured")
+	assert.Contains(t, b.String(), "| memory of a pending request, 1 key, bytes | 112 | 227 | – | 170 |\n")
 }

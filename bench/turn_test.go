@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +19,7 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	require.NoError(t, err)
 	stdout := os.Stdout
 	os.Stdout = f
-	err = run([]string{"-only", "^signals$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
+	err = run([]string{"-only", "^thresholds$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
 	os.Stdout = stdout
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
@@ -29,13 +28,13 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	set, err := result.ParseJSON(b)
 	require.NoError(t, err)
 	require.Len(t, set.Samples, 1)
-	assert.Equal(t, "S1", set.Samples[0].Workload)
-	assert.Equal(t, "ours-check", set.Samples[0].Peer)
+	assert.Equal(t, "H1", set.Samples[0].Workload)
+	assert.Equal(t, "ours-unordered", set.Samples[0].Peer)
 }
 
 // A child counts the same turns as who has started it.
 func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
-	for _, args := range [][]string{nil, {"-quick"}, {"-complete"}, {"-rounds", "3", "-window", "7ms"}} {
+	for _, args := range [][]string{nil, {"-quick"}, {"-rounds", "3", "-window", "7ms"}} {
 		whole, err := flags(args)
 		require.NoError(t, err)
 		turn, err := flags(turnArgs(whole, workload.Family{Name: "a+b"}, 5))
@@ -43,14 +42,6 @@ func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
 		whole.turn, whole.only, whole.custom = 5, `^a\+b$`, true
 		assert.Equal(t, whole, turn)
 	}
-}
-
-func TestDefaultsAreMeasuredWhenAskedFor(t *testing.T) {
-	has := func(o options) bool {
-		return slices.ContainsFunc(families(o), func(f workload.Family) bool { return f.Name == "defaults" })
-	}
-	assert.False(t, has(options{}))
-	assert.True(t, has(options{only: "defaults"}))
 }
 
 func TestATurnThatCannotBeIsRefused(t *testing.T) {

@@ -48,10 +48,13 @@ func TestEndingAnOperationAllocatesNothing(t *testing.T) {
 				}
 			}
 			i := 0
-			assert.Zero(t, testing.AllocsPerRun(runs, func() {
+			allocs := testing.AllocsPerRun(runs, func() {
 				end(p, keys[i], batches[i])
 				i++
-			}))
+			})
+			if !RaceDetector { // it makes a sync.Pool drop items
+				assert.Zero(t, allocs)
+			}
 			assert.Zero(t, p.NumDelayed())
 			for _, batch := range batches {
 				for _, op := range batch {

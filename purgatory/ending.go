@@ -63,9 +63,9 @@ func (e *ending[K]) run(later bool) {
 	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n])
 	e.settle()
 	if e.n == 1 {
-		e.p.timer.Cancel(e.ops[0].Entry())
+		e.p.timer.Cancel(entryOf(e.ops[0]))
 	} else {
-		e.p.timer.CancelAll(machine.Entries(e.ops[:e.n]))
+		e.p.timer.CancelAll(entriesOf(e.ops[:e.n]))
 	}
 	e.answer(later)
 }

@@ -140,7 +140,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 		seen[w.Machine] = true
 		// The deadline is read before the outcome. An operation's outcome is final before
 		// its entry leaves the timer, so if the outcome is pending the deadline was right.
-		deadline := p.timer.DeadlineOf(w.Machine.Entry())
+		deadline := p.timer.DeadlineOf(entryOf(w.Machine))
 		if w.Machine.Outcome() != machine.Pending {
 			continue
 		}

@@ -81,7 +81,8 @@ func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer, c.share
 // WithExpiryWorkers sets how many goroutines may run the callbacks of expired operations
 // at a time. While callbacks block all of them, no other operation expires. They exist
 // only while there is work. Default: 16 per processor (GOMAXPROCS), since callbacks write
-// to sockets. It has no effect together with [WithTimer]: that timer has its own workers.
+// to sockets. It has no effect together with [WithTimer]: that timer has workers of its own,
+// see [timer.WithWorkers].
 func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers = n } }
 
 // WithSignalWorkers sets how many goroutines at a time may check signalled keys, and run

@@ -243,7 +243,7 @@ func (r *registration[K]) pass(waits []watchers.Wait[K]) {
 func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 	p, m := r.p, r.Machine
 	now := p.timer.Now()
-	if err := p.timer.AddAt(m.Entry(), now, timer.Deadline(now, r.timeout)); err != nil {
+	if err := p.timer.AddAt(entryOf(m), now, timer.Deadline(now, r.timeout)); err != nil {
 		kind := ErrFull
 		if errors.Is(err, timer.ErrStopped) {
 			kind = ErrClosed
@@ -260,7 +260,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 		if i == 0 {
 			// If Cancel fails, a worker of the timer has claimed the entry and may
 			// still use it.
-			spent := !p.timer.Cancel(m.Entry())
+			spent := !p.timer.Cancel(entryOf(m))
 			r.reject(spent, ErrClosed, "%s", kindOf(r.Op))
 		} else {
 			r.end(machine.Closed, waits)
@@ -299,7 +299,7 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 		return
 	}
 	now := p.timer.Now()
-	refused := p.timer.AddAt(m.Entry(), now, deadline) != nil
+	refused := p.timer.AddAt(entryOf(m), now, deadline) != nil
 	switch {
 	case refused: // no timeout will pass
 		if p.claim(m, machine.Expired, nil) {
@@ -310,7 +310,7 @@ func (r *registration[K]) expire(waits []watchers.Wait[K]) {
 		}
 	case m.Outcome() != machine.Pending:
 		// Another goroutine ended it before AddAt, and found no entry to cancel.
-		p.timer.Cancel(m.Entry())
+		p.timer.Cancel(entryOf(m))
 	case p.closed.Load() && p.claim(m, machine.Closed, nil):
 		// Close may have come while m had the wish to expire, and then left no wish.
 		r.completed = true

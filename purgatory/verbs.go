@@ -219,5 +219,5 @@ func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cau
 // AdvanceClock).
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Find(op)
-	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(m.Entry(), timer.Deadline(p.timer.Now(), timeout))
+	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
 }

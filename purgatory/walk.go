@@ -292,10 +292,6 @@ func (w *walk[K]) claimFor(m *machine.Machine) {
 	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
 		return
 	}
-	if w.claim != machine.Closed && !watchers.Waits(m, w.key) { // a wait that was used again, for another key
-		w.p.letGo(m)
-		return
-	}
 	if w.add(m, w.claim); w.took != nil {
 		w.took(m.Operation().(operation.Operation))
 	}

@@ -19,8 +19,8 @@ import (
 type nobody struct{}
 
 func (nobody) SignalUpTo(string, int64) bool { return false }
-func (nobody) SignalAll()              {}
-func (nobody) Keys() iter.Seq[string]  { return func(func(string) bool) {} }
+func (nobody) SignalAll()                    {}
+func (nobody) Keys() iter.Seq[string]        { return func(func(string) bool) {} }
 
 func TestTheLongestAuditIntervalNeverPasses(t *testing.T) {
 	var audits int64

@@ -1,9 +1,12 @@
 package timer
 
-// Cancel removes e from the timer and reports whether it did. True means that e's task will
-// not run for the last AddAt. False means that e has expired or is expiring, was cancelled,
+import "github.com/delayedop/purgatory/internal/entry"
+
+// Cancel removes task from the timer and reports whether it did. True means that its task will
+// not run for the last AddAt. False means that it has expired or is expiring, was cancelled,
 // was never added, or belongs to another timer. It takes O(1) and does not block.
-func (t *store) Cancel(e *TaskEntry) bool {
+func (t *store) Cancel(task *TaskEntry) bool {
+	e := &task.entry
 	s := t.shardOf(e)
 	s.mu.Lock()
 	ok := t.ownsLocked(e) && s.cancelLocked(e)
@@ -17,16 +20,17 @@ func (t *store) Cancel(e *TaskEntry) bool {
 // CancelAll is [Timer.Cancel] for many entries and returns how many it cancelled. It
 // skips nil entries and those of other timers. It takes a shard's lock once for up to 128
 // adjacent entries of that shard, which is faster than to cancel them one by one.
-func (t *store) CancelAll(entries []*TaskEntry) (n int) {
+func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var locked *shard
-	for i, e := range entries {
+	for i, task := range tasks {
 		if i%chunk == 0 && locked != nil {
 			locked.mu.Unlock()
 			locked = nil
 		}
-		if e == nil {
+		if task == nil {
 			continue
 		}
+		e := &task.entry
 		if s := t.shardOf(e); s != locked {
 			if locked != nil {
 				locked.mu.Unlock()
@@ -46,12 +50,12 @@ func (t *store) CancelAll(entries []*TaskEntry) (n int) {
 }
 
 // cancelLocked removes e, if it is in a list, and reports whether it did.
-func (s *shard) cancelLocked(e *TaskEntry) bool {
-	if e.next == nil {
+func (s *shard) cancelLocked(e *entry.Entry) bool {
+	if e.Next == nil {
 		return false
 	}
 	s.unlinkLocked(e)
-	e.deadline = cancelled
+	e.At = entry.Cancelled
 	s.mu.pending--
 	return true
 }

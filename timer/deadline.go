@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// Special values of an entry's deadline.
-const (
-	// expiredBit is the sign bit. It is set in the deadline of an expired entry.
-	expiredBit = math.MinInt64
-	// cancelled is the deadline of a cancelled entry. No expired entry has this value: its
-	// deadline would be MaxInt64, which is after Never.
-	cancelled = -1
-)
-
 // Never is the latest deadline, 292 years after the timer's start. Later deadlines saturate
 // to it. It does not pass: no clock reaches it.
 const Never = time.Duration(math.MaxInt64 - 1)

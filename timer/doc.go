@@ -60,6 +60,5 @@
 // One goroutine at a time is the driver of a SystemTimer, and one at a time flushes: these
 // are the two locks with which the timer calls user code, because a flush starts workers.
 // With them held, the executor, the logger and, if the executor panics, the panic handler
-// may run. [WithExecutor] says what these must not do. The documentation of package
-// purgatory has the table of all locks and their order.
+// may run. [WithExecutor] says what these must not do.
 package timer

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -77,7 +78,7 @@ func TestEdgeExtend(t *testing.T) {
 
 	require.True(t, m.Extend(e, math.MaxInt64))
 	assert.Equal(t, Never, tt.Deadline(), "saturates")
-	checkInvariants(t, &m.store, func(*TaskEntry) bool { return false })
+	checkInvariants(t, &m.store, func(*entry.Entry) bool { return false })
 	assert.False(t, m.AdvanceClock(time.Hour), "what was extended has not run")
 	checkInvariants(t, &m.store, nil)
 	assert.Equal(t, 1, m.Pending())

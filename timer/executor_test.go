@@ -53,7 +53,7 @@ func TestExecutorThatAlwaysRefusesLosesNothing(t *testing.T) {
 		addIn(t, timer, b, time.Second)
 		settle(time.Minute)
 		assert.True(t, timer.Cancel(&a.TaskEntry))
-		assert.Equal(t, []Task{b}, timer.Stop())
+		assert.Equal(t, []any{b}, timer.Stop())
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // flush moves all entries that have expired by now to due, starts workers for them, then
@@ -18,7 +17,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 	// no more is left. It releases the shard's lock between two calls.
 	move := func(step func(s *shard) (more bool)) {
 		for _, s := range t.shards {
-			if sched.Yield(); s.next.Load() > tick {
+			if s.next.Load() > tick {
 				continue
 			}
 			for more := true; more; {
@@ -52,7 +51,6 @@ func (t *store) flush(now time.Duration) (due bool) {
 func (t *store) next() (expiration int64) {
 	expiration = never
 	for _, s := range t.shards {
-		sched.Yield()
 		expiration = min(expiration, s.next.Load())
 	}
 	return expiration
@@ -65,7 +63,6 @@ func (t *store) next() (expiration int64) {
 // It does not claim entries in advance: an entry claimed behind a task that blocks would
 // wait although another worker is free, and could not be cancelled.
 func (t *store) runDue() (found, ran bool) {
-	sched.Yield()
 	ready := t.ready.Load()
 	if ready == 0 {
 		return false, false
@@ -91,7 +88,7 @@ func (t *store) runDue() (found, ran bool) {
 		if t.waiting() { // before the task, because it may block
 			t.dueNow()
 		}
-		guard.Call(e.run, t.panicked)
+		guard.Call(func() { run(e) }, t.panicked)
 	}
 	return true, ran
 }
@@ -101,13 +98,11 @@ const runLength = 32
 
 // waiting reports whether an entry is due and waits for a worker.
 func (t *store) waiting() bool {
-	sched.Yield()
 	return t.ready.Load() != 0
 }
 
 // readyLocked sets or clears the ready bit of s.
 func (t *store) readyLocked(s *shard) {
-	sched.Yield()
 	if s.mu.due.empty() {
 		t.ready.And(^s.bit)
 	} else if t.ready.Load()&s.bit == 0 {
@@ -129,7 +124,7 @@ func (t *store) placedLocked(s *shard, expiration int64) {
 // placed starts a worker if the entry is due, and otherwise wakes the driver if it sleeps
 // beyond expiration. The caller holds no lock of the timer.
 func (t *store) placed(expiration int64) {
-	if sched.Yield(); expiration < t.wake.Load() || expiration == 0 {
+	if expiration < t.wake.Load() || expiration == 0 {
 		t.call(expiration)
 	}
 }

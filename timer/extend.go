@@ -3,8 +3,9 @@ package timer
 import "time"
 
 // DeadlineOf returns what [TaskEntry.Deadline] returns, with the lock that guards it, so it
-// may be called at any time. It returns 0 if e belongs to another timer.
-func (t *store) DeadlineOf(e *TaskEntry) time.Duration {
+// may be called at any time. It returns 0 if task belongs to another timer.
+func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
+	e := &task.entry
 	s := t.shardOf(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -14,26 +15,27 @@ func (t *store) DeadlineOf(e *TaskEntry) time.Duration {
 	return e.Deadline()
 }
 
-// Extend moves the deadline of a scheduled e, to a time on the timer's clock, and reports
-// whether it came in time. True means that e does not expire before the new deadline. False
-// means that e has expired or is expiring, was cancelled, was never added, or belongs to
+// Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports
+// whether it came in time. True means that it does not expire before the new deadline. False
+// means that it has expired or is expiring, was cancelled, was never added, or belongs to
 // another timer. It does not block.
 //
 // A deadline that is later by a tick or more is written to the entry only: when the old
 // deadline passes, the timer finds the new one and places the entry again. Another deadline
 // moves the entry at once; if it has passed, Extend may call the executor (see [WithExecutor]).
-func (t *store) Extend(e *TaskEntry, deadline time.Duration) bool {
+func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
+	e := &task.entry
 	to := within(deadline)
 	s := t.shardOf(e)
 	s.mu.Lock()
-	if !t.ownsLocked(e) || e.next == nil {
+	if !t.ownsLocked(e) || e.Next == nil {
 		s.mu.Unlock()
 		return false
 	}
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
-	later := to-e.deadline >= t.tick
-	e.deadline = to
+	later := to-e.At >= t.tick
+	e.At = to
 	if later {
 		s.mu.Unlock()
 		return true

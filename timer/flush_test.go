@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,16 +17,16 @@ func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 	tt := newTask(nil)
 	addIn(t, m, tt, 100*time.Millisecond)
 	bucketOf := func() int64 {
-		for e := tt.next; ; e = e.next {
-			if e.deadline > 0 && e.task == nil {
-				return (e.deadline - 1) / s.mu.wheel.size
+		for e := tt.entry.Next; ; e = e.Next {
+			if e.At > 0 && e.Owner == nil {
+				return (e.At - 1) / s.mu.wheel.size
 			}
 		}
 	}
 	levels := []int64{bucketOf()}
 	for m.Now() < 100*time.Millisecond {
 		m.AdvanceClock(time.Millisecond)
-		if tt.next != nil {
+		if tt.entry.Next != nil {
 			if l := bucketOf(); l != levels[len(levels)-1] {
 				levels = append(levels, l)
 			}
@@ -53,12 +54,12 @@ func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 	left := halfWay(t, s)
 	s.mu.Unlock()
 	require.Greater(t, len(left), 10)
-	taskOf := func(i int) *testTask { return left[i].task.(*testTask) }
-	assert.True(t, m.Cancel(left[0]))
-	assert.True(t, m.Cancel(left[5]))
-	assert.True(t, m.Cancel(left[len(left)-1]))
-	assert.True(t, m.Extend(left[1], time.Hour))
-	assert.True(t, m.Extend(left[2], time.Second))
+	taskOf := func(i int) *testTask { return left[i].Owner.(*testTask) }
+	assert.True(t, m.Cancel(taskEntry(left[0])))
+	assert.True(t, m.Cancel(taskEntry(left[5])))
+	assert.True(t, m.Cancel(taskEntry(left[len(left)-1])))
+	assert.True(t, m.Extend(taskEntry(left[1]), time.Hour))
+	assert.True(t, m.Extend(taskEntry(left[2]), time.Second))
 	added := newTask(nil)
 	addIn(t, m, added, time.Second)
 	m.AdvanceClock(time.Second)
@@ -92,7 +93,7 @@ func TestAddingDoesNotSkipDueBuckets(t *testing.T) {
 }
 
 // halfWay returns the entries of the overflow bucket that a flush is emptying.
-func halfWay(t *testing.T, s *shard) []*TaskEntry {
+func halfWay(t *testing.T, s *shard) []*entry.Entry {
 	expiration, bucket := s.mu.wheel.next()
 	require.Equal(t, s.mu.wheel.now, expiration)
 	require.False(t, s.mu.wheel.lowest(bucket))
@@ -101,7 +102,7 @@ func halfWay(t *testing.T, s *shard) []*TaskEntry {
 
 func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 	m := newManual(t)
-	var want []Task
+	var want []any
 	for range 2 * chunk {
 		tt := newTask(nil)
 		addIn(t, m, tt, 100*time.Millisecond)
@@ -141,30 +142,4 @@ func TestKafkaAFlushReleasesTheLockBetweenChunks(t *testing.T) {
 		}
 		assert.Len(t, entries, m.CancelAll(entries))
 	})
-}
-
-// An addition moves an empty wheel to the current tick, so that an entry with a short
-// timeout is placed in the lowest level.
-func TestIdleWheelCatchesUpWhenSomethingIsAdded(t *testing.T) {
-	m := newManual(t)
-	m.AdvanceClock(time.Hour)
-	tt := newTask(nil)
-	addIn(t, m, tt, 10*time.Millisecond)
-	w := &m.shards[0].mu.wheel
-	assert.EqualValues(t, time.Hour/time.Millisecond, w.now)
-	assert.Len(t, w.levels, 1)
-}
-
-// The overflow buckets of different shards expire at different ticks, in level 1 and in
-// level 2.
-func TestOverflowBucketsOfShardsExpireAtDifferentTicks(t *testing.T) {
-	const size, shards = 64, 16
-	second, third := map[int64]bool{}, map[int64]bool{}
-	for i := range shards {
-		p := phaseOf(i, size, shards)
-		second[p%size] = true
-		third[p%(size*size)/(size*size/shards)] = true
-	}
-	assert.Len(t, second, shards)
-	assert.Len(t, third, shards)
 }

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/expiry"
-	"github.com/delayedop/purgatory/internal/identity"
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // A timer refuses an entry of another timer, whatever state the entry is in, and neither
@@ -43,7 +43,7 @@ func TestEntriesOfAnotherTimerAreRefused(t *testing.T) {
 			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
 			assert.Equal(t, pending, first.Pending())
 			assert.Zero(t, other.Pending())
-			checkInvariants(t, &first.store, func(*TaskEntry) bool { return false })
+			checkInvariants(t, &first.store, func(*entry.Entry) bool { return false })
 			checkInvariants(t, &other.store, nil)
 			first.AdvanceClock(0)
 			if name == "expired" || name == "cancelled" {
@@ -133,40 +133,51 @@ func TestAnEntryStaysWithItsTimerUnderRace(t *testing.T) {
 	assert.Equal(t, accepted, ran+cancelled+pending)
 }
 
-// owner is an object that embeds its entry, as an operation does.
-type owner struct{ TaskEntry }
+// operation is an operation that counts how often it was ended.
+type operation struct {
+	machine.Core
+	ended []machine.Outcome
+}
+
+func (*operation) TryComplete() bool { return false }
+func (*operation) OnComplete()       {}
+func (*operation) OnExpiration()     {}
+
+// End implements [machine.ListOwner].
+func (o *operation) End(m *machine.Machine, outcome machine.Outcome, _ *error) {
+	o.ended = append(o.ended, outcome)
+	new(machine.Wishes).Settle(m, outcome, nil)
+}
 
 func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
-	before := expiry.Expired
-	defer func() { expiry.Expired = before }()
-	var ended []any
-	expiry.Expired = func(o any) { ended = append(ended, o) }
-
 	m := newManual(t)
-	var o owner
-	assert.Nil(t, o.Owner())
-	assert.Zero(t, identity.In(o.Word().Load()), "never bound")
-	o.Word().Store(o.OperationBinding(1<<25 - 1))
-	o.SetOwner(&o)
-	assert.Same(t, &o, o.Owner())
-	assert.Nil(t, o.Task())
-	assert.EqualValues(t, 1<<25-1, identity.In(o.Word().Load()))
-	assert.Less(t, m.shardOf(&o.TaskEntry).bit, uint64(2))
+	o := &operation{}
+	var list machine.List
+	list.Init(o)
+	hold := machine.Hold{Op: o}
+	require.True(t, hold.Begin(1, 1<<25-1))
+	list.Link(hold.Machine, 0, 0, nil)
+	hold.Release(true)
+	e := taskEntry(hold.Entry())
+	assert.Nil(t, e.Task())
 
-	require.NoError(t, m.AddAt(&o.TaskEntry, 0, time.Second))
-	assert.EqualValues(t, 1<<25-1, identity.In(o.Word().Load()), "a timer does not take it over")
-	require.ErrorIs(t, m.AddAt(&o.TaskEntry, 0, time.Second), ErrScheduled)
-	assert.Equal(t, time.Second, m.DeadlineOf(&o.TaskEntry))
-	assert.True(t, m.Extend(&o.TaskEntry, 2*time.Second))
-	assert.True(t, m.Cancel(&o.TaskEntry))
-	require.NoError(t, m.AddAt(&o.TaskEntry, 0, time.Second))
+	require.NoError(t, m.AddAt(e, 0, time.Second))
+	assert.EqualValues(t, 1<<25-1, hold.Owner(), "a timer does not take it over")
+	require.ErrorIs(t, m.AddAt(e, 0, time.Second), ErrScheduled)
+	assert.Equal(t, time.Second, m.DeadlineOf(e))
+	assert.True(t, m.Extend(e, 2*time.Second))
+	assert.True(t, m.Cancel(e))
+	require.NoError(t, m.AddAt(e, 0, time.Second))
 	m.AdvanceClock(time.Second)
-	assert.Equal(t, []any{&o}, ended)
-	require.NoError(t, m.AddAt(&o.TaskEntry, m.Now(), time.Hour))
+	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+	require.NoError(t, m.AddAt(e, m.Now(), time.Hour))
 	assert.Empty(t, m.Stop(), "an operation is no task")
+}
 
+func TestAnEntryKnowsItsTask(t *testing.T) {
 	tt := newTask(nil)
 	assert.Same(t, tt, tt.Task())
 	addIn(t, newManual(t), tt, 1)
-	assert.Same(t, tt, tt.Owner())
+	assert.Same(t, tt, tt.Task())
+	assert.Nil(t, new(TaskEntry).Task())
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/identity"
 )
 
@@ -32,7 +33,7 @@ func (s State) String() string {
 // ScheduleWithFixedDelay return one. It is safe for concurrent use. The function may call
 // its methods too. A Handle takes 64 bytes, one cache line.
 type Handle struct {
-	entry TaskEntry // bound to the Handle, or to the periodic that contains it
+	task  TaskEntry // bound to the Handle, or to the periodic that contains it
 	timer *store
 	f     func()
 }
@@ -48,26 +49,26 @@ type periodic struct {
 // The caller that sets it has prevented the runs that would follow.
 const haltedBit = identity.Half + 1
 
-func (h *Handle) halted() bool { return h.entry.word.Load()&haltedBit != 0 }
+func (h *Handle) halted() bool { return h.task.entry.Word.Load()&haltedBit != 0 }
 
 // halt sets the bit and reports whether it was not set before.
-func (h *Handle) halt() bool { return h.entry.word.Or(haltedBit)&haltedBit == 0 }
+func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit == 0 }
 
 // periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
-	p, _ := h.entry.task.(*periodic)
+	p, _ := h.task.entry.Owner.(*periodic)
 	return p
 }
 
-// start binds h's entry to task and schedules it to expire first from now.
-func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error) {
+// start binds h's entry to owner, h or the periodic that contains it, and schedules it to expire first from now.
+func (t *store) start(h *Handle, owner any, first time.Duration) (*Handle, error) {
 	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
 	h.timer = t
-	h.entry.bind(task, t.id)
+	h.task.entry.Bind(owner, t.id)
 	now := t.now()
-	if err := t.AddAt(&h.entry, now, Deadline(now, first)); err != nil {
+	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -110,17 +111,9 @@ func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*H
 	return t.startPeriodic(first, delay, -1, f)
 }
 
-// RunTask implements [Task]. Only the timer can call it with effect: it does nothing unless e
-// is h's own entry.
-func (h *Handle) RunTask(e *TaskEntry) {
-	if e == &h.entry {
-		h.f()
-	}
-}
-
-// RunTask implements [Task].
-func (p *periodic) RunTask(e *TaskEntry) {
-	due := e.Deadline()
+// run runs the function, and schedules the next run.
+func (p *periodic) run() {
+	due := p.task.Deadline()
 	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
 	defer func() { p.again(due) }()
 	if !p.halted() {
@@ -142,13 +135,13 @@ func (p *periodic) again(due time.Duration) {
 	if p.period < 0 {
 		next = Deadline(now, -p.period)
 	}
-	if p.timer.AddAt(&p.entry, now, next) != nil {
+	if p.timer.AddAt(&p.task, now, next) != nil {
 		p.halt() // the timer has been stopped
 		return
 	}
 	// A Stop that was called meanwhile may have come before the entry was added.
 	if p.halted() {
-		p.timer.Cancel(&p.entry)
+		p.timer.Cancel(&p.task)
 	}
 }
 
@@ -157,12 +150,12 @@ func (p *periodic) again(due time.Duration) {
 // stopped before. Stop does not wait for a run that is in progress.
 func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
-		return h.timer.Cancel(&h.entry)
+		return h.timer.Cancel(&h.task)
 	}
 	if !h.halt() {
 		return false
 	}
-	h.timer.Cancel(&h.entry) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
+	h.timer.Cancel(&h.task) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
 	return true
 }
 
@@ -171,7 +164,7 @@ func (h *Handle) Stop() bool {
 // lock; the entry moves in the wheel when the old deadline passes. Extend moves the next run
 // of a periodic handle; while a run is in progress, it does nothing and returns false.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.timer.Extend(&h.entry, Deadline(h.timer.now(), d))
+	return h.timer.Extend(&h.task, Deadline(h.timer.now(), d))
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. If the function
@@ -184,13 +177,13 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
 		now := h.timer.now()
 		deadline := Deadline(now, d)
-		if h.timer.Extend(&h.entry, deadline) {
+		if h.timer.Extend(&h.task, deadline) {
 			return true, nil
 		}
 		if h.periodic() != nil {
 			return false, nil
 		}
-		err := h.timer.AddAt(&h.entry, now, deadline)
+		err := h.timer.AddAt(&h.task, now, deadline)
 		if !errors.Is(err, ErrScheduled) {
 			return false, err
 		}
@@ -200,12 +193,12 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 
 // State returns the state of h.
 func (h *Handle) State() State {
-	s := h.timer.shardOf(&h.entry)
+	s := h.timer.shardOf(&h.task.entry)
 	s.mu.Lock()
-	d := h.entry.deadline
+	d := h.task.entry.At
 	s.mu.Unlock()
 	switch {
-	case d == cancelled, h.halted():
+	case d == entry.Cancelled, h.halted():
 		return Cancelled
 	case d > 0, h.periodic() != nil:
 		return Pending

@@ -103,20 +103,11 @@ func TestHandleErrors(t *testing.T) {
 	pending, err := h.Reset(time.Second)
 	require.ErrorIs(t, err, ErrFull)
 	assert.False(t, pending)
-	assert.Equal(t, []Task{other}, m.Stop())
+	assert.Equal(t, []any{other}, m.Stop())
 	_, err = h.Reset(time.Second)
 	require.ErrorIs(t, err, ErrStopped)
 	_, err = m.AfterFunc(time.Second, func() {})
 	require.ErrorIs(t, err, ErrStopped)
-}
-
-func TestHandleRunsOnlyForItsOwnEntry(t *testing.T) {
-	m := newManual(t)
-	h, err := m.AfterFunc(time.Second, func() { t.Error("ran") })
-	require.NoError(t, err)
-	h.RunTask(nil)
-	h.RunTask(&TaskEntry{})
-	assert.Equal(t, Pending, h.State())
 }
 
 func TestStateString(t *testing.T) {

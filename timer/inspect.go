@@ -56,8 +56,8 @@ func (t *store) overdueEntries() (n int, oldest time.Duration) {
 	for _, s := range t.shards {
 		s.mu.Lock()
 		looked := 0
-		for e := s.mu.due.root.next; e != &s.mu.due.root && looked < chunk; e = e.next {
-			if late := now - time.Duration(e.deadline); late >= 0 { // otherwise it was extended
+		for e := s.mu.due.root.Next; e != &s.mu.due.root && looked < chunk; e = e.Next {
+			if late := now - time.Duration(e.At); late >= 0 { // otherwise it was extended
 				n++
 				oldest = max(oldest, late)
 			}
@@ -171,7 +171,7 @@ func (s *shard) countNext(l int, from int64, limit int) (bucket, at int64, n int
 
 // count returns the number of entries in l, at most limit.
 func (l *taskList) count(limit int) (n int) {
-	for e := l.root.next; e != &l.root && n < limit; e = e.next {
+	for e := l.root.Next; e != &l.root && n < limit; e = e.Next {
 		n++
 	}
 	return n

@@ -4,13 +4,14 @@ import (
 	"math"
 	"testing"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/require"
 )
 
 // checkInvariants checks the structure of every shard. No other goroutine may use the timer
 // meanwhile. exact reports whether an entry was placed by its current deadline, and not
 // extended since; nil means that all entries were.
-func checkInvariants(t testing.TB, s *store, exact func(e *TaskEntry) bool) {
+func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 	t.Helper()
 	total := 0
 	for i := range s.shards {
@@ -21,7 +22,7 @@ func checkInvariants(t testing.TB, s *store, exact func(e *TaskEntry) bool) {
 	}
 }
 
-func checkLocked(t testing.TB, s *store, i int, exact func(e *TaskEntry) bool) (entries int) {
+func checkLocked(t testing.TB, s *store, i int, exact func(e *entry.Entry) bool) (entries int) {
 	t.Helper()
 	sh := s.shards[i]
 	sh.mu.Lock()
@@ -29,14 +30,14 @@ func checkLocked(t testing.TB, s *store, i int, exact func(e *TaskEntry) bool) (
 	ready := s.ready.Load()&sh.bit != 0
 	require.True(t, ready || sh.mu.due.empty(), "something is due in shard %d and its ready bit is not set", i)
 	for _, e := range listOf(t, &sh.mu.young) {
-		if e.deadline-sh.mu.youngAt <= s.far/2 {
-			require.Failf(t, "broken invariant of shard", "%d: young entry of %d waits until %d", i, e.deadline, sh.mu.youngAt)
+		if e.At-sh.mu.youngAt <= s.far/2 {
+			require.Failf(t, "broken invariant of shard", "%d: young entry of %d waits until %d", i, e.At, sh.mu.youngAt)
 		}
 	}
 	return checkShard(t, sh, uint32(i), uint32(len(s.shards)-1), exact)
 }
 
-func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEntry) bool) (entries int) {
+func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.Entry) bool) (entries int) {
 	t.Helper()
 	check := func(ok bool, what string, args ...any) {
 		if !ok {
@@ -45,10 +46,10 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 		}
 	}
 	w := &s.mu.wheel
-	own := func(e *TaskEntry) {
-		check(uint32(e.binding())&mask == index, "entry of shard %d", uint32(e.binding())&mask)
-		check(e.task != nil, "entry without a task")
-		check(e.deadline > 0, "entry in a list with deadline %d", e.deadline)
+	own := func(e *entry.Entry) {
+		check(uint32(e.Word.Load())&mask == index, "entry of shard %d", uint32(e.Word.Load())&mask)
+		check(e.Owner != nil, "entry without a task")
+		check(e.At > 0, "entry in a list with deadline %d", e.At)
 	}
 	for _, e := range listOf(t, &s.mu.due) {
 		own(e)
@@ -59,10 +60,10 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 		entries++
 	}
 	check(s.next.Load() <= s.youngTick(), "next %d is later than the young have to be placed, %d", s.next.Load(), s.youngTick())
-	check(s.mu.due.root.deadline == 0 && s.mu.young.root.deadline == 0, "a list that is no bucket looks like one")
-	entries += checkWheel(t, w, func(e *TaskEntry, number, span int64) {
+	check(s.mu.due.root.At == 0 && s.mu.young.root.At == 0, "a list that is no bucket looks like one")
+	entries += checkWheel(t, w, func(e *entry.Entry, number, span int64) {
 		own(e)
-		tick := s.dueTick(e.deadline) + w.phase
+		tick := s.dueTick(e.At) + w.phase
 		if exact == nil || exact(e) {
 			check(tick/span == number, "entry of tick %d in bucket %d, %d ticks wide", tick, number, span)
 		} else {
@@ -77,7 +78,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *TaskEn
 
 // checkWheel checks the structure of a wheel, calls each for every entry, with the number and
 // the width of its bucket, and returns the number of entries.
-func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, span int64)) (entries int) {
+func checkWheel(t testing.TB, w *timingWheel, each func(e *entry.Entry, number, span int64)) (entries int) {
 	t.Helper()
 	check := func(ok bool, what string, args ...any) {
 		if !ok {
@@ -97,12 +98,12 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 		}
 		for slot := range w.size {
 			bucket := &lv.buckets[slot]
-			check(bucket.root.deadline == int64(l)*w.size+slot+1, "level %d slot %d has position %d", l, slot, bucket.root.deadline)
-			check(bucket.root.task == nil && bucket.root.word.Load() == 0, "a root is used as an entry")
+			check(bucket.root.At == int64(l)*w.size+slot+1, "level %d slot %d has position %d", l, slot, bucket.root.At)
+			check(bucket.root.Owner == nil && bucket.root.Word.Load() == 0, "a root is used as an entry")
 			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
 			check(filled == !bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
 			if bucket.empty() {
-				check(bucket.root.prev == &bucket.root, "level %d slot %d: half a ring", l, slot)
+				check(bucket.root.Prev == &bucket.root, "level %d slot %d: half a ring", l, slot)
 				continue
 			}
 			ahead := slot - lv.now%w.size
@@ -124,15 +125,15 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *TaskEntry, number, sp
 
 // listOf returns a list's entries. It fails the test if the list is not a ring in both
 // directions.
-func listOf(t testing.TB, l *taskList) (entries []*TaskEntry) {
-	for e, last := l.root.next, &l.root; e != &l.root; e, last = e.next, e {
-		if e == nil || e.prev != last {
+func listOf(t testing.TB, l *taskList) (entries []*entry.Entry) {
+	for e, last := l.root.Next, &l.root; e != &l.root; e, last = e.Next, e {
+		if e == nil || e.Prev != last {
 			t.Helper()
 			require.Fail(t, "a list is not a ring", "after %d entries", len(entries))
 		}
 		entries = append(entries, e)
 	}
-	if n := len(entries); n > 0 && l.root.prev != entries[n-1] || n == 0 && l.root.prev != &l.root {
+	if n := len(entries); n > 0 && l.root.Prev != entries[n-1] || n == 0 && l.root.Prev != &l.root {
 		t.Helper()
 		require.Fail(t, "a list's root does not close the ring")
 	}

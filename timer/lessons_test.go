@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -25,8 +26,8 @@ func TestNetty2651And2662CancelledEntriesLeaveTheirBucket(t *testing.T) {
 	}
 	for _, i := range rand.New(rand.NewPCG(2651, 2662)).Perm(len(tasks)) {
 		require.True(t, m.Cancel(&tasks[i].TaskEntry))
-		require.Nil(t, tasks[i].next, "still linked")
-		require.Nil(t, tasks[i].prev, "still linked")
+		require.Nil(t, tasks[i].entry.Next, "still linked")
+		require.Nil(t, tasks[i].entry.Prev, "still linked")
 		checkInvariants(t, &m.store, nil)
 	}
 	assert.False(t, m.AdvanceClock(2*time.Hour))
@@ -38,7 +39,7 @@ func TestNetty15000PendingCountIsRight(t *testing.T) {
 	pending := func(want int) {
 		t.Helper()
 		assert.Equal(t, want, m.Pending())
-		checkInvariants(t, &m.store, func(*TaskEntry) bool { return false })
+		checkInvariants(t, &m.store, func(*entry.Entry) bool { return false })
 	}
 	pending(0)
 	addIn(t, m, a, time.Second)

@@ -3,17 +3,16 @@ package timer
 import (
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // ManualTimer is a timer for tests. It is safe for concurrent use. Its clock stands still
 // until [ManualTimer.AdvanceClock] moves it, tick by tick. Tasks that expire run on the
 // goroutine that moves the clock, before AdvanceClock returns. If one calls runtime.Goexit,
-// another goroutine goes on, and the one that ends waits for it.
+// another goroutine goes on with the rest, and nobody waits for it.
 type ManualTimer struct {
 	store
-	// mu is level 4 of the lock order, see package purgatory: Extend and popLocked call Now
+	// mu is level 4 of the lock order, see docs/design.md: Extend and popLocked call Now
 	// with a shard's lock held.
 	mu struct {
 		sched.Mutex
@@ -73,19 +72,17 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 	t.mu.moving = true
 	t.mu.Unlock()
 
-	moved := false
-	defer func() {
-		if !moved { // a task has called runtime.Goexit
-			guard.Resume(func() { t.move() })
-		}
-	}()
-	ran = t.move()
-	moved = true
-	return ran
+	return t.move()
 }
 
 // move moves the clock to the target and reports whether any task ran.
 func (t *ManualTimer) move() (ran bool) {
+	moved := false
+	defer func() {
+		if !moved { // a task has called runtime.Goexit
+			sched.Go(func() { t.move() })
+		}
+	}()
 	for now, more := t.step(); more; now, more = t.step() {
 		t.flush(now)
 		for found := true; found; {
@@ -94,6 +91,7 @@ func (t *ManualTimer) move() (ran bool) {
 			ran = ran || some
 		}
 	}
+	moved = true
 	return ran
 }
 
@@ -118,7 +116,6 @@ func (t *ManualTimer) step() (now time.Duration, more bool) {
 	return t.mu.now, false
 }
 
-// Stop makes the timer refuse further entries, cancels the pending ones and returns their
-// tasks, in no order. Entries of operations are cancelled too, but the operations are not
-// returned. Stopping again returns nothing.
-func (t *ManualTimer) Stop() (unfired []Task) { return t.stop() }
+// Stop makes the timer refuse further entries, cancels the pending ones and returns what they
+// stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
+func (t *ManualTimer) Stop() (unfired []any) { return t.stop() }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -100,7 +101,7 @@ func TestManualTaskMayCallEveryMethod(t *testing.T) {
 
 func TestManualStopFromATask(t *testing.T) {
 	m := newManual(t)
-	var unfired []Task
+	var unfired []any
 	addIn(t, m, newTask(func() { unfired = m.Stop() }), time.Second)
 	same, later := newTask(nil), newTask(nil)
 	addIn(t, m, same, time.Second)
@@ -125,26 +126,27 @@ func TestManualPanicDoesNotStopTheOthers(t *testing.T) {
 	assert.EqualValues(t, 1, quiet.runs.Load())
 }
 
-// A task that calls FailNow of a test ends the goroutine that moves the clock, but only when
-// the clock has been moved and the remaining tasks have run.
+// A task that calls FailNow of a test ends the goroutine that moves the clock. Others move it
+// to its target and run the remaining tasks.
 func TestManualGoexitDoesNotStopTheOthers(t *testing.T) {
-	m := newManual(t)
-	second, third := newTask(nil), newTask(nil)
-	for range 1000 {
-		addIn(t, m, newTask(runtime.Goexit), time.Second)
-	}
-	addIn(t, m, second, time.Second)
-	addIn(t, m, third, time.Minute)
-	returned := false
-	var wg sync.WaitGroup
-	wg.Go(func() { m.AdvanceClock(time.Hour); returned = true })
-	wg.Wait()
-	assert.False(t, returned)
-	assert.EqualValues(t, 1, second.runs.Load())
-	assert.EqualValues(t, 1, third.runs.Load())
-	assert.Equal(t, time.Hour, m.Now())
-	assert.False(t, m.AdvanceClock(0), "nothing is left")
-	checkInvariants(t, &m.store, nil)
+	synctest.Test(t, func(t *testing.T) {
+		m := newManual(t)
+		second, third := newTask(nil), newTask(nil)
+		for range 1000 {
+			addIn(t, m, newTask(runtime.Goexit), time.Second)
+		}
+		addIn(t, m, second, time.Second)
+		addIn(t, m, third, time.Minute)
+		returned := false
+		go func() { m.AdvanceClock(time.Hour); returned = true }()
+		synctest.Wait()
+		assert.False(t, returned)
+		assert.EqualValues(t, 1, second.runs.Load())
+		assert.EqualValues(t, 1, third.runs.Load())
+		assert.Equal(t, time.Hour, m.Now())
+		assert.False(t, m.AdvanceClock(0), "nothing is left")
+		checkInvariants(t, &m.store, nil)
+	})
 }
 
 func TestManualClockMayBeMovedConcurrently(t *testing.T) {

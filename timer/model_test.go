@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/require"
 )
 
@@ -191,5 +192,5 @@ func (m *model) stop() {
 func (m *model) check() {
 	pending := m.timer.Pending()
 	m.require(pending == m.pending(), "%d entries pending, not %d", pending, m.pending())
-	checkInvariants(m.t, &m.timer.store, func(e *TaskEntry) bool { return !e.task.(*modelItem).extended })
+	checkInvariants(m.t, &m.timer.store, func(e *entry.Entry) bool { return !e.Owner.(*modelItem).extended })
 }

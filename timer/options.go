@@ -40,8 +40,9 @@ func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = n } }
 func WithShards(n int) Option { return func(c *config) { c.shards = n } }
 
 // WithWorkers sets how many goroutines may run expired tasks at a time. They start on
-// demand and end when nothing is due. Default: GOMAXPROCS, at least 2, so that one
-// blocked task does not hold up the others.
+// demand and end when nothing is due. While that many tasks block, no other task runs, also
+// none of another purgatory that shares the timer. Default: 16 for each processor
+// (GOMAXPROCS), as for a purgatory's own timer.
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithExecutor runs expired tasks on execute instead of on the timer's own goroutines.
@@ -78,12 +79,14 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 // restrictions of [WithExecutor] apply to it. Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
+const workersPerProcessor = 16
+
 func newConfig(shards int, opts []Option) (config, error) {
 	c := config{
 		tick:      time.Millisecond,
 		wheelSize: 64,
 		shards:    shards,
-		workers:   max(2, runtime.GOMAXPROCS(0)),
+		workers:   workersPerProcessor * runtime.GOMAXPROCS(0),
 		panicked:  guard.Log,
 		logger:    slog.New(slog.DiscardHandler),
 	}

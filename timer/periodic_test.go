@@ -125,7 +125,7 @@ func TestPeriodicStop(t *testing.T) {
 		m := newManual(t)
 		h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() {})
 		require.NoError(t, err)
-		assert.Equal(t, []Task{h}, m.Stop())
+		assert.Equal(t, []any{h}, m.Stop())
 		assert.Equal(t, Cancelled, h.State())
 		assert.False(t, h.Stop(), "it was stopped before")
 	})

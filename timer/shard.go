@@ -1,9 +1,9 @@
 package timer
 
 import (
-	"sync/atomic"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -24,9 +24,9 @@ type shard struct {
 	// next is a lower bound on the tick at which this shard has to be flushed.
 	// Goroutines that place entries lower it, a flush raises it, both with mu held.
 	// It is read without mu.
-	next atomic.Int64
+	next sched.Int64
 
-	mu struct { // level 3 of the lock order, see package purgatory
+	mu struct { // level 3 of the lock order, see docs/design.md
 		sched.Mutex
 		pending int32
 		stopped bool
@@ -70,7 +70,7 @@ func (s *shard) dueTick(deadline int64) int64 {
 
 // placeLocked puts e into the bucket of its deadline, or into due, and returns the tick at
 // which the bucket is to be flushed; 0 if e is due.
-func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
+func (s *shard) placeLocked(e *entry.Entry, deadline int64) (expiration int64) {
 	tick := s.dueTick(deadline)
 	if tick <= s.mu.wheel.now {
 		s.mu.due.pushBack(e)
@@ -80,7 +80,7 @@ func (s *shard) placeLocked(e *TaskEntry, deadline int64) (expiration int64) {
 }
 
 // unlinkLocked removes e from its list.
-func (s *shard) unlinkLocked(e *TaskEntry) {
+func (s *shard) unlinkLocked(e *entry.Entry) {
 	if root := unlink(e); root != nil {
 		s.mu.wheel.emptied(root)
 	}
@@ -116,9 +116,9 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		}
 		// If entries are left in the bucket, next returns it again: no other comes before it.
 		for ; steps < chunk && !bucket.empty(); steps++ {
-			e := bucket.root.next
+			e := bucket.root.Next
 			s.unlinkLocked(e)
-			s.placeLocked(e, e.deadline)
+			s.placeLocked(e, e.At)
 		}
 	}
 	return true
@@ -129,15 +129,15 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 // which the driver is needed for one of those, never if there are none. now is an earlier
 // reading of the clock. It suffices to show that a deadline has passed; if it does not show
 // that, popLocked reads the clock again, once.
-func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *TaskEntry, expiration int64) {
+func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *entry.Entry, expiration int64) {
 	expiration = never
 	renewed := false
 	for range chunk {
 		if s.mu.due.empty() {
 			break
 		}
-		first := s.mu.due.root.next
-		deadline := first.deadline
+		first := s.mu.due.root.Next
+		deadline := first.At
 		if deadline > *now && !renewed {
 			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
 			*now, renewed = max(int64(clock()), 1), true
@@ -152,7 +152,7 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *TaskEntry,
 			}
 			continue
 		}
-		first.deadline = deadline | expiredBit
+		first.At = deadline | entry.ExpiredBit
 		unlink(first)
 		s.mu.pending--
 		e = first
@@ -166,9 +166,7 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *TaskEntry,
 // comparison and the store one step: without it, two goroutines could lower next together
 // and leave the later tick.
 func (s *shard) lowerNextLocked(expiration int64) {
-	sched.Yield()
 	if expiration < s.next.Load() {
-		sched.Yield()
 		s.next.Store(expiration)
 	}
 }

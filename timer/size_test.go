@@ -17,13 +17,6 @@ func TestSizes(t *testing.T) {
 	var s shard
 	const line = 64
 	assert.Zero(t, unsafe.Sizeof(s)%line, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(s))
-	for _, begin := range []uintptr{0, 8} { // offsets from a cache line at which the allocator puts a shard
-		at := func(field uintptr) uintptr { return (begin + field) / line }
-		mu := unsafe.Offsetof(s.mu)
-		assert.Zero(t, at(unsafe.Offsetof(s.next)), "the fields that every goroutine reads share a line")
-		assert.Zero(t, at(mu+unsafe.Offsetof(s.mu.youngAt)+7), "the lock shares that line with the fields that every addition and cancellation writes")
-		assert.Equal(t, at(unsafe.Sizeof(s)-unsafe.Sizeof(s.bit)-1), at(mu+unsafe.Offsetof(s.mu.due)), "the bit is not written, and may lie in the next shard's line")
-	}
 	for n := 1; n <= 64; n *= 2 {
 		m := newManual(t, WithShards(n))
 		for _, s := range m.shards {

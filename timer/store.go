@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -40,7 +41,7 @@ type store struct {
 	//     reads scanning, or the minimum that was computed without its entry. If its
 	//     tick is earlier than that, it takes clock, compares its tick with the wake
 	//     that has been published by then, lowers wake and wakes the driver.
-	wake atomic.Int64
+	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while
 	// the driver is awake. A goroutine that adds an entry after that time calls
@@ -53,7 +54,7 @@ type store struct {
 	// ready has bit i set whenever shards[i].mu.due is not empty and that shard's lock is
 	// free. The bit may stay set after the last due entry was cancelled, until a worker
 	// looks. It is written with that lock held.
-	ready   atomic.Uint64
+	ready   sched.Uint64
 	turn    atomic.Uint32 // the shard at which the next worker begins to look for a bit
 	pending sched.Int64   // counted only if maxPending > 0
 }
@@ -79,20 +80,15 @@ func defaultShards() int {
 }
 
 // shardOf returns the shard of e in t.
-func (t *store) shardOf(e *TaskEntry) *shard {
-	return t.shards[uint32(e.binding())&uint32(len(t.shards)-1)]
-}
+func (t *store) shardOf(e *entry.Entry) *shard { return t.shards[e.Shard(len(t.shards))] }
 
 // ownsLocked reports whether the lock of e's shard in t guards e: t has accepted e, or an
 // operation owns e, whose purgatory adds it to no other timer. If e belongs to another
 // timer, or to none yet, only its binding may be read; locks of that timer guard the other
 // fields.
-func (t *store) ownsLocked(e *TaskEntry) bool {
-	b := e.binding()
-	return b.byOperation() || b.owner() == t.id
-}
+func (t *store) ownsLocked(e *entry.Entry) bool { return e.OwnedBy(t.id) }
 
-// AddAt schedules e to expire at deadline, a time on the timer's clock (see [Deadline]).
+// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]).
 // now is a recent reading of this timer's Now, never a later time. An entry whose deadline
 // is not after now is due at once; its task does not run inside AddAt.
 //
@@ -101,25 +97,26 @@ func (t *store) ownsLocked(e *TaskEntry) bool {
 //
 // Errors, after which nothing has changed:
 //
-//   - [ErrNoTask]: e is not bound.
-//   - [ErrForeign]: e belongs to another timer.
-//   - [ErrScheduled]: e is scheduled already.
+//   - [ErrNoTask]: task is not bound.
+//   - [ErrForeign]: task belongs to another timer.
+//   - [ErrScheduled]: task is scheduled already.
 //   - [ErrFull]: the limit of [WithMaxPending] is reached.
 //   - [ErrStopped]: the timer was stopped.
-func (t *store) AddAt(e *TaskEntry, now, deadline time.Duration) error {
-	if e.task == nil {
+func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
+	e := &task.entry
+	if e.Owner == nil {
 		return ErrNoTask
 	}
 	s := t.shardOf(e)
 	s.mu.Lock()
-	if s.mu.stopped || t.maxPending != 0 || !t.ownsLocked(e) || e.next != nil { // rare
+	if s.mu.stopped || t.maxPending != 0 || !t.ownsLocked(e) || e.Next != nil { // rare
 		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
 	}
 	at, since := within(deadline), max(int64(now), 0) // a caller may pass any value
-	e.deadline = at
+	e.At = at
 	expiration := int64(never)
 	switch {
 	case deadline <= now:

@@ -24,13 +24,13 @@ type SystemTimer struct {
 	pool   *workers.Pool
 	logger *slog.Logger
 
-	clock  struct{ sched.Mutex } // guards writes of wake; level 5 of the lock order, see package purgatory
+	clock  struct{ sched.Mutex } // guards writes of wake; level 5 of the lock order, see docs/design.md
 	wakeup chan struct{}         // capacity 1: a token ends the driver's sleep
 
 	// retry is the time, in ns, at which the driver offers due work to the executor
 	// again; never if the executor has refused none. The goroutine that sets it then
 	// wakes the driver. The driver reads it before each sleep.
-	retry atomic.Int64
+	retry sched.Int64
 
 	driver   chan struct{} // holds a token while a goroutine is the driver; level 1 of the lock order
 	sleeper  *time.Timer   // only the driver uses it
@@ -112,12 +112,12 @@ func (t *SystemTimer) Start() {
 	}()
 }
 
-// Stop stops the timer for good, cancels all pending entries and returns their tasks, in no
-// order: none of them will run. Entries of a purgatory's operations are cancelled too, but
+// Stop stops the timer for good, cancels all pending entries and returns what they stand for,
+// in no order: each [Task] that was added and each [*Handle]. None of them will run. Entries of a purgatory's operations are cancelled too, but
 // the operations are not returned: they do not expire, and the purgatory ends them when it
 // closes. Tasks that workers have claimed still run; Stop does not wait for them and
 // may be called from a task. Stopping again returns nothing.
-func (t *SystemTimer) Stop() (unfired []Task) {
+func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopping.Swap(true) {
 		return nil
 	}

@@ -179,7 +179,7 @@ func TestStopReturnsTheTasksThatHaveNotRun(t *testing.T) {
 		assert.Equal(t, 2, timer.Pending(), "what is due counts until a worker has it")
 		assert.False(t, timer.Idle())
 
-		assert.ElementsMatch(t, []Task{due, far}, timer.Stop())
+		assert.ElementsMatch(t, []any{due, far}, timer.Stop())
 		assert.Empty(t, timer.Stop())
 		assert.Zero(t, timer.Pending())
 		assert.False(t, timer.Idle(), "one still runs")
@@ -199,7 +199,7 @@ func TestAfterStopNothingIsDue(t *testing.T) {
 		tt := newTask(nil)
 		addIn(t, timer, tt, 0)
 		assert.False(t, timer.Idle())
-		assert.Equal(t, []Task{tt}, timer.Stop())
+		assert.Equal(t, []any{tt}, timer.Stop())
 		assert.True(t, timer.Idle(), "although no worker has looked")
 	})
 }
@@ -207,12 +207,12 @@ func TestAfterStopNothingIsDue(t *testing.T) {
 func TestStopFromATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t)
-		var unfired []Task
+		var unfired []any
 		far := newTask(nil)
 		addIn(t, timer, far, time.Hour)
 		addIn(t, timer, newTask(func() { unfired = timer.Stop() }), time.Second)
 		settle(2 * time.Hour)
-		assert.Equal(t, []Task{far}, unfired)
+		assert.Equal(t, []any{far}, unfired)
 		assert.Zero(t, far.runs.Load())
 	})
 }

@@ -34,7 +34,7 @@ func newTask(f func()) *testTask {
 }
 
 // inShard assigns e, which is not scheduled, to the i-th shard.
-func (e *TaskEntry) inShard(i int) { e.word.Store(uint64(i) & (1<<shardBits - 1)) }
+func (e *TaskEntry) inShard(i int) { e.entry.Word.Store(uint64(i) & 63) }
 
 func newManual(t testing.TB, opts ...Option) *ManualTimer {
 	t.Helper()
@@ -91,18 +91,18 @@ func TestTimersDoNotTouchAnOperationsState(t *testing.T) {
 	addIn(t, m, full, time.Second)
 	tt := newTask(nil)
 	tt.inShard(1)
-	assert.Zero(t, tt.Word().Load()&upper)
-	tt.Word().Or(upper)
-	before := tt.binding()
+	assert.Zero(t, tt.entry.Word.Load()&upper)
+	tt.entry.Word.Or(upper)
+	before := tt.entry.Word.Load()
 	assert.ErrorIs(t, m.AddAt(&tt.TaskEntry, 0, 1), ErrFull)
-	assert.Equal(t, before, tt.binding(), "a refused entry belongs to no timer, and stays in its shard")
+	assert.Equal(t, before, tt.entry.Word.Load(), "a refused entry belongs to no timer, and stays in its shard")
 	m.Cancel(&full.TaskEntry)
 	addIn(t, m, tt, time.Second)
 	m.Extend(&tt.TaskEntry, 2*time.Second)
 	m.AdvanceClock(2 * time.Second)
 	addIn(t, m, tt, time.Second)
 	m.Cancel(&tt.TaskEntry)
-	assert.Equal(t, upper, tt.Word().Load()&upper)
+	assert.Equal(t, upper, tt.entry.Word.Load()&upper)
 }
 
 // The entries of a page share a shard. The entries of many pages are spread over all shards,
@@ -117,10 +117,10 @@ func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
 		for j := range page {
 			page[j].Bind(newTask(nil))
 		}
-		count[m.shardOf(&page[0])]++
+		count[m.shardOf(&page[0].entry)]++
 		changes := 0
 		for j := range page[1:] {
-			if m.shardOf(&page[j]) != m.shardOf(&page[j+1]) {
+			if m.shardOf(&page[j].entry) != m.shardOf(&page[j+1].entry) {
 				changes++
 			}
 		}
@@ -172,7 +172,7 @@ func TestCancelAllCountsWhatItCancelled(t *testing.T) {
 	checkInvariants(t, &m.store, nil)
 	for _, e := range entries {
 		if e != nil {
-			require.True(t, e.next == nil && e.prev == nil && e.Deadline() == 0, "in no list, and without a deadline")
+			require.True(t, e.entry.Next == nil && e.entry.Prev == nil && e.Deadline() == 0, "in no list, and without a deadline")
 		}
 	}
 	assert.False(t, m.AdvanceClock(time.Hour), "nothing ran")
@@ -204,7 +204,7 @@ func TestOneOfManyCancelsSucceeds(t *testing.T) {
 	for range 1000 {
 		runtime.Gosched() // lets the other goroutines run until they wait for the lock
 	}
-	require.True(t, s.cancelLocked(&tt.TaskEntry))
+	require.True(t, s.cancelLocked(&tt.entry))
 	s.mu.Unlock()
 	wg.Wait()
 	assert.Zero(t, cancelled.Load())

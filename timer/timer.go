@@ -13,14 +13,14 @@ type Timer interface {
 	// AddAt, Cancel, CancelAll and Extend schedule, cancel and move entries. An entry
 	// belongs to the timer that first accepted it. For an entry of another timer these
 	// methods change nothing and return ErrForeign, false or 0.
-	AddAt(e *TaskEntry, now, deadline time.Duration) error
-	Cancel(e *TaskEntry) bool
-	CancelAll(entries []*TaskEntry) int
-	Extend(e *TaskEntry, deadline time.Duration) bool
+	AddAt(task *TaskEntry, now, deadline time.Duration) error
+	Cancel(task *TaskEntry) bool
+	CancelAll(tasks []*TaskEntry) int
+	Extend(task *TaskEntry, deadline time.Duration) bool
 
 	// DeadlineOf returns what [TaskEntry.Deadline] returns, and may be called at any
 	// time. It returns 0 for an entry of another timer.
-	DeadlineOf(e *TaskEntry) time.Duration
+	DeadlineOf(task *TaskEntry) time.Duration
 
 	// AdvanceClock lets up to d of time pass and reports whether anything expired. A
 	// SystemTimer waits for that time; a ManualTimer moves its clock.

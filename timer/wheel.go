@@ -3,6 +3,8 @@ package timer
 import (
 	"math"
 	"math/bits"
+
+	"github.com/delayedop/purgatory/internal/entry"
 )
 
 // timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not
@@ -19,7 +21,7 @@ import (
 //	level 1   |0.....63|64....127|…     a bucket is 64 ticks
 //	level 2   |0................4095|…  a bucket is 4,096 ticks
 //
-// add creates levels on demand, up to the range of an int64 of ticks.
+// add creates levels on demand, the lowest included, up to the range of an int64 of ticks.
 type timingWheel struct {
 	size   int64
 	phase  int64 // ticks by which bucket numbers are ahead of the clock, see phaseOf
@@ -48,12 +50,13 @@ const maxWheelSize = 1 << 20
 
 func (w *timingWheel) init(size int, now, phase int64) {
 	w.size, w.now, w.phase = int64(size), now, phase
-	w.levels = make([]level, 0, startLevels)
-	w.grow()
 }
 
-// grow adds a level on top.
+// grow adds a level on top. An empty wheel has none.
 func (w *timingWheel) grow() {
+	if w.levels == nil {
+		w.levels = make([]level, 0, startLevels)
+	}
 	lv := level{span: 1, shift: -1}
 	if n := len(w.levels); n > 0 {
 		lv.span = w.levels[n-1].span * w.size
@@ -68,7 +71,7 @@ func (w *timingWheel) grow() {
 	base := int64(len(w.levels)) * w.size
 	for i := range lv.buckets {
 		lv.buckets[i].init()
-		lv.buckets[i].root.deadline = base + int64(i) + 1
+		lv.buckets[i].root.At = base + int64(i) + 1
 	}
 	w.levels = append(w.levels, lv)
 }
@@ -101,7 +104,7 @@ func (w *timingWheel) slot(number int64) int64 {
 // add places e, which expires at tick > now, and returns the tick at which its bucket
 // expires. The loop ends: when span*size exceeds an int64, every bucket number is below
 // size.
-func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
+func (w *timingWheel) add(e *entry.Entry, tick int64) (expiration int64) {
 	for i := 0; ; i++ {
 		if i == len(w.levels) {
 			w.grow()
@@ -120,8 +123,8 @@ func (w *timingWheel) add(e *TaskEntry, tick int64) (expiration int64) {
 
 // emptied clears the bit of the bucket with this root, which holds no entry. It does nothing
 // for a list that is no bucket.
-func (w *timingWheel) emptied(root *TaskEntry) {
-	position := root.deadline - 1
+func (w *timingWheel) emptied(root *entry.Entry) {
+	position := root.At - 1
 	if position < 0 {
 		return // young or due
 	}
@@ -187,5 +190,5 @@ func (w *timingWheel) take(bucket, list *taskList) {
 // lowest reports whether bucket belongs to level 0, so that its entries are due when it
 // expires.
 func (w *timingWheel) lowest(bucket *taskList) bool {
-	return bucket.root.deadline <= w.size
+	return bucket.root.At <= w.size
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -22,22 +23,22 @@ func newWheel(size int, now int64) *timingWheel {
 func TestWheelWorkedExamples(t *testing.T) {
 	t.Run("start 43 ms and tick 20 ms give current time 40 ms", func(t *testing.T) {
 		w := newWheel(20, 43)
-		w.add(&TaskEntry{}, 43+20)
+		w.add(&entry.Entry{}, 43+20)
 		require.Len(t, w.levels, 2)
 		assert.EqualValues(t, 40, w.levels[1].now*w.levels[1].span)
 	})
 	t.Run("with tick 20 ms an expiration of 237 ms lies in the bucket that expires at 220 ms", func(t *testing.T) {
 		w := newWheel(20, 43)
-		assert.EqualValues(t, 220, w.add(&TaskEntry{}, 237))
+		assert.EqualValues(t, 220, w.add(&entry.Entry{}, 237))
 		expiration, bucket := w.next()
 		assert.EqualValues(t, 220, expiration)
 		assert.False(t, w.lowest(bucket))
 	})
 	t.Run("with tick 1 ms and size 20, 4 levels cover 160 s", func(t *testing.T) {
 		w := newWheel(20, 0)
-		assert.EqualValues(t, 152_000, w.add(&TaskEntry{}, 160_000-1))
+		assert.EqualValues(t, 152_000, w.add(&entry.Entry{}, 160_000-1))
 		assert.Len(t, w.levels, 4)
-		assert.EqualValues(t, 160_000, w.add(&TaskEntry{}, 160_000))
+		assert.EqualValues(t, 160_000, w.add(&entry.Entry{}, 160_000))
 		assert.Len(t, w.levels, 5)
 	})
 }
@@ -45,12 +46,12 @@ func TestWheelWorkedExamples(t *testing.T) {
 func TestWheelGrowsOnDemandToTheLastTick(t *testing.T) {
 	for _, size := range []int{2, 3, 20, 64, 1000} {
 		w := newWheel(size, 0)
-		assert.Len(t, w.levels, 1, "size %d", size)
-		e := &TaskEntry{}
+		assert.Empty(t, w.levels, "size %d", size)
+		e := &entry.Entry{}
 		expiration := w.add(e, math.MaxInt64-1)
 		assert.Positive(t, expiration)
 		assert.Less(t, len(w.levels), 64)
-		checkWheel(t, w, func(*TaskEntry, int64, int64) {})
+		checkWheel(t, w, func(*entry.Entry, int64, int64) {})
 		got, _ := w.next()
 		assert.Equal(t, expiration, got)
 	}
@@ -59,7 +60,7 @@ func TestWheelGrowsOnDemandToTheLastTick(t *testing.T) {
 func TestWheelHonoursEverySizeExactly(t *testing.T) {
 	for size := 2; size <= 130; size++ {
 		w := newWheel(size, 0)
-		e := &TaskEntry{}
+		e := &entry.Entry{}
 		w.add(e, int64(size)-1)
 		assert.Len(t, w.levels, 1, "size %d: the last tick of the first round is of level 0", size)
 		_, bucket := w.next()
@@ -73,9 +74,9 @@ func TestWheelHonoursEverySizeExactly(t *testing.T) {
 
 func TestWheelReturnsTheHigherOfTwoEqualBuckets(t *testing.T) {
 	w := newWheel(10, 0)
-	w.add(&TaskEntry{}, 10) // level 1, bucket 1
+	w.add(&entry.Entry{}, 10) // level 1, bucket 1
 	w.moveTo(5)
-	w.add(&TaskEntry{}, 10) // level 0
+	w.add(&entry.Entry{}, 10) // level 0
 	expiration, bucket := w.next()
 	assert.EqualValues(t, 10, expiration)
 	assert.False(t, w.lowest(bucket))
@@ -117,9 +118,9 @@ func TestWheelAgainstSortedTicks(t *testing.T) {
 
 func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
 	w := newWheel(size, start)
-	ticks := map[*TaskEntry]int64{}
+	ticks := map[*entry.Entry]int64{}
 	check := func() {
-		n := checkWheel(t, w, func(e *TaskEntry, number, span int64) {
+		n := checkWheel(t, w, func(e *entry.Entry, number, span int64) {
 			require.Equal(t, ticks[e]/span, number)
 		})
 		require.Equal(t, len(ticks), n)
@@ -127,7 +128,7 @@ func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
 	for range 80 {
 		switch rng.IntN(5) {
 		case 0, 1, 2:
-			e := &TaskEntry{}
+			e := &entry.Entry{}
 			far := rng.Int64N(math.MaxInt64 - 1 - w.now)
 			ticks[e] = w.now + 1 + far>>rng.IntN(63)
 			w.add(e, ticks[e])
@@ -148,7 +149,7 @@ func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
 }
 
 // expire removes the ticks up to now from the map and returns them, sorted.
-func expire(ticks map[*TaskEntry]int64, now int64) (due []int64) {
+func expire(ticks map[*entry.Entry]int64, now int64) (due []int64) {
 	for _, tick := range ticks {
 		if tick <= now {
 			due = append(due, tick)
@@ -159,7 +160,7 @@ func expire(ticks map[*TaskEntry]int64, now int64) (due []int64) {
 }
 
 // walk moves w to tick as a shard does, and returns the ticks at which entries were due.
-func walk(w *timingWheel, ticks map[*TaskEntry]int64, tick int64) (due []int64) {
+func walk(w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64) {
 	var out taskList
 	out.init()
 	for {
@@ -171,7 +172,7 @@ func walk(w *timingWheel, ticks map[*TaskEntry]int64, tick int64) (due []int64) 
 		w.moveTo(expiration)
 		w.take(bucket, &out)
 		for !out.empty() {
-			e := out.root.next
+			e := out.root.Next
 			unlink(e)
 			if ticks[e] <= expiration {
 				due = append(due, expiration)

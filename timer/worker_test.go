@@ -34,6 +34,23 @@ func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
 	})
 }
 
+// While 15 tasks for each processor block, the timer still runs others.
+func TestTheDefaultWorkersStandManyBlockedTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		hold := make(chan struct{})
+		for range 15 * runtime.GOMAXPROCS(0) {
+			addIn(t, timer, newTask(func() { <-hold }), time.Second)
+		}
+		settle(time.Second)
+		other := newTask(nil)
+		addIn(t, timer, other, time.Second)
+		settle(time.Second)
+		assert.EqualValues(t, 1, other.runs.Load())
+		close(hold)
+	})
+}
+
 func TestDueEntriesCanBeCancelledWhileWorkersBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t, WithWorkers(2))

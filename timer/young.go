@@ -6,7 +6,8 @@ import "time"
 // entry that is due in more than four times youngFor is appended to a list, and the driver
 // places the entries that are left in that list within youngFor. An entry that stays is
 // linked twice; an entry that is cancelled before touches no bucket and no level. To add and
-// cancel an entry takes 890 instructions without the list and 770 with it (callgrind).
+// cancel an entry takes 54 ns of processor time with the list and 61 without (T1 of bench), an
+// operation's life on one key 1,735 and 1,901 instructions (callgrind).
 //
 // A flush places youngShare young entries, over all shards, and then flushes what is due
 // again: due entries do not wait for a million young ones.
@@ -74,9 +75,9 @@ func (s *shard) placeYoungLocked(tick int64) (placed int, more bool) {
 		if placed == chunk {
 			return placed, true
 		}
-		e := s.mu.young.root.next
+		e := s.mu.young.root.Next
 		unlink(e)
-		s.placeLocked(e, e.deadline)
+		s.placeLocked(e, e.At)
 	}
 	s.mu.youngAt = 0
 	expiration, _ := s.mu.wheel.next()

@@ -142,7 +142,7 @@ func TestYoungEntriesCanBeExtendedAndStopped(t *testing.T) {
 	assert.Zero(t, later.runs.Load(), "early")
 	assert.EqualValues(t, 1, stopped.runs.Load())
 	addIn(t, m, stopped, time.Minute)
-	assert.ElementsMatch(t, []Task{later, stopped}, m.Stop())
+	assert.ElementsMatch(t, []any{later, stopped}, m.Stop())
 	assert.Zero(t, m.Pending())
 	checkInvariants(t, &m.store, nil)
 }
@@ -161,51 +161,18 @@ func TestAnEntryExtendedToThePastIsDue(t *testing.T) {
 	}
 }
 
-// A flush places youngShare young entries, in chunks. Between two flushes, due entries of
-// every shard are handled; between two chunks, the shard's lock is released.
-func TestAFlushPlacesABoundedShareOfYoungEntries(t *testing.T) {
-	m := newManual(t, WithShards(2))
-	for i := range 3 * youngShare {
-		tt := newTask(nil)
-		tt.inShard(i)
-		addIn(t, m, tt, time.Minute)
+// More young entries than one flush places expire in time, although nothing is added meanwhile.
+func TestManyYoungEntriesExpireInTime(t *testing.T) {
+	m := newManual(t)
+	ran := 0
+	for range 3*youngShare + 1 {
+		addIn(t, m, newTask(func() { ran++ }), time.Minute)
 	}
-	for flushes := 1; flushes <= 3; flushes++ {
-		assert.False(t, m.flush(youngFor))
-		assert.Equal(t, (3-flushes)*youngShare, youngOf(t, &m.store))
-		assert.Equal(t, flushes < 3, m.next() <= 1000, "the clock has to come again")
-		checkInvariants(t, &m.store, nil)
-	}
-	m.Stop()
-
-	m = newManual(t)
-	for _, c := range []struct {
-		at   time.Duration
-		left int
-	}{{youngFor + far/2 - 1, 2 * youngShare}, {youngFor + far/2, 0}} {
-		addEntries(t, m, 3*youngShare-m.Pending(), time.Minute)
-		m.flush(c.at)
-		assert.Equal(t, c.left, youngOf(t, &m.store), "some may be due after %s", c.at)
-	}
-	m.Stop()
-
-	m = newManual(t)
-	addEntries(t, m, 3*chunk, time.Minute)
-	s := m.shards[0]
-	n, more := s.placeYoungLocked(999)
-	assert.True(t, n == 0 && !more, "it is not time")
-	n, more = s.placeYoungLocked(1000)
-	assert.True(t, n == chunk && more)
-	addEntries(t, m, 1, time.Minute)
-	n, more = s.placeYoungLocked(1000)
-	assert.True(t, n == chunk && more)
-	n, more = s.placeYoungLocked(1000)
-	assert.True(t, n == chunk && more)
-	n, more = s.placeYoungLocked(1000)
-	assert.True(t, n == 1 && !more)
-	assert.Zero(t, Inspect(m).Young)
+	m.AdvanceClock(time.Minute - ms)
+	assert.Zero(t, ran, "early")
+	m.AdvanceClock(ms)
+	assert.Equal(t, 3*youngShare+1, ran)
 	checkInvariants(t, &m.store, nil)
-	m.Stop()
 }
 
 // youngOf returns the number of young entries.

@@ -51,9 +51,9 @@ type Shard[K comparable] struct {
 
 	observer *stats.Observer[K] // nil if only counts are wanted; guarded by mu
 	gate     *Gate              // own, or that of another shard if there are over maxGates
+	left     sched.Uint32       // 1 while stale holds watches; read without a lock
+	index    uint32             // in all.shards
 	all      *Watchers[K]
-	index    uint32       // in all.shards
-	left     sched.Uint32 // 1 while stale holds watches; read without a lock
 }
 
 // Counts is the number of operations that have ended in a shard, by outcome. An

@@ -10,8 +10,8 @@
 // the map when no operation waits for it and no [Cursor] stands in its lists.
 //
 // No lock is held while user code runs. A shard's lock is held for a bounded part of a
-// walk or of a batch, with three exceptions: [Shard.Close] visits every operation of
-// the shard, a hash table that grows or shrinks moves all its keys, and an insertion
+// walk or of a batch, with three exceptions: [Cursor.Rest] visits every operation
+// that is left of a walk, a hash table that grows or shrinks moves all its keys, and an insertion
 // into the middle of a long ordered list may walk over many operations.
 //
 // Package purgatory is the only user of this package. Programs do not need it.
@@ -42,7 +42,7 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	stale sched.Int64 // watches that Leave has left to Purge, over all shards
+	stale sched.Int64 // watches that Leave has left in their lists, over all shards
 
 	signalled []sched.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }
@@ -50,7 +50,7 @@ type Watchers[K comparable] struct {
 // Config is the configuration of New. New does not check it.
 type Config[K comparable] struct {
 	Shards     int // a power of two
-	StaleLimit int // largest number of watches that may be left to Purge at any moment
+	StaleLimit int // largest number of watches that may be left in their lists at any moment
 	// End ends an operation that the caller holds; s is the shard of its first key.
 	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
 

@@ -102,14 +102,6 @@ func TestBodiesThatShareTheCollectorAreNotCollectedApart(t *testing.T) {
 	assert.EqualValues(t, first, forced(Share))
 }
 
-func TestPeakKeepsTheLargest(t *testing.T) {
-	var n atomic.Int64
-	p := WatchPeak(time.Millisecond, func() int { return int(n.Add(1)) })
-	time.Sleep(5 * time.Millisecond)
-	peak := p.Stop()
-	assert.EqualValues(t, n.Load(), peak)
-}
-
 // Each body's operations and allocations are its own.
 func TestAlternateKeepsBodiesApart(t *testing.T) {
 	var ran [2]int64

@@ -1,112 +1,199 @@
 package main
 
 import (
+	"context"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// deadline is that of whatever a test waits for.
-const deadline = time.Minute
-
-// TestSubjects lets waits stand on two keys and advances one of them by half: those that
-// are due end, once each, and no others, neither then nor when the subject closes.
-func TestSubjects(t *testing.T) {
-	const keys, positions = 2, 20
-	for _, m := range makers {
-		t.Run(m.name, func(t *testing.T) {
-			s := m.make(keys)
-			var ended [keys][positions + 1]atomic.Int64
-			p := newProgress()
+// Those whose position is reached end, two for each, and no others, until they are given up.
+func TestPositionsEndWhomTheyReach(t *testing.T) {
+	const last = 20
+	for _, m := range positionMakers {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			s := m.make()
+			ctx, cancel := context.WithCancel(t.Context())
+			var reached, givenUp [keys][last + 1]atomic.Int64
+			var due, all sync.WaitGroup
 			for key := range keys {
-				for position := 1; position <= positions; position++ {
-					s.Start(key, int64(position), func() { ended[key][position].Add(1); p.done() })
-				}
-			}
-			require.NoError(t, registered(s, p, keys*positions))
-
-			s.Advance(1, positions/2)
-			p.expect(positions / 2)
-			require.Zero(t, p.wait(), "waits that are due did not end")
-			require.Eventually(t, func() bool { return s.Waiting() == keys*positions-positions/2 }, deadline, time.Millisecond)
-
-			closed := make(chan struct{})
-			go func() { s.Close(); close(closed) }()
-			select {
-			case <-closed:
-			case <-time.After(deadline):
-				t.Fatal("Close did not return within a minute")
-			}
-			for key := range keys {
-				for position := 1; position <= positions; position++ {
-					want := 0
-					if key == 1 && position <= positions/2 {
-						want = 1
+				for position := 1; position <= last; position++ {
+					isDue := key == 1 && position <= last/2
+					for range 2 {
+						if isDue {
+							due.Add(1)
+						}
+						all.Go(func() {
+							if err := s.Wait(ctx, key, int64(position)); err != nil {
+								assert.ErrorIs(t, err, context.Canceled)
+								givenUp[key][position].Add(1)
+							} else {
+								reached[key][position].Add(1)
+							}
+							if isDue {
+								due.Done()
+							}
+						})
 					}
-					require.EqualValues(t, want, ended[key][position].Load(), "key %d, position %d", key, position)
+				}
+			}
+			until(func() bool { return s.Waiting() == 2*keys*last })
+			s.Advance(1, last/2-1) // several at once
+			s.Advance(1, last/2)   // and one
+			due.Wait()
+			until(func() bool { return s.Waiting() == 2*keys*last-last })
+			require.NoError(t, s.Wait(ctx, 1, last/2), "it is there already")
+			cancel()
+			all.Wait()
+			require.Zero(t, s.Waiting())
+			s.Close()
+			for key := range keys {
+				for position := 1; position <= last; position++ {
+					want := [2]int64{0, 2}
+					if key == 1 && position <= last/2 {
+						want = [2]int64{2, 0}
+					}
+					got := [2]int64{reached[key][position].Load(), givenUp[key][position].Load()}
+					assert.Equal(t, want, got, "key %d, position %d", key, position)
 				}
 			}
 		})
 	}
 }
 
-func TestResults(t *testing.T) {
-	for _, m := range resultMakers {
-		t.Run(m.name, func(t *testing.T) {
-			ended := make(chan bool, 2)
+// A position that comes while its waiter registers is not lost.
+func TestPositionsAreNotMissed(t *testing.T) {
+	for _, m := range positionMakers {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			s := m.make()
+			defer s.Close()
+			m := waitAndWake(s, 2, 5*time.Millisecond)
+			assert.Positive(t, m["ns/op"])
+		})
+	}
+}
+
+// Each receiver gets the result of its own id, whichever comes first.
+func TestResultsGoToTheirIds(t *testing.T) {
+	for _, m := range slices.Concat(resultMakers, blockingResults) {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			r := m.make()
+			defer r.Close()
+			const ids = 50
+			var all sync.WaitGroup
+			for id := range uint64(ids) {
+				receive := r.Register(id)
+				all.Go(func() { assert.Equal(t, id, receive()) })
+			}
+			for id := range uint64(ids) {
+				r.Trigger(ids-1-id, ids-1-id)
+			}
+			all.Wait()
+		})
+	}
+}
+
+// Every item is taken once, by waiters that came before and after it, and those without one can be ended.
+func TestQueuesHandOutEachItemOnce(t *testing.T) {
+	const takers, items = 8, 500
+	for _, m := range queueMakers {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			q := m.make()
+			ctx, cancel := context.WithCancel(t.Context())
+			var taken atomic.Int64
+			var all sync.WaitGroup
+			for range takers {
+				all.Go(func() {
+					for q.Take(ctx) == nil {
+						taken.Add(1)
+					}
+				})
+			}
+			for range items {
+				q.Put()
+			}
+			until(func() bool { return taken.Load() >= items })
+			cancel()
+			q.Close()
+			all.Wait()
+			assert.EqualValues(t, items, taken.Load())
+		})
+	}
+}
+
+// A fetch ends with the produce that has the last of its bytes, and brings them.
+func TestServersAnswerAFetchWhenItHasItsBytes(t *testing.T) {
+	for _, m := range serverMakers {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			b := m.make()
+			defer b.Close()
+			producer, fetcher := dial(b.address), dial(b.address)
+			defer producer.Close()
+			defer fetcher.Close()
+			records := batch([]byte("value"))
+			request := fetcher.fetch(0, int32(2*len(records)))
+			time.Sleep(20 * time.Millisecond) // so that it waits, where the machine is not busy
+			answered := make(chan []byte)
 			go func() {
-				for _, measure := range []func(results, int) (figures, bool){sameGoroutine, otherGoroutine} {
-					r := m.make()
-					_, right := measure(r, 100)
-					r.Close()
-					ended <- right
-				}
+				response := request.ResponseKind().(*kmsg.FetchResponse)
+				fetcher.receive(response)
+				answered <- response.Topics[0].Partitions[0].RecordBatches
 			}()
-			for range 2 {
-				select {
-				case right := <-ended:
-					require.True(t, right, "a waiter got another's result")
-				case <-time.After(deadline):
-					t.Fatal("a result did not come within a minute")
-				}
+			producer.produce(records)
+			select {
+			case <-answered:
+				t.Fatal("answered with half of what it wants")
+			case <-time.After(50 * time.Millisecond):
 			}
+			producer.produce(records)
+			var stored kmsg.RecordBatch
+			require.NoError(t, stored.ReadFrom(<-answered))
+			got, err := kfake.BatchRecords(stored)
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			assert.Equal(t, "value", string(got[0].Value))
 		})
 	}
 }
 
-// TestTables checks that a short run fills every cell.
-func TestTables(t *testing.T) {
+// A short run fills every cell.
+func TestTheTableIsFull(t *testing.T) {
 	var out strings.Builder
-	ended := make(chan error, 1)
-	go func() { ended <- run(&out, plan{waiters: []int{1, 3}, burst: 10, lasts: 3, results: 10}) }()
-	select {
-	case err := <-ended:
-		require.NoError(t, err)
-	case <-time.After(5 * deadline):
-		t.Fatal("the tables were not there within five minutes")
-	}
-	first, second, found := strings.Cut(strings.TrimSpace(out.String()), "\n\n")
-	require.True(t, found, "there are two tables")
-	for table, columns := range map[string]int{first: len(makers), second: len(resultMakers)} {
-		for line := range strings.Lines(table) {
-			cells := strings.Split(strings.TrimSpace(line), " | ")
-			if strings.HasPrefix(line, "| ---") {
-				continue
-			}
-			require.Len(t, cells, columns+1, line)
+	p := plan{rounds: 1, window: time.Millisecond, crowd: 10, many: 1000, bursts: 1}
+	run(&out, io.Discard, p)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 2+len(shapes(p)))
+	for _, line := range lines[2:] {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		require.Len(t, cells, 5, line)
+		for _, c := range cells[:4] {
+			assert.NotEmpty(t, strings.TrimSpace(c), line)
+			assert.False(t, strings.HasSuffix(c, ": "), line)
 		}
+		assert.NotContains(t, cells[4], "–", line)
+		assert.Equal(t, 1, strings.Count(line, "**")/2, "one is the best: %s", line)
 	}
+}
+
+func TestTheBystanderNotesHowLateItWas(t *testing.T) {
+	latest := watchSleeper()
+	time.Sleep(5 * time.Millisecond)
+	assert.Positive(t, latest())
 }
 
 func TestWords(t *testing.T) {
-	require.Equal(t, "999 ns", short(999))
-	require.Equal(t, "1.5 µs", short(1500))
-	require.Equal(t, "150 µs", short(150*time.Microsecond))
-	require.Equal(t, "1500.0 ms", short(1500*time.Millisecond))
+	require.Equal(t, "999ns", short(999))
+	require.Equal(t, "1.5µs", short(1500))
+	require.Equal(t, "12.3µs", short(12_345))
+	require.Equal(t, "1.5s", short(1501*time.Millisecond))
 	require.Equal(t, "100,000", count(100_000))
-	require.Equal(t, "2.0 µs, 1,001 lost", figures{elapsed: 2000, lost: 1001}.cell("2.0 µs"))
-	require.Equal(t, "3 lost", figures{lost: 3}.cell("0 ns"))
 }

@@ -107,7 +107,6 @@ func (c *channels) Force(o Operation) bool {
 }
 
 func (c *channels) Pending() int { return int(c.pending.Load()) }
-func (c *channels) Stale() int   { return -1 }
 func (c *channels) Close() {
 	close(c.quit)
 	for c.pending.Load() > 0 {

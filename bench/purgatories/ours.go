@@ -12,19 +12,17 @@ type ours struct {
 	purgatory *purgatory.DelayedOperationPurgatory[string]
 }
 
-func newOurs() Purgatory { return makeOurs() }
+func newOurs() Purgatory { return OursWith().New() }
 
 // OursWith is the library with options.
-func OursWith(name string, opts ...purgatory.Option) Peer {
-	return Peer{Name: name, New: func() Purgatory { return makeOurs(opts...) }}
-}
-
-func makeOurs(opts ...purgatory.Option) Purgatory {
-	p, err := purgatory.New[string]("bench", opts...)
-	if err != nil {
-		panic(err)
-	}
-	return &ours{purgatory: p}
+func OursWith(opts ...purgatory.Option) Peer {
+	return Peer{Name: Ours, New: func() Purgatory {
+		p, err := purgatory.New[string]("bench", opts...)
+		if err != nil {
+			panic(err)
+		}
+		return &ours{purgatory: p}
+	}}
 }
 
 // laneOp is an embedder's operation: the embedded state and eight bytes of its own.
@@ -69,11 +67,28 @@ func (p *ours) Probe(probe *Probe, timeout time.Duration, keys []string) {
 func (p *ours) Check(key string)        { p.purgatory.CheckAndComplete(key) }
 func (p *ours) Force(op Operation) bool { return p.purgatory.ForceComplete(op.(*laneOp)) }
 func (p *ours) Pending() int            { return p.purgatory.NumDelayed() }
-func (p *ours) Stale() int              { return int(p.purgatory.Stats().Stale) }
 func (p *ours) AtRest() bool            { return p.purgatory.Inspect(0, 0).Wheels.Young.Entries == 0 }
 
 func (p *ours) Close() {
 	if err := p.purgatory.Close(); err != nil {
 		panic(err)
 	}
+}
+
+// Ordered is what a peer has that knows positions.
+type Ordered interface {
+	SubmitAt(l *Lane, timeout time.Duration, key string, position int64)
+	CheckUpTo(key string, position int64)
+}
+
+func (p *ours) SubmitAt(l *Lane, timeout time.Duration, key string, position int64) {
+	op := &laneOp{lane: l}
+	at := purgatory.KeyPosition[string]{Key: key, Position: position}
+	if _, err := p.purgatory.TryCompleteElseWatchAt(op, timeout, at); err != nil {
+		panic(err)
+	}
+}
+
+func (p *ours) CheckUpTo(key string, position int64) {
+	p.purgatory.CheckAndCompleteUpTo(key, position)
 }

@@ -25,8 +25,6 @@ type Purgatory interface {
 	Force(op Operation) bool
 	// Pending returns how many operations wait.
 	Pending() int
-	// Stale returns how many watched entries belong to operations that have ended, -1 where nobody counts.
-	Stale() int
 	Close()
 }
 
@@ -108,23 +106,20 @@ type Peer struct {
 
 // Names of the peers.
 const (
-	Ours = "ours"
-	CB   = "cb"
-	Lazy = "cb-lazy"
-	Chan = "chan"
-	Null = "harness" // submits to nobody: what the harness itself costs
-
+	Ours   = "ours"
+	CB     = "cb"
+	Chan   = "chan"
 	Timers = "std-timers" // the standard library's timers, and no purgatory
 )
 
 // Peers lists the purgatories that are compared, ours first.
 func Peers() []Peer {
-	return []Peer{{Ours, newOurs}, {CB, newCallbacks}, {Lazy, newLazyCallbacks}, {Chan, newChannels}}
+	return []Peer{{Ours, newOurs}, {CB, newCallbacks}, {Chan, newChannels}}
 }
 
 // ByName returns one peer.
 func ByName(name string) Peer {
-	for _, p := range append(Peers(), Peer{Null, newNull}, Peer{Timers, newTimersOnly}) {
+	for _, p := range append(Peers(), Peer{Timers, newTimersOnly}) {
 		if p.Name == name {
 			return p
 		}

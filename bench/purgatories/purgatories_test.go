@@ -1,7 +1,6 @@
 package purgatories
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -113,18 +112,6 @@ func TestProbesExpire(t *testing.T) {
 	})
 }
 
-func TestHandWrittenSliceOfAQuietKeyIsSwept(t *testing.T) {
-	c := newLazyCallbacks().(*callbacks)
-	lane := NewLane()
-	for range 1000 {
-		lane.Expect(1)
-		c.Submit(lane, time.Minute, []string{"a", "quiet"})
-		lane.Arrive()
-		c.Check("a")
-	}
-	assert.LessOrEqual(t, len(c.mu.watchers["quiet"].ops), 16)
-}
-
 func TestHandWrittenOperationThatEndedIsInNoSlice(t *testing.T) {
 	c := newCallbacks().(*callbacks)
 	lane := NewLane()
@@ -141,22 +128,4 @@ func TestHandWrittenOperationThatEndedIsInNoSlice(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.mu.watchers) == 0
 	}, 5*time.Second, time.Millisecond)
-}
-
-func TestWaitsAreLetGo(t *testing.T) {
-	for _, peer := range WaitsPeers() {
-		t.Run(peer.Name, func(t *testing.T) {
-			w := peer.New()
-			defer w.Close()
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- w.Await(ctx, time.Minute, func() bool { return false }, "a") }()
-			require.Eventually(t, func() bool { return w.Waiting() == 1 }, 5*time.Second, time.Millisecond)
-			w.Check("a")
-			cancel()
-			assert.ErrorIs(t, <-ended, context.Canceled)
-			assert.Error(t, w.Await(t.Context(), time.Millisecond, func() bool { return false }, "a"))
-			assert.NoError(t, w.Await(t.Context(), time.Minute, func() bool { return true }, "a"))
-		})
-	}
 }

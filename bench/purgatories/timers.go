@@ -83,5 +83,4 @@ func (p *timersOnly) CheckUpTo(_ string, position int64) {
 }
 
 func (p *timersOnly) Pending() int { return int(p.started.Load() - p.ended.Load()) }
-func (p *timersOnly) Stale() int   { return -1 }
 func (p *timersOnly) Close()       {} // whoever is pending expires: nobody knows them all

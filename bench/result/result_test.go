@@ -39,21 +39,6 @@ func TestRatioWithoutBaseIsNotMeasured(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestWherePeersAreBetterComparesWithOurBest(t *testing.T) {
-	s := sampleSet()
-	s.Add(Sample{"T1", "G=1/P=0", "cheap", 0, 1, map[string]float64{NsOp: 60}})
-	s.Add(Sample{"T1", "G=1/P=0", "floor", 0, 1, map[string]float64{NsOp: 6}})
-	better := s.WherePeersAreBetter(nil, []string{"floor"})
-	require.Len(t, better, 1)
-	assert.Equal(t, "T1 G=1/P=0: cheap 60 ns/op, ours 120", better[0].String())
-
-	s.Add(Sample{"T1", "G=1/P=0", "ours-handle", 0, 1, map[string]float64{NsOp: 250}})
-	assert.Len(t, s.WherePeersAreBetter(nil, []string{"floor"}), 1)
-	better = s.WherePeersAreBetter([]string{"ours-handle"}, []string{"floor"})
-	require.Len(t, better, 3)
-	assert.Equal(t, "T1 G=1/P=0: std 240 ns/op, ours-handle 250", better[1].String())
-}
-
 func TestJSONRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.json")
 	f, err := os.Create(path)
@@ -65,18 +50,6 @@ func TestJSONRoundTrip(t *testing.T) {
 	got, err := ReadJSON(path)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-}
-
-func TestBenchLinesAreWhatBenchstatReads(t *testing.T) {
-	var b strings.Builder
-	require.NoError(t, sampleSet().WriteBench(&b))
-	assert.Contains(t, b.String(), "\ncpu: a cpu\n")
-	assert.Contains(t, b.String(), "BenchmarkT1/G=1/P=0/peer=ours \t    1000\t100 ns/op\t0 allocs/op\n")
-	for line := range strings.Lines(b.String()) {
-		if strings.HasPrefix(line, "Benchmark") {
-			assert.Zero(t, len(strings.Fields(line))%2, "name, count, then pairs of value and unit: %q", line)
-		}
-	}
 }
 
 func TestTablesHoldRatioToTheBase(t *testing.T) {

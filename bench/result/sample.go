@@ -3,7 +3,10 @@ package result
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+
+	"github.com/delayedop/purgatory/bench/meter"
 )
 
 // Sample is one peer measured once.
@@ -16,7 +19,7 @@ type Sample struct {
 	Metrics  map[string]float64 `json:"metrics"`
 }
 
-// Units of the metrics. They end a benchstat line each, so they hold no spaces.
+// Units of the metrics.
 const (
 	NsOp      = "ns/op"
 	CPUOp     = "cpu-ns/op"
@@ -24,7 +27,6 @@ const (
 	AllocsSec = "allocs/s"
 	BytesOp   = "B/op"
 	Bytes     = "B/pending"
-	Retained  = "B/cancelled"
 	LateP50   = "late-p50-ms"
 	LateP99   = "late-p99-ms"
 	LateMax   = "late-max-ms"
@@ -32,16 +34,16 @@ const (
 	EarlyMax  = "early-max-ms"
 	CPUSec    = "cpu-s"
 	CPUIdle   = "cpu-ms/s"
-	Routines  = "goroutines"
-	StalePeak = "stale-peak"
 	Held      = "held-req/s"
 	Rate      = "req/s"
-	Net       = "net-cpu-ns/op"
-	Pending   = "pending-peak"
 	NsStep    = "ns/step"
-	Coalesced = "signals/check"
 	Lost      = "lost"
 )
+
+// PerOp returns what a loop took for each operation.
+func PerOp(m meter.Rate) map[string]float64 {
+	return map[string]float64{NsOp: m.NsPerOp, CPUOp: m.CPUPerOp, AllocsOp: m.AllocsPerOp, BytesOp: m.BytesPerOp}
+}
 
 // Distribution is a lateness distribution of one peer in one round: ascending quantiles in milliseconds.
 type Distribution struct {
@@ -56,11 +58,6 @@ type Set struct {
 	About         map[string]string `json:"about"` // machine, toolchain, date, flags
 	Samples       []Sample          `json:"samples"`
 	Distributions []Distribution    `json:"distributions"`
-}
-
-// Has reports whether anything of a workload was measured.
-func (s *Set) Has(workload string) bool {
-	return slices.ContainsFunc(s.Samples, func(x Sample) bool { return x.Workload == workload })
 }
 
 // Add records a sample.
@@ -83,50 +80,21 @@ func (s Stat) Spread() float64 {
 
 // Stat returns the median of a metric; ok is false when it was not measured.
 func (s *Set) Stat(workload, params, peer, metric string) (st Stat, ok bool) {
-	var values []float64
-	for _, x := range s.Samples {
-		if x.Workload == workload && x.Params == params && x.Peer == peer {
-			if v, has := x.Metrics[metric]; has {
-				values = append(values, v)
-			}
-		}
-	}
+	values := slices.Sorted(maps.Values(s.rounds(workload, params, peer, metric)))
 	if len(values) == 0 {
 		return Stat{}, false
 	}
-	slices.Sort(values)
 	return Stat{Median: median(values), Min: values[0], Max: values[len(values)-1], Rounds: len(values)}, true
-}
-
-// Worst returns the largest value of a metric over the rounds.
-func (s *Set) Worst(workload, params, peer, metric string) (float64, bool) {
-	st, ok := s.Stat(workload, params, peer, metric)
-	return st.Max, ok
 }
 
 // Ratio returns the median over the rounds of (peer / base), each taken within one round: what slowed the machine down
 // slowed both.
 func (s *Set) Ratio(workload, params, peer, metric, base string) (float64, bool) {
-	return s.RatioTo(workload, params, peer, metric, workload, params, base, metric)
-}
-
-// RatioTo is Ratio between different workloads or parameters.
-func (s *Set) RatioTo(workload, params, peer, metric, toWorkload, toParams, to, toMetric string) (float64, bool) {
-	bases := map[int]float64{}
-	for _, x := range s.Samples {
-		if x.Workload == toWorkload && x.Params == toParams && x.Peer == to {
-			if v, has := x.Metrics[toMetric]; has {
-				bases[x.Round] = v
-			}
-		}
-	}
+	of, by := s.rounds(workload, params, peer, metric), s.rounds(workload, params, base, metric)
 	var ratios []float64
-	for _, x := range s.Samples {
-		if x.Workload == workload && x.Params == params && x.Peer == peer {
-			v, has := x.Metrics[metric]
-			if b := bases[x.Round]; has && b > 0 {
-				ratios = append(ratios, v/b)
-			}
+	for round, v := range of {
+		if b := by[round]; b > 0 {
+			ratios = append(ratios, v/b)
 		}
 	}
 	if len(ratios) == 0 {
@@ -134,6 +102,19 @@ func (s *Set) RatioTo(workload, params, peer, metric, toWorkload, toParams, to, 
 	}
 	slices.Sort(ratios)
 	return median(ratios), true
+}
+
+// rounds returns a metric by round.
+func (s *Set) rounds(workload, params, peer, metric string) map[int]float64 {
+	values := map[int]float64{}
+	for _, x := range s.Samples {
+		if x.Workload == workload && x.Params == params && x.Peer == peer {
+			if v, has := x.Metrics[metric]; has {
+				values[x.Round] = v
+			}
+		}
+	}
+	return values
 }
 
 func median(sorted []float64) float64 {

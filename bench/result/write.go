@@ -1,6 +1,7 @@
 package result
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -12,37 +13,13 @@ import (
 
 // WriteJSON writes the whole set, one sample a line so that a diff of two runs can be read.
 func (s *Set) WriteJSON(w io.Writer) error {
-	about, err := json.MarshalIndent(s.About, "  ", "  ")
+	b, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "{\n  \"about\": %s,\n  \"samples\": [", about)
-	if err := lines(w, s.Samples); err != nil {
-		return err
-	}
-	fmt.Fprint(w, "\n  ],\n  \"distributions\": [")
-	if err := lines(w, s.Distributions); err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(w, "\n  ]\n}\n")
+	const begin = `{"workload":` // of a sample
+	_, err = w.Write(append(bytes.ReplaceAll(b, []byte(begin), []byte("\n"+begin)), '\n'))
 	return err
-}
-
-func lines[T any](w io.Writer, items []T) error {
-	for i, x := range items {
-		b, err := json.Marshal(x)
-		if err != nil {
-			return err
-		}
-		sep := ","
-		if i == 0 {
-			sep = ""
-		}
-		if _, err := fmt.Fprintf(w, "%s\n    %s", sep, b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ReadJSON reads what WriteJSON wrote.
@@ -60,32 +37,8 @@ func ParseJSON(b []byte) (*Set, error) {
 	return s, json.Unmarshal(b, s)
 }
 
-// WriteBench writes the samples as `go test -bench` would, one line a round, for benchstat:
-//
-//	benchstat -col /peer bench.txt
-func (s *Set) WriteBench(w io.Writer) error {
-	fmt.Fprintf(w, "goos: %s\ngoarch: %s\npkg: github.com/delayedop/purgatory/bench\ncpu: %s\n",
-		s.About["goos"], s.About["goarch"], s.About["cpu"])
-	for _, x := range s.Samples {
-		name := "Benchmark" + x.Workload
-		if x.Params != "" {
-			name += "/" + x.Params
-		}
-		if _, err := fmt.Fprintf(w, "%s/peer=%s \t%8d", name, x.Peer, x.N); err != nil {
-			return err
-		}
-		for _, unit := range ordered(x.Metrics) {
-			if _, err := fmt.Fprintf(w, "\t%s %s", number(x.Metrics[unit]), unit); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(w)
-	}
-	return nil
-}
-
 // first are the units that say most, in this order.
-var first = []string{NsOp, NsStep, CPUSec, Bytes, Retained, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
+var first = []string{NsOp, NsStep, CPUSec, Bytes, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax}
 
 // ordered returns the units of the metrics, those that say most in front.
 func ordered(metrics map[string]float64) []string {

@@ -9,12 +9,8 @@ import (
 // entries is our timer with entries that the caller owns: nothing is allocated per timer.
 type entries struct{ timer *timer.SystemTimer }
 
-func newEntry() Timers { return entries{timer: StartSystemTimer()} }
-
-// EntryWith is the caller's entry on a timer with options.
-func EntryWith(name string, opts ...timer.Option) Peer {
-	return Peer{Name: name, New: func() Timers { return entries{timer: StartSystemTimer(opts...)} }, Main: true}
-}
+// NewEntry is the caller's entry on a timer with options.
+func NewEntry(opts ...timer.Option) Timers { return entries{timer: StartSystemTimer(opts...)} }
 
 // StartSystemTimer returns a running timer.
 func StartSystemTimer(opts ...timer.Option) *timer.SystemTimer {
@@ -40,13 +36,6 @@ func (p entries) Slots(n int, fired func(i int)) Slots {
 		s.slots[i].entry.Bind(&s.slots[i])
 	}
 	return s
-}
-
-func (p entries) Hold(d time.Duration, payload *Payload) func() {
-	h := &holdingEntry{payload: payload}
-	h.entry.Bind(h)
-	start(p.timer, &h.entry, d)
-	return func() { p.timer.Cancel(&h.entry) }
 }
 
 func (p entries) Close()       { p.timer.Stop() }
@@ -92,10 +81,3 @@ func (s *firingEntries) Add(i int, d time.Duration) {
 	start(s.timer, &s.slots[i].entry, d)
 }
 func (s *firingEntries) Cancel(i int) { s.timer.Cancel(&s.slots[i].entry) }
-
-type holdingEntry struct {
-	entry   timer.TaskEntry
-	payload *Payload
-}
-
-func (h *holdingEntry) RunTask(*timer.TaskEntry) { h.payload.touch() }

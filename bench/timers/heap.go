@@ -27,7 +27,7 @@ type item struct {
 	f     func()
 }
 
-func newHeap() Timers {
+func startHeap() *heapTimers {
 	h := &heapTimers{base: time.Now(), wake: make(chan struct{}, 1), quit: make(chan struct{})}
 	h.done.Go(h.run)
 	return h
@@ -90,28 +90,10 @@ func (h *heapTimers) run() {
 	}
 }
 
-func (h *heapTimers) Slots(n int, fired func(i int)) Slots {
-	return &heapSlots{heap: h, items: make([]*item, n), callback: callbacks(fired)}
-}
-
-func (h *heapTimers) Hold(d time.Duration, payload *Payload) func() {
-	it := h.add(d, payload.touch)
-	return func() { h.cancel(it) }
-}
-
-func (h *heapTimers) Close() {
+func (h *heapTimers) close() {
 	close(h.quit)
 	h.done.Wait()
 }
-
-type heapSlots struct {
-	heap     *heapTimers
-	items    []*item
-	callback func(i int) func()
-}
-
-func (s *heapSlots) Add(i int, d time.Duration) { s.items[i] = s.heap.add(d, s.callback(i)) }
-func (s *heapSlots) Cancel(i int)               { s.heap.cancel(s.items[i]) }
 
 type itemHeap []*item
 

@@ -12,8 +12,6 @@ type Timers interface {
 	// Slots returns room for n timers. fired(i) is called when slot i expires; with a nil fired every timer shares one
 	// function that does nothing, so that no closure is paid for.
 	Slots(n int, fired func(i int)) Slots
-	// Hold starts a timer whose callback refers to the payload, and returns what cancels it.
-	Hold(d time.Duration, payload *Payload) (cancel func())
 	// Close stops the peer. Pending timers are lost or stopped, as the peer has it.
 	Close()
 }
@@ -23,9 +21,6 @@ type Slots interface {
 	Add(i int, d time.Duration)
 	Cancel(i int)
 }
-
-// Payload is what a request drags along.
-type Payload [256]byte
 
 // Peer names a timer and makes a fresh one.
 type Peer struct {
@@ -48,15 +43,11 @@ const (
 // Peers lists every timer that is compared, ours first.
 func Peers() []Peer {
 	return []Peer{
-		{Name: Entry, New: newEntry, Main: true},
+		{Name: Entry, New: func() Timers { return NewEntry() }, Main: true},
 		{Name: Handle, New: newHandle, Main: true},
 		{Name: Std, New: newStd, Main: true},
 		{Name: Heap, New: newHeap, Main: true},
 		{Name: "russellluo", New: newRussellLuo},
-		{Name: "antlabs", New: newAntlabs},
-		{Name: "rfyiamcool", New: newRfyiamcool},
-		{Name: "ouqiang", New: newOuqiang},
-		{Name: "go-zero", New: newGoZero},
 	}
 }
 
@@ -71,9 +62,6 @@ func ByName(name string) Peer {
 }
 
 func nothing() {}
-
-// touch is what a callback that refers to a payload does with it.
-func (p *Payload) touch() { p[0]++ }
 
 // callbacks returns the function of each slot: one shared function, or a closure made when it is asked for.
 func callbacks(fired func(i int)) func(i int) func() {

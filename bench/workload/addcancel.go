@@ -14,14 +14,14 @@ import (
 // ago is cancelled, with P others pending.
 func addCancel(r *Run) {
 	pendings := []int{0, r.Million / 10, r.Million}
-	if r.Scope == Essentials {
+	if r.Quick {
 		pendings = []int{0, r.Million}
 	}
 	rounds := r.rounds(2)
 	for round := range rounds {
 		for _, p := range pendings {
 			for _, peer := range timers.Peers() {
-				if !worthRound(r, round, p, peer) {
+				if r.Quick && (!peer.Main || round > 0 && p > 0) {
 					continue
 				}
 				r.turn(fmt.Sprintf("T1, T1w  round %d of %d  P=%d  %s", round+1, rounds, p, peer.Name), func() {
@@ -30,14 +30,6 @@ func addCancel(r *Run) {
 			}
 		}
 	}
-}
-
-// worthRound leaves the heap and the wheels that are not ours out of the later rounds: no target refers to them.
-func worthRound(r *Run, round, pending int, peer timers.Peer) bool {
-	if r.Scope == Essentials {
-		return peer.Main && (round == 0 || pending == 0)
-	}
-	return r.besides(round) || peer.Main && peer.Name != timers.Heap
 }
 
 func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {
@@ -59,8 +51,7 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 		}
 	}
 	measure(workload, atOnce)
-	// Some search lists of a million, for ten seconds.
-	if r.Scope == Complete || r.Scope == Full && (peer.Main || pending < Million) {
+	if !r.Quick { // some search lists of a million, for ten seconds
 		measure(workload+"w", windowed)
 	}
 	r.tidy(func() {

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,38 +14,17 @@ import (
 
 // expiringOperations measures P6: a million operations on a thousand keys that expire within one second.
 func expiringOperations(r *Run) {
-	if r.Scope == Essentials {
-		return
-	}
-	submitters := []int{1}
-	if r.Scope == Complete {
-		submitters = []int{1, 2}
-	}
 	for round := range r.longRounds() {
-		for _, g := range submitters {
-			for _, name := range r.expiring(round) {
-				r.turn(fmt.Sprintf("P6  round %d  G=%d  %s", round+1, g, name), func() {
-					expiringOne(r, round, r.Million, g, purgatories.ByName(name))
-				})
-			}
+		for _, name := range r.among(purgatories.Timers) {
+			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, name), func() {
+				expiringOne(r, round, r.Million, purgatories.ByName(name))
+			})
 		}
 	}
 }
 
-// expiring are the peers of P6, which take up to thirteen seconds each.
-func (r *Run) expiring(round int) []string {
-	names := []string{purgatories.Ours, purgatories.Timers}
-	if r.besides(round) {
-		names = append(names, purgatories.CB)
-	}
-	if r.Scope == Complete {
-		names = append(names, purgatories.Lazy, purgatories.Chan)
-	}
-	return names
-}
-
-func expiringOne(r *Run, round, n, g int, peer purgatories.Peer) {
-	params := fmt.Sprintf("G=%d/N=%d", g, n)
+func expiringOne(r *Run, round, n int, peer purgatories.Peer) {
+	params := fmt.Sprintf("G=1/N=%d", n)
 	keys := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("key-%d", i)} })
 	// Three seconds to submit them in: a goroutine for each takes its time.
 	ds := delays(round, n, 3*time.Second, 4*time.Second)
@@ -55,25 +33,18 @@ func expiringOne(r *Run, round, n, g int, peer purgatories.Peer) {
 	p := peer.New()
 	defer r.tidy(p.Close)
 	meter.PrefaultForGrowth()
-	idle := runtime.NumGoroutine()
-	peak := meter.WatchGoroutines()
 	s := meter.Start()
-	together(g, n, func(_, from, to int) {
-		for i := from; i < to; i++ {
-			late.Due(i, ds[i])
-			p.Probe(&probes[i], ds[i], keys[i%len(keys)])
-		}
-	})
-	missing := await(late, 30*time.Second)
+	for i, d := range ds {
+		late.Due(i, d)
+		p.Probe(&probes[i], d, keys[i%len(keys)])
+	}
+	await(late, 30*time.Second)
 	c := s.Stop()
 	m := map[string]float64{
 		result.CPUSec:   c.CPU.Seconds(),
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
-		result.Routines: float64(peak.Stop() - idle),
 	}
-	r.lost(peer.Name, missing, m)
-	r.lateMetrics("P6", params, peer.Name, late.Sorted(), m)
-	r.add("P6", params, peer.Name, round, int64(n), m)
+	r.addLate("P6", params, peer.Name, round, late, m)
 }
 
 func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
@@ -86,37 +57,27 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
-	loads := []int{1}
-	if r.Scope == Complete {
-		loads = []int{1, 2}
-	}
 	for round := range r.longRounds() {
-		for _, g := range loads {
-			for _, name := range r.amongMany(purgatories.Timers) {
-				r.turn(fmt.Sprintf("P8  round %d  G=%d  %s", round+1, g, name), func() {
-					p := purgatories.ByName(name).New()
-					crowd(p, r.Million)
-					probesOne(r, round, g, p, name)
-					r.tidy(p.Close)
-				})
-			}
+		for _, name := range r.among(purgatories.Timers, purgatories.Ours) {
+			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
+				p := purgatories.ByName(name).New()
+				crowd(p, r.Million)
+				probesOne(r, round, p, name)
+				r.tidy(p.Close)
+			})
 		}
 	}
 }
 
-// amongMany are the peers of what is measured with a million pending: no target refers to any but ours.
-func (r *Run) amongMany(std string) []string {
-	switch r.Scope {
-	case Essentials:
-		return []string{purgatories.Ours}
-	case Full:
-		return []string{purgatories.Ours, std}
-	default:
-		return []string{purgatories.Ours, std, purgatories.CB, purgatories.Lazy, purgatories.Chan}
+// among are the peers of a workload: in a quick run those that are named.
+func (r *Run) among(std string, quick ...string) []string {
+	if r.Quick {
+		return quick
 	}
+	return []string{purgatories.Ours, std, purgatories.CB, purgatories.Chan}
 }
 
-func probesOne(r *Run, round, g int, p purgatories.Purgatory, name string) {
+func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {
 	const every = 2 * time.Millisecond
 	window := 25 * r.Window
 	n := int(window / every)
@@ -124,9 +85,9 @@ func probesOne(r *Run, round, g int, p purgatories.Purgatory, name string) {
 	probes := probesOf(late, n)
 	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
 	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
-	load := lifeLoop(p, g, 3)
+	load := lifeLoop(p, 1, 3)
 	if name == purgatories.Timers { // which has no checks
-		load = atOnceLoop(timers.ByName(timers.Std).New(), g, requests)
+		load = atOnceLoop(timers.ByName(timers.Std).New(), 1, requests)
 	}
 	var (
 		lives   atomic.Int64
@@ -134,14 +95,12 @@ func probesOne(r *Run, round, g int, p purgatories.Purgatory, name string) {
 		loading sync.WaitGroup
 	)
 	s := meter.Start()
-	for worker := range g {
-		loading.Go(func() {
-			for !stopped.Load() {
-				load(worker, 4*batch)
-				lives.Add(4 * batch)
-			}
-		})
-	}
+	loading.Go(func() {
+		for !stopped.Load() {
+			load(0, 4*batch)
+			lives.Add(4 * batch)
+		}
+	})
 	tick := time.NewTicker(every)
 	for i, d := range ds {
 		<-tick.C
@@ -149,13 +108,11 @@ func probesOne(r *Run, round, g int, p purgatories.Purgatory, name string) {
 		p.Probe(&probes[i], d, keys[i])
 	}
 	tick.Stop()
-	missing := await(late, 10*time.Second)
+	await(late, 10*time.Second)
 	stopped.Store(true)
 	loading.Wait()
 	c := s.Stop()
 	m := map[string]float64{result.AllocsOp: float64(c.Mallocs) / float64(lives.Load()+int64(n))}
-	r.lost(name, missing, m)
-	params := fmt.Sprintf("G=%d/P=%d", g, r.Million)
-	r.lateMetrics("P8", params, name, late.Sorted(), m)
-	r.add("P8", params, name, round, int64(n), m)
+	params := fmt.Sprintf("G=1/P=%d", r.Million)
+	r.addLate("P8", params, name, round, late, m)
 }

@@ -10,27 +10,19 @@ import (
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
-// footprint measures T3, bytes per pending timer, and T4, bytes retained after timers that held 256 bytes each were
-// cancelled and let go. What the caller keeps to be able to cancel (handle, key, the entry) counts.
+// footprint measures T3, bytes per pending timer. What the caller keeps to be able to cancel (handle, key, the entry)
+// counts.
 func footprint(r *Run) {
-	r.inPairs(func() {
-		for round := range r.longRounds() {
-			for _, peer := range timers.Peers() {
-				if r.Scope == Essentials && (!peer.Main || peer.Name == timers.Heap) || !peer.Main && !r.besides(round) {
-					continue
-				}
-				record := func(workload string, measure func(int, timers.Peer) map[string]float64) {
-					r.turn(fmt.Sprintf("%s  round %d  %s", workload, round+1, peer.Name), func() {
-						r.add(workload, fmt.Sprintf("N=%d", r.Million), peer.Name, round, int64(r.Million), measure(r.Million, peer))
-					})
-				}
-				record("T3", r.pendingBytes)
-				if peer.Main || r.Scope == Complete {
-					record("T4", retainedBytes)
-				}
+	for round := range r.longRounds() {
+		for _, peer := range timers.Peers() {
+			if r.Quick && (!peer.Main || peer.Name == timers.Heap) {
+				continue
 			}
+			r.turn(fmt.Sprintf("T3  round %d  %s", round+1, peer.Name), func() {
+				r.add("T3", fmt.Sprintf("N=%d", r.Million), peer.Name, round, int64(r.Million), r.pendingBytes(r.Million, peer))
+			})
 		}
-	})
+	}
 }
 
 func (r *Run) pendingBytes(n int, peer timers.Peer) map[string]float64 {
@@ -54,31 +46,5 @@ func (r *Run) pendingBytes(n int, peer timers.Peer) map[string]float64 {
 	return map[string]float64{
 		result.Bytes:    (float64(after) - float64(before)) / float64(n),
 		result.AllocsOp: float64(c.Mallocs) / float64(n),
-	}
-}
-
-func startAndCancel(t timers.Timers, ds []time.Duration) {
-	cancels := make([]func(), len(ds))
-	for i, d := range ds {
-		cancels[i] = t.Hold(d, new(timers.Payload))
-	}
-	for _, cancel := range cancels {
-		cancel()
-	}
-}
-
-func retainedBytes(n int, peer timers.Peer) map[string]float64 {
-	t := peer.New()
-	defer t.Close()
-	ds := delays(0, n, 60*time.Second, 120*time.Second)
-	before := meter.Live()
-	s := meter.Start()
-	startAndCancel(t, ds)
-	c := s.Stop()
-	after := meter.Live()
-	runtime.KeepAlive(ds)
-	return map[string]float64{
-		result.Retained: max(0, float64(after)-float64(before)) / float64(n),
-		result.AllocsOp: float64(c.Mallocs) / float64(n), // the payload is one of them
 	}
 }

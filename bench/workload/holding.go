@@ -3,7 +3,6 @@ package workload
 import (
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
@@ -14,57 +13,17 @@ import (
 // pendingOperations measures P5, bytes per pending operation (stacks included), and P7, what a million pending cost while
 // nothing happens.
 func pendingOperations(r *Run) {
+	quick := map[int][]string{1: {purgatories.Ours, purgatories.CB, purgatories.Timers}, 3: {purgatories.Ours}}
 	for round := range r.longRounds() {
 		for _, keys := range []int{1, 3} {
-			r.inPairs(func() { // each by itself: a million goroutines twice at once are too many
-				for _, name := range r.holders(round, keys) {
-					r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
-				}
-			})
+			for _, name := range r.among(purgatories.Timers, quick[keys]...) {
+				r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
+			}
 		}
-	}
-	for round := range r.longRounds() {
-		for _, name := range r.amongMany(purgatories.Timers) {
+		for _, name := range r.among(purgatories.Timers, purgatories.Ours) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
 		}
-		if r.Scope > Essentials && r.besides(round) {
-			r.turn(fmt.Sprintf("P7  round %d  floor", round+1), func() {
-				r.add("P7", fmt.Sprintf("N=%d", r.Million), "floor", round, 0, wakeUps(r))
-			})
-		}
 	}
-}
-
-// holders are the peers of P5, with the goroutines first, which take longest. The lazy form is left out: in memory it is
-// like the other while all are pending.
-func (r *Run) holders(round, keys int) []string {
-	all := []string{purgatories.Chan, purgatories.CB, purgatories.Timers, purgatories.Ours}
-	switch {
-	case r.Scope == Essentials && keys == 1:
-		return all[1:]
-	case r.Scope == Essentials:
-		return all[3:]
-	case r.besides(round):
-		return all
-	default:
-		return all[2:]
-	}
-}
-
-// wakeUps returns what idleCost is of a goroutine that does nothing but wake up as often as a reaper does.
-func wakeUps(r *Run) map[string]float64 {
-	var stopped atomic.Bool
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for !stopped.Load() {
-			time.Sleep(200 * time.Millisecond)
-		}
-	}()
-	cost := idleCost(r)
-	stopped.Store(true)
-	<-ended
-	return cost
 }
 
 // hold submits n operations with 60..120 s on some of a thousand keys.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
-	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
@@ -25,12 +24,9 @@ func life(r *Run) {
 	rounds := r.rounds(4)
 	for round := range rounds {
 		for _, peer := range purgatories.Peers() {
-			if peer.Name == purgatories.Lazy && !r.besides(round) {
-				continue // no target refers to it
-			}
 			r.turn(fmt.Sprintf("P1, P2  round %d of %d  %s", round+1, rounds, peer.Name), func() { lifeOne(r, round, peer) })
 		}
-		if r.Scope > Essentials && round < r.longRounds() {
+		if !r.Quick && round < r.longRounds() {
 			lifeAmongMany(r, round)
 		}
 	}
@@ -42,7 +38,7 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 	lifeBeside(r, round, peer, "", func(g int, bodies ...func(worker, n int)) []meter.Rate {
 		return meter.Alternate(g, 3*r.Window/2, 4*batch, bodies...)
 	})
-	if !r.besideHeap(round) {
+	if r.Heap == 0 || round >= r.longRounds() { // it takes longer, so there are fewer rounds of it
 		return
 	}
 	held := meter.Hold(r.Heap)
@@ -55,19 +51,16 @@ func lifeOne(r *Run, round int, peer purgatories.Peer) {
 // HeapParam is what the parameters of P1 and P2 end in when they have a live heap of that many bytes beside them.
 func HeapParam(bytes int) string { return fmt.Sprintf("/heap=%dMB", bytes>>20) }
 
-// besideHeap says whether a round has P1 and P2 beside a live heap. That takes longer, so there are fewer rounds of it.
-func (r *Run) besideHeap(round int) bool { return r.Heap > 0 && round < r.longRounds() }
-
 // besideHeapLong is the window beside a live heap.
 func (r *Run) besideHeapLong() time.Duration {
-	if r.Scope == Essentials {
+	if r.Quick {
 		return 3 * r.Window
 	}
 	return 8 * r.Window // as that of P3 among a million: for whole cycles of the collector
 }
 
-// lifeBeside measures P1 and P2 of one peer. Ours take turns with the standard library's AfterFunc+Stop, which is what
-// targets refer to, and with the floor: these keep nothing, so the world is still its own.
+// lifeBeside measures P1 and P2 of one peer. Ours take turns with the standard library's AfterFunc+Stop:
+// that keeps nothing, so the world is still its own.
 func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates func(g int, bodies ...func(worker, n int)) []meter.Rate) {
 	std, p := timers.ByName(timers.Std).New(), peer.New()
 	measure := func(workload string, g, keys int) {
@@ -77,9 +70,6 @@ func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates fun
 		}
 		if peer.Name == purgatories.Ours {
 			beside(timers.Alone, atOnceLoop(std, g, requests))
-			if g == 1 && keys == 1 {
-				beside("floor", floorLoop())
-			}
 		}
 		for i, rate := range rates(g, bodies...) {
 			r.addRate(workload, fmt.Sprintf("G=%d%s", g, heap), names[i], round, rate)
@@ -95,65 +85,22 @@ func lifeBeside(r *Run, round int, peer purgatories.Peer, heap string, rates fun
 
 // lifeAmongMany is P3: P2 on top of a million long operations on a thousand other keys, and before they come.
 func lifeAmongMany(r *Run, round int) {
-	for _, name := range r.amongMany(timers.Alone) {
-		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), name), func() {
-			if name == timers.Alone {
-				aloneAmong(r, round)
-			} else {
-				lifeAmong(r, round, name)
-			}
-		})
+	for _, peer := range purgatories.Peers() {
+		r.turn(fmt.Sprintf("P3  round %d of %d  %s", round+1, r.longRounds(), peer.Name), func() { lifeAmong(r, round, peer) })
 	}
 }
 
-// aloneAmong is what the standard library's timers take for P3: AfterFunc+Stop before and among a million of them.
-func aloneAmong(r *Run, round int) {
-	std := timers.ByName(timers.Std).New()
-	others := std.Slots(r.Million, nil)
-	measure := func(pending int) {
-		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), timers.Alone, round, atOnce(std, g, r.among(pending), requests))
-		}
-	}
-	measure(0)
-	for i, d := range delays(2, r.Million, 10*time.Minute, 20*time.Minute) {
-		others.Add(i, d)
-	}
-	measure(r.Million)
-	r.tidy(func() {
-		for i := range r.Million {
-			others.Cancel(i)
-		}
-	})
-}
-
-func lifeAmong(r *Run, round int, name string) {
-	p := purgatories.ByName(name).New()
+func lifeAmong(r *Run, round int, peer purgatories.Peer) {
+	p := peer.New()
 	defer r.tidy(p.Close)
-	measure := func(pending int) {
+	measure := func(pending int, window time.Duration) {
 		for _, g := range []int{1, 2} {
-			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), name, round, lives(r.among(pending), p, g, 3))
+			r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, pending), peer.Name, round, lives(window, p, g, 3))
 		}
 	}
-	measure(0)
+	measure(0, 3*r.Window)
 	crowd(p, r.Million)
-	measure(r.Million)
-	if p.Stale() >= 0 {
-		// Watched outside the timed loop: looking costs something too.
-		peak := meter.WatchPeak(2*time.Millisecond, p.Stale)
-		rate := lives(r.Window, p, 2, 3)
-		m := rateMetrics(rate)
-		m[result.StalePeak] = float64(peak.Stop())
-		r.add("P3", fmt.Sprintf("G=2/P=%d/watched", r.Million), name, round, rate.Ops, m)
-	}
-}
-
-// among is the window of P3: long enough for whole cycles of the collector when it has many to mark, as in T1.
-func (r *Run) among(pending int) time.Duration {
-	if pending > 0 {
-		return 8 * r.Window
-	}
-	return 3 * r.Window
+	measure(r.Million, 8*r.Window) // for whole cycles of the collector, which has many to mark
 }
 
 // crowd submits n long operations on a thousand keys of their own.

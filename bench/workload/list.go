@@ -41,23 +41,16 @@ func Families() []Family {
 		{"life", []Workload{
 			{"P1", "an operation's life, 1 key, batches of 64", lifeBases, result.NsOp},
 			{"P2", "an operation's life, 3 keys, two of them never checked", lifeBases, result.NsOp},
-			{"P3", "P2 among a million long operations", lifeBases, result.NsOp},
+			{"P3", "P2 among a million long operations", []string{purgatories.CB}, result.NsOp},
 		}, life},
 		{"timer memory", []Workload{
 			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases, result.Bytes},
-			{"T4", "bytes retained per cancelled timer that held 256", timerBases, result.Retained},
 		}, footprint},
 		{"operation memory", []Workload{
 			{"P5", "bytes per pending operation, stacks included", purgatoryBases, result.Bytes},
 			{"P7", "processor time of doing nothing", purgatoryBases, result.CPUIdle},
 		}, pendingOperations},
-		{"waits", []Workload{
-			{"A1", "a blocking wait, 64 goroutines let go together", []string{purgatories.HandWritten}, result.NsOp},
-			{"A2", "bytes per waiting goroutine, its stack included", []string{purgatories.HandWritten}, result.Bytes},
-		}, waits},
 		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases, result.NsStep}}, thresholds},
-		{"signals", []Workload{{"S1", "telling the purgatory that a key has changed", []string{condBroadcast, goCheck}, result.NsOp}}, signals},
-		{"heartbeats", []Workload{{"E1", "one of 100,000 deadlines moved", []string{stdReset, stopAfterFunc}, result.NsOp}}, heartbeats},
 		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases, result.CPUSec}}, expiry},
 		{"operation expiry", []Workload{
 			{"P6", "operations on 1,000 keys expire within a second", purgatoryBases, result.CPUSec},
@@ -66,18 +59,6 @@ func Families() []Family {
 		{"open loop", []Workload{
 			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatoryBases, result.CPUOp},
 		}, openLoop},
-	}
-}
-
-// OnRequest lists the families that are measured only when they are asked for by name.
-func OnRequest() []Family {
-	return []Family{
-		{"defaults", []Workload{
-			{"D1", "T1 with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
-			{"D1w", "T1w with delays of 1..4 s over sizes of the wheel", []string{"size-64"}, result.NsOp},
-			{"D1x", "T2 over sizes of the wheel", []string{"size-64"}, result.CPUSec},
-			{"D2", "P1 and P2 over numbers of shards, timer and watchers alike", []string{"shards-16"}, result.NsOp},
-		}, defaults},
 	}
 }
 

@@ -17,13 +17,13 @@ import (
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
 	offers := mixes
-	if r.Scope == Essentials {
+	if r.Quick {
 		rates, offers = rates[2:3], mixes[:1]
 	}
 	for _, m := range offers {
 		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range r.ratePeers(round) {
+				for _, name := range r.among(purgatories.Timers, purgatories.Ours, purgatories.Timers, purgatories.CB) {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -31,54 +31,16 @@ func openLoop(r *Run) {
 				}
 			}
 		}
-		r.netCost(m.name, rates)
 		for round := range r.longRounds() {
-			for _, name := range r.highestPeers(round) {
+			for _, name := range r.among(purgatories.Timers) {
 				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
 			}
 		}
 	}
 }
 
-// ratePeers are those that requests are offered to at given rates.
-func (r *Run) ratePeers(round int) []string {
-	names := []string{purgatories.Ours, purgatories.Timers, purgatories.CB}
-	if r.besides(round) {
-		names = append(names, purgatories.Null)
-	}
-	if r.Scope == Complete {
-		names = append(names, purgatories.Lazy, purgatories.Chan)
-	}
-	return names
-}
-
-// highestPeers are those whose highest rate is looked for, for some twenty seconds each.
-func (r *Run) highestPeers(round int) []string {
-	switch {
-	case r.Scope == Complete:
-		return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Lazy, purgatories.Chan}
-	case r.Scope == Full && round == 0:
-		return []string{purgatories.Ours}
-	default:
-		return nil
-	}
-}
-
 // arrivalTable is how many requests are drawn at most; they come again and again.
 const arrivalTable = 1 << 18
-
-// netCost adds to each sample what it costs above the harness alone.
-func (r *Run) netCost(mix string, rates []int) {
-	for _, rate := range rates {
-		params := fmt.Sprintf("mix=%s/rate=%d", mix, rate)
-		harness, ok := r.Set.Stat("P4", params, purgatories.Null, result.CPUOp)
-		for _, s := range r.Set.Samples {
-			if ok && s.Workload == "P4" && s.Params == params && s.Peer != purgatories.Null {
-				s.Metrics[result.Net] = s.Metrics[result.CPUOp] - harness.Median
-			}
-		}
-	}
-}
 
 // ladder holds the rates that are tried for the highest, and usual is the one that is tried first.
 var (
@@ -129,7 +91,6 @@ type offered struct {
 	window  time.Duration
 	cost    meter.Cost
 	lag     time.Duration // how far completions were behind at the end
-	peak    int           // most pending at once
 }
 
 func (o offered) rate() float64          { return float64(o.arrived) / o.window.Seconds() }
@@ -151,7 +112,6 @@ func (o offered) metrics() map[string]float64 {
 		result.Rate:     o.rate(),
 		result.AllocsOp: float64(o.cost.Mallocs) / float64(o.arrived),
 		result.BytesOp:  float64(o.cost.Bytes) / float64(o.arrived),
-		result.Pending:  float64(o.peak),
 	}
 }
 
@@ -160,7 +120,6 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 	lane := purgatories.NewLane()
 	c := newCompleter(p)
 	meter.Prefault(int(min(int64(rate)*int64(requestTimeout/time.Millisecond)*300/1000, 512<<20)))
-	peak := meter.WatchPeak(20*time.Millisecond, p.Pending)
 	s := meter.Start()
 	c.start()
 	o := offered{target: rate, window: window}
@@ -172,7 +131,6 @@ func offer(p purgatories.Purgatory, table []arrival, rate int, window time.Durat
 		}
 	}
 	o.cost = s.Stop() // of requests from arrival to their end, all of them
-	o.peak = peak.Stop()
 	p.Close()
 	return o
 }

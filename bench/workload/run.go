@@ -5,14 +5,11 @@
 package workload
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
@@ -23,7 +20,7 @@ import (
 type Run struct {
 	Rounds   int           // how often a peer is measured in each workload; 0: as often as is usual there
 	Window   time.Duration // how long a loop is measured
-	Scope    Scope         // how much is measured
+	Quick    bool          // only the essentials
 	Million  int           // what stands for "1,000,000 pending"; smaller in tests
 	Heap     int           // bytes of live heap beside P1 and P2; smaller in tests
 	Set      *result.Set
@@ -41,21 +38,7 @@ type Run struct {
 	turns int
 	err   error
 	start time.Time
-	pairs *pairs // while turns are taken two at a time
 }
-
-// Scope is how much of the workloads a run measures.
-type Scope int
-
-const (
-	// Essentials are some peers and parameters, within a minute.
-	Essentials Scope = iota
-	// Full is every workload within a few minutes: all that a target refers to, and the standard library. Of the rest, what
-	// takes long has one round or none.
-	Full
-	// Complete is every peer with every parameter, in every round.
-	Complete
-)
 
 // Million is what the workloads call "1,000,000 pending".
 const Million = 1_000_000
@@ -81,28 +64,16 @@ func (r *Run) turn(what string, measure func()) {
 	if r.Only == 0 {
 		r.progress(what)
 	}
-	switch {
-	case r.Apart == nil:
+	if r.Apart == nil {
 		measure()
-	case r.pairs != nil:
-		r.pairs.take(r, what, r.turns)
-	default:
-		set, err := r.apart(what, r.turns)
-		if err != nil {
-			r.err = err
-			return
-		}
-		r.merge(set)
+		return
 	}
-}
-
-// apart takes a turn in a process of its own.
-func (r *Run) apart(what string, n int) (*result.Set, error) {
-	set, err := r.Apart(n)
+	set, err := r.Apart(r.turns)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		r.err = fmt.Errorf("%s: %w", what, err)
+		return
 	}
-	return set, nil
+	r.merge(set)
 }
 
 // merge adds what was measured apart.
@@ -111,49 +82,6 @@ func (r *Run) merge(set *result.Set) {
 	for _, d := range set.Distributions {
 		r.keep(d)
 	}
-}
-
-// inPairs takes the turns that start makes two at a time, in two processes: for what is the same however busy the machine
-// is, such as the bytes of a heap.
-func (r *Run) inPairs(start func()) {
-	running, ctx := errgroup.WithContext(context.Background())
-	running.SetLimit(2)
-	p := &pairs{running: running, failed: ctx.Done()}
-	r.pairs = p
-	start()
-	r.pairs = nil
-	if err := running.Wait(); err != nil {
-		r.err = err
-		return
-	}
-	for _, set := range p.sets {
-		r.merge(set)
-	}
-}
-
-// pairs is turns that are taken two at a time, and what was measured in them, in their order.
-type pairs struct {
-	running *errgroup.Group
-	failed  <-chan struct{} // closed when one has
-	sets    []*result.Set
-}
-
-func (p *pairs) take(r *Run, what string, n int) {
-	select {
-	case <-p.failed:
-		return
-	default:
-	}
-	set := new(result.Set)
-	p.sets = append(p.sets, set)
-	p.running.Go(func() error {
-		taken, err := r.apart(what, n)
-		if err != nil {
-			return err
-		}
-		*set = *taken
-		return nil
-	})
 }
 
 // rounds is how many rounds there are: the usual number is smaller where a turn takes seconds.
@@ -166,14 +94,11 @@ func (r *Run) rounds(usual int) int {
 
 // longRounds is rounds of what takes seconds, or has no noise to speak of: two, and one if only the essentials are asked for.
 func (r *Run) longRounds() int {
-	if r.Scope == Essentials {
+	if r.Quick {
 		return 1
 	}
 	return r.rounds(2)
 }
-
-// besides says whether a round has turns of those that are measured once: the first one does, and in a complete run all do.
-func (r *Run) besides(round int) bool { return round == 0 || r.Scope == Complete }
 
 // tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
 // let go of a million than to be measured.
@@ -201,20 +126,13 @@ func (r *Run) add(workload, params, peer string, round int, n int64, metrics map
 }
 
 func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
-	r.add(workload, params, peer, round, m.Ops, rateMetrics(m))
+	r.add(workload, params, peer, round, m.Ops, result.PerOp(m))
 }
 
-func rateMetrics(m meter.Rate) map[string]float64 {
-	return map[string]float64{
-		result.NsOp:     m.NsPerOp,
-		result.CPUOp:    m.CPUPerOp,
-		result.AllocsOp: m.AllocsPerOp,
-		result.BytesOp:  m.BytesPerOp,
-	}
-}
-
-// lateMetrics adds what a lateness record says to the metrics of a sample, and keeps its distribution.
-func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration, into map[string]float64) {
+// addLate adds a sample of what a lateness record says, and keeps its distribution.
+func (r *Run) addLate(workload, params, peer string, round int, late *meter.Lateness, into map[string]float64) {
+	r.lost(peer, late.Left(), into)
+	sorted := late.Sorted()
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	into[result.LateP50] = ms(meter.Quantile(sorted, 0.50))
 	into[result.LateP99] = ms(meter.Quantile(sorted, 0.99))
@@ -227,6 +145,7 @@ func (r *Run) lateMetrics(workload, params, peer string, sorted []time.Duration,
 		d.Ms = append(d.Ms, ms(meter.Quantile(sorted, float64(i)/points)))
 	}
 	r.keep(d)
+	r.add(workload, params, peer, round, int64(len(sorted)), into)
 }
 
 // lost notes deadlines that were never met, which no percentile shows. The library owes every one: for it that is an error.

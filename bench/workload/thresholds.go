@@ -21,7 +21,7 @@ func thresholds(r *Run) {
 		{purgatories.CB, purgatories.CB, false},
 		{purgatories.Timers, purgatories.Timers, true},
 	}
-	if r.Scope == Essentials {
+	if r.Quick {
 		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
 	}
 	for _, n := range sizes {
@@ -30,9 +30,6 @@ func thresholds(r *Run) {
 		}
 		for round := range r.longRounds() {
 			for _, peer := range peers {
-				if !peer.ordered && !r.besides(round) {
-					continue // no target refers to those that check everybody
-				}
 				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, peer.name), func() { stepOne(r, round, n, peer) })
 			}
 		}
@@ -49,7 +46,6 @@ type logOf struct {
 	purgatory purgatories.Purgatory
 	ordered   purgatories.Ordered // nil: every step tries everybody
 	steps     []*purgatories.Lane // the waiters of each step that is still to come
-	spare     []*purgatories.Lane // of steps that have been made
 	position  int64
 }
 
@@ -59,12 +55,7 @@ var logKeys = []string{logKey}
 
 // arrive adds the waiters of one more step at the end.
 func (l *logOf) arrive() {
-	var lane *purgatories.Lane
-	if last := len(l.spare) - 1; last >= 0 {
-		lane, l.spare = l.spare[last], l.spare[:last]
-	} else {
-		lane = purgatories.NewLane()
-	}
+	lane := purgatories.NewLane()
 	lane.Expect(stepSize)
 	at := l.position + int64(len(l.steps))*stepSize
 	for i := range int64(stepSize) {
@@ -91,7 +82,6 @@ func (l *logOf) step() time.Duration {
 	}
 	took := time.Since(start)
 	first.Wait()
-	l.spare = append(l.spare, first)
 	return took
 }
 

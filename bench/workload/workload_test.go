@@ -17,7 +17,7 @@ import (
 )
 
 func small() *Run {
-	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Scope: Full, Million: 1000, Heap: 1 << 20, Set: &result.Set{}, Progress: io.Discard}
+	return &Run{Rounds: 1, Window: 2 * time.Millisecond, Million: 1000, Heap: 1 << 20, Set: &result.Set{}, Progress: io.Discard}
 }
 
 // slow are the families that take seconds by their nature.
@@ -75,7 +75,7 @@ func TestLifeIsMeasuredWithAndWithoutALiveHeap(t *testing.T) {
 func TestExpiryRecordsEveryDeadline(t *testing.T) {
 	t.Parallel()
 	r := small()
-	expiryOne(r, 0, 1000, 2, timers.ByName(timers.Entry), "T2")
+	expiryOne(r, 0, 1000, timers.ByName(timers.Entry), "T2")
 	require.Len(t, r.Set.Samples, 1)
 	m := r.Set.Samples[0].Metrics
 	assert.NotContains(t, m, result.Lost)
@@ -87,9 +87,9 @@ func TestExpiryRecordsEveryDeadline(t *testing.T) {
 func TestOperationsExpireAndProbesDo(t *testing.T) {
 	t.Parallel()
 	r := small()
-	expiringOne(r, 0, 1000, 2, purgatories.ByName(purgatories.Ours))
+	expiringOne(r, 0, 1000, purgatories.ByName(purgatories.Ours))
 	p := purgatories.ByName(purgatories.Ours).New()
-	probesOne(r, 0, 2, p, purgatories.Ours)
+	probesOne(r, 0, p, purgatories.Ours)
 	p.Close()
 	require.Len(t, r.Set.Samples, 2)
 	for _, s := range r.Set.Samples {
@@ -109,6 +109,24 @@ func TestTheLibraryLosesNoDeadlineInSilence(t *testing.T) {
 	require.ErrorContains(t, r.err, "2 deadlines")
 }
 
+// null is no purgatory at all.
+type null struct{}
+
+type nullOp struct{ lane *purgatories.Lane }
+
+func (null) Submit(l *purgatories.Lane, _ time.Duration, _ []string) purgatories.Operation {
+	return nullOp{l}
+}
+func (null) Settle(*purgatories.Lane)                          {}
+func (null) Probe(*purgatories.Probe, time.Duration, []string) {}
+func (null) Check(string)                                      {}
+func (null) Force(op purgatories.Operation) bool {
+	op.(nullOp).lane.Complete()
+	return true
+}
+func (null) Pending() int { return 0 }
+func (null) Close()       {}
+
 // closing notes what is pending when it is closed.
 type closing struct {
 	purgatories.Purgatory
@@ -123,8 +141,11 @@ func (c *closing) Close() {
 func TestOpenLoopEndsWhatArrived(t *testing.T) {
 	t.Parallel()
 	table := mixes[0].arrivals(1 << 12)
-	for _, name := range []string{purgatories.Null, purgatories.Ours, purgatories.CB, purgatories.Chan} {
-		p := &closing{Purgatory: purgatories.ByName(name).New(), left: -1}
+	for _, name := range []string{"", purgatories.Ours, purgatories.CB, purgatories.Chan} {
+		p := &closing{Purgatory: null{}, left: -1}
+		if name != "" {
+			p.Purgatory = purgatories.ByName(name).New()
+		}
 		o := offer(p, table, 5000, 300*time.Millisecond)
 		assert.Zero(t, p.left, name)
 		// How many arrive while the machine is busy is not known; never more than were drawn, give or take.
@@ -138,7 +159,7 @@ func TestOpenLoopEndsWhatArrived(t *testing.T) {
 func TestAGeneratorFarBehindGivesUp(t *testing.T) {
 	t.Parallel()
 	const rate, window = 1_000_000_000, time.Minute
-	p := purgatories.ByName(purgatories.Null).New()
+	p := purgatories.Purgatory(null{})
 	c := newCompleter(p)
 	c.start()
 	start := time.Now()
@@ -211,7 +232,7 @@ func (p *punctual) Force(op purgatories.Operation) bool {
 // A generator that is behind submits what it has missed; the time to completion runs from then on.
 func TestCompletionsAreTimedFromTheSubmission(t *testing.T) {
 	const latency = 190 // less than the timeout
-	p := &punctual{Purgatory: purgatories.ByName(purgatories.Null).New(), soonest: time.Hour}
+	p := &punctual{Purgatory: purgatories.Purgatory(null{}), soonest: time.Hour}
 	c := newCompleter(p)
 	c.start()
 	generate(p, purgatories.NewLane(), c, []arrival{{gap: 1, latency: latency}}, 1_000_000_000, 400*time.Millisecond)
@@ -223,7 +244,7 @@ func TestCompletionsAreTimedFromTheSubmission(t *testing.T) {
 
 // Who is late does not turn over all the pages since.
 func TestCompleterGoesToTheNextPageAtOnce(t *testing.T) {
-	c := newCompleter(purgatories.ByName(purgatories.Null).New())
+	c := newCompleter(purgatories.Purgatory(null{}))
 	const turned = 500
 	for i := range c.pages[:turned+1] {
 		c.pages[i].mu.Lock() // whoever looks into one waits for ever
@@ -260,7 +281,7 @@ func TestMixHasTheQuartilesItWasGiven(t *testing.T) {
 }
 
 func TestCompleterTakesTheNextPageWhenOneIsTurned(t *testing.T) {
-	p := purgatories.ByName(purgatories.Null).New()
+	p := purgatories.Purgatory(null{})
 	c := newCompleter(p)
 	c.start()
 	time.Sleep(5 * time.Millisecond)

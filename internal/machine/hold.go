@@ -1,7 +1,5 @@
 package machine
 
-import "github.com/delayedop/purgatory/internal/sched"
-
 // Hold is what the holder of an operation needs in order to try it.
 type Hold struct {
 	*Machine
@@ -14,11 +12,10 @@ type Hold struct {
 func (h *Hold) Begin(keys int, id uint32) bool {
 	m := h.Op.machine()
 	h.Machine = m
-	sched.Yield()
 	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
 		return false
 	}
-	m.entry.SetOwner(h.Op)
+	m.entry.Owner = h.Op
 	return true
 }
 

@@ -3,13 +3,12 @@
 package machine
 
 import (
-	"sync/atomic"
 	"time"
 	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // Machine is the state machine of one operation. It is safe for concurrent use,
@@ -43,8 +42,8 @@ import (
 type Machine struct {
 	// entry is the operation's entry in the timer. It is bound to the Operation, and
 	// its word is the state word (see the constants below). entry must be the first
-	// field, because Entries converts pointers.
-	entry timer.TaskEntry
+	// field: Expire and package purgatory convert pointers.
+	entry entry.Entry
 
 	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
 	// The holder writes it once, before the operation is watched.
@@ -91,20 +90,23 @@ const (
 
 // Operation returns the operation that m is part of. It must not be called before
 // Begin.
-func (m *Machine) Operation() Operation { return m.entry.Owner().(Operation) }
+func (m *Machine) Operation() Operation { return m.entry.Owner.(Operation) }
 
 // Entry returns the operation's entry in the timer.
-func (m *Machine) Entry() *timer.TaskEntry { return &m.entry }
+func (m *Machine) Entry() *entry.Entry { return &m.entry }
 
-func (m *Machine) word() *atomic.Uint64 { return m.entry.Word() }
+func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
-// Entries returns the timer entries of machines. The result shares its memory with
-// machines and has the same length.
+// Expire ends the operation that e is part of, because its timeout has passed. Package timer
+// calls it with no lock held. If another goroutine is the holder, Claim leaves it a wish.
 //
-// The conversion is safe because entry is the first field of a Machine: a pointer to a
-// Machine is also a pointer to its entry.
-func Entries(machines []*Machine) []*timer.TaskEntry {
-	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
+// The conversion is safe: only Begin binds an entry to an operation, and that entry is the
+// first field of a Machine.
+func Expire(e *entry.Entry) {
+	m := (*Machine)(unsafe.Pointer(e))
+	if held, _ := m.claim(Expired, m.Owner()); held {
+		m.End(Expired, nil)
+	}
 }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
@@ -120,7 +122,6 @@ func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if
 // it is new.
 func (m *Machine) Owner() uint32 {
-	sched.Yield()
 	return identity.In(m.word().Load())
 }
 
@@ -138,7 +139,6 @@ func (m *Machine) reject(spent bool) {
 		next = phaseEnded | m.word().Load()&identity.Half
 	}
 	m.start = 0
-	sched.Yield()
 	m.word().Swap(next)
 }
 
@@ -148,7 +148,6 @@ func wishOf(word uint64) Outcome { return Outcome(word & wishMask >> wishShift) 
 // goroutine is the holder, Acquire tells it to look again.
 func (m *Machine) Acquire() (held bool) {
 	for {
-		sched.Yield()
 		word := m.word().Load()
 		next := word | again
 		switch word & phaseMask {
@@ -170,7 +169,6 @@ func (m *Machine) Acquire() (held bool) {
 // identity owner. It leaves no mark if another goroutine is the holder. It may fail when
 // another goroutine changes the state word at the same time.
 func (m *Machine) Hold(owner uint32) (held bool) {
-	sched.Yield()
 	word := m.word().Load()
 	return word&phaseMask == phasePending && identity.In(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
 }
@@ -181,7 +179,6 @@ func (m *Machine) Hold(owner uint32) (held bool) {
 // operation of another purgatory than owner, and nothing to one that is new or has ended.
 func (m *Machine) claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
-		sched.Yield()
 		word := m.word().Load()
 		switch {
 		case identity.In(word) != owner:
@@ -202,7 +199,6 @@ func (m *Machine) claim(o Outcome, owner uint32) (held, wished bool) {
 
 // tryRelease releases a held operation whose try returned false, if there is no mark.
 func (m *Machine) tryRelease() bool {
-	sched.Yield()
 	word := m.word().Load()
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
@@ -215,7 +211,6 @@ func (m *Machine) tryRelease() bool {
 // and releases the operation; if it returns look, another goroutine must try the operation.
 func (m *Machine) Release(retry bool) (wish Outcome, look bool) {
 	for {
-		sched.Yield()
 		word := m.word().Load()
 		switch {
 		case word&again != 0 && retry:
@@ -242,7 +237,6 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	sched.Yield()
 	binding := m.word().Load() & identity.Half
 	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
 }
@@ -250,7 +244,6 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 // ClearWish removes a held operation's wish. The holder calls it when it carries out
 // the wish in another way.
 func (m *Machine) ClearWish() {
-	sched.Yield()
 	m.word().And(^uint64(wishMask))
 }
 
@@ -258,7 +251,6 @@ func (m *Machine) ClearWish() {
 // registering goroutine has released m, and m has not ended. Once AcceptedBy has returned
 // true, the owner of the operation does not change.
 func (m *Machine) AcceptedBy(owner uint32) bool {
-	sched.Yield()
 	word := m.word().Load()
 	return word&accepted != 0 && identity.In(word) == owner
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/delayedop/purgatory/internal/expiry"
-	"github.com/delayedop/purgatory/timer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -189,7 +186,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 		(&Hold{Op: op}).Begin(1, purgatory1)
 		l.Link(m, 0, 0, nil)
 		prepare(m)
-		expiry.Expired(m.Entry().Owner())
+		Expire(m.Entry())
 		return m
 	}
 	m := run(func(m *Machine) { m.Release(true) })
@@ -268,9 +265,6 @@ func TestAMachineKnowsItsOperationAndEntry(t *testing.T) {
 	(&Hold{Op: op}).Begin(1, purgatory1)
 	assert.Same(t, op, m.Operation())
 	assert.Same(t, m, Of(m.Operation()))
-	other := &task{}
-	assert.Equal(t, []*timer.TaskEntry{m.Entry(), Of(other).Entry()}, Entries([]*Machine{m, Of(other)}))
-	assert.Empty(t, Entries(nil))
 	m.SetStart(time.Minute)
 	assert.Equal(t, time.Minute, m.Start())
 	assert.Zero(t, m.Entry().Deadline())

@@ -1,7 +1,5 @@
 package machine
 
-import "github.com/delayedop/purgatory/internal/expiry"
-
 // Operation is the method set of operation.Operation. It is declared here because
 // package operation imports this one.
 type Operation interface {
@@ -29,15 +27,4 @@ func Of(op Embedded) *Machine { return op.machine() }
 func Find(op Operation) (m *Machine) {
 	defer func() { _ = recover() }() // op is nil, or the promoted method dereferenced a nil pointer
 	return op.machine()
-}
-
-// Package timer calls expiry.Expired for each operation whose deadline has passed. If
-// another goroutine is the operation's holder, claim leaves a wish for it.
-func init() {
-	expiry.Expired = func(owner any) {
-		m := Of(owner.(Operation))
-		if held, _ := m.claim(Expired, m.Owner()); held {
-			m.End(Expired, nil)
-		}
-	}
 }

@@ -1,7 +1,5 @@
 package machine
 
-import "github.com/delayedop/purgatory/internal/sched"
-
 // Outcome is how an operation ended; package operation names and documents it.
 type Outcome uint8
 
@@ -19,7 +17,6 @@ const (
 
 // Outcome returns how the operation ended, Pending if it has not.
 func (m *Machine) Outcome() Outcome {
-	sched.Yield()
 	word := m.word().Load()
 	if word&phaseMask != phaseEnded {
 		return Pending

@@ -1,10 +1,6 @@
 package machine
 
-import (
-	"unsafe"
-
-	"github.com/delayedop/purgatory/internal/prefetch"
-)
+import "unsafe"
 
 // Watch is the element of a watcher list that stands for one operation under one key.
 // The watch of the first key lies inside the operation; those of the other keys lie in
@@ -89,17 +85,6 @@ func (l *List) insert(w, after *Watch) {
 	after.next.prev, after.next = w, w
 }
 
-// prefetch asks the processor for the cache lines that Unlink writes besides w. Only
-// the holder may call it.
-func (w *Watch) prefetch() {
-	// These uses of unsafe are safe: a prefetch neither reads nor writes what the pointer
-	// points to. Neighbours reads the words next and prev of w itself, which is alive.
-	prefetch.Line(unsafe.Pointer(w.list))
-	prefetch.Neighbours(unsafe.Pointer(w))
-}
-
-var _ [-unsafe.Offsetof(Watch{}.next)]struct{} // prefetch.Neighbours needs next, then prev, at the beginning
-
 // Unlink takes w out of the list that it is in.
 func (w *Watch) Unlink() {
 	if w.machine != nil {
@@ -154,16 +139,4 @@ func (m *Machine) Extra() []Watch {
 		return nil
 	}
 	return unsafe.Slice((*Watch)(m.tail), m.extra())
-}
-
-// Prefetch asks the processor for the cache lines that are written when m leaves its
-// lists. The caller is the holder. Prefetch does nothing for an operation on one key.
-// It pays because one processor mostly registers an operation and another one ends it.
-func (m *Machine) Prefetch() {
-	if extra := m.Extra(); extra != nil {
-		m.first.prefetch()
-		for i := range min(len(extra), prefetch.Most) {
-			extra[i].prefetch()
-		}
-	}
 }

@@ -14,3 +14,17 @@ type (
 	Uint32 = atomic.Uint32
 	Uint64 = atomic.Uint64
 )
+
+// inlined calls the methods of these types once. The compiler passes the bodies of the methods
+// on to a package that imports this one, and not sync/atomic, only if they were inlined here;
+// otherwise each of these operations would cost a call there.
+func inlined(b *Bool, i *Int32, l *Int64, u *Uint32, w *Uint64) {
+	b.Store(!b.Load() && b.Swap(true) && b.CompareAndSwap(false, true))
+	i.Store(i.Load() + i.Add(1) + i.Swap(1))
+	l.Store(l.Load() + l.Add(1) + l.Swap(1))
+	u.Store(u.Load() + u.Add(1) + u.Swap(1) + u.Or(1) + u.And(1))
+	w.Store(w.Load() + w.Add(1) + w.Swap(1) + w.Or(1) + w.And(1))
+	b.Store(i.CompareAndSwap(0, 1) && l.CompareAndSwap(0, 1) && u.CompareAndSwap(0, 1) && w.CompareAndSwap(0, 1))
+}
+
+var _ = inlined

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // waiter is an operation that is not in a purgatory.
@@ -81,15 +80,13 @@ func TestSumsOfLongWaitsDoNotOverflow(t *testing.T) {
 
 // Lateness counts expired operations that had a deadline, by the time since then.
 func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
-	clock, err := timer.NewManualTimer()
-	require.NoError(t, err)
 	o := observerAt(time.Second)
 	var m *machine.Machine
 	for _, late := range []time.Duration{-time.Millisecond, 0, 2 * LateUnit, 2*LateUnit + 1, 3 * time.Millisecond} {
 		op := &waiter{}
 		m = machine.Of(op)
 		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
-		require.NoError(t, clock.AddAt(m.Entry(), 0, time.Second-late))
+		m.Entry().At = int64(time.Second - late)
 		o.Ended(m, machine.Expired, o.Now())
 	}
 	o.Ended(since(0), machine.Expired, o.Now()) // ended before the timer had it

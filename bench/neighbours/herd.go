@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/delayedop/purgatory/bench/result"
+)
+
+// herd ends n waits of one key together, in several bursts. It returns how late a goroutine that has nothing to do with
+// them wakes up at the worst, in all bursts but the worst one, and the median time until the last of the herd is awake.
+func herd(s positions, n, bursts int) map[string]float64 {
+	var worst, last []time.Duration
+	for burst := range bursts {
+		var awake sync.WaitGroup
+		for range n {
+			awake.Go(func() { must(s.Wait(context.Background(), 0, int64(burst+1))) })
+		}
+		until(func() bool { return s.Waiting() == n })
+		time.Sleep(50 * time.Millisecond) // the machine comes to rest
+		latest := watchSleeper()
+		start := time.Now()
+		s.Advance(0, int64(burst+1))
+		awake.Wait()
+		last = append(last, time.Since(start))
+		worst = append(worst, latest())
+	}
+	slices.Sort(worst)
+	slices.Sort(last)
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	return map[string]float64{result.LateMax: ms(worst[max(0, bursts-2)]), lastMs: ms(last[bursts/2])}
+}
+
+// watchSleeper starts a goroutine that sleeps a millisecond at a time. latest stops it, and returns how late it was at the
+// worst, the sleep in progress included.
+func watchSleeper() (latest func() time.Duration) {
+	const nap = time.Millisecond
+	var stopped atomic.Bool
+	worst := make(chan time.Duration, 1)
+	go func() {
+		late := time.Duration(0)
+		for !stopped.Load() {
+			start := time.Now()
+			time.Sleep(nap)
+			late = max(late, time.Since(start)-nap)
+		}
+		worst <- late
+	}()
+	return func() time.Duration {
+		stopped.Store(true)
+		return <-worst
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// positions lets goroutines wait until a key has come as far as a position. It is what is compared in most shapes.
+type positions interface {
+	// Wait blocks until key has come as far as position, or returns an error when ctx ends.
+	Wait(ctx context.Context, key int, position int64) error
+	// Advance moves key to a position and wakes those that wait for it. A key has one goroutine that advances it.
+	Advance(key int, position int64)
+	// Waiting returns how many wait.
+	Waiting() int
+	// Close releases what the peer holds. Nobody waits any more.
+	Close()
+}
+
+// keys is how many keys each has.
+const keys = 2
+
+var positionMakers = []maker[positions]{
+	{hand, "", newByHand},
+	{ours, "`AwaitAt`", newAwaits},
+	{ours, "operation and channel", newOperations},
+	{theirs, "badger `WaterMark`", newWaterMarks},
+	{theirs, "etcd `WaitTime`", newWaitTimes},
+}
+
+// timeout is that of every wait in a purgatory. The others have none.
+const timeout = time.Minute
+
+// byHand is what one writes: a mutex and a map of channels for each key. Equal waiters share a channel.
+type byHand struct {
+	waiting atomic.Int64
+	keys    [keys]handKey
+}
+
+type handKey struct {
+	mu       sync.Mutex
+	position int64
+	waiters  map[int64]*handWaiters
+}
+
+type handWaiters struct {
+	reached chan struct{}
+	n       int
+}
+
+func newByHand() positions {
+	s := new(byHand)
+	for i := range s.keys {
+		s.keys[i].waiters = make(map[int64]*handWaiters)
+	}
+	return s
+}
+
+func (s *byHand) Wait(ctx context.Context, key int, position int64) error {
+	k := &s.keys[key]
+	k.mu.Lock()
+	if k.position >= position {
+		k.mu.Unlock()
+		return nil
+	}
+	w := k.waiters[position]
+	if w == nil {
+		w = &handWaiters{reached: make(chan struct{})}
+		k.waiters[position] = w
+	}
+	w.n++
+	s.waiting.Add(1)
+	k.mu.Unlock()
+	defer s.waiting.Add(-1)
+	select {
+	case <-w.reached:
+		return nil
+	case <-ctx.Done():
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if w.n--; w.n == 0 && k.waiters[position] == w {
+			delete(k.waiters, position)
+		}
+		return context.Cause(ctx)
+	}
+}
+
+func (s *byHand) Advance(key int, position int64) {
+	k := &s.keys[key]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if position-k.position <= int64(len(k.waiters)) {
+		for at := k.position + 1; at <= position; at++ {
+			k.wake(at)
+		}
+	} else {
+		for at := range k.waiters {
+			if at <= position {
+				k.wake(at)
+			}
+		}
+	}
+	k.position = position
+}
+
+func (k *handKey) wake(at int64) {
+	if w := k.waiters[at]; w != nil {
+		close(w.reached)
+		delete(k.waiters, at)
+	}
+}
+
+func (s *byHand) Waiting() int { return int(s.waiting.Load()) }
+func (s *byHand) Close()       {}
+
+// inPurgatory is what both forms of the library share.
+type inPurgatory struct {
+	p  *purgatory.DelayedOperationPurgatory[int]
+	at [keys]atomic.Int64
+}
+
+func newPurgatory[K comparable](opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
+	p, err := purgatory.New[K]("neighbours", opts...)
+	if err != nil {
+		panic(err) // the options are right
+	}
+	return p
+}
+
+func (s *inPurgatory) Advance(key int, position int64) {
+	s.at[key].Store(position)
+	s.p.CheckAndCompleteUpTo(key, position)
+}
+
+func (s *inPurgatory) Waiting() int { return s.p.NumDelayed() }
+func (s *inPurgatory) Close()       { shutdown(s.p) }
+
+// shutdown ends a purgatory, and returns when its goroutines have ended.
+func shutdown[K comparable](p *purgatory.DelayedOperationPurgatory[K]) {
+	if err := p.Shutdown(context.Background()); err != nil {
+		panic(err) // this context does not end
+	}
+}
+
+// awaits blocks in AwaitAt.
+type awaits struct{ inPurgatory }
+
+func newAwaits() positions { return &awaits{inPurgatory{p: newPurgatory[int]()}} }
+
+func (s *awaits) Wait(ctx context.Context, key int, position int64) error {
+	ready := func() bool { return s.at[key].Load() >= position }
+	return s.p.AwaitAt(ctx, timeout, ready, purgatory.KeyPosition[int]{Key: key, Position: position})
+}
+
+// operations blocks on a channel that an operation closes.
+type operations struct{ inPurgatory }
+
+func newOperations() positions { return &operations{inPurgatory{p: newPurgatory[int]()}} }
+
+type positionReached struct {
+	operation.DelayedOperation
+	at       *atomic.Int64
+	position int64
+	ended    chan struct{}
+}
+
+func (o *positionReached) TryComplete() bool { return o.at.Load() >= o.position }
+func (o *positionReached) OnComplete()       { close(o.ended) }
+func (o *positionReached) OnExpiration()     {}
+
+func (s *operations) Wait(ctx context.Context, key int, position int64) error {
+	op := &positionReached{at: &s.at[key], position: position, ended: make(chan struct{})}
+	if _, err := s.p.TryCompleteElseWatchAt(op, timeout, purgatory.KeyPosition[int]{Key: key, Position: position}); err != nil {
+		return err
+	}
+	select {
+	case <-op.ended:
+	case <-ctx.Done():
+		s.p.Cancel(op, context.Cause(ctx))
+		<-op.ended
+	}
+	return op.Cause()
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// queue gives each item to one of those that wait. Items are alike.
+type queue interface {
+	// Take blocks until there is an item for the caller, or returns an error when ctx ends or the queue is closed.
+	Take(ctx context.Context) error
+	Put()
+	// Close ends the waits that ctx does not.
+	Close()
+}
+
+var queueMakers = []maker[queue]{
+	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
+	{hand, "`sync.Cond`", newCondQueue},
+	{ours, inOrderName(), newPurgatoryQueue},
+	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
+}
+
+// channelQueue is a channel on which everybody waits: the runtime keeps its receivers in order.
+type channelQueue chan struct{}
+
+func (q channelQueue) Take(ctx context.Context) error {
+	select {
+	case <-q:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (q channelQueue) Put()   { q <- struct{}{} }
+func (q channelQueue) Close() {}
+
+// condQueue wakes one waiter for each item. A wait cannot be given up.
+type condQueue struct {
+	mu     sync.Mutex
+	there  sync.Cond // on mu
+	items  int       // guarded by mu
+	closed bool      // guarded by mu
+}
+
+func newCondQueue() queue {
+	q := new(condQueue)
+	q.there.L = &q.mu
+	return q
+}
+
+var errClosed = errors.New("the queue is closed")
+
+func (q *condQueue) Take(context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.items == 0 && !q.closed {
+		q.there.Wait()
+	}
+	if q.closed {
+		return errClosed
+	}
+	q.items--
+	return nil
+}
+
+func (q *condQueue) Put() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items++
+	q.there.Signal()
+}
+
+func (q *condQueue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.there.Broadcast()
+}
+
+// semaphoreQueue has a unit of a semaphore for each item.
+type semaphoreQueue struct{ units *semaphore.Weighted }
+
+func newSemaphoreQueue() queue {
+	const most = 1 << 30
+	q := semaphoreQueue{semaphore.NewWeighted(most)}
+	q.units.TryAcquire(most)
+	return q
+}
+
+func (q semaphoreQueue) Take(ctx context.Context) error { return q.units.Acquire(ctx, 1) }
+func (q semaphoreQueue) Put()                           { q.units.Release(1) }
+func (q semaphoreQueue) Close()                         {}
+
+// inOrder is the check for one of many, which tries in the order of waiting and stops at the first no.
+type inOrder interface{ CheckAndCompleteInOrder(key int) int }
+
+// inOrderName says which check there is.
+func inOrderName() string {
+	if _, ok := any((*purgatory.DelayedOperationPurgatory[int])(nil)).(inOrder); ok {
+		return "`CheckAndCompleteInOrder`"
+	}
+	return "`CheckAndComplete`, which tries everybody"
+}
+
+// purgatoryQueue counts its items under a mutex.
+type purgatoryQueue struct {
+	p     *purgatory.DelayedOperationPurgatory[int]
+	mu    sync.Mutex
+	items int
+}
+
+func newPurgatoryQueue() queue { return &purgatoryQueue{p: newPurgatory[int]()} }
+
+func (q *purgatoryQueue) Take(ctx context.Context) error {
+	return q.p.Await(ctx, timeout, q.take, 0)
+}
+
+func (q *purgatoryQueue) take() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.items == 0 {
+		return false
+	}
+	q.items--
+	return true
+}
+
+func (q *purgatoryQueue) Put() {
+	q.mu.Lock()
+	q.items++
+	q.mu.Unlock()
+	if p, ok := any(q.p).(inOrder); ok {
+		p.CheckAndCompleteInOrder(0)
+	} else {
+		q.p.CheckAndComplete(0)
+	}
+}
+
+func (q *purgatoryQueue) Close() { shutdown(q.p) }
