@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -144,11 +145,9 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		return err
 	}
 	if !completed {
-		select {
-		case <-w.ended:
-		case <-done:
+		if !sched.Either(w.ended, done) {
 			p.Cancel(w, context.Cause(ctx))
-			<-w.ended // this Cancel has ended w, or another goroutine has or is about to
+			sched.Either(w.ended, nil) // this Cancel has ended w, or another goroutine has or is about to
 		}
 	}
 	return p.howEnded(&w.DelayedOperation, timeout)

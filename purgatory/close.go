@@ -123,12 +123,9 @@ func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bo
 		if ctx.Err() != nil {
 			return false
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, 50*time.Millisecond)
-			p.sweep()
-		}
+		sched.Pause(pause, ctx.Done())
+		pause = min(2*pause, 50*time.Millisecond)
+		p.sweep()
 	}
 	return true
 }

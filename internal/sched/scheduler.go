@@ -10,6 +10,8 @@ type Scheduler interface {
 	// Sleep lets others run until the condition holds. The condition must not call Point.
 	// what describes the wait in the records of a run.
 	Sleep(what string, until func() bool)
+	// Pause lets others run until the condition holds, or none of them can run.
+	Pause(until func() bool)
 	// Go starts a goroutine.
 	Go(f func())
 }

@@ -164,6 +164,32 @@ func TestPCTKeepsItsBound(t *testing.T) {
 	assert.Greater(t, float64(met), expected-3*math.Sqrt(expected), "of %d", runs)
 }
 
+func TestAPauseLastsUntilNobodyElseCanRun(t *testing.T) {
+	defer Close()
+	e := Exploration{Preemptions: 2, Setup: func(spawn func(string, func())) func() error {
+		ran, early, polls := 0, false, 0
+		spawn("polls", func() {
+			for ran < 2 {
+				sched.Pause(0, nil)
+				early = early || ran < 2
+				polls++
+			}
+		})
+		for i := range 2 {
+			spawn(fmt.Sprint(i), func() { sched.Yield(); ran++ })
+		}
+		return func() error {
+			if early || polls > 1 {
+				return fmt.Errorf("%d polls", polls)
+			}
+			return nil
+		}
+	}}
+	r := e.Explore()
+	require.NoError(t, r.Failure)
+	assert.Greater(t, r.Schedules, 5)
+}
+
 func TestRandomSchedulesDependOnTheSeedOnly(t *testing.T) {
 	defer Close()
 	e := lost(4)

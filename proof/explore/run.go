@@ -76,10 +76,6 @@ func execute(setup func(spawn func(string, func())) func() error, by strategy, r
 	return s
 }
 
-// Settle returns when all goroutines but the caller's have ended. Only Setup and the check may
-// call it: the check, for example, when it has started something more.
-func Settle() { active.Sleep("settles", func() bool { return len(active.live) == 1 }) }
-
 // runUntil runs threads until the given one has ended, or all have, or the run has failed.
 func (s *run) runUntil(last *thread) {
 	if last != nil {
@@ -142,14 +138,27 @@ func (s *run) Sleep(what string, until func() bool) {
 	if until() {
 		return
 	}
+	s.suspend(what, until, false)
+}
+
+// Pause suspends the current thread until the condition holds or no other thread can run.
+func (s *run) Pause(until func() bool) {
+	if !until() {
+		s.suspend("pauses", until, true)
+	}
+}
+
+func (s *run) suspend(what string, until func() bool, pauses bool) {
 	me := s.current
 	me.at++
 	s.note(what)
-	me.until = until
+	me.until, me.pauses = until, pauses
 	s.asleep++
-	s.leave(me, s.choose(nil))
+	if next := s.choose(nil); next != me {
+		s.leave(me, next)
+	}
 	s.asleep--
-	me.until = nil
+	me.until, me.pauses = nil, false
 }
 
 // leave lets next run, and returns when a thread lets me run.
@@ -191,6 +200,13 @@ func (s *run) choose(me *thread) *thread {
 	for _, t := range s.live {
 		if t != me && t.enabled() {
 			options = append(options, t)
+		}
+	}
+	if len(options) == 0 {
+		for _, t := range s.live {
+			if t.pauses {
+				options = append(options, t)
+			}
 		}
 	}
 	s.options = options

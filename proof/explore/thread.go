@@ -15,6 +15,7 @@ type thread struct {
 	f        func()
 	at       int         // its points so far
 	until    func() bool // the condition that it waits for, or nil
+	pauses   bool        // it also goes on if no other thread can
 	ended    bool
 	priority int // PCT
 	*routine

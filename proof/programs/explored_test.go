@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 // exploration returns p as a scenario.
 func exploration(p *program) explore.Exploration {
 	return explore.Exploration{Setup: func(spawn func(string, func())) func() error {
-		w := newWorld(p, explore.Settle)
+		w := newWorld(p, func() { sched.Pause(0, nil) })
 		w.before()
 		for i, steps := range p.goroutines[1:] {
 			if len(steps) > 0 {
