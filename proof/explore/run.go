@@ -76,6 +76,21 @@ func execute(setup func(spawn func(string, func())) func() error, by strategy, r
 	return s
 }
 
+// Settle returns when no other goroutine can go on, not even one that pauses: all have ended, or
+// wait for what does not come. One goroutine at a time may call it, in the scenario or in its
+// check.
+func Settle() {
+	s, me := active, active.current
+	s.suspend("settles", func() bool {
+		for _, t := range s.live {
+			if t != me && (t.pauses || t.enabled()) {
+				return false
+			}
+		}
+		return true
+	}, false)
+}
+
 // runUntil runs threads until the given one has ended, or all have, or the run has failed.
 func (s *run) runUntil(last *thread) {
 	if last != nil {

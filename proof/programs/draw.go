@@ -23,7 +23,7 @@ func (d *drawer) program(seed uint64) *program {
 	}
 	calls := []verb{
 		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vCheckAll, vSignalAll, vForce,
-		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown,
+		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown, vDrain, vLeave,
 	}
 	if d.oneIn(4) { // the order in which keys are visited depends on hashes: only calls of single keys
 		p.crowd = 1<<(6+d.IntN(2)) - d.IntN(3)
@@ -64,6 +64,9 @@ func (d *drawer) program(seed uint64) *program {
 	for i := range p.ops { // each is registered once, some twice, some never
 		for d.IntN(8) > 0 {
 			g := d.IntN(len(p.goroutines))
+			if p.ops[i].waits { // nothing could end a wait before the others begin
+				g = max(1, g)
+			}
 			steps := p.goroutines[g]
 			at := d.IntN(len(steps) + 1)
 			p.goroutines[g] = append(append(append([]step(nil), steps[:at]...), step{verb: vRegister, op: i}), steps[at:]...)
@@ -93,6 +96,10 @@ func (d *drawer) op() op {
 	if d.oneIn(4) {
 		o.position = 1 + d.IntN(2)
 	}
+	if d.oneIn(5) {
+		o.waits, o.position = true, 0
+		return o
+	}
 	for d.oneIn(4) {
 		o.inTry = append(o.inTry, d.reaction())
 	}
@@ -113,7 +120,7 @@ func (d *drawer) reaction() reaction {
 		r.step = step{verb: vRegister, op: d.IntN(4)}
 	default:
 		steps := d.steps()
-		if r.step = steps[len(steps)-1]; r.step.verb == vShutdown {
+		if r.step = steps[len(steps)-1]; r.step.verb == vShutdown || r.step.verb == vDrain {
 			r.step.verb = vSignal
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
@@ -34,13 +33,24 @@ func TestMain(m *testing.M) {
 // exploration returns p as a scenario.
 func exploration(p *program) explore.Exploration {
 	return explore.Exploration{Setup: func(spawn func(string, func())) func() error {
-		w := newWorld(p, func() { sched.Pause(0, nil) })
+		w := newWorld(p, explore.Settle)
 		w.before()
 		for i, steps := range p.goroutines[1:] {
 			if len(steps) > 0 {
 				spawn(fmt.Sprint("g", i+1), func() { w.run(steps) })
 			}
 		}
+		last := func() {
+			w.judge()
+			w.finish()
+		}
+		if !p.awaits() {
+			return func() error { last(); return w.atRest() }
+		}
+		spawn("last", func() { // when the others have ended or wait
+			explore.Settle()
+			last()
+		})
 		return w.atRest
 	}}
 }

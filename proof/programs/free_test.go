@@ -5,6 +5,7 @@ package programs
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // freePrograms is how many programs the test below runs.
@@ -21,12 +22,18 @@ func TestProgramsOnGoroutines(t *testing.T) {
 	for seed := range n {
 		p := draw(seed)
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(p, synctest.Wait)
+			settle := func() {
+				time.Sleep(time.Second) // of the bubble: what polls has ended
+				synctest.Wait()
+			}
+			w := newWorld(p, settle)
 			w.before()
 			for _, steps := range p.goroutines[1:] {
 				go w.run(steps)
 			}
-			synctest.Wait()
+			settle()
+			w.judge()
+			w.finish()
 			if err := w.atRest(); err != nil {
 				t.Errorf("%v\n%vprogram %d", err, p, seed)
 			}

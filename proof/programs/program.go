@@ -24,8 +24,9 @@ type program struct {
 type op struct {
 	keys     []int
 	needs    need
-	timeout  int // ticks
-	position int // of its waits, 0: none
+	timeout  int  // ticks
+	position int  // of its waits, 0: none
+	waits    bool // it is a call of Await, and has no reactions
 	inTry    []reaction
 	inDone   []reaction
 }
@@ -81,6 +82,8 @@ const (
 	vAdvance
 	vClose
 	vShutdown // with a context that has ended
+	vDrain    // Shutdown with a context that ends when it has polled a few times
+	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
 	vPanic    // only in reactions
 	vGoexit
@@ -88,11 +91,11 @@ const (
 )
 
 var verbNames = [verbs]string{"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "pass", "panic", "goexit"}
+	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass", "panic", "goexit"}
 
 func (s step) String() string {
 	switch s.verb {
-	case vRegister, vForce, vCancel:
+	case vRegister, vForce, vCancel, vLeave:
 		return fmt.Sprintf("%s o%d", verbNames[s.verb], s.op)
 	case vExtend:
 		return fmt.Sprintf("extend o%d %d", s.op, s.n)
@@ -100,7 +103,7 @@ func (s step) String() string {
 		return fmt.Sprintf("advance %d", s.n)
 	case vCheckUpTo, vSignalUpTo:
 		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
-	case vCheckAll, vSignalAll, vClose, vShutdown, vPass, vPanic, vGoexit:
+	case vCheckAll, vSignalAll, vClose, vShutdown, vDrain, vPass, vPanic, vGoexit:
 		return verbNames[s.verb]
 	}
 	return fmt.Sprintf("%s k%d", verbNames[s.verb], s.key)
@@ -121,7 +124,11 @@ func (p *program) String() string {
 		if !p.uses(i) {
 			continue
 		}
-		fmt.Fprintf(&b, "  o%d on k%v, %s, timeout %d", i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
+		name := "o"
+		if o.waits {
+			name = "Await o"
+		}
+		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
 		if o.position > 0 {
 			fmt.Fprintf(&b, ", position %d", o.position)
 		}
@@ -154,7 +161,7 @@ func (p *program) uses(i int) bool {
 	for _, steps := range p.goroutines {
 		for _, s := range steps {
 			switch s.verb {
-			case vRegister, vForce, vCancel, vExtend:
+			case vRegister, vForce, vCancel, vExtend, vLeave:
 				if s.op == i {
 					return true
 				}
@@ -201,6 +208,11 @@ func filter[T any](all []T, keep func() bool) (some []T) {
 		}
 	}
 	return some
+}
+
+// awaits reports whether a call of p blocks until an operation ends.
+func (p *program) awaits() bool {
+	return slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
 }
 
 // parts returns how many parts p has.

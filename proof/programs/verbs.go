@@ -71,6 +71,8 @@ func (w *world) do(s step) {
 		}
 	case vShutdown:
 		w.shutdown(ended)
+	case vDrain:
+		w.shutdown(newClient(3))
 	case vPass:
 		w.end(w.pass())
 	default:
@@ -84,7 +86,13 @@ func (w *world) do(s step) {
 func (w *world) doTo(o *waiter, s step) {
 	switch s.verb {
 	case vRegister:
-		w.register(o)
+		if o.waits {
+			w.await(o)
+		} else {
+			w.register(o)
+		}
+	case vLeave:
+		w.leave(o)
 	case vForce:
 		w.must(o, false)
 		if w.p.ForceComplete(o) {

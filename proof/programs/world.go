@@ -3,6 +3,7 @@ package programs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -85,7 +86,7 @@ func newWorld(p *program, settle func()) *world {
 		w.ids = append(w.ids, w.keyOf(i%p.shards))
 	}
 	for i := range p.ops {
-		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i]})
+		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i], client: newClient(math.MaxInt)})
 	}
 	for range p.crowd { // the workers have not begun, so that all these signals stay queued
 		w.pass()
@@ -186,8 +187,9 @@ func (w *world) before() {
 type waiter struct {
 	operation.DelayedOperation
 	*op
-	w  *world
-	id int
+	w      *world
+	id     int
+	client *client // of an Await
 
 	// guarded by w.mu
 	begun    []int // when its registrations began
@@ -198,6 +200,7 @@ type waiter struct {
 	maximum  time.Duration // it has expired when the clock stands there
 	extends  int
 	mustEnd  bool // it was forced or cancelled after a registration had begun
+	left     bool // the client has left
 	cause    bool // a cancel has given it a cause
 
 	tries, completed, expired int
@@ -336,7 +339,7 @@ func (w *world) react(s step) {
 	w.mu.Lock()
 	resting := w.resting
 	w.mu.Unlock()
-	if resting {
+	if resting || s.verb == vRegister && s.op < len(w.waiters) && w.waiters[s.op].waits { // a callback must not block
 		return
 	}
 	switch s.verb {
