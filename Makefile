@@ -42,28 +42,35 @@ endef
 
 .PHONY: run
 run: ## acks=all cluster on the purgatory, about 10 s (ARGS="-h" lists its flags)
-	$(GO) run ./examples/acksall $(ARGS)
+	@$(call build-and-run,.,./examples/acksall)
 
 .PHONY: longpoll
+longpoll: override ARGS := -demo $(ARGS)
 longpoll: ## HTTP long-poll server under publishers and pollers for a few seconds (ARGS=-demo=false: until Ctrl-C)
-	$(GO) run ./examples/longpoll -demo $(ARGS)
+	@$(call build-and-run,.,./examples/longpoll)
 
 .PHONY: sessions
 sessions: ## sessions by the hundred thousand with heartbeats; some fall silent, each is found once
-	$(GO) run ./examples/sessions $(ARGS)
+	@$(call build-and-run,.,./examples/sessions)
 
 .PHONY: broker
-broker: ## three brokers on loopback that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
+broker: ## three brokers in one process that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
 	@$(call build-and-run,examples/broker,./cmd/broker)
 
 .PHONY: demo
-demo: ## the brokers under load for half a minute, one of them stopped and started again
-	@$(call build-and-run,examples/broker,./cmd/demo)
+demo: override ARGS := demo $(ARGS)
+demo: ## the brokers under load for half a minute, stopped, killed and frozen, and each record judged
+	@$(call build-and-run,examples/broker,./cmd/broker)
+
+.PHONY: broker-figures
+broker-figures: ## what a produce costs in the brokers and in kfake: alone, beside 300 waiting fetches, after these
+	cd examples/broker && $(GO) test ./cluster -run '^$$' -bench BesideKfake -benchtime 1x
 
 .PHONY: raft
 raft: override ARGS := demo $(ARGS)
 raft: ## a key-value store on a raft engine: three processes, killed, frozen and cut off for half a minute, and checked
-	@$(call build-and-run,examples/raftkv,./cmd/raftkv)
+	@echo "building ./cmd/raftkv in examples/raftkv ..."; cd examples/raftkv && $(GO) build -o $(CURDIR)/bin/ ./cmd/raftkv
+	@$(call build-and-run,examples/raftkv,./check/cmd/raftcheck)
 
 .PHONY: replicas
 replicas: override ARGS := demo $(ARGS)
@@ -147,7 +154,7 @@ explore: ## random programs under random schedules for TIME (default 60s), on al
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
-	./examples/raftkv/check.sh $(ARGS)
+	./examples/raftkv/check/check.sh $(ARGS)
 
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
@@ -218,4 +225,4 @@ ci: ## what continuous integration runs
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

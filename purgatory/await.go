@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -20,16 +21,17 @@ import (
 // has returned. If ready returns true while the timeout passes or ctx ends, Await
 // returns nil. If ctx ends while another goroutine runs ready, Await waits for the
 // result. With a timeout of zero or less Await calls ready once, does not block, and
-// returns [ErrExpired] if ready returned false. If ready returns true at first, Await
-// returns nil even if ctx has ended or the purgatory is full, but [ErrClosed] if the
-// purgatory has closed.
+// returns [ErrExpired] if ready returned false. Whenever ready has returned true, Await
+// returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
+// ready has taken is the caller's.
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
 // of a test calls it, ends the wait as cancelled.
 //
-// Await makes two allocations, or three if there are more than four keys. It starts no
-// goroutine and no timer of the runtime. Do not call it from a callback.
+// Await allocates nothing if ready returns true at first. A wait for one key uses the memory
+// of an earlier one; other waits make two allocations, or three if there are more than four
+// keys. Await starts no goroutine and no timer of the runtime. Do not call it from a callback.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
 // CancelForKey; [ErrCancelled] if that is nil, or if ForceComplete ended the wait (the
@@ -70,16 +72,12 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 	}
 	err = p.await(ctx, timeout, func() bool {
 		found, ok := ready()
-		if ok {
+		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
 			value = found
 		}
 		return ok
 	}, keys, at)
-	if err != nil { // ErrClosed may come although ready has returned true
-		var none V
-		return none, err
-	}
-	return value, nil
+	return value, err
 }
 
 // firstShard returns the shard of the first key.
@@ -90,49 +88,65 @@ func (p *DelayedOperationPurgatory[K]) firstShard(keys []K, at []KeyPosition[K])
 	return p.watchers.Shard(p.watchers.Hash(at[0].Key))
 }
 
-// endedAtOnce counts a wait that ended before it was registered, and returns err. If the
-// purgatory has closed, it returns ErrClosed instead. first is the shard of the first key.
-func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome, err error) error {
-	if !first.Pass(o) {
-		return p.refuse(ErrClosed, "while trying")
+// endedAtOnce counts a wait that ended before it was registered, unless the purgatory has
+// closed meanwhile. first is the shard of the first key.
+func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome) (counted bool) {
+	if counted = first.Pass(o); counted {
+		first.Gate().Enter()
+		first.Gate().Exit(1)
 	}
-	first.Gate().Enter()
-	first.Gate().Exit(1)
-	return err
+	return counted
 }
 
 // awaiting is the operation behind Await.
 type awaiting struct {
 	operation.DelayedOperation
 	ready func() bool
-	ended chan struct{}
+	ended chan struct{} // capacity 1: OnComplete sends one token
 }
 
 func (w *awaiting) TryComplete() bool { return w.ready() }
-func (w *awaiting) OnComplete()       { close(w.ended) }
+func (w *awaiting) OnComplete()       { w.ended <- struct{}{} }
 func (w *awaiting) OnExpiration()     {}
 func (w *awaiting) waitsIn() string   { return "Await" }
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
+	n := len(keys) + len(at)
 	if ready == nil {
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
-	w := &awaiting{ready: ready}
-	if n := len(keys) + len(at); p.refuses(n) {
-		return p.refusal(w, n)
+	if p.refuses(n) {
+		return p.refusal(&awaiting{}, n)
 	}
 	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
 	keys = append(few[:0], keys...)
 	var fewAt [fewKeys]KeyPosition[K]
 	at = append(fewAt[:0], at...)
-	done := ctx.Done()
-	if ready() { // w is not registered, so it needs no channel
-		return p.endedAtOnce(p.firstShard(keys, at), machine.Satisfied, nil)
+	first := p.firstShard(keys, at)
+	turn := !p.cfg.firstInFirstOut || !p.othersAwait(keys, at)
+	if turn && ready() {
+		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
+		return nil
 	}
 	if timeout <= 0 {
-		return p.endedAtOnce(p.firstShard(keys, at), machine.Expired, p.errorf(ErrExpired, "after %v", timeout))
+		if !p.endedAtOnce(first, machine.Expired) {
+			return p.refuse(ErrClosed, "while trying")
+		}
+		return p.errorf(ErrExpired, "after %v", timeout)
 	}
-	w.ended = make(chan struct{})
+	return p.block(ctx, timeout, ready, keys, at, first)
+}
+
+// othersAwait is othersWait for keys that are not hashed.
+func (p *DelayedOperationPurgatory[K]) othersAwait(keys []K, at []KeyPosition[K]) bool {
+	return slices.ContainsFunc(keys, p.Awaited) ||
+		slices.ContainsFunc(at, func(k KeyPosition[K]) bool { return p.Awaited(k.Key) })
+}
+
+// block waits until the wait has ended.
+func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], first *watchers.Shard[K]) error {
+	w := p.waits.Get().(*awaiting)
+	w.ready = ready
 	returned := false
 	defer func() {
 		if !returned { // ready has called runtime.Goexit
@@ -144,13 +158,37 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if err != nil {
 		return err
 	}
-	if !completed {
-		if !sched.Either(w.ended, done) {
-			p.Cancel(w, context.Cause(ctx))
-			sched.Either(w.ended, nil) // this Cancel has ended w, or another goroutine has or is about to
-		}
+	if done := ctx.Done(); completed || done == nil {
+		sched.Receive(w.ended)
+	} else if !sched.Either(w.ended, done) {
+		p.Cancel(w, context.Cause(ctx))
+		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
-	return p.howEnded(&w.DelayedOperation, timeout)
+	err = p.howEnded(&w.DelayedOperation, timeout)
+	if len(keys)+len(at) == 1 {
+		p.reuse(w, first)
+	}
+	return err
+}
+
+// reuse puts a wait for one key, which has ended, into the pool, if no goroutine can end it or
+// run its callbacks any more:
+//
+//  1. Its entry has not expired, so that no worker of the timer has it: see
+//     [machine.Machine.Renew]. Who ended it has cancelled the entry before OnComplete.
+//  2. It has left its list, and so no walk finds it any more.
+//  3. No walk that claims operations is under way. A walk counts itself before it reads a list,
+//     and so before 2; one that has found the wait has ended. A walk that tries operations may
+//     still try the next user's once, which is harmless.
+//  4. No user code has seen it, as the function match of CancelMatching does.
+//  5. Nothing reads it after OnComplete, as the record of a slow callback does.
+func (p *DelayedOperationPurgatory[K]) reuse(w *awaiting, first *watchers.Shard[K]) {
+	m := machine.Of(w)
+	if p.cfg.slow > 0 || !first.Gone(m) || p.claiming.Load() > 0 || p.exposed.Load() || !m.Renew() {
+		return
+	}
+	w.ready = nil
+	p.waits.Put(w)
 }
 
 // howEnded returns what a wait returns once its operation has ended.

@@ -114,7 +114,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 			o, err = machine.Expired, p.errorf(ErrExpired, "after %v", timeout)
 		}
 		// If the purgatory has closed meanwhile, the result of the read is not lost.
-		_ = p.endedAtOnce(first, o, nil)
+		_ = p.endedAtOnce(first, o)
 		return value, err
 	}
 	r.event.Init()

@@ -51,6 +51,7 @@ func (c *crew[K]) takeHanded() (one *ending[K]) {
 	if one.take(e); e.at < e.n {
 		return one
 	}
+	e.clear()
 	e.recycle()
 	c.handed.endings[0] = nil
 	if c.handed.endings = c.handed.endings[1:]; len(c.handed.endings) == 0 {
@@ -112,6 +113,7 @@ func (c *crew[K]) workHanded() (found bool) {
 	c.kick()
 	e.shard.Gate().Enter()
 	e.callbacks()
+	e.recycle()
 	return true
 }
 

@@ -24,8 +24,7 @@ const batchSize = 128
 //  5. The callbacks run.
 //
 // An ending belongs to one goroutine at a time. If a callback calls runtime.Goexit, another
-// goroutine goes on where the ending stands, and nobody waits for it. When the last callback
-// has returned, the ending goes back to its pool.
+// goroutine goes on where the ending stands, and nobody waits for it.
 type ending[K comparable] struct {
 	p     *DelayedOperationPurgatory[K]
 	shard *watchers.Shard[K] // of the key that was checked, or of an operation's first key
@@ -57,9 +56,9 @@ func (e *ending[K]) put(m *machine.Machine, o machine.Outcome, key K) {
 }
 
 // run ends the operations and runs their callbacks, or has a worker run them if later is
-// true. The caller is inside the gate of e's shard; run leaves the gate. e is not valid
-// afterwards.
-func (e *ending[K]) run(later bool) {
+// true. The caller is inside the gate of e's shard; run leaves the gate. It reports whether e
+// is the caller's, and empty; otherwise it is a worker's.
+func (e *ending[K]) run(later bool) (empty bool) {
 	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n])
 	e.settle()
 	if e.n == 1 {
@@ -67,7 +66,7 @@ func (e *ending[K]) run(later bool) {
 	} else {
 		e.p.timer.CancelAll(entriesOf(e.ops[:e.n]))
 	}
-	e.answer(later)
+	return e.answer(later)
 }
 
 func (e *ending[K]) settle() {
@@ -77,14 +76,16 @@ func (e *ending[K]) settle() {
 	}
 }
 
-// answer runs the callbacks of operations that are settled, or has a worker run them.
-func (e *ending[K]) answer(later bool) {
+// answer runs the callbacks of operations that are settled, or has a worker run them. It
+// returns what run does.
+func (e *ending[K]) answer(later bool) (empty bool) {
 	if later {
 		e.shard.Gate().Exit(0)
 		e.p.crew.hand(e)
-		return
+		return false
 	}
 	e.callbacks()
+	return true
 }
 
 // callbacks runs the callbacks from where e stands, even if one of them panics or calls
@@ -93,7 +94,10 @@ func (e *ending[K]) callbacks() {
 	over := false
 	defer func() {
 		if !over { // a callback has called runtime.Goexit
-			sched.Go(e.callbacks)
+			sched.Go(func() {
+				e.callbacks()
+				e.recycle()
+			})
 		}
 	}()
 	if trace.IsEnabled() {
@@ -142,12 +146,20 @@ func (e *ending[K]) timed(m *machine.Machine, name string, callback func()) {
 }
 
 // done counts the operations as answered, which [DelayedOperationPurgatory.Shutdown] compares
-// with those that were accepted, and leaves the gate.
+// with those that were accepted, leaves the gate and empties e.
 func (e *ending[K]) done() {
 	gate, n := e.shard.Gate(), e.n
-	e.recycle()
+	e.clear()
 	gate.Exit(n)
 }
+
+func (e *ending[K]) clear() {
+	clear(e.keys[:e.n])
+	e.shard, e.cause, e.n, e.at, e.begun = nil, nil, 0, 0, 0
+}
+
+// recycle gives e, which is empty, back to its pool.
+func (e *ending[K]) recycle() { e.p.endings.Put(e) }
 
 // take moves the next operation of from, whose callbacks have not begun, to e.
 func (e *ending[K]) take(from *ending[K]) {
@@ -157,20 +169,15 @@ func (e *ending[K]) take(from *ending[K]) {
 	from.at++
 }
 
-// recycle gives e back to its pool.
-func (e *ending[K]) recycle() {
-	clear(e.keys[:e.n])
-	e.shard, e.cause, e.n, e.at, e.begun = nil, nil, 0, 0, 0
-	e.p.endings.Put(e)
-}
-
 // endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its first
 // key. The timer calls endOne, through Machine.End, for an operation that expires.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
 	e := p.newEnding(s)
 	e.cause = cause
 	e.add(m, o)
-	e.run(p.enter(s))
+	if e.run(p.enter(s)) {
+		e.recycle()
+	}
 }
 
 // enter enters the gate of s before user code runs, and reports whether the stack is deep, so

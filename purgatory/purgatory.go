@@ -39,6 +39,10 @@ type DelayedOperationPurgatory[K comparable] struct {
 	closed   sched.Bool // Close has begun
 	emptied  sched.Bool // Close, or Shutdown, has ended what waited, in every shard
 
+	claiming sched.Int64 // walks that claim operations
+	exposed  atomic.Bool // CancelMatching has shown operations to the user
+
+	waits    sync.Pool // of *awaiting
 	walks    sync.Pool // of *walk[K]
 	endings  sync.Pool // of *ending[K]
 	manyKeys sync.Pool // of *[]watchers.Wait[K]
@@ -74,6 +78,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			Now:   func() time.Duration { return p.timer.Now() },
 		},
 	})
+	p.waits.New = func() any { return &awaiting{ended: make(chan struct{}, 1)} }
 	p.walks.New = func() any { return &walk[K]{p: p} }
 	p.endings.New = func() any { return &ending[K]{p: p} }
 	p.manyKeys.New = func() any { return new([]watchers.Wait[K]) }

@@ -99,7 +99,7 @@ func (r *registration[K]) begin(waits []watchers.Wait[K]) bool {
 		return false
 	}
 	r.step = watch
-	if p.nesting.forbidsRegistration() {
+	if p.nesting.forbidsRegistration(r.Machine) {
 		r.goOn(waits)
 		return false
 	}
@@ -231,7 +231,9 @@ func (r *registration[K]) pass(waits []watchers.Wait[K]) {
 	e := r.p.newEnding(first)
 	e.put(r.Machine, machine.Satisfied, waits[0].Key)
 	e.settle()
-	e.answer(r.p.enter(first))
+	if e.answer(r.p.enter(first)) {
+		e.recycle()
+	}
 }
 
 // watch schedules the operation's timeout and links the operation under all its keys. It

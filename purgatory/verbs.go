@@ -192,6 +192,7 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 // 127 operations for which it has returned true end only afterwards. It is called once for
 // each time that key is among the operation's keys. A panic in match counts as false.
 func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
+	p.exposed.Store(true)
 	p.claimForKey(key, machine.Cancelled, &cause, match, func(op operation.Operation) { cancelled = append(cancelled, op) })
 	return cancelled
 }

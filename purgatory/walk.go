@@ -44,7 +44,7 @@ type walk[K comparable] struct {
 	panicked bool         // the last try has
 
 	tries, met int64
-	ending     *ending[K] // nil: empty
+	ending     *ending[K] // nil: none yet, or another goroutine has taken it over
 	ended      int
 	ownEnded   bool
 }
@@ -85,12 +85,14 @@ func (w *walk[K]) size() int {
 // begin goes over the operations of the walk's key. It returns how many it ended, and whether
 // the caller's own is among them.
 func (w *walk[K]) begin() (ended int, own bool) {
+	w.count(1)
 	w.n, w.more = w.shard.Begin(&w.cursor, w.key, w.hash, w.upTo, w.batch[:w.size()])
 	return w.run()
 }
 
 // beginAt is begin for a key that [watchers.Shard.SomeKeys] has returned.
 func (w *walk[K]) beginAt(k watchers.Key[K]) (ended int, own bool) {
+	w.count(1)
 	w.n, w.more = w.shard.BeginAt(&w.cursor, k, w.batch[:w.size()])
 	return w.run()
 }
@@ -145,8 +147,17 @@ func (w *walk[K]) finish() (ended int, own bool) {
 	return ended, own
 }
 
+// count counts a walk that claims operations, from before it reads a list until its end; see
+// reuse.
+func (w *walk[K]) count(n int64) {
+	if w.claim != machine.Pending {
+		w.p.claiming.Add(n)
+	}
+}
+
 // reset makes w as new, except for batch, which is empty, and gives it back to its pool.
 func (w *walk[K]) reset() {
+	w.count(-1)
 	var none K
 	w.shard, w.key, w.claim, w.cause, w.match, w.took = nil, none, machine.Pending, nil, nil, nil
 	w.inOrder, w.own, w.ownEnded, w.later, w.inside, w.ended = false, nil, false, false, false, 0
@@ -315,7 +326,6 @@ func (w *walk[K]) matches(m *machine.Machine) bool {
 func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
 	if w.ending == nil {
 		w.ending = w.p.newEnding(w.shard)
-		w.ending.cause = w.cause
 	}
 	w.ending.add(m, o)
 	w.ended++
@@ -325,14 +335,17 @@ func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
 // end ends the operations that were added.
 func (w *walk[K]) end() {
 	e := w.ending
-	if e == nil {
+	if e == nil || e.n == 0 {
 		return
 	}
 	if !w.inside {
 		w.shard.Gate().Enter()
 	}
 	w.ending, w.inside = nil, false
-	e.run(w.later)
+	e.shard, e.cause = w.shard, w.cause
+	if e.run(w.later) {
+		w.ending = e
+	}
 }
 
 // countTries counts the tries of a batch.

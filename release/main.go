@@ -12,6 +12,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -61,9 +62,17 @@ func main() {
 	cancel()
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "release:", err)
+		fmt.Fprintln(os.Stderr, "release:", timedOut(err, *timeout))
 		os.Exit(1)
 	}
+}
+
+// timedOut adds to an error that comes from the timeout how to extend it.
+func timedOut(err error, timeout time.Duration) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w\nthe check was not done after %v; for more time: make release-check ARGS=\"-timeout %v\"", err, timeout, 2*timeout)
 }
 
 // inScratch calls f with a temporary folder.
@@ -121,12 +130,13 @@ func check(ctx context.Context, w io.Writer, folder, revision, scratch string, p
 		fmt.Fprintf(w, "packed: tag %-28s go %s, %d KiB\n", m.tag(version), m.file.Go.Version, size/1024)
 	}
 	for i, p := range programs {
+		fmt.Fprintf(w, "building %s; what is not in Go's caches is downloaded and compiled\n", p.name)
 		start := time.Now()
-		built, err := p.build(ctx, proxy, modules[0].path(), version, fmt.Sprintf("%s/program%d", scratch, i))
+		built, err := p.build(ctx, w, proxy, modules[0].path(), version, fmt.Sprintf("%s/program%d", scratch, i))
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		fmt.Fprintf(w, "built and run: %s; it links %d other modules and lists %d (%.0f s)\n",
+		fmt.Fprintf(w, "built and run %s: it links %d other modules and lists %d (%.0f s)\n",
 			p.name, len(built.linked), len(built.listed), time.Since(start).Seconds())
 		if p.listed != nil {
 			for _, m := range built.listed {

@@ -5,6 +5,7 @@ import (
 	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -27,9 +28,10 @@ type program struct {
 type built struct{ linked, listed []string }
 
 // build makes the program in dir, with modules from the proxy, runs it, and says what is
-// wrong with it.
-func (p program) build(ctx context.Context, from *proxy, root, version, dir string) (built, error) {
+// wrong with it. It writes each step as it begins.
+func (p program) build(ctx context.Context, w io.Writer, from *proxy, root, version, dir string) (built, error) {
 	goTool := func(args ...string) (string, error) {
+		fmt.Fprintf(w, "    go %s ...\n", strings.Join(args[:min(2, len(args))], " "))
 		return output(ctx, dir, append(slices.Clone(from.env), "GONOSUMDB="+root+","+os.Getenv("GONOSUMDB")), "go", args...)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -48,6 +50,7 @@ func (p program) build(ctx context.Context, from *proxy, root, version, dir stri
 			return built{}, err
 		}
 	}
+	fmt.Fprintln(w, "    running it ...")
 	printed, err := output(ctx, dir, nil, binary)
 	if err != nil {
 		return built{}, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -178,4 +179,13 @@ func commit(ctx context.Context, t *testing.T, files map[string]string) (dir str
 		require.NoError(t, err)
 	}
 	return dir
+}
+
+func TestTheTimeoutNamesTheWayToExtendIt(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	_, err := output(ctx, ".", nil, "go", "version")
+	require.ErrorContains(t, timedOut(err, 10*time.Minute), `make release-check ARGS="-timeout 20m0s"`)
+	other := errors.New("not a release")
+	require.Equal(t, other, timedOut(other, time.Minute))
 }

@@ -120,3 +120,11 @@ func (l *leaving[K]) unlock() {
 		l.held = nil
 	}
 }
+
+// Gone reports whether m, which has ended, has left the list of its first key. That key belongs
+// to s.
+func (s *Shard[K]) Gone(m *machine.Machine) bool {
+	s.mu.Lock()
+	defer s.unlock()
+	return m.First().List() == nil
+}

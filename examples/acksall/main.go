@@ -1,16 +1,3 @@
-// Acksall is a replicated log in one process that answers acks=all produces through the purgatory.
-//
-// Every broker leads some partitions and follows the others: it fetches them from their leaders over TCP. Producers send their
-// produces over TCP too. A produce whose records are not yet on every in-sync replica waits in its broker's produce purgatory,
-// under every partition that it touched:
-//
-//	producer ── produce ──► leader: append ──► TryCompleteElseWatchAt(op, timeout, partitions and offsets...)
-//	follower ── fetch ────► leader: high watermark moves ──► CheckAndCompleteUpTo(partition, offset) ──► answer: satisfied
-//	                        nothing for the timeout ───────► expiration ────────────────────► answer: timed out
-//	                        leader steps down ─────────────► CancelForKey(partition) ───────► answer: not leader
-//
-// The program ends with status 1 when one produce was answered twice, never, or with a timeout before its time, or when a record
-// that was acknowledged is not on every in-sync replica.
 package main
 
 import (
@@ -19,140 +6,134 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
-// What the process ends with.
-const (
-	exitOK     = 0
-	exitBroken = 1 // a promise was broken, or the program could not run
-	exitUsage  = 2 // a flag is wrong
-)
+func main() { program.Main(run) }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the first signal ends the run with its tables, a second one the process
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is the whole program: it returns the exit status. It ends early, with all its tables, when ctx does.
+// run is the whole program. It ends with status 1 when one produce was answered twice, never, or with a timeout before its time,
+// when none was answered, or when a record that was acknowledged is not on every in-sync replica.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	cfg, err := parseFlags(args, errs)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(errs, err)
-		return exitUsage
+	if err == nil {
+		_, err = produce(ctx, cfg, out)
 	}
-	r, err := produce(ctx, cfg, out)
-	if err != nil {
-		fmt.Fprintln(errs, "acksall:", err)
-		return exitBroken
-	}
-	return r.status(errs)
+	return program.Status("acksall", err, errs)
 }
 
-// result is how a run went: what producers were told, and which promises were broken.
-type result struct {
-	tally
-	broken []string
+// config is what the flags say, checked.
+type config struct {
+	partitions     int
+	replicas       int
+	rate           int
+	timeout        time.Duration
+	lagTime        time.Duration
+	slowFrom       time.Duration
+	slowTo         time.Duration
+	leaderChangeAt time.Duration
+	duration       time.Duration
+	debugAddr      string
 }
 
-// status is what the process ends with; it writes what is broken.
-func (r result) status(errs io.Writer) int {
-	for _, what := range r.broken {
-		fmt.Fprintln(errs, "BROKEN:", what)
-	}
-	if len(r.broken) > 0 {
-		return exitBroken
-	}
-	return exitOK
+func parseFlags(args []string, errs io.Writer) (c config, err error) {
+	f := flag.NewFlagSet("acksall", flag.ContinueOnError)
+	f.IntVar(&c.partitions, "partitions", 6, "`number` of partitions; their leaders are spread over the brokers")
+	f.IntVar(&c.replicas, "replicas", 3, "`number` of brokers, each of which holds a replica of every partition")
+	f.IntVar(&c.rate, "rate", 2000, "`number` of produces per second, by all producers together")
+	f.DurationVar(&c.timeout, "timeout", 500*time.Millisecond, "`duration` after which a produce that is not replicated is answered all the same")
+	f.DurationVar(&c.lagTime, "lag-time", 1500*time.Millisecond, "`duration` without a fetch after which a follower leaves the in-sync set")
+	f.DurationVar(&c.slowFrom, "slow-from", 3*time.Second, "`duration` after the start at which the last broker stops fetching")
+	f.DurationVar(&c.slowTo, "slow-to", 6*time.Second, "`duration` after the start at which it fetches again (the same as -slow-from: it never stops)")
+	f.DurationVar(&c.leaderChangeAt, "leader-change-at", 4*time.Second, "`duration` after the start at which broker 0 steps down from all it leads (0: never)")
+	f.DurationVar(&c.duration, "duration", 10*time.Second, "`duration` for which the producers produce (0: until an interrupt)")
+	debugserver.Flag(f, &c.debugAddr)
+	err = program.Parse(f, args, errs, func() error {
+		return errors.Join(
+			program.Within("partitions", c.partitions, 1, 100),
+			program.Within("replicas", c.replicas, 1, 9),
+			program.Within("rate", c.rate, 1, 200_000),
+			program.Within("timeout", c.timeout, time.Millisecond, time.Hour),
+			program.Within("lag-time", c.lagTime, 10*time.Millisecond, time.Hour),
+			program.Within("slow-from", c.slowFrom, 0, time.Hour),
+			program.Within("slow-to", c.slowTo, max(0, c.slowFrom), time.Hour),
+			program.Within("leader-change-at", c.leaderChangeAt, 0, time.Hour),
+			program.Within("duration", c.duration, 0, time.Hour),
+		)
+	})
+	return c, err
 }
+
+// announce says what a healthy run looks like, so that a reader can tell it from one that a busy machine has slowed down.
+func announce(out io.Writer, c config) {
+	fmt.Fprintf(out, "%d partitions on %d brokers, %d producers, %d produces/s, timeout %v\n",
+		c.partitions, c.replicas, producers, c.rate, c.timeout)
+	fmt.Fprintln(out, "A healthy run: \"satisfied\" keeps up with \"produced\", and few wait.")
+	if c.slow() {
+		fmt.Fprintf(out, "From %v to %v broker %d does not fetch: produces time out, until it leaves the in-sync set after %v.\n",
+			c.slowFrom, c.slowTo, c.replicas-1, c.lagTime)
+	}
+	if c.leaderChangeAt > 0 {
+		fmt.Fprintf(out, "At %v broker 0 steps down: what waits there is cancelled, once.\n", c.leaderChangeAt)
+	}
+	fmt.Fprint(out, "On a busy machine more times out, and healthy followers may lag. The verdict is the last line.\n\n")
+}
+
+func (c config) slow() bool { return c.slowTo > c.slowFrom && c.replicas > 1 }
 
 // produce runs cluster and producers for the given time or until ctx ends, and writes what happens.
-func produce(ctx context.Context, cfg config, out io.Writer) (result, error) {
+func produce(ctx context.Context, cfg config, out io.Writer) (tally, error) {
 	page, err := debugserver.Serve(cfg.debugAddr)
 	if err != nil {
-		return result{}, err
+		return tally{}, err
 	}
 	defer page.Stop()
 	page.Announce(out)
-	events := newConsole(out)
-	events.eventf("%d partitions on %d brokers, %d producers, %d produces/s to %d partitions each, timeout %v",
-		cfg.partitions, cfg.replicas, cfg.producers, cfg.rate, cfg.partitionsPerProduce, cfg.timeout)
-	c, err := startCluster(cfg, events, page)
+	announce(out, cfg)
+	console, l := program.NewConsole(out), newLedger()
+	c, err := startCluster(cfg, l, console.Printf, page)
 	if err != nil {
-		return result{}, err
+		return tally{}, err
 	}
-	l := newLedger()
-	producers, err := connectProducers(cfg, c, l)
+	all, err := connectProducers(cfg, c, l)
 	if err != nil {
-		return result{}, errors.Join(err, c.stop(context.Background()))
+		return tally{}, errors.Join(err, c.stop(context.Background()))
 	}
 
-	producing, stopProducing := lasting(ctx, cfg.duration)
+	producing, stopProducing := context.WithCancel(ctx)
 	defer stopProducing()
+	if cfg.duration > 0 {
+		defer time.AfterFunc(cfg.duration, stopProducing).Stop()
+	}
 	var running sync.WaitGroup
-	for _, p := range producers {
+	for _, p := range all {
 		running.Go(func() { p.run(producing) })
 	}
-	followTimeline(producing, cfg, c, l)
+	c.makeTrouble(producing, cfg, func() { console.Printf("%v", l.tally()) })
 	running.Wait()
-	events.eventf("the producers have stopped, %d produces wait for their answers", c.waiting())
+	console.Printf("  * the producers have stopped, %d produces wait for their answers", l.tally().open)
 
 	// Every produce has its timeout, so all are answered by then; what is added is for a machine that is busy.
-	select {
-	case <-l.seal():
-	case <-time.After(cfg.timeout + 10*time.Second):
+	for end := time.Now().Add(cfg.timeout + 10*time.Second); l.tally().open > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
 	}
 	stopping, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err = c.stop(stopping)
-	for _, p := range producers {
-		p.finish()
+	for _, p := range all {
+		p.readers.Wait() // until the brokers have hung up, and every answer of theirs is in the ledger
 	}
-	report(out, l, c)
-	r := result{tally: l.tally(), broken: verify(l, c)}
-	if len(r.broken) == 0 {
-		fmt.Fprintf(out, "%d produces, each answered exactly once; %d acknowledged records, each on every in-sync replica\n",
-			r.sent, l.acknowledgedRecords())
+	l.report(out)
+	for _, b := range c.brokers {
+		fmt.Fprintf(out, "%s: %v\n%s: %v\n", b.produces.Name(), b.produces.Stats(), b.fetches.Name(), b.fetches.Stats())
 	}
-	return r, err
-}
-
-// lasting returns a context that ends after a duration, or with ctx; 0: only with ctx.
-func lasting(ctx context.Context, duration time.Duration) (context.Context, context.CancelFunc) {
-	if duration == 0 {
-		return context.WithCancel(ctx)
+	broken := l.verify(c)
+	if len(broken) == 0 {
+		fmt.Fprintf(out, "\n%d produces, each answered exactly once; %d acknowledged records, each on every in-sync replica\n",
+			l.tally().sent, len(l.mu.acknowledged))
 	}
-	return context.WithTimeout(ctx, duration)
-}
-
-func connectProducers(cfg config, c *cluster, l *ledger) ([]*producer, error) {
-	var all []*producer
-	for id := range cfg.producers {
-		p := &producer{
-			id:         id,
-			rate:       float64(cfg.rate) / float64(cfg.producers),
-			partitions: cfg.partitionsPerProduce,
-			timeout:    cfg.timeout,
-			ledger:     l,
-			layout:     c.controller.ledPartitions,
-		}
-		if err := p.connect(c.addresses()); err != nil {
-			for _, connected := range all {
-				connected.hangUp()
-			}
-			return nil, err
-		}
-		all = append(all, p)
-	}
-	return all, nil
+	return l.tally(), errors.Join(err, program.Verdict(broken))
 }

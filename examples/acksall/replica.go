@@ -6,58 +6,77 @@ import (
 	"time"
 )
 
-// replica is one broker's copy of one partition, as leader or as follower. It is safe for concurrent use. Its methods hold
-// its lock and may take the controller's under it; they never call a purgatory. What they return tells the caller
-// whether waiting requests have to be looked at, and the caller does that with no lock held.
+// replica is one broker's copy of one partition, as leader or as follower. It is safe for concurrent use. Its methods never
+// call a purgatory: what they return tells the caller whether waiting requests have to be looked at, and the caller does that
+// with no lock held.
 type replica struct {
-	id         topicPartition
-	broker     int
-	everyone   []int // the brokers that hold a replica
-	minInsync  int
-	controller *controller
+	id     partition
+	broker int
 
 	mu struct {
 		sync.Mutex
-		log           appendLog
-		epoch         int
-		leader        int // who leads in this epoch, or nobody
-		highWatermark int64
-		leadership    *leadership // nil unless this broker leads
+		records       []string // at offsets 0, 1, 2 and so on
+		epoch         int      // counts the leaders of the partition
+		highWatermark int64    // every in-sync replica has the records before it
+		leadership    *leadership
 	}
 }
 
-// nobody leads between a leader's stepping down and the next one's taking over.
-const nobody = -1
-
-func newReplica(id topicPartition, broker int, everyone []int, minInsync int, c *controller) *replica {
-	r := &replica{id: id, broker: broker, everyone: everyone, minInsync: minInsync, controller: c}
-	r.mu.leader = nobody
-	return r
+// leadership is what a leader knows of its followers while its epoch lasts. A follower has none. The replica's lock guards it.
+type leadership struct {
+	start     int64             // where the leader's log ended when its epoch began
+	insync    map[int]bool      // the leader is always one of them
+	followers map[int]*progress // all of them, in sync or not
 }
 
-// assume takes up the role that an assignment gives this broker: leader or follower.
-func (r *replica) assume(a assignment, now time.Time) {
+// progress is how far one follower has come.
+type progress struct {
+	end       int64 // of its log, as its last fetch said
+	fetchedAt time.Time
+}
+
+// lead makes this broker the leader, and returns where its log ends. A new leader gives every follower a full lag time.
+func (r *replica) lead(epoch, replicas int, insync map[int]bool, now time.Time) (start int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.epoch, r.mu.leader, r.mu.leadership = a.epoch, a.leader, nil
-	if a.leader == r.broker {
-		r.mu.leadership = newLeadership(r.broker, r.mu.log.end(), r.everyone, a.insync, now)
+	l := &leadership{start: int64(len(r.mu.records)), insync: insync, followers: make(map[int]*progress)}
+	for id := range replicas {
+		if id != r.broker {
+			l.followers[id] = &progress{fetchedAt: now}
+		}
 	}
+	r.mu.epoch, r.mu.leadership = epoch, l
+	return l.start
 }
 
-// resign ends this broker's leadership, if an in-sync follower can take over, and names that follower. From here on nothing
-// is appended or acknowledged until somebody assumes the leadership.
-func (r *replica) resign() (successor int, ok bool) {
+// follow makes this broker a follower of a leader whose log ended at start when its epoch began. Records beyond that are the
+// former leader's alone, and were never acknowledged. Before that, both logs are the beginning of the former leader's.
+func (r *replica) follow(epoch int, start int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.leadership == nil {
-		return nobody, false
+	r.mu.epoch, r.mu.leadership = epoch, nil
+	// A copy: a reader may still be sending the old one.
+	r.mu.records = slices.Clone(r.mu.records[:min(start, int64(len(r.mu.records)))])
+}
+
+// resign ends this broker's leadership, if an in-sync follower can take over: the one that has come furthest. From here on
+// nothing is appended or acknowledged until somebody leads.
+func (r *replica) resign() (successor int, insync map[int]bool, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.mu.leadership
+	if l == nil {
+		return 0, nil, false
 	}
-	successor, ok = r.mu.leadership.successor()
+	for id, p := range l.followers {
+		if l.insync[id] && (!ok || p.end > l.followers[successor].end) {
+			successor, ok = id, true
+		}
+	}
 	if ok {
-		r.mu.leader, r.mu.leadership = nobody, nil
+		r.mu.leadership = nil
 	}
-	return successor, ok
+	return successor, l.insync, ok
 }
 
 // appended is where a leader put a record: what a produce waits for.
@@ -67,167 +86,116 @@ type appended struct {
 	offset  int64
 }
 
-// append takes in a record as leader. moved says whether the high watermark moved at once, as it does without followers.
-func (r *replica) append(value string) (at appended, moved bool, c code) {
+// append takes in a record as leader.
+func (r *replica) append(value string) (appended, code) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.leadership == nil {
-		return appended{}, false, notLeader
+		return appended{}, notLeader
 	}
-	if len(r.mu.leadership.insync) < r.minInsync {
-		return appended{}, false, notEnoughReplicas
-	}
-	at = appended{replica: r, epoch: r.mu.epoch, offset: r.mu.log.end()}
-	r.mu.log.append(record{Epoch: r.mu.epoch, Value: value})
-	return at, r.moveHighWatermarkLocked(), none
+	at := appended{replica: r, epoch: r.mu.epoch, offset: int64(len(r.mu.records))}
+	r.mu.records = append(r.mu.records, value)
+	r.moveHighWatermarkLocked() // if the leader is the only one in sync
+	return at, none
 }
 
 // verdict says whether a produce need not wait for a record any longer, and with which code it ends.
 func (r *replica) verdict(at appended) (c code, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.mu.leadership == nil || r.mu.epoch != at.epoch:
+	if r.mu.leadership == nil || r.mu.epoch != at.epoch {
 		return notLeader, true
-	case r.mu.highWatermark <= at.offset:
-		return none, false
-	case len(r.mu.leadership.insync) < r.minInsync:
-		return notEnoughReplicas, true // on all that are left, but these are too few
 	}
-	return none, true
+	return none, r.mu.highWatermark > at.offset
 }
 
-func (r *replica) highWatermark() int64 {
+// end is the high watermark.
+func (r *replica) end() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.highWatermark
 }
 
-// moveHighWatermarkLocked raises the high watermark to the end of what every in-sync replica has.
+// moveHighWatermarkLocked raises a leader's high watermark to the end of what every in-sync replica has.
 func (r *replica) moveHighWatermarkLocked() (moved bool) {
-	end := r.mu.leadership.replicatedUpTo(r.mu.log.end())
-	if end <= r.mu.highWatermark {
-		return false
+	end := int64(len(r.mu.records))
+	for id := range r.mu.leadership.insync {
+		if id != r.broker {
+			end = min(end, r.mu.leadership.followers[id].end)
+		}
 	}
-	r.mu.highWatermark = end
-	return true
+	moved = end > r.mu.highWatermark
+	r.mu.highWatermark = max(r.mu.highWatermark, end)
+	return moved
 }
 
-// noteFetch takes from a follower's fetch how far the follower has come. That may bring it into the in-sync set, and may move
-// the high watermark.
-func (r *replica) noteFetch(follower int, at fetchPosition, now time.Time) (joined, moved bool) {
+// noteFetch takes from a fetch how far the follower has come. That may move the high watermark. It may also bring the follower
+// into the in-sync set: it must have all before the high watermark and before the start of the epoch, since a new leader's high
+// watermark may still be behind what its predecessor acknowledged.
+func (r *replica) noteFetch(f fetchRequest, now time.Time) (joined, moved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.mu.leadership
-	if l == nil || at.Epoch != r.mu.epoch || r.divergedLocked(at) != nil || l.followers[follower] == nil {
+	if l == nil || f.Epoch != r.mu.epoch || l.followers[f.Follower] == nil {
 		return false, false
 	}
-	l.fetched(follower, at.Offset, r.mu.log.end(), now)
-	if l.mayJoin(follower, r.mu.highWatermark) {
-		joined = r.setInsyncLocked(append(l.insyncIDs(), follower))
-		l.followers[follower].caughtUpAt = now // with what is acknowledged; it has a full lag time to catch up with the rest
+	*l.followers[f.Follower] = progress{f.Offset, now}
+	joined = !l.insync[f.Follower] && f.Offset >= max(r.mu.highWatermark, l.start)
+	if joined {
+		l.insync[f.Follower] = true
 	}
 	return joined, r.moveHighWatermarkLocked()
 }
 
-// dropLagging takes followers that have lagged for too long out of the in-sync set, which may move the high watermark.
-func (r *replica) dropLagging(now time.Time, lagTime time.Duration) (dropped []int, moved bool) {
+// dropLagging takes followers out of the in-sync set that lack something and have not fetched for longer than lagTime.
+func (r *replica) dropLagging(now time.Time, lagTime time.Duration) (dropped []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.mu.leadership
 	if l == nil {
-		return nil, false
-	}
-	late := l.lagging(r.mu.log.end(), now, lagTime)
-	stay := slices.DeleteFunc(l.insyncIDs(), func(id int) bool { return slices.Contains(late, id) })
-	if len(late) == 0 || !r.setInsyncLocked(stay) {
-		return nil, false
-	}
-	return late, r.moveHighWatermarkLocked()
-}
-
-// setInsyncLocked changes the in-sync set, when the controller agrees that this epoch still lasts.
-func (r *replica) setInsyncLocked(insync []int) bool {
-	slices.Sort(insync)
-	if !r.controller.setInsync(r.id, r.mu.epoch, insync) {
-		return false
-	}
-	clear(r.mu.leadership.insync)
-	for _, id := range insync {
-		r.mu.leadership.insync[id] = true
-	}
-	return true
-}
-
-// hasNews reports whether a fetch from a position would be answered with something now: records, or a refusal.
-func (r *replica) hasNews(at fetchPosition) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.leadership == nil || at.Epoch != r.mu.epoch || at.Offset != r.mu.log.end() || r.divergedLocked(at) != nil
-}
-
-// read is the answer to a follower's fetch from a position, with at most limit records.
-func (r *replica) read(at fetchPosition, limit int) fetched {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.leadership == nil || at.Epoch != r.mu.epoch {
-		return fetched{Code: notLeader}
-	}
-	if end := r.divergedLocked(at); end != nil {
-		return fetched{Diverged: end}
-	}
-	return fetched{HighWatermark: r.mu.highWatermark, Records: r.mu.log.read(at.Offset, limit)}
-}
-
-// divergedLocked compares a follower's log with this one by the epoch of its last record: where this log's records of that
-// epoch end earlier, the follower holds what only a former leader had.
-func (r *replica) divergedLocked(at fetchPosition) *epochEnd {
-	if at.Offset == 0 {
 		return nil
 	}
-	if end := r.mu.log.endOf(at.LastEpoch); end.Epoch != at.LastEpoch || end.End < at.Offset {
-		return &end
+	for id, p := range l.followers {
+		if l.insync[id] && p.end < int64(len(r.mu.records)) && now.Sub(p.fetchedAt) > lagTime {
+			delete(l.insync, id)
+			dropped = append(dropped, id)
+		}
 	}
-	return nil
+	r.moveHighWatermarkLocked()
+	return dropped
 }
 
-// position is what this broker, following a leader, has to ask that leader for; false when it does not follow it.
-func (r *replica) position(leader int) (fetchPosition, bool) {
+// maxFetchRecords bounds what one fetch returns.
+const maxFetchRecords = 1000
+
+// read is the answer to a follower's fetch, and says whether it is worth sending: it has records, or it is a refusal.
+func (r *replica) read(f fetchRequest) (answer fetchResponse, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.leader != leader || leader == r.broker {
-		return fetchPosition{}, false
+	if r.mu.leadership == nil || f.Epoch != r.mu.epoch {
+		return fetchResponse{Code: notLeader}, true
 	}
-	return fetchPosition{
-		Partition: r.id,
-		Epoch:     r.mu.epoch,
-		Offset:    r.mu.log.end(),
-		LastEpoch: r.mu.log.lastEpoch(),
-	}, true
+	end := int64(len(r.mu.records))
+	from := min(f.Offset, end)
+	to := min(end, from+maxFetchRecords)
+	return fetchResponse{HighWatermark: r.mu.highWatermark, Records: r.mu.records[from:to:to]}, from < to
 }
 
-// apply takes in what the leader answered to a fetch from a position. An answer of an epoch that is over changes nothing.
-func (r *replica) apply(at fetchPosition, f fetched) {
+// next is what this broker has to ask the leader of an epoch for; false when it does not follow in that epoch.
+func (r *replica) next(epoch int) (fetchRequest, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f.Code != none || r.mu.leadership != nil || at.Epoch != r.mu.epoch || at.Offset != r.mu.log.end() {
+	f := fetchRequest{Follower: r.broker, Partition: r.id, Epoch: epoch, Offset: int64(len(r.mu.records))}
+	return f, r.mu.epoch == epoch && r.mu.leadership == nil
+}
+
+// apply takes in what the leader answered to a fetch. An answer of an epoch that is over changes nothing.
+func (r *replica) apply(f fetchRequest, answer fetchResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if answer.Code != none || r.mu.leadership != nil || f.Epoch != r.mu.epoch || f.Offset != int64(len(r.mu.records)) {
 		return
 	}
-	if f.Diverged != nil {
-		// Cut back to where both logs agree: not beyond where this log's own records of that epoch end.
-		r.mu.log.truncate(min(f.Diverged.End, r.mu.log.endOf(f.Diverged.Epoch).End))
-		return
-	}
-	r.mu.log.append(f.Records...)
-	r.mu.highWatermark = max(r.mu.highWatermark, min(f.HighWatermark, r.mu.log.end()))
-}
-
-// recordAt returns the record at an offset, if the log goes that far.
-func (r *replica) recordAt(offset int64) (record, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if found := r.mu.log.read(offset, 1); found != nil {
-		return found[0], true
-	}
-	return record{}, false
+	r.mu.records = append(r.mu.records, answer.Records...)
+	r.mu.highWatermark = max(r.mu.highWatermark, min(answer.HighWatermark, int64(len(r.mu.records))))
 }

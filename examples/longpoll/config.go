@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
 // config is what the flags say, checked.
@@ -37,7 +38,6 @@ func (l limits) memory() int { return l.topics * l.messages * l.message }
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("longpoll", flag.ContinueOnError)
-	f.SetOutput(out)
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on, host:port; port 0 takes a free one")
 	f.IntVar(&c.limits.topics, "max-topics", 64, "`number` of topics; a POST to one more is refused")
 	f.IntVar(&c.limits.messages, "max-messages", 128, "`number` of messages that a topic keeps; the oldest goes for a new one")
@@ -52,16 +52,11 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.demo.rate, "demo-rate", 60, "`number` of messages per second to each topic of the demo")
 	f.IntVar(&c.demo.pollers, "demo-pollers", 100, "`number` of pollers in the demo")
 	debugserver.Flag(f, &c.debugAddr)
-	if err := f.Parse(args); err != nil {
-		return config{}, err
-	}
-	if f.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: there are only flags (-h lists them)", f.Arg(0))
-	}
-	return c, c.validate()
+	err := program.Parse(f, args, out, c.validate)
+	return c, err
 }
 
-// validate refuses what cannot work, naming the flag, its value and what is allowed; it reports every bad flag at once.
+// validate refuses what cannot work; it reports every bad flag at once.
 func (c *config) validate() error {
 	var address error
 	if _, _, err := net.SplitHostPort(c.listen); err != nil {
@@ -70,13 +65,13 @@ func (c *config) validate() error {
 	const day = 24 * time.Hour
 	return errors.Join(
 		address,
-		within("max-topics", c.limits.topics, 1, 1_000_000),
-		within("max-messages", c.limits.messages, 1, 1_000_000),
-		within("max-message-size", c.limits.message, 1, 64<<20),
-		within("max-waiting", c.limits.waiting, 1, 10_000_000),
-		within("max-wait", c.limits.wait, 0, day),
-		within("write-timeout", c.writeTimeout, time.Millisecond, time.Hour),
-		within("shutdown-timeout", c.shutdownTimeout, time.Millisecond, time.Hour),
+		program.Within("max-topics", c.limits.topics, 1, 1_000_000),
+		program.Within("max-messages", c.limits.messages, 1, 1_000_000),
+		program.Within("max-message-size", c.limits.message, 1, 64<<20),
+		program.Within("max-waiting", c.limits.waiting, 1, 10_000_000),
+		program.Within("max-wait", c.limits.wait, 0, day),
+		program.Within("write-timeout", c.writeTimeout, time.Millisecond, time.Hour),
+		program.Within("shutdown-timeout", c.shutdownTimeout, time.Millisecond, time.Hour),
 		c.validateDemo(),
 	)
 }
@@ -86,16 +81,9 @@ func (c *config) validateDemo() error {
 		return nil
 	}
 	return errors.Join(
-		within("demo-duration", c.demo.duration, 10*time.Millisecond, time.Hour),
-		within("demo-topics", c.demo.topics, 1, min(1000, max(1, c.limits.topics))),
-		within("demo-rate", c.demo.rate, 1, 10_000),
-		within("demo-pollers", c.demo.pollers, 1, max(1, min(10_000, c.limits.waiting-1))), // one more waits for a moment
+		program.Within("demo-duration", c.demo.duration, 10*time.Millisecond, time.Hour),
+		program.Within("demo-topics", c.demo.topics, 1, min(1000, max(1, c.limits.topics))),
+		program.Within("demo-rate", c.demo.rate, 1, 10_000),
+		program.Within("demo-pollers", c.demo.pollers, 1, max(1, min(10_000, c.limits.waiting-1))), // one more waits for a moment
 	)
-}
-
-func within[T int | time.Duration](flag string, value, low, high T) error {
-	if value >= low && value <= high {
-		return nil
-	}
-	return fmt.Errorf("-%s %v: allowed is %v to %v", flag, value, low, high)
 }

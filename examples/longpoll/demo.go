@@ -56,6 +56,7 @@ func demonstrate(ctx context.Context, cfg config, out io.Writer, log *slog.Logge
 	s.debug.Announce(out)
 	fmt.Fprintf(out, "serving on %s: %d topics with %d messages/s each, %d pollers, %v\n",
 		s.url(), d.cfg.topics, d.cfg.rate, d.cfg.pollers, d.cfg.duration)
+	fmt.Fprintln(out, "A healthy run: a message reaches its pollers within milliseconds, on a busy machine later. The verdict is the last line.")
 	return d.run(ctx, out)
 }
 
@@ -76,8 +77,9 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 	d.client.close()
 	broken = errors.Join(broken, d.server.shutdown())
 	polling.Wait()
-	sent := 0
+	sent, received := 0, 0
 	for i, p := range d.pollers {
+		received += len(p.latency)
 		broken = errors.Join(broken, p.verdict(d.published[i%d.cfg.topics].Load()))
 		if p.sentAway {
 			sent++
@@ -85,6 +87,9 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "shutdown: %d GETs were waiting, %d pollers were answered 503 with Retry-After\n", waiting, sent)
 	d.report(out)
+	if received == 0 {
+		broken = errors.Join(broken, errors.New("no poller was sent a message: nothing happened that could show anything"))
+	}
 	if broken == nil {
 		fmt.Fprintln(out, "every poller was sent every message of its topic that was kept, once and in order")
 	}

@@ -24,49 +24,26 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
-// What the process ends with.
-const (
-	exitOK     = 0
-	exitBroken = 1 // a promise was broken, or the program could not run
-	exitUsage  = 2 // a flag is wrong
-)
+func main() { program.Main(run) }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the first signal shuts down gracefully, a second one ends the process
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is the whole program: it returns the exit status.
+// run is the whole program: it returns the exit status. The first interrupt shuts the server down gracefully.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	cfg, err := parseFlags(args, errs)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintln(errs, err)
-		return exitUsage
+	if err == nil {
+		level, do := slog.LevelWarn, serve
+		if cfg.demo.on {
+			level, do = slog.LevelError, demonstrate // a busy machine is slow: no warnings about that
+		}
+		err = do(ctx, cfg, out, slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: level})))
 	}
-	log := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if cfg.demo.on {
-		err = demonstrate(ctx, cfg, out, log)
-	} else {
-		err = serve(ctx, cfg, out, log)
-	}
-	if err != nil {
-		fmt.Fprintln(errs, "longpoll:", err)
-		return exitBroken
-	}
-	return exitOK
+	return program.Status("longpoll", err, errs)
 }
 
 // serve runs the server until ctx ends.

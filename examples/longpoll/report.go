@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
 // report prints what happened, after the pollers have ended.
@@ -22,13 +23,7 @@ func (d *demo) report(out io.Writer) {
 	}
 	fmt.Fprintf(out, "%d messages were published, %d were sent to pollers in %d answers, %d were gone before a poller asked for them (410)\n",
 		published, len(latency), answers, missed)
-	if len(latency) > 0 {
-		slices.Sort(latency)
-		at := func(percent int) time.Duration {
-			return latency[(len(latency)-1)*percent/100].Round(10 * time.Microsecond)
-		}
-		fmt.Fprintf(out, "from POST to a poller: p50 %v   p99 %v   max %v\n", at(50), at(99), at(100))
-	}
+	fmt.Fprintf(out, "from POST to a poller: %s\n", program.Spread(latency))
 	s := d.server.waiting.Stats()
 	fmt.Fprintf(out, "purgatory: %d waits: %d satisfied, %d expired, %d cancelled, %d closed; %d signals, %d coalesced; %d checks, %d wasted\n",
 		s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed, s.Signals, s.Coalesced, s.Checks, s.WastedChecks)

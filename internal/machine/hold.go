@@ -1,5 +1,7 @@
 package machine
 
+import "github.com/delayedop/purgatory/internal/identity"
+
 // Hold is what the holder of an operation needs in order to try it.
 type Hold struct {
 	*Machine
@@ -12,10 +14,30 @@ type Hold struct {
 func (h *Hold) Begin(keys int, id uint32) bool {
 	m := h.Op.machine()
 	h.Machine = m
-	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
+	binding := m.entry.OperationBinding(id)
+	busy := phaseBusy | uint64(keys-1)<<extraShift | binding
+	if !m.word().CompareAndSwap(0, busy) && !m.word().CompareAndSwap(binding, busy) { // see Renew
 		return false
 	}
-	m.entry.Owner = h.Op
+	if m.entry.Owner == nil {
+		m.entry.Owner = h.Op
+	}
+	return true
+}
+
+// Renew makes an operation that has ended new again, in the same purgatory. It fails, and the
+// operation must not be used again, if its timeout has passed: then a worker of the timer may
+// still call Expire. The caller knows that the operation has left its lists, that its callbacks
+// have returned, and that no goroutine that has found it in a list before may still claim it.
+//
+// A goroutine that has found the operation in a list before may still acquire it, and then tries
+// it once more than necessary. So its binding and its owner stay as they are.
+func (m *Machine) Renew() bool {
+	if m.entry.Deadline() != 0 { // final: who ended the operation has cancelled the entry before
+		return false
+	}
+	m.tail = nil
+	m.word().Store(m.word().Load() & identity.Half)
 	return true
 }
 

@@ -4,8 +4,10 @@ package sched
 
 import "time"
 
-// Either waits until a or b is closed, and reports whether a is, at random if both are. A nil
-// channel is never closed.
+// Receive receives from c.
+func Receive(c <-chan struct{}) { <-c }
+
+// Either receives from a or b, whichever comes first, and reports whether it was a.
 func Either(a, b <-chan struct{}) bool {
 	select {
 	case <-a:

@@ -81,6 +81,7 @@ func (w *world) await(o *waiter) {
 	switch {
 	case err == nil:
 		o.outcome = operation.Satisfied
+		o.loose = w.closing && o.tries == 1 // a purgatory that has closed does not count the yes, which is the caller's
 	case errors.Is(err, purgatory.ErrExpired):
 		o.outcome = operation.Expired
 		if later < now+timeout {

@@ -190,9 +190,9 @@ func (w *world) afterClose() {
 			switch {
 			case o.returned < len(o.begun):
 				o.fault("it waits after Close")
-			case o.outcome != operation.Pending:
+			case o.outcome != operation.Pending && !o.loose:
 				accepted++
-			case o.completed > 0: // refused, or ended by Close
+			case o.completed > 0: // satisfied by its first try, refused, or ended by Close
 				refused++
 			}
 			continue

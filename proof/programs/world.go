@@ -201,6 +201,7 @@ type waiter struct {
 	extends  int
 	mustEnd  bool // it was forced or cancelled after a registration had begun
 	left     bool // the client has left
+	loose    bool // it may have ended without being counted
 	cause    bool // a cancel has given it a cause
 
 	tries, completed, expired int

@@ -7,36 +7,38 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/broker/wire"
 	"github.com/delayedop/purgatory/operation"
 )
 
-// awaited is one partition that a request waits for: until its replicas have come
-// to a place in the log.
-type awaited struct {
+// appendedBatch is one partition that a produce waits for: until everything below
+// end, appended under a leader epoch, is on all in-sync replicas.
+type appendedBatch struct {
 	*partition
-	at      position
-	reached func() (done bool, err error)
-	answer  func(error)
+	epoch int32
+	end   int64
+	resp  *kmsg.ProduceResponseTopicPartition
 }
 
-// acknowledgement is one request that waits for all of its partitions: a produce
-// with acks=all, an offset commit, a DeleteRecords. It is one operation under the
-// key of each. One that moves away is answered for by itself, and the rest is waited
-// for.
+func (a appendedBatch) fail(err error) { a.resp.ErrorCode, a.resp.BaseOffset = code(err), -1 }
+
+// acknowledgement is a produce with acks=all that waits for all of its partitions. It
+// is one operation under the key of each, at the position where its batch ends. A
+// partition that moves away is answered for by itself, and the rest is waited for.
 type acknowledgement struct {
 	operation.DelayedOperation
-	waiting []awaited // those that are not answered yet
+	waiting []appendedBatch // those that are not answered yet
 	reply   func()
 }
 
 // TryComplete crosses off the partitions that are done with.
 func (a *acknowledgement) TryComplete() bool {
-	a.waiting = slices.DeleteFunc(a.waiting, func(w awaited) bool {
-		done, err := w.reached()
-		if done {
-			w.answer(err)
+	a.waiting = slices.DeleteFunc(a.waiting, func(w appendedBatch) bool {
+		done, err := w.replicated(w.epoch, w.end)
+		if err != nil {
+			w.fail(err)
 		}
 		return done
 	})
@@ -54,41 +56,31 @@ func (a *acknowledgement) OnComplete() {
 
 func (a *acknowledgement) fail(err error) {
 	for _, w := range a.waiting {
-		w.answer(err)
+		w.fail(err)
 	}
 	a.reply()
 }
 
+// OnExpiration does nothing: OnComplete has answered.
 func (a *acknowledgement) OnExpiration() {}
 
 // String is what the debug page shows of a request that waits.
 func (a *acknowledgement) String() string {
 	var s []string
 	for _, w := range a.waiting {
-		s = append(s, fmt.Sprintf("%s-%d up to offset %d", w.name, w.n, w.at.Position))
+		s = append(s, fmt.Sprintf("%s-%d up to offset %d", w.name, w.n, w.end))
 	}
 	return strings.Join(s, ", ")
 }
 
 // acknowledge calls reply once, when every partition is answered for.
-func (b *Broker) acknowledge(in *waits, c *wire.Conn, waiting []awaited, timeout time.Duration, reply func()) {
+func (b *Broker) acknowledge(c *wire.Conn, waiting []appendedBatch, timeout time.Duration, reply func()) {
 	keys := []position{goneKey(c)}
 	for _, w := range waiting {
-		keys = append(keys, w.at)
+		keys = append(keys, at(committed, w.partition, w.end))
 	}
 	a := &acknowledgement{waiting: waiting, reply: reply}
-	if _, err := in.TryCompleteElseWatchAt(a, timeout, keys...); err != nil {
+	if _, err := b.produces.TryCompleteElseWatchAt(a, timeout, keys...); err != nil {
 		a.fail(kerr.NotLeaderForPartition) // closed: never accepted, so never completed
-	}
-}
-
-// replication waits until everything below end, appended under a leader epoch, is
-// on all in-sync replicas.
-func replication(p *partition, epoch int32, end int64, answer func(error)) awaited {
-	return awaited{
-		partition: p,
-		at:        at(committed, p, end),
-		reached:   func() (bool, error) { return p.replicated(epoch, end) },
-		answer:    answer,
 	}
 }

@@ -19,16 +19,13 @@ func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Res
 		reply(resp)
 		return
 	}
-	f := &fetching{broker: b, conn: c, req: req, reply: reply, replica: req.ReplicaID}
-	if req.Version >= 15 {
-		f.replica = req.ReplicaState.ID
-	}
+	f := &fetching{broker: b, conn: c, req: req, reply: reply}
 	for _, rt := range req.Topics {
 		for i := range rt.Partitions {
 			part := fetchPart{FetchRequestTopicPartition: &rt.Partitions[i]}
 			part.partition, part.failed = b.partition(rt.Topic, rt.TopicID, part.Partition)
 			if part.partition != nil && f.follower() {
-				f.note(part)
+				b.wake(part.partition, part.partition.fetched(req.ReplicaID, part.FetchRequestTopicPartition, time.Now()))
 			}
 			f.parts = append(f.parts, part)
 		}
@@ -45,9 +42,7 @@ type fetching struct {
 	conn     *wire.Conn
 	req      *kmsg.FetchRequest
 	parts    []fetchPart
-	replica  int32     // who asks; -1 is a consumer
 	deadline time.Time // zero: it does not wait
-	starved  bool      // there was no memory for the answer
 	reply    func(kmsg.Response)
 }
 
@@ -57,7 +52,8 @@ type fetchPart struct {
 	failed    error      // and this is why
 }
 
-func (f *fetching) follower() bool { return f.replica >= 0 }
+// follower says whether a replica asks; a consumer's replica is -1.
+func (f *fetching) follower() bool { return f.req.ReplicaID >= 0 }
 
 // at is where a fetch waits for a position: a follower for what is appended, a
 // consumer for what is committed.
@@ -68,13 +64,6 @@ func (f *fetching) at(part fetchPart, bytes int64) position {
 	return at(committed, part.partition, bytes)
 }
 
-// note takes a follower's progress from its fetch, once.
-func (f *fetching) note(part fetchPart) {
-	p := part.partition
-	f.broker.wake(p, p.fetched(f.replica, f.req.ReplicaState.Epoch, part.FetchRequestTopicPartition, time.Now()))
-	f.broker.proposeInSync(p)
-}
-
 func (f *fetching) maxBytes() int { return min(int(f.req.MaxBytes), f.broker.config.MaxFetchBytes) }
 
 // limit is how much of a partition still fits into the response.
@@ -82,77 +71,53 @@ func (f *fetching) limit(part fetchPart, used int) int {
 	return max(0, min(int(part.PartitionMaxBytes), f.maxBytes()-used))
 }
 
-// answer replies with what there is now; closed: with nothing, for the broker ends.
+// answer replies with what there is when the reply is written; closed: with nothing,
+// for the broker ends.
 func (f *fetching) answer(closed bool) {
-	if !f.conn.Open() {
-		f.reply(nil) // nobody reads it
-		return
-	}
-	resp := f.req.ResponseKind().(*kmsg.FetchResponse)
-	bytes, next, held := 0, 0, 0
-	for _, rt := range f.req.Topics {
-		st := kmsg.NewFetchResponseTopic()
-		st.Topic, st.TopicID = rt.Topic, rt.TopicID
-		for range rt.Partitions {
-			part := f.parts[next]
-			if closed {
-				part.partition, part.failed = nil, kerr.NotLeaderForPartition
+	f.reply(wire.Late{Make: func() kmsg.Response {
+		resp := f.req.ResponseKind().(*kmsg.FetchResponse)
+		bytes, next := 0, 0
+		for _, rt := range f.req.Topics {
+			st := kmsg.NewFetchResponseTopic()
+			st.Topic, st.TopicID = rt.Topic, rt.TopicID
+			for range rt.Partitions {
+				part := f.parts[next]
+				if closed {
+					part.partition, part.failed = nil, kerr.NotLeaderForPartition
+				}
+				sp := part.read(f.follower(), f.limit(part, bytes), bytes == 0)
+				bytes += len(sp.RecordBatches)
+				st.Partitions = append(st.Partitions, sp)
+				next++
 			}
-			sp, taken := f.part(part, f.limit(part, bytes), bytes == 0)
-			bytes += len(sp.RecordBatches)
-			held += taken
-			st.Partitions = append(st.Partitions, sp)
-			next++
+			resp.Topics = append(resp.Topics, st)
 		}
-		resp.Topics = append(resp.Topics, st)
-	}
-	if held == 0 && bytes == 0 && f.starved {
-		resp.ThrottleMillis = int32(throttle.Milliseconds())
-	}
-	f.reply(wire.Held{Response: resp, Free: func() { f.broker.memory.requests.Free(held) }})
+		return resp
+	}})
 }
 
-// throttle is how long a client is asked to wait that got nothing for want of memory.
-const throttle = 100 * time.Millisecond
-
-// read copies records into the response, as many as there is memory for, and says
-// how much it took.
-func (f *fetching) read(part fetchPart, v view, limit int, first bool) (records []byte, taken int) {
-	if v.visible <= v.position {
-		return []byte{}, 0
-	}
-	requests := f.broker.memory.requests
-	taken = requests.TakeUpTo(int(min(v.visible-v.position, int64(limit))))
-	if limit > 0 && taken == 0 {
-		f.starved = true
-		return []byte{}, 0
-	}
-	// The first batch of a response goes out whatever its size, or a client with a
-	// small limit would never get past it.
-	records = part.partition.read(part.FetchOffset, v.below, taken, first)
-	requests.Force(max(0, len(records)-taken))
-	requests.Free(max(0, taken-len(records)))
-	return records, len(records)
-}
-
-func (f *fetching) part(part fetchPart, limit int, first bool) (sp kmsg.FetchResponseTopicPartition, taken int) {
-	sp = kmsg.NewFetchResponseTopicPartition()
-	sp.Partition = part.Partition
-	sp.RecordBatches = []byte{}
-	if part.partition == nil {
+// read copies records into the response. The first batch of a response goes out
+// whatever its size, or a client with a small limit would never get past it.
+func (part fetchPart) read(follower bool, limit int, first bool) kmsg.FetchResponseTopicPartition {
+	sp := kmsg.NewFetchResponseTopicPartition()
+	sp.Partition, sp.RecordBatches = part.Partition, []byte{}
+	p := part.partition
+	if p == nil {
 		sp.ErrorCode, sp.HighWatermark = code(part.failed), -1
-		return sp, 0
+		return sp
 	}
-	v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.viewLocked(part.FetchRequestTopicPartition, follower)
 	sp.ErrorCode = code(v.err)
-	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = v.high, v.high, v.start
+	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = p.mu.high, p.mu.high, p.mu.log.Start()
 	switch {
 	case errors.Is(v.err, kerr.NotLeaderForPartition), errors.Is(v.err, kerr.FencedLeaderEpoch):
-		sp.CurrentLeader.LeaderID, sp.CurrentLeader.LeaderEpoch = v.leader, v.leaderEpoch
+		sp.CurrentLeader.LeaderID, sp.CurrentLeader.LeaderEpoch = p.mu.leader, p.mu.leaderEpoch
 	case v.diverging():
 		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = v.divergingEpoch, v.divergingEnd
 	case v.err == nil:
-		sp.RecordBatches, taken = f.read(part, v, limit, first)
+		sp.RecordBatches = p.mu.log.Read(part.FetchOffset, v.below, limit, first)
 	}
-	return sp, taken
+	return sp
 }

@@ -54,7 +54,7 @@ func (f *fetching) missing() (until []int64, enough bool) {
 			return nil, true
 		}
 		v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
-		if v.final() || f.behind(part, v) {
+		if v.final() {
 			return nil, true
 		}
 		until[i] = max(v.visible, v.position) // a new leader may not see yet what was committed
@@ -82,12 +82,6 @@ func (f *fetching) missing() (until []int64, enough bool) {
 	return until, false
 }
 
-// behind says whether a follower keeps records that the leader has dropped. It
-// learns that from the answer.
-func (f *fetching) behind(part fetchPart, v view) bool {
-	return f.follower() && part.LogStartOffset >= 0 && part.LogStartOffset < v.start
-}
-
 // TryComplete says whether a partition has come to its position, or has become
 // one that it is no use to wait for.
 func (w *fetchWait) TryComplete() bool {
@@ -96,7 +90,7 @@ func (w *fetchWait) TryComplete() bool {
 	}
 	for i, part := range w.parts {
 		v := part.partition.view(part.FetchRequestTopicPartition, w.follower())
-		if v.final() || v.visible >= w.until[i] || w.behind(part, v) {
+		if v.final() || v.visible >= w.until[i] {
 			return true
 		}
 	}
@@ -104,17 +98,17 @@ func (w *fetchWait) TryComplete() bool {
 }
 
 // OnComplete answers with what there is, however the wait ended, unless it ended
-// well and there is not enough. That it has moved a partition says itself; that
+// well and there is not enough. A partition that has moved away says so itself; that
 // the broker closes it cannot know.
 func (w *fetchWait) OnComplete() {
-	switch w.Outcome() {
-	case operation.Satisfied:
+	if w.Outcome() == operation.Satisfied {
 		w.wait()
-	default:
-		w.answer(w.Outcome() == operation.Closed)
+		return
 	}
+	w.answer(w.Outcome() == operation.Closed)
 }
 
+// OnExpiration does nothing: OnComplete has answered.
 func (w *fetchWait) OnExpiration() {}
 
 // String is what the debug page shows of a fetch that waits: who, and the
@@ -123,7 +117,7 @@ func (w *fetchWait) String() string {
 	const few = 3
 	var s strings.Builder
 	if w.follower() {
-		fmt.Fprintf(&s, "broker %d from", w.replica)
+		fmt.Fprintf(&s, "broker %d from", w.req.ReplicaID)
 	} else {
 		s.WriteString("consumer from")
 	}

@@ -8,15 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
-	"github.com/delayedop/purgatory/examples/broker/wire"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // besideFetches is a broker with a producer, acks=1, on a partition from which
 // consumers wait for 64 MiB.
 type besideFetches struct {
 	*bench
-	producer *wire.Client
+	producer *connected
 	to       int32
 	records  []byte
 	fetching int64 // how many wait
@@ -29,7 +28,7 @@ func newBesideFetches(b *testing.B, waiting, partitions int) *besideFetches {
 		w.start(w.dial(), w.awaitBytes(alone, 64<<20, led[:partitions]...))
 	}
 	w.waiting(w.fetches, int64(waiting))
-	records := batch.Build(1, []batch.Record{{Value: make([]byte, 100)}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 100)}})
 	return &besideFetches{w, w.dial(), led[0], records, int64(waiting)}
 }
 

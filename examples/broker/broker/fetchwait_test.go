@@ -7,17 +7,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/broker/controller"
 )
 
 // alone is a topic of four partitions with one replica each, of which the broker
 // leads two.
-func (b *bench) alone() (t *topic, led []int32) {
+func (b *bench) alone() (t *controller.Topic, led []int32) {
 	b.t.Helper()
-	t = b.createTopic("alone", 4, 1)
-	for _, p := range t.partitions {
-		if p.Leader == b.ID() {
-			led = append(led, p.Partition)
+	t = b.newTopic("alone", 4, 1)
+	for i, p := range t.Partitions {
+		if p.Leader == b.config.ID {
+			led = append(led, int32(i))
 		}
 	}
 	require.Len(b.t, led, 2)
@@ -25,10 +26,10 @@ func (b *bench) alone() (t *topic, led []int32) {
 }
 
 // awaitBytes is a fetch from the beginning of partitions that waits for so many bytes.
-func (b *bench) awaitBytes(t *topic, minBytes int, partitions ...int32) *kmsg.FetchRequest {
+func (b *bench) awaitBytes(t *controller.Topic, minBytes int, partitions ...int32) *kmsg.FetchRequest {
 	req := b.fetchRequest(0)
 	req.MinBytes, req.MaxBytes = int32(minBytes), 1<<30
-	req.Topics[0].TopicID = t.id
+	req.Topics[0].TopicID = t.ID
 	req.Topics[0].Partitions = nil
 	for _, n := range partitions {
 		part := kmsg.NewFetchRequestTopicPartition()
@@ -57,7 +58,7 @@ func (b *bench) produced1(req *kmsg.ProduceRequest) {
 func TestAFetchWaitsForItsBytes(t *testing.T) {
 	b := newBench(t, 2)
 	alone, led := b.alone()
-	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	fetch := b.start(b.dial(), b.awaitBytes(alone, 100*len(records), led[0]))
 	b.waiting(b.fetches, 1)
 	for i := range 100 {
@@ -76,7 +77,7 @@ func TestAFetchWaitsForItsBytes(t *testing.T) {
 func TestAFetchSharesItsBytesOut(t *testing.T) {
 	b := newBench(t, 2)
 	alone, led := b.alone()
-	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	for name, to := range map[string]func(i int) int32{
 		"evenly": func(i int) int32 { return led[i%2] },
 		"to one": func(int) int32 { return led[0] },
@@ -86,7 +87,7 @@ func TestAFetchSharesItsBytesOut(t *testing.T) {
 		for i, n := range led {
 			p, err := b.partition("alone", [16]byte{}, n)
 			require.NoError(t, err)
-			req.Topics[0].Partitions[i].FetchOffset = p.view(&kmsg.FetchRequestTopicPartition{CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}, false).high
+			req.Topics[0].Partitions[i].FetchOffset = p.view(&kmsg.FetchRequestTopicPartition{CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}, false).below
 		}
 		fetch := b.start(b.dial(), req)
 		b.waiting(b.fetches, 1)
@@ -113,7 +114,7 @@ func TestAFetchSharesItsBytesOut(t *testing.T) {
 func TestAFetchBeyondItsRoom(t *testing.T) {
 	b := newBench(t, 2)
 	alone, led := b.alone()
-	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	req := b.awaitBytes(alone, 10*len(records), led...)
 	req.Topics[0].Partitions[0].PartitionMaxBytes = int32(len(records))
 	fetch := b.start(b.dial(), req)
@@ -133,12 +134,12 @@ func TestAFetchBeyondItsRoom(t *testing.T) {
 func TestAFetchOfSeveralWaitsEnds(t *testing.T) {
 	b := newBench(t, 2)
 	alone, led := b.alone()
-	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	client := b.dial()
 	gone := b.start(client, b.awaitBytes(alone, 1<<20, led...))
 	fetch := b.start(b.dial(), b.awaitBytes(alone, 1<<20, led...))
 	b.waiting(b.fetches, 2)
-	big := batch.Build(1, []batch.Record{{Value: make([]byte, 600<<10)}})
+	big := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 600<<10)}})
 	b.produced1(produceTo("alone", led[0], big)) // half of it: both wait again
 	b.waiting(b.fetches, 2)
 	client.Close()

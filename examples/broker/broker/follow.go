@@ -2,13 +2,13 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 	followerBytes    = 1 << 20                // per partition and fetch
 )
 
-// following is one partition to be fetched, under one leader epoch.
+// following is one partition to be copied, under one leader epoch.
 type following struct {
 	*partition
 	epoch int32
@@ -28,13 +28,13 @@ type following struct {
 // one's connection makes the leader forget the fetch that waits there.
 type fetcher struct {
 	broker *Broker
-	leader endpoint
+	leader string // its address
 	parts  []following
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-func (f *fetcher) same(leader endpoint, parts []following) bool {
+func (f *fetcher) same(leader string, parts []following) bool {
 	return f.leader == leader && slices.Equal(f.parts, parts)
 }
 
@@ -45,29 +45,25 @@ func (f *fetcher) stop() {
 
 func (f *fetcher) run(ctx context.Context) {
 	defer close(f.done)
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.leader), kgo.ClientID("follower"))
+	if err != nil {
+		panic(err) // the options above are not valid
+	}
+	defer client.Close()
 	parts := slices.Clone(f.parts)
-	for ctx.Err() == nil {
-		client, err := wire.Dial(ctx, f.leader.addr(), "follower")
-		for err == nil {
-			var failed bool
-			if failed, err = f.fetch(ctx, client, parts); failed {
-				f.broker.pause(ctx, followerBackoff)
-			}
-			// Whoever is first may fill the response: take turns.
-			parts = append(parts[1:], parts[0])
+	for f.broker.gate.Pass(ctx) {
+		if err := f.fetch(ctx, client.SeedBrokers()[0], parts); err != nil {
+			pause(ctx, followerBackoff)
 		}
-		if client != nil {
-			client.Close()
-		}
-		f.broker.pause(ctx, followerBackoff)
+		// Whoever is first may fill the response: take turns.
+		parts = append(parts[1:], parts[0])
 	}
 }
 
-// fetch asks once for everything. failed: of some partition it got an error.
-func (f *fetcher) fetch(ctx context.Context, client *wire.Client, parts []following) (failed bool, err error) {
+// fetch asks once for everything.
+func (f *fetcher) fetch(ctx context.Context, leader *kgo.Broker, parts []following) (err error) {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version = 16
-	req.ReplicaState.ID, req.ReplicaState.Epoch = f.broker.config.ID, f.broker.epoch.Load()
+	req.ReplicaID = f.broker.config.ID
 	req.MaxWaitMillis, req.MinBytes = int32(followerPatience.Milliseconds()), 1
 	req.MaxBytes = int32(f.broker.config.MaxFetchBytes)
 	byName := make(map[topicPartition]following, len(parts))
@@ -78,22 +74,24 @@ func (f *fetcher) fetch(ctx context.Context, client *wire.Client, parts []follow
 		rt.Partitions = append(rt.Partitions, p.nextFetch(p.epoch))
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := client.Do(ctx, req)
+	resp, err := leader.Request(ctx, req)
 	if err != nil {
-		return true, err
+		return err
 	}
-	answer := resp.(*kmsg.FetchResponse)
-	failed = answer.ThrottleMillis > 0 // the leader has no memory for an answer
-	for _, st := range answer.Topics {
+	if !f.broker.gate.Pass(ctx) {
+		return ctx.Err()
+	}
+	for _, st := range resp.(*kmsg.FetchResponse).Topics {
 		for i := range st.Partitions {
 			sp := &st.Partitions[i]
 			p, asked := byName[topicPartition{st.TopicID, sp.Partition}]
-			if !asked || p.replicate(p.epoch, sp) != nil {
-				failed = true
+			if !asked {
+				return kerr.UnknownTopicOrPartition
 			}
+			err = errors.Join(err, p.replicate(p.epoch, sp))
 		}
 	}
-	return failed, nil
+	return err
 }
 
 // nextFetch asks for what this replica does not have, and says on what its log
@@ -105,7 +103,6 @@ func (p *partition) nextFetch(epoch int32) kmsg.FetchRequestTopicPartition {
 	req.Partition = p.n
 	req.CurrentLeaderEpoch = epoch
 	req.FetchOffset, req.LastFetchedEpoch = p.mu.log.End(), p.mu.log.LastEpoch()
-	req.LogStartOffset = p.mu.log.Start()
 	req.PartitionMaxBytes = followerBytes
 	return req
 }
@@ -114,11 +111,10 @@ func (p *partition) nextFetch(epoch int32) kmsg.FetchRequestTopicPartition {
 func (p *partition) replicate(epoch int32, resp *kmsg.FetchResponseTopicPartition) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.leaderEpoch != epoch || p.mu.leader == p.broker {
+	if p.mu.leaderEpoch != epoch || p.leadsLocked() {
 		return kerr.FencedLeaderEpoch
 	}
 	log := p.mu.log
-	defer p.settleLocked()
 	switch {
 	case resp.ErrorCode == kerr.OffsetOutOfRange.Code:
 		// The leader has dropped, by age, what would come next.
@@ -135,14 +131,10 @@ func (p *partition) replicate(epoch int32, resp *kmsg.FetchResponseTopicPartitio
 		p.mu.high = min(p.mu.high, log.End())
 		return nil
 	}
-	if err := p.reserveLocked(len(resp.RecordBatches)); err != nil {
-		return err // and fall behind, as with a disk that is full
-	}
 	if err := log.Replicate(resp.RecordBatches); err != nil {
 		return err
 	}
 	p.mu.high = max(p.mu.high, min(resp.HighWatermark, log.End()))
-	log.DeleteTo(min(resp.LogStartOffset, p.mu.high))
-	p.retainLocked(p.config.RetentionBytes)
+	log.Retain(p.broker.share(), p.mu.high)
 	return nil
 }

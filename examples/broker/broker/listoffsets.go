@@ -59,46 +59,15 @@ func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *
 	case req.Timestamp == newest:
 		for _, b := range p.mu.log.Batches() {
 			if b.End() <= p.mu.high && b.MaxTimestamp() > resp.Timestamp {
-				resp.Offset, resp.Timestamp = max(b.BaseOffset(), p.mu.log.Start()), b.MaxTimestamp()
+				resp.Offset, resp.Timestamp = b.BaseOffset(), b.MaxTimestamp()
 			}
 		}
 	case req.Timestamp < 0:
 		return kerr.UnsupportedVersion
 	default:
 		if b, ok := p.mu.log.AtTime(req.Timestamp); ok && b.End() <= p.mu.high {
-			resp.Offset, resp.Timestamp, resp.LeaderEpoch = max(b.BaseOffset(), p.mu.log.Start()), b.BaseTimestamp(), b.LeaderEpoch()
+			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.BaseOffset(), b.BaseTimestamp(), b.LeaderEpoch()
 		}
 	}
-	return nil
-}
-
-// offsetForLeaderEpoch says how far this log agrees with another.
-func (b *Broker) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
-	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
-	for _, rt := range req.Topics {
-		st := kmsg.NewOffsetForLeaderEpochResponseTopic()
-		st.Topic = rt.Topic
-		for _, rp := range rt.Partitions {
-			sp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-			sp.Partition = rp.Partition
-			p, err := b.partition(rt.Topic, [16]byte{}, rp.Partition)
-			if err == nil {
-				err = p.epochEnd(rp, &sp)
-			}
-			sp.ErrorCode = code(err)
-			st.Partitions = append(st.Partitions, sp)
-		}
-		resp.Topics = append(resp.Topics, st)
-	}
-	return resp
-}
-
-func (p *partition) epochEnd(req kmsg.OffsetForLeaderEpochRequestTopicPartition, resp *kmsg.OffsetForLeaderEpochResponseTopicPartition) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.leaderLocked(req.CurrentLeaderEpoch); err != nil {
-		return err
-	}
-	resp.LeaderEpoch, resp.EndOffset = p.mu.log.EpochEnd(req.LeaderEpoch)
 	return nil
 }

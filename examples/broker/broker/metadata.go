@@ -1,13 +1,15 @@
 package broker
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/broker/controller"
+	"github.com/delayedop/purgatory/examples/broker/wire"
 )
 
 const clusterID = "purgatory-example"
@@ -17,25 +19,23 @@ const clusterID = "purgatory-example"
 const creationPatience = 5 * time.Second
 
 // metadata says who leads what. Topics that do not exist yet are created where
-// the client allows it.
-func (b *Broker) metadata(req *kmsg.MetadataRequest, reply func(kmsg.Response)) {
-	var missing []string
+// the client allows it. What cannot be created stays missing.
+func (b *Broker) metadata(c *wire.Conn, req *kmsg.MetadataRequest, reply func(kmsg.Response)) {
+	created := false
 	if req.AllowAutoTopicCreation || req.Version < 4 {
-		topics := b.current.Load().topics
+		topics := b.current.Load().Topics
 		for _, rt := range req.Topics {
-			if rt.Topic != nil && *rt.Topic != "" && topics[*rt.Topic] == nil {
-				missing = append(missing, *rt.Topic)
+			if rt.Topic != nil && topics[*rt.Topic] == nil {
+				_, _ = b.controller.Create(*rt.Topic, controller.Default, controller.Default, false)
+				created = true
 			}
 		}
 	}
-	if len(missing) == 0 {
+	if !created {
 		reply(b.describe(req))
 		return
 	}
-	b.backgroundReply(reply, func(ctx context.Context) kmsg.Response {
-		b.createMissing(ctx, missing)
-		return b.describe(req)
-	}, func() kmsg.Response { return b.describe(req) })
+	b.whenApplied(c, creationPatience, func(bool) { reply(b.describe(req)) })
 }
 
 // describe answers from the picture.
@@ -43,25 +43,25 @@ func (b *Broker) describe(req *kmsg.MetadataRequest) kmsg.Response {
 	pic := b.current.Load()
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.ClusterID = kmsg.StringPtr(clusterID)
-	resp.ControllerID = b.config.ID // every broker passes on what is for the controller
-	for _, id := range slices.Sorted(maps.Keys(pic.brokers)) {
+	resp.ControllerID = b.config.ID // every broker asks the controller for its clients
+	for _, id := range slices.Sorted(maps.Keys(pic.Brokers)) {
 		sb := kmsg.NewMetadataResponseBroker()
-		sb.NodeID, sb.Host, sb.Port = id, pic.brokers[id].host, pic.brokers[id].port
+		sb.NodeID, sb.Host, sb.Port = id, pic.Brokers[id].Host, pic.Brokers[id].Port
 		resp.Brokers = append(resp.Brokers, sb)
 	}
 	resp.Topics = []kmsg.MetadataResponseTopic{}
 	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
-		for _, name := range slices.Sorted(maps.Keys(pic.topics)) {
-			resp.Topics = append(resp.Topics, pic.topics[name].describe(pic))
+		for _, name := range slices.Sorted(maps.Keys(pic.Topics)) {
+			resp.Topics = append(resp.Topics, describeTopic(pic.Topics[name], pic))
 		}
 	}
 	for _, rt := range req.Topics {
-		t, missing := pic.byID[rt.TopicID], kerr.UnknownTopicID
+		t, missing := pic.ByID[rt.TopicID], kerr.UnknownTopicID
 		if rt.Topic != nil {
-			t, missing = pic.topics[*rt.Topic], kerr.UnknownTopicOrPartition
+			t, missing = pic.Topics[*rt.Topic], kerr.UnknownTopicOrPartition
 		}
 		if t != nil {
-			resp.Topics = append(resp.Topics, t.describe(pic))
+			resp.Topics = append(resp.Topics, describeTopic(t, pic))
 			continue
 		}
 		st := kmsg.NewMetadataResponseTopic()
@@ -71,15 +71,15 @@ func (b *Broker) describe(req *kmsg.MetadataRequest) kmsg.Response {
 	return resp
 }
 
-func (t *topic) describe(pic *picture) kmsg.MetadataResponseTopic {
+func describeTopic(t *controller.Topic, pic *controller.Picture) kmsg.MetadataResponseTopic {
 	st := kmsg.NewMetadataResponseTopic()
-	st.Topic, st.TopicID, st.IsInternal = kmsg.StringPtr(t.name), t.id, t.name == offsetsTopic
-	for _, p := range t.partitions {
+	st.Topic, st.TopicID = &t.Name, t.ID
+	for n, p := range t.Partitions {
 		sp := kmsg.NewMetadataResponseTopicPartition()
-		sp.Partition, sp.Leader, sp.LeaderEpoch = p.Partition, p.Leader, p.LeaderEpoch
+		sp.Partition, sp.Leader, sp.LeaderEpoch = int32(n), p.Leader, p.LeaderEpoch
 		sp.Replicas, sp.ISR = p.Replicas, p.ISR
 		sp.OfflineReplicas = slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool {
-			_, alive := pic.brokers[id]
+			_, alive := pic.Brokers[id]
 			return alive
 		})
 		if p.Leader < 0 {

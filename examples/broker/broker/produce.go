@@ -12,7 +12,7 @@ import (
 func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg.Response)) {
 	resp := req.ResponseKind().(*kmsg.ProduceResponse)
 	failed := false
-	var waiting []awaited
+	var waiting []appendedBatch
 	for _, rt := range req.Topics {
 		st := kmsg.NewProduceResponseTopic()
 		st.Topic = rt.Topic
@@ -22,8 +22,9 @@ func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg
 			sp.Default()
 			sp.Partition = rp.Partition
 			wait, err := b.appendFrom(req, rt.Topic, rp, sp)
-			if failed = failed || err != nil; err != nil {
-				sp.ErrorCode = code(err)
+			if err != nil {
+				failed = true
+				sp.ErrorCode, sp.BaseOffset = code(err), -1
 			} else if req.Acks == -1 {
 				waiting = append(waiting, wait)
 			}
@@ -39,35 +40,28 @@ func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg
 	case len(waiting) == 0:
 		reply(resp)
 	default:
-		b.acknowledge(b.produces, c, waiting, b.patience(req.TimeoutMillis), func() { reply(resp) })
+		b.acknowledge(c, waiting, b.patience(req.TimeoutMillis), func() { reply(resp) })
 	}
 }
 
 // appendFrom appends one partition's batch and returns the wait that acks=-1
 // still has before it.
-func (b *Broker) appendFrom(req *kmsg.ProduceRequest, topic string, rp kmsg.ProduceRequestTopicPartition, sp *kmsg.ProduceResponseTopicPartition) (awaited, error) {
-	sp.BaseOffset = -1
+func (b *Broker) appendFrom(req *kmsg.ProduceRequest, topic string, rp kmsg.ProduceRequestTopicPartition, sp *kmsg.ProduceResponseTopicPartition) (appendedBatch, error) {
 	switch {
 	case req.Acks < -1 || req.Acks > 1:
-		return awaited{}, kerr.InvalidRequiredAcks
-	case topic == offsetsTopic:
-		return awaited{}, kerr.InvalidTopicException // what is in it, the coordinators believe
+		return appendedBatch{}, kerr.InvalidRequiredAcks
 	case req.Version < 3:
-		return awaited{}, kerr.UnsupportedForMessageFormat // the request is understood, its message sets are not
+		return appendedBatch{}, kerr.UnsupportedForMessageFormat // the request is understood, its message sets are not
 	}
 	p, err := b.partition(topic, [16]byte{}, rp.Partition)
 	if err != nil {
-		return awaited{}, err
+		return appendedBatch{}, err
 	}
 	base, end, epoch, pr, err := p.append(rp.Records, req.Acks)
 	if err != nil {
-		return awaited{}, err
+		return appendedBatch{}, err
 	}
 	b.wake(p, pr)
 	sp.BaseOffset = base
-	return replication(p, epoch, end, func(err error) {
-		if err != nil {
-			sp.ErrorCode, sp.BaseOffset = code(err), -1
-		}
-	}), nil
+	return appendedBatch{partition: p, epoch: epoch, end: end, resp: sp}, nil
 }

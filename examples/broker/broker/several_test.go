@@ -8,21 +8,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // produceToSeveral produces with acks=all to the partitions of a topic that the
 // broker leads, and to one that does not exist, and returns when it waits.
-func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led []*kmsg.UpdateMetadataRequestTopicPartition) {
+func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led []int32) {
 	b.t.Helper()
-	two := b.createTopic(name, 4, 2)
-	req := produceTo(name, 99, batch.Build(1, []batch.Record{{Value: []byte("v")}}))
+	two := b.newTopic(name, 4, 2)
+	req := produceTo(name, 99, batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}}))
 	req.Acks = -1
-	for i := range two.partitions {
-		if p := &two.partitions[i]; p.Leader == b.ID() {
-			led = append(led, p)
+	for i, p := range two.Partitions {
+		if p.Leader == b.config.ID {
+			led = append(led, int32(i))
 			part := req.Topics[0].Partitions[0]
-			part.Partition = p.Partition
+			part.Partition = int32(i)
 			req.Topics[0].Partitions = append(req.Topics[0].Partitions, part)
 		}
 	}
@@ -37,8 +37,8 @@ func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led 
 func (b *bench) replicateOf(name string, partition int32, offset int64) {
 	b.t.Helper()
 	req := b.fetchRequest(offset)
-	req.ReplicaState.ID, req.ReplicaState.Epoch, req.MaxWaitMillis = 2, b.silent.epoch, 0
-	req.Topics[0].TopicID = b.current.Load().topics[name].id
+	req.ReplicaID, req.MaxWaitMillis = 2, 0
+	req.Topics[0].TopicID = b.current.Load().Topics[name].ID
 	req.Topics[0].Partitions[0].Partition = partition
 	_, err := b.dial().Do(b.ctx, req)
 	require.NoError(b.t, err)
@@ -59,10 +59,10 @@ func (b *bench) answers(answer <-chan kmsg.Response) (errs []error) {
 func TestAProduceToSeveralPartitionsIsOneOperation(t *testing.T) {
 	b := newBench(t, 2)
 	answer, led := b.produceToSeveral("several")
-	b.replicateOf("several", led[1].Partition, 1)
+	b.replicateOf("several", led[1], 1)
 	require.Equal(t, int64(1), b.produces.Stats().Checks)
 	require.Empty(t, answer)
-	b.replicateOf("several", led[0].Partition, 1)
+	b.replicateOf("several", led[0], 1)
 	require.Equal(t, []error{kerr.UnknownTopicOrPartition, nil, nil}, b.answers(answer))
 	stats := b.produces.Stats()
 	require.Equal(t, int64(1), stats.Accepted)
@@ -75,7 +75,7 @@ func TestAProduceToSeveralPartitionsIsOneOperation(t *testing.T) {
 func TestAProduceThatIsReplicatedInPart(t *testing.T) {
 	b := newBench(t, 2)
 	answer, led := b.produceToSeveral("several")
-	b.replicateOf("several", led[1].Partition, 1)
+	b.replicateOf("several", led[1], 1)
 	b.timer.AdvanceClock(time.Minute)
 	require.Equal(t, []error{kerr.UnknownTopicOrPartition, kerr.RequestTimedOut, nil}, b.answers(answer))
 	require.Equal(t, int64(1), b.produces.Stats().Expired)

@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,9 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 	"github.com/delayedop/purgatory/examples/broker/controller"
-	"github.com/delayedop/purgatory/examples/broker/wire"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -32,8 +34,8 @@ type bench struct {
 	ctx        context.Context
 	timer      *timer.ManualTimer
 	controller *controller.Controller
-	silent     *silent
-	topic      *topic
+	silent     *controller.Session // of the other replica, which is never heard of but through replicate
+	topic      *controller.Topic
 }
 
 func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
@@ -42,12 +44,11 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	manual, err := timer.NewManualTimer()
 	require.NoError(t, err)
 	b := &bench{t: t, ctx: ctx, timer: manual}
-	none := func(string) []purgatory.Option { return nil }
-	b.controller, err = controller.Start(controller.Config{Addr: "127.0.0.1:0", SessionTimeout: time.Hour, Purgatory: none})
+	b.controller, err = controller.New(time.Hour, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(b.controller.Close)
 	config := Config{
-		ID: 1, Controller: b.controller.Addr(), MaxLag: time.Hour, MinInsyncReplicas: minInsync,
+		ID: 1, Controller: b.controller, MaxLag: time.Hour, MinInsyncReplicas: minInsync,
 		Purgatory: func(kind string) []purgatory.Option {
 			if kind == "produce" || kind == "fetch" {
 				return []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()}
@@ -58,74 +59,60 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	for _, set := range more {
 		set(&config)
 	}
-	b.Broker, err = Start(ctx, config)
+	b.Broker, err = Start(config)
 	require.NoError(t, err)
 	t.Cleanup(b.Kill)
-	b.silent = newSilent(ctx, t, b.controller.Addr())
-	require.NoError(t, b.arrivals.Await(ctx, patience, func() bool { return len(b.current.Load().brokers) == 2 }, anyPicture))
-	b.topic = b.createTopic("t", 1, 2)
-	require.Equal(t, int32(1), b.topic.partitions[0].Leader)
+	b.silent, err = b.controller.Register(2, controller.Endpoint{Host: "127.0.0.1", Port: 1})
+	require.NoError(t, err)
+	b.topic = b.newTopic("t", 1, 2)
+	require.Equal(t, int32(1), b.topic.Partitions[0].Leader)
 	return b
 }
 
-func (b *bench) createTopic(name string, partitions int32, replicas int16) *topic {
-	create := kmsg.NewPtrCreateTopicsRequest()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, partitions, replicas
-	create.Topics = append(create.Topics, rt)
-	_, err := b.create(b.ctx, create, patience)
+func (b *bench) newTopic(name string, partitions int32, replicas int16) *controller.Topic {
+	b.t.Helper()
+	t, err := b.controller.Create(name, partitions, replicas, false)
 	require.NoError(b.t, err)
-	return b.current.Load().topics[name]
+	require.Eventually(b.t, func() bool { return b.current.Load().ByID[t.ID] != nil }, patience, time.Millisecond)
+	return t
 }
 
-// silent is the other replica: it registers, takes pictures, and is silent.
-type silent struct {
-	registered *wire.Client
-	epoch      int64
-	server     *wire.Server
-	gone       sync.Once
+// connected is a connection for one request at a time.
+type connected struct {
+	net.Conn
+	r *bufio.Reader
 }
 
-func newSilent(ctx context.Context, t testing.TB, controller string) *silent {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &silent{}
-	s.server = wire.Serve(l, wire.Versions{6: {Min: 7, Max: 7}}, s, wire.Limits{})
-	s.registered, err = wire.Dial(ctx, controller, "silent")
-	require.NoError(t, err)
-	req := kmsg.NewPtrBrokerRegistrationRequest()
-	req.Version, req.BrokerID = 3, 2
-	listener := kmsg.NewBrokerRegistrationRequestListener()
-	listener.Host, listener.Port = "127.0.0.1", uint16(s.server.Addr().Port)
-	req.Listeners = append(req.Listeners, listener)
-	resp, err := s.registered.Do(ctx, req)
-	require.NoError(t, err)
-	s.epoch = resp.(*kmsg.BrokerRegistrationResponse).BrokerEpoch
-	t.Cleanup(s.die)
-	return s
-}
-
-func (s *silent) Handle(_ *wire.Conn, req kmsg.Request, reply func(kmsg.Response)) {
-	reply(req.ResponseKind())
-}
-func (s *silent) Gone(*wire.Conn) {}
-
-func (s *silent) die() {
-	s.gone.Do(func() {
-		s.registered.Close()
-		s.server.Close()
-	})
-}
-
-func (b *bench) dial() *wire.Client {
-	client, err := wire.Dial(b.ctx, b.Addr(), "test")
+func (b *bench) dial() *connected {
+	conn, err := net.Dial("tcp", b.Addr())
 	require.NoError(b.t, err)
-	b.t.Cleanup(client.Close)
-	return client
+	b.t.Cleanup(func() { _ = conn.Close() })
+	return &connected{conn, bufio.NewReader(conn)}
+}
+
+// Do sends a request and reads its answer.
+func (c *connected) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
+	if _, err := c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, req, 1)); err != nil {
+		return nil, err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(c.r, size[:]); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(c.r, frame); err != nil {
+		return nil, err
+	}
+	header := 4
+	resp := req.ResponseKind()
+	if resp.IsFlexible() {
+		header++
+	}
+	return resp, resp.ReadFrom(frame[header:])
 }
 
 // start sends a request and returns where its answer will be.
-func (b *bench) start(client *wire.Client, req kmsg.Request) <-chan kmsg.Response {
+func (b *bench) start(client *connected, req kmsg.Request) <-chan kmsg.Response {
 	answer := make(chan kmsg.Response, 1)
 	go func() {
 		defer close(answer)
@@ -153,7 +140,7 @@ func (b *bench) produce() <-chan kmsg.Response {
 	before := b.produces.Stats().Pending
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = 9, -1, 60_000
-	records := batch.Build(1, []batch.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}}}
 	answer := b.start(b.dial(), req)
 	b.waiting(b.produces, before+1)
@@ -170,10 +157,10 @@ func (b *bench) produced(answer <-chan kmsg.Response) error {
 // fetchRequest fetches from offset and is ready to wait for a minute.
 func (b *bench) fetchRequest(offset int64) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 16, 60_000, 1, 1<<20
+	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 13, 60_000, 1, 1<<20
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes = offset, 1<<20
-	req.Topics = []kmsg.FetchRequestTopic{{TopicID: b.topic.id, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
+	req.Topics = []kmsg.FetchRequestTopic{{TopicID: b.topic.ID, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
 	return req
 }
 
@@ -181,8 +168,7 @@ func (b *bench) fetchRequest(offset int64) *kmsg.FetchRequest {
 func (b *bench) replicate(offset int64) {
 	b.t.Helper()
 	req := b.fetchRequest(offset)
-	req.ReplicaState.ID, req.ReplicaState.Epoch = 2, b.silent.epoch
-	req.MaxWaitMillis = 0
+	req.ReplicaID, req.MaxWaitMillis = 2, 0
 	_, err := b.dial().Do(b.ctx, req)
 	require.NoError(b.t, err)
 }

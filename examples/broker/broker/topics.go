@@ -1,90 +1,77 @@
 package broker
 
 import (
-	"context"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/broker/controller"
+	"github.com/delayedop/purgatory/examples/broker/wire"
+	"github.com/delayedop/purgatory/operation"
 )
 
-// createTopics passes the request on to the controller and waits until this
-// broker has seen what came of it.
-func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest, reply func(kmsg.Response)) {
-	version, timeout := req.Version, b.patience(req.TimeoutMillis)
-	refuse := func() kmsg.Response {
-		resp := kmsg.NewPtrCreateTopicsResponse()
-		resp.Version = version
-		for _, rt := range req.Topics {
-			st := kmsg.NewCreateTopicsResponseTopic()
-			st.Topic, st.ErrorCode = rt.Topic, kerr.NotController.Code
-			resp.Topics = append(resp.Topics, st)
-		}
-		return resp
-	}
-	b.backgroundReply(reply, func(ctx context.Context) kmsg.Response {
-		resp, err := b.create(ctx, req, timeout)
+// createTopics has the controller make topics and waits until this broker has heard
+// of them. One that it has not heard of within the timeout exists and is late, which
+// the protocol calls timed out.
+func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply func(kmsg.Response)) {
+	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+	for _, rt := range req.Topics {
+		st := kmsg.NewCreateTopicsResponseTopic()
+		st.Topic = rt.Topic
+		t, err := b.createTopic(rt, req.ValidateOnly)
 		if err != nil {
-			return refuse()
+			st.ErrorCode, st.ErrorMessage = code(err), kmsg.StringPtr(err.Error())
+		} else {
+			st.TopicID, st.NumPartitions = t.ID, int32(len(t.Partitions))
+			st.ReplicationFactor = int16(len(t.Partitions[0].Replicas))
+			st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 		}
-		resp.Version = version
-		return resp
-	}, refuse)
+		resp.Topics = append(resp.Topics, st)
+	}
+	b.whenApplied(c, b.patience(req.TimeoutMillis), func(late bool) {
+		for i := range resp.Topics {
+			if st := &resp.Topics[i]; late && st.ErrorCode == 0 {
+				st.ErrorCode = kerr.RequestTimedOut.Code
+			}
+		}
+		reply(resp)
+	})
 }
 
-// create asks the controller and waits until each new topic is in the picture.
-// One that has not come within the timeout exists and is late, which the
-// protocol calls timed out.
-func (b *Broker) create(ctx context.Context, req *kmsg.CreateTopicsRequest, timeout time.Duration) (*kmsg.CreateTopicsResponse, error) {
-	req.Version = 7 // the one in which the controller takes it
-	answer, err := b.ask(ctx, req)
-	if err != nil {
-		return nil, err
+func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (*controller.Topic, error) {
+	switch {
+	case len(rt.ReplicaAssignment) > 0:
+		return nil, kerr.InvalidReplicaAssignment
+	case len(rt.Configs) > 0:
+		return nil, kerr.InvalidConfig
 	}
-	resp := answer.(*kmsg.CreateTopicsResponse)
-	for i := range resp.Topics {
-		st := &resp.Topics[i]
-		if st.ErrorCode != 0 || req.ValidateOnly {
-			continue
-		}
-		if err := b.arrivals.Await(ctx, timeout, func() bool { return b.knows(st.Topic) }, st.Topic); err != nil {
-			st.ErrorCode = kerr.RequestTimedOut.Code
-		}
-	}
-	return resp, nil
+	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor, dry)
 }
 
-// knows says whether a topic is there, and its partitions can be asked for.
-func (b *Broker) knows(topic string) bool { return b.applied.Load().topics[topic] != nil }
-
-// createMissing creates topics as their first user finds them missing. Who else
-// creates them at the same time does not matter; what cannot be created stays
-// missing, and is answered as such.
-func (b *Broker) createMissing(ctx context.Context, names []string) {
-	req := kmsg.NewPtrCreateTopicsRequest()
-	for _, name := range names {
-		rt := kmsg.NewCreateTopicsRequestTopic()
-		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, -1, -1
-		if name == offsetsTopic {
-			rt.NumPartitions = b.config.OffsetsPartitions
-		}
-		req.Topics = append(req.Topics, rt)
-	}
-	resp, err := b.create(ctx, req, creationPatience)
-	if err != nil {
-		return
-	}
-	for _, st := range resp.Topics {
-		if st.ErrorCode == kerr.TopicAlreadyExists.Code {
-			_ = b.arrivals.Await(ctx, creationPatience, func() bool { return b.knows(st.Topic) }, st.Topic)
-		}
-	}
+// pictureWait waits until this broker is what a picture says.
+type pictureWait struct {
+	operation.DelayedOperation
+	broker  *Broker
+	version int64
+	then    func(late bool)
 }
 
-// backgroundReply answers from a goroutine of its own, for answers that need
-// the controller's; or with refuse when the broker is ending.
-func (b *Broker) backgroundReply(reply func(kmsg.Response), answer func(context.Context) kmsg.Response, refuse func() kmsg.Response) {
-	if !b.background(func(ctx context.Context) { reply(answer(ctx)) }) {
-		reply(refuse())
+// TryComplete says whether the broker has come so far.
+func (w *pictureWait) TryComplete() bool { return w.broker.current.Load().Version >= w.version }
+
+// OnComplete goes on with the request.
+func (w *pictureWait) OnComplete() { w.then(w.Outcome() != operation.Satisfied) }
+
+// OnExpiration does nothing: OnComplete has answered.
+func (w *pictureWait) OnExpiration() {}
+
+// whenApplied calls then, once, when this broker is what the controller's picture of
+// this moment says; late, when it takes too long.
+func (b *Broker) whenApplied(c *wire.Conn, timeout time.Duration, then func(late bool)) {
+	w := &pictureWait{broker: b, version: b.controller.Picture().Version, then: then}
+	here := position{Key: waitKey{event: applied}, Position: w.version}
+	if _, err := b.pictures.TryCompleteElseWatchAt(w, timeout, goneKey(c), here); err != nil {
+		then(true) // closed: never accepted, so never completed
 	}
 }

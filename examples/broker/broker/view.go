@@ -1,21 +1,17 @@
 package broker
 
 import (
-	"time"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // view is what one fetch sees of a partition.
 type view struct {
-	err                error
-	leader             int32
-	leaderEpoch        int32
-	start, high, below int64 // below is where the sight of this client ends
-	position, visible  int64 // where a read begins, and where sight ends, in bytes
-	divergingEpoch     int32
-	divergingEnd       int64 // where the client's log left the leader's; -1: it has not
+	err               error
+	below             int64 // the offset where the sight of this client ends
+	position, visible int64 // where a read begins, and where sight ends, in bytes
+	divergingEpoch    int32
+	divergingEnd      int64 // where the client's log left the leader's; -1: it has not
 }
 
 func (v view) diverging() bool { return v.divergingEnd >= 0 }
@@ -31,11 +27,7 @@ func (p *partition) view(req *kmsg.FetchRequestTopicPartition, follower bool) vi
 
 func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bool) view {
 	log := p.mu.log
-	v := view{
-		leader: p.mu.leader, leaderEpoch: p.mu.leaderEpoch,
-		start: log.Start(), high: p.mu.high, below: p.mu.high,
-		divergingEnd: -1,
-	}
+	v := view{below: p.mu.high, divergingEnd: -1}
 	if follower {
 		v.below = log.End()
 	}
@@ -61,25 +53,4 @@ func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bo
 	}
 	v.position, v.visible = log.Position(req.FetchOffset), log.Position(v.below)
 	return v
-}
-
-// read copies what a view has measured, or less: the log may have been cut in
-// the meantime.
-func (p *partition) read(offset, below int64, limit int, atLeastOne bool) []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.log.Read(offset, below, limit, atLeastOne)
-}
-
-// fetched notes how far a follower has come. What it asks from is what it has,
-// unless it asks the wrong leader, or has something else than the leader has, or is
-// not the process that is registered as this replica's broker.
-func (p *partition) fetched(replica int32, brokerEpoch int64, req *kmsg.FetchRequestTopicPartition, now time.Time) progress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := p.mu.followers[replica]
-	if v := p.viewLocked(req, true); f == nil || f.registered != brokerEpoch || v.final() {
-		return progress{}
-	}
-	return p.noteFetchLocked(f, brokerEpoch, req.LogStartOffset, req.FetchOffset, now)
 }

@@ -1,19 +1,15 @@
 package broker
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/delayedop/purgatory/examples/broker/wire"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// waitKey is where a waiting produce or fetch is found again: under what it
-// waits for, and under the connection whose end makes it pointless.
+// waitKey is where a waiting request is found again: under what it waits for, and
+// under the connection whose end makes it pointless.
 type waitKey struct {
 	event     event
 	partition topicPartition
@@ -26,26 +22,29 @@ const (
 	connection event = iota // it ended
 	committed               // the high watermark moved: producers and consumers wait
 	appended                // the end of the log moved: followers wait
-	deleted                 // the low watermark moved: DeleteRecords wait
+	applied                 // this broker has become what a picture says
 )
 
 // String is what the debug page shows of a key.
 func (k waitKey) String() string {
-	if k.event == connection {
+	switch k.event {
+	case connection:
 		return fmt.Sprintf("end of connection %d", k.conn)
+	case applied:
+		return "picture"
 	}
-	return fmt.Sprintf("%s, %s", k.partition, [...]string{committed: "committed", appended: "appended", deleted: "deleted"}[k.event])
+	return fmt.Sprintf("%s, %s", k.partition, [...]string{committed: "committed", appended: "appended"}[k.event])
 }
 
 type (
 	waits = purgatory.DelayedOperationPurgatory[waitKey]
-	// position is a key with the place in the log that is waited for: an offset in
-	// produces, a number of bytes in fetches.
+	// position is a key with the place that is waited for: an offset in produces, a
+	// number of bytes in fetches, a version of the picture.
 	position = purgatory.KeyPosition[waitKey]
 )
 
-func at(e event, p *partition, offset int64) position {
-	return position{Key: waitKey{event: e, partition: p.topicPartition}, Position: offset}
+func at(e event, p *partition, place int64) position {
+	return position{Key: waitKey{event: e, partition: p.topicPartition}, Position: place}
 }
 
 // goneKey is where whoever waits for a client is found when that has gone.
@@ -70,29 +69,4 @@ func (b *Broker) wake(p *partition, pr progress) {
 		b.produces.CheckAndCompleteUpTo(key, pr.high)
 		b.fetches.CheckAndCompleteUpTo(key, pr.highBytes)
 	}
-	if pr.lowMoved {
-		b.deletes.CheckAndCompleteUpTo(at(deleted, p, 0).Key, pr.low)
-	}
-}
-
-// dismiss answers everybody who waits at a partition that has moved away: fetches as
-// a whole, and what waits to be acknowledged for this partition.
-func (b *Broker) dismiss(p *partition) {
-	b.fetches.CancelForKey(at(committed, p, 0).Key, kerr.NotLeaderForPartition)
-	b.fetches.CancelForKey(at(appended, p, 0).Key, kerr.NotLeaderForPartition)
-	b.produces.CheckAndComplete(at(committed, p, 0).Key)
-	b.deletes.CheckAndComplete(at(deleted, p, 0).Key)
-}
-
-// What is waited for in arrivals, beside topics by name: the picture of the
-// cluster as a whole, and nothing at all.
-const (
-	anyPicture = "(picture)"
-	nothing    = "(pause)"
-)
-
-// pause waits for d, under a key that nobody checks. It returns false when ctx or the broker ended the pause.
-func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
-	err := b.arrivals.Await(ctx, d, func() bool { return false }, nothing)
-	return errors.Is(err, purgatory.ErrExpired)
 }

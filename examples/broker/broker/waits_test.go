@@ -43,7 +43,7 @@ func TestADeadFollowerHoldsNobodyUp(t *testing.T) {
 	for minInsync, want := range map[int]error{1: nil, 2: kerr.NotEnoughReplicasAfterAppend} {
 		b := newBench(t, minInsync)
 		answer := b.produce()
-		b.silent.die()
+		b.silent.Leave()
 		require.Equal(t, want, b.produced(answer))
 		require.Equal(t, int64(1), b.produces.Stats().Satisfied)
 	}
@@ -56,7 +56,7 @@ func TestSteppingDownAnswersAtOnce(t *testing.T) {
 	produce := b.produce()
 	fetch := b.start(b.dial(), b.fetchRequest(0))
 	b.waiting(b.fetches, 1)
-	b.asking.Load().Close()
+	b.session.Load().Leave()
 	require.ErrorIs(t, b.produced(produce), kerr.NotLeaderForPartition)
 	part := b.fetched(fetch)
 	require.Equal(t, kerr.NotLeaderForPartition.Code, part.ErrorCode)
@@ -126,7 +126,7 @@ func TestAFetchThatGetsNothing(t *testing.T) {
 func TestAFollowersFetchWaitsForTheEndOfTheLog(t *testing.T) {
 	b := newBench(t, 2)
 	req := b.fetchRequest(0)
-	req.ReplicaState.ID, req.ReplicaState.Epoch = 2, b.silent.epoch
+	req.ReplicaID = 2
 	fetch := b.start(b.dial(), req)
 	b.waiting(b.fetches, 1)
 	b.produce()
@@ -141,7 +141,7 @@ func TestAnotherLogIsToldWhereItParted(t *testing.T) {
 	b := newBench(t, 2)
 	produce := b.produce()
 	req := b.fetchRequest(1)
-	req.ReplicaState.ID, req.ReplicaState.Epoch = 2, b.silent.epoch
+	req.ReplicaID = 2
 	part := &req.Topics[0].Partitions[0]
 	part.LastFetchedEpoch = 7
 	resp, err := b.dial().Do(b.ctx, req)
@@ -155,4 +155,27 @@ func TestAnotherLogIsToldWhereItParted(t *testing.T) {
 	require.Equal(t, int64(1), b.produces.Stats().Pending, "none of it acknowledged anything")
 	b.replicate(1)
 	require.NoError(t, b.produced(produce))
+}
+
+// TestAFetcherOutlivesAPicture that changes nothing for it: what it copies is in a
+// fixed order.
+func TestAFetcherOutlivesAPicture(t *testing.T) {
+	b := newBench(t, 1)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		b.newTopic(name, 4, 2)
+	}
+	running := func() *fetcher {
+		b.applying.Lock()
+		defer b.applying.Unlock()
+		return b.applying.fetchers[2]
+	}
+	before := running()
+	require.Len(t, before.parts, 10)
+	for _, name := range []string{"v", "w", "x", "y", "z"} {
+		_, err := b.controller.Create(name, 1, 1, false) // on the first or the other, led by the one that has it
+		require.NoError(t, err)
+	}
+	version := b.controller.Picture().Version
+	require.Eventually(t, func() bool { return b.current.Load().Version == version }, patience, time.Millisecond)
+	require.Same(t, before, running())
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // load produces numbered records until it is stopped and remembers which were
@@ -70,61 +72,99 @@ func (l *load) awaitAcked(t *testing.T, more int64) {
 	require.Eventually(t, func() bool { return l.count.Load() >= target }, patience, time.Millisecond)
 }
 
-// TestNothingAcknowledgedIsLost takes brokers down and brings them back, at
-// random moments and in every way there is, while a producer and a consumer
-// group run on. A broker whose disk is lost too is given time to be in sync
-// again before the next one goes: with the last copy gone nobody can keep the
-// promise.
+// TestNothingAcknowledgedIsLost takes brokers down or freezes them at random moments,
+// for longer and shorter than their session lasts, and brings them back, while a
+// producer and a consumer group run on.
 func TestNothingAcknowledgedIsLost(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	c := start(t, testConfig())
+	config := testConfig()
+	config.SessionTimeout = time.Second
+	c := start(t, config)
 	producer := client(t, c)
 	create(t, producer, "chaos", 6, 3)
 	group := client(t, c, kgo.ConsumeTopics("chaos"), kgo.ConsumerGroup("chaos"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(2*time.Second), kgo.HeartbeatInterval(100*time.Millisecond))
 	l := startLoad(producer, "chaos")
 	l.awaitAcked(t, 100)
-	for round := range 8 {
-		id := int32(1 + random.IntN(3))
-		how, wipe := "stop", false
-		switch random.IntN(3) {
-		case 0:
-			require.NoError(t, c.Stop(id))
-		case 1:
-			how = "kill"
-			require.NoError(t, c.Kill(id))
-		case 2:
-			how, wipe = "kill and wipe", true
-			require.NoError(t, c.Kill(id))
-			require.NoError(t, c.Wipe(id))
-		}
-		pause := time.Duration(random.IntN(300)) * time.Millisecond
-		t.Logf("round %d: %s broker %d for %v, %d acknowledged", round, how, id, pause, l.count.Load())
+	type way struct {
+		name       string
+		away, back func(int) error
+	}
+	ways := []way{
+		{"stop", c.Stop, c.Restart},
+		{"kill", c.Kill, c.Restart},
+		{"freeze", c.Freeze, c.Thaw},
+		{"freeze and kill", c.Freeze, func(id int) error {
+			if err := c.Kill(id); err != nil {
+				return err
+			}
+			return c.Restart(id)
+		}},
+	}
+	for round := range 10 {
+		id, w := 1+random.IntN(3), ways[random.IntN(len(ways))]
+		pause := time.Duration(random.IntN(2000)) * time.Millisecond
+		t.Logf("round %d: %s broker %d for %v, %d acknowledged", round, w.name, id, pause, l.count.Load())
+		require.NoError(t, w.away(id))
 		time.Sleep(pause)
-		l.awaitAcked(t, 50) // the others go on without it
-		require.NoError(t, c.Restart(ctx(t), id))
-		time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
-		if wipe || random.IntN(2) == 0 {
+		if random.IntN(2) == 0 {
+			l.awaitAcked(t, 50) // the others go on without it
+		}
+		require.NoError(t, w.back(id))
+		if random.IntN(2) == 0 {
 			awaitInSync(t, producer, "chaos")
 		}
 	}
 	l.end()
+	requireAllOnce(t, c, l, group, "chaos")
+}
 
-	// Were one lost, these would not end.
-	consumeUntil(t, group, l.allIn)
-	fresh := client(t, c, kgo.ConsumeTopics("chaos"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+// requireAllOnce reads a topic through a group that has been reading it, and afresh:
+// nothing that was acknowledged is lost, and nothing is there twice.
+func requireAllOnce(t *testing.T, c *Cluster, l *load, group *kgo.Client, topic string) {
+	t.Helper()
+	consumeUntil(t, group, l.allIn) // were one lost, these would not end
+	fresh := client(t, c, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for value, times := range consumeUntil(t, fresh, l.allIn) {
 		require.Equal(t, 1, times, "an idempotent producer's %s is in the log more than once", value)
 	}
-	stats := c.Stats()["produce"]
-	require.Zero(t, stats.Expired, "answered by timeout, where the change of leader could have")
-	require.Zero(t, stats.Panics)
+	require.Zero(t, total(c, "produce").Panics)
 	t.Logf("%d acknowledged\n%s", l.count.Load(), c.Table())
 	group.Close()
 	fresh.Close()
 	requireNothingWaits(t, c)
+}
+
+// TestAFrozenLeaderAcknowledgesNothing that the one after it does not have: what
+// it finds in its sockets when it goes on it appends, in vain.
+func TestAFrozenLeaderAcknowledgesNothing(t *testing.T) {
+	config := testConfig()
+	config.SessionTimeout = time.Second
+	config.Broker.MinInsyncReplicas = 1 // so that it is not too few that it falls back on
+	c := start(t, config)
+	cl := client(t, c)
+	create(t, cl, "frozen", 1, 3)
+	produce(t, cl, "frozen", 0, 10)
+	awaitLeader(t, cl, "frozen", 1)
+	r := dial(t, c)
+	require.NoError(t, c.Freeze(1))
+	req := produceRequest("frozen", recordBatch())
+	r.send(0, req.Version, req.IsFlexible(), req.AppendTo(nil))
+	elsewhere := client(t, c, kgo.SeedBrokers(c.Addrs()[1:]...))
+	awaitLeader(t, elsewhere, "frozen", 2)
+	produce(t, elsewhere, "frozen", 10, 20)
+	require.NoError(t, c.Thaw(1))
+	resp := req.ResponseKind().(*kmsg.ProduceResponse)
+	require.NoError(t, resp.ReadFrom(r.receive()[1:]))
+	require.Equal(t, kerr.NotLeaderForPartition.Code, resp.Topics[0].Partitions[0].ErrorCode)
+	awaitInSync(t, cl, "frozen")
+	awaitLeader(t, cl, "frozen", 1) // it is preferred, and has what the other had
+	produce(t, cl, "frozen", 20, 30)
+	got := consume(t, client(t, c, fromStart("frozen")...), 30)
+	require.Len(t, got, 30)
+	require.NotContains(t, got, "value")
 }
 
 // awaitInSync waits until every partition of a topic has all three replicas in sync.

@@ -47,7 +47,7 @@ func TestConsumeFromTheEnd(t *testing.T) {
 	polled := make(chan kgo.Fetches)
 	go func() { polled <- reader.PollFetches(ctx(t)) }()
 	// Two followers and the reader, who thus knows where the end was.
-	require.Eventually(t, func() bool { return c.Stats()["fetch"].Pending == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return total(c, "fetch").Pending == 3 }, patience, time.Millisecond)
 	produce(t, producer, "news", 100, 101)
 	fetches := <-polled
 	require.NoError(t, fetches.Err())
@@ -105,8 +105,8 @@ func TestTooFewInSync(t *testing.T) {
 	require.Eventually(t, func() bool { return errors.Is(produced(), kerr.NotEnoughReplicas) }, patience, time.Millisecond)
 	req.Acks = 1
 	require.NoError(t, produced())
-	require.NoError(t, c.Restart(ctx(t), 2))
-	require.NoError(t, c.Restart(ctx(t), 3))
+	require.NoError(t, c.Restart(2))
+	require.NoError(t, c.Restart(3))
 	awaitInSync(t, cl, "few")
 	produce(t, cl, "few", 0, 10)
 }

@@ -80,23 +80,15 @@ func TestSarama(t *testing.T) {
 			t.Fatalf("saw %d", len(seen))
 		}
 	}
-	groups, err := admin.DescribeConsumerGroups([]string{"sarama"})
-	require.NoError(t, err)
-	require.Equal(t, "Stable", groups[0].State)
 	stop()
 	if err := <-ended; err != nil {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.NoError(t, group.Close())
 
-	topics, err := admin.ListTopics()
+	topics, err := admin.DescribeTopics([]string{"sarama"})
 	require.NoError(t, err)
-	require.Equal(t, int32(3), topics["sarama"].NumPartitions)
-	all, err := admin.ListConsumerGroups()
-	require.NoError(t, err)
-	require.Contains(t, all, "sarama")
-	require.NoError(t, admin.DeleteRecords("sarama", map[int32]int64{0: 1}))
-	require.NoError(t, admin.DeleteTopic("sarama"))
+	require.Len(t, topics[0].Partitions, 3)
 	require.NoError(t, admin.Close())
 	requireNothingWaits(t, c)
 }

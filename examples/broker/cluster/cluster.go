@@ -1,13 +1,17 @@
-// Package cluster runs a controller and several brokers in one process, each on
-// a loopback port of its own, and stops, kills and restarts them.
+// Package cluster runs a controller and several brokers in one process, each on a
+// loopback port of its own, and stops, kills, freezes and restarts them.
 package cluster
 
 import (
-	"context"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/delayedop/purgatory/examples/broker/broker"
@@ -19,8 +23,7 @@ import (
 type Config struct {
 	Brokers        int           // how many; their ids are 1, 2, …
 	Port           int           // of the first broker, the others follow; 0 for any
-	ControllerPort int           // 0 for any
-	SessionTimeout time.Duration // of a broker; default 6 s
+	SessionTimeout time.Duration // of a broker; default 3 s
 	Broker         broker.Config // what all have in common
 }
 
@@ -32,39 +35,29 @@ type Cluster struct {
 	mu struct {
 		sync.Mutex
 		seats []*seat
-		past  map[string]purgatory.Stats // of the brokers that have ended, added up
 	}
 }
 
-// seat is a broker's place: its address and disk stay while the broker comes
+// seat is a broker's place: its address and its logs stay while the broker comes
 // and goes.
 type seat struct {
-	id      int32
 	addr    string
-	disk    *broker.Disk
+	logs    broker.Logs
 	running *broker.Broker // nil while it is down
 }
 
-const loopback = "127.0.0.1"
-
 // Start starts a cluster and returns when every broker is part of it.
-func Start(ctx context.Context, config Config) (*Cluster, error) {
+func Start(config Config) (*Cluster, error) {
 	if config.SessionTimeout == 0 {
-		config.SessionTimeout = 6 * time.Second
+		config.SessionTimeout = 3 * time.Second
 	}
-	if config.Broker.Purgatory == nil {
-		config.Broker.Purgatory = func(string) []purgatory.Option { return nil }
+	log := config.Broker.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{config: config}
-	c.mu.past = make(map[string]purgatory.Stats)
 	var err error
-	c.controller, err = controller.Start(controller.Config{
-		Addr:           net.JoinHostPort(loopback, strconv.Itoa(config.ControllerPort)),
-		SessionTimeout: config.SessionTimeout,
-		Purgatory:      config.Broker.Purgatory,
-		Logger:         config.Broker.Logger,
-	})
-	if err != nil {
+	if c.controller, err = controller.New(config.SessionTimeout, log, config.Broker.Page.Options()...); err != nil {
 		return nil, err
 	}
 	for i := range config.Brokers {
@@ -72,8 +65,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		if config.Port > 0 {
 			port = config.Port + i
 		}
-		c.mu.seats = append(c.mu.seats, &seat{id: int32(i + 1), addr: net.JoinHostPort(loopback, strconv.Itoa(port)), disk: &broker.Disk{}})
-		if err := c.Restart(ctx, int32(i+1)); err != nil {
+		c.mu.seats = append(c.mu.seats, &seat{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), logs: make(broker.Logs)})
+		if err := c.Restart(i + 1); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -81,14 +74,10 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Controller is where further brokers find the controller.
-func (c *Cluster) Controller() string { return c.controller.Addr() }
-
 // Addrs are the brokers' addresses, also of those that are down.
-func (c *Cluster) Addrs() []string {
+func (c *Cluster) Addrs() (addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var addrs []string
 	for _, s := range c.mu.seats {
 		addrs = append(addrs, s.addr)
 	}
@@ -96,121 +85,106 @@ func (c *Cluster) Addrs() []string {
 }
 
 // Broker is a running broker, nil if it is down or there is none of that id.
-func (c *Cluster) Broker(id int32) *broker.Broker {
+func (c *Cluster) Broker(id int) *broker.Broker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.seatLocked(id); s != nil {
-		return s.running
-	}
-	return nil
-}
-
-func (c *Cluster) seatLocked(id int32) *seat {
-	if id < 1 || int(id) > len(c.mu.seats) {
+	if id < 1 || id > len(c.mu.seats) {
 		return nil
 	}
-	return c.mu.seats[id-1]
+	return c.mu.seats[id-1].running
 }
 
 // Stop takes a broker out in order, and returns when it is gone.
-func (c *Cluster) Stop(id int32) error { return c.end(id, (*broker.Broker).Stop) }
+func (c *Cluster) Stop(id int) error { return c.end(id, (*broker.Broker).Stop) }
 
 // Kill takes a broker out as a crash would, and returns when it is gone.
-func (c *Cluster) Kill(id int32) error { return c.end(id, (*broker.Broker).Kill) }
+func (c *Cluster) Kill(id int) error { return c.end(id, (*broker.Broker).Kill) }
 
-func (c *Cluster) end(id int32, how func(*broker.Broker)) error {
-	c.mu.Lock()
-	s := c.seatLocked(id)
-	if s == nil || s.running == nil {
-		c.mu.Unlock()
-		return fmt.Errorf("cluster: broker %d is not running", id)
+// Freeze stops a broker in the middle of whatever it does, until Thaw.
+func (c *Cluster) Freeze(id int) error { return c.with(id, (*broker.Broker).Freeze) }
+
+// Thaw lets a frozen broker go on.
+func (c *Cluster) Thaw(id int) error { return c.with(id, (*broker.Broker).Thaw) }
+
+func (c *Cluster) with(id int, do func(*broker.Broker)) error {
+	b := c.Broker(id)
+	if b == nil {
+		return fmt.Errorf("broker %d is not running", id)
 	}
-	b := s.running
-	s.running = nil
-	c.mu.Unlock()
-	how(b)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, stats := range b.Stats() {
-		c.mu.past[name] = add(c.mu.past[name], stats)
-	}
+	do(b)
 	return nil
 }
 
-// Wipe empties the disk of a broker that is down.
-func (c *Cluster) Wipe(id int32) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.seatLocked(id)
-	if s == nil || s.running != nil {
-		return fmt.Errorf("cluster: broker %d is not down", id)
-	}
-	s.disk = &broker.Disk{}
-	return nil
+func (c *Cluster) end(id int, how func(*broker.Broker)) error {
+	return c.with(id, func(b *broker.Broker) {
+		how(b)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.mu.seats[id-1].running = nil
+	})
 }
 
-// Restart starts a broker that is down, on its old address and with its disk,
-// and returns when it has seen the cluster.
-func (c *Cluster) Restart(ctx context.Context, id int32) error {
+// Restart starts a broker that is down, on its old address and with its logs.
+func (c *Cluster) Restart(id int) error {
 	c.mu.Lock()
-	s := c.seatLocked(id)
-	if s == nil || s.running != nil {
-		c.mu.Unlock()
-		return fmt.Errorf("cluster: broker %d is not down", id)
+	defer c.mu.Unlock()
+	if id < 1 || id > len(c.mu.seats) || c.mu.seats[id-1].running != nil {
+		return fmt.Errorf("broker %d is not down", id)
 	}
+	s := c.mu.seats[id-1]
 	config := c.config.Broker
-	config.ID, config.Addr, config.Disk, config.Controller = id, s.addr, s.disk, c.controller.Addr()
-	c.mu.Unlock()
-	b, err := broker.Start(ctx, config)
-	if err != nil {
-		return err
+	config.ID, config.Addr, config.Logs, config.Controller = int32(id), s.addr, s.logs, c.controller
+	b, err := broker.Start(config)
+	if err == nil {
+		s.running, s.addr = b, b.Addr()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.running, s.addr = b, b.Addr()
-	return nil
+	return err
 }
 
 // Close kills everything.
 func (c *Cluster) Close() {
-	for id := int32(1); id <= int32(c.config.Brokers); id++ {
-		_ = c.Kill(id) // unless it is down
+	for id := range c.config.Brokers {
+		_ = c.Kill(id + 1) // unless it is down
 	}
 	c.controller.Close()
 }
 
-// Stats adds up, by purgatory, what all brokers did, those that have ended
-// included.
+// Stats are the statistics of the purgatories, by name.
 func (c *Cluster) Stats() map[string]purgatory.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make(map[string]purgatory.Stats)
-	for name, stats := range c.mu.past {
-		all[name] = stats
-	}
-	for _, s := range c.mu.seats {
+	all := map[string]purgatory.Stats{"broker session": c.controller.Sessions().Stats()}
+	for i, s := range c.mu.seats {
 		if s.running != nil {
-			for name, stats := range s.running.Stats() {
-				all[name] = add(all[name], stats)
+			for kind, stats := range s.running.Stats() {
+				all[fmt.Sprintf("%s-%d", kind, i+1)] = stats
 			}
 		}
 	}
-	all["broker session"] = c.controller.Sessions()
 	return all
 }
 
-// add adds up what a table shows of two.
-func add(a, b purgatory.Stats) purgatory.Stats {
-	a.Pending += b.Pending
-	a.Watched += b.Watched
-	a.Accepted += b.Accepted
-	a.Satisfied += b.Satisfied
-	a.Forced += b.Forced
-	a.Expired += b.Expired
-	a.Cancelled += b.Cancelled
-	a.Closed += b.Closed
-	a.Checks += b.Checks
-	a.WastedChecks += b.WastedChecks
-	a.Panics += b.Panics
-	return a
+// Pending is how many wait in the purgatories of one kind.
+func (c *Cluster) Pending(kind string) (n int64) {
+	for name, stats := range c.Stats() {
+		if strings.HasPrefix(name, kind+"-") {
+			n += stats.Pending
+		}
+	}
+	return n
+}
+
+// Table shows what waited in each purgatory of the brokers that run, and how it ended.
+func (c *Cluster) Table() string {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "purgatory\taccepted\tsatisfied\texpired\tcancelled\tclosed\tpending\tchecks\twasted\t\n")
+	stats := c.Stats()
+	for _, name := range slices.Sorted(maps.Keys(stats)) {
+		s := stats[name]
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name,
+			s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed, s.Pending, s.Checks, s.WastedChecks)
+	}
+	_ = w.Flush() // a strings.Builder does not fail
+	return table.String()
 }

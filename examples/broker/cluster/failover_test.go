@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"testing"
 	"time"
 
@@ -10,21 +9,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // sequenced is a batch of one record as an idempotent producer sends it.
 func sequenced(producer int64, sequence int32) []byte {
-	b := batch.Build(1, []batch.Record{{Value: []byte("value")}})
+	b := batchtest.Build(1, []batchtest.Record{{Value: []byte("value")}})
 	binary.BigEndian.PutUint64(b[43:], uint64(producer))
 	binary.BigEndian.PutUint16(b[51:], 0)
 	binary.BigEndian.PutUint32(b[53:], uint32(sequence))
-	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
+	batchtest.Seal(b)
 	return b
 }
 
 // TestAResendAfterAFailover: the producer's answer got lost with the leader. What
-// it sends again is known to the new one, and where each log of the two ended too.
+// it sends again is known to the new one.
 func TestAResendAfterAFailover(t *testing.T) {
 	c := start(t, testConfig())
 	cl := client(t, c)
@@ -56,15 +55,4 @@ func TestAResendAfterAFailover(t *testing.T) {
 	require.Equal(t, int64(3), offset)
 	_, err = produced(second, 7)
 	require.Equal(t, kerr.OutOfOrderSequenceNumber, err)
-
-	epochs := kmsg.NewPtrOffsetForLeaderEpochRequest()
-	epochs.Version = 4
-	part := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
-	for epoch, want := range map[int32]int64{0: 3, 1: 4, 9: -1} {
-		part.LeaderEpoch = epoch
-		epochs.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: "resent", Partitions: []kmsg.OffsetForLeaderEpochRequestTopicPartition{part}}}
-		got := second.ask(epochs).(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions[0]
-		require.Zero(t, got.ErrorCode)
-		require.Equal(t, want, got.EndOffset, "of epoch %d", epoch)
-	}
 }

@@ -34,7 +34,7 @@ func testConfig() Config {
 
 func start(t *testing.T, config Config) *Cluster {
 	t.Helper()
-	c, err := Start(ctx(t), config)
+	c, err := Start(config)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

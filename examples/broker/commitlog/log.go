@@ -128,18 +128,6 @@ func (l *Log) Retain(limit int, below int64) {
 	}
 }
 
-// DeleteTo moves the start up to offset, which is not beyond the end, and drops
-// the batches that end there. One that holds the offset stays, whole.
-func (l *Log) DeleteTo(offset int64) {
-	if offset <= l.start {
-		return
-	}
-	l.start = offset
-	drop := l.find(offset)
-	clear(l.batches[:drop])
-	l.batches, l.positions = l.batches[drop:], l.positions[drop:]
-}
-
 // Truncate drops everything from offset on, with what it had taught: also an
 // epoch that began there and never got a record.
 func (l *Log) Truncate(offset int64) {

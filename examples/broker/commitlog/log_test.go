@@ -10,11 +10,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/delayedop/purgatory/examples/broker/batch"
+	"github.com/delayedop/purgatory/examples/broker/batch/batchtest"
 )
 
 // records is a batch of n records as a producer sends it; id -1: not idempotent.
 func records(n int, id int64, epoch int16, sequence int32) []byte {
-	b := batch.Build(1, make([]batch.Record, n))
+	b := batchtest.Build(1, make([]batchtest.Record, n))
 	binary.BigEndian.PutUint64(b[43:], uint64(id))
 	binary.BigEndian.PutUint16(b[51:], uint16(epoch))
 	binary.BigEndian.PutUint32(b[53:], uint32(sequence))

@@ -1,134 +1,235 @@
-// Package controller decides for the cluster: which brokers live, which topics
-// there are, who leads each partition and which replicas are in sync. Brokers
-// register, send heartbeats and propose changes with the requests that Kafka's
-// own brokers use; the controller sends every broker the whole picture, an
-// UpdateMetadata request, whenever it changes.
-//
-// There is one controller, and its memory is the only place where the picture
-// is kept.
+// Package controller decides what the brokers of a process have to agree on:
+// who lives, which topics there are, who leads each partition and which replicas
+// are in sync. It lives as long as the process, and its memory is the only place
+// where that is kept. Brokers call its methods; it calls none of theirs.
 package controller
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/delayedop/purgatory/examples/broker/wire"
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// Config is how a controller is started.
-type Config struct {
-	Addr           string        // where to listen; loopback
-	SessionTimeout time.Duration // how long a broker may be silent
-	// Purgatory gives options for the purgatory of that kind.
-	Purgatory func(kind string) []purgatory.Option
-	Logger    *slog.Logger // nil for none
-}
-
-// Controller is a running controller. Safe for concurrent use.
+// Controller is safe for concurrent use. Its lock is a leaf: a broker may call it
+// under a lock of its own.
 type Controller struct {
-	config   Config
-	server   *wire.Server
-	sessions *purgatory.DelayedOperationPurgatory[uint64] // by connection
-	pictures *purgatory.DelayedOperationPurgatory[struct{}]
-	ctx      context.Context
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
+	log            *slog.Logger
+	sessionTimeout time.Duration
+	sessions       *purgatory.DelayedOperationPurgatory[int32] // by broker
 
 	mu struct {
 		sync.Mutex
-		brokers    map[int32]*registration
-		topics     map[string]*topic
-		partitions int // of all topics
-		replicas   int
+		now        *Picture
+		brokers    map[int32]*Session
+		placed     int // partitions that topics have begun with, for the next one to begin elsewhere
 		producerID int64
-		version    int64 // of the picture
+		offsets    map[string]map[TopicPartition]Offset // by group
 	}
 }
 
-var versions = wire.Versions{
-	18: {Min: 0, Max: 4}, // ApiVersions
-	19: {Min: 7, Max: 7}, // CreateTopics, passed on by brokers
-	20: {Min: 6, Max: 6}, // DeleteTopics, too
-	56: {Min: 3, Max: 3}, // AlterPartition
-	62: {Min: 3, Max: 3}, // BrokerRegistration
-	63: {Min: 0, Max: 0}, // BrokerHeartbeat
-	67: {Min: 0, Max: 0}, // AllocateProducerIds
-}
-
-// Start listens and serves until Close.
-func Start(config Config) (*Controller, error) {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
-	c := &Controller{config: config}
-	c.mu.brokers = make(map[int32]*registration)
-	c.mu.topics = make(map[string]*topic)
+// New makes a controller that gives up a broker which is silent for longer than
+// sessionTimeout.
+func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Option) (*Controller, error) {
+	c := &Controller{log: log, sessionTimeout: sessionTimeout}
+	c.mu.now = &Picture{}
+	c.mu.brokers = make(map[int32]*Session)
+	c.mu.offsets = make(map[string]map[TopicPartition]Offset)
 	var err error
-	if c.sessions, err = purgatory.New[uint64]("broker session", config.Purgatory("broker session")...); err != nil {
-		return nil, err
-	}
-	if c.pictures, err = purgatory.New[struct{}]("picture", config.Purgatory("picture")...); err != nil {
-		_ = c.sessions.Close()
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", config.Addr)
-	if err != nil {
-		_ = c.sessions.Close()
-		_ = c.pictures.Close()
-		return nil, err
-	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.server = wire.Serve(listener, versions, c, wire.Limits{Logger: config.Logger})
-	return c, nil
+	c.sessions, err = purgatory.New[int32]("broker session", opts...)
+	return c, err
 }
 
-// Addr is where brokers find the controller.
-func (c *Controller) Addr() string { return c.server.Addr().String() }
+// Close ends every session.
+func (c *Controller) Close() { _ = c.sessions.Shutdown(ended) }
 
-// Close stops the controller. The brokers go on with the picture they have.
-func (c *Controller) Close() {
-	c.cancel()
-	_ = c.sessions.Close()
-	_ = c.pictures.Close()
-	c.server.Close()
-	c.wg.Wait()
-	_ = c.sessions.Shutdown(context.Background())
-	_ = c.pictures.Shutdown(context.Background())
+// ended is a context for a Shutdown that does not wait for sessions to expire.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Sessions is the purgatory in which the brokers' sessions wait.
+func (c *Controller) Sessions() *purgatory.DelayedOperationPurgatory[int32] { return c.sessions }
+
+// Session is one life of one broker, until the controller gives it up. It is a
+// delayed operation that waits for silence: each heartbeat extends it.
+type Session struct {
+	operation.DelayedOperation
+	controller *Controller
+	id         int32
+	changed    chan struct{}
 }
 
-// Handle answers one request of a broker.
-func (c *Controller) Handle(conn *wire.Conn, req kmsg.Request, reply func(kmsg.Response)) {
-	switch req := req.(type) {
-	case *kmsg.ApiVersionsRequest:
-		reply(versions.Answer(req))
-	case *kmsg.BrokerRegistrationRequest:
-		reply(c.register(conn, req))
-	case *kmsg.BrokerHeartbeatRequest:
-		reply(c.heartbeat(req))
-	case *kmsg.AlterPartitionRequest:
-		reply(c.alterPartition(req))
-	case *kmsg.CreateTopicsRequest:
-		reply(c.createTopics(req))
-	case *kmsg.DeleteTopicsRequest:
-		reply(c.deleteTopics(req))
-	case *kmsg.AllocateProducerIDsRequest:
-		reply(c.allocateProducerIDs(req))
+var (
+	errSilent   = errors.New("no heartbeat within the session timeout")
+	errReplaced = errors.New("the broker has started again")
+	errLeaving  = errors.New("the broker stops")
+)
+
+// TryComplete waits for the timeout or for a cancellation, and for nothing else.
+func (s *Session) TryComplete() bool { return false }
+
+// OnComplete takes the broker out of the picture.
+func (s *Session) OnComplete() {
+	switch s.Outcome() {
+	case operation.Closed:
+	case operation.Expired:
+		s.controller.fence(s, errSilent)
+	default:
+		s.controller.fence(s, s.Cause())
 	}
 }
 
-// allocateProducerIDs hands out a block that no other broker gets.
-func (c *Controller) allocateProducerIDs(req *kmsg.AllocateProducerIDsRequest) kmsg.Response {
-	const block = 1000
+// OnExpiration does nothing: OnComplete has done it.
+func (s *Session) OnExpiration() {}
+
+// Register begins a session for a broker. A session that its former life has left
+// behind ends.
+func (c *Controller) Register(id int32, at Endpoint) (*Session, error) {
+	c.mu.Lock()
+	former := c.mu.brokers[id]
+	c.mu.Unlock()
+	if former != nil {
+		c.fence(former, errReplaced) // also where it is expiring, and has not come so far
+		c.sessions.Cancel(former, errReplaced)
+	}
+	s := &Session{controller: c, id: id, changed: make(chan struct{}, 1)}
+	c.mu.Lock()
+	c.mu.brokers[id] = s
+	next := c.mu.now.clone()
+	next.Brokers[id] = at
+	c.publishLocked(next)
+	c.mu.Unlock()
+	c.log.Info("broker registered", "broker", id)
+	if _, err := c.sessions.TryCompleteElseWatch(s, c.sessionTimeout, id); err != nil {
+		c.fence(s, err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// Heartbeat is a broker's sign of life; false when the controller has given it up.
+func (s *Session) Heartbeat() bool {
+	return s.controller.sessions.Extend(s, s.controller.sessionTimeout)
+}
+
+// Leave ends the session of a broker that stops.
+func (s *Session) Leave() { s.controller.sessions.Cancel(s, errLeaving) }
+
+// Changed receives when there is a new picture.
+func (s *Session) Changed() <-chan struct{} { return s.changed }
+
+// fence takes a broker out of the picture: it leads nothing and is in sync with
+// nothing, unless it is the last that was.
+func (c *Controller) fence(s *Session, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	resp := req.ResponseKind().(*kmsg.AllocateProducerIDsResponse)
-	resp.ProducerIDStart, resp.ProducerIDLen = c.mu.producerID, block
-	c.mu.producerID += block
-	return resp
+	if !c.currentLocked(s) {
+		return
+	}
+	c.log.Warn("broker fenced", "broker", s.id, "why", why)
+	delete(c.mu.brokers, s.id)
+	next := c.mu.now.clone()
+	delete(next.Brokers, s.id)
+	for _, t := range next.Topics {
+		for i := range t.Partitions {
+			t.Partitions[i].leave(s.id)
+		}
+	}
+	c.publishLocked(next)
+}
+
+func (c *Controller) currentLocked(s *Session) bool { return s != nil && c.mu.brokers[s.id] == s }
+
+// Picture is the newest picture.
+func (c *Controller) Picture() *Picture {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.now
+}
+
+// publishLocked elects where there is somebody to elect, and lets the brokers know.
+func (c *Controller) publishLocked(next *Picture) {
+	for name, t := range next.Topics {
+		for i := range t.Partitions {
+			if p := &t.Partitions[i]; !next.mayLead(p, p.Leader) {
+				c.elect(next, p, name, i)
+			}
+		}
+	}
+	next.Version++
+	c.mu.now = next
+	for _, s := range c.mu.brokers {
+		select {
+		case s.changed <- struct{}{}:
+		default: // it has not taken the last one yet
+		}
+	}
+}
+
+func (c *Controller) elect(next *Picture, p *Partition, topic string, n int) {
+	leader := next.electable(p)
+	if leader == p.Leader {
+		return
+	}
+	c.log.Info("leader elected", "topic", topic, "partition", n, "leader", leader, "before", p.Leader, "insync", p.ISR)
+	p.Leader = leader
+	p.LeaderEpoch++
+	p.Epoch++
+}
+
+// NextProducerID is an id that no other idempotent producer has.
+func (c *Controller) NextProducerID() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.producerID++
+	return c.mu.producerID
+}
+
+// TopicPartition names a partition of a topic.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// Offset is where a group has come to in a partition.
+type Offset struct {
+	Offset      int64
+	LeaderEpoch int32
+	Metadata    string
+}
+
+// Commit keeps the offsets of a group, if s is the session of its coordinator: one
+// that was frozen and has been replaced meanwhile is refused.
+func (c *Controller) Commit(s *Session, group string, offsets map[TopicPartition]Offset) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.currentLocked(s) || c.mu.now.Coordinator(group) != s.id {
+		return kerr.NotCoordinator
+	}
+	if c.mu.offsets[group] == nil {
+		c.mu.offsets[group] = make(map[TopicPartition]Offset)
+	}
+	for at, offset := range offsets {
+		c.mu.offsets[group][at] = offset
+	}
+	return nil
+}
+
+// Offsets calls each with what a group has committed. each must not call the
+// controller.
+func (c *Controller) Offsets(group string, each func(TopicPartition, Offset)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at, offset := range c.mu.offsets[group] {
+		each(at, offset)
+	}
 }

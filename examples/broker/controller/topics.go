@@ -7,126 +7,98 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // What a topic gets that does not say, and how much there may be of it all.
 const (
-	defaultPartitions  = 3
-	defaultReplication = 3
-	maxPartitions      = 1000 // of a topic
-	maxReplicas        = 6000 // of all topics: each picture has them all
+	Default       = -1
+	partitions    = 3
+	replication   = 3
+	maxPartitions = 1000 // of a topic
+	maxReplicas   = 6000 // of all topics: each picture has them all
 )
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-func (c *Controller) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
-	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+// Create makes a topic; dry, it says only what would come of it.
+func (c *Controller) Create(name string, count int32, copies int16, dry bool) (*Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, rt := range req.Topics {
-		st := kmsg.NewCreateTopicsResponseTopic()
-		st.Topic = rt.Topic
-		t, err := c.createLocked(rt, req.ValidateOnly)
-		if err != nil {
-			st.ErrorCode = err.Code
-			st.ErrorMessage = kmsg.StringPtr(err.Description)
-		} else {
-			st.TopicID = t.id
-			st.NumPartitions = int32(len(t.partitions))
-			st.ReplicationFactor = int16(len(t.partitions[0].replicas))
-			st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
-		}
-		resp.Topics = append(resp.Topics, st)
-	}
-	c.changedLocked()
-	return resp
-}
-
-func (c *Controller) createLocked(req kmsg.CreateTopicsRequestTopic, validateOnly bool) (*topic, *kerr.Error) {
 	alive := slices.Sorted(maps.Keys(c.mu.brokers))
-	partitions, replication := int(req.NumPartitions), int(req.ReplicationFactor)
-	if partitions == -1 {
-		partitions = defaultPartitions
+	if count == Default {
+		count = partitions
 	}
-	if replication == -1 {
-		replication = min(defaultReplication, len(alive))
+	if copies == Default {
+		copies = min(replication, int16(len(alive)))
+	}
+	replicas := int(count) * int(copies)
+	for _, t := range c.mu.now.Topics {
+		replicas += len(t.Partitions) * len(t.Partitions[0].Replicas)
 	}
 	switch {
-	case !validName.MatchString(req.Topic) || req.Topic == "." || req.Topic == "..":
+	case !validName.MatchString(name) || name == "." || name == "..":
 		return nil, kerr.InvalidTopicException
-	case c.mu.topics[req.Topic] != nil:
+	case c.mu.now.Topics[name] != nil:
 		return nil, kerr.TopicAlreadyExists
-	case len(req.ReplicaAssignment) > 0:
-		return nil, kerr.InvalidReplicaAssignment
-	case len(req.Configs) > 0:
-		return nil, kerr.InvalidConfig
-	case partitions < 1 || partitions > maxPartitions:
+	case count < 1 || count > maxPartitions:
 		return nil, kerr.InvalidPartitions
-	case replication < 1 || replication > len(alive):
+	case copies < 1 || int(copies) > len(alive):
 		return nil, kerr.InvalidReplicationFactor
-	case c.mu.replicas+partitions*replication > maxReplicas:
-		c.config.Logger.Warn("topic refused: the table of replicas is full", "topic", req.Topic, "replicas", c.mu.replicas, "maximum", maxReplicas)
+	case replicas > maxReplicas:
+		c.log.Warn("topic refused: there would be too many replicas", "topic", name, "replicas", replicas, "maximum", maxReplicas)
 		return nil, kerr.PolicyViolation
 	}
-	t := &topic{}
-	_, _ = rand.Read(t.id[:])
-	for i := range partitions {
-		p := &partition{topic: req.Topic, n: i, leader: nobody, leaderEpoch: -1}
-		for r := range replication {
-			// A topic begins where the one before it ended.
-			p.replicas = append(p.replicas, alive[(c.mu.partitions+i+r)%len(alive)])
+	t := &Topic{Name: name, Partitions: make([]Partition, count)}
+	_, _ = rand.Read(t.ID[:])
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		for r := range int(copies) {
+			p.Replicas = append(p.Replicas, alive[(c.mu.placed+i+r)%len(alive)])
 		}
-		p.isr = p.replicas
-		c.electLocked(p)
-		t.partitions = append(t.partitions, p)
+		p.ISR, p.Leader = p.Replicas, p.Replicas[0]
 	}
-	if !validateOnly {
-		c.mu.topics[req.Topic] = t
-		c.mu.partitions += partitions
-		c.mu.replicas += partitions * replication
+	if !dry {
+		c.mu.placed += int(count)
+		next := c.mu.now.clone()
+		next.add(t)
+		c.publishLocked(next)
 	}
 	return t, nil
 }
 
-// deleteTopics takes topics out of the picture. A topic of the same name that comes
-// later has another id.
-func (c *Controller) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
-	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+// Alter takes a leader's word for who is in sync, if it is news: of the leader's
+// present session, of its present leadership, of the set as it is, and with nobody
+// new in it who has died. It returns the partition as it is then.
+func (c *Controller) Alter(s *Session, topic [16]byte, n int, leaderEpoch, epoch int32, isr []int32) (Partition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, rt := range req.Topics {
-		st := kmsg.NewDeleteTopicsResponseTopic()
-		st.Topic, st.TopicID = rt.Topic, rt.TopicID
-		name, found := c.nameLocked(rt)
-		switch {
-		case found:
-			t := c.mu.topics[name]
-			st.Topic, st.TopicID = &name, t.id
-			delete(c.mu.topics, name)
-			c.mu.replicas -= len(t.partitions) * len(t.partitions[0].replicas)
-			c.config.Logger.Info("topic deleted", "topic", name)
-		case rt.Topic != nil:
-			st.ErrorCode = kerr.UnknownTopicOrPartition.Code
-		default:
-			st.ErrorCode = kerr.UnknownTopicID.Code
-		}
-		resp.Topics = append(resp.Topics, st)
+	t := c.mu.now.ByID[topic]
+	if !c.currentLocked(s) || t == nil || n >= len(t.Partitions) {
+		return Partition{}, kerr.StaleBrokerEpoch
 	}
-	c.changedLocked()
-	return resp
-}
-
-// nameLocked finds a topic that is named, or known by its id.
-func (c *Controller) nameLocked(rt kmsg.DeleteTopicsRequestTopic) (name string, found bool) {
-	if rt.Topic != nil {
-		_, found = c.mu.topics[*rt.Topic]
-		return *rt.Topic, found
+	next := c.mu.now.clone()
+	p := &next.ByID[topic].Partitions[n]
+	switch {
+	case p.Leader != s.id || p.LeaderEpoch != leaderEpoch:
+		return Partition{}, kerr.FencedLeaderEpoch
+	case p.Epoch != epoch:
+		return Partition{}, kerr.InvalidUpdateVersion
+	case !slices.Contains(isr, s.id):
+		return Partition{}, kerr.InvalidRequest
 	}
-	for name, t := range c.mu.topics {
-		if t.id == rt.TopicID {
-			return name, true
+	for _, id := range isr {
+		if c.mu.brokers[id] == nil && !slices.Contains(p.ISR, id) || !slices.Contains(p.Replicas, id) {
+			return Partition{}, kerr.IneligibleReplica
 		}
 	}
-	return "", false
+	c.log.Info("in-sync set changed", "topic", t.Name, "partition", n, "leader", p.Leader, "insync", isr, "before", p.ISR)
+	p.ISR = slices.Clone(isr)
+	p.Epoch++
+	// The preferred leader may be back: it leads again, or the leaders would gather
+	// where nothing has been restarted yet.
+	if next.mayLead(p, p.Replicas[0]) {
+		c.elect(next, p, t.Name, n)
+	}
+	c.publishLocked(next)
+	return *p, nil
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/delayedop/purgatory/examples/broker/memory"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -33,10 +32,10 @@ const (
 
 // Config is how a coordinator is started.
 type Config struct {
-	MinSession       time.Duration            // the shortest session timeout a member may ask for
-	InitialRebalance time.Duration            // how long the first member of a group waits for others
-	Memory           *memory.Budget           // for what members say of themselves, and are assigned; nil for no bound
-	Name             func(kind string) string // of a purgatory
+	MinSession       time.Duration                  // the shortest session timeout a member may ask for
+	InitialRebalance time.Duration                  // how long the first member of a group waits for others
+	Name             func(kind string) string       // of a purgatory
+	Owns             func(group string) *kerr.Error // nil: this broker coordinates the group
 	// Purgatory gives options for the purgatory of that kind.
 	Purgatory func(kind string) []purgatory.Option
 }
@@ -150,6 +149,25 @@ func (c *Coordinator) group(name string, create bool) *group {
 	return g
 }
 
+// find finds a group that this broker coordinates and that has members.
+func (c *Coordinator) find(name string) (*group, *kerr.Error) {
+	if err := c.owns(name); err != nil {
+		return nil, err
+	}
+	if g := c.group(name, false); g != nil {
+		return g, nil
+	}
+	return nil, kerr.UnknownMemberID
+}
+
+// owns says why this broker does not coordinate a group.
+func (c *Coordinator) owns(name string) *kerr.Error {
+	if name == "" {
+		return kerr.InvalidGroupID
+	}
+	return c.config.Owns(name)
+}
+
 // drop forgets a group that has no members any more.
 func (c *Coordinator) drop(g *group) {
 	c.mu.Lock()
@@ -157,11 +175,4 @@ func (c *Coordinator) drop(g *group) {
 	if c.mu.groups[g.name] == g {
 		delete(c.mu.groups, g.name)
 	}
-}
-
-// Groups is the number of groups that have members.
-func (c *Coordinator) Groups() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.mu.groups)
 }

@@ -41,7 +41,6 @@ type group struct {
 		members      map[string]*member
 		static       map[string]string // a static member's instance to its present member id
 		rebalance    *rebalance        // while joining
-		counted      int               // bytes that are taken from the budget
 	}
 }
 

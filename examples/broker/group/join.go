@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"crypto/rand"
 	"time"
 
@@ -12,10 +13,9 @@ import (
 // when that has begun.
 func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
 	session := time.Duration(req.SessionTimeoutMillis) * time.Millisecond
-	var refused *kerr.Error
+	refused := c.owns(req.Group)
 	switch {
-	case req.Group == "":
-		refused = kerr.InvalidGroupID
+	case refused != nil:
 	case session < c.config.MinSession || session > maxSession:
 		refused = kerr.InvalidSessionTimeout
 	case req.ProtocolType == "" || len(req.Protocols) == 0:
@@ -25,13 +25,9 @@ func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func
 		reply(refuseJoin(req.Version, req.MemberID, refused))
 		return
 	}
-	size := memberBytes + protocolBytes(req.Protocols)
-	if !c.config.Memory.Take(size) {
-		reply(refuseJoin(req.Version, req.MemberID, kerr.GroupMaxSizeReached))
-		return
+	for i, p := range req.Protocols {
+		req.Protocols[i].Metadata = bytes.Clone(p.Metadata) // not the whole request
 	}
-	defer c.config.Memory.Free(size)
-	req.Protocols = cloneProtocols(req.Protocols)
 	for {
 		g := c.group(req.Group, true)
 		if g.join(client, req, reply) {

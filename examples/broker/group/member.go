@@ -22,7 +22,7 @@ func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 // members: by a client that assigns partitions to itself. While a generation syncs
 // nobody may commit: the partitions are being given to others.
 func (c *Coordinator) MayCommit(group, member string, instance *string, generation int32) *kerr.Error {
-	if generation < 0 && c.group(group, false) == nil {
+	if generation < 0 && c.owns(group) == nil && c.group(group, false) == nil {
 		return nil
 	}
 	return c.alive(group, member, instance, generation, syncing)
@@ -31,9 +31,9 @@ func (c *Coordinator) MayCommit(group, member string, instance *string, generati
 // alive takes a member's sign of life. In the state not it is told that its group
 // rebalances.
 func (c *Coordinator) alive(name, id string, instance *string, generation int32, not state) *kerr.Error {
-	g := c.group(name, false)
-	if g == nil {
-		return kerr.UnknownMemberID
+	g, err := c.find(name)
+	if err != nil {
+		return err
 	}
 	g.lock()
 	defer g.unlock()
@@ -62,11 +62,12 @@ func (g *group) extendLocked(m *member) bool {
 // version 3 a request names several, static ones by their instance alone.
 func (c *Coordinator) Leave(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
-	g := c.group(req.Group, false)
-	if req.Version < 3 {
-		if err := g.leave(req.MemberID, nil); err != nil {
-			resp.ErrorCode = err.Code
-		}
+	g, err := c.group(req.Group, false), c.owns(req.Group)
+	if err == nil && req.Version < 3 {
+		err = g.leave(req.MemberID, nil)
+	}
+	if err != nil {
+		resp.ErrorCode = err.Code
 		return resp
 	}
 	for _, rm := range req.Members {

@@ -9,20 +9,11 @@ import (
 
 // Sync is a member's request for its assignment; the leader's brings them all.
 func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
-	g := c.group(req.Group, false)
-	if g == nil {
-		reply(refuseSync(req.Version, kerr.UnknownMemberID))
+	g, refused := c.find(req.Group)
+	if refused != nil {
+		reply(refuseSync(req.Version, refused))
 		return
 	}
-	size := 0
-	for _, a := range req.GroupAssignment {
-		size += len(a.MemberAssignment)
-	}
-	if !c.config.Memory.Take(size) {
-		reply(refuseSync(req.Version, kerr.CoordinatorNotAvailable))
-		return
-	}
-	defer c.config.Memory.Free(size)
 	g.lock()
 	defer g.unlock()
 	m, err := g.fencedLocked(req.MemberID, req.InstanceID)

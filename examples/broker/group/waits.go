@@ -13,9 +13,8 @@ import (
 
 func (g *group) lock() { g.mu.Lock() }
 
-// unlock counts what the group has, releases the lock and then does what was put off.
+// unlock releases the lock and then does what was put off.
 func (g *group) unlock() {
-	g.countLocked()
 	g.mu.Unlock()
 	g.actions.Run()
 }

@@ -8,32 +8,38 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/semaphore"
 )
 
 var errInFlight = errors.New("wire: too many unanswered requests")
 
 // Conn is one client's connection. Its answers leave in the order of its
 // requests, whatever the order in which they were found.
+//
+// It has a memory of its own, for the request that arrives and those that are not
+// answered: a client that sends more than that is not read from until an answer has
+// left, and one that announces what it does not send takes nothing from another.
 type Conn struct {
 	ID     uint64
 	tcp    net.Conn
 	ctx    context.Context
 	cancel context.CancelFunc
+	memory *semaphore.Weighted
 	slots  chan slot
 }
 
 // slot is the place of one answer in the order of a connection's answers.
 type slot struct {
 	correlation int32
-	size        int // of the request, held until it is answered
+	size        int // of the request
 	resp        chan kmsg.Response
 }
 
-// Held is a response that holds memory until it is sent or nobody wants it; then Free
-// is called.
-type Held struct {
+// Late is a response that is made when its turn has come: a client that asks for
+// much and reads nothing has one such answer in memory, not all of them.
+type Late struct {
 	kmsg.Response
-	Free func()
+	Make func() kmsg.Response
 }
 
 // Close ends the connection, whatever it is doing.
@@ -46,7 +52,11 @@ func (c *Conn) Close() {
 func (c *Conn) Open() bool { return c.ctx.Err() == nil }
 
 func (s *Server) read(c *Conn) {
-	err := s.requests(c)
+	r := bufio.NewReader(c.tcp)
+	err := error(nil)
+	for err == nil {
+		err = s.request(c, r)
+	}
 	close(c.slots)
 	s.mu.Lock()
 	draining := s.mu.draining
@@ -58,46 +68,37 @@ func (s *Server) read(c *Conn) {
 	s.handler.Gone(c)
 }
 
-// requests takes requests until the connection breaks its rules or ends. It
-// reads while answers are waited for, however many: only a read notices that
-// the peer has gone, and then its waits are cancelled.
-func (s *Server) requests(c *Conn) error {
-	r := bufio.NewReader(c.tcp)
-	for {
-		if err := s.request(c, r); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *Server) request(c *Conn, r *bufio.Reader) (err error) {
-	s.allow(c, time.Now().Add(s.limits.Idle))
+// request takes one request. It reads while answers are waited for, as long as there
+// is memory: only a read notices that the peer has gone, and then its waits are
+// cancelled.
+func (s *Server) request(c *Conn, r *bufio.Reader) error {
+	s.allow(c, s.limits.Idle)
 	if _, err := r.Peek(1); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(s.limits.Transfer)
-	s.allow(c, deadline)
-	held := 0
-	defer func() {
-		if err != nil {
-			s.limits.Memory.Free(held)
+	size := 0
+	s.allow(c, s.limits.Transfer)
+	frame, err := readFrame(r, func(n int) error {
+		if !c.memory.TryAcquire(int64(n)) {
+			if err := c.memory.Acquire(c.ctx, int64(n)); err != nil {
+				return err
+			}
+			s.allow(c, s.limits.Transfer) // the wait was not the client's
 		}
-	}()
-	frame, err := readFrame(r, maxRequestFrame, func(n int) error {
-		err := s.limits.Memory.Await(c.ctx, time.Until(deadline), n)
-		if err == nil {
-			held += n
-		}
-		return err
+		size += n
+		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if !s.limits.Gate.Pass(c.ctx) {
+		return c.ctx.Err()
 	}
 	req, err := parseRequest(frame, s.apis)
 	if err != nil {
 		return err
 	}
-	place := slot{correlation: req.correlation, size: held, resp: make(chan kmsg.Response, 1)}
+	place := slot{correlation: req.correlation, size: size, resp: make(chan kmsg.Response, 1)}
 	select {
 	case c.slots <- place:
 	default:
@@ -111,37 +112,33 @@ func (s *Server) request(c *Conn, r *bufio.Reader) (err error) {
 	return nil
 }
 
-// allow gives the peer until the deadline for what it has to send. It leaves the
-// one alone by which Drain ends the reading.
-func (s *Server) allow(c *Conn, deadline time.Time) {
+// allow gives the peer that long for what it has to send. It leaves the deadline
+// alone by which Drain ends the reading.
+func (s *Server) allow(c *Conn, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.mu.draining {
-		_ = c.tcp.SetReadDeadline(deadline)
+		_ = c.tcp.SetReadDeadline(time.Now().Add(d))
 	}
 }
 
 // write sends answers in the order of the requests. Once the peer has gone it only
-// takes them, and gives back the memory they hold: Gone has each of them come.
+// takes them: Gone has each of them come.
 func (s *Server) write(c *Conn) {
 	var frame []byte
 	for place := range c.slots {
 		resp := <-place.resp
-		held, isHeld := resp.(Held)
-		if isHeld {
-			resp = held.Response
-		}
-		if resp != nil && c.Open() {
+		if resp != nil && s.limits.Gate.Pass(c.ctx) {
+			if late, ok := resp.(Late); ok {
+				resp = late.Make()
+			}
 			frame = appendResponse(frame[:0], place.correlation, resp)
 			_ = c.tcp.SetWriteDeadline(time.Now().Add(s.limits.Transfer))
 			if _, err := c.tcp.Write(frame); err != nil {
 				c.Close()
 			}
 		}
-		if isHeld {
-			held.Free()
-		}
-		s.limits.Memory.Free(place.size)
+		c.memory.Release(int64(place.size))
 		if cap(frame) > 1<<20 {
 			frame = nil // one large fetch must not keep its buffer with every idle connection
 		}

@@ -1,6 +1,6 @@
-// Package wire carries Kafka's messages over TCP: frames, headers, the
-// versions both sides speak, a server that answers in order and a client for
-// the brokers among themselves. What is inside a message is kmsg's business.
+// Package wire carries Kafka's messages over TCP: frames, headers, the versions
+// that are spoken, and a server that answers in order. What is inside a message is
+// kmsg's business.
 package wire
 
 import (
@@ -11,12 +11,11 @@ import (
 	"io"
 )
 
-// The sizes of the largest frames. A frame that announces more ends its
+// maxFrame is the size of the largest request. A frame that announces more ends its
 // connection before anything is allocated for it.
 const (
-	maxRequestFrame  = 16 << 20
-	leastChunk       = 4 << 10  // that is read at once
-	maxResponseFrame = 64 << 20 // what one broker takes from another
+	maxFrame   = 16 << 20
+	leastChunk = 4 << 10 // that is read at once
 )
 
 var errFrame = errors.New("wire: malformed frame")
@@ -24,14 +23,14 @@ var errFrame = errors.New("wire: malformed frame")
 // readFrame reads a length and that many bytes. take is asked for memory before it
 // is allocated, and that grows with what has arrived, not with what was announced:
 // a peer that says 16 MB and sends ten bytes costs four thousand.
-func readFrame(r *bufio.Reader, limit int, take func(n int) error) ([]byte, error) {
+func readFrame(r *bufio.Reader, take func(n int) error) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, err
 	}
 	size := int(int32(binary.BigEndian.Uint32(length[:])))
-	if size < 4 || size > limit {
-		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, limit)
+	if size < 4 || size > maxFrame {
+		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, maxFrame)
 	}
 	var frame []byte
 	for have := 0; have < size; {
@@ -48,9 +47,6 @@ func readFrame(r *bufio.Reader, limit int, take func(n int) error) ([]byte, erro
 	}
 	return frame, nil
 }
-
-// anyMemory takes what a peer is trusted with.
-func anyMemory(int) error { return nil }
 
 // finishFrame writes the length into the four bytes left free at the front.
 func finishFrame(frame []byte) []byte {

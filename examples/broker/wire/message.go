@@ -37,8 +37,8 @@ func parseRequest(frame []byte, apis Versions) (request, error) {
 	body.SetVersion(version)
 	r.NullableString() // the client's id
 	if body.IsFlexible() {
-		header := walk{Reader: r}
-		header.tags(nil)
+		header := walk{Reader: r, flexible: true}
+		header.tags()
 		r = header.Reader
 	}
 	if !r.Ok() {
@@ -71,17 +71,4 @@ func appendResponse(dst []byte, correlation int32, resp kmsg.Response) []byte {
 		dst = append(dst, 0)
 	}
 	return finishFrame(resp.AppendTo(dst))
-}
-
-// appendRequest encodes a whole request frame.
-func appendRequest(dst []byte, correlation int32, clientID string, req kmsg.Request) []byte {
-	dst = append(dst, 0, 0, 0, 0)
-	dst = kbin.AppendInt16(dst, req.Key())
-	dst = kbin.AppendInt16(dst, req.GetVersion())
-	dst = kbin.AppendInt32(dst, correlation)
-	dst = kbin.AppendString(dst, clientID)
-	if req.IsFlexible() {
-		dst = append(dst, 0)
-	}
-	return finishFrame(req.AppendTo(dst))
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/delayedop/purgatory/examples/broker/memory"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -21,15 +20,18 @@ const (
 
 // Limits are what a server puts up with. Zero values get defaults.
 type Limits struct {
-	Idle     time.Duration  // between two requests; default 10 min
-	Transfer time.Duration  // for the whole of one frame, either way; default 30 s
-	Memory   *memory.Budget // for the requests that are not answered yet; nil for no bound
-	Logger   *slog.Logger   // nil for none
+	Idle     time.Duration // between two requests; default 10 min
+	Transfer time.Duration // for the whole of one frame, either way; default 30 s
+	Gate     *Gate         // freezes the server; nil for none
+	Logger   *slog.Logger  // nil for none
 }
 
 func (l Limits) withDefaults() Limits {
 	l.Idle = cmp.Or(l.Idle, 10*time.Minute)
 	l.Transfer = cmp.Or(l.Transfer, 30*time.Second)
+	if l.Gate == nil {
+		l.Gate = &Gate{}
+	}
 	if l.Logger == nil {
 		l.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -110,7 +112,7 @@ func (s *Server) accept() {
 		if err != nil {
 			return
 		}
-		c := &Conn{ID: s.lastID.Add(1), tcp: tcp, slots: make(chan slot, maxInFlight)}
+		c := &Conn{ID: s.lastID.Add(1), tcp: tcp, memory: semaphore.NewWeighted(maxFrame), slots: make(chan slot, maxInFlight)}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		if !s.add(c) {
 			c.Close()

@@ -12,11 +12,11 @@ import (
 // maxElements bounds the array elements and tags of one request.
 const maxElements = 100_000
 
-// shapes says how the requests that are answered look on the wire, so that a
-// frame can be walked before it is decoded. The decoder believes every count
-// that it reads: it allocates an array of structs as long as a byte per
-// element is left, and loops over as many tags as an integer can say. The walk
-// allocates nothing and ends at the first count that the frame does not hold.
+// shapes says how requests look on the wire, so that a frame can be walked before
+// it is decoded. The decoder believes every count that it reads: it allocates an
+// array of structs as long as a byte per element is left, and loops over as many
+// tags as an integer can say. The walk allocates nothing and ends at the first
+// count that the frame does not hold.
 //
 // Fields are named by type, arrays are in brackets, @ gives the versions of a
 // field where it is not in all: 3+, -12, 2-4.
@@ -27,7 +27,6 @@ var shapes = map[int16][]field{
 	1:  shape("int32@-14 int32 int32 int32@3+ int8@4+ int32@7+ int32@7+ [ string@-12 uuid@13+ [ int32 int32@9+ int64 int32@12+ int64@5+ int32 ] ] [@7+ string@-12 uuid@13+ [ ~int32 ] ] string@11+"),
 	2:  shape("int32 int8@2+ [ string [ int32 int32@4+ int64 int32@-0 ] ]"),
 	3:  shape("[ uuid@10+ string ] int8@4+ int8@8-10 int8@8+"),
-	6:  shape("int32 int8@8+ int32 int64@5+ [@-4 string int32 int32 int32 int32 [ ~int32 ] int32 [ ~int32 ] [@4+ ~int32 ] ] [@5+ string uuid@7+ [ int32 int32 int32 int32 [ ~int32 ] int32 [ ~int32 ] [@4+ ~int32 ] ] ] [ int32 string@-0 int32@-0 [@1+ int32 string string@3+ int16 ] string@2+ ]"),
 	8:  shape("string int32@1+ string@1+ string@7+ int64@2-4 [ string@-9 uuid@10+ [ int32 int64 int64@1-1 int32@6+ string ] ]"),
 	9:  shape("string@-7 [@-7 string [ ~int32 ] ] [@8+ string string@9+ int32@9+ [ string@-9 uuid@10+ [ ~int32 ] ] ] int8@7+"),
 	10: shape("string@-3 int8@1+ [@4+ ~string ]"),
@@ -35,25 +34,10 @@ var shapes = map[int16][]field{
 	12: shape("string int32 string string@3+"),
 	13: shape("string string@-2 [@3+ string string string@5+ ]"),
 	14: shape("string int32 string string@3+ string@5+ string@5+ [ string bytes ]"),
-	15: shape("[ ~string ] int8@3+"),
-	16: shape("[@4+ ~string ] [@5+ ~string ]"),
 	18: shape("string@3+ string@3+ string@5+ int32@5+"),
 	19: shape("[ string int32 int16 [ int32 [ ~int32 ] ] [ string string ] ] int32 int8@1+"),
-	20: shape("[@-5 ~string ] [@6+ string uuid ] int32"),
-	21: shape("[ string [ int32 int64 ] ] int32"),
 	22: shape("string int32 int64@3+ int16@3+"),
-	23: shape("int32@3+ [ string [ int32 int32@2+ int32 ] ]"),
-	32: shape("[ int8 string [ ~string ] ] int8@1+ int8@3+"),
-	56: shape("int32 int64 [ string@-1 uuid@2+ [ int32 int32 [@-2 ~int32 ] [@3+ int32 int64 ] int8@1+ int32 ] ]"),
-	62: shape("int32 string uuid [ string string int16 int16 ] [ string int16 int16 ] string int8@1+ [@2+ ~uuid ] int64@3+"),
-	63: shape("int32 int64 int64 int8 int8"),
-	67: shape("int32 int64"),
-}
-
-// tagged are the tags of requests, beside their fields, that have a shape of
-// their own, and tags in it.
-var tagged = map[int16]map[uint32][]field{
-	1: {1: shape("int32 int64")}, // who fetches, if it is a replica
+	68: shape("string string int32 string string int32 [ ~string ] string@1+ string [ uuid [ ~int32 ] ]"),
 }
 
 // field is one field, or an array whose elements have the fields of.
@@ -69,37 +53,39 @@ var sizes = map[string]int{"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uuid"
 
 // shape parses a line of the table above.
 func shape(line string) []field {
-	open := [][]field{nil} // the fields of every array not yet closed
-	var arrays []field
-	for _, word := range strings.Fields(line) {
-		kind, versions, _ := strings.Cut(word, "@")
+	words := strings.Fields(line)
+	return fields(&words)
+}
+
+// fields parses up to the end of the array that they are in.
+func fields(words *[]string) (parsed []field) {
+	for len(*words) > 0 {
+		kind, versions, _ := strings.Cut((*words)[0], "@")
+		*words = (*words)[1:]
 		f := field{max: math.MaxInt16}
 		if from, to, ranged := strings.Cut(versions, "-"); ranged {
 			f.min, f.max = version(from), version(to)
 		} else {
 			f.min = version(strings.TrimSuffix(versions, "+"))
 		}
-		last := len(open) - 1
-		switch bare := strings.TrimPrefix(kind, "~"); kind {
+		bare := strings.TrimPrefix(kind, "~")
+		f.bare = kind != bare
+		switch bare {
 		case "[":
-			f.prefix = 4
-			arrays, open = append(arrays, f), append(open, nil)
-			continue
-		case "]":
-			f, arrays = arrays[last-1], arrays[:last-1]
-			f.of, open = open[last], open[:last]
+			f.prefix, f.of = 4, fields(words)
 			f.bare = f.of[0].bare
-			last--
-		case "string", "~string":
-			f.prefix, f.bare = 2, kind != bare
+		case "]":
+			return parsed
+		case "string":
+			f.prefix = 2
 		case "bytes":
 			f.prefix = 4
 		default:
-			f.size, f.bare = sizes[bare], kind != bare
+			f.size = sizes[bare]
 		}
-		open[last] = append(open[last], f)
+		parsed = append(parsed, f)
 	}
-	return open[0]
+	return parsed
 }
 
 func version(s string) int16 {
@@ -115,14 +101,12 @@ type walk struct {
 	elements int
 }
 
-// checkShape walks a request's body. It refuses what is truncated and what
-// holds more elements than any client has reason to send.
+// checkShape walks a request's body. It refuses what is truncated and what holds
+// more elements than any client has reason to send.
 func checkShape(key, version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.fields(shapes[key])
-	if flexible {
-		w.tags(tagged[key])
-	}
+	w.tags()
 	if !w.Ok() || w.elements > maxElements {
 		return fmt.Errorf("%w: API key %d version %d", errFrame, key, version)
 	}
@@ -140,8 +124,8 @@ func (w *walk) fields(fields []field) {
 		default:
 			for n := w.length(f.prefix); n > 0 && w.more(); n-- {
 				w.fields(f.of)
-				if w.flexible && !f.bare {
-					w.tags(nil)
+				if !f.bare {
+					w.tags()
 				}
 			}
 		}
@@ -160,19 +144,13 @@ func (w *walk) length(prefix int) int {
 	}
 }
 
-func (w *walk) tags(known map[uint32][]field) {
+func (w *walk) tags() {
+	if !w.flexible {
+		return
+	}
 	for n := w.Uvarint(); n > 0 && w.more(); n-- {
-		tag := w.Uvarint()
-		value := w.Span(int(w.Uvarint()))
-		if fields, ok := known[tag]; ok {
-			inside := walk{Reader: kbin.Reader{Src: value}, version: w.version, flexible: true, elements: w.elements}
-			inside.fields(fields)
-			inside.tags(nil)
-			w.elements = inside.elements
-			if !inside.Ok() {
-				w.elements = maxElements + 1
-			}
-		}
+		w.Uvarint()
+		w.Span(int(w.Uvarint()))
 	}
 }
 

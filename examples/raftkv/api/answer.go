@@ -36,6 +36,8 @@ func status(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, node.ErrBadKey), errors.Is(err, node.ErrBadTimeout), errors.Is(err, node.ErrBadRevision), errors.Is(err, errBadRequest):
 		return http.StatusBadRequest
+	case errors.Is(err, errNotFound):
+		return http.StatusNotFound
 	case errors.Is(err, node.ErrBadMember):
 		return http.StatusConflict
 	case errors.Is(err, node.ErrFull):

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/examples/raftkv/api"
+	"github.com/delayedop/purgatory/examples/raftkv/check/client"
 	"github.com/delayedop/purgatory/examples/raftkv/node"
 )
 
@@ -30,8 +32,11 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// plain is a client that keeps no connections.
+var plain = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // start starts a cluster with servers, and returns clients of its nodes.
-func start(t *testing.T, n int) (servers []*Server, clients []*Client) {
+func start(t *testing.T, n int) (servers []*api.Server, clients []*client.Client) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	var all []node.Member
@@ -43,13 +48,13 @@ func start(t *testing.T, n int) (servers []*Server, clients []*Client) {
 			Member: m, Folder: t.TempDir() + "/data", Bootstrap: all, Heartbeat: 200 * time.Millisecond, Logger: log,
 		})
 		require.NoError(t, err)
-		s := Serve(opened, log)
+		s := api.Serve(opened, log)
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patient)
 			defer cancel()
 			require.NoError(t, s.Close(ctx))
 		})
-		c := NewClient(m.Address)
+		c := client.New(m.Address)
 		t.Cleanup(c.Close)
 		servers, clients = append(servers, s), append(clients, c)
 	}
@@ -62,7 +67,7 @@ func start(t *testing.T, n int) (servers []*Server, clients []*Client) {
 
 // TestEveryNodeAnswersEveryCall writes on one node, and reads and watches on every other.
 func TestEveryNodeAnswersEveryCall(t *testing.T) {
-	servers, clients := start(t, 3)
+	_, clients := start(t, 3)
 	ctx := context.Background()
 	var last uint64
 	for round := range 9 {
@@ -83,7 +88,7 @@ func TestEveryNodeAnswersEveryCall(t *testing.T) {
 		for _, c := range clients {
 			found, err := c.Get(ctx, "k", patient)
 			require.NoError(t, err)
-			require.Equal(t, Found{"k", value, revision}, found)
+			require.Equal(t, api.Found{Key: "k", Value: value, Revision: revision}, found)
 		}
 		for range clients {
 			require.NoError(t, <-watched)
@@ -91,11 +96,13 @@ func TestEveryNodeAnswersEveryCall(t *testing.T) {
 		last = revision
 	}
 	_, err := clients[1].Get(ctx, "never written", patient)
-	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, client.ErrNotFound)
 	_, err = clients[2].Watch(ctx, "k", last, 5*time.Millisecond)
-	require.ErrorIs(t, err, ErrNothingNew)
-	for _, s := range servers {
-		require.Zero(t, s.node.Status().Waiting)
+	require.ErrorIs(t, err, client.ErrNothingNew)
+	for _, c := range clients {
+		s, err := c.Status(ctx)
+		require.NoError(t, err)
+		require.Zero(t, s.Waiting)
 	}
 }
 
@@ -109,7 +116,7 @@ func TestClosingAnswersThoseWhoWait(t *testing.T) {
 			answers <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return servers[0].node.Status().Waiting == cap(answers) }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return servers[0].Node().Status().Waiting == cap(answers) }, patient, time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	require.NoError(t, servers[0].Close(ctx))
@@ -120,9 +127,9 @@ func TestClosingAnswersThoseWhoWait(t *testing.T) {
 
 // TestAJoinThatTakesTooLongEnds: with the first member that is not there the majority is gone.
 func TestAJoinThatTakesTooLongEnds(t *testing.T) {
-	_, clients := start(t, 1)
+	servers, _ := start(t, 1)
 	for _, id := range []string{"n7", "n8", "n9"} {
-		resp, err := clients[0].http.Post(clients[0].base+"/v1/join?timeout=50ms", "", strings.NewReader(`{"id":"`+id+`","address":"`+freeAddress(t)+`"}`))
+		resp, err := plain.Post("http://"+servers[0].Node().Status().Address+"/v1/join?timeout=50ms", "", strings.NewReader(`{"id":"`+id+`","address":"`+freeAddress(t)+`"}`))
 		require.NoError(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
@@ -151,7 +158,7 @@ func (z *zeros) Read(b []byte) (int, error) {
 }
 
 func TestBadRequests(t *testing.T) {
-	servers, clients := start(t, 1)
+	servers, _ := start(t, 1)
 	for _, test := range []struct {
 		name, method, target string
 		body                 io.Reader
@@ -178,9 +185,9 @@ func TestBadRequests(t *testing.T) {
 		{"wrong method", "GET", "/v1/put", nil, 405, ""},
 		{"member without a port", "POST", "/v1/join", strings.NewReader(`{"id":"n9","address":"here"}`), 409, "n9"},
 	} {
-		req, err := http.NewRequest(test.method, clients[0].base+test.target, test.body)
+		req, err := http.NewRequest(test.method, "http://"+servers[0].Node().Status().Address+test.target, test.body)
 		require.NoError(t, err)
-		resp, err := clients[0].http.Do(req)
+		resp, err := plain.Do(req)
 		require.NoError(t, err, test.name)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
@@ -188,15 +195,15 @@ func TestBadRequests(t *testing.T) {
 		require.Equal(t, test.want, resp.StatusCode, "%s: %s", test.name, body)
 		require.Contains(t, string(body), test.says, test.name)
 	}
-	s := servers[0].node.Status()
+	s := servers[0].Node().Status()
 	require.Zero(t, s.Waiting)
 	require.Equal(t, 1, s.Keys, "only the first key was written")
 }
 
 // TestStrangers connects with what is neither the engine's protocol nor HTTP.
 func TestStrangers(t *testing.T) {
-	_, clients := start(t, 1)
-	address := strings.TrimPrefix(clients[0].base, "http://")
+	servers, clients := start(t, 1)
+	address := strings.TrimPrefix("http://"+servers[0].Node().Status().Address, "http://")
 	for _, first := range []string{"\x7f\xff\xff", "\x00garbage", "\x09\x00\x00", "SSH-2.0-stranger\r\n\r\n", ""} {
 		c, err := net.Dial("tcp", address)
 		require.NoError(t, err)

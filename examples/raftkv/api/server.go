@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/raftkv/kv"
 	"github.com/delayedop/purgatory/examples/raftkv/node"
 )
 
@@ -26,12 +27,12 @@ type Server struct {
 func Serve(n *node.Node, log *slog.Logger) *Server {
 	s := &Server{node: n, done: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/put", s.put)
-	mux.HandleFunc("GET /v1/get", s.get)
-	mux.HandleFunc("GET /v1/watch", s.watch)
-	mux.HandleFunc("POST /v1/join", s.join)
-	mux.HandleFunc("GET /v1/status", s.status)
-	mux.HandleFunc("GET "+node.PathLeaderIndex, s.leaderIndex)
+	mux.HandleFunc("POST /v1/put", call(node.DefaultTimeout, failPut, s.put))
+	mux.HandleFunc("GET /v1/get", call(node.DefaultTimeout, fail, s.get))
+	mux.HandleFunc("GET /v1/watch", call(watchTimeout, fail, s.watch))
+	mux.HandleFunc("POST /v1/join", call(node.DefaultTimeout, fail, s.join))
+	mux.HandleFunc("GET /v1/status", call(node.DefaultTimeout, fail, s.status))
+	mux.HandleFunc("GET "+node.PathLeaderIndex, call(time.Second, fail, s.leaderIndex))
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -59,139 +60,108 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(err, s.node.Close())
 }
 
-func (s *Server) put(w http.ResponseWriter, r *http.Request) {
-	timeout, err := parseTimeout(r.URL.Query(), "")
-	if err != nil {
-		failPut(w, err)
-		return
+// handler answers a call: with a body, or with an error, or with neither if it has answered itself.
+type handler func(w http.ResponseWriter, r *http.Request, timeout time.Duration) (body any, err error)
+
+// call makes an HTTP handler that parses the timeout and writes what h returns.
+func call(byDefault time.Duration, fail func(http.ResponseWriter, error), h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		timeout, err := parseTimeout(r.URL.Query(), byDefault)
+		var body any
+		if err == nil {
+			body, err = h(w, r, timeout)
+		}
+		switch {
+		case err != nil:
+			fail(w, err)
+		case body != nil:
+			answer(w, http.StatusOK, body)
+		}
 	}
+}
+
+func (s *Server) put(w http.ResponseWriter, r *http.Request, timeout time.Duration) (any, error) {
 	var p Put
 	if err := readJSON(w, r, &p, 6*s.node.MaxValue()+6*node.MaxKey+64); err != nil {
-		failPut(w, err)
-		return
+		return nil, err
 	}
 	revision, err := s.node.Propose(r.Context(), p.Key, []byte(p.Value), timeout)
 	if leader := elsewhere(r, err); leader.ID != "" {
-		s.forward(w, r, leader, p, timeout, failPut)
-		return
+		return nil, s.forward(w, r, leader, p, timeout)
 	}
-	if err != nil {
-		failPut(w, err)
-		return
-	}
-	answer(w, http.StatusOK, Written{revision})
+	return Written{revision}, err
 }
 
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+func (s *Server) get(_ http.ResponseWriter, r *http.Request, timeout time.Duration) (any, error) {
 	q := r.URL.Query()
-	timeout, err := parseTimeout(q, "")
-	if err != nil {
-		fail(w, err)
-		return
-	}
 	key := q.Get("key")
+	var e kv.Entry
+	var found bool
+	var err error
 	switch c := q.Get("consistency"); c {
 	case "stale":
-		e, found := s.node.ReadStale(key)
-		respond(w, key, string(e.Value), e.Revision, found)
+		e, found = s.node.ReadStale(key)
 	case "", "linearizable":
-		e, found, err := s.node.Read(r.Context(), key, timeout)
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		respond(w, key, string(e.Value), e.Revision, found)
+		e, found, err = s.node.Read(r.Context(), key, timeout)
 	default:
-		fail(w, fmt.Errorf("%w: consistency %q is neither linearizable nor stale", errBadRequest, c))
+		err = fmt.Errorf("%w: consistency %q is neither linearizable nor stale", errBadRequest, c)
 	}
+	if err == nil && !found {
+		err = fmt.Errorf("%w: key %.100q", errNotFound, key)
+	}
+	return Found{key, string(e.Value), e.Revision}, err
 }
 
-func respond(w http.ResponseWriter, key, value string, revision uint64, found bool) {
-	if !found {
-		answer(w, http.StatusNotFound, Failure{Error: fmt.Sprintf("key %.100q was never written", key)})
-		return
-	}
-	answer(w, http.StatusOK, Found{key, value, revision})
-}
-
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, timeout time.Duration) (any, error) {
 	q := r.URL.Query()
-	timeout, err := parseTimeout(q, watchTimeout)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	var after uint64
+	after := uint64(0)
 	if a := q.Get("after"); a != "" {
+		var err error
 		if after, err = strconv.ParseUint(a, 10, 64); err != nil {
-			fail(w, fmt.Errorf("%w: after: %w", errBadRequest, err))
-			return
+			return nil, fmt.Errorf("%w: after: %w", errBadRequest, err)
 		}
 	}
 	key := q.Get("key")
 	e, err := s.node.Watch(r.Context(), key, after, timeout)
-	switch {
-	case errors.Is(err, node.ErrDeadline):
+	if errors.Is(err, node.ErrDeadline) {
 		w.WriteHeader(http.StatusNoContent)
-	case err != nil:
-		fail(w, err)
-	default:
-		answer(w, http.StatusOK, Found{key, string(e.Value), e.Revision})
+		return nil, nil
 	}
+	return Found{key, string(e.Value), e.Revision}, err
 }
 
-func (s *Server) join(w http.ResponseWriter, r *http.Request) {
-	timeout, err := parseTimeout(r.URL.Query(), "")
-	if err != nil {
-		fail(w, err)
-		return
-	}
+func (s *Server) join(w http.ResponseWriter, r *http.Request, timeout time.Duration) (any, error) {
 	var m Join
 	if err := readJSON(w, r, &m, 4096); err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	err = s.node.AddMember(ctx, m)
+	err := s.node.AddMember(ctx, m)
 	if leader := elsewhere(r, err); leader.ID != "" {
-		s.forward(w, r, leader, m, timeout, fail)
-		return
+		return nil, s.forward(w, r, leader, m, timeout)
 	}
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, http.StatusOK, struct{}{})
+	return struct{}{}, err
 }
 
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.node.Status())
+func (s *Server) status(http.ResponseWriter, *http.Request, time.Duration) (any, error) {
+	return s.node.Status(), nil
 }
 
-func (s *Server) leaderIndex(w http.ResponseWriter, r *http.Request) {
-	timeout, err := parseTimeout(r.URL.Query(), "1s")
-	if err != nil {
-		fail(w, err)
-		return
-	}
+func (s *Server) leaderIndex(_ http.ResponseWriter, r *http.Request, timeout time.Duration) (any, error) {
 	index, err := s.node.LeaderIndex(r.Context(), timeout)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, http.StatusOK, node.LeaderIndexAnswer{Index: index})
+	return node.LeaderIndexAnswer{Index: index}, err
 }
 
-var errBadRequest = errors.New("raftkv: bad request")
+var (
+	errBadRequest = errors.New("raftkv: bad request")
+	errNotFound   = errors.New("raftkv: never written")
+)
 
-func parseTimeout(q url.Values, byDefault string) (time.Duration, error) {
+func parseTimeout(q url.Values, byDefault time.Duration) (time.Duration, error) {
 	t := q.Get("timeout")
 	if t == "" {
-		t = byDefault
-	}
-	if t == "" {
-		return node.DefaultTimeout, nil
+		return byDefault, nil
 	}
 	d, err := time.ParseDuration(t)
 	if err != nil {

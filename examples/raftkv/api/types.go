@@ -10,7 +10,11 @@
 // is answered by {"error": …}, and a put also by "written": "no" if it certainly was not and never will be, "maybe" otherwise.
 package api
 
-import "github.com/delayedop/purgatory/examples/raftkv/node"
+import (
+	"time"
+
+	"github.com/delayedop/purgatory/examples/raftkv/node"
+)
 
 // Put asks for a write.
 type Put struct {
@@ -49,4 +53,4 @@ type Failure struct {
 const forwarded = "Raftkv-Forwarded"
 
 // watchTimeout is how long a watch waits if it does not say.
-const watchTimeout = "30s"
+const watchTimeout = 30 * time.Second

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/raftkv/api"
+	"github.com/delayedop/purgatory/examples/raftkv/check/client"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +71,7 @@ func TestShortRun(t *testing.T) {
 func TestACallWithoutAnAnswerIsWrong(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
-	target := api.NewClient(strings.TrimPrefix(hangs.URL, "http://"))
+	target := client.New(strings.TrimPrefix(hangs.URL, "http://"))
 	defer target.Close()
 	over, end := context.WithTimeout(context.Background(), callTimeout+time.Millisecond)
 	defer end()
@@ -86,7 +86,7 @@ func TestACallWithoutAnAnswerIsWrong(t *testing.T) {
 		"gave up soon": {context.Background(), time.Millisecond, 0, 0},
 		"over":         {over, time.Hour, 0, 0},
 	} {
-		c := &client{history: newHistory(), tally: &Tally{}, hangUp: test.hangUp}
+		c := &caller{history: newHistory(), tally: &Tally{}, hangUp: test.hangUp}
 		c.tally.frozen.Store(test.frozen)
 		c.get(test.ctx, target, "k")
 		require.Len(t, c.history.mu.wrong, test.wrong, name)
@@ -131,4 +131,20 @@ func TestHistoryLeavesOutOnlyWhatNobodyRead(t *testing.T) {
 	h.saw("get", "k", "2", 7)
 	h.saw("watch", "k", "3", 7)
 	require.Len(t, h.mu.wrong, 1, "two values of one revision")
+}
+
+// TestNothingIsNoSuccess: a history without a write or without a read is linearizable, and shows nothing.
+func TestNothingIsNoSuccess(t *testing.T) {
+	r := &run{history: newHistory(), tally: &Tally{}}
+	for _, count := range []func(){func() {}, func() { r.tally.Written.Add(1) }} {
+		count()
+		var report Report
+		require.NoError(t, r.judge(&report))
+		require.ErrorIs(t, report.Wrong, errNothing)
+		require.False(t, report.OK())
+	}
+	r.tally.Read.Add(1)
+	var report Report
+	require.NoError(t, r.judge(&report))
+	require.True(t, report.OK())
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/examples/raftkv/cluster"
+	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
 // tries is how often a defect may get away: chance decides whether a run meets it, more often than not it does.
@@ -82,19 +82,19 @@ func readFromDeposed(t *testing.T, binary, defect string) porcupine.CheckResult 
 		}
 	}
 	h, tally := newHistory(), &Tally{}
-	caller := func(i int) *client {
-		return &client{number: i, random: rand.New(rand.NewPCG(0, uint64(i))), history: h, tally: tally, hangUp: hangUp}
+	newCaller := func(i int) *caller {
+		return &caller{number: i, random: rand.New(rand.NewPCG(0, uint64(i))), history: h, tally: tally, hangUp: hangUp}
 	}
-	caller(0).put(ctx, c.Members[leader].Client, "k")
+	newCaller(0).put(ctx, c.Members[leader].Client, "k")
 	c.Isolate(leader)
 	before := tally.Written.Load()
-	for writer := caller(1); tally.Written.Load() == before; {
+	for writer := newCaller(1); tally.Written.Load() == before; {
 		require.NoError(t, ctx.Err())
 		writer.put(ctx, c.Members[(leader+1)%members].Client, "k")
 	}
 	var readers sync.WaitGroup
 	for i := range 4 {
-		readers.Go(func() { caller(2+i).get(ctx, c.Members[leader].Client, "k") })
+		readers.Go(func() { newCaller(2+i).get(ctx, c.Members[leader].Client, "k") })
 	}
 	readers.Wait()
 	require.Empty(t, h.mu.wrong)

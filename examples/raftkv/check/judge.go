@@ -11,7 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/delayedop/purgatory/examples/raftkv/cluster"
+	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
 // finish waits until the cluster is whole, reads what the last writes have left, and stops it.
@@ -21,7 +21,7 @@ func (r *run) finish(ctx context.Context, report *Report) {
 	if report.Wrong == nil {
 		report.Wrong = ready(ctx, r.cluster)
 	}
-	last := &client{number: r.cfg.Clients, nodes: r.targets, history: r.history, tally: r.tally, hangUp: hangUp}
+	last := &caller{number: r.cfg.Clients, nodes: r.targets, history: r.history, tally: r.tally, hangUp: hangUp}
 	for second := range int64(r.cfg.Duration/epoch) + 1 {
 		for k := range keysAtATime {
 			last.get(ctx, r.targets()[int(second)%members], fmt.Sprintf("k%d.%d", second, k))
@@ -73,6 +73,9 @@ func (r *run) judge(report *Report) error {
 		report.Drawing = drawing
 	}
 	report.Wrong = errors.Join(append(r.history.mu.wrong, report.Wrong)...)
+	if r.tally.Written.Load() == 0 || r.tally.Read.Load() == 0 {
+		report.Wrong = errors.Join(report.Wrong, errNothing)
+	}
 	return err
 }
 

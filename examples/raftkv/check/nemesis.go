@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/delayedop/purgatory/examples/raftkv/cluster"
+	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
 // Fault is something that happens to a member.

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,8 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/hashicorp/raft"
 
-	"github.com/delayedop/purgatory/examples/raftkv/api"
-	"github.com/delayedop/purgatory/examples/raftkv/cluster"
+	"github.com/delayedop/purgatory/examples/raftkv/check/client"
+	"github.com/delayedop/purgatory/examples/raftkv/check/cluster"
 )
 
 // Config says what to run.
@@ -54,6 +55,9 @@ type Report struct {
 
 // OK reports whether every promise was kept.
 func (r *Report) OK() bool { return r.Linearizable == porcupine.Ok && r.Left == 0 && r.Wrong == nil }
+
+// errNothing is what is wrong with a run in which nothing happened that could have shown anything.
+var errNothing = errors.New("nothing was written, or nothing was read: the history shows nothing")
 
 // AllFaults are those that a run chooses from if it is not told otherwise.
 var AllFaults = []Fault{Kill, Freeze, Isolate, Deafen, Late}
@@ -119,10 +123,10 @@ type run struct {
 	tally   *Tally
 
 	mu    sync.Mutex
-	nodes []*api.Client // that clients call
+	nodes []*client.Client // that clients call
 }
 
-func (r *run) targets() []*api.Client {
+func (r *run) targets() []*client.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nodes
@@ -147,7 +151,7 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range r.cfg.Clients {
-		c := &client{
+		c := &caller{
 			number: i, random: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+1)),
 			nodes: r.targets, history: r.history, tally: r.tally, hangUp: hangUp,
 		}

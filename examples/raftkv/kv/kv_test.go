@@ -46,11 +46,7 @@ func TestDamagedSnapshotChangesNothing(t *testing.T) {
 		_, _, err := s.Restore(bytes.NewReader(b.Bytes()[:n]))
 		require.ErrorIs(t, err, errSnapshot, "%d bytes", n)
 	}
-	_, _, err := s.Restore(bytes.NewReader(append([]byte("another1"), b.Bytes()[8:]...)))
-	require.ErrorIs(t, err, errSnapshot)
-	huge := append([]byte(nil), b.Bytes()...)
-	huge[len(snapshotMagic)+16+8] = 0xff // length of the first key
-	_, _, err = s.Restore(bytes.NewReader(huge))
+	_, _, err := s.Restore(bytes.NewReader(bytes.Replace(b.Bytes(), []byte(snapshotFormat), []byte("another"), 1)))
 	require.ErrorIs(t, err, errSnapshot)
 	require.EqualValues(t, 4, s.Revision("key"))
 }

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
@@ -38,7 +39,7 @@ type folder struct {
 // openFolder opens the folder of node id, or makes a new one. It never does one in place of the other: a node that has lost its
 // data must not come back under its old id as if it had never voted, so the command line that starts a node again is not the
 // one that has made it. A new folder is only a node's when [folder.seal] has been called.
-func openFolder(path, id string, create bool, logs *logAdapter) (f *folder, err error) {
+func openFolder(path, id string, create bool, logs hclog.Logger) (f *folder, err error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%w %s: %w", errFolder, path, err) }
 	owner, err := os.ReadFile(filepath.Join(path, idFile))
 	switch {

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/delayedop/purgatory/examples/raftkv/kv"
@@ -106,7 +107,7 @@ func (n *Node) open() (err error) {
 	if n.confirms, err = purgatory.New[struct{}]("confirms", options...); err != nil {
 		return err
 	}
-	logs := newLogAdapter(n.cfg.Logger)
+	logs := engineLog(n.cfg.Logger)
 	if n.folder, err = openFolder(n.cfg.Folder, n.cfg.ID, len(n.cfg.Bootstrap) > 0 || n.cfg.Join, logs); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (n *Node) open() (err error) {
 	return n.startEngine(logs)
 }
 
-func (n *Node) startEngine(logs *logAdapter) error {
+func (n *Node) startEngine(logs hclog.Logger) error {
 	notify := make(chan bool, 16)
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.cfg.ID)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,19 +48,14 @@ func (r *Remote) LeaderIndex(ctx context.Context, leader Member) (uint64, error)
 		return 0, fmt.Errorf("%w: %s does not answer: %w", ErrNoLeader, leader.ID, err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil {
-		return 0, fmt.Errorf("%w: %s does not answer: %w", ErrNoLeader, leader.ID, err)
-	}
 	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%w: %s: %s", ErrNoLeader, leader.ID, strings.TrimSpace(string(body)))
+		why, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply)) // as much of it as came
+		return 0, fmt.Errorf("%w: %s: %s", ErrNoLeader, leader.ID, strings.TrimSpace(string(why)))
 	}
 	var answer LeaderIndexAnswer
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, err
-	}
-	if answer.Index == 0 {
-		return 0, errors.New("raftkv: an index of 0 covers nothing")
+	err = json.NewDecoder(io.LimitReader(resp.Body, maxReply)).Decode(&answer)
+	if err != nil || answer.Index == 0 { // an index of 0 covers nothing
+		return 0, fmt.Errorf("%w: %s does not answer: %w", ErrNoLeader, leader.ID, err)
 	}
 	return answer.Index, nil
 }

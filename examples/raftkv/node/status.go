@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -27,11 +25,8 @@ type Status struct {
 	Restored int64  `json:"restored"` // snapshots that this process has taken over, at its start or from a leader
 	Keys     int    `json:"keys"`
 
-	Waiting    int              `json:"waiting"` // calls, of all kinds
-	Ended      map[string]int64 `json:"ended"`   // waits, by outcome
-	Refused    int64            `json:"refused"` // waits
-	Goroutines int              `json:"goroutines"`
-	Files      int              `json:"files"` // open descriptors, 0 where that is not known
+	Waiting int   `json:"waiting"` // calls, of all kinds
+	Refused int64 `json:"refused"` // waits
 
 	Members []Member `json:"members"`
 }
@@ -41,7 +36,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		Member: n.cfg.Member, State: n.raft.State().String(), Leader: n.Leader(), Term: n.raft.CurrentTerm(),
 		Commit: n.raft.CommitIndex(), Applied: n.store.Applied(), Keys: n.store.Len(),
-		Restored: n.restored.Load(), Ended: make(map[string]int64), Goroutines: runtime.NumGoroutine(), Files: openFiles(),
+		Restored: n.restored.Load(),
 	}
 	s.Snapshot, _ = strconv.ParseUint(n.raft.Stats()["last_snapshot_index"], 10, 64)
 	for _, m := range n.raft.GetConfiguration().Configuration().Servers {
@@ -50,20 +45,8 @@ func (n *Node) Status() Status {
 	for _, w := range []purgatory.Stats{n.proposals.Stats(), n.positions.Stats(), n.watches.Stats(), n.confirms.Stats()} {
 		s.Waiting += int(w.Pending)
 		s.Refused += w.Rejected
-		s.Ended["satisfied"] += w.Satisfied
-		s.Ended["expired"] += w.Expired
-		s.Ended["cancelled"] += w.Cancelled
-		s.Ended["closed"] += w.Closed
 	}
 	return s
-}
-
-func openFiles() int {
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(files)
 }
 
 // AddMember makes m a voting member. It has to be called on the leader. The engine's answer may take as long as it likes: it is

@@ -1,5 +1,7 @@
-// Command broker runs a cluster of Kafka-compatible brokers on loopback, for any
-// Kafka client to try. Lines on standard input stop, kill and start brokers.
+// Command broker runs Kafka-compatible brokers in this process, in memory and on
+// loopback, for any Kafka client to try. Lines on standard input stop, kill, freeze
+// and restart them. With the argument demo it runs them under load instead, has all
+// of that happen to them, and says what became of each record.
 package main
 
 import (
@@ -15,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/delayedop/purgatory/examples/broker/broker"
 	"github.com/delayedop/purgatory/examples/broker/cluster"
@@ -24,7 +27,7 @@ import (
 // What the process ends with.
 const (
 	exitOK     = 0
-	exitBroken = 1 // the program could not run
+	exitBroken = 1 // the program could not run, or the demo failed
 	exitUsage  = 2 // a flag is wrong
 )
 
@@ -36,113 +39,98 @@ func main() {
 
 // run is the whole program, until ctx ends: it returns the exit status.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	f, err := parse(args, errs)
-	switch {
+	demonstrates := len(args) > 0 && args[0] == "demo"
+	if demonstrates {
+		args = args[1:]
+	}
+	f := flag.NewFlagSet("broker", flag.ContinueOnError)
+	f.SetOutput(errs)
+	var debugAddr string
+	debugserver.Flag(f, &debugAddr)
+	brokers, port, minInsync, duration, rate := 3, 0, 2, 30*time.Second, 3000
+	if demonstrates {
+		f.DurationVar(&duration, "duration", duration, "how long to produce")
+		f.IntVar(&rate, "rate", rate, "records per second")
+	} else {
+		f.IntVar(&brokers, "brokers", brokers, "how many brokers, 1 to 100")
+		f.IntVar(&port, "port", 9092, "port of the first broker, the others follow; 0: any")
+		f.IntVar(&minInsync, "min-insync", minInsync, "replicas that acks=all needs in sync, or all of a partition that has fewer")
+	}
+	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
+		return exitUsage // Parse has said why
+	case f.NArg() > 0 || brokers < 1 || brokers > 100 || port < 0 || port > 65_000 || minInsync < 1 || rate < 1:
+		fmt.Fprintln(errs, "unexpected argument, or a flag out of range: -h says what there is")
 		return exitUsage
 	}
-	page, err := debugserver.Serve(f.debugAddr)
+	page, err := debugserver.Serve(debugAddr)
 	if err != nil {
 		fmt.Fprintln(errs, err)
 		return exitBroken
 	}
 	defer page.Stop()
 	page.Announce(out)
-	config := broker.Config{
-		MinInsyncReplicas: f.minInsync,
-		Page:              page,
-		Logger:            slog.New(slog.NewTextHandler(errs, nil)),
+	config := cluster.Config{Brokers: brokers, Port: port, Broker: broker.Config{MinInsyncReplicas: minInsync, Page: page}}
+	if !demonstrates {
+		config.Broker.Logger = slog.New(slog.NewTextHandler(errs, nil))
 	}
-	if f.join != "" {
-		config.ID, config.Controller = int32(f.id), f.join
-		config.Addr = fmt.Sprintf("127.0.0.1:%d", f.port)
-		err = runOne(ctx, config, out)
-	} else {
-		err = runAll(ctx, cluster.Config{Brokers: f.brokers, Port: f.port, ControllerPort: f.controllerPort, Broker: config}, in, out)
+	c, err := cluster.Start(config)
+	if err == nil {
+		defer c.Close()
+		if demonstrates {
+			err = demo(ctx, c, duration, rate, out)
+		} else {
+			prompt(ctx, c, in, out)
+		}
 	}
-	if err != nil && ctx.Err() == nil { // an interrupt is no failure, also of a start that it cut short
+	if err != nil {
 		fmt.Fprintln(errs, err)
 		return exitBroken
 	}
 	return exitOK
 }
 
-// runOne runs a broker of a cluster whose controller is elsewhere.
-func runOne(ctx context.Context, config broker.Config, out io.Writer) error {
-	b, err := broker.Start(ctx, config)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "broker %d on %s has joined %s; Ctrl-C leaves\n", b.ID(), b.Addr(), config.Controller)
-	<-ctx.Done()
-	b.Stop()
-	return nil
-}
-
-func runAll(ctx context.Context, config cluster.Config, in io.Reader, out io.Writer) error {
-	c, err := cluster.Start(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	bootstrap := strings.Join(c.Addrs(), ",")
-	free := 0 // port for another broker
-	if config.Port > 0 {
-		free = config.Port + config.Brokers + 10
-	}
-	fmt.Fprintf(out, `%d brokers are up.
+// prompt says how to try the cluster and obeys lines until ctx ends.
+func prompt(ctx context.Context, c *cluster.Cluster, in io.Reader, out io.Writer) {
+	fmt.Fprintf(out, `%d brokers are up, in this process and in memory.
 
   bootstrap servers  %s
-  controller         %s
 
 Try them with whatever client is at hand:
 
-  kcat -b %[4]s -t hello -P <<< "hello"
-  kcat -b %[4]s -t hello -C -o beginning -e
-  kcat -b %[4]s -X auto.offset.reset=earliest -G readers hello
-  kafka-console-producer.sh --bootstrap-server %[4]s --topic hello
-  kafka-console-consumer.sh --bootstrap-server %[4]s --topic hello --group readers --from-beginning
+  kcat -b %[3]s -t hello -P <<< "hello"
+  kcat -b %[3]s -t hello -C -o beginning -e
+  kcat -b %[3]s -X auto.offset.reset=earliest -G readers hello
+  kafka-console-consumer.sh --bootstrap-server %[3]s --topic hello --group readers --from-beginning
 
-Another broker, in a process of its own, from examples/broker:
-
-  go run ./cmd/broker -join %[3]s -id 101 -port %[5]d
-
-Type  stop N, kill N, start N, wipe N (a broker that is down forgets its log),
-or    stats, to see what waits. Ctrl-C ends it all.
-`, config.Brokers, bootstrap, c.Controller(), c.Addrs()[0], free)
-	go commands(ctx, c, in, out) // ends with the input, or with the process
+Type  stop N, kill N, start N, freeze N, thaw N, or stats, to see what waits.
+Ctrl-C ends it all, and forgets everything.
+`, len(c.Addrs()), strings.Join(c.Addrs(), ","), c.Addrs()[0])
+	go func() { // ends with the input, or with the process
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			if words := strings.Fields(lines.Text()); len(words) > 0 {
+				fmt.Fprintln(out, obey(c, words[0], words[1:]))
+			}
+		}
+	}()
 	<-ctx.Done()
-	return nil
 }
 
-// commands obeys lines until there are no more.
-func commands(ctx context.Context, c *cluster.Cluster, in io.Reader, out io.Writer) {
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		verb, arg, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
-		n, _ := strconv.Atoi(arg) // there is no broker 0
-		var err error
-		switch verb {
-		case "":
-			continue
-		case "stop":
-			err = c.Stop(int32(n))
-		case "kill":
-			err = c.Kill(int32(n))
-		case "start":
-			err = c.Restart(ctx, int32(n))
-		case "wipe":
-			err = c.Wipe(int32(n))
-		case "stats":
-			fmt.Fprint(out, c.Table())
-		default:
-			err = fmt.Errorf("no command %q", verb)
-		}
-		if err != nil {
-			fmt.Fprintln(out, err)
-		} else {
-			fmt.Fprintln(out, "done")
-		}
+// obey carries out one line and returns what to say.
+func obey(c *cluster.Cluster, verb string, args []string) any {
+	verbs := map[string]func(int) error{"stop": c.Stop, "kill": c.Kill, "start": c.Restart, "freeze": c.Freeze, "thaw": c.Thaw}
+	do := verbs[verb]
+	switch {
+	case verb == "stats":
+		return c.Table()
+	case do == nil || len(args) != 1:
+		return "stop N, kill N, start N, freeze N, thaw N, stats"
 	}
+	n, _ := strconv.Atoi(args[0]) // there is no broker 0
+	if err := do(n); err != nil {
+		return err
+	}
+	return "done"
 }

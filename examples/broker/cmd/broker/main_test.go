@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,19 +20,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // With -debug-addr the page shows what waits at each broker that runs: not what
 // waited at one that was stopped, and again what waits there when it has come back.
-func TestDebugPage(t *testing.T) {
+// The prompt says what it has done.
+func TestPrompt(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	in, lines := io.Pipe()
 	defer lines.Close()
-	var out debugservertest.Output
-	var errs debugservertest.Output
+	var out, errs debugservertest.Output
 	ended := make(chan int)
 	go func() {
-		ended <- run(ctx, []string{"-port", "0", "-controller-port", "0", "-debug-addr", "127.0.0.1:0"}, in, &out, &errs)
+		ended <- run(ctx, []string{"-port", "0", "-debug-addr", "127.0.0.1:0"}, in, &out, &errs)
 	}()
 	all := out.Until(t, func(shown map[string]debug.PurgatoryView) bool {
-		return len(shown) == 18 && strings.Contains(out.String(), "brokers are up")
+		return len(shown) == 15 && strings.Contains(out.String(), "brokers are up")
 	})
 	for _, kind := range []string{"produce", "fetch", "rebalance", "heartbeat"} {
 		for broker := 1; broker <= 3; broker++ {
@@ -41,63 +40,27 @@ func TestDebugPage(t *testing.T) {
 			assert.True(t, all[name].Timed, "%s: %v", name, all)
 		}
 	}
-	fmt.Fprintln(lines, "stop 2")
-	left := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return len(shown) == 12 })
-	assert.NotContains(t, left, "produce-2")
-	fmt.Fprintln(lines, "start 2")
-	back := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return len(shown) == 18 })
-	assert.Contains(t, back, "produce-2")
-	interrupt()
-	assert.Equal(t, exitOK, <-ended, errs.String())
-}
-
-// A broker of another process has a page of its own.
-func TestDebugPageOfABrokerThatJoins(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	var first, second debugservertest.Output
-	var errs debugservertest.Output
-	ended := make(chan int)
-	go func() {
-		ended <- run(ctx, []string{"-brokers", "1", "-port", "0", "-controller-port", "0", "-debug-addr", ":0"}, strings.NewReader(""), &first, &errs)
-	}()
-	first.Until(t, func(map[string]debug.PurgatoryView) bool { return strings.Contains(first.String(), "brokers are up") })
-	_, rest, _ := strings.Cut(first.String(), "-join ")
-	controller, _, _ := strings.Cut(rest, " ")
-	go func() {
-		ended <- run(ctx, []string{"-join", controller, "-id", "101", "-port", "0", "-debug-addr", ":0"}, strings.NewReader(""), &second, &errs)
-	}()
-	shown := second.Until(t, func(shown map[string]debug.PurgatoryView) bool {
-		return len(shown) == 6 && strings.Contains(second.String(), "broker 101")
-	})
-	assert.Contains(t, shown, "produce-101")
-	interrupt()
-	assert.Equal(t, exitOK, <-ended, errs.String())
-	assert.Equal(t, exitOK, <-ended, errs.String())
-}
-
-// A minimum that is given is kept, also by a process that has fewer brokers: others may join.
-func TestTheMinimumIsNotLowered(t *testing.T) {
-	for args, want := range map[string]int{"-brokers 1": 2, "-brokers 1 -min-insync 3": 3, "-brokers 1 -min-insync 1": 1} {
-		f, err := parse(strings.Fields(args), io.Discard)
-		require.NoError(t, err)
-		assert.Equal(t, want, f.minInsync, args)
+	say := func(line, answer string) {
+		t.Helper()
+		before := len(out.String())
+		fmt.Fprintln(lines, line)
+		out.Until(t, func(map[string]debug.PurgatoryView) bool { return strings.Contains(out.String()[before:], answer) })
 	}
-}
-
-// A broker that joins nobody says at once whom it cannot reach, and gives up.
-func TestJoinNowhere(t *testing.T) {
-	var out, errs debugservertest.Output
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	ended := make(chan int)
-	go func() {
-		ended <- run(ctx, []string{"-join", "127.0.0.1:1", "-port", "0"}, strings.NewReader(""), &out, &errs)
-	}()
-	require.Eventually(t, func() bool { return strings.Contains(errs.String(), "127.0.0.1:1") }, 30*time.Second, time.Millisecond)
+	say("stop 2", "done")
+	left := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return len(shown) == 10 })
+	assert.NotContains(t, left, "produce-2")
+	say("kill 2", "broker 2 is not running")
+	say("start 1", "broker 1 is not down")
+	say("start 2", "done")
+	back := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return len(shown) == 15 })
+	assert.Contains(t, back, "produce-2")
+	say("freeze 3", "done")
+	say("thaw 3", "done")
+	say("kill 9", "broker 9 is not running")
+	say("kill", "stop N, kill N")
+	say("stats", "heartbeat-3")
 	interrupt()
-	assert.Equal(t, exitOK, <-ended, "it was told to end")
-	assert.Contains(t, errs.String(), "refused")
+	assert.Equal(t, exitOK, <-ended, errs.String())
 }
 
 func TestBadFlags(t *testing.T) {
@@ -105,13 +68,70 @@ func TestBadFlags(t *testing.T) {
 	assert.Equal(t, exitUsage, run(t.Context(), []string{"-no-such-flag"}, nil, io.Discard, &errs))
 	assert.Contains(t, errs.String(), "flag provided but not defined")
 	assert.Contains(t, errs.String(), "-debug-addr address")
-	assert.Equal(t, exitOK, run(t.Context(), []string{"-h"}, nil, io.Discard, io.Discard))
-	for _, args := range [][]string{{"-brokers", "0"}, {"-brokers", "-1"}, {"-min-insync", "0"}, {"-port", "70000"}, {"-controller-port", "-1"}, {"-id", "-5"}, {"extra"}} {
-		errs.Reset()
-		assert.Equal(t, exitUsage, run(t.Context(), args, nil, io.Discard, &errs), "%v", args)
-		assert.Contains(t, errs.String(), args[0], "%v", args)
+	for _, args := range []string{"-h", "demo -h"} {
+		assert.Equal(t, exitOK, run(t.Context(), strings.Fields(args), nil, io.Discard, io.Discard))
+	}
+	for _, args := range []string{"-brokers 0", "-brokers -1", "-min-insync 0", "-port 70000", "extra", "demo extra", "demo -rate 0", "demo -brokers 3"} {
+		assert.Equal(t, exitUsage, run(t.Context(), strings.Fields(args), nil, io.Discard, io.Discard), args)
 	}
 	errs.Reset()
 	assert.Equal(t, exitBroken, run(t.Context(), []string{"-debug-addr", "6060"}, nil, io.Discard, &errs))
 	assert.Contains(t, errs.String(), "debug page: ")
+}
+
+// TestDemo: a short run loses nothing and has nothing twice, though each broker has
+// an accident.
+func TestDemo(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Equal(t, exitOK, run(t.Context(), strings.Fields("demo -duration 7s -rate 300"), nil, &out, &errs), "%s%s", &out, &errs)
+	for _, text := range []string{"broker 2 is killed", "broker 3 is thawed", "lost                 0 ", "twice                0 "} {
+		assert.Contains(t, out.String(), text)
+	}
+	assert.NotContains(t, out.String(), "debug page")
+}
+
+// TestADemoInWhichNothingHappened fails: it was interrupted before the first record.
+func TestADemoInWhichNothingHappened(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Equal(t, exitBroken, run(t.Context(), strings.Fields("demo -duration 1ns"), nil, &out, &errs), "%s", &out)
+	assert.Contains(t, errs.String(), errNothing.Error())
+}
+
+// With -debug-addr the page shows produces, fetches and members of the group; an
+// interrupt ends the run with its table.
+func TestDebugPageOfADemo(t *testing.T) {
+	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
+		return run(ctx, strings.Fields("demo -duration 1h -rate 300 -debug-addr 127.0.0.1:0"), nil, out, errs)
+	})
+	out.Until(t, func(shown map[string]debug.PurgatoryView) bool {
+		var produces, fetches, members int64
+		for _, broker := range []string{"1", "2", "3"} {
+			produces += shown["produce-"+broker].Accepted
+			fetches += shown["fetch-"+broker].Accepted
+			members += shown["heartbeat-"+broker].Pending
+		}
+		return len(shown) == 15 && produces > 0 && fetches > 0 && members == consumers
+	})
+	status, errs := end()
+	assert.Equal(t, exitOK, status, errs)
+	assert.Contains(t, out.String(), "lost                 0 ")
+}
+
+// TestVerdicts: each thing that may go wrong is found in the ledger.
+func TestVerdicts(t *testing.T) {
+	for want, spoil := range map[error]func(*ledger){
+		nil:        func(*ledger) {},
+		errNothing: func(l *ledger) { l.mu.latencies = nil },
+		errLost:    func(l *ledger) { l.mu.records[0].inLog = 0 },
+		errTwice:   func(l *ledger) { l.mu.records[0].inLog = 2 },
+		errBehind:  func(l *ledger) { l.mu.records[0].inGroup = 0 },
+	} {
+		var l ledger
+		value := l.next()
+		l.answered(value, nil)
+		l.log(value)
+		l.group(value)
+		spoil(&l)
+		require.Equal(t, want, l.verdict())
+	}
 }

@@ -1,8 +1,4 @@
-// Raftkv is a replicated key-value store on hashicorp/raft, in which every wait is a wait in a purgatory.
-//
-//	raftkv node     one member
-//	raftkv demo     three members as processes, under load and faults, with a line a second
-//	raftkv check    the same for many seeds, with every history checked for linearizability
+// Raftkv is one member of a replicated key-value store on hashicorp/raft, in which every wait is a wait in a purgatory.
 package main
 
 import (
@@ -11,62 +7,89 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
+	"time"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
+	"github.com/delayedop/purgatory/examples/raftkv/api"
+	"github.com/delayedop/purgatory/examples/raftkv/internal/defect"
+	"github.com/delayedop/purgatory/examples/raftkv/node"
 )
 
-// What the process ends with.
-const (
-	exitOK     = 0
-	exitBroken = 1 // a promise was broken, or the program could not run
-	exitUsage  = 2 // a flag or a subcommand is wrong
-)
+func main() { program.Main(run) }
 
-// errUsage marks an error in what the user typed.
-var errUsage = errors.New("usage")
-
-var commands = map[string]func(ctx context.Context, args []string, out, errs io.Writer) error{
-	"node":  runNode,
-	"demo":  runDemo,
-	"check": runCheck,
-}
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the first signal shuts down gracefully, a second one ends the process
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is the whole program: it returns the exit status.
+// run runs one member until ctx ends: it returns the exit status.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	if len(args) == 0 || commands[args[0]] == nil {
-		fmt.Fprintln(errs, "raftkv: the first argument is one of node, demo, check")
-		return exitUsage
+	c, err := parseFlags(args, errs)
+	if err == nil {
+		err = serve(ctx, c, out)
 	}
-	err := commands[args[0]](ctx, args[1:], out, errs)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
-	fmt.Fprintln(errs, "raftkv:", strings.TrimPrefix(err.Error(), "raftkv: ")) // errors of package node begin with it
-	if errors.Is(err, errUsage) {
-		return exitUsage
-	}
-	return exitBroken
+	return program.Status("raftkv", err, errs)
 }
 
-// parse parses the flags of a subcommand, which takes no further arguments.
-func parse(f *flag.FlagSet, args []string, errs io.Writer) error {
-	f.SetOutput(errs)
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return fmt.Errorf("%w: %w", errUsage, err)
+// pairs is a flag that may be given several times, as FROM=TO.
+type pairs [][2]string
+
+func (p *pairs) String() string { return fmt.Sprint([][2]string(*p)) }
+
+// Set adds one.
+func (p *pairs) Set(s string) error {
+	from, to, ok := strings.Cut(s, "=")
+	if !ok || from == "" || to == "" {
+		return fmt.Errorf("%q is not of the form A=B", s)
 	}
-	if f.NArg() > 0 {
-		return fmt.Errorf("%w: unexpected argument %q", errUsage, f.Arg(0))
-	}
+	*p = append(*p, [2]string{from, to})
 	return nil
+}
+
+func parseFlags(args []string, errs io.Writer) (c node.Config, err error) {
+	var bootstrap, routes pairs
+	f := flag.NewFlagSet("raftkv", flag.ContinueOnError)
+	f.StringVar(&c.ID, "id", "", "the node's `id`, unique in the cluster for ever")
+	f.StringVar(&c.Address, "listen", "", "`host:port` for clients and other nodes")
+	f.StringVar(&c.Folder, "data", "", "data `folder`")
+	f.Var(&bootstrap, "bootstrap", "make the data folder of a member of a new cluster: `id=host:port` of a member; once for each, the node itself too")
+	f.BoolVar(&c.Join, "join", false, "make the data folder of a node that an existing cluster adds")
+	f.Var(&routes, "route", "`host:port=host:port`: dial the second in place of the first; may be repeated")
+	f.IntVar(&c.MaxValue, "max-value", 0, "longest value in `bytes` (default 1 MiB)")
+	f.IntVar(&c.MaxPending, "max-pending", 0, "calls that may wait, of each kind (default 100,000)")
+	f.DurationVar(&c.Heartbeat, "heartbeat", 0, "without one for so long, followers elect (default 300ms)")
+	f.Uint64Var(&c.SnapshotThreshold, "snapshot-threshold", 0, "`entries` between snapshots (default 8192)")
+	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", 0, "how often that is looked at (default 10s)")
+	f.Uint64Var(&c.TrailingLogs, "trailing-logs", 0, "`entries` kept behind a snapshot (default 1024)")
+	level := slog.LevelWarn
+	f.TextVar(&level, "log", level, "log `level`")
+	err = program.Parse(f, args, errs, func() error {
+		if name := os.Getenv(defect.Variable); name != "" && !defect.Available {
+			return errors.New("a defect needs a binary that was built with -tags raftkv_defects: " + name)
+		}
+		return nil
+	})
+	for _, m := range bootstrap {
+		c.Bootstrap = append(c.Bootstrap, node.Member{ID: m[0], Address: m[1]})
+	}
+	c.Routes = make(map[string]string)
+	for _, r := range routes {
+		c.Routes[r[0]] = r[1]
+	}
+	c.Logger = slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: level})).With("node", c.ID)
+	return c, err
+}
+
+func serve(ctx context.Context, c node.Config, out io.Writer) error {
+	n, err := node.Open(c)
+	if err != nil {
+		return err
+	}
+	server := api.Serve(n, c.Logger)
+	fmt.Fprintf(out, "node %s on http://%s\n", c.ID, c.Address)
+	select {
+	case <-ctx.Done():
+	case <-server.Failed():
+	}
+	closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return server.Close(closing)
 }

@@ -2,11 +2,14 @@
 
 // Package defect lets the checker prove that it can fail: each constant leaves out one step on which linearizability depends.
 // In a normal build all of them are false constants, and the compiler removes what they guard. With the build tag
-// raftkv_defects they are variables, set from the environment variable RAFTKV_DEFECT.
+// raftkv_defects they are variables, set from the environment variable.
 package defect
 
-// Available says that defects can be chosen.
-const Available = false
+// Variable is the environment variable that chooses a defect, where that is Available.
+const (
+	Variable  = "RAFTKV_DEFECT"
+	Available = false
+)
 
 const (
 	// SkipAppliedWait makes a read answer without waiting for the index that the leader has confirmed.

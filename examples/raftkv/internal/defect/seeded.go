@@ -5,10 +5,13 @@ package defect
 
 import "os"
 
-// Available says that defects can be chosen.
-const Available = true
+// Variable is the environment variable that chooses a defect, where that is Available.
+const (
+	Variable  = "RAFTKV_DEFECT"
+	Available = true
+)
 
-var chosen = os.Getenv("RAFTKV_DEFECT")
+var chosen = os.Getenv(Variable)
 
 // The defects; see the constants of the same names in a normal build.
 var (

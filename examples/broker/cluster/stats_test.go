@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// total adds up what the running brokers' purgatories of a kind say.
+func total(c *Cluster, kind string) (sum purgatory.Stats) {
+	for name, stats := range c.Stats() {
+		if strings.HasPrefix(name, kind+"-") {
+			sum.Pending += stats.Pending
+			sum.Expired += stats.Expired
+			sum.Panics += stats.Panics
+		}
+	}
+	return sum
+}
+
+// requireNothingWaits checks that all produces have been answered, and that with the
+// clients gone no fetch of theirs and no member is left. Followers' fetches, one per
+// pair of brokers, are all that may wait.
+func requireNothingWaits(t *testing.T, c *Cluster) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return c.Pending("produce")+c.Pending("picture")+c.Pending("rebalance")+c.Pending("heartbeat") == 0 &&
+			c.Pending("fetch") <= int64(c.config.Brokers*(c.config.Brokers-1))
+	}, patience, time.Millisecond, "%s", c.Table())
+}

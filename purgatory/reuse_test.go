@@ -1,0 +1,140 @@
+package purgatory_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Await uses the memory of earlier waits. A timer, a walk or a cancellation that comes late
+// touches nothing of the next user.
+
+// Each goroutine waits under a key of its own, and ends the wait in a way of its own. None sees
+// the end of another's wait: neither its cause, nor its value, nor its timeout.
+func TestAReusedWaitIsNobodyElses(t *testing.T) {
+	const goroutines, rounds = 16, 400
+	p := open[int](t, purgatory.WithWatcherShards(2))
+	causes := make([]error, goroutines)
+	for i := range causes {
+		causes[i] = errors.New("cause of one goroutine")
+	}
+	var stop atomic.Bool
+	var hammering, waiting sync.WaitGroup
+	for i := range goroutines { // walks that are late
+		hammering.Go(func() {
+			for !stop.Load() {
+				switch i % 4 {
+				case 0:
+					p.CancelForKey(i, causes[i])
+				case 1:
+					p.CheckAndComplete(i, (i+1)%goroutines)
+				case 2:
+					p.CompleteForKey(i)
+				case 3:
+					p.Inspect(1, 5)
+					p.CheckAndCompleteInOrder(i)
+				}
+			}
+		})
+	}
+	for i := range goroutines {
+		waiting.Go(func() {
+			for r := range rounds {
+				timeout, began := hour, time.Now()
+				if i%4 == 3 {
+					timeout = time.Duration(r%3+1) * time.Millisecond
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				var tries atomic.Int64
+				err := p.Await(ctx, timeout, func() bool { return tries.Add(1) > int64(3+r%5) && i%4 == 1 }, i)
+				cancel(nil)
+				switch i % 4 {
+				case 0:
+					assert.ErrorIs(t, err, causes[i])
+				case 1:
+					assert.NoError(t, err)
+				case 2:
+					assert.ErrorIs(t, err, purgatory.ErrCancelled)
+				case 3:
+					assert.ErrorIs(t, err, purgatory.ErrExpired)
+					assert.GreaterOrEqual(t, time.Since(began), timeout, "never early")
+				}
+			}
+		})
+	}
+	waiting.Wait()
+	stop.Store(true)
+	hammering.Wait()
+	assert.Zero(t, p.NumDelayed())
+	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+// The user may keep an operation that CancelMatching has shown. It never becomes another wait.
+func TestAWaitThatTheUserHasSeenIsNotUsedAgain(t *testing.T) {
+	p := open[string](t)
+	var kept operation.Operation
+	done := make(chan error)
+	wait := func() { done <- p.Await(t.Context(), hour, func() bool { return false }, "a") }
+	go wait()
+	eventually(t, func() bool {
+		p.CancelMatching("a", errGone, func(o operation.Operation) bool { kept = o; return true })
+		return kept != nil
+	}, "it waits")
+	require.ErrorIs(t, <-done, errGone)
+	for range 100 {
+		go wait()
+		eventually(t, func() bool { return p.NumDelayed() == 1 }, "the next waits")
+		assert.False(t, p.ForceComplete(kept))
+		p.CancelForKey("a", errGone)
+		require.ErrorIs(t, <-done, errGone)
+	}
+}
+
+func TestAWaitInSteadyStateAllocatesNothing(t *testing.T) {
+	if purgatory.RaceDetector {
+		t.Skip("it makes a sync.Pool drop items")
+	}
+	p := open[string](t)
+	ctx := t.Context()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = p.Await(ctx, hour, func() bool { return true }, "a") }), "ready at once")
+	tries := 0
+	second := func() bool { tries++; return tries%2 == 0 }
+	for range 10 {
+		_ = p.Await(ctx, hour, second, "a")
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = p.Await(ctx, hour, second, "a") }), "registered")
+
+	wake, woken := make(chan struct{}), make(chan struct{})
+	var met atomic.Bool
+	go func() {
+		for range wake {
+			for !p.Awaited("b") {
+				time.Sleep(time.Microsecond)
+			}
+			met.Store(true)
+			p.CheckAndComplete("b")
+			woken <- struct{}{}
+		}
+	}()
+	ready := met.Load
+	sleeps := func() {
+		met.Store(false)
+		wake <- struct{}{}
+		_ = p.Await(ctx, hour, ready, "b")
+		<-woken
+	}
+	for range 10 {
+		sleeps()
+	}
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, sleeps), 0.5, "a wait that sleeps, but for one that a late walk may still try")
+	close(wake)
+}
