@@ -62,6 +62,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(shards []*watchers.Shard[K], later
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
+	p.forgotten.close()
 	if p.reaper != nil {
 		p.reaper.Stop()
 	}

@@ -211,6 +211,9 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+	if p.cfg.lastTry {
+		p.forgotten.checked(key)
+	}
 	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 	if queued {
 		p.crew.pool.Kick()
@@ -225,6 +228,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // that wait only for keys that are not equal to themselves, as NaN is. When Close has ended
 // every operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	p.forgotten.checkedAll()
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}

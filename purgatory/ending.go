@@ -169,8 +169,17 @@ func (e *ending[K]) take(from *ending[K]) {
 	from.at++
 }
 
+// endHeld is endOne for Machine.End, which a worker of the timer calls for an operation that
+// expires.
+func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
+	if o == machine.Expired && p.cfg.lastTry && p.forgotten.lastTry(m) {
+		o = machine.Satisfied
+	}
+	p.endOne(s, m, o, cause)
+}
+
 // endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its first
-// key. The timer calls endOne, through Machine.End, for an operation that expires.
+// key.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
 	e := p.newEnding(s)
 	e.cause = cause

@@ -44,6 +44,8 @@ type KeyReport struct {
 	Tries   int64         // of operations, by checks of the key
 	Wasted  int64         // of Tries: TryComplete returned false
 	Ended   [operation.NumOutcomes]int64
+
+	Forgotten int64 // of Ended: satisfied at the timeout, see WithForgottenChecks
 }
 
 // OnlyTimeouts reports whether operations that waited for the key have expired and none
@@ -111,7 +113,7 @@ func reports[K comparable](counts []stats.KeyCounts[K]) []KeyReport {
 		c := &counts[i]
 		all[i] = KeyReport{
 			Key: keyText(c.Key), Since: c.Since, Waiting: c.Waiting,
-			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended,
+			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended, Forgotten: c.Forgotten,
 		}
 	}
 	return all

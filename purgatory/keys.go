@@ -55,6 +55,7 @@ func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
 // chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
 // SignalAll.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+	p.forgotten.checkedAll()
 	done := false
 	defer func() {
 		if !done { // not on this stack, or after a runtime.Goexit in a callback

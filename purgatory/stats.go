@@ -39,6 +39,10 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
+	// Forgotten is how many operations were ready at their timeout although nobody had checked
+	// their keys. It is counted only with WithForgottenChecks.
+	Forgotten int64
+
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
 	// Running is how many goroutines run operations' methods now, except for TryComplete
@@ -175,6 +179,7 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Purged:         p.purged.Load(),
 		Panics:         p.panics.Load(),
 	}
+	s.Forgotten = p.forgotten.counted.Load()
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
 	s.StuckCallbacks, s.OldestRunning = p.callbacks.oldest()

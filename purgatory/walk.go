@@ -63,6 +63,9 @@ func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *
 // check tries the operations that wait for key up to a position, and returns how many it
 // ended. Where it must not run user code on this stack, it leaves the check to a worker.
 func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, inOrder bool) int {
+	if p.cfg.lastTry {
+		p.forgotten.checked(key)
+	}
 	if p.nesting.forbidsCheck() {
 		p.signal(key, hash, upTo, inOrder)
 		return 0

@@ -106,6 +106,15 @@ func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
 // FirstKey returns the first key of m, which the caller holds and which is linked there.
 func FirstKey[K comparable](m *machine.Machine) K { return m.First().List().Owner().(*keyList[K]).key }
 
+// Keys returns the keys of m, which the caller holds and which is linked under each.
+func Keys[K comparable](m *machine.Machine) []K {
+	keys := make([]K, m.Keys())
+	for i := range keys {
+		keys[i] = m.Watch(i).List().Owner().(*keyList[K]).key
+	}
+	return keys
+}
+
 // Waits reports whether m, which the caller holds, waits for key. A walk has found m in the
 // list of key, so only an operation on one key that has ended since, and was used again, does
 // not.
