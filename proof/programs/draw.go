@@ -1,6 +1,9 @@
 package programs
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // drawer draws a program. Each program has only some of the verbs: a program that has all of
 // them seldom reaches what needs several calls of one of them.
@@ -32,7 +35,8 @@ func (d *drawer) program(seed uint64) *program {
 		calls = []verb{vCheck, vForce, vCancel, vCancelKey, vAdvance}
 	}
 	d.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })
-	d.verbs = append(calls[:2+d.IntN(4)], vRaise, vCheck, vSignal)
+	tells := [][]verb{{vCheck}, {vSignal}, {vCheck, vSignal}}
+	d.verbs = append(append(calls[:1+d.IntN(4)], vRaise), tells[d.IntN(3)]...)
 	if p.crowd > 0 {
 		d.verbs = append(d.verbs, vPass, vPass, vSignal)
 	}
@@ -93,7 +97,7 @@ func (d *drawer) op() op {
 	for _, k := range d.Perm(d.p.keys)[:keys] {
 		o.keys = append(o.keys, k)
 	}
-	if d.oneIn(4) {
+	if d.oneIn(8) || (slices.Contains(d.verbs, vSignalUpTo) || slices.Contains(d.verbs, vCheckUpTo)) && d.oneIn(2) {
 		o.position = 1 + d.IntN(2)
 	}
 	if d.oneIn(5) {
