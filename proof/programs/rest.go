@@ -13,8 +13,9 @@ func (w *world) judge() {
 	w.mu.Lock()
 	w.resting = true
 	w.mu.Unlock()
-	w.clock.AdvanceClock(0) // expires what was due when it was registered
-	w.settle()
+	for w.clock.AdvanceClock(0) { // expires what was due when it was registered, which may wake an Await
+		w.settle()
+	}
 	stats := w.p.Stats() // takes every lock
 	pending, unknown := 0, 0
 	for _, o := range w.waiters {
