@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -64,7 +65,7 @@ func (w *world) await(o *waiter) {
 	for i, k := range o.keys {
 		keys[i] = w.ids[k]
 	}
-	err := w.p.Await(o.client, timeout, o.TryComplete, keys...)
+	err := w.block(o, timeout, keys)
 	later := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,9 +88,9 @@ func (w *world) await(o *waiter) {
 		if later < now+timeout {
 			o.fault("expired at %v, not allowed before %v", later, now+timeout)
 		}
-	case errors.Is(err, errCause), errors.Is(err, context.Canceled):
+	case errors.Is(err, errCause), errors.Is(err, context.Canceled), errors.Is(err, purgatory.ErrCancelled):
 		o.outcome = operation.Cancelled
-		if errors.Is(err, context.Canceled) && !o.left || errors.Is(err, errCause) && !o.cause {
+		if !errors.Is(err, errCause) && !o.left || errors.Is(err, errCause) && !o.cause {
 			o.fault("Await returns %v, and nobody has cancelled it", err)
 		}
 	case errors.Is(err, purgatory.ErrClosed):
@@ -101,6 +102,22 @@ func (w *world) await(o *waiter) {
 	default:
 		o.fault("Await returns %v", err)
 	}
+}
+
+// block calls Await, or for every other timeout a Wait that is selected beside the context.
+func (w *world) block(o *waiter, timeout time.Duration, keys []int) error {
+	if o.timeout%2 == 0 {
+		return w.p.Await(o.client, timeout, o.TryComplete, keys...)
+	}
+	wait, err := w.p.StartWait(timeout, o.TryComplete, keys...)
+	if err != nil {
+		return err
+	}
+	if !sched.Either(wait.Done(), o.client.Done()) {
+		wait.Stop()
+		sched.Receive(wait.Done())
+	}
+	return wait.Err()
 }
 
 // leave ends the context of a wait, as a client does that hangs up.
