@@ -9,7 +9,7 @@ set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 : "${TIME:=60s}" "${JOBS:=$(nproc)}"
 dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$dir"' EXIT
 ${GO:-go} test -tags interleave -count=1 ./proof/explore
 ${GO:-go} test -tags interleave -c -o "$dir/programs" ./proof/programs
 for word in "$@"; do
