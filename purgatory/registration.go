@@ -214,8 +214,8 @@ func (r *registration[K]) goOn(waits []watchers.Wait[K]) {
 	rest := new(registration[K]) // copied here, so that r stays on the stack of other registrations
 	*rest = *r
 	r.step = finished
-	waits = slices.Clone(waits)
-	sched.Go(func() { rest.run(waits) })
+	copied := slices.Clone(waits)
+	sched.Go(func() { rest.run(copied) })
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has

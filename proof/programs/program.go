@@ -90,8 +90,10 @@ const (
 	verbs
 )
 
-var verbNames = [verbs]string{"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass", "panic", "goexit"}
+var verbNames = [verbs]string{
+	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
+	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass", "panic", "goexit",
+}
 
 func (s step) String() string {
 	switch s.verb {
