@@ -17,6 +17,7 @@ RACE := $(if $(shell command -v $(CC_NAME) 2>/dev/null),-race,)
 TEST_TIMEOUT ?= 8m
 FUZZ_TIME ?= 20s
 SOAK_TIME ?= 1m
+TIME ?= 60s
 ARGS ?=
 
 # $(call in-modules,modules,what to run in each) goes on after a failure, and fails at the
@@ -160,6 +161,10 @@ model: ## the protocol's models under spin, and the known bugs that they must fi
 .PHONY: interleave
 interleave: ## every interleaving of small scenarios on the real code, up to a bound on preemptions
 	./proof/interleave/run.sh $(ARGS)
+
+.PHONY: explore
+explore: ## random programs under random schedules for TIME (default 60s), on all processors
+	TIME=$(TIME) ./proof/programs/run.sh $(ARGS)
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)

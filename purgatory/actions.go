@@ -82,7 +82,7 @@ func (q *ActionQueue) run() {
 	done := false
 	defer func() {
 		if !done { // more than maxActions, or an action has panicked or called runtime.Goexit
-			go q.run()
+			sched.Go(q.run)
 		}
 	}()
 	for range maxActions {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -161,14 +162,10 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 		return err
 	}
 	if done := ctx.Done(); completed || done == nil {
-		<-w.ended
-	} else {
-		select {
-		case <-w.ended:
-		case <-done:
-			p.Cancel(w, context.Cause(ctx))
-			<-w.ended // this Cancel has ended w, or another goroutine has or is about to
-		}
+		sched.Receive(w.ended)
+	} else if !sched.Either(w.ended, done) {
+		p.Cancel(w, context.Cause(ctx))
+		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
 	err = p.howEnded(&w.DelayedOperation, timeout)
 	if len(keys)+len(at) == 1 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -42,7 +43,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 	done := false
 	defer func() {
 		if !done { // a callback has called runtime.Goexit
-			go p.endAll(later)
+			sched.Go(func() { p.endAll(later) })
 		}
 	}()
 	for s := range p.watchers.Shards() {
@@ -121,12 +122,9 @@ func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bo
 		if ctx.Err() != nil {
 			return false
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, 50*time.Millisecond)
-			p.sweep()
-		}
+		sched.Pause(pause, ctx.Done())
+		pause = min(2*pause, 50*time.Millisecond)
+		p.sweep()
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -96,10 +97,10 @@ func (e *ending[K]) callbacks() {
 	over := false
 	defer func() {
 		if !over { // a callback has called runtime.Goexit
-			go func() {
+			sched.Go(func() {
 				e.callbacks()
 				e.recycle()
-			}()
+			})
 		}
 	}()
 	if trace.IsEnabled() {

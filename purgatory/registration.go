@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
@@ -213,7 +214,8 @@ func (r *registration[K]) goOn(waits []watchers.Wait[K]) {
 	rest := new(registration[K]) // copied here, so that r stays on the stack of other registrations
 	*rest = *r
 	r.step = finished
-	go rest.run(slices.Clone(waits))
+	copied := slices.Clone(waits)
+	sched.Go(func() { rest.run(copied) })
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has

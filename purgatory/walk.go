@@ -6,6 +6,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -134,7 +135,7 @@ func (w *walk[K]) resume() (ended int, own bool) {
 	defer func() {
 		if !over { // user code has called runtime.Goexit
 			w.letGoOfHeld()
-			go w.resume()
+			sched.Go(func() { w.resume() })
 		}
 	}()
 	if trace.IsEnabled() {

@@ -119,7 +119,7 @@ type many struct {
 	all   *atomic.Int64
 }
 
-func (m many) Hint(_ string, position int64) bool {
+func (m many) SignalUpTo(_ string, position int64) bool {
 	if position == signals.Unknown {
 		m.all.Add(1)
 	}

@@ -80,7 +80,7 @@ func (t *ManualTimer) move() (ran bool) {
 	moved := false
 	defer func() {
 		if !moved { // a task has called runtime.Goexit
-			go t.move()
+			sched.Go(func() { t.move() })
 		}
 	}()
 	for now, more := t.step(); more; now, more = t.step() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
 )
 
 // While AddAt refuses an entry because it is scheduled already, another entry can take the
@@ -32,7 +32,8 @@ func TestARefusedEntryTakesNoPlaceEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
 	if r.Failure != nil {
 		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 	}

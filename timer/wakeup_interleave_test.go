@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
 )
 
 // In Tokio #6682, an addition between the driver's look at a shard and its sleep was missed.
@@ -45,7 +45,8 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 					return nil
 				}
 			}
-			r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+			t.Cleanup(explore.Close)
+			r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
 			if r.Failure != nil {
 				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 			}
@@ -77,7 +78,8 @@ func TestTheEarlierOfTwoAdditionsWinsEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
 	if r.Failure != nil {
 		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 	}

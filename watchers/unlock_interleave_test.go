@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
 )
 
 // A watch is left between a release of the lock and the look for such watches, or while
@@ -38,7 +38,8 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 					return nil
 				}
 			}
-			r := sched.Exploration{Setup: setup, Preemptions: c.preemptions}.Explore()
+			t.Cleanup(explore.Close)
+			r := explore.Exploration{Setup: setup, Preemptions: c.preemptions}.Explore()
 			if r.Failure != nil {
 				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 			}
@@ -67,7 +68,8 @@ func TestPurgeEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
 	if r.Failure != nil {
 		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 	}

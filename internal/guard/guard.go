@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Handler gets the recovered value of a panic and the stack on which the panic arose.
@@ -30,12 +32,13 @@ func Call(f func(), h Handler) {
 // Apart is [Call] on another goroutine, and waits until that has ended. Use it for user code
 // that must not end the caller's goroutine: not even runtime.Goexit does.
 func Apart(f func(), h Handler) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var done sched.Event
+	done.Init()
+	sched.Go(func() {
+		defer done.Set(1)
 		Call(f, h)
-	}()
-	<-done
+	})
+	done.Wait(nil)
 }
 
 // Resume calls f on another goroutine, and again on the next one if f calls runtime.Goexit,

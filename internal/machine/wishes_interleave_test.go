@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
 )
 
 // Cancellations come while the holder of an operation tries it and ends it: a cancelled
@@ -15,7 +15,7 @@ import (
 func TestTheCauseBelongsToTheWishEveryInterleaving(t *testing.T) {
 	for _, try := range []Outcome{Pending, Satisfied} {
 		t.Run(fmt.Sprint("the try returns ", try), func(t *testing.T) {
-			explore(t, func(spawn func(string, func())) func() error {
+			exploreAll(t, func(spawn func(string, func())) func() error {
 				var w Wishes
 				m := begun(t)
 				held := [2]bool{}
@@ -57,7 +57,7 @@ func TestTheCauseBelongsToTheWishEveryInterleaving(t *testing.T) {
 
 // A rejected operation is submitted again and cancelled at once.
 func TestRejectEveryInterleaving(t *testing.T) {
-	explore(t, func(spawn func(string, func())) func() error {
+	exploreAll(t, func(spawn func(string, func())) func() error {
 		var w Wishes
 		m := begun(t)
 		op := m.Operation()
@@ -85,9 +85,10 @@ func TestRejectEveryInterleaving(t *testing.T) {
 	})
 }
 
-func explore(t *testing.T, setup func(spawn func(string, func())) func() error) {
+func exploreAll(t *testing.T, setup func(spawn func(string, func())) func() error) {
 	t.Helper()
-	r := sched.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
 	if r.Failure != nil {
 		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 	}

@@ -2,7 +2,7 @@
 
 package sched
 
-// Event replaces the Event of a normal build. Wait may only be called in an exploration.
+// Event replaces the Event of a normal build. Wait may only be called in a run of a [Scheduler].
 type Event struct{ bits uint32 }
 
 // Init does nothing.
@@ -18,7 +18,7 @@ func (e *Event) Set(bits uint32) {
 // it returns the bits; in a normal build, select chooses at random.
 func (e *Event) Wait(done <-chan struct{}) (bits uint32) {
 	Yield()
-	active.sleep("sleeps", func() bool { return e.bits != 0 || closed(done) })
+	sleep("sleeps", func() bool { return e.bits != 0 || closed(done) })
 	bits, e.bits = e.bits, 0
 	return bits
 }

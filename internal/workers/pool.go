@@ -64,7 +64,7 @@ func (p *Pool) Kick() {
 		return
 	}
 	if p.spawn == nil {
-		go p.loop()
+		sched.Go(p.loop)
 		return
 	}
 	err := errSpawn

@@ -28,7 +28,6 @@ const (
 type env struct {
 	p     *purgatory.DelayedOperationPurgatory[int]
 	clock *timer.ManualTimer
-	spawn func(string, func())
 	keys  []int
 	op    *op
 	other *op // in some scenarios: a second operation, which waits for the first key only
@@ -144,25 +143,19 @@ var errCause = errors.New("cause")
 
 // newEnv creates the objects of a run. Each key is on its own shard. If full is true, an entry
 // fills the timer, so that it refuses operations. maxPending is the limit of the purgatory.
-func newEnv(keys int, want []bool, full bool, maxPending int, spawn func(string, func())) *env {
-	e := &env{spawn: spawn, facts: make([]bool, keys), ended: make(map[string]int)}
+func newEnv(keys int, want []bool, full bool, maxPending int) *env {
+	e := &env{facts: make([]bool, keys), ended: make(map[string]int)}
 	e.clock, e.anotherClock = newClock(0), newClock(0)
 	if full {
 		e.clock = newClock(1)
 		e.fill()
 	}
 	var err error
-	workers := 0
 	e.p, err = purgatory.New[int]("interleave",
 		purgatory.WithTimer(e.clock),
 		purgatory.WithWatcherShards(keys),
 		purgatory.WithSignalWorkers(1),
 		purgatory.WithMaxPending(maxPending),
-		purgatory.WithExecutor(func(f func()) error {
-			workers++
-			spawn(fmt.Sprint("worker", workers), f)
-			return nil
-		}),
 		purgatory.WithPanicHandler(func(v any, stack []byte) { e.fail("panic: %v\n%s", v, stack) }))
 	if err != nil {
 		panic(err)

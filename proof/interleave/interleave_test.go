@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
 )
 
 var (
@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	began := time.Now()
 	status := m.Run()
+	explore.Close()
 	if err := goleak.Find(); err != nil && status == 0 {
 		fmt.Println("interleave:", err)
 		status = 1
@@ -73,7 +74,7 @@ func (s scenario) setup(spawn func(string, func())) func() error {
 			maxPending = 1
 		}
 	}
-	e := newEnv(s.keys, want, full, maxPending, spawn)
+	e := newEnv(s.keys, want, full, maxPending)
 	if !registers {
 		_ = e.register(e.op)
 	}
@@ -86,11 +87,19 @@ func (s scenario) setup(spawn func(string, func())) func() error {
 	return e.atRest
 }
 
+// run explores e, or runs the schedule of the flag -replay.
+func run(e explore.Exploration) explore.Result {
+	if *replay != "" {
+		return e.Replay(*replay)
+	}
+	return e.Explore()
+}
+
 func (s scenario) explore(t *testing.T, bound int) {
 	if *only != "" && s.String() != *only {
 		return
 	}
-	r := sched.Exploration{Setup: s.setup, Preemptions: bound, Replay: *replay}.Explore()
+	r := run(explore.Exploration{Setup: s.setup, Preemptions: bound})
 	schedules += r.Schedules
 	scenarios++
 	for _, step := range r.Steps {
@@ -99,7 +108,7 @@ func (s scenario) explore(t *testing.T, bound int) {
 	if r.Failure != nil {
 		t.Errorf("%v: %v\nafter %d schedules; once more, with its steps:\n  make interleave ARGS='-scenario %v -replay %s'", s, r.Failure, r.Schedules, s, r.Schedule)
 	} else if *only != "" {
-		t.Logf("%v: %d schedules, up to %d choices each", s, r.Schedules, r.Points)
+		t.Logf("%v: %d schedules, up to %d points each", s, r.Schedules, r.Points)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -98,7 +99,7 @@ func exploreRead(t *testing.T, bound int, verbs ...readVerb) {
 		return
 	}
 	setup := func(spawn func(string, func())) func() error {
-		r := &reader{env: newEnv(1, []bool{false}, false, 0, spawn)}
+		r := &reader{env: newEnv(1, []bool{false}, false, 0)}
 		ends := false
 		for _, v := range verbs {
 			if v.raises {
@@ -122,7 +123,7 @@ func exploreRead(t *testing.T, bound int, verbs ...readVerb) {
 			return r.atRest()
 		}
 	}
-	r := sched.Exploration{Setup: setup, Preemptions: bound, Replay: *replay}.Explore()
+	r := run(explore.Exploration{Setup: setup, Preemptions: bound})
 	schedules += r.Schedules
 	scenarios++
 	for _, step := range r.Steps {
@@ -131,7 +132,7 @@ func exploreRead(t *testing.T, bound int, verbs ...readVerb) {
 	if r.Failure != nil {
 		t.Errorf("%s: %v\nafter %d schedules; once more, with its steps:\n  make interleave ARGS='-scenario %s -replay %s'", name, r.Failure, r.Schedules, name, r.Schedule)
 	} else if *only != "" {
-		t.Logf("%s: %d schedules, up to %d choices each", name, r.Schedules, r.Points)
+		t.Logf("%s: %d schedules, up to %d points each", name, r.Schedules, r.Points)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 )
 
@@ -100,7 +101,7 @@ func (o *op) hasEnded() {
 // empty checks that the purgatory and the clocks refer to no operation.
 func (e *env) empty() {
 	s := e.p.Stats()
-	causes := reflect.ValueOf(e.p).Elem().FieldByName("wishes").FieldByName("mu").FieldByName("causes").Len()
+	causes := (*machine.Wishes)(reflect.ValueOf(e.p).Elem().FieldByName("wishes").Addr().UnsafePointer()).Len() // the field has this very type
 	timed := e.clock.Pending() + e.anotherClock.Pending()
 	if s.Pending != 0 || s.Watched != 0 || s.Keys != 0 || s.Stale != 0 || timed != 0 || causes != 0 {
 		e.fail("left behind: %d pending, %d watched, %d keys, %d stale, %d timed, %d causes",

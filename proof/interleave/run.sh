@@ -4,7 +4,7 @@
 #
 #   -pairs 3 -triples 2            the bounds (these are the defaults; about 4 minutes)
 #   -triples 1                     a quick round, half a minute
-#   -scenario A+B/1 -replay 4:1    one schedule, with its steps
+#   -scenario A+B/1 -replay 1.4-2  one schedule, with its steps
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
 ${GO:-go} test -tags interleave -count=1 -run EveryInterleaving ./timer ./watchers ./internal/machine

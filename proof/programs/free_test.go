@@ -1,0 +1,45 @@
+//go:build !interleave
+
+package programs
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// freePrograms is how many programs the test below runs.
+const freePrograms = 400
+
+// TestProgramsOnGoroutines runs programs on Go's own scheduler, with the same oracles. Under the
+// race detector it finds reads and writes that are not ordered, which package explore cannot
+// see, because there one goroutine at a time runs.
+func TestProgramsOnGoroutines(t *testing.T) {
+	n := uint64(freePrograms)
+	if testing.Short() {
+		n /= 10
+	}
+	for seed := range n {
+		p := draw(seed)
+		synctest.Test(t, func(t *testing.T) {
+			settle := func() {
+				time.Sleep(time.Second) // of the bubble: what polls has ended
+				synctest.Wait()
+			}
+			w := newWorld(p, settle)
+			w.before()
+			for _, steps := range p.goroutines[1:] {
+				go w.run(steps)
+			}
+			settle()
+			w.judge()
+			w.finish()
+			if err := w.atRest(); err != nil {
+				t.Errorf("%v\n%vprogram %d", err, p, seed)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

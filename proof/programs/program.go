@@ -1,0 +1,230 @@
+package programs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// program is what the goroutines of one run do. It is drawn from a seed.
+type program struct {
+	seed       uint64
+	keys       int // key i is on shard i, or all are on one
+	shards     int
+	maxPending int // 0: no bound
+	workers    int
+	purge      int // WithPurgeInterval
+	crowd      int // operations on keys of their own, all on the one shard, that end while their keys are signalled
+	ops        []op
+	goroutines [][]step // the first one runs in Setup, before the others begin
+}
+
+// op is an operation.
+type op struct {
+	keys     []int
+	needs    need
+	timeout  int  // ticks
+	position int  // of its waits, 0: none
+	waits    bool // it is a call of Await, and has no reactions
+	inTry    []reaction
+	inDone   []reaction
+}
+
+// need is the condition of an operation.
+type need uint8
+
+const (
+	anyKey  need = iota // one of its keys has been raised
+	allKeys             // all of them have
+	item                // one of its keys has an item; the try takes it
+	nothing             // is never met
+	needs
+)
+
+// reaction is what an operation's method does: at its n-th call, or of OnComplete.
+type reaction struct {
+	at   int
+	verb verb
+	step step
+}
+
+// step is one call.
+type step struct {
+	verb verb
+	key  int
+	op   int
+	n    int // ticks, or a position
+}
+
+// verb is what a step does.
+type verb uint8
+
+const (
+	vRegister verb = iota
+	vRaise         // changes the state of a key, and tells nobody
+	vPut           // adds an item to a key, and tells nobody
+	vCheck
+	vCheckBoth // the key, and the next one, by one call
+	vSignal
+	vSignalBoth
+	vCheckUpTo
+	vSignalUpTo
+	vCheckInOrder
+	vSignalInOrder
+	vCheckAll
+	vSignalAll
+	vForce
+	vCancel
+	vCancelKey
+	vCancelMatching
+	vExtend
+	vAdvance
+	vClose
+	vShutdown // with a context that has ended
+	vDrain    // Shutdown with a context that ends when it has polled a few times
+	vLeave    // the context of an Await ends
+	vPass     // an operation comes on a key of its own, which is signalled, and goes
+	vPanic    // only in reactions
+	vGoexit
+	verbs
+)
+
+var verbNames = [verbs]string{
+	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
+	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass", "panic", "goexit",
+}
+
+func (s step) String() string {
+	switch s.verb {
+	case vRegister, vForce, vCancel, vLeave:
+		return fmt.Sprintf("%s o%d", verbNames[s.verb], s.op)
+	case vExtend:
+		return fmt.Sprintf("extend o%d %d", s.op, s.n)
+	case vAdvance:
+		return fmt.Sprintf("advance %d", s.n)
+	case vCheckUpTo, vSignalUpTo:
+		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
+	case vCheckAll, vSignalAll, vClose, vShutdown, vDrain, vPass, vPanic, vGoexit:
+		return verbNames[s.verb]
+	}
+	return fmt.Sprintf("%s k%d", verbNames[s.verb], s.key)
+}
+
+// String describes p on one line for each operation and goroutine.
+func (p *program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d shards, %d workers, purge interval %d", p.shards, p.workers, p.purge)
+	if p.maxPending > 0 {
+		fmt.Fprintf(&b, ", at most %d pending", p.maxPending)
+	}
+	if p.crowd > 0 {
+		fmt.Fprintf(&b, ", %d signalled keys come and go before", p.crowd)
+	}
+	b.WriteByte('\n')
+	for i, o := range p.ops {
+		if !p.uses(i) {
+			continue
+		}
+		name := "o"
+		if o.waits {
+			name = "Await o"
+		}
+		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
+		if o.position > 0 {
+			fmt.Fprintf(&b, ", position %d", o.position)
+		}
+		for _, r := range o.inTry {
+			fmt.Fprintf(&b, "; try %d: %v", r.at, r.step)
+		}
+		for _, r := range o.inDone {
+			fmt.Fprintf(&b, "; OnComplete: %v", r.step)
+		}
+		b.WriteByte('\n')
+	}
+	for i, steps := range p.goroutines {
+		if len(steps) == 0 {
+			continue
+		}
+		name := fmt.Sprint("  g", i)
+		if i == 0 {
+			name = "  before"
+		}
+		for _, s := range steps {
+			name += " | " + s.String()
+		}
+		b.WriteString(name + "\n")
+	}
+	return b.String()
+}
+
+// uses reports whether a step of p names operation i.
+func (p *program) uses(i int) bool {
+	for _, steps := range p.goroutines {
+		for _, s := range steps {
+			switch s.verb {
+			case vRegister, vForce, vCancel, vExtend, vLeave:
+				if s.op == i {
+					return true
+				}
+			}
+		}
+	}
+	for _, o := range p.ops {
+		for _, r := range slices.Concat(o.inTry, o.inDone) {
+			if r.step.verb == vRegister && r.step.op == i {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// without returns p without the parts for which removed returns true. The parts are numbered:
+// first the steps of each goroutine, then the reactions of each operation, the crowd and the
+// bound.
+func (p *program) without(removed func(part int) bool) *program {
+	q, n := *p, 0
+	keep := func() bool { n++; return !removed(n - 1) }
+	q.goroutines = make([][]step, len(p.goroutines))
+	for i, steps := range p.goroutines {
+		q.goroutines[i] = filter(steps, keep)
+	}
+	q.ops = slices.Clone(p.ops)
+	for i, o := range p.ops {
+		q.ops[i].inTry, q.ops[i].inDone = filter(o.inTry, keep), filter(o.inDone, keep)
+	}
+	if !keep() {
+		q.crowd = 0
+	}
+	if !keep() {
+		q.maxPending = 0
+	}
+	return &q
+}
+
+func filter[T any](all []T, keep func() bool) (some []T) {
+	for _, x := range all {
+		if keep() {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// awaits reports whether a call of p blocks until an operation ends.
+func (p *program) awaits() bool {
+	return slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
+}
+
+// parts returns how many parts p has.
+func (p *program) parts() (n int) {
+	p.without(func(int) bool { n++; return false })
+	return n
+}
+
+// draw returns the program of a seed.
+func draw(seed uint64) *program {
+	d := &drawer{Rand: rand.New(rand.NewPCG(seed, 1))}
+	return d.program(seed)
+}

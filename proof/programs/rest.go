@@ -1,0 +1,218 @@
+package programs
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/delayedop/purgatory/operation"
+)
+
+// judge checks what must hold when no goroutine of the program can go on: all have ended, or
+// wait in Await. Until it returns, nothing has swept or purged.
+func (w *world) judge() {
+	w.mu.Lock()
+	w.resting = true
+	w.mu.Unlock()
+	for w.clock.AdvanceClock(0) { // expires what was due when it was registered, which may wake an Await
+		w.settle()
+	}
+	stats := w.p.Stats() // takes every lock
+	pending, unknown := 0, 0
+	for _, o := range w.waiters {
+		if o.waits {
+			if o.judgeWait() {
+				pending++
+			}
+			continue
+		}
+		o.judge()
+		switch {
+		case o.completed > 0 || len(o.begun) == 0:
+		case o.accepted:
+			pending++
+		case o.returned < len(o.begun):
+			unknown++ // a Goexit has ended the goroutine that registered it
+		}
+	}
+	if int(stats.Pending) < pending || int(stats.Pending) > pending+unknown {
+		w.fault("%d pending, must be %d (and up to %d more)", stats.Pending, pending, unknown)
+	}
+	if w.maxPending > 0 && pending > w.maxPending {
+		w.fault("%d pending, at most %d may be", pending, w.maxPending)
+	}
+	if stats.Running != 0 {
+		w.fault("%d goroutines run operations' methods at rest", stats.Running)
+	}
+}
+
+// finish ends what still waits.
+func (w *world) finish() {
+	w.p.AdvanceClock(0) // purges
+	if s := w.p.Stats(); s.Stale != 0 {
+		w.fault("%d stale watches after a purge", s.Stale)
+	}
+	w.close()
+	if err := w.p.Close(); err != nil {
+		w.fault("close: %v", err)
+	}
+}
+
+// atRest checks what must hold when all goroutines have ended, after judge and end.
+func (w *world) atRest() error {
+	w.p.AdvanceClock(0)
+	w.settle()
+	w.afterClose()
+	return errors.Join(w.faults...)
+}
+
+// judge checks an operation at rest.
+func (o *waiter) judge() {
+	w := o.w
+	outcome := o.Outcome()
+	if (o.completed == 1) != (outcome != operation.Pending) || o.completed > 1 {
+		o.fault("%d OnComplete, and the outcome is %v", o.completed, outcome)
+	}
+	if (o.expired == 1) != (outcome == operation.Expired) || o.expired > 1 {
+		o.fault("%d OnExpiration, and the outcome is %v", o.expired, outcome)
+	}
+	if o.trying || o.calling {
+		o.fault("a method runs at rest")
+	}
+	if outcome == operation.Expired && o.doneTime < o.minimum {
+		o.fault("expired at %v, not allowed before %v", o.doneTime, o.minimum)
+	}
+	for _, f := range o.full {
+		o.judgeFull(f[0], f[1])
+	}
+	if o.completed > 0 || !o.accepted {
+		if o.completed > 0 && !o.accepted && o.returned == len(o.begun) {
+			o.fault("not accepted, yet it has ended as %v", outcome)
+		}
+		return
+	}
+	if o.mustEnd && o.extends == 0 { // README.md, "Known faults"
+		o.fault("forced or cancelled, and still pending")
+	}
+	if w.closing {
+		o.fault("closed, and still pending")
+	}
+	if now := w.clock.Now(); now >= o.maximum {
+		o.fault("must have expired at %v, it is %v", o.maximum, now)
+	}
+	if o.yes {
+		o.fault("a try has returned true, and it is still pending")
+	}
+	o.judgeWakeUp()
+}
+
+// judgeWakeUp checks that a pending operation has not lost a wake-up.
+func (o *waiter) judgeWakeUp() {
+	w := o.w
+	if since := o.since(); since > 0 && (o.timeout > 0 || o.extends == 0) { // README.md, "Known faults"
+		since = max(since, o.failed) // the try that would have seen it may have panicked
+		for _, k := range o.keys {
+			if at := max(w.checked[k], w.reached[k][maxPosition]); at > since || w.reached[k][o.position] > since {
+				o.fault("lost wake-up: the condition is met since event %d, k%d was checked at event %d, and it is still pending",
+					since, k, max(at, w.reached[k][o.position]))
+			}
+		}
+		if o.begun[0] > since {
+			o.fault("lost wake-up: the condition was met before the registration")
+		}
+	}
+}
+
+// since returns the event since which the condition is met, and 0 if it is not.
+func (o *waiter) since() (since int) {
+	w := o.w
+	switch o.needs {
+	case anyKey:
+		for _, k := range o.keys {
+			if at := w.raised[k]; at > 0 && (since == 0 || at < since) {
+				since = at
+			}
+		}
+	case allKeys:
+		for _, k := range o.keys {
+			if w.raised[k] == 0 {
+				return 0
+			}
+			since = max(since, w.raised[k])
+		}
+	case item: // items only become fewer after the last one came
+		for _, k := range o.keys {
+			if w.items[k] > 0 && (since == 0 || w.put[k] < since) {
+				since = w.put[k]
+			}
+		}
+	}
+	return since
+}
+
+// judgeFull checks a refusal with ErrFull between two events: at one of the events so many other
+// operations held a place as there are, or may have held one. An operation holds none before
+// its registration begins, nor when its OnComplete begins, nor if it is refused as full itself.
+func (o *waiter) judgeFull(began, returned int) {
+	w := o.w
+	if w.maxPending == 0 {
+		o.fault("refused as full, and there is no bound")
+		return
+	}
+	most := 0
+	for at := began; at <= returned; at++ {
+		n := 0
+		for _, other := range w.waiters {
+			if other != o && other.mayHold(at) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	if most < w.maxPending {
+		o.fault("refused as full between events %d and %d, and only %d other operations can have been pending", began, returned, most)
+	}
+}
+
+// mayHold reports whether o can have held a place at an event.
+func (o *waiter) mayHold(at int) bool {
+	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt {
+		return false
+	}
+	return len(o.full) == 0 || slices.ContainsFunc(o.begun, func(began int) bool { // a registration that was not refused as full
+		return !slices.ContainsFunc(o.full, func(f [2]int) bool { return f[0] == began }) && began <= at
+	})
+}
+
+// afterClose checks that all have ended, and that nothing is left.
+func (w *world) afterClose() {
+	accepted, refused := 0, 0
+	for _, o := range slices.Concat(w.waiters, w.crowded) {
+		if o.waits {
+			switch {
+			case o.returned < len(o.begun):
+				o.fault("it waits after Close")
+			case o.outcome != operation.Pending && !o.loose:
+				accepted++
+			case o.completed > 0: // satisfied by its first try, refused, or ended by Close
+				refused++
+			}
+			continue
+		}
+		if o.accepted && o.completed != 1 {
+			o.fault("%d OnComplete after Close", o.completed)
+		}
+		if o.completed > 0 {
+			accepted++
+		}
+	}
+	s := w.p.Stats()
+	if w.ended > accepted+refused {
+		w.fault("the verbs say that they have ended %d operations, and %d have ended", w.ended, accepted)
+	}
+	if s.Pending != 0 || s.Watched != 0 || s.Keys != 0 || s.Stale != 0 || w.clock.Pending() != 0 {
+		w.fault("left behind: %d pending, %d watched, %d keys, %d stale, %d timed", s.Pending, s.Watched, s.Keys, s.Stale, w.clock.Pending())
+	}
+	if ended := s.Satisfied + s.Forced + s.Expired + s.Cancelled + s.Closed; s.Accepted != ended || int(ended) < accepted || int(ended) > accepted+refused {
+		w.fault("accepted %d, ended %d, seen to end %d", s.Accepted, ended, accepted)
+	}
+}

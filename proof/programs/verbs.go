@@ -1,0 +1,293 @@
+package programs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+var errCause = errors.New("the cause of a program")
+
+// ended is a context that has ended.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
+// do makes one step.
+func (w *world) do(s step) {
+	if s.key >= w.keys {
+		s.key = 0
+	}
+	next := (s.key + 1) % w.keys
+	key := w.ids[s.key]
+	switch s.verb {
+	case vRaise, vPut:
+		w.change(s)
+	case vCheck:
+		w.reach(s.key)
+		w.count(w.p.CheckAndComplete(key))
+	case vCheckBoth:
+		w.reach(s.key, next)
+		w.count(w.p.CheckAndComplete(key, w.ids[next]))
+	case vSignal:
+		w.reach(s.key)
+		w.p.Signal(key)
+	case vSignalBoth:
+		w.reach(s.key, next)
+		w.p.Signal(key, w.ids[next])
+	case vCheckUpTo:
+		w.reachUpTo(s.key, s.n)
+		w.count(w.p.CheckAndCompleteUpTo(key, int64(s.n)))
+	case vSignalUpTo:
+		w.reachUpTo(s.key, s.n)
+		w.p.SignalUpTo(key, int64(s.n))
+	case vCheckInOrder:
+		w.reachInOrder(s.key)
+		w.count(w.p.CheckAndCompleteInOrder(key))
+	case vSignalInOrder:
+		w.reachInOrder(s.key)
+		w.p.SignalInOrder(key)
+	case vCheckAll:
+		w.reachAll()
+		w.count(w.p.CheckAndCompleteAll())
+	case vSignalAll:
+		w.reachAll()
+		w.p.SignalAll()
+	case vCancelKey, vCancelMatching:
+		w.cancelKey(s)
+	case vAdvance:
+		w.clock.AdvanceClock(time.Duration(s.n) * tick)
+	case vClose:
+		w.close()
+		if err := w.p.Close(); err != nil {
+			w.fault("close: %v", err)
+		}
+	case vShutdown:
+		w.shutdown(ended)
+	case vDrain:
+		w.shutdown(newClient(3))
+	case vPass:
+		w.end(w.pass())
+	default:
+		if s.op < len(w.waiters) {
+			w.doTo(w.waiters[s.op], s)
+		}
+	}
+}
+
+// doTo makes a step that names an operation.
+func (w *world) doTo(o *waiter, s step) {
+	switch s.verb {
+	case vRegister:
+		if o.waits {
+			w.await(o)
+		} else {
+			w.register(o)
+		}
+	case vLeave:
+		w.leave(o)
+	case vForce:
+		w.must(o, false)
+		if w.p.ForceComplete(o) {
+			w.count(1)
+			if o.Outcome() != operation.Forced {
+				w.fault("o%d: forced, the outcome is %v", o.id, o.Outcome())
+			}
+		}
+	case vCancel:
+		w.must(o, true)
+		if w.p.Cancel(o, errCause) {
+			w.count(1)
+			if o.Outcome() != operation.Cancelled {
+				w.fault("o%d: cancelled, the outcome is %v", o.id, o.Outcome())
+			}
+		}
+	case vExtend:
+		w.extend(o, time.Duration(s.n)*tick)
+	}
+}
+
+// change changes the state of a key.
+func (w *world) change(s step) {
+	sched.Yield()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	if s.verb == vPut {
+		w.items[s.key]++
+		w.put[s.key] = w.now
+	} else if w.raised[s.key] == 0 {
+		w.raised[s.key] = w.now
+	}
+}
+
+// reach notes that a check or a signal of keys begins.
+func (w *world) reach(keys ...int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	for _, k := range keys {
+		w.checked[k] = w.now
+	}
+}
+
+func (w *world) reachAll() {
+	for k := range w.keys {
+		w.reach(k)
+	}
+}
+
+// reachInOrder notes that a check or a signal of a key begins that stops at the first operation
+// that says no. If every operation of the key takes an item of it, the first no means that
+// there is none, so that the others miss nothing.
+func (w *world) reachInOrder(key int) {
+	for _, o := range w.ops {
+		if slices.Contains(o.keys, key) && (o.needs != item || len(o.keys) > 1 || len(o.inTry) > 0) {
+			return
+		}
+	}
+	w.reach(key)
+}
+
+// reachUpTo notes that a check or a signal up to a position begins.
+func (w *world) reachUpTo(key, position int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	for at := range position + 1 {
+		w.reached[key][at] = w.now
+	}
+}
+
+// must notes that o is forced or cancelled. That must not be lost once its registration has
+// tried it.
+func (w *world) must(o *waiter, cause bool) {
+	sched.Yield()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.mustEnd = o.mustEnd || o.tries > 0
+	o.cause = o.cause || cause
+}
+
+func (w *world) register(o *waiter) {
+	now := w.clock.Now()
+	w.mu.Lock()
+	w.now++
+	began := w.now
+	o.begun = append(o.begun, began)
+	timeout := time.Duration(o.timeout) * tick
+	if len(o.begun) == 1 {
+		o.minimum = now + timeout
+	}
+	w.mu.Unlock()
+	var completed bool
+	var err error
+	if o.position > 0 {
+		at := make([]purgatory.KeyPosition[int], len(o.keys))
+		for i, k := range o.keys {
+			at[i] = purgatory.KeyPosition[int]{Key: w.ids[k], Position: int64(o.position)}
+		}
+		completed, err = w.p.TryCompleteElseWatchAt(o, timeout, at...)
+	} else {
+		keys := make([]int, len(o.keys))
+		for i, k := range o.keys {
+			keys[i] = w.ids[k]
+		}
+		completed, err = w.p.TryCompleteElseWatch(o, timeout, keys...)
+	}
+	later := w.clock.Now()
+	w.did(completed)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	o.returned++
+	switch {
+	case err == nil && o.accepted:
+		o.fault("accepted twice")
+	case err == nil:
+		o.accepted = true
+		o.maximum = max(o.maximum, later+timeout)
+		if len(o.begun) > 1 {
+			o.minimum = now + timeout
+		}
+	case errors.Is(err, purgatory.ErrUsed):
+		if len(o.begun) < 2 {
+			o.fault("used, and registered once")
+		}
+	case errors.Is(err, purgatory.ErrClosed):
+		if !w.closing {
+			o.fault("refused as closed, and nobody closes")
+		}
+	case errors.Is(err, purgatory.ErrFull):
+		o.full = append(o.full, [2]int{began, w.now})
+	default:
+		o.fault("register: %v", err)
+	}
+}
+
+// extend extends o to a deadline that is not before the one of its registration.
+func (w *world) extend(o *waiter, d time.Duration) {
+	d += time.Duration(o.timeout) * tick
+	promised := w.clock.Now() + d
+	if !w.p.Extend(o, d) {
+		return
+	}
+	later := w.clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.extends++
+	if o.extends == 1 {
+		o.minimum = max(o.minimum, promised)
+	} else {
+		o.minimum = min(o.minimum, promised)
+	}
+	o.maximum = max(o.maximum, later+d)
+}
+
+func (w *world) cancelKey(s step) {
+	sched.Yield()
+	w.mu.Lock()
+	for _, o := range w.waiters {
+		for _, k := range o.keys {
+			if k == s.key {
+				o.cause = true
+				o.mustEnd = o.mustEnd || o.accepted
+			}
+		}
+	}
+	w.mu.Unlock()
+	if s.verb == vCancelKey {
+		w.count(w.p.CancelForKey(w.ids[s.key], errCause))
+		return
+	}
+	w.count(len(w.p.CancelMatching(w.ids[s.key], errCause, func(operation.Operation) bool {
+		sched.Yield()
+		return true
+	})))
+}
+
+func (w *world) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closing = true
+}
+
+func (w *world) shutdown(ctx context.Context) {
+	w.close()
+	err := w.p.Shutdown(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.down = true
+	case !errors.Is(err, ctx.Err()) || ctx.Err() == nil:
+		w.faultLocked("shutdown: %v", err)
+	}
+}

@@ -1,0 +1,199 @@
+package programs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// tick is the unit of all durations of a program.
+const tick = time.Millisecond
+
+// world is one run of a program: a purgatory on a manual clock, the state on which the
+// operations' conditions depend, and what has been seen. Nothing but the program's own
+// goroutines moves the clock, sweeps or purges, so that nothing repairs what they lose.
+//
+// The mutex guards the fields below it. It is not one of the library's, so that a scheduler
+// does not interrupt its holder, and it is not held while a method of the purgatory runs.
+type world struct {
+	*program
+	p        *purgatory.DelayedOperationPurgatory[int]
+	clock    *timer.ManualTimer
+	watchers *watchers.Watchers[int] // of p
+	// settle waits until all goroutines of the program and of the purgatory have ended.
+	settle func()
+	ids    []int // the purgatory's keys, by the program's
+
+	mu      sync.Mutex
+	last    int     // the key that keyOf has returned last
+	now     int     // grows with every event
+	raised  []int   // by key: when it was first raised, 0: never
+	items   []int   // by key
+	put     []int   // by key: when the last item came
+	checked []int   // by key: when the last check or signal began that reaches everybody
+	reached [][]int // by key and position: when the last check up to that position began
+	resting bool    // the program has ended: operations do not react any more
+	closing bool    // Close or Shutdown has been called
+	down    bool    // Shutdown has returned nil
+	ended   int     // how many operations the verbs say that they have ended
+	waiters []*waiter
+	crowded []*waiter
+	faults  []error
+}
+
+const maxPosition = 3
+
+var errBoom = errors.New("a panic of the program")
+
+func newWorld(p *program, settle func()) *world {
+	w := &world{program: p, settle: settle}
+	w.raised, w.items, w.put, w.checked = make([]int, p.keys), make([]int, p.keys), make([]int, p.keys), make([]int, p.keys)
+	for range p.keys {
+		w.reached = append(w.reached, make([]int, maxPosition+1))
+	}
+	var err error
+	if w.clock, err = timer.NewManualTimer(timer.WithWheelSize(4)); err != nil {
+		panic(err)
+	}
+	w.p, err = purgatory.New[int]("program",
+		purgatory.WithTimer(w.clock),
+		purgatory.WithWatcherShards(p.shards),
+		purgatory.WithSignalWorkers(p.workers),
+		purgatory.WithMaxPending(p.maxPending),
+		purgatory.WithPurgeInterval(p.purge),
+		purgatory.WithPanicHandler(func(v any, stack []byte) {
+			if v != errBoom {
+				w.fault("panic: %v\n%s", v, stack)
+			}
+		}))
+	if err != nil {
+		panic(err)
+	}
+	// The field has this very type, so the conversion of the pointer is safe.
+	w.watchers = (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer())
+	for i := range p.keys {
+		w.ids = append(w.ids, w.keyOf(i%p.shards))
+	}
+	for i := range p.ops {
+		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i], client: newClient(math.MaxInt)})
+	}
+	for range p.crowd { // the workers have not begun, so that all these signals stay queued
+		w.pass()
+	}
+	for _, o := range w.crowded {
+		w.end(o)
+	}
+	return w
+}
+
+// keyOf returns a key on the given shard that it has not returned before. Each purgatory has
+// another hash seed. So the keys differ from run to run, but their shards do not, and a
+// schedule can be repeated.
+func (w *world) keyOf(shard int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.last++; w.watchers.Shard(w.watchers.Hash(w.last)) != w.watchers.Shards()[shard]; w.last++ {
+	}
+	return w.last
+}
+
+// pass lets an operation wait for a key of its own, and signals that.
+func (w *world) pass() *waiter {
+	o := &waiter{w: w, id: -1, op: passing}
+	id := w.keyOf(0)
+	if _, err := w.p.TryCompleteElseWatch(o, time.Hour, id); err != nil {
+		if !errors.Is(err, purgatory.ErrClosed) {
+			w.fault("pass: %v", err)
+		}
+		return o
+	}
+	o.accepted = true
+	w.p.Signal(id)
+	w.mu.Lock()
+	w.crowded = append(w.crowded, o)
+	w.mu.Unlock()
+	return o
+}
+
+// passing is the operation of pass.
+var passing = &op{needs: nothing}
+
+// end ends an operation of pass.
+func (w *world) end(o *waiter) { w.did(w.p.ForceComplete(o)) }
+
+func (w *world) fault(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faultLocked(format, args...)
+}
+
+func (w *world) faultLocked(format string, args ...any) {
+	if len(w.faults) < 10 {
+		w.faults = append(w.faults, fmt.Errorf(format, args...))
+	}
+}
+
+// event returns the number of an event that happens now.
+func (w *world) event() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	return w.now
+}
+
+// did counts an operation that a verb has ended.
+func (w *world) did(ended bool) {
+	if ended {
+		w.count(1)
+	}
+}
+
+func (w *world) count(n int) {
+	w.mu.Lock()
+	w.ended += n
+	w.mu.Unlock()
+}
+
+// run makes the steps of one goroutine.
+func (w *world) run(steps []step) {
+	for _, s := range steps {
+		w.do(s)
+	}
+}
+
+// before makes the steps of goroutine 0, on a goroutine of its own, which they may end.
+func (w *world) before() {
+	var done sched.Event
+	done.Init()
+	sched.Go(func() {
+		defer done.Set(1)
+		w.run(w.goroutines[0])
+	})
+	done.Wait(nil)
+}
+
+// react makes a step of a reaction.
+func (w *world) react(s step) {
+	w.mu.Lock()
+	resting := w.resting
+	w.mu.Unlock()
+	if resting || s.verb == vRegister && s.op < len(w.waiters) && w.waiters[s.op].waits { // a callback must not block
+		return
+	}
+	switch s.verb {
+	case vPanic:
+		panic(errBoom)
+	case vGoexit:
+		runtime.Goexit()
+	}
+	w.do(s)
+}
