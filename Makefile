@@ -52,6 +52,14 @@ longpoll: ## HTTP long-poll server under publishers and pollers for a few second
 sessions: ## sessions by the hundred thousand with heartbeats; some fall silent, each is found once
 	@$(call build-and-run,.,./examples/sessions)
 
+.PHONY: jobs
+jobs: ## a claim service over HTTP: each job to one worker, and again if that one leaves; a few seconds
+	@$(call build-and-run,.,./examples/jobs)
+
+.PHONY: gateway
+gateway: ## a gateway with few slots, a bounded line and 429 beyond it, under load, drained by SIGTERM; a few seconds
+	@$(call build-and-run,.,./examples/gateway)
+
 .PHONY: broker
 broker: ## three brokers in one process that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
 	@$(call build-and-run,examples/broker,./cmd/broker)

@@ -141,7 +141,7 @@ func (c *crew[K]) workAll() (asked bool) {
 	if !c.all.Load() || !c.all.Swap(false) {
 		return false
 	}
-	for _, s := range c.p.watchers.Shards() {
+	for s := range c.p.watchers.Shards() {
 		var at watchers.Place
 		for more := true; more; {
 			at, more = s.SignalSome(at, chunk)

@@ -39,7 +39,10 @@ type ending[K comparable] struct {
 }
 
 func (p *DelayedOperationPurgatory[K]) newEnding(s *watchers.Shard[K]) *ending[K] {
-	e := p.endings.Get().(*ending[K])
+	e, _ := p.endings.Get().(*ending[K])
+	if e == nil {
+		e = &ending[K]{p: p}
+	}
 	e.shard = s
 	return e
 }

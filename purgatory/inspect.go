@@ -93,7 +93,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection 
 
 func (p *DelayedOperationPurgatory[K]) inspectKeys(n int) (hot, expiring []KeyReport) {
 	var h, e []stats.KeyCounts[K]
-	for _, s := range p.watchers.Shards() {
+	for s := range p.watchers.Shards() {
 		h, e = s.Keys(h, e)
 	}
 	h = top(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
@@ -120,8 +120,8 @@ func reports[K comparable](counts []stats.KeyCounts[K]) []KeyReport {
 }
 
 func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
-	shards := p.watchers.Shards()
-	perShard := max(sampling/len(shards), 4)
+	shards := slices.Collect(p.watchers.Shards())
+	perShard := max(sampling/max(len(shards), 1), 4)
 	turn := uint(p.looks.Add(1)) * uint(perShard)
 	var sample []watchers.Waiting[K]
 	for _, s := range shards {

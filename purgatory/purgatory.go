@@ -79,11 +79,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			Now:   func() time.Duration { return p.timer.Now() },
 		},
 	})
-	p.waits.New = func() any { return &awaiting{ended: make(chan struct{}, 1)} }
-	p.walks.New = func() any { return &walk[K]{p: p} }
-	p.endings.New = func() any { return &ending[K]{p: p} }
-	p.manyKeys.New = func() any { return new([]watchers.Wait[K]) }
-	p.callbacks.init(p)
+	p.callbacks.p = p
 	p.forgotten.p = p
 	p.crew.init(p)
 	if p.timer = cfg.timer; p.timer == nil {

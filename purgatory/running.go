@@ -52,19 +52,19 @@ type callback[K comparable] struct {
 	logged    bool   // guarded by callbacks.mu
 }
 
-func (c *callbacks[K]) init(p *DelayedOperationPurgatory[K]) {
-	c.p = p
-	c.mu.running = make(map[*callback[K]]struct{})
-	c.spare.New = func() any { return new(callback[K]) }
-}
-
 func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *callback[K] {
-	b := c.spare.Get().(*callback[K])
+	b, _ := c.spare.Get().(*callback[K])
+	if b == nil {
+		b = new(callback[K])
+	}
 	*b = callback[K]{m: m, name: name, key: key, began: time.Now()}
 	if c.p.cfg.stuckStacks {
 		b.goroutine = goroutine()
 	}
 	c.mu.Lock()
+	if c.mu.running == nil {
+		c.mu.running = make(map[*callback[K]]struct{})
+	}
 	c.mu.running[b] = struct{}{}
 	c.mu.Unlock()
 	return b

@@ -143,7 +143,7 @@ func short(d time.Duration) time.Duration {
 // nil.
 func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
 	t := watchers.Totals{Times: times}
-	for _, s := range p.watchers.Shards() {
+	for s := range p.watchers.Shards() {
 		s.Totals(&t)
 	}
 	return t

@@ -55,7 +55,10 @@ type walk[K comparable] struct {
 const maxLooks = 8
 
 func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *walk[K] {
-	w := p.walks.Get().(*walk[K])
+	w, _ := p.walks.Get().(*walk[K])
+	if w == nil {
+		w = &walk[K]{p: p}
+	}
 	w.shard, w.key, w.hash, w.upTo = p.watchers.Shard(hash), key, hash, upTo
 	return w
 }

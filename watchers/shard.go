@@ -69,8 +69,10 @@ type Checks struct {
 
 func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.all, s.index = all, uint32(index)
-	s.gate = &all.shards[index%maxGates].own
-	s.observer = stats.NewObserver[K](all.config.Observe, len(all.shards))
+	if s.gate = &s.own; index >= maxGates {
+		s.gate = &all.makeLocked(index % maxGates).own
+	}
+	s.observer = stats.NewObserver[K](all.config.Observe, len(all.slots))
 }
 
 // Gate returns the gate of s, which it may share with other shards.

@@ -133,7 +133,7 @@ func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 		}
 		first := int(turn % 64)
 		bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
-		return w.shards[at*64+bit].takeSignal()
+		return w.at(at*64 + bit).takeSignal()
 	}
 	return signalled, false
 }

@@ -24,7 +24,7 @@ func TestReadmeShowsTheseFiles(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	files := []string{"main.go", "value_test.go", "operation_test.go", "timeout_test.go"}
+	files := []string{"main.go", "value_test.go", "operation_test.go", "oneofmany_test.go", "timeout_test.go"}
 	require.Len(t, blocks, len(files))
 	for i, file := range files {
 		source, err := os.ReadFile(file)

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// backend answers when it is told to.
+type backend struct {
+	entered chan struct{}
+	finish  chan struct{}
+}
+
+func newBackend() *backend { return &backend{make(chan struct{}, 100), make(chan struct{})} }
+
+func (b *backend) ServeHTTP(http.ResponseWriter, *http.Request) {
+	b.entered <- struct{}{}
+	<-b.finish
+}
+
+// ask makes a request on a goroutine of its own. The answer comes when the request has ended.
+func ask(ctx context.Context, g *gateway) <-chan *httptest.ResponseRecorder {
+	answer := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		answer <- w
+	}()
+	synctest.Wait()
+	return answer
+}
+
+func open(t *testing.T, next http.Handler, l limits) *gateway {
+	g, err := newGateway(next, l)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.waiting.Close()) })
+	return g
+}
+
+func TestAFullGatewayRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		g := open(t, b, limits{slots: 1, line: 1, wait: time.Minute})
+		first, second := ask(t.Context(), g), ask(t.Context(), g)
+		third := <-ask(t.Context(), g)
+		assert.Equal(t, http.StatusTooManyRequests, third.Code)
+		assert.Equal(t, "1", third.Header().Get("Retry-After"))
+		assert.Len(t, b.entered, 1, "the second waits")
+		b.finish <- struct{}{}
+		assert.Equal(t, http.StatusOK, (<-first).Code)
+		b.finish <- struct{}{}
+		assert.Equal(t, http.StatusOK, (<-second).Code)
+		assert.Equal(t, 1, g.free())
+	})
+}
+
+func TestARequestThatWaitsTooLongIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		g := open(t, b, limits{slots: 1, line: 1, wait: time.Minute})
+		first, second := ask(t.Context(), g), ask(t.Context(), g)
+		refused := <-second
+		assert.Equal(t, http.StatusTooManyRequests, refused.Code)
+		assert.Equal(t, "1", refused.Header().Get("Retry-After"))
+		b.finish <- struct{}{}
+		<-first
+		assert.Equal(t, 1, g.free())
+	})
+}
+
+func TestSlotsGoInOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		g := open(t, b, limits{slots: 1, line: 3, wait: time.Minute})
+		running := ask(t.Context(), g)
+		var line []<-chan *httptest.ResponseRecorder
+		for range 3 {
+			line = append(line, ask(t.Context(), g))
+		}
+		b.finish <- struct{}{}
+		<-running
+		for i, next := range line {
+			synctest.Wait()
+			for j, later := range line[i:] {
+				assert.Empty(t, later, "request %d has been answered before %d", i+j, i)
+			}
+			b.finish <- struct{}{}
+			assert.Equal(t, http.StatusOK, (<-next).Code)
+		}
+	})
+}
+
+// A client that leaves the line takes no slot with it.
+func TestAClientThatLeavesTakesNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		g := open(t, b, limits{slots: 1, line: 2, wait: time.Minute})
+		ctx, leave := context.WithCancel(t.Context())
+		running, leaver, last := ask(t.Context(), g), ask(ctx, g), ask(t.Context(), g)
+		leave()
+		<-leaver
+		b.finish <- struct{}{}
+		<-running
+		b.finish <- struct{}{}
+		assert.Equal(t, http.StatusOK, (<-last).Code)
+		assert.Equal(t, 1, g.free())
+	})
+}
+
+// A drain serves who waits, and sends away who comes; a drain that takes too long sends away who waits.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		g := open(t, b, limits{slots: 1, line: 2, wait: time.Hour})
+		running, second, third := ask(t.Context(), g), ask(t.Context(), g), ask(t.Context(), g)
+		drained := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			drained <- g.drain(ctx, &http.Server{})
+		}()
+		synctest.Wait()
+		late := <-ask(t.Context(), g)
+		assert.Equal(t, http.StatusServiceUnavailable, late.Code)
+		assert.Equal(t, "1", late.Header().Get("Retry-After"))
+		b.finish <- struct{}{}
+		assert.Equal(t, http.StatusOK, (<-running).Code)
+		synctest.Wait()
+		assert.Len(t, b.entered, 2, "the second got its slot in the drain")
+		assert.ErrorIs(t, <-drained, context.DeadlineExceeded)
+		assert.Equal(t, http.StatusServiceUnavailable, (<-third).Code)
+		b.finish <- struct{}{}
+		assert.Equal(t, http.StatusOK, (<-second).Code)
+		assert.Equal(t, 1, g.free())
+	})
+}
+
+// Clients leave, slots come free and the gateway drains, all at once: no slot is lost.
+func TestNoSlotIsLost(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 30
+	}
+	for range rounds {
+		const slots = 2
+		g := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), limits{slots: slots, line: 8, wait: time.Millisecond})
+		var clients sync.WaitGroup
+		for i := range 8 {
+			clients.Go(func() {
+				for range 4 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
+					g.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+					cancel()
+				}
+			})
+		}
+		require.NoError(t, g.drain(t.Context(), &http.Server{}))
+		clients.Wait()
+		require.Equal(t, slots, g.free())
+	}
+}
+
+func TestProgram(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Zero(t, run(t.Context(), []string{"-duration", "300ms", "-slots", "2", "-line", "3", "-clients", "20", "-service", "5ms"}, &out, &errs), "%s%s", &out, &errs)
+	assert.Contains(t, out.String(), "OK: never more than 2 at the backend")
+	assert.Contains(t, out.String(), "sent away in the drain")
+}
+
+// A load that leaves the gateway room shows nothing.
+func TestALoadWithoutRefusalsFails(t *testing.T) {
+	var out, errs bytes.Buffer
+	args := []string{"-duration", "50ms", "-slots", "1", "-line", "3", "-clients", "3", "-service", "5ms"}
+	assert.Equal(t, program.Failed, run(t.Context(), args, &out, &errs), "%s", &out)
+	assert.Contains(t, errs.String(), "gateway: no request was refused")
+}
+
+func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
+	for want, spoil := range map[string]func(*load, *gateway){
+		"no request was served":                      func(l *load, _ *gateway) { l.served = 0 },
+		"no request was refused":                     func(l *load, _ *gateway) { l.refused = 0 },
+		"nobody waited when the drain began":         func(l *load, _ *gateway) { l.drained = 0 },
+		"4 requests were at the backend at a time":   func(l *load, _ *gateway) { l.most = 4 },
+		"2 requests were served, and 1 answers came": func(l *load, _ *gateway) { l.served = 2 },
+		"2 of 3 slots are free in the end":           func(_ *load, g *gateway) { g.take() },
+	} {
+		l := &load{served: 1, refused: 1, drained: 1, most: 3, answered: make([]time.Duration, 1)}
+		g := open(t, l, limits{slots: 3, line: 1, wait: time.Second})
+		require.NoError(t, l.verdict(g))
+		spoil(l, g)
+		assert.ErrorContains(t, l.verdict(g), want)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-slots", "0"}, "-slots 0: allowed is 1 to 1000000"},
+		{[]string{"-line", "0"}, "-line 0: allowed is 1 to 1000000"},
+		{[]string{"-wait", "0s"}, "-wait 0s: allowed is 1ms to 1h0m0s"},
+		{[]string{"-grace", "-1s"}, "-grace -1s: allowed is 0s to 1h0m0s"},
+		{[]string{"-clients", "0"}, "-clients 0: allowed is 1 to 10000"},
+		{[]string{"-duration", "2h"}, "-duration 2h0m0s: allowed is 0s to 1h0m0s"},
+		{[]string{"-service", "-1s"}, "-service -1s: allowed is 0s to 1m0s"},
+		{[]string{"-backend", "nowhere"}, `-backend "nowhere": must have a host`},
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, program.Usage, run(t.Context(), test.args, &out, &errs), "%v", test.args)
+		assert.Contains(t, errs.String(), test.want)
+		assert.Empty(t, out.String(), "nothing has been started")
+	}
+}

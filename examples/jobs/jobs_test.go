@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/examples/internal/program"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, lease time.Duration) *service {
+	s, err := newService(lease)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.close()) })
+	return s
+}
+
+func (s *service) do(ctx context.Context, w http.ResponseWriter, method, target, body string) {
+	s.routes().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body)))
+}
+
+func (s *service) status(t *testing.T, method, target, body string) int {
+	w := httptest.NewRecorder()
+	s.do(t.Context(), w, method, target, body)
+	return w.Code
+}
+
+// claimAs claims on a goroutine of its own.
+func (s *service) claimAs(ctx context.Context, query string) <-chan *httptest.ResponseRecorder {
+	answer := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		s.do(ctx, w, http.MethodPost, "/claims?"+query, "")
+		answer <- w
+	}()
+	synctest.Wait()
+	return answer
+}
+
+func claimed(t *testing.T, w *httptest.ResponseRecorder) (j job) {
+	t.Helper()
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &j))
+	return j
+}
+
+func TestEachJobGoesToTheFirstWhoWaitsForItsType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, time.Hour)
+		first := s.claimAs(t.Context(), "wait=1m&type=mail&type=print")
+		second := s.claimAs(t.Context(), "wait=1m&type=mail")
+		third := s.claimAs(t.Context(), "wait=1m&type=mail")
+		for i, answer := range []<-chan *httptest.ResponseRecorder{first, second, third} {
+			assert.Empty(t, answer)
+			assert.Equal(t, http.StatusCreated, s.status(t, http.MethodPost, "/jobs/mail", "hello"))
+			assert.Equal(t, job{ID: int64(i + 1), Type: "mail", Body: "hello"}, claimed(t, <-answer))
+		}
+		assert.Equal(t, http.StatusCreated, s.status(t, http.MethodPost, "/jobs/print", "page"))
+		assert.Equal(t, counts{put: 4, handedOut: 3, left: 1}, s.counts(), "the first has its one job, and nobody else prints")
+		assert.Equal(t, "page", claimed(t, <-s.claimAs(t.Context(), "wait=0s&type=scan&type=print")).Body)
+	})
+}
+
+func TestNobodyPuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, time.Hour)
+		assert.Equal(t, http.StatusNoContent, (<-s.claimAs(t.Context(), "wait=1m&type=mail")).Code)
+		waiting := s.claimAs(t.Context(), "wait=1m&type=mail")
+		require.NoError(t, s.close())
+		w := <-waiting
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.Equal(t, "1", w.Header().Get("Retry-After"))
+	})
+}
+
+func TestAWorkerThatFallsSilentGivesItsJobBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, time.Minute)
+		s.status(t, http.MethodPost, "/jobs/mail", "")
+		silent := claimed(t, <-s.claimAs(t.Context(), "wait=0s&type=mail"))
+		next := s.claimAs(t.Context(), "wait=2m&type=mail")
+		time.Sleep(time.Minute - time.Millisecond)
+		synctest.Wait()
+		assert.Empty(t, next, "the lease has not ended")
+		assert.Equal(t, silent, claimed(t, <-next))
+		assert.Equal(t, http.StatusNoContent, s.status(t, http.MethodDelete, "/claims/1", ""))
+		assert.Equal(t, http.StatusGone, s.status(t, http.MethodDelete, "/claims/1", ""), "a job is done once")
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, counts{put: 1, handedOut: 2, givenBack: 1, done: 1}, s.counts())
+	})
+}
+
+// brokenPipe is the answer of a client that has left.
+type brokenPipe struct{ *httptest.ResponseRecorder }
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAWorkerThatCannotBeAnsweredGivesItsJobBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, time.Hour)
+		s.status(t, http.MethodPost, "/jobs/mail", "")
+		s.do(t.Context(), brokenPipe{httptest.NewRecorder()}, http.MethodPost, "/claims?wait=0s&type=mail", "")
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		s.do(gone, httptest.NewRecorder(), http.MethodPost, "/claims?wait=0s&type=mail", "")
+		assert.Equal(t, counts{put: 1, handedOut: 2, givenBack: 2, left: 1}, s.counts())
+	})
+}
+
+func TestJobsInWorkersHandsAreLeftAfterClose(t *testing.T) {
+	s := open(t, time.Hour)
+	s.status(t, http.MethodPost, "/jobs/mail", "")
+	s.status(t, http.MethodPost, "/claims?wait=0s&type=mail", "")
+	require.NoError(t, s.close())
+	assert.Equal(t, counts{put: 1, handedOut: 1, givenBack: 1, left: 1}, s.counts())
+}
+
+// Workers leave and the service closes while jobs are put: each job is left, or in the hands of a
+// worker that was answered.
+func TestNoJobIsLost(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 30
+	}
+	for range rounds {
+		s := open(t, time.Hour)
+		var clients sync.WaitGroup
+		for i := range 6 {
+			clients.Go(func() {
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*50*time.Microsecond)
+					s.do(ctx, httptest.NewRecorder(), http.MethodPost, "/claims?wait=1s&type=mail&type=print", "")
+					cancel()
+				}
+			})
+		}
+		for i := range 10 {
+			s.status(t, http.MethodPost, "/jobs/"+types[i%2], "")
+		}
+		require.NoError(t, s.close())
+		clients.Wait()
+		s.status(t, http.MethodPost, "/jobs/scan", "") // also after Close a job is kept
+		c := s.counts()
+		require.EqualValues(t, 11, c.left, "%+v: after Close every job has been given back", c)
+		require.Equal(t, c.put+c.givenBack, c.handedOut+c.left, "%+v", c)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	s := open(t, time.Hour)
+	for target, want := range map[string]int{
+		"POST /claims?wait=1s": http.StatusBadRequest,
+		"POST /claims?wait=1s" + strings.Repeat("&type=a", maxTypes+1): http.StatusBadRequest,
+		"POST /claims?type=a":          http.StatusBadRequest,
+		"POST /claims?type=a&wait=-1s": http.StatusBadRequest,
+		"POST /claims?type=a&wait=6m":  http.StatusBadRequest,
+		"DELETE /claims/x":             http.StatusBadRequest,
+		"DELETE /claims/7":             http.StatusGone,
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		assert.Equal(t, want, s.status(t, method, path, ""), target)
+	}
+	assert.Equal(t, http.StatusRequestEntityTooLarge, s.status(t, http.MethodPost, "/jobs/a", strings.Repeat("x", maxBody+1)))
+	assert.Zero(t, s.counts())
+}
+
+func TestProgram(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Zero(t, run(t.Context(), []string{"-duration", "500ms", "-workers", "20", "-rate", "200", "-lease", "100ms"}, &out, &errs), "%s%s", &out, &errs)
+	assert.Contains(t, out.String(), "OK: every job that was put was done once")
+	assert.Contains(t, out.String(), ", left 0\n")
+}
+
+func TestALoadThatPutsNothingFails(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Equal(t, program.Failed, run(t.Context(), []string{"-duration", "0s"}, &out, &errs), "%s", &out)
+	assert.Contains(t, errs.String(), "jobs: nothing was put")
+}
+
+func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
+	for want, spoil := range map[string]func(*load, *counts){
+		"nothing was put":                   func(_ *load, c *counts) { c.put = 0 },
+		"nothing was handed out":            func(_ *load, c *counts) { c.handedOut = 0 },
+		"nobody left":                       func(_ *load, c *counts) { c.givenBack = 0 },
+		"nobody left: this run":             func(l *load, _ *counts) { l.left = 0 },
+		"is not handed out 3 + left 1":      func(_ *load, c *counts) { c.left = 1 },
+		"counts 1 as done, and the workers": func(_ *load, c *counts) { c.done = 1 },
+		"as done, and the workers 1":        func(l *load, _ *counts) { delete(l.done, 1) },
+		"job 2 was done 2 times":            func(l *load, _ *counts) { l.done[2] = 2 },
+	} {
+		l := &load{left: 1, done: map[int64]int{1: 1, 2: 1}}
+		c := counts{put: 2, handedOut: 3, givenBack: 1, done: 2}
+		require.NoError(t, l.verdict(c))
+		spoil(l, &c)
+		assert.ErrorContains(t, l.verdict(c), want)
+	}
+}
+
+func TestServeUntilInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var out, errs bytes.Buffer
+	assert.Zero(t, run(ctx, []string{"-listen", "127.0.0.1:0"}, &out, &errs), errs.String())
+	assert.Contains(t, out.String(), "put 0, handed out 0, of these given back 0, done 0, left 0\n")
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-lease", "0s"}, "-lease 0s: allowed is 1ms to 1h0m0s"},
+		{[]string{"-workers", "0"}, "-workers 0: allowed is 1 to 10000"},
+		{[]string{"-rate", "0"}, "-rate 0: allowed is 1 to 100000"},
+		{[]string{"-duration", "-1s"}, "-duration -1s: allowed is 0s to 1h0m0s"},
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, program.Usage, run(t.Context(), test.args, &out, &errs), "%v", test.args)
+		assert.Contains(t, errs.String(), test.want)
+		assert.Empty(t, out.String(), "nothing has been started")
+	}
+}
+
+func TestAnAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	var out, errs bytes.Buffer
+	assert.Equal(t, program.Failed, run(t.Context(), []string{"-listen", taken.Addr().String()}, &out, &errs))
+	assert.Contains(t, errs.String(), "jobs: listen tcp")
+}

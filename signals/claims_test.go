@@ -1,0 +1,317 @@
+package signals_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
+)
+
+// claims is the recipe of docs/many-processes.md: one of those who wait for a queue looks for a
+// job in the engine. It is the Waiters of a Runner.
+type claims struct {
+	waiting *purgatory.DelayedOperationPurgatory[string]                             // workers, by queue; WithFirstInFirstOut
+	look    func(ctx context.Context, queue string) (job int, found bool, err error) // claims a job, in one transaction
+
+	mu    sync.Mutex
+	quiet map[string]bool // somebody has begun to look since the last hint
+}
+
+// claim waits until this worker has a job of queue.
+func (c *claims) claim(ctx context.Context, timeout time.Duration, queue string) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, purgatory.ErrExpired)
+	defer cancel()
+	for {
+		if err := c.waiting.Await(ctx, purgatory.NoTimeout, func() bool { return c.turn(queue) }, queue); err != nil {
+			return 0, err
+		}
+		if job, found, err := c.lookOnce(ctx, queue); found || err != nil {
+			return job, err
+		}
+	}
+}
+
+// turn takes the reason to look, if there is one.
+func (c *claims) turn(queue string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet[queue] {
+		return false
+	}
+	c.quiet[queue] = true
+	return true
+}
+
+// lookOnce has the next in line look, too, unless it has found nothing: there may be more jobs, or
+// this worker has left.
+func (c *claims) lookOnce(ctx context.Context, queue string) (job int, found bool, err error) {
+	nothing := false
+	defer func() { // also after a panic
+		if !nothing {
+			c.SignalUpTo(queue, signals.Unknown)
+		}
+	}()
+	job, found, err = c.look(ctx, queue)
+	nothing = !found && err == nil
+	return job, found, err
+}
+
+// SignalUpTo is a hint: one worker looks.
+func (c *claims) SignalUpTo(queue string, _ int64) (awaited bool) {
+	c.mu.Lock()
+	delete(c.quiet, queue)
+	c.mu.Unlock()
+	c.waiting.SignalInOrder(queue)
+	return c.waiting.Awaited(queue)
+}
+
+// SignalAll is a gap, or an audit: one worker of each queue looks.
+func (c *claims) SignalAll() {
+	for queue := range c.Keys() {
+		c.SignalUpTo(queue, signals.Unknown)
+	}
+}
+
+// Keys returns the queues that nobody looks at without a hint.
+func (c *claims) Keys() iter.Seq[string] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Values(slices.Collect(maps.Keys(c.quiet)))
+}
+
+// table is an engine: a queue of jobs, each of which one transaction at a time can hold.
+type table struct {
+	mu    sync.Mutex
+	jobs  []int
+	looks int
+	sinks []signals.Sink[string]
+}
+
+const ioTime = time.Millisecond
+
+// look takes a job, and gives it back if ctx ends before the transaction is over.
+func (b *table) look(ctx context.Context, _ string) (job int, found bool, err error) {
+	b.mu.Lock()
+	b.looks++
+	if found = len(b.jobs) > 0; found {
+		job, b.jobs = b.jobs[0], b.jobs[1:]
+	}
+	b.mu.Unlock()
+	select {
+	case <-time.After(ioTime):
+		return job, found, nil
+	case <-ctx.Done():
+		if found {
+			b.mu.Lock()
+			b.jobs = append(b.jobs, job)
+			b.mu.Unlock()
+		}
+		return 0, false, context.Cause(ctx)
+	}
+}
+
+// put adds a job, and sends each replica a hint.
+func (b *table) put(job int) {
+	b.mu.Lock()
+	b.jobs = append(b.jobs, job)
+	sinks := slices.Clone(b.sinks)
+	b.mu.Unlock()
+	for _, sink := range sinks {
+		sink.Changed("jobs", signals.Unknown)
+	}
+}
+
+// replica starts a process's waits on b, and their hints. They end when ctx does.
+func (b *table) replica(t *testing.T, ctx context.Context) *claims {
+	p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
+	require.NoError(t, err)
+	c := &claims{waiting: p, look: b.look, quiet: make(map[string]bool)}
+	r, err := signals.To[string](c, signals.WithAudit(time.Minute))
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.Run(ctx, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			b.mu.Lock()
+			b.sinks = append(b.sinks, sink)
+			b.mu.Unlock()
+			sink.Missed(signals.ErrSubscribed)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		_ = p.Close()
+	}()
+	t.Cleanup(func() { <-ended })
+	return c
+}
+
+// One job wakes one waiter in each of three processes, and the next one where it was found.
+func TestAJobWakesOneWaiterInEachProcess(t *testing.T) {
+	const replicas, workers, jobs = 3, 30, 60
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		b := &table{}
+		got := make(chan int, replicas*workers)
+		for range replicas {
+			c := b.replica(t, ctx)
+			for range workers {
+				go func() {
+					if job, err := c.claim(ctx, time.Hour, "jobs"); err == nil {
+						got <- job
+					}
+				}()
+			}
+		}
+		// idle waits until nobody looks. The audits come later.
+		idle := func() {
+			time.Sleep(10 * ioTime)
+			synctest.Wait()
+		}
+		idle()
+		for job := range jobs {
+			before := b.looks
+			b.put(job)
+			idle()
+			require.Len(t, got, 1, "job %d went to nobody, or to several", job)
+			require.Equal(t, job, <-got)
+			require.LessOrEqual(t, b.looks-before, 2*replicas, "job %d", job)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// A burst of jobs, whose hints coalesce, is handed out to the last.
+func TestABurstLeavesNothingOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		b := &table{}
+		c := b.replica(t, ctx)
+		got := make(chan int, 10)
+		for range cap(got) {
+			go func() {
+				if job, err := c.claim(ctx, time.Hour, "jobs"); err == nil {
+					got <- job
+				}
+			}()
+		}
+		synctest.Wait()
+		for job := range cap(got) {
+			b.put(job)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Len(t, got, cap(got))
+		stop()
+		synctest.Wait()
+	})
+}
+
+// A worker that leaves between its hint and its claim leaves the look to the next in line.
+func TestAWorkerThatLeavesBetweenHintAndClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		b := &table{}
+		c := b.replica(t, ctx)
+		leaving, leave := context.WithCancelCause(ctx)
+		left, got := make(chan error, 1), make(chan int, 1)
+		go func() {
+			_, err := c.claim(leaving, time.Hour, "jobs")
+			left <- err
+		}()
+		time.Sleep(10 * ioTime) // it has looked, and waits
+		go func() {
+			job, _ := c.claim(ctx, time.Hour, "jobs")
+			got <- job
+		}()
+		time.Sleep(10 * ioTime)
+		b.put(7)
+		synctest.Wait() // it looks
+		gone := errors.New("gone")
+		leave(gone)
+		assert.ErrorIs(t, <-left, gone)
+		time.Sleep(2 * ioTime)
+		synctest.Wait()
+		require.Len(t, got, 1, "the next in line has it at once")
+		assert.Equal(t, 7, <-got)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// A process that dies with a job in its transaction tells nobody. The audit of another one finds it.
+func TestAProcessThatDiesBetweenHintAndClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		b := &table{}
+		dying, kill := context.WithCancel(ctx)
+		other := b.replica(t, ctx)
+		dead := b.replica(t, dying)
+		got := make(chan int, 1)
+		go func() { _, _ = dead.claim(dying, time.Hour, "jobs") }()
+		go func() {
+			job, _ := other.claim(ctx, time.Hour, "jobs")
+			got <- job
+		}()
+		time.Sleep(10 * ioTime)
+		b.mu.Lock()
+		b.jobs = append(b.jobs, 7)
+		b.mu.Unlock()
+		dead.SignalUpTo("jobs", signals.Unknown) // its hint comes first
+		synctest.Wait()
+		other.SignalUpTo("jobs", signals.Unknown)
+		time.Sleep(ioTime / 2)
+		synctest.Wait() // the other process has looked, and found nothing
+		kill()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Empty(t, got, "nobody has told it")
+		time.Sleep(time.Minute) // an audit is at most 10 % late
+		synctest.Wait()
+		require.Len(t, got, 1)
+		assert.Equal(t, 7, <-got)
+		stop()
+		synctest.Wait()
+	})
+}
+
+func TestAClaimThatFindsNothingExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		c := (&table{}).replica(t, ctx)
+		_, err := c.claim(ctx, time.Second, "jobs")
+		assert.ErrorIs(t, err, purgatory.ErrExpired)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// The page shows the code that these tests run.
+func TestThePageShowsThisRecipe(t *testing.T) {
+	source, err := os.ReadFile("claims_test.go")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(source), "\ntype claims struct")
+	recipe, _, found := strings.Cut(rest, "\n\n// table is an engine")
+	require.True(t, found)
+	page, err := os.ReadFile("../docs/many-processes.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "\ntype claims struct"+recipe+"\n```\n", "the page has another recipe than this file")
+}
