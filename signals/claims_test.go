@@ -135,7 +135,7 @@ func (b *table) put(job int) {
 }
 
 // replica starts a process's waits on b, and their hints. They end when ctx does.
-func (b *table) replica(t *testing.T, ctx context.Context) *claims {
+func (b *table) replica(ctx context.Context, t *testing.T) *claims {
 	p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
 	require.NoError(t, err)
 	c := &claims{waiting: p, look: b.look, quiet: make(map[string]bool)}
@@ -167,7 +167,7 @@ func TestAJobWakesOneWaiterInEachProcess(t *testing.T) {
 		b := &table{}
 		got := make(chan int, replicas*workers)
 		for range replicas {
-			c := b.replica(t, ctx)
+			c := b.replica(ctx, t)
 			for range workers {
 				go func() {
 					if job, err := c.claim(ctx, time.Hour, "jobs"); err == nil {
@@ -201,7 +201,7 @@ func TestABurstLeavesNothingOver(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		b := &table{}
-		c := b.replica(t, ctx)
+		c := b.replica(ctx, t)
 		got := make(chan int, 10)
 		for range cap(got) {
 			go func() {
@@ -228,7 +228,7 @@ func TestAWorkerThatLeavesBetweenHintAndClaim(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		b := &table{}
-		c := b.replica(t, ctx)
+		c := b.replica(ctx, t)
 		leaving, leave := context.WithCancelCause(ctx)
 		left, got := make(chan error, 1), make(chan int, 1)
 		go func() {
@@ -262,8 +262,8 @@ func TestAProcessThatDiesBetweenHintAndClaim(t *testing.T) {
 		defer stop()
 		b := &table{}
 		dying, kill := context.WithCancel(ctx)
-		other := b.replica(t, ctx)
-		dead := b.replica(t, dying)
+		other := b.replica(ctx, t)
+		dead := b.replica(dying, t)
 		got := make(chan int, 1)
 		go func() { _, _ = dead.claim(dying, time.Hour, "jobs") }()
 		go func() {
@@ -296,8 +296,8 @@ func TestAClaimThatFindsNothingExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		c := (&table{}).replica(t, ctx)
-		_, err := c.claim(ctx, time.Second, "jobs")
+		c := (&table{}).replica(ctx, t)
+		_, err := c.claim(ctx, time.Second, "mail")
 		assert.ErrorIs(t, err, purgatory.ErrExpired)
 		stop()
 		synctest.Wait()
