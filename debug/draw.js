@@ -72,16 +72,21 @@ function canvas(label) {
   return svg("svg", {viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": label},
     [0.6, 50, 99.4].map(y => svg("line", {x1: 0, x2: 100, y1: y, y2: y, class: "grid"})));
 }
-// area draws bands, one upon the other, over samples that lie at x from 0 to 100.
-function area(label, xs, bands, top) {
+// follows reports whether a sample belongs to the one before. If too much time lies between them, nothing was sampled there.
+const follows = (s, before) => s.time - before.time <= 5000;
+// area draws bands, one upon the other, over samples that lie at x from 0 to 100. It leaves gaps where nothing was sampled.
+function area(label, samples, xs, bands, top) {
+  const starts = samples.flatMap((s, i) => i && follows(s, samples[i - 1]) ? [] : [i]);
   const c = canvas(label);
   let floor = xs.map(() => 0);
   for (const band of bands) {
     const roof = floor.map((f, i) => f + band.values[i]);
     const y = v => (100 - 100 * v / top).toFixed(2);
-    const path = roof.map((v, i) => `${xs[i].toFixed(2)},${y(v)}`)
-      .concat(floor.map((v, i) => `${xs[i].toFixed(2)},${y(v)}`).reverse());
-    if (xs.length > 1) c.append(svg("polygon", {points: path.join(" "), class: band.class}));
+    const points = line => line.map((v, i) => `${xs[i].toFixed(2)},${y(v)}`), above = points(roof), below = points(floor);
+    starts.forEach((from, k) => {
+      const path = above.slice(from, starts[k + 1]).concat(below.slice(from, starts[k + 1]).reverse());
+      if (path.length > 2) c.append(svg("polygon", {points: path.join(" "), class: band.class}));
+    });
     floor = roof;
   }
   return c;
@@ -93,15 +98,15 @@ function places(samples) {
 }
 function pendingPlot(history) {
   const {xs, ago} = places(history), peak = Math.max(0, ...history.map(s => s.pending)), top = nice(peak);
-  return plot("Pending", "peak " + num(peak), top, area("pending operations over the last minutes", xs,
+  return plot("Pending", "peak " + num(peak), top, area("pending operations over the last minutes", history, xs,
     [{values: history.map(s => s.pending), class: "fill-pending"}], top), ago, "now");
 }
 function endedPlot(history) {
-  const samples = history.filter(s => s.ended_per_second.length), {xs, ago} = places(samples);
+  const samples = history.filter((s, i) => i && follows(s, history[i - 1])), {xs, ago} = places(samples);
   const bands = outcomes.map((o, k) => ({class: o, values: samples.map(s => s.ended_per_second[k])}));
   const peak = Math.max(0, ...samples.map(s => s.ended_per_second.reduce((a, b) => a + b, 0))), top = nice(peak);
   const used = bands.filter(b => b.values.some(v => v > 0)).map(b => b.class);
-  return plot("Ended per second", "peak " + num(peak), top, area("operations ended per second by outcome", xs, bands, top), ago, "now", legend(used));
+  return plot("Ended per second", "peak " + num(peak), top, area("operations ended per second by outcome", samples, xs, bands, top), ago, "now", legend(used));
 }
 function legend(classes) {
   return el("div", {class: "legend"}, ...classes.map(c => el("span", {}, el("i", {class: c}), c)));

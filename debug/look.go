@@ -14,8 +14,9 @@ import (
 // view looks at every source, or at those of the given names if there are any. No lock is held while it looks:
 // operations describe themselves.
 func (p *Page) view(names []string) View {
-	sources := copyOf(p, &p.mu.sources)
-	v := View{Time: time.Now(), Hidden: p.opts.HideDetails, Purgatories: make([]PurgatoryView, 0, len(sources))}
+	now := time.Now()
+	sources := copyOf(p, &p.mu.sources, now)
+	v := View{Time: now, Hidden: p.opts.HideDetails, Purgatories: make([]PurgatoryView, 0, len(sources))}
 	rows := p.opts.Rows
 	if v.Hidden {
 		rows = 0
@@ -74,10 +75,10 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Name: name, Pending: n.Pending, MaxPending: n.MaxPending, Watched: n.Watched, Keys: n.Keys, Stale: n.Stale,
 		Accepted: n.Accepted, Ended: make(map[string]int64), Rejected: n.Rejected,
 		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
-		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
+		Checks:     n.Checks, WastedChecks: n.WastedChecks, Forgotten: n.Forgotten, Signals: n.Signals, Coalesced: n.Coalesced,
 		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
-		Due: n.Due, OldestDue: n.OldestDue.Seconds(), ReaperStalls: n.ReaperStalls,
+		CallbacksTimed: callbacksTimed(n), Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,
 		Timed: n.Timed, OldestAge: n.OldestAge.Seconds(), Ages: viewHistogram(&n.Ages), Late: viewHistogram(&n.Late),
 		Waited: make(map[string]HistogramView), Looked: in.Looked, Wheels: viewWheels(&in.Wheels),
 		Hot: viewKeys(in.Hot), Expiring: viewKeys(in.Expiring), Oldest: []OperationView{},
@@ -150,7 +151,7 @@ func viewKeys(keys []purgatory.KeyReport) []KeyView {
 		k := &keys[i]
 		all[i] = KeyView{
 			Key: k.Key, Waiting: k.Waiting, Watched: k.Watched, Tries: k.Tries, Wasted: k.Wasted,
-			Ended: make(map[string]int64), OnlyTimeouts: k.OnlyTimeouts(),
+			Ended: make(map[string]int64), OnlyTimeouts: k.OnlyTimeouts(), Forgotten: k.Forgotten,
 		}
 		for o := range outcomes {
 			if n := k.Ended[o]; n > 0 {

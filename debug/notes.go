@@ -3,6 +3,8 @@ package debug
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
@@ -37,6 +39,7 @@ const (
 	fewChecks     = 1000 // before their waste is remarkable
 	fewPending    = 100  // before their growth is
 	growthSpan    = time.Minute
+	maxNamed      = 5 // keys in a note
 )
 
 // notebook collects the notes of one purgatory.
@@ -47,7 +50,7 @@ type notebook struct {
 	all []Note
 }
 
-// notes says what is remarkable about a purgatory, now and over the window.
+// notes says what is remarkable about a purgatory, now and over the window: the worst first.
 func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection) []Note {
 	b := notebook{n: n, w: w, in: in, all: []Note{}}
 	b.stuck()
@@ -55,18 +58,21 @@ func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection) []Note {
 	b.refused()
 	b.vain()
 	b.growth()
+	return b.sorted()
+}
+
+// sorted returns the notes by severity, and those of one severity in the order in which they were made.
+func (b *notebook) sorted() []Note {
+	slices.SortStableFunc(b.all, func(x, y Note) int { return urgency(x.Level) - urgency(y.Level) })
 	return b.all
 }
 
+// state returns the level of the first note, which is the worst.
 func state(notes []Note) string {
-	worst := stateOK
-	for _, n := range notes {
-		if n.Level == stateTrouble {
-			return stateTrouble
-		}
-		worst = n.Level
+	if len(notes) == 0 {
+		return stateOK
 	}
-	return worst
+	return notes[0].Level
 }
 
 func (b *notebook) trouble(format string, args ...any) {
@@ -96,7 +102,7 @@ func (w *window) name() string {
 	case w.length < 2*time.Minute:
 		return fmt.Sprintf("in the last %.0f s", w.length.Seconds())
 	}
-	return fmt.Sprintf("in the last %.0f min", w.length.Minutes())
+	return fmt.Sprintf("in the last %v min", math.Round(10*w.length.Minutes())/10)
 }
 
 // stuck looks at what runs and waits now. What has not ended is in no histogram.
@@ -105,12 +111,16 @@ func (b *notebook) stuck() {
 		b.trouble("%s, one for %s: it blocks a worker, or the goroutine that called the purgatory",
 			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.OldestRunning.Seconds()))
 	}
-	limit := max(dueTicks*b.in.Wheels.Tick, dueLimit)
-	switch waits := count(b.n.Due, "expired operation waits", "expired operations wait"); {
+	if b.w.running > 0 && !callbacksTimed(b.n) && b.w.length > growthSpan && b.w.ended == [operation.NumOutcomes]int64{} {
+		b.trouble("%s at every look %s, and nothing ended: do they block? WithSlowCallback measures for how long",
+			count(b.w.running, "callback ran", "callbacks ran"), b.span())
+	}
+	limit, bound := max(dueTicks*b.in.Wheels.Tick, dueLimit), atLeast(dueCapped(b.n))
+	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {
 	case b.n.Due > 0 && b.n.OldestDue > limit:
-		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers?", waits, seconds(b.n.OldestDue.Seconds()))
+		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers?", waits, bound+seconds(b.n.OldestDue.Seconds()))
 	case b.n.Due > dueMany:
-		b.trouble("at least %s for a free worker", waits)
+		b.trouble("%s for a free worker", waits)
 	}
 	if b.w.slowCallbacks > 0 {
 		b.look("%s %s took longer than WithSlowCallback allows: see the log", count(b.w.slowCallbacks, "callback", "callbacks"), b.span())
@@ -155,13 +165,43 @@ func (b *notebook) refused() {
 
 // vain looks for what is woken never, or for nothing.
 func (b *notebook) vain() {
-	if n := suspects(b.in.Expiring); n > 0 && b.w.ended[operation.Expired] > 0 {
+	if b.n.Forgotten > 0 {
+		b.trouble("%s: is a CheckAndComplete missing for %s?", count(b.n.Forgotten, "operation was ready at its timeout, and nobody had checked its keys",
+			"operations were ready at their timeouts, and nobody had checked their keys"), forgotten(b.in))
+	}
+	if neverChecked(b.n) {
+		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal?",
+			count(b.n.Expired, "operation has expired", "operations have expired"))
+	} else if n := suspects(b.in.Expiring); n > 0 && b.w.ended[operation.Expired] > 0 {
 		b.trouble("%d of the keys shown ended only by timeout: does anybody call CheckAndComplete for such a key?", n)
 	}
 	if b.w.checks > fewChecks && 100*b.w.wasted > wastedPercent*b.w.checks {
-		b.look("%d %% of the checks %s found nothing to do: a key that too many share, or positions to wait for (CheckAndCompleteUpTo)?",
-			100*b.w.wasted/b.w.checks, b.span())
+		b.look("%d %% of the checks %s found nothing to do: try CheckAndCompleteUpTo for positions, CheckAndCompleteInOrder for "+
+			"one of many (a semaphore, a queue), or narrower keys", 100*b.w.wasted/b.w.checks, b.span())
 	}
+}
+
+// forgotten names the keys that nobody checks, if they are known.
+func forgotten(in *purgatory.Inspection) string {
+	var keys []string
+	for _, k := range slices.Concat(in.Expiring, in.Hot) {
+		if k.Forgotten > 0 && !slices.Contains(keys, k.Key) {
+			keys = append(keys, k.Key)
+		}
+	}
+	switch more := len(keys) - maxNamed; {
+	case len(keys) == 0:
+		return "the keys in the log (" + purgatory.EventForgotten + ")"
+	case more > 0:
+		return strings.Join(keys[:maxNamed], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(keys, ", ")
+}
+
+// neverChecked reports whether operations only ever expire, unless their callers cancel them: nobody has checked a key, or
+// forced an operation.
+func neverChecked(n *purgatory.Stats) bool {
+	return n.Expired > 0 && n.Satisfied == 0 && n.Forced == 0 && n.Checks == 0 && n.Signals == 0
 }
 
 func (b *notebook) growth() {
@@ -178,6 +218,22 @@ func suspects(keys []purgatory.KeyReport) (n int64) {
 		}
 	}
 	return n
+}
+
+// callbacksTimed reports whether the numbers show that callbacks are timed: without WithSlowCallback these are all 0.
+func callbacksTimed(n *purgatory.Stats) bool {
+	return n.OldestRunning > 0 || n.StuckCallbacks > 0 || n.SlowCallbacks > 0
+}
+
+// dueCapped reports whether Due and OldestDue may be too low: Stats looks at 128 entries of each of the timer's shards.
+func dueCapped(n *purgatory.Stats) bool { return n.Due >= 128 }
+
+// atLeast goes before a number that is a lower bound.
+func atLeast(bound bool) string {
+	if bound {
+		return "≥ "
+	}
+	return ""
 }
 
 // count says how many there are of something.

@@ -1,6 +1,9 @@
 package debug
 
 import (
+	"log/slog"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -55,7 +59,14 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"one expiry waits", func(d *day) { d.n.Due, d.n.OldestDue = 1, 60*time.Millisecond }, "trouble", "1 expired operation waits"},
 		{"an expiry waits for some ticks", func(d *day) { d.n.Due, d.n.OldestDue = 38, 20*time.Millisecond }, "", ""},
 		{"an expiry waits for some long ticks", func(d *day) { d.n.Due, d.n.OldestDue, d.in.Wheels.Tick = 38, time.Second, 100*time.Millisecond }, "", ""},
-		{"many wait, nobody knows since when", func(d *day) { d.n.Due = 500 }, "trouble", "at least 500 expired operations"},
+		{"many wait, nobody knows since when", func(d *day) { d.n.Due = 500 }, "trouble", "≥ 500 expired operations wait for a free worker"},
+		{"more wait than are counted", func(d *day) { d.n.Due, d.n.OldestDue = 128, 3*time.Second }, "trouble", "≥ 128 expired operations wait for a free worker, one for ≥ 3s"},
+		{"all that wait are counted", func(d *day) { d.n.Due, d.n.OldestDue = 127, 3*time.Second }, "trouble", "127 expired operations wait for a free worker, one for 3s"},
+		{"blocked for minutes, untimed", func(d *day) { d.n.Running, d.w.running = 9, 9 }, "trouble", "9 callbacks ran at every look in the last 2 min, and nothing ended"},
+		{"blocked for seconds, untimed", func(d *day) { d.n.Running, d.w.running, d.w.length = 9, 9, 30*time.Second }, "", ""},
+		{"busy, untimed", func(d *day) { d.n.Running, d.w.running, d.w.ended[operation.Satisfied] = 9, 9, 1 }, "", ""},
+		{"running now and then, untimed", func(d *day) { d.n.Running = 9 }, "", ""},
+		{"callbacks of half a second", func(d *day) { d.n.Running, d.w.running, d.n.OldestRunning = 9, 9, time.Second/2 }, "", ""},
 		{"slow callbacks", func(d *day) { d.n.SlowCallbacks, d.w.slowCallbacks = 9, 2 }, "look", "2 callbacks in the last 2 min took longer than WithSlowCallback allows"},
 		{"slow callbacks of last week", func(d *day) { d.n.SlowCallbacks = 9 }, "", ""},
 		{"panics", func(d *day) { d.n.Panics, d.w.panics = 9, 2 }, "trouble", "2 panics in operations' methods in the last 2 min"},
@@ -76,7 +87,32 @@ func TestASickDayHasItsNote(t *testing.T) {
 			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3), onlyTimeouts(2)}
 		}, "trouble", "1 of the keys shown ended only by timeout"},
 		{"only timeouts, last week", func(d *day) { d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)} }, "", ""},
+		{"nobody ever checks", func(d *day) { d.n.Accepted, d.n.Expired = 1, 1 }, "trouble", "1 operation has expired, none was satisfied, and no check was ever made"},
+		{"nobody ever checks, clients go", func(d *day) { d.n.Expired, d.n.Cancelled, d.n.Pending = 20, 5, 9 }, "trouble", "20 operations have expired, none was satisfied, and no check was ever made"},
+		{"nobody ever checks, whatever the key", func(d *day) {
+			d.n.Expired, d.w.ended[operation.Expired] = 3, 3
+			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)}
+		}, "trouble", "no check was ever made"},
+		{"nothing has ended yet", func(d *day) { d.n.Accepted, d.n.Pending = 7, 7 }, "", ""},
+		{"all expire, with checks", func(d *day) { d.n.Expired, d.n.Checks = 20, 1 }, "", ""},
+		{"all expire, with signals", func(d *day) { d.n.Expired, d.n.Signals = 20, 1 }, "", ""},
+		{"satisfied at once, or expired", func(d *day) { d.n.Expired, d.n.Satisfied = 20, 1 }, "", ""},
+		{"forced, or expired", func(d *day) { d.n.Expired, d.n.Forced = 20, 1 }, "", ""},
+		{"a check is forgotten", func(d *day) { d.n.Forgotten, d.n.Satisfied = 1, 1 }, "trouble", "1 operation was ready at its timeout, and nobody had checked its keys: is a CheckAndComplete missing for the keys in the log (purgatory.check.forgotten)?"},
+		{"checks are forgotten, of known keys", func(d *day) {
+			d.n.Forgotten = 9
+			d.in.Hot = []purgatory.KeyReport{{Key: "busy"}, {Key: "audit", Forgotten: 4}, {Key: "orders", Forgotten: 5}}
+			d.in.Expiring = d.in.Hot[1:2]
+		}, "trouble", "missing for audit, orders?"},
+		{"checks of many keys are forgotten", func(d *day) {
+			d.n.Forgotten = 9
+			for i := range 9 {
+				d.in.Hot = append(d.in.Hot, purgatory.KeyReport{Key: strconv.Itoa(i), Forgotten: 1})
+			}
+		}, "trouble", "missing for 0, 1, 2, 3, 4 and 4 more?"},
 		{"checks in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "99 % of the checks in the last 2 min"},
+		{"positions in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "CheckAndCompleteUpTo for positions"},
+		{"one of many in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "CheckAndCompleteInOrder for one of many (a semaphore, a queue)"},
 		{"few checks in vain", func(d *day) { d.w.checks, d.w.wasted = 900, 900 }, "", ""},
 		{"ever more wait", func(d *day) { d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 500, 900 }, "look", "pending has grown from 300 to 900"},
 		{"more wait, but less than before", func(d *day) { d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 1500, 900 }, "", ""},
@@ -97,8 +133,68 @@ func TestASickDayHasItsNote(t *testing.T) {
 	}
 }
 
+// TestTheWorstNoteIsTheState has slow callbacks, which are noted before refusals and to be looked at only.
 func TestTheWorstNoteIsTheState(t *testing.T) {
-	assert.Equal(t, stateTrouble, state([]Note{{stateLook, ""}, {stateTrouble, ""}, {stateLook, ""}}))
+	d := minuteOf(t)
+	d.w.slowCallbacks, d.w.stalls, d.n.MaxPending, d.w.rejected, d.w.rejectedFull = 2, 1, 10, 4, 4
+	got := notes(&d.n, &d.w, &d.in)
+	require.Len(t, got, 3)
+	assert.Equal(t, stateTrouble, state(got))
+	for i, want := range []string{"full: 4 operations were refused", "2 callbacks", "the reaper stalled"} {
+		assert.Contains(t, got[i].Text, want)
+	}
+	h := hearing{window: d.w, ends: 3, failures: 1}
+	got = signalNotes(&signals.Stats{Running: true, Standing: true}, &h, noon)
+	require.Len(t, got, 2)
+	assert.Equal(t, stateTrouble, state(got))
+	assert.Contains(t, got[0].Text, "1 bulk read failed")
+}
+
+// TestNobodyChecks needs no option, and no look before this one.
+func TestNobodyChecks(t *testing.T) {
+	p := newFetches(t)
+	submit(t, p, time.Second, "", "orders-0")
+	page := Handler(p)
+	look := func() PurgatoryView {
+		get(t, page, "/")
+		return page.view(nil).Purgatories[0]
+	}
+	assert.Equal(t, stateOK, look().State)
+	p.AdvanceClock(2 * time.Second)
+	sick := look()
+	require.Len(t, sick.Notes, 1)
+	assert.Equal(t, stateTrouble, sick.State)
+	assert.Contains(t, sick.Notes[0].Text, "no check was ever made")
+	submit(t, p, time.Second, "", "orders-0")
+	p.CheckAndComplete("orders-0")
+	assert.Equal(t, stateOK, look().State)
+}
+
+// TestAForgottenCheckNamesItsKey, unless details are hidden.
+func TestAForgottenCheckNamesItsKey(t *testing.T) {
+	p := newFetches(t, purgatory.WithKeyStats(64), purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler)))
+	f := submit(t, p, time.Second, "", "orders-0")
+	submit(t, p, time.Hour, "", "orders-1")
+	f.ready = true // and nobody checks
+	p.AdvanceClock(2 * time.Second)
+	require.EqualValues(t, 1, p.Stats().Forgotten)
+	for _, c := range []struct {
+		page *Page
+		text string
+	}{
+		{Handler(p), "missing for orders-0?"},
+		{New(Options{HideDetails: true}, p), "missing for the keys in the log"},
+	} {
+		got := get(t, c.page, "/").Body.String()
+		assert.Contains(t, got, "TROUBLE: 1 operation was ready at its timeout")
+		assert.Contains(t, got, c.text)
+		assert.Contains(t, got, " wasted; 1 forgotten; ")
+		v := c.page.view(nil).Purgatories[0]
+		assert.Len(t, v.Notes, 1)
+		if len(v.Hot) > 0 {
+			assert.EqualValues(t, 1, v.Hot[slices.IndexFunc(v.Hot, func(k KeyView) bool { return k.Key == "orders-0" })].Forgotten)
+		}
+	}
 }
 
 // stuck is an operation whose callback does not return until it may.
@@ -123,6 +219,7 @@ func TestStuckWorkersAreSeen(t *testing.T) {
 		_, err := p.TryCompleteElseWatch(&stuck{may: may}, 5*time.Millisecond, "orders-0")
 		require.NoError(t, err)
 	}
+	p.Signal("orders-0") // somebody does
 	page := Handler(newFetches(t), p)
 	t.Cleanup(page.Close)
 	require.Eventually(t, func() bool {

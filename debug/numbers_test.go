@@ -33,6 +33,7 @@ var shown = map[string]string{
 	"RejectedInput":  "rejections.input",
 	"Checks":         "checks",
 	"WastedChecks":   "wasted_checks",
+	"Forgotten":      "forgotten",
 	"Signals":        "signals",
 	"Coalesced":      "coalesced",
 	"Purges":         "purges",
@@ -145,8 +146,36 @@ func TestTheTextHasEachNumber(t *testing.T) {
 		if strings.HasPrefix(field, "Oldest") {
 			word = seconds(value)
 		}
+		if field == "Due" || field == "OldestDue" {
+			word = "≥ " + word
+		}
 		if field != "Stale" { // of use to those who debug the purge
 			assert.Contains(t, text.String(), word, field)
 		}
 	}
+}
+
+// TestWhatIsNotMeasuredIsNotZero: neither WithSlowCallback nor WithHistograms, and nobody has looked before.
+func TestWhatIsNotMeasuredIsNotZero(t *testing.T) {
+	textOf := func(n purgatory.Stats, in purgatory.Inspection) string {
+		var text strings.Builder
+		printView(&text, View{Purgatories: []PurgatoryView{viewOf("fetches", &n, &in)}})
+		return text.String()
+	}
+	text := textOf(purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}, purgatory.Inspection{})
+	assert.Contains(t, text, "9 callbacks, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
+	assert.Contains(t, text, " wasted; – forgotten; ")
+	assert.Contains(t, text, "oldest  –\n")
+	assert.Regexp(t, ` 0 +– +– +– "fetches"\n`, text, "the overview")
+	for _, n := range []purgatory.Stats{{Running: 1, OldestRunning: time.Second}, {SlowCallbacks: 2}} {
+		text = textOf(n, purgatory.Inspection{})
+		assert.Contains(t, text, ", 0 stuck;")
+		assert.NotContains(t, text, "– slow callbacks")
+	}
+	text = textOf(purgatory.Stats{Due: 200, OldestDue: time.Second}, purgatory.Inspection{})
+	assert.Contains(t, text, "≥ 200 due, the oldest for ≥ 1s;")
+
+	oldest := purgatory.Inspection{Looked: 4096, Oldest: []purgatory.OperationReport{{Age: time.Minute}}}
+	assert.Contains(t, textOf(purgatory.Stats{Watched: 5000}, oldest), "oldest of 4096 watches that were looked at, of 5000; the oldest of all has waited ≥ 1m0s:\n")
+	assert.Contains(t, textOf(purgatory.Stats{Watched: 5000, Stale: 904}, oldest), "oldest operations:\n")
 }

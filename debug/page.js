@@ -14,10 +14,11 @@ function overview(all, sources) {
     ].map((cell, i) => el("td", column(i), cell))))))) : [];
   return el("section", {id: "overview"}, lines(head, all, p => [
     num(p.pending), p.timed ? time(p.oldest_age) : "–", rate(p, "ended"), rate(p, "expired"),
-    p.timed ? quantile(p.window.late, .99) : "–", num(p.running), num(p.due)]),
+    p.timed ? quantile(p.window.late, .99) : "–", num(p.running), due(p)]),
   lines(["state", "source of hints", "hints / s", "last word", "ends", "gaps"], sources, s => [
     perSecond(s), time(s.since_last_word), num(s.ends), num(s.gaps)]));
 }
+const bound = p => p.due_capped ? "≥ " : "", due = p => bound(p) + num(p.due);
 const perSecond = s => s.hints_per_second === null ? "–" : num(s.hints_per_second);
 // column says what a column of the overview is: which ones a narrow screen can do without.
 function column(i) { return {class: i < 2 ? "name" : [3, 4, 6, 7].includes(i) ? "wide" : ""}; }
@@ -29,8 +30,8 @@ function tiles(p) {
     tile("checks wasted", w.checks ? Math.round(100 * w.wasted_checks / w.checks) + " %" : "–")];
   if (p.timed) all.push(tile("oldest", time(p.oldest_age)), tile("p99 lateness", quantile(w.late, .99)));
   if (p.oldest_running >= 1) all.push(tile(count(p.running, "callback runs", "callbacks run"), time(p.oldest_running), "bad"));
-  if (p.oldest_due >= .05 || p.due > 64) all.push(tile("due for " + time(p.oldest_due), num(p.due), "bad"));
-  for (const [label, n] of [["rejected", w.rejected], ["panic", w.panics], ["slow callback", w.slow_callbacks], ["reaper stall", w.reaper_stalls]]) {
+  if (p.oldest_due >= .05 || p.due > 64) all.push(tile("due for " + bound(p) + time(p.oldest_due), due(p), "bad"));
+  for (const [label, n] of [["rejected", w.rejected], ["forgotten check", p.forgotten], ["panic", w.panics], ["slow callback", w.slow_callbacks], ["reaper stall", w.reaper_stalls]]) {
     if (n) all.push(tile(n === 1 || label === "rejected" ? label : label + "s", num(n), "bad"));
   }
   return el("div", {class: "tiles"}, all);
@@ -41,12 +42,14 @@ function tables(p) {
   if (p.hot.length) box.append(table("Hottest keys", "by operations and tries, half-life 69 s", [
     {name: "key", text: true, of: k => k.key}, {name: "waiting", of: k => num(k.waiting)}, {name: "watched", wide: true, of: k => num(k.watched)},
     {name: "tries", wide: true, of: k => num(k.tries)}, {name: "wasted", of: percent},
-    {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")}], p.hot));
+    {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")},
+    p.forgotten ? {name: "forgotten", of: k => num(k.forgotten), suspect: k => k.forgotten > 0} : []].flat(), p.hot));
   if (p.expiring.length) box.append(table("Keys with the most expiries", "only timeouts: is a wake-up missing?", [
     {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts},
     {name: "otherwise", of: k => num(outcomes.reduce((a, o) => a + (o === "expired" ? 0 : k.ended[o] || 0), 0))},
     {name: "waiting", of: k => num(k.waiting)}, {name: "only timeouts", of: k => k.only_timeouts ? "yes" : "", suspect: k => k.only_timeouts}], p.expiring));
-  if (p.oldest.length) box.append(table("Oldest operations", `of ${num(p.looked)} looked at`, [
+  if (p.oldest.length) box.append(table("Oldest operations", p.looked < p.watched - p.stale
+    ? `of ${num(p.looked)} of ${num(p.watched)} watches; the oldest of all is ≥ ${time(p.oldest[0].age)}` : "of all", [
     {name: "age", of: o => time(o.age)}, {name: "left", of: o => time(o.left), suspect: o => o.left < -.05},
     {name: "key", text: true, of: o => o.key + (o.keys > 1 ? ` +${o.keys - 1}` : "")}, {name: "operation", text: true, of: o => o.text || o.type}], p.oldest));
   return box;

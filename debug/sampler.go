@@ -43,13 +43,18 @@ func remove[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s 
 	}
 }
 
-// copyOf returns the sources of list, with their samples.
-func copyOf[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N]) []sampled[S, N] {
+// copyOf returns the sources of list, with their samples of the last minutes: older ones are there if the page has not sampled
+// for a while.
+func copyOf[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], now time.Time) []sampled[S, N] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]sampled[S, N], len(*list))
 	for i, s := range *list {
-		all[i] = sampled[S, N]{s.source, slices.Clone(s.samples)}
+		recent := slices.Clone(s.samples)
+		for len(recent) > 0 && now.Sub(recent[0].at) > history*interval {
+			recent = recent[1:]
+		}
+		all[i] = sampled[S, N]{s.source, recent}
 	}
 	return all
 }

@@ -120,7 +120,7 @@ func signalNotes(n *signals.Stats, h *hearing, now time.Time) []Note {
 	if h.failures > 0 {
 		b.lately("%s %s, and re-checks wait for them: see the log", count(h.failures, "bulk read failed", "bulk reads failed"), b.span())
 	}
-	return b.all
+	return b.sorted()
 }
 
 func reason(err error) string {
@@ -144,7 +144,7 @@ func viewOfSignals(n *signals.Stats) SignalsView {
 
 // viewSignals looks at every source of hints, or at those of the given names if there are any.
 func (p *Page) viewSignals(names []string, now time.Time) []SignalsView {
-	all := copyOf(p, &p.mu.signals)
+	all := copyOf(p, &p.mu.signals, now)
 	views, ids := make([]SignalsView, 0, len(all)), make(map[string]bool)
 	for _, s := range all {
 		var n signals.Stats

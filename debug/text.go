@@ -63,7 +63,7 @@ func printOverview(w io.Writer, all []PurgatoryView) {
 	fmt.Fprintln(t, "state\tpending\toldest\tended/s\texpired/s\t name")
 	for i := range all {
 		p := &all[i]
-		oldest, ended, expired := "-", "-", "-"
+		oldest, ended, expired := unknown, unknown, unknown
 		if p.Timed {
 			oldest = seconds(p.OldestAge)
 		}
@@ -88,11 +88,20 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		count(p.Keys, "key", "keys"), count(p.Watched, "watch", "watches"), p.Accepted, p.Rejected, p.Rejections.Closed, p.Rejections.Full, p.Rejections.Input)
 	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired, %d cancelled, %d closed; %s\n",
 		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], p.Ended["cancelled"], p.Ended["closed"], count(p.Panics, "panic", "panics"))
-	fmt.Fprintf(w, "runs    %s, the oldest for %s, %d stuck; %d due, the oldest for %s; %s, %s\n",
-		count(p.Running, "callback", "callbacks"), seconds(p.OldestRunning), p.StuckCallbacks, p.Due, seconds(p.OldestDue),
-		count(p.SlowCallbacks, "slow callback", "slow callbacks"), count(p.ReaperStalls, "reaper stall", "reaper stalls"))
-	fmt.Fprintf(w, "checks  %d, %d of them wasted; %d signals, %d coalesced; %d purges of %d watches\n",
-		p.Checks, p.WastedChecks, p.Signals, p.Coalesced, p.Purges, p.Purged)
+	running, stuck, slow, bound := unknown, unknown, unknown+" slow callbacks", atLeast(p.DueCapped)
+	if p.CallbacksTimed {
+		running, stuck = seconds(p.OldestRunning), strconv.FormatInt(p.StuckCallbacks, 10)
+		slow = count(p.SlowCallbacks, "slow callback", "slow callbacks")
+	}
+	fmt.Fprintf(w, "runs    %s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
+		count(p.Running, "callback", "callbacks"), running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
+		slow, count(p.ReaperStalls, "reaper stall", "reaper stalls"))
+	forgotten := unknown
+	if p.Forgotten > 0 {
+		forgotten = strconv.FormatInt(p.Forgotten, 10)
+	}
+	fmt.Fprintf(w, "checks  %d, %d of them wasted; %s forgotten; %d signals, %d coalesced; %d purges of %d watches\n",
+		p.Checks, p.WastedChecks, forgotten, p.Signals, p.Coalesced, p.Purges, p.Purged)
 	if p.Timed {
 		fmt.Fprintf(w, "oldest  %s\n", seconds(p.OldestAge))
 		printHistogram(w, "ages", p.Ages)
@@ -100,6 +109,8 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 			printHistogram(w, "wait time since start, "+o, p.Waited[o])
 		}
 		printHistogram(w, "lateness "+p.Window.Text, p.Window.Late)
+	} else {
+		fmt.Fprintln(w, "oldest  "+unknown)
 	}
 	fmt.Fprintf(w, "wheels  %d entries, %d due, %s%d not placed yet, tick %s\n",
 		p.Wheels.Pending, p.Wheels.Due, about(p.Wheels.YoungEstimated), p.Wheels.Young, seconds(p.Wheels.Tick))
@@ -112,6 +123,9 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		printOldest(w, p)
 	}
 }
+
+// unknown stands for a number that is not measured.
+const unknown = "–"
 
 // about goes before a number that was estimated.
 func about(estimated bool) string {
@@ -180,7 +194,11 @@ func printOldest(w io.Writer, p *PurgatoryView) {
 	if len(p.Oldest) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "oldest of %d operations that were looked at:\n", p.Looked)
+	if sample := int64(p.Looked); sample < p.Watched-p.Stale {
+		fmt.Fprintf(w, "oldest of %d watches that were looked at, of %d; the oldest of all has waited ≥ %s:\n", sample, p.Watched, seconds(p.Oldest[0].Age))
+	} else {
+		fmt.Fprintln(w, "oldest operations:")
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, o := range p.Oldest {
 		fmt.Fprintf(t, "  %s\t%s left\t%s\t%s\t%s\n", seconds(o.Age), seconds(o.Left), quote(o.Key), o.Type, quote(o.Text))

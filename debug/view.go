@@ -19,7 +19,7 @@ type PurgatoryView struct {
 	Name  string `json:"name"`
 	ID    string `json:"id"`    // its anchor in the page
 	State string `json:"state"` // "trouble", "look" or "ok": its worst note
-	Notes []Note `json:"notes"`
+	Notes []Note `json:"notes"` // the worst first
 
 	Pending        int64            `json:"pending"`
 	MaxPending     int64            `json:"max_pending"` // 0: no bound
@@ -32,17 +32,20 @@ type PurgatoryView struct {
 	Rejections     RejectionsView   `json:"rejections"`
 	Checks         int64            `json:"checks"`
 	WastedChecks   int64            `json:"wasted_checks"`
+	Forgotten      int64            `json:"forgotten"` // operations that were ready at their timeout; 0: none, or nobody counts
 	Signals        int64            `json:"signals"`
 	Coalesced      int64            `json:"coalesced"`
 	Purges         int64            `json:"purges"`
 	Purged         int64            `json:"purged"`
 	Panics         int64            `json:"panics"`
-	Running        int64            `json:"running"` // callbacks that run now
+	Running        int64            `json:"running"`         // callbacks that run now
+	CallbacksTimed bool             `json:"callbacks_timed"` // false: nothing is known of the next three
 	OldestRunning  float64          `json:"oldest_running"`
 	StuckCallbacks int64            `json:"stuck_callbacks"`
 	SlowCallbacks  int64            `json:"slow_callbacks"`
 	Due            int64            `json:"due"` // expired operations that wait for a worker
 	OldestDue      float64          `json:"oldest_due"`
+	DueCapped      bool             `json:"due_capped"` // both are lower bounds
 	ReaperStalls   int64            `json:"reaper_stalls"`
 
 	Timed     bool                     `json:"timed"`
@@ -58,7 +61,7 @@ type PurgatoryView struct {
 	Hot      []KeyView       `json:"hot"`
 	Expiring []KeyView       `json:"expiring"`
 	Oldest   []OperationView `json:"oldest"`
-	Looked   int             `json:"looked"` // operations among which Oldest are the oldest
+	Looked   int             `json:"looked"` // watches among whose operations Oldest are the oldest
 }
 
 // RejectionsView says why operations were not accepted.
@@ -135,6 +138,7 @@ type KeyView struct {
 	Wasted       int64            `json:"wasted"`
 	Ended        map[string]int64 `json:"ended"`
 	OnlyTimeouts bool             `json:"only_timeouts"`
+	Forgotten    int64            `json:"forgotten"`
 }
 
 // OperationView is an operation that waits.

@@ -18,6 +18,7 @@ type window struct {
 	checks, wasted                           int64
 	panics, slowCallbacks, stalls            int64
 	late                                     purgatory.Histogram
+	running                                  int64 // callbacks that ran at each sample, and now
 	pendingBefore, pendingHalfway, pendingAt int64
 }
 
@@ -47,13 +48,20 @@ func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Ti
 	w.checks, w.wasted = n.Checks-before.Checks, n.WastedChecks-before.WastedChecks
 	w.panics, w.slowCallbacks, w.stalls = n.Panics-before.Panics, n.SlowCallbacks-before.SlowCallbacks, n.ReaperStalls-before.ReaperStalls
 	w.late = n.Late.Since(&before.Late)
+	w.running = n.Running
+	for i := range samples {
+		w.running = min(w.running, samples[i].stats.Running)
+	}
 	return w
 }
 
 // rates is what happens per second, over the last seconds.
 type rates struct{ accepted, ended, expired, checks float64 }
 
-const rateSpan = 4 * time.Second
+const (
+	rateSpan = 4 * time.Second
+	rateMost = 15 * time.Second // what lies further apart says nothing about the last seconds
+)
 
 // ratesOf returns the rates over the last seconds. It reports whether there are two samples.
 func ratesOf(samples []sample[purgatory.Stats]) (r rates, known bool) {
@@ -70,18 +78,21 @@ func ratesOf(samples []sample[purgatory.Stats]) (r rates, known bool) {
 	}, true
 }
 
-// lastSeconds returns the last sample and one that is rateSpan older, or the oldest; nil if there are not two of different
-// moments.
+// lastSeconds returns the last sample and one that is rateSpan older, or the oldest that is not older than rateMost; nil if there
+// are not two of different moments.
 func lastSeconds[N any](samples []sample[N]) (first, last *sample[N]) {
 	if len(samples) == 0 {
 		return nil, nil
 	}
-	first, last = &samples[0], &samples[len(samples)-1]
+	last = &samples[len(samples)-1]
 	for i := range samples {
-		if last.at.Sub(samples[i].at) < rateSpan {
+		age := last.at.Sub(samples[i].at)
+		if first != nil && age < rateSpan {
 			break
 		}
-		first = &samples[i]
+		if age <= rateMost {
+			first = &samples[i]
+		}
 	}
 	if !last.at.After(first.at) {
 		return nil, nil

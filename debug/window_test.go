@@ -2,6 +2,7 @@ package debug
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,6 +49,63 @@ func TestRatesArePerSecond(t *testing.T) {
 	r, _ = ratesOf(slow)
 	assert.InDelta(t, 300, r.expired, 0)
 	assert.InDelta(t, 300, viewHistory(slow)[1].Ended[operation.Expired-1], 0)
+}
+
+// TestAPauseIsNotTheLastSeconds: the page has not sampled for a while.
+func TestAPauseIsNotTheLastSeconds(t *testing.T) {
+	samples := watched(noon, 61, func(second int64, n *purgatory.Stats) { n.Expired = 1000 * second })
+	_, known := ratesOf([]sample[purgatory.Stats]{samples[0], samples[60]})
+	assert.False(t, known)
+	samples[60].stats.Expired += 70
+	r, _ := ratesOf([]sample[purgatory.Stats]{samples[0], samples[59], samples[60]})
+	assert.InDelta(t, 1070, r.expired, 0, "of the last second")
+}
+
+func TestTheWindowIsNamedForItsLength(t *testing.T) {
+	for length, name := range map[time.Duration]string{
+		90 * time.Second: "in the last 90 s", 2 * time.Minute: "in the last 2 min", 144 * time.Second: "in the last 2.4 min", 4 * time.Minute: "in the last 4 min",
+	} {
+		assert.Equal(t, name, (&window{length: length}).name())
+	}
+}
+
+// TestTheWindowIsOfTheLastMinutes, also after an hour in which nobody looked.
+func TestTheWindowIsOfTheLastMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFetches(t)
+		page := Handler(p)
+		defer page.Close()
+		look := func() PurgatoryView {
+			page.want()
+			return page.view(nil).Purgatories[0]
+		}
+		look()
+		time.Sleep(30 * time.Second)
+		assert.InDelta(t, 30, look().Window.Seconds, 0)
+		time.Sleep(3 * time.Minute) // the page samples for two of them
+		got := look()
+		assert.Equal(t, "in the last 3.5 min", got.Window.Text)
+		assert.Nil(t, got.Rates, "the sample before is a minute old")
+		time.Sleep(time.Hour)
+		got = look()
+		assert.Equal(t, "since start", got.Window.Text)
+		assert.Len(t, got.History, 1)
+		time.Sleep(time.Minute)
+		assert.Equal(t, "in the last 60 s", look().Window.Text)
+	})
+}
+
+func TestWhatRanAtEverySample(t *testing.T) {
+	samples := watched(noon, 60, func(second int64, s *purgatory.Stats) { s.Running = 5 + second%3 })
+	now := purgatory.Stats{Running: 7}
+	w := windowOf(samples, &now, noon.Add(time.Minute))
+	assert.EqualValues(t, 5, w.running)
+	now.Running = 3
+	w = windowOf(samples, &now, noon.Add(time.Minute))
+	assert.EqualValues(t, 3, w.running)
+	samples[30].stats.Running = 0
+	w = windowOf(samples, &now, noon.Add(time.Minute))
+	assert.Zero(t, w.running)
 }
 
 // TestRatesAreOfTheLastSeconds: what was long ago does not count.

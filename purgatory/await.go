@@ -144,7 +144,10 @@ func (p *DelayedOperationPurgatory[K]) othersAwait(keys []K, at []KeyPosition[K]
 
 // block waits until the wait has ended.
 func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], first *watchers.Shard[K]) error {
-	w := p.waits.Get().(*awaiting)
+	w, _ := p.waits.Get().(*awaiting)
+	if w == nil {
+		w = &awaiting{ended: make(chan struct{}, 1)}
+	}
 	w.ready = ready
 	returned := false
 	defer func() {

@@ -32,21 +32,21 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
 	if first || later {
-		p.endAll(p.watchers.Shards(), later)
+		p.watchers.Close()
+		p.endAll(later)
 	}
 }
 
-// endAll ends the operations of shards as closed.
-func (p *DelayedOperationPurgatory[K]) endAll(shards []*watchers.Shard[K], later bool) {
+// endAll ends every operation as closed.
+func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 	done := false
 	defer func() {
 		if !done { // a callback has called runtime.Goexit
-			go p.endAll(shards, later)
+			go p.endAll(later)
 		}
 	}()
-	for ; len(shards) > 0; shards = shards[1:] {
-		shards[0].Close()
-		eachKey(shards[0], func(k watchers.Key[K]) bool {
+	for s := range p.watchers.Shards() {
+		eachKey(s, func(k watchers.Key[K]) bool {
 			w := p.newWalk(k.Key, k.Hash, EveryPosition)
 			w.claim, w.later = machine.Closed, later
 			w.beginAt(k)
@@ -61,6 +61,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(shards []*watchers.Shard[K], later
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
+	p.forgotten.close()
 	if p.reaper != nil {
 		p.reaper.Stop()
 	}
@@ -86,9 +87,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	}
 	// A registration may have looked at draining before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
-	for _, s := range p.watchers.Shards() {
-		s.Seal()
-	}
+	p.watchers.Seal()
 	idle := p.poll(ctx, p.watchers.Quiet)
 	p.close(true)
 	if !idle || !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {

@@ -127,6 +127,9 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 	w := c.p.newWalk(s.Key, s.Hash, s.UpTo)
 	w.inOrder = s.InOrder
 	w.begin()
+	if c.p.cfg.lastTry {
+		c.p.forgotten.checked(s.Key)
+	}
 	return true
 }
 
@@ -138,13 +141,14 @@ func (c *crew[K]) workAll() (asked bool) {
 	if !c.all.Load() || !c.all.Swap(false) {
 		return false
 	}
-	for _, s := range c.p.watchers.Shards() {
+	for s := range c.p.watchers.Shards() {
 		var at watchers.Place
 		for more := true; more; {
 			at, more = s.SignalSome(at, chunk)
 			runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
 		}
 	}
+	c.p.forgotten.checkedAll()
 	return true
 }
 
@@ -211,6 +215,9 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+	if p.cfg.lastTry {
+		p.forgotten.checked(key)
+	}
 	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 	if queued {
 		p.crew.pool.Kick()
@@ -228,4 +235,5 @@ func (p *DelayedOperationPurgatory[K]) SignalAll() {
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}
+	p.forgotten.checkedAll()
 }

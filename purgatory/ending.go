@@ -32,14 +32,17 @@ type ending[K comparable] struct {
 
 	ops      [batchSize]*machine.Machine // ops[:n]; nil when its callbacks have run
 	outcomes [batchSize]machine.Outcome
-	keys     [batchSize]K // the first key of each, for records
+	keys     [batchSize]K // the first key of each, for records, until its callbacks have run
 
 	at    int // ops[at] is the operation whose callbacks run
 	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
 }
 
 func (p *DelayedOperationPurgatory[K]) newEnding(s *watchers.Shard[K]) *ending[K] {
-	e := p.endings.Get().(*ending[K])
+	e, _ := p.endings.Get().(*ending[K])
+	if e == nil {
+		e = &ending[K]{p: p}
+	}
 	e.shard = s
 	return e
 }
@@ -111,6 +114,7 @@ func (e *ending[K]) callbacks() {
 
 // call runs the callbacks up to the first that panics.
 func (e *ending[K]) call() {
+	var none K
 	defer func() {
 		if v := recover(); v != nil {
 			e.p.reportPanic(v, e.ops[e.at], [...]string{"", "OnComplete", "OnExpiration"}[e.begun], e.keys[e.at])
@@ -135,7 +139,7 @@ func (e *ending[K]) call() {
 			}
 		}
 		// A callback that comes later may block: it must not keep this operation in memory.
-		e.ops[e.at] = nil
+		e.ops[e.at], e.keys[e.at] = nil, none
 	}
 }
 
@@ -152,8 +156,8 @@ func (e *ending[K]) done() {
 	gate.Exit(n)
 }
 
+// clear empties e, of which all operations were answered or taken.
 func (e *ending[K]) clear() {
-	clear(e.keys[:e.n])
 	e.shard, e.cause, e.n, e.at, e.begun = nil, nil, 0, 0, 0
 }
 
@@ -164,12 +168,22 @@ func (e *ending[K]) recycle() { e.p.endings.Put(e) }
 func (e *ending[K]) take(from *ending[K]) {
 	i := from.at
 	e.put(from.ops[i], from.outcomes[i], from.keys[i])
-	from.ops[i] = nil
+	var none K
+	from.ops[i], from.keys[i] = nil, none
 	from.at++
 }
 
+// endHeld is endOne for Machine.End, which a worker of the timer calls for an operation that
+// expires.
+func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
+	if o == machine.Expired && p.cfg.lastTry && p.forgotten.lastTry(m) {
+		o = machine.Satisfied
+	}
+	p.endOne(s, m, o, cause)
+}
+
 // endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its first
-// key. The timer calls endOne, through Machine.End, for an operation that expires.
+// key.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
 	e := p.newEnding(s)
 	e.cause = cause

@@ -35,6 +35,8 @@ var (
 	// ErrCancelled: CancelForKey or CancelMatching ended an Await with a nil cause, or
 	// ForceComplete ended it.
 	ErrCancelled = errors.New("purgatory: cancelled")
+	// ErrPending: a Wait has not ended.
+	ErrPending = errors.New("purgatory: pending")
 	// ErrExpired: Await's timeout has passed. It is a net.Error whose Timeout method
 	// returns true, as callers of package net expect, and errors.Is reports that it is
 	// context.DeadlineExceeded, as gRPC's status.FromContextError expects.

@@ -29,6 +29,9 @@ const (
 	// EventPanic: an operation's method or the function of WithExecutor panicked. Error:
 	// operation, callback, age, key (for a method only), panic, stack.
 	EventPanic = "purgatory.callback.panic"
+	// EventForgotten: an operation was ready at its timeout, and nobody had checked its keys;
+	// see [WithForgottenChecks]. Warn: operation, key, keys (their number).
+	EventForgotten = "purgatory.check.forgotten"
 	// EventStalled: the reaper ran much later than planned, and timeouts may have been as
 	// late. Warn: elapsed (since it last ran), interval.
 	EventStalled = "purgatory.reaper.stalled"
@@ -132,7 +135,7 @@ func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, ab
 			logged := false
 			logTo := func(l *slog.Logger) {
 				guard.Apart(func() {
-					l.Error(EventPanic, p.attributes(suppressed, append(about, "panic", panicText(recovered), "stack", string(stack)))...)
+					l.Error(EventPanic, p.attributes(suppressed, append(about, "panic", guard.Text(recovered), "stack", string(stack)))...)
 					logged = true
 				}, nil)
 			}

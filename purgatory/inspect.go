@@ -44,6 +44,8 @@ type KeyReport struct {
 	Tries   int64         // of operations, by checks of the key
 	Wasted  int64         // of Tries: TryComplete returned false
 	Ended   [operation.NumOutcomes]int64
+
+	Forgotten int64 // of Ended: satisfied at the timeout, see WithForgottenChecks
 }
 
 // OnlyTimeouts reports whether operations that waited for the key have expired and none
@@ -91,7 +93,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection 
 
 func (p *DelayedOperationPurgatory[K]) inspectKeys(n int) (hot, expiring []KeyReport) {
 	var h, e []stats.KeyCounts[K]
-	for _, s := range p.watchers.Shards() {
+	for s := range p.watchers.Shards() {
 		h, e = s.Keys(h, e)
 	}
 	h = top(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
@@ -111,15 +113,15 @@ func reports[K comparable](counts []stats.KeyCounts[K]) []KeyReport {
 		c := &counts[i]
 		all[i] = KeyReport{
 			Key: keyText(c.Key), Since: c.Since, Waiting: c.Waiting,
-			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended,
+			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended, Forgotten: c.Forgotten,
 		}
 	}
 	return all
 }
 
 func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
-	shards := p.watchers.Shards()
-	perShard := max(sampling/len(shards), 4)
+	shards := slices.Collect(p.watchers.Shards())
+	perShard := max(sampling/max(len(shards), 1), 4)
 	turn := uint(p.looks.Add(1)) * uint(perShard)
 	var sample []watchers.Waiting[K]
 	for _, s := range shards {
@@ -191,38 +193,6 @@ func textOf(v any) string {
 		}
 	}
 	return fmt.Sprint(v)
-}
-
-// panicText formats the value of a panic. Of one that refers to what another goroutine may be
-// writing, it formats the type: to read a map meanwhile would end the process.
-func panicText(v any) string {
-	switch v.(type) {
-	case fmt.Stringer, error:
-	default:
-		if v != nil && !shallow(reflect.TypeOf(v)) {
-			return fmt.Sprintf("%T", v)
-		}
-	}
-	return textOf(v)
-}
-
-// shallow reports whether values of type t refer to nothing that can change.
-func shallow(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return shallow(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if !shallow(t.Field(i).Type) {
-				return false
-			}
-		}
-		return true
-	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Map, reflect.Pointer, reflect.Slice, reflect.UnsafePointer:
-		return false
-	default:
-		return true
-	}
 }
 
 // cut returns valid UTF-8 of bounded length.

@@ -33,7 +33,7 @@ func eachKey[K comparable](s *watchers.Shard[K], f func(k watchers.Key[K]) bool)
 // [DelayedOperationPurgatory.NumKeys] for the number of keys.
 func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for _, s := range p.watchers.Shards() {
+		for s := range p.watchers.Shards() {
 			if !eachKey(s, func(k watchers.Key[K]) bool { return yield(k.Key) }) {
 				return
 			}
@@ -64,7 +64,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 	if p.nesting.forbidsCheck() {
 		return 0
 	}
-	for _, s := range p.watchers.Shards() {
+	for s := range p.watchers.Shards() {
 		eachKey(s, func(k watchers.Key[K]) bool {
 			w := p.newWalk(k.Key, k.Hash, EveryPosition)
 			n, _ := w.beginAt(k)
@@ -72,6 +72,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 			return true
 		})
 	}
+	p.forgotten.checkedAll() // not before: see lastTry
 	done = true
 	return completed
 }

@@ -35,6 +35,8 @@ type config struct {
 	stuckStacks   bool
 
 	firstInFirstOut bool
+	lastTry         bool
+	grace           time.Duration
 }
 
 // WithTick sets the resolution of timeouts. Default 1 ms. New rejects it together with
@@ -201,6 +203,8 @@ func newConfig(purgatory string, opts []Option) (config, error) {
 		return c, invalid("number of keys to tell apart", c.keyStats, fmt.Sprintf("from 0 (none) to %d", maxKeyStats))
 	case c.slow < 0:
 		return c, invalid("threshold of slow callbacks", c.slow, "at least 0 (off)")
+	case c.grace < 0:
+		return c, invalid("grace of forgotten checks", c.grace, "at least 0")
 	case c.stuckStacks && c.slow == 0:
 		return c, invalid("threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
 	case c.timer != nil && len(c.timerOptions) > 0:

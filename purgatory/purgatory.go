@@ -34,6 +34,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	admission admission
 	callbacks callbacks[K]
 	records   recordRate
+	forgotten forgotten[K]
 
 	draining sched.Bool // Shutdown or Close has begun: no operation is accepted
 	closed   sched.Bool // Close has begun
@@ -71,18 +72,15 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
-		End:        p.endOne,
+		End:        p.endHeld,
 		Observe: stats.Config{
 			Times: cfg.histograms,
 			Keys:  cfg.keyStats,
 			Now:   func() time.Duration { return p.timer.Now() },
 		},
 	})
-	p.waits.New = func() any { return &awaiting{ended: make(chan struct{}, 1)} }
-	p.walks.New = func() any { return &walk[K]{p: p} }
-	p.endings.New = func() any { return &ending[K]{p: p} }
-	p.manyKeys.New = func() any { return new([]watchers.Wait[K]) }
-	p.callbacks.init(p)
+	p.callbacks.p = p
+	p.forgotten.p = p
 	p.crew.init(p)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,

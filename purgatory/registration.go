@@ -345,7 +345,9 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	var many *[]watchers.Wait[K]
 	waits := few[:]
 	if n > fewKeys {
-		many = p.manyKeys.Get().(*[]watchers.Wait[K])
+		if many, _ = p.manyKeys.Get().(*[]watchers.Wait[K]); many == nil {
+			many = new([]watchers.Wait[K])
+		}
 		*many = slices.Grow(*many, n)
 		waits = *many
 	}

@@ -132,9 +132,10 @@ func TestAWaitInSteadyStateAllocatesNothing(t *testing.T) {
 		_ = p.Await(ctx, hour, ready, "b")
 		<-woken
 	}
-	for range 10 {
-		sleeps()
+	least := 9.0 // goroutines of other tests allocate, too
+	for range 20 {
+		least = min(least, testing.AllocsPerRun(100, sleeps))
 	}
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, sleeps), 0.5, "a wait that sleeps, but for one that a late walk may still try")
+	assert.Zero(t, least, "a wait that sleeps")
 	close(wake)
 }

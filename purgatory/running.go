@@ -52,19 +52,19 @@ type callback[K comparable] struct {
 	logged    bool   // guarded by callbacks.mu
 }
 
-func (c *callbacks[K]) init(p *DelayedOperationPurgatory[K]) {
-	c.p = p
-	c.mu.running = make(map[*callback[K]]struct{})
-	c.spare.New = func() any { return new(callback[K]) }
-}
-
 func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *callback[K] {
-	b := c.spare.Get().(*callback[K])
+	b, _ := c.spare.Get().(*callback[K])
+	if b == nil {
+		b = new(callback[K])
+	}
 	*b = callback[K]{m: m, name: name, key: key, began: time.Now()}
 	if c.p.cfg.stuckStacks {
 		b.goroutine = goroutine()
 	}
 	c.mu.Lock()
+	if c.mu.running == nil {
+		c.mu.running = make(map[*callback[K]]struct{})
+	}
 	c.mu.running[b] = struct{}{}
 	c.mu.Unlock()
 	return b
@@ -107,15 +107,18 @@ func (c *callbacks[K]) oldest() (stuck int64, oldest time.Duration) {
 // It leaves that to another goroutine, since the logger and the String method of a key may
 // block, and does nothing while that goroutine still works.
 func (c *callbacks[K]) noteStuck() {
-	if c.p.cfg.slow == 0 || c.reporting.Load() {
+	if c.p.cfg.slow == 0 || c.reporting.Swap(true) { // before it takes any: those are marked as logged
 		return
 	}
-	if stuck := c.takeStuck(); len(stuck) > 0 && !c.reporting.Swap(true) {
-		go func() {
-			defer c.reporting.Store(false)
-			c.report(stuck)
-		}()
+	stuck := c.takeStuck()
+	if len(stuck) == 0 {
+		c.reporting.Store(false)
+		return
 	}
+	go func() {
+		defer c.reporting.Store(false)
+		c.report(stuck)
+	}()
 }
 
 // takeStuck returns callbacks that are stuck and were not logged, up to as many as are logged

@@ -39,6 +39,10 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
+	// Forgotten is how many operations were ready at their timeout although nobody had checked
+	// their keys. It is counted only with WithForgottenChecks.
+	Forgotten int64
+
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
 	// Running is how many goroutines run operations' methods now, except for TryComplete
@@ -139,7 +143,7 @@ func short(d time.Duration) time.Duration {
 // nil.
 func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
 	t := watchers.Totals{Times: times}
-	for _, s := range p.watchers.Shards() {
+	for s := range p.watchers.Shards() {
 		s.Totals(&t)
 	}
 	return t
@@ -175,6 +179,7 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Purged:         p.purged.Load(),
 		Panics:         p.panics.Load(),
 	}
+	s.Forgotten = p.forgotten.counted.Load()
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
 	s.StuckCallbacks, s.OldestRunning = p.callbacks.oldest()

@@ -198,6 +198,9 @@ func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match 
 }
 
 func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
+	if p.cfg.lastTry {
+		p.forgotten.checked(key)
+	}
 	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
 	w.claim, w.cause, w.match, w.took = o, cause, match, took
 	ended, _ := w.begin()

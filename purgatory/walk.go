@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"runtime/trace"
+	"weak"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
@@ -32,8 +33,8 @@ type walk[K comparable] struct {
 
 	batch  [batchSize]*machine.Machine // batch[at:n] are to be visited
 	at, n  int
-	more   bool               // cursor has more after batch
-	rest   []*machine.Machine // after batch, instead of cursor
+	more   bool                            // cursor has more after batch
+	rest   []weak.Pointer[machine.Machine] // after batch, instead of cursor; others may end them while a callback blocks
 	cursor watchers.Cursor[K]
 
 	inside   bool // the gate: an ending that runs leaves it
@@ -54,7 +55,10 @@ type walk[K comparable] struct {
 const maxLooks = 8
 
 func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *walk[K] {
-	w := p.walks.Get().(*walk[K])
+	w, _ := p.walks.Get().(*walk[K])
+	if w == nil {
+		w = &walk[K]{p: p}
+	}
 	w.shard, w.key, w.hash, w.upTo = p.watchers.Shard(hash), key, hash, upTo
 	return w
 }
@@ -69,6 +73,9 @@ func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, inO
 	w := p.newWalk(key, hash, upTo)
 	w.inOrder = inOrder
 	ended, _ := w.begin()
+	if p.cfg.lastTry {
+		p.forgotten.checked(key) // not before: see lastTry
+	}
 	return ended
 }
 
@@ -104,7 +111,10 @@ func (w *walk[K]) run() (ended int, own bool) {
 	if w.more && w.claim != machine.Pending && w.cursor.Ordered() {
 		// A callback may register an operation for a position that the cursor has not
 		// reached. The walk ends what waited when it began, and nothing else.
-		w.rest, w.more = w.cursor.Rest(), false
+		for _, m := range w.cursor.Rest() {
+			w.rest = append(w.rest, weak.Make(m))
+		}
+		w.more = false
 	}
 	w.inside = true
 	if !w.shard.Gate().Enter() && w.p.nesting.occupiedGate() {
@@ -195,9 +205,13 @@ func (w *walk[K]) next() bool {
 	w.at, w.n = 0, 0
 	switch {
 	case len(w.rest) > 0:
-		w.n = copy(w.batch[:], w.rest)
-		clear(w.rest[:w.n])
-		w.rest = w.rest[w.n:]
+		for len(w.rest) > 0 && w.n < len(w.batch) {
+			if m := w.rest[0].Value(); m != nil {
+				w.batch[w.n] = m
+				w.n++
+			}
+			w.rest = w.rest[1:]
+		}
 		return true
 	case !w.more:
 		return false

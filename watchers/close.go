@@ -1,15 +1,13 @@
 package watchers
 
-// Seal makes the shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
-// first key of an operation, fail from now on.
-func (s *Shard[K]) Seal() {
+// seal makes the shard accept no further operation; see [Watchers.Seal].
+func (s *Shard[K]) seal() {
 	s.mu.Lock()
 	defer s.unlock()
 	s.mu.sealed = true
 }
 
-// Close makes every later [Shard.Watch] and [Shard.Pass] fail. So a walk over the keys of the
-// shard, by [Shard.SomeKeys], then finds every operation that the shard has accepted.
+// Close makes every later [Shard.Watch] and [Shard.Pass] fail; see [Watchers.Close].
 func (s *Shard[K]) Close() {
 	s.mu.Lock()
 	defer s.unlock()

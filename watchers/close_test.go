@@ -12,7 +12,7 @@ import (
 // accepted before. A closed shard takes nothing.
 func TestASealedShardTakesOnlyFurtherKeys(t *testing.T) {
 	w := New[int](Config[int]{Shards: 1})
-	s := w.Shards()[0]
+	s := w.at(0)
 	wait := func(key int) *Wait[int] { return &Wait[int]{key, AnyPosition, w.Hash(key)} }
 	var all [2]*machine.Machine
 	for i := range all {
@@ -22,7 +22,7 @@ func TestASealedShardTakesOnlyFurtherKeys(t *testing.T) {
 	}
 	accepted, late := all[0], all[1]
 	assert.True(t, s.Watch(accepted, 0, wait(1)))
-	s.Seal()
+	s.seal()
 	assert.False(t, s.Watch(late, 0, wait(1)))
 	assert.False(t, s.Pass(machine.Satisfied))
 	assert.True(t, s.Watch(accepted, 1, wait(2)))

@@ -46,10 +46,10 @@ func (g *Gate) answered() uint64 {
 // enough, because memory does not suffice for 2^40 pending operations.
 func (w *Watchers[K]) Quiet() bool {
 	var answered, accepted uint64
-	for _, s := range w.shards {
+	for s := range w.Shards() {
 		answered += s.own.answered()
 	}
-	for _, s := range w.shards {
+	for s := range w.Shards() {
 		accepted += s.accepted()
 	}
 	return (accepted-answered)%answeredMax == 0
@@ -58,7 +58,7 @@ func (w *Watchers[K]) Quiet() bool {
 // Inside returns the number of open entries of all gates: the goroutines that run user
 // code of w's operations. A goroutine whose calls are nested counts once for each level.
 func (w *Watchers[K]) Inside() (n int) {
-	for _, s := range w.shards {
+	for s := range w.Shards() {
 		n += s.own.inside()
 	}
 	return n

@@ -15,8 +15,8 @@ import (
 func checkInvariants(t *testing.T, w *Watchers[int]) {
 	t.Helper()
 	stale := 0
-	for i := range w.shards {
-		s := w.shards[i]
+	for i := range w.slots {
+		s := w.at(i)
 		watched, lists := 0, map[*keyList[int]]bool{}
 		require.True(t, len(s.mu.keys.buckets) == 0 || bits.OnesCount(uint(len(s.mu.keys.buckets))) == 1, "buckets are a power of two")
 		for b, l := range s.mu.keys.buckets {

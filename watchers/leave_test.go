@@ -36,8 +36,8 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 		s.Leave(machines, outcomes)
 	}
 	var hot, expiring []stats.KeyCounts[int]
-	for i := range w.shards {
-		hot, expiring = w.shards[i].Keys(hot, expiring)
+	for i := range w.slots {
+		hot, expiring = w.at(i).Keys(hot, expiring)
 	}
 	require.Len(t, hot, keys)
 	require.Len(t, expiring, keys)
@@ -54,8 +54,8 @@ func TestTotalsAreRightAcrossShards(t *testing.T) {
 	first, second := wait(t, w, a, b), wait(t, w, b)
 	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that did not wait")
 	sum := func() (t Totals) {
-		for i := range w.shards {
-			w.shards[i].Totals(&t)
+		for i := range w.slots {
+			w.at(i).Totals(&t)
 		}
 		return t
 	}

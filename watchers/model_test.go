@@ -85,7 +85,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 					machines, outcomes = append(machines, o.m), append(outcomes, machine.Forced)
 				}
 			}
-			busy := w.shards[rng.IntN(len(w.shards))]
+			busy := w.at(rng.IntN(len(w.slots)))
 			foreign := 0
 			for _, o := range left {
 				for _, k := range o.keys {
@@ -172,8 +172,8 @@ func playModel(t *testing.T, rng *rand.Rand) {
 	}
 	checkInvariants(t, w)
 	var sum Totals
-	for i := range w.shards {
-		w.shards[i].Totals(&sum)
+	for i := range w.slots {
+		w.at(i).Totals(&sum)
 	}
 	assert.Zero(t, sum.Keys)
 	assert.Zero(t, sum.Watched)
@@ -220,8 +220,8 @@ func compare(t *testing.T, w *Watchers[int], live []*modelled, ended int64) {
 		}
 	}
 	var sum Totals
-	for i := range w.shards {
-		w.shards[i].Totals(&sum)
+	for i := range w.slots {
+		w.at(i).Totals(&sum)
 	}
 	require.EqualValues(t, len(live), sum.Pending())
 	require.Equal(t, watched, sum.Watched)

@@ -83,7 +83,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := New(Config[int]{Shards: 1})
-		s := w.shards[0]
+		s := w.at(0)
 		type place struct {
 			m        *machine.Machine
 			position int64

@@ -69,8 +69,10 @@ type Checks struct {
 
 func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.all, s.index = all, uint32(index)
-	s.gate = &all.shards[index%maxGates].own
-	s.observer = stats.NewObserver[K](all.config.Observe, len(all.shards))
+	if s.gate = &s.own; index >= maxGates {
+		s.gate = &all.makeLocked(index % maxGates).own
+	}
+	s.observer = stats.NewObserver[K](all.config.Observe, len(all.slots))
 }
 
 // Gate returns the gate of s, which it may share with other shards.
@@ -176,6 +178,13 @@ func (s *Shard[K]) CountsTries() bool { return s.observer.CountsTries() }
 func (s *Shard[K]) KeyTried(key K, hash uint64, tries, wasted int64) {
 	s.mu.Lock()
 	s.observer.Tried(key, hash, tries, wasted)
+	s.unlock()
+}
+
+// KeyForgotten counts an operation that was ready at its timeout, though nobody had checked key.
+func (s *Shard[K]) KeyForgotten(key K, hash uint64) {
+	s.mu.Lock()
+	s.observer.Forgotten(key, hash)
 	s.unlock()
 }
 

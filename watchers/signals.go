@@ -1,6 +1,10 @@
 package watchers
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
 
 // signal is the part of a keyList that describes signals for which no check has begun.
 type signal[K comparable] struct {
@@ -91,6 +95,21 @@ func (w *Watchers[K]) Signalled() bool {
 	return false
 }
 
+// SignalWaits reports whether a signal of a key of m waits for a worker. The caller holds m, which
+// is linked under each of its keys.
+func SignalWaits[K comparable](m *machine.Machine) bool {
+	for i := range m.Keys() {
+		l := m.Watch(i).List().Owner().(*keyList[K])
+		l.shard.mu.Lock()
+		waits := l.signalled
+		l.shard.unlock()
+		if waits {
+			return true
+		}
+	}
+	return false
+}
+
 // Signalled is a key to be checked, up to a position. InOrder asks for a check that ends at
 // the first no.
 type Signalled[K comparable] struct {
@@ -114,7 +133,7 @@ func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 		}
 		first := int(turn % 64)
 		bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
-		return w.shards[at*64+bit].takeSignal()
+		return w.at(at*64 + bit).takeSignal()
 	}
 	return signalled, false
 }

@@ -55,7 +55,7 @@ func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 	}
 	order := []int{3, 0, 4, 1, 2}
 	for _, key := range append(order, 0, 3) {
-		w.shards[0].Signal(key, w.Hash(key), EveryPosition, false)
+		w.at(0).Signal(key, w.Hash(key), EveryPosition, false)
 	}
 	checkInvariants(t, w)
 	for _, key := range order {
@@ -161,7 +161,7 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 // bounded, and forgets no key that is waited for.
 func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 	w := New(Config[int]{Shards: 1, StaleLimit: 10})
-	s := w.shards[0]
+	s := w.at(0)
 	signal := func(key int, inOrder bool) { s.Signal(key, w.Hash(key), EveryPosition, inOrder) }
 	for key := range 5 {
 		wait(t, w, key)
@@ -252,7 +252,7 @@ func TestCoalescedSignalsAreInOrderIfAllAre(t *testing.T) {
 // the next key.
 func TestInOrderEndsWithItsSignal(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
-	s := w.shards[0]
+	s := w.at(0)
 	signal := func(key int, inOrder bool) bool { return queued(s, key, w.Hash(key), EveryPosition, inOrder) }
 	take := func() (inOrder, ok bool) {
 		taken, ok := w.TakeSignal(0)

@@ -27,11 +27,11 @@ func fourKeys(w *Watchers[int]) []int {
 
 // lent returns the shards that have an array for an operation on this many keys.
 func lent(w *Watchers[int], keys int) (shards []int) {
-	for i := range w.shards {
+	for i := range w.slots {
 		for {
 			op := &waiter{}
 			(&machine.Hold{Op: op}).Begin(keys, 1)
-			if w.shards[i].mu.spare.Lend(machine.Of(op)); machine.Of(op).Extra() == nil {
+			if w.at(i).mu.spare.Lend(machine.Of(op)); machine.Of(op).Extra() == nil {
 				break
 			}
 			shards = append(shards, i)

@@ -76,7 +76,7 @@ func (w *Watchers[K]) Purge() (purged int) {
 	if w.stale.Load() == 0 {
 		return 0
 	}
-	for _, s := range w.shards {
+	for s := range w.Shards() {
 		for s.left.Load() != 0 {
 			s.mu.Lock()
 			purged += s.unlinkLeftLocked()

@@ -61,8 +61,8 @@ func end(w *Watchers[int], key int, machines ...*machine.Machine) {
 
 func watched(w *Watchers[int]) (watched, keys int) {
 	var t Totals
-	for i := range w.shards {
-		w.shards[i].Totals(&t)
+	for i := range w.slots {
+		w.at(i).Totals(&t)
 	}
 	return t.Watched, t.Keys
 }

@@ -12,7 +12,7 @@ import (
 
 func TestTheTableAgainstAMap(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
-	s := w.shards[0]
+	s := w.at(0)
 	model := map[int]*machine.Machine{}
 	rng := rand.New(rand.NewPCG(1, 4))
 	for step := range 8000 {

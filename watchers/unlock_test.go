@@ -87,7 +87,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 	}
 	few := make([]*machine.Machine, 1)
 	methods := map[string]func(f fixture){
-		"Seal":            func(f fixture) { f.Seal() },
+		"Seal":            func(f fixture) { f.seal() },
 		"Close":           func(f fixture) { f.Close() },
 		"Begin":           func(f fixture) { f.Begin(new(Cursor[int]), f.key, f.hash, EveryPosition, few) },
 		"Begin, no key":   func(f fixture) { f.Begin(new(Cursor[int]), -1, f.hash, EveryPosition, few) },
@@ -163,7 +163,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 				all.Go(func() {
 					r := rand.New(rand.NewPCG(i, 12))
 					for running.Load() > 0 {
-						s := w.shards[r.IntN(len(w.shards))]
+						s := w.at(r.IntN(len(w.slots)))
 						s.mu.Lock()
 						for range 10 {
 							runtime.Gosched()

@@ -19,9 +19,11 @@ package watchers
 
 import (
 	"hash/maphash"
+	"iter"
 	"math"
 	"math/bits"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -37,10 +39,15 @@ const EveryPosition = math.MaxInt64
 
 // Watchers maps keys to waiting operations. It is safe for concurrent use.
 type Watchers[K comparable] struct {
-	seed   maphash.Seed
-	shards []*Shard[K]
+	seed  maphash.Seed
+	slots []atomic.Pointer[Shard[K]] // nil until a key of the shard is first used
 
 	config Config[K]
+
+	mu struct { // taken with no other held
+		sched.Mutex
+		sealed, closed bool // a shard that is made later is sealed, or closed
+	}
 
 	stale sched.Int64 // watches that Leave has left in their lists, over all shards
 
@@ -66,18 +73,12 @@ func DefaultShards() int {
 
 // New returns an empty map.
 func New[K comparable](c Config[K]) *Watchers[K] {
-	w := &Watchers[K]{
+	return &Watchers[K]{
 		seed:      maphash.MakeSeed(),
-		shards:    make([]*Shard[K], c.Shards),
+		slots:     make([]atomic.Pointer[Shard[K]], c.Shards),
 		config:    c,
 		signalled: make([]sched.Uint64, (c.Shards+63)/64),
 	}
-	shards := make([]Shard[K], c.Shards)
-	for i := range shards {
-		w.shards[i] = &shards[i]
-		w.shards[i].init(w, i)
-	}
-	return w
 }
 
 // Hash returns the hash of key. Like a map, it panics if key contains an interface value
@@ -85,10 +86,62 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
 // Shard returns the shard of the keys with this hash.
-func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return w.shards[hash&uint64(len(w.shards)-1)] }
+func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return w.at(int(hash & uint64(len(w.slots)-1))) }
 
-// Shards returns all shards.
-func (w *Watchers[K]) Shards() []*Shard[K] { return w.shards }
+// at returns the i-th shard, and makes it if this is its first use.
+func (w *Watchers[K]) at(i int) *Shard[K] {
+	if s := w.slots[i].Load(); s != nil {
+		return s
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.makeLocked(i)
+}
+
+func (w *Watchers[K]) makeLocked(i int) *Shard[K] {
+	s := w.slots[i].Load()
+	if s == nil {
+		s = new(Shard[K])
+		s.init(w, i)
+		s.mu.sealed, s.mu.closed = w.mu.sealed, w.mu.closed
+		w.slots[i].Store(s)
+	}
+	return s
+}
+
+// Shards returns an iterator over the shards that have been used. A shard that is first used
+// during the loop may be left out.
+func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
+	return func(yield func(*Shard[K]) bool) {
+		for i := range w.slots {
+			if s := w.slots[i].Load(); s != nil && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// Seal makes every shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
+// first key of an operation, fail from now on.
+func (w *Watchers[K]) Seal() {
+	w.mu.Lock()
+	w.mu.sealed = true
+	w.mu.Unlock()
+	for s := range w.Shards() {
+		s.seal()
+	}
+}
+
+// Close makes every later [Shard.Watch] and [Shard.Pass] fail. So a walk over the keys of all
+// shards, by [Shard.SomeKeys], then finds every operation that was accepted.
+func (w *Watchers[K]) Close() {
+	w.mu.Lock()
+	w.mu.closed = true
+	w.mu.Unlock()
+	for s := range w.Shards() {
+		s.Close()
+	}
+}
 
 // KeyOf returns the first of the keys of m under which a lookup finds m, with its hash.
 // A key that is not equal to itself, such as a NaN, is never found; KeyOf returns such a
@@ -105,6 +158,15 @@ func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
 
 // FirstKey returns the first key of m, which the caller holds and which is linked there.
 func FirstKey[K comparable](m *machine.Machine) K { return m.First().List().Owner().(*keyList[K]).key }
+
+// Keys returns the keys of m, which the caller holds and which is linked under each.
+func Keys[K comparable](m *machine.Machine) []K {
+	keys := make([]K, m.Keys())
+	for i := range keys {
+		keys[i] = m.Watch(i).List().Owner().(*keyList[K]).key
+	}
+	return keys
+}
 
 // Waits reports whether m, which the caller holds, waits for key. A walk has found m in the
 // list of key, so only an operation on one key that has ended since, and was used again, does

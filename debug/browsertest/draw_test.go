@@ -96,6 +96,26 @@ func TestPlotsAreToScale(t *testing.T) {
 	b.screenshot(t, "scale-1280", 1280, false)
 }
 
+// TestPlotsHaveGaps where nothing was sampled: nobody looked for a minute, and the rate over that minute is none of a second.
+func TestPlotsHaveGaps(t *testing.T) {
+	p := one(t)
+	p.History = nil
+	for _, second := range []int64{0, 1, 2, 6, 66, 67, 68} {
+		s := debug.SampleView{Time: 1000 * second, Pending: 100, Ended: []float64{10, 0, 0, 0, 0}}
+		if second == 66 {
+			s.Ended[0] = 800
+		}
+		p.History = append(p.History, s)
+	}
+	p.History[0].Ended = []float64{}
+	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{p}})
+	const ends = `[...p.querySelectorAll("polygon")].map(a => a.getAttribute("points").split(" ")).map(ps => [ps[0], ps[ps.length / 2 - 1]].map(at => parseInt(at)).join("-")).join(" ")`
+	assert.Equal(t, "0-8 97-100", b.plot(t, "Pending", ends))
+	assert.Equal(t, "0-7", b.plot(t, "Ended per second", `[...p.querySelectorAll("polygon.satisfied")].slice(0, 1).map(a => a.getAttribute("points").split(" ")).map(ps => [ps[0], ps[ps.length / 2 - 1]].map(at => parseInt(at)).join("-")).join(" ")`))
+	assert.Equal(t, "Ended per second peak 10", b.plot(t, "Ended per second", `p.querySelector("h3").textContent`), "the mean of the gap is not drawn")
+	b.screenshot(t, "gaps-1280", 1280, false)
+}
+
 func TestEndsOfAxesAreShort(t *testing.T) {
 	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{}})
 	for most, top := range map[string]string{
@@ -111,6 +131,7 @@ func TestWhatIsStuckStandsOut(t *testing.T) {
 	well, p := one(t), one(t)
 	well.ID, well.Name = "p-well", "well"
 	p.State, p.Running, p.OldestRunning, p.Due, p.OldestDue = "trouble", 2, 3.1, 38, 3
+	p.Looked, p.Watched, p.Oldest = 4096, 200_000, []debug.OperationView{{Age: 3, Left: 27, Key: "orders-0", Keys: 1, Text: "produce 7"}}
 	p.Notes = []debug.Note{{Level: "trouble", Text: "2 callbacks run"}, {Level: "look", Text: "38 wait"}}
 	p.MaxPending, p.Pending, p.Window.Rejected, p.Window.Panics = 50, 40, 7, 1
 	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{p, well}})
@@ -119,7 +140,16 @@ func TestWhatIsStuckStandsOut(t *testing.T) {
 	bad := `[...document.querySelectorAll(".tile.bad")].map(t => t.textContent).join(", ")`
 	assert.Equal(t, "3.1 s2 callbacks run, 38due for 3 s, 7rejected, 1panic", b.eval(t, bad))
 	assert.Equal(t, "40pending of 50", b.eval(t, `document.querySelector(".tile").textContent`))
+	sample := `[...document.querySelectorAll(".table h3")].map(h => h.textContent).join()`
+	assert.Equal(t, "Oldest operations of 4096 of 200 k watches; the oldest of all is ≥ 3 s", b.eval(t, sample))
 	b.screenshot(t, "stuck-1280", 1280, false)
+	p.Due, p.DueCapped, p.Looked, p.Watched = 2048, true, 1, 1
+	text, err := json.Marshal(debug.View{Purgatories: []debug.PurgatoryView{p, well}})
+	require.NoError(t, err)
+	b.eval(t, "draw("+string(text)+")")
+	assert.Contains(t, b.eval(t, row), "|2|≥ 2048")
+	assert.Contains(t, b.eval(t, bad), ", ≥ 2048due for ≥ 3 s,")
+	assert.Equal(t, "Oldest operations of all", b.eval(t, sample))
 }
 
 // TestThoseThatAreWellAreFolded, if there are many, unless the reader wants to see them.

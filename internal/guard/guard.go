@@ -13,7 +13,7 @@ type Handler func(recovered any, stack []byte)
 
 // Log is the default [Handler]. It logs the panic and its stack with [slog.Default].
 func Log(recovered any, stack []byte) {
-	slog.Error("purgatory: panic", "panic", recovered, "stack", string(stack))
+	slog.Error("purgatory: panic", "panic", Text(recovered), "stack", string(stack))
 }
 
 // Call calls f. If f panics, Call recovers and reports the panic to h. If f calls
@@ -76,7 +76,7 @@ func Report(v any, h Handler) {
 	stack := debug.Stack()
 	defer func() {
 		if hv := recover(); hv != nil {
-			Log(fmt.Sprintf("%v (and then in the panic handler: %v)", v, hv), stack)
+			Log(fmt.Sprintf("%v (and then in the panic handler: %v)", Text(v), Text(hv)), stack)
 		}
 	}()
 	if h == nil {

@@ -203,6 +203,9 @@ func (m *Machine) tryRelease() bool {
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
+// Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
+func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
+
 // Release releases a held operation whose try returned false, unless there is a mark that
 // the caller has to follow, as its holder still: it has to end the operation with wish, if
 // that is not Pending, or to look again.

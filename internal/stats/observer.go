@@ -119,3 +119,14 @@ func (o *Observer[K]) AddTimes(sum *Times) {
 		o.times.AddTo(sum)
 	}
 }
+
+// Forgotten counts an operation that was ready at its timeout, though nobody had checked key.
+func (o *Observer[K]) Forgotten(key K, hash uint64) {
+	if !o.CountsTries() {
+		return
+	}
+	o.keys.hot.count(key, hash, 1, o.now()).Forgotten++
+	if c := o.keys.expiring.find(key, hash); c != nil {
+		c.Forgotten++
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,7 +106,7 @@ func (c *Collector) Remove(name string) {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, m := range metrics {
+	for _, m := range slices.Concat(metrics, callbackMetrics, forgottenMetric) {
 		out <- m.desc
 	}
 	for _, m := range signalMetrics {
@@ -153,6 +154,12 @@ func statsOf[S any](name string, of func() S) (stats S, err error) {
 
 func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- prometheus.Metric) {
 	collectEach(metrics, name, n, out)
+	if callbacksTimed(n) {
+		collectEach(callbackMetrics, name, n, out)
+	}
+	if n.Forgotten > 0 {
+		collectEach(forgottenMetric, name, n, out)
+	}
 	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
 		out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n.Ended(o)), name, o.String())
 	}

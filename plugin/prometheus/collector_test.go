@@ -3,6 +3,7 @@ package prometheus
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -127,6 +128,48 @@ func TestWithoutHistogramsThereAreNone(t *testing.T) {
 	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
 }
 
+// TestForgottenChecksAreCountedFromTheFirst: a 0 would say that none is forgotten where nobody looks.
+func TestForgottenChecksAreCountedFromTheFirst(t *testing.T) {
+	for _, c := range []struct {
+		opts []purgatory.Option
+		want string
+	}{
+		{nil, ""},
+		{[]purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler))}, "\npurgatory_forgotten_checks_total{purgatory=\"p\"} 1\n"},
+	} {
+		p := newPurgatory[string](t, "p", c.opts...)
+		op := &produce{}
+		_, err := p.TryCompleteElseWatch(op, time.Second, "a")
+		require.NoError(t, err)
+		collector, err := New(p)
+		require.NoError(t, err)
+		assert.NotContains(t, scrape(t, collector), "forgotten_checks_total{")
+		op.ready = true // and nobody checks
+		p.AdvanceClock(2 * time.Second)
+		if text := scrape(t, collector); c.want == "" {
+			assert.NotContains(t, text, "forgotten_checks_total{")
+		} else {
+			assert.Contains(t, text, c.want)
+		}
+	}
+}
+
+// TestUntimedCallbacksHaveNoTimes: a 0 would say that no callback is stuck.
+func TestUntimedCallbacksHaveNoTimes(t *testing.T) {
+	times := []string{"oldest_running_callback_seconds{", "stuck_callbacks{", "slow_callbacks_total{"}
+	text := scrape(t, fixed{&Collector{}, &purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}})
+	assert.Contains(t, text, `purgatory_running_callbacks{purgatory="p"} 9`)
+	for _, name := range times {
+		assert.NotContains(t, text, name)
+	}
+	for _, n := range []purgatory.Stats{{OldestRunning: time.Second}, {SlowCallbacks: 1}} {
+		text = scrape(t, fixed{&Collector{}, &n})
+		for _, name := range times {
+			assert.Contains(t, text, name)
+		}
+	}
+}
+
 func TestNamesTellPurgatoriesApart(t *testing.T) {
 	a, b := newPurgatory[string](t, "a"), newPurgatory[int](t, "b")
 	c, err := New(a, b)
@@ -141,10 +184,10 @@ func TestNamesTellPurgatoriesApart(t *testing.T) {
 
 // TestDashboardAndAlertsNameWhatThereIs: a metric that was renamed would leave an empty panel.
 func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
-	c, err := New(used(t, purgatory.WithHistograms()))
+	c, err := New()
 	require.NoError(t, err)
 	require.NoError(t, c.AddSignals(said{Name: "nats"}))
-	text := scrape(t, c)
+	text := scrape(t, c) + scrape(t, fixed{c, everything(t)})
 	for _, file := range []string{"dashboard.json", "alerts.yaml"} {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -67,18 +67,33 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.Panics }),
 	gauge("running_callbacks", "Callbacks that run now.",
 		func(n *purgatory.Stats) int64 { return n.Running }),
-	seconds("oldest_running_callback_seconds", "How long the callback that has been running longest has been running; 0: none runs, or there is no WithSlowCallback.",
+	gauge("due_operations", "A lower bound on the operations past their deadline that wait for a free worker.",
+		func(n *purgatory.Stats) int64 { return n.Due }),
+	seconds("oldest_due_operation_seconds", "How long, at least, past its deadline the operation is that has been waiting longest for a free worker; 0: none waits.",
+		func(n *purgatory.Stats) time.Duration { return n.OldestDue }),
+	counter("reaper_stalls_total", "Times that the reaper came back much later than it should have.",
+		func(n *purgatory.Stats) int64 { return n.ReaperStalls }),
+}
+
+// callbackMetrics are known with purgatory.WithSlowCallback only. That it is there shows in the numbers: without it they are
+// all 0.
+var callbackMetrics = []metric[purgatory.Stats]{
+	seconds("oldest_running_callback_seconds", "How long the callback that has been running longest has been running; 0: none runs.",
 		func(n *purgatory.Stats) time.Duration { return n.OldestRunning }),
 	gauge("stuck_callbacks", "Callbacks that have been running for longer than WithSlowCallback allows, and still run.",
 		func(n *purgatory.Stats) int64 { return n.StuckCallbacks }),
 	counter("slow_callbacks_total", "Callbacks that took longer than WithSlowCallback allows, and have returned.",
 		func(n *purgatory.Stats) int64 { return n.SlowCallbacks }),
-	gauge("due_operations", "Operations past their deadline that wait for a free worker.",
-		func(n *purgatory.Stats) int64 { return n.Due }),
-	seconds("oldest_due_operation_seconds", "How long past its deadline the operation is that has been waiting longest for a free worker; 0: none waits.",
-		func(n *purgatory.Stats) time.Duration { return n.OldestDue }),
-	counter("reaper_stalls_total", "Times that the reaper came back much later than it should have.",
-		func(n *purgatory.Stats) int64 { return n.ReaperStalls }),
+}
+
+// forgottenMetric is known with purgatory.WithForgottenChecks only, which its first count shows.
+var forgottenMetric = []metric[purgatory.Stats]{
+	counter("forgotten_checks_total", "Operations that were ready at their timeout, and whose keys nobody had checked.",
+		func(n *purgatory.Stats) int64 { return n.Forgotten }),
+}
+
+func callbacksTimed(n *purgatory.Stats) bool {
+	return n.OldestRunning > 0 || n.StuckCallbacks > 0 || n.SlowCallbacks > 0
 }
 
 var (

@@ -32,6 +32,7 @@ var exported = map[string]string{
 	"RejectedInput":  `purgatory_rejected_operations_total{purgatory="p",reason="input"}`,
 	"Checks":         `purgatory_checks_total{purgatory="p"}`,
 	"WastedChecks":   `purgatory_wasted_checks_total{purgatory="p"}`,
+	"Forgotten":      `purgatory_forgotten_checks_total{purgatory="p"}`,
 	"Signals":        `purgatory_signals_total{purgatory="p"}`,
 	"Coalesced":      `purgatory_coalesced_signals_total{purgatory="p"}`,
 	"Purges":         `purgatory_purges_total{purgatory="p"}`,
@@ -96,6 +97,14 @@ func TestEachNumberIsUnderItsName(t *testing.T) {
 	for field, value := range want {
 		assert.Contains(t, lines, fmt.Sprintf("%s %d", exported[field], value), field)
 	}
+}
+
+// everything returns numbers of which none is 0, so that every metric is there.
+func everything(t *testing.T) *purgatory.Stats {
+	t.Helper()
+	n := timed(t)
+	eachNumber(reflect.ValueOf(n).Elem(), func(_ string, v reflect.Value) { v.SetInt(1) })
+	return n
 }
 
 // TestEachHistogramIsUnderItsName gives every bucket of every histogram a count that no other has, the last ones too.

@@ -1,7 +1,10 @@
 // Package purgatorytest has a purgatory for tests of a server that uses one, as httptest
 // has a server for tests of HTTP clients. Its clock stands still until the test moves it.
 // It belongs to the test: it is closed when the test ends, and the test fails if an
-// operation is still waiting then.
+// operation is still waiting then. The test also fails if the server has changed its state and
+// forgotten the check: if an operation's condition was met at its timeout and nobody had checked
+// one of its keys. An operation whose condition depends on time itself has a method
+// DependsOnTime; it is not looked at.
 //
 //	func TestProduceTimesOut(t *testing.T) {
 //		p := purgatorytest.New[string](t)
@@ -25,7 +28,7 @@ package purgatorytest
 
 import (
 	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +57,8 @@ type Purgatory[K comparable] struct {
 	// before is the time to which JustBefore has moved the clock, and from the time
 	// before that move.
 	from, before time.Duration
+
+	log *forgotten
 }
 
 // New returns a purgatory whose clock stands at 0. When t and its subtests have ended, the
@@ -68,11 +73,13 @@ func New[K comparable](t testing.TB, opts ...purgatory.Option) *Purgatory[K] {
 	if err != nil {
 		t.Fatalf("purgatorytest: %v", err)
 	}
-	inner, err := purgatory.New[K](t.Name(), append(slices.Clone(opts), purgatory.WithTimer(clock))...)
+	log := &forgotten{}
+	defaults := []purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(log))}
+	inner, err := purgatory.New[K](t.Name(), append(append(defaults, opts...), purgatory.WithTimer(clock))...)
 	if err != nil {
 		t.Fatalf("purgatorytest: %v", err)
 	}
-	p := &Purgatory[K]{DelayedOperationPurgatory: inner, t: t, clock: clock, before: -1}
+	p := &Purgatory[K]{DelayedOperationPurgatory: inner, t: t, clock: clock, before: -1, log: log}
 	t.Cleanup(p.end)
 	return p
 }
@@ -88,6 +95,9 @@ func (p *Purgatory[K]) end() {
 	}
 	if n := p.NumDelayed(); n > 0 {
 		p.t.Errorf("purgatorytest: at the end of the test %d still wait:%s", n, p.pending())
+	}
+	if n := p.Stats().Forgotten; n > 0 {
+		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", n, p.log.text())
 	}
 	if err := p.Close(); err != nil {
 		p.t.Errorf("purgatorytest: %v", err)

@@ -1,0 +1,165 @@
+package purgatory
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// WithForgottenChecks finds changes of state that no check has followed. When the timeout of an
+// operation has passed, a worker tries the operation once more. If its condition is met, the
+// operation ends as satisfied. If no check or signal of one of its keys comes within grace after
+// that, the purgatory counts it (see [Stats] and [KeyReport]) and logs [EventForgotten], with the
+// key. So a check that is merely late is none that was forgotten; a second is a good grace. With
+// a grace of 0 each operation that is ready at its timeout counts.
+//
+// An operation whose condition depends on time itself has a method DependsOnTime; it is not tried
+// again. Operations that end before their timeout pay one comparison for each check. Default: off.
+func WithForgottenChecks(grace time.Duration) Option {
+	return func(c *config) { c.lastTry, c.grace = true, grace }
+}
+
+// timeDependent is implemented by operations that [WithForgottenChecks] leaves alone.
+type timeDependent interface{ DependsOnTime() }
+
+// forgotten has the operations that were ready at their timeout, and whose keys nobody has
+// checked since. It is safe for concurrent use.
+type forgotten[K comparable] struct {
+	p       *DelayedOperationPurgatory[K]
+	waiting sched.Int64 // number of suspects
+	counted sched.Int64
+
+	mu struct { // lock level 9, taken with no other held
+		sync.Mutex
+		suspects map[*suspect[K]]struct{}
+		closed   bool
+	}
+}
+
+// suspect is an operation that was ready at its timeout.
+type suspect[K comparable] struct {
+	keys  []K
+	text  string
+	timer *time.Timer
+}
+
+// lastTry tries m, which the caller holds and whose timeout has passed, once more, and reports
+// whether its condition is met. TryComplete runs apart: a runtime.Goexit must not keep m from
+// ending.
+//
+// m is no suspect if a check or a signal has come before:
+//
+//  1. A signal waits for a worker.
+//  2. A check has found m held, and has asked for a try.
+//  3. A check has found m no more. It calls checked after that, and so takes the suspect out.
+func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
+	if _, depends := m.Operation().(timeDependent); depends {
+		return false
+	}
+	keys := watchers.Keys[K](m)
+	guard.Apart(func() {
+		h := machine.Hold{Machine: m, Op: m.Operation()}
+		end, _ := h.Try(false)
+		met = end == machine.Satisfied
+	}, func(recovered any, stack []byte) {
+		f.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "TryComplete", "key", keyText(keys[0]))
+	})
+	if met && !m.Asked() && !watchers.SignalWaits[K](m) && !f.p.crew.all.Load() {
+		f.suspect(&suspect[K]{keys: keys, text: operationText(m, func(any, []byte) {})})
+	}
+	return met
+}
+
+// suspect counts s, unless one of its keys is checked before the grace has passed.
+func (f *forgotten[K]) suspect(s *suspect[K]) {
+	if f.p.cfg.grace == 0 {
+		f.note(s)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		return
+	}
+	if f.mu.suspects == nil {
+		f.mu.suspects = make(map[*suspect[K]]struct{})
+	}
+	f.mu.suspects[s] = struct{}{}
+	f.waiting.Add(1)
+	s.timer = time.AfterFunc(f.p.cfg.grace, func() {
+		if f.clear(s) {
+			f.note(s)
+		}
+	})
+}
+
+// clear takes s out, and reports whether it was there.
+func (f *forgotten[K]) clear(s *suspect[K]) (found bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, found = f.mu.suspects[s]; found {
+		delete(f.mu.suspects, s)
+		f.waiting.Add(-1)
+	}
+	return found
+}
+
+// checked takes out those that have waited for key. Every check and signal calls it.
+func (f *forgotten[K]) checked(key K) {
+	if f.waiting.Load() == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for s := range f.mu.suspects {
+		for _, k := range s.keys {
+			if k == key {
+				s.timer.Stop()
+				delete(f.mu.suspects, s)
+				f.waiting.Add(-1)
+				break
+			}
+		}
+	}
+}
+
+// checkedAll takes out all suspects.
+func (f *forgotten[K]) checkedAll() {
+	if f.waiting.Load() == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropLocked()
+}
+
+func (f *forgotten[K]) dropLocked() {
+	for s := range f.mu.suspects {
+		s.timer.Stop()
+	}
+	f.waiting.Add(-int64(len(f.mu.suspects)))
+	f.mu.suspects = nil
+}
+
+// close forgets all suspects, so that nothing runs after Shutdown; none is added later.
+func (f *forgotten[K]) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropLocked()
+	f.mu.closed = true
+}
+
+// note counts and logs a check that was forgotten.
+func (f *forgotten[K]) note(s *suspect[K]) {
+	f.counted.Add(1)
+	for _, key := range s.keys {
+		hash := f.p.watchers.Hash(key)
+		f.p.watchers.Shard(hash).KeyForgotten(key, hash)
+	}
+	f.p.log(slog.LevelWarn, EventForgotten, "operation", s.text, "key", keyText(s.keys[0]), "keys", len(s.keys))
+}

@@ -1,0 +1,102 @@
+package purgatory_test
+
+import (
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// ofTime is an operation whose condition depends on time.
+type ofTime struct{ op }
+
+func (*ofTime) DependsOnTime() {}
+
+func TestAForgottenCheckSpeaks(t *testing.T) {
+	var said strings.Builder
+	p := onManualClock[string](t, purgatory.WithForgottenChecks(0), purgatory.WithKeyStats(8),
+		purgatory.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
+	var met atomic.Bool
+	ready, late, excused := until(&met), &op{}, &ofTime{}
+	excused.try = met.Load
+	submit(t, p, ready, time.Second, "orders-0", "orders-1")
+	submit(t, p, late, time.Second, "orders-0")
+	submit(t, p, excused, time.Second, "sessions")
+	met.Store(true) // and no check
+	p.AdvanceClock(2 * time.Second)
+	ended(t, ready, operation.Satisfied)
+	ended(t, late, operation.Expired)
+	ended(t, &excused.op, operation.Expired)
+	s := p.Stats()
+	assert.EqualValues(t, 1, s.Forgotten)
+	assert.EqualValues(t, 1, s.Satisfied)
+	counts := map[string]int64{}
+	for _, k := range p.Inspect(8, 0).Hot {
+		counts[k.Key] = k.Forgotten
+	}
+	assert.Equal(t, map[string]int64{"orders-0": 1, "orders-1": 1, "sessions": 0}, counts)
+	assert.Contains(t, said.String(), purgatory.EventForgotten)
+	assert.Contains(t, said.String(), "key=orders-0")
+	empty(t, p)
+}
+
+// A check or a signal of any of its keys that comes within the grace clears an operation.
+func TestALateCheckIsNoForgottenOne(t *testing.T) {
+	for name, check := range map[string]func(p *stringPurgatory){
+		"check":    func(p *stringPurgatory) { p.CheckAndComplete("b") },
+		"up to":    func(p *stringPurgatory) { p.CheckAndCompleteUpTo("a", 1) },
+		"in order": func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") },
+		"signal":   func(p *stringPurgatory) { p.Signal("a") },
+		"all":      func(p *stringPurgatory) { p.CheckAndCompleteAll() },
+		"signals":  func(p *stringPurgatory) { p.SignalAll() },
+		"close":    func(p *stringPurgatory) { _ = p.Close() },
+		"another":  func(p *stringPurgatory) { p.CheckAndComplete("c") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := purgatory.New[string](name, purgatory.WithForgottenChecks(time.Second))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, p.Shutdown(t.Context())) }()
+			var met atomic.Bool
+			o := until(&met)
+			submit(t, p, o, time.Minute, "a", "b")
+			met.Store(true)
+			time.Sleep(time.Minute + 100*time.Millisecond)
+			ended(t, o, operation.Satisfied)
+			assert.Zero(t, p.Stats().Forgotten, "the grace goes on")
+			check(p)
+			time.Sleep(time.Minute)
+			forgotten := int64(0)
+			if name == "another" {
+				forgotten = 1
+			}
+			assert.Equal(t, forgotten, p.Stats().Forgotten, name)
+		})
+	}
+}
+
+func TestALastTryThatUnwindsEndsTheOperationAllTheSame(t *testing.T) {
+	for name, unwind := range map[string]func(){"panic": func() { panic("of the try's") }, "goexit": runtime.Goexit} {
+		var told panics
+		p := onManualClock[string](t, told.option(), purgatory.WithForgottenChecks(0))
+		o := &op{}
+		o.try = func() bool {
+			if o.tries.Load() == 3 {
+				unwind()
+			}
+			return false
+		}
+		submit(t, p, o, time.Second, "a")
+		p.AdvanceClock(2 * time.Second)
+		ended(t, o, operation.Expired)
+		assert.EqualValues(t, map[string]int{"panic": 1}[name], told.n.Load())
+	}
+}

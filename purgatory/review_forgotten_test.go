@@ -1,0 +1,58 @@
+package purgatory_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// A signal that no worker has taken when the timeout passes is not a check that was forgotten.
+func TestASignalThatWaitsForAWorkerIsNotForgotten(t *testing.T) {
+	var queue []func()
+	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond), purgatory.WithSignalWorkers(1),
+		purgatory.WithExecutor(func(run func()) error { queue = append(queue, run); return nil }))
+	var met atomic.Bool
+	o := until(&met)
+	submit(t, p, o, time.Second, "a")
+	met.Store(true)
+	p.Signal("a")
+	p.AdvanceClock(time.Second)
+	ended(t, o, operation.Satisfied)
+	for _, run := range queue {
+		run()
+	}
+	time.Sleep(50 * time.Millisecond)
+	assert.Zero(t, p.Stats().Forgotten)
+}
+
+// A check that comes while the last try runs is not forgotten either.
+func TestACheckDuringTheLastTryIsNotForgotten(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond))
+	var met atomic.Bool
+	g := newGate()
+	o := &op{}
+	o.try = func() bool {
+		if met.Load() {
+			g.pass()
+			return true
+		}
+		return false
+	}
+	submit(t, p, o, time.Second, "a")
+	met.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.AdvanceClock(time.Second) })
+	<-g.entered
+	p.CheckAndComplete("a")
+	close(g.leave)
+	wg.Wait()
+	ended(t, o, operation.Satisfied)
+	time.Sleep(50 * time.Millisecond)
+	assert.Zero(t, p.Stats().Forgotten)
+}
