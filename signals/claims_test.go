@@ -3,8 +3,6 @@ package signals_test
 import (
 	"context"
 	"errors"
-	"iter"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,81 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/claims"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
-
-// claims is the recipe of docs/many-processes.md: one of those who wait for a queue looks for a
-// job in the engine. It is the Waiters of a Runner.
-type claims struct {
-	waiting *purgatory.DelayedOperationPurgatory[string]                             // workers, by queue; WithFirstInFirstOut
-	look    func(ctx context.Context, queue string) (job int, found bool, err error) // claims a job, in one transaction
-
-	mu    sync.Mutex
-	quiet map[string]bool // somebody has begun to look since the last hint
-}
-
-// claim waits until this worker has a job of queue.
-func (c *claims) claim(ctx context.Context, timeout time.Duration, queue string) (int, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, purgatory.ErrExpired)
-	defer cancel()
-	for {
-		if err := c.waiting.Await(ctx, purgatory.NoTimeout, func() bool { return c.turn(queue) }, queue); err != nil {
-			return 0, err
-		}
-		if job, found, err := c.lookOnce(ctx, queue); found || err != nil {
-			return job, err
-		}
-	}
-}
-
-// turn takes the reason to look, if there is one.
-func (c *claims) turn(queue string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.quiet[queue] {
-		return false
-	}
-	c.quiet[queue] = true
-	return true
-}
-
-// lookOnce has the next in line look, too, unless it has found nothing: there may be more jobs, or
-// this worker has left.
-func (c *claims) lookOnce(ctx context.Context, queue string) (job int, found bool, err error) {
-	nothing := false
-	defer func() { // also after a panic
-		if !nothing {
-			c.SignalUpTo(queue, signals.Unknown)
-		}
-	}()
-	job, found, err = c.look(ctx, queue)
-	nothing = !found && err == nil
-	return job, found, err
-}
-
-// SignalUpTo is a hint: one worker looks.
-func (c *claims) SignalUpTo(queue string, _ int64) (awaited bool) {
-	c.mu.Lock()
-	delete(c.quiet, queue)
-	c.mu.Unlock()
-	c.waiting.SignalInOrder(queue)
-	return c.waiting.Awaited(queue)
-}
-
-// SignalAll is a gap, or an audit: one worker of each queue looks.
-func (c *claims) SignalAll() {
-	for queue := range c.Keys() {
-		c.SignalUpTo(queue, signals.Unknown)
-	}
-}
-
-// Keys returns the queues that nobody looks at without a hint.
-func (c *claims) Keys() iter.Seq[string] {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Values(slices.Collect(maps.Keys(c.quiet)))
-}
 
 // table is an engine: a queue of jobs, each of which one transaction at a time can hold.
 type table struct {
@@ -135,10 +62,10 @@ func (b *table) put(job int) {
 }
 
 // replica starts a process's waits on b, and their hints. They end when ctx does.
-func (b *table) replica(t *testing.T, ctx context.Context) *claims {
+func (b *table) replica(ctx context.Context, t *testing.T) *claims.Claims {
 	p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
 	require.NoError(t, err)
-	c := &claims{waiting: p, look: b.look, quiet: make(map[string]bool)}
+	c := claims.New(p, b.look)
 	r, err := signals.To[string](c, signals.WithAudit(time.Minute))
 	require.NoError(t, err)
 	ended := make(chan struct{})
@@ -167,10 +94,10 @@ func TestAJobWakesOneWaiterInEachProcess(t *testing.T) {
 		b := &table{}
 		got := make(chan int, replicas*workers)
 		for range replicas {
-			c := b.replica(t, ctx)
+			c := b.replica(ctx, t)
 			for range workers {
 				go func() {
-					if job, err := c.claim(ctx, time.Hour, "jobs"); err == nil {
+					if job, err := c.Claim(ctx, time.Hour, "jobs"); err == nil {
 						got <- job
 					}
 				}()
@@ -201,11 +128,11 @@ func TestABurstLeavesNothingOver(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		b := &table{}
-		c := b.replica(t, ctx)
+		c := b.replica(ctx, t)
 		got := make(chan int, 10)
 		for range cap(got) {
 			go func() {
-				if job, err := c.claim(ctx, time.Hour, "jobs"); err == nil {
+				if job, err := c.Claim(ctx, time.Hour, "jobs"); err == nil {
 					got <- job
 				}
 			}()
@@ -228,16 +155,16 @@ func TestAWorkerThatLeavesBetweenHintAndClaim(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		b := &table{}
-		c := b.replica(t, ctx)
+		c := b.replica(ctx, t)
 		leaving, leave := context.WithCancelCause(ctx)
 		left, got := make(chan error, 1), make(chan int, 1)
 		go func() {
-			_, err := c.claim(leaving, time.Hour, "jobs")
+			_, err := c.Claim(leaving, time.Hour, "jobs")
 			left <- err
 		}()
 		time.Sleep(10 * ioTime) // it has looked, and waits
 		go func() {
-			job, _ := c.claim(ctx, time.Hour, "jobs")
+			job, _ := c.Claim(ctx, time.Hour, "jobs")
 			got <- job
 		}()
 		time.Sleep(10 * ioTime)
@@ -262,12 +189,12 @@ func TestAProcessThatDiesBetweenHintAndClaim(t *testing.T) {
 		defer stop()
 		b := &table{}
 		dying, kill := context.WithCancel(ctx)
-		other := b.replica(t, ctx)
-		dead := b.replica(t, dying)
+		other := b.replica(ctx, t)
+		dead := b.replica(dying, t)
 		got := make(chan int, 1)
-		go func() { _, _ = dead.claim(dying, time.Hour, "jobs") }()
+		go func() { _, _ = dead.Claim(dying, time.Hour, "jobs") }()
 		go func() {
-			job, _ := other.claim(ctx, time.Hour, "jobs")
+			job, _ := other.Claim(ctx, time.Hour, "jobs")
 			got <- job
 		}()
 		time.Sleep(10 * ioTime)
@@ -296,8 +223,8 @@ func TestAClaimThatFindsNothingExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		c := (&table{}).replica(t, ctx)
-		_, err := c.claim(ctx, time.Second, "jobs")
+		c := (&table{}).replica(ctx, t)
+		_, err := c.Claim(ctx, time.Second, "mail")
 		assert.ErrorIs(t, err, purgatory.ErrExpired)
 		stop()
 		synctest.Wait()
@@ -306,12 +233,11 @@ func TestAClaimThatFindsNothingExpires(t *testing.T) {
 
 // The page shows the code that these tests run.
 func TestThePageShowsThisRecipe(t *testing.T) {
-	source, err := os.ReadFile("claims_test.go")
+	source, err := os.ReadFile("../internal/claims/claims.go")
 	require.NoError(t, err)
-	_, rest, _ := strings.Cut(string(source), "\ntype claims struct")
-	recipe, _, found := strings.Cut(rest, "\n\n// table is an engine")
+	_, recipe, found := strings.Cut(string(source), "\n// Claims hands out")
 	require.True(t, found)
 	page, err := os.ReadFile("../docs/many-processes.md")
 	require.NoError(t, err)
-	assert.Contains(t, string(page), "\ntype claims struct"+recipe+"\n```\n", "the page has another recipe than this file")
+	assert.Contains(t, string(page), "// Claims hands out"+recipe+"```\n", "the page has another recipe than the file")
 }
