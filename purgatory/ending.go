@@ -17,9 +17,10 @@ const batchSize = 128
 // calls run.
 //
 //  1. The operations leave their lists.
-//  2. Their outcomes become final. Before that, their places in WithMaxPending are free.
-//  3. They leave the timer. This comes after 2: if the task of an entry runs at this moment,
-//     it finds that the operation has ended.
+//  2. They leave the timer. A worker of the timer that has an entry already finds that the
+//     operation is held, or that it has ended.
+//  3. Their outcomes become final. So who sees one finds the operation's places free, in
+//     WithMaxPending and in the timer's.
 //  4. If the stack is deep, the ending is queued whole, and a worker goes on with 5.
 //  5. The callbacks run.
 //
@@ -63,12 +64,12 @@ func (e *ending[K]) put(m *machine.Machine, o machine.Outcome, key K) {
 // is the caller's, and empty; otherwise it is a worker's.
 func (e *ending[K]) run(later bool) (empty bool) {
 	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n])
-	e.settle()
 	if e.n == 1 {
 		e.p.timer.Cancel(entryOf(e.ops[0]))
 	} else {
 		e.p.timer.CancelAll(entriesOf(e.ops[:e.n]))
 	}
+	e.settle()
 	return e.answer(later)
 }
 

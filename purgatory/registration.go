@@ -286,38 +286,14 @@ func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 	}
 }
 
-// expire ends an operation whose timeout has passed during the registration. It lets go
-// of the operation and schedules it once more, as due: callbacks of an expired operation
-// never run on the goroutine that registers.
+// expire ends an operation whose timeout has passed during the registration. A worker runs its
+// callbacks: those of an expired operation never run on the goroutine that registers.
 func (r *registration[K]) expire(waits []watchers.Wait[K]) {
-	p, m, first := r.p, r.Machine, r.first(waits)
-	m.ClearWish()
-	deadline := m.Entry().Deadline() // the worker that left the wish has let go of the entry
-	// leave hands a further try to a signal worker, which may end the operation before
-	// the timer does.
-	if end := p.leave(m); end != machine.Pending {
-		r.completed = true
-		p.endOne(first, m, end, nil)
-		return
-	}
-	now := p.timer.Now()
-	refused := p.timer.AddAt(entryOf(m), now, deadline) != nil
-	switch {
-	case refused: // no timeout will pass
-		if p.claim(m, machine.Expired, nil) {
-			e := p.newEnding(first)
-			e.add(m, machine.Expired)
-			first.Gate().Enter()
-			e.run(true)
-		}
-	case m.Outcome() != machine.Pending:
-		// Another goroutine ended it before AddAt, and found no entry to cancel.
-		p.timer.Cancel(entryOf(m))
-	case p.closed.Load() && p.claim(m, machine.Closed, nil):
-		// Close may have come while m had the wish to expire, and then left no wish.
-		r.completed = true
-		p.endOne(first, m, machine.Closed, nil)
-	}
+	first := r.first(waits)
+	e := r.p.newEnding(first)
+	e.add(r.Machine, machine.Expired)
+	first.Gate().Enter()
+	e.run(true)
 }
 
 // reject undoes the registration of an operation that was in no list. spent reports that

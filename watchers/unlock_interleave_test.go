@@ -29,7 +29,7 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 				}
 				return func() error {
 					n, keys := 0, 0
-					for _, s := range w.slots {
+					for s := range w.Shards() {
 						n, keys = n+int(s.mu.watched), keys+int(s.mu.keys.len)
 					}
 					if n+keys+w.Stale() > 0 {

@@ -101,7 +101,7 @@ func newWorld(p *program, settle func()) *world {
 func (w *world) keyOf(shard int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.last++; w.watchers.Shard(w.watchers.Hash(w.last)) != w.watchers.Shards()[shard]; w.last++ {
+	for w.last++; w.watchers.Shard(w.watchers.Hash(w.last)).Index() != shard; w.last++ {
 	}
 	return w.last
 }
