@@ -118,12 +118,12 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // connection. Put the item first, and then call CheckAndCompleteInOrder. It returns how many
 // operations it ended. It costs two tries for each item, however many operations wait.
 //
-// It passes over an operation that another goroutine is trying, which tries it again, and one
-// whose TryComplete panics. So when every item has been put and followed by such a check,
-// there is never an item and an operation that could take it if it were first in line. If one
-// goroutine at a time checks and none registers, operations get items strictly in order of
-// arrival. An operation that is being registered tries at once, see [WithFirstInFirstOut], and
-// one that is passed over while another goroutine is trying it may get the next item instead.
+// Such checks of a key take turns: one that comes during another's turn leaves its work to that
+// one and returns 0. So operations get items in order of arrival, except that one that is being
+// registered tries at once: see [WithFirstInFirstOut]. A check passes over an operation that a
+// goroutine is trying for another reason, which tries it again, and over one whose TryComplete
+// panics. So when every item has been put and followed by such a check, there is never an item
+// and an operation that could take it if it were first in line.
 //
 // Where operations take different amounts, the first in line may end without taking anything,
 // as when its timeout passes. Then check again in its OnComplete: those behind it may fit.

@@ -28,7 +28,7 @@ type walk[K comparable] struct {
 	cause   *error          // of Cancelled
 	match   func(operation.Operation) bool
 	took    func(operation.Operation) // is told of each operation that match has chosen and the walk has claimed
-	inOrder bool                      // stop at the first operation whose try returns false
+	inOrder bool                      // stop at the first operation whose try returns false, see turns
 	own     *machine.Machine          // the caller's: finish reports whether the walk has ended it
 	later   bool                      // workers run the callbacks
 
@@ -38,7 +38,8 @@ type walk[K comparable] struct {
 	rest   []weak.Pointer[machine.Machine] // after batch, instead of cursor; others may end them while a callback blocks
 	cursor watchers.Cursor[K]
 
-	inside   bool // the gate: an ending that runs leaves it
+	turns    turns // of a walk in order
+	inside   bool  // the gate: an ending that runs leaves it
 	held     machine.Hold
 	looks    int          // how often held was to be released
 	timed    *callback[K] // the try that runs, with WithSlowCallback
@@ -80,27 +81,22 @@ func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, inO
 	return ended
 }
 
-// size returns how many operations the walk takes from the lists at a time. A walk in order
-// mostly tries two: the one that takes an item, and the one that finds none.
-func (w *walk[K]) size() int {
-	if w.inOrder {
-		return 2
-	}
-	return batchSize
-}
-
 // begin goes over the operations of the walk's key. It returns how many it ended, and whether
 // the caller's own is among them.
 func (w *walk[K]) begin() (ended int, own bool) {
 	w.count(1)
-	w.n, w.more = w.shard.Begin(&w.cursor, w.key, w.hash, w.upTo, w.batch[:w.size()])
+	if w.inOrder {
+		w.beginTurn()
+	} else {
+		w.n, w.more = w.shard.Begin(&w.cursor, w.key, w.hash, w.upTo, w.batch[:])
+	}
 	return w.run()
 }
 
 // beginAt is begin for a key that [watchers.Shard.SomeKeys] has returned.
 func (w *walk[K]) beginAt(k watchers.Key[K]) (ended int, own bool) {
 	w.count(1)
-	w.n, w.more = w.shard.BeginAt(&w.cursor, k, w.batch[:w.size()])
+	w.n, w.more = w.shard.BeginAt(&w.cursor, k, w.batch[:])
 	return w.run()
 }
 
@@ -171,7 +167,7 @@ func (w *walk[K]) reset() {
 	var none K
 	w.shard, w.key, w.claim, w.cause, w.match, w.took = nil, none, machine.Pending, nil, nil, nil
 	w.inOrder, w.own, w.ownEnded, w.later, w.inside, w.ended = false, nil, false, false, false, 0
-	w.at, w.n, w.more, w.rest = 0, 0, false, nil
+	w.at, w.n, w.more, w.rest, w.turns = 0, 0, false, nil, turns{}
 	w.p.walks.Put(w)
 }
 
@@ -205,6 +201,8 @@ func (w *walk[K]) steps() (over bool) {
 func (w *walk[K]) next() bool {
 	w.at, w.n = 0, 0
 	switch {
+	case w.inOrder:
+		return w.nextInOrder()
 	case len(w.rest) > 0:
 		for len(w.rest) > 0 && w.n < len(w.batch) {
 			if m := w.rest[0].Value(); m != nil {
@@ -220,7 +218,7 @@ func (w *walk[K]) next() bool {
 		w.handOver() // operations arrive as fast as the walk ends them
 		return false
 	default:
-		w.n, w.more = w.cursor.Next(w.batch[:w.size()])
+		w.n, w.more = w.cursor.Next(w.batch[:])
 		return true
 	}
 }
@@ -299,6 +297,7 @@ func (w *walk[K]) tried(end machine.Outcome) {
 		w.add(m, end)
 	} else if w.inOrder && !w.panicked {
 		w.stop()
+		w.turns.stopped = true
 	}
 }
 
@@ -306,10 +305,72 @@ func (w *walk[K]) tried(end machine.Outcome) {
 func (w *walk[K]) stop() {
 	clear(w.batch[w.at:w.n])
 	w.at, w.n = 0, 0
-	if w.more {
+	if w.more && !w.inOrder {
 		w.cursor.Stop()
-		w.more = false
 	}
+	w.more = false
+}
+
+// turns is the state of a walk in order. Such walks over a key take turns, so that an operation
+// that one of them is trying is passed over by none: see [watchers.Shard.BeginTurn]. A turn
+// ends before callbacks run, since these may block. When they have returned, the walk begins
+// another turn at the first in line, unless its last one has come to a no.
+type turns struct {
+	has     bool // the walk has its turn
+	stopped bool // an operation has said no in this turn
+	goOn    bool // another turn follows
+	n       int  // turns that were begun
+	others  int  // of these: because another walk has left its work
+}
+
+// After so many turns a worker goes on: other goroutines that put items, or a TryComplete that
+// checks its own key, must not keep the caller. See also maxLooks.
+const maxTurns = 1 << 14
+
+// inOrderBatch is how many operations a walk in order takes at a time. It mostly tries two: the
+// one that takes an item, and the one that finds none.
+const inOrderBatch = 2
+
+func (w *walk[K]) beginTurn() {
+	w.n, w.more, w.turns.has = w.shard.BeginTurn(&w.cursor, w.key, w.hash, w.batch[:inOrderBatch])
+	w.turns.stopped, w.turns.goOn = false, false
+	w.turns.n++
+	if w.turns.has && w.n == 0 && !w.more {
+		w.endTurn()
+	}
+}
+
+// endTurn ends the turn. Another one follows if another walk in order came meanwhile, or if no
+// operation has said no yet and some have ended.
+func (w *walk[K]) endTurn() {
+	again := w.cursor.EndTurn()
+	if again {
+		w.turns.others++
+	}
+	w.turns.has = false
+	w.turns.goOn = again || w.ending != nil && w.ending.n > 0 && !w.turns.stopped
+	w.at, w.n, w.more = 0, 0, false
+}
+
+// nextInOrder takes the next batch of the turn, or begins the next turn, and reports whether
+// there is one.
+func (w *walk[K]) nextInOrder() bool {
+	if w.turns.has && w.more {
+		w.n, w.more = w.cursor.Next(w.batch[:inOrderBatch])
+		return true
+	}
+	if w.turns.has {
+		w.endTurn()
+	}
+	if !w.turns.goOn {
+		return false
+	}
+	if w.turns.others == maxLooks || w.turns.n == maxTurns {
+		w.p.signal(w.key, w.hash, w.upTo, true)
+		return false
+	}
+	w.beginTurn()
+	return w.turns.has
 }
 
 // claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
@@ -352,6 +413,9 @@ func (w *walk[K]) end() {
 	if e == nil || e.n == 0 {
 		return
 	}
+	if w.inOrder {
+		w.endTurn()
+	}
 	if !w.inside {
 		w.shard.Gate().Enter()
 	}
@@ -382,6 +446,9 @@ func (w *walk[K]) countTries() {
 // goroutine: a worker checks the key.
 func (w *walk[K]) handOver() {
 	w.stop()
+	if w.turns.has {
+		_ = w.cursor.EndTurn()
+	}
 	w.p.signal(w.key, w.hash, w.upTo, w.inOrder)
 }
 

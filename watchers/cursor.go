@@ -24,6 +24,8 @@ type Cursor[K comparable] struct {
 	upTo    int64
 	left    int // operations to visit before the walk is overdue
 
+	turn *keyList[K] // whose turn the walk has, see BeginTurn
+
 	here, end machine.Watch
 }
 
@@ -47,6 +49,45 @@ func (s *Shard[K]) BeginAt(c *Cursor[K], k Key[K], out []*machine.Machine) (n in
 	s.mu.Lock()
 	defer s.unlock()
 	return s.beginLocked(c, k.list, EveryPosition, out)
+}
+
+// BeginTurn is [Shard.Begin] for a walk in order over every position. Such walks over a key take
+// turns: one that comes during another's turn leaves its work to that one, and ok is false. So no
+// operation is passed over because another walk in order is trying it. If ok is true, the caller
+// must call [Cursor.EndTurn].
+func (s *Shard[K]) BeginTurn(c *Cursor[K], key K, hash uint64, out []*machine.Machine) (n int, more, ok bool) {
+	s.mu.Lock()
+	defer s.unlock()
+	l := s.mu.keys.find(key, hash)
+	switch {
+	case l == nil:
+		return 0, false, false
+	case l.turn:
+		l.turnAgain = true
+		return 0, false, false
+	}
+	c.turn, l.turn = l, true
+	l.readers++ // the key stays in the table
+	n, more = s.beginLocked(c, l, EveryPosition, out)
+	return n, more, true
+}
+
+// EndTurn ends a turn, and the walk if it has not ended. It reports whether another walk in order
+// came meanwhile: then the caller has to walk once more, and sees what that one was to see.
+func (c *Cursor[K]) EndTurn() (again bool) {
+	l := c.turn
+	s := l.shard
+	s.mu.Lock()
+	defer s.unlock()
+	if c.list != nil {
+		c.unmarkLocked()
+		c.endLocked()
+	}
+	again = l.turnAgain
+	c.turn, l.turn, l.turnAgain = nil, false, false
+	l.readers--
+	s.dropLocked(l)
+	return again
 }
 
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {

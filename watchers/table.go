@@ -19,6 +19,8 @@ type keyList[K comparable] struct {
 	readers   int32 // cursors that stand in the lists; the key stays in the table until it is 0
 	signalled bool  // the key is in the shard's queue of signals: a worker will check it
 	inOrder   bool  // of signal: the check ends at the first no
+	turn      bool  // a walk in order has its turn, see Cursor.BeginTurn
+	turnAgain bool  // another walk in order came meanwhile
 	signal    signal[K]
 }
 

@@ -1,0 +1,83 @@
+package purgatory_test
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// Walks in order take turns, and an operation leaves the timer before its outcome can be seen.
+
+// slowTaker is a taker whose TryComplete, when the test says so, returns late.
+type slowTaker struct {
+	taker
+	late *gate // entered when TryComplete has found nothing
+}
+
+func (t *slowTaker) TryComplete() bool {
+	took := t.taker.TryComplete()
+	if g := t.late; g != nil && !took {
+		t.late = nil
+		g.pass()
+	}
+	return took
+}
+
+// One goroutine checks. A newcomer registers and tries the first in line; the item and its check
+// come while that try returns. The first in line gets the item all the same.
+func TestARegistrationLetsNobodyOvertakeTheFirstInLine(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithFirstInFirstOut())
+	s := &store{items: make([]int, 1)}
+	first := &slowTaker{taker: taker{from: s, kinds: []int{0}}}
+	submit(t, p, first, hour, 0)
+	g := newGate()
+	first.late = g
+	second := &taker{from: s, kinds: []int{0}}
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = p.TryCompleteElseWatch(second, hour, 0) })
+	<-g.entered
+	s.add(0, 1)
+	p.CheckAndCompleteInOrder(0)
+	close(g.leave)
+	wg.Wait()
+	assert.Equal(t, operation.Satisfied, first.Outcome())
+	assert.Equal(t, operation.Pending, second.Outcome())
+}
+
+// Whoever has seen that the only pending operation has ended finds a place for the next one, in
+// the timer, too.
+func TestAnOperationThatHasEndedTakesNoPlaceInTheTimer(t *testing.T) {
+	p := open[int](t, purgatory.WithTimerOptions(timer.WithMaxPending(1)), purgatory.WithoutReaper())
+	var last atomic.Pointer[op]
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			if o := last.Swap(nil); o != nil {
+				p.ForceComplete(o)
+			}
+			runtime.Gosched()
+		}
+	})
+	defer wg.Wait()
+	defer stop.Store(true)
+	for range 20_000 {
+		o := &op{}
+		if _, err := p.TryCompleteElseWatch(o, hour, 1); !assert.NoError(t, err) {
+			return
+		}
+		last.Store(o)
+		for o.Outcome() == operation.Pending {
+			if last.Load() == o {
+				runtime.Gosched()
+			}
+		}
+	}
+}
