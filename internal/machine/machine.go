@@ -244,12 +244,6 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
 }
 
-// ClearWish removes a held operation's wish. The holder calls it when it carries out
-// the wish in another way.
-func (m *Machine) ClearWish() {
-	m.word().And(^uint64(wishMask))
-}
-
 // AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the
 // registering goroutine has released m, and m has not ended. Once AcceptedBy has returned
 // true, the owner of the operation does not change.
