@@ -48,6 +48,7 @@ func TestAWaitEndsAsAnAwaitDoes(t *testing.T) {
 		assert.False(t, w.Stop(), name)
 		empty(t, p)
 	}
+	met.Store(false)
 	p := onManualClock[string](t)
 	w, err := p.StartWaitAt(hour, met.Load, purgatory.KeyPosition[string]{Key: "a", Position: 7})
 	require.NoError(t, err)
