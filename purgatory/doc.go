@@ -58,10 +58,10 @@
 //     callbacks on its caller's goroutine returns when they have returned.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that ends leaves the timer and its lists before its callbacks run. When
-//     they have run, the purgatory does not refer to it, whatever comes next. (Where the
-//     lock of a list is contended, the goroutine that holds it takes the entry out when it
-//     releases it: see [WithPurgeInterval]. A check that has read the list before refers to
-//     the operation for at most 127 tries more.)
+//     they have run, the purgatory does not refer to it, even if the next callback blocks.
+//     (Where the lock of a list is contended, the goroutine that holds it takes the entry
+//     out when it releases it: see [WithPurgeInterval]. A check that has read the list
+//     before refers to the operation for at most 127 tries more.)
 //
 // An Await is an operation, too, with the same guarantees.
 //
@@ -93,7 +93,8 @@
 //	expired during registration      a signal worker
 //
 // A goroutine that makes a check in order runs the callbacks of those that take an item.
-// With [WithFirstInFirstOut] a goroutine that registers makes such checks, too.
+// With [WithFirstInFirstOut] a goroutine that registers makes such checks, too. An operation
+// that a last try satisfies (see [WithForgottenChecks]) counts as expired here.
 //
 // There are three exceptions:
 //
@@ -119,7 +120,7 @@
 //   - [WithFirstInFirstOut] if operations compete for items and must get them in order of
 //     arrival.
 //   - [WithTimer] and [WithoutReaper] if a program has many purgatories: the goroutine that
-//     [timer.SystemTimer.Start] starts is then the only one. A purgatory in which nothing
+//     [timer.SystemTimer.Start] starts is then the only one that stays. A purgatory in which nothing
 //     expires, because each timeout is [NoTimeout], needs no reaper either. The memory of a
 //     watcher shard is allocated when a key of it is first used.
 //   - [WithLogger] and [WithPanicHandler] in production.
@@ -130,13 +131,10 @@
 //
 // # Lock order
 //
-// docs/design.md of the repository has a table of the internal locks and their order. None of
-// them is held while user code runs, with two exceptions that concern its callers:
-//
-//   - The hash and the equality of a key run under a lock. (They are not methods.)
-//   - The goroutine that drives the timer starts workers, and so calls the function of
-//     [WithExecutor]. That function must not call AdvanceClock: it would wait for that
-//     goroutine.
+// docs/design.md of the repository has the internal locks and their order. None of them is
+// held while user code runs, except that the hash and the equality of a key, which are not
+// methods, run under one. The function of [WithExecutor] must not call AdvanceClock: its caller
+// may be the goroutine that drives the timer, and AdvanceClock would wait for that goroutine.
 //
 // That page also says how the mechanisms work. The purgatory is Apache Kafka's idea; for the
 // timing wheels see package timer.

@@ -73,7 +73,8 @@ func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapI
 
 // WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
 // loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires:
-// see [NoTimeout].
+// see [NoTimeout]. Only AdvanceClock then purges, logs [EventStuck], and offers work again that
+// the function of [WithExecutor] has refused.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the
