@@ -120,9 +120,13 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 //
 // It passes over an operation that another goroutine is trying, which tries it again, and one
 // whose TryComplete panics. So when every item has been put and followed by such a check,
-// there is never an item and an operation that waits for it. If one goroutine at a time
-// checks, operations get items strictly in order of arrival, except that an operation that is
-// being registered tries at once: see [WithFirstInFirstOut].
+// there is never an item and an operation that could take it if it were first in line. If one
+// goroutine at a time checks and none registers, operations get items strictly in order of
+// arrival. An operation that is being registered tries at once, see [WithFirstInFirstOut], and
+// one that is passed over while another goroutine is trying it may get the next item instead.
+//
+// Where operations take different amounts, the first in line may end without taking anything,
+// as when its timeout passes. Then check again in its OnComplete: those behind it may fit.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
 	return p.check(key, p.watchers.Hash(key), EveryPosition, true)
 }
