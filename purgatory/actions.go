@@ -28,7 +28,7 @@ import "github.com/delayedop/purgatory/internal/sched"
 //
 // An ActionQueue is safe for concurrent use. Its zero value is empty and ready to use.
 type ActionQueue struct {
-	mu struct { // lock level 10, taken with no other held
+	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
 		waiting []func()
 		running bool

@@ -19,7 +19,7 @@ type crew[K comparable] struct {
 	all      sched.Bool   // SignalAll has asked for a check of every key
 	retrying sched.Bool   // refused has started a timer that offers work again
 
-	handed struct { // lock level 9, taken with no other held
+	handed struct { // lock level 8, taken with no other held
 		sched.Mutex
 		endings []*ending[K]
 	}

@@ -57,10 +57,11 @@
 //     No other method waits for another goroutine's TryComplete. A method that runs
 //     callbacks on its caller's goroutine returns when they have returned.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
-//   - An operation that ends leaves the timer and its lists before its callbacks run.
-//     When its callbacks, and those of the operations that end with it (up to 127), have
-//     run, the purgatory does not refer to it. (Where a list's lock is contended its entry
-//     may stay until the next purge: see [WithPurgeInterval].)
+//   - An operation that ends leaves the timer and its lists before its callbacks run. When
+//     they have run, the purgatory does not refer to it, even if the next callback blocks.
+//     (Where the lock of a list is contended, the goroutine that holds it takes the entry
+//     out when it releases it: see [WithPurgeInterval]. A check that has read the list
+//     before refers to the operation for at most 127 tries more.)
 //
 // An Await is an operation, too, with the same guarantees.
 //
@@ -73,12 +74,12 @@
 // Signal.
 //
 // If you hold a lock that an operation's method takes, call only methods that run no
-// operation's method: Signal, SignalUpTo, SignalAll, Hint, Extend, Stats and the methods
-// that count. For the others there is [ActionQueue].
+// operation's method: Signal, SignalUpTo, SignalInOrder, SignalAll, Extend, Stats, Awaited
+// and the methods that count. For the others there is [ActionQueue].
 //
-// A check tries up to 128 operations, and ends those whose condition is met, before it
-// runs the first OnComplete. If operations compete for something, reserve it in
-// TryComplete and release it in OnComplete.
+// A check tries up to 128 operations (in order: two), and ends those whose condition is
+// met, before it runs the first OnComplete. If operations compete for something, reserve it
+// in TryComplete and release it in OnComplete.
 //
 // # Which callback runs where
 //
@@ -89,12 +90,20 @@
 //	closed by Shutdown               a signal worker
 //	expired                          an expiry worker; on a manual clock, the goroutine
 //	                                 that advances it
+//	expired during registration      a signal worker
 //
-// There are three exceptions. If another goroutine is trying the operation at that moment,
-// that goroutine ends it and runs its callbacks. A goroutine whose stack is over 400
-// frames deep, or that is inside a TryComplete, may leave callbacks to a signal worker.
-// And if a method calls runtime.Goexit, a new goroutine goes on, and the one that ends
-// waits for it.
+// A goroutine that makes a check in order runs the callbacks of those that take an item.
+// With [WithFirstInFirstOut] a goroutine that registers makes such checks, too. An operation
+// that a last try satisfies (see [WithForgottenChecks]) counts as expired here.
+//
+// There are three exceptions:
+//
+//   - If another goroutine is trying the operation at that moment, that goroutine ends it
+//     and runs its callbacks.
+//   - A goroutine whose stack is over 400 frames deep may leave callbacks, and one that is
+//     inside a TryComplete may leave a check, to a signal worker.
+//   - If a method calls runtime.Goexit, its goroutine ends. Another goroutine goes on with
+//     what is left, and nobody waits for it.
 //
 // The callbacks of the operations that one call ends run one after the other. So a
 // callback that blocks holds up its goroutine, with the callbacks that come next there,
@@ -108,35 +117,25 @@
 // The defaults suit a server with hundreds of thousands of waiting requests.
 //
 //   - [WithMaxPending] if clients could exhaust memory.
-//   - [WithTimer] if a program has many purgatories: they share one clock goroutine.
-//     [WithWatcherShards] with a small number then saves memory.
+//   - [WithFirstInFirstOut] if operations compete for items and must get them in order of
+//     arrival.
+//   - [WithTimer] and [WithoutReaper] if a program has many purgatories: the goroutine that
+//     [timer.SystemTimer.Start] starts is then the only one that stays. A purgatory in which nothing
+//     expires, because each timeout is [NoTimeout], needs no reaper either. The memory of a
+//     watcher shard is allocated when a key of it is first used.
 //   - [WithLogger] and [WithPanicHandler] in production.
 //   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once;
 //     [WithExecutor] if they must run on goroutines of yours.
 //   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.
+//   - [WithForgottenChecks] in tests, to find changes of state that no check has followed.
 //
 // # Lock order
 //
-// A goroutine takes internal locks in this order, and those of levels 8 to 10 with no other
-// held:
+// docs/design.md of the repository has the internal locks and their order. None of them is
+// held while user code runs, except that the hash and the equality of a key, which are not
+// methods, run under one. The function of [WithExecutor] must not call AdvanceClock: its caller
+// may be the goroutine that drives the timer, and AdvanceClock would wait for that goroutine.
 //
-//	1  timer.SystemTimer.driver   ─► 2  timer.SystemTimer.flushing
-//	                              ─► 3  timer.shard.mu   ─► 4  timer.ManualTimer.mu
-//	                              ─► 5  timer.SystemTimer.clock
-//	6  watchers.Shard.mu          ─► 7  watchers.Shard.stale, watchers.Together
-//	8  DelayedOperationPurgatory.wishes
-//	9  DelayedOperationPurgatory.handed and .callbacks
-//	10 ActionQueue.mu
-//
-// The first two are turns rather than locks: the goroutine that drives the timer keeps the
-// first while it sleeps. A goroutine that has a turn starts workers, and so calls the
-// function of [WithExecutor]. That function must not call AdvanceClock, which would wait
-// for a turn.
-//
-// The others are held for a few dozen instructions, or for one batch of at most 128
-// operations; only a purge and Close visit more under a shard's lock. None of them is held
-// while user code runs. (The hash and the equality of a key are not methods.)
-//
-// How the mechanisms work is in docs/design.md of the repository. The purgatory is Apache
-// Kafka's idea; for the timing wheels see package timer.
+// That page also says how the mechanisms work. The purgatory is Apache Kafka's idea; for the
+// timing wheels see package timer.
 package purgatory

@@ -66,7 +66,7 @@ const recordsPerSecond = 10
 // recordRate counts the records of each event in the current second. It is safe for concurrent
 // use.
 type recordRate struct {
-	mu struct { // lock level 9, taken with no other held
+	mu struct { // lock level 8, taken with no other held
 		sync.Mutex
 		events map[string]*recordCount
 	}

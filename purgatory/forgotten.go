@@ -34,7 +34,7 @@ type forgotten[K comparable] struct {
 	waiting sched.Int64 // number of suspects
 	counted sched.Int64
 
-	mu struct { // lock level 9, taken with no other held
+	mu struct { // lock level 8, taken with no other held
 		sync.Mutex
 		suspects map[*suspect[K]]struct{}
 		closed   bool

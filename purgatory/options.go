@@ -60,8 +60,9 @@ func WithWatcherShards(n int) Option { return func(c *config) { c.watcherShards 
 
 // WithPurgeInterval bounds how many entries of ended operations may stand in the lists at
 // any moment. An operation that ends leaves its lists at once. Only where the lock of a list
-// is contended is its entry left to the next purge. Default 1000. With 0 no entry is left:
-// the goroutine that ends the operation waits for the lock.
+// is contended is its entry left: the goroutine that holds the lock takes it out when it
+// releases it, or the next purge does. Default 1000. With 0 no entry is left: the goroutine
+// that ends the operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
@@ -71,7 +72,9 @@ func WithPurgeInterval(operations int) Option {
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
 // WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
-// loop.
+// loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires:
+// see [NoTimeout]. Only AdvanceClock then purges, logs [EventStuck], and offers work again that
+// the function of [WithExecutor] has refused.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the

@@ -36,7 +36,7 @@ type callbacks[K comparable] struct {
 	slow      atomic.Int64 // callbacks that took longer than the threshold
 	reporting atomic.Bool  // a goroutine reports stuck callbacks
 
-	mu struct { // lock level 9, taken with no other held
+	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
 		running map[*callback[K]]struct{}
 	}

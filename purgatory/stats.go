@@ -21,7 +21,7 @@ type Stats struct {
 	Pending  int64 // operations that have been accepted and have not ended
 	Watched  int64 // entries in watcher lists: an operation has one for each key
 	Keys     int64 // keys that operations wait for
-	Stale    int64 // of Watched: entries of ended operations, which the next purge removes
+	Stale    int64 // of Watched: entries of ended operations, left because the lock of a list was contended
 	Accepted int64 // operations that have been accepted
 
 	Satisfied, Forced, Expired, Cancelled, Closed int64 // ended, by outcome

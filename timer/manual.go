@@ -12,8 +12,8 @@ import (
 // another goroutine goes on with the rest, and nobody waits for it.
 type ManualTimer struct {
 	store
-	// mu is level 4 of the lock order, see docs/design.md: Extend and popLocked call Now
-	// with a shard's lock held.
+	// mu is level 7 of the lock order, see docs/design.md: Extend, popLocked and the
+	// statistics of keys call Now with a shard's lock held.
 	mu struct {
 		sched.Mutex
 		now    time.Duration

@@ -24,7 +24,7 @@ type SystemTimer struct {
 	pool   *workers.Pool
 	logger *slog.Logger
 
-	clock  struct{ sched.Mutex } // guards writes of wake; level 5 of the lock order, see docs/design.md
+	clock  struct{ sched.Mutex } // guards writes of wake; level 4 of the lock order, see docs/design.md
 	wakeup chan struct{}         // capacity 1: a token ends the driver's sleep
 
 	// retry is the time, in ns, at which the driver offers due work to the executor

@@ -35,7 +35,7 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 					if n == 0 {
 						return out
 					}
-					if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one waits for the purge
+					if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one was left there
 						n--
 						out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Keys: m.Keys(), Start: m.Start()})
 					}

@@ -23,7 +23,7 @@ import (
 type Shard[K comparable] struct {
 	own Gate
 
-	mu struct { // lock level 6
+	mu struct { // lock level 5, see docs/design.md
 		counts Counts
 		_      [8]byte // fills the cache line
 
@@ -43,7 +43,7 @@ type Shard[K comparable] struct {
 	_      [8]byte // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
-	// was locked; see unlock. Lock level 7: a goroutine that needs both locks takes mu first.
+	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.
 	stale struct {
 		sched.Mutex
 		watches []staleWatch

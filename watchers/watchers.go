@@ -44,7 +44,7 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	mu struct { // taken with no other held
+	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
 		sealed, closed bool // a shard that is made later is sealed, or closed
 	}

@@ -4,7 +4,6 @@ package guard
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -39,36 +38,6 @@ func Apart(f func(), h Handler) {
 		Call(f, h)
 	})
 	done.Wait(nil)
-}
-
-// Resume calls f on another goroutine, and again on the next one if f calls runtime.Goexit,
-// until f returns. Call it in a deferred function when runtime.Goexit has interrupted f, which
-// must go on where it was interrupted. However often this happens, no stack grows. Each of the
-// goroutines begins with as many frames as the caller has, up to maxFrames, so that its stack
-// shows how deeply the calls nest that wait for it.
-func Resume(f func()) {
-	var pcs [maxFrames]uintptr
-	frames := runtime.Callers(0, pcs[:])
-	for returned := false; !returned; {
-		Apart(func() {
-			below(frames, f)
-			returned = true
-		}, nil)
-	}
-}
-
-// maxFrames is a number of frames at which a stack is deep.
-const maxFrames = 400
-
-// below calls f with n more frames on the stack.
-//
-//go:noinline
-func below(n int, f func()) {
-	if n > 0 {
-		below(n-1, f)
-		return
-	}
-	f()
 }
 
 // Report calls h with a recovered panic and the stack. A nil h means [Log]. If h panics,

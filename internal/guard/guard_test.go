@@ -102,35 +102,3 @@ func TestWhatRunsApartEndsNoOtherGoroutine(t *testing.T) {
 	assert.Equal(t, 1, done)
 	assert.Equal(t, []any{"apart"}, said)
 }
-
-func TestResumeCallsFUntilItReturns(t *testing.T) {
-	calls, frames := 0, 0
-	assert.True(t, inGoroutine(func() {
-		Resume(func() {
-			calls++
-			frames = max(frames, runtime.Callers(0, make([]uintptr, 100)))
-			if calls < 1000 {
-				runtime.Goexit()
-			}
-		})
-	}), "the Goexit of f does not end the caller")
-	assert.Equal(t, 1000, calls)
-	assert.Less(t, frames, 50, "each call begins as deep as Resume was called")
-}
-
-// The goroutines that wait for one that goes on count as if their frames were its own.
-func TestWhatResumesNestsIsSeenOnItsStack(t *testing.T) {
-	var frames []int
-	var nest func(n int)
-	nest = func(n int) {
-		frames = append(frames, runtime.Callers(0, make([]uintptr, 1000)))
-		if n > 0 {
-			Resume(func() { nest(n - 1) })
-		}
-	}
-	assert.True(t, inGoroutine(func() { nest(200) }))
-	for i, n := range frames[1:] {
-		assert.Greater(t, n, min(frames[i], maxFrames))
-	}
-	assert.Less(t, frames[200], maxFrames+50, "and no stack grows beyond that")
-}

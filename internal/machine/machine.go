@@ -231,7 +231,7 @@ func (m *Machine) Release(retry bool) (wish Outcome, look bool) {
 }
 
 // settle ends a held operation with o, for good. The caller has unlinked the watches,
-// or has left them to the purge. For a cancelled operation, settle keeps cause. It
+// or has left them to other goroutines. For a cancelled operation, settle keeps cause. It
 // returns the wish that was left, whether or not it is the outcome.
 func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
@@ -242,12 +242,6 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	}
 	binding := m.word().Load() & identity.Half
 	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
-}
-
-// ClearWish removes a held operation's wish. The holder calls it when it carries out
-// the wish in another way.
-func (m *Machine) ClearWish() {
-	m.word().And(^uint64(wishMask))
 }
 
 // AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the

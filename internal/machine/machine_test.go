@@ -126,9 +126,6 @@ func TestEveryTransition(t *testing.T) {
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
 		}},
-		"ClearWish": {func(m *Machine, _ Operation) any { m.ClearWish(); return nil }, map[string]result{
-			"busy": {nil, "busy"}, "busy, wish": {nil, "busy"}, "busy, again, wish": {nil, "busy, again"},
-		}},
 		"Settle": {func(m *Machine, _ Operation) any { return m.settle(Expired, nil) }, map[string]result{
 			"busy": {Pending, "ended"}, "busy, again": {Pending, "ended"}, "busy, wish": {Cancelled, "ended"}, "busy, again, wish": {Cancelled, "ended"},
 		}},
@@ -208,8 +205,6 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	assert.False(t, m.AcceptedBy(purgatory1))
 	(&Hold{Op: op}).Begin(2, purgatory1)
 	assert.False(t, m.AcceptedBy(purgatory1), "it is being registered")
-	m.claim(Closed, m.Owner())
-	m.ClearWish()
 	m.Acquire()
 	_, look := m.Release(true)
 	require.True(t, look)
@@ -218,8 +213,6 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	assert.True(t, m.AcceptedBy(purgatory1))
 	require.True(t, m.Acquire())
 	m.Acquire()
-	m.claim(Closed, m.Owner())
-	m.ClearWish()
 	assert.True(t, m.AcceptedBy(purgatory1), "another try")
 	m.Release(false)
 	assert.True(t, m.AcceptedBy(purgatory1))
