@@ -66,7 +66,7 @@ func (b *table) replica(ctx context.Context, t *testing.T) *claims.Claims {
 	p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
 	require.NoError(t, err)
 	c := claims.New(p, b.look)
-	r, err := signals.To[string](c, signals.WithAudit(time.Minute))
+	r, err := signals.To[string](c, signals.WithLag(0), signals.WithAudit(time.Minute))
 	require.NoError(t, err)
 	ended := make(chan struct{})
 	go func() {

@@ -77,13 +77,6 @@ func (c *Claims) SignalUpTo(queue string, _ int64) (awaited bool) {
 	return c.waiting.Awaited(queue)
 }
 
-// SignalAll is a gap, or an audit: one worker of each queue looks.
-func (c *Claims) SignalAll() {
-	for queue := range c.Keys() {
-		c.SignalUpTo(queue, signals.Unknown)
-	}
-}
-
 // Keys returns the queues that nobody looks at without a hint.
 func (c *Claims) Keys() iter.Seq[string] {
 	c.mu.Lock()

@@ -47,7 +47,7 @@ func TestOneOfManyAcrossProcesses(t *testing.T) {
 		p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
 		require.NoError(t, err)
 		c := claims.New(p, look)
-		hints, err := signals.To[string](c, signals.WithAudit(time.Second))
+		hints, err := signals.To[string](c, signals.WithLag(0), signals.WithAudit(time.Second))
 		require.NoError(t, err)
 		source, err := postgres.Listen(d.connect, "jobs")
 		require.NoError(t, err)
