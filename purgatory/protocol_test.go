@@ -173,23 +173,24 @@ func TestAnEndRequestedDuringRegistrationIsCarriedOut(t *testing.T) {
 }
 
 // If the timeout passes during the registration, the registering goroutine does not expire
-// the operation. An expiry worker does, and here the goroutine that moves the clock.
-func TestAnExpiryDuringRegistrationIsLeftToTheTimer(t *testing.T) {
+// the operation. A worker does.
+func TestAnExpiryDuringRegistrationIsLeftToAWorker(t *testing.T) {
 	p := onManualClock[string](t)
-	o := &op{}
+	registering := goroutineID()
+	o := &op{complete: func() { assert.NotEqual(t, registering, goroutineID()) }}
 	o.try = func() bool {
 		switch o.tries.Load() {
 		case 2:
 			p.CheckAndComplete("a") // a mark: the registration tries once more
 		case 3:
 			p.AdvanceClock(time.Second) // a wish: the timeout has passed
+			assert.False(t, p.Cancel(o, errGone), "the wish to expire came first")
 		}
 		return false
 	}
 	submit(t, p, o, time.Second, "a")
-	pending(t, o)
-	p.AdvanceClock(0)
-	ended(t, o, operation.Expired)
+	assert.False(t, p.Extend(o, hour), "it has ended")
+	endsSoon(t, o, operation.Expired)
 	empty(t, p)
 }
 
@@ -305,10 +306,8 @@ func TestAnOperationMayEndItselfInTryComplete(t *testing.T) {
 				if stage == "check" {
 					require.False(t, completed)
 					assert.Equal(t, 1, p.CheckAndComplete("a"))
-				} else if test.want == operation.Expired {
-					p.AdvanceClock(hour) // the registration has scheduled it again, as due
 				}
-				ended(t, o, test.want)
+				endsSoon(t, o, test.want) // an expiry in the registration is left to a worker
 				empty(t, p)
 			})
 		}
