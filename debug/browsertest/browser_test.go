@@ -89,10 +89,14 @@ func (b *browser) note(event any) {
 // requireQuiet fails if the page asked for anything from elsewhere, or complained.
 func (b *browser) requireQuiet(t *testing.T, origin string) {
 	t.Helper()
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.requests) > 1
+	}, time.Minute, 50*time.Millisecond, "the page did not ask for news")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.Empty(t, b.errors)
-	require.Greater(t, len(b.requests), 1, "the page did not ask for news")
 	for _, url := range b.requests {
 		require.True(t, strings.HasPrefix(url, origin) || url == "data:,", "request to elsewhere: %s", url)
 	}
