@@ -118,7 +118,7 @@ func awaitRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 	for _, n := range s.items {
 		left += n
 	}
-	assert.EqualValues(t, s.put, int(handed.Load())+left)
+	assert.Equal(t, s.put, int(handed.Load())+left)
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 

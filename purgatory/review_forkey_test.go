@@ -90,7 +90,7 @@ func TestCompleteForKeyCountsEachOperationOnceUnderRace(t *testing.T) {
 		sum := 0
 		for g := range 4 {
 			wg.Go(func() {
-				n := 0
+				var n int
 				if g%2 == 0 {
 					n = p.CompleteForKey(1)
 				} else {

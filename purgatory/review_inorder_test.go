@@ -232,7 +232,7 @@ func TestNoItemIsLostWhenThePurgatoryCloses(t *testing.T) {
 		})
 		wg.Wait()
 		require.NoError(t, p.Shutdown(t.Context()))
-		require.EqualValues(t, s.put, int(satisfied.Load())+s.items[0], "seed %d", seed)
+		require.Equal(t, s.put, int(satisfied.Load())+s.items[0], "seed %d", seed)
 	}
 }
 

@@ -103,7 +103,7 @@ func shutdownRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 	wg.Wait()
 	s := conserved(t, p)
 	assert.Zero(t, s.Pending)
-	assert.EqualValues(t, s.Accepted, answers.Load(), "answers")
+	assert.Equal(t, s.Accepted, answers.Load(), "answers")
 	assert.Zero(t, late.Load(), "callbacks after Shutdown has returned")
 	empty(t, p)
 }

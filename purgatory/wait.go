@@ -82,7 +82,7 @@ func (w *Wait[K]) Err() error {
 // Stop ends the wait as cancelled, so that nothing is left of it, and reports whether this call
 // has ended it. It returns false if the wait has ended, or if another goroutine is calling ready
 // at this moment: that goroutine ends it then.
-func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &noCause) }
+func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &errNone) }
 
-// noCause is the cause of a wait that was stopped: a variable, so that Stop allocates none.
-var noCause error
+// errNone is the cause of a wait that was stopped: a variable, so that Stop allocates none.
+var errNone error

@@ -76,7 +76,7 @@ func (w *world) await(o *waiter) {
 	if o.trying {
 		o.fault("Await returns while its condition runs")
 	}
-	if (err == nil) != o.yes && !(errors.Is(err, purgatory.ErrClosed) && w.closing) {
+	if (err == nil) != o.yes && (!errors.Is(err, purgatory.ErrClosed) || !w.closing) {
 		o.fault("Await returns %v, and the condition has returned %v", err, o.yes)
 	}
 	switch {

@@ -94,9 +94,7 @@ func (d *drawer) op() op {
 	if d.p.crowd > 0 {
 		keys = 1
 	}
-	for _, k := range d.Perm(d.p.keys)[:keys] {
-		o.keys = append(o.keys, k)
-	}
+	o.keys = append(o.keys, d.Perm(d.p.keys)[:keys]...)
 	if d.oneIn(8) || (slices.Contains(d.verbs, vSignalUpTo) || slices.Contains(d.verbs, vCheckUpTo)) && d.oneIn(2) {
 		o.position = 1 + d.IntN(2)
 	}

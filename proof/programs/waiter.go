@@ -75,7 +75,7 @@ func (o *waiter) TryComplete() (yes bool) {
 	if o.trying || o.calling || o.completed > 0 {
 		o.fault("TryComplete overlaps itself or a callback, or follows OnComplete")
 	}
-	if o.yes && !(w.closing && len(o.begun) > 1) { // a closed purgatory may refuse it after a yes, and it may be submitted again
+	if o.yes && (!w.closing || len(o.begun) <= 1) { // a closed purgatory may refuse it after a yes, and it may be submitted again
 		o.fault("tried again after a yes")
 	}
 	if o.tries > maxTries {

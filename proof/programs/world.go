@@ -71,7 +71,7 @@ func newWorld(p *program, settle func()) *world {
 		purgatory.WithMaxPending(p.maxPending),
 		purgatory.WithPurgeInterval(p.purge),
 		purgatory.WithPanicHandler(func(v any, stack []byte) {
-			if v != errBoom {
+			if err, ok := v.(error); !ok || !errors.Is(err, errBoom) {
 				w.fault("panic: %v\n%s", v, stack)
 			}
 		}))
@@ -140,14 +140,6 @@ func (w *world) faultLocked(format string, args ...any) {
 	if len(w.faults) < 10 {
 		w.faults = append(w.faults, fmt.Errorf(format, args...))
 	}
-}
-
-// event returns the number of an event that happens now.
-func (w *world) event() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now++
-	return w.now
 }
 
 // did counts an operation that a verb has ended.

@@ -1,0 +1,48 @@
+//go:build interleave
+
+package programs
+
+import "slices"
+
+// without returns p without the parts for which removed returns true. The parts are numbered:
+// first the steps of each goroutine, then the reactions of each operation, the crowd and the
+// bound.
+func (p *program) without(removed func(part int) bool) *program {
+	q, n := *p, 0
+	keep := func() bool { n++; return !removed(n - 1) }
+	q.goroutines = make([][]step, len(p.goroutines))
+	for i, steps := range p.goroutines {
+		q.goroutines[i] = filter(steps, keep)
+	}
+	q.ops = slices.Clone(p.ops)
+	for i, o := range p.ops {
+		q.ops[i].inTry, q.ops[i].inDone = filter(o.inTry, keep), filter(o.inDone, keep)
+	}
+	if !keep() {
+		q.crowd = 0
+	}
+	if !keep() {
+		q.maxPending = 0
+	}
+	return &q
+}
+
+func filter[T any](all []T, keep func() bool) (some []T) {
+	for _, x := range all {
+		if keep() {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// awaits reports whether a call of p blocks until an operation ends.
+func (p *program) awaits() bool {
+	return slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
+}
+
+// parts returns how many parts p has.
+func (p *program) parts() (n int) {
+	p.without(func(int) bool { n++; return false })
+	return n
+}
