@@ -9,10 +9,15 @@ import "sync/atomic"
 // goroutine run. State whose order no scenario explores uses sync/atomic itself.
 
 type (
-	Bool   = atomic.Bool
-	Int32  = atomic.Int32
-	Int64  = atomic.Int64
+	// Bool is an atomic bool.
+	Bool = atomic.Bool
+	// Int32 is an atomic int32.
+	Int32 = atomic.Int32
+	// Int64 is an atomic int64.
+	Int64 = atomic.Int64
+	// Uint32 is an atomic uint32.
 	Uint32 = atomic.Uint32
+	// Uint64 is an atomic uint64.
 	Uint64 = atomic.Uint64
 )
 
