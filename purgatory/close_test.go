@@ -252,6 +252,7 @@ func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
 	stop, callers := make(chan struct{}), sync.WaitGroup{}
 	defer callers.Wait()
 	defer close(stop)
+	var calls atomic.Int64
 	for range 4 {
 		callers.Go(func() {
 			for {
@@ -260,10 +261,12 @@ func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
 					return
 				default:
 					p.SignalAll()
+					calls.Add(1)
 				}
 			}
 		})
 	}
+	eventually(t, func() bool { return calls.Load() > 1000 }, "the callers are at it")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	assert.NoError(t, p.Shutdown(ctx))
