@@ -138,7 +138,7 @@ func TestFewHeavyOperationsAreReachable(t *testing.T) {
 			}
 		})
 	}
-	most, few := 0, 0
+	few := 0
 	for range 60 {
 		for before := rounds.Load(); rounds.Load() < before+20; {
 			runtime.Gosched()
@@ -154,14 +154,20 @@ func TestFewHeavyOperationsAreReachable(t *testing.T) {
 				reachable++
 			}
 		}
-		if most = max(most, reachable); reachable <= 4 {
+		if reachable <= 4 {
 			few++
 		}
 	}
 	stop.Store(true)
 	wg.Wait()
-	// On a busy machine each goroutine may be interrupted as a callback returns.
-	assert.LessOrEqual(t, most, goroutines, "operations of 1 MB that were answered are reachable")
-	assert.Greater(t, few, 30, "at most 4 of them in most samples")
+	// A goroutine that is interrupted in a walk refers to what is left of its batch. With the race
+	// detector, or on a busy machine, some are interrupted at any moment.
+	if !purgatory.RaceDetector {
+		assert.Greater(t, few, 20, "of 60 samples, those in which at most 4 answered operations of 1 MB are reachable")
+	}
+	runtime.GC()
+	for _, w := range answered {
+		assert.Nil(t, w.Value(), "nobody is in a walk any more")
+	}
 	empty(t, p)
 }
