@@ -89,8 +89,17 @@ func model() porcupine.Model {
 }
 
 // step returns the states that a call with this answer can lead to; none if it cannot
-// have answered so.
+// have answered so. If the timeout has passed while the registration held the operation, a
+// worker may have ended it before the call.
 func (s state) step(v verb, a answer) []state {
+	next := s.call(v, a)
+	if s.accepted && s.outcome == operation.Pending && s.wish == operation.Expired {
+		next = append(next, s.as(operation.Expired).call(v, a)...)
+	}
+	return next
+}
+
+func (s state) call(v verb, a answer) []state {
 	pending := s.accepted && s.outcome == operation.Pending
 	switch v {
 	case set:
