@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"runtime"
 	"runtime/trace"
 	"weak"
 
@@ -190,9 +191,14 @@ func (w *walk[K]) steps() (over bool) {
 			}
 		}
 		w.countTries()
-		w.end()
+		ended := w.end()
 		if !w.next() {
 			return true
+		}
+		if ended == batchSize {
+			// The goroutines that a herd of waits wakes become runnable as fast as a walk can end
+			// them, and any other goroutine would have to wait for all of them. So they run now.
+			runtime.Gosched()
 		}
 	}
 }
@@ -407,12 +413,13 @@ func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
 	w.ownEnded = w.ownEnded || m == w.own
 }
 
-// end ends the operations that were added.
-func (w *walk[K]) end() {
+// end ends the operations that were added, and returns their number.
+func (w *walk[K]) end() (n int) {
 	e := w.ending
 	if e == nil || e.n == 0 {
-		return
+		return 0
 	}
+	n = e.n
 	if w.inOrder {
 		w.endTurn()
 	}
@@ -424,6 +431,7 @@ func (w *walk[K]) end() {
 	if e.run(w.later) {
 		w.ending = e
 	}
+	return n
 }
 
 // countTries counts the tries of a batch.
