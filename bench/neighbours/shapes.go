@@ -281,7 +281,7 @@ func creation() shape {
 }
 
 // kept has the compiler make what it would leave out.
-var kept any
+var kept any //nolint:unused // it is written, so that what it refers to is made
 
 // oneOfMany puts one item at a time among n that wait. Who gets it waits again.
 func oneOfMany(q queue, n int, window time.Duration) map[string]float64 {

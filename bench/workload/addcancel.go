@@ -67,11 +67,7 @@ const delayTable = 1 << 12 // delays are drawn before the clock starts
 // span is where the delays of timers lie that are added and cancelled.
 type span struct{ low, high time.Duration }
 
-var (
-	requests = span{10 * time.Second, 60 * time.Second}
-	// near is close enough for the library to place each timer in a wheel when it is added.
-	near = span{time.Second, 4 * time.Second}
-)
+var requests = span{10 * time.Second, 60 * time.Second}
 
 type addCancelWorker struct {
 	slots  timers.Slots

@@ -158,6 +158,7 @@ func BenchmarkSignal(b *testing.B) {
 func broadcast(b *testing.B, g int) {
 	var (
 		mu      sync.Mutex
+		state   int // guarded by mu
 		changed = sync.NewCond(&mu)
 		stopped atomic.Bool
 		waiting sync.WaitGroup
@@ -173,7 +174,8 @@ func broadcast(b *testing.B, g int) {
 	}
 	perWorker(b, g, func(_, n int) {
 		for range n {
-			mu.Lock() // the state changes under it
+			mu.Lock()
+			state++
 			mu.Unlock()
 			changed.Broadcast()
 		}

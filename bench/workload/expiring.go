@@ -15,7 +15,7 @@ import (
 // expiringOperations measures P6: a million operations on a thousand keys that expire within one second.
 func expiringOperations(r *Run) {
 	for round := range r.longRounds() {
-		for _, name := range r.among(purgatories.Timers) {
+		for _, name := range r.among() {
 			r.turn(fmt.Sprintf("P6  round %d  %s", round+1, name), func() {
 				expiringOne(r, round, r.Million, purgatories.ByName(name))
 			})
@@ -58,7 +58,7 @@ func probesOf(late *meter.Lateness, n int) []purgatories.Probe {
 // probesBeside measures P8: P3, and beside it an operation every 2 ms with a timeout of 20..100 ms on keys of its own.
 func probesBeside(r *Run) {
 	for round := range r.longRounds() {
-		for _, name := range r.among(purgatories.Timers, purgatories.Ours) {
+		for _, name := range r.among(purgatories.Ours) {
 			r.turn(fmt.Sprintf("P8  round %d  %s", round+1, name), func() {
 				p := purgatories.ByName(name).New()
 				crowd(p, r.Million)
@@ -70,11 +70,11 @@ func probesBeside(r *Run) {
 }
 
 // among are the peers of a workload: in a quick run those that are named.
-func (r *Run) among(std string, quick ...string) []string {
+func (r *Run) among(quick ...string) []string {
 	if r.Quick {
 		return quick
 	}
-	return []string{purgatories.Ours, std, purgatories.CB, purgatories.Chan}
+	return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Chan}
 }
 
 func probesOne(r *Run, round int, p purgatories.Purgatory, name string) {

@@ -16,11 +16,11 @@ func pendingOperations(r *Run) {
 	quick := map[int][]string{1: {purgatories.Ours, purgatories.CB, purgatories.Timers}, 3: {purgatories.Ours}}
 	for round := range r.longRounds() {
 		for _, keys := range []int{1, 3} {
-			for _, name := range r.among(purgatories.Timers, quick[keys]...) {
+			for _, name := range r.among(quick[keys]...) {
 				r.turn(fmt.Sprintf("P5  round %d  keys=%d  %s", round+1, keys, name), func() { pendingBytes(r, round, keys, name) })
 			}
 		}
-		for _, name := range r.among(purgatories.Timers, purgatories.Ours) {
+		for _, name := range r.among(purgatories.Ours) {
 			r.turn(fmt.Sprintf("P7  round %d  %s", round+1, name), func() { idleOne(r, round, name) })
 		}
 	}

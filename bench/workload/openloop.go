@@ -23,7 +23,7 @@ func openLoop(r *Run) {
 	for _, m := range offers {
 		for round := range r.longRounds() {
 			for _, rate := range rates {
-				for _, name := range r.among(purgatories.Timers, purgatories.Ours, purgatories.Timers, purgatories.CB) {
+				for _, name := range r.among(purgatories.Ours, purgatories.Timers, purgatories.CB) {
 					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
 						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
 						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
@@ -32,7 +32,7 @@ func openLoop(r *Run) {
 			}
 		}
 		for round := range r.longRounds() {
-			for _, name := range r.among(purgatories.Timers) {
+			for _, name := range r.among() {
 				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
 			}
 		}

@@ -340,7 +340,7 @@ func TestASlowPartitionLosesNothing(t *testing.T) {
 			require.Less(t, after, 2000, "ten seconds of heartbeats, and not the record")
 		}
 		stop()
-		receive(t, ended)
+		_ = receive(t, ended)
 	}
 	cancel()
 	beating.Wait()
@@ -381,3 +381,5 @@ func TestATopicBeginsAnewWhenRecordsWereDeleted(t *testing.T) {
 	}
 	assert.ErrorIs(t, err, kerr.OffsetOutOfRange)
 }
+
+var _ = topic("payments") // the recipe is for any topic
