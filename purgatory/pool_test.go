@@ -16,7 +16,12 @@ func TestThePoolOfKeysHoldsNone(t *testing.T) {
 	keys := []string{"a", "b", "c", "d", "e", "f"}
 	_, err := p.TryCompleteElseWatch(&panics{}, time.Second, keys...)
 	require.NoError(t, err)
-	many := *p.manyKeys.Get().(*[]watchers.Wait[string])
+	pooled, ok := p.manyKeys.Get().(*[]watchers.Wait[string])
+	if !ok {
+		t.Skip("the race detector makes a sync.Pool drop items")
+	}
+	many := *pooled
+	require.NotZero(t, cap(many))
 	for _, w := range many[:cap(many)] {
 		assert.Zero(t, w)
 	}
