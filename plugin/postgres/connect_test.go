@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,8 +27,21 @@ func ownHandler(t *testing.T, d *database) {
 	ended := make(chan error, 1)
 	go func() { ended <- source.Run(t.Context(), h) }()
 	_ = receive(t, h.gaps, "Missed")
-	require.NoError(t, postgres.Notify(t.Context(), d.pool(), "handled", 1, "key"))
+	stop := make(chan struct{})
+	var notifying sync.WaitGroup
+	notifying.Go(func() { // the handler may take the first one while Run still sets up the session
+		for {
+			assert.NoError(t, postgres.Notify(t.Context(), d.pool(), "handled", 1, "key"))
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
 	assert.ErrorContains(t, receive(t, ended, "the end of Run"), "OnNotification")
+	close(stop)
+	notifying.Wait()
 }
 
 // A server that does not answer is being asked to cancel the statement when the source's context ends.
