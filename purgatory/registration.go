@@ -74,12 +74,9 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.releaseInOrder(waits)
 			return
 		}
-		if r.timeout > 0 || !r.tried {
-			r.tried = true
-			if end, again := r.Try(true); !again {
-				r.end(end, waits)
-				return
-			}
+		if end, again := r.Try(true); !again {
+			r.end(end, waits)
+			return
 		}
 	}
 	r.end(r.again(), waits)
@@ -99,7 +96,7 @@ func (r *registration[K]) begin(waits []watchers.Wait[K]) bool {
 		return false
 	}
 	r.step = watch
-	if p.nesting.forbidsRegistration(r.Machine) {
+	if p.nesting.forbidsRegistration() {
 		r.goOn(waits)
 		return false
 	}
@@ -198,9 +195,7 @@ func (r *registration[K]) leave(waits []watchers.Wait[K]) {
 		if !r.watch(waits) {
 			return
 		}
-		if r.timeout > 0 {
-			r.Acquire() // finds the operation busy, and sets the mark "again"
-		}
+		r.Acquire() // finds the operation busy, and sets the mark "again"
 	}
 	r.end(r.p.leave(r.Machine), waits)
 }

@@ -108,7 +108,7 @@ func (o *waiter) judge() {
 // judgeWakeUp checks that a pending operation has not lost a wake-up.
 func (o *waiter) judgeWakeUp() {
 	w := o.w
-	if since := o.since(); since > 0 && (o.timeout > 0 || o.extends == 0) { // README.md, "A known fault"
+	if since := o.since(); since > 0 {
 		since = max(since, o.failed) // the try that would have seen it may have panicked
 		for _, k := range o.keys {
 			if at := max(w.checked[k], w.reached[k][maxPosition]); at > since || w.reached[k][o.position] > since {
