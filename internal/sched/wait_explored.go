@@ -132,8 +132,8 @@ func (t Token) Put() {
 // Sleep waits until it can take token, d has passed, or stop or end is closed. If several are
 // the case, the first of these counts.
 func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
+	over := after(d) // from the moment at which the caller has computed d
 	Yield()
-	over := after(d)
 	sleep("sleeps", func() bool { return len(token) > 0 || over() || closed(stop) || closed(end) })
 	switch {
 	case len(token) > 0:
