@@ -56,9 +56,10 @@ type suspect[K comparable] struct {
 //
 //  1. A signal waits for a worker.
 //  2. A check has found m held, and has asked for a try.
-//  3. A check finds m no more. It calls checked after that, and so takes the suspect out.
+//  3. A check or a signal finds m no more. It calls checked after that, and so takes the suspect
+//     out.
 //
-// lastTry looks for 1 and 2 again when the suspect is there: a check that has asked for a try
+// lastTry looks for 1 and 2 again when the suspect is there: a check or a signal that has come
 // since the first look may have called checked too early.
 func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 	if _, depends := m.Operation().(timeDependent); depends {
