@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -80,14 +79,6 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 	return value, err
 }
 
-// firstShard returns the shard of the first key.
-func (p *DelayedOperationPurgatory[K]) firstShard(keys []K, at []KeyPosition[K]) *watchers.Shard[K] {
-	if len(keys) > 0 {
-		return p.watchers.Shard(p.watchers.Hash(keys[0]))
-	}
-	return p.watchers.Shard(p.watchers.Hash(at[0].Key))
-}
-
 // endedAtOnce counts a wait that ended before it was registered, unless the purgatory has
 // closed meanwhile. first is the shard of the first key.
 func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome) (counted bool) {
@@ -118,13 +109,11 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if p.refuses(n) {
 		return p.refusal(&awaiting{}, n)
 	}
-	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
-	keys = append(few[:0], keys...)
-	var fewAt [fewKeys]KeyPosition[K]
-	at = append(fewAt[:0], at...)
-	first := p.firstShard(keys, at)
-	turn := !p.cfg.firstInFirstOut || !p.othersAwait(keys, at)
-	if turn && ready() {
+	var set keySet[K]
+	waits := set.fill(p, keys, at)
+	defer set.release(p)
+	first := p.watchers.Shard(waits[0].Hash)
+	if !(p.cfg.firstInFirstOut && p.othersWait(waits)) && ready() {
 		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
 		return nil
 	}
@@ -134,17 +123,11 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		}
 		return p.errorf(ErrExpired, "after %v", timeout)
 	}
-	return p.block(ctx, timeout, ready, keys, at, first)
-}
-
-// othersAwait is othersWait for keys that are not hashed.
-func (p *DelayedOperationPurgatory[K]) othersAwait(keys []K, at []KeyPosition[K]) bool {
-	return slices.ContainsFunc(keys, p.Awaited) ||
-		slices.ContainsFunc(at, func(k KeyPosition[K]) bool { return p.Awaited(k.Key) })
+	return p.block(ctx, timeout, ready, waits, first)
 }
 
 // block waits until the wait has ended.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], first *watchers.Shard[K]) error {
+func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], first *watchers.Shard[K]) error {
 	w, _ := p.waits.Get().(*awaiting)
 	if w == nil {
 		w = &awaiting{ended: make(chan struct{}, 1)}
@@ -156,19 +139,21 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 			p.Cancel(w, nil)
 		}
 	}()
-	completed, err := p.register(w, timeout, keys, at, true)
+	r := registration[K]{p: p, timeout: timeout, tried: true}
+	r.Op = w
+	r.run(waits)
 	returned = true
-	if err != nil {
-		return err
+	if r.err != nil {
+		return r.err
 	}
-	if done := ctx.Done(); completed || done == nil {
+	if done := ctx.Done(); r.completed || done == nil {
 		sched.Receive(w.ended)
 	} else if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
-	err = p.howEnded(&w.DelayedOperation, timeout)
-	if len(keys)+len(at) == 1 {
+	err := p.howEnded(&w.DelayedOperation, timeout)
+	if len(waits) == 1 {
 		p.reuse(w, first)
 	}
 	return err

@@ -35,6 +35,11 @@ const (
 	// EventStalled: the reaper ran much later than planned, and timeouts may have been as
 	// late. Warn: elapsed (since it last ran), interval.
 	EventStalled = "purgatory.reaper.stalled"
+	// EventDue: expired operations wait for an expiry worker, one for longer than a second:
+	// callbacks block the workers, or there are too few. Logged once a second while it lasts.
+	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
+	// waited). Operations of other purgatories that share the timer count, too.
+	EventDue = "purgatory.expiry.due"
 	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
 	// work, which is offered again. Warn: error.
 	EventRefused = timer.EventRefused
@@ -163,6 +168,21 @@ func (p *DelayedOperationPurgatory[K]) reap() func() {
 		}
 		last = time.Now()
 		p.sweep()
+	}
+}
+
+// dueLimit is how long an expired operation may wait for a worker before it is logged, and
+// how often noteDue looks: a busy reaper sweeps many times a second.
+const dueLimit = time.Second
+
+// noteDue logs that expired operations wait for a worker.
+func (p *DelayedOperationPurgatory[K]) noteDue() {
+	now, last := int64(p.timer.Now()), p.dueSeen.Load()
+	if now-last < int64(dueLimit) || !p.dueSeen.CompareAndSwap(last, now) {
+		return
+	}
+	if n, oldest := timer.Due(p.timer); oldest > dueLimit {
+		p.log(slog.LevelWarn, EventDue, "due", n, "elapsed", oldest)
 	}
 }
 

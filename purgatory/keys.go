@@ -2,9 +2,50 @@ package purgatory
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/delayedop/purgatory/watchers"
 )
+
+// keySet is the purgatory's copy of an operation's keys, with their hashes: TryComplete may write to
+// the slice that the caller has passed. The zero value is empty.
+type keySet[K comparable] struct {
+	few  [fewKeys]watchers.Wait[K]
+	many *[]watchers.Wait[K] // from the pool, if there are more keys than fit into few
+}
+
+// fewKeys is the number of keys that fit on the stack of the registering goroutine.
+const fewKeys = 4
+
+// fill copies keys and at. It panics for a key that cannot be hashed, before anything has changed.
+func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosition[K]) []watchers.Wait[K] {
+	waits, n := s.few[:], len(keys)+len(at)
+	if n > fewKeys {
+		if s.many, _ = p.manyKeys.Get().(*[]watchers.Wait[K]); s.many == nil {
+			s.many = new([]watchers.Wait[K])
+		}
+		*s.many = slices.Grow(*s.many, n)
+		waits = *s.many
+	}
+	waits = waits[:n]
+	for i, key := range keys {
+		w := &waits[i]
+		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
+	}
+	for i, at := range at {
+		w := &waits[i]
+		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
+	}
+	return waits
+}
+
+// release gives the memory of s back to the pool, which keeps no key in memory.
+func (s *keySet[K]) release(p *DelayedOperationPurgatory[K]) {
+	if s.many != nil {
+		clear((*s.many)[:cap(*s.many)])
+		p.manyKeys.Put(s.many)
+	}
+}
 
 // chunk is how many keys a walk reads from a shard before it releases the shard's lock. So
 // even in a shard of a million keys a registration waits for some microseconds only.

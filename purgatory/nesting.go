@@ -82,20 +82,21 @@ func (n *nesting) forbidsCheck() bool {
 	return deep || inTry
 }
 
-// forbidsRegistration reports whether a registration must not try the operation of m on this
-// goroutine, because each TryComplete may register the next operation.
-func (n *nesting) forbidsRegistration(m *machine.Machine) bool {
-	if !n.found.Load() {
-		// An address is at hand without contention. It is mixed (Stafford's variant 13 of the
-		// finalizer of MurmurHash3), so that no distance of operations in a slice evades the
-		// sample. The conversion is safe: it is never converted back.
-		x := uint64(uintptr(unsafe.Pointer(m)))
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		if x>>32%perRegistration != 0 {
-			return false
-		}
-	}
+// samples reports whether a registration of m has to look at the stack: each TryComplete may
+// register the next operation.
+//
+// An address is at hand without contention. It is mixed (Stafford's variant 13 of the finalizer of
+// MurmurHash3), so that no distance of operations in a slice evades the sample. The conversion is
+// safe: it is never converted back.
+func (n *nesting) samples(m *machine.Machine) bool {
+	x := uint64(uintptr(unsafe.Pointer(m)))
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x>>32%perRegistration == 0 || n.found.Load()
+}
+
+// forbidsRegistration reports whether a registration must not try its operation on this goroutine.
+func (n *nesting) forbidsRegistration() bool {
 	deep, inTry := n.look()
 	return deep && inTry
 }

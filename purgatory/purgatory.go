@@ -56,6 +56,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	purged   atomic.Int64
 	stalls   atomic.Int64  // of the reaper, see EventStalled
 	looks    atomic.Uint32 // of Inspect, each at other keys
+	dueSeen  atomic.Int64  // when noteDue last looked, on the timer's clock
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics. Call
@@ -120,11 +121,12 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 }
 
 // sweep is the second job of the reaper: it purges, offers work that an executor has
-// refused once more, and looks for stuck callbacks.
+// refused once more, and looks for stuck callbacks and for expired operations that wait.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
 	p.crew.kick()
 	p.callbacks.noteStuck()
+	p.noteDue()
 }
 
 // purge unlinks the watches that ended operations have left in lists.

@@ -39,18 +39,22 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
+	// ForgottenCounted is true if the purgatory has WithForgottenChecks. Otherwise Forgotten is 0.
+	ForgottenCounted bool
 	// Forgotten is how many operations were ready at their timeout although nobody had checked
-	// their keys. It is counted only with WithForgottenChecks.
+	// their keys.
 	Forgotten int64
 
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
 	// Running is how many goroutines run operations' methods now, except for TryComplete
-	// during a registration, which also WithSlowCallback leaves out. With WithSlowCallback,
-	// OldestRunning is how long the oldest call has been running, StuckCallbacks how many
-	// calls have been running for longer than the threshold, and SlowCallbacks how many
-	// calls took longer and have returned.
-	Running        int64
+	// during a registration, which also WithSlowCallback leaves out.
+	Running int64
+	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three
+	// fields are 0. OldestRunning is how long the oldest call has been running, StuckCallbacks
+	// how many calls have been running for longer than the threshold, and SlowCallbacks how
+	// many calls took longer and have returned.
+	CallbacksTimed bool
 	OldestRunning  time.Duration
 	StuckCallbacks int64
 	SlowCallbacks  int64
@@ -179,9 +183,10 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Purged:         p.purged.Load(),
 		Panics:         p.panics.Load(),
 	}
-	s.Forgotten = p.forgotten.counted.Load()
+	s.ForgottenCounted, s.Forgotten = p.cfg.lastTry, p.forgotten.counted.Load()
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
+	s.CallbacksTimed = p.cfg.slow > 0
 	s.StuckCallbacks, s.OldestRunning = p.callbacks.oldest()
 	s.SlowCallbacks = p.callbacks.slow.Load()
 	due, oldest := timer.Due(p.timer)

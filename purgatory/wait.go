@@ -60,7 +60,7 @@ func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready fu
 	}
 	w := &Wait[K]{p: p, timeout: timeout}
 	w.op.ready, w.op.done = ready, make(chan struct{})
-	if _, err := p.register(&w.op, timeout, keys, at, false); err != nil {
+	if _, err := p.register(&w.op, timeout, keys, at); err != nil {
 		return nil, err
 	}
 	return w, nil

@@ -131,7 +131,6 @@ func (w *walk[K]) resume() (ended int, own bool) {
 	over := false
 	defer func() {
 		if !over { // user code has called runtime.Goexit
-			w.letGoOfHeld()
 			sched.Go(func() { w.resume() })
 		}
 	}()
@@ -175,7 +174,7 @@ func (w *walk[K]) reset() {
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (w *walk[K]) steps() (over bool) {
 	defer w.recovered()
-	if w.held.Machine != nil { // its try has panicked
+	if w.held.Machine != nil { // its try has panicked or called runtime.Goexit
 		w.panicked = true
 		w.tried(w.again())
 	}
@@ -250,15 +249,16 @@ func (w *walk[K]) try(m *machine.Machine) {
 func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
 	w.tries++
 	if w.p.cfg.slow > 0 {
-		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
-		end, again = w.held.Try(false)
-		w.endTimed()
-	} else {
-		end, again = w.held.Try(release)
+		return w.callTimed()
 	}
-	if end == machine.Satisfied {
-		w.met++
-	}
+	return w.held.Try(release)
+}
+
+// callTimed is call for WithSlowCallback.
+func (w *walk[K]) callTimed() (end machine.Outcome, again bool) {
+	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
+	end, again = w.held.Try(false)
+	w.endTimed()
 	return end, again
 }
 
@@ -286,19 +286,14 @@ func (w *walk[K]) again() (end machine.Outcome) {
 	}
 }
 
-// letGoOfHeld lets go of the operation whose try has called runtime.Goexit.
-func (w *walk[K]) letGoOfHeld() {
-	if m := w.held.Machine; m != nil {
-		w.panicked = true
-		w.tried(w.p.leave(m))
-	}
-}
-
 // tried is called when the tries of an operation are over. A walk in order ends with the first
 // no; a panic is none, because an operation that panics each time must not stop the others.
 func (w *walk[K]) tried(end machine.Outcome) {
 	m := w.held.Machine
 	w.held = machine.Hold{}
+	if end == machine.Satisfied {
+		w.met++
+	}
 	if end != machine.Pending {
 		w.add(m, end)
 	} else if w.inOrder && !w.panicked {

@@ -245,7 +245,7 @@ func TestRestReturnsWhatNextWould(t *testing.T) {
 // A lookup never finds a NaN. A walk over the keys of the shard, by their places, does.
 func TestAWalkByPlaceFindsANaN(t *testing.T) {
 	w := New(Config[float64]{Shards: 1})
-	s, nan := w.at(0), math.NaN()
+	s, nan := w.Shard(0), math.NaN()
 	waiting := map[*machine.Machine]bool{}
 	watch := func(key float64, hash uint64) {
 		op := &waiter{}
@@ -277,7 +277,7 @@ func TestAWalkByPlaceFindsANaN(t *testing.T) {
 // operations of the two apart.
 func TestAWalkByPlaceOverAKeyThatHasLeft(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
-	s := w.at(0)
+	s := w.Shard(0)
 	for name, signalled := range map[string]bool{"recycled": false, "in the queue of signals": true} {
 		t.Run(name, func(t *testing.T) {
 			ended := []*machine.Machine{waitAt(t, w, 7, AnyPosition), waitAt(t, w, 7, 3), waitAt(t, w, 7, 1)}
