@@ -215,12 +215,12 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
-	if p.cfg.lastTry {
-		p.forgotten.checked(key)
-	}
 	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 	if queued {
 		p.crew.pool.Kick()
+	}
+	if p.cfg.lastTry {
+		p.forgotten.checked(key) // not before: see lastTry
 	}
 	return awaited
 }

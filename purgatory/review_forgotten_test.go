@@ -56,3 +56,30 @@ func TestACheckDuringTheLastTryIsNotForgotten(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	assert.Zero(t, p.Stats().Forgotten)
 }
+
+// named is an operation whose String method is slow.
+type named struct {
+	op
+	inString *gate
+}
+
+func (o *named) String() string { o.inString.pass(); return "named" }
+
+// A check that comes when the last try is over and the operation has not ended is not forgotten.
+func TestACheckJustAfterTheLastTryIsNotForgotten(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond))
+	var met atomic.Bool
+	o := &named{inString: newGate()}
+	o.try = met.Load
+	submit(t, p, o, time.Second, "a")
+	met.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.AdvanceClock(time.Second) })
+	<-o.inString.entered
+	p.CheckAndComplete("a")
+	close(o.inString.leave)
+	wg.Wait()
+	ended(t, &o.op, operation.Satisfied)
+	time.Sleep(50 * time.Millisecond)
+	assert.Zero(t, p.Stats().Forgotten)
+}
