@@ -156,7 +156,7 @@ func (c *crew[K]) workAll() (asked bool) {
 // again; after Close, when no reaper runs, a timer of the runtime does.
 func (c *crew[K]) refused(err error) {
 	if c.p.closed.Load() && !c.retrying.Swap(true) {
-		time.AfterFunc(refusedRetry, func() {
+		sched.AfterFunc(refusedRetry, func() {
 			c.retrying.Store(false)
 			c.kick()
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -160,13 +161,13 @@ func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, ab
 func (p *DelayedOperationPurgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
 	stalled := timer.Deadline(interval, max(interval, 100*time.Millisecond))
-	last := time.Now()
+	last := sched.Now()
 	return func() {
-		if elapsed := time.Since(last); elapsed > stalled {
+		if elapsed := sched.Since(last); elapsed > stalled {
 			p.stalls.Add(1)
 			p.log(slog.LevelWarn, EventStalled, "elapsed", elapsed, "interval", interval)
 		}
-		last = time.Now()
+		last = sched.Now()
 		p.sweep()
 	}
 }

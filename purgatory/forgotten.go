@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -35,7 +34,7 @@ type forgotten[K comparable] struct {
 	counted sched.Int64
 
 	mu struct { // lock level 8, taken with no other held
-		sync.Mutex
+		sched.Mutex
 		suspects map[*suspect[K]]struct{}
 		closed   bool
 	}
@@ -45,7 +44,7 @@ type forgotten[K comparable] struct {
 type suspect[K comparable] struct {
 	keys  []K
 	text  string
-	timer *time.Timer
+	timer *sched.Timer
 }
 
 // lastTry tries m, which the caller holds and whose timeout has passed, once more, and reports
@@ -108,7 +107,7 @@ func (f *forgotten[K]) suspect(s *suspect[K]) {
 	}
 	f.mu.suspects[s] = struct{}{}
 	f.waiting.Add(1)
-	s.timer = time.AfterFunc(f.p.cfg.grace, func() {
+	s.timer = sched.AfterFunc(f.p.cfg.grace, func() {
 		if f.clear(s) {
 			f.note(s)
 		}

@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,10 +42,10 @@ type DelayedOperationPurgatory[K comparable] struct {
 	claiming sched.Int64 // walks that claim operations
 	exposed  atomic.Bool // CancelMatching has shown operations to the user
 
-	waits    sync.Pool // of *awaiting
-	walks    sync.Pool // of *walk[K]
-	endings  sync.Pool // of *ending[K]
-	manyKeys sync.Pool // of *[]watchers.Wait[K]
+	waits    sched.Pool // of *awaiting
+	walks    sched.Pool // of *walk[K]
+	endings  sched.Pool // of *ending[K]
+	manyKeys sched.Pool // of *[]watchers.Wait[K]
 
 	logger   *slog.Logger
 	panicked guard.Handler // of a panic in user code other than an operation's method

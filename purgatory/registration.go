@@ -74,7 +74,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			return
 		}
 		r.step = watch
-		if p.nesting.samples(r.Machine) && p.nesting.forbidsRegistration() {
+		if p.nesting.forbidsRegistration() {
 			r.goOn(waits)
 			return
 		}
@@ -95,12 +95,9 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.releaseInOrder(waits)
 			return
 		}
-		if r.timeout > 0 || !r.tried {
-			r.tried = true
-			if end, again := r.Try(true); !again {
-				r.end(end, waits)
-				return
-			}
+		if end, again := r.Try(true); !again {
+			r.end(end, waits)
+			return
 		}
 	}
 	r.end(r.again(), waits)

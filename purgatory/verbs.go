@@ -48,8 +48,8 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // TryComplete, on a stack of over 400 frames, it may leave every try to another goroutine. The
 // purgatory copies keys before TryComplete runs. For [WithFirstInFirstOut] see there.
 //
-// With a timeout of zero or less TryComplete runs once, and op expires at once, on a
-// worker (on a manual clock: in the next AdvanceClock). [NoTimeout] never passes.
+// With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the
+// next AdvanceClock). [NoTimeout] never passes.
 //
 // Errors:
 //   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;

@@ -26,7 +26,7 @@ func TestProgramsOnGoroutines(t *testing.T) {
 				time.Sleep(time.Second) // of the bubble: what polls has ended
 				synctest.Wait()
 			}
-			w := newWorld(p, settle)
+			w := newWorld(p, settle, time.Sleep)
 			w.before()
 			for _, steps := range p.goroutines[1:] {
 				go w.run(steps)

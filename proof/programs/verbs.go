@@ -63,7 +63,7 @@ func (w *world) do(s step) {
 	case vCancelKey, vCancelMatching:
 		w.cancelKey(s)
 	case vAdvance:
-		w.clock.AdvanceClock(time.Duration(s.n) * tick)
+		w.advance(time.Duration(s.n) * tick)
 	case vClose:
 		w.close()
 		if err := w.p.Close(); err != nil {
@@ -72,9 +72,13 @@ func (w *world) do(s step) {
 	case vShutdown:
 		w.shutdown(ended)
 	case vDrain:
-		w.shutdown(newClient(3))
+		if w.manual == nil {
+			w.shutdown(context.Background()) // which lets time pass while it polls
+		} else {
+			w.shutdown(&impatient{Context: context.Background(), left: 3})
+		}
 	case vPass:
-		w.end(w.pass())
+		w.end(w.passBy())
 	default:
 		if s.op < len(w.waiters) {
 			w.doTo(w.waiters[s.op], s)
@@ -189,17 +193,9 @@ func (w *world) register(o *waiter) {
 	w.mu.Unlock()
 	var completed bool
 	var err error
-	if o.position > 0 {
-		at := make([]purgatory.KeyPosition[int], len(o.keys))
-		for i, k := range o.keys {
-			at[i] = purgatory.KeyPosition[int]{Key: w.ids[k], Position: int64(o.position)}
-		}
+	if keys, at := o.places(); at != nil {
 		completed, err = w.p.TryCompleteElseWatchAt(o, timeout, at...)
 	} else {
-		keys := make([]int, len(o.keys))
-		for i, k := range o.keys {
-			keys[i] = w.ids[k]
-		}
 		completed, err = w.p.TryCompleteElseWatch(o, timeout, keys...)
 	}
 	later := w.clock.Now()
