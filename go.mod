@@ -3,7 +3,7 @@ module github.com/delayedop/purgatory
 go 1.25.0
 
 require (
-	github.com/stretchr/testify v1.8.0
+	github.com/stretchr/testify v1.10.0
 	go.uber.org/atomic v1.10.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.1.0

@@ -69,7 +69,6 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	if p.own != nil {
 		p.own.Stop()
 	}
-	p.crew.kick() // an executor may have refused work: see crew.refused
 }
 
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the

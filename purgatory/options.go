@@ -73,8 +73,7 @@ func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapI
 
 // WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
 // loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires:
-// see [NoTimeout]. Only AdvanceClock then purges, logs [EventStuck], and offers work again that
-// the function of [WithExecutor] has refused.
+// see [NoTimeout]. Only AdvanceClock then purges, and logs [EventStuck] and [EventDue].
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the
@@ -98,7 +97,7 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 // WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
 // pool for example. execute has to run the function that it is given, on another goroutine
 // than its caller's, or to return an error. A nil execute means goroutines, as without this
-// option. The purgatory offers refused work again, at the next reap at the latest. At any
+// option. The purgatory offers refused work again, 10 ms later. At any
 // moment execute runs at most as many functions as there may be workers.
 //
 // A goroutine that makes work for a worker, as the caller of Signal does, calls execute on

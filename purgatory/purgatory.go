@@ -119,11 +119,10 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 	return expired
 }
 
-// sweep is the second job of the reaper: it purges, offers work that an executor has
-// refused once more, and looks for stuck callbacks and for expired operations that wait.
+// sweep is the second job of the reaper: it purges, and looks for stuck callbacks and for expired
+// operations that wait.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
-	p.crew.kick()
 	p.callbacks.noteStuck()
 	p.noteDue()
 }

@@ -249,16 +249,15 @@ func (w *walk[K]) try(m *machine.Machine) {
 func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
 	w.tries++
 	if w.p.cfg.slow > 0 {
-		return w.callTimed()
+		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
+		end, again = w.held.Try(false)
+		w.endTimed()
+	} else {
+		end, again = w.held.Try(release)
 	}
-	return w.held.Try(release)
-}
-
-// callTimed is call for WithSlowCallback.
-func (w *walk[K]) callTimed() (end machine.Outcome, again bool) {
-	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
-	end, again = w.held.Try(false)
-	w.endTimed()
+	if end == machine.Satisfied {
+		w.met++
+	}
 	return end, again
 }
 
@@ -291,9 +290,6 @@ func (w *walk[K]) again() (end machine.Outcome) {
 func (w *walk[K]) tried(end machine.Outcome) {
 	m := w.held.Machine
 	w.held = machine.Hold{}
-	if end == machine.Satisfied {
-		w.met++
-	}
 	if end != machine.Pending {
 		w.add(m, end)
 	} else if w.inOrder && !w.panicked {

@@ -116,14 +116,13 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 	defer t.driver.Put()
 	for {
 		now := t.now()
-		t.offerAgain(now)
 		if t.flushAlone(now) {
 			return true
 		}
 		if now >= deadline {
 			return false
 		}
-		until := min(int64(deadline), t.retry.Load())
+		until := int64(deadline)
 		if tick := t.nextWake(); tick <= until/t.tick {
 			until = tick * t.tick
 		}

@@ -27,11 +27,6 @@ type SystemTimer struct {
 	clock  struct{ sched.Mutex } // guards writes of wake; level 4 of the lock order, see docs/design.md
 	wakeup sched.Token           // ends the driver's sleep
 
-	// retry is the time, in ns, at which the driver offers due work to the executor
-	// again; never if the executor has refused none. The goroutine that sets it then
-	// wakes the driver. The driver reads it before each sleep.
-	retry sched.Int64
-
 	driver   sched.Token // who has taken it is the driver; level 1 of the lock order
 	flushing sched.Mutex // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
 	standIns sched.Int32 // number of stand-ins, see callStandIn
@@ -74,11 +69,10 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	}
 	t.driver.Put()
 	t.init(cfg)
-	t.retry.Store(never)
 	t.now = t.Now
 	t.needed = t.wakeBy
 	t.driverLate = t.callStandIn
-	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused, cfg.panicked)
+	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { t.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
 	t.dueNow = t.pool.Kick
 	if n := live.Add(1); n > tooManyTimers &&
 		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
