@@ -207,6 +207,13 @@ func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestBadLimits(t *testing.T) {
+	for _, l := range []limits{{slots: 0, line: 1, wait: 1}, {slots: 1, line: 0, wait: 1}, {slots: 1, line: 1, wait: 0}} {
+		_, err := newGateway(http.NotFoundHandler(), l)
+		assert.ErrorContains(t, err, "{slots:", "%+v", l)
+	}
+}
+
 func TestBadFlags(t *testing.T) {
 	programtest.RefusesFlags(t, run, map[string]string{
 		"-slots 0":         "-slots 0: allowed is 1 to 1000000",
