@@ -63,31 +63,31 @@ gateway: ## a gateway with few slots, a bounded line and 429 beyond it, under lo
 
 .PHONY: broker
 broker: ## three brokers in one process that Kafka clients can talk to; runs until Ctrl-C (ARGS="-debug-addr :0": with debug page)
-	@$(call build-and-run,examples/broker,./cmd/broker)
+	@$(call build-and-run,examples/heavy,./broker/cmd/broker)
 
 .PHONY: demo
 demo: override ARGS := demo $(ARGS)
 demo: ## the brokers under load for half a minute, stopped, killed and frozen, and each record judged
-	@$(call build-and-run,examples/broker,./cmd/broker)
+	@$(call build-and-run,examples/heavy,./broker/cmd/broker)
 
 .PHONY: broker-figures
 broker-figures: ## what a produce costs in the brokers and in kfake: alone, beside 300 waiting fetches, after these
-	cd examples/broker && $(GO) test ./cluster -run '^$$' -bench BesideKfake -benchtime 1x
+	cd examples/heavy && $(GO) test ./broker/cluster -run '^$$' -bench BesideKfake -benchtime 1x
 
 .PHONY: raft
 raft: override ARGS := demo $(ARGS)
 raft: ## a key-value store on a raft engine: three processes, killed, frozen and cut off for half a minute, and checked
-	@echo "building ./cmd/raftkv in examples/raftkv ..."; cd examples/raftkv && $(GO) build -o $(CURDIR)/bin/ ./cmd/raftkv
-	@$(call build-and-run,examples/raftkv,./check/cmd/raftcheck)
+	@echo "building ./raftkv/cmd/raftkv in examples/heavy ..."; cd examples/heavy && $(GO) build -o $(CURDIR)/bin/ ./raftkv/cmd/raftkv
+	@$(call build-and-run,examples/heavy,./raftkv/check/cmd/raftcheck)
 
 .PHONY: replicas
 replicas: override ARGS := demo $(ARGS)
 replicas: ## three replicas of a watch service, 10,000 long polls, and accidents: half a minute (ARGS="-engine postgres")
-	@$(call build-and-run,examples/replicas,.)
+	@$(call build-and-run,examples/heavy,./replicas)
 
 .PHONY: replicas-figures
 replicas-figures: ## wake-ups across processes, re-checks, hints for nobody; needs a quiet machine
-	cd examples/replicas && $(GO) run . figures $(ARGS)
+	cd examples/heavy && $(GO) run ./replicas figures $(ARGS)
 	$(GO) test -run '^$$' -bench 'CheckOfAll/.*/waiting=100000' ./purgatory
 	$(GO) test -run '^$$' -bench HintForNobody -benchmem ./purgatory ./signals
 
@@ -168,7 +168,7 @@ explore: ## random programs under random schedules for TIME (default 60s), on al
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
-	./examples/raftkv/check/check.sh $(ARGS)
+	./examples/heavy/raftkv/check/check.sh $(ARGS)
 
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
@@ -185,10 +185,10 @@ bench: ## all workloads beside their peers, several rounds, tables and plots, th
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: raft-figures
-raft-figures: ## what the waits of examples/raftkv cost, beside the engine's own futures
-	cd examples/raftkv && $(GO) test -run '^$$' -bench Apply -benchtime 200000x ./node
-	cd examples/raftkv && $(GO) test -run '^$$' -bench Propose -benchtime 6000x ./node
-	cd examples/raftkv && $(GO) test -count 1 -run StuckBatch -v ./node
+raft-figures: ## what the waits of examples/heavy/raftkv cost, beside the engine's own futures
+	cd examples/heavy && $(GO) test -run '^$$' -bench Apply -benchtime 200000x ./raftkv/node
+	cd examples/heavy && $(GO) test -run '^$$' -bench Propose -benchtime 6000x ./raftkv/node
+	cd examples/heavy && $(GO) test -count 1 -run StuckBatch -v ./raftkv/node
 
 .PHONY: bench-quick
 bench-quick: ## the essentials of make bench within a minute

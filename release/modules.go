@@ -21,7 +21,7 @@ type mod struct {
 func (m *mod) path() string { return m.file.Module.Mod.Path }
 
 // importable reports whether the module is for strangers, and therefore tagged. The
-// others (examples, bench, proof, recipes, tools) are run in place.
+// others (bench, examples/heavy, release, tools) are run in place.
 func (m *mod) importable() bool { return m.dir == "" || strings.HasPrefix(m.dir, "plugin/") }
 
 // tag returns the tag that makes version of the module known to the go command.

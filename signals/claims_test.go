@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/claims"
+	"github.com/delayedop/purgatory/examples/claims"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
@@ -233,7 +233,7 @@ func TestAClaimThatFindsNothingExpires(t *testing.T) {
 
 // The page shows the code that these tests run.
 func TestThePageShowsThisRecipe(t *testing.T) {
-	source, err := os.ReadFile("../internal/claims/claims.go")
+	source, err := os.ReadFile("../examples/claims/claims.go")
 	require.NoError(t, err)
 	_, recipe, found := strings.Cut(string(source), "\n// Claims hands out")
 	require.True(t, found)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/claims"
+	"github.com/delayedop/purgatory/examples/claims"
 	"github.com/delayedop/purgatory/plugin/postgres"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"

@@ -1,0 +1,231 @@
+// Package broker is one Kafka broker, in memory: it leads some partitions and
+// follows others, answers clients, and coordinates consumer groups. Whatever
+// has to wait is a delayed operation in one of its purgatories:
+//
+//	produces   acks=all, until the high watermark reaches a position
+//	fetches    consumers and followers, until there are enough bytes
+//	rebalances group members, until the others have joined, or the leader has assigned
+//	heartbeats group members' sessions, until one falls silent
+//	pictures   whoever made or deleted a topic, until this broker has heard of it
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
+	"github.com/delayedop/purgatory/examples/heavy/broker/group"
+	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Broker is a running broker. Safe for concurrent use.
+type Broker struct {
+	config     Config
+	controller *controller.Controller
+	server     *wire.Server
+	gate       wire.Gate
+	produces   *waits
+	fetches    *waits
+	pictures   *waits
+	groups     *group.Coordinator
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	session atomic.Pointer[controller.Session]
+	current atomic.Pointer[controller.Picture] // the partitions are what it says
+
+	applying struct {
+		sync.Mutex // one picture at a time; above every other lock
+		fetchers   map[int32]*fetcher
+	}
+	mu struct {
+		sync.Mutex
+		partitions map[topicPartition]*partition
+	}
+}
+
+// Start starts a broker, which is part of the cluster when Start returns.
+func Start(config Config) (*Broker, error) {
+	b := &Broker{config: config.withDefaults(), controller: config.Controller}
+	b.mu.partitions = make(map[topicPartition]*partition)
+	b.current.Store(&controller.Picture{})
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	err := b.open()
+	if err != nil {
+		b.Kill()
+		return nil, fmt.Errorf("broker %d: %w", b.config.ID, err)
+	}
+	b.wg.Go(b.live)
+	return b, nil
+}
+
+// open makes the purgatories, shows them on the page, listens and registers.
+func (b *Broker) open() (err error) {
+	name := func(kind string) string { return fmt.Sprintf("%s-%d", kind, b.config.ID) }
+	options := func(kind string) []purgatory.Option {
+		return append(b.config.Page.Options(), b.config.Purgatory(kind)...)
+	}
+	for kind, p := range map[string]**waits{"produce": &b.produces, "fetch": &b.fetches, "picture": &b.pictures} {
+		if *p, err = purgatory.New[waitKey](name(kind), options(kind)...); err != nil {
+			return err
+		}
+	}
+	b.groups, err = group.NewCoordinator(group.Config{
+		MinSession:       b.config.MinSession,
+		InitialRebalance: b.config.InitialRebalance,
+		Name:             name,
+		Owns:             b.coordinates,
+		Purgatory:        options,
+	})
+	if err != nil {
+		return err
+	}
+	b.purgatories(func(_ string, p anyPurgatory) { b.config.Page.Add(p) })
+	listener, err := net.Listen("tcp", b.config.Addr)
+	if err != nil {
+		return err
+	}
+	b.server = wire.Serve(listener, versions, b, wire.Limits{Gate: &b.gate, Logger: b.config.Logger})
+	return b.register()
+}
+
+// register begins a session at the controller and becomes what its picture says.
+func (b *Broker) register() error {
+	addr := b.server.Addr()
+	session, err := b.controller.Register(b.config.ID, controller.Endpoint{Host: addr.IP.String(), Port: int32(addr.Port)})
+	if err != nil {
+		return err
+	}
+	b.session.Store(session)
+	b.apply(b.controller.Picture())
+	return nil
+}
+
+// live takes pictures, sends heartbeats and looks after the in-sync sets. A broker
+// whose session has ended, for it was frozen, has lost its groups to another.
+func (b *Broker) live() {
+	beat := time.NewTicker(min(b.config.HeartbeatInterval, b.config.MaxLag/2))
+	defer beat.Stop()
+	for {
+		session := b.session.Load()
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-session.Changed():
+		case <-beat.C:
+		}
+		if !b.gate.Pass(b.ctx) {
+			return
+		}
+		if !session.Heartbeat() {
+			b.groups.Resign(func(string) bool { return true })
+			if err := b.register(); err != nil {
+				return // the controller has closed
+			}
+		}
+		b.apply(b.controller.Picture())
+		for _, p := range b.partitionsCopy() {
+			b.wake(p, p.improve(time.Now()))
+		}
+	}
+}
+
+// pause waits for d; false when ctx ended it.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Addr is where clients find the broker.
+func (b *Broker) Addr() string { return b.server.Addr().String() }
+
+// Conns is the number of its open connections.
+func (b *Broker) Conns() int { return b.server.Conns() }
+
+// Stop leaves the cluster in order: the controller moves leadership away,
+// everybody who waits is told so, and their answers are sent.
+func (b *Broker) Stop() {
+	b.gate.Open()
+	b.session.Load().Leave()
+	b.end((*wire.Server).Drain)
+}
+
+// Kill ends the broker as a crash would: connections break, nobody is told.
+func (b *Broker) Kill() { b.end((*wire.Server).Close) }
+
+// Freeze stops the broker in the middle of whatever it does, as a process that gets
+// no processor time: it reads and writes nothing and sends no heartbeat.
+func (b *Broker) Freeze() { b.gate.Shut() }
+
+// Thaw lets a frozen broker go on.
+func (b *Broker) Thaw() { b.gate.Open() }
+
+func (b *Broker) end(server func(*wire.Server)) {
+	b.cancel()
+	b.purgatories(func(_ string, p anyPurgatory) { _ = p.Close() })
+	if b.server != nil {
+		server(b.server)
+	}
+	b.wg.Wait()
+	b.applying.Lock()
+	for _, f := range b.applying.fetchers {
+		f.stop()
+	}
+	b.applying.Unlock()
+	b.purgatories(func(_ string, p anyPurgatory) {
+		_ = p.Shutdown(context.Background())
+		b.config.Page.Remove(p)
+	})
+}
+
+// anyPurgatory is a purgatory, whatever its keys.
+type anyPurgatory interface {
+	debug.Source
+	Close() error
+	Shutdown(context.Context) error
+}
+
+// purgatories goes through those that are open, by kind: the part of the name
+// that all brokers have in common.
+func (b *Broker) purgatories(each func(kind string, p anyPurgatory)) {
+	for kind, p := range map[string]*waits{"produce": b.produces, "fetch": b.fetches, "picture": b.pictures} {
+		if p != nil {
+			each(kind, p)
+		}
+	}
+	if b.groups != nil {
+		each("rebalance", b.groups.Rebalances)
+		each("heartbeat", b.groups.Heartbeats)
+	}
+}
+
+// Stats are the statistics of the broker's purgatories, by kind.
+func (b *Broker) Stats() map[string]purgatory.Stats {
+	stats := make(map[string]purgatory.Stats)
+	b.purgatories(func(kind string, p anyPurgatory) { stats[kind] = p.Stats() })
+	return stats
+}
+
+func (b *Broker) partitionsCopy() []*partition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.mu.partitions))
+}
+
+var errGone = errors.New("broker: the client is gone")

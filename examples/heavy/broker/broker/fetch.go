@@ -1,0 +1,123 @@
+package broker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
+)
+
+// fetch answers consumers and followers alike: at once when there is enough,
+// else when enough has come, or after the client's patience with what there is.
+func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Response)) {
+	if req.SessionID != 0 { // no session is ever given out
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
+		reply(resp)
+		return
+	}
+	f := &fetching{broker: b, conn: c, req: req, reply: reply}
+	for _, rt := range req.Topics {
+		for i := range rt.Partitions {
+			part := fetchPart{FetchRequestTopicPartition: &rt.Partitions[i]}
+			part.partition, part.failed = b.partition(rt.Topic, rt.TopicID, part.Partition)
+			if part.partition != nil && f.follower() {
+				b.wake(part.partition, part.partition.fetched(req.ReplicaID, part.FetchRequestTopicPartition, time.Now()))
+			}
+			f.parts = append(f.parts, part)
+		}
+	}
+	if patience := b.patience(req.MaxWaitMillis); patience > 0 {
+		f.deadline = time.Now().Add(patience)
+	}
+	f.wait()
+}
+
+// fetching is a fetch that is not answered yet.
+type fetching struct {
+	broker   *Broker
+	conn     *wire.Conn
+	req      *kmsg.FetchRequest
+	parts    []fetchPart
+	deadline time.Time // zero: it does not wait
+	reply    func(kmsg.Response)
+}
+
+type fetchPart struct {
+	*kmsg.FetchRequestTopicPartition
+	partition *partition // nil: there is none here
+	failed    error      // and this is why
+}
+
+// follower says whether a replica asks; a consumer's replica is -1.
+func (f *fetching) follower() bool { return f.req.ReplicaID >= 0 }
+
+// at is where a fetch waits for a position: a follower for what is appended, a
+// consumer for what is committed.
+func (f *fetching) at(part fetchPart, bytes int64) position {
+	if f.follower() {
+		return at(appended, part.partition, bytes)
+	}
+	return at(committed, part.partition, bytes)
+}
+
+func (f *fetching) maxBytes() int { return min(int(f.req.MaxBytes), f.broker.config.MaxFetchBytes) }
+
+// limit is how much of a partition still fits into the response.
+func (f *fetching) limit(part fetchPart, used int) int {
+	return max(0, min(int(part.PartitionMaxBytes), f.maxBytes()-used))
+}
+
+// answer replies with what there is when the reply is written; closed: with nothing,
+// for the broker ends.
+func (f *fetching) answer(closed bool) {
+	f.reply(wire.Late{Make: func() kmsg.Response {
+		resp := f.req.ResponseKind().(*kmsg.FetchResponse)
+		bytes, next := 0, 0
+		for _, rt := range f.req.Topics {
+			st := kmsg.NewFetchResponseTopic()
+			st.Topic, st.TopicID = rt.Topic, rt.TopicID
+			for range rt.Partitions {
+				part := f.parts[next]
+				if closed {
+					part.partition, part.failed = nil, kerr.NotLeaderForPartition
+				}
+				sp := part.read(f.follower(), f.limit(part, bytes), bytes == 0)
+				bytes += len(sp.RecordBatches)
+				st.Partitions = append(st.Partitions, sp)
+				next++
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp
+	}})
+}
+
+// read copies records into the response. The first batch of a response goes out
+// whatever its size, or a client with a small limit would never get past it.
+func (part fetchPart) read(follower bool, limit int, first bool) kmsg.FetchResponseTopicPartition {
+	sp := kmsg.NewFetchResponseTopicPartition()
+	sp.Partition, sp.RecordBatches = part.Partition, []byte{}
+	p := part.partition
+	if p == nil {
+		sp.ErrorCode, sp.HighWatermark = code(part.failed), -1
+		return sp
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.viewLocked(part.FetchRequestTopicPartition, follower)
+	sp.ErrorCode = code(v.err)
+	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = p.mu.high, p.mu.high, p.mu.log.Start()
+	switch {
+	case errors.Is(v.err, kerr.NotLeaderForPartition), errors.Is(v.err, kerr.FencedLeaderEpoch):
+		sp.CurrentLeader.LeaderID, sp.CurrentLeader.LeaderEpoch = p.mu.leader, p.mu.leaderEpoch
+	case v.diverging():
+		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = v.divergingEpoch, v.divergingEnd
+	case v.err == nil:
+		sp.RecordBatches = p.mu.log.Read(part.FetchOffset, v.below, limit, first)
+	}
+	return sp
+}

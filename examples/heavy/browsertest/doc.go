@@ -1,0 +1,2 @@
+// Package browsertest opens the debug page in a headless Chromium.
+package browsertest
