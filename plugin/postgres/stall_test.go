@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,12 +11,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/plugin/postgres"
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
 
