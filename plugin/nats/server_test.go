@@ -133,17 +133,37 @@ func cuts() int {
 
 // bucketEngine is a bucket whose watch is the source.
 func bucketEngine(t *testing.T) signalstest.Engine[string] {
-	b := startBroker(t)
-	return b.bucketEngine()
+	b := startBroker(t, func(o *server.Options) { o.Users = users("p", nil) })
+	e := b.bucketEngine()
+	e.Revoke = func() { b.reload("p", denied("_INBOX.>")) }
+	e.Restore = func() { b.reload("p", nil) }
+	return e
+}
+
+// replicasEngine is a bucket with three replicas. All keys but some are written at the source's
+// server, and those at the others.
+func replicasEngine(t *testing.T) signalstest.Engine[string] {
+	c, _ := startReplicas(t)
+	e := c.brokers[0].bucketEngine()
+	for _, b := range c.brokers[1:] {
+		e.Elsewhere = append(e.Elsewhere, b.bucketEngine().Write)
+	}
+	return e
 }
 
 func (b *broker) bucketEngine() signalstest.Engine[string] {
-	hearing, writing := b.connect("source"), b.connect("writer")
+	hearing, writing := b.connect("source", nats.UserInfo("source", "p")), b.connect("writer", nats.UserInfo("writer", "writer"))
 	_, _ = hearing.Request("nobody", nil, time.Minute) // starts a goroutine of the connection, not of a source
 	js, err := jetstream.New(writing)
 	require.NoError(b.t, err)
-	kv, err := js.CreateKeyValue(b.t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
-	require.NoError(b.t, err)
+	var kv jetstream.KeyValue
+	require.NoError(b.t, insist(b.t.Context(), func(ctx context.Context) error {
+		kv, err = js.KeyValue(ctx, bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket})
+		}
+		return err
+	}))
 	return signalstest.Engine[string]{
 		Source: func() signals.Source[string] { return natssignals.KeyValue(hearing, bucket) },
 		Key:    key,
