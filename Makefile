@@ -166,6 +166,16 @@ interleave: ## every interleaving of small scenarios on the real code, up to a b
 explore: ## random programs under random schedules for TIME (default 60s), on all processors
 	TIME=$(TIME) ./proof/programs/run.sh $(ARGS)
 
+RACE_PROGRAMS ?= 200000
+ARM_PROGRAMS ?= 20000
+
+.PHONY: programs
+programs: ## random programs on Go's own goroutines, under the race detector and as arm: once a release
+	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
+	$(GO) test $(RACE) -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
+	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
+	GOARCH=arm $(GO) test -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
+
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
 	./examples/heavy/raftkv/check/check.sh $(ARGS)
