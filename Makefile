@@ -184,6 +184,10 @@ raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then t
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
 	$(GO) run ./proof/soak -for $(SOAK_TIME) $(ARGS)
 
+.PHONY: forgotten
+forgotten: ## each check of the example programs taken out, one at a time: it must be reported (some minutes)
+	$(GO) run ./proof/forgotten $(ARGS)
+
 .PHONY: seeded
 seeded: ## known defects, one at a time, in a copy of the code: each must turn the tests red
 	$(GO) run ./proof/seeded $(ARGS)
