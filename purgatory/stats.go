@@ -13,6 +13,14 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
+// Histogram counts durations in HistogramBuckets buckets with fixed bounds, each twice the one
+// before: Counts[i] is the number of durations over Bound(i-1) and up to Bound(i), and Sum is the
+// sum of all in seconds. Count, Quantile and Since evaluate it.
+type Histogram = stats.Histogram
+
+// HistogramBuckets is the number of buckets of a Histogram.
+const HistogramBuckets = stats.NumBuckets
+
 // Stats is a snapshot of a purgatory's counters and gauges. Counters begin at 0 in New
 // and never decrease. While no operation comes or goes, Accepted is the sum of Pending
 // and the five outcomes. Otherwise the fields may differ by the operations that come and
@@ -158,7 +166,7 @@ func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Total
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	var times *stats.Times
 	if p.cfg.histograms {
-		times = new(stats.Times)
+		times = stats.NewTimes()
 	}
 	t := p.totals(times)
 	s := Stats{
@@ -201,12 +209,8 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 
 func (s *Stats) addTimes(t *stats.Times, now time.Duration) {
 	s.Timed = true
-	oldest, ages := t.Ages(now)
-	s.OldestAge, s.Ages = oldest, histogram(&ages, stats.WaitUnit)
-	for o := range t.Waited {
-		s.Waited[o] = histogram(&t.Waited[o], stats.WaitUnit)
-	}
-	s.Late = histogram(&t.Late, stats.LateUnit)
+	s.OldestAge, s.Ages = t.Ages(now)
+	s.Waited, s.Late = t.Waited, t.Late
 }
 
 // NumDelayed returns the number of pending operations, in O(shards).

@@ -19,6 +19,7 @@ import (
 )
 
 func TestConformanceOfABucket(t *testing.T)  { signalstest.Run(t, bucketEngine) }
+func TestConformanceOfReplicas(t *testing.T) { signalstest.Run(t, replicasEngine) }
 func TestConformanceOfSubjects(t *testing.T) { signalstest.Run(t, subjectEngine) }
 func TestRandomCutsOfABucket(t *testing.T)   { losesNothing(t, bucketEngine(t)) }
 func TestRandomCutsOfSubjects(t *testing.T)  { losesNothing(t, subjectEngine(t)) }

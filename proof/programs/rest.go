@@ -42,6 +42,9 @@ func (w *world) judge() {
 	if w.maxPending > 0 && pending > w.maxPending {
 		w.fault("%d pending, at most %d may be", pending, w.maxPending)
 	}
+	if stats.Stale != 0 {
+		w.fault("%d watches of ended operations are left at rest, and nothing has purged", stats.Stale)
+	}
 	if stats.Running != 0 {
 		w.fault("%d goroutines run operations' methods at rest", stats.Running)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 var errCause = errors.New("the cause of a program")
@@ -275,14 +276,27 @@ func (w *world) close() {
 	w.closing = true
 }
 
+// quietLocked checks what must hold when Shutdown returns nil.
+func (w *world) quietLocked() {
+	for _, o := range w.waiters {
+		if o.calling || o.trying && o.accepted && !o.waits {
+			o.fault("one of its methods runs when Shutdown returns")
+		}
+	}
+}
+
 func (w *world) shutdown(ctx context.Context) {
 	w.close()
 	err := w.p.Shutdown(ctx)
+	if t, ok := w.clock.(*timer.SystemTimer); err == nil && ok && w.system == nil && !t.Idle() {
+		w.fault("workers of the purgatory's own timer run when Shutdown returns")
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err == nil:
 		w.down = true
+		w.quietLocked()
 	case !errors.Is(err, ctx.Err()) || ctx.Err() == nil:
 		w.faultLocked("shutdown: %v", err)
 	}
