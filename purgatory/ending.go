@@ -2,10 +2,12 @@ package purgatory
 
 import (
 	"runtime/trace"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -207,3 +209,22 @@ func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, ca
 		p.notePanic(recovered, stack, "operation", text, "callback", callback, "age", p.ageOf(m), "key", keyText(key))
 	})
 }
+
+// entryOf returns m's entry in the type that a timer takes.
+//
+// The conversions here are safe: an operation's machine begins with its entry, and a TaskEntry
+// consists of an entry.
+func entryOf(m *machine.Machine) *timer.TaskEntry {
+	return (*timer.TaskEntry)(unsafe.Pointer(m.Entry()))
+}
+
+// entriesOf returns the entries of machines. The result shares its memory with machines.
+func entriesOf(machines []*machine.Machine) []*timer.TaskEntry {
+	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
+}
+
+// These fail to compile unless both types have the same size.
+var (
+	_ [unsafe.Sizeof(timer.TaskEntry{}) - unsafe.Sizeof(*(*machine.Machine)(nil).Entry())]struct{}
+	_ [unsafe.Sizeof(*(*machine.Machine)(nil).Entry()) - unsafe.Sizeof(timer.TaskEntry{})]struct{}
+)

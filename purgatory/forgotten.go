@@ -61,7 +61,8 @@ type suspect[K comparable] struct {
 // lastTry looks for 1 and 2 again when the suspect is there: a check or a signal that has come
 // since the first look may have called checked too early.
 func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
-	if _, depends := m.Operation().(timeDependent); depends {
+	_, depends := m.Operation().(timeDependent)
+	if _, hash := watchers.KeyOf[K](m); depends || hash == f.p.noKey { // nobody can check who waits without a key
 		return false
 	}
 	keys := watchers.Keys[K](m)

@@ -287,7 +287,7 @@ func (r *registration[K]) refuse(kind error, format string, args ...any) {
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	if n := len(keys) + len(at); op == nil || p.refuses(n) {
+	if n := len(keys) + len(at); op == nil || p.refuses(n) && !(isWait(op) && p.keyless(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
 	var set keySet[K]
@@ -296,4 +296,49 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	r.run(set.fill(p, keys, at))
 	set.release(p)
 	return r.completed, r.err
+}
+
+// keySet is the purgatory's copy of an operation's keys, with their hashes: TryComplete may write to
+// the slice that the caller has passed. The zero value is empty.
+type keySet[K comparable] struct {
+	few  [fewKeys]watchers.Wait[K]
+	many *[]watchers.Wait[K] // from the pool, if there are more keys than fit into few
+}
+
+// fewKeys is the number of keys that fit on the stack of the registering goroutine.
+const fewKeys = 4
+
+// fill copies keys and at. If there are none, it returns the key of those that wait without one: its
+// hash is that of no key. It panics for a key that cannot be hashed, before anything has changed.
+func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosition[K]) []watchers.Wait[K] {
+	waits, n := s.few[:], len(keys)+len(at)
+	if n > fewKeys {
+		if s.many, _ = p.manyKeys.Get().(*[]watchers.Wait[K]); s.many == nil {
+			s.many = new([]watchers.Wait[K])
+		}
+		*s.many = slices.Grow(*s.many, n)
+		waits = *s.many
+	}
+	if n == 0 {
+		waits[0].Position, waits[0].Hash = AnyPosition, p.noKey
+		return waits[:1]
+	}
+	waits = waits[:n]
+	for i, key := range keys {
+		w := &waits[i]
+		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
+	}
+	for i, at := range at {
+		w := &waits[i]
+		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
+	}
+	return waits
+}
+
+// release gives the memory of s back to the pool, which keeps no key in memory.
+func (s *keySet[K]) release(p *DelayedOperationPurgatory[K]) {
+	if s.many != nil {
+		clear((*s.many)[:cap(*s.many)])
+		p.manyKeys.Put(s.many)
+	}
 }

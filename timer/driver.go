@@ -154,7 +154,7 @@ func (t *SystemTimer) sleepUntil(stop <-chan struct{}, until int64) bool {
 	if d <= 0 {
 		return !closed(stop) && !closed(t.stopped)
 	}
-	return sched.Sleep(d, t.wakeup, stop, t.stopped) != sched.Stopped
+	return t.sleeper.Sleep(d, t.wakeup, stop, t.stopped) != sched.Stopped
 }
 
 // closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.

@@ -27,9 +27,10 @@ type SystemTimer struct {
 	clock  struct{ sched.Mutex } // guards writes of wake; level 4 of the lock order, see docs/design.md
 	wakeup sched.Token           // ends the driver's sleep
 
-	driver   sched.Token // who has taken it is the driver; level 1 of the lock order
-	flushing sched.Mutex // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
-	standIns sched.Int32 // number of stand-ins, see callStandIn
+	sleeper  sched.Sleeper // only the driver uses it
+	driver   sched.Token   // who has taken it is the driver; level 1 of the lock order
+	flushing sched.Mutex   // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
+	standIns sched.Int32   // number of stand-ins, see callStandIn
 
 	started  atomic.Bool   // Start was called
 	stopping atomic.Bool   // Stop was called

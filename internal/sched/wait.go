@@ -57,26 +57,39 @@ func (t Token) Put() {
 	}
 }
 
-// Sleep waits until d has passed, and returns Elapsed, or until it can take token, and returns
-// Taken, or until stop or end is closed, and returns Stopped. If several are the case, Taken
-// comes first; otherwise it may be either. Of a nil channel nothing comes.
-func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
+// Sleeper is a goroutine's timer, which its sleeps use one after the other. The zero value is ready
+// to use.
+type Sleeper struct{ timer *time.Timer }
+
+// Sleep is the function [Sleep] on the sleeper's timer.
+func (s *Sleeper) Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
 	select {
 	case <-token:
 		return Taken
 	default:
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	if s.timer == nil {
+		s.timer = time.NewTimer(d)
+	} else {
+		s.timer.Reset(d)
+	}
+	defer s.timer.Stop()
 	select {
 	case <-token:
 		return Taken
-	case <-t.C:
+	case <-s.timer.C:
 		return Elapsed
 	case <-stop:
 	case <-end:
 	}
 	return Stopped
+}
+
+// Sleep waits until d has passed, and returns Elapsed, or until it can take token, and returns
+// Taken, or until stop or end is closed, and returns Stopped. If several are the case, Taken
+// comes first; otherwise it may be either. Of a nil channel nothing comes.
+func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
+	return new(Sleeper).Sleep(d, token, stop, end)
 }
 
 // Pause waits until d has passed or done is closed. It is for a loop that polls. With the tag

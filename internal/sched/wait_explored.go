@@ -146,6 +146,14 @@ func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
 	}
 }
 
+// Sleeper has a Sleep.
+type Sleeper struct{}
+
+// Sleep is the function Sleep.
+func (*Sleeper) Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
+	return Sleep(d, token, stop, end)
+}
+
 // Pause waits until no other goroutine can run or done is closed. Then d passes.
 func Pause(d time.Duration, done <-chan struct{}) {
 	Yield()

@@ -13,6 +13,7 @@ func TestHistogramQuantiles(t *testing.T) {
 	assert.Zero(t, h.Quantile(0.5))
 	h.Counts[0], h.Counts[3], h.Counts[NumBuckets-1] = 50, 49, 1
 	assert.Equal(t, time.Millisecond, h.Quantile(0.5))
+	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.505), "the rank is rounded up")
 	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.51))
 	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.99))
 	assert.Equal(t, h.Bound(NumBuckets-1), h.Quantile(1))
