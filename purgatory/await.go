@@ -171,7 +171,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 	}
 	err := p.howEnded(&w.DelayedOperation, timeout)
 	if len(waits) == 1 {
-		p.reuse(w, first)
+		p.reuse(w, waits[0], first)
 	}
 	return err
 }
@@ -184,12 +184,13 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 //  2. It has left its list, and so no walk finds it any more.
 //  3. No walk that claims operations is under way. A walk counts itself before it reads a list,
 //     and so before 2; one that has found the wait has ended. A walk that tries operations may
-//     still try the next user's once, which is harmless.
+//     still try the next user's once, which is harmless, except in a walk in order: that would
+//     let it overtake others. So no such walk has the turn of its key.
 //  4. No user code has seen it, as the function match of CancelMatching does.
 //  5. Nothing reads it after OnComplete, as the record of a slow callback does.
-func (p *DelayedOperationPurgatory[K]) reuse(w *waiting, first *watchers.Shard[K]) {
+func (p *DelayedOperationPurgatory[K]) reuse(w *waiting, waited watchers.Wait[K], first *watchers.Shard[K]) {
 	m := machine.Of(w)
-	if p.cfg.slow > 0 || !first.Gone(m) || p.claiming.Load() > 0 || p.exposed.Load() || !m.Renew() {
+	if p.cfg.slow > 0 || !first.Gone(m, waited.Key, waited.Hash) || p.claiming.Load() > 0 || p.exposed.Load() || !m.Renew() {
 		return
 	}
 	w.ready = nil

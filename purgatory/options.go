@@ -133,9 +133,11 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 // [DelayedOperationPurgatory.CheckAndCompleteInOrder]: a queue of jobs, a semaphore. An
 // operation that is submitted while others wait for one of its keys is not tried before them:
 // it is watched, and then the operations of its keys are tried in order. So it overtakes nobody
-// who has been waiting, and an item that comes meanwhile is not left over. It costs an operation
-// that has to wait one more try, of the first in line. An operation or an Await with a timeout of zero or less is not tried while others wait.
-// Default: off; every operation is tried at once when it is submitted, whoever waits.
+// who has been waiting, and an item that comes meanwhile is not left over. (One that has a key
+// for itself, such as the name of its connection, is the first in line there, and is tried.) It
+// costs an operation that has to wait one more try, of the first in line. An operation or an
+// Await with a timeout of zero or less is not tried while others wait. Default: off; every
+// operation is tried at once when it is submitted, whoever waits.
 func WithFirstInFirstOut() Option { return func(c *config) { c.firstInFirstOut = true } }
 
 // WithHistograms keeps the age of the oldest pending operation, and histograms of ages,

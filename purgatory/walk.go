@@ -233,10 +233,6 @@ func (w *walk[K]) try(m *machine.Machine) {
 	if !m.Acquire() {
 		return
 	}
-	if w.inOrder && !watchers.Waits(m, w.key) { // a wait that was used again, for another key
-		w.p.letGo(m)
-		return
-	}
 	w.held.Machine, w.held.Op, w.looks, w.panicked = m, m.Operation(), 0, false
 	end, again := w.call(true)
 	if again {

@@ -107,10 +107,14 @@ func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machin
 	return true
 }
 
-// Gone reports whether m, which has ended, has left the list of its first key. That key belongs
-// to s.
-func (s *Shard[K]) Gone(m *machine.Machine) bool {
+// Gone reports whether no walk in order has m, which has ended: m has left the list of its key,
+// its only one, and no walk has the key's turn. The key belongs to s.
+func (s *Shard[K]) Gone(m *machine.Machine, key K, hash uint64) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	return m.First().List() == nil
+	if m.First().List() != nil {
+		return false
+	}
+	l := s.mu.keys.find(key, hash) // it stays in the table during a turn
+	return l == nil || !l.turn
 }

@@ -171,11 +171,4 @@ func Keys[K comparable](m *machine.Machine) []K {
 	return keys
 }
 
-// Waits reports whether m, which the caller holds, waits for key. A walk has found m in the
-// list of key, so only an operation on one key that has ended since, and was used again, does
-// not.
-func Waits[K comparable](m *machine.Machine, key K) bool {
-	return m.Keys() > 1 || FirstKey[K](m) == key
-}
-
 func equal[K comparable](a, b K) bool { return a == b }

@@ -22,7 +22,7 @@ type runner struct {
 	root     string            // of the repository, absolute
 	dir      string            // for its own files
 	library  map[string][]byte // the changed files, by their path
-	patience time.Duration     // for the tests of one package
+	patience time.Duration     // for the tests of one package without a call; with it, ten times as long
 	flags    []string          // for the tests
 }
 
@@ -97,7 +97,11 @@ func (r *runner) test(ctx context.Context, folder string, without ...call) (s se
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	tests := command(running, dir, binary, append(r.flags, "-test.timeout", r.patience.String())...)
+	patience := r.patience
+	if len(without) == 0 {
+		patience *= 10
+	}
+	tests := command(running, dir, binary, append(r.flags, "-test.timeout", patience.String())...)
 	tests.Env = append(os.Environ(), report+"="+reported)
 	var out bytes.Buffer
 	tests.Stdout, tests.Stderr, tests.WaitDelay = &out, &out, time.Second // those that the tests have started may keep out open
