@@ -66,9 +66,8 @@ broker: ## three brokers in one process that Kafka clients can talk to; runs unt
 	@$(call build-and-run,examples/heavy,./broker/cmd/broker)
 
 .PHONY: demo
-demo: override ARGS := demo $(ARGS)
-demo: ## the brokers under load for half a minute, stopped, killed and frozen, and each record judged
-	@$(call build-and-run,examples/heavy,./broker/cmd/broker)
+demo: ## the brokers under load, stopped, killed and frozen at random, and each record judged
+	cd examples/heavy && $(GO) test -count 1 -v -run TestNothingAcknowledgedIsLost ./broker/cluster
 
 .PHONY: broker-figures
 broker-figures: ## what a produce costs in the brokers and in kfake: alone, beside 300 waiting fetches, after these

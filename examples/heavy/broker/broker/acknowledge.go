@@ -68,7 +68,7 @@ func (a *acknowledgement) OnExpiration() {}
 func (a *acknowledgement) String() string {
 	var s []string
 	for _, w := range a.waiting {
-		s = append(s, fmt.Sprintf("%s-%d up to offset %d", w.name, w.n, w.end))
+		s = append(s, fmt.Sprintf("%v up to offset %d", w.topicPartition, w.end))
 	}
 	return strings.Join(s, ", ")
 }

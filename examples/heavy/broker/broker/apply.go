@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"context"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,27 +17,23 @@ func (b *Broker) apply(now *controller.Picture) {
 		return
 	}
 	follow := make(map[int32][]following) // by leader
-	for _, t := range now.Topics {
-		for n := range t.Partitions {
-			state := &t.Partitions[n]
-			if p := b.hold(t, int32(n), state); p != nil && state.Leader >= 0 && state.Leader != b.config.ID {
+	for name, topic := range now.Topics {
+		for n := range topic {
+			state := &topic[n]
+			p := b.hold(topicPartition{Topic: name, N: int32(n)}, state)
+			if p != nil && state.Leader >= 0 && state.Leader != b.config.ID {
 				follow[state.Leader] = append(follow[state.Leader], following{p, state.LeaderEpoch})
 			}
 		}
 	}
-	for _, parts := range follow { // in an order of their own, for the fetchers to be compared
-		slices.SortFunc(parts, func(a, b following) int { return a.compare(b.topicPartition) })
-	}
 	b.current.Store(now)
 	b.groups.Resign(func(group string) bool { return now.Coordinator(group) != b.config.ID })
-	b.setFetchers(now, follow)
-	b.pictures.CheckAndCompleteUpTo(waitKey{event: applied}, now.Version)
+	b.follow(now, follow)
 }
 
 // hold makes a partition of which this broker has a replica what the picture says
 // it is; nil: it has none.
-func (b *Broker) hold(t *controller.Topic, n int32, state *controller.Partition) *partition {
-	tp := topicPartition{t.ID, n}
+func (b *Broker) hold(tp topicPartition, state *controller.Partition) *partition {
 	b.mu.Lock()
 	p := b.mu.partitions[tp]
 	if p == nil && contains(state.Replicas, b.config.ID) {
@@ -48,7 +42,7 @@ func (b *Broker) hold(t *controller.Topic, n int32, state *controller.Partition)
 			log = &commitlog.Log{}
 			b.config.Logs[tp] = log
 		}
-		p = newPartition(b, tp, t.Name, log)
+		p = newPartition(b, tp, log)
 		b.mu.partitions[tp] = p
 	}
 	b.mu.Unlock()
@@ -69,25 +63,4 @@ func (b *Broker) dismiss(p *partition) {
 	b.fetches.CancelForKey(at(committed, p, 0).Key, kerr.NotLeaderForPartition)
 	b.fetches.CancelForKey(at(appended, p, 0).Key, kerr.NotLeaderForPartition)
 	b.produces.CheckAndComplete(at(committed, p, 0).Key)
-}
-
-// setFetchers follows every leader that has something to be followed. Old
-// fetchers end before new ones begin, so that a partition has one at a time.
-func (b *Broker) setFetchers(pic *controller.Picture, follow map[int32][]following) {
-	kept := make(map[int32]*fetcher)
-	for leader, f := range b.applying.fetchers {
-		if parts := follow[leader]; f.same(pic.Brokers[leader].Addr(), parts) {
-			kept[leader] = f
-			delete(follow, leader)
-		} else {
-			f.stop()
-		}
-	}
-	for leader, parts := range follow {
-		ctx, cancel := context.WithCancel(b.ctx)
-		f := &fetcher{broker: b, leader: pic.Brokers[leader].Addr(), parts: parts, cancel: cancel, done: make(chan struct{})}
-		kept[leader] = f
-		go f.run(ctx)
-	}
-	b.applying.fetchers = kept
 }

@@ -6,7 +6,6 @@
 //	fetches    consumers and followers, until there are enough bytes
 //	rebalances group members, until the others have joined, or the leader has assigned
 //	heartbeats group members' sessions, until one falls silent
-//	pictures   whoever made or deleted a topic, until this broker has heard of it
 package broker
 
 import (
@@ -19,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"github.com/delayedop/purgatory/debug"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
@@ -35,8 +36,8 @@ type Broker struct {
 	gate       wire.Gate
 	produces   *waits
 	fetches    *waits
-	pictures   *waits
 	groups     *group.Coordinator
+	all        map[string]anyPurgatory // by kind: the part of the name that all brokers have in common
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -45,8 +46,8 @@ type Broker struct {
 	current atomic.Pointer[controller.Picture] // the partitions are what it says
 
 	applying struct {
-		sync.Mutex // one picture at a time; above every other lock
-		fetchers   map[int32]*fetcher
+		sync.Mutex        // one picture at a time; above every other lock
+		unfollow   func() // ends the following of other brokers
 	}
 	mu struct {
 		sync.Mutex
@@ -58,6 +59,8 @@ type Broker struct {
 func Start(config Config) (*Broker, error) {
 	b := &Broker{config: config.withDefaults(), controller: config.Controller}
 	b.mu.partitions = make(map[topicPartition]*partition)
+	b.all = make(map[string]anyPurgatory)
+	b.applying.unfollow = func() {}
 	b.current.Store(&controller.Picture{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	err := b.open()
@@ -69,34 +72,45 @@ func Start(config Config) (*Broker, error) {
 	return b, nil
 }
 
-// open makes the purgatories, shows them on the page, listens and registers.
+// open makes the purgatories, listens and registers.
 func (b *Broker) open() (err error) {
-	name := func(kind string) string { return fmt.Sprintf("%s-%d", kind, b.config.ID) }
-	options := func(kind string) []purgatory.Option {
-		return append(b.config.Page.Options(), b.config.Purgatory(kind)...)
-	}
-	for kind, p := range map[string]**waits{"produce": &b.produces, "fetch": &b.fetches, "picture": &b.pictures} {
-		if *p, err = purgatory.New[waitKey](name(kind), options(kind)...); err != nil {
-			return err
-		}
-	}
-	b.groups, err = group.NewCoordinator(group.Config{
-		MinSession:       b.config.MinSession,
-		InitialRebalance: b.config.InitialRebalance,
-		Name:             name,
-		Owns:             b.coordinates,
-		Purgatory:        options,
-	})
-	if err != nil {
+	if b.produces, err = newPurgatory[waitKey](b, "produce"); err != nil {
 		return err
 	}
-	b.purgatories(func(_ string, p anyPurgatory) { b.config.Page.Add(p) })
+	if b.fetches, err = newPurgatory[waitKey](b, "fetch"); err != nil {
+		return err
+	}
+	b.groups = &group.Coordinator{MinSession: b.config.MinSession, InitialRebalance: b.config.InitialRebalance, Owns: b.coordinates}
+	if b.groups.Rebalances, err = newPurgatory[group.WaitKey](b, "rebalance"); err != nil {
+		return err
+	}
+	if b.groups.Heartbeats, err = newPurgatory[group.MemberKey](b, "heartbeat"); err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", b.config.Addr)
 	if err != nil {
 		return err
 	}
-	b.server = wire.Serve(listener, versions, b, wire.Limits{Gate: &b.gate, Logger: b.config.Logger})
+	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate, maxTransfer)
 	return b.register()
+}
+
+// newPurgatory makes one of the broker's purgatories, and shows it on the page.
+func newPurgatory[K comparable](b *Broker, kind string) (*purgatory.DelayedOperationPurgatory[K], error) {
+	options := append(b.config.Page.Options(), b.config.Purgatory(kind)...)
+	p, err := purgatory.New[K](fmt.Sprintf("%s-%d", kind, b.config.ID), options...)
+	if err == nil {
+		b.all[kind] = p
+		b.config.Page.Add(p)
+	}
+	return p, err
+}
+
+// anyPurgatory is a purgatory, whatever its keys.
+type anyPurgatory interface {
+	debug.Source
+	Close() error
+	Shutdown(context.Context) error
 }
 
 // register begins a session at the controller and becomes what its picture says.
@@ -114,7 +128,7 @@ func (b *Broker) register() error {
 // live takes pictures, sends heartbeats and looks after the in-sync sets. A broker
 // whose session has ended, for it was frozen, has lost its groups to another.
 func (b *Broker) live() {
-	beat := time.NewTicker(min(b.config.HeartbeatInterval, b.config.MaxLag/2))
+	beat := time.NewTicker(min(heartbeat, b.config.MaxLag/2))
 	defer beat.Stop()
 	for {
 		session := b.session.Load()
@@ -137,18 +151,6 @@ func (b *Broker) live() {
 		for _, p := range b.partitionsCopy() {
 			b.wake(p, p.improve(time.Now()))
 		}
-	}
-}
-
-// pause waits for d; false when ctx ended it.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -178,47 +180,28 @@ func (b *Broker) Thaw() { b.gate.Open() }
 
 func (b *Broker) end(server func(*wire.Server)) {
 	b.cancel()
-	b.purgatories(func(_ string, p anyPurgatory) { _ = p.Close() })
+	for _, p := range b.all {
+		_ = p.Close()
+	}
 	if b.server != nil {
 		server(b.server)
 	}
 	b.wg.Wait()
 	b.applying.Lock()
-	for _, f := range b.applying.fetchers {
-		f.stop()
-	}
+	b.applying.unfollow()
 	b.applying.Unlock()
-	b.purgatories(func(_ string, p anyPurgatory) {
+	for _, p := range b.all {
 		_ = p.Shutdown(context.Background())
 		b.config.Page.Remove(p)
-	})
-}
-
-// anyPurgatory is a purgatory, whatever its keys.
-type anyPurgatory interface {
-	debug.Source
-	Close() error
-	Shutdown(context.Context) error
-}
-
-// purgatories goes through those that are open, by kind: the part of the name
-// that all brokers have in common.
-func (b *Broker) purgatories(each func(kind string, p anyPurgatory)) {
-	for kind, p := range map[string]*waits{"produce": b.produces, "fetch": b.fetches, "picture": b.pictures} {
-		if p != nil {
-			each(kind, p)
-		}
-	}
-	if b.groups != nil {
-		each("rebalance", b.groups.Rebalances)
-		each("heartbeat", b.groups.Heartbeats)
 	}
 }
 
 // Stats are the statistics of the broker's purgatories, by kind.
 func (b *Broker) Stats() map[string]purgatory.Stats {
 	stats := make(map[string]purgatory.Stats)
-	b.purgatories(func(kind string, p anyPurgatory) { stats[kind] = p.Stats() })
+	for kind, p := range b.all {
+		stats[kind] = p.Stats()
+	}
 	return stats
 }
 

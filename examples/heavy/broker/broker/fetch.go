@@ -23,7 +23,7 @@ func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Res
 	for _, rt := range req.Topics {
 		for i := range rt.Partitions {
 			part := fetchPart{FetchRequestTopicPartition: &rt.Partitions[i]}
-			part.partition, part.failed = b.partition(rt.Topic, rt.TopicID, part.Partition)
+			part.partition, part.failed = b.partition(rt.Topic, part.Partition)
 			if part.partition != nil && f.follower() {
 				b.wake(part.partition, part.partition.fetched(req.ReplicaID, part.FetchRequestTopicPartition, time.Now()))
 			}
@@ -79,7 +79,7 @@ func (f *fetching) answer(closed bool) {
 		bytes, next := 0, 0
 		for _, rt := range f.req.Topics {
 			st := kmsg.NewFetchResponseTopic()
-			st.Topic, st.TopicID = rt.Topic, rt.TopicID
+			st.Topic = rt.Topic
 			for range rt.Partitions {
 				part := f.parts[next]
 				if closed {

@@ -3,7 +3,6 @@ package broker
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
@@ -111,21 +110,11 @@ func (w *fetchWait) OnComplete() {
 // OnExpiration does nothing: OnComplete has answered.
 func (w *fetchWait) OnExpiration() {}
 
-// String is what the debug page shows of a fetch that waits: who, and the
-// first partitions with their offsets.
+// String is what the debug page shows of a fetch that waits.
 func (w *fetchWait) String() string {
-	const few = 3
-	var s strings.Builder
+	who, first := "a consumer", w.parts[0]
 	if w.follower() {
-		fmt.Fprintf(&s, "broker %d from", w.req.ReplicaID)
-	} else {
-		s.WriteString("consumer from")
+		who = fmt.Sprintf("broker %d", w.req.ReplicaID)
 	}
-	for _, part := range w.parts[:min(few, len(w.parts))] {
-		fmt.Fprintf(&s, " %s-%d/%d", part.partition.name, part.Partition, part.FetchOffset)
-	}
-	if more := len(w.parts) - few; more > 0 {
-		fmt.Fprintf(&s, " and %d more", more)
-	}
-	return s.String()
+	return fmt.Sprintf("%s from %v offset %d and %d more", who, first.partition.topicPartition, first.FetchOffset, len(w.parts)-1)
 }

@@ -23,9 +23,9 @@ type besideFetches struct {
 
 func newBesideFetches(b *testing.B, waiting, partitions int) *besideFetches {
 	w := newBench(b, 2, func(c *Config) { c.MaxFetchBytes = 1 << 30 })
-	alone, led := w.alone()
+	led := w.alone()
 	for range waiting {
-		w.start(w.dial(), w.awaitBytes(alone, 64<<20, led[:partitions]...))
+		w.start(w.dial(), w.awaitBytes(64<<20, led[:partitions]...))
 	}
 	w.waiting(w.fetches, int64(waiting))
 	records := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 100)}})

@@ -8,28 +8,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
-	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 )
 
 // alone is a topic of four partitions with one replica each, of which the broker
 // leads two.
-func (b *bench) alone() (t *controller.Topic, led []int32) {
+func (b *bench) alone() (led []int32) {
 	b.t.Helper()
-	t = b.newTopic("alone", 4, 1)
-	for i, p := range t.Partitions {
+	for i, p := range b.newTopic("alone", 4, 1) {
 		if p.Leader == b.config.ID {
 			led = append(led, int32(i))
 		}
 	}
 	require.Len(b.t, led, 2)
-	return t, led
+	return led
 }
 
 // awaitBytes is a fetch from the beginning of partitions that waits for so many bytes.
-func (b *bench) awaitBytes(t *controller.Topic, minBytes int, partitions ...int32) *kmsg.FetchRequest {
+func (b *bench) awaitBytes(minBytes int, partitions ...int32) *kmsg.FetchRequest {
 	req := b.fetchRequest(0)
 	req.MinBytes, req.MaxBytes = int32(minBytes), 1<<30
-	req.Topics[0].TopicID = t.ID
+	req.Topics[0].Topic = "alone"
 	req.Topics[0].Partitions = nil
 	for _, n := range partitions {
 		part := kmsg.NewFetchRequestTopicPartition()
@@ -57,9 +55,9 @@ func (b *bench) produced1(req *kmsg.ProduceRequest) {
 // enough have it looked at.
 func TestAFetchWaitsForItsBytes(t *testing.T) {
 	b := newBench(t, 2)
-	alone, led := b.alone()
+	led := b.alone()
 	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
-	fetch := b.start(b.dial(), b.awaitBytes(alone, 100*len(records), led[0]))
+	fetch := b.start(b.dial(), b.awaitBytes(100*len(records), led[0]))
 	b.waiting(b.fetches, 1)
 	for i := range 100 {
 		require.Empty(t, fetch, "after %d", i)
@@ -76,16 +74,16 @@ func TestAFetchWaitsForItsBytes(t *testing.T) {
 // share, and however the records are spread, a few waits are enough.
 func TestAFetchSharesItsBytesOut(t *testing.T) {
 	b := newBench(t, 2)
-	alone, led := b.alone()
+	led := b.alone()
 	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	for name, to := range map[string]func(i int) int32{
 		"evenly": func(i int) int32 { return led[i%2] },
 		"to one": func(int) int32 { return led[0] },
 	} {
 		before := b.fetches.Stats()
-		req := b.awaitBytes(alone, 128*len(records), led...)
+		req := b.awaitBytes(128*len(records), led...)
 		for i, n := range led {
-			p, err := b.partition("alone", [16]byte{}, n)
+			p, err := b.partition("alone", n)
 			require.NoError(t, err)
 			req.Topics[0].Partitions[i].FetchOffset = p.view(&kmsg.FetchRequestTopicPartition{CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}, false).below
 		}
@@ -113,9 +111,9 @@ func TestAFetchSharesItsBytesOut(t *testing.T) {
 // limits it, is not waited for there.
 func TestAFetchBeyondItsRoom(t *testing.T) {
 	b := newBench(t, 2)
-	alone, led := b.alone()
+	led := b.alone()
 	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
-	req := b.awaitBytes(alone, 10*len(records), led...)
+	req := b.awaitBytes(10*len(records), led...)
 	req.Topics[0].Partitions[0].PartitionMaxBytes = int32(len(records))
 	fetch := b.start(b.dial(), req)
 	b.waiting(b.fetches, 1)
@@ -133,11 +131,11 @@ func TestAFetchBeyondItsRoom(t *testing.T) {
 // A fetch that waits for several partitions ends when one of them moves, and when its client goes.
 func TestAFetchOfSeveralWaitsEnds(t *testing.T) {
 	b := newBench(t, 2)
-	alone, led := b.alone()
+	led := b.alone()
 	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
 	client := b.dial()
-	gone := b.start(client, b.awaitBytes(alone, 1<<20, led...))
-	fetch := b.start(b.dial(), b.awaitBytes(alone, 1<<20, led...))
+	gone := b.start(client, b.awaitBytes(1<<20, led...))
+	fetch := b.start(b.dial(), b.awaitBytes(1<<20, led...))
 	b.waiting(b.fetches, 2)
 	big := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 600<<10)}})
 	b.produced1(produceTo("alone", led[0], big)) // half of it: both wait again

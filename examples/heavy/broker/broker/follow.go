@@ -3,12 +3,14 @@ package broker
 import (
 	"context"
 	"errors"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 )
 
 const (
@@ -23,54 +25,48 @@ type following struct {
 	epoch int32
 }
 
-// fetcher copies partitions from one leader. What it copies never changes: a
-// new picture with other partitions gets a new fetcher, and the end of the old
-// one's connection makes the leader forget the fetch that waits there.
-type fetcher struct {
-	broker *Broker
-	leader string // its address
-	parts  []following
-	cancel context.CancelFunc
-	done   chan struct{}
+// follow copies partitions from their leaders, by leader, until the next call, or until
+// the broker ends. The end of a follower's connection makes its leader forget the fetch
+// that waits there.
+func (b *Broker) follow(pic *controller.Picture, parts map[int32][]following) {
+	b.applying.unfollow()
+	ctx, cancel := context.WithCancel(b.ctx)
+	var copying sync.WaitGroup
+	for leader, parts := range parts {
+		copying.Go(func() { b.copyFrom(ctx, pic.Brokers[leader].Addr(), parts) })
+	}
+	b.applying.unfollow = func() { cancel(); copying.Wait() }
 }
 
-func (f *fetcher) same(leader string, parts []following) bool {
-	return f.leader == leader && slices.Equal(f.parts, parts)
-}
-
-func (f *fetcher) stop() {
-	f.cancel()
-	<-f.done
-}
-
-func (f *fetcher) run(ctx context.Context) {
-	defer close(f.done)
-	client, err := kgo.NewClient(kgo.SeedBrokers(f.leader), kgo.ClientID("follower"))
+func (b *Broker) copyFrom(ctx context.Context, leader string, parts []following) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(leader), kgo.ClientID("follower"))
 	if err != nil {
 		panic(err) // the options above are not valid
 	}
 	defer client.Close()
-	parts := slices.Clone(f.parts)
-	for f.broker.gate.Pass(ctx) {
-		if err := f.fetch(ctx, client.SeedBrokers()[0], parts); err != nil {
-			pause(ctx, followerBackoff)
+	for b.gate.Pass(ctx) {
+		if err := b.fetchFrom(ctx, client.SeedBrokers()[0], parts); err != nil {
+			select {
+			case <-time.After(followerBackoff):
+			case <-ctx.Done():
+			}
 		}
 		// Whoever is first may fill the response: take turns.
 		parts = append(parts[1:], parts[0])
 	}
 }
 
-// fetch asks once for everything.
-func (f *fetcher) fetch(ctx context.Context, leader *kgo.Broker, parts []following) (err error) {
+// fetchFrom asks a leader once for everything.
+func (b *Broker) fetchFrom(ctx context.Context, leader *kgo.Broker, parts []following) (err error) {
 	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID = f.broker.config.ID
+	req.ReplicaID = b.config.ID
 	req.MaxWaitMillis, req.MinBytes = int32(followerPatience.Milliseconds()), 1
-	req.MaxBytes = int32(f.broker.config.MaxFetchBytes)
+	req.MaxBytes = int32(b.config.MaxFetchBytes)
 	byName := make(map[topicPartition]following, len(parts))
 	for _, p := range parts {
 		byName[p.topicPartition] = p
 		rt := kmsg.NewFetchRequestTopic()
-		rt.TopicID = p.topic
+		rt.Topic = p.Topic
 		rt.Partitions = append(rt.Partitions, p.nextFetch(p.epoch))
 		req.Topics = append(req.Topics, rt)
 	}
@@ -78,13 +74,13 @@ func (f *fetcher) fetch(ctx context.Context, leader *kgo.Broker, parts []followi
 	if err != nil {
 		return err
 	}
-	if !f.broker.gate.Pass(ctx) {
+	if !b.gate.Pass(ctx) {
 		return ctx.Err()
 	}
 	for _, st := range resp.(*kmsg.FetchResponse).Topics {
 		for i := range st.Partitions {
 			sp := &st.Partitions[i]
-			p, asked := byName[topicPartition{st.TopicID, sp.Partition}]
+			p, asked := byName[topicPartition{Topic: st.Topic, N: sp.Partition}]
 			if !asked {
 				return kerr.UnknownTopicOrPartition
 			}
@@ -100,7 +96,7 @@ func (p *partition) nextFetch(epoch int32) kmsg.FetchRequestTopicPartition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	req := kmsg.NewFetchRequestTopicPartition()
-	req.Partition = p.n
+	req.Partition = p.N
 	req.CurrentLeaderEpoch = epoch
 	req.FetchOffset, req.LastFetchedEpoch = p.mu.log.End(), p.mu.log.LastEpoch()
 	req.PartitionMaxBytes = followerBytes

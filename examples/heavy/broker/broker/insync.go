@@ -57,7 +57,7 @@ func (p *partition) improveLocked(now time.Time) progress {
 		return progress{}
 	}
 	b := p.broker
-	answer, err := b.controller.Alter(b.session.Load(), p.topic, int(p.n), p.mu.leaderEpoch, p.mu.epoch, set)
+	answer, err := b.controller.Alter(b.session.Load(), p.topicPartition, p.mu.leaderEpoch, p.mu.epoch, set)
 	if err != nil {
 		return progress{}
 	}

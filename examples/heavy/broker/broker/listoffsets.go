@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"errors"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -11,7 +9,6 @@ import (
 const (
 	latest   = -1
 	earliest = -2
-	newest   = -3 // the record of the largest timestamp
 )
 
 func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
@@ -22,12 +19,9 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 		for _, rp := range rt.Partitions {
 			sp := kmsg.NewListOffsetsResponseTopicPartition()
 			sp.Partition = rp.Partition
-			p, err := b.partition(rt.Topic, [16]byte{}, rp.Partition)
+			p, err := b.partition(rt.Topic, rp.Partition)
 			if err == nil {
 				err = p.listOffset(rp, &sp)
-			}
-			if errors.Is(err, kerr.OffsetNotAvailable) && req.Version < 5 {
-				err = kerr.LeaderNotAvailable // what it was called before
 			}
 			sp.ErrorCode = code(err)
 			st.Partitions = append(st.Partitions, sp)
@@ -53,15 +47,9 @@ func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *
 	case p.mu.high < p.mu.begin:
 		// A new leader that does not know yet how high its predecessor came
 		// must not name an end that is lower.
-		return kerr.OffsetNotAvailable
+		return kerr.LeaderNotAvailable
 	case req.Timestamp == latest:
 		resp.Offset = p.mu.high
-	case req.Timestamp == newest:
-		for _, b := range p.mu.log.Batches() {
-			if b.End() <= p.mu.high && b.MaxTimestamp() > resp.Timestamp {
-				resp.Offset, resp.Timestamp = b.BaseOffset(), b.MaxTimestamp()
-			}
-		}
 	case req.Timestamp < 0:
 		return kerr.UnsupportedVersion
 	default:

@@ -1,9 +1,6 @@
 package broker
 
 import (
-	"bytes"
-	"cmp"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,21 +11,7 @@ import (
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 )
 
-// topicPartition names a partition. Two topics of one name, one after the
-// other, have different ids.
-type topicPartition struct {
-	topic [16]byte
-	n     int32
-}
-
-func (tp topicPartition) compare(other topicPartition) int {
-	return cmp.Or(bytes.Compare(tp.topic[:], other.topic[:]), cmp.Compare(tp.n, other.n))
-}
-
-// String names the topic by the beginning of its id, which is random.
-func (tp topicPartition) String() string {
-	return fmt.Sprintf("topic %x partition %d", tp.topic[:4], tp.n)
-}
+type topicPartition = controller.TopicPartition
 
 // partition is this broker's replica of a partition: the leader's or a
 // follower's. Safe for concurrent use. Under its lock only the controller's and the
@@ -36,7 +19,6 @@ func (tp topicPartition) String() string {
 // those who wait is returned as progress, and looked after once unlocked.
 type partition struct {
 	topicPartition
-	name   string // of the topic
 	broker *Broker
 
 	mu struct {
@@ -77,8 +59,8 @@ type change struct {
 	moved bool // another leader, or the same one elected anew: what waits here waits in vain
 }
 
-func newPartition(b *Broker, tp topicPartition, name string, log *commitlog.Log) *partition {
-	p := &partition{topicPartition: tp, name: name, broker: b}
+func newPartition(b *Broker, tp topicPartition, log *commitlog.Log) *partition {
+	p := &partition{topicPartition: tp, broker: b}
 	p.mu.log, p.mu.high = log, log.Start()
 	p.mu.leader, p.mu.leaderEpoch, p.mu.epoch = controller.Nobody, -1, -1
 	return p
@@ -155,7 +137,7 @@ func (p *partition) append(records []byte, acks int16) (base, end int64, epoch i
 	switch {
 	case !p.leadsLocked():
 		err = kerr.NotLeaderForPartition
-	case len(records) > p.broker.config.MaxBatchBytes:
+	case len(records) > maxBatchBytes:
 		err = kerr.MessageTooLarge
 	case acks == -1 && p.tooFewLocked():
 		err = kerr.NotEnoughReplicas
@@ -187,7 +169,7 @@ func (p *partition) roomLocked(size int) bool {
 func (b *Broker) share() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(b.config.LogBytes/max(1, len(b.mu.partitions)), 2*b.config.MaxBatchBytes)
+	return max(maxLogBytes/max(1, len(b.mu.partitions)), 2*maxBatchBytes)
 }
 
 // tooFewLocked says whether too few replicas are in sync for acks=all. More than

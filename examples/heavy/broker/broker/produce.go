@@ -53,7 +53,7 @@ func (b *Broker) appendFrom(req *kmsg.ProduceRequest, topic string, rp kmsg.Prod
 	case req.Version < 3:
 		return appendedBatch{}, kerr.UnsupportedForMessageFormat // the request is understood, its message sets are not
 	}
-	p, err := b.partition(topic, [16]byte{}, rp.Partition)
+	p, err := b.partition(topic, rp.Partition)
 	if err != nil {
 		return appendedBatch{}, err
 	}

@@ -35,7 +35,6 @@ type bench struct {
 	timer      *timer.ManualTimer
 	controller *controller.Controller
 	silent     *controller.Session // of the other replica, which is never heard of but through replicate
-	topic      *controller.Topic
 }
 
 func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
@@ -64,16 +63,15 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	t.Cleanup(b.Kill)
 	b.silent, err = b.controller.Register(2, controller.Endpoint{Host: "127.0.0.1", Port: 1})
 	require.NoError(t, err)
-	b.topic = b.newTopic("t", 1, 2)
-	require.Equal(t, int32(1), b.topic.Partitions[0].Leader)
+	require.Equal(t, int32(1), b.newTopic("t", 1, 2)[0].Leader)
 	return b
 }
 
-func (b *bench) newTopic(name string, partitions int32, replicas int16) *controller.Topic {
+func (b *bench) newTopic(name string, partitions int32, replicas int16) controller.Topic {
 	b.t.Helper()
 	t, err := b.controller.Create(name, partitions, replicas, false)
 	require.NoError(b.t, err)
-	require.Eventually(b.t, func() bool { return b.current.Load().ByID[t.ID] != nil }, patience, time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.current.Load().Topics[name] != nil }, patience, time.Millisecond)
 	return t
 }
 
@@ -157,10 +155,10 @@ func (b *bench) produced(answer <-chan kmsg.Response) error {
 // fetchRequest fetches from offset and is ready to wait for a minute.
 func (b *bench) fetchRequest(offset int64) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 13, 60_000, 1, 1<<20
+	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 12, 60_000, 1, 1<<20
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes = offset, 1<<20
-	req.Topics = []kmsg.FetchRequestTopic{{TopicID: b.topic.ID, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{part}}}
 	return req
 }
 

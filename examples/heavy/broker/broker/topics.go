@@ -1,20 +1,19 @@
 package broker
 
 import (
-	"time"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
-	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
-	"github.com/delayedop/purgatory/operation"
 )
 
-// createTopics has the controller make topics and waits until this broker has heard
-// of them. One that it has not heard of within the timeout exists and is late, which
-// the protocol calls timed out.
-func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply func(kmsg.Response)) {
+const clusterID = "purgatory-example"
+
+// createTopics has the controller make topics, which this broker then knows.
+func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	for _, rt := range req.Topics {
 		st := kmsg.NewCreateTopicsResponseTopic()
@@ -23,23 +22,16 @@ func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply
 		if err != nil {
 			st.ErrorCode, st.ErrorMessage = code(err), kmsg.StringPtr(err.Error())
 		} else {
-			st.TopicID, st.NumPartitions = t.ID, int32(len(t.Partitions))
-			st.ReplicationFactor = int16(len(t.Partitions[0].Replicas))
+			st.NumPartitions, st.ReplicationFactor = int32(len(t)), int16(len(t[0].Replicas))
 			st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
-	b.whenApplied(c, b.patience(req.TimeoutMillis), func(late bool) {
-		for i := range resp.Topics {
-			if st := &resp.Topics[i]; late && st.ErrorCode == 0 {
-				st.ErrorCode = kerr.RequestTimedOut.Code
-			}
-		}
-		reply(resp)
-	})
+	b.apply(b.controller.Picture())
+	return resp
 }
 
-func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (*controller.Topic, error) {
+func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (controller.Topic, error) {
 	switch {
 	case len(rt.ReplicaAssignment) > 0:
 		return nil, kerr.InvalidReplicaAssignment
@@ -49,29 +41,58 @@ func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (*contr
 	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor, dry)
 }
 
-// pictureWait waits until this broker is what a picture says.
-type pictureWait struct {
-	operation.DelayedOperation
-	broker  *Broker
-	version int64
-	then    func(late bool)
+// metadata says who leads what. Topics that do not exist yet are created where
+// the client allows it. What cannot be created stays missing.
+func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
+	pic := b.current.Load()
+	for _, rt := range req.Topics {
+		if pic.Topics[*rt.Topic] == nil && (req.AllowAutoTopicCreation || req.Version < 4) {
+			_, _ = b.controller.Create(*rt.Topic, controller.Default, controller.Default, false)
+		}
+	}
+	b.apply(b.controller.Picture())
+	pic = b.current.Load()
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	resp.ClusterID = kmsg.StringPtr(clusterID)
+	resp.ControllerID = b.config.ID // every broker asks the controller for its clients
+	for _, id := range slices.Sorted(maps.Keys(pic.Brokers)) {
+		sb := kmsg.NewMetadataResponseBroker()
+		sb.NodeID, sb.Host, sb.Port = id, pic.Brokers[id].Host, pic.Brokers[id].Port
+		resp.Brokers = append(resp.Brokers, sb)
+	}
+	var names []string
+	for _, rt := range req.Topics {
+		names = append(names, *rt.Topic)
+	}
+	if req.Topics == nil {
+		names = slices.Sorted(maps.Keys(pic.Topics))
+	}
+	resp.Topics = []kmsg.MetadataResponseTopic{}
+	for _, name := range names {
+		resp.Topics = append(resp.Topics, describe(name, pic))
+	}
+	return resp
 }
 
-// TryComplete says whether the broker has come so far.
-func (w *pictureWait) TryComplete() bool { return w.broker.current.Load().Version >= w.version }
-
-// OnComplete goes on with the request.
-func (w *pictureWait) OnComplete() { w.then(w.Outcome() != operation.Satisfied) }
-
-// OnExpiration does nothing: OnComplete has answered.
-func (w *pictureWait) OnExpiration() {}
-
-// whenApplied calls then, once, when this broker is what the controller's picture of
-// this moment says; late, when it takes too long.
-func (b *Broker) whenApplied(c *wire.Conn, timeout time.Duration, then func(late bool)) {
-	w := &pictureWait{broker: b, version: b.controller.Picture().Version, then: then}
-	here := position{Key: waitKey{event: applied}, Position: w.version}
-	if _, err := b.pictures.TryCompleteElseWatchAt(w, timeout, goneKey(c), here); err != nil {
-		then(true) // closed: never accepted, so never completed
+// describe is what a picture says of a topic.
+func describe(name string, pic *controller.Picture) kmsg.MetadataResponseTopic {
+	st := kmsg.NewMetadataResponseTopic()
+	st.Topic = &name
+	if pic.Topics[name] == nil {
+		st.ErrorCode = kerr.UnknownTopicOrPartition.Code
 	}
+	for n, p := range pic.Topics[name] {
+		sp := kmsg.NewMetadataResponseTopicPartition()
+		sp.Partition, sp.Leader, sp.LeaderEpoch = int32(n), p.Leader, p.LeaderEpoch
+		sp.Replicas, sp.ISR = p.Replicas, p.ISR
+		sp.OfflineReplicas = slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool {
+			_, alive := pic.Brokers[id]
+			return alive
+		})
+		if p.Leader < 0 {
+			sp.ErrorCode = kerr.LeaderNotAvailable.Code
+		}
+		st.Partitions = append(st.Partitions, sp)
+	}
+	return st
 }

@@ -22,16 +22,12 @@ const (
 	connection event = iota // it ended
 	committed               // the high watermark moved: producers and consumers wait
 	appended                // the end of the log moved: followers wait
-	applied                 // this broker has become what a picture says
 )
 
 // String is what the debug page shows of a key.
 func (k waitKey) String() string {
-	switch k.event {
-	case connection:
+	if k.event == connection {
 		return fmt.Sprintf("end of connection %d", k.conn)
-	case applied:
-		return "picture"
 	}
 	return fmt.Sprintf("%s, %s", k.partition, [...]string{committed: "committed", appended: "appended"}[k.event])
 }
@@ -39,7 +35,7 @@ func (k waitKey) String() string {
 type (
 	waits = purgatory.DelayedOperationPurgatory[waitKey]
 	// position is a key with the place that is waited for: an offset in produces, a
-	// number of bytes in fetches, a version of the picture.
+	// number of bytes in fetches.
 	position = purgatory.KeyPosition[waitKey]
 )
 

@@ -156,26 +156,3 @@ func TestAnotherLogIsToldWhereItParted(t *testing.T) {
 	b.replicate(1)
 	require.NoError(t, b.produced(produce))
 }
-
-// TestAFetcherOutlivesAPicture that changes nothing for it: what it copies is in a
-// fixed order.
-func TestAFetcherOutlivesAPicture(t *testing.T) {
-	b := newBench(t, 1)
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		b.newTopic(name, 4, 2)
-	}
-	running := func() *fetcher {
-		b.applying.Lock()
-		defer b.applying.Unlock()
-		return b.applying.fetchers[2]
-	}
-	before := running()
-	require.Len(t, before.parts, 10)
-	for _, name := range []string{"v", "w", "x", "y", "z"} {
-		_, err := b.controller.Create(name, 1, 1, false) // on the first or the other, led by the one that has it
-		require.NoError(t, err)
-	}
-	version := b.controller.Picture().Version
-	require.Eventually(t, func() bool { return b.current.Load().Version == version }, patience, time.Millisecond)
-	require.Same(t, before, running())
-}

@@ -3,20 +3,16 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/broker"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
-	"github.com/delayedop/purgatory/purgatory"
 )
 
 // Config is how a cluster is started.
@@ -24,6 +20,7 @@ type Config struct {
 	Brokers        int           // how many; their ids are 1, 2, …
 	Port           int           // of the first broker, the others follow; 0 for any
 	SessionTimeout time.Duration // of a broker; default 3 s
+	Logger         *slog.Logger  // of the controller; nil for none
 	Broker         broker.Config // what all have in common
 }
 
@@ -48,16 +45,10 @@ type seat struct {
 
 // Start starts a cluster and returns when every broker is part of it.
 func Start(config Config) (*Cluster, error) {
-	if config.SessionTimeout == 0 {
-		config.SessionTimeout = 3 * time.Second
-	}
-	log := config.Broker.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	config.SessionTimeout = cmp.Or(config.SessionTimeout, 3*time.Second)
 	c := &Cluster{config: config}
 	var err error
-	if c.controller, err = controller.New(config.SessionTimeout, log, config.Broker.Page.Options()...); err != nil {
+	if c.controller, err = controller.New(config.SessionTimeout, cmp.Or(config.Logger, slog.New(slog.DiscardHandler)), config.Broker.Page.Options()...); err != nil {
 		return nil, err
 	}
 	for i := range config.Brokers {
@@ -147,44 +138,4 @@ func (c *Cluster) Close() {
 		_ = c.Kill(id + 1) // unless it is down
 	}
 	c.controller.Close()
-}
-
-// Stats are the statistics of the purgatories, by name.
-func (c *Cluster) Stats() map[string]purgatory.Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := map[string]purgatory.Stats{"broker session": c.controller.Sessions().Stats()}
-	for i, s := range c.mu.seats {
-		if s.running != nil {
-			for kind, stats := range s.running.Stats() {
-				all[fmt.Sprintf("%s-%d", kind, i+1)] = stats
-			}
-		}
-	}
-	return all
-}
-
-// Pending is how many wait in the purgatories of one kind.
-func (c *Cluster) Pending(kind string) (n int64) {
-	for name, stats := range c.Stats() {
-		if strings.HasPrefix(name, kind+"-") {
-			n += stats.Pending
-		}
-	}
-	return n
-}
-
-// Table shows what waited in each purgatory of the brokers that run, and how it ended.
-func (c *Cluster) Table() string {
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "purgatory\taccepted\tsatisfied\texpired\tcancelled\tclosed\tpending\tchecks\twasted\t\n")
-	stats := c.Stats()
-	for _, name := range slices.Sorted(maps.Keys(stats)) {
-		s := stats[name]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name,
-			s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed, s.Pending, s.Checks, s.WastedChecks)
-	}
-	_ = w.Flush() // a strings.Builder does not fail
-	return table.String()
 }

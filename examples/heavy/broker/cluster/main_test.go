@@ -24,7 +24,6 @@ const patience = 60 * time.Second
 
 func testConfig() Config {
 	return Config{Brokers: 3, Broker: broker.Config{
-		HeartbeatInterval: 200 * time.Millisecond,
 		MaxLag:            500 * time.Millisecond,
 		MinInsyncReplicas: 2,
 		MinSession:        300 * time.Millisecond,

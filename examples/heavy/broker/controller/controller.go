@@ -5,13 +5,17 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -35,10 +39,10 @@ type Controller struct {
 }
 
 // New makes a controller that gives up a broker which is silent for longer than
-// sessionTimeout.
+// sessionTimeout. Its options are those of the purgatory in which the sessions wait.
 func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Option) (*Controller, error) {
 	c := &Controller{log: log, sessionTimeout: sessionTimeout}
-	c.mu.now = &Picture{}
+	c.mu.now = &Picture{Brokers: make(map[int32]Endpoint)}
 	c.mu.brokers = make(map[int32]*Session)
 	c.mu.offsets = make(map[string]map[TopicPartition]Offset)
 	var err error
@@ -47,17 +51,10 @@ func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Optio
 }
 
 // Close ends every session.
-func (c *Controller) Close() { _ = c.sessions.Shutdown(ended) }
-
-// ended is a context for a Shutdown that does not wait for sessions to expire.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// Sessions is the purgatory in which the brokers' sessions wait.
-func (c *Controller) Sessions() *purgatory.DelayedOperationPurgatory[int32] { return c.sessions }
+func (c *Controller) Close() {
+	_ = c.sessions.Close()
+	_ = c.sessions.Shutdown(context.Background())
+}
 
 // Session is one life of one broker, until the controller gives it up. It is a
 // delayed operation that waits for silence: each heartbeat extends it.
@@ -79,12 +76,8 @@ func (s *Session) TryComplete() bool { return false }
 
 // OnComplete takes the broker out of the picture.
 func (s *Session) OnComplete() {
-	switch s.Outcome() {
-	case operation.Closed:
-	case operation.Expired:
-		s.controller.fence(s, errSilent)
-	default:
-		s.controller.fence(s, s.Cause())
+	if s.Outcome() != operation.Closed {
+		s.controller.fence(s, cmp.Or(s.Cause(), errSilent))
 	}
 }
 
@@ -140,8 +133,8 @@ func (c *Controller) fence(s *Session, why error) {
 	next := c.mu.now.clone()
 	delete(next.Brokers, s.id)
 	for _, t := range next.Topics {
-		for i := range t.Partitions {
-			t.Partitions[i].leave(s.id)
+		for i := range t {
+			t[i].leave(s.id)
 		}
 	}
 	c.publishLocked(next)
@@ -159,9 +152,9 @@ func (c *Controller) Picture() *Picture {
 // publishLocked elects where there is somebody to elect, and lets the brokers know.
 func (c *Controller) publishLocked(next *Picture) {
 	for name, t := range next.Topics {
-		for i := range t.Partitions {
-			if p := &t.Partitions[i]; !next.mayLead(p, p.Leader) {
-				c.elect(next, p, name, i)
+		for i := range t {
+			if p := &t[i]; !next.mayLead(p, p.Leader) {
+				c.elect(next, p, TopicPartition{name, int32(i)})
 			}
 		}
 	}
@@ -175,12 +168,12 @@ func (c *Controller) publishLocked(next *Picture) {
 	}
 }
 
-func (c *Controller) elect(next *Picture, p *Partition, topic string, n int) {
+func (c *Controller) elect(next *Picture, p *Partition, tp TopicPartition) {
 	leader := next.electable(p)
 	if leader == p.Leader {
 		return
 	}
-	c.log.Info("leader elected", "topic", topic, "partition", n, "leader", leader, "before", p.Leader, "insync", p.ISR)
+	c.log.Info("leader elected", "partition", tp, "leader", leader, "before", p.Leader, "insync", p.ISR)
 	p.Leader = leader
 	p.LeaderEpoch++
 	p.Epoch++
@@ -194,18 +187,16 @@ func (c *Controller) NextProducerID() int64 {
 	return c.mu.producerID
 }
 
-// TopicPartition names a partition of a topic.
+// TopicPartition names a partition.
 type TopicPartition struct {
-	Topic     string
-	Partition int32
+	Topic string
+	N     int32
 }
 
-// Offset is where a group has come to in a partition.
-type Offset struct {
-	Offset      int64
-	LeaderEpoch int32
-	Metadata    string
-}
+func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic, tp.N) }
+
+// Offset is where a group has come to in a partition, as it was committed.
+type Offset = kmsg.OffsetCommitRequestTopicPartition
 
 // Commit keeps the offsets of a group, if s is the session of its coordinator: one
 // that was frozen and has been replaced meanwhile is refused.
@@ -218,18 +209,13 @@ func (c *Controller) Commit(s *Session, group string, offsets map[TopicPartition
 	if c.mu.offsets[group] == nil {
 		c.mu.offsets[group] = make(map[TopicPartition]Offset)
 	}
-	for at, offset := range offsets {
-		c.mu.offsets[group][at] = offset
-	}
+	maps.Copy(c.mu.offsets[group], offsets)
 	return nil
 }
 
-// Offsets calls each with what a group has committed. each must not call the
-// controller.
-func (c *Controller) Offsets(group string, each func(TopicPartition, Offset)) {
+// Offsets is what a group has committed.
+func (c *Controller) Offsets(group string) map[TopicPartition]Offset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for at, offset := range c.mu.offsets[group] {
-		each(at, offset)
-	}
+	return maps.Clone(c.mu.offsets[group])
 }

@@ -51,14 +51,13 @@ func (b *bench) register(id int32) *Session {
 	return s
 }
 
-func (b *bench) create(replicas int16) *Topic {
+func (b *bench) create(replicas int16) {
 	b.t.Helper()
-	t, err := b.Create("t", 1, replicas, false)
+	_, err := b.Create("t", 1, replicas, false)
 	require.NoError(b.t, err)
-	return t
 }
 
-func (b *bench) state() Partition { return b.Picture().Topics["t"].Partitions[0] }
+func (b *bench) state() Partition { return b.Picture().Topics["t"][0] }
 
 // requireLogged requires a line that has all of the texts.
 func (b *bench) requireLogged(texts ...string) {
@@ -93,7 +92,7 @@ func TestASilentBrokerIsFenced(t *testing.T) {
 	require.Equal(t, int32(3), b.state().Leader)
 	b.requireLogged("level=WARN", "broker fenced", "broker=1", errSilent.Error())
 	b.requireLogged("level=WARN", "broker fenced", "broker=3", errLeaving.Error())
-	b.requireLogged("level=INFO", "leader elected", "topic=t", "partition=0", "leader=2", "before=1")
+	b.requireLogged("level=INFO", "leader elected", "partition=t-0", "leader=2", "before=1")
 }
 
 // TestABrokerThatStartsAgainIsANewOne, also before its silence was noticed: another
@@ -116,10 +115,10 @@ func TestABrokerThatStartsAgainIsANewOne(t *testing.T) {
 // TestOldNewsIsFenced: every way in which a leader's word can be out of date.
 func TestOldNewsIsFenced(t *testing.T) {
 	b := newBench(t, 3)
-	topic := b.create(3)
+	b.create(3)
 	p := b.state()
 	alter := func(session *Session, leaderEpoch, epoch int32, isr ...int32) error {
-		_, err := b.Alter(session, topic.ID, 0, leaderEpoch, epoch, isr)
+		_, err := b.Alter(session, TopicPartition{"t", 0}, leaderEpoch, epoch, isr)
 		return err
 	}
 	require.ErrorIs(t, alter(b.sessions[2], p.LeaderEpoch, p.Epoch, 2), kerr.FencedLeaderEpoch, "not the leader")
@@ -135,18 +134,18 @@ func TestOldNewsIsFenced(t *testing.T) {
 	former := b.sessions[1]
 	b.register(1)
 	require.ErrorIs(t, alter(former, p.LeaderEpoch, p.Epoch+1, 1), kerr.StaleBrokerEpoch)
-	b.requireLogged("level=INFO", "in-sync set changed", "topic=t", "leader=1", "insync=\"[1 2]\"", "before=\"[1 2 3]\"")
+	b.requireLogged("level=INFO", "in-sync set changed", "partition=t-0", "leader=1", "insync=\"[1 2]\"", "before=\"[1 2 3]\"")
 }
 
 // TestThePreferredLeaderLeadsAgain once it is in sync.
 func TestThePreferredLeaderLeadsAgain(t *testing.T) {
 	b := newBench(t, 2)
-	topic := b.create(2)
+	b.create(2)
 	b.sessions[1].Leave()
 	b.register(1)
 	p := b.state()
 	require.Equal(t, int32(2), p.Leader)
-	got, err := b.Alter(b.sessions[2], topic.ID, 0, p.LeaderEpoch, p.Epoch, []int32{1, 2})
+	got, err := b.Alter(b.sessions[2], TopicPartition{"t", 0}, p.LeaderEpoch, p.Epoch, []int32{1, 2})
 	require.NoError(t, err)
 	require.Equal(t, got, b.state())
 	require.Equal(t, int32(1), b.state().Leader)
@@ -162,7 +161,7 @@ func TestAPictureDoesNotChange(t *testing.T) {
 		<-s.Changed()
 	}
 	b.sessions[1].Leave()
-	require.Equal(t, []int32{1, 2, 3}, before.Topics["t"].Partitions[0].ISR)
+	require.Equal(t, []int32{1, 2, 3}, before.Topics["t"][0].ISR)
 	require.Len(t, before.Brokers, 3)
 	require.Greater(t, b.Picture().Version, before.Version)
 	<-b.sessions[2].Changed()
@@ -214,9 +213,7 @@ func TestOnlyTheCoordinatorCommits(t *testing.T) {
 	require.ErrorIs(t, commit(first, 4), kerr.NotCoordinator)
 	b.register(id)
 	require.ErrorIs(t, commit(first, 5), kerr.NotCoordinator)
-	got := make(map[TopicPartition]Offset)
-	b.Offsets("g", func(at TopicPartition, o Offset) { got[at] = o })
-	require.Equal(t, map[TopicPartition]Offset{at: {Offset: 3}}, got)
+	require.Equal(t, map[TopicPartition]Offset{at: {Offset: 3}}, b.Offsets("g"))
 }
 
 func TestProducerIDsDiffer(t *testing.T) {

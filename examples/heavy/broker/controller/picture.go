@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"net"
@@ -13,8 +14,7 @@ import (
 type Picture struct {
 	Version int64
 	Brokers map[int32]Endpoint
-	Topics  map[string]*Topic
-	ByID    map[[16]byte]*Topic
+	Topics  map[string]Topic
 }
 
 // Endpoint is where a broker listens.
@@ -26,12 +26,8 @@ type Endpoint struct {
 // Addr is the endpoint as net.Dial wants it.
 func (e Endpoint) Addr() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
-// Topic is one topic. Two of one name, one after the other, have different ids.
-type Topic struct {
-	Name       string
-	ID         [16]byte
-	Partitions []Partition
-}
+// Topic is the partitions of one topic, by number. A topic is never deleted.
+type Topic []Partition
 
 // Nobody leads a partition of which no replica in sync lives.
 const Nobody = -1
@@ -46,15 +42,12 @@ type Partition struct {
 }
 
 func (pic *Picture) clone() *Picture {
-	next := &Picture{Version: pic.Version, Brokers: make(map[int32]Endpoint), Topics: make(map[string]*Topic), ByID: make(map[[16]byte]*Topic)}
-	maps.Copy(next.Brokers, pic.Brokers)
-	for _, t := range pic.Topics {
-		next.add(&Topic{Name: t.Name, ID: t.ID, Partitions: slices.Clone(t.Partitions)})
+	next := &Picture{Version: pic.Version, Brokers: maps.Clone(pic.Brokers), Topics: make(map[string]Topic)}
+	for name, t := range pic.Topics {
+		next.Topics[name] = slices.Clone(t)
 	}
 	return next
 }
-
-func (pic *Picture) add(t *Topic) { pic.Topics[t.Name], pic.ByID[t.ID] = t, t }
 
 // leave takes a broker out of the in-sync set. The last one stays: what it has is
 // all there is, and only it may lead again.
@@ -85,11 +78,10 @@ func (pic *Picture) electable(p *Partition) int32 {
 // the groups that it had, or will have, move.
 func (pic *Picture) Coordinator(group string) int32 {
 	best, highest := int32(Nobody), uint64(0)
-	for id := range pic.Brokers {
+	for _, id := range slices.Sorted(maps.Keys(pic.Brokers)) {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte{byte(id), byte(id >> 8)})
-		_, _ = h.Write([]byte(group))
-		if sum := h.Sum64(); best == Nobody || sum > highest || sum == highest && id > best {
+		fmt.Fprint(h, id, group)
+		if sum := h.Sum64(); sum >= highest {
 			best, highest = id, sum
 		}
 	}

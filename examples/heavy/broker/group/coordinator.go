@@ -23,29 +23,21 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// The largest values a member may ask for, and the largest group.
+// The largest values a member may ask for.
 const (
 	maxSession   = 30 * time.Minute
 	maxRebalance = 30 * time.Minute
-	maxMembers   = 500
 )
 
-// Config is how a coordinator is started.
-type Config struct {
+// Coordinator holds the groups that one broker coordinates. Whoever makes one gives it
+// its purgatories, and closes them. Safe for concurrent use. Its lock may be taken under
+// a group's.
+type Coordinator struct {
+	Rebalances       *purgatory.DelayedOperationPurgatory[WaitKey]
+	Heartbeats       *purgatory.DelayedOperationPurgatory[MemberKey]
 	MinSession       time.Duration                  // the shortest session timeout a member may ask for
 	InitialRebalance time.Duration                  // how long the first member of a group waits for others
-	Name             func(kind string) string       // of a purgatory
 	Owns             func(group string) *kerr.Error // nil: this broker coordinates the group
-	// Purgatory gives options for the purgatory of that kind.
-	Purgatory func(kind string) []purgatory.Option
-}
-
-// Coordinator holds the groups that one broker coordinates. Safe for
-// concurrent use. Its lock may be taken under a group's.
-type Coordinator struct {
-	Rebalances *purgatory.DelayedOperationPurgatory[waitKey]
-	Heartbeats *purgatory.DelayedOperationPurgatory[memberKey]
-	config     Config
 
 	mu struct {
 		sync.Mutex
@@ -53,9 +45,9 @@ type Coordinator struct {
 	}
 }
 
-// waitKey is where those who wait in a rebalance are found: by group and phase,
+// WaitKey is where those who wait in a rebalance are found: by group and phase,
 // and by the connection that their answer goes to.
-type waitKey struct {
+type WaitKey struct {
 	group string
 	phase phase
 	conn  uint64
@@ -70,17 +62,18 @@ const (
 )
 
 // String is what the debug page shows of a key.
-func (k waitKey) String() string {
+func (k WaitKey) String() string {
 	if k.phase == connection {
 		return fmt.Sprintf("end of connection %d", k.conn)
 	}
 	return fmt.Sprintf("%s of %s", [...]string{joins: "joins", syncs: "syncs"}[k.phase], k.group)
 }
 
-type memberKey struct{ group, member string }
+// MemberKey is where a member's session is found.
+type MemberKey struct{ group, member string }
 
 // String is what the debug page shows of a key.
-func (k memberKey) String() string { return k.group + ": " + k.member }
+func (k MemberKey) String() string { return k.group + ": " + k.member }
 
 // Client is where the answer to a request goes.
 type Client struct {
@@ -90,26 +83,10 @@ type Client struct {
 
 var errGone = errors.New("group: the client is gone")
 
-// NewCoordinator makes a coordinator without groups. Whoever made it closes its
-// purgatories.
-func NewCoordinator(config Config) (*Coordinator, error) {
-	c := &Coordinator{config: config}
-	c.mu.groups = make(map[string]*group)
-	var err error
-	if c.Rebalances, err = purgatory.New[waitKey](config.Name("rebalance"), config.Purgatory("rebalance")...); err != nil {
-		return nil, err
-	}
-	if c.Heartbeats, err = purgatory.New[memberKey](config.Name("heartbeat"), config.Purgatory("heartbeat")...); err != nil {
-		_ = c.Rebalances.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
 // Gone forgets the waits of a connection that has ended. Its members stay, for
 // as long as their sessions do.
 func (c *Coordinator) Gone(conn uint64) {
-	c.Rebalances.CancelForKey(waitKey{phase: connection, conn: conn}, errGone)
+	c.Rebalances.CancelForKey(WaitKey{phase: connection, conn: conn}, errGone)
 }
 
 // Resign gives up the groups for which it is asked: another broker
@@ -132,7 +109,7 @@ func (c *Coordinator) Resign(moved func(group string) bool) {
 		}
 		g.unlock()
 		for _, phase := range []phase{joins, syncs} {
-			c.Rebalances.CancelForKey(waitKey{group: g.name, phase: phase}, kerr.NotCoordinator)
+			c.Rebalances.CancelForKey(WaitKey{group: g.name, phase: phase}, kerr.NotCoordinator)
 		}
 	}
 }
@@ -144,6 +121,9 @@ func (c *Coordinator) group(name string, create bool) *group {
 	g := c.mu.groups[name]
 	if g == nil && create {
 		g = newGroup(c, name)
+		if c.mu.groups == nil {
+			c.mu.groups = make(map[string]*group)
+		}
 		c.mu.groups[name] = g
 	}
 	return g
@@ -165,7 +145,7 @@ func (c *Coordinator) owns(name string) *kerr.Error {
 	if name == "" {
 		return kerr.InvalidGroupID
 	}
-	return c.config.Owns(name)
+	return c.Owns(name)
 }
 
 // drop forgets a group that has no members any more.

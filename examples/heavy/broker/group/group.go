@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -48,16 +47,17 @@ type group struct {
 type member struct {
 	id        string
 	instance  *string // of a static member
-	pending   bool    // has been given its id and has not come back with it
 	timeout   time.Duration
 	rebalance time.Duration
 	protocols []kmsg.JoinGroupRequestProtocol
 
 	assignment []byte
-	session    *session  // nil while it waits: the open request is its sign of life
-	joining    *joinWait // the JoinGroup request that waits
-	syncing    *syncWait // the SyncGroup request that waits
+	session    *session // nil while it waits: the open request is its sign of life
+	wait       *wait    // the request that waits
 }
+
+// joins says whether a member waits to be in the next generation.
+func (m *member) joins() bool { return m.wait != nil && m.wait.phase == joins }
 
 func newGroup(c *Coordinator, name string) *group {
 	g := &group{name: name, coordinator: c}
@@ -66,20 +66,25 @@ func newGroup(c *Coordinator, name string) *group {
 	return g
 }
 
-// rebalanceLocked brings the members together again. Those who wait for an
-// assignment of the generation that ends now are told to join.
+// rebalanceLocked brings the members together again: for as long as a rebalance may
+// take, or the first of a group for the initial delay. Those who wait for an assignment
+// of the generation that ends now are told to join.
 func (g *group) rebalanceLocked() {
 	if g.mu.state == joining {
 		g.wakeLocked(joins) // perhaps it was only the one that left that was missing
 		return
 	}
-	r := &rebalance{group: g, initial: g.mu.state == empty, left: g.rebalanceTimeoutLocked()}
+	r := &rebalance{group: g, initial: g.mu.state == empty}
+	timeout := g.coordinator.InitialRebalance
+	if !r.initial {
+		timeout = max(timeout, g.rebalanceTimeoutLocked())
+	}
 	for _, m := range g.mu.members {
 		m.assignment = nil
 	}
-	g.mu.state = joining
+	g.mu.state, g.mu.rebalance = joining, r
 	g.wakeLocked(syncs)
-	g.gatherLocked(r)
+	g.watchRebalanceLocked(r, timeout)
 }
 
 // rebalanceTimeoutLocked is the longest that a member gives a rebalance.
@@ -90,53 +95,36 @@ func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
 	return longest
 }
 
-// gatherLocked waits for members: as long as a rebalance may take; or, for the first
-// of a group, for the initial delay, again and again while further ones come.
-func (g *group) gatherLocked(r *rebalance) {
-	timeout := max(r.left, g.coordinator.config.InitialRebalance)
-	if r.initial {
-		timeout = min(timeout, g.coordinator.config.InitialRebalance)
-		r.left -= timeout
-	}
-	g.mu.rebalance = r
-	g.watchRebalanceLocked(r, timeout)
-}
-
 // completeLocked ends a rebalance: whoever is there is the next generation.
 // Static members may be away without losing their place.
 func (g *group) completeLocked(r *rebalance) {
 	if g.mu.state != joining || g.mu.rebalance != r {
 		return
 	}
-	if r.more && r.left > 0 && r.Outcome() == operation.Expired {
-		g.gatherLocked(&rebalance{group: g, initial: true, left: r.left})
-		return
-	}
 	g.mu.rebalance = nil
-	for _, m := range g.mu.members {
-		if m.joining == nil && m.instance == nil && !m.pending {
+	var here []*member
+	for _, m := range g.membersLocked() {
+		switch {
+		case m.joins():
+			here = append(here, m)
+		case m.instance == nil:
 			g.removeLocked(m)
 		}
 	}
 	g.mu.generation++
-	if !slices.ContainsFunc(g.membersLocked(), func(m *member) bool { return m.joining != nil }) {
+	if len(here) == 0 {
 		g.forgetLocked()
 		return
 	}
 	g.mu.state = syncing
 	g.mu.protocol = g.commonProtocolLocked()
-	if leader := g.mu.members[g.mu.leader]; leader == nil || leader.joining == nil {
-		i := slices.IndexFunc(g.membersLocked(), func(m *member) bool { return m.joining != nil })
-		g.mu.leader = g.membersLocked()[i].id
+	if leader := g.mu.members[g.mu.leader]; leader == nil || !leader.joins() {
+		g.mu.leader = here[0].id
 	}
-	for _, m := range g.mu.members {
-		if m.joining != nil {
-			m.joining.resp = g.joinedLocked(m, m.joining.version)
-			m.joining = nil
-			g.startSessionLocked(m)
-		}
+	for _, m := range here {
+		g.answerLocked(m, g.joinedLocked(m, m.wait.version))
+		g.startSessionLocked(m)
 	}
-	g.wakeLocked(joins)
 }
 
 // forgetLocked ends a group that nobody is in. Its name may begin again.
@@ -153,14 +141,7 @@ func (g *group) forgetLocked() {
 // sees to the rest of the group.
 func (g *group) removeLocked(m *member) {
 	delete(g.mu.members, m.id)
-	if w := m.joining; w != nil {
-		w.resp, m.joining = refuseJoin(w.version, m.id, kerr.UnknownMemberID), nil
-		g.wakeLocked(joins)
-	}
-	if w := m.syncing; w != nil {
-		w.resp, m.syncing = refuseSync(w.version, kerr.UnknownMemberID), nil
-		g.wakeLocked(syncs)
-	}
+	g.refuseLocked(m, kerr.UnknownMemberID)
 	if m.instance != nil && g.mu.static[*m.instance] == m.id {
 		delete(g.mu.static, *m.instance)
 	}
@@ -170,22 +151,18 @@ func (g *group) removeLocked(m *member) {
 // departLocked takes a member out and lets the others share its part.
 func (g *group) departLocked(m *member) {
 	g.removeLocked(m)
-	switch {
-	case m.pending:
-	case len(g.membersLocked()) == 0:
+	if len(g.mu.members) == 0 {
 		g.forgetLocked()
-	default:
+	} else {
 		g.rebalanceLocked()
 	}
 }
 
-// membersLocked are those that have joined at least once, in a fixed order.
+// membersLocked are the members in a fixed order.
 func (g *group) membersLocked() []*member {
 	var members []*member
 	for _, id := range slices.Sorted(maps.Keys(g.mu.members)) {
-		if m := g.mu.members[id]; !m.pending {
-			members = append(members, m)
-		}
+		members = append(members, g.mu.members[id])
 	}
 	return members
 }

@@ -16,7 +16,7 @@ func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func
 	refused := c.owns(req.Group)
 	switch {
 	case refused != nil:
-	case session < c.config.MinSession || session > maxSession:
+	case session < c.MinSession || session > maxSession:
 		refused = kerr.InvalidSessionTimeout
 	case req.ProtocolType == "" || len(req.Protocols) == 0:
 		refused = kerr.InconsistentGroupProtocol
@@ -50,25 +50,14 @@ func (g *group) join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.
 	}
 	if resp != nil {
 		reply(resp)
-		g.forgetIfUnusedLocked()
+		if g.mu.state == empty && len(g.mu.members) == 0 {
+			g.forgetLocked() // it was made for a member that was not let in
+		}
 		return true
 	}
-	if w := m.joining; w != nil { // from another connection, which the client has given up
-		w.resp = refuseJoin(w.version, m.id, kerr.RebalanceInProgress)
-	}
-	w := &joinWait{group: g, member: m, client: client, version: req.Version, reply: reply}
-	m.joining = w
-	g.endSessionLocked(m)
-	g.watchJoinLocked(w)
+	g.waitLocked(&wait{group: g, member: m, client: client, phase: joins, version: req.Version, reply: reply})
 	g.wakeLocked(joins) // it may be the last one missing
 	return true
-}
-
-// forgetIfUnusedLocked undoes the making of a group for a member that was not let in.
-func (g *group) forgetIfUnusedLocked() {
-	if len(g.mu.members) == 0 && g.mu.state == empty {
-		g.forgetLocked()
-	}
 }
 
 // admitLocked finds or makes the member, or says why not.
@@ -90,21 +79,8 @@ func (g *group) admitLocked(req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGrou
 			return g.replaceLocked(former, req)
 		}
 	}
-	if len(g.mu.members) >= maxMembers {
-		return nil, refuseJoin(req.Version, "", kerr.GroupMaxSizeReached)
-	}
-	m = &member{
-		id:       rand.Text(),
-		instance: req.InstanceID,
-		// Since version 4 a dynamic member has to come back with its id: one
-		// whose first answer got lost does not leave a second self behind.
-		pending: req.Version >= 4 && req.InstanceID == nil,
-	}
+	m = &member{id: rand.Text(), instance: req.InstanceID}
 	g.addLocked(m, req)
-	if m.pending {
-		g.startSessionLocked(m)
-		return nil, refuseJoin(req.Version, m.id, kerr.MemberIDRequired)
-	}
 	return m, nil
 }
 
@@ -123,19 +99,13 @@ func (g *group) addLocked(m *member, req *kmsg.JoinGroupRequest) {
 // enterLocked takes a member into the next generation; or answers at once where
 // the present one can go on as it is.
 func (g *group) enterLocked(m *member, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
-	known := !m.pending && m.protocols != nil
-	same := known && protocolsEqual(m.protocols, req.Protocols)
-	switch {
-	case g.mu.state == syncing && same,
-		g.mu.state == stable && same && m.id != g.mu.leader:
+	same := protocolsEqual(m.protocols, req.Protocols)
+	if g.mu.state == syncing && same || g.mu.state == stable && same && m.id != g.mu.leader {
 		return g.joinedLocked(m, req.Version)
 	}
-	m.pending, m.protocols = false, req.Protocols
-	g.mu.protocolType = req.ProtocolType
+	m.protocols, g.mu.protocolType = req.Protocols, req.ProtocolType
 	if g.mu.state != joining {
 		g.rebalanceLocked()
-	} else if !known {
-		g.mu.rebalance.more = true
 	}
 	return nil
 }

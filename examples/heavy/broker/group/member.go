@@ -21,11 +21,14 @@ func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 // Without a generation, offsets may be committed for a group that has no
 // members: by a client that assigns partitions to itself. While a generation syncs
 // nobody may commit: the partitions are being given to others.
-func (c *Coordinator) MayCommit(group, member string, instance *string, generation int32) *kerr.Error {
+func (c *Coordinator) MayCommit(group, member string, instance *string, generation int32) error {
 	if generation < 0 && c.owns(group) == nil && c.group(group, false) == nil {
 		return nil
 	}
-	return c.alive(group, member, instance, generation, syncing)
+	if err := c.alive(group, member, instance, generation, syncing); err != nil {
+		return err
+	}
+	return nil
 }
 
 // alive takes a member's sign of life. In the state not it is told that its group
@@ -89,10 +92,6 @@ func (g *group) leave(id string, instance *string) *kerr.Error {
 	defer g.unlock()
 	if instance != nil && id == "" {
 		id = g.mu.static[*instance]
-	}
-	if m := g.mu.members[id]; m != nil && m.pending {
-		g.departLocked(m)
-		return nil
 	}
 	m, err := g.fencedLocked(id, instance)
 	if err == nil {

@@ -49,42 +49,11 @@ func TestNobodyCommitsWhileAGenerationSyncs(t *testing.T) {
 	require.NoError(t, commit(), "what it has until it joins again")
 }
 
-// TestTheWaitForOthersExtends as long as others come, up to a rebalance's timeout.
-func TestTheWaitForOthersExtends(t *testing.T) {
-	b := newBench(t)
-	_, join := b.newMember(1)
-	for conn := uint64(2); conn <= 5; conn++ {
-		b.pass(2 * time.Second)
-		require.Empty(t, join, "member %d comes", conn)
-		_, _ = b.newMember(conn)
-	}
-	b.pass(3 * time.Second)
-	require.Empty(t, join, "the last one came during the wait that ended just now")
-	b.pass(3 * time.Second)
-	join.get(t)
-}
-
-// TestTheWaitForOthersEnds, however many come.
-func TestTheWaitForOthersEnds(t *testing.T) {
-	b := newBench(t)
-	_, join := b.newMember(1)
-	passed := time.Duration(0)
-	for conn := uint64(2); len(join) == 0; conn++ {
-		b.pass(time.Second)
-		passed += time.Second
-		require.LessOrEqual(t, passed, rebalanceTimeout)
-		_, _ = b.newMember(conn)
-	}
-	require.Equal(t, rebalanceTimeout, passed)
-	require.Zero(t, join.get(t).ErrorCode)
-}
-
 // TestAMemberInAHurryEvictsNobody: the leader may take as long to assign as any member gives a rebalance.
 func TestAMemberInAHurryEvictsNobody(t *testing.T) {
 	b := newBench(t)
 	x, joinX := b.newMember(1)
 	y, joinY := b.newMember(2)
-	b.pass(3 * time.Second)
 	b.pass(3 * time.Second)
 	got := joinX.get(t)
 	joinY.get(t)

@@ -19,14 +19,7 @@ func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*memb
 		assignment: former.assignment,
 		protocols:  former.protocols,
 	}
-	if w := former.joining; w != nil {
-		w.resp, former.joining = refuseJoin(w.version, former.id, kerr.FencedInstanceID), nil
-		g.wakeLocked(joins)
-	}
-	if w := former.syncing; w != nil {
-		w.resp, former.syncing = refuseSync(w.version, kerr.FencedInstanceID), nil
-		g.wakeLocked(syncs)
-	}
+	g.refuseLocked(former, kerr.FencedInstanceID)
 	g.removeLocked(former)
 	g.addLocked(m, req)
 	led := g.mu.leader == former.id
@@ -67,7 +60,7 @@ func (g *group) fencedLocked(id string, instance *string) (*member, *kerr.Error)
 			return nil, kerr.FencedInstanceID
 		}
 	}
-	if m := g.mu.members[id]; m != nil && !m.pending {
+	if m := g.mu.members[id]; m != nil {
 		return m, nil
 	}
 	return nil, kerr.UnknownMemberID

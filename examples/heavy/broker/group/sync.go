@@ -39,14 +39,7 @@ func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func
 		reply(g.assignedLocked(m, req.Version))
 		return
 	}
-	if w := m.syncing; w != nil {
-		w.resp = refuseSync(w.version, kerr.RebalanceInProgress)
-		g.wakeLocked(syncs)
-	}
-	w := &syncWait{group: g, member: m, client: client, version: req.Version, reply: reply}
-	m.syncing = w
-	g.endSessionLocked(m)
-	g.watchSyncLocked(w)
+	g.waitLocked(&wait{group: g, member: m, client: client, phase: syncs, version: req.Version, reply: reply})
 }
 
 // assignLocked hands out the leader's assignment and answers all who wait for it.
@@ -58,12 +51,11 @@ func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment)
 	}
 	g.mu.state = stable
 	for _, m := range g.membersLocked() {
-		if w := m.syncing; w != nil {
-			w.resp, m.syncing = g.assignedLocked(m, w.version), nil
+		if m.wait != nil {
+			g.answerLocked(m, g.assignedLocked(m, m.wait.version))
 			g.startSessionLocked(m)
 		}
 	}
-	g.wakeLocked(syncs)
 }
 
 func (g *group) assignedLocked(m *member, version int16) *kmsg.SyncGroupResponse {

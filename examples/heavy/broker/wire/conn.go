@@ -53,16 +53,13 @@ func (c *Conn) Open() bool { return c.ctx.Err() == nil }
 
 func (s *Server) read(c *Conn) {
 	r := bufio.NewReader(c.tcp)
-	err := error(nil)
-	for err == nil {
-		err = s.request(c, r)
+	for s.request(c, r) == nil {
 	}
 	close(c.slots)
 	s.mu.Lock()
 	draining := s.mu.draining
 	s.mu.Unlock()
 	if !draining {
-		s.limits.Logger.Debug("connection ended", "client", c.tcp.RemoteAddr(), "why", err)
 		c.Close()
 	}
 	s.handler.Gone(c)
@@ -72,18 +69,18 @@ func (s *Server) read(c *Conn) {
 // is memory: only a read notices that the peer has gone, and then its waits are
 // cancelled.
 func (s *Server) request(c *Conn, r *bufio.Reader) error {
-	s.allow(c, s.limits.Idle)
+	s.allow(c, idle)
 	if _, err := r.Peek(1); err != nil {
 		return err
 	}
 	size := 0
-	s.allow(c, s.limits.Transfer)
+	s.allow(c, s.transfer)
 	frame, err := readFrame(r, func(n int) error {
 		if !c.memory.TryAcquire(int64(n)) {
 			if err := c.memory.Acquire(c.ctx, int64(n)); err != nil {
 				return err
 			}
-			s.allow(c, s.limits.Transfer) // the wait was not the client's
+			s.allow(c, s.transfer) // the wait was not the client's
 		}
 		size += n
 		return nil
@@ -91,7 +88,7 @@ func (s *Server) request(c *Conn, r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	if !s.limits.Gate.Pass(c.ctx) {
+	if !s.gate.Pass(c.ctx) {
 		return c.ctx.Err()
 	}
 	req, err := parseRequest(frame, s.apis)
@@ -128,12 +125,12 @@ func (s *Server) write(c *Conn) {
 	var frame []byte
 	for place := range c.slots {
 		resp := <-place.resp
-		if resp != nil && s.limits.Gate.Pass(c.ctx) {
+		if resp != nil && s.gate.Pass(c.ctx) {
 			if late, ok := resp.(Late); ok {
 				resp = late.Make()
 			}
 			frame = appendResponse(frame[:0], place.correlation, resp)
-			_ = c.tcp.SetWriteDeadline(time.Now().Add(s.limits.Transfer))
+			_ = c.tcp.SetWriteDeadline(time.Now().Add(s.transfer))
 			if _, err := c.tcp.Write(frame); err != nil {
 				c.Close()
 			}

@@ -47,9 +47,3 @@ func readFrame(r *bufio.Reader, take func(n int) error) ([]byte, error) {
 	}
 	return frame, nil
 }
-
-// finishFrame writes the length into the four bytes left free at the front.
-func finishFrame(frame []byte) []byte {
-	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
-	return frame
-}

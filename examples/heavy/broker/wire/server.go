@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,29 +12,9 @@ import (
 )
 
 const (
-	maxConns    = 1024
-	maxInFlight = 512 // unanswered requests of one connection; one more ends it
+	maxInFlight = 512              // unanswered requests of one connection; one more ends it
+	idle        = 10 * time.Minute // between two requests
 )
-
-// Limits are what a server puts up with. Zero values get defaults.
-type Limits struct {
-	Idle     time.Duration // between two requests; default 10 min
-	Transfer time.Duration // for the whole of one frame, either way; default 30 s
-	Gate     *Gate         // freezes the server; nil for none
-	Logger   *slog.Logger  // nil for none
-}
-
-func (l Limits) withDefaults() Limits {
-	l.Idle = cmp.Or(l.Idle, 10*time.Minute)
-	l.Transfer = cmp.Or(l.Transfer, 30*time.Second)
-	if l.Gate == nil {
-		l.Gate = &Gate{}
-	}
-	if l.Logger == nil {
-		l.Logger = slog.New(slog.DiscardHandler)
-	}
-	return l
-}
 
 // Handler answers requests.
 type Handler interface {
@@ -54,21 +32,22 @@ type Server struct {
 	listener net.Listener
 	handler  Handler
 	apis     Versions
+	gate     *Gate
+	transfer time.Duration // for the whole of one frame, either way
 	wg       sync.WaitGroup
 	lastID   atomic.Uint64
-	limits   Limits
 
 	mu struct {
 		sync.Mutex
 		draining bool
-		full     bool // and it was logged
 		conns    map[*Conn]struct{}
 	}
 }
 
-// Serve answers what comes in on the listener until it is closed.
-func Serve(l net.Listener, apis Versions, h Handler, limits Limits) *Server {
-	s := &Server{listener: l, handler: h, apis: apis, limits: limits.withDefaults()}
+// Serve answers what comes in on the listener until it is closed. The gate freezes the
+// server. A frame that takes longer than transfer, either way, ends its connection.
+func Serve(l net.Listener, apis Versions, h Handler, gate *Gate, transfer time.Duration) *Server {
+	s := &Server{listener: l, handler: h, apis: apis, gate: gate, transfer: transfer}
 	s.mu.conns = make(map[*Conn]struct{})
 	s.wg.Go(s.accept)
 	return s
@@ -126,13 +105,8 @@ func (s *Server) accept() {
 func (s *Server) add(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := len(s.mu.conns) == maxConns
-	if full && !s.mu.full {
-		s.limits.Logger.Warn("connections refused: the table is full", "maximum", maxConns)
+	if !s.mu.draining {
+		s.mu.conns[c] = struct{}{}
 	}
-	if s.mu.full = full; full || s.mu.draining {
-		return false
-	}
-	s.mu.conns[c] = struct{}{}
-	return true
+	return !s.mu.draining
 }

@@ -1,0 +1,111 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// coordinates says whether this broker is a group's coordinator.
+func (b *Broker) coordinates(group string) *kerr.Error {
+	if b.current.Load().Coordinator(group) != b.config.ID {
+		return kerr.NotCoordinator
+	}
+	return nil
+}
+
+// findCoordinator says which broker to ask for a group. Of transactions there are none.
+func (b *Broker) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	resp.NodeID, resp.Port = -1, -1
+	pic := b.current.Load()
+	id := pic.Coordinator(req.CoordinatorKey)
+	at, lives := pic.Brokers[id]
+	switch {
+	case req.CoordinatorType != 0:
+		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
+	case !lives:
+		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+	default:
+		resp.NodeID, resp.Host, resp.Port = id, at.Host, at.Port
+	}
+	return resp
+}
+
+// offsetCommit hands the offsets to the controller, which keeps them whichever
+// broker coordinates the group next.
+func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
+	err := b.groups.MayCommit(req.Group, req.MemberID, req.InstanceID, req.Generation)
+	topics, offsets := b.current.Load().Topics, make(map[topicPartition]kmsg.OffsetCommitRequestTopicPartition)
+	for _, rt := range req.Topics {
+		for _, rp := range rt.Partitions {
+			if n := rp.Partition; n >= 0 && int(n) < len(topics[rt.Topic]) {
+				offsets[topicPartition{Topic: rt.Topic, N: n}] = rp
+			}
+		}
+	}
+	if err == nil {
+		err = b.controller.Commit(b.session.Load(), req.Group, offsets)
+	}
+	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+	for _, rt := range req.Topics {
+		st := kmsg.NewOffsetCommitResponseTopic()
+		st.Topic = rt.Topic
+		for _, rp := range rt.Partitions {
+			sp := kmsg.NewOffsetCommitResponseTopicPartition()
+			sp.Partition, sp.ErrorCode = rp.Partition, code(err)
+			if _, known := offsets[topicPartition{Topic: rt.Topic, N: rp.Partition}]; !known && err == nil {
+				sp.ErrorCode = kerr.UnknownTopicOrPartition.Code
+			}
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+// offsetFetch says what a group has committed of the partitions asked for.
+func (b *Broker) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+	resp.Topics = []kmsg.OffsetFetchResponseTopic{}
+	if err := b.coordinates(req.Group); err != nil {
+		resp.ErrorCode = err.Code
+	}
+	committed := b.controller.Offsets(req.Group)
+	for _, rt := range req.Topics {
+		st := kmsg.NewOffsetFetchResponseTopic()
+		st.Topic = rt.Topic
+		for _, n := range rt.Partitions {
+			sp := kmsg.NewOffsetFetchResponseTopicPartition()
+			sp.Partition, sp.Offset, sp.LeaderEpoch, sp.Metadata = n, -1, -1, kmsg.StringPtr("")
+			sp.ErrorCode = resp.ErrorCode
+			if c, ok := committed[topicPartition{Topic: rt.Topic, N: n}]; ok && sp.ErrorCode == 0 {
+				sp.Offset, sp.LeaderEpoch, sp.Metadata = c.Offset, c.LeaderEpoch, c.Metadata
+			}
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+// initProducerID gives an idempotent producer its id. Transactions there are
+// none, and their ids are refused.
+func (b *Broker) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+	if req.TransactionalID != nil {
+		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
+		resp.ProducerID, resp.ProducerEpoch = -1, -1
+		return resp
+	}
+	resp.ProducerID, resp.ProducerEpoch = b.controller.NextProducerID(), 0
+	return resp
+}
+
+// refuseConsumerGroup tells a member that wants the protocol of KIP-848 that there is
+// none. A client that finds the request unlisted may wait for it without a word.
+func refuseConsumerGroup(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
+	resp.ErrorCode = kerr.UnsupportedVersion.Code
+	resp.ErrorMessage = kmsg.StringPtr("this broker speaks the classic group protocol only")
+	return resp
+}
