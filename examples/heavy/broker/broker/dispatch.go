@@ -17,7 +17,7 @@ import (
 // given up in 2017, are refused one by one. ConsumerGroupHeartbeat is refused.
 var versions = wire.Versions{
 	0:  {Min: 0, Max: 11}, // Produce
-	1:  {Min: 4, Max: 12}, // Fetch
+	1:  {Min: 4, Max: 11}, // Fetch
 	2:  {Min: 1, Max: 7},  // ListOffsets
 	3:  {Min: 1, Max: 9},  // Metadata
 	8:  {Min: 2, Max: 9},  // OffsetCommit

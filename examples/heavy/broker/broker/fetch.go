@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -111,12 +110,7 @@ func (part fetchPart) read(follower bool, limit int, first bool) kmsg.FetchRespo
 	v := p.viewLocked(part.FetchRequestTopicPartition, follower)
 	sp.ErrorCode = code(v.err)
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = p.mu.high, p.mu.high, p.mu.log.Start()
-	switch {
-	case errors.Is(v.err, kerr.NotLeaderForPartition), errors.Is(v.err, kerr.FencedLeaderEpoch):
-		sp.CurrentLeader.LeaderID, sp.CurrentLeader.LeaderEpoch = p.mu.leader, p.mu.leaderEpoch
-	case v.diverging():
-		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = v.divergingEpoch, v.divergingEnd
-	case v.err == nil:
+	if v.err == nil {
 		sp.RecordBatches = p.mu.log.Read(part.FetchOffset, v.below, limit, first)
 	}
 	return sp

@@ -53,10 +53,10 @@ func (f *fetching) missing() (until []int64, enough bool) {
 			return nil, true
 		}
 		v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
-		if v.final() {
+		if v.err != nil {
 			return nil, true
 		}
-		until[i] = max(v.visible, v.position) // a new leader may not see yet what was committed
+		until[i] = max(v.visible, v.position)
 		limit := int64(f.limit(part, bytes))
 		size := min(until[i]-v.position, limit)
 		bytes += int(size)
@@ -89,7 +89,7 @@ func (w *fetchWait) TryComplete() bool {
 	}
 	for i, part := range w.parts {
 		v := part.partition.view(part.FetchRequestTopicPartition, w.follower())
-		if v.final() || v.visible >= w.until[i] {
+		if v.err != nil || v.visible >= w.until[i] {
 			return true
 		}
 	}

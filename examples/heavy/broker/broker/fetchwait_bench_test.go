@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // besideFetches is a broker with a producer, acks=1, on a partition from which
@@ -28,7 +28,7 @@ func newBesideFetches(b *testing.B, waiting, partitions int) *besideFetches {
 		w.start(w.dial(), w.awaitBytes(64<<20, led[:partitions]...))
 	}
 	w.waiting(w.fetches, int64(waiting))
-	records := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 100)}})
+	records := batchtest.Build(1, make([]byte, 100))
 	return &besideFetches{w, w.dial(), led[0], records, int64(waiting)}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // alone is a topic of four partitions with one replica each, of which the broker
@@ -56,7 +56,7 @@ func (b *bench) produced1(req *kmsg.ProduceRequest) {
 func TestAFetchWaitsForItsBytes(t *testing.T) {
 	b := newBench(t, 2)
 	led := b.alone()
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	fetch := b.start(b.dial(), b.awaitBytes(100*len(records), led[0]))
 	b.waiting(b.fetches, 1)
 	for i := range 100 {
@@ -75,7 +75,7 @@ func TestAFetchWaitsForItsBytes(t *testing.T) {
 func TestAFetchSharesItsBytesOut(t *testing.T) {
 	b := newBench(t, 2)
 	led := b.alone()
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	for name, to := range map[string]func(i int) int32{
 		"evenly": func(i int) int32 { return led[i%2] },
 		"to one": func(int) int32 { return led[0] },
@@ -112,7 +112,7 @@ func TestAFetchSharesItsBytesOut(t *testing.T) {
 func TestAFetchBeyondItsRoom(t *testing.T) {
 	b := newBench(t, 2)
 	led := b.alone()
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	req := b.awaitBytes(10*len(records), led...)
 	req.Topics[0].Partitions[0].PartitionMaxBytes = int32(len(records))
 	fetch := b.start(b.dial(), req)
@@ -132,12 +132,12 @@ func TestAFetchBeyondItsRoom(t *testing.T) {
 func TestAFetchOfSeveralWaitsEnds(t *testing.T) {
 	b := newBench(t, 2)
 	led := b.alone()
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	client := b.dial()
 	gone := b.start(client, b.awaitBytes(1<<20, led...))
 	fetch := b.start(b.dial(), b.awaitBytes(1<<20, led...))
 	b.waiting(b.fetches, 2)
-	big := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 600<<10)}})
+	big := batchtest.Build(1, make([]byte, 600<<10))
 	b.produced1(produceTo("alone", led[0], big)) // half of it: both wait again
 	b.waiting(b.fetches, 2)
 	client.Close()

@@ -90,15 +90,14 @@ func (b *Broker) fetchFrom(ctx context.Context, leader *kgo.Broker, parts []foll
 	return err
 }
 
-// nextFetch asks for what this replica does not have, and says on what its log
-// ends, so that the leader can tell where the two have parted.
+// nextFetch asks for what this replica does not have.
 func (p *partition) nextFetch(epoch int32) kmsg.FetchRequestTopicPartition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	req := kmsg.NewFetchRequestTopicPartition()
 	req.Partition = p.N
 	req.CurrentLeaderEpoch = epoch
-	req.FetchOffset, req.LastFetchedEpoch = p.mu.log.End(), p.mu.log.LastEpoch()
+	req.FetchOffset = p.mu.log.End()
 	req.PartitionMaxBytes = followerBytes
 	return req
 }
@@ -119,13 +118,6 @@ func (p *partition) replicate(epoch int32, resp *kmsg.FetchResponseTopicPartitio
 		return nil
 	case resp.ErrorCode != 0:
 		return kerr.ErrorForCode(resp.ErrorCode)
-	case resp.DivergingEpoch.EndOffset >= 0:
-		// Nothing that was committed is cut: the leader was elected because it
-		// has all of that.
-		_, end := log.EpochEnd(resp.DivergingEpoch.Epoch)
-		log.Truncate(min(end, resp.DivergingEpoch.EndOffset))
-		p.mu.high = min(p.mu.high, log.End())
-		return nil
 	}
 	if err := log.Replicate(resp.RecordBatches); err != nil {
 		return err

@@ -13,7 +13,7 @@ func (p *partition) fetched(replica int32, req *kmsg.FetchRequestTopicPartition,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.mu.followers[replica]
-	if v := p.viewLocked(req, true); f == nil || v.final() {
+	if v := p.viewLocked(req, true); f == nil || v.err != nil {
 		return progress{}
 	}
 	end := p.mu.log.End()
@@ -69,10 +69,10 @@ func (p *partition) improveLocked(now time.Time) progress {
 }
 
 // inSyncLocked: a member stays until it has lagged too long; another comes in
-// with all that is committed and all that this leader began with.
+// with all that is committed.
 func (p *partition) inSyncLocked(id int32, f *follower, now time.Time) bool {
 	if contains(p.mu.isr, id) {
 		return f.end == p.mu.log.End() || now.Sub(f.caughtUp) <= p.broker.config.MaxLag
 	}
-	return f.end >= p.mu.high && f.end >= p.mu.begin
+	return f.end >= p.mu.high
 }

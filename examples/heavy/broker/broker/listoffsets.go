@@ -44,17 +44,13 @@ func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *
 	switch {
 	case req.Timestamp == earliest:
 		resp.Offset = p.mu.log.Start()
-	case p.mu.high < p.mu.begin:
-		// A new leader that does not know yet how high its predecessor came
-		// must not name an end that is lower.
-		return kerr.LeaderNotAvailable
 	case req.Timestamp == latest:
 		resp.Offset = p.mu.high
 	case req.Timestamp < 0:
 		return kerr.UnsupportedVersion
 	default:
-		if b, ok := p.mu.log.AtTime(req.Timestamp); ok && b.End() <= p.mu.high {
-			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.BaseOffset(), b.BaseTimestamp(), b.LeaderEpoch()
+		if b := p.mu.log.AtTime(req.Timestamp); b != nil && b.End() <= p.mu.high {
+			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.FirstOffset, b.FirstTimestamp, b.PartitionLeaderEpoch
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
@@ -32,7 +33,6 @@ type partition struct {
 		isr         []int32 // all that the controller believes in sync, and perhaps more
 
 		// Of the leader only.
-		begin     int64 // the end of the log when this leadership began
 		followers map[int32]*follower
 	}
 }
@@ -80,8 +80,14 @@ func (p *partition) apply(s *controller.Partition, now time.Time) (c change) {
 		p.mu.leader, p.mu.leaderEpoch = s.Leader, s.LeaderEpoch
 		p.mu.followers = nil
 		c.moved = true
-		if p.leadsLocked() {
+		switch {
+		case p.leadsLocked():
 			p.leadLocked(now)
+		case s.Leader >= 0:
+			// What it has beyond the new leader's log must go. It is not in sync, so
+			// it may as well copy everything.
+			p.mu.log.Restart(0)
+			p.mu.high = 0
 		}
 	}
 	if p.leadsLocked() {
@@ -93,8 +99,6 @@ func (p *partition) apply(s *controller.Partition, now time.Time) (c change) {
 // leadLocked begins a leadership. Nothing is known of the followers until they
 // fetch, and until then nothing more is committed.
 func (p *partition) leadLocked(now time.Time) {
-	p.mu.log.NoteEpoch(p.mu.leaderEpoch)
-	p.mu.begin = p.mu.log.End()
 	p.mu.followers = make(map[int32]*follower)
 	for _, id := range p.mu.replicas {
 		if id != p.broker.config.ID {
@@ -205,6 +209,32 @@ func (p *partition) leaderLocked(currentEpoch int32) error {
 		return kerr.UnknownLeaderEpoch
 	}
 	return nil
+}
+
+// view is what one fetch sees of a partition.
+type view struct {
+	err               error
+	below             int64 // the offset where the sight of this client ends
+	position, visible int64 // where a read begins, and where sight ends, in bytes
+}
+
+func (p *partition) view(req *kmsg.FetchRequestTopicPartition, follower bool) view {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.viewLocked(req, follower)
+}
+
+func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bool) view {
+	log := p.mu.log
+	v := view{below: p.mu.high, err: p.leaderLocked(req.CurrentLeaderEpoch)}
+	if follower {
+		v.below = log.End()
+	}
+	if v.err == nil && (req.FetchOffset < log.Start() || req.FetchOffset > log.End()) {
+		v.err = kerr.OffsetOutOfRange // above the high watermark a consumer waits
+	}
+	v.position, v.visible = log.Position(req.FetchOffset), log.Position(v.below)
+	return v
 }
 
 func contains(ids []int32, id int32) bool { return slices.Contains(ids, id) }

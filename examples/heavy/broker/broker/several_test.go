@@ -8,14 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // produceToSeveral produces with acks=all to the partitions of a topic that the
 // broker leads, and to one that does not exist, and returns when it waits.
 func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led []int32) {
 	b.t.Helper()
-	req := produceTo(name, 99, batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}}))
+	req := produceTo(name, 99, batchtest.Build(1, []byte("v")))
 	req.Acks = -1
 	for i, p := range b.newTopic(name, 4, 2) {
 		if p.Leader == b.config.ID {

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -138,7 +138,7 @@ func (b *bench) produce() <-chan kmsg.Response {
 	before := b.produces.Stats().Pending
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = 9, -1, 60_000
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}}}
 	answer := b.start(b.dial(), req)
 	b.waiting(b.produces, before+1)
@@ -155,7 +155,7 @@ func (b *bench) produced(answer <-chan kmsg.Response) error {
 // fetchRequest fetches from offset and is ready to wait for a minute.
 func (b *bench) fetchRequest(offset int64) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 12, 60_000, 1, 1<<20
+	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 11, 60_000, 1, 1<<20
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes = offset, 1<<20
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{part}}}

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // raw is a connection on which a test may write what it likes.
@@ -149,7 +149,7 @@ func (r *raw) ask0() {
 }
 
 func recordBatch() []byte {
-	return batchtest.Build(1, []batchtest.Record{{Value: []byte("value")}})
+	return batchtest.Build(1, []byte("value"))
 }
 
 func produceRequest(topic string, records []byte) *kmsg.ProduceRequest {
@@ -190,7 +190,7 @@ func TestBadRequestsGetTheProtocolsErrors(t *testing.T) {
 	require.Equal(t, kerr.UnknownTopicOrPartition, produced(nowhere))
 
 	fetch := kmsg.NewPtrFetchRequest()
-	fetch.Version, fetch.MaxWaitMillis, fetch.MinBytes, fetch.MaxBytes = 12, 30_000, 1, 1<<20
+	fetch.Version, fetch.MaxWaitMillis, fetch.MinBytes, fetch.MaxBytes = 11, 30_000, 1, 1<<20
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.PartitionMaxBytes = 1 << 20
 	fetch.Topics = []kmsg.FetchRequestTopic{{Topic: "nowhere", Partitions: []kmsg.FetchRequestTopicPartition{part}}}

@@ -175,6 +175,9 @@ func (c *Controller) elect(next *Picture, p *Partition, tp TopicPartition) {
 	}
 	c.log.Info("leader elected", "partition", tp, "leader", leader, "before", p.Leader, "insync", p.ISR)
 	p.Leader = leader
+	if leader != Nobody {
+		p.ISR = []int32{leader} // the others copy its log from the beginning, and count when they have
+	}
 	p.LeaderEpoch++
 	p.Epoch++
 }

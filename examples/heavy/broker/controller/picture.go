@@ -34,7 +34,7 @@ const Nobody = -1
 
 // Partition says who has a partition, who leads it, and who is in sync.
 type Partition struct {
-	Replicas    []int32 // the first is the preferred leader
+	Replicas    []int32
 	ISR         []int32
 	Leader      int32
 	LeaderEpoch int32 // counts leaders

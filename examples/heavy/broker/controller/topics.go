@@ -83,11 +83,6 @@ func (c *Controller) Alter(s *Session, tp TopicPartition, leaderEpoch, epoch int
 	c.log.Info("in-sync set changed", "partition", tp, "leader", p.Leader, "insync", isr, "before", p.ISR)
 	p.ISR = slices.Clone(isr)
 	p.Epoch++
-	// The preferred leader may be back: it leads again, or the leaders would gather
-	// where nothing has been restarted yet.
-	if next.mayLead(p, p.Replicas[0]) {
-		c.elect(next, p, tp)
-	}
 	c.publishLocked(next)
 	return *p, nil
 }
