@@ -27,7 +27,6 @@ func (b *Broker) apply(now *controller.Picture) {
 		}
 	}
 	b.current.Store(now)
-	b.groups.Resign(func(group string) bool { return now.Coordinator(group) != b.config.ID })
 	b.follow(now, follow)
 }
 

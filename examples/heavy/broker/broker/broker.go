@@ -1,11 +1,9 @@
 // Package broker is one Kafka broker, in memory: it leads some partitions and
-// follows others, answers clients, and coordinates consumer groups. Whatever
-// has to wait is a delayed operation in one of its purgatories:
+// follows others, and answers clients. Whatever has to wait is a delayed operation
+// in one of its purgatories, or in those of the group coordinator:
 //
-//	produces   acks=all, until the high watermark reaches a position
-//	fetches    consumers and followers, until there are enough bytes
-//	rebalances group members, until the others have joined, or the leader has assigned
-//	heartbeats group members' sessions, until one falls silent
+//	produces  acks=all, until the high watermark reaches a position
+//	fetches   consumers and followers, until there are enough bytes
 package broker
 
 import (
@@ -21,9 +19,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/delayedop/purgatory/debug"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
-	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -36,8 +32,7 @@ type Broker struct {
 	gate       wire.Gate
 	produces   *waits
 	fetches    *waits
-	groups     *group.Coordinator
-	all        map[string]anyPurgatory // by kind: the part of the name that all brokers have in common
+	all        map[string]*waits // by kind: the part of the name that all brokers have in common
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -59,7 +54,7 @@ type Broker struct {
 func Start(config Config) (*Broker, error) {
 	b := &Broker{config: config.withDefaults(), controller: config.Controller}
 	b.mu.partitions = make(map[topicPartition]*partition)
-	b.all = make(map[string]anyPurgatory)
+	b.all = make(map[string]*waits)
 	b.applying.unfollow = func() {}
 	b.current.Store(&controller.Picture{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -74,18 +69,13 @@ func Start(config Config) (*Broker, error) {
 
 // open makes the purgatories, listens and registers.
 func (b *Broker) open() (err error) {
-	if b.produces, err = newPurgatory[waitKey](b, "produce"); err != nil {
-		return err
-	}
-	if b.fetches, err = newPurgatory[waitKey](b, "fetch"); err != nil {
-		return err
-	}
-	b.groups = &group.Coordinator{MinSession: b.config.MinSession, InitialRebalance: b.config.InitialRebalance, Owns: b.coordinates}
-	if b.groups.Rebalances, err = newPurgatory[group.WaitKey](b, "rebalance"); err != nil {
-		return err
-	}
-	if b.groups.Heartbeats, err = newPurgatory[group.MemberKey](b, "heartbeat"); err != nil {
-		return err
+	for kind, p := range map[string]**waits{"produce": &b.produces, "fetch": &b.fetches} {
+		options := append(b.config.Page.Options(), b.config.Purgatory...)
+		if *p, err = purgatory.New[waitKey](fmt.Sprintf("%s-%d", kind, b.config.ID), options...); err != nil {
+			return err
+		}
+		b.all[kind] = *p
+		b.config.Page.Add(*p)
 	}
 	listener, err := net.Listen("tcp", b.config.Addr)
 	if err != nil {
@@ -93,24 +83,6 @@ func (b *Broker) open() (err error) {
 	}
 	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate, maxTransfer)
 	return b.register()
-}
-
-// newPurgatory makes one of the broker's purgatories, and shows it on the page.
-func newPurgatory[K comparable](b *Broker, kind string) (*purgatory.DelayedOperationPurgatory[K], error) {
-	options := append(b.config.Page.Options(), b.config.Purgatory(kind)...)
-	p, err := purgatory.New[K](fmt.Sprintf("%s-%d", kind, b.config.ID), options...)
-	if err == nil {
-		b.all[kind] = p
-		b.config.Page.Add(p)
-	}
-	return p, err
-}
-
-// anyPurgatory is a purgatory, whatever its keys.
-type anyPurgatory interface {
-	debug.Source
-	Close() error
-	Shutdown(context.Context) error
 }
 
 // register begins a session at the controller and becomes what its picture says.
@@ -126,7 +98,7 @@ func (b *Broker) register() error {
 }
 
 // live takes pictures, sends heartbeats and looks after the in-sync sets. A broker
-// whose session has ended, for it was frozen, has lost its groups to another.
+// whose session has ended, for it was frozen, begins another.
 func (b *Broker) live() {
 	beat := time.NewTicker(min(heartbeat, b.config.MaxLag/2))
 	defer beat.Stop()
@@ -142,7 +114,6 @@ func (b *Broker) live() {
 			return
 		}
 		if !session.Heartbeat() {
-			b.groups.Resign(func(string) bool { return true })
 			if err := b.register(); err != nil {
 				return // the controller has closed
 			}

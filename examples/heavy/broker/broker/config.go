@@ -6,6 +6,7 @@ import (
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
+	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -24,17 +25,16 @@ type Config struct {
 	ID         int32
 	Addr       string                 // where to listen; loopback
 	Controller *controller.Controller // of all brokers of the process
+	Groups     *group.Coordinator     // of all brokers of the process
 	Logs       Logs                   // what the broker's former life left; nil for a new one
 
 	MaxLag            time.Duration // of a follower in sync; default 2 s
 	MinInsyncReplicas int           // for acks=all, or all replicas of a partition that has fewer; default 1
 	MaxFetchBytes     int           // of one response; default 8 MiB
 	MaxWait           time.Duration // of any request, whatever its client asks for; default 1 min
-	MinSession        time.Duration // of a group member; default 6 s
-	InitialRebalance  time.Duration // how long an empty group waits for more members; default 300 ms
 
-	Purgatory func(kind string) []purgatory.Option // for the purgatory of that kind; nil for none
-	Page      *debugserver.Server                  // shows what waits in the broker, while it runs; nil for none
+	Purgatory []purgatory.Option  // for its purgatories
+	Page      *debugserver.Server // shows what waits in the broker, while it runs; nil for none
 }
 
 // Logs are the logs of a broker's replicas. They outlive the broker, as a disk would.
@@ -46,13 +46,8 @@ func (c Config) withDefaults() Config {
 	c.MinInsyncReplicas = cmp.Or(c.MinInsyncReplicas, 1)
 	c.MaxFetchBytes = cmp.Or(c.MaxFetchBytes, 8<<20)
 	c.MaxWait = cmp.Or(c.MaxWait, time.Minute)
-	c.MinSession = cmp.Or(c.MinSession, 6*time.Second)
-	c.InitialRebalance = cmp.Or(c.InitialRebalance, 300*time.Millisecond)
 	if c.Logs == nil {
 		c.Logs = make(Logs)
-	}
-	if c.Purgatory == nil {
-		c.Purgatory = func(string) []purgatory.Option { return nil }
 	}
 	return c
 }

@@ -51,13 +51,13 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 	case *kmsg.FindCoordinatorRequest:
 		reply(b.findCoordinator(req))
 	case *kmsg.JoinGroupRequest:
-		b.groups.Join(client(c), req, reply)
+		b.config.Groups.Join(client(c), req, reply)
 	case *kmsg.HeartbeatRequest:
-		reply(b.groups.Heartbeat(req))
+		reply(b.config.Groups.Heartbeat(req))
 	case *kmsg.LeaveGroupRequest:
-		reply(b.groups.Leave(req))
+		reply(b.config.Groups.Leave(req))
 	case *kmsg.SyncGroupRequest:
-		b.groups.Sync(client(c), req, reply)
+		b.config.Groups.Sync(client(c), req, reply)
 	case *kmsg.ApiVersionsRequest:
 		reply(versions.Answer(req))
 	case *kmsg.CreateTopicsRequest:
@@ -77,7 +77,7 @@ func (b *Broker) Gone(c *wire.Conn) {
 	key := goneKey(c).Key
 	b.produces.CancelForKey(key, errGone)
 	b.fetches.CancelForKey(key, errGone)
-	b.groups.Gone(c.ID)
+	b.config.Groups.Gone(c.ID)
 }
 
 // partition finds a replica.

@@ -3,39 +3,25 @@ package broker
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 )
 
-// coordinates says whether this broker is a group's coordinator.
-func (b *Broker) coordinates(group string) *kerr.Error {
-	if b.current.Load().Coordinator(group) != b.config.ID {
-		return kerr.NotCoordinator
-	}
-	return nil
-}
-
-// findCoordinator says which broker to ask for a group. Of transactions there are none.
+// findCoordinator names this broker: all have one coordinator. Of transactions there are
+// none.
 func (b *Broker) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	resp.NodeID, resp.Port = -1, -1
-	pic := b.current.Load()
-	id := pic.Coordinator(req.CoordinatorKey)
-	at, lives := pic.Brokers[id]
-	switch {
-	case req.CoordinatorType != 0:
+	at := b.server.Addr()
+	resp.NodeID, resp.Host, resp.Port = b.config.ID, at.IP.String(), int32(at.Port)
+	if req.CoordinatorType != 0 {
 		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
-	case !lives:
-		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
-	default:
-		resp.NodeID, resp.Host, resp.Port = id, at.Host, at.Port
 	}
 	return resp
 }
 
-// offsetCommit hands the offsets to the controller, which keeps them whichever
-// broker coordinates the group next.
+// offsetCommit hands the offsets of partitions that exist to the coordinator.
 func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
-	err := b.groups.MayCommit(req.Group, req.MemberID, req.InstanceID, req.Generation)
-	topics, offsets := b.current.Load().Topics, make(map[topicPartition]kmsg.OffsetCommitRequestTopicPartition)
+	topics, offsets := b.current.Load().Topics, make(group.Offsets)
 	for _, rt := range req.Topics {
 		for _, rp := range rt.Partitions {
 			if n := rp.Partition; n >= 0 && int(n) < len(topics[rt.Topic]) {
@@ -43,9 +29,7 @@ func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 			}
 		}
 	}
-	if err == nil {
-		err = b.controller.Commit(b.session.Load(), req.Group, offsets)
-	}
+	err := b.config.Groups.Commit(req, offsets)
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	for _, rt := range req.Topics {
 		st := kmsg.NewOffsetCommitResponseTopic()
@@ -67,18 +51,14 @@ func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 func (b *Broker) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	resp.Topics = []kmsg.OffsetFetchResponseTopic{}
-	if err := b.coordinates(req.Group); err != nil {
-		resp.ErrorCode = err.Code
-	}
-	committed := b.controller.Offsets(req.Group)
+	committed := b.config.Groups.Committed(req.Group)
 	for _, rt := range req.Topics {
 		st := kmsg.NewOffsetFetchResponseTopic()
 		st.Topic = rt.Topic
 		for _, n := range rt.Partitions {
 			sp := kmsg.NewOffsetFetchResponseTopicPartition()
 			sp.Partition, sp.Offset, sp.LeaderEpoch, sp.Metadata = n, -1, -1, kmsg.StringPtr("")
-			sp.ErrorCode = resp.ErrorCode
-			if c, ok := committed[topicPartition{Topic: rt.Topic, N: n}]; ok && sp.ErrorCode == 0 {
+			if c, ok := committed[topicPartition{Topic: rt.Topic, N: n}]; ok {
 				sp.Offset, sp.LeaderEpoch, sp.Metadata = c.Offset, c.LeaderEpoch, c.Metadata
 			}
 			st.Partitions = append(st.Partitions, sp)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
+	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -48,13 +49,11 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	t.Cleanup(b.controller.Close)
 	config := Config{
 		ID: 1, Controller: b.controller, MaxLag: time.Hour, MinInsyncReplicas: minInsync,
-		Purgatory: func(kind string) []purgatory.Option {
-			if kind == "produce" || kind == "fetch" {
-				return []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()}
-			}
-			return nil
-		},
+		Purgatory: []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()},
 	}
+	config.Groups, err = group.New(0, 0)
+	require.NoError(t, err)
+	t.Cleanup(config.Groups.Close)
 	for _, set := range more {
 		set(&config)
 	}

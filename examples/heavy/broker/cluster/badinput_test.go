@@ -210,9 +210,6 @@ func TestBadRequestsGetTheProtocolsErrors(t *testing.T) {
 
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Version, join.Group = 9, "g"
-	find := kmsg.NewPtrFindCoordinatorRequest()
-	find.CoordinatorKey = "g"
-	require.Zero(t, r.ask(find).(*kmsg.FindCoordinatorResponse).ErrorCode)
 	require.Equal(t, kerr.InvalidSessionTimeout.Code, r.ask(join).(*kmsg.JoinGroupResponse).ErrorCode)
 	id := kmsg.NewPtrInitProducerIDRequest()
 	id.TransactionalID = kmsg.StringPtr("tx")

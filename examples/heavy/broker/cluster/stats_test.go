@@ -11,6 +11,12 @@ import (
 
 // total adds up what the running brokers' purgatories of a kind say.
 func total(c *Cluster, kind string) (sum purgatory.Stats) {
+	switch kind {
+	case "rebalance":
+		return c.config.Broker.Groups.Rebalances.Stats()
+	case "heartbeat":
+		return c.config.Broker.Groups.Heartbeats.Stats()
+	}
 	for id := range c.config.Brokers {
 		if b := c.Broker(id + 1); b != nil {
 			stats := b.Stats()[kind]

@@ -10,12 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -34,7 +30,6 @@ type Controller struct {
 		brokers    map[int32]*Session
 		placed     int // partitions that topics have begun with, for the next one to begin elsewhere
 		producerID int64
-		offsets    map[string]map[TopicPartition]Offset // by group
 	}
 }
 
@@ -44,7 +39,6 @@ func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Optio
 	c := &Controller{log: log, sessionTimeout: sessionTimeout}
 	c.mu.now = &Picture{Brokers: make(map[int32]Endpoint)}
 	c.mu.brokers = make(map[int32]*Session)
-	c.mu.offsets = make(map[string]map[TopicPartition]Offset)
 	var err error
 	c.sessions, err = purgatory.New[int32]("broker session", opts...)
 	return c, err
@@ -197,28 +191,3 @@ type TopicPartition struct {
 }
 
 func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic, tp.N) }
-
-// Offset is where a group has come to in a partition, as it was committed.
-type Offset = kmsg.OffsetCommitRequestTopicPartition
-
-// Commit keeps the offsets of a group, if s is the session of its coordinator: one
-// that was frozen and has been replaced meanwhile is refused.
-func (c *Controller) Commit(s *Session, group string, offsets map[TopicPartition]Offset) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.currentLocked(s) || c.mu.now.Coordinator(group) != s.id {
-		return kerr.NotCoordinator
-	}
-	if c.mu.offsets[group] == nil {
-		c.mu.offsets[group] = make(map[TopicPartition]Offset)
-	}
-	maps.Copy(c.mu.offsets[group], offsets)
-	return nil
-}
-
-// Offsets is what a group has committed.
-func (c *Controller) Offsets(group string) map[TopicPartition]Offset {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.mu.offsets[group])
-}

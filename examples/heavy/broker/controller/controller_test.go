@@ -155,54 +155,6 @@ func TestAPictureDoesNotChange(t *testing.T) {
 	<-b.sessions[3].Changed()
 }
 
-// TestAGroupMovesWithItsCoordinator only, and comes back with it.
-func TestAGroupMovesWithItsCoordinator(t *testing.T) {
-	b := newBench(t, 3)
-	before := make(map[string]int32)
-	count := make(map[int32]int)
-	for i := range 300 {
-		group := strings.Repeat("g", i+1)
-		before[group] = b.Picture().Coordinator(group)
-		count[before[group]]++
-	}
-	for id := int32(1); id <= 3; id++ {
-		require.Greater(t, count[id], 50, "%v", count)
-	}
-	b.sessions[2].Leave()
-	for group, id := range before {
-		now := b.Picture().Coordinator(group)
-		require.NotEqual(t, int32(2), now)
-		if id != 2 {
-			require.Equal(t, id, now)
-		}
-	}
-	b.register(2)
-	for group, id := range before {
-		require.Equal(t, id, b.Picture().Coordinator(group))
-	}
-}
-
-// TestOnlyTheCoordinatorCommits: not another broker, and not one whose session has
-// ended.
-func TestOnlyTheCoordinatorCommits(t *testing.T) {
-	b := newBench(t, 2)
-	b.create(1)
-	at := TopicPartition{"t", 0}
-	commit := func(s *Session, offset int64) error {
-		return b.Commit(s, "g", map[TopicPartition]Offset{at: {Offset: offset}})
-	}
-	id := b.Picture().Coordinator("g")
-	first, other := b.sessions[id], b.sessions[3-id]
-	require.NoError(t, commit(first, 1))
-	require.ErrorIs(t, commit(other, 2), kerr.NotCoordinator)
-	first.Leave()
-	require.NoError(t, commit(other, 3))
-	require.ErrorIs(t, commit(first, 4), kerr.NotCoordinator)
-	b.register(id)
-	require.ErrorIs(t, commit(first, 5), kerr.NotCoordinator)
-	require.Equal(t, map[TopicPartition]Offset{at: {Offset: 3}}, b.Offsets("g"))
-}
-
 func TestProducerIDsDiffer(t *testing.T) {
 	b := newBench(t, 0)
 	first := b.NextProducerID()

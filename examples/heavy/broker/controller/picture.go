@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"fmt"
-	"hash/fnv"
 	"maps"
 	"net"
 	"slices"
@@ -71,19 +69,4 @@ func (pic *Picture) electable(p *Partition) int32 {
 		}
 	}
 	return Nobody
-}
-
-// Coordinator is the broker that coordinates a group: of those that live, the one
-// with the highest hash of itself and the group. When a broker goes or comes, only
-// the groups that it had, or will have, move.
-func (pic *Picture) Coordinator(group string) int32 {
-	best, highest := int32(Nobody), uint64(0)
-	for _, id := range slices.Sorted(maps.Keys(pic.Brokers)) {
-		h := fnv.New64a()
-		fmt.Fprint(h, id, group)
-		if sum := h.Sum64(); sum >= highest {
-			best, highest = id, sum
-		}
-	}
-	return best
 }

@@ -13,13 +13,16 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -29,20 +32,42 @@ const (
 	maxRebalance = 30 * time.Minute
 )
 
-// Coordinator holds the groups that one broker coordinates. Whoever makes one gives it
-// its purgatories, and closes them. Safe for concurrent use. Its lock may be taken under
-// a group's.
+// Coordinator holds the groups, and what they have committed. There is one for all
+// brokers of the process, as there is one controller: a group outlives each of them.
+// Safe for concurrent use. Its lock may be taken under a group's.
 type Coordinator struct {
 	Rebalances       *purgatory.DelayedOperationPurgatory[WaitKey]
 	Heartbeats       *purgatory.DelayedOperationPurgatory[MemberKey]
-	MinSession       time.Duration                  // the shortest session timeout a member may ask for
-	InitialRebalance time.Duration                  // how long the first member of a group waits for others
-	Owns             func(group string) *kerr.Error // nil: this broker coordinates the group
+	minSession       time.Duration
+	initialRebalance time.Duration
 
 	mu struct {
 		sync.Mutex
-		groups map[string]*group
+		groups  map[string]*group
+		offsets map[string]Offsets // by group
 	}
+}
+
+// Offsets is where a group has come to in each partition, as it was committed.
+type Offsets map[controller.TopicPartition]kmsg.OffsetCommitRequestTopicPartition
+
+// New makes a coordinator without groups. A member may ask for minSession or longer. The
+// first member of a group waits for others for initialRebalance.
+func New(minSession, initialRebalance time.Duration, opts ...purgatory.Option) (c *Coordinator, err error) {
+	c = &Coordinator{minSession: minSession, initialRebalance: initialRebalance}
+	c.mu.groups, c.mu.offsets = make(map[string]*group), make(map[string]Offsets)
+	if c.Rebalances, err = purgatory.New[WaitKey]("rebalance", opts...); err == nil {
+		c.Heartbeats, err = purgatory.New[MemberKey]("heartbeat", opts...)
+	}
+	return c, err
+}
+
+// Close ends every wait and every session.
+func (c *Coordinator) Close() {
+	_ = c.Rebalances.Close()
+	_ = c.Heartbeats.Close()
+	_ = c.Rebalances.Shutdown(context.Background())
+	_ = c.Heartbeats.Shutdown(context.Background())
 }
 
 // WaitKey is where those who wait in a rebalance are found: by group and phase,
@@ -89,31 +114,6 @@ func (c *Coordinator) Gone(conn uint64) {
 	c.Rebalances.CancelForKey(WaitKey{phase: connection, conn: conn}, errGone)
 }
 
-// Resign gives up the groups for which it is asked: another broker
-// coordinates them now, and whoever waits here is told so.
-func (c *Coordinator) Resign(moved func(group string) bool) {
-	c.mu.Lock()
-	var gone []*group
-	for name, g := range c.mu.groups {
-		if moved(name) {
-			gone = append(gone, g)
-			delete(c.mu.groups, name)
-		}
-	}
-	c.mu.Unlock()
-	for _, g := range gone {
-		g.lock()
-		g.mu.state = dead
-		for _, m := range g.mu.members {
-			g.endSessionLocked(m)
-		}
-		g.unlock()
-		for _, phase := range []phase{joins, syncs} {
-			c.Rebalances.CancelForKey(WaitKey{group: g.name, phase: phase}, kerr.NotCoordinator)
-		}
-	}
-}
-
 // group finds a group, and makes it if create says so.
 func (c *Coordinator) group(name string, create bool) *group {
 	c.mu.Lock()
@@ -121,31 +121,9 @@ func (c *Coordinator) group(name string, create bool) *group {
 	g := c.mu.groups[name]
 	if g == nil && create {
 		g = newGroup(c, name)
-		if c.mu.groups == nil {
-			c.mu.groups = make(map[string]*group)
-		}
 		c.mu.groups[name] = g
 	}
 	return g
-}
-
-// find finds a group that this broker coordinates and that has members.
-func (c *Coordinator) find(name string) (*group, *kerr.Error) {
-	if err := c.owns(name); err != nil {
-		return nil, err
-	}
-	if g := c.group(name, false); g != nil {
-		return g, nil
-	}
-	return nil, kerr.UnknownMemberID
-}
-
-// owns says why this broker does not coordinate a group.
-func (c *Coordinator) owns(name string) *kerr.Error {
-	if name == "" {
-		return kerr.InvalidGroupID
-	}
-	return c.Owns(name)
 }
 
 // drop forgets a group that has no members any more.
@@ -155,4 +133,30 @@ func (c *Coordinator) drop(g *group) {
 	if c.mu.groups[g.name] == g {
 		delete(c.mu.groups, g.name)
 	}
+}
+
+// Committed is what a group has committed.
+func (c *Coordinator) Committed(group string) Offsets {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.mu.offsets[group])
+}
+
+// Commit keeps the offsets of a group, if the member may commit. It is a sign of life
+// too. Without a generation, offsets may be committed for a group that has no
+// members: by a client that assigns partitions to itself. While a generation syncs
+// nobody may commit: the partitions are being given to others.
+func (c *Coordinator) Commit(req *kmsg.OffsetCommitRequest, offsets Offsets) error {
+	if req.Generation >= 0 || c.group(req.Group, false) != nil {
+		if err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, syncing); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.offsets[req.Group] == nil {
+		c.mu.offsets[req.Group] = make(Offsets)
+	}
+	maps.Copy(c.mu.offsets[req.Group], offsets)
+	return nil
 }

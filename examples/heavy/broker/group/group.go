@@ -19,7 +19,7 @@ const (
 	joining       // members come together; a rebalance operation waits for them
 	syncing       // a generation has begun; its leader is assigning
 	stable
-	dead // another broker's, or forgotten
+	dead // forgotten
 )
 
 // group is one group. What a change under its lock sets in motion, in the
@@ -75,7 +75,7 @@ func (g *group) rebalanceLocked() {
 		return
 	}
 	r := &rebalance{group: g, initial: g.mu.state == empty}
-	timeout := g.coordinator.InitialRebalance
+	timeout := g.coordinator.initialRebalance
 	if !r.initial {
 		timeout = max(timeout, g.rebalanceTimeoutLocked())
 	}

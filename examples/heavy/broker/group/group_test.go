@@ -37,15 +37,9 @@ func newBench(t *testing.T) *bench {
 	manual, err := timer.NewManualTimer()
 	require.NoError(t, err)
 	b := &bench{t: t, timer: manual, left: make(map[uint64]bool)}
-	b.Coordinator = &Coordinator{MinSession: time.Second, InitialRebalance: 3 * time.Second, Owns: func(string) *kerr.Error { return nil }}
-	b.Rebalances, err = purgatory.New[WaitKey]("rebalance", purgatory.WithTimer(manual), purgatory.WithoutReaper())
+	b.Coordinator, err = New(time.Second, 3*time.Second, purgatory.WithTimer(manual), purgatory.WithoutReaper())
 	require.NoError(t, err)
-	b.Heartbeats, err = purgatory.New[MemberKey]("heartbeat", purgatory.WithTimer(manual), purgatory.WithoutReaper())
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, b.Rebalances.Close())
-		require.NoError(t, b.Heartbeats.Close())
-	})
+	t.Cleanup(b.Close)
 	return b
 }
 
@@ -268,17 +262,6 @@ func TestAStaticMemberComesBackWithoutARebalance(t *testing.T) {
 	roundRobin := kmsg.JoinGroupRequestProtocol{Name: "roundrobin", Metadata: []byte("m")}
 	other := b.joinWith(4, "", &instance, roundRobin, rebalanced).get(t)
 	require.Equal(t, joined.Generation+1, other.Generation, "another protocol is chosen")
-}
-
-// TestAMovedGroupAnswersAtOnce: whoever waits is told where not to wait.
-func TestAMovedGroupAnswersAtOnce(t *testing.T) {
-	b := newBench(t)
-	_, join := b.newMember(1)
-	b.Resign(func(string) bool { return true })
-	require.Equal(t, kerr.NotCoordinator.Code, join.get(t).ErrorCode)
-	require.Zero(t, b.Rebalances.Stats().Pending)
-	require.Zero(t, b.Heartbeats.Stats().Pending)
-	require.Zero(t, b.Rebalances.Stats().Expired)
 }
 
 // Groups is the number of groups that have members.

@@ -13,10 +13,11 @@ import (
 // when that has begun.
 func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
 	session := time.Duration(req.SessionTimeoutMillis) * time.Millisecond
-	refused := c.owns(req.Group)
+	var refused *kerr.Error
 	switch {
-	case refused != nil:
-	case session < c.MinSession || session > maxSession:
+	case req.Group == "":
+		refused = kerr.InvalidGroupID
+	case session < c.minSession || session > maxSession:
 		refused = kerr.InvalidSessionTimeout
 	case req.ProtocolType == "" || len(req.Protocols) == 0:
 		refused = kerr.InconsistentGroupProtocol

@@ -2,7 +2,6 @@ package group
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -76,11 +75,7 @@ func (w *wait) OnComplete() {
 		w.member.wait = nil
 		w.group.startSessionLocked(w.member)
 	}
-	switch {
-	case w.resp != nil:
-	case w.Outcome() == operation.Closed || w.group.mu.state == dead:
-		w.resp = w.refusal(kerr.NotCoordinator)
-	default:
+	if w.resp == nil {
 		w.resp = w.refusal(kerr.RebalanceInProgress) // ask again
 	}
 	w.reply(w.resp)
@@ -110,10 +105,10 @@ type session struct {
 	operation.DelayedOperation
 	group  *group
 	member *member
-	over   atomic.Bool
 }
 
-func (s *session) TryComplete() bool { return s.over.Load() }
+// TryComplete waits for silence, or for a cancellation, and for nothing else.
+func (s *session) TryComplete() bool { return false }
 func (s *session) OnComplete()       {}
 
 func (s *session) OnExpiration() {

@@ -35,10 +35,9 @@ func TestNobodyCommitsWhileAGenerationSyncs(t *testing.T) {
 	b.pass(3 * time.Second)
 	generation := joinX.get(t).Generation
 	commit := func() error {
-		if err := b.MayCommit("g", x, nil, generation); err != nil {
-			return err
-		}
-		return nil
+		req := kmsg.NewPtrOffsetCommitRequest()
+		req.Group, req.MemberID, req.Generation = "g", x, generation
+		return b.Commit(req, nil)
 	}
 	require.ErrorIs(t, commit(), kerr.RebalanceInProgress)
 	require.NoError(t, b.heartbeat(x, generation), "it is not to join again")
@@ -66,4 +65,24 @@ func TestAMemberInAHurryEvictsNobody(t *testing.T) {
 	require.Empty(t, waiting)
 	require.Zero(t, b.sync(1, x, got.Generation, x, y).get(t).ErrorCode)
 	require.Equal(t, "for "+y, string(waiting.get(t).MemberAssignment))
+}
+
+// TestWhatIsCommittedStays when the group has gone, and is added to: a client that
+// assigns partitions to itself may commit then.
+func TestWhatIsCommittedStays(t *testing.T) {
+	b := newBench(t)
+	commit := func(n int32, offset int64) {
+		t.Helper()
+		req := kmsg.NewPtrOffsetCommitRequest()
+		req.Group, req.Generation = "g", -1
+		require.NoError(t, b.Commit(req, Offsets{{Topic: "t", N: n}: {Offset: offset}}))
+	}
+	commit(0, 1)
+	commit(1, 2)
+	commit(0, 3)
+	require.Equal(t, Offsets{{Topic: "t", N: 0}: {Offset: 3}, {Topic: "t", N: 1}: {Offset: 2}}, b.Committed("g"))
+	_, _ = b.newMember(1)
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation = "g", -1
+	require.ErrorIs(t, b.Commit(req, nil), kerr.UnknownMemberID, "the group has members now")
 }

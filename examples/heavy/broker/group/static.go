@@ -46,22 +46,3 @@ func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*memb
 	}
 	return nil, resp
 }
-
-// fencedLocked finds the member of a request, or says why there is none.
-func (g *group) fencedLocked(id string, instance *string) (*member, *kerr.Error) {
-	if g.mu.state == dead {
-		return nil, kerr.UnknownMemberID
-	}
-	if instance != nil {
-		switch present := g.mu.static[*instance]; {
-		case present == "":
-			return nil, kerr.UnknownMemberID
-		case present != id:
-			return nil, kerr.FencedInstanceID
-		}
-	}
-	if m := g.mu.members[id]; m != nil {
-		return m, nil
-	}
-	return nil, kerr.UnknownMemberID
-}

@@ -9,9 +9,9 @@ import (
 
 // Sync is a member's request for its assignment; the leader's brings them all.
 func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
-	g, refused := c.find(req.Group)
-	if refused != nil {
-		reply(refuseSync(req.Version, refused))
+	g := c.group(req.Group, false)
+	if g == nil {
+		reply(refuseSync(req.Version, kerr.UnknownMemberID))
 		return
 	}
 	g.lock()

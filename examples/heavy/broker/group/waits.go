@@ -88,10 +88,8 @@ func (g *group) startSessionLocked(m *member) {
 }
 
 func (g *group) endSessionLocked(m *member) {
-	if m.session == nil {
-		return
+	if s := m.session; s != nil {
+		m.session = nil
+		g.actions.Add(func() { g.coordinator.Heartbeats.Cancel(s, nil) })
 	}
-	m.session.over.Store(true)
-	m.session = nil
-	g.actions.Add(func() { g.coordinator.Heartbeats.CheckAndComplete(MemberKey{g.name, m.id}) })
 }

@@ -27,6 +27,8 @@ type Handler interface {
 	Gone(c *Conn)
 }
 
+var lastID atomic.Uint64 // of the connections of all servers
+
 // Server serves a listener. Safe for concurrent use.
 type Server struct {
 	listener net.Listener
@@ -35,7 +37,6 @@ type Server struct {
 	gate     *Gate
 	transfer time.Duration // for the whole of one frame, either way
 	wg       sync.WaitGroup
-	lastID   atomic.Uint64
 
 	mu struct {
 		sync.Mutex
@@ -91,7 +92,7 @@ func (s *Server) accept() {
 		if err != nil {
 			return
 		}
-		c := &Conn{ID: s.lastID.Add(1), tcp: tcp, memory: semaphore.NewWeighted(maxFrame), slots: make(chan slot, maxInFlight)}
+		c := &Conn{ID: lastID.Add(1), tcp: tcp, memory: semaphore.NewWeighted(maxFrame), slots: make(chan slot, maxInFlight)}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		if !s.add(c) {
 			c.Close()
