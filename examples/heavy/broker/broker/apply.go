@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,7 +36,7 @@ func (b *Broker) apply(now *controller.Picture) {
 func (b *Broker) hold(tp topicPartition, state *controller.Partition) *partition {
 	b.mu.Lock()
 	p := b.mu.partitions[tp]
-	if p == nil && contains(state.Replicas, b.config.ID) {
+	if p == nil && slices.Contains(state.Replicas, b.config.ID) {
 		log := b.config.Logs[tp]
 		if log == nil {
 			log = &commitlog.Log{}
@@ -48,11 +49,11 @@ func (b *Broker) hold(tp topicPartition, state *controller.Partition) *partition
 	if p == nil {
 		return nil
 	}
-	c := p.apply(state, time.Now())
-	if c.moved {
+	pr := p.apply(state, time.Now())
+	if pr.leaderMoved {
 		b.dismiss(p)
 	}
-	b.wake(p, c.progress)
+	b.wake(p, pr)
 	return p
 }
 

@@ -81,7 +81,7 @@ func (b *Broker) open() (err error) {
 	if err != nil {
 		return err
 	}
-	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate, maxTransfer)
+	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate)
 	return b.register()
 }
 
@@ -134,7 +134,6 @@ func (b *Broker) Conns() int { return b.server.Conns() }
 // Stop leaves the cluster in order: the controller moves leadership away,
 // everybody who waits is told so, and their answers are sent.
 func (b *Broker) Stop() {
-	b.gate.Open()
 	b.session.Load().Leave()
 	b.end((*wire.Server).Drain)
 }

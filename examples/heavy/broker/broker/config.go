@@ -13,8 +13,7 @@ import (
 
 // What a broker puts up with.
 const (
-	maxConns      = 1024             // more wait to be accepted
-	maxTransfer   = 30 * time.Second // for the whole of a frame
+	maxConns      = 1024 // more wait to be accepted
 	maxBatchBytes = 1 << 20
 	maxLogBytes   = 512 << 20 // of all partitions, which share it evenly and get two batches at least
 	heartbeat     = 500 * time.Millisecond

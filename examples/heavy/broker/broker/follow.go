@@ -62,9 +62,7 @@ func (b *Broker) fetchFrom(ctx context.Context, leader *kgo.Broker, parts []foll
 	req.ReplicaID = b.config.ID
 	req.MaxWaitMillis, req.MinBytes = int32(followerPatience.Milliseconds()), 1
 	req.MaxBytes = int32(b.config.MaxFetchBytes)
-	byName := make(map[topicPartition]following, len(parts))
 	for _, p := range parts {
-		byName[p.topicPartition] = p
 		rt := kmsg.NewFetchRequestTopic()
 		rt.Topic = p.Topic
 		rt.Partitions = append(rt.Partitions, p.nextFetch(p.epoch))
@@ -77,15 +75,8 @@ func (b *Broker) fetchFrom(ctx context.Context, leader *kgo.Broker, parts []foll
 	if !b.gate.Pass(ctx) {
 		return ctx.Err()
 	}
-	for _, st := range resp.(*kmsg.FetchResponse).Topics {
-		for i := range st.Partitions {
-			sp := &st.Partitions[i]
-			p, asked := byName[topicPartition{Topic: st.Topic, N: sp.Partition}]
-			if !asked {
-				return kerr.UnknownTopicOrPartition
-			}
-			err = errors.Join(err, p.replicate(p.epoch, sp))
-		}
+	for i, st := range resp.(*kmsg.FetchResponse).Topics { // in the order of the request
+		err = errors.Join(err, parts[i].replicate(parts[i].epoch, &st.Partitions[0]))
 	}
 	return err
 }

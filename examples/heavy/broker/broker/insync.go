@@ -16,15 +16,11 @@ func (p *partition) fetched(replica int32, req *kmsg.FetchRequestTopicPartition,
 	if v := p.viewLocked(req, true); f == nil || v.err != nil {
 		return progress{}
 	}
-	end := p.mu.log.End()
-	switch {
-	case req.FetchOffset >= end:
+	if req.FetchOffset >= f.lastEnd {
 		f.caughtUp = now
-	case req.FetchOffset >= f.lastEnd:
-		f.caughtUp = f.lastFetch // it has all there was then
 	}
-	f.end, f.lastFetch, f.lastEnd = req.FetchOffset, now, end
-	if !contains(p.mu.isr, replica) {
+	f.end, f.lastEnd = req.FetchOffset, p.mu.log.End()
+	if !slices.Contains(p.mu.isr, replica) {
 		return p.improveLocked(now) // it is not waited for; it may be ready to be
 	}
 	return p.advanceLocked()
@@ -71,7 +67,7 @@ func (p *partition) improveLocked(now time.Time) progress {
 // inSyncLocked: a member stays until it has lagged too long; another comes in
 // with all that is committed.
 func (p *partition) inSyncLocked(id int32, f *follower, now time.Time) bool {
-	if contains(p.mu.isr, id) {
+	if slices.Contains(p.mu.isr, id) {
 		return f.end == p.mu.log.End() || now.Sub(f.caughtUp) <= p.broker.config.MaxLag
 	}
 	return f.end >= p.mu.high

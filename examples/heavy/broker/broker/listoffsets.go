@@ -5,7 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The times that are not times.
+// The times that are not times. Others are refused: no index of times is kept.
 const (
 	latest   = -1
 	earliest = -2
@@ -31,27 +31,17 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	return resp
 }
 
-// listOffset finds an offset by time. It knows the times of batches, not of the
-// records inside, and answers with the beginning of the batch, or of the log if that is
-// inside it: never too late in the log, sometimes a few records too early.
 func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *kmsg.ListOffsetsResponseTopicPartition) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.leaderLocked(req.CurrentLeaderEpoch); err != nil {
-		return err
-	}
 	resp.LeaderEpoch = p.mu.leaderEpoch
-	switch {
-	case req.Timestamp == earliest:
+	switch req.Timestamp {
+	case earliest:
 		resp.Offset = p.mu.log.Start()
-	case req.Timestamp == latest:
+	case latest:
 		resp.Offset = p.mu.high
-	case req.Timestamp < 0:
-		return kerr.UnsupportedVersion
 	default:
-		if b := p.mu.log.AtTime(req.Timestamp); b != nil && b.End() <= p.mu.high {
-			resp.Offset, resp.Timestamp, resp.LeaderEpoch = b.FirstOffset, b.FirstTimestamp, b.PartitionLeaderEpoch
-		}
+		return kerr.UnsupportedForMessageFormat
 	}
-	return nil
+	return p.leaderLocked(req.CurrentLeaderEpoch)
 }

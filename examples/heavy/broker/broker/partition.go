@@ -39,10 +39,9 @@ type partition struct {
 
 // follower is what the leader knows of a follower, from its fetches.
 type follower struct {
-	end       int64     // of its log; -1 until it has fetched
-	caughtUp  time.Time // when it last had all that the leader had
-	lastFetch time.Time
-	lastEnd   int64 // the leader's at the last fetch
+	end      int64     // of its log; -1 until it has fetched
+	caughtUp time.Time // when it last had all that the leader had at the fetch before
+	lastEnd  int64     // the leader's at the last fetch
 }
 
 // progress is how far the ends moved for those who wait for them: producers wait
@@ -51,12 +50,7 @@ type progress struct {
 	high                int64
 	highBytes, endBytes int64
 	endMoved, highMoved bool
-}
-
-// change is what a new picture did to a replica.
-type change struct {
-	progress
-	moved bool // another leader, or the same one elected anew: what waits here waits in vain
+	leaderMoved         bool // another, or the same one elected anew: what waits here waits in vain
 }
 
 func newPartition(b *Broker, tp topicPartition, log *commitlog.Log) *partition {
@@ -68,18 +62,18 @@ func newPartition(b *Broker, tp topicPartition, log *commitlog.Log) *partition {
 
 func (p *partition) leadsLocked() bool { return p.mu.leader == p.broker.config.ID }
 
-func (p *partition) apply(s *controller.Partition, now time.Time) (c change) {
+func (p *partition) apply(s *controller.Partition, now time.Time) (pr progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.Epoch <= p.mu.epoch {
-		return c
+		return pr
 	}
 	p.setInSyncLocked(s.ISR)
 	p.mu.epoch, p.mu.replicas = s.Epoch, s.Replicas
-	if s.LeaderEpoch > p.mu.leaderEpoch {
+	moved := s.LeaderEpoch > p.mu.leaderEpoch
+	if moved {
 		p.mu.leader, p.mu.leaderEpoch = s.Leader, s.LeaderEpoch
 		p.mu.followers = nil
-		c.moved = true
 		switch {
 		case p.leadsLocked():
 			p.leadLocked(now)
@@ -91,9 +85,10 @@ func (p *partition) apply(s *controller.Partition, now time.Time) (c change) {
 		}
 	}
 	if p.leadsLocked() {
-		c.progress = p.advanceLocked()
+		pr = p.advanceLocked()
 	}
-	return c
+	pr.leaderMoved = moved
+	return pr
 }
 
 // leadLocked begins a leadership. Nothing is known of the followers until they
@@ -102,7 +97,7 @@ func (p *partition) leadLocked(now time.Time) {
 	p.mu.followers = make(map[int32]*follower)
 	for _, id := range p.mu.replicas {
 		if id != p.broker.config.ID {
-			p.mu.followers[id] = &follower{end: -1, caughtUp: now, lastFetch: now}
+			p.mu.followers[id] = &follower{end: -1, caughtUp: now}
 		}
 	}
 }
@@ -112,7 +107,7 @@ func (p *partition) leadLocked(now time.Time) {
 func (p *partition) setInSyncLocked(isr []int32) {
 	p.mu.isr = isr
 	for id, f := range p.mu.followers {
-		if !contains(isr, id) {
+		if !slices.Contains(isr, id) {
 			f.end = -1
 		}
 	}
@@ -122,7 +117,7 @@ func (p *partition) setInSyncLocked(isr []int32) {
 func (p *partition) advanceLocked() (pr progress) {
 	high := p.mu.log.End()
 	for id, f := range p.mu.followers {
-		if contains(p.mu.isr, id) {
+		if slices.Contains(p.mu.isr, id) {
 			high = min(high, f.end)
 		}
 	}
@@ -236,5 +231,3 @@ func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bo
 	v.position, v.visible = log.Position(req.FetchOffset), log.Position(v.below)
 	return v
 }
-
-func contains(ids []int32, id int32) bool { return slices.Contains(ids, id) }

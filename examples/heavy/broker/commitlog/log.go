@@ -15,7 +15,7 @@ type Log struct {
 	positions  []int64 // of the batches, see Position
 	start, end int64
 	written    int64 // the position of the end
-	producers  map[int64]*producer
+	producers  map[producerID]producer
 }
 
 // Start is the first offset kept.
@@ -35,7 +35,7 @@ func (l *Log) Append(records []byte, epoch int32) (base, end int64, err error) {
 	if len(rest) > 0 {
 		return 0, 0, kerr.InvalidRecord // since version 3 a request carries one batch per partition
 	}
-	if base, end, dup, err := l.producers[b.ProducerID].check(&b); dup || err != nil {
+	if base, end, dup, err := l.producers[idOf(&b)].check(&b); dup || err != nil {
 		return base, end, err
 	}
 	b.place(l.end, epoch)
@@ -96,16 +96,6 @@ func (l *Log) Read(offset, below int64, limit int, atLeastOne bool) []byte {
 		records = append(records, b.bytes...)
 	}
 	return records
-}
-
-// AtTime finds the first batch with a record of that time or later; nil for none.
-func (l *Log) AtTime(millis int64) *Batch {
-	for i := range l.batches {
-		if l.batches[i].MaxTimestamp >= millis {
-			return &l.batches[i]
-		}
-	}
-	return nil
 }
 
 // Retain drops the oldest batches, none that ends above below, until what is

@@ -10,12 +10,18 @@ import (
 // producer has at most five unanswered.
 const remembered = 5
 
-// producer is what the log knows of an idempotent producer. Followers learn it
-// from the batches, so that a new leader knows as much as the old one.
-type producer struct {
-	epoch  int16
-	recent []sequence // the last batches, oldest first
+// producer is what the log knows of an idempotent producer: its last batches, oldest
+// first. Followers learn it from the batches, so that a new leader knows as much as the
+// old one.
+type producer []sequence
+
+// producerID has its epoch in it: in a new one a producer begins anew.
+type producerID struct {
+	id    int64
+	epoch int16
 }
+
+func idOf(b *Batch) producerID { return producerID{b.ProducerID, b.ProducerEpoch} }
 
 type sequence struct {
 	first, last int32
@@ -30,21 +36,13 @@ func sequenceOf(b *Batch) sequence {
 
 // check says what to do with a producer's next batch: append it, or answer
 // with the offsets that it got the first time, or refuse it. Of a producer
-// that the log has never seen, any sequence is taken.
-func (p *producer) check(b *Batch) (base, end int64, dup bool, err error) {
-	if p == nil {
+// that the log has never seen, in this epoch, any sequence is taken.
+func (p producer) check(b *Batch) (base, end int64, dup bool, err error) {
+	next := sequenceOf(b)
+	if len(p) == 0 || next.first == (p[len(p)-1].last+1)&math.MaxInt32 {
 		return 0, 0, false, nil
 	}
-	next, last := sequenceOf(b), p.recent[len(p.recent)-1]
-	switch {
-	case b.ProducerEpoch < p.epoch:
-		return 0, 0, false, kerr.InvalidProducerEpoch
-	case b.ProducerEpoch > p.epoch && next.first != 0:
-		return 0, 0, false, kerr.OutOfOrderSequenceNumber
-	case b.ProducerEpoch > p.epoch, next.first == (last.last+1)&math.MaxInt32:
-		return 0, 0, false, nil
-	}
-	for _, s := range p.recent {
+	for _, s := range p {
 		if s.first == next.first && s.last == next.last {
 			return s.base, s.end, true, nil
 		}
@@ -57,15 +55,9 @@ func (l *Log) noteProducer(b *Batch) {
 		return // it is not idempotent
 	}
 	if l.producers == nil {
-		l.producers = make(map[int64]*producer)
+		l.producers = make(map[producerID]producer)
 	}
-	p := l.producers[b.ProducerID]
-	if p == nil || p.epoch != b.ProducerEpoch {
-		p = &producer{epoch: b.ProducerEpoch}
-		l.producers[b.ProducerID] = p
-	}
-	if len(p.recent) == remembered {
-		p.recent = append(p.recent[:0], p.recent[1:]...)
-	}
-	p.recent = append(p.recent, sequenceOf(b))
+	id := idOf(b)
+	p := append(l.producers[id], sequenceOf(b))
+	l.producers[id] = p[max(0, len(p)-remembered):]
 }

@@ -43,8 +43,7 @@ type Coordinator struct {
 
 	mu struct {
 		sync.Mutex
-		groups  map[string]*group
-		offsets map[string]Offsets // by group
+		groups map[string]*group // once named, a group stays: empty, with its offsets
 	}
 }
 
@@ -55,7 +54,7 @@ type Offsets map[controller.TopicPartition]kmsg.OffsetCommitRequestTopicPartitio
 // first member of a group waits for others for initialRebalance.
 func New(minSession, initialRebalance time.Duration, opts ...purgatory.Option) (c *Coordinator, err error) {
 	c = &Coordinator{minSession: minSession, initialRebalance: initialRebalance}
-	c.mu.groups, c.mu.offsets = make(map[string]*group), make(map[string]Offsets)
+	c.mu.groups = make(map[string]*group)
 	if c.Rebalances, err = purgatory.New[WaitKey]("rebalance", opts...); err == nil {
 		c.Heartbeats, err = purgatory.New[MemberKey]("heartbeat", opts...)
 	}
@@ -114,32 +113,24 @@ func (c *Coordinator) Gone(conn uint64) {
 	c.Rebalances.CancelForKey(WaitKey{phase: connection, conn: conn}, errGone)
 }
 
-// group finds a group, and makes it if create says so.
-func (c *Coordinator) group(name string, create bool) *group {
+// group finds or makes a group.
+func (c *Coordinator) group(name string) *group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.mu.groups[name]
-	if g == nil && create {
+	if g == nil {
 		g = newGroup(c, name)
 		c.mu.groups[name] = g
 	}
 	return g
 }
 
-// drop forgets a group that has no members any more.
-func (c *Coordinator) drop(g *group) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.groups[g.name] == g {
-		delete(c.mu.groups, g.name)
-	}
-}
-
 // Committed is what a group has committed.
 func (c *Coordinator) Committed(group string) Offsets {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.mu.offsets[group])
+	g := c.group(group)
+	g.lock()
+	defer g.unlock()
+	return maps.Clone(g.mu.offsets)
 }
 
 // Commit keeps the offsets of a group, if the member may commit. It is a sign of life
@@ -147,16 +138,14 @@ func (c *Coordinator) Committed(group string) Offsets {
 // members: by a client that assigns partitions to itself. While a generation syncs
 // nobody may commit: the partitions are being given to others.
 func (c *Coordinator) Commit(req *kmsg.OffsetCommitRequest, offsets Offsets) error {
-	if req.Generation >= 0 || c.group(req.Group, false) != nil {
-		if err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, syncing); err != nil {
+	g := c.group(req.Group)
+	g.lock()
+	defer g.unlock()
+	if req.Generation >= 0 || len(g.mu.members) > 0 {
+		if err := g.aliveLocked(req.MemberID, req.InstanceID, req.Generation, syncing); err != nil {
 			return err
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.offsets[req.Group] == nil {
-		c.mu.offsets[req.Group] = make(Offsets)
-	}
-	maps.Copy(c.mu.offsets[req.Group], offsets)
+	maps.Copy(g.mu.offsets, offsets)
 	return nil
 }

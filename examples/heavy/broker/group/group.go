@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -19,7 +20,6 @@ const (
 	joining       // members come together; a rebalance operation waits for them
 	syncing       // a generation has begun; its leader is assigning
 	stable
-	dead // forgotten
 )
 
 // group is one group. What a change under its lock sets in motion, in the
@@ -40,6 +40,7 @@ type group struct {
 		members      map[string]*member
 		static       map[string]string // a static member's instance to its present member id
 		rebalance    *rebalance        // while joining
+		offsets      Offsets
 	}
 }
 
@@ -62,7 +63,7 @@ func (m *member) joins() bool { return m.wait != nil && m.wait.phase == joins }
 func newGroup(c *Coordinator, name string) *group {
 	g := &group{name: name, coordinator: c}
 	g.mu.members = make(map[string]*member)
-	g.mu.static = make(map[string]string)
+	g.mu.static, g.mu.offsets = make(map[string]string), make(Offsets)
 	return g
 }
 
@@ -113,7 +114,7 @@ func (g *group) completeLocked(r *rebalance) {
 	}
 	g.mu.generation++
 	if len(here) == 0 {
-		g.forgetLocked()
+		g.emptyLocked()
 		return
 	}
 	g.mu.state = syncing
@@ -127,14 +128,13 @@ func (g *group) completeLocked(r *rebalance) {
 	}
 }
 
-// forgetLocked ends a group that nobody is in. Its name may begin again.
-func (g *group) forgetLocked() {
+// emptyLocked begins anew.
+func (g *group) emptyLocked() {
 	for _, m := range g.mu.members {
 		g.removeLocked(m)
 	}
-	g.mu.state = dead
+	g.mu.state, g.mu.rebalance = empty, nil
 	g.wakeLocked(joins) // the rebalance, if one waits: nobody will come
-	g.coordinator.drop(g)
 }
 
 // removeLocked takes a member out, and answers what it waits for; the caller
@@ -152,7 +152,7 @@ func (g *group) removeLocked(m *member) {
 func (g *group) departLocked(m *member) {
 	g.removeLocked(m)
 	if len(g.mu.members) == 0 {
-		g.forgetLocked()
+		g.emptyLocked()
 	} else {
 		g.rebalanceLocked()
 	}
@@ -165,4 +165,62 @@ func (g *group) membersLocked() []*member {
 		members = append(members, g.mu.members[id])
 	}
 	return members
+}
+
+// protocolsEqual says whether a member asks for what it asked for before.
+func protocolsEqual(a, b []kmsg.JoinGroupRequestProtocol) bool {
+	return slices.EqualFunc(a, b, func(x, y kmsg.JoinGroupRequestProtocol) bool {
+		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
+	})
+}
+
+// supportsLocked says whether all members speak a protocol.
+func (g *group) supportsLocked(name string) bool {
+	for _, m := range g.membersLocked() {
+		if m.metadata(name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// consistentLocked says whether a member with these protocols would leave the
+// group one that all speak.
+func (g *group) consistentLocked(protocolType string, protocols []kmsg.JoinGroupRequestProtocol) bool {
+	if len(g.membersLocked()) == 0 {
+		return true
+	}
+	return g.mu.protocolType == protocolType && slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool {
+		return g.supportsLocked(p.Name)
+	})
+}
+
+// commonProtocolLocked is the one that most members name first, of those that
+// all speak.
+func (g *group) commonProtocolLocked() string {
+	votes := make(map[string]int)
+	best := ""
+	for _, m := range g.membersLocked() {
+		for _, p := range m.protocols {
+			if g.supportsLocked(p.Name) {
+				votes[p.Name]++
+				if votes[p.Name] > votes[best] {
+					best = p.Name
+				}
+				break
+			}
+		}
+	}
+	return best
+}
+
+// metadata is what a member says of itself in a protocol; nil: it does not
+// speak it.
+func (m *member) metadata(protocol string) []byte {
+	for _, p := range m.protocols {
+		if p.Name == protocol {
+			return append([]byte{}, p.Metadata...)
+		}
+	}
+	return nil
 }

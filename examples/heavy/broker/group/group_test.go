@@ -96,7 +96,7 @@ func (b *bench) heartbeat(id string, generation int32) error {
 func (b *bench) newMember(conn uint64) (string, answer[*kmsg.JoinGroupResponse]) {
 	b.t.Helper()
 	joining := b.join(conn, "", nil)
-	for id, m := range b.group("g", false).mu.members {
+	for id, m := range b.group("g").mu.members {
 		if m.wait != nil && m.wait.client.Conn == conn {
 			return id, joining
 		}
@@ -265,8 +265,13 @@ func TestAStaticMemberComesBackWithoutARebalance(t *testing.T) {
 }
 
 // Groups is the number of groups that have members.
-func (c *Coordinator) Groups() int {
+func (c *Coordinator) Groups() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.mu.groups)
+	for _, g := range c.mu.groups {
+		if len(g.mu.members) > 0 {
+			n++
+		}
+	}
+	return n
 }

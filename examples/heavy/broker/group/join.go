@@ -29,36 +29,19 @@ func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func
 	for i, p := range req.Protocols {
 		req.Protocols[i].Metadata = bytes.Clone(p.Metadata) // not the whole request
 	}
-	for {
-		g := c.group(req.Group, true)
-		if g.join(client, req, reply) {
-			return
-		}
-		c.drop(g) // it died between the two lines; its name begins again
-	}
-}
-
-// join is false when the group is dead.
-func (g *group) join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) bool {
+	g := c.group(req.Group)
 	g.lock()
 	defer g.unlock()
-	if g.mu.state == dead {
-		return false
-	}
 	m, resp := g.admitLocked(req)
 	if resp == nil {
 		resp = g.enterLocked(m, req)
 	}
 	if resp != nil {
 		reply(resp)
-		if g.mu.state == empty && len(g.mu.members) == 0 {
-			g.forgetLocked() // it was made for a member that was not let in
-		}
-		return true
+		return
 	}
 	g.waitLocked(&wait{group: g, member: m, client: client, phase: joins, version: req.Version, reply: reply})
 	g.wakeLocked(joins) // it may be the last one missing
-	return true
 }
 
 // admitLocked finds or makes the member, or says why not.
@@ -141,4 +124,44 @@ func refuseJoin(version int16, member string, err *kerr.Error) *kmsg.JoinGroupRe
 		resp.Protocol = kmsg.StringPtr("") // may be null only since then
 	}
 	return resp
+}
+
+// replaceLocked gives a static member's place to a new process of the same
+// instance. The old one is fenced. If the group is stable and would choose the same
+// protocol, it goes on without a rebalance: that is what static membership is for.
+// What the new process says of itself in the protocol may differ, as in Kafka: a
+// cooperative one says which partitions it has, and in which generation.
+func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGroupResponse) {
+	m := &member{
+		id:         rand.Text(),
+		instance:   former.instance,
+		assignment: former.assignment,
+		protocols:  former.protocols,
+	}
+	g.refuseLocked(former, kerr.FencedInstanceID)
+	g.removeLocked(former)
+	g.addLocked(m, req)
+	led := g.mu.leader == former.id
+	if led {
+		g.mu.leader = m.id
+	}
+	if g.mu.state != stable {
+		return m, nil
+	}
+	m.protocols = req.Protocols
+	if g.commonProtocolLocked() != g.mu.protocol {
+		m.protocols = former.protocols
+		return m, nil
+	}
+	g.startSessionLocked(m)
+	resp := g.joinedLocked(m, req.Version)
+	switch {
+	case led && req.Version >= 9:
+		resp.SkipAssignment = true
+	case led:
+		// An older client that is told it leads would assign anew. Let it
+		// think that another does.
+		resp.LeaderID, resp.Members = former.id, nil
+	}
+	return nil, resp
 }

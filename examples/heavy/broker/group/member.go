@@ -10,22 +10,18 @@ import (
 // Heartbeat is a member's sign of life. It is told when it has to join again.
 func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
-	err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, joining)
-	if err != nil {
+	g := c.group(req.Group)
+	g.lock()
+	defer g.unlock()
+	if err := g.aliveLocked(req.MemberID, req.InstanceID, req.Generation, joining); err != nil {
 		resp.ErrorCode = err.Code
 	}
 	return resp
 }
 
-// alive takes a member's sign of life. In the state not it is told that its group
+// aliveLocked takes a member's sign of life. In the state not it is told that its group
 // rebalances.
-func (c *Coordinator) alive(name, id string, instance *string, generation int32, not state) *kerr.Error {
-	g := c.group(name, false)
-	if g == nil {
-		return kerr.UnknownMemberID
-	}
-	g.lock()
-	defer g.unlock()
+func (g *group) aliveLocked(id string, instance *string, generation int32, not state) *kerr.Error {
 	m, err := g.fencedLocked(id, instance)
 	switch {
 	case err != nil:
@@ -51,7 +47,7 @@ func (g *group) extendLocked(m *member) bool {
 // version 3 a request names several, static ones by their instance alone.
 func (c *Coordinator) Leave(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
-	g := c.group(req.Group, false)
+	g := c.group(req.Group)
 	if req.Version < 3 {
 		if err := g.leave(req.MemberID, nil); err != nil {
 			resp.ErrorCode = err.Code
@@ -70,9 +66,6 @@ func (c *Coordinator) Leave(req *kmsg.LeaveGroupRequest) kmsg.Response {
 }
 
 func (g *group) leave(id string, instance *string) *kerr.Error {
-	if g == nil {
-		return kerr.UnknownMemberID
-	}
 	g.lock()
 	defer g.unlock()
 	if instance != nil && id == "" {
@@ -87,9 +80,6 @@ func (g *group) leave(id string, instance *string) *kerr.Error {
 
 // fencedLocked finds the member of a request, or says why there is none.
 func (g *group) fencedLocked(id string, instance *string) (*member, *kerr.Error) {
-	if g.mu.state == dead {
-		return nil, kerr.UnknownMemberID
-	}
 	if instance != nil {
 		switch present := g.mu.static[*instance]; {
 		case present == "":

@@ -64,8 +64,7 @@ type wait struct {
 func (w *wait) TryComplete() bool {
 	w.group.mu.Lock()
 	defer w.group.mu.Unlock()
-	state := w.group.mu.state
-	return w.resp != nil || state == dead || w.phase == syncs && state != syncing || !w.client.Open()
+	return w.resp != nil || w.phase == syncs && w.group.mu.state != syncing || !w.client.Open()
 }
 
 func (w *wait) OnComplete() {

@@ -59,7 +59,7 @@ func TestAMemberInAHurryEvictsNobody(t *testing.T) {
 	if got.LeaderID != x {
 		x, y = y, x
 	}
-	b.group("g", false).mu.members[y].rebalance = time.Second
+	b.group("g").mu.members[y].rebalance = time.Second
 	waiting := b.sync(2, y, got.Generation)
 	b.pass(2 * time.Second)
 	require.Empty(t, waiting)

@@ -9,11 +9,7 @@ import (
 
 // Sync is a member's request for its assignment; the leader's brings them all.
 func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
-	g := c.group(req.Group, false)
-	if g == nil {
-		reply(refuseSync(req.Version, kerr.UnknownMemberID))
-		return
-	}
+	g := c.group(req.Group)
 	g.lock()
 	defer g.unlock()
 	m, err := g.fencedLocked(req.MemberID, req.InstanceID)

@@ -76,7 +76,7 @@ func (w *wait) refusal(err *kerr.Error) kmsg.Response {
 // startSessionLocked begins a member's session, which it has unless it is
 // waiting for an answer.
 func (g *group) startSessionLocked(m *member) {
-	if g.mu.members[m.id] != m || m.session != nil || g.mu.state == dead {
+	if g.mu.members[m.id] != m || m.session != nil {
 		return
 	}
 	s := &session{group: g, member: m}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
@@ -69,21 +68,10 @@ func (s *Server) read(c *Conn) {
 // is memory: only a read notices that the peer has gone, and then its waits are
 // cancelled.
 func (s *Server) request(c *Conn, r *bufio.Reader) error {
-	s.allow(c, idle)
-	if _, err := r.Peek(1); err != nil {
-		return err
-	}
 	size := 0
-	s.allow(c, s.transfer)
 	frame, err := readFrame(r, func(n int) error {
-		if !c.memory.TryAcquire(int64(n)) {
-			if err := c.memory.Acquire(c.ctx, int64(n)); err != nil {
-				return err
-			}
-			s.allow(c, s.transfer) // the wait was not the client's
-		}
 		size += n
-		return nil
+		return c.memory.Acquire(c.ctx, int64(n))
 	})
 	if err != nil {
 		return err
@@ -109,16 +97,6 @@ func (s *Server) request(c *Conn, r *bufio.Reader) error {
 	return nil
 }
 
-// allow gives the peer that long for what it has to send. It leaves the deadline
-// alone by which Drain ends the reading.
-func (s *Server) allow(c *Conn, d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.mu.draining {
-		_ = c.tcp.SetReadDeadline(time.Now().Add(d))
-	}
-}
-
 // write sends answers in the order of the requests. Once the peer has gone it only
 // takes them: Gone has each of them come.
 func (s *Server) write(c *Conn) {
@@ -130,7 +108,6 @@ func (s *Server) write(c *Conn) {
 				resp = late.Make()
 			}
 			frame = appendResponse(frame[:0], place.correlation, resp)
-			_ = c.tcp.SetWriteDeadline(time.Now().Add(s.transfer))
 			if _, err := c.tcp.Write(frame); err != nil {
 				c.Close()
 			}

@@ -3,7 +3,6 @@ package wire
 import (
 	"bufio"
 	"encoding/binary"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -39,13 +38,13 @@ func (e echo) Handle(_ *Conn, req kmsg.Request, reply func(kmsg.Response)) {
 
 func (echo) Gone(*Conn) {}
 
-func serve(t *testing.T, h Handler) *Server { return serveWith(t, h, &Gate{}, patience) }
+func serve(t *testing.T, h Handler) *Server { return serveWith(t, h, &Gate{}) }
 
-func serveWith(t *testing.T, h Handler, gate *Gate, transfer time.Duration) *Server {
+func serveWith(t *testing.T, h Handler, gate *Gate) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := Serve(l, spoken, h, gate, transfer)
+	s := Serve(l, spoken, h, gate)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -130,23 +129,6 @@ func TestAnnouncedIsNotTaken(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// TestHalfSentRequestsHaveADeadline, from their first byte on.
-func TestHalfSentRequestsHaveADeadline(t *testing.T) {
-	s := serveWith(t, echo{}, &Gate{}, 50*time.Millisecond)
-	for _, sent := range []int{1, 3, 4, 100, 10_000} {
-		conn := dialRaw(t, s)
-		_, err := conn.Write(frame(20_000)[:sent])
-		require.NoError(t, err)
-		_, err = io.Copy(io.Discard, conn)
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%d bytes: still open", sent)
-	}
-	idle := dialRaw(t, s)
-	time.Sleep(100 * time.Millisecond) // nothing sent: no deadline as yet
-	_, err := idle.Write(frame(100))
-	require.NoError(t, err)
-	answered(t, idle)
-}
-
 // TestAConnectionIsBounded: what is not answered yet counts, the connection that has
 // sent its share is read from no further, and goes on when an answer has left.
 // Another is answered meanwhile.
@@ -211,7 +193,7 @@ func TestAFrozenServer(t *testing.T) {
 	var gate Gate
 	var taken atomic.Int64
 	e := echo{wait: make(chan struct{}), taken: &taken}
-	s := serveWith(t, e, &gate, patience)
+	s := serveWith(t, e, &gate)
 	conn := dialRaw(t, s)
 	_, err := conn.Write(frame(10))
 	require.NoError(t, err)

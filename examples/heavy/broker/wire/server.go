@@ -11,10 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-const (
-	maxInFlight = 512              // unanswered requests of one connection; one more ends it
-	idle        = 10 * time.Minute // between two requests
-)
+const maxInFlight = 512 // unanswered requests of one connection; one more ends it
 
 // Handler answers requests.
 type Handler interface {
@@ -35,7 +32,6 @@ type Server struct {
 	handler  Handler
 	apis     Versions
 	gate     *Gate
-	transfer time.Duration // for the whole of one frame, either way
 	wg       sync.WaitGroup
 
 	mu struct {
@@ -46,9 +42,9 @@ type Server struct {
 }
 
 // Serve answers what comes in on the listener until it is closed. The gate freezes the
-// server. A frame that takes longer than transfer, either way, ends its connection.
-func Serve(l net.Listener, apis Versions, h Handler, gate *Gate, transfer time.Duration) *Server {
-	s := &Server{listener: l, handler: h, apis: apis, gate: gate, transfer: transfer}
+// server.
+func Serve(l net.Listener, apis Versions, h Handler, gate *Gate) *Server {
+	s := &Server{listener: l, handler: h, apis: apis, gate: gate}
 	s.mu.conns = make(map[*Conn]struct{})
 	s.wg.Go(s.accept)
 	return s
@@ -65,9 +61,13 @@ func (s *Server) Conns() int {
 }
 
 // Drain takes no more requests, sends the answers to those already taken,
-// which the caller has to see to, and returns when the last is sent.
+// which the caller has to see to, and returns when the last is sent: a client that
+// does not read has ten seconds.
 func (s *Server) Drain() {
-	s.end(func(c *Conn) { _ = c.tcp.SetReadDeadline(time.Unix(1, 0)) })
+	s.end(func(c *Conn) {
+		_ = c.tcp.SetReadDeadline(time.Unix(1, 0))
+		_ = c.tcp.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	})
 }
 
 // Close drops every connection in the middle of whatever it does.
@@ -83,6 +83,7 @@ func (s *Server) end(each func(*Conn)) {
 		each(c)
 	}
 	s.mu.Unlock()
+	s.gate.Open() // also a frozen server ends
 	s.wg.Wait()
 }
 
