@@ -135,6 +135,7 @@ func (b *Broker) Conns() int { return b.server.Conns() }
 // everybody who waits is told so, and their answers are sent.
 func (b *Broker) Stop() {
 	b.session.Load().Leave()
+	b.apply(b.controller.Picture()) // others lead, and what waits here waits in vain
 	b.end((*wire.Server).Drain)
 }
 

@@ -15,7 +15,7 @@ import (
 const (
 	maxConns      = 1024 // more wait to be accepted
 	maxBatchBytes = 1 << 20
-	maxLogBytes   = 512 << 20 // of all partitions, which share it evenly and get two batches at least
+	maxLogBytes   = 64 << 20 // of a partition, which drops what is oldest, unless it is not committed
 	heartbeat     = 500 * time.Millisecond
 )
 

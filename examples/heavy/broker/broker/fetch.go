@@ -18,7 +18,7 @@ func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Res
 		reply(resp)
 		return
 	}
-	f := &fetching{broker: b, conn: c, req: req, reply: reply}
+	f := &fetchWait{broker: b, conn: c, req: req, reply: reply}
 	for _, rt := range req.Topics {
 		for i := range rt.Partitions {
 			part := fetchPart{FetchRequestTopicPartition: &rt.Partitions[i]}
@@ -29,20 +29,7 @@ func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Res
 			f.parts = append(f.parts, part)
 		}
 	}
-	if patience := b.patience(req.MaxWaitMillis); patience > 0 {
-		f.deadline = time.Now().Add(patience)
-	}
-	f.wait()
-}
-
-// fetching is a fetch that is not answered yet.
-type fetching struct {
-	broker   *Broker
-	conn     *wire.Conn
-	req      *kmsg.FetchRequest
-	parts    []fetchPart
-	deadline time.Time // zero: it does not wait
-	reply    func(kmsg.Response)
+	b.await(f, b.patience(req.MaxWaitMillis))
 }
 
 type fetchPart struct {
@@ -52,27 +39,17 @@ type fetchPart struct {
 }
 
 // follower says whether a replica asks; a consumer's replica is -1.
-func (f *fetching) follower() bool { return f.req.ReplicaID >= 0 }
+func (f *fetchWait) follower() bool { return f.req.ReplicaID >= 0 }
 
-// at is where a fetch waits for a position: a follower for what is appended, a
-// consumer for what is committed.
-func (f *fetching) at(part fetchPart, bytes int64) position {
-	if f.follower() {
-		return at(appended, part.partition, bytes)
-	}
-	return at(committed, part.partition, bytes)
-}
-
-func (f *fetching) maxBytes() int { return min(int(f.req.MaxBytes), f.broker.config.MaxFetchBytes) }
+func (f *fetchWait) maxBytes() int { return min(int(f.req.MaxBytes), f.broker.config.MaxFetchBytes) }
 
 // limit is how much of a partition still fits into the response.
-func (f *fetching) limit(part fetchPart, used int) int {
+func (f *fetchWait) limit(part fetchPart, used int) int {
 	return max(0, min(int(part.PartitionMaxBytes), f.maxBytes()-used))
 }
 
-// answer replies with what there is when the reply is written; closed: with nothing,
-// for the broker ends.
-func (f *fetching) answer(closed bool) {
+// answer replies with what there is when the reply is written.
+func (f *fetchWait) answer() {
 	f.reply(wire.Late{Make: func() kmsg.Response {
 		resp := f.req.ResponseKind().(*kmsg.FetchResponse)
 		bytes, next := 0, 0
@@ -81,9 +58,6 @@ func (f *fetching) answer(closed bool) {
 			st.Topic = rt.Topic
 			for range rt.Partitions {
 				part := f.parts[next]
-				if closed {
-					part.partition, part.failed = nil, kerr.NotLeaderForPartition
-				}
 				sp := part.read(f.follower(), f.limit(part, bytes), bytes == 0)
 				bytes += len(sp.RecordBatches)
 				st.Partitions = append(st.Partitions, sp)

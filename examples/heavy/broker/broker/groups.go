@@ -19,14 +19,12 @@ func (b *Broker) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response
 	return resp
 }
 
-// offsetCommit hands the offsets of partitions that exist to the coordinator.
+// offsetCommit hands the offsets to the coordinator.
 func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
-	topics, offsets := b.current.Load().Topics, make(group.Offsets)
+	offsets := make(group.Offsets)
 	for _, rt := range req.Topics {
 		for _, rp := range rt.Partitions {
-			if n := rp.Partition; n >= 0 && int(n) < len(topics[rt.Topic]) {
-				offsets[topicPartition{Topic: rt.Topic, N: n}] = rp
-			}
+			offsets[topicPartition{Topic: rt.Topic, N: rp.Partition}] = rp
 		}
 	}
 	err := b.config.Groups.Commit(req, offsets)
@@ -37,9 +35,6 @@ func (b *Broker) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 		for _, rp := range rt.Partitions {
 			sp := kmsg.NewOffsetCommitResponseTopicPartition()
 			sp.Partition, sp.ErrorCode = rp.Partition, code(err)
-			if _, known := offsets[topicPartition{Topic: rt.Topic, N: rp.Partition}]; !known && err == nil {
-				sp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			}
 			st.Partitions = append(st.Partitions, sp)
 		}
 		resp.Topics = append(resp.Topics, st)

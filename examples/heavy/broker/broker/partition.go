@@ -76,7 +76,13 @@ func (p *partition) apply(s *controller.Partition, now time.Time) (pr progress) 
 		p.mu.followers = nil
 		switch {
 		case p.leadsLocked():
-			p.leadLocked(now)
+			// Nothing is known of the followers until they fetch.
+			p.mu.followers = make(map[int32]*follower)
+			for _, id := range p.mu.replicas {
+				if id != s.Leader {
+					p.mu.followers[id] = &follower{end: -1, caughtUp: now}
+				}
+			}
 		case s.Leader >= 0:
 			// What it has beyond the new leader's log must go. It is not in sync, so
 			// it may as well copy everything.
@@ -89,17 +95,6 @@ func (p *partition) apply(s *controller.Partition, now time.Time) (pr progress) 
 	}
 	pr.leaderMoved = moved
 	return pr
-}
-
-// leadLocked begins a leadership. Nothing is known of the followers until they
-// fetch, and until then nothing more is committed.
-func (p *partition) leadLocked(now time.Time) {
-	p.mu.followers = make(map[int32]*follower)
-	for _, id := range p.mu.replicas {
-		if id != p.broker.config.ID {
-			p.mu.followers[id] = &follower{end: -1, caughtUp: now}
-		}
-	}
 }
 
 // setInSyncLocked takes what the controller has decided. Of a follower that has
@@ -128,9 +123,9 @@ func (p *partition) advanceLocked() (pr progress) {
 	return pr
 }
 
-// append adds a producer's batch and returns where it begins, and the position
-// that the high watermark has to reach under this leader epoch.
-func (p *partition) append(records []byte, acks int16) (base, end int64, epoch int32, pr progress, err error) {
+// append adds a producer's batch and returns where it begins, and what acks=all has to
+// wait for.
+func (p *partition) append(records []byte, acks int16) (base int64, a appendedBatch, pr progress, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -140,35 +135,17 @@ func (p *partition) append(records []byte, acks int16) (base, end int64, epoch i
 		err = kerr.MessageTooLarge
 	case acks == -1 && p.tooFewLocked():
 		err = kerr.NotEnoughReplicas
-	case !p.roomLocked(len(records)):
-		err = kerr.KafkaStorageError
 	}
 	if err != nil {
-		return -1, 0, 0, pr, err
+		return 0, a, pr, err
 	}
 	before := p.mu.log.End()
-	base, end, err = p.mu.log.Append(records, p.mu.leaderEpoch)
-	if err != nil {
-		return -1, 0, 0, pr, err
-	}
+	p.mu.log.Retain(maxLogBytes-len(records), p.mu.high)
+	a.partition, a.epoch = p, p.mu.leaderEpoch
+	base, a.end, err = p.mu.log.Append(records, a.epoch)
 	pr = p.advanceLocked() // alone in the in-sync set, a leader commits at once
 	pr.endBytes, pr.endMoved = p.mu.log.Position(p.mu.log.End()), p.mu.log.End() > before
-	return base, end, p.mu.leaderEpoch, pr, nil
-}
-
-// roomLocked drops the oldest committed records to make room for size bytes; false
-// when what is left is not committed and too much.
-func (p *partition) roomLocked(size int) bool {
-	limit := p.broker.share()
-	p.mu.log.Retain(limit-size, p.mu.high)
-	return p.mu.log.Size()+size <= limit
-}
-
-// share is how many bytes a partition may keep.
-func (b *Broker) share() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(maxLogBytes/max(1, len(b.mu.partitions)), 2*maxBatchBytes)
+	return base, a, pr, err
 }
 
 // tooFewLocked says whether too few replicas are in sync for acks=all. More than
@@ -230,4 +207,70 @@ func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bo
 	}
 	v.position, v.visible = log.Position(req.FetchOffset), log.Position(v.below)
 	return v
+}
+
+// fetched notes how far a follower has come. What it asks from is what it has,
+// unless it asks the wrong leader, or has something else than the leader has.
+func (p *partition) fetched(replica int32, req *kmsg.FetchRequestTopicPartition, now time.Time) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.mu.followers[replica]
+	if v := p.viewLocked(req, true); f == nil || v.err != nil {
+		return progress{}
+	}
+	if req.FetchOffset >= f.lastEnd {
+		f.caughtUp = now
+	}
+	f.end, f.lastEnd = req.FetchOffset, p.mu.log.End()
+	if !slices.Contains(p.mu.isr, replica) {
+		return p.improveLocked(now) // it is not waited for; it may be ready to be
+	}
+	return p.advanceLocked()
+}
+
+// improve asks the controller for a better in-sync set than the present one:
+// without those that lag, with those that have caught up.
+func (p *partition) improve(now time.Time) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.improveLocked(now)
+}
+
+// improveLocked takes the set that the controller has agreed to at once, before
+// anything else is committed: that may have another broker lead from now on, which
+// has everything that is committed so far. A no is for old news; the picture with
+// the new is under way.
+func (p *partition) improveLocked(now time.Time) progress {
+	if !p.leadsLocked() {
+		return progress{}
+	}
+	set := []int32{p.broker.config.ID}
+	for id, f := range p.mu.followers {
+		if p.inSyncLocked(id, f, now) {
+			set = append(set, id)
+		}
+	}
+	slices.Sort(set)
+	if slices.Equal(set, slices.Sorted(slices.Values(p.mu.isr))) {
+		return progress{}
+	}
+	b := p.broker
+	answer, err := b.controller.Alter(b.session.Load(), p.topicPartition, p.mu.leaderEpoch, p.mu.epoch, set)
+	if err != nil {
+		return progress{}
+	}
+	p.setInSyncLocked(answer.ISR)
+	if answer.LeaderEpoch == p.mu.leaderEpoch {
+		p.mu.epoch = answer.Epoch
+	}
+	return p.advanceLocked()
+}
+
+// inSyncLocked: a member stays until it has lagged too long; another comes in
+// with all that is committed.
+func (p *partition) inSyncLocked(id int32, f *follower, now time.Time) bool {
+	if slices.Contains(p.mu.isr, id) {
+		return f.end == p.mu.log.End() || now.Sub(f.caughtUp) <= p.broker.config.MaxLag
+	}
+	return f.end >= p.mu.high
 }

@@ -68,7 +68,7 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 
 func (b *bench) newTopic(name string, partitions int32, replicas int16) controller.Topic {
 	b.t.Helper()
-	t, err := b.controller.Create(name, partitions, replicas, false)
+	t, err := b.controller.Create(name, partitions, replicas)
 	require.NoError(b.t, err)
 	require.Eventually(b.t, func() bool { return b.current.Load().Topics[name] != nil }, patience, time.Millisecond)
 	return t

@@ -33,12 +33,14 @@ func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 
 func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (controller.Topic, error) {
 	switch {
+	case dry:
+		return nil, kerr.InvalidRequest
 	case len(rt.ReplicaAssignment) > 0:
 		return nil, kerr.InvalidReplicaAssignment
 	case len(rt.Configs) > 0:
 		return nil, kerr.InvalidConfig
 	}
-	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor, dry)
+	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor)
 }
 
 // metadata says who leads what. Topics that do not exist yet are created where
@@ -47,7 +49,7 @@ func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	pic := b.current.Load()
 	for _, rt := range req.Topics {
 		if pic.Topics[*rt.Topic] == nil && (req.AllowAutoTopicCreation || req.Version < 4) {
-			_, _ = b.controller.Create(*rt.Topic, controller.Default, controller.Default, false)
+			_, _ = b.controller.Create(*rt.Topic, controller.Default, controller.Default)
 		}
 	}
 	b.apply(b.controller.Picture())
@@ -85,14 +87,51 @@ func describe(name string, pic *controller.Picture) kmsg.MetadataResponseTopic {
 		sp := kmsg.NewMetadataResponseTopicPartition()
 		sp.Partition, sp.Leader, sp.LeaderEpoch = int32(n), p.Leader, p.LeaderEpoch
 		sp.Replicas, sp.ISR = p.Replicas, p.ISR
-		sp.OfflineReplicas = slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool {
-			_, alive := pic.Brokers[id]
-			return alive
-		})
 		if p.Leader < 0 {
 			sp.ErrorCode = kerr.LeaderNotAvailable.Code
 		}
 		st.Partitions = append(st.Partitions, sp)
 	}
 	return st
+}
+
+// The times that are not times. Others are refused: no index of times is kept.
+const (
+	latest   = -1
+	earliest = -2
+)
+
+func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, rt := range req.Topics {
+		st := kmsg.NewListOffsetsResponseTopic()
+		st.Topic = rt.Topic
+		for _, rp := range rt.Partitions {
+			sp := kmsg.NewListOffsetsResponseTopicPartition()
+			sp.Partition = rp.Partition
+			p, err := b.partition(rt.Topic, rp.Partition)
+			if err == nil {
+				err = p.listOffset(rp, &sp)
+			}
+			sp.ErrorCode = code(err)
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *kmsg.ListOffsetsResponseTopicPartition) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	resp.LeaderEpoch = p.mu.leaderEpoch
+	switch req.Timestamp {
+	case earliest:
+		resp.Offset = p.mu.log.Start()
+	case latest:
+		resp.Offset = p.mu.high
+	default:
+		return kerr.UnsupportedForMessageFormat
+	}
+	return p.leaderLocked(req.CurrentLeaderEpoch)
 }

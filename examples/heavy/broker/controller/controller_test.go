@@ -53,7 +53,7 @@ func (b *bench) register(id int32) *Session {
 
 func (b *bench) create(replicas int16) {
 	b.t.Helper()
-	_, err := b.Create("t", 1, replicas, false)
+	_, err := b.Create("t", 1, replicas)
 	require.NoError(b.t, err)
 }
 

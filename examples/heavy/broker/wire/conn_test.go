@@ -104,31 +104,6 @@ func TestHalfSentRequestsBlockNobody(t *testing.T) {
 	require.Equal(t, 40, holding, "they are still there")
 }
 
-// TestAnnouncedIsNotTaken: a connection holds what it has sent, not what it has
-// announced.
-func TestAnnouncedIsNotTaken(t *testing.T) {
-	s := serve(t, echo{})
-	conn := dialRaw(t, s)
-	_, err := conn.Write(frame(8 << 20)[:14])
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for c := range s.mu.conns {
-			if c.memory.TryAcquire(maxFrame) {
-				c.memory.Release(maxFrame)
-				return false // its first bytes have not arrived
-			}
-			if !c.memory.TryAcquire(maxFrame - leastChunk) {
-				t.Fatal("holds more than has arrived")
-			}
-			c.memory.Release(maxFrame - leastChunk)
-			return true
-		}
-		return false
-	}, patience, time.Millisecond)
-}
-
 // TestAConnectionIsBounded: what is not answered yet counts, the connection that has
 // sent its share is read from no further, and goes on when an answer has left.
 // Another is answered meanwhile.

@@ -1,8 +1,14 @@
+// Package wire carries Kafka's messages over TCP: frames, headers, the versions
+// that are spoken, and a server that answers in order. What is inside a message is
+// kmsg's business.
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -55,11 +61,10 @@ func parseRequest(frame []byte, apis Versions) (request, error) {
 	if !r.Ok() {
 		return request{}, fmt.Errorf("%w: no header", errFrame)
 	}
-	switch {
-	case apis.supports(key, version):
-	case key == keyApiVersions:
-		return request{correlation: correlation, body: &kmsg.ApiVersionsRequest{}, unknownApiVersions: true}, nil
-	default:
+	if !apis.supports(key, version) {
+		if key == keyApiVersions {
+			return request{correlation: correlation, unknownApiVersions: true}, nil
+		}
 		return request{}, fmt.Errorf("wire: API key %d version %d is not supported", key, version)
 	}
 	body := kmsg.RequestForKey(key)
@@ -103,4 +108,29 @@ func appendResponse(dst []byte, correlation int32, resp kmsg.Response) []byte {
 	dst = resp.AppendTo(dst)
 	binary.BigEndian.PutUint32(dst, uint32(len(dst)-4))
 	return dst
+}
+
+// maxFrame is the size of the largest request. A frame that announces more ends its
+// connection.
+const maxFrame = 16 << 20
+
+var errFrame = errors.New("wire: malformed frame")
+
+// readFrame reads a length, which take is told, and that many bytes. Memory for them is
+// allocated as they arrive.
+func readFrame(r io.Reader, take func(n int) error) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(length[:])))
+	if size < 4 || size > maxFrame {
+		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, maxFrame)
+	}
+	if err := take(size); err != nil {
+		return nil, err
+	}
+	var frame bytes.Buffer
+	_, err := io.CopyN(&frame, r, int64(size))
+	return frame.Bytes(), err
 }
