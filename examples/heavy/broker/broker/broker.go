@@ -8,7 +8,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -26,13 +25,12 @@ import (
 
 // Broker is a running broker. Safe for concurrent use.
 type Broker struct {
-	config     Config
-	controller *controller.Controller
-	server     *wire.Server
-	gate       wire.Gate
-	produces   *waits
-	fetches    *waits
-	all        map[string]*waits // by kind: the part of the name that all brokers have in common
+	config   Config
+	server   *wire.Server
+	gate     wire.Gate
+	produces *waits
+	fetches  *waits
+	all      map[string]*waits // by kind: the part of the name that all brokers have in common
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -52,7 +50,7 @@ type Broker struct {
 
 // Start starts a broker, which is part of the cluster when Start returns.
 func Start(config Config) (*Broker, error) {
-	b := &Broker{config: config.withDefaults(), controller: config.Controller}
+	b := &Broker{config: config.withDefaults()}
 	b.mu.partitions = make(map[topicPartition]*partition)
 	b.all = make(map[string]*waits)
 	b.applying.unfollow = func() {}
@@ -87,13 +85,12 @@ func (b *Broker) open() (err error) {
 
 // register begins a session at the controller and becomes what its picture says.
 func (b *Broker) register() error {
-	addr := b.server.Addr()
-	session, err := b.controller.Register(b.config.ID, controller.Endpoint{Host: addr.IP.String(), Port: int32(addr.Port)})
+	session, err := b.config.Controller.Register(b.config.ID, b.server.Addr().AddrPort())
 	if err != nil {
 		return err
 	}
 	b.session.Store(session)
-	b.apply(b.controller.Picture())
+	b.apply(b.config.Controller.Picture())
 	return nil
 }
 
@@ -118,8 +115,11 @@ func (b *Broker) live() {
 				return // the controller has closed
 			}
 		}
-		b.apply(b.controller.Picture())
-		for _, p := range b.partitionsCopy() {
+		b.apply(b.config.Controller.Picture())
+		b.mu.Lock()
+		all := slices.Collect(maps.Values(b.mu.partitions))
+		b.mu.Unlock()
+		for _, p := range all {
 			b.wake(p, p.improve(time.Now()))
 		}
 	}
@@ -135,7 +135,7 @@ func (b *Broker) Conns() int { return b.server.Conns() }
 // everybody who waits is told so, and their answers are sent.
 func (b *Broker) Stop() {
 	b.session.Load().Leave()
-	b.apply(b.controller.Picture()) // others lead, and what waits here waits in vain
+	b.apply(b.config.Controller.Picture()) // others lead, and what waits here waits in vain
 	b.end((*wire.Server).Drain)
 }
 
@@ -175,11 +175,3 @@ func (b *Broker) Stats() map[string]purgatory.Stats {
 	}
 	return stats
 }
-
-func (b *Broker) partitionsCopy() []*partition {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Collect(maps.Values(b.mu.partitions))
-}
-
-var errGone = errors.New("broker: the client is gone")

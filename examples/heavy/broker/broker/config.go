@@ -25,10 +25,10 @@ type Config struct {
 	Addr       string                 // where to listen; loopback
 	Controller *controller.Controller // of all brokers of the process
 	Groups     *group.Coordinator     // of all brokers of the process
-	Logs       Logs                   // what the broker's former life left; nil for a new one
+	Logs       Logs                   // what the broker's former life left, and what this one leaves
 
 	MaxLag            time.Duration // of a follower in sync; default 2 s
-	MinInsyncReplicas int           // for acks=all, or all replicas of a partition that has fewer; default 1
+	MinInsyncReplicas int           // for acks=all, or all replicas of a partition that has fewer
 	MaxFetchBytes     int           // of one response; default 8 MiB
 	MaxWait           time.Duration // of any request, whatever its client asks for; default 1 min
 
@@ -40,13 +40,8 @@ type Config struct {
 type Logs map[topicPartition]*commitlog.Log
 
 func (c Config) withDefaults() Config {
-	c.Addr = cmp.Or(c.Addr, "127.0.0.1:0")
 	c.MaxLag = cmp.Or(c.MaxLag, 2*time.Second)
-	c.MinInsyncReplicas = cmp.Or(c.MinInsyncReplicas, 1)
 	c.MaxFetchBytes = cmp.Or(c.MaxFetchBytes, 8<<20)
 	c.MaxWait = cmp.Or(c.MaxWait, time.Minute)
-	if c.Logs == nil {
-		c.Logs = make(Logs)
-	}
 	return c
 }

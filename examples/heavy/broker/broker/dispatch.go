@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"net"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -58,8 +59,6 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 		reply(b.config.Groups.Leave(req))
 	case *kmsg.SyncGroupRequest:
 		b.config.Groups.Sync(client(c), req, reply)
-	case *kmsg.ApiVersionsRequest:
-		reply(versions.Answer(req))
 	case *kmsg.CreateTopicsRequest:
 		reply(b.createTopics(req))
 	case *kmsg.InitProducerIDRequest:
@@ -75,8 +74,8 @@ func client(c *wire.Conn) group.Client { return group.Client{Conn: c.ID, Open: c
 // Gone forgets whatever a client that has left was waiting for.
 func (b *Broker) Gone(c *wire.Conn) {
 	key := goneKey(c).Key
-	b.produces.CancelForKey(key, errGone)
-	b.fetches.CancelForKey(key, errGone)
+	b.produces.CancelForKey(key, net.ErrClosed)
+	b.fetches.CancelForKey(key, net.ErrClosed)
 	b.config.Groups.Gone(c.ID)
 }
 

@@ -35,7 +35,7 @@ func (b *Broker) follow(pic *controller.Picture, parts map[int32][]following) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var copying sync.WaitGroup
 	for leader, parts := range parts {
-		copying.Go(func() { b.copyFrom(ctx, pic.Brokers[leader].Addr(), parts) })
+		copying.Go(func() { b.copyFrom(ctx, pic.Brokers[leader].String(), parts) })
 	}
 	b.applying.unfollow = func() { cancel(); copying.Wait() }
 }
@@ -152,7 +152,9 @@ func (b *Broker) hold(tp topicPartition, state *controller.Partition) *partition
 			log = &commitlog.Log{}
 			b.config.Logs[tp] = log
 		}
-		p = newPartition(b, tp, log)
+		p = &partition{topicPartition: tp, broker: b}
+		p.mu.log, p.mu.high = log, log.Start()
+		p.mu.leader, p.mu.leaderEpoch, p.mu.epoch = controller.Nobody, -1, -1
 		b.mu.partitions[tp] = p
 	}
 	b.mu.Unlock()

@@ -72,7 +72,7 @@ func (b *Broker) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 		resp.ProducerID, resp.ProducerEpoch = -1, -1
 		return resp
 	}
-	resp.ProducerID, resp.ProducerEpoch = b.controller.NextProducerID(), 0
+	resp.ProducerID, resp.ProducerEpoch = b.config.Controller.NextProducerID(), 0
 	return resp
 }
 

@@ -53,13 +53,6 @@ type progress struct {
 	leaderMoved         bool // another, or the same one elected anew: what waits here waits in vain
 }
 
-func newPartition(b *Broker, tp topicPartition, log *commitlog.Log) *partition {
-	p := &partition{topicPartition: tp, broker: b}
-	p.mu.log, p.mu.high = log, log.Start()
-	p.mu.leader, p.mu.leaderEpoch, p.mu.epoch = controller.Nobody, -1, -1
-	return p
-}
-
 func (p *partition) leadsLocked() bool { return p.mu.leader == p.broker.config.ID }
 
 func (p *partition) apply(s *controller.Partition, now time.Time) (pr progress) {
@@ -255,7 +248,7 @@ func (p *partition) improveLocked(now time.Time) progress {
 		return progress{}
 	}
 	b := p.broker
-	answer, err := b.controller.Alter(b.session.Load(), p.topicPartition, p.mu.leaderEpoch, p.mu.epoch, set)
+	answer, err := b.config.Controller.Alter(b.session.Load(), p.topicPartition, p.mu.leaderEpoch, p.mu.epoch, set)
 	if err != nil {
 		return progress{}
 	}

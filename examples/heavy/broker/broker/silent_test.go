@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	require.NoError(t, err)
 	t.Cleanup(b.controller.Close)
 	config := Config{
-		ID: 1, Controller: b.controller, MaxLag: time.Hour, MinInsyncReplicas: minInsync,
+		ID: 1, Addr: "127.0.0.1:0", Logs: make(Logs), Controller: b.controller, MaxLag: time.Hour, MinInsyncReplicas: minInsync,
 		Purgatory: []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()},
 	}
 	config.Groups, err = group.New(0, 0)
@@ -60,7 +61,7 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	b.Broker, err = Start(config)
 	require.NoError(t, err)
 	t.Cleanup(b.Kill)
-	b.silent, err = b.controller.Register(2, controller.Endpoint{Host: "127.0.0.1", Port: 1})
+	b.silent, err = b.controller.Register(2, netip.MustParseAddrPort("127.0.0.1:1"))
 	require.NoError(t, err)
 	require.Equal(t, int32(1), b.newTopic("t", 1, 2)[0].Leader)
 	return b

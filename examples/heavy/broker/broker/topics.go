@@ -10,8 +10,6 @@ import (
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 )
 
-const clusterID = "purgatory-example"
-
 // createTopics has the controller make topics, which this broker then knows.
 func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
@@ -23,11 +21,10 @@ func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 			st.ErrorCode, st.ErrorMessage = code(err), kmsg.StringPtr(err.Error())
 		} else {
 			st.NumPartitions, st.ReplicationFactor = int32(len(t)), int16(len(t[0].Replicas))
-			st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
-	b.apply(b.controller.Picture())
+	b.apply(b.config.Controller.Picture())
 	return resp
 }
 
@@ -40,7 +37,7 @@ func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (contro
 	case len(rt.Configs) > 0:
 		return nil, kerr.InvalidConfig
 	}
-	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor)
+	return b.config.Controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor)
 }
 
 // metadata says who leads what. Topics that do not exist yet are created where
@@ -49,17 +46,17 @@ func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	pic := b.current.Load()
 	for _, rt := range req.Topics {
 		if pic.Topics[*rt.Topic] == nil && (req.AllowAutoTopicCreation || req.Version < 4) {
-			_, _ = b.controller.Create(*rt.Topic, controller.Default, controller.Default)
+			_, _ = b.config.Controller.Create(*rt.Topic, controller.Default, controller.Default)
 		}
 	}
-	b.apply(b.controller.Picture())
+	b.apply(b.config.Controller.Picture())
 	pic = b.current.Load()
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
-	resp.ClusterID = kmsg.StringPtr(clusterID)
+	resp.ClusterID = kmsg.StringPtr("purgatory-example")
 	resp.ControllerID = b.config.ID // every broker asks the controller for its clients
 	for _, id := range slices.Sorted(maps.Keys(pic.Brokers)) {
 		sb := kmsg.NewMetadataResponseBroker()
-		sb.NodeID, sb.Host, sb.Port = id, pic.Brokers[id].Host, pic.Brokers[id].Port
+		sb.NodeID, sb.Host, sb.Port = id, pic.Brokers[id].Addr().String(), int32(pic.Brokers[id].Port())
 		resp.Brokers = append(resp.Brokers, sb)
 	}
 	var names []string

@@ -16,20 +16,20 @@ type waitKey struct {
 	conn      uint64
 }
 
-type event uint8
+type event string
 
 const (
-	connection event = iota // it ended
-	committed               // the high watermark moved: producers and consumers wait
-	appended                // the end of the log moved: followers wait
+	connection event = "end of connection"
+	committed  event = "committed" // the high watermark moved: producers and consumers wait
+	appended   event = "appended"  // the end of the log moved: followers wait
 )
 
 // String is what the debug page shows of a key.
 func (k waitKey) String() string {
 	if k.event == connection {
-		return fmt.Sprintf("end of connection %d", k.conn)
+		return fmt.Sprintf("%s %d", k.event, k.conn)
 	}
-	return fmt.Sprintf("%s, %s", k.partition, [...]string{committed: "committed", appended: "appended"}[k.event])
+	return fmt.Sprintf("%v, %s", k.partition, k.event)
 }
 
 type (

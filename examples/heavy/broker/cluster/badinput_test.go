@@ -205,8 +205,6 @@ func TestBadRequestsGetTheProtocolsErrors(t *testing.T) {
 	require.Equal(t, kerr.OffsetOutOfRange, fetched())
 	at.FetchOffset, at.CurrentLeaderEpoch = 0, 99
 	require.Equal(t, kerr.UnknownLeaderEpoch, fetched())
-	fetch.SessionID = 5
-	require.Equal(t, kerr.FetchSessionIDNotFound.Code, r.ask(fetch).(*kmsg.FetchResponse).ErrorCode)
 
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Version, join.Group = 9, "g"

@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,13 +30,13 @@ type Controller struct {
 	log            *slog.Logger
 	sessionTimeout time.Duration
 	sessions       *purgatory.DelayedOperationPurgatory[int32] // by broker
+	producerID     atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		now        *Picture
-		brokers    map[int32]*Session
-		placed     int // partitions that topics have begun with, for the next one to begin elsewhere
-		producerID int64
+		now     *Picture
+		brokers map[int32]*Session
+		placed  int // partitions that topics have begun with, for the next one to begin elsewhere
 	}
 }
 
@@ -42,7 +44,7 @@ type Controller struct {
 // sessionTimeout. Its options are those of the purgatory in which the sessions wait.
 func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Option) (*Controller, error) {
 	c := &Controller{log: log, sessionTimeout: sessionTimeout}
-	c.mu.now = &Picture{Brokers: make(map[int32]Endpoint)}
+	c.mu.now = &Picture{Brokers: make(map[int32]netip.AddrPort)}
 	c.mu.brokers = make(map[int32]*Session)
 	var err error
 	c.sessions, err = purgatory.New[int32]("broker session", opts...)
@@ -85,7 +87,7 @@ func (s *Session) OnExpiration() {}
 
 // Register begins a session for a broker. A session that its former life has left
 // behind ends.
-func (c *Controller) Register(id int32, at Endpoint) (*Session, error) {
+func (c *Controller) Register(id int32, at netip.AddrPort) (*Session, error) {
 	c.mu.Lock()
 	former := c.mu.brokers[id]
 	c.mu.Unlock()
@@ -182,12 +184,7 @@ func (c *Controller) elect(next *Picture, p *Partition, tp TopicPartition) {
 }
 
 // NextProducerID is an id that no other idempotent producer has.
-func (c *Controller) NextProducerID() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.producerID++
-	return c.mu.producerID
-}
+func (c *Controller) NextProducerID() int64 { return c.producerID.Add(1) }
 
 // TopicPartition names a partition.
 type TopicPartition struct {

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +47,7 @@ func newBench(t *testing.T, brokers int32) *bench {
 
 func (b *bench) register(id int32) *Session {
 	b.t.Helper()
-	s, err := b.Register(id, Endpoint{"127.0.0.1", 9000 + id})
+	s, err := b.Register(id, netip.MustParseAddrPort(fmt.Sprintf("127.0.0.1:%d", 9000+id)))
 	require.NoError(b.t, err)
 	b.sessions[id] = s
 	return s

@@ -2,27 +2,17 @@ package controller
 
 import (
 	"maps"
-	"net"
+	"net/netip"
 	"slices"
-	"strconv"
 )
 
 // Picture is the cluster at one moment. The controller never changes a picture, it
 // makes a new one.
 type Picture struct {
 	Version int64
-	Brokers map[int32]Endpoint
+	Brokers map[int32]netip.AddrPort // where they listen
 	Topics  map[string]Topic
 }
-
-// Endpoint is where a broker listens.
-type Endpoint struct {
-	Host string
-	Port int32
-}
-
-// Addr is the endpoint as net.Dial wants it.
-func (e Endpoint) Addr() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
 // Topic is the partitions of one topic, by number. A topic is never deleted.
 type Topic []Partition

@@ -14,9 +14,9 @@ package group
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"sync"
 	"time"
 
@@ -77,20 +77,20 @@ type WaitKey struct {
 	conn  uint64
 }
 
-type phase uint8
+type phase string
 
 const (
-	connection phase = iota // ended
-	joins                   // of a group
-	syncs
+	connection phase = "end of connection"
+	joins      phase = "joins" // of a group
+	syncs      phase = "syncs"
 )
 
 // String is what the debug page shows of a key.
 func (k WaitKey) String() string {
 	if k.phase == connection {
-		return fmt.Sprintf("end of connection %d", k.conn)
+		return fmt.Sprintf("%s %d", k.phase, k.conn)
 	}
-	return fmt.Sprintf("%s of %s", [...]string{joins: "joins", syncs: "syncs"}[k.phase], k.group)
+	return fmt.Sprintf("%s of %s", k.phase, k.group)
 }
 
 // MemberKey is where a member's session is found.
@@ -105,12 +105,10 @@ type Client struct {
 	Open func() bool // false before Gone is called
 }
 
-var errGone = errors.New("group: the client is gone")
-
 // Gone forgets the waits of a connection that has ended. Its members stay, for
 // as long as their sessions do.
 func (c *Coordinator) Gone(conn uint64) {
-	c.Rebalances.CancelForKey(WaitKey{phase: connection, conn: conn}, errGone)
+	c.Rebalances.CancelForKey(WaitKey{phase: connection, conn: conn}, net.ErrClosed)
 }
 
 // group finds or makes a group.

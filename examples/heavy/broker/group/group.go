@@ -195,23 +195,14 @@ func (g *group) consistentLocked(protocolType string, protocols []kmsg.JoinGroup
 	})
 }
 
-// commonProtocolLocked is the one that most members name first, of those that
-// all speak.
+// commonProtocolLocked is the one that the first member prefers, of those that all speak.
 func (g *group) commonProtocolLocked() string {
-	votes := make(map[string]int)
-	best := ""
-	for _, m := range g.membersLocked() {
-		for _, p := range m.protocols {
-			if g.supportsLocked(p.Name) {
-				votes[p.Name]++
-				if votes[p.Name] > votes[best] {
-					best = p.Name
-				}
-				break
-			}
+	for _, p := range g.membersLocked()[0].protocols {
+		if g.supportsLocked(p.Name) {
+			return p.Name
 		}
 	}
-	return best
+	return ""
 }
 
 // metadata is what a member says of itself in a protocol; nil: it does not

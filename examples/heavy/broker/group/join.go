@@ -96,8 +96,8 @@ func (g *group) enterLocked(m *member, req *kmsg.JoinGroupRequest) *kmsg.JoinGro
 
 // joinedLocked is the answer that a member is in the present generation.
 func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
-	resp := newJoinResponse(version, m.id)
-	resp.Generation, resp.LeaderID = g.mu.generation, g.mu.leader
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version, resp.MemberID, resp.Generation, resp.LeaderID = version, m.id, g.mu.generation, g.mu.leader
 	protocol, protocolType := g.mu.protocol, g.mu.protocolType
 	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
 	if m.id == g.mu.leader {
@@ -111,18 +111,9 @@ func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 	return resp
 }
 
-func newJoinResponse(version int16, member string) *kmsg.JoinGroupResponse {
-	resp := kmsg.NewPtrJoinGroupResponse()
-	resp.Version, resp.MemberID = version, member
-	return resp
-}
-
 func refuseJoin(version int16, member string, err *kerr.Error) *kmsg.JoinGroupResponse {
-	resp := newJoinResponse(version, member)
-	resp.ErrorCode, resp.Generation = err.Code, -1
-	if version < 7 {
-		resp.Protocol = kmsg.StringPtr("") // may be null only since then
-	}
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version, resp.MemberID, resp.Generation, resp.ErrorCode = version, member, -1, err.Code
 	return resp
 }
 
@@ -164,4 +155,67 @@ func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*memb
 		resp.LeaderID, resp.Members = former.id, nil
 	}
 	return nil, resp
+}
+
+// Sync is a member's request for its assignment; the leader's brings them all.
+func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
+	g := c.group(req.Group)
+	g.lock()
+	defer g.unlock()
+	m, err := g.fencedLocked(req.MemberID, req.InstanceID)
+	switch {
+	case err != nil:
+	case req.Generation != g.mu.generation:
+		err = kerr.IllegalGeneration
+	case req.ProtocolType != nil && *req.ProtocolType != g.mu.protocolType,
+		req.Protocol != nil && *req.Protocol != g.mu.protocol:
+		err = kerr.InconsistentGroupProtocol
+	case g.mu.state == joining:
+		err = kerr.RebalanceInProgress
+	}
+	if err != nil {
+		reply(refuseSync(req.Version, err))
+		return
+	}
+	if g.mu.state == syncing && m.id == g.mu.leader {
+		g.assignLocked(req.GroupAssignment)
+	}
+	if g.mu.state == stable {
+		g.extendLocked(m)
+		reply(g.assignedLocked(m, req.Version))
+		return
+	}
+	g.waitLocked(&wait{group: g, member: m, client: client, phase: syncs, version: req.Version, reply: reply})
+}
+
+// assignLocked hands out the leader's assignment and answers all who wait for it.
+func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment) {
+	for _, a := range assignments {
+		if m := g.mu.members[a.MemberID]; m != nil {
+			m.assignment = bytes.Clone(a.MemberAssignment) // not the whole request
+		}
+	}
+	g.mu.state = stable
+	for _, m := range g.membersLocked() {
+		if m.wait != nil {
+			g.answerLocked(m, g.assignedLocked(m, m.wait.version))
+			g.startSessionLocked(m)
+		}
+	}
+}
+
+func (g *group) assignedLocked(m *member, version int16) *kmsg.SyncGroupResponse {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version = version
+	protocol, protocolType := g.mu.protocol, g.mu.protocolType
+	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
+	resp.MemberAssignment = append([]byte{}, m.assignment...)
+	return resp
+}
+
+func refuseSync(version int16, err *kerr.Error) *kmsg.SyncGroupResponse {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version, resp.ErrorCode = version, err.Code
+	resp.MemberAssignment = []byte{}
+	return resp
 }

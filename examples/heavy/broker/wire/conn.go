@@ -68,11 +68,7 @@ func (s *Server) read(c *Conn) {
 // is memory: only a read notices that the peer has gone, and then its waits are
 // cancelled.
 func (s *Server) request(c *Conn, r *bufio.Reader) error {
-	size := 0
-	frame, err := readFrame(r, func(n int) error {
-		size += n
-		return c.memory.Acquire(c.ctx, int64(n))
-	})
+	frame, err := readFrame(r, func(n int) error { return c.memory.Acquire(c.ctx, int64(n)) })
 	if err != nil {
 		return err
 	}
@@ -83,14 +79,14 @@ func (s *Server) request(c *Conn, r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	place := slot{correlation: req.correlation, size: size, resp: make(chan kmsg.Response, 1)}
+	place := slot{correlation: req.correlation, size: len(frame), resp: make(chan kmsg.Response, 1)}
 	select {
 	case c.slots <- place:
 	default:
 		return errInFlight
 	}
-	if req.unknownApiVersions {
-		place.resp <- answerUnknownApiVersions(s.apis)
+	if req.answer != nil {
+		place.resp <- req.answer
 		return nil
 	}
 	s.handler.Handle(c, req.body, func(resp kmsg.Response) { place.resp <- resp })

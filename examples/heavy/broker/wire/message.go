@@ -34,23 +34,24 @@ func (v Versions) supports(key, version int16) bool {
 	return ok && r.Min <= version && version <= r.Max
 }
 
-// Answer is the response to an ApiVersions request.
-func (v Versions) Answer(req *kmsg.ApiVersionsRequest) *kmsg.ApiVersionsResponse {
-	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
+// answer is the response to an ApiVersions request. To a newer client, which asks in a
+// version that is not spoken, it is an error in version 0, with which that tries again.
+func (v Versions) answer(version int16) kmsg.Response {
+	resp := kmsg.NewPtrApiVersionsResponse()
+	if resp.Version = version; !v.supports(keyApiVersions, version) {
+		resp.Version, resp.ErrorCode = 0, kerr.UnsupportedVersion.Code
+	}
 	for key, r := range v {
 		resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: key, MinVersion: r.Min, MaxVersion: r.Max})
 	}
 	return resp
 }
 
-// request is one decoded request and what its answer needs.
+// request is one decoded request, or the answer that needs no decoding.
 type request struct {
 	correlation int32
 	body        kmsg.Request
-	// unknownApiVersions: a newer client asked in a version we cannot read.
-	// The protocol has one answer to it, in version 0, and the client tries
-	// again with what that lists.
-	unknownApiVersions bool
+	answer      kmsg.Response
 }
 
 // parseRequest decodes a frame. An error means that the connection cannot go
@@ -61,10 +62,10 @@ func parseRequest(frame []byte, apis Versions) (request, error) {
 	if !r.Ok() {
 		return request{}, fmt.Errorf("%w: no header", errFrame)
 	}
-	if !apis.supports(key, version) {
-		if key == keyApiVersions {
-			return request{correlation: correlation, unknownApiVersions: true}, nil
-		}
+	switch {
+	case key == keyApiVersions:
+		return request{correlation: correlation, answer: apis.answer(version)}, nil
+	case !apis.supports(key, version):
 		return request{}, fmt.Errorf("wire: API key %d version %d is not supported", key, version)
 	}
 	body := kmsg.RequestForKey(key)
@@ -86,14 +87,6 @@ func parseRequest(frame []byte, apis Versions) (request, error) {
 		return request{}, fmt.Errorf("wire: API key %d version %d: %w", key, version, err)
 	}
 	return request{correlation: correlation, body: body}, nil
-}
-
-// answerUnknownApiVersions lists what is spoken, in the one version that
-// every client can read.
-func answerUnknownApiVersions(apis Versions) kmsg.Response {
-	resp := apis.Answer(&kmsg.ApiVersionsRequest{})
-	resp.ErrorCode = kerr.UnsupportedVersion.Code
-	return resp
 }
 
 // appendResponse encodes a whole response frame.

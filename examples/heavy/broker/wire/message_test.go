@@ -46,7 +46,7 @@ func TestRequestsSurviveTheWay(t *testing.T) {
 func TestBadRequestsAreErrors(t *testing.T) {
 	head := func(key, version byte) []byte { return kbin.AppendString([]byte{0, key, 0, version, 0, 0, 0, 1}, "") }
 	for name, frame := range map[string][]byte{
-		"tags of the header": append(head(18, 3), 0xff, 0xff, 0xff, 0xff, 0x0f),
+		"tags of the header": append(head(12, 4), 0xff, 0xff, 0xff, 0xff, 0x0f),
 		"topics":             append(head(3, 1), 0x7f, 0xff, 0xff, 0xff),
 		"compact topics":     append(head(3, 9), 0, 0xff, 0xff, 0xff, 0xff, 0x0f),
 		"many empty topics":  append(append(head(3, 1), 0, 16, 0, 0), make([]byte, 2<<20)...),
