@@ -77,7 +77,7 @@ broker-figures: ## what a produce costs in the brokers and in kfake: alone, besi
 raft: override ARGS := demo $(ARGS)
 raft: ## a key-value store on a raft engine: three processes, killed, frozen and cut off for half a minute, and checked
 	@echo "building ./raftkv/cmd/raftkv in examples/heavy ..."; cd examples/heavy && $(GO) build -o $(CURDIR)/bin/ ./raftkv/cmd/raftkv
-	@$(call build-and-run,examples/heavy,./raftkv/check/cmd/raftcheck)
+	@$(call build-and-run,examples/heavy,./raftcheck)
 
 .PHONY: replicas
 replicas: override ARGS := demo $(ARGS)
@@ -167,7 +167,7 @@ explore: ## random programs under random schedules for TIME (default 60s), on al
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
-	./examples/heavy/raftkv/check/check.sh $(ARGS)
+	./examples/heavy/raftcheck/check.sh $(ARGS)
 
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
