@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/cluster"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/cluster"
 )
 
 // Fault is something that happens to a member.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/client"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/node"
 	"github.com/delayedop/purgatory/examples/internal/faultproxy"
 )

@@ -8,16 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func TestAnInterruptedDemoDoesNotFail(t *testing.T) {
 	member := t.TempDir() + "/raftkv"
-	built, err := exec.Command("go", "build", "-o", member, "../../../cmd/raftkv").CombinedOutput()
+	built, err := exec.Command("go", "build", "-o", member, "../raftkv/cmd/raftkv").CombinedOutput()
 	require.NoError(t, err, "%s", built)
 	for _, after := range []time.Duration{0, time.Second} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)

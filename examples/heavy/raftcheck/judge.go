@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/cluster"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/cluster"
 )
 
 // finish waits until the cluster is whole, reads what the last writes have left, and stops it.
-func (r *run) finish(ctx context.Context, report *Report) {
+func (r *trial) finish(ctx context.Context, report *Report) {
 	r.tally.wrote(r.history.now()) // ends the last gap; not a write
 	r.tally.Written.Add(-1)
 	if report.Wrong == nil {
@@ -57,7 +57,7 @@ func settled(ctx context.Context, m *cluster.Member) (left int, restored int64, 
 }
 
 // judge has the history checked.
-func (r *run) judge(report *Report) error {
+func (r *trial) judge(report *Report) error {
 	all := r.history.relevant()
 	report.Operations = len(all)
 	drawing := ""

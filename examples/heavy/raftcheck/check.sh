@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Checks the store under faults, and that the check can fail. ARGS go to the first part, for example -seeds 5.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")"
 
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 echo "--- building"
-go build -o "$built/" ./cmd/raftkv ./check/cmd/raftcheck
-go build -tags raftkv_defects -o "$built/raftkv-seeded" ./cmd/raftkv
+go build -o "$built/" . ../raftkv/cmd/raftkv
+go build -tags raftkv_defects -o "$built/raftkv-seeded" ../raftkv/cmd/raftkv
 
 echo "--- as it is"
 "$built/raftcheck" check -seeds 50 -duration 30s -parallel 2 "$@"

@@ -1,6 +1,4 @@
-// Package check runs clients and faults against a cluster, and has Porcupine decide whether what the clients saw could have
-// happened on one machine, one call after the other.
-package check
+package main
 
 import (
 	"fmt"

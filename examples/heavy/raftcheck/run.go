@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/hashicorp/raft"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/client"
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/cluster"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/cluster"
 )
 
 // Config says what to run.
@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err := ready(ctx, c); err != nil {
 		return nil, err
 	}
-	r := &run{cfg: cfg, cluster: c, history: newHistory(), tally: &Tally{}}
+	r := &trial{cfg: cfg, cluster: c, history: newHistory(), tally: &Tally{}}
 	return r.run(ctx)
 }
 
@@ -115,8 +115,8 @@ func ready(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// run is one run.
-type run struct {
+// trial is one run.
+type trial struct {
 	cfg     Config
 	cluster *cluster.Cluster
 	history *history
@@ -126,19 +126,19 @@ type run struct {
 	nodes []*client.Client // that clients call
 }
 
-func (r *run) targets() []*client.Client {
+func (r *trial) targets() []*client.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nodes
 }
 
-func (r *run) addTarget(i int) {
+func (r *trial) addTarget(i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.nodes = append(slices.Clone(r.nodes), r.cluster.Members[i].Client)
 }
 
-func (r *run) run(ctx context.Context) (*Report, error) {
+func (r *trial) run(ctx context.Context) (*Report, error) {
 	for i := range members {
 		r.addTarget(i)
 	}
@@ -177,7 +177,7 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 	return report, r.judge(report)
 }
 
-func (r *run) watchJoined(ctx context.Context, joined <-chan int) {
+func (r *trial) watchJoined(ctx context.Context, joined <-chan int) {
 	for {
 		select {
 		case i := <-joined:
@@ -188,7 +188,7 @@ func (r *run) watchJoined(ctx context.Context, joined <-chan int) {
 	}
 }
 
-func (r *run) everySecond(ctx context.Context) {
+func (r *trial) everySecond(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -204,7 +204,7 @@ func (r *run) everySecond(ctx context.Context) {
 }
 
 // leader asks the members who leads, and returns what the first that knows says.
-func (r *run) leader(ctx context.Context) string {
+func (r *trial) leader(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	answers := make(chan string, len(r.targets()))

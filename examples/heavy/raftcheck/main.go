@@ -1,4 +1,5 @@
-// Raftcheck runs three members of raftkv as processes, under load and faults, and checks what their clients have seen.
+// Raftcheck runs three members of raftkv as processes, under load and faults, and has Porcupine decide whether what their
+// clients have seen could have happened on one machine, one call after the other.
 //
 //	raftcheck demo     one cluster, with a line a second
 //	raftcheck check    many seeds, every history checked for linearizability

@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/client"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
 )
 
 // Tally counts calls by how they ended.

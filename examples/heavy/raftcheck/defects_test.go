@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/cluster"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/cluster"
 )
 
 // tries is how often a defect may get away: chance decides whether a run meets it, more often than not it does.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check"
 	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
@@ -38,9 +37,9 @@ func runDemo(ctx context.Context, args []string, out, errs io.Writer) error {
 	fmt.Fprintln(out, "A healthy run: a put or a get in milliseconds, and again within a few seconds of each fault. A call that fails says so,\n"+
 		"and breaks nothing; on a busy machine more of them fail. The verdict is the last lines: \"linearizable yes\", and no wait left.")
 	p := &printer{out: out}
-	report, err := check.Run(ctx, check.Config{
+	report, err := Run(ctx, Config{
 		Binary: *member, Folder: folder, Drawings: filepath.Join(os.TempDir(), "raftkv"), Seed: *seed,
-		Duration: *duration, Clients: *clients, Faults: check.AllFaults, Say: p.say, Every: p.every,
+		Duration: *duration, Clients: *clients, Faults: AllFaults, Say: p.say, Every: p.every,
 	})
 	if err != nil && ctx.Err() == nil { // what fails after an interrupt fails because of it
 		return err
@@ -70,7 +69,7 @@ func (p *printer) say(format string, args ...any) {
 	fmt.Fprintf(p.out, "        "+format+"\n", args...)
 }
 
-func (p *printer) every(now check.Progress) {
+func (p *printer) every(now Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := now.Tally

@@ -15,7 +15,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check"
 	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
@@ -28,7 +27,7 @@ type checkConfig struct {
 	member       string
 	drawings     string
 	defect       string
-	faults       []check.Fault
+	faults       []Fault
 }
 
 // runCheck runs many seeds, with a line for each.
@@ -75,15 +74,15 @@ func runCheck(ctx context.Context, args []string, out, errs io.Writer) error {
 var errCaught = errors.New("caught")
 
 // chooseFaults returns the faults that names lists, all of them for "".
-func chooseFaults(names string) ([]check.Fault, error) {
+func chooseFaults(names string) ([]Fault, error) {
 	if names == "" {
-		return check.AllFaults, nil
+		return AllFaults, nil
 	}
-	var faults []check.Fault
+	var faults []Fault
 	for name := range strings.SplitSeq(names, ",") {
-		f := check.Fault(strings.TrimSpace(name))
-		if !slices.Contains(check.AllFaults, f) {
-			return nil, fmt.Errorf("fault %q is none of %q", f, check.AllFaults)
+		f := Fault(strings.TrimSpace(name))
+		if !slices.Contains(AllFaults, f) {
+			return nil, fmt.Errorf("fault %q is none of %q", f, AllFaults)
 		}
 		faults = append(faults, f)
 	}
@@ -127,18 +126,18 @@ func (c *checkConfig) all(ctx context.Context, out io.Writer) (failed int, err e
 	return failed, err
 }
 
-func (c *checkConfig) one(ctx context.Context, seed uint64) (*check.Report, error) {
+func (c *checkConfig) one(ctx context.Context, seed uint64) (*Report, error) {
 	folder, err := os.MkdirTemp("", "raftkv-check-")
 	if err != nil {
 		return nil, err
 	}
-	return check.Run(ctx, check.Config{
+	return Run(ctx, Config{
 		Binary: c.member, Folder: folder, Drawings: c.drawings, Seed: seed, Duration: c.duration, Clients: c.clients,
 		Faults: c.faults, Defect: c.defect,
 	})
 }
 
-func printReport(out io.Writer, r *check.Report) {
+func printReport(out io.Writer, r *Report) {
 	t := r.Tally
 	fmt.Fprintf(out, "seed %d: linearizable %s, %d operations checked; put %d ok, %d not written, %d unknown; get %d ok, %d failed; "+
 		"watch %d ok, %d nothing new, %d failed; %v without a write at most; latest answer %v after its deadline; %d waits left; "+

@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/client"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
 )
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ var binaries string
 func build(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(binaries, name)
-	args := append(append([]string{"build"}, flags...), "-o", path, "../cmd/raftkv")
+	args := append(append([]string{"build"}, flags...), "-o", path, "../raftkv/cmd/raftkv")
 	out, err := exec.Command("go", args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path
@@ -135,7 +135,7 @@ func TestHistoryLeavesOutOnlyWhatNobodyRead(t *testing.T) {
 
 // TestNothingIsNoSuccess: a history without a write or without a read is linearizable, and shows nothing.
 func TestNothingIsNoSuccess(t *testing.T) {
-	r := &run{history: newHistory(), tally: &Tally{}}
+	r := &trial{history: newHistory(), tally: &Tally{}}
 	for _, count := range []func(){func() {}, func() { r.tally.Written.Add(1) }} {
 		count()
 		var report Report
