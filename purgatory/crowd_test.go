@@ -3,6 +3,7 @@ package purgatory_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -80,7 +81,8 @@ func soon(t *testing.T, what string, f func()) {
 	case <-done:
 	case <-time.After(patience / 10 * 8):
 		stacks := make([]byte, 1<<20)
-		panic(fmt.Sprintf("did not happen: %s\n%s", what, stacks[:runtime.Stack(stacks, true)]))
+		fmt.Fprintf(os.Stderr, "--- FAIL: %s (did not happen: %s)\n%s", t.Name(), what, stacks[:runtime.Stack(stacks, true)])
+		os.Exit(1)
 	}
 }
 
