@@ -62,7 +62,7 @@ func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *
 	if w == nil {
 		w = &walk[K]{p: p}
 	}
-	w.shard, w.key, w.hash, w.upTo = p.watchers.Shard(hash), key, hash, upTo
+	w.shard, w.key, w.hash, w.upTo, w.later = p.watchers.Shard(hash), key, hash, upTo, p.cfg.spread
 	return w
 }
 
