@@ -66,9 +66,8 @@ broker: ## three brokers in one process that Kafka clients can talk to; runs unt
 	@$(call build-and-run,examples/heavy,./broker/cmd/broker)
 
 .PHONY: demo
-demo: override ARGS := demo $(ARGS)
-demo: ## the brokers under load for half a minute, stopped, killed and frozen, and each record judged
-	@$(call build-and-run,examples/heavy,./broker/cmd/broker)
+demo: ## the brokers under load, stopped, killed and frozen at random, and each record judged
+	cd examples/heavy && $(GO) test -count 1 -v -run TestNothingAcknowledgedIsLost ./broker/cluster
 
 .PHONY: broker-figures
 broker-figures: ## what a produce costs in the brokers and in kfake: alone, beside 300 waiting fetches, after these
@@ -78,7 +77,7 @@ broker-figures: ## what a produce costs in the brokers and in kfake: alone, besi
 raft: override ARGS := demo $(ARGS)
 raft: ## a key-value store on a raft engine: three processes, killed, frozen and cut off for half a minute, and checked
 	@echo "building ./raftkv/cmd/raftkv in examples/heavy ..."; cd examples/heavy && $(GO) build -o $(CURDIR)/bin/ ./raftkv/cmd/raftkv
-	@$(call build-and-run,examples/heavy,./raftkv/check/cmd/raftcheck)
+	@$(call build-and-run,examples/heavy,./raftcheck)
 
 .PHONY: replicas
 replicas: override ARGS := demo $(ARGS)
@@ -166,9 +165,19 @@ interleave: ## every interleaving of small scenarios on the real code, up to a b
 explore: ## random programs under random schedules for TIME (default 60s), on all processors
 	TIME=$(TIME) ./proof/programs/run.sh $(ARGS)
 
+RACE_PROGRAMS ?= 200000
+ARM_PROGRAMS ?= 20000
+
+.PHONY: programs
+programs: ## random programs on Go's own goroutines, under the race detector and as arm: once a release
+	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
+	$(GO) test $(RACE) -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
+	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
+	GOARCH=arm $(GO) test -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
+
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
-	./examples/heavy/raftkv/check/check.sh $(ARGS)
+	./examples/heavy/raftcheck/check.sh $(ARGS)
 
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second

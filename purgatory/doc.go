@@ -81,6 +81,20 @@
 // met, before it runs the first OnComplete. If operations compete for something, reserve it
 // in TryComplete and release it in OnComplete.
 //
+// # What a condition may read
+//
+// What it reads needs a lock or an atomic type, unless one goroutine owns it. A goroutine may own
+// the state of a purgatory's conditions, as the loop of an actor does, if it makes all
+// registrations and all checks, none of them inside a TryComplete or on a stack of over 400 frames,
+// and if neither Signal, [WithForgottenChecks] nor Inspect is used. Then no other goroutine calls
+// TryComplete, whoever else ends operations, and whatever expires. In a test, the race detector
+// reports a violation.
+//
+// A condition should be one comparison, because each check of its key evaluates it. A fetch that
+// waits for a number of bytes need not add them up each time: keep the number of bytes that have
+// ever been written, and wait for a position in it. See the examples of
+// [DelayedOperationPurgatory.CheckAndCompleteUpTo].
+//
 // # Which callback runs where
 //
 //	satisfied at registration        the goroutine that registers

@@ -62,6 +62,9 @@ const (
 // runs apart here and in log, because the caller may have work in hand that must not end
 // with its goroutine.
 func (p *DelayedOperationPurgatory[K]) logs(level slog.Level) (yes bool) {
+	if p.logger.Handler() == slog.DiscardHandler { // the default: no goroutine
+		return false
+	}
 	guard.Apart(func() { yes = p.logger.Enabled(context.Background(), level) }, nil)
 	return yes
 }

@@ -14,12 +14,19 @@ import (
 
 // A signal that no worker has taken when the timeout passes is not a check that was forgotten.
 func TestASignalThatWaitsForAWorkerIsNotForgotten(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b"}, {"b", "a"}} {
+		aSignalThatWaits(t, keys)
+	}
+}
+
+func aSignalThatWaits(t *testing.T, keys []string) {
+	t.Helper()
 	var queue []func()
 	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond), purgatory.WithSignalWorkers(1),
 		purgatory.WithExecutor(func(run func()) error { queue = append(queue, run); return nil }))
 	var met atomic.Bool
 	o := until(&met)
-	submit(t, p, o, time.Second, "a")
+	submit(t, p, o, time.Second, keys...)
 	met.Store(true)
 	p.Signal("a")
 	p.AdvanceClock(time.Second)

@@ -17,6 +17,11 @@ func TestHistogramQuantiles(t *testing.T) {
 	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.51))
 	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.99))
 	assert.Equal(t, h.Bound(NumBuckets-1), h.Quantile(1))
+	few := Histogram{unit: time.Millisecond}
+	few.Counts[0], few.Counts[1], few.Counts[2] = 1, 1, 1
+	for q, want := range map[float64]time.Duration{0: 1, 0.33: 1, 0.34: 2, 0.5: 2, 0.66: 2, 0.67: 4, 1: 4} { // the rank of 0.5 is 1.5, and so the second
+		assert.Equal(t, want*time.Millisecond, few.Quantile(q), "%v", q)
+	}
 	h.Sum = 60
 	before := h
 	h.Counts[3]++

@@ -199,3 +199,26 @@ func TestSpawnThatDoesNotReturnTakesNoPlace(t *testing.T) {
 		})
 	}
 }
+
+// Who hears of a refusal finds the place of the refused worker free.
+func TestARefusalMayKickAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		var p *Pool
+		kicks := 0
+		spawn := func(run func()) error {
+			if kicks++; kicks == 1 {
+				return errors.New("full")
+			}
+			go run()
+			return nil
+		}
+		p = New(1, q.work, q.waiting, spawn, func(error) { p.Kick() }, noPanic(t))
+		done := false
+		q.push(func() { done = true })
+		p.Kick()
+		synctest.Wait() // no time passes: the pool's own retry has not come
+		assert.True(t, done)
+		time.Sleep(time.Second)
+	})
+}

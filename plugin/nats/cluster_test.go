@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,15 +21,17 @@ import (
 // it is mended.
 type route struct {
 	listener net.Listener
-	to       string
+	to       *broker
 	delay    atomic.Int64 // of what goes over it, in nanoseconds
 	mu       sync.Mutex
 	conns    []net.Conn
 	down     bool
 }
 
-// startRoute starts a route to an address.
-func startRoute(t *testing.T, to string) *route {
+var errDown = errors.New("it is down")
+
+// startRoute starts a route to a server, which need not run.
+func startRoute(t *testing.T, to *broker) *route {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,8 +53,11 @@ func startRoute(t *testing.T, to string) *route {
 func (r *route) carry(from net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	to, err := net.Dial("tcp", r.to)
-	if err != nil || r.down {
+	to, err := net.Conn(nil), errDown
+	if !r.down {
+		to, err = r.to.dialCluster()
+	}
+	if err != nil {
 		_ = from.Close()
 		return
 	}
@@ -63,6 +69,15 @@ func (r *route) carry(from net.Conn) {
 			_ = way[1].Close()
 		}()
 	}
+}
+
+// dialCluster connects to the address at which the server listens for others.
+func (b *broker) dialCluster() (net.Conn, error) {
+	s := b.running()
+	if s == nil || s.ClusterAddr() == nil {
+		return nil, errDown
+	}
+	return net.Dial("tcp", s.ClusterAddr().String())
 }
 
 // slow is a writer that waits before each write.
@@ -104,34 +119,28 @@ type cluster struct {
 func startCluster(t *testing.T, n int, change ...func(*server.Options)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, routes: make(map[[2]int]*route)}
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-		require.NoError(t, l.Close())
+	for range n {
+		c.brokers = append(c.brokers, &broker{t: t})
 	}
-	for i := range n {
-		o := &server.Options{
+	for i, b := range c.brokers {
+		b.options = &server.Options{
 			ServerName: fmt.Sprint("server", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 			SyncInterval: time.Minute,
 			// The servers tell each other an address at which nobody listens, so that they find no route beside ours.
-			Cluster: server.ClusterOpts{Name: "cluster", Host: "127.0.0.1", Port: ports[i], Advertise: "127.0.0.1:1", NoAdvertise: true, PoolSize: -1},
+			Cluster: server.ClusterOpts{Name: "cluster", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: "127.0.0.1:1", NoAdvertise: true, PoolSize: -1},
 		}
-		for j := range n {
+		for j, to := range c.brokers {
 			if i != j {
-				r := startRoute(t, fmt.Sprint("127.0.0.1:", ports[j]))
+				r := startRoute(t, to)
 				c.routes[[2]int{i, j}] = r
-				o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: r.listener.Addr().String()})
+				b.options.Routes = append(b.options.Routes, &url.URL{Scheme: "nats", Host: r.listener.Addr().String()})
 			}
 		}
 		for _, f := range change {
-			f(o)
+			f(b.options)
 		}
-		b := &broker{t: t, options: o}
 		b.launch()
 		t.Cleanup(b.stop)
-		c.brokers = append(c.brokers, b)
 	}
 	for _, b := range c.brokers {
 		b.ready()

@@ -91,6 +91,7 @@ func denied(subjects ...string) *server.Permissions {
 // The rights of a live connection are taken away and given back. The source says so, and hears
 // what was written meanwhile.
 func TestRightsThatAreTakenAwayShowAndComeBack(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		bucket bool
 		denied *server.Permissions
@@ -142,6 +143,7 @@ func TestRightsThatAreTakenAwayShowAndComeBack(t *testing.T) {
 // The server refuses the password for a while. By default the client then closes the connection
 // for good: Run ends, and its error says what to set. With that set, it goes on.
 func TestAPasswordThatIsRefusedForAWhile(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		bucket, ignore bool
 	}{

@@ -162,6 +162,9 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket})
 		}
+		if err == nil {
+			kv, err = withoutDirectGets(ctx, js)
+		}
 		return err
 	}))
 	return signalstest.Engine[string]{
@@ -205,6 +208,21 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 		},
 		Cuts: cuts(),
 	}
+}
+
+// withoutDirectGets opens the bucket such that its leader answers gets: most checks take reads to be
+// up to date. Besides, direct gets and ReloadOptions are a data race in the server.
+func withoutDirectGets(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	s, err := js.Stream(ctx, "KV_"+bucket)
+	if err != nil {
+		return nil, err
+	}
+	config := s.CachedInfo().Config
+	config.AllowDirect = false
+	if _, err := js.UpdateStream(ctx, config); err != nil {
+		return nil, err
+	}
+	return js.KeyValue(ctx, bucket)
 }
 
 // overflow sends more than a source holds, and waits until its client has dropped some.

@@ -18,11 +18,17 @@ import (
 	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
-func TestConformanceOfABucket(t *testing.T)  { signalstest.Run(t, bucketEngine) }
-func TestConformanceOfReplicas(t *testing.T) { signalstest.Run(t, replicasEngine) }
-func TestConformanceOfSubjects(t *testing.T) { signalstest.Run(t, subjectEngine) }
-func TestRandomCutsOfABucket(t *testing.T)   { losesNothing(t, bucketEngine(t)) }
-func TestRandomCutsOfSubjects(t *testing.T)  { losesNothing(t, subjectEngine(t)) }
+func TestConformanceOfABucket(t *testing.T)  { conforms(t, bucketEngine) }
+func TestConformanceOfReplicas(t *testing.T) { conforms(t, replicasEngine) }
+func TestConformanceOfSubjects(t *testing.T) { conforms(t, subjectEngine) }
+
+func conforms(t *testing.T, open func(*testing.T) signalstest.Engine[string]) {
+	t.Parallel() // most of it is waiting
+	signalstest.Run(t, open)
+}
+
+func TestRandomCutsOfABucket(t *testing.T)  { losesNothing(t, bucketEngine(t)) }
+func TestRandomCutsOfSubjects(t *testing.T) { losesNothing(t, subjectEngine(t)) }
 func TestSubjectsWithoutMissedLose(t *testing.T) {
 	e := subjectEngine(t)
 	e.Cuts, e.Patience = 300, time.Second

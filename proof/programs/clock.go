@@ -50,7 +50,7 @@ func (w *world) options() []purgatory.Option {
 		purgatory.WithSignalWorkers(w.workers),
 		purgatory.WithMaxPending(w.maxPending),
 		purgatory.WithPurgeInterval(w.purge),
-		purgatory.WithReapInterval(w.reapInterval()),
+		purgatory.WithReapInterval(never),
 		purgatory.WithPanicHandler(w.panicked),
 	}
 	if w.lastTry {
@@ -94,15 +94,7 @@ func (w *world) ownClock() {
 	}
 }
 
-// reapInterval is short only if the reaper has to offer work that was refused.
-func (w *world) reapInterval() time.Duration {
-	if w.refuses != 0 {
-		return retries
-	}
-	return never
-}
-
-// retries is how long it takes at most until refused work is offered again.
+// retries is how long it takes until refused work is offered again.
 const retries = 10 * tick
 
 // execute is the executor. It refuses the calls whose bits are set in refuses.
@@ -137,9 +129,6 @@ func (w *world) advance(d time.Duration) {
 func (w *world) retry() {
 	for left := uint(w.refuses) << 1; left != 0; left >>= 1 { // the first pass may be the first reason to offer work
 		w.pass(retries)
-		if w.manual != nil {
-			w.p.AdvanceClock(0) // sweeps
-		}
 		w.settle()
 	}
 }

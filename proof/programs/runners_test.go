@@ -26,7 +26,7 @@ import (
 //     key that was raised is left. There is no audit, which would repair it. The bulk read of
 //     WithResync may fail, leave keys unread, or hang, and reads may lag behind hints.
 //   - Run returns when its context ends or the error is final, and by then all its goroutines
-//     have ended; nothing calls the source meanwhile a second time.
+//     have ended. A second Run at the same time is refused.
 func TestRunners(t *testing.T) { runFamily(t, "runner", drawRunner) }
 
 // engines is a program.
@@ -39,6 +39,7 @@ type engines struct {
 	queue             int      // hints that the engine keeps for the source; beyond it they are dropped
 	writers           [][]call
 	waits             []int // keys
+	twice             bool  // Run is called a second time meanwhile
 }
 
 func drawRunner(d *drawer) small {
@@ -65,9 +66,10 @@ func drawRunner(d *drawer) small {
 	for range 1 + d.IntN(3) {
 		e.waits = append(e.waits, d.IntN(e.keys))
 	}
+	e.twice = d.oneIn(3)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d keys, %d purgatories, a queue of %d, reads lag by %v, resync %v: %v, cuts: %v, waits for %v\n",
-		e.keys, e.purgatories, e.queue, e.lag, e.resync, e.reads, e.ends, e.waits)
+	fmt.Fprintf(&b, "%d keys, %d purgatories, a queue of %d, reads lag by %v, resync %v: %v, cuts: %v, waits for %v, run twice: %v\n",
+		e.keys, e.purgatories, e.queue, e.lag, e.resync, e.reads, e.ends, e.waits, e.twice)
 	for _, calls := range e.writers {
 		b.WriteString(" ")
 		for _, c := range calls {
@@ -126,10 +128,10 @@ func (g *engines) setup(spawn func(string, func())) func() error {
 		panic(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	spawn("runner", func() {
-		defer func() { e.done = true }()
-		e.result = e.run(ctx, r)
-	})
+	spawn("runner", func() { e.run(ctx, r) })
+	if g.twice {
+		spawn("second", func() { e.run(ctx, r) })
+	}
 	for i, k := range g.waits {
 		spawn(fmt.Sprint("wait", i), func() { e.await(e.all[i%len(e.all)], k) })
 	}
@@ -161,8 +163,10 @@ func (e *engine) fault(format string, args ...any) {
 	e.faults = append(e.faults, fmt.Errorf(format, args...))
 }
 
-// run runs the runner again when a panic of the source has gone through it, as a server does.
-func (e *engine) run(ctx context.Context, r *signals.Runner[int]) (err error) {
+// run runs the runner again when a panic of the source has gone through it, as a server does. The
+// second of two that run at once is refused.
+func (e *engine) run(ctx context.Context, r *signals.Runner[int]) {
+	var err error
 	for again := true; again; {
 		again = false
 		func() {
@@ -174,7 +178,9 @@ func (e *engine) run(ctx context.Context, r *signals.Runner[int]) (err error) {
 			err = r.Run(ctx, signals.SourceFunc[int](e.source))
 		}()
 	}
-	return err
+	if !errors.Is(err, signals.ErrRunning) {
+		e.result, e.done = err, true
+	}
 }
 
 // source is the subscription. It is subscribed from the moment at which it says Missed at the

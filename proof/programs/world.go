@@ -19,7 +19,7 @@ const tick = time.Millisecond
 
 // world is one run of a program: a purgatory, the state on which the operations' conditions
 // depend, and what has been seen. Nothing but the program's own goroutines lets time pass,
-// and nothing sweeps or purges (except after an expiry, and for an executor that refuses work),
+// and nothing sweeps or purges (except a reaper after an expiry),
 // so that nothing repairs what they lose.
 //
 // The mutex guards the fields below it. It is not one of the library's, so that a scheduler

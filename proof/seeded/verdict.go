@@ -29,7 +29,7 @@ type verdict struct {
 
 // patience is the timeout of the named tests of a defect, which may make them wait for
 // ever. The other runs have a multiple of it.
-const patience = 15 * time.Second
+const patience = 20 * time.Second
 
 // attempts is how often the named tests run before a defect counts as not caught: some meet
 // a race only in most of their runs.

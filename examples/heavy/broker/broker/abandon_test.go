@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // pipeline sends n requests on one connection without reading an answer.
@@ -45,7 +45,7 @@ func TestAnEndIsSeenAtAnyNumberInFlight(t *testing.T) {
 	}
 	produce := kmsg.NewPtrProduceRequest()
 	produce.Version, produce.Acks, produce.TimeoutMillis = 9, -1, math.MaxInt32
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	produce.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}}}
 	conn := b.pipeline(100, produce)
 	b.waiting(b.produces, 100)

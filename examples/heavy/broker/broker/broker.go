@@ -1,17 +1,13 @@
 // Package broker is one Kafka broker, in memory: it leads some partitions and
-// follows others, answers clients, and coordinates consumer groups. Whatever
-// has to wait is a delayed operation in one of its purgatories:
+// follows others, and answers clients. Whatever has to wait is a delayed operation
+// in one of its purgatories, or in those of the group coordinator:
 //
-//	produces   acks=all, until the high watermark reaches a position
-//	fetches    consumers and followers, until there are enough bytes
-//	rebalances group members, until the others have joined, or the leader has assigned
-//	heartbeats group members' sessions, until one falls silent
-//	pictures   whoever made or deleted a topic, until this broker has heard of it
+//	produces  acks=all, until the high watermark reaches a position
+//	fetches   consumers and followers, until there are enough bytes
 package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -20,23 +16,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/delayedop/purgatory/debug"
+	"golang.org/x/net/netutil"
+
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
-	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
 // Broker is a running broker. Safe for concurrent use.
 type Broker struct {
-	config     Config
-	controller *controller.Controller
-	server     *wire.Server
-	gate       wire.Gate
-	produces   *waits
-	fetches    *waits
-	pictures   *waits
-	groups     *group.Coordinator
+	config   Config
+	server   *wire.Server
+	gate     wire.Gate
+	produces *waits
+	fetches  *waits
+	all      map[string]*waits // by kind: the part of the name that all brokers have in common
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -45,8 +39,8 @@ type Broker struct {
 	current atomic.Pointer[controller.Picture] // the partitions are what it says
 
 	applying struct {
-		sync.Mutex // one picture at a time; above every other lock
-		fetchers   map[int32]*fetcher
+		sync.Mutex        // one picture at a time; above every other lock
+		unfollow   func() // ends the following of other brokers
 	}
 	mu struct {
 		sync.Mutex
@@ -56,8 +50,10 @@ type Broker struct {
 
 // Start starts a broker, which is part of the cluster when Start returns.
 func Start(config Config) (*Broker, error) {
-	b := &Broker{config: config.withDefaults(), controller: config.Controller}
+	b := &Broker{config: config.withDefaults()}
 	b.mu.partitions = make(map[topicPartition]*partition)
+	b.all = make(map[string]*waits)
+	b.applying.unfollow = func() {}
 	b.current.Store(&controller.Picture{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	err := b.open()
@@ -69,52 +65,39 @@ func Start(config Config) (*Broker, error) {
 	return b, nil
 }
 
-// open makes the purgatories, shows them on the page, listens and registers.
+// open makes the purgatories, listens and registers.
 func (b *Broker) open() (err error) {
-	name := func(kind string) string { return fmt.Sprintf("%s-%d", kind, b.config.ID) }
-	options := func(kind string) []purgatory.Option {
-		return append(b.config.Page.Options(), b.config.Purgatory(kind)...)
-	}
-	for kind, p := range map[string]**waits{"produce": &b.produces, "fetch": &b.fetches, "picture": &b.pictures} {
-		if *p, err = purgatory.New[waitKey](name(kind), options(kind)...); err != nil {
+	for kind, p := range map[string]**waits{"produce": &b.produces, "fetch": &b.fetches} {
+		options := append(b.config.Page.Options(), b.config.Purgatory...)
+		if *p, err = purgatory.New[waitKey](fmt.Sprintf("%s-%d", kind, b.config.ID), options...); err != nil {
 			return err
 		}
+		b.all[kind] = *p
+		b.config.Page.Add(*p)
 	}
-	b.groups, err = group.NewCoordinator(group.Config{
-		MinSession:       b.config.MinSession,
-		InitialRebalance: b.config.InitialRebalance,
-		Name:             name,
-		Owns:             b.coordinates,
-		Purgatory:        options,
-	})
-	if err != nil {
-		return err
-	}
-	b.purgatories(func(_ string, p anyPurgatory) { b.config.Page.Add(p) })
 	listener, err := net.Listen("tcp", b.config.Addr)
 	if err != nil {
 		return err
 	}
-	b.server = wire.Serve(listener, versions, b, wire.Limits{Gate: &b.gate, Logger: b.config.Logger})
+	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate)
 	return b.register()
 }
 
 // register begins a session at the controller and becomes what its picture says.
 func (b *Broker) register() error {
-	addr := b.server.Addr()
-	session, err := b.controller.Register(b.config.ID, controller.Endpoint{Host: addr.IP.String(), Port: int32(addr.Port)})
+	session, err := b.config.Controller.Register(b.config.ID, b.server.Addr().AddrPort())
 	if err != nil {
 		return err
 	}
 	b.session.Store(session)
-	b.apply(b.controller.Picture())
+	b.apply(b.config.Controller.Picture())
 	return nil
 }
 
 // live takes pictures, sends heartbeats and looks after the in-sync sets. A broker
-// whose session has ended, for it was frozen, has lost its groups to another.
+// whose session has ended, for it was frozen, begins another.
 func (b *Broker) live() {
-	beat := time.NewTicker(min(b.config.HeartbeatInterval, b.config.MaxLag/2))
+	beat := time.NewTicker(min(heartbeat, b.config.MaxLag/2))
 	defer beat.Stop()
 	for {
 		session := b.session.Load()
@@ -128,27 +111,17 @@ func (b *Broker) live() {
 			return
 		}
 		if !session.Heartbeat() {
-			b.groups.Resign(func(string) bool { return true })
 			if err := b.register(); err != nil {
 				return // the controller has closed
 			}
 		}
-		b.apply(b.controller.Picture())
-		for _, p := range b.partitionsCopy() {
+		b.apply(b.config.Controller.Picture())
+		b.mu.Lock()
+		all := slices.Collect(maps.Values(b.mu.partitions))
+		b.mu.Unlock()
+		for _, p := range all {
 			b.wake(p, p.improve(time.Now()))
 		}
-	}
-}
-
-// pause waits for d; false when ctx ended it.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -161,8 +134,8 @@ func (b *Broker) Conns() int { return b.server.Conns() }
 // Stop leaves the cluster in order: the controller moves leadership away,
 // everybody who waits is told so, and their answers are sent.
 func (b *Broker) Stop() {
-	b.gate.Open()
 	b.session.Load().Leave()
+	b.apply(b.config.Controller.Picture()) // others lead, and what waits here waits in vain
 	b.end((*wire.Server).Drain)
 }
 
@@ -178,54 +151,27 @@ func (b *Broker) Thaw() { b.gate.Open() }
 
 func (b *Broker) end(server func(*wire.Server)) {
 	b.cancel()
-	b.purgatories(func(_ string, p anyPurgatory) { _ = p.Close() })
+	for _, p := range b.all {
+		_ = p.Close()
+	}
 	if b.server != nil {
 		server(b.server)
 	}
 	b.wg.Wait()
 	b.applying.Lock()
-	for _, f := range b.applying.fetchers {
-		f.stop()
-	}
+	b.applying.unfollow()
 	b.applying.Unlock()
-	b.purgatories(func(_ string, p anyPurgatory) {
+	for _, p := range b.all {
 		_ = p.Shutdown(context.Background())
 		b.config.Page.Remove(p)
-	})
-}
-
-// anyPurgatory is a purgatory, whatever its keys.
-type anyPurgatory interface {
-	debug.Source
-	Close() error
-	Shutdown(context.Context) error
-}
-
-// purgatories goes through those that are open, by kind: the part of the name
-// that all brokers have in common.
-func (b *Broker) purgatories(each func(kind string, p anyPurgatory)) {
-	for kind, p := range map[string]*waits{"produce": b.produces, "fetch": b.fetches, "picture": b.pictures} {
-		if p != nil {
-			each(kind, p)
-		}
-	}
-	if b.groups != nil {
-		each("rebalance", b.groups.Rebalances)
-		each("heartbeat", b.groups.Heartbeats)
 	}
 }
 
 // Stats are the statistics of the broker's purgatories, by kind.
 func (b *Broker) Stats() map[string]purgatory.Stats {
 	stats := make(map[string]purgatory.Stats)
-	b.purgatories(func(kind string, p anyPurgatory) { stats[kind] = p.Stats() })
+	for kind, p := range b.all {
+		stats[kind] = p.Stats()
+	}
 	return stats
 }
-
-func (b *Broker) partitionsCopy() []*partition {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Collect(maps.Values(b.mu.partitions))
-}
-
-var errGone = errors.New("broker: the client is gone")

@@ -2,130 +2,155 @@ package broker
 
 import (
 	"fmt"
-	"math"
-	"strings"
+	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
 	"github.com/delayedop/purgatory/operation"
 )
 
-// fetchWait is one wait of a fetch. It waits at a position in bytes on each
-// partition, so that of all the records that come only those that bring a
-// partition to its position have the fetch looked at.
+// fetchWait is a fetch that waits until there is enough for it, or something that will
+// not get better by waiting.
 type fetchWait struct {
 	operation.DelayedOperation
-	*fetching
-	until []int64 // by part: the position that ends this wait
+	broker *Broker
+	conn   *wire.Conn
+	req    *kmsg.FetchRequest
+	parts  []fetchPart
+	reply  func(kmsg.Response)
 }
 
-// never is a position that no log reaches: a fetch waits there for a partition
-// to move away, and for nothing else.
-const never = math.MaxInt64 - 1
-
-// wait answers the fetch when there is enough for it, and has it wait until there
-// may be. A wait that ends may be followed by another: each of several partitions
-// is given its share of the bytes that are missing, and when the first has it the
-// rest is shared out anew.
-func (f *fetching) wait() {
-	until, enough := f.missing()
-	if enough || f.deadline.IsZero() {
-		f.answer(false)
+// await answers a fetch when there is enough for it. It waits at a position in bytes: of
+// a single partition, where there is enough; of each of several, where there is more
+// than now. A follower waits for what is appended, a consumer for what is committed.
+func (b *Broker) await(f *fetchWait, timeout time.Duration) {
+	keys, kind := []position{goneKey(f.conn)}, committed
+	if f.follower() {
+		kind = appended
+	}
+	if timeout == 0 || slices.ContainsFunc(f.parts, func(p fetchPart) bool { return p.partition == nil }) {
+		f.answer()
 		return
 	}
-	keys := []position{goneKey(f.conn)}
-	for i, part := range f.parts {
-		keys = append(keys, f.at(part, until[i]))
-	}
-	w := &fetchWait{fetching: f, until: until}
-	if _, err := f.broker.fetches.TryCompleteElseWatchAt(w, time.Until(f.deadline), keys...); err != nil {
-		f.answer(true) // closed: never accepted, so never completed
-	}
-}
-
-// missing says for each partition how far it has to come before the fetch need be
-// looked at again; or that there is enough, or something that will not get better
-// by waiting.
-func (f *fetching) missing() (until []int64, enough bool) {
-	until = make([]int64, len(f.parts))
-	room := make([]int64, len(f.parts)) // that a partition has left of its share of the response
-	bytes, open := 0, int64(0)
-	for i, part := range f.parts {
-		if part.partition == nil {
-			return nil, true
-		}
+	for _, part := range f.parts {
 		v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
-		if v.final() {
-			return nil, true
+		until := v.visible + 1
+		if len(f.parts) == 1 {
+			until = max(until, v.position+int64(f.enough()))
 		}
-		until[i] = max(v.visible, v.position) // a new leader may not see yet what was committed
-		limit := int64(f.limit(part, bytes))
-		size := min(until[i]-v.position, limit)
-		bytes += int(size)
-		if room[i] = limit - size; room[i] > 0 {
-			open++
-		}
+		keys = append(keys, at(kind, part.partition, until))
 	}
-	if len(f.parts) == 0 {
-		return nil, true // of nothing there will never be more
+	if _, err := b.fetches.TryCompleteElseWatchAt(f, timeout, keys...); err != nil {
+		f.answer() // closed: never accepted, so never completed
 	}
-	missing := int64(min(int(f.req.MinBytes), f.maxBytes()) - bytes)
-	if missing <= 0 {
-		return nil, true
-	}
-	for i := range until {
-		if room[i] <= 0 {
-			until[i] = never
-			continue
-		}
-		until[i] += min((missing+open-1)/open, room[i])
-	}
-	return until, false
 }
 
-// TryComplete says whether a partition has come to its position, or has become
-// one that it is no use to wait for.
-func (w *fetchWait) TryComplete() bool {
-	if !w.conn.Open() {
-		return true // it went between two waits
-	}
-	for i, part := range w.parts {
-		v := part.partition.view(part.FetchRequestTopicPartition, w.follower())
-		if v.final() || v.visible >= w.until[i] {
+// enough is how many bytes end the wait.
+func (f *fetchWait) enough() int { return min(int(f.req.MinBytes), f.maxBytes()) }
+
+// TryComplete says whether there is enough, or a partition has become one that it is no
+// use to wait for. Of no partitions there will never be more.
+func (f *fetchWait) TryComplete() bool {
+	bytes := 0
+	for _, part := range f.parts {
+		v := part.partition.view(part.FetchRequestTopicPartition, f.follower())
+		if v.err != nil {
 			return true
 		}
+		bytes += min(int(max(0, v.visible-v.position)), f.limit(part, bytes))
 	}
-	return false
+	return bytes >= f.enough() || len(f.parts) == 0 || !f.conn.Open()
 }
 
-// OnComplete answers with what there is, however the wait ended, unless it ended
-// well and there is not enough. A partition that has moved away says so itself; that
-// the broker closes it cannot know.
-func (w *fetchWait) OnComplete() {
-	if w.Outcome() == operation.Satisfied {
-		w.wait()
-		return
-	}
-	w.answer(w.Outcome() == operation.Closed)
-}
+// OnComplete answers with what there is, however the wait ended. A partition that has
+// moved away says so itself.
+func (f *fetchWait) OnComplete() { f.answer() }
 
 // OnExpiration does nothing: OnComplete has answered.
-func (w *fetchWait) OnExpiration() {}
+func (f *fetchWait) OnExpiration() {}
 
-// String is what the debug page shows of a fetch that waits: who, and the
-// first partitions with their offsets.
-func (w *fetchWait) String() string {
-	const few = 3
-	var s strings.Builder
-	if w.follower() {
-		fmt.Fprintf(&s, "broker %d from", w.req.ReplicaID)
-	} else {
-		s.WriteString("consumer from")
+// String is what the debug page shows of a fetch that waits.
+func (f *fetchWait) String() string {
+	who, first := "a consumer", f.parts[0]
+	if f.follower() {
+		who = fmt.Sprintf("broker %d", f.req.ReplicaID)
 	}
-	for _, part := range w.parts[:min(few, len(w.parts))] {
-		fmt.Fprintf(&s, " %s-%d/%d", part.partition.name, part.Partition, part.FetchOffset)
+	return fmt.Sprintf("%s from %v offset %d and %d more", who, first.partition.topicPartition, first.FetchOffset, len(f.parts)-1)
+}
+
+// fetch answers consumers and followers alike: at once when there is enough,
+// else when enough has come, or after the client's patience with what there is.
+func (b *Broker) fetch(c *wire.Conn, req *kmsg.FetchRequest, reply func(kmsg.Response)) {
+	f := &fetchWait{broker: b, conn: c, req: req, reply: reply}
+	for _, rt := range req.Topics {
+		for i := range rt.Partitions {
+			part := fetchPart{FetchRequestTopicPartition: &rt.Partitions[i]}
+			part.partition, part.failed = b.partition(rt.Topic, part.Partition)
+			if part.partition != nil && f.follower() {
+				b.wake(part.partition, part.partition.fetched(req.ReplicaID, part.FetchRequestTopicPartition, time.Now()))
+			}
+			f.parts = append(f.parts, part)
+		}
 	}
-	if more := len(w.parts) - few; more > 0 {
-		fmt.Fprintf(&s, " and %d more", more)
+	b.await(f, b.patience(req.MaxWaitMillis))
+}
+
+type fetchPart struct {
+	*kmsg.FetchRequestTopicPartition
+	partition *partition // nil: there is none here
+	failed    error      // and this is why
+}
+
+// follower says whether a replica asks; a consumer's replica is -1.
+func (f *fetchWait) follower() bool { return f.req.ReplicaID >= 0 }
+
+func (f *fetchWait) maxBytes() int { return min(int(f.req.MaxBytes), f.broker.config.MaxFetchBytes) }
+
+// limit is how much of a partition still fits into the response.
+func (f *fetchWait) limit(part fetchPart, used int) int {
+	return max(0, min(int(part.PartitionMaxBytes), f.maxBytes()-used))
+}
+
+// answer replies with what there is when the reply is written.
+func (f *fetchWait) answer() {
+	f.reply(wire.Late{Make: func() kmsg.Response {
+		resp := f.req.ResponseKind().(*kmsg.FetchResponse)
+		bytes, next := 0, 0
+		for _, rt := range f.req.Topics {
+			st := kmsg.NewFetchResponseTopic()
+			st.Topic = rt.Topic
+			for range rt.Partitions {
+				part := f.parts[next]
+				sp := part.read(f.follower(), f.limit(part, bytes), bytes == 0)
+				bytes += len(sp.RecordBatches)
+				st.Partitions = append(st.Partitions, sp)
+				next++
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp
+	}})
+}
+
+// read copies records into the response. The first batch of a response goes out
+// whatever its size, or a client with a small limit would never get past it.
+func (part fetchPart) read(follower bool, limit int, first bool) kmsg.FetchResponseTopicPartition {
+	sp := kmsg.NewFetchResponseTopicPartition()
+	sp.Partition, sp.RecordBatches = part.Partition, []byte{}
+	p := part.partition
+	if p == nil {
+		sp.ErrorCode, sp.HighWatermark = code(part.failed), -1
+		return sp
 	}
-	return s.String()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.viewLocked(part.FetchRequestTopicPartition, follower)
+	sp.ErrorCode = code(v.err)
+	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = p.mu.high, p.mu.high, p.mu.log.Start()
+	if v.err == nil {
+		sp.RecordBatches = p.mu.log.Read(part.FetchOffset, v.below, limit, first)
+	}
+	return sp
 }

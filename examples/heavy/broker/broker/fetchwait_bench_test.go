@@ -1,14 +1,13 @@
 package broker
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // besideFetches is a broker with a producer, acks=1, on a partition from which
@@ -21,14 +20,14 @@ type besideFetches struct {
 	fetching int64 // how many wait
 }
 
-func newBesideFetches(b *testing.B, waiting, partitions int) *besideFetches {
+func newBesideFetches(b *testing.B, waiting int) *besideFetches {
 	w := newBench(b, 2, func(c *Config) { c.MaxFetchBytes = 1 << 30 })
-	alone, led := w.alone()
+	led := w.alone()
 	for range waiting {
-		w.start(w.dial(), w.awaitBytes(alone, 64<<20, led[:partitions]...))
+		w.start(w.dial(), w.awaitBytes(64<<20, led[0]))
 	}
 	w.waiting(w.fetches, int64(waiting))
-	records := batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 100)}})
+	records := batchtest.Build(1, make([]byte, 100))
 	return &besideFetches{w, w.dial(), led[0], records, int64(waiting)}
 }
 
@@ -52,38 +51,34 @@ func (f *besideFetches) produce(n int) time.Duration {
 //	go test ./broker -run xxx -bench BesideFetches -benchtime 300x
 func BenchmarkProduceBesideFetches(b *testing.B) {
 	const turn, mostRounds = 200, 800 // beyond that the fetches may have what they wait for
-	for _, partitions := range []int{1, 2} {
-		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
-			if b.N > mostRounds {
-				b.Fatalf("at most %d rounds", mostRounds)
-			}
-			var all []*besideFetches
-			for _, waiting := range []int{0, 0, 50, 300} {
-				w := newBesideFetches(b, waiting, partitions)
-				w.produce(5 * turn)
-				all = append(all, w)
-			}
-			took := make([][]time.Duration, len(all))
-			b.ResetTimer()
-			for round := range b.N {
-				for i := range all {
-					next := (round + i) % len(all)
-					took[next] = append(took[next], all[next].produce(turn))
-				}
-			}
-			b.StopTimer()
-			first := slices.Clone(took[0])
-			slices.Sort(first)
-			b.ReportMetric(turn/first[b.N/2].Seconds(), "produces/s")
-			for i, name := range []string{"", "%-noise", "%-with-50", "%-with-300"} {
-				if i > 0 {
-					b.ReportMetric(100*(medianRatio(took[i], took[0])-1), name)
-				}
-				stats := all[i].fetches.Stats()
-				require.Equal(b, all[i].fetching, stats.Pending)
-				require.Zero(b, stats.Checks)
-			}
-		})
+	if b.N > mostRounds {
+		b.Fatalf("at most %d rounds", mostRounds)
+	}
+	var all []*besideFetches
+	for _, waiting := range []int{0, 0, 50, 300} {
+		w := newBesideFetches(b, waiting)
+		w.produce(5 * turn)
+		all = append(all, w)
+	}
+	took := make([][]time.Duration, len(all))
+	b.ResetTimer()
+	for round := range b.N {
+		for i := range all {
+			next := (round + i) % len(all)
+			took[next] = append(took[next], all[next].produce(turn))
+		}
+	}
+	b.StopTimer()
+	first := slices.Clone(took[0])
+	slices.Sort(first)
+	b.ReportMetric(turn/first[b.N/2].Seconds(), "produces/s")
+	for i, name := range []string{"", "%-noise", "%-with-50", "%-with-300"} {
+		if i > 0 {
+			b.ReportMetric(100*(medianRatio(took[i], took[0])-1), name)
+		}
+		stats := all[i].fetches.Stats()
+		require.Equal(b, all[i].fetching, stats.Pending)
+		require.Zero(b, stats.Checks)
 	}
 }
 

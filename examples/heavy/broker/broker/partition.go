@@ -1,34 +1,18 @@
 package broker
 
 import (
-	"bytes"
-	"cmp"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 )
 
-// topicPartition names a partition. Two topics of one name, one after the
-// other, have different ids.
-type topicPartition struct {
-	topic [16]byte
-	n     int32
-}
-
-func (tp topicPartition) compare(other topicPartition) int {
-	return cmp.Or(bytes.Compare(tp.topic[:], other.topic[:]), cmp.Compare(tp.n, other.n))
-}
-
-// String names the topic by the beginning of its id, which is random.
-func (tp topicPartition) String() string {
-	return fmt.Sprintf("topic %x partition %d", tp.topic[:4], tp.n)
-}
+type topicPartition = controller.TopicPartition
 
 // partition is this broker's replica of a partition: the leader's or a
 // follower's. Safe for concurrent use. Under its lock only the controller's and the
@@ -36,7 +20,6 @@ func (tp topicPartition) String() string {
 // those who wait is returned as progress, and looked after once unlocked.
 type partition struct {
 	topicPartition
-	name   string // of the topic
 	broker *Broker
 
 	mu struct {
@@ -50,17 +33,15 @@ type partition struct {
 		isr         []int32 // all that the controller believes in sync, and perhaps more
 
 		// Of the leader only.
-		begin     int64 // the end of the log when this leadership began
 		followers map[int32]*follower
 	}
 }
 
 // follower is what the leader knows of a follower, from its fetches.
 type follower struct {
-	end       int64     // of its log; -1 until it has fetched
-	caughtUp  time.Time // when it last had all that the leader had
-	lastFetch time.Time
-	lastEnd   int64 // the leader's at the last fetch
+	end      int64     // of its log; -1 until it has fetched
+	caughtUp time.Time // when it last had all that the leader had at the fetch before
+	lastEnd  int64     // the leader's at the last fetch
 }
 
 // progress is how far the ends moved for those who wait for them: producers wait
@@ -69,56 +50,44 @@ type progress struct {
 	high                int64
 	highBytes, endBytes int64
 	endMoved, highMoved bool
-}
-
-// change is what a new picture did to a replica.
-type change struct {
-	progress
-	moved bool // another leader, or the same one elected anew: what waits here waits in vain
-}
-
-func newPartition(b *Broker, tp topicPartition, name string, log *commitlog.Log) *partition {
-	p := &partition{topicPartition: tp, name: name, broker: b}
-	p.mu.log, p.mu.high = log, log.Start()
-	p.mu.leader, p.mu.leaderEpoch, p.mu.epoch = controller.Nobody, -1, -1
-	return p
+	leaderMoved         bool // another, or the same one elected anew: what waits here waits in vain
 }
 
 func (p *partition) leadsLocked() bool { return p.mu.leader == p.broker.config.ID }
 
-func (p *partition) apply(s *controller.Partition, now time.Time) (c change) {
+func (p *partition) apply(s *controller.Partition, now time.Time) (pr progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.Epoch <= p.mu.epoch {
-		return c
+		return pr
 	}
 	p.setInSyncLocked(s.ISR)
 	p.mu.epoch, p.mu.replicas = s.Epoch, s.Replicas
-	if s.LeaderEpoch > p.mu.leaderEpoch {
+	moved := s.LeaderEpoch > p.mu.leaderEpoch
+	if moved {
 		p.mu.leader, p.mu.leaderEpoch = s.Leader, s.LeaderEpoch
 		p.mu.followers = nil
-		c.moved = true
-		if p.leadsLocked() {
-			p.leadLocked(now)
+		switch {
+		case p.leadsLocked():
+			// Nothing is known of the followers until they fetch.
+			p.mu.followers = make(map[int32]*follower)
+			for _, id := range p.mu.replicas {
+				if id != s.Leader {
+					p.mu.followers[id] = &follower{end: -1, caughtUp: now}
+				}
+			}
+		case s.Leader >= 0:
+			// What it has beyond the new leader's log must go. It is not in sync, so
+			// it may as well copy everything.
+			p.mu.log.Restart(0)
+			p.mu.high = 0
 		}
 	}
 	if p.leadsLocked() {
-		c.progress = p.advanceLocked()
+		pr = p.advanceLocked()
 	}
-	return c
-}
-
-// leadLocked begins a leadership. Nothing is known of the followers until they
-// fetch, and until then nothing more is committed.
-func (p *partition) leadLocked(now time.Time) {
-	p.mu.log.NoteEpoch(p.mu.leaderEpoch)
-	p.mu.begin = p.mu.log.End()
-	p.mu.followers = make(map[int32]*follower)
-	for _, id := range p.mu.replicas {
-		if id != p.broker.config.ID {
-			p.mu.followers[id] = &follower{end: -1, caughtUp: now, lastFetch: now}
-		}
-	}
+	pr.leaderMoved = moved
+	return pr
 }
 
 // setInSyncLocked takes what the controller has decided. Of a follower that has
@@ -126,7 +95,7 @@ func (p *partition) leadLocked(now time.Time) {
 func (p *partition) setInSyncLocked(isr []int32) {
 	p.mu.isr = isr
 	for id, f := range p.mu.followers {
-		if !contains(isr, id) {
+		if !slices.Contains(isr, id) {
 			f.end = -1
 		}
 	}
@@ -136,7 +105,7 @@ func (p *partition) setInSyncLocked(isr []int32) {
 func (p *partition) advanceLocked() (pr progress) {
 	high := p.mu.log.End()
 	for id, f := range p.mu.followers {
-		if contains(p.mu.isr, id) {
+		if slices.Contains(p.mu.isr, id) {
 			high = min(high, f.end)
 		}
 	}
@@ -147,47 +116,29 @@ func (p *partition) advanceLocked() (pr progress) {
 	return pr
 }
 
-// append adds a producer's batch and returns where it begins, and the position
-// that the high watermark has to reach under this leader epoch.
-func (p *partition) append(records []byte, acks int16) (base, end int64, epoch int32, pr progress, err error) {
+// append adds a producer's batch and returns where it begins, and what acks=all has to
+// wait for.
+func (p *partition) append(records []byte, acks int16) (base int64, a appendedBatch, pr progress, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case !p.leadsLocked():
 		err = kerr.NotLeaderForPartition
-	case len(records) > p.broker.config.MaxBatchBytes:
+	case len(records) > maxBatchBytes:
 		err = kerr.MessageTooLarge
 	case acks == -1 && p.tooFewLocked():
 		err = kerr.NotEnoughReplicas
-	case !p.roomLocked(len(records)):
-		err = kerr.KafkaStorageError
 	}
 	if err != nil {
-		return -1, 0, 0, pr, err
+		return 0, a, pr, err
 	}
 	before := p.mu.log.End()
-	base, end, err = p.mu.log.Append(records, p.mu.leaderEpoch)
-	if err != nil {
-		return -1, 0, 0, pr, err
-	}
+	p.mu.log.Retain(maxLogBytes-len(records), p.mu.high)
+	a.partition, a.epoch = p, p.mu.leaderEpoch
+	base, a.end, err = p.mu.log.Append(records, a.epoch)
 	pr = p.advanceLocked() // alone in the in-sync set, a leader commits at once
 	pr.endBytes, pr.endMoved = p.mu.log.Position(p.mu.log.End()), p.mu.log.End() > before
-	return base, end, p.mu.leaderEpoch, pr, nil
-}
-
-// roomLocked drops the oldest committed records to make room for size bytes; false
-// when what is left is not committed and too much.
-func (p *partition) roomLocked(size int) bool {
-	limit := p.broker.share()
-	p.mu.log.Retain(limit-size, p.mu.high)
-	return p.mu.log.Size()+size <= limit
-}
-
-// share is how many bytes a partition may keep.
-func (b *Broker) share() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(b.config.LogBytes/max(1, len(b.mu.partitions)), 2*b.config.MaxBatchBytes)
+	return base, a, pr, err
 }
 
 // tooFewLocked says whether too few replicas are in sync for acks=all. More than
@@ -225,4 +176,94 @@ func (p *partition) leaderLocked(currentEpoch int32) error {
 	return nil
 }
 
-func contains(ids []int32, id int32) bool { return slices.Contains(ids, id) }
+// view is what one fetch sees of a partition.
+type view struct {
+	err               error
+	below             int64 // the offset where the sight of this client ends
+	position, visible int64 // where a read begins, and where sight ends, in bytes
+}
+
+func (p *partition) view(req *kmsg.FetchRequestTopicPartition, follower bool) view {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.viewLocked(req, follower)
+}
+
+func (p *partition) viewLocked(req *kmsg.FetchRequestTopicPartition, follower bool) view {
+	log := p.mu.log
+	v := view{below: p.mu.high, err: p.leaderLocked(req.CurrentLeaderEpoch)}
+	if follower {
+		v.below = log.End()
+	}
+	if v.err == nil && (req.FetchOffset < log.Start() || req.FetchOffset > log.End()) {
+		v.err = kerr.OffsetOutOfRange // above the high watermark a consumer waits
+	}
+	v.position, v.visible = log.Position(req.FetchOffset), log.Position(v.below)
+	return v
+}
+
+// fetched notes how far a follower has come. What it asks from is what it has,
+// unless it asks the wrong leader, or has something else than the leader has.
+func (p *partition) fetched(replica int32, req *kmsg.FetchRequestTopicPartition, now time.Time) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.mu.followers[replica]
+	if v := p.viewLocked(req, true); f == nil || v.err != nil {
+		return progress{}
+	}
+	if req.FetchOffset >= f.lastEnd {
+		f.caughtUp = now
+	}
+	f.end, f.lastEnd = req.FetchOffset, p.mu.log.End()
+	if !slices.Contains(p.mu.isr, replica) {
+		return p.improveLocked(now) // it is not waited for; it may be ready to be
+	}
+	return p.advanceLocked()
+}
+
+// improve asks the controller for a better in-sync set than the present one:
+// without those that lag, with those that have caught up.
+func (p *partition) improve(now time.Time) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.improveLocked(now)
+}
+
+// improveLocked takes the set that the controller has agreed to at once, before
+// anything else is committed: that may have another broker lead from now on, which
+// has everything that is committed so far. A no is for old news; the picture with
+// the new is under way.
+func (p *partition) improveLocked(now time.Time) progress {
+	if !p.leadsLocked() {
+		return progress{}
+	}
+	set := []int32{p.broker.config.ID}
+	for id, f := range p.mu.followers {
+		if p.inSyncLocked(id, f, now) {
+			set = append(set, id)
+		}
+	}
+	slices.Sort(set)
+	if slices.Equal(set, slices.Sorted(slices.Values(p.mu.isr))) {
+		return progress{}
+	}
+	b := p.broker
+	answer, err := b.config.Controller.Alter(b.session.Load(), p.topicPartition, p.mu.leaderEpoch, p.mu.epoch, set)
+	if err != nil {
+		return progress{}
+	}
+	p.setInSyncLocked(answer.ISR)
+	if answer.LeaderEpoch == p.mu.leaderEpoch {
+		p.mu.epoch = answer.Epoch
+	}
+	return p.advanceLocked()
+}
+
+// inSyncLocked: a member stays until it has lagged too long; another comes in
+// with all that is committed.
+func (p *partition) inSyncLocked(id int32, f *follower, now time.Time) bool {
+	if slices.Contains(p.mu.isr, id) {
+		return f.end == p.mu.log.End() || now.Sub(f.caughtUp) <= p.broker.config.MaxLag
+	}
+	return f.end >= p.mu.high
+}

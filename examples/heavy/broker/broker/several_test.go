@@ -8,17 +8,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // produceToSeveral produces with acks=all to the partitions of a topic that the
 // broker leads, and to one that does not exist, and returns when it waits.
 func (b *bench) produceToSeveral(name string) (answer <-chan kmsg.Response, led []int32) {
 	b.t.Helper()
-	two := b.newTopic(name, 4, 2)
-	req := produceTo(name, 99, batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}}))
+	req := produceTo(name, 99, batchtest.Build(1, []byte("v")))
 	req.Acks = -1
-	for i, p := range two.Partitions {
+	for i, p := range b.newTopic(name, 4, 2) {
 		if p.Leader == b.config.ID {
 			led = append(led, int32(i))
 			part := req.Topics[0].Partitions[0]
@@ -38,7 +37,7 @@ func (b *bench) replicateOf(name string, partition int32, offset int64) {
 	b.t.Helper()
 	req := b.fetchRequest(offset)
 	req.ReplicaID, req.MaxWaitMillis = 2, 0
-	req.Topics[0].TopicID = b.current.Load().Topics[name].ID
+	req.Topics[0].Topic = name
 	req.Topics[0].Partitions[0].Partition = partition
 	_, err := b.dial().Do(b.ctx, req)
 	require.NoError(b.t, err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
+	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -35,7 +37,6 @@ type bench struct {
 	timer      *timer.ManualTimer
 	controller *controller.Controller
 	silent     *controller.Session // of the other replica, which is never heard of but through replicate
-	topic      *controller.Topic
 }
 
 func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
@@ -48,32 +49,29 @@ func newBench(t testing.TB, minInsync int, more ...func(*Config)) *bench {
 	require.NoError(t, err)
 	t.Cleanup(b.controller.Close)
 	config := Config{
-		ID: 1, Controller: b.controller, MaxLag: time.Hour, MinInsyncReplicas: minInsync,
-		Purgatory: func(kind string) []purgatory.Option {
-			if kind == "produce" || kind == "fetch" {
-				return []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()}
-			}
-			return nil
-		},
+		ID: 1, Addr: "127.0.0.1:0", Logs: make(Logs), Controller: b.controller, MaxLag: time.Hour, MinInsyncReplicas: minInsync,
+		Purgatory: []purgatory.Option{purgatory.WithTimer(manual), purgatory.WithoutReaper()},
 	}
+	config.Groups, err = group.New(0, 0)
+	require.NoError(t, err)
+	t.Cleanup(config.Groups.Close)
 	for _, set := range more {
 		set(&config)
 	}
 	b.Broker, err = Start(config)
 	require.NoError(t, err)
 	t.Cleanup(b.Kill)
-	b.silent, err = b.controller.Register(2, controller.Endpoint{Host: "127.0.0.1", Port: 1})
+	b.silent, err = b.controller.Register(2, netip.MustParseAddrPort("127.0.0.1:1"))
 	require.NoError(t, err)
-	b.topic = b.newTopic("t", 1, 2)
-	require.Equal(t, int32(1), b.topic.Partitions[0].Leader)
+	require.Equal(t, int32(1), b.newTopic("t", 1, 2)[0].Leader)
 	return b
 }
 
-func (b *bench) newTopic(name string, partitions int32, replicas int16) *controller.Topic {
+func (b *bench) newTopic(name string, partitions int32, replicas int16) controller.Topic {
 	b.t.Helper()
-	t, err := b.controller.Create(name, partitions, replicas, false)
+	t, err := b.controller.Create(name, partitions, replicas)
 	require.NoError(b.t, err)
-	require.Eventually(b.t, func() bool { return b.current.Load().ByID[t.ID] != nil }, patience, time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.current.Load().Topics[name] != nil }, patience, time.Millisecond)
 	return t
 }
 
@@ -140,7 +138,7 @@ func (b *bench) produce() <-chan kmsg.Response {
 	before := b.produces.Stats().Pending
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = 9, -1, 60_000
-	records := batchtest.Build(1, []batchtest.Record{{Value: []byte("v")}})
+	records := batchtest.Build(1, []byte("v"))
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}}}
 	answer := b.start(b.dial(), req)
 	b.waiting(b.produces, before+1)
@@ -157,10 +155,10 @@ func (b *bench) produced(answer <-chan kmsg.Response) error {
 // fetchRequest fetches from offset and is ready to wait for a minute.
 func (b *bench) fetchRequest(offset int64) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 13, 60_000, 1, 1<<20
+	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 11, 60_000, 1, 1<<20
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes = offset, 1<<20
-	req.Topics = []kmsg.FetchRequestTopic{{TopicID: b.topic.ID, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{part}}}
 	return req
 }
 

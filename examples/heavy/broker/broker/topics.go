@@ -1,20 +1,17 @@
 package broker
 
 import (
-	"time"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
-	"github.com/delayedop/purgatory/examples/heavy/broker/wire"
-	"github.com/delayedop/purgatory/operation"
 )
 
-// createTopics has the controller make topics and waits until this broker has heard
-// of them. One that it has not heard of within the timeout exists and is late, which
-// the protocol calls timed out.
-func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply func(kmsg.Response)) {
+// createTopics has the controller make topics, which this broker then knows.
+func (b *Broker) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	for _, rt := range req.Topics {
 		st := kmsg.NewCreateTopicsResponseTopic()
@@ -23,55 +20,115 @@ func (b *Broker) createTopics(c *wire.Conn, req *kmsg.CreateTopicsRequest, reply
 		if err != nil {
 			st.ErrorCode, st.ErrorMessage = code(err), kmsg.StringPtr(err.Error())
 		} else {
-			st.TopicID, st.NumPartitions = t.ID, int32(len(t.Partitions))
-			st.ReplicationFactor = int16(len(t.Partitions[0].Replicas))
-			st.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
+			st.NumPartitions, st.ReplicationFactor = int32(len(t)), int16(len(t[0].Replicas))
 		}
 		resp.Topics = append(resp.Topics, st)
 	}
-	b.whenApplied(c, b.patience(req.TimeoutMillis), func(late bool) {
-		for i := range resp.Topics {
-			if st := &resp.Topics[i]; late && st.ErrorCode == 0 {
-				st.ErrorCode = kerr.RequestTimedOut.Code
-			}
-		}
-		reply(resp)
-	})
+	b.apply(b.config.Controller.Picture())
+	return resp
 }
 
-func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (*controller.Topic, error) {
+func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (controller.Topic, error) {
 	switch {
+	case dry:
+		return nil, kerr.InvalidRequest
 	case len(rt.ReplicaAssignment) > 0:
 		return nil, kerr.InvalidReplicaAssignment
 	case len(rt.Configs) > 0:
 		return nil, kerr.InvalidConfig
 	}
-	return b.controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor, dry)
+	return b.config.Controller.Create(rt.Topic, rt.NumPartitions, rt.ReplicationFactor)
 }
 
-// pictureWait waits until this broker is what a picture says.
-type pictureWait struct {
-	operation.DelayedOperation
-	broker  *Broker
-	version int64
-	then    func(late bool)
-}
-
-// TryComplete says whether the broker has come so far.
-func (w *pictureWait) TryComplete() bool { return w.broker.current.Load().Version >= w.version }
-
-// OnComplete goes on with the request.
-func (w *pictureWait) OnComplete() { w.then(w.Outcome() != operation.Satisfied) }
-
-// OnExpiration does nothing: OnComplete has answered.
-func (w *pictureWait) OnExpiration() {}
-
-// whenApplied calls then, once, when this broker is what the controller's picture of
-// this moment says; late, when it takes too long.
-func (b *Broker) whenApplied(c *wire.Conn, timeout time.Duration, then func(late bool)) {
-	w := &pictureWait{broker: b, version: b.controller.Picture().Version, then: then}
-	here := position{Key: waitKey{event: applied}, Position: w.version}
-	if _, err := b.pictures.TryCompleteElseWatchAt(w, timeout, goneKey(c), here); err != nil {
-		then(true) // closed: never accepted, so never completed
+// metadata says who leads what. Topics that do not exist yet are created where
+// the client allows it. What cannot be created stays missing.
+func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
+	pic := b.current.Load()
+	for _, rt := range req.Topics {
+		if pic.Topics[*rt.Topic] == nil && (req.AllowAutoTopicCreation || req.Version < 4) {
+			_, _ = b.config.Controller.Create(*rt.Topic, controller.Default, controller.Default)
+		}
 	}
+	b.apply(b.config.Controller.Picture())
+	pic = b.current.Load()
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	resp.ClusterID = kmsg.StringPtr("purgatory-example")
+	resp.ControllerID = b.config.ID // every broker asks the controller for its clients
+	for _, id := range slices.Sorted(maps.Keys(pic.Brokers)) {
+		sb := kmsg.NewMetadataResponseBroker()
+		sb.NodeID, sb.Host, sb.Port = id, pic.Brokers[id].Addr().String(), int32(pic.Brokers[id].Port())
+		resp.Brokers = append(resp.Brokers, sb)
+	}
+	var names []string
+	for _, rt := range req.Topics {
+		names = append(names, *rt.Topic)
+	}
+	if req.Topics == nil {
+		names = slices.Sorted(maps.Keys(pic.Topics))
+	}
+	resp.Topics = []kmsg.MetadataResponseTopic{}
+	for _, name := range names {
+		resp.Topics = append(resp.Topics, describe(name, pic))
+	}
+	return resp
+}
+
+// describe is what a picture says of a topic.
+func describe(name string, pic *controller.Picture) kmsg.MetadataResponseTopic {
+	st := kmsg.NewMetadataResponseTopic()
+	st.Topic = &name
+	if pic.Topics[name] == nil {
+		st.ErrorCode = kerr.UnknownTopicOrPartition.Code
+	}
+	for n, p := range pic.Topics[name] {
+		sp := kmsg.NewMetadataResponseTopicPartition()
+		sp.Partition, sp.Leader, sp.LeaderEpoch = int32(n), p.Leader, p.LeaderEpoch
+		sp.Replicas, sp.ISR = p.Replicas, p.ISR
+		if p.Leader < 0 {
+			sp.ErrorCode = kerr.LeaderNotAvailable.Code
+		}
+		st.Partitions = append(st.Partitions, sp)
+	}
+	return st
+}
+
+// The times that are not times. Others are refused: no index of times is kept.
+const (
+	latest   = -1
+	earliest = -2
+)
+
+func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, rt := range req.Topics {
+		st := kmsg.NewListOffsetsResponseTopic()
+		st.Topic = rt.Topic
+		for _, rp := range rt.Partitions {
+			sp := kmsg.NewListOffsetsResponseTopicPartition()
+			sp.Partition = rp.Partition
+			p, err := b.partition(rt.Topic, rp.Partition)
+			if err == nil {
+				err = p.listOffset(rp, &sp)
+			}
+			sp.ErrorCode = code(err)
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+func (p *partition) listOffset(req kmsg.ListOffsetsRequestTopicPartition, resp *kmsg.ListOffsetsResponseTopicPartition) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	resp.LeaderEpoch = p.mu.leaderEpoch
+	switch req.Timestamp {
+	case earliest:
+		resp.Offset = p.mu.log.Start()
+	case latest:
+		resp.Offset = p.mu.high
+	default:
+		return kerr.UnsupportedForMessageFormat
+	}
+	return p.leaderLocked(req.CurrentLeaderEpoch)
 }

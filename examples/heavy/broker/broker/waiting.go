@@ -16,30 +16,26 @@ type waitKey struct {
 	conn      uint64
 }
 
-type event uint8
+type event string
 
 const (
-	connection event = iota // it ended
-	committed               // the high watermark moved: producers and consumers wait
-	appended                // the end of the log moved: followers wait
-	applied                 // this broker has become what a picture says
+	connection event = "end of connection"
+	committed  event = "committed" // the high watermark moved: producers and consumers wait
+	appended   event = "appended"  // the end of the log moved: followers wait
 )
 
 // String is what the debug page shows of a key.
 func (k waitKey) String() string {
-	switch k.event {
-	case connection:
-		return fmt.Sprintf("end of connection %d", k.conn)
-	case applied:
-		return "picture"
+	if k.event == connection {
+		return fmt.Sprintf("%s %d", k.event, k.conn)
 	}
-	return fmt.Sprintf("%s, %s", k.partition, [...]string{committed: "committed", appended: "appended"}[k.event])
+	return fmt.Sprintf("%v, %s", k.partition, k.event)
 }
 
 type (
 	waits = purgatory.DelayedOperationPurgatory[waitKey]
 	// position is a key with the place that is waited for: an offset in produces, a
-	// number of bytes in fetches, a version of the picture.
+	// number of bytes in fetches.
 	position = purgatory.KeyPosition[waitKey]
 )
 

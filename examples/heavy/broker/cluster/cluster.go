@@ -1,36 +1,36 @@
-// Package cluster runs a controller and several brokers in one process, each on a
-// loopback port of its own, and stops, kills, freezes and restarts them.
+// Package cluster runs a controller, a group coordinator and several brokers in one
+// process, each broker on a loopback port of its own, and stops, kills, freezes and
+// restarts them.
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/broker"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
-	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/examples/heavy/broker/group"
 )
 
 // Config is how a cluster is started.
 type Config struct {
-	Brokers        int           // how many; their ids are 1, 2, …
-	Port           int           // of the first broker, the others follow; 0 for any
-	SessionTimeout time.Duration // of a broker; default 3 s
-	Broker         broker.Config // what all have in common
+	Brokers          int           // how many; their ids are 1, 2, …
+	Port             int           // of the first broker, the others follow; 0 for any
+	SessionTimeout   time.Duration // of a broker; default 3 s
+	MinSession       time.Duration // of a group member; default 6 s
+	InitialRebalance time.Duration // how long the first member of a group waits for others; default 300 ms
+	Logger           *slog.Logger  // of the controller; nil for none
+	Broker           broker.Config // what all have in common
 }
 
 // Cluster is a running cluster. Safe for concurrent use.
 type Cluster struct {
-	config     Config
-	controller *controller.Controller
+	config Config
 
 	mu struct {
 		sync.Mutex
@@ -48,18 +48,20 @@ type seat struct {
 
 // Start starts a cluster and returns when every broker is part of it.
 func Start(config Config) (*Cluster, error) {
-	if config.SessionTimeout == 0 {
-		config.SessionTimeout = 3 * time.Second
-	}
-	log := config.Broker.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	c := &Cluster{config: config}
-	var err error
-	if c.controller, err = controller.New(config.SessionTimeout, log, config.Broker.Page.Options()...); err != nil {
+	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
+	page, err := config.Broker.Page, error(nil)
+	config.Broker.Controller, err = controller.New(cmp.Or(config.SessionTimeout, 3*time.Second), logger, page.Options()...)
+	if err != nil {
 		return nil, err
 	}
+	config.Broker.Groups, err = group.New(cmp.Or(config.MinSession, 6*time.Second),
+		cmp.Or(config.InitialRebalance, 300*time.Millisecond), page.Options()...)
+	if err != nil {
+		return nil, err
+	}
+	page.Add(config.Broker.Groups.Rebalances)
+	page.Add(config.Broker.Groups.Heartbeats)
+	c := &Cluster{config: config}
 	for i := range config.Brokers {
 		port := 0
 		if config.Port > 0 {
@@ -95,33 +97,29 @@ func (c *Cluster) Broker(id int) *broker.Broker {
 }
 
 // Stop takes a broker out in order, and returns when it is gone.
-func (c *Cluster) Stop(id int) error { return c.end(id, (*broker.Broker).Stop) }
+func (c *Cluster) Stop(id int) error { return c.with(id, (*broker.Broker).Stop, true) }
 
 // Kill takes a broker out as a crash would, and returns when it is gone.
-func (c *Cluster) Kill(id int) error { return c.end(id, (*broker.Broker).Kill) }
+func (c *Cluster) Kill(id int) error { return c.with(id, (*broker.Broker).Kill, true) }
 
 // Freeze stops a broker in the middle of whatever it does, until Thaw.
-func (c *Cluster) Freeze(id int) error { return c.with(id, (*broker.Broker).Freeze) }
+func (c *Cluster) Freeze(id int) error { return c.with(id, (*broker.Broker).Freeze, false) }
 
 // Thaw lets a frozen broker go on.
-func (c *Cluster) Thaw(id int) error { return c.with(id, (*broker.Broker).Thaw) }
+func (c *Cluster) Thaw(id int) error { return c.with(id, (*broker.Broker).Thaw, false) }
 
-func (c *Cluster) with(id int, do func(*broker.Broker)) error {
+func (c *Cluster) with(id int, do func(*broker.Broker), ends bool) error {
 	b := c.Broker(id)
 	if b == nil {
 		return fmt.Errorf("broker %d is not running", id)
 	}
 	do(b)
-	return nil
-}
-
-func (c *Cluster) end(id int, how func(*broker.Broker)) error {
-	return c.with(id, func(b *broker.Broker) {
-		how(b)
+	if ends {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.mu.seats[id-1].running = nil
-	})
+	}
+	return nil
 }
 
 // Restart starts a broker that is down, on its old address and with its logs.
@@ -133,7 +131,7 @@ func (c *Cluster) Restart(id int) error {
 	}
 	s := c.mu.seats[id-1]
 	config := c.config.Broker
-	config.ID, config.Addr, config.Logs, config.Controller = int32(id), s.addr, s.logs, c.controller
+	config.ID, config.Addr, config.Logs = int32(id), s.addr, s.logs
 	b, err := broker.Start(config)
 	if err == nil {
 		s.running, s.addr = b, b.Addr()
@@ -146,45 +144,6 @@ func (c *Cluster) Close() {
 	for id := range c.config.Brokers {
 		_ = c.Kill(id + 1) // unless it is down
 	}
-	c.controller.Close()
-}
-
-// Stats are the statistics of the purgatories, by name.
-func (c *Cluster) Stats() map[string]purgatory.Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := map[string]purgatory.Stats{"broker session": c.controller.Sessions().Stats()}
-	for i, s := range c.mu.seats {
-		if s.running != nil {
-			for kind, stats := range s.running.Stats() {
-				all[fmt.Sprintf("%s-%d", kind, i+1)] = stats
-			}
-		}
-	}
-	return all
-}
-
-// Pending is how many wait in the purgatories of one kind.
-func (c *Cluster) Pending(kind string) (n int64) {
-	for name, stats := range c.Stats() {
-		if strings.HasPrefix(name, kind+"-") {
-			n += stats.Pending
-		}
-	}
-	return n
-}
-
-// Table shows what waited in each purgatory of the brokers that run, and how it ended.
-func (c *Cluster) Table() string {
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "purgatory\taccepted\tsatisfied\texpired\tcancelled\tclosed\tpending\tchecks\twasted\t\n")
-	stats := c.Stats()
-	for _, name := range slices.Sorted(maps.Keys(stats)) {
-		s := stats[name]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name,
-			s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed, s.Pending, s.Checks, s.WastedChecks)
-	}
-	_ = w.Flush() // a strings.Builder does not fail
-	return table.String()
+	c.config.Broker.Groups.Close()
+	c.config.Broker.Controller.Close()
 }

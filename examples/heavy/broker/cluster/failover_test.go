@@ -9,12 +9,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // sequenced is a batch of one record as an idempotent producer sends it.
 func sequenced(producer int64, sequence int32) []byte {
-	b := batchtest.Build(1, []batchtest.Record{{Value: []byte("value")}})
+	b := batchtest.Build(1, []byte("value"))
 	binary.BigEndian.PutUint64(b[43:], uint64(producer))
 	binary.BigEndian.PutUint16(b[51:], 0)
 	binary.BigEndian.PutUint32(b[53:], uint32(sequence))

@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch/batchtest"
+	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 )
 
 // server is one of the two that are compared.
@@ -149,7 +149,7 @@ func (s *server) hangUp() {
 
 // produce sends n requests, one after the other, or fewer in the time that it has.
 func (s *server) produce(n int, longest time.Duration) turn {
-	req := produceRequest("t", batchtest.Build(1, []batchtest.Record{{Value: make([]byte, 100)}}))
+	req := produceRequest("t", batchtest.Build(1, make([]byte, 100)))
 	start, before := time.Now(), cpu()
 	done := 0
 	for ; done < n && time.Since(start) < longest; done++ {

@@ -23,13 +23,10 @@ func TestMain(m *testing.M) {
 const patience = 60 * time.Second
 
 func testConfig() Config {
-	return Config{Brokers: 3, Broker: broker.Config{
-		HeartbeatInterval: 200 * time.Millisecond,
-		MaxLag:            500 * time.Millisecond,
-		MinInsyncReplicas: 2,
-		MinSession:        300 * time.Millisecond,
-		InitialRebalance:  50 * time.Millisecond,
-	}}
+	return Config{
+		Brokers: 3, MinSession: 300 * time.Millisecond, InitialRebalance: 50 * time.Millisecond,
+		Broker: broker.Config{MaxLag: 500 * time.Millisecond, MinInsyncReplicas: 2},
+	}
 }
 
 func start(t *testing.T, config Config) *Cluster {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +11,15 @@ import (
 
 // total adds up what the running brokers' purgatories of a kind say.
 func total(c *Cluster, kind string) (sum purgatory.Stats) {
-	for name, stats := range c.Stats() {
-		if strings.HasPrefix(name, kind+"-") {
+	switch kind {
+	case "rebalance":
+		return c.config.Broker.Groups.Rebalances.Stats()
+	case "heartbeat":
+		return c.config.Broker.Groups.Heartbeats.Stats()
+	}
+	for id := range c.config.Brokers {
+		if b := c.Broker(id + 1); b != nil {
+			stats := b.Stats()[kind]
 			sum.Pending += stats.Pending
 			sum.Expired += stats.Expired
 			sum.Panics += stats.Panics
@@ -28,7 +34,7 @@ func total(c *Cluster, kind string) (sum purgatory.Stats) {
 func requireNothingWaits(t *testing.T, c *Cluster) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		return c.Pending("produce")+c.Pending("picture")+c.Pending("rebalance")+c.Pending("heartbeat") == 0 &&
-			c.Pending("fetch") <= int64(c.config.Brokers*(c.config.Brokers-1))
-	}, patience, time.Millisecond, "%s", c.Table())
+		return total(c, "produce").Pending+total(c, "rebalance").Pending+total(c, "heartbeat").Pending == 0 &&
+			total(c, "fetch").Pending <= int64(c.config.Brokers*(c.config.Brokers-1))
+	}, patience, time.Millisecond)
 }

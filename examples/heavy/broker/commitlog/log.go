@@ -1,26 +1,21 @@
 // Package commitlog is a partition's log, in memory: record batches in offset
-// order, the leader epochs they were written under, and what is remembered of
-// idempotent producers. A Log is not safe for concurrent use; the partition
-// that owns it locks.
+// order, and what is remembered of idempotent producers. A Log is not safe for
+// concurrent use; the partition that owns it locks.
 package commitlog
 
 import (
-	"bytes"
 	"sort"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-
-	"github.com/delayedop/purgatory/examples/heavy/broker/batch"
 )
 
 // Log is one replica's log. The zero value is an empty one.
 type Log struct {
-	batches    []batch.Batch // without gaps: each begins where the one before ends
-	positions  []int64       // of the batches, see Position
+	batches    []Batch // without gaps: each begins where the one before ends
+	positions  []int64 // of the batches, see Position
 	start, end int64
 	written    int64 // the position of the end
-	epochs     []epochStart
-	producers  map[int64]*producer
+	producers  map[producerID]producer
 }
 
 // Start is the first offset kept.
@@ -33,44 +28,42 @@ func (l *Log) End() int64 { return l.end }
 // offsets it got. A batch that an idempotent producer sends a second time
 // returns the offsets of the first.
 func (l *Log) Append(records []byte, epoch int32) (base, end int64, err error) {
-	b, rest, err := batch.Next(records)
+	b, rest, err := next(records)
 	if err != nil {
 		return 0, 0, err
 	}
 	if len(rest) > 0 {
 		return 0, 0, kerr.InvalidRecord // since version 3 a request carries one batch per partition
 	}
-	if base, end, dup, err := l.producers[b.ProducerID()].check(b); dup || err != nil {
+	if base, end, dup, err := l.producers[idOf(&b)].check(&b); dup || err != nil {
 		return base, end, err
 	}
-	b = bytes.Clone(b) // the log must not pin the request
-	b.Place(l.end, epoch)
+	b.place(l.end, epoch)
 	l.add(b)
-	return b.BaseOffset(), b.End(), nil
+	return b.FirstOffset, b.End(), nil
 }
 
 // Replicate adds batches as the leader wrote them.
 func (l *Log) Replicate(records []byte) error {
 	for len(records) > 0 {
-		b, rest, err := batch.Next(records)
+		b, rest, err := next(records)
 		if err != nil {
 			return err
 		}
-		if b.BaseOffset() != l.end {
+		if b.FirstOffset != l.end {
 			return kerr.OffsetOutOfRange
 		}
-		l.add(bytes.Clone(b))
+		l.add(b)
 		records = rest
 	}
 	return nil
 }
 
-func (l *Log) add(b batch.Batch) {
-	l.NoteEpoch(b.LeaderEpoch())
-	l.noteProducer(b)
+func (l *Log) add(b Batch) {
+	l.noteProducer(&b)
 	l.batches, l.positions = append(l.batches, b), append(l.positions, l.written)
 	l.end = b.End()
-	l.written += int64(len(b))
+	l.written += int64(len(b.bytes))
 }
 
 // find is the index of the batch that holds offset.
@@ -96,26 +89,13 @@ func (l *Log) Size() int { return int(l.written - l.Position(l.start)) }
 func (l *Log) Read(offset, below int64, limit int, atLeastOne bool) []byte {
 	records := []byte{}
 	for _, b := range l.batches[l.find(offset):] {
-		fits := len(records)+len(b) <= limit || (atLeastOne && len(records) == 0)
+		fits := len(records)+len(b.bytes) <= limit || (atLeastOne && len(records) == 0)
 		if b.End() > below || !fits {
 			break
 		}
-		records = append(records, b...)
+		records = append(records, b.bytes...)
 	}
 	return records
-}
-
-// Batches are all that is kept, for a reader of the whole log.
-func (l *Log) Batches() []batch.Batch { return l.batches }
-
-// AtTime finds the first batch with a record of that time or later.
-func (l *Log) AtTime(millis int64) (b batch.Batch, found bool) {
-	for _, b := range l.batches {
-		if b.MaxTimestamp() >= millis {
-			return b, true
-		}
-	}
-	return nil, false
 }
 
 // Retain drops the oldest batches, none that ends above below, until what is
@@ -123,25 +103,9 @@ func (l *Log) AtTime(millis int64) (b batch.Batch, found bool) {
 func (l *Log) Retain(limit int, below int64) {
 	for l.Size() > limit && len(l.batches) > 0 && l.batches[0].End() <= below {
 		l.start = l.batches[0].End()
-		l.batches[0] = nil
+		l.batches[0] = Batch{}
 		l.batches, l.positions = l.batches[1:], l.positions[1:]
 	}
-}
-
-// Truncate drops everything from offset on, with what it had taught: also an
-// epoch that began there and never got a record.
-func (l *Log) Truncate(offset int64) {
-	keep := l.find(offset)
-	if keep < len(l.batches) {
-		l.end, l.written = l.batches[keep].BaseOffset(), l.positions[keep]
-		clear(l.batches[keep:])
-		l.batches, l.positions = l.batches[:keep], l.positions[:keep]
-		l.producers = nil
-		for _, b := range l.batches {
-			l.noteProducer(b)
-		}
-	}
-	l.truncateEpochs()
 }
 
 // Restart drops everything: the log goes on at offset.

@@ -5,10 +5,17 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,41 +30,32 @@ type Controller struct {
 	log            *slog.Logger
 	sessionTimeout time.Duration
 	sessions       *purgatory.DelayedOperationPurgatory[int32] // by broker
+	producerID     atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		now        *Picture
-		brokers    map[int32]*Session
-		placed     int // partitions that topics have begun with, for the next one to begin elsewhere
-		producerID int64
-		offsets    map[string]map[TopicPartition]Offset // by group
+		now     *Picture
+		brokers map[int32]*Session
+		placed  int // partitions that topics have begun with, for the next one to begin elsewhere
 	}
 }
 
 // New makes a controller that gives up a broker which is silent for longer than
-// sessionTimeout.
+// sessionTimeout. Its options are those of the purgatory in which the sessions wait.
 func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Option) (*Controller, error) {
 	c := &Controller{log: log, sessionTimeout: sessionTimeout}
-	c.mu.now = &Picture{}
+	c.mu.now = &Picture{Brokers: make(map[int32]netip.AddrPort)}
 	c.mu.brokers = make(map[int32]*Session)
-	c.mu.offsets = make(map[string]map[TopicPartition]Offset)
 	var err error
 	c.sessions, err = purgatory.New[int32]("broker session", opts...)
 	return c, err
 }
 
 // Close ends every session.
-func (c *Controller) Close() { _ = c.sessions.Shutdown(ended) }
-
-// ended is a context for a Shutdown that does not wait for sessions to expire.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// Sessions is the purgatory in which the brokers' sessions wait.
-func (c *Controller) Sessions() *purgatory.DelayedOperationPurgatory[int32] { return c.sessions }
+func (c *Controller) Close() {
+	_ = c.sessions.Close()
+	_ = c.sessions.Shutdown(context.Background())
+}
 
 // Session is one life of one broker, until the controller gives it up. It is a
 // delayed operation that waits for silence: each heartbeat extends it.
@@ -79,12 +77,8 @@ func (s *Session) TryComplete() bool { return false }
 
 // OnComplete takes the broker out of the picture.
 func (s *Session) OnComplete() {
-	switch s.Outcome() {
-	case operation.Closed:
-	case operation.Expired:
-		s.controller.fence(s, errSilent)
-	default:
-		s.controller.fence(s, s.Cause())
+	if s.Outcome() != operation.Closed {
+		s.controller.fence(s, cmp.Or(s.Cause(), errSilent))
 	}
 }
 
@@ -93,7 +87,7 @@ func (s *Session) OnExpiration() {}
 
 // Register begins a session for a broker. A session that its former life has left
 // behind ends.
-func (c *Controller) Register(id int32, at Endpoint) (*Session, error) {
+func (c *Controller) Register(id int32, at netip.AddrPort) (*Session, error) {
 	c.mu.Lock()
 	former := c.mu.brokers[id]
 	c.mu.Unlock()
@@ -140,8 +134,8 @@ func (c *Controller) fence(s *Session, why error) {
 	next := c.mu.now.clone()
 	delete(next.Brokers, s.id)
 	for _, t := range next.Topics {
-		for i := range t.Partitions {
-			t.Partitions[i].leave(s.id)
+		for i := range t {
+			t[i].leave(s.id)
 		}
 	}
 	c.publishLocked(next)
@@ -159,9 +153,9 @@ func (c *Controller) Picture() *Picture {
 // publishLocked elects where there is somebody to elect, and lets the brokers know.
 func (c *Controller) publishLocked(next *Picture) {
 	for name, t := range next.Topics {
-		for i := range t.Partitions {
-			if p := &t.Partitions[i]; !next.mayLead(p, p.Leader) {
-				c.elect(next, p, name, i)
+		for i := range t {
+			if p := &t[i]; !next.mayLead(p, p.Leader) {
+				c.elect(next, p, TopicPartition{name, int32(i)})
 			}
 		}
 	}
@@ -175,61 +169,104 @@ func (c *Controller) publishLocked(next *Picture) {
 	}
 }
 
-func (c *Controller) elect(next *Picture, p *Partition, topic string, n int) {
+func (c *Controller) elect(next *Picture, p *Partition, tp TopicPartition) {
 	leader := next.electable(p)
 	if leader == p.Leader {
 		return
 	}
-	c.log.Info("leader elected", "topic", topic, "partition", n, "leader", leader, "before", p.Leader, "insync", p.ISR)
+	c.log.Info("leader elected", "partition", tp, "leader", leader, "before", p.Leader, "insync", p.ISR)
 	p.Leader = leader
+	if leader != Nobody {
+		p.ISR = []int32{leader} // the others copy its log from the beginning, and count when they have
+	}
 	p.LeaderEpoch++
 	p.Epoch++
 }
 
 // NextProducerID is an id that no other idempotent producer has.
-func (c *Controller) NextProducerID() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.producerID++
-	return c.mu.producerID
-}
+func (c *Controller) NextProducerID() int64 { return c.producerID.Add(1) }
 
-// TopicPartition names a partition of a topic.
+// TopicPartition names a partition.
 type TopicPartition struct {
-	Topic     string
-	Partition int32
+	Topic string
+	N     int32
 }
 
-// Offset is where a group has come to in a partition.
-type Offset struct {
-	Offset      int64
-	LeaderEpoch int32
-	Metadata    string
-}
+func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic, tp.N) }
 
-// Commit keeps the offsets of a group, if s is the session of its coordinator: one
-// that was frozen and has been replaced meanwhile is refused.
-func (c *Controller) Commit(s *Session, group string, offsets map[TopicPartition]Offset) error {
+// What a topic gets that does not say, and how much there may be of it.
+const (
+	Default       = -1
+	partitions    = 3
+	replication   = 3
+	maxPartitions = 1000
+)
+
+var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// Create makes a topic.
+func (c *Controller) Create(name string, count int32, copies int16) (Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.currentLocked(s) || c.mu.now.Coordinator(group) != s.id {
-		return kerr.NotCoordinator
+	alive := slices.Sorted(maps.Keys(c.mu.brokers))
+	if count == Default {
+		count = partitions
 	}
-	if c.mu.offsets[group] == nil {
-		c.mu.offsets[group] = make(map[TopicPartition]Offset)
+	if copies == Default {
+		copies = min(replication, int16(len(alive)))
 	}
-	for at, offset := range offsets {
-		c.mu.offsets[group][at] = offset
+	switch {
+	case !validName.MatchString(name) || name == "." || name == "..":
+		return nil, kerr.InvalidTopicException
+	case c.mu.now.Topics[name] != nil:
+		return nil, kerr.TopicAlreadyExists
+	case count < 1 || count > maxPartitions:
+		return nil, kerr.InvalidPartitions
+	case copies < 1 || int(copies) > len(alive):
+		return nil, kerr.InvalidReplicationFactor
 	}
-	return nil
+	t := make(Topic, count)
+	for i := range t {
+		p := &t[i]
+		for r := range int(copies) {
+			p.Replicas = append(p.Replicas, alive[(c.mu.placed+i+r)%len(alive)])
+		}
+		p.ISR, p.Leader = p.Replicas, p.Replicas[0]
+	}
+	c.mu.placed += int(count)
+	next := c.mu.now.clone()
+	next.Topics[name] = t
+	c.publishLocked(next)
+	return t, nil
 }
 
-// Offsets calls each with what a group has committed. each must not call the
-// controller.
-func (c *Controller) Offsets(group string, each func(TopicPartition, Offset)) {
+// Alter takes a leader's word for who is in sync, if it is news: of the leader's
+// present session, of its present leadership, of the set as it is, and with nobody
+// new in it who has died. It returns the partition as it is then.
+func (c *Controller) Alter(s *Session, tp TopicPartition, leaderEpoch, epoch int32, isr []int32) (Partition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for at, offset := range c.mu.offsets[group] {
-		each(at, offset)
+	if !c.currentLocked(s) {
+		return Partition{}, kerr.StaleBrokerEpoch
 	}
+	next := c.mu.now.clone()
+	p := &next.Topics[tp.Topic][tp.N]
+	switch {
+	case p.Leader != s.id || p.LeaderEpoch != leaderEpoch:
+		return Partition{}, kerr.FencedLeaderEpoch
+	case p.Epoch != epoch:
+		return Partition{}, kerr.InvalidUpdateVersion
+	case !slices.Contains(isr, s.id):
+		return Partition{}, kerr.InvalidRequest
+	}
+	for _, id := range isr {
+		if c.mu.brokers[id] == nil && !slices.Contains(p.ISR, id) || !slices.Contains(p.Replicas, id) {
+			return Partition{}, kerr.IneligibleReplica
+		}
+	}
+	c.log.Info("in-sync set changed", "partition", tp, "leader", p.Leader, "insync", isr, "before", p.ISR)
+	p.ISR = slices.Clone(isr)
+	p.Epoch++
+	c.publishLocked(next)
+	return *p, nil
 }

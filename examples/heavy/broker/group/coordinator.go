@@ -13,74 +13,91 @@
 package group
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"maps"
+	"net"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// The largest values a member may ask for, and the largest group.
+// The largest values a member may ask for.
 const (
 	maxSession   = 30 * time.Minute
 	maxRebalance = 30 * time.Minute
-	maxMembers   = 500
 )
 
-// Config is how a coordinator is started.
-type Config struct {
-	MinSession       time.Duration                  // the shortest session timeout a member may ask for
-	InitialRebalance time.Duration                  // how long the first member of a group waits for others
-	Name             func(kind string) string       // of a purgatory
-	Owns             func(group string) *kerr.Error // nil: this broker coordinates the group
-	// Purgatory gives options for the purgatory of that kind.
-	Purgatory func(kind string) []purgatory.Option
-}
-
-// Coordinator holds the groups that one broker coordinates. Safe for
-// concurrent use. Its lock may be taken under a group's.
+// Coordinator holds the groups, and what they have committed. There is one for all
+// brokers of the process, as there is one controller: a group outlives each of them.
+// Safe for concurrent use. Its lock may be taken under a group's.
 type Coordinator struct {
-	Rebalances *purgatory.DelayedOperationPurgatory[waitKey]
-	Heartbeats *purgatory.DelayedOperationPurgatory[memberKey]
-	config     Config
+	Rebalances       *purgatory.DelayedOperationPurgatory[WaitKey]
+	Heartbeats       *purgatory.DelayedOperationPurgatory[MemberKey]
+	minSession       time.Duration
+	initialRebalance time.Duration
 
 	mu struct {
 		sync.Mutex
-		groups map[string]*group
+		groups map[string]*group // once named, a group stays: empty, with its offsets
 	}
 }
 
-// waitKey is where those who wait in a rebalance are found: by group and phase,
+// Offsets is where a group has come to in each partition, as it was committed.
+type Offsets map[controller.TopicPartition]kmsg.OffsetCommitRequestTopicPartition
+
+// New makes a coordinator without groups. A member may ask for minSession or longer. The
+// first member of a group waits for others for initialRebalance.
+func New(minSession, initialRebalance time.Duration, opts ...purgatory.Option) (c *Coordinator, err error) {
+	c = &Coordinator{minSession: minSession, initialRebalance: initialRebalance}
+	c.mu.groups = make(map[string]*group)
+	if c.Rebalances, err = purgatory.New[WaitKey]("rebalance", opts...); err == nil {
+		c.Heartbeats, err = purgatory.New[MemberKey]("heartbeat", opts...)
+	}
+	return c, err
+}
+
+// Close ends every wait and every session.
+func (c *Coordinator) Close() {
+	_ = c.Rebalances.Close()
+	_ = c.Heartbeats.Close()
+	_ = c.Rebalances.Shutdown(context.Background())
+	_ = c.Heartbeats.Shutdown(context.Background())
+}
+
+// WaitKey is where those who wait in a rebalance are found: by group and phase,
 // and by the connection that their answer goes to.
-type waitKey struct {
+type WaitKey struct {
 	group string
 	phase phase
 	conn  uint64
 }
 
-type phase uint8
+type phase string
 
 const (
-	connection phase = iota // ended
-	joins                   // of a group
-	syncs
+	connection phase = "end of connection"
+	joins      phase = "joins" // of a group
+	syncs      phase = "syncs"
 )
 
 // String is what the debug page shows of a key.
-func (k waitKey) String() string {
+func (k WaitKey) String() string {
 	if k.phase == connection {
-		return fmt.Sprintf("end of connection %d", k.conn)
+		return fmt.Sprintf("%s %d", k.phase, k.conn)
 	}
-	return fmt.Sprintf("%s of %s", [...]string{joins: "joins", syncs: "syncs"}[k.phase], k.group)
+	return fmt.Sprintf("%s of %s", k.phase, k.group)
 }
 
-type memberKey struct{ group, member string }
+// MemberKey is where a member's session is found.
+type MemberKey struct{ group, member string }
 
 // String is what the debug page shows of a key.
-func (k memberKey) String() string { return k.group + ": " + k.member }
+func (k MemberKey) String() string { return k.group + ": " + k.member }
 
 // Client is where the answer to a request goes.
 type Client struct {
@@ -88,91 +105,45 @@ type Client struct {
 	Open func() bool // false before Gone is called
 }
 
-var errGone = errors.New("group: the client is gone")
-
-// NewCoordinator makes a coordinator without groups. Whoever made it closes its
-// purgatories.
-func NewCoordinator(config Config) (*Coordinator, error) {
-	c := &Coordinator{config: config}
-	c.mu.groups = make(map[string]*group)
-	var err error
-	if c.Rebalances, err = purgatory.New[waitKey](config.Name("rebalance"), config.Purgatory("rebalance")...); err != nil {
-		return nil, err
-	}
-	if c.Heartbeats, err = purgatory.New[memberKey](config.Name("heartbeat"), config.Purgatory("heartbeat")...); err != nil {
-		_ = c.Rebalances.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
 // Gone forgets the waits of a connection that has ended. Its members stay, for
 // as long as their sessions do.
 func (c *Coordinator) Gone(conn uint64) {
-	c.Rebalances.CancelForKey(waitKey{phase: connection, conn: conn}, errGone)
+	c.Rebalances.CancelForKey(WaitKey{phase: connection, conn: conn}, net.ErrClosed)
 }
 
-// Resign gives up the groups for which it is asked: another broker
-// coordinates them now, and whoever waits here is told so.
-func (c *Coordinator) Resign(moved func(group string) bool) {
-	c.mu.Lock()
-	var gone []*group
-	for name, g := range c.mu.groups {
-		if moved(name) {
-			gone = append(gone, g)
-			delete(c.mu.groups, name)
-		}
-	}
-	c.mu.Unlock()
-	for _, g := range gone {
-		g.lock()
-		g.mu.state = dead
-		for _, m := range g.mu.members {
-			g.endSessionLocked(m)
-		}
-		g.unlock()
-		for _, phase := range []phase{joins, syncs} {
-			c.Rebalances.CancelForKey(waitKey{group: g.name, phase: phase}, kerr.NotCoordinator)
-		}
-	}
-}
-
-// group finds a group, and makes it if create says so.
-func (c *Coordinator) group(name string, create bool) *group {
+// group finds or makes a group.
+func (c *Coordinator) group(name string) *group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.mu.groups[name]
-	if g == nil && create {
+	if g == nil {
 		g = newGroup(c, name)
 		c.mu.groups[name] = g
 	}
 	return g
 }
 
-// find finds a group that this broker coordinates and that has members.
-func (c *Coordinator) find(name string) (*group, *kerr.Error) {
-	if err := c.owns(name); err != nil {
-		return nil, err
-	}
-	if g := c.group(name, false); g != nil {
-		return g, nil
-	}
-	return nil, kerr.UnknownMemberID
+// Committed is what a group has committed.
+func (c *Coordinator) Committed(group string) Offsets {
+	g := c.group(group)
+	g.lock()
+	defer g.unlock()
+	return maps.Clone(g.mu.offsets)
 }
 
-// owns says why this broker does not coordinate a group.
-func (c *Coordinator) owns(name string) *kerr.Error {
-	if name == "" {
-		return kerr.InvalidGroupID
+// Commit keeps the offsets of a group, if the member may commit. It is a sign of life
+// too. Without a generation, offsets may be committed for a group that has no
+// members: by a client that assigns partitions to itself. While a generation syncs
+// nobody may commit: the partitions are being given to others.
+func (c *Coordinator) Commit(req *kmsg.OffsetCommitRequest, offsets Offsets) error {
+	g := c.group(req.Group)
+	g.lock()
+	defer g.unlock()
+	if req.Generation >= 0 || len(g.mu.members) > 0 {
+		if err := g.aliveLocked(req.MemberID, req.InstanceID, req.Generation, syncing); err != nil {
+			return err
+		}
 	}
-	return c.config.Owns(name)
-}
-
-// drop forgets a group that has no members any more.
-func (c *Coordinator) drop(g *group) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.groups[g.name] == g {
-		delete(c.mu.groups, g.name)
-	}
+	maps.Copy(g.mu.offsets, offsets)
+	return nil
 }

@@ -12,7 +12,7 @@ func TestAClientThatIsGoneWaitsNot(t *testing.T) {
 	b := newBench(t)
 	x, y, generation := b.pair()
 	busy := func(meanwhile func()) {
-		g, running, goOn, done := b.group("g", false), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		g, running, goOn, done := b.group("g"), make(chan struct{}), make(chan struct{}), make(chan struct{})
 		g.actions.Add(func() {
 			close(running)
 			<-goOn

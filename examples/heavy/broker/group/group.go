@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -9,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -20,7 +20,6 @@ const (
 	joining       // members come together; a rebalance operation waits for them
 	syncing       // a generation has begun; its leader is assigning
 	stable
-	dead // another broker's, or forgotten
 )
 
 // group is one group. What a change under its lock sets in motion, in the
@@ -41,6 +40,7 @@ type group struct {
 		members      map[string]*member
 		static       map[string]string // a static member's instance to its present member id
 		rebalance    *rebalance        // while joining
+		offsets      Offsets
 	}
 }
 
@@ -48,38 +48,44 @@ type group struct {
 type member struct {
 	id        string
 	instance  *string // of a static member
-	pending   bool    // has been given its id and has not come back with it
 	timeout   time.Duration
 	rebalance time.Duration
 	protocols []kmsg.JoinGroupRequestProtocol
 
 	assignment []byte
-	session    *session  // nil while it waits: the open request is its sign of life
-	joining    *joinWait // the JoinGroup request that waits
-	syncing    *syncWait // the SyncGroup request that waits
+	session    *session // nil while it waits: the open request is its sign of life
+	wait       *wait    // the request that waits
 }
+
+// joins says whether a member waits to be in the next generation.
+func (m *member) joins() bool { return m.wait != nil && m.wait.phase == joins }
 
 func newGroup(c *Coordinator, name string) *group {
 	g := &group{name: name, coordinator: c}
 	g.mu.members = make(map[string]*member)
-	g.mu.static = make(map[string]string)
+	g.mu.static, g.mu.offsets = make(map[string]string), make(Offsets)
 	return g
 }
 
-// rebalanceLocked brings the members together again. Those who wait for an
-// assignment of the generation that ends now are told to join.
+// rebalanceLocked brings the members together again: for as long as a rebalance may
+// take, or the first of a group for the initial delay. Those who wait for an assignment
+// of the generation that ends now are told to join.
 func (g *group) rebalanceLocked() {
 	if g.mu.state == joining {
 		g.wakeLocked(joins) // perhaps it was only the one that left that was missing
 		return
 	}
-	r := &rebalance{group: g, initial: g.mu.state == empty, left: g.rebalanceTimeoutLocked()}
+	r := &rebalance{group: g, initial: g.mu.state == empty}
+	timeout := g.coordinator.initialRebalance
+	if !r.initial {
+		timeout = max(timeout, g.rebalanceTimeoutLocked())
+	}
 	for _, m := range g.mu.members {
 		m.assignment = nil
 	}
-	g.mu.state = joining
+	g.mu.state, g.mu.rebalance = joining, r
 	g.wakeLocked(syncs)
-	g.gatherLocked(r)
+	g.watchRebalanceLocked(r, timeout)
 }
 
 // rebalanceTimeoutLocked is the longest that a member gives a rebalance.
@@ -90,77 +96,52 @@ func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
 	return longest
 }
 
-// gatherLocked waits for members: as long as a rebalance may take; or, for the first
-// of a group, for the initial delay, again and again while further ones come.
-func (g *group) gatherLocked(r *rebalance) {
-	timeout := max(r.left, g.coordinator.config.InitialRebalance)
-	if r.initial {
-		timeout = min(timeout, g.coordinator.config.InitialRebalance)
-		r.left -= timeout
-	}
-	g.mu.rebalance = r
-	g.watchRebalanceLocked(r, timeout)
-}
-
 // completeLocked ends a rebalance: whoever is there is the next generation.
 // Static members may be away without losing their place.
 func (g *group) completeLocked(r *rebalance) {
 	if g.mu.state != joining || g.mu.rebalance != r {
 		return
 	}
-	if r.more && r.left > 0 && r.Outcome() == operation.Expired {
-		g.gatherLocked(&rebalance{group: g, initial: true, left: r.left})
-		return
-	}
 	g.mu.rebalance = nil
-	for _, m := range g.mu.members {
-		if m.joining == nil && m.instance == nil && !m.pending {
+	var here []*member
+	for _, m := range g.membersLocked() {
+		switch {
+		case m.joins():
+			here = append(here, m)
+		case m.instance == nil:
 			g.removeLocked(m)
 		}
 	}
 	g.mu.generation++
-	if !slices.ContainsFunc(g.membersLocked(), func(m *member) bool { return m.joining != nil }) {
-		g.forgetLocked()
+	if len(here) == 0 {
+		g.emptyLocked()
 		return
 	}
 	g.mu.state = syncing
 	g.mu.protocol = g.commonProtocolLocked()
-	if leader := g.mu.members[g.mu.leader]; leader == nil || leader.joining == nil {
-		i := slices.IndexFunc(g.membersLocked(), func(m *member) bool { return m.joining != nil })
-		g.mu.leader = g.membersLocked()[i].id
+	if leader := g.mu.members[g.mu.leader]; leader == nil || !leader.joins() {
+		g.mu.leader = here[0].id
 	}
-	for _, m := range g.mu.members {
-		if m.joining != nil {
-			m.joining.resp = g.joinedLocked(m, m.joining.version)
-			m.joining = nil
-			g.startSessionLocked(m)
-		}
+	for _, m := range here {
+		g.answerLocked(m, g.joinedLocked(m, m.wait.version))
+		g.startSessionLocked(m)
 	}
-	g.wakeLocked(joins)
 }
 
-// forgetLocked ends a group that nobody is in. Its name may begin again.
-func (g *group) forgetLocked() {
+// emptyLocked begins anew.
+func (g *group) emptyLocked() {
 	for _, m := range g.mu.members {
 		g.removeLocked(m)
 	}
-	g.mu.state = dead
+	g.mu.state, g.mu.rebalance = empty, nil
 	g.wakeLocked(joins) // the rebalance, if one waits: nobody will come
-	g.coordinator.drop(g)
 }
 
 // removeLocked takes a member out, and answers what it waits for; the caller
 // sees to the rest of the group.
 func (g *group) removeLocked(m *member) {
 	delete(g.mu.members, m.id)
-	if w := m.joining; w != nil {
-		w.resp, m.joining = refuseJoin(w.version, m.id, kerr.UnknownMemberID), nil
-		g.wakeLocked(joins)
-	}
-	if w := m.syncing; w != nil {
-		w.resp, m.syncing = refuseSync(w.version, kerr.UnknownMemberID), nil
-		g.wakeLocked(syncs)
-	}
+	g.refuseLocked(m, kerr.UnknownMemberID)
 	if m.instance != nil && g.mu.static[*m.instance] == m.id {
 		delete(g.mu.static, *m.instance)
 	}
@@ -170,22 +151,67 @@ func (g *group) removeLocked(m *member) {
 // departLocked takes a member out and lets the others share its part.
 func (g *group) departLocked(m *member) {
 	g.removeLocked(m)
-	switch {
-	case m.pending:
-	case len(g.membersLocked()) == 0:
-		g.forgetLocked()
-	default:
+	if len(g.mu.members) == 0 {
+		g.emptyLocked()
+	} else {
 		g.rebalanceLocked()
 	}
 }
 
-// membersLocked are those that have joined at least once, in a fixed order.
+// membersLocked are the members in a fixed order.
 func (g *group) membersLocked() []*member {
 	var members []*member
 	for _, id := range slices.Sorted(maps.Keys(g.mu.members)) {
-		if m := g.mu.members[id]; !m.pending {
-			members = append(members, m)
-		}
+		members = append(members, g.mu.members[id])
 	}
 	return members
+}
+
+// protocolsEqual says whether a member asks for what it asked for before.
+func protocolsEqual(a, b []kmsg.JoinGroupRequestProtocol) bool {
+	return slices.EqualFunc(a, b, func(x, y kmsg.JoinGroupRequestProtocol) bool {
+		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
+	})
+}
+
+// supportsLocked says whether all members speak a protocol.
+func (g *group) supportsLocked(name string) bool {
+	for _, m := range g.membersLocked() {
+		if m.metadata(name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// consistentLocked says whether a member with these protocols would leave the
+// group one that all speak.
+func (g *group) consistentLocked(protocolType string, protocols []kmsg.JoinGroupRequestProtocol) bool {
+	if len(g.membersLocked()) == 0 {
+		return true
+	}
+	return g.mu.protocolType == protocolType && slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool {
+		return g.supportsLocked(p.Name)
+	})
+}
+
+// commonProtocolLocked is the one that the first member prefers, of those that all speak.
+func (g *group) commonProtocolLocked() string {
+	for _, p := range g.membersLocked()[0].protocols {
+		if g.supportsLocked(p.Name) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// metadata is what a member says of itself in a protocol; nil: it does not
+// speak it.
+func (m *member) metadata(protocol string) []byte {
+	for _, p := range m.protocols {
+		if p.Name == protocol {
+			return append([]byte{}, p.Metadata...)
+		}
+	}
+	return nil
 }

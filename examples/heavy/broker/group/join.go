@@ -13,10 +13,11 @@ import (
 // when that has begun.
 func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) {
 	session := time.Duration(req.SessionTimeoutMillis) * time.Millisecond
-	refused := c.owns(req.Group)
+	var refused *kerr.Error
 	switch {
-	case refused != nil:
-	case session < c.config.MinSession || session > maxSession:
+	case req.Group == "":
+		refused = kerr.InvalidGroupID
+	case session < c.minSession || session > maxSession:
 		refused = kerr.InvalidSessionTimeout
 	case req.ProtocolType == "" || len(req.Protocols) == 0:
 		refused = kerr.InconsistentGroupProtocol
@@ -28,47 +29,19 @@ func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func
 	for i, p := range req.Protocols {
 		req.Protocols[i].Metadata = bytes.Clone(p.Metadata) // not the whole request
 	}
-	for {
-		g := c.group(req.Group, true)
-		if g.join(client, req, reply) {
-			return
-		}
-		c.drop(g) // it died between the two lines; its name begins again
-	}
-}
-
-// join is false when the group is dead.
-func (g *group) join(client Client, req *kmsg.JoinGroupRequest, reply func(kmsg.Response)) bool {
+	g := c.group(req.Group)
 	g.lock()
 	defer g.unlock()
-	if g.mu.state == dead {
-		return false
-	}
 	m, resp := g.admitLocked(req)
 	if resp == nil {
 		resp = g.enterLocked(m, req)
 	}
 	if resp != nil {
 		reply(resp)
-		g.forgetIfUnusedLocked()
-		return true
+		return
 	}
-	if w := m.joining; w != nil { // from another connection, which the client has given up
-		w.resp = refuseJoin(w.version, m.id, kerr.RebalanceInProgress)
-	}
-	w := &joinWait{group: g, member: m, client: client, version: req.Version, reply: reply}
-	m.joining = w
-	g.endSessionLocked(m)
-	g.watchJoinLocked(w)
+	g.waitLocked(&wait{group: g, member: m, client: client, phase: joins, version: req.Version, reply: reply})
 	g.wakeLocked(joins) // it may be the last one missing
-	return true
-}
-
-// forgetIfUnusedLocked undoes the making of a group for a member that was not let in.
-func (g *group) forgetIfUnusedLocked() {
-	if len(g.mu.members) == 0 && g.mu.state == empty {
-		g.forgetLocked()
-	}
 }
 
 // admitLocked finds or makes the member, or says why not.
@@ -90,21 +63,8 @@ func (g *group) admitLocked(req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGrou
 			return g.replaceLocked(former, req)
 		}
 	}
-	if len(g.mu.members) >= maxMembers {
-		return nil, refuseJoin(req.Version, "", kerr.GroupMaxSizeReached)
-	}
-	m = &member{
-		id:       rand.Text(),
-		instance: req.InstanceID,
-		// Since version 4 a dynamic member has to come back with its id: one
-		// whose first answer got lost does not leave a second self behind.
-		pending: req.Version >= 4 && req.InstanceID == nil,
-	}
+	m = &member{id: rand.Text(), instance: req.InstanceID}
 	g.addLocked(m, req)
-	if m.pending {
-		g.startSessionLocked(m)
-		return nil, refuseJoin(req.Version, m.id, kerr.MemberIDRequired)
-	}
 	return m, nil
 }
 
@@ -123,27 +83,21 @@ func (g *group) addLocked(m *member, req *kmsg.JoinGroupRequest) {
 // enterLocked takes a member into the next generation; or answers at once where
 // the present one can go on as it is.
 func (g *group) enterLocked(m *member, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
-	known := !m.pending && m.protocols != nil
-	same := known && protocolsEqual(m.protocols, req.Protocols)
-	switch {
-	case g.mu.state == syncing && same,
-		g.mu.state == stable && same && m.id != g.mu.leader:
+	same := protocolsEqual(m.protocols, req.Protocols)
+	if g.mu.state == syncing && same || g.mu.state == stable && same && m.id != g.mu.leader {
 		return g.joinedLocked(m, req.Version)
 	}
-	m.pending, m.protocols = false, req.Protocols
-	g.mu.protocolType = req.ProtocolType
+	m.protocols, g.mu.protocolType = req.Protocols, req.ProtocolType
 	if g.mu.state != joining {
 		g.rebalanceLocked()
-	} else if !known {
-		g.mu.rebalance.more = true
 	}
 	return nil
 }
 
 // joinedLocked is the answer that a member is in the present generation.
 func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
-	resp := newJoinResponse(version, m.id)
-	resp.Generation, resp.LeaderID = g.mu.generation, g.mu.leader
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version, resp.MemberID, resp.Generation, resp.LeaderID = version, m.id, g.mu.generation, g.mu.leader
 	protocol, protocolType := g.mu.protocol, g.mu.protocolType
 	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
 	if m.id == g.mu.leader {
@@ -157,17 +111,111 @@ func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 	return resp
 }
 
-func newJoinResponse(version int16, member string) *kmsg.JoinGroupResponse {
+func refuseJoin(version int16, member string, err *kerr.Error) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
-	resp.Version, resp.MemberID = version, member
+	resp.Version, resp.MemberID, resp.Generation, resp.ErrorCode = version, member, -1, err.Code
 	return resp
 }
 
-func refuseJoin(version int16, member string, err *kerr.Error) *kmsg.JoinGroupResponse {
-	resp := newJoinResponse(version, member)
-	resp.ErrorCode, resp.Generation = err.Code, -1
-	if version < 7 {
-		resp.Protocol = kmsg.StringPtr("") // may be null only since then
+// replaceLocked gives a static member's place to a new process of the same
+// instance. The old one is fenced. If the group is stable and would choose the same
+// protocol, it goes on without a rebalance: that is what static membership is for.
+// What the new process says of itself in the protocol may differ, as in Kafka: a
+// cooperative one says which partitions it has, and in which generation.
+func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGroupResponse) {
+	m := &member{
+		id:         rand.Text(),
+		instance:   former.instance,
+		assignment: former.assignment,
+		protocols:  former.protocols,
 	}
+	g.refuseLocked(former, kerr.FencedInstanceID)
+	g.removeLocked(former)
+	g.addLocked(m, req)
+	led := g.mu.leader == former.id
+	if led {
+		g.mu.leader = m.id
+	}
+	if g.mu.state != stable {
+		return m, nil
+	}
+	m.protocols = req.Protocols
+	if g.commonProtocolLocked() != g.mu.protocol {
+		m.protocols = former.protocols
+		return m, nil
+	}
+	g.startSessionLocked(m)
+	resp := g.joinedLocked(m, req.Version)
+	switch {
+	case led && req.Version >= 9:
+		resp.SkipAssignment = true
+	case led:
+		// An older client that is told it leads would assign anew. Let it
+		// think that another does.
+		resp.LeaderID, resp.Members = former.id, nil
+	}
+	return nil, resp
+}
+
+// Sync is a member's request for its assignment; the leader's brings them all.
+func (c *Coordinator) Sync(client Client, req *kmsg.SyncGroupRequest, reply func(kmsg.Response)) {
+	g := c.group(req.Group)
+	g.lock()
+	defer g.unlock()
+	m, err := g.fencedLocked(req.MemberID, req.InstanceID)
+	switch {
+	case err != nil:
+	case req.Generation != g.mu.generation:
+		err = kerr.IllegalGeneration
+	case req.ProtocolType != nil && *req.ProtocolType != g.mu.protocolType,
+		req.Protocol != nil && *req.Protocol != g.mu.protocol:
+		err = kerr.InconsistentGroupProtocol
+	case g.mu.state == joining:
+		err = kerr.RebalanceInProgress
+	}
+	if err != nil {
+		reply(refuseSync(req.Version, err))
+		return
+	}
+	if g.mu.state == syncing && m.id == g.mu.leader {
+		g.assignLocked(req.GroupAssignment)
+	}
+	if g.mu.state == stable {
+		g.extendLocked(m)
+		reply(g.assignedLocked(m, req.Version))
+		return
+	}
+	g.waitLocked(&wait{group: g, member: m, client: client, phase: syncs, version: req.Version, reply: reply})
+}
+
+// assignLocked hands out the leader's assignment and answers all who wait for it.
+func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment) {
+	for _, a := range assignments {
+		if m := g.mu.members[a.MemberID]; m != nil {
+			m.assignment = bytes.Clone(a.MemberAssignment) // not the whole request
+		}
+	}
+	g.mu.state = stable
+	for _, m := range g.membersLocked() {
+		if m.wait != nil {
+			g.answerLocked(m, g.assignedLocked(m, m.wait.version))
+			g.startSessionLocked(m)
+		}
+	}
+}
+
+func (g *group) assignedLocked(m *member, version int16) *kmsg.SyncGroupResponse {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version = version
+	protocol, protocolType := g.mu.protocol, g.mu.protocolType
+	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
+	resp.MemberAssignment = append([]byte{}, m.assignment...)
+	return resp
+}
+
+func refuseSync(version int16, err *kerr.Error) *kmsg.SyncGroupResponse {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version, resp.ErrorCode = version, err.Code
+	resp.MemberAssignment = []byte{}
 	return resp
 }

@@ -10,33 +10,18 @@ import (
 // Heartbeat is a member's sign of life. It is told when it has to join again.
 func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
-	err := c.alive(req.Group, req.MemberID, req.InstanceID, req.Generation, joining)
-	if err != nil {
+	g := c.group(req.Group)
+	g.lock()
+	defer g.unlock()
+	if err := g.aliveLocked(req.MemberID, req.InstanceID, req.Generation, joining); err != nil {
 		resp.ErrorCode = err.Code
 	}
 	return resp
 }
 
-// MayCommit says whether a member may commit offsets. It is a sign of life too.
-// Without a generation, offsets may be committed for a group that has no
-// members: by a client that assigns partitions to itself. While a generation syncs
-// nobody may commit: the partitions are being given to others.
-func (c *Coordinator) MayCommit(group, member string, instance *string, generation int32) *kerr.Error {
-	if generation < 0 && c.owns(group) == nil && c.group(group, false) == nil {
-		return nil
-	}
-	return c.alive(group, member, instance, generation, syncing)
-}
-
-// alive takes a member's sign of life. In the state not it is told that its group
+// aliveLocked takes a member's sign of life. In the state not it is told that its group
 // rebalances.
-func (c *Coordinator) alive(name, id string, instance *string, generation int32, not state) *kerr.Error {
-	g, err := c.find(name)
-	if err != nil {
-		return err
-	}
-	g.lock()
-	defer g.unlock()
+func (g *group) aliveLocked(id string, instance *string, generation int32, not state) *kerr.Error {
 	m, err := g.fencedLocked(id, instance)
 	switch {
 	case err != nil:
@@ -62,12 +47,11 @@ func (g *group) extendLocked(m *member) bool {
 // version 3 a request names several, static ones by their instance alone.
 func (c *Coordinator) Leave(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
-	g, err := c.group(req.Group, false), c.owns(req.Group)
-	if err == nil && req.Version < 3 {
-		err = g.leave(req.MemberID, nil)
-	}
-	if err != nil {
-		resp.ErrorCode = err.Code
+	g := c.group(req.Group)
+	if req.Version < 3 {
+		if err := g.leave(req.MemberID, nil); err != nil {
+			resp.ErrorCode = err.Code
+		}
 		return resp
 	}
 	for _, rm := range req.Members {
@@ -82,21 +66,30 @@ func (c *Coordinator) Leave(req *kmsg.LeaveGroupRequest) kmsg.Response {
 }
 
 func (g *group) leave(id string, instance *string) *kerr.Error {
-	if g == nil {
-		return kerr.UnknownMemberID
-	}
 	g.lock()
 	defer g.unlock()
 	if instance != nil && id == "" {
 		id = g.mu.static[*instance]
-	}
-	if m := g.mu.members[id]; m != nil && m.pending {
-		g.departLocked(m)
-		return nil
 	}
 	m, err := g.fencedLocked(id, instance)
 	if err == nil {
 		g.departLocked(m)
 	}
 	return err
+}
+
+// fencedLocked finds the member of a request, or says why there is none.
+func (g *group) fencedLocked(id string, instance *string) (*member, *kerr.Error) {
+	if instance != nil {
+		switch present := g.mu.static[*instance]; {
+		case present == "":
+			return nil, kerr.UnknownMemberID
+		case present != id:
+			return nil, kerr.FencedInstanceID
+		}
+	}
+	if m := g.mu.members[id]; m != nil {
+		return m, nil
+	}
+	return nil, kerr.UnknownMemberID
 }

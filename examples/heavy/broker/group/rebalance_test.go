@@ -35,10 +35,9 @@ func TestNobodyCommitsWhileAGenerationSyncs(t *testing.T) {
 	b.pass(3 * time.Second)
 	generation := joinX.get(t).Generation
 	commit := func() error {
-		if err := b.MayCommit("g", x, nil, generation); err != nil {
-			return err
-		}
-		return nil
+		req := kmsg.NewPtrOffsetCommitRequest()
+		req.Group, req.MemberID, req.Generation = "g", x, generation
+		return b.Commit(req, nil)
 	}
 	require.ErrorIs(t, commit(), kerr.RebalanceInProgress)
 	require.NoError(t, b.heartbeat(x, generation), "it is not to join again")
@@ -49,52 +48,41 @@ func TestNobodyCommitsWhileAGenerationSyncs(t *testing.T) {
 	require.NoError(t, commit(), "what it has until it joins again")
 }
 
-// TestTheWaitForOthersExtends as long as others come, up to a rebalance's timeout.
-func TestTheWaitForOthersExtends(t *testing.T) {
-	b := newBench(t)
-	_, join := b.newMember(1)
-	for conn := uint64(2); conn <= 5; conn++ {
-		b.pass(2 * time.Second)
-		require.Empty(t, join, "member %d comes", conn)
-		_, _ = b.newMember(conn)
-	}
-	b.pass(3 * time.Second)
-	require.Empty(t, join, "the last one came during the wait that ended just now")
-	b.pass(3 * time.Second)
-	join.get(t)
-}
-
-// TestTheWaitForOthersEnds, however many come.
-func TestTheWaitForOthersEnds(t *testing.T) {
-	b := newBench(t)
-	_, join := b.newMember(1)
-	passed := time.Duration(0)
-	for conn := uint64(2); len(join) == 0; conn++ {
-		b.pass(time.Second)
-		passed += time.Second
-		require.LessOrEqual(t, passed, rebalanceTimeout)
-		_, _ = b.newMember(conn)
-	}
-	require.Equal(t, rebalanceTimeout, passed)
-	require.Zero(t, join.get(t).ErrorCode)
-}
-
 // TestAMemberInAHurryEvictsNobody: the leader may take as long to assign as any member gives a rebalance.
 func TestAMemberInAHurryEvictsNobody(t *testing.T) {
 	b := newBench(t)
 	x, joinX := b.newMember(1)
 	y, joinY := b.newMember(2)
 	b.pass(3 * time.Second)
-	b.pass(3 * time.Second)
 	got := joinX.get(t)
 	joinY.get(t)
 	if got.LeaderID != x {
 		x, y = y, x
 	}
-	b.group("g", false).mu.members[y].rebalance = time.Second
+	b.group("g").mu.members[y].rebalance = time.Second
 	waiting := b.sync(2, y, got.Generation)
 	b.pass(2 * time.Second)
 	require.Empty(t, waiting)
 	require.Zero(t, b.sync(1, x, got.Generation, x, y).get(t).ErrorCode)
 	require.Equal(t, "for "+y, string(waiting.get(t).MemberAssignment))
+}
+
+// TestWhatIsCommittedStays when the group has gone, and is added to: a client that
+// assigns partitions to itself may commit then.
+func TestWhatIsCommittedStays(t *testing.T) {
+	b := newBench(t)
+	commit := func(n int32, offset int64) {
+		t.Helper()
+		req := kmsg.NewPtrOffsetCommitRequest()
+		req.Group, req.Generation = "g", -1
+		require.NoError(t, b.Commit(req, Offsets{{Topic: "t", N: n}: {Offset: offset}}))
+	}
+	commit(0, 1)
+	commit(1, 2)
+	commit(0, 3)
+	require.Equal(t, Offsets{{Topic: "t", N: 0}: {Offset: 3}, {Topic: "t", N: 1}: {Offset: 2}}, b.Committed("g"))
+	_, _ = b.newMember(1)
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation = "g", -1
+	require.ErrorIs(t, b.Commit(req, nil), kerr.UnknownMemberID, "the group has members now")
 }

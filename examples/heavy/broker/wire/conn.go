@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
@@ -53,16 +52,13 @@ func (c *Conn) Open() bool { return c.ctx.Err() == nil }
 
 func (s *Server) read(c *Conn) {
 	r := bufio.NewReader(c.tcp)
-	err := error(nil)
-	for err == nil {
-		err = s.request(c, r)
+	for s.request(c, r) == nil {
 	}
 	close(c.slots)
 	s.mu.Lock()
 	draining := s.mu.draining
 	s.mu.Unlock()
 	if !draining {
-		s.limits.Logger.Debug("connection ended", "client", c.tcp.RemoteAddr(), "why", err)
 		c.Close()
 	}
 	s.handler.Gone(c)
@@ -72,54 +68,29 @@ func (s *Server) read(c *Conn) {
 // is memory: only a read notices that the peer has gone, and then its waits are
 // cancelled.
 func (s *Server) request(c *Conn, r *bufio.Reader) error {
-	s.allow(c, s.limits.Idle)
-	if _, err := r.Peek(1); err != nil {
-		return err
-	}
-	size := 0
-	s.allow(c, s.limits.Transfer)
-	frame, err := readFrame(r, func(n int) error {
-		if !c.memory.TryAcquire(int64(n)) {
-			if err := c.memory.Acquire(c.ctx, int64(n)); err != nil {
-				return err
-			}
-			s.allow(c, s.limits.Transfer) // the wait was not the client's
-		}
-		size += n
-		return nil
-	})
+	frame, err := readFrame(r, func(n int) error { return c.memory.Acquire(c.ctx, int64(n)) })
 	if err != nil {
 		return err
 	}
-	if !s.limits.Gate.Pass(c.ctx) {
+	if !s.gate.Pass(c.ctx) {
 		return c.ctx.Err()
 	}
 	req, err := parseRequest(frame, s.apis)
 	if err != nil {
 		return err
 	}
-	place := slot{correlation: req.correlation, size: size, resp: make(chan kmsg.Response, 1)}
+	place := slot{correlation: req.correlation, size: len(frame), resp: make(chan kmsg.Response, 1)}
 	select {
 	case c.slots <- place:
 	default:
 		return errInFlight
 	}
-	if req.unknownApiVersions {
-		place.resp <- answerUnknownApiVersions(s.apis)
+	if req.answer != nil {
+		place.resp <- req.answer
 		return nil
 	}
 	s.handler.Handle(c, req.body, func(resp kmsg.Response) { place.resp <- resp })
 	return nil
-}
-
-// allow gives the peer that long for what it has to send. It leaves the deadline
-// alone by which Drain ends the reading.
-func (s *Server) allow(c *Conn, d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.mu.draining {
-		_ = c.tcp.SetReadDeadline(time.Now().Add(d))
-	}
 }
 
 // write sends answers in the order of the requests. Once the peer has gone it only
@@ -128,12 +99,11 @@ func (s *Server) write(c *Conn) {
 	var frame []byte
 	for place := range c.slots {
 		resp := <-place.resp
-		if resp != nil && s.limits.Gate.Pass(c.ctx) {
+		if resp != nil && s.gate.Pass(c.ctx) {
 			if late, ok := resp.(Late); ok {
 				resp = late.Make()
 			}
 			frame = appendResponse(frame[:0], place.correlation, resp)
-			_ = c.tcp.SetWriteDeadline(time.Now().Add(s.limits.Transfer))
 			if _, err := c.tcp.Write(frame); err != nil {
 				c.Close()
 			}

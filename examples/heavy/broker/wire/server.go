@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,30 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-const (
-	maxConns    = 1024
-	maxInFlight = 512 // unanswered requests of one connection; one more ends it
-)
-
-// Limits are what a server puts up with. Zero values get defaults.
-type Limits struct {
-	Idle     time.Duration // between two requests; default 10 min
-	Transfer time.Duration // for the whole of one frame, either way; default 30 s
-	Gate     *Gate         // freezes the server; nil for none
-	Logger   *slog.Logger  // nil for none
-}
-
-func (l Limits) withDefaults() Limits {
-	l.Idle = cmp.Or(l.Idle, 10*time.Minute)
-	l.Transfer = cmp.Or(l.Transfer, 30*time.Second)
-	if l.Gate == nil {
-		l.Gate = &Gate{}
-	}
-	if l.Logger == nil {
-		l.Logger = slog.New(slog.DiscardHandler)
-	}
-	return l
-}
+const maxInFlight = 512 // unanswered requests of one connection; one more ends it
 
 // Handler answers requests.
 type Handler interface {
@@ -49,26 +24,27 @@ type Handler interface {
 	Gone(c *Conn)
 }
 
+var lastID atomic.Uint64 // of the connections of all servers
+
 // Server serves a listener. Safe for concurrent use.
 type Server struct {
 	listener net.Listener
 	handler  Handler
 	apis     Versions
+	gate     *Gate
 	wg       sync.WaitGroup
-	lastID   atomic.Uint64
-	limits   Limits
 
 	mu struct {
 		sync.Mutex
 		draining bool
-		full     bool // and it was logged
 		conns    map[*Conn]struct{}
 	}
 }
 
-// Serve answers what comes in on the listener until it is closed.
-func Serve(l net.Listener, apis Versions, h Handler, limits Limits) *Server {
-	s := &Server{listener: l, handler: h, apis: apis, limits: limits.withDefaults()}
+// Serve answers what comes in on the listener until it is closed. The gate freezes the
+// server.
+func Serve(l net.Listener, apis Versions, h Handler, gate *Gate) *Server {
+	s := &Server{listener: l, handler: h, apis: apis, gate: gate}
 	s.mu.conns = make(map[*Conn]struct{})
 	s.wg.Go(s.accept)
 	return s
@@ -85,9 +61,13 @@ func (s *Server) Conns() int {
 }
 
 // Drain takes no more requests, sends the answers to those already taken,
-// which the caller has to see to, and returns when the last is sent.
+// which the caller has to see to, and returns when the last is sent: a client that
+// does not read has ten seconds.
 func (s *Server) Drain() {
-	s.end(func(c *Conn) { _ = c.tcp.SetReadDeadline(time.Unix(1, 0)) })
+	s.end(func(c *Conn) {
+		_ = c.tcp.SetReadDeadline(time.Unix(1, 0))
+		_ = c.tcp.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	})
 }
 
 // Close drops every connection in the middle of whatever it does.
@@ -103,6 +83,7 @@ func (s *Server) end(each func(*Conn)) {
 		each(c)
 	}
 	s.mu.Unlock()
+	s.gate.Open() // also a frozen server ends
 	s.wg.Wait()
 }
 
@@ -112,7 +93,7 @@ func (s *Server) accept() {
 		if err != nil {
 			return
 		}
-		c := &Conn{ID: s.lastID.Add(1), tcp: tcp, memory: semaphore.NewWeighted(maxFrame), slots: make(chan slot, maxInFlight)}
+		c := &Conn{ID: lastID.Add(1), tcp: tcp, memory: semaphore.NewWeighted(maxFrame), slots: make(chan slot, maxInFlight)}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		if !s.add(c) {
 			c.Close()
@@ -126,13 +107,36 @@ func (s *Server) accept() {
 func (s *Server) add(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := len(s.mu.conns) == maxConns
-	if full && !s.mu.full {
-		s.limits.Logger.Warn("connections refused: the table is full", "maximum", maxConns)
+	if !s.mu.draining {
+		s.mu.conns[c] = struct{}{}
 	}
-	if s.mu.full = full; full || s.mu.draining {
-		return false
+	return !s.mu.draining
+}
+
+// Gate freezes a server, as a process is frozen that gets no processor time: who
+// passes waits while it is shut. The zero value is open. Safe for concurrent use.
+type Gate struct {
+	mu   sync.RWMutex // locked for writing while it is shut
+	shut atomic.Bool
+}
+
+// Shut makes everybody wait who passes from now on.
+func (g *Gate) Shut() {
+	if g.shut.CompareAndSwap(false, true) {
+		g.mu.Lock()
 	}
-	s.mu.conns[c] = struct{}{}
-	return true
+}
+
+// Open lets everybody pass.
+func (g *Gate) Open() {
+	if g.shut.CompareAndSwap(true, false) {
+		g.mu.Unlock()
+	}
+}
+
+// Pass waits until the gate is open; false when ctx has ended.
+func (g *Gate) Pass(ctx context.Context) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return ctx.Err() == nil
 }

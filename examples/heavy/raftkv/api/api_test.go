@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/api"
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/check/client"
+	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/node"
 )
 
