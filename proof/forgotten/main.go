@@ -33,7 +33,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	only := flag.String("only", "", "regular expression: take out only calls whose printed form matches")
-	patience := flag.Duration("patience", time.Minute, "how long the tests of one package may take without a call; five times as long if none reports it")
+	patience := flag.Duration("patience", 90*time.Second, "how long the tests of one package may take without a call; five times as long if none reports it")
 	flag.Parse()
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
