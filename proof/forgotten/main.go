@@ -3,7 +3,7 @@
 // example's own tests with WithForgottenChecks. It fails unless each is reported, with its key, and
 // none is reported if all calls are there.
 //
-//	go run ./proof/forgotten                all examples, some minutes
+//	go run ./proof/forgotten                all examples, half an hour
 //	go run ./proof/forgotten -only jobs     calls whose file, line or text matches
 //
 // Run it in the root of the library's module.
