@@ -110,6 +110,8 @@
 // With [WithFirstInFirstOut] a goroutine that registers makes such checks, too. An operation
 // that a last try satisfies (see [WithForgottenChecks]) counts as expired here.
 //
+// With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check ends.
+//
 // There are three exceptions:
 //
 //   - If another goroutine is trying the operation at that moment, that goroutine ends it
@@ -138,6 +140,7 @@
 //     expires, because each timeout is [NoTimeout], needs no reaper either. The memory of a
 //     watcher shard is allocated when a key of it is first used.
 //   - [WithLogger] and [WithPanicHandler] in production.
+//   - [WithCallbacksOnWorkers] if crowds end together and their callbacks take long.
 //   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once;
 //     [WithExecutor] if they must run on goroutines of yours.
 //   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.

@@ -35,6 +35,7 @@ type config struct {
 	stuckStacks   bool
 
 	firstInFirstOut bool
+	spread          bool // WithCallbacksOnWorkers
 	lastTry         bool
 	grace           time.Duration
 }
@@ -93,6 +94,14 @@ func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers 
 // callbacks that other goroutines have left to a worker. They exist only while there is
 // work. Default: 16 per processor (GOMAXPROCS).
 func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
+
+// WithCallbacksOnWorkers has signal workers run the callbacks of the operations that a check or a
+// method for a whole key ends: OnComplete of a crowd then runs on all processors at once, in no
+// order, and not on the goroutine that makes the check. It costs an operation about as much as the
+// check itself. Use it if callbacks take longer than some microseconds and many operations end
+// together. When the check returns, the operations have ended, and their callbacks may not have
+// run. Default: off.
+func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 
 // WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
 // pool for example. execute has to run the function that it is given, on another goroutine
