@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
 		patience = min(patience, limit/2)
+		purgatory.ShortenDeadline(limit / 3)
 	}
 	go watch()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))

@@ -15,7 +15,10 @@ import (
 )
 
 // deadline is how long tests wait for another goroutine.
-const deadline = 30 * time.Second
+var deadline = 30 * time.Second
+
+// ShortenDeadline is called before all tests where the whole run has little time.
+func ShortenDeadline(d time.Duration) { deadline = min(deadline, d) }
 
 // apart runs f on another goroutine, which f may end, and waits for that goroutine.
 func apart(f func()) {

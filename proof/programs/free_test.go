@@ -23,7 +23,7 @@ func TestProgramsOnGoroutines(t *testing.T) {
 		p := draw(seed)
 		synctest.Test(t, func(t *testing.T) {
 			settle := func() {
-				time.Sleep(time.Second) // of the bubble: what polls has ended
+				time.Sleep(time.Minute) // of the bubble: what polls has ended, and no operation waits for longer
 				synctest.Wait()
 			}
 			w := newWorld(p, settle, time.Sleep)
