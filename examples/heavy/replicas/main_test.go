@@ -36,6 +36,7 @@ func within(t *testing.T) context.Context {
 func TestDemo(t *testing.T) {
 	for _, engine := range []string{engineNATS, engineSubjects, enginePostgres} {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel() // each has servers and processes of its own
 			ctx := within(t)
 			var out bytes.Buffer
 			err := runDemo(ctx, io.MultiWriter(&out, t.Output()), []string{"-engine", engine, "-polls", "300", "-keys", "30", "-step", "200ms"})

@@ -83,10 +83,10 @@ func openFiles() int {
 	return len(files)
 }
 
-// TestLevelAfterLeaderChanges moves the leadership a hundred times, under writers. A goroutine or a file that stayed open at every
-// change would show five times over.
+// TestLevelAfterLeaderChanges moves the leadership fifty times, under writers. A goroutine or a file that stayed open at every
+// change would show twice over.
 func TestLevelAfterLeaderChanges(t *testing.T) {
-	const changes, some = 100, 20 // connections come and go
+	const changes, some = 50, 20 // connections come and go
 	nodes := three(t)
 	move := func() {
 		before := leaderOf(t, nodes)
