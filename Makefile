@@ -184,7 +184,7 @@ soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check e
 	$(GO) run ./proof/soak -for $(SOAK_TIME) $(ARGS)
 
 .PHONY: forgotten
-forgotten: ## each check of the example programs taken out, one at a time: it must be reported (some minutes)
+forgotten: ## each check of the example programs taken out, one at a time: it must be reported (half an hour)
 	$(GO) run ./proof/forgotten $(ARGS)
 
 .PHONY: seeded

@@ -141,12 +141,28 @@ func bucketEngine(t *testing.T) signalstest.Engine[string] {
 }
 
 // replicasEngine is a bucket with three replicas. All keys but some are written at the source's
-// server, and those at the others.
+// server, and those at the others. What is read is a map of this process: even the leader may be
+// behind the replica from which the hint comes.
 func replicasEngine(t *testing.T) signalstest.Engine[string] {
 	c, _ := startReplicas(t)
-	e := c.brokers[0].bucketEngine()
+	var state sync.Map
+	at := func(b *broker) (signalstest.Engine[string], func(context.Context, string, int64) error) {
+		e := b.bucketEngine()
+		return e, func(ctx context.Context, key string, value int64) error {
+			state.Store(key, value)
+			return e.Write(ctx, key, value)
+		}
+	}
+	e, write := at(c.brokers[0])
 	for _, b := range c.brokers[1:] {
-		e.Elsewhere = append(e.Elsewhere, b.bucketEngine().Write)
+		_, elsewhere := at(b)
+		e.Elsewhere = append(e.Elsewhere, elsewhere)
+	}
+	e.Write = write
+	e.Read = func(_ context.Context, key string) (int64, error) {
+		value, _ := state.Load(key)
+		n, _ := value.(int64)
+		return n, nil
 	}
 	return e
 }
@@ -210,8 +226,8 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 	}
 }
 
-// withoutDirectGets opens the bucket such that its leader answers gets: most checks take reads to be
-// up to date. Besides, direct gets and ReloadOptions are a data race in the server.
+// withoutDirectGets opens the bucket such that its leader answers gets: direct gets and
+// ReloadOptions are a data race in the server.
 func withoutDirectGets(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
 	s, err := js.Stream(ctx, "KV_"+bucket)
 	if err != nil {

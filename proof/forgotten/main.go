@@ -3,7 +3,7 @@
 // example's own tests with WithForgottenChecks. It fails unless each is reported, with its key, and
 // none is reported if all calls are there.
 //
-//	go run ./proof/forgotten                all examples, some minutes
+//	go run ./proof/forgotten                all examples, half an hour
 //	go run ./proof/forgotten -only jobs     calls whose file, line or text matches
 //
 // Run it in the root of the library's module.
@@ -33,7 +33,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	only := flag.String("only", "", "regular expression: take out only calls whose printed form matches")
-	patience := flag.Duration("patience", time.Minute, "how long the tests of one package may take without a call")
+	patience := flag.Duration("patience", 90*time.Second, "how long the tests of one package may take without a call; five times as long if none reports it")
 	flag.Parse()
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
@@ -91,28 +91,39 @@ func newRunner(root string, patience time.Duration, flags ...string) (r *runner,
 	return r, func() { _ = os.RemoveAll(r.dir) }, nil
 }
 
-// takeOut takes out c, and runs the tests of one package after the other until it is reported. Before
-// a package's first run it runs its tests with c: they must be green, and must report nothing.
+// takeOut takes out c, and runs the tests of one package after the other until it is reported. Some
+// wait for minutes in tests, so there is a second round with more patience. Before a package's first
+// run it runs its tests with c: they must be green, and must report nothing.
 func (r *runner) takeOut(ctx context.Context, c call, controlled map[string]bool) (s seen, err error) {
 	folders, err := r.folders(ctx, path.Dir(c.file))
 	if err != nil {
 		return s, err
 	}
-	for _, folder := range folders {
-		if !controlled[folder] {
-			controlled[folder] = true
-			switch s, err := r.test(ctx, folder); {
-			case err != nil:
-				return s, err
-			case s.check != "":
-				return s, fmt.Errorf("a false alarm of the tests of %s: %s", folder, s.check)
-			case s.failed != "":
-				return s, fmt.Errorf("tests of %s fail in any case: %s", folder, s.failed)
+	for _, patience := range []time.Duration{r.patience, 5 * r.patience} {
+		for _, folder := range folders {
+			if !controlled[folder] {
+				controlled[folder] = true
+				if err := r.control(ctx, folder); err != nil {
+					return s, err
+				}
 			}
-		}
-		if s, err = r.test(ctx, folder, c); err != nil || s.check != "" {
-			return s, err
+			if s, err = r.test(ctx, folder, patience, c); err != nil || s.check != "" {
+				return s, err
+			}
 		}
 	}
 	return s, nil
+}
+
+// control runs the tests of a package with all calls.
+func (r *runner) control(ctx context.Context, folder string) error {
+	switch s, err := r.test(ctx, folder, 10*r.patience); {
+	case err != nil:
+		return err
+	case s.check != "":
+		return fmt.Errorf("a false alarm of the tests of %s: %s", folder, s.check)
+	case s.failed != "":
+		return fmt.Errorf("tests of %s fail in any case: %s", folder, s.failed)
+	}
+	return nil
 }

@@ -22,7 +22,7 @@ type runner struct {
 	root     string            // of the repository, absolute
 	dir      string            // for its own files
 	library  map[string][]byte // the changed files, by their path
-	patience time.Duration     // for the tests of one package without a call; with it, ten times as long
+	patience time.Duration     // for the tests of one package without a call
 	flags    []string          // for the tests
 }
 
@@ -81,7 +81,7 @@ func (r *runner) module(folder string) string {
 
 // test runs the tests of the package in folder without the calls. If a forgotten check is
 // reported, it ends them at once.
-func (r *runner) test(ctx context.Context, folder string, without ...call) (s seen, err error) {
+func (r *runner) test(ctx context.Context, folder string, patience time.Duration, without ...call) (s seen, err error) {
 	s.folder = folder
 	overlay, err := r.overlay(without)
 	if err != nil {
@@ -97,10 +97,6 @@ func (r *runner) test(ctx context.Context, folder string, without ...call) (s se
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	patience := r.patience
-	if len(without) == 0 {
-		patience *= 10
-	}
 	tests := command(running, dir, binary, append(r.flags, "-test.timeout", patience.String())...)
 	tests.Env = append(os.Environ(), report+"="+reported)
 	var out bytes.Buffer

@@ -26,6 +26,7 @@ func TestDefectsAreCaught(t *testing.T) {
 		"claim-not-written": {Deafen},
 	} {
 		t.Run(defect, func(t *testing.T) {
+			t.Parallel() // each has members of its own
 			for seed := range uint64(tries) {
 				if report := runSeed(t, binary, defect, seed, faults...); report.Linearizable == porcupine.Illegal {
 					drawing, err := os.ReadFile(report.Drawing)

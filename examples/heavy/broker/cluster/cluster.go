@@ -49,7 +49,8 @@ type seat struct {
 // Start starts a cluster and returns when every broker is part of it.
 func Start(config Config) (*Cluster, error) {
 	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
-	page, err := config.Broker.Page, error(nil)
+	page := config.Broker.Page
+	var err error
 	config.Broker.Controller, err = controller.New(cmp.Or(config.SessionTimeout, 3*time.Second), logger, page.Options()...)
 	if err != nil {
 		return nil, err

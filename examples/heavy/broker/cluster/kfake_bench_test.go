@@ -118,7 +118,7 @@ func (s *server) prepare(b *testing.B) {
 // wait has fetches wait at the end of the log, for 64 MiB.
 func (s *server) wait(b *testing.B, n int) {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.SessionEpoch = 12, math.MaxInt32, 64<<20, 1<<30, -1
+	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.SessionEpoch = 11, math.MaxInt32, 64<<20, 1<<30, -1
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.PartitionMaxBytes, part.LogStartOffset = 1<<30, -1
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{part}}}

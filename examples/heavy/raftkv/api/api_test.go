@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/delayedop/purgatory/examples/heavy/raftkv/api"
 	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
+	"github.com/delayedop/purgatory/examples/heavy/raftkv/api"
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/node"
 )
 

@@ -83,10 +83,10 @@ func openFiles() int {
 	return len(files)
 }
 
-// TestLevelAfterLeaderChanges moves the leadership a hundred times, under writers. A goroutine or a file that stayed open at every
-// change would show five times over.
+// TestLevelAfterLeaderChanges moves the leadership fifty times, under writers. A goroutine or a file that stayed open at every
+// change would show twice over.
 func TestLevelAfterLeaderChanges(t *testing.T) {
-	const changes, some = 100, 20 // connections come and go
+	const changes, some = 50, 20 // connections come and go
 	nodes := three(t)
 	move := func() {
 		before := leaderOf(t, nodes)
@@ -261,4 +261,22 @@ func TestConfirmationCountsFromWhenItWasAskedFor(t *testing.T) {
 	c.note("c", confirmation{3, 20})
 	require.EqualValues(t, 30, c.since(3, "a", voters))
 	require.EqualValues(t, 0, c.since(3, "a", append(voters, raft.Server{ID: "d"}, raft.Server{ID: "e"}, raft.Server{ID: "f"})), "3 of 6")
+}
+
+// TestAReadWaitsForALeader: while there is none its rounds fail, and it goes on asking.
+func TestAReadWaitsForALeader(t *testing.T) {
+	all := members(t, 3)
+	first := open(t, config(t, all[0], all))
+	read := make(chan error, 1)
+	go func() {
+		_, _, err := first.Read(context.Background(), "k", patient)
+		read <- err
+	}()
+	require.Eventually(t, func() bool { return first.rounds.started.Load() > 2 }, patient, time.Millisecond)
+	for _, m := range all[1:] {
+		c := config(t, m, all)
+		c.Heartbeat = 10 * time.Second // so that first is elected: the others serve no requests here
+		open(t, c)
+	}
+	require.NoError(t, <-read)
 }
