@@ -23,7 +23,7 @@ import (
 // startReplicas starts three servers that keep replicas of a bucket, which it opens at each.
 func startReplicas(t *testing.T) (c *cluster, buckets []jetstream.KeyValue) {
 	t.Helper()
-	c = startCluster(t, 3, func(o *server.Options) { o.JetStream = true })
+	c = startCluster(t, func(o *server.Options) { o.JetStream = true })
 	for i, b := range c.brokers {
 		js, err := jetstream.New(b.connect("client"))
 		require.NoError(t, err)
