@@ -84,6 +84,7 @@ func TestAReplicaThatIsBehindTheHint(t *testing.T) {
 				_, err := buckets[far].Get(t.Context(), "none")
 				return errors.Is(err, jetstream.ErrKeyNotFound) && time.Since(began) < distance
 			})
+			time.Sleep(2*c.lag + c.lag/4) // the re-checks that follow the subscription are over
 			const together = 50
 			lost := 0
 			for done := 0; done < rounds(500); done += together {
