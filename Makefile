@@ -165,6 +165,16 @@ interleave: ## every interleaving of small scenarios on the real code, up to a b
 explore: ## random programs under random schedules for TIME (default 60s), on all processors
 	TIME=$(TIME) ./proof/programs/run.sh $(ARGS)
 
+RACE_PROGRAMS ?= 200000
+ARM_PROGRAMS ?= 20000
+
+.PHONY: programs
+programs: ## random programs on Go's own goroutines, under the race detector and as arm: once a release
+	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
+	$(GO) test $(RACE) -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
+	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
+	GOARCH=arm $(GO) test -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
+
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
 	./examples/heavy/raftcheck/check.sh $(ARGS)
@@ -172,6 +182,10 @@ raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then t
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
 	$(GO) run ./proof/soak -for $(SOAK_TIME) $(ARGS)
+
+.PHONY: forgotten
+forgotten: ## each check of the example programs taken out, one at a time: it must be reported (half an hour)
+	$(GO) run ./proof/forgotten $(ARGS)
 
 .PHONY: seeded
 seeded: ## known defects, one at a time, in a copy of the code: each must turn the tests red

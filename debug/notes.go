@@ -111,7 +111,7 @@ func (b *notebook) stuck() {
 		b.trouble("%s, one for %s: it blocks a worker, or the goroutine that called the purgatory",
 			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.OldestRunning.Seconds()))
 	}
-	if b.w.running > 0 && !callbacksTimed(b.n) && b.w.length > growthSpan && b.w.ended == [operation.NumOutcomes]int64{} {
+	if b.w.running > 0 && !b.n.CallbacksTimed && b.w.length > growthSpan && b.w.ended == [operation.NumOutcomes]int64{} {
 		b.trouble("%s at every look %s, and nothing ended: do they block? WithSlowCallback measures for how long",
 			count(b.w.running, "callback ran", "callbacks ran"), b.span())
 	}
@@ -218,11 +218,6 @@ func suspects(keys []purgatory.KeyReport) (n int64) {
 		}
 	}
 	return n
-}
-
-// callbacksTimed reports whether the numbers show that callbacks are timed: without WithSlowCallback these are all 0.
-func callbacksTimed(n *purgatory.Stats) bool {
-	return n.OldestRunning > 0 || n.StuckCallbacks > 0 || n.SlowCallbacks > 0
 }
 
 // dueCapped reports whether Due and OldestDue may be too low: Stats looks at 128 entries of each of the timer's shards.

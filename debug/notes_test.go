@@ -66,7 +66,9 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"blocked for seconds, untimed", func(d *day) { d.n.Running, d.w.running, d.w.length = 9, 9, 30*time.Second }, "", ""},
 		{"busy, untimed", func(d *day) { d.n.Running, d.w.running, d.w.ended[operation.Satisfied] = 9, 9, 1 }, "", ""},
 		{"running now and then, untimed", func(d *day) { d.n.Running = 9 }, "", ""},
-		{"callbacks of half a second", func(d *day) { d.n.Running, d.w.running, d.n.OldestRunning = 9, 9, time.Second/2 }, "", ""},
+		{"callbacks of half a second", func(d *day) {
+			d.n.CallbacksTimed, d.n.Running, d.w.running, d.n.OldestRunning = true, 9, 9, time.Second/2
+		}, "", ""},
 		{"slow callbacks", func(d *day) { d.n.SlowCallbacks, d.w.slowCallbacks = 9, 2 }, "look", "2 callbacks in the last 2 min took longer than WithSlowCallback allows"},
 		{"slow callbacks of last week", func(d *day) { d.n.SlowCallbacks = 9 }, "", ""},
 		{"panics", func(d *day) { d.n.Panics, d.w.panics = 9, 2 }, "trouble", "2 panics in operations' methods in the last 2 min"},

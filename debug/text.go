@@ -103,7 +103,7 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		count(p.Running, "callback", "callbacks"), running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
 		slow, count(p.ReaperStalls, "reaper stall", "reaper stalls"))
 	forgotten := unknown
-	if p.Forgotten > 0 {
+	if p.ForgottenCounted {
 		forgotten = strconv.FormatInt(p.Forgotten, 10)
 	}
 	fmt.Fprintf(w, "checks  %d, %d of them wasted; %s forgotten; %d signals, %d coalesced; %d purges of %d watches\n",

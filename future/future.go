@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -149,11 +150,9 @@ func (f *Future[V]) Done() <-chan struct{} { return f.op.done() }
 // several times and by several goroutines, but not from callbacks, because it blocks.
 func (f *Future[V]) Wait(ctx context.Context) (results []Result[V], err error) {
 	done := f.op.done()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if !sched.Either(done, ctx.Done()) {
 		f.at.cancel(&f.op, context.Cause(ctx))
-		<-done // this Cancel has ended the future, or something else has a moment earlier
+		sched.Receive(done) // this Cancel has ended the future, or something else has a moment earlier
 	}
 	return f.op.verdict()
 }

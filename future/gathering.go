@@ -2,10 +2,9 @@ package future
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 )
 
@@ -32,11 +31,11 @@ type gathering[V any] struct {
 	then      func(results []Result[V], err error) // the function of GatherFunc, or nil
 
 	// decided is set under mu. TryComplete reads it without mu.
-	decided atomic.Bool
+	decided sched.Bool
 
 	few [1]uint64 // the memory of seen if there are at most 64 sources
 	mu  struct {
-		sync.Mutex
+		sched.Mutex
 		seen    []uint64      // one bit per source, set when it has delivered
 		results []Result[V]   // final once decided is set
 		failed  int           // number of failures among results

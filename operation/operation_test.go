@@ -46,7 +46,7 @@ func TestOutcomeAndCauseAreThoseOfTheMachine(t *testing.T) {
 		m := machine.Of(op)
 		require.True(t, (&machine.Hold{Op: op}).Begin(2, 1))
 		assert.Equal(t, Pending, op.Outcome())
-		new(machine.Wishes).Settle(m, machine.Outcome(o), &cause)
+		new(machine.Wishes).Settle([]*machine.Machine{m}, []machine.Outcome{machine.Outcome(o)}, &cause)
 		assert.Equal(t, o, op.Outcome())
 		if o == Cancelled {
 			assert.Equal(t, cause, op.Cause())

@@ -257,3 +257,28 @@ type link struct {
 }
 
 func (l *link) OnComplete() { l.complete() }
+
+// A walk that ends operations on a deep stack leaves their callbacks to a worker. The next walk,
+// which uses the same memory, does not.
+func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {
+	p := newManual(t, WithWatcherShards(1))
+	on := make(chan string, 1)
+	wait := func(key string, tell func()) {
+		_, err := p.TryCompleteElseWatch(&teller{tell: tell}, time.Hour, key)
+		require.NoError(t, err)
+	}
+	where := func() { on <- string(goroutine()) }
+	wait("a", where)
+	wait("b", func() {
+		nest(machine.DeepStack, func() { assert.Equal(t, 1, p.CancelForKey("a", nil)) })
+	})
+	here := string(goroutine())
+	require.Equal(t, 1, p.CancelForKey("b", nil))
+	assert.NotEqual(t, here, <-on, "the stack was deep")
+	require.Eventually(t, p.idle, deadline, time.Millisecond)
+	for range 3 {
+		wait("c", where)
+		require.Equal(t, 1, p.CancelForKey("c", nil))
+		assert.Equal(t, here, <-on)
+	}
+}

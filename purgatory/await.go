@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -24,6 +23,10 @@ import (
 // returns [ErrExpired] if ready returned false. Whenever ready has returned true, Await
 // returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
 // ready has taken is the caller's.
+//
+// A wait needs no key if it has a timeout that passes: it ends with its timeout or its context, or
+// when [DelayedOperationPurgatory.CheckAndCompleteAll] finds that ready returns true. Such waits
+// together count as one key in [Stats].
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
@@ -80,14 +83,6 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 	return value, err
 }
 
-// firstShard returns the shard of the first key.
-func (p *DelayedOperationPurgatory[K]) firstShard(keys []K, at []KeyPosition[K]) *watchers.Shard[K] {
-	if len(keys) > 0 {
-		return p.watchers.Shard(p.watchers.Hash(keys[0]))
-	}
-	return p.watchers.Shard(p.watchers.Hash(at[0].Key))
-}
-
 // endedAtOnce counts a wait that ended before it was registered, unless the purgatory has
 // closed meanwhile. first is the shard of the first key.
 func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome) (counted bool) {
@@ -98,33 +93,44 @@ func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o m
 	return counted
 }
 
-// awaiting is the operation behind Await.
-type awaiting struct {
+// waiting is the operation behind Await and behind a Wait. Its end closes a channel without a
+// buffer; one with a buffer gets a token, so that it can be used again.
+type waiting struct {
 	operation.DelayedOperation
 	ready func() bool
-	ended chan struct{} // capacity 1: OnComplete sends one token
+	ended chan struct{}
 }
 
-func (w *awaiting) TryComplete() bool { return w.ready() }
-func (w *awaiting) OnComplete()       { w.ended <- struct{}{} }
-func (w *awaiting) OnExpiration()     {}
-func (w *awaiting) waitsIn() string   { return "Await" }
+func (w *waiting) TryComplete() bool { return w.ready() }
+func (w *waiting) OnExpiration()     {}
+
+func (w *waiting) OnComplete() {
+	if cap(w.ended) == 0 {
+		close(w.ended)
+	} else {
+		w.ended <- struct{}{}
+	}
+}
+
+func (w *waiting) waitsIn() string {
+	if cap(w.ended) == 0 {
+		return "Wait"
+	}
+	return "Await"
+}
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
-	n := len(keys) + len(at)
 	if ready == nil {
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
-	if p.refuses(n) {
-		return p.refusal(&awaiting{}, n)
+	if n := len(keys) + len(at); p.refuses(n) && !p.keyless(n, timeout) {
+		return p.refusal(&waiting{ended: make(chan struct{}, 1)}, n)
 	}
-	var few [fewKeys]K // a copy, as in register: ready may write to the caller's slice
-	keys = append(few[:0], keys...)
-	var fewAt [fewKeys]KeyPosition[K]
-	at = append(fewAt[:0], at...)
-	first := p.firstShard(keys, at)
-	turn := !p.cfg.firstInFirstOut || !p.othersAwait(keys, at)
-	if turn && ready() {
+	var set keySet[K]
+	waits := set.fill(p, keys, at)
+	defer set.release(p)
+	first := p.watchers.Shard(waits[0].Hash)
+	if !(p.cfg.firstInFirstOut && p.othersWait(waits)) && ready() {
 		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
 		return nil
 	}
@@ -134,20 +140,14 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		}
 		return p.errorf(ErrExpired, "after %v", timeout)
 	}
-	return p.block(ctx, timeout, ready, keys, at, first)
-}
-
-// othersAwait is othersWait for keys that are not hashed.
-func (p *DelayedOperationPurgatory[K]) othersAwait(keys []K, at []KeyPosition[K]) bool {
-	return slices.ContainsFunc(keys, p.Awaited) ||
-		slices.ContainsFunc(at, func(k KeyPosition[K]) bool { return p.Awaited(k.Key) })
+	return p.block(ctx, timeout, ready, waits, first)
 }
 
 // block waits until the wait has ended.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], first *watchers.Shard[K]) error {
-	w, _ := p.waits.Get().(*awaiting)
+func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], first *watchers.Shard[K]) error {
+	w, _ := p.waits.Get().(*waiting)
 	if w == nil {
-		w = &awaiting{ended: make(chan struct{}, 1)}
+		w = &waiting{ended: make(chan struct{}, 1)}
 	}
 	w.ready = ready
 	returned := false
@@ -156,20 +156,22 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 			p.Cancel(w, nil)
 		}
 	}()
-	completed, err := p.register(w, timeout, keys, at, true)
+	r := registration[K]{p: p, timeout: timeout, tried: true}
+	r.Op = w
+	r.run(waits)
 	returned = true
-	if err != nil {
-		return err
+	if r.err != nil {
+		return r.err
 	}
-	if done := ctx.Done(); completed || done == nil {
+	if done := ctx.Done(); r.completed || done == nil {
 		sched.Receive(w.ended)
 	} else if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
-	err = p.howEnded(&w.DelayedOperation, timeout)
-	if len(keys)+len(at) == 1 {
-		p.reuse(w, first)
+	err := p.howEnded(&w.DelayedOperation, timeout)
+	if len(waits) == 1 {
+		p.reuse(w, waits[0], first)
 	}
 	return err
 }
@@ -182,12 +184,13 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 //  2. It has left its list, and so no walk finds it any more.
 //  3. No walk that claims operations is under way. A walk counts itself before it reads a list,
 //     and so before 2; one that has found the wait has ended. A walk that tries operations may
-//     still try the next user's once, which is harmless.
+//     still try the next user's once, which is harmless, except in a walk in order: that would
+//     let it overtake others. So no such walk has the turn of its key.
 //  4. No user code has seen it, as the function match of CancelMatching does.
 //  5. Nothing reads it after OnComplete, as the record of a slow callback does.
-func (p *DelayedOperationPurgatory[K]) reuse(w *awaiting, first *watchers.Shard[K]) {
+func (p *DelayedOperationPurgatory[K]) reuse(w *waiting, waited watchers.Wait[K], first *watchers.Shard[K]) {
 	m := machine.Of(w)
-	if p.cfg.slow > 0 || !first.Gone(m) || p.claiming.Load() > 0 || p.exposed.Load() || !m.Renew() {
+	if p.cfg.slow > 0 || !first.Gone(m, waited.Key, waited.Hash) || p.claiming.Load() > 0 || p.exposed.Load() || !m.Renew() {
 		return
 	}
 	w.ready = nil
@@ -212,3 +215,71 @@ func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, t
 		return p.errorf(ErrClosed, "while waiting")
 	}
 }
+
+// Wait is a wait that a goroutine can select on, beside its other channels: see
+// [DelayedOperationPurgatory.StartWait]. It is safe for concurrent use.
+type Wait[K comparable] struct {
+	op      waiting
+	p       *DelayedOperationPurgatory[K]
+	timeout time.Duration
+}
+
+// StartWait is [DelayedOperationPurgatory.Await] that does not block: it returns a Wait, whose
+// channel is closed when the wait has ended.
+//
+//	w, err := p.StartWait(30*time.Second, replicated, "orders-0")
+//	if err != nil {
+//		return err
+//	}
+//	defer w.Stop()
+//	select {
+//	case <-w.Done():
+//		return w.Err() // nil: it is replicated
+//	case <-quit:
+//		return errQuit
+//	}
+//
+// A Wait has no goroutine. It and its channel are two allocations. Call Stop when you no longer
+// need it. As with Await, it may have no key. Errors: those of [DelayedOperationPurgatory.TryCompleteElseWatch].
+func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
+	return p.startWait(timeout, ready, keys, nil)
+}
+
+// StartWaitAt is [DelayedOperationPurgatory.StartWait] for positions, as
+// [DelayedOperationPurgatory.AwaitAt] is Await for positions.
+func (p *DelayedOperationPurgatory[K]) StartWaitAt(timeout time.Duration, ready func() bool, at ...KeyPosition[K]) (*Wait[K], error) {
+	return p.startWait(timeout, ready, nil, at)
+}
+
+func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) (*Wait[K], error) {
+	if ready == nil {
+		return nil, p.refuse(ErrNilOperation, "the function to wait for is nil")
+	}
+	w := &Wait[K]{p: p, timeout: timeout}
+	w.op.ready, w.op.ended = ready, make(chan struct{})
+	if _, err := p.register(&w.op, timeout, keys, at); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Done returns a channel that is closed when the wait has ended.
+func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
+
+// Err returns how the wait has ended, with the errors of [DelayedOperationPurgatory.Await]: nil
+// if ready has returned true. Call it after Done's channel is closed; before, it returns
+// [ErrPending].
+func (w *Wait[K]) Err() error {
+	if w.op.Outcome() == operation.Pending {
+		return w.p.errorf(ErrPending, "the wait has not ended")
+	}
+	return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
+}
+
+// Stop ends the wait as cancelled, so that nothing is left of it, and reports whether this call
+// has ended it. It returns false if the wait has ended, or if another goroutine is calling ready
+// at this moment: that goroutine ends it then.
+func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &errNone) }
+
+// errNone is the cause of a wait that was stopped: a variable, so that Stop allocates none.
+var errNone error

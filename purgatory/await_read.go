@@ -104,7 +104,8 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		if n := len(keys) + len(at); p.refuses(n) {
 			return value, p.refusal(r, n)
 		}
-		first := p.firstShard(keys, at)
+		var set keySet[K]
+		first := p.watchers.Shard(set.fill(p, keys, at)[0].Hash)
 		value, met, err := read(ctx)
 		o := machine.Satisfied
 		switch {
@@ -121,7 +122,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	until, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.stop = stop
-	if _, err := p.register(r, timeout, keys, at, false); err != nil {
+	if _, err := p.register(r, timeout, keys, at); err != nil {
 		return value, err
 	}
 	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read panics; otherwise the wait has ended

@@ -148,7 +148,7 @@ func TestAwaitReadReadsOnceIfItNeedNotWait(t *testing.T) {
 	var none func(context.Context) (int64, bool, error)
 	_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, none, "a")
 	assert.ErrorIs(t, err, purgatory.ErrNilOperation)
-	for _, timeout := range []time.Duration{0, time.Hour} {
+	for _, timeout := range []time.Duration{0, purgatory.NoTimeout} {
 		_, err = purgatory.AwaitRead(t.Context(), p, timeout, yes)
 		assert.ErrorIs(t, err, purgatory.ErrNoKeys)
 	}

@@ -256,7 +256,7 @@ func (c *chaos) run(t *testing.T, shards int, executor bool) {
 		return lost
 	}
 	missing := lost()
-	for deadline := time.Now().Add(patience - 30*time.Second); len(missing) > 0 && time.Now().Before(deadline); missing = lost() {
+	for deadline := time.Now().Add(patience / 10 * 9); len(missing) > 0 && time.Now().Before(deadline); missing = lost() {
 		time.Sleep(time.Millisecond)
 	}
 	for _, o := range missing {
@@ -266,7 +266,7 @@ func (c *chaos) run(t *testing.T, shards int, executor bool) {
 	defer cancel()
 	inBackground(func() { _ = c.p.Shutdown(ctx) })()
 	inBackground(func() { _ = c.p.Close() })()
-	long, cancel := context.WithTimeout(context.Background(), patience-30*time.Second)
+	long, cancel := context.WithTimeout(context.Background(), patience/10*9)
 	defer cancel()
 	var err error
 	for { // user code may unwind Shutdown

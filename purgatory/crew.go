@@ -3,7 +3,6 @@ package purgatory
 import (
 	"log/slog"
 	"runtime"
-	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -13,11 +12,10 @@ import (
 // crew is the purgatory's signal workers, and what they take: endings whose callbacks were
 // handed to them, signalled keys, and the signal of all keys. It is safe for concurrent use.
 type crew[K comparable] struct {
-	p        *DelayedOperationPurgatory[K]
-	pool     *workers.Pool
-	turn     sched.Uint32 // the kind of work, and the shard, with which the next worker begins
-	all      sched.Bool   // SignalAll has asked for a check of every key
-	retrying sched.Bool   // refused has started a timer that offers work again
+	p    *DelayedOperationPurgatory[K]
+	pool *workers.Pool
+	turn sched.Uint32 // the kind of work, and the shard, with which the next worker begins
+	all  sched.Bool   // SignalAll has asked for a check of every key
 
 	handed struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -27,7 +25,7 @@ type crew[K comparable] struct {
 
 func (c *crew[K]) init(p *DelayedOperationPurgatory[K]) {
 	c.p = p
-	c.pool = workers.New(p.cfg.signalWorkers, c.work, c.waiting, p.cfg.executor, c.refused, p.panicked)
+	c.pool = workers.New(p.cfg.signalWorkers, c.work, c.waiting, p.cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
 }
 
 // hand leaves the callbacks of e to a worker.
@@ -152,21 +150,6 @@ func (c *crew[K]) workAll() (asked bool) {
 	return true
 }
 
-// refused is called when the executor has refused work. The reaper offers the work
-// again; after Close, when no reaper runs, a timer of the runtime does.
-func (c *crew[K]) refused(err error) {
-	if c.p.closed.Load() && !c.retrying.Swap(true) {
-		time.AfterFunc(refusedRetry, func() {
-			c.retrying.Store(false)
-			c.kick()
-		})
-	}
-	c.p.log(slog.LevelWarn, EventRefused, "error", err)
-}
-
-// refusedRetry is how long refused waits before it offers work again after Close.
-const refusedRetry = 10 * time.Millisecond
-
 // Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or
 // must not run callbacks. It marks each of keys and returns; signal workers check the keys
 // and run the callbacks. Signals of a key that come before its check begins make one
@@ -215,12 +198,12 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
-	if p.cfg.lastTry {
-		p.forgotten.checked(key)
-	}
 	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 	if queued {
 		p.crew.pool.Kick()
+	}
+	if p.cfg.lastTry {
+		p.forgotten.checked(key) // not before: see lastTry
 	}
 	return awaited
 }

@@ -81,6 +81,20 @@
 // met, before it runs the first OnComplete. If operations compete for something, reserve it
 // in TryComplete and release it in OnComplete.
 //
+// # What a condition may read
+//
+// What it reads needs a lock or an atomic type, unless one goroutine owns it. A goroutine may own
+// the state of a purgatory's conditions, as the loop of an actor does, if it makes all
+// registrations and all checks, none of them inside a TryComplete or on a stack of over 400 frames,
+// and if neither Signal, [WithForgottenChecks] nor Inspect is used. Then no other goroutine calls
+// TryComplete, whoever else ends operations, and whatever expires. In a test, the race detector
+// reports a violation.
+//
+// A condition should be one comparison, because each check of its key evaluates it. A fetch that
+// waits for a number of bytes need not add them up each time: keep the number of bytes that have
+// ever been written, and wait for a position in it. See the examples of
+// [DelayedOperationPurgatory.CheckAndCompleteUpTo].
+//
 // # Which callback runs where
 //
 //	satisfied at registration        the goroutine that registers
@@ -95,6 +109,8 @@
 // A goroutine that makes a check in order runs the callbacks of those that take an item.
 // With [WithFirstInFirstOut] a goroutine that registers makes such checks, too. An operation
 // that a last try satisfies (see [WithForgottenChecks]) counts as expired here.
+//
+// With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check ends.
 //
 // There are three exceptions:
 //
@@ -124,6 +140,7 @@
 //     expires, because each timeout is [NoTimeout], needs no reaper either. The memory of a
 //     watcher shard is allocated when a key of it is first used.
 //   - [WithLogger] and [WithPanicHandler] in production.
+//   - [WithCallbacksOnWorkers] if crowds end together and their callbacks take long.
 //   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once;
 //     [WithExecutor] if they must run on goroutines of yours.
 //   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.

@@ -2,10 +2,12 @@ package purgatory
 
 import (
 	"runtime/trace"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -34,7 +36,7 @@ type ending[K comparable] struct {
 
 	ops      [batchSize]*machine.Machine // ops[:n]; nil when its callbacks have run
 	outcomes [batchSize]machine.Outcome
-	keys     [batchSize]K // the first key of each, for records, until its callbacks have run
+	keys     [batchSize]K // the first key of each, from step 1 until its callbacks have run; for records
 
 	at    int // ops[at] is the operation whose callbacks run
 	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
@@ -49,13 +51,9 @@ func (p *DelayedOperationPurgatory[K]) newEnding(s *watchers.Shard[K]) *ending[K
 	return e
 }
 
-// add adds m, which the caller holds and which waits in lists.
+// add adds m, which the caller holds.
 func (e *ending[K]) add(m *machine.Machine, o machine.Outcome) {
-	e.put(m, o, watchers.FirstKey[K](m))
-}
-
-func (e *ending[K]) put(m *machine.Machine, o machine.Outcome, key K) {
-	e.ops[e.n], e.outcomes[e.n], e.keys[e.n] = m, o, key
+	e.ops[e.n], e.outcomes[e.n] = m, o
 	e.n++
 }
 
@@ -63,7 +61,7 @@ func (e *ending[K]) put(m *machine.Machine, o machine.Outcome, key K) {
 // true. The caller is inside the gate of e's shard; run leaves the gate. It reports whether e
 // is the caller's, and empty; otherwise it is a worker's.
 func (e *ending[K]) run(later bool) (empty bool) {
-	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n])
+	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n], e.keys[:e.n])
 	if e.n == 1 {
 		e.p.timer.Cancel(entryOf(e.ops[0]))
 	} else {
@@ -75,9 +73,7 @@ func (e *ending[K]) run(later bool) (empty bool) {
 
 func (e *ending[K]) settle() {
 	e.p.admission.release(e.n)
-	for i, m := range e.ops[:e.n] {
-		e.p.wishes.Settle(m, e.outcomes[i], e.cause)
-	}
+	e.p.wishes.Settle(e.ops[:e.n], e.outcomes[:e.n], e.cause)
 }
 
 // answer runs the callbacks of operations that are settled, or has a worker run them. It
@@ -169,7 +165,8 @@ func (e *ending[K]) recycle() { e.p.endings.Put(e) }
 // take moves the next operation of from, whose callbacks have not begun, to e.
 func (e *ending[K]) take(from *ending[K]) {
 	i := from.at
-	e.put(from.ops[i], from.outcomes[i], from.keys[i])
+	e.keys[e.n] = from.keys[i]
+	e.add(from.ops[i], from.outcomes[i])
 	var none K
 	from.ops[i], from.keys[i] = nil, none
 	from.at++
@@ -212,3 +209,22 @@ func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, ca
 		p.notePanic(recovered, stack, "operation", text, "callback", callback, "age", p.ageOf(m), "key", keyText(key))
 	})
 }
+
+// entryOf returns m's entry in the type that a timer takes.
+//
+// The conversions here are safe: an operation's machine begins with its entry, and a TaskEntry
+// consists of an entry.
+func entryOf(m *machine.Machine) *timer.TaskEntry {
+	return (*timer.TaskEntry)(unsafe.Pointer(m.Entry()))
+}
+
+// entriesOf returns the entries of machines. The result shares its memory with machines.
+func entriesOf(machines []*machine.Machine) []*timer.TaskEntry {
+	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
+}
+
+// These fail to compile unless both types have the same size.
+var (
+	_ [unsafe.Sizeof(timer.TaskEntry{}) - unsafe.Sizeof(*(*machine.Machine)(nil).Entry())]struct{}
+	_ [unsafe.Sizeof(*(*machine.Machine)(nil).Entry()) - unsafe.Sizeof(timer.TaskEntry{})]struct{}
+)

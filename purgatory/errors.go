@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
@@ -22,7 +23,8 @@ var (
 	// ErrFull: as many operations are pending as WithMaxPending allows, or the timer
 	// holds as many entries as timer.WithMaxPending allows.
 	ErrFull = errors.New("purgatory: full")
-	// ErrNoKeys: an operation was submitted with no key.
+	// ErrNoKeys: an operation was submitted with no key, or a wait with neither a key nor a
+	// timeout that passes.
 	ErrNoKeys = errors.New("purgatory: no keys")
 	// ErrTooManyKeys: an operation was submitted with more than operation.MaxKeys keys.
 	ErrTooManyKeys = errors.New("purgatory: too many keys")
@@ -84,12 +86,17 @@ func (p *DelayedOperationPurgatory[K]) refuses(keys int) bool {
 	return keys == 0 || keys > operation.MaxKeys || p.draining.Load()
 }
 
+// keyless reports whether a wait on no key is accepted: it has a timeout that passes.
+func (p *DelayedOperationPurgatory[K]) keyless(keys int, timeout time.Duration) bool {
+	return keys == 0 && timeout > 0 && timeout != NoTimeout && !p.draining.Load()
+}
+
 // refusal returns why op, on so many keys, is refused before it is tried.
 func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int) error {
 	switch {
 	case machine.Find(op) == nil:
 		return p.refuse(ErrNilOperation, "%T", op)
-	case keys == 0:
+	case keys == 0 && !p.draining.Load():
 		return p.refuse(ErrNoKeys, "%s", kindOf(op))
 	case keys > operation.MaxKeys:
 		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
@@ -134,6 +141,12 @@ func (a *admission) release(n int) {
 	if a.limit > 0 {
 		a.pending.Add(int64(-n))
 	}
+}
+
+// isWait reports whether op is the operation behind an Await, an AwaitRead or a Wait.
+func isWait(op any) bool {
+	_, ok := op.(interface{ waitsIn() string })
+	return ok
 }
 
 // kindOf names op in errors and logs: by its type, or as "Await" or "AwaitRead" if op is

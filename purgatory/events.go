@@ -9,6 +9,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -35,6 +36,11 @@ const (
 	// EventStalled: the reaper ran much later than planned, and timeouts may have been as
 	// late. Warn: elapsed (since it last ran), interval.
 	EventStalled = "purgatory.reaper.stalled"
+	// EventDue: expired operations wait for an expiry worker, one for longer than a second:
+	// callbacks block the workers, or there are too few. Logged once a second while it lasts.
+	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
+	// waited). Operations of other purgatories that share the timer count, too.
+	EventDue = "purgatory.expiry.due"
 	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
 	// work, which is offered again. Warn: error.
 	EventRefused = timer.EventRefused
@@ -56,6 +62,9 @@ const (
 // runs apart here and in log, because the caller may have work in hand that must not end
 // with its goroutine.
 func (p *DelayedOperationPurgatory[K]) logs(level slog.Level) (yes bool) {
+	if p.logger.Handler() == slog.DiscardHandler { // the default: no goroutine
+		return false
+	}
 	guard.Apart(func() { yes = p.logger.Enabled(context.Background(), level) }, nil)
 	return yes
 }
@@ -155,14 +164,29 @@ func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, ab
 func (p *DelayedOperationPurgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
 	stalled := timer.Deadline(interval, max(interval, 100*time.Millisecond))
-	last := time.Now()
+	last := sched.Now()
 	return func() {
-		if elapsed := time.Since(last); elapsed > stalled {
+		if elapsed := sched.Since(last); elapsed > stalled {
 			p.stalls.Add(1)
 			p.log(slog.LevelWarn, EventStalled, "elapsed", elapsed, "interval", interval)
 		}
-		last = time.Now()
+		last = sched.Now()
 		p.sweep()
+	}
+}
+
+// dueLimit is how long an expired operation may wait for a worker before it is logged, and
+// how often noteDue looks: a busy reaper sweeps many times a second.
+const dueLimit = time.Second
+
+// noteDue logs that expired operations wait for a worker.
+func (p *DelayedOperationPurgatory[K]) noteDue() {
+	now, last := int64(p.timer.Now()), p.dueSeen.Load()
+	if now-last < int64(dueLimit) || !p.dueSeen.CompareAndSwap(last, now) {
+		return
+	}
+	if n, oldest := timer.Due(p.timer); oldest > dueLimit {
+		p.log(slog.LevelWarn, EventDue, "due", n, "elapsed", oldest)
 	}
 }
 

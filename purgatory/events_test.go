@@ -190,15 +190,22 @@ func TestARefusedExpiryWorkerIsLogged(t *testing.T) {
 	})
 }
 
-func TestTheReaperOffersRefusedWorkAgain(t *testing.T) {
+func TestRefusedSignalsAreOfferedAgain(t *testing.T) {
 	for name, opts := range map[string][]Option{"logged": {WithLogger(slog.New(&records{}))}, "not logged": nil} {
 		t.Run(name, func(t *testing.T) {
-			offers := 0
-			p := newManual(t, append(opts, WithExecutor(func(func()) error { offers++; return context.Canceled }))...)
-			submit(t, p, time.Hour, "a")
+			var offers atomic.Int64
+			p := newManual(t, append(opts, WithExecutor(func(run func()) error {
+				if offers.Add(1) < 3 {
+					return context.Canceled
+				}
+				go run()
+				return nil
+			}))...)
+			op := submit(t, p, time.Hour, "a")
+			op.ready = true
 			p.Signal("a")
-			p.reap()()
-			assert.Equal(t, 2, offers, "what was refused is offered again")
+			assert.Eventually(t, func() bool { return op.Outcome() == operation.Satisfied }, time.Minute, time.Millisecond)
+			assert.EqualValues(t, 3, offers.Load(), "twice refused, and offered again each time")
 		})
 	}
 }

@@ -10,8 +10,17 @@ import (
 
 // disk has room for a number of megabytes. Production code guards free with a mutex.
 type disk struct {
-	waiting *purgatory.DelayedOperationPurgatory[string]
-	free    int
+	waiting    *purgatory.DelayedOperationPurgatory[string]
+	size, free int
+}
+
+// acquire refuses at once what can never be met: it would wait in vain, and everybody behind it, too.
+func (d *disk) acquire(r *room) error {
+	if r.megabytes < 1 || r.megabytes > d.size {
+		return fmt.Errorf("%d MB: a request is for 1 to %d", r.megabytes, d.size)
+	}
+	_, err := d.waiting.TryCompleteElseWatch(r, time.Minute, "room")
+	return err
 }
 
 func (d *disk) release(megabytes int) {
@@ -52,16 +61,19 @@ func ExampleDelayedOperationPurgatory_CheckAndCompleteInOrder_weights() {
 	}
 	defer p.Close()
 
-	d := &disk{waiting: p}
-	requests := []*room{{disk: d, megabytes: 2}, {disk: d, megabytes: 9}, {disk: d, megabytes: 3}}
+	d := &disk{waiting: p, size: 10} // all of it is taken
+	requests := []*room{{disk: d, megabytes: 2}, {disk: d, megabytes: 9}, {disk: d, megabytes: 11}, {disk: d, megabytes: 3}}
 	for _, r := range requests {
-		_, _ = p.TryCompleteElseWatch(r, time.Minute, "room")
+		if err := d.acquire(r); err != nil {
+			fmt.Println("refused:", err)
+		}
 	}
 	d.release(6)
 	fmt.Println("free:", d.free)
 	p.Cancel(requests[1], nil)
 	fmt.Println("free:", d.free)
 	// Output:
+	// refused: 11 MB: a request is for 1 to 10
 	// 2 MB: satisfied
 	// free: 4
 	// 9 MB: cancelled

@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -35,7 +34,7 @@ type forgotten[K comparable] struct {
 	counted sched.Int64
 
 	mu struct { // lock level 8, taken with no other held
-		sync.Mutex
+		sched.Mutex
 		suspects map[*suspect[K]]struct{}
 		closed   bool
 	}
@@ -45,20 +44,25 @@ type forgotten[K comparable] struct {
 type suspect[K comparable] struct {
 	keys  []K
 	text  string
-	timer *time.Timer
+	timer *sched.Timer
 }
 
 // lastTry tries m, which the caller holds and whose timeout has passed, once more, and reports
 // whether its condition is met. TryComplete runs apart: a runtime.Goexit must not keep m from
 // ending.
 //
-// m is no suspect if a check or a signal has come before:
+// m is no suspect if a check or a signal has come:
 //
 //  1. A signal waits for a worker.
 //  2. A check has found m held, and has asked for a try.
-//  3. A check has found m no more. It calls checked after that, and so takes the suspect out.
+//  3. A check or a signal finds m no more. It calls checked after that, and so takes the suspect
+//     out.
+//
+// lastTry looks for 1 and 2 again when the suspect is there: a check or a signal that has come
+// since the first look may have called checked too early.
 func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
-	if _, depends := m.Operation().(timeDependent); depends {
+	_, depends := m.Operation().(timeDependent)
+	if _, hash := watchers.KeyOf[K](m); depends || hash == f.p.noKey { // nobody can check who waits without a key
 		return false
 	}
 	keys := watchers.Keys[K](m)
@@ -69,10 +73,23 @@ func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 	}, func(recovered any, stack []byte) {
 		f.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "TryComplete", "key", keyText(keys[0]))
 	})
-	if met && !m.Asked() && !watchers.SignalWaits[K](m) && !f.p.crew.all.Load() {
-		f.suspect(&suspect[K]{keys: keys, text: operationText(m, func(any, []byte) {})})
+	if !met {
+		return false
 	}
-	return met
+	s := &suspect[K]{keys: keys, text: operationText(m, func(any, []byte) {})}
+	if f.cameFor(m) {
+		return true
+	}
+	if f.suspect(s); f.cameFor(m) {
+		f.clear(s)
+	}
+	return true
+}
+
+// cameFor reports whether a signal of a key of m waits for a worker, or a check has asked for a
+// try of m, which the caller holds.
+func (f *forgotten[K]) cameFor(m *machine.Machine) bool {
+	return m.Asked() || watchers.SignalWaits[K](m) || f.p.crew.all.Load()
 }
 
 // suspect counts s, unless one of its keys is checked before the grace has passed.
@@ -91,7 +108,7 @@ func (f *forgotten[K]) suspect(s *suspect[K]) {
 	}
 	f.mu.suspects[s] = struct{}{}
 	f.waiting.Add(1)
-	s.timer = time.AfterFunc(f.p.cfg.grace, func() {
+	s.timer = sched.AfterFunc(f.p.cfg.grace, func() {
 		if f.clear(s) {
 			f.note(s)
 		}
@@ -103,6 +120,7 @@ func (f *forgotten[K]) clear(s *suspect[K]) (found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, found = f.mu.suspects[s]; found {
+		s.timer.Stop()
 		delete(f.mu.suspects, s)
 		f.waiting.Add(-1)
 	}

@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -19,12 +20,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
+		patience = min(patience, limit/2)
+		purgatory.ShortenDeadline(limit / 3)
+	}
 	go watch()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
 }
 
-// patience is how long a test may take before it counts as stuck. The machine may be busy.
-const patience = 5 * time.Minute
+// patience is how long a test may take before it counts as stuck. The machine may be busy. Where
+// the whole run has little time, as with a seeded defect, it is shorter, so that a test that waits
+// in vain says so itself.
+var patience = 5 * time.Minute
 
 // running has the tests that have opened a purgatory and have not ended.
 var running struct {
@@ -225,7 +233,7 @@ func inBackground(f func()) (wait func()) {
 // eventually polls until ok returns true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience - 30*time.Second); !ok(); {
+	for deadline := time.Now().Add(patience / 10 * 9); !ok(); {
 		if time.Now().After(deadline) {
 			require.FailNow(t, "did not happen", what)
 		}

@@ -1,9 +1,6 @@
 package purgatory
 
 import (
-	"math/rand/v2"
-	"unsafe"
-
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -25,7 +22,7 @@ import (
 //  2. Many tries were in vain. Checks that multiply in a graph of keys without a cycle may
 //     enter each gate once, but make ever more tries. A look comes after 64 vain tries of a
 //     shard, each time their number has doubled, and at last for each 4,096: 0.3 ns for a try.
-//     A registration, which makes one try or two, looks for one in 512 addresses.
+//     A registration, which makes one try or two, looks with a probability of one in 512.
 //
 // When a look has found a check or a registration inside a TryComplete, every later one of the
 // purgatory looks.
@@ -60,7 +57,7 @@ func (n *nesting) occupiedGate() bool {
 		n.occupied.Add(1)
 		return true
 	}
-	return rand.Uint32()%8 == 0 // random: a chain and others that take turns evade a pattern
+	return sched.Dice(8) == 0 // random: a chain and others that take turns evade a pattern
 }
 
 // afterTries is called when a shard has seen run tries, the last tries of which a check has
@@ -82,19 +79,11 @@ func (n *nesting) forbidsCheck() bool {
 	return deep || inTry
 }
 
-// forbidsRegistration reports whether a registration must not try the operation of m on this
-// goroutine, because each TryComplete may register the next operation.
-func (n *nesting) forbidsRegistration(m *machine.Machine) bool {
-	if !n.found.Load() {
-		// An address is at hand without contention. It is mixed (Stafford's variant 13 of the
-		// finalizer of MurmurHash3), so that no distance of operations in a slice evades the
-		// sample. The conversion is safe: it is never converted back.
-		x := uint64(uintptr(unsafe.Pointer(m)))
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		if x>>32%perRegistration != 0 {
-			return false
-		}
+// forbidsRegistration reports whether a registration must not try its operation on this goroutine,
+// because each TryComplete may register the next operation.
+func (n *nesting) forbidsRegistration() bool {
+	if !n.found.Load() && sched.Dice(perRegistration) != 0 {
+		return false
 	}
 	deep, inTry := n.look()
 	return deep && inTry

@@ -35,6 +35,7 @@ type config struct {
 	stuckStacks   bool
 
 	firstInFirstOut bool
+	spread          bool // WithCallbacksOnWorkers
 	lastTry         bool
 	grace           time.Duration
 }
@@ -73,8 +74,7 @@ func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapI
 
 // WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
 // loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires:
-// see [NoTimeout]. Only AdvanceClock then purges, logs [EventStuck], and offers work again that
-// the function of [WithExecutor] has refused.
+// see [NoTimeout]. Only AdvanceClock then purges, and logs [EventStuck] and [EventDue].
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the
@@ -95,10 +95,18 @@ func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers 
 // work. Default: 16 per processor (GOMAXPROCS).
 func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
 
+// WithCallbacksOnWorkers has signal workers run the callbacks of the operations that a check or a
+// method for a whole key ends: OnComplete of a crowd then runs on all processors at once, in no
+// order, and not on the goroutine that makes the check. It costs an operation about as much as the
+// check itself. Use it if callbacks take longer than some microseconds and many operations end
+// together. When the check returns, the operations have ended, and their callbacks may not have
+// run. Default: off.
+func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
+
 // WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
 // pool for example. execute has to run the function that it is given, on another goroutine
 // than its caller's, or to return an error. A nil execute means goroutines, as without this
-// option. The purgatory offers refused work again, at the next reap at the latest. At any
+// option. The purgatory offers refused work again, 10 ms later. At any
 // moment execute runs at most as many functions as there may be workers.
 //
 // A goroutine that makes work for a worker, as the caller of Signal does, calls execute on
@@ -134,9 +142,11 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 // [DelayedOperationPurgatory.CheckAndCompleteInOrder]: a queue of jobs, a semaphore. An
 // operation that is submitted while others wait for one of its keys is not tried before them:
 // it is watched, and then the operations of its keys are tried in order. So it overtakes nobody
-// who has been waiting, and an item that comes meanwhile is not left over. It costs an operation
-// that has to wait one more try, of the first in line. An operation or an Await with a timeout of zero or less is not tried while others wait.
-// Default: off; every operation is tried at once when it is submitted, whoever waits.
+// who has been waiting, and an item that comes meanwhile is not left over. (One that has a key
+// for itself, such as the name of its connection, is the first in line there, and is tried.) It
+// costs an operation that has to wait one more try, of the first in line. An operation or an
+// Await with a timeout of zero or less is not tried while others wait. Default: off; every
+// operation is tried at once when it is submitted, whoever waits.
 func WithFirstInFirstOut() Option { return func(c *config) { c.firstInFirstOut = true } }
 
 // WithHistograms keeps the age of the oldest pending operation, and histograms of ages,

@@ -1,8 +1,8 @@
 package purgatory
 
 import (
+	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +21,7 @@ import (
 // which methods may be called from where. Use [New] to make one.
 type DelayedOperationPurgatory[K comparable] struct {
 	name     string
+	noKey    uint64 // the hash that those who wait without a key are found by
 	id       uint32 // identity, stored in each operation that is submitted here
 	cfg      config
 	timer    timer.Timer
@@ -43,10 +44,10 @@ type DelayedOperationPurgatory[K comparable] struct {
 	claiming sched.Int64 // walks that claim operations
 	exposed  atomic.Bool // CancelMatching has shown operations to the user
 
-	waits    sync.Pool // of *awaiting
-	walks    sync.Pool // of *walk[K]
-	endings  sync.Pool // of *ending[K]
-	manyKeys sync.Pool // of *[]watchers.Wait[K]
+	waits    sched.Pool // of *waiting
+	walks    sched.Pool // of *walk[K]
+	endings  sched.Pool // of *ending[K]
+	manyKeys sched.Pool // of *[]watchers.Wait[K]
 
 	logger   *slog.Logger
 	panicked guard.Handler // of a panic in user code other than an operation's method
@@ -56,6 +57,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	purged   atomic.Int64
 	stalls   atomic.Int64  // of the reaper, see EventStalled
 	looks    atomic.Uint32 // of Inspect, each at other keys
+	dueSeen  atomic.Int64  // when noteDue last looked, on the timer's clock
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics. Call
@@ -79,6 +81,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			Now:   func() time.Duration { return p.timer.Now() },
 		},
 	})
+	var none K
+	p.noKey = ^p.watchers.Hash(none)
 	p.callbacks.p = p
 	p.forgotten.p = p
 	p.crew.init(p)
@@ -119,12 +123,12 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 	return expired
 }
 
-// sweep is the second job of the reaper: it purges, offers work that an executor has
-// refused once more, and looks for stuck callbacks.
+// sweep is the second job of the reaper: it purges, and looks for stuck callbacks and for expired
+// operations that wait.
 func (p *DelayedOperationPurgatory[K]) sweep() {
 	p.purge()
-	p.crew.kick()
 	p.callbacks.noteStuck()
+	p.noteDue()
 }
 
 // purge unlinks the watches that ended operations have left in lists.
@@ -134,6 +138,124 @@ func (p *DelayedOperationPurgatory[K]) purge() {
 		p.purged.Add(int64(n))
 		p.log(slog.LevelDebug, EventPurged, "entries", n)
 	}
+}
+
+// Close closes the purgatory at once: it rejects new operations, ends every pending
+// operation as closed, with the callbacks on this goroutine, and tells the reaper and the
+// workers to stop. It returns nil.
+//
+// Close does not block. If another goroutine is trying an operation at this moment, that
+// goroutine ends it. Callbacks on other goroutines may still be running when Close
+// returns; [DelayedOperationPurgatory.Shutdown] waits for them. Close may be called from
+// any callback. A second call does nothing.
+func (p *DelayedOperationPurgatory[K]) Close() error {
+	p.close(false)
+	return nil
+}
+
+// close is Close. With later, signal workers run the callbacks.
+func (p *DelayedOperationPurgatory[K]) close(later bool) {
+	p.draining.Store(true)
+	first := !p.closed.Swap(true)
+	if first {
+		defer p.noteClose()()
+		defer p.stop() // also when a callback ends the goroutine
+	}
+	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
+	if first || later {
+		p.watchers.Close()
+		p.endAll(later)
+	}
+}
+
+// endAll ends every operation as closed.
+func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
+	done := false
+	defer func() {
+		if !done { // a callback has called runtime.Goexit
+			sched.Go(func() { p.endAll(later) })
+		}
+	}()
+	for s := range p.watchers.Shards() {
+		eachKey(s, func(k watchers.Key[K]) bool {
+			w := p.newWalk(k.Key, k.Hash, EveryPosition)
+			w.claim, w.later = machine.Closed, later
+			w.beginAt(k)
+			return true
+		})
+	}
+	p.emptied.Store(true)
+	done = true
+}
+
+// stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
+// work that is queued.
+func (p *DelayedOperationPurgatory[K]) stop() {
+	p.purge() // the reaper does not purge again
+	p.forgotten.close()
+	if p.reaper != nil {
+		p.reaper.Stop()
+	}
+	if p.own != nil {
+		p.own.Stop()
+	}
+}
+
+// Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
+// pending operations have ended or ctx has, and then closes the purgatory. It returns nil
+// when every callback has run and every goroutine of the purgatory has ended.
+//
+// If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
+// except those that other goroutines are registering or trying: these end them when the
+// tries return.
+// Signal workers run the callbacks, and Shutdown does not wait for them; call it again to
+// wait. A Shutdown that is called from a callback waits for that callback, and so until
+// ctx ends.
+func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
+	if !p.draining.Swap(true) {
+		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
+	}
+	// A registration may have looked at draining before. It must not be accepted after the
+	// purgatory was found idle, because close would end it although it has time left.
+	p.watchers.Seal()
+	idle := p.poll(ctx, p.watchers.Quiet)
+	p.close(true)
+	if !idle || !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
+		return context.Cause(ctx)
+	}
+	p.purge()
+	if p.reaper != nil {
+		return p.reaper.Wait(ctx)
+	}
+	return nil
+}
+
+// idle reports whether the callbacks of every accepted operation have run and returned,
+// and no signal worker runs or has work.
+func (p *DelayedOperationPurgatory[K]) idle() bool {
+	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle()
+}
+
+// ended reports whether the workers of the purgatory's own timer have ended, and no goroutine
+// reports stuck callbacks.
+func (p *DelayedOperationPurgatory[K]) ended() bool {
+	return (p.own == nil || p.own.Idle()) && !p.callbacks.reporting.Load()
+}
+
+// poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's
+// Shutdown does: a notification would make every operation slower. In between it sweeps,
+// because the reaper may have ended.
+func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bool) bool {
+	pause := time.Millisecond
+	for !quiet() {
+		if ctx.Err() != nil {
+			return false
+		}
+		sched.Pause(pause, ctx.Done())
+		pause = min(2*pause, 50*time.Millisecond)
+		p.sweep()
+	}
+	return true
 }
 
 // The instance New[string] makes the compiler export the small functions of internal

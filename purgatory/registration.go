@@ -62,56 +62,45 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.survive(recover(), waits)
 		}
 	}()
-	if r.step == begin && !r.begin(waits) {
-		return
+	p := r.p
+	if r.step == begin {
+		if !r.Begin(len(waits), p.id) {
+			r.refuse(ErrUsed, "%T was submitted before%s", r.Op, p.elsewhere(r.Machine))
+			return
+		}
+		if !p.admission.reserve() {
+			p.wishes.Reject(r.Machine, false)
+			r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
+			return
+		}
+		r.step = watch
+		if p.nesting.forbidsRegistration() {
+			r.goOn(waits)
+			return
+		}
+		if !r.tried && (!p.cfg.firstInFirstOut || !p.othersWait(waits)) {
+			r.tried = true
+			if end, _ := r.Try(false); end == machine.Satisfied {
+				r.pass(waits)
+				return
+			}
+		}
 	}
 	if r.step == watch && !r.watch(waits) {
 		return
 	}
 	if r.step == tryAgain {
 		r.step = release
-		if r.p.cfg.firstInFirstOut {
+		if p.cfg.firstInFirstOut {
 			r.releaseInOrder(waits)
 			return
 		}
-		if r.timeout > 0 || !r.tried {
-			r.tried = true
-			if end, again := r.Try(true); !again {
-				r.end(end, waits)
-				return
-			}
+		if end, again := r.Try(true); !again {
+			r.end(end, waits)
+			return
 		}
 	}
 	r.end(r.again(), waits)
-}
-
-// begin makes the caller the holder of the operation and tries it for the first time. It
-// reports whether the registration goes on.
-func (r *registration[K]) begin(waits []watchers.Wait[K]) bool {
-	p := r.p
-	if !r.Begin(len(waits), p.id) {
-		r.refuse(ErrUsed, "%T was submitted before%s", r.Op, p.elsewhere(r.Machine))
-		return false
-	}
-	if !p.admission.reserve() {
-		p.wishes.Reject(r.Machine, false)
-		r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
-		return false
-	}
-	r.step = watch
-	if p.nesting.forbidsRegistration(r.Machine) {
-		r.goOn(waits)
-		return false
-	}
-	if r.tried || p.cfg.firstInFirstOut && p.othersWait(waits) {
-		return true
-	}
-	r.tried = true
-	if end, _ := r.Try(false); end == machine.Satisfied {
-		r.pass(waits)
-		return false
-	}
-	return true
 }
 
 // othersWait reports whether operations wait for one of the keys.
@@ -174,7 +163,7 @@ func (r *registration[K]) first(waits []watchers.Wait[K]) *watchers.Shard[K] {
 // survive takes the registration to its end when user code has panicked with v, or has called
 // runtime.Goexit: v is nil then. It does so here, in the deferred function, because a panic may
 // have come from a function that was deferred by code that called runtime.Goexit: then only
-// deferred functions run. After a Goexit a worker makes the further try.
+// deferred functions run.
 func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
 	if r.Machine == nil {
 		r.refuse(ErrNilOperation, "%T", r.Op)
@@ -182,33 +171,19 @@ func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
 	}
 	defer func() {
 		if r.step != finished { // a Goexit, also one of the panic handler
-			r.leave(waits)
+			r.goOn(waits)
 		}
 	}()
-	if v == nil {
-		return
+	if v != nil {
+		r.p.reportPanic(v, r.Machine, "TryComplete", waits[0].Key)
+		r.run(waits)
 	}
-	r.p.reportPanic(v, r.Machine, "TryComplete", waits[0].Key)
-	r.run(waits)
-}
-
-// leave takes the registration to its end without another try on this goroutine.
-func (r *registration[K]) leave(waits []watchers.Wait[K]) {
-	if r.step == watch {
-		if !r.watch(waits) {
-			return
-		}
-		if r.timeout > 0 {
-			r.Acquire() // finds the operation busy, and sets the mark "again"
-		}
-	}
-	r.end(r.p.leave(r.Machine), waits)
 }
 
 // goOn watches the operation, so that the caller knows whether it was accepted, and has another
-// goroutine, whose stack is small, try it.
+// goroutine, whose stack is small, go on.
 func (r *registration[K]) goOn(waits []watchers.Wait[K]) {
-	if !r.watch(waits) {
+	if r.step == watch && !r.watch(waits) {
 		return
 	}
 	rest := new(registration[K]) // copied here, so that r stays on the stack of other registrations
@@ -229,7 +204,8 @@ func (r *registration[K]) pass(waits []watchers.Wait[K]) {
 	}
 	r.step, r.completed = finished, true
 	e := r.p.newEnding(first)
-	e.put(r.Machine, machine.Satisfied, waits[0].Key)
+	e.add(r.Machine, machine.Satisfied)
+	e.keys[0] = waits[0].Key
 	e.settle()
 	if e.answer(r.p.enter(first)) {
 		e.recycle()
@@ -309,28 +285,46 @@ func (r *registration[K]) refuse(kind error, format string, args ...any) {
 	r.step, r.err = finished, r.p.refuse(kind, format, args...)
 }
 
-// fewKeys is the number of waits that fit on the stack of the registering goroutine.
-const fewKeys = 4
-
-// register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty. tried says that
-// the caller has made the first try.
-func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K], tried bool) (completed bool, err error) {
-	n := len(keys) + len(at)
-	if op == nil || p.refuses(n) {
+// register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
+func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
+	if n := len(keys) + len(at); op == nil || p.refuses(n) && !(isWait(op) && p.keyless(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
-	var few [fewKeys]watchers.Wait[K] // copies: TryComplete may write to the slice that the caller has passed
-	var many *[]watchers.Wait[K]
-	waits := few[:]
+	var set keySet[K]
+	var r registration[K] // set field by field: the compiler would copy a literal
+	r.p, r.Op, r.timeout = p, op, timeout
+	r.run(set.fill(p, keys, at))
+	set.release(p)
+	return r.completed, r.err
+}
+
+// keySet is the purgatory's copy of an operation's keys, with their hashes: TryComplete may write to
+// the slice that the caller has passed. The zero value is empty.
+type keySet[K comparable] struct {
+	few  [fewKeys]watchers.Wait[K]
+	many *[]watchers.Wait[K] // from the pool, if there are more keys than fit into few
+}
+
+// fewKeys is the number of keys that fit on the stack of the registering goroutine.
+const fewKeys = 4
+
+// fill copies keys and at. If there are none, it returns the key of those that wait without one: its
+// hash is that of no key. It panics for a key that cannot be hashed, before anything has changed.
+func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosition[K]) []watchers.Wait[K] {
+	waits, n := s.few[:], len(keys)+len(at)
 	if n > fewKeys {
-		if many, _ = p.manyKeys.Get().(*[]watchers.Wait[K]); many == nil {
-			many = new([]watchers.Wait[K])
+		if s.many, _ = p.manyKeys.Get().(*[]watchers.Wait[K]); s.many == nil {
+			s.many = new([]watchers.Wait[K])
 		}
-		*many = slices.Grow(*many, n)
-		waits = *many
+		*s.many = slices.Grow(*s.many, n)
+		waits = *s.many
+	}
+	if n == 0 {
+		waits[0].Position, waits[0].Hash = AnyPosition, p.noKey
+		return waits[:1]
 	}
 	waits = waits[:n]
-	for i, key := range keys { // Hash panics for a key that cannot be hashed, before anything has changed
+	for i, key := range keys {
 		w := &waits[i]
 		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
 	}
@@ -338,12 +332,13 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 		w := &waits[i]
 		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
 	}
-	var r registration[K] // set field by field: the compiler would copy a literal
-	r.p, r.Op, r.timeout, r.tried = p, op, timeout, tried
-	r.run(waits)
-	if many != nil {
-		clear(waits) // the pool keeps no key in memory
-		p.manyKeys.Put(many)
+	return waits
+}
+
+// release gives the memory of s back to the pool, which keeps no key in memory.
+func (s *keySet[K]) release(p *DelayedOperationPurgatory[K]) {
+	if s.many != nil {
+		clear((*s.many)[:cap(*s.many)])
+		p.manyKeys.Put(s.many)
 	}
-	return r.completed, r.err
 }

@@ -14,12 +14,19 @@ import (
 
 // A signal that no worker has taken when the timeout passes is not a check that was forgotten.
 func TestASignalThatWaitsForAWorkerIsNotForgotten(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b"}, {"b", "a"}} {
+		aSignalThatWaits(t, keys)
+	}
+}
+
+func aSignalThatWaits(t *testing.T, keys []string) {
+	t.Helper()
 	var queue []func()
 	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond), purgatory.WithSignalWorkers(1),
 		purgatory.WithExecutor(func(run func()) error { queue = append(queue, run); return nil }))
 	var met atomic.Bool
 	o := until(&met)
-	submit(t, p, o, time.Second, "a")
+	submit(t, p, o, time.Second, keys...)
 	met.Store(true)
 	p.Signal("a")
 	p.AdvanceClock(time.Second)
@@ -53,6 +60,33 @@ func TestACheckDuringTheLastTryIsNotForgotten(t *testing.T) {
 	close(g.leave)
 	wg.Wait()
 	ended(t, o, operation.Satisfied)
+	time.Sleep(50 * time.Millisecond)
+	assert.Zero(t, p.Stats().Forgotten)
+}
+
+// named is an operation whose String method is slow.
+type named struct {
+	op
+	inString *gate
+}
+
+func (o *named) String() string { o.inString.pass(); return "named" }
+
+// A check that comes when the last try is over and the operation has not ended is not forgotten.
+func TestACheckJustAfterTheLastTryIsNotForgotten(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond))
+	var met atomic.Bool
+	o := &named{inString: newGate()}
+	o.try = met.Load
+	submit(t, p, o, time.Second, "a")
+	met.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.AdvanceClock(time.Second) })
+	<-o.inString.entered
+	p.CheckAndComplete("a")
+	close(o.inString.leave)
+	wg.Wait()
+	ended(t, &o.op, operation.Satisfied)
 	time.Sleep(50 * time.Millisecond)
 	assert.Zero(t, p.Stats().Forgotten)
 }

@@ -346,3 +346,19 @@ func TestAFailingOperationKeepsNoItemFromTheNext(t *testing.T) {
 	}
 	assert.Equal(t, 2, p.NumDelayed())
 }
+
+// A newcomer that has a key for itself is the first in line there. An item that is left for that
+// key would else stay beside it; so it is tried, and may take what others wait for, too.
+func TestANewcomerIsTriedWhereItIsTheFirstInLine(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithFirstInFirstOut())
+	s := &store{items: make([]int, 2)}
+	first := &taker{from: s, kinds: []int{0}}
+	submit(t, p, first, hour, 0)
+	s.add(1, 1)
+	p.CheckAndCompleteInOrder(1) // nobody waits for it
+	second := &taker{from: s, kinds: []int{0, 1}}
+	completed, err := p.TryCompleteElseWatch(second, hour, 0, 1)
+	require.NoError(t, err)
+	assert.True(t, completed, "the item of kind 1 is left for it")
+	assert.Equal(t, operation.Pending, first.Outcome())
+}

@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -97,7 +97,9 @@ func shutdownRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 	for begin := rand.New(rand.NewPCG(seed, 99)).Int64N(300); steps.Load() < begin; {
 		runtime.Gosched()
 	}
-	require.NoError(t, p.Shutdown(t.Context()))
+	within, cancel := context.WithTimeout(t.Context(), patience/2)
+	defer cancel()
+	assert.NoError(t, p.Shutdown(within))
 	returned.Store(true)
 	assert.Zero(t, p.NumDelayed())
 	wg.Wait()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +31,7 @@ func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } 
 // safe for concurrent use.
 type callbacks[K comparable] struct {
 	p         *DelayedOperationPurgatory[K]
-	spare     sync.Pool    // of *callback
+	spare     sched.Pool   // of *callback
 	slow      atomic.Int64 // callbacks that took longer than the threshold
 	reporting atomic.Bool  // a goroutine reports stuck callbacks
 

@@ -13,6 +13,14 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
+// Histogram counts durations in HistogramBuckets buckets with fixed bounds, each twice the one
+// before: Counts[i] is the number of durations over Bound(i-1) and up to Bound(i), and Sum is the
+// sum of all in seconds. Count, Quantile and Since evaluate it.
+type Histogram = stats.Histogram
+
+// HistogramBuckets is the number of buckets of a Histogram.
+const HistogramBuckets = stats.NumBuckets
+
 // Stats is a snapshot of a purgatory's counters and gauges. Counters begin at 0 in New
 // and never decrease. While no operation comes or goes, Accepted is the sum of Pending
 // and the five outcomes. Otherwise the fields may differ by the operations that come and
@@ -39,18 +47,22 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
+	// ForgottenCounted is true if the purgatory has WithForgottenChecks. Otherwise Forgotten is 0.
+	ForgottenCounted bool
 	// Forgotten is how many operations were ready at their timeout although nobody had checked
-	// their keys. It is counted only with WithForgottenChecks.
+	// their keys.
 	Forgotten int64
 
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
 	// Running is how many goroutines run operations' methods now, except for TryComplete
-	// during a registration, which also WithSlowCallback leaves out. With WithSlowCallback,
-	// OldestRunning is how long the oldest call has been running, StuckCallbacks how many
-	// calls have been running for longer than the threshold, and SlowCallbacks how many
-	// calls took longer and have returned.
-	Running        int64
+	// during a registration, which also WithSlowCallback leaves out.
+	Running int64
+	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three
+	// fields are 0. OldestRunning is how long the oldest call has been running, StuckCallbacks
+	// how many calls have been running for longer than the threshold, and SlowCallbacks how
+	// many calls took longer and have returned.
+	CallbacksTimed bool
 	OldestRunning  time.Duration
 	StuckCallbacks int64
 	SlowCallbacks  int64
@@ -154,7 +166,7 @@ func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Total
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	var times *stats.Times
 	if p.cfg.histograms {
-		times = new(stats.Times)
+		times = stats.NewTimes()
 	}
 	t := p.totals(times)
 	s := Stats{
@@ -179,9 +191,10 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Purged:         p.purged.Load(),
 		Panics:         p.panics.Load(),
 	}
-	s.Forgotten = p.forgotten.counted.Load()
+	s.ForgottenCounted, s.Forgotten = p.cfg.lastTry, p.forgotten.counted.Load()
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
+	s.CallbacksTimed = p.cfg.slow > 0
 	s.StuckCallbacks, s.OldestRunning = p.callbacks.oldest()
 	s.SlowCallbacks = p.callbacks.slow.Load()
 	due, oldest := timer.Due(p.timer)
@@ -196,12 +209,8 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 
 func (s *Stats) addTimes(t *stats.Times, now time.Duration) {
 	s.Timed = true
-	oldest, ages := t.Ages(now)
-	s.OldestAge, s.Ages = oldest, histogram(&ages, stats.WaitUnit)
-	for o := range t.Waited {
-		s.Waited[o] = histogram(&t.Waited[o], stats.WaitUnit)
-	}
-	s.Late = histogram(&t.Late, stats.LateUnit)
+	s.OldestAge, s.Ages = t.Ages(now)
+	s.Waited, s.Late = t.Waited, t.Late
 }
 
 // NumDelayed returns the number of pending operations, in O(shards).

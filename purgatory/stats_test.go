@@ -3,7 +3,6 @@ package purgatory
 import (
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -221,9 +220,9 @@ func TestStatsStringLeavesOutZeros(t *testing.T) {
 		Pending: 1, Keys: 2, Timed: true, OldestAge: 61_234 * time.Millisecond, Accepted: 21, Satisfied: 3, Forced: 4, Expired: 5,
 		Cancelled: 6, Closed: 7, Rejected: 33, RejectedClosed: 10, RejectedFull: 11, RejectedInput: 12, Running: 14, StuckCallbacks: 15,
 		OldestRunning: 3_141_592_653, Due: 16, OldestDue: 2_718 * time.Microsecond, SlowCallbacks: 17, Panics: 18, ReaperStalls: 19,
-		Late: Histogram{unit: 125 * time.Microsecond},
 	}
-	s.Late.Counts[HistogramBuckets-1] = 1
+	s.Late = p.Stats().Late
+	s.Late.Counts = [HistogramBuckets]int64{HistogramBuckets - 1: 1}
 	assert.Equal(t, "pending 1 under 2 keys, oldest 1m1.2s; accepted 21: 3 satisfied, 4 forced, 5 expired, 6 cancelled, 7 closed; "+
 		"p99 lateness > 8m44.288s; rejected 33: 10 closed, 11 full, 12 input; running 14, 15 stuck, oldest for 3.14s; "+
 		"due 16, oldest for 2.72ms; slow callbacks 17; panics 18; reaper stalls 19", s.String())
@@ -246,25 +245,6 @@ func TestHistogramMethodsHaveValueReceivers(t *testing.T) {
 	assert.Zero(t, p.Stats().Late.Since(&before).Count())
 }
 
-func TestHistogramQuantiles(t *testing.T) {
-	h := Histogram{unit: time.Millisecond}
-	assert.Zero(t, h.Quantile(0.5))
-	h.Counts[0], h.Counts[3], h.Counts[HistogramBuckets-1] = 50, 49, 1
-	assert.Equal(t, time.Millisecond, h.Quantile(0.5))
-	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.51))
-	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.99))
-	assert.Equal(t, h.Bound(HistogramBuckets-1), h.Quantile(1))
-	h.Sum = 60
-	before := h
-	h.Counts[3]++
-	h.Sum += 0.005
-	since := h.Since(&before)
-	assert.EqualValues(t, 1, since.Count())
-	assert.InDelta(t, 0.005, since.Sum, 1e-9)
-	assert.Equal(t, time.Millisecond<<(HistogramBuckets-2), h.Bound(HistogramBuckets-2))
-	assert.EqualValues(t, int64(math.MaxInt64), h.Bound(HistogramBuckets-1))
-}
-
 // While a check tries the operation of an AwaitRead, the reader may read and be satisfied.
 func TestATryThatReturnsFalseIsWastedWhateverTheOutcome(t *testing.T) {
 	p := newManual(t)
@@ -274,4 +254,21 @@ func TestATryThatReturnsFalseIsWastedWhateverTheOutcome(t *testing.T) {
 	assert.Equal(t, operation.Satisfied, op.Outcome())
 	s := p.Stats()
 	assert.Equal(t, []int64{1, 1}, []int64{s.Checks, s.WastedChecks})
+}
+
+// TestWhatIsMeasuredIsSaid: a 0 that nobody has counted must be told from a 0 that was.
+func TestWhatIsMeasuredIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		opts             []Option
+		timed, forgotten bool
+	}{
+		{nil, false, false},
+		{[]Option{WithSlowCallback(0)}, false, false},
+		{[]Option{WithSlowCallback(time.Second)}, true, false},
+		{[]Option{WithForgottenChecks(0)}, false, true},
+	} {
+		s := newManual(t, c.opts...).Stats()
+		assert.Equal(t, c.timed, s.CallbacksTimed)
+		assert.Equal(t, c.forgotten, s.ForgottenCounted)
+	}
 }

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"iter"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -48,8 +49,8 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // TryComplete, on a stack of over 400 frames, it may leave every try to another goroutine. The
 // purgatory copies keys before TryComplete runs. For [WithFirstInFirstOut] see there.
 //
-// With a timeout of zero or less TryComplete runs once, and op expires at once, on a
-// worker (on a manual clock: in the next AdvanceClock). [NoTimeout] never passes.
+// With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the
+// next AdvanceClock). [NoTimeout] never passes.
 //
 // Errors:
 //   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
@@ -60,7 +61,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
-	return p.register(op, timeout, keys, nil, false)
+	return p.register(op, timeout, keys, nil)
 }
 
 // TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
@@ -69,7 +70,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operati
 // tried at every check of the key. Use AnyPosition for a key that has no positions, as the
 // name of a connection for CancelForKey.
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
-	return p.register(op, timeout, nil, at, false)
+	return p.register(op, timeout, nil, at)
 }
 
 // CheckAndComplete tries every operation that waits for one of keys, and ends those
@@ -228,4 +229,75 @@ func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cau
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Find(op)
 	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
+}
+
+// chunk is how many keys a walk reads from a shard before it releases the shard's lock. So
+// even in a shard of a million keys a registration waits for some microseconds only.
+const chunk = 128
+
+// eachKey calls f for the keys of s, in chunks, until f returns false. No lock is held while
+// f runs.
+func eachKey[K comparable](s *watchers.Shard[K], f func(k watchers.Key[K]) bool) (all bool) {
+	var keys []watchers.Key[K]
+	var at watchers.Place
+	for more := true; more; {
+		keys, at, more = s.SomeKeys(at, chunk, keys[:0])
+		for _, k := range keys {
+			if !f(k) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Keys returns an iterator over the keys that operations wait for, in no order. It holds
+// no lock while the loop's body runs, so the body may call any method. It yields every key
+// that operations wait for during the whole loop. It may or may not yield a key that comes
+// or goes meanwhile, and it may yield a key twice if many others go meanwhile. See
+// [DelayedOperationPurgatory.NumKeys] for the number of keys.
+func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for s := range p.watchers.Shards() {
+			if !eachKey(s, func(k watchers.Key[K]) bool { return k.Hash == p.noKey || yield(k.Key) }) {
+				return
+			}
+		}
+	}
+}
+
+// Awaited reports whether an operation waits for key. It costs a lookup under a lock. The
+// answer may be outdated when it comes.
+func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
+	hash := p.watchers.Hash(key)
+	return p.watchers.Shard(hash).Awaited(key, hash)
+}
+
+// CheckAndCompleteAll is [DelayedOperationPurgatory.CheckAndComplete] for every key. Use it
+// if state may have changed and the keys are not known, as after a gap in a subscription.
+// It tries every operation that waits, or is being registered, when it is called, key by key.
+// It returns how many it ended. It reads the keys in chunks, and releases the lock between two
+// chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
+// SignalAll.
+func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+	done := false
+	defer func() {
+		if !done { // not on this stack, or after a runtime.Goexit in a callback
+			p.SignalAll()
+		}
+	}()
+	if p.nesting.forbidsCheck() {
+		return 0
+	}
+	for s := range p.watchers.Shards() {
+		eachKey(s, func(k watchers.Key[K]) bool {
+			w := p.newWalk(k.Key, k.Hash, EveryPosition)
+			n, _ := w.beginAt(k)
+			completed += n
+			return true
+		})
+	}
+	p.forgotten.checkedAll() // not before: see lastTry
+	done = true
+	return completed
 }

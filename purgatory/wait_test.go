@@ -61,7 +61,7 @@ func TestAWaitEndsAsAnAwaitDoes(t *testing.T) {
 	assert.True(t, isDone(w), "ready at once")
 	_, err = p.StartWait(hour, nil, "a")
 	require.ErrorIs(t, err, purgatory.ErrNilOperation)
-	_, err = p.StartWait(hour, met.Load)
+	_, err = p.StartWait(purgatory.NoTimeout, met.Load)
 	require.ErrorIs(t, err, purgatory.ErrNoKeys)
 }
 

@@ -5,7 +5,6 @@ import (
 	"runtime/trace"
 	"weak"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
@@ -52,17 +51,12 @@ type walk[K comparable] struct {
 	ownEnded   bool
 }
 
-// maxLooks bounds how often a holder tries one operation in a row because state keeps
-// changing. After that a worker tries it: otherwise an operation whose TryComplete
-// signals its own key would keep its caller for ever.
-const maxLooks = 8
-
 func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *walk[K] {
 	w, _ := p.walks.Get().(*walk[K])
 	if w == nil {
 		w = &walk[K]{p: p}
 	}
-	w.shard, w.key, w.hash, w.upTo = p.watchers.Shard(hash), key, hash, upTo
+	w.shard, w.key, w.hash, w.upTo, w.later = p.watchers.Shard(hash), key, hash, upTo, p.cfg.spread
 	return w
 }
 
@@ -131,7 +125,6 @@ func (w *walk[K]) resume() (ended int, own bool) {
 	over := false
 	defer func() {
 		if !over { // user code has called runtime.Goexit
-			w.letGoOfHeld()
 			sched.Go(func() { w.resume() })
 		}
 	}()
@@ -175,7 +168,7 @@ func (w *walk[K]) reset() {
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (w *walk[K]) steps() (over bool) {
 	defer w.recovered()
-	if w.held.Machine != nil { // its try has panicked
+	if w.held.Machine != nil { // its try has panicked or called runtime.Goexit
 		w.panicked = true
 		w.tried(w.again())
 	}
@@ -229,84 +222,6 @@ func (w *walk[K]) next() bool {
 	}
 }
 
-// try tries m, if no other goroutine holds it; else the holder tries it again.
-func (w *walk[K]) try(m *machine.Machine) {
-	if !m.Acquire() {
-		return
-	}
-	if w.inOrder && !watchers.Waits(m, w.key) { // a wait that was used again, for another key
-		w.p.letGo(m)
-		return
-	}
-	w.held.Machine, w.held.Op, w.looks, w.panicked = m, m.Operation(), 0, false
-	end, again := w.call(true)
-	if again {
-		end = w.again()
-	}
-	w.tried(end)
-}
-
-// call calls TryComplete of the operation that the walk holds, and counts the call.
-func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
-	w.tries++
-	if w.p.cfg.slow > 0 {
-		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
-		end, again = w.held.Try(false)
-		w.endTimed()
-	} else {
-		end, again = w.held.Try(release)
-	}
-	if end == machine.Satisfied {
-		w.met++
-	}
-	return end, again
-}
-
-func (w *walk[K]) endTimed() {
-	w.p.callbacks.end(w.timed)
-	w.timed = nil
-}
-
-// again goes on after a try that returned false, or ended otherwise: it releases the
-// operation, or tries it once more while others ask for that. It returns how the walk has to
-// end the operation; Pending means that it is released.
-func (w *walk[K]) again() (end machine.Outcome) {
-	for {
-		if w.looks++; w.looks == maxLooks {
-			return w.p.leave(w.held.Machine)
-		}
-		end, look := w.held.Release(true)
-		if !look {
-			return end
-		}
-		w.panicked = false
-		if end, _ = w.call(false); end == machine.Satisfied {
-			return end
-		}
-	}
-}
-
-// letGoOfHeld lets go of the operation whose try has called runtime.Goexit.
-func (w *walk[K]) letGoOfHeld() {
-	if m := w.held.Machine; m != nil {
-		w.panicked = true
-		w.tried(w.p.leave(m))
-	}
-}
-
-// tried is called when the tries of an operation are over. A walk in order ends with the first
-// no; a panic is none, because an operation that panics each time must not stop the others.
-func (w *walk[K]) tried(end machine.Outcome) {
-	m := w.held.Machine
-	w.held = machine.Hold{}
-	if end != machine.Pending {
-		w.add(m, end)
-	} else if w.inOrder && !w.panicked {
-		w.stop()
-		w.turns.stopped = true
-	}
-}
-
 // stop ends the walk after this operation.
 func (w *walk[K]) stop() {
 	clear(w.batch[w.at:w.n])
@@ -315,40 +230,6 @@ func (w *walk[K]) stop() {
 		w.cursor.Stop()
 	}
 	w.more = false
-}
-
-// claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
-func (w *walk[K]) claimFor(m *machine.Machine) {
-	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
-		return
-	}
-	if w.add(m, w.claim); w.took != nil {
-		w.took(m.Operation().(operation.Operation))
-	}
-}
-
-// matches calls match. A panic counts as false.
-func (w *walk[K]) matches(m *machine.Machine) bool {
-	defer func() {
-		if v := recover(); v != nil {
-			// The report has the type of m, not what its String method returns: other
-			// goroutines may be running m's methods.
-			guard.Report(v, func(recovered any, stack []byte) {
-				w.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(w.key))
-			})
-		}
-	}()
-	return w.match(m.Operation().(operation.Operation))
-}
-
-// add puts m, which the caller holds, among the operations that end with this batch.
-func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
-	if w.ending == nil {
-		w.ending = w.p.newEnding(w.shard)
-	}
-	w.ending.add(m, o)
-	w.ended++
-	w.ownEnded = w.ownEnded || m == w.own
 }
 
 // end ends the operations that were added, and returns their number.
@@ -398,35 +279,64 @@ func (w *walk[K]) handOver() {
 	w.p.signal(w.key, w.hash, w.upTo, w.inOrder)
 }
 
-// recovered is deferred by steps. It reports a panic of a TryComplete.
-func (w *walk[K]) recovered() {
-	v := recover()
-	if w.timed != nil { // also after a Goexit
-		w.endTimed()
-	}
-	if v != nil {
-		m := w.held.Machine
-		w.p.reportPanic(v, m, "TryComplete", watchers.FirstKey[K](m))
+// turns is the state of a walk in order. Such walks over a key take turns, so that an operation
+// that one of them is trying is passed over by none: see [watchers.Shard.BeginTurn]. A turn
+// ends before callbacks run, since these may block. When they have returned, the walk begins
+// another turn at the first in line, unless its last one has come to a no.
+type turns struct {
+	has     bool // the walk has its turn
+	stopped bool // an operation has said no in this turn
+	goOn    bool // another turn follows
+	n       int  // turns that were begun
+	others  int  // of these: because another walk has left its work
+}
+
+// After so many turns a worker goes on: other goroutines that put items, or a TryComplete that
+// checks its own key, must not keep the caller. See also maxLooks.
+const maxTurns = 1 << 14
+
+// inOrderBatch is how many operations a walk in order takes at a time. It mostly tries two: the
+// one that takes an item, and the one that finds none.
+const inOrderBatch = 2
+
+func (w *walk[K]) beginTurn() {
+	w.n, w.more, w.turns.has = w.shard.BeginTurn(&w.cursor, w.key, w.hash, w.batch[:inOrderBatch])
+	w.turns.stopped, w.turns.goOn = false, false
+	w.turns.n++
+	if w.turns.has && w.n == 0 && !w.more {
+		w.endTurn()
 	}
 }
 
-// letGo releases m, which the caller holds, for good: if others have asked for a try, a worker
-// makes it; if they have asked for an end, letGo ends m.
-func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
-	_, hash := watchers.KeyOf[K](m)
-	if end := p.leave(m); end != machine.Pending {
-		p.endOne(p.watchers.Shard(hash), m, end, nil)
+// endTurn ends the turn. Another one follows if another walk in order came meanwhile, or if no
+// operation has said no yet and some have ended.
+func (w *walk[K]) endTurn() {
+	again := w.cursor.EndTurn()
+	if again {
+		w.turns.others++
 	}
+	w.turns.has = false
+	w.turns.goOn = again || w.ending != nil && w.ending.n > 0 && !w.turns.stopped
+	w.at, w.n, w.more = 0, 0, false
 }
 
-// leave releases m, which the caller holds and will not try again: if others have asked for a
-// try, a worker makes it. leave returns how the caller has to end m; Pending means that it is
-// released.
-func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
-	key, hash := watchers.KeyOf[K](m) // while it is held: afterwards another goroutine may end it
-	end, look := m.Release(false)
-	if look {
-		p.signal(key, hash, EveryPosition, false)
+// nextInOrder takes the next batch of the turn, or begins the next turn, and reports whether
+// there is one.
+func (w *walk[K]) nextInOrder() bool {
+	if w.turns.has && w.more {
+		w.n, w.more = w.cursor.Next(w.batch[:inOrderBatch])
+		return true
 	}
-	return end
+	if w.turns.has {
+		w.endTurn()
+	}
+	if !w.turns.goOn {
+		return false
+	}
+	if w.turns.others == maxLooks || w.turns.n == maxTurns {
+		w.p.signal(w.key, w.hash, w.upTo, true)
+		return false
+	}
+	w.beginTurn()
+	return w.turns.has
 }

@@ -3,12 +3,10 @@ package reaper
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Clock is what a reaper advances: a timer.Timer, for instance.
@@ -20,8 +18,7 @@ type Clock interface {
 
 // ExpirationReaper is a running reaper. It is safe for concurrent use.
 type ExpirationReaper struct {
-	group   errgroup.Group
-	stopped atomic.Bool
+	stopped sched.Bool
 	stop    chan struct{} // closed by the call of Stop that sets stopped
 	ended   chan struct{} // closed when the last goroutine of the reaper ends
 }
@@ -32,12 +29,11 @@ type ExpirationReaper struct {
 // runtime.Goexit another goroutine continues the loop. If h is nil, panics are logged.
 func Start(clock Clock, interval time.Duration, sweep func(), h func(recovered any, stack []byte)) *ExpirationReaper {
 	r := &ExpirationReaper{stop: make(chan struct{}), ended: make(chan struct{})}
-	r.group.Go(func() error {
+	sched.Go(func() {
 		r.run(func() {
 			guard.Call(func() { clock.AdvanceClockUntil(r.stop, interval) }, h)
 			guard.Call(sweep, h)
 		})
-		return nil
 	})
 	return r
 }
@@ -51,10 +47,7 @@ func (r *ExpirationReaper) run(turn func()) {
 		}
 		// guard.Call recovers every panic, so an executor or a panic handler of the
 		// user has called runtime.Goexit. Another goroutine continues the loop.
-		r.group.Go(func() error {
-			r.run(turn)
-			return nil
-		})
+		sched.Go(func() { r.run(turn) })
 	}()
 	for !r.stopped.Load() {
 		turn()
@@ -73,15 +66,12 @@ func (r *ExpirationReaper) Stop() {
 // Wait blocks until the goroutine has ended after [ExpirationReaper.Stop], and returns nil. If
 // ctx ends before, it returns ctx's cause. Do not call it from the clock or from sweep.
 func (r *ExpirationReaper) Wait(ctx context.Context) error {
-	select {
-	case <-r.ended:
-		return r.group.Wait()
-	case <-ctx.Done():
+	if !sched.Either(r.ended, ctx.Done()) {
+		select {
+		case <-r.ended: // both have ended
+		default:
+			return context.Cause(ctx)
+		}
 	}
-	select {
-	case <-r.ended: // both have ended
-		return r.group.Wait()
-	default:
-		return context.Cause(ctx)
-	}
+	return nil
 }

@@ -34,9 +34,9 @@ var programs = []program{
 		source:  coreProgram,
 		modules: []string{""},
 		want:    "satisfied expired",
-		// golang.org/x/sync is linked. The others come with the root module's tests, and the
+		// The library links the standard library only. The others come with its tests, and the
 		// program only lists them.
-		links:  []string{"golang.org/x/sync"},
+		links:  []string{},
 		listed: []string{"golang.org/x/sync", "github.com/stretchr/testify", "go.yaml.in/yaml/v3", "go.uber.org/goleak", "go.uber.org/atomic"},
 	},
 	{

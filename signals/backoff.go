@@ -2,8 +2,9 @@ package signals
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // backoff is a pause that doubles.
@@ -15,7 +16,7 @@ type backoff struct {
 // next returns the next pause, shortened at random by up to one half.
 func (b *backoff) next() time.Duration {
 	b.last = min(max(2*b.last, b.first), b.longest)
-	return b.last - rand.N(b.last/2+1)
+	return b.last - time.Duration(sched.Dice(int64(b.last/2+1)))
 }
 
 // reset makes the next pause the first one.
@@ -23,12 +24,5 @@ func (b *backoff) reset() { b.last = 0 }
 
 // sleep waits for d. It reports whether d has passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return sched.Sleep(d, nil, ctx.Done(), nil) == sched.Elapsed
 }

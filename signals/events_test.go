@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,4 +71,41 @@ func TestEachEventIsLoggedAsDocumented(t *testing.T) {
 		}
 		assert.Empty(t, record, "docs/operations.md has no line about %s with its level", event)
 	}
+}
+
+// asking is a handler that asks for the statistics of the runner that logs.
+type asking struct {
+	slog.Handler
+	r     atomic.Pointer[signals.Runner[string]]
+	asked atomic.Int64
+}
+
+func (a *asking) Handle(context.Context, slog.Record) error {
+	_ = a.r.Load().Stats()
+	a.asked.Add(1)
+	return nil
+}
+
+func (a *asking) WithAttrs([]slog.Attr) slog.Handler { return a }
+
+func TestALoggerMayAskForTheStatistics(t *testing.T) {
+	p := open(t)
+	log := &asking{Handler: slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})}
+	r, err := signals.To(p, signals.WithLogger(slog.New(log)), signals.WithBackoff(time.Millisecond, time.Millisecond))
+	require.NoError(t, err)
+	log.r.Store(r)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	// It stands, has a gap, breaks, stands again, and cannot go on.
+	final := func(signals.Sink[string]) error { return signals.ErrFinal }
+	go func() { done <- r.Run(ctx, script(stands, stands, breaks, stands, final)) }()
+	select {
+	case err := <-done:
+		require.ErrorIs(t, err, signals.ErrFinal)
+	case <-time.After(10 * time.Second):
+		t.Fatal("a record waits for the lock under which it is logged")
+	}
+	cancel()
+	assert.GreaterOrEqual(t, log.asked.Load(), int64(4))
+	require.NoError(t, p.Close())
 }

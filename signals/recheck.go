@@ -3,8 +3,9 @@ package signals
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 const (
@@ -27,32 +28,32 @@ type rechecker[K comparable] struct {
 	r      *Runner[K]
 	unread []K // the keys that the function of WithResync has not been able to read
 	pauses backoff
-	retry  *time.Timer // when it reads them again
+	retry  time.Time // when it reads them again; zero: not at all
 }
 
 func (c *rechecker[K]) run(ctx context.Context) {
-	audit := time.NewTimer(c.r.cfg.auditInterval(0))
-	defer audit.Stop()
-	c.retry = time.NewTimer(never)
-	defer c.retry.Stop()
+	audit := sched.Now().Add(c.r.cfg.auditInterval(0))
 	for {
-		again := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.r.asked:
-		case <-audit.C:
-			c.r.audits.Add(1)
-		case <-c.retry.C:
-			again = true
-		}
-		began := time.Now()
+		until := audit
+		again := !c.retry.IsZero() && c.retry.Before(audit)
 		if again {
+			until = c.retry
+		}
+		woken := sched.Sleep(-sched.Since(until), c.r.asked, ctx.Done(), nil)
+		if woken == sched.Stopped {
+			return
+		}
+		began := sched.Now()
+		if woken == sched.Elapsed && again {
 			c.readAgain(ctx)
 		} else {
-			audit.Reset(c.r.cfg.auditInterval(c.all(ctx)))
+			if woken == sched.Elapsed {
+				c.r.audits.Add(1)
+			}
+			n := c.all(ctx)
+			audit = sched.Now().Add(c.r.cfg.auditInterval(n))
 		}
-		if !sleep(ctx, min(restFactor*time.Since(began), longestRest)) {
+		if !sleep(ctx, min(restFactor*sched.Since(began), longestRest)) {
 			return
 		}
 	}
@@ -68,7 +69,7 @@ func (c *config) auditInterval(n int) time.Duration {
 	if every == 0 {
 		return never
 	}
-	return every - every/10 + rand.N(every/5+1)
+	return every - every/10 + time.Duration(sched.Dice(int64(every/5+1)))
 }
 
 // all reads all keys in bulk, if there is a function of WithResync, and signals them. It
@@ -76,8 +77,8 @@ func (c *config) auditInterval(n int) time.Duration {
 func (c *rechecker[K]) all(ctx context.Context) (n int) {
 	c.unread = nil
 	c.pauses.reset()
-	c.retry.Stop()
-	p := pass{began: time.Now()}
+	c.retry = time.Time{}
+	p := pass{began: sched.Now()}
 	var some []K
 	for key := range c.r.waiters.Keys() {
 		if c.r.read == nil {
@@ -99,8 +100,8 @@ func (c *rechecker[K]) all(ctx context.Context) (n int) {
 
 // readAgain reads the unread keys, and signals those that it could read.
 func (c *rechecker[K]) readAgain(ctx context.Context) {
-	p, keys := pass{began: time.Now()}, c.unread
-	c.unread = nil
+	p, keys := pass{began: sched.Now()}, c.unread
+	c.unread, c.retry = nil, time.Time{}
 	for len(keys) > 0 {
 		n := min(batch, len(keys))
 		c.readAndSignal(ctx, &p, keys[:n:n])
@@ -148,11 +149,11 @@ func (c *rechecker[K]) finish(ctx context.Context, p *pass) {
 		pause := c.pauses.next()
 		c.r.cfg.logger.Warn(EventUnread, "error", p.err, "keys", len(c.unread), "pause", pause)
 		if len(c.unread) > 0 {
-			c.retry.Reset(pause)
+			c.retry = sched.Now().Add(pause)
 		}
 	}
 	if len(c.unread) == 0 {
 		c.r.rechecks.Add(1)
-		c.r.cfg.logger.Debug(EventRechecked, "keys", p.keys, "reads", p.reads, "elapsed", time.Since(p.began))
+		c.r.cfg.logger.Debug(EventRechecked, "keys", p.keys, "reads", p.reads, "elapsed", sched.Since(p.began))
 	}
 }

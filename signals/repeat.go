@@ -2,9 +2,10 @@ package signals
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 const (
@@ -28,12 +29,12 @@ const (
 // that changes all the time takes two entries in a level.
 type repeats[K comparable] struct {
 	hint  func(key K, position int64) (awaited bool)
-	all   func()        // says that everything has changed
-	wake  chan struct{} // capacity 1: a level has something to say
-	count atomic.Int64  // of the keys that were said again
+	all   func()       // says that everything has changed
+	wake  sched.Token  // a level has something to say
+	count atomic.Int64 // of the keys that were said again
 
 	mu struct {
-		sync.Mutex
+		sched.Mutex
 		levels []level[K]
 	}
 }
@@ -53,7 +54,7 @@ type heard[K comparable] struct {
 
 // newRepeats returns repeats whose pauses have the sum lag. It has no level if lag is 0.
 func newRepeats[K comparable](lag time.Duration, hint func(K, int64) bool, all func()) *repeats[K] {
-	r := &repeats[K]{hint: hint, all: all, wake: make(chan struct{}, 1)}
+	r := &repeats[K]{hint: hint, all: all, wake: sched.NewToken()}
 	for pause := firstPause; lag > 0; pause *= 4 {
 		if lag < 2*pause {
 			pause = lag
@@ -90,25 +91,15 @@ func (r *repeats[K]) plannedLocked() {
 	if !l.due.IsZero() {
 		return
 	}
-	l.due = time.Now().Add(l.pause)
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	l.due = sched.Now().Add(l.pause)
+	r.wake.Put()
 }
 
 // run says again what is due, until ctx ends.
 func (r *repeats[K]) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.wake:
-		case <-timer.C:
-		}
-		said, next := r.tick(time.Now())
+	pause := time.Duration(0)
+	for sched.Sleep(pause, r.wake, ctx.Done(), nil) != sched.Stopped {
+		said, next := r.tick(sched.Now())
 		for _, h := range said {
 			if h.all {
 				r.all()
@@ -118,8 +109,9 @@ func (r *repeats[K]) run(ctx context.Context) {
 			}
 			r.count.Add(int64(len(h.keys)))
 		}
+		pause = never
 		if !next.IsZero() {
-			timer.Reset(time.Until(next))
+			pause = -sched.Since(next)
 		}
 	}
 }

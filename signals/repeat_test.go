@@ -175,3 +175,24 @@ func TestARepeatHasTheHighestPosition(t *testing.T) {
 		require.NoError(t, p.Close())
 	})
 }
+
+// A gap that follows a hint is said again as often as one that comes alone.
+func TestAGapAfterAHintIsSaidAgainAsOften(t *testing.T) {
+	for _, between := range []time.Duration{0, 5 * time.Millisecond, 15 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open(t)
+			r, err := signals.To(p, signals.WithLag(2*time.Second), signals.WithAudit(0))
+			require.NoError(t, err)
+			stop := runIn(t, r, script(stands))
+			time.Sleep(time.Minute)
+			alone := r.Stats().Rechecks
+			r.Changed("a", signals.Unknown)
+			time.Sleep(between)
+			r.Missed(errBroken)
+			time.Sleep(time.Minute)
+			assert.GreaterOrEqual(t, r.Stats().Rechecks-alone, alone, "%v after a hint", between)
+			stop()
+			require.NoError(t, p.Close())
+		})
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // batch is the maximum number of keys of a bulk read.
@@ -47,7 +49,7 @@ func (r *Runner[K]) readKeys(ctx context.Context, keys []K) (unread []K, err err
 		return keys, ctx.Err()
 	}
 	r.reads.Add(1)
-	r.reading.Store(int64(max(time.Since(r.began), 1)))
+	r.reading.Store(int64(max(sched.Since(r.began), 1)))
 	err = r.call(ctx, keys)
 	if err == nil || ctx.Err() != nil {
 		return nil, err
@@ -67,7 +69,7 @@ func (r *Runner[K]) readKeys(ctx context.Context, keys []K) (unread []K, err err
 // runtime.Goexit or a hang in it ends this call and nothing else. A call that hangs is left
 // behind. Until it returns there is no other one, and then there is a re-check.
 func (r *Runner[K]) call(ctx context.Context, keys []K) error {
-	within, cancel := context.WithTimeout(ctx, r.cfg.limit)
+	within, cancel := sched.WithTimeout(ctx, r.cfg.limit)
 	err := errors.New("the function has called runtime.Goexit")
 	done := make(chan struct{}) // closed when err is final
 	r.calls.Go(func() {
@@ -81,23 +83,14 @@ func (r *Runner[K]) call(ctx context.Context, keys []K) error {
 		}()
 		err = r.read(within, keys)
 	})
-	select {
-	case <-done:
+	if sched.Either(done, within.Done()) || sched.Sleep(grace, nil, done, nil) == sched.Stopped {
 		return err
-	case <-within.Done():
-	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	select {
-	case <-done:
-		return err
-	case <-late.C:
 	}
 	r.hanging.Store(true)
 	r.calls.Go(func() {
-		<-done
+		sched.Receive(done)
 		r.hanging.Store(false)
-		r.ask()
+		r.asked.Put()
 	})
 	return errHangs
 }

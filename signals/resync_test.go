@@ -19,6 +19,32 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
+// A function may keep the slice of keys that it was given.
+func TestEachBulkReadHasASliceOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waits = 2500
+		p := open(t)
+		var kept [][]string
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(_ context.Context, keys []string) error {
+			kept = append(kept, keys)
+			return nil
+		}))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range waits {
+			go func() { _ = p.Await(ctx, time.Hour, func() bool { return false }, fmt.Sprint("key", i)) }()
+		}
+		synctest.Wait()
+		stop := runIn(t, r, script(stands))
+		synctest.Wait()
+		assert.Len(t, slices.Compact(slices.Sorted(slices.Values(slices.Concat(kept...)))), waits)
+		stop()
+		cancel()
+		synctest.Wait()
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
 func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const waits = 2500
@@ -66,6 +92,33 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		assert.EqualValues(t, 4, r.Stats().BulkReads)
 		assert.EqualValues(t, 2, r.Stats().Rechecks)
 		stop()
+		require.NoError(t, p.Close())
+	})
+}
+
+// A bulk read that hangs ends with its context at the latest, and Run does not return before.
+func TestRunWaitsForABulkRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		waiter, leave := context.WithCancel(t.Context())
+		go func() { _ = p.Await(waiter, time.Hour, func() bool { return false }, "a") }()
+		synctest.Wait()
+		reading := false
+		r, err := signals.To(p, signals.WithAudit(0), signals.WithResync(func(ctx context.Context, _ []string) error {
+			reading = true
+			<-ctx.Done()
+			time.Sleep(time.Minute) // it hangs: a server that does not answer
+			reading = false
+			return ctx.Err()
+		}))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands))
+		synctest.Wait()
+		assert.True(t, reading)
+		stop()
+		assert.False(t, reading, "Run has returned")
+		leave()
+		synctest.Wait()
 		require.NoError(t, p.Close())
 	})
 }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Runner runs a source and delivers its hints to a purgatory. It is safe for concurrent
@@ -16,21 +17,21 @@ type Runner[K comparable] struct {
 	cfg     config
 	read    func(context.Context, []K) error // of WithResync, or nil
 	began   time.Time                        // when To returned r
-	asked   chan struct{}                    // capacity 1: a re-check is due
+	asked   sched.Token                      // a re-check is due
 	repeats *repeats[K]
-	running atomic.Bool
+	running sched.Bool
 
 	hints, unawaited atomic.Int64
 	lastWord         atomic.Int64 // when a source last called r, in nanoseconds since began
 
 	rechecks, reads, failed, audits atomic.Int64
 
-	calls   sync.WaitGroup // of read
-	reading atomic.Int64   // when the call of read that runs began, in nanoseconds since began; 0: none
-	hanging atomic.Bool    // a call of read has outlived its context
+	calls   sched.Group  // of read
+	reading atomic.Int64 // when the call of read that runs began, in nanoseconds since began; 0: none
+	hanging sched.Bool   // a call of read has outlived its context
 
 	mu struct {
-		sync.Mutex
+		sched.Mutex
 		stood    bool      // a source has subscribed at some time
 		standing time.Time // when the source subscribed; zero: it is not subscribed
 		queue    Queued    // the source, if it is one
@@ -50,8 +51,8 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 	if isNil[K](p) {
 		return nil, fmt.Errorf("%w: the purgatory is nil", ErrInvalidOption)
 	}
-	r := &Runner[K]{waiters: p, cfg: cfg, began: time.Now(), asked: make(chan struct{}, 1)}
-	r.repeats = newRepeats(cfg.lag, p.SignalUpTo, r.ask)
+	r := &Runner[K]{waiters: p, cfg: cfg, began: sched.Now(), asked: sched.NewToken()}
+	r.repeats = newRepeats(cfg.lag, p.SignalUpTo, r.asked.Put)
 	if cfg.resync != nil {
 		read, ok := cfg.resync.(func(context.Context, []K) error)
 		if !ok || read == nil {
@@ -66,7 +67,7 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 // purgatory and one of r for a moment.
 func (r *Runner[K]) Changed(key K, position int64) {
 	r.hints.Add(1)
-	r.lastWord.Store(int64(time.Since(r.began)))
+	r.lastWord.Store(int64(sched.Since(r.began)))
 	if !r.waiters.SignalUpTo(key, position) {
 		r.unawaited.Add(1)
 	}
@@ -77,17 +78,17 @@ func (r *Runner[K]) Changed(key K, position int64) {
 // Several calls before that re-check begins cause only one. Further re-checks follow, as
 // [WithLag] describes. Before Run, a call only asks for the first re-check.
 func (r *Runner[K]) Missed(cause error) {
-	defer r.ask()
+	defer r.asked.Put()
 	r.repeats.addAll()
 	if !r.running.Load() {
 		return
 	}
-	silent := time.Since(r.began) - time.Duration(r.lastWord.Swap(int64(time.Since(r.began))))
+	silent := sched.Since(r.began) - time.Duration(r.lastWord.Swap(int64(sched.Since(r.began))))
 	r.mu.Lock()
 	first := !r.mu.stood
 	r.mu.stood = true
 	if r.mu.standing.IsZero() {
-		r.mu.standing = time.Now()
+		r.mu.standing = sched.Now()
 	}
 	if !first {
 		r.mu.gaps++
@@ -97,14 +98,6 @@ func (r *Runner[K]) Missed(cause error) {
 		r.cfg.logger.Info(EventStanding)
 	} else {
 		r.cfg.logger.Warn(EventGap, "cause", cause, "silent", silent)
-	}
-}
-
-// ask makes the rechecker re-check everything.
-func (r *Runner[K]) ask() {
-	select {
-	case r.asked <- struct{}{}:
-	default: // a re-check is already due
 	}
 }
 
@@ -125,7 +118,7 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	r.mu.Unlock()
 	within, stop := context.WithCancel(ctx)
 	rechecker := rechecker[K]{r: r, pauses: backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}}
-	var going sync.WaitGroup
+	var going sched.Group
 	going.Go(func() { rechecker.run(within) })
 	going.Go(func() { r.repeats.run(within) })
 	defer r.calls.Wait()
@@ -169,7 +162,7 @@ func (r *Runner[K]) ended(ctx context.Context, err error) (stood time.Duration) 
 	defer r.mu.Unlock()
 	stood = -1
 	if !r.mu.standing.IsZero() {
-		stood = time.Since(r.mu.standing)
+		stood = sched.Since(r.mu.standing)
 	}
 	r.mu.standing = time.Time{}
 	r.mu.ends++

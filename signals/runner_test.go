@@ -160,7 +160,10 @@ func TestTheBackoffDoublesAndBeginsAnewAfterStanding(t *testing.T) {
 			return len(starts)
 		}
 		stop := runIn(t, r, signals.SourceFunc[string](func(_ context.Context, sink signals.Sink[string]) error {
-			if count() == 7 {
+			switch count() {
+			case 3, 4: // it stands for a moment, which is no reason to begin anew
+				sink.Missed(signals.ErrSubscribed)
+			case 7:
 				sink.Missed(signals.ErrSubscribed)
 				time.Sleep(2 * time.Second)
 			}

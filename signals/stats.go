@@ -1,6 +1,10 @@
 package signals
 
-import "time"
+import (
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+)
 
 // Stats describes a [Runner]. The counters start at 0 when [To] returns the Runner.
 type Stats struct {
@@ -45,11 +49,11 @@ func (r *Runner[K]) Stats() Stats {
 		Rechecks:      r.rechecks.Load(),
 		BulkReads:     r.reads.Load(),
 		Failures:      failed,
-		SinceLastWord: time.Since(r.began) - time.Duration(lastWord),
+		SinceLastWord: sched.Since(r.began) - time.Duration(lastWord),
 		QueueUsed:     -1,
 	}
 	if reading := r.reading.Load(); reading > 0 {
-		s.Reading = time.Since(r.began) - time.Duration(reading)
+		s.Reading = sched.Since(r.began) - time.Duration(reading)
 	}
 	r.mu.Lock()
 	s.Standing = !r.mu.standing.IsZero()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // callStandIn starts a goroutine that does the work of a late driver, once. A goroutine that
@@ -27,7 +28,7 @@ func (t *SystemTimer) callStandIn(overdue int64) {
 		return
 	}
 	t.standIns.Add(1)
-	go t.standIn(soon)
+	sched.Go(func() { t.standIn(soon) })
 	runtime.Gosched()
 }
 
@@ -67,12 +68,7 @@ func (t *SystemTimer) late(at int64) int64 {
 
 // wakeDriver ends the driver's sleep. If the driver is awake, its next sleep ends at once. It
 // does not block.
-func (t *SystemTimer) wakeDriver() {
-	select {
-	case t.wakeup <- struct{}{}:
-	default:
-	}
-}
+func (t *SystemTimer) wakeDriver() { t.wakeup.Put() }
 
 // wakeBy makes the driver wake up at tick at the latest.
 func (t *SystemTimer) wakeBy(tick int64) {
@@ -110,27 +106,23 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 	if stop != nil && closed(t.stopped) {
-		select {
-		case <-stop:
-		case <-time.After(d):
-		}
+		sched.Sleep(d, nil, stop, nil)
 		return false
 	}
 	deadline := Deadline(t.now(), d)
 	if closed(stop) || !t.becomeDriver(stop, d) {
 		return false
 	}
-	defer func() { <-t.driver }()
+	defer t.driver.Put()
 	for {
 		now := t.now()
-		t.offerAgain(now)
 		if t.flushAlone(now) {
 			return true
 		}
 		if now >= deadline {
 			return false
 		}
-		until := min(int64(deadline), t.retry.Load())
+		until := int64(deadline)
 		if tick := t.nextWake(); tick <= until/t.tick {
 			until = tick * t.tick
 		}
@@ -150,21 +142,7 @@ func (t *SystemTimer) flushAlone(now time.Duration) (due bool) {
 // becomeDriver waits until no other goroutine is the driver and makes the caller the driver.
 // It returns false if d passes, stop is closed or the timer stops before.
 func (t *SystemTimer) becomeDriver(stop <-chan struct{}, d time.Duration) bool {
-	select {
-	case t.driver <- struct{}{}:
-		return true
-	default:
-	}
-	patience := time.NewTimer(d)
-	defer patience.Stop()
-	select {
-	case t.driver <- struct{}{}:
-		return true
-	case <-patience.C:
-	case <-stop:
-	case <-t.stopped:
-	}
-	return false
+	return sched.Sleep(d, t.driver, stop, t.stopped) == sched.Taken
 }
 
 // sleepUntil sleeps until a time on the timer's clock, in ns, or until wakeDriver is called.
@@ -176,16 +154,7 @@ func (t *SystemTimer) sleepUntil(stop <-chan struct{}, until int64) bool {
 	if d <= 0 {
 		return !closed(stop) && !closed(t.stopped)
 	}
-	t.sleeper.Reset(d)
-	select {
-	case <-t.sleeper.C:
-	case <-t.wakeup:
-	case <-stop:
-		return false
-	case <-t.stopped:
-		return false
-	}
-	return true
+	return t.sleeper.Sleep(d, t.wakeup, stop, t.stopped) != sched.Stopped
 }
 
 // closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.

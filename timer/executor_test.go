@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/internal/workers"
 )
 
 // The timer offers refused work to the executor again, although no other entry is pending.
@@ -33,7 +35,7 @@ func TestExecutorThatRefusesThenAccepts(t *testing.T) {
 		assert.Equal(t, 1, timer.Pending(), "refused, so it stays due")
 		settle(time.Minute)
 		assert.EqualValues(t, 1, tt.runs.Load())
-		assert.Less(t, at, time.Second+3*(retryAfter+2*time.Millisecond))
+		assert.Less(t, at, time.Second+3*(workers.RetryAfter+2*time.Millisecond))
 		assert.Contains(t, log.String(), "no room")
 		assert.True(t, timer.Idle())
 
@@ -107,7 +109,7 @@ func TestExecutorGetsOneWorkerAtATimeForEachPlace(t *testing.T) {
 	})
 }
 
-// Refused work is offered again after retryAfter, even if the tick is longer than that.
+// Refused work is offered again after workers.RetryAfter, even if the tick is longer than that.
 func TestARefusedExpiryIsRetriedBeforeTheNextTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusals := 0
@@ -124,13 +126,13 @@ func TestARefusedExpiryIsRetriedBeforeTheNextTick(t *testing.T) {
 		refusals = 2
 		addIn(t, timer, tt, 0) // refused on this goroutine, while the driver sleeps
 		settle(time.Hour)
-		assert.Equal(t, time.Second+2*retryAfter, at)
+		assert.Equal(t, time.Second+2*workers.RetryAfter, at)
 
 		refusals = 3
 		now := timer.Now()
 		addIn(t, timer, tt, time.Second) // refused on the goroutine of the driver
 		settle(time.Hour)
 		due := (now + time.Second + 3*time.Second - 1).Truncate(3 * time.Second)
-		assert.Equal(t, due+3*retryAfter, at)
+		assert.Equal(t, due+3*workers.RetryAfter, at)
 	})
 }

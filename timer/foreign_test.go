@@ -146,7 +146,7 @@ func (*operation) OnExpiration()     {}
 // End implements [machine.ListOwner].
 func (o *operation) End(m *machine.Machine, outcome machine.Outcome, _ *error) {
 	o.ended = append(o.ended, outcome)
-	new(machine.Wishes).Settle(m, outcome, nil)
+	new(machine.Wishes).Settle([]*machine.Machine{m}, []machine.Outcome{outcome}, nil)
 }
 
 func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {

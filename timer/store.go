@@ -46,7 +46,7 @@ type store struct {
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while
 	// the driver is awake. A goroutine that adds an entry after that time calls
 	// driverLate with overdue.
-	overdue    atomic.Int64
+	overdue    sched.Int64
 	driverLate func(overdue int64)
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write

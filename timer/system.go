@@ -25,17 +25,12 @@ type SystemTimer struct {
 	logger *slog.Logger
 
 	clock  struct{ sched.Mutex } // guards writes of wake; level 4 of the lock order, see docs/design.md
-	wakeup chan struct{}         // capacity 1: a token ends the driver's sleep
+	wakeup sched.Token           // ends the driver's sleep
 
-	// retry is the time, in ns, at which the driver offers due work to the executor
-	// again; never if the executor has refused none. The goroutine that sets it then
-	// wakes the driver. The driver reads it before each sleep.
-	retry sched.Int64
-
-	driver   chan struct{} // holds a token while a goroutine is the driver; level 1 of the lock order
-	sleeper  *time.Timer   // only the driver uses it
+	sleeper  sched.Sleeper // only the driver uses it
+	driver   sched.Token   // who has taken it is the driver; level 1 of the lock order
 	flushing sched.Mutex   // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
-	standIns atomic.Int32  // number of stand-ins, see callStandIn
+	standIns sched.Int32   // number of stand-ins, see callStandIn
 
 	started  atomic.Bool   // Start was called
 	stopping atomic.Bool   // Stop was called
@@ -67,19 +62,18 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		return nil, err
 	}
 	t := &SystemTimer{
-		base:    time.Now(),
+		base:    sched.Now(),
 		logger:  cfg.logger,
-		wakeup:  make(chan struct{}, 1),
-		driver:  make(chan struct{}, 1),
+		wakeup:  sched.NewToken(),
+		driver:  sched.NewToken(),
 		stopped: make(chan struct{}),
-		sleeper: time.NewTimer(0),
 	}
+	t.driver.Put()
 	t.init(cfg)
-	t.retry.Store(never)
 	t.now = t.Now
 	t.needed = t.wakeBy
 	t.driverLate = t.callStandIn
-	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, t.refused, cfg.panicked)
+	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { t.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
 	t.dueNow = t.pool.Kick
 	if n := live.Add(1); n > tooManyTimers &&
 		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
@@ -90,7 +84,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 }
 
 // Now returns the time since the timer's start. It is the only place that reads the clock.
-func (t *SystemTimer) Now() time.Duration { return time.Since(t.base) }
+func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // work runs what is due in one shard, for the pool.
 func (t *SystemTimer) work() bool {
@@ -105,11 +99,11 @@ func (t *SystemTimer) Start() {
 	if t.started.Swap(true) {
 		return
 	}
-	go func() {
+	sched.Go(func() {
 		for !closed(t.stopped) {
 			t.AdvanceClock(time.Hour)
 		}
-	}()
+	})
 }
 
 // Stop stops the timer for good, cancels all pending entries and returns what they stand for,

@@ -12,7 +12,7 @@ import (
 // accepted before. A closed shard takes nothing.
 func TestASealedShardTakesOnlyFurtherKeys(t *testing.T) {
 	w := New[int](Config[int]{Shards: 1})
-	s := w.at(0)
+	s := w.Shard(0)
 	wait := func(key int) *Wait[int] { return &Wait[int]{key, AnyPosition, w.Hash(key)} }
 	var all [2]*machine.Machine
 	for i := range all {

@@ -245,7 +245,7 @@ func TestRestReturnsWhatNextWould(t *testing.T) {
 // A lookup never finds a NaN. A walk over the keys of the shard, by their places, does.
 func TestAWalkByPlaceFindsANaN(t *testing.T) {
 	w := New(Config[float64]{Shards: 1})
-	s, nan := w.at(0), math.NaN()
+	s, nan := w.Shard(0), math.NaN()
 	waiting := map[*machine.Machine]bool{}
 	watch := func(key float64, hash uint64) {
 		op := &waiter{}
@@ -273,11 +273,10 @@ func TestAWalkByPlaceFindsANaN(t *testing.T) {
 	assert.Empty(t, waiting)
 }
 
-// The place of a key that has left the map may serve another key of the shard. Waits tells the
-// operations of the two apart.
+// The place of a key that has left the map may serve another key of the shard.
 func TestAWalkByPlaceOverAKeyThatHasLeft(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
-	s := w.at(0)
+	s := w.Shard(0)
 	for name, signalled := range map[string]bool{"recycled": false, "in the queue of signals": true} {
 		t.Run(name, func(t *testing.T) {
 			ended := []*machine.Machine{waitAt(t, w, 7, AnyPosition), waitAt(t, w, 7, 3), waitAt(t, w, 7, 1)}
@@ -295,13 +294,8 @@ func TestAWalkByPlaceOverAKeyThatHasLeft(t *testing.T) {
 			other := wait(t, w, 9)
 			require.Same(t, keys[0].list, s.mu.keys.find(9, w.Hash(9)))
 			assert.Equal(t, []*machine.Machine{other}, visit(s, keys[0], 1))
-			assert.False(t, Waits(other, 7))
-			assert.True(t, Waits(other, 9))
 			end(w, 9, other)
 			checkInvariants(t, w)
 		})
 	}
-	both := wait(t, w, 9, 7)
-	assert.True(t, Waits(both, 7), "it waits for 7 too")
-	assert.True(t, Waits(both, 9))
 }

@@ -46,7 +46,7 @@ func TestAGatesAnsweredCountMayWrapAround(t *testing.T) {
 	assert.Zero(t, g.inside())
 
 	w := newMap(0)
-	s := w.at(0)
+	s := w.Shard(0)
 	s.mu.accepted = answeredMax + 2
 	s.Gate().Enter()
 	s.Gate().Exit(1)
@@ -85,7 +85,7 @@ func TestManyShardsShareGates(t *testing.T) {
 	w := New(Config[int]{Shards: 4 * maxGates})
 	gates := map[*Gate]int{}
 	for i := range w.slots {
-		gates[w.at(i).Gate()]++
+		gates[w.Shard(uint64(i)).Gate()]++
 	}
 	assert.Len(t, gates, maxGates, "a goroutine stands at so many before one gives it a sign")
 	for _, shards := range gates {
@@ -93,9 +93,9 @@ func TestManyShardsShareGates(t *testing.T) {
 	}
 	few := New(Config[int]{Shards: maxGates})
 	for i := range few.slots {
-		assert.Same(t, &few.at(i).own, few.at(i).Gate(), "no more shards than gates: each has its own")
+		assert.Same(t, &few.Shard(uint64(i)).own, few.Shard(uint64(i)).Gate(), "no more shards than gates: each has its own")
 	}
-	last := w.at(len(w.slots) - 1).Gate()
+	last := w.Shard(uint64(len(w.slots) - 1)).Gate()
 	last.Enter()
 	assert.Equal(t, 1, w.Inside(), "a shared gate counts once")
 	last.Exit(0)
@@ -141,7 +141,7 @@ func TestQuietIsNeverReportedTooEarly(t *testing.T) {
 	answer := func(r *rand.Rand, m *machine.Machine) {
 		key, _ := KeyOf[int](m)
 		end(w, key+1000*r.IntN(3), m)
-		gate := w.at(r.IntN(len(w.slots))).Gate() // that of the shard in which it ends
+		gate := w.Shard(uint64(r.IntN(len(w.slots)))).Gate() // that of the shard in which it ends
 		gate.Enter()
 		gate.Exit(1)
 	}

@@ -16,7 +16,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 	t.Helper()
 	stale := 0
 	for i := range w.slots {
-		s := w.at(i)
+		s := w.Shard(uint64(i))
 		watched, lists := 0, map[*keyList[int]]bool{}
 		require.True(t, len(s.mu.keys.buckets) == 0 || bits.OnesCount(uint(len(s.mu.keys.buckets))) == 1, "buckets are a power of two")
 		for b, l := range s.mu.keys.buckets {
@@ -52,22 +52,17 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 		require.EqualValues(t, free, s.mu.keys.nfree)
 		require.LessOrEqual(t, free, maxFree)
 
-		queued, left := map[*keyList[int]]bool{}, 0
-		for l := s.mu.signals.first; l != nil; l = l.signal.next {
+		queued := map[*keyList[int]]bool{}
+		var last *keyList[int]
+		for l := s.mu.signals.first; l != nil; l = l.behind {
 			require.True(t, l.signalled)
 			require.False(t, queued[l], "signalled twice")
 			queued[l] = true
-			if !lists[l] {
-				left++
-				require.True(t, l.idle(), "a key that is waited for has left the map")
-			}
-			if l.signal.next == nil {
-				require.Same(t, l, s.mu.signals.last)
-			}
+			require.True(t, lists[l], "a key that has left the map is queued")
+			require.Same(t, last, l.before)
+			last = l
 		}
-		require.EqualValues(t, len(queued), s.mu.signals.len)
-		require.EqualValues(t, left, s.mu.signals.left)
-		require.LessOrEqual(t, left, max(maxLeft, len(queued)/2))
+		require.Same(t, last, s.mu.signals.last)
 		for l := range lists {
 			require.Equal(t, queued[l], l.signalled)
 		}

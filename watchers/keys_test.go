@@ -11,7 +11,7 @@ import (
 func TestAPassOverAllKeysGoesInChunks(t *testing.T) {
 	const keys, chunk, most = 4000, 8, 40 // most: the last bucket may hold some keys more
 	w := New[int](Config[int]{Shards: 1})
-	s := w.at(0)
+	s := w.Shard(0)
 	for key := range keys {
 		waitAt(t, w, key, AnyPosition)
 	}
@@ -55,7 +55,7 @@ func TestAwaitedReportsWhetherOperationsWait(t *testing.T) {
 }
 
 func TestTriedReturnsTheTriesOfTheShard(t *testing.T) {
-	s := newMap(0).at(0)
+	s := newMap(0).Shard(0)
 	assert.EqualValues(t, 3, s.Tried(3, 0))
 	assert.EqualValues(t, 8, s.Tried(5, 2))
 	assert.EqualValues(t, 9, s.Tried(1, 1))

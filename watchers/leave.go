@@ -10,10 +10,10 @@ const fewWatches = 8
 // Leave takes the operations of a batch, which the caller holds and is about to end, out of
 // all their lists, and counts them as ended in s: machines[i] ends with outcomes[i]. s is the
 // shard of the key that was checked, or of an operation's first key. Leave takes the lock of s
-// once for the batch.
+// once for the batch. It puts the first key of machines[i] into keys[i].
 //
 // A watch in another shard whose lock is not free may be left to the goroutine that holds it.
-func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome) {
+func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome, keys []K) {
 	elsewhere := false      // some watches are left for leaveElsewhere
 	now := s.observer.Now() // one reading of the clock for the batch
 	s.mu.Lock()
@@ -23,7 +23,10 @@ func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome
 		if s.observer != nil {
 			s.observer.Ended(m, o, now)
 		}
-		if !s.leaveLocked(m.First(), o) {
+		l := m.First().List().Owner().(*keyList[K])
+		if keys[i] = l.key; l.shard == s {
+			s.unlinkLocked(l, m.First(), o)
+		} else {
 			elsewhere = true
 		}
 		if extra := m.Extra(); len(extra) > fewWatches {
@@ -61,70 +64,57 @@ func (s *Shard[K]) leaveLocked(w *machine.Watch, o machine.Outcome) bool {
 	return true
 }
 
-// leaveElsewhere unlinks the watches that Leave has not unlinked. If the lock of a shard
-// is not free, it leaves the watch to the goroutine that holds it, unless the limit of such
-// watches is reached: then it waits for the lock.
+// leaveElsewhere unlinks the watches that Leave has not unlinked.
 func leaveElsewhere[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
-	var l leaving[K]
 	for i, m := range machines {
 		o := outcomes[i]
 		extra := m.Extra() // not nil if Leave has not unlinked all of these watches
-		free := extra != nil
-		for j := len(extra) - 1; j >= 0; j-- {
-			free = l.unlink(&extra[j], o) && free
+		all := true
+		for j := len(extra) - 1; j > 0; j-- {
+			all = unlink[K](&extra[j], o, nil) && all
 		}
-		if free && l.held != nil { // usually the shard that has lent the array
-			l.held.mu.spare.Take(m)
+		if extra != nil {
+			if !all {
+				m = nil
+			}
+			unlink[K](&extra[0], o, m)
 		}
-		l.unlink(m.First(), o)
+		unlink[K](machines[i].First(), o, nil)
 	}
-	l.unlock()
 }
 
-// leaving unlinks watches in several shards. It holds the lock of at most one shard at a
-// time, and keeps it for the next watch, which may be in the same shard.
-type leaving[K comparable] struct {
-	held  *Shard[K] // the shard whose lock is held, or nil
-	steps int       // watches unlinked since that lock was taken
-}
-
-// maxSteps is the largest number of watches that a goroutine unlinks before it releases the
-// lock.
-const maxSteps = 128
-
-// unlink unlinks w or leaves it in its list. It reports whether it has unlinked w.
-func (l *leaving[K]) unlink(w *machine.Watch, o machine.Outcome) (unlinked bool) {
+// unlink unlinks w, if it is linked. If the lock of its shard is not free, it leaves w to the
+// goroutine that holds the lock, unless the limit of such watches is reached: then it waits for the
+// lock. It reports whether it has unlinked w. If w is the last of m's array, the shard, which
+// usually has lent the array, takes it back.
+func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machine) (unlinked bool) {
 	if w.List() == nil {
 		return true
 	}
-	list := w.List().Owner().(*keyList[K])
-	of := list.shard
-	if of != l.held || l.steps == maxSteps {
-		l.unlock()
-		if !of.mu.TryLock() {
-			if of.leave(w, o) {
-				return false
-			}
-			of.mu.Lock()
+	l := w.List().Owner().(*keyList[K])
+	s := l.shard
+	if !s.mu.TryLock() {
+		if s.leave(w, o) {
+			return false
 		}
-		l.held, l.steps = of, 0
+		s.mu.Lock()
 	}
-	l.steps++
-	of.unlinkLocked(list, w, o)
+	s.unlinkLocked(l, w, o)
+	if m != nil {
+		s.mu.spare.Take(m)
+	}
+	s.unlock()
 	return true
 }
 
-func (l *leaving[K]) unlock() {
-	if l.held != nil {
-		l.held.unlock()
-		l.held = nil
-	}
-}
-
-// Gone reports whether m, which has ended, has left the list of its first key. That key belongs
-// to s.
-func (s *Shard[K]) Gone(m *machine.Machine) bool {
+// Gone reports whether no walk in order has m, which has ended: m has left the list of its key,
+// its only one, and no walk has the key's turn. The key belongs to s.
+func (s *Shard[K]) Gone(m *machine.Machine, key K, hash uint64) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	return m.First().List() == nil
+	if m.First().List() != nil {
+		return false
+	}
+	l := s.mu.keys.find(key, hash) // it stays in the table during a turn
+	return l == nil || !l.turn
 }

@@ -33,11 +33,11 @@ func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 			machines, outcomes = append(machines, wait(t, w, of...)), append(outcomes, o)
 		}
 		s := w.Shard(w.Hash(r.IntN(keys)))
-		s.Leave(machines, outcomes)
+		s.Leave(machines, outcomes, make([]int, len(machines)))
 	}
 	var hot, expiring []stats.KeyCounts[int]
 	for i := range w.slots {
-		hot, expiring = w.at(i).Keys(hot, expiring)
+		hot, expiring = w.Shard(uint64(i)).Keys(hot, expiring)
 	}
 	require.Len(t, hot, keys)
 	require.Len(t, expiring, keys)
@@ -55,7 +55,7 @@ func TestTotalsAreRightAcrossShards(t *testing.T) {
 	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that did not wait")
 	sum := func() (t Totals) {
 		for i := range w.slots {
-			w.at(i).Totals(&t)
+			w.Shard(uint64(i)).Totals(&t)
 		}
 		return t
 	}
@@ -74,9 +74,8 @@ func TestTotalsAreRightAcrossShards(t *testing.T) {
 	assert.Zero(t, negative.Pending(), "read while operations came and went")
 }
 
-// When Leave returns, an operation is out of all its lists, however many there are. No
-// lock is held for more than a part of them.
-func TestLeaveUnlinksManyKeysInParts(t *testing.T) {
+// When Leave returns, an operation is out of all its lists, however many there are.
+func TestLeaveUnlinksManyKeys(t *testing.T) {
 	const keys = 10 * maxSteps
 	all := make([]int, keys)
 	for i := range all {
@@ -85,19 +84,9 @@ func TestLeaveUnlinksManyKeysInParts(t *testing.T) {
 	for _, shards := range []int{1, 8} {
 		w := New(Config[int]{Shards: shards, StaleLimit: 0})
 		m, stays := wait(t, w, all...), wait(t, w, all...)
-		parts := 0
-		var l leaving[int]
+		w.Shard(w.Hash(all[0])).Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, make([]int, 1))
 		for i := range m.Keys() {
-			before := l.held
-			require.True(t, l.unlink(m.Watch(i), machine.Forced))
-			require.LessOrEqual(t, l.steps, maxSteps)
-			if l.steps == 1 && (before == l.held || before == nil) {
-				parts++
-			}
-		}
-		l.unlock()
-		if shards == 1 {
-			assert.Equal(t, keys/maxSteps, parts)
+			require.Nil(t, m.Watch(i).List())
 		}
 		checkInvariants(t, w)
 		end(w, all[keys/2], stays)

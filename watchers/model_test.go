@@ -85,7 +85,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 					machines, outcomes = append(machines, o.m), append(outcomes, machine.Forced)
 				}
 			}
-			busy := w.at(rng.IntN(len(w.slots)))
+			busy := w.Shard(uint64(rng.IntN(len(w.slots))))
 			foreign := 0
 			for _, o := range left {
 				for _, k := range o.keys {
@@ -96,7 +96,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 			}
 			if busy != s && foreign <= limit {
 				busy.mu.Lock()
-				s.Leave(machines, outcomes)
+				s.Leave(machines, outcomes, make([]int, len(machines)))
 				require.Equal(t, foreign, w.Stale())
 				if rng.IntN(2) == 0 {
 					busy.unlock()
@@ -105,10 +105,10 @@ func playModel(t *testing.T, rng *rand.Rand) {
 					require.Equal(t, foreign, w.Purge())
 				}
 			} else {
-				s.Leave(machines, outcomes)
+				s.Leave(machines, outcomes, make([]int, len(machines)))
 			}
 			for _, o := range left {
-				wishes.Settle(o.m, machine.Forced, nil)
+				wishes.Settle([]*machine.Machine{o.m}, []machine.Outcome{machine.Forced}, nil)
 				gone(o)
 			}
 			ended += int64(len(left))
@@ -167,13 +167,13 @@ func playModel(t *testing.T, rng *rand.Rand) {
 	}
 	for len(live) > 0 {
 		s := w.Shard(w.Hash(live[0].keys[0]))
-		s.Leave([]*machine.Machine{live[0].m}, []machine.Outcome{machine.Closed})
+		s.Leave([]*machine.Machine{live[0].m}, []machine.Outcome{machine.Closed}, make([]int, 1))
 		live = live[1:]
 	}
 	checkInvariants(t, w)
 	var sum Totals
 	for i := range w.slots {
-		w.at(i).Totals(&sum)
+		w.Shard(uint64(i)).Totals(&sum)
 	}
 	assert.Zero(t, sum.Keys)
 	assert.Zero(t, sum.Watched)
@@ -221,7 +221,7 @@ func compare(t *testing.T, w *Watchers[int], live []*modelled, ended int64) {
 	}
 	var sum Totals
 	for i := range w.slots {
-		w.at(i).Totals(&sum)
+		w.Shard(uint64(i)).Totals(&sum)
 	}
 	require.EqualValues(t, len(live), sum.Pending())
 	require.Equal(t, watched, sum.Watched)

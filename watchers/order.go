@@ -15,7 +15,7 @@ import (
 // the place is not among the last nearEnd elements, link uses the index.
 func (l *keyList[K]) link(m *machine.Machine, i int, position int64) {
 	if l.ordered == nil {
-		l.ordered = new(orderedList)
+		l.ordered = &orderedList{signalled: AnyPosition}
 		l.ordered.Init(l)
 	}
 	list := l.ordered

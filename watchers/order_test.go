@@ -83,7 +83,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := New(Config[int]{Shards: 1})
-		s := w.at(0)
+		s := w.Shard(0)
 		type place struct {
 			m        *machine.Machine
 			position int64
@@ -92,7 +92,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 		for step := range 6000 {
 			if len(model) > 0 && (step > 5000 || rng.IntN(4) == 0) {
 				i := rng.IntN(len(model))
-				s.Leave([]*machine.Machine{model[i].m}, []machine.Outcome{machine.Forced})
+				s.Leave([]*machine.Machine{model[i].m}, []machine.Outcome{machine.Forced}, make([]int, 1))
 				model = slices.Delete(model, i, i+1)
 			} else {
 				position := []int64{int64(step), rng.Int64N(int64(step) + 1), 77, int64(step) - rng.Int64N(64)}[rng.IntN(4)]

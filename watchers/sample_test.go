@@ -27,9 +27,9 @@ func TestASampleTakesEquallyFromEachKey(t *testing.T) {
 		}
 	}
 	for turn := range uint(8) {
-		assert.Equal(t, map[int]int{0: 4, 1: 4}, sampled(w.at(0).Sample(nil, 8, turn)))
+		assert.Equal(t, map[int]int{0: 4, 1: 4}, sampled(w.Shard(0).Sample(nil, 8, turn)))
 	}
-	assert.Len(t, w.at(0).Sample(nil, 1, 0), 1)
+	assert.Len(t, w.Shard(0).Sample(nil, 1, 0), 1)
 }
 
 // A sample contains neither markers nor operations that have ended and were left in the list.

@@ -40,7 +40,7 @@ type Shard[K comparable] struct {
 	}
 
 	Checks Checks
-	_      [8]byte // fills the cache line
+	_      [16]byte // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
 	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.
@@ -156,12 +156,13 @@ func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outco
 
 // dropLocked takes l out of the map if no watch and no cursor stands in it.
 func (s *Shard[K]) dropLocked(l *keyList[K]) {
-	if l.idle() {
-		s.mu.keys.remove(l)
-		if l.signalled {
-			s.leftLocked()
-		}
+	if !l.idle() {
+		return
 	}
+	if l.signalled {
+		s.unqueueLocked(l)
+	}
+	s.mu.keys.remove(l)
 }
 
 // Tried counts tries that a check has made, and how many of them were wasted. It returns the

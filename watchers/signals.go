@@ -6,27 +6,14 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// signal is the part of a keyList that describes signals for which no check has begun.
-type signal[K comparable] struct {
-	upTo int64       // the highest position of these signals
-	next *keyList[K] // in the shard's queue
-}
-
-// signalQueue holds a shard's signalled keys, each once, in the order of their
-// first signal. A key that leaves the map stays in the queue, because to unlink it would
-// take a second link in every keyList; leftLocked bounds their number.
+// signalQueue holds a shard's signalled keys, each once, in the order of their first signal. A
+// key that leaves the map leaves the queue.
 type signalQueue[K comparable] struct {
 	first, last *keyList[K]
-	len         int32 // number of keys
-	left        int32 // of these: keys that have left the map
 
 	made      int64 // calls of Signal, and keys of SignalSome
 	coalesced int64 // of made: the key was marked already
 }
-
-// maxLeft is how many keys that have left the map may stay in a queue. More may stay as long
-// as they are at most half of the queue.
-const maxLeft = 64
 
 // Signal marks key as changed up to the position upTo; with inOrder, for a check in the order
 // of arrival that ends at the first no, and upTo is EveryPosition. queued reports whether Signal has
@@ -49,15 +36,18 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (queued,
 }
 
 // signalLocked makes one check of the signals of a key: up to the highest position, and in
-// order if all of them ask for that.
+// order if all of them ask for that. If no operation waits for a position yet, the positions do not
+// matter: one that is linked later is tried by its registration.
 func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, inOrder bool) (queued bool) {
+	if l.ordered != nil {
+		l.ordered.signalled = max(l.ordered.signalled, upTo)
+	}
 	if l.signalled {
-		l.signal.upTo = max(l.signal.upTo, upTo)
 		l.inOrder = l.inOrder && inOrder
 		s.mu.signals.coalesced++
 		return false
 	}
-	l.signalled, l.inOrder, l.signal.upTo = true, inOrder, upTo
+	l.signalled, l.inOrder = true, inOrder
 	s.queueLocked(l)
 	return true
 }
@@ -65,14 +55,35 @@ func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, inOrder bool) (queued
 // queueLocked appends l to the queue.
 func (s *Shard[K]) queueLocked(l *keyList[K]) {
 	q := &s.mu.signals
-	if q.first == nil {
+	if l.before = q.last; l.before == nil {
 		q.first = l
 		s.flagLocked(true)
 	} else {
-		q.last.signal.next = l
+		q.last.behind = l
 	}
 	q.last = l
-	q.len++
+}
+
+// unqueueLocked takes l out of the queue and clears its mark.
+func (s *Shard[K]) unqueueLocked(l *keyList[K]) {
+	q := &s.mu.signals
+	if l.before == nil {
+		q.first = l.behind
+	} else {
+		l.before.behind = l.behind
+	}
+	if l.behind == nil {
+		q.last = l.before
+	} else {
+		l.behind.before = l.before
+	}
+	l.signalled, l.before, l.behind = false, nil, nil
+	if l.ordered != nil {
+		l.ordered.signalled = AnyPosition
+	}
+	if q.first == nil {
+		s.flagLocked(false)
+	}
 }
 
 // flagLocked sets the bit of s in the map's bitmap of shards that have signalled keys.
@@ -120,8 +131,7 @@ type Signalled[K comparable] struct {
 }
 
 // TakeSignal clears the mark of one key and returns the key. ok is false if no key is
-// queued, if no operation waits for the key that it has taken, or if another worker has
-// taken the last key of the shard first. Keys may be queued in other shards even if ok
+// queued, or if another worker has taken the last key of the shard first. Keys may be queued in other shards even if ok
 // is false: see [Watchers.Signalled]. turn selects the shard with which the search
 // begins, so that different callers take keys of different shards.
 func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
@@ -133,7 +143,7 @@ func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 		}
 		first := int(turn % 64)
 		bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
-		return w.at(at*64 + bit).takeSignal()
+		return w.Shard(uint64(at*64 + bit)).takeSignal()
 	}
 	return signalled, false
 }
@@ -141,51 +151,14 @@ func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
 func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
-	q := &s.mu.signals
-	l := q.first
+	l := s.mu.signals.first
 	if l == nil {
 		return signalled, false
 	}
-	q.len--
-	if q.first = l.signal.next; q.first == nil {
-		q.last = nil
-		s.flagLocked(false)
+	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: AnyPosition, InOrder: l.inOrder}
+	if l.ordered != nil {
+		signalled.UpTo = l.ordered.signalled
 	}
-	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: l.signal.upTo, InOrder: l.inOrder}
-	ok = !l.idle()
-	s.unmarkLocked(l)
-	return signalled, ok
-}
-
-// unmarkLocked clears the mark of l, which its caller has taken out of the queue.
-func (s *Shard[K]) unmarkLocked(l *keyList[K]) {
-	l.signalled, l.signal = false, signal[K]{}
-	if l.idle() { // it has left the map while it was queued
-		s.mu.signals.left--
-		s.mu.keys.recycle(l)
-	}
-}
-
-// leftLocked counts a key in the queue that has left the map. While callbacks block every
-// worker, any number of signalled keys may come and go. If more than maxLeft keys, and more
-// than half of the queue, have left the map, leftLocked takes these out of the queue.
-func (s *Shard[K]) leftLocked() {
-	q := &s.mu.signals
-	if q.left++; q.left <= maxLeft || q.left <= q.len/2 {
-		return
-	}
-	next := q.first
-	q.first, q.last, q.len = nil, nil, 0
-	for next != nil {
-		l := next
-		next, l.signal.next = l.signal.next, nil
-		if l.idle() {
-			s.unmarkLocked(l)
-		} else {
-			s.queueLocked(l)
-		}
-	}
-	if q.first == nil { // not before: a worker must not find the bit cleared while keys wait
-		s.flagLocked(false)
-	}
+	s.unqueueLocked(l)
+	return signalled, true
 }

@@ -61,7 +61,7 @@ func TestShardsBeginOnACacheLine(t *testing.T) {
 	}
 	w := New(Config[string]{Shards: 1024})
 	for i := range w.slots {
-		begin := uintptr(unsafe.Pointer(w.at(i))) % line
+		begin := uintptr(unsafe.Pointer(w.Shard(uint64(i)))) % line
 		assert.True(t, begin == 0 || begin == 8, "it begins %d bytes behind a cache line", begin)
 	}
 }

@@ -31,7 +31,7 @@ func lent(w *Watchers[int], keys int) (shards []int) {
 		for {
 			op := &waiter{}
 			(&machine.Hold{Op: op}).Begin(keys, 1)
-			if w.at(i).mu.spare.Lend(machine.Of(op)); machine.Of(op).Extra() == nil {
+			if w.Shard(uint64(i)).mu.spare.Lend(machine.Of(op)); machine.Of(op).Extra() == nil {
 				break
 			}
 			shards = append(shards, i)

@@ -51,6 +51,10 @@ func (s *Shard[K]) leave(w *machine.Watch, o machine.Outcome) bool {
 	return true
 }
 
+// maxSteps is the largest number of watches that a goroutine unlinks before it releases the
+// lock.
+const maxSteps = 128
+
 // unlinkLeftLocked unlinks the watches that were left, up to maxSteps of them, and returns
 // their number.
 func (s *Shard[K]) unlinkLeftLocked() (n int) {

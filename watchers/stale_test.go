@@ -53,16 +53,16 @@ func end(w *Watchers[int], key int, machines ...*machine.Machine) {
 		outcomes[i] = machine.Forced
 	}
 	s := w.Shard(w.Hash(key))
-	s.Leave(machines, outcomes)
+	s.Leave(machines, outcomes, make([]int, len(machines)))
 	for _, m := range machines {
-		wishes.Settle(m, machine.Forced, nil)
+		wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, nil)
 	}
 }
 
 func watched(w *Watchers[int]) (watched, keys int) {
 	var t Totals
 	for i := range w.slots {
-		w.at(i).Totals(&t)
+		w.Shard(uint64(i)).Totals(&t)
 	}
 	return t.Watched, t.Keys
 }
@@ -195,8 +195,8 @@ func TestLeavingAWatchAllocatesNothing(t *testing.T) {
 			assert.Zero(t, testing.AllocsPerRun(runs, func() {
 				busy.mu.Lock()
 				for i := range each {
-					home.Leave(machines[i:][:1], outcomes)
-					wishes.Settle(machines[i], machine.Forced, nil)
+					home.Leave(machines[i:][:1], outcomes, make([]int, len(machines[i:][:1])))
+					wishes.Settle([]*machine.Machine{machines[i]}, []machine.Outcome{machine.Forced}, nil)
 				}
 				machines = machines[each:]
 				takeOut(w, busy)
@@ -216,11 +216,11 @@ func TestAWatchTakenOutBeforeSettleCountsTheOutcome(t *testing.T) {
 	m := wait(t, w, a, b)
 	other := w.Shard(w.Hash(b))
 	other.mu.Lock()
-	w.Shard(w.Hash(a)).Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced})
+	w.Shard(w.Hash(a)).Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, make([]int, 1))
 	require.Equal(t, 1, w.Stale())
 	other.unlock()
 	require.Zero(t, w.Stale())
-	wishes.Settle(m, machine.Forced, nil)
+	wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, nil)
 	hot, _ := other.Keys(nil, nil)
 	require.Len(t, hot, 1)
 	assert.EqualValues(t, 0, hot[0].Ended[machine.Pending])

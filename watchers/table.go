@@ -21,14 +21,16 @@ type keyList[K comparable] struct {
 	inOrder   bool  // of signal: the check ends at the first no
 	turn      bool  // a walk in order has its turn, see Cursor.BeginTurn
 	turnAgain bool  // another walk in order came meanwhile
-	signal    signal[K]
+
+	before, behind *keyList[K] // in the queue of signals
 }
 
 // orderedList holds the operations that wait for a position on a key, in order of
 // position.
 type orderedList struct {
 	machine.List
-	index positionIndex
+	index     positionIndex
+	signalled int64 // the highest position of the signals for which no check has begun
 }
 
 // waiting returns how many operations wait for the key.
@@ -139,21 +141,14 @@ func (t *table[K]) remove(l *keyList[K]) {
 	if l.ordered != nil {
 		l.ordered.index.reset()
 	}
-	if !l.signalled { // otherwise unmarkLocked recycles it
-		t.recycle(l)
-	}
-	if n := len(t.buckets); n > minBuckets && int(t.len) < n/8 {
-		t.resize(n / 2)
-	}
-}
-
-// recycle puts l into the free list, for another key.
-func (t *table[K]) recycle(l *keyList[K]) {
 	var none K
 	l.key = none
 	if t.nfree < maxFree {
 		l.chain, t.free = t.free, l
 		t.nfree++
+	}
+	if n := len(t.buckets); n > minBuckets && int(t.len) < n/8 {
+		t.resize(n / 2)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestTheTableAgainstAMap(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
-	s := w.at(0)
+	s := w.Shard(0)
 	model := map[int]*machine.Machine{}
 	rng := rand.New(rand.NewPCG(1, 4))
 	for step := range 8000 {
@@ -22,7 +22,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		}
 		if m := model[key]; m != nil || step > 7000 {
 			if m != nil {
-				s.Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced})
+				s.Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, make([]int, 1))
 				delete(model, key)
 			}
 		} else {

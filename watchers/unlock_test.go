@@ -98,7 +98,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"SomeKeys":        func(f fixture) { f.SomeKeys(0, 1, nil) },
 		"SignalSome":      func(f fixture) { f.SignalSome(0, 1) },
 		"Awaited":         func(f fixture) { f.Awaited(f.key, f.hash) },
-		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}) },
+		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}, make([]int, 1)) },
 		"leaveElsewhere":  func(f fixture) { leaveElsewhere[int](f.all[:1], []machine.Outcome{machine.Forced}) },
 		"Sample":          func(f fixture) { f.Sample(nil, 1, 0) },
 		"Watch":           func(f fixture) { waitAt(t, f.Shard.all, f.key, 5) },
@@ -163,7 +163,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 				all.Go(func() {
 					r := rand.New(rand.NewPCG(i, 12))
 					for running.Load() > 0 {
-						s := w.at(r.IntN(len(w.slots)))
+						s := w.Shard(uint64(r.IntN(len(w.slots))))
 						s.mu.Lock()
 						for range 10 {
 							runtime.Gosched()

@@ -86,13 +86,16 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
 // Shard returns the shard of the keys with this hash.
-func (w *Watchers[K]) Shard(hash uint64) *Shard[K] { return w.at(int(hash & uint64(len(w.slots)-1))) }
-
-// at returns the i-th shard, and makes it if this is its first use.
-func (w *Watchers[K]) at(i int) *Shard[K] {
+func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
+	i := hash & uint64(len(w.slots)-1)
 	if s := w.slots[i].Load(); s != nil {
 		return s
 	}
+	return w.make(int(i))
+}
+
+// make makes the i-th shard, unless another goroutine has.
+func (w *Watchers[K]) make(i int) *Shard[K] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.makeLocked(i)
@@ -166,13 +169,6 @@ func Keys[K comparable](m *machine.Machine) []K {
 		keys[i] = m.Watch(i).List().Owner().(*keyList[K]).key
 	}
 	return keys
-}
-
-// Waits reports whether m, which the caller holds, waits for key. A walk has found m in the
-// list of key, so only an operation on one key that has ended since, and was used again, does
-// not.
-func Waits[K comparable](m *machine.Machine, key K) bool {
-	return m.Keys() > 1 || FirstKey[K](m) == key
 }
 
 func equal[K comparable](a, b K) bool { return a == b }

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -36,6 +37,9 @@ type gateway struct {
 const slot = "slot"
 
 func newGateway(next http.Handler, l limits) (*gateway, error) {
+	if l.slots < 1 || l.line < 1 || l.wait <= 0 {
+		return nil, fmt.Errorf("%+v: nobody would get a slot, or the line would have no end", l)
+	}
 	waiting, err := purgatory.New[string]("gateway", purgatory.WithFirstInFirstOut(), purgatory.WithMaxPending(l.line))
 	if err != nil {
 		return nil, err

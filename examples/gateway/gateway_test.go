@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/internal/program"
+	"github.com/delayedop/purgatory/examples/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -206,23 +207,24 @@ func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestBadFlags(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"-slots", "0"}, "-slots 0: allowed is 1 to 1000000"},
-		{[]string{"-line", "0"}, "-line 0: allowed is 1 to 1000000"},
-		{[]string{"-wait", "0s"}, "-wait 0s: allowed is 1ms to 1h0m0s"},
-		{[]string{"-grace", "-1s"}, "-grace -1s: allowed is 0s to 1h0m0s"},
-		{[]string{"-clients", "0"}, "-clients 0: allowed is 1 to 10000"},
-		{[]string{"-duration", "2h"}, "-duration 2h0m0s: allowed is 0s to 1h0m0s"},
-		{[]string{"-service", "-1s"}, "-service -1s: allowed is 0s to 1m0s"},
-		{[]string{"-backend", "nowhere"}, `-backend "nowhere": must have a host`},
-	} {
-		var out, errs bytes.Buffer
-		assert.Equal(t, program.Usage, run(t.Context(), test.args, &out, &errs), "%v", test.args)
-		assert.Contains(t, errs.String(), test.want)
-		assert.Empty(t, out.String(), "nothing has been started")
+func TestBadLimits(t *testing.T) {
+	for _, l := range []limits{{slots: 0, line: 1, wait: 1}, {slots: 1, line: 0, wait: 1}, {slots: 1, line: 1, wait: 0}} {
+		_, err := newGateway(http.NotFoundHandler(), l)
+		assert.ErrorContains(t, err, "{slots:", "%+v", l)
 	}
 }
+
+func TestBadFlags(t *testing.T) {
+	programtest.RefusesFlags(t, run, map[string]string{
+		"-slots 0":         "-slots 0: allowed is 1 to 1000000",
+		"-line 0":          "-line 0: allowed is 1 to 1000000",
+		"-wait 0s":         "-wait 0s: allowed is 1ms to 1h0m0s",
+		"-grace -1s":       "-grace -1s: allowed is 0s to 1h0m0s",
+		"-clients 0":       "-clients 0: allowed is 1 to 10000",
+		"-duration 2h":     "-duration 2h0m0s: allowed is 0s to 1h0m0s",
+		"-service -1s":     "-service -1s: allowed is 0s to 1m0s",
+		"-backend nowhere": `-backend "nowhere": must have a host`,
+	})
+}
+
+func TestAnAddressInUse(t *testing.T) { programtest.RefusesAddress(t, run) }

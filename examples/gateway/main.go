@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/httpload"
 	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
@@ -57,34 +57,32 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err != nil {
 		return program.Status("gateway", err, errs)
 	}
+	l.Load = httpload.New(l.clients)
 	g, err := newGateway(next, at)
-	if err == nil && *backend != "" {
-		err = g.serve(ctx, *listen, *grace, out, func(string) {})
-	} else if err == nil {
-		err = g.serve(ctx, *listen, *grace, out, func(url string) { l.start(ctx, g, url, out, stop) })
-		err = errors.Join(err, l.end(g, out))
+	if err != nil {
+		return program.Status("gateway", err, errs)
 	}
-	return program.Status("gateway", err, errs)
+	judge := func() error { return nil }
+	err = g.serve(ctx, *listen, *grace, out, func(url string) {
+		if *backend == "" {
+			l.start(ctx, g, url, out, stop)
+			judge = func() error { return l.end(g, out) }
+		}
+	})
+	return program.Status("gateway", errors.Join(err, judge()), errs)
 }
 
 // serve serves until ctx ends, as SIGTERM makes it, and drains. It calls started when it serves.
 func (g *gateway) serve(ctx context.Context, listen string, grace time.Duration, out io.Writer, started func(url string)) error {
-	listener, err := net.Listen("tcp", listen)
+	server, err := httpload.Serve(listen, g)
 	if err != nil {
 		return errors.Join(err, g.waiting.Close())
 	}
-	server := &http.Server{Handler: g, ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	url := "http://" + listener.Addr().String()
-	fmt.Fprintf(out, "%s: %d slots, a line of %d that wait at most %v; SIGTERM drains\n", url, g.limits.slots, g.limits.line, g.limits.wait)
-	started(url)
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
+	fmt.Fprintf(out, "%s: %d slots, a line of %d that wait at most %v; SIGTERM drains\n", server.URL, g.limits.slots, g.limits.line, g.limits.wait)
+	started(server.URL)
+	err = server.Until(ctx)
 	fmt.Fprintf(out, "draining: %d wait in line\n", g.waiting.NumDelayed())
 	late, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	return errors.Join(err, g.drain(late, server))
+	return errors.Join(err, g.drain(late, server.HTTP))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/internal/program"
+	"github.com/delayedop/purgatory/examples/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -220,27 +220,12 @@ func TestServeUntilInterrupted(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"-lease", "0s"}, "-lease 0s: allowed is 1ms to 1h0m0s"},
-		{[]string{"-workers", "0"}, "-workers 0: allowed is 1 to 10000"},
-		{[]string{"-rate", "0"}, "-rate 0: allowed is 1 to 100000"},
-		{[]string{"-duration", "-1s"}, "-duration -1s: allowed is 0s to 1h0m0s"},
-	} {
-		var out, errs bytes.Buffer
-		assert.Equal(t, program.Usage, run(t.Context(), test.args, &out, &errs), "%v", test.args)
-		assert.Contains(t, errs.String(), test.want)
-		assert.Empty(t, out.String(), "nothing has been started")
-	}
+	programtest.RefusesFlags(t, run, map[string]string{
+		"-lease 0s":     "-lease 0s: allowed is 1ms to 1h0m0s",
+		"-workers 0":    "-workers 0: allowed is 1 to 10000",
+		"-rate 0":       "-rate 0: allowed is 1 to 100000",
+		"-duration -1s": "-duration -1s: allowed is 0s to 1h0m0s",
+	})
 }
 
-func TestAnAddressInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer taken.Close()
-	var out, errs bytes.Buffer
-	assert.Equal(t, program.Failed, run(t.Context(), []string{"-listen", taken.Addr().String()}, &out, &errs))
-	assert.Contains(t, errs.String(), "jobs: listen tcp")
-}
+func TestAnAddressInUse(t *testing.T) { programtest.RefusesAddress(t, run) }

@@ -6,10 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/internal/httpload"
 	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
@@ -43,32 +42,21 @@ func serve(ctx context.Context, listen string, lease time.Duration, l *load, out
 	if err != nil {
 		return err
 	}
-	address := listen
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	listener, err := net.Listen("tcp", address)
+	server, err := httpload.Serve(listen, s.routes())
 	if err != nil {
 		return errors.Join(err, s.close())
 	}
-	server := &http.Server{Handler: s.routes(), ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	url := "http://" + listener.Addr().String()
-	fmt.Fprintf(out, "%s: a job is leased for %v\n", url, lease)
+	fmt.Fprintf(out, "%s: a job is leased for %v\n", server.URL, lease)
 	if listen == "" {
-		err = l.run(ctx, s, url, out)
+		err = l.run(ctx, s, server.URL, out)
 	} else {
-		fmt.Fprintf(out, "  curl -d hello %s/jobs/mail\n  curl -X POST '%s/claims?type=mail&wait=30s'\n", url, url)
-		select {
-		case <-ctx.Done():
-		case err = <-failed:
-		}
+		fmt.Fprintf(out, "  curl -d hello %s/jobs/mail\n  curl -X POST '%s/claims?type=mail&wait=30s'\n", server.URL, server.URL)
+		err = server.Until(ctx)
 	}
-	err = errors.Join(err, s.close())
+	err = errors.Join(err, s.close()) // before Shutdown, which waits for handlers
 	late, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err = errors.Join(err, server.Shutdown(late))
+	err = errors.Join(err, server.HTTP.Shutdown(late))
 	c := s.counts()
 	fmt.Fprintf(out, "put %d, handed out %d, of these given back %d, done %d, left %d\n", c.put, c.handedOut, c.givenBack, c.done, c.left)
 	return err

@@ -93,7 +93,11 @@ On a busy machine some of them speak too late, and are found. The verdict is the
 	c.report(out)
 	broken := c.verify()
 	if len(broken) == 0 {
-		fmt.Fprintln(out, "\neach session ended exactly once: every silent one was found, none that spoke in time was lost")
+		found := "every silent one was found"
+		if c.silent == 0 {
+			found = "none fell silent, so that none was to be found"
+		}
+		fmt.Fprintf(out, "\neach session ended exactly once: %s, none that spoke in time was lost\n", found)
 	}
 	return errors.Join(err, program.Verdict(broken))
 }

@@ -38,18 +38,21 @@ func (w *Wishes) Claim(m *Machine, o Outcome, owner uint32, cause *error) (held 
 	return held
 }
 
-// Settle ends m, which the caller holds, with o, for good. cause is the cause of a cancelled
-// operation; nil means the one that was left with the wish.
-func (w *Wishes) Settle(m *Machine, o Outcome, cause *error) {
-	if o == Cancelled && cause == nil {
-		w.mu.Lock()
-		cause = w.mu.causes[m]
-		w.mu.Unlock()
-	}
-	if m.settle(o, cause) == Cancelled {
-		w.mu.Lock()
-		delete(w.mu.causes, m)
-		w.mu.Unlock()
+// Settle ends machines, which the caller holds, for good, each with its outcome. cause is the cause
+// of those that are cancelled; nil means the one that was left with the wish.
+func (w *Wishes) Settle(machines []*Machine, outcomes []Outcome, cause *error) {
+	for i, m := range machines {
+		o, why := outcomes[i], cause
+		if o == Cancelled && why == nil {
+			w.mu.Lock()
+			why = w.mu.causes[m]
+			w.mu.Unlock()
+		}
+		if m.settle(o, why) == Cancelled {
+			w.mu.Lock()
+			delete(w.mu.causes, m)
+			w.mu.Unlock()
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func TestTheCauseBelongsToTheWishEveryInterleaving(t *testing.T) {
 				for i := range causes {
 					spawn(fmt.Sprint("canceller ", i), func() {
 						if held[i] = w.Claim(m, Cancelled, purgatory1, &causes[i]); held[i] {
-							w.Settle(m, Cancelled, &causes[i])
+							w.Settle([]*Machine{m}, []Outcome{Cancelled}, &causes[i])
 						}
 					})
 				}
@@ -33,7 +33,7 @@ func TestTheCauseBelongsToTheWishEveryInterleaving(t *testing.T) {
 						end, _ = m.Release(true)
 					}
 					if end != Pending {
-						w.Settle(m, end, nil)
+						w.Settle([]*Machine{m}, []Outcome{end}, nil)
 					}
 				})
 				return func() error {
@@ -70,7 +70,7 @@ func TestRejectEveryInterleaving(t *testing.T) {
 			if began = h.Begin(1, purgatory1); began {
 				w.Claim(m, Cancelled, purgatory1, &after)
 				wish, _ = m.Release(true)
-				w.Settle(m, wish, nil)
+				w.Settle([]*Machine{m}, []Outcome{wish}, nil)
 			}
 		})
 		return func() error {

@@ -74,7 +74,7 @@ func TestACauseIsKeptForAWishOnly(t *testing.T) {
 				m.Acquire()
 				wish = Forced
 			}
-			w.Settle(m, wish, nil)
+			w.Settle([]*Machine{m}, []Outcome{wish}, nil)
 			assert.Equal(t, wish, m.Outcome())
 			assert.Equal(t, c.cause, m.Cause())
 			assert.Zero(t, w.Len())
@@ -88,9 +88,18 @@ func TestACauseIsKeptForAWishOnly(t *testing.T) {
 func TestNoCauseIsLeft(t *testing.T) {
 	cause, own := errGone, errLate
 	for name, giveUp := range map[string]func(w *Wishes, m *Machine){
-		"satisfied":      func(w *Wishes, m *Machine) { w.Settle(m, Satisfied, nil); assert.NoError(t, m.Cause()) },
-		"cancelled":      func(w *Wishes, m *Machine) { w.Settle(m, Cancelled, nil); assert.Equal(t, cause, m.Cause()) },
-		"with a cause":   func(w *Wishes, m *Machine) { w.Settle(m, Cancelled, &own); assert.Equal(t, own, m.Cause()) },
+		"satisfied": func(w *Wishes, m *Machine) {
+			w.Settle([]*Machine{m}, []Outcome{Satisfied}, nil)
+			assert.NoError(t, m.Cause())
+		},
+		"cancelled": func(w *Wishes, m *Machine) {
+			w.Settle([]*Machine{m}, []Outcome{Cancelled}, nil)
+			assert.Equal(t, cause, m.Cause())
+		},
+		"with a cause": func(w *Wishes, m *Machine) {
+			w.Settle([]*Machine{m}, []Outcome{Cancelled}, &own)
+			assert.Equal(t, own, m.Cause())
+		},
 		"rejected":       func(w *Wishes, m *Machine) { w.Reject(m, false); assert.Equal(t, "new", state(m)) },
 		"rejected, used": func(w *Wishes, m *Machine) { w.Reject(m, true); assert.Equal(t, "rejected, used", state(m)) },
 	} {
@@ -102,7 +111,7 @@ func TestNoCauseIsLeft(t *testing.T) {
 			require.Equal(t, 2, w.Len())
 			giveUp(&w, m)
 			assert.Equal(t, 1, w.Len())
-			w.Settle(other, Cancelled, nil)
+			w.Settle([]*Machine{other}, []Outcome{Cancelled}, nil)
 			assert.Equal(t, own, other.Cause(), "that of another operation stays")
 			assert.Zero(t, w.Len())
 		})
@@ -135,9 +144,9 @@ func TestTheCauseBelongsToTheWishUnderARace(t *testing.T) {
 				if w.Claim(m, o, purgatory1, &causes[i]) {
 					holder.Store(int64(i) + 1)
 					if o == Forced {
-						w.Settle(m, o, nil)
+						w.Settle([]*Machine{m}, []Outcome{o}, nil)
 					} else {
-						w.Settle(m, o, &causes[i])
+						w.Settle([]*Machine{m}, []Outcome{o}, &causes[i])
 					}
 				}
 			})
@@ -147,11 +156,11 @@ func TestTheCauseBelongsToTheWishUnderARace(t *testing.T) {
 				for range round % 7 {
 					runtime.Gosched()
 				}
-				w.Settle(m, Satisfied, nil)
+				w.Settle([]*Machine{m}, []Outcome{Satisfied}, nil)
 				return
 			}
 			if wish, _ := m.Release(true); wish != Pending {
-				w.Settle(m, wish, nil)
+				w.Settle([]*Machine{m}, []Outcome{wish}, nil)
 			}
 		})
 		all.Wait()
@@ -195,7 +204,7 @@ func TestRejectTakesNoCauseOfTheNextSubmission(t *testing.T) {
 			}
 			w.Claim(m, Cancelled, purgatory1, &after)
 			runtime.Gosched()
-			w.Settle(m, Cancelled, nil)
+			w.Settle([]*Machine{m}, []Outcome{Cancelled}, nil)
 		})
 		w.Reject(m, false)
 		again.Wait()

@@ -20,8 +20,11 @@ type Scheduler interface {
 // run at a time.
 var installed Scheduler
 
-// Install makes s the scheduler; nil removes it.
-func Install(s Scheduler) { installed = s }
+// Install makes s the scheduler; nil removes it. The time of the run begins.
+func Install(s Scheduler) {
+	installed, clock = s, 0
+	dice.Seed(0, 0)
+}
 
 // Yield is a point at which the scheduler may let another goroutine run.
 func Yield() {

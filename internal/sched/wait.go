@@ -2,7 +2,39 @@
 
 package sched
 
-import "time"
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Group waits for goroutines that it has started.
+type Group = sync.WaitGroup
+
+// Pool keeps objects that are used again.
+type Pool = sync.Pool
+
+// Timer is what AfterFunc returns.
+type Timer = time.Timer
+
+// Now returns the time. With the tag interleave the scenario moves it.
+func Now() time.Time { return time.Now() }
+
+// Since returns the time since t.
+func Since(t time.Time) time.Duration { return time.Since(t) }
+
+// AfterFunc runs f on a goroutine of its own when d has passed.
+func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
+
+// WithTimeout is the function of package context.
+func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
+// Dice returns a random number from 0 to n-1. With the tag interleave it depends on the
+// schedule only.
+func Dice(n int64) int64 { return rand.Int64N(n) }
 
 // Receive receives from c.
 func Receive(c <-chan struct{}) { <-c }
@@ -17,11 +49,49 @@ func Either(a, b <-chan struct{}) bool {
 	}
 }
 
-// Pause waits until d has passed or done is closed. It is for a loop that polls. With the tag
-// interleave it waits until no other goroutine can run.
-func Pause(d time.Duration, done <-chan struct{}) {
+// Put puts the token in, unless it is there. It does not block.
+func (t Token) Put() {
 	select {
-	case <-done:
-	case <-time.After(d):
+	case t <- struct{}{}:
+	default:
 	}
 }
+
+// Sleeper is a goroutine's timer, which its sleeps use one after the other. The zero value is ready
+// to use.
+type Sleeper struct{ timer *time.Timer }
+
+// Sleep is the function [Sleep] on the sleeper's timer.
+func (s *Sleeper) Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
+	select {
+	case <-token:
+		return Taken
+	default:
+	}
+	if s.timer == nil {
+		s.timer = time.NewTimer(d)
+	} else {
+		s.timer.Reset(d)
+	}
+	defer s.timer.Stop()
+	select {
+	case <-token:
+		return Taken
+	case <-s.timer.C:
+		return Elapsed
+	case <-stop:
+	case <-end:
+	}
+	return Stopped
+}
+
+// Sleep waits until d has passed, and returns Elapsed, or until it can take token, and returns
+// Taken, or until stop or end is closed, and returns Stopped. If several are the case, Taken
+// comes first; otherwise it may be either. Of a nil channel nothing comes.
+func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
+	return new(Sleeper).Sleep(d, token, stop, end)
+}
+
+// Pause waits until d has passed or done is closed. It is for a loop that polls. With the tag
+// interleave it waits until no other goroutine can run, and then d passes.
+func Pause(d time.Duration, done <-chan struct{}) { Sleep(d, nil, done, nil) }

@@ -122,5 +122,5 @@ func TestAgesIgnoreOperationsThatCameAndWentMeanwhile(t *testing.T) {
 
 	oldest, all := s.Ages(3 * time.Hour)
 	assert.InEpsilon(t, time.Hour, oldest, 0.07)
-	assert.EqualValues(t, oldest/time.Microsecond, all.Micros)
+	assert.EqualValues(t, oldest/time.Microsecond, all.micros)
 }

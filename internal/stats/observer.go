@@ -83,13 +83,13 @@ func (o *Observer[K]) Ended(m *machine.Machine, outcome machine.Outcome, now tim
 		return
 	}
 	o.times.ages.ended(m.Start())
-	o.times.Waited[outcome].add(now-m.Start(), WaitUnit)
+	o.times.Waited[outcome].add(now-m.Start(), WaitUnit, 1)
 	if outcome != machine.Expired {
 		return
 	}
 	// The timer has let go of the entry, so no other goroutine writes the deadline.
 	if deadline := m.Entry().Deadline(); deadline > 0 {
-		o.times.Late.add(now-deadline, LateUnit)
+		o.times.Late.add(now-deadline, LateUnit, 1)
 	}
 }
 

@@ -5,6 +5,7 @@ package workers
 import (
 	"errors"
 	"runtime"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/guard"
@@ -27,23 +28,27 @@ const turn = 64
 //     running.
 //  3. A worker first decrements running and then asks for waiting work. So either Kick
 //     finds a place for a worker, or that worker finds the work.
-//  4. If spawn refuses, no worker looks at the queue. The function refused is called, and
-//     it must cause another Kick later.
+//  4. If spawn refuses, no worker looks at the queue. RetryAfter later, the pool looks, and
+//     offers the work again.
 type Pool struct {
 	max      int64
 	work     func() bool        // does one bounded piece of work; false: there was none
 	waiting  func() bool        // reports whether work is queued
 	spawn    func(func()) error // starts a worker
-	refused  func(error)        // called when spawn has refused; the work stays queued
+	refused  func(error)        // is told when spawn has refused; the work stays queued
 	panicked guard.Handler      // called when spawn panics
 	loop     func()             // p.run, evaluated once so that starting a worker allocates nothing
 
-	running sched.Int64 // workers that run or are being started
+	running  sched.Int64 // workers that run or are being started
+	retrying sched.Bool  // spawn has refused, and a timer of the runtime will look at the queue
 }
+
+// RetryAfter is how long a pool waits before it offers refused work again.
+const RetryAfter = 10 * time.Millisecond
 
 // New returns a pool of at most limit workers. spawn starts a worker; nil means a goroutine
 // for each. spawn refuses if it returns an error, panics or calls runtime.Goexit; then
-// refused is called, and the work stays queued until the next Kick.
+// refused is called, and the pool offers the work again.
 func New(limit int, work, waiting func() bool, spawn func(func()) error, refused func(error), panicked guard.Handler) *Pool {
 	p := &Pool{
 		max: int64(limit), work: work, waiting: waiting,
@@ -71,7 +76,20 @@ func (p *Pool) Kick() {
 	guard.Apart(func() { err = p.spawn(p.loop) }, p.panicked)
 	if err != nil {
 		p.running.Add(-1)
+		if !p.retrying.Swap(true) {
+			sched.AfterFunc(RetryAfter, func() {
+				p.retrying.Store(false)
+				p.look()
+			})
+		}
 		guard.Apart(func() { p.refused(err) }, p.panicked)
+	}
+}
+
+// look starts a worker if work is queued.
+func (p *Pool) look() {
+	if p.waiting() {
+		p.Kick()
 	}
 }
 
@@ -87,9 +105,7 @@ func (p *Pool) run() {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {
 		p.running.Add(-1)
-		if p.waiting() {
-			p.Kick()
-		}
+		p.look()
 	}()
 	for n := 1; p.work(); n++ {
 		if n%turn == 0 {

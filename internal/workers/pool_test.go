@@ -199,3 +199,57 @@ func TestSpawnThatDoesNotReturnTakesNoPlace(t *testing.T) {
 		})
 	}
 }
+
+// Who hears of a refusal finds the place of the refused worker free.
+func TestARefusalMayKickAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		var p *Pool
+		kicks := 0
+		spawn := func(run func()) error {
+			if kicks++; kicks == 1 {
+				return errors.New("full")
+			}
+			go run()
+			return nil
+		}
+		p = New(1, q.work, q.waiting, spawn, func(error) { p.Kick() }, noPanic(t))
+		done := false
+		q.push(func() { done = true })
+		p.Kick()
+		synctest.Wait() // no time passes: the pool's own retry has not come
+		assert.True(t, done)
+		time.Sleep(time.Second)
+	})
+}
+
+// After a refusal the pool offers the work again, RetryAfter later, however many kicks were
+// refused, and again after the next refusal.
+func TestRefusedWorkIsOfferedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		var calls []time.Duration
+		began := time.Now()
+		spawn := func(run func()) error {
+			calls = append(calls, time.Since(began))
+			if len(calls) < 5 {
+				return errors.New("full")
+			}
+			go run()
+			return nil
+		}
+		p := New(1, q.work, q.waiting, spawn, func(error) {}, noPanic(t))
+		done := false
+		q.push(func() { done = true })
+		p.Kick()
+		p.Kick()
+		time.Sleep(10 * RetryAfter)
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{0, 0, RetryAfter, 2 * RetryAfter, 3 * RetryAfter}, calls)
+		assert.True(t, done)
+		calls = calls[:0]
+		p.Kick() // refused; nothing is queued when the time comes, and so nothing is offered
+		time.Sleep(10 * RetryAfter)
+		assert.Len(t, calls, 1)
+	})
+}

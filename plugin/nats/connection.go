@@ -12,8 +12,9 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
-// patience is about how long a server may take to confirm a subscription.
-const patience = 5 * time.Second
+// patience is about how long a server may take to confirm a subscription. It is a variable for
+// the tests.
+var patience = 5 * time.Second
 
 // errClosed: nothing makes the connection again.
 var errClosed = fmt.Errorf("%w, by the program or because the client has given up; nats.MaxReconnects(-1) and "+

@@ -17,11 +17,15 @@ import (
 // subscription. That shows what a PONG of the server does not: that the server has accepted
 // the subscription, and delivers. It also hears the heartbeats of the other sources below
 // the prefix. If one is missing in the sequence of another source, hints may have been lost on
-// the way from that source's server, over a route of a cluster for one.
+// the way from that source's server, over a route of a cluster for one. So they may if another
+// source is heard for the first time, although both have been there for a while.
 const (
 	beatEvery = time.Second
 	// maxUnheard is how many heartbeats may be on their way before the source is deaf.
 	maxUnheard = 3
+	// maxNew is how many heartbeats a source sends before all others must have heard it, and it
+	// them.
+	maxNew = 2
 	// maxPeers is how many other sources are remembered.
 	maxPeers = 1024
 	// beatToken is the subject of the heartbeats below the prefix. No key is encoded so.
@@ -40,6 +44,7 @@ type beats struct {
 	sent   uint64
 	before error             // the connection's last error when Run began
 	peers  map[string]uint64 // by id: the last number; used by the client's goroutine only
+	since  uint64            // the last of our own numbers when peers was emptied; the same
 }
 
 // newBeats returns the heartbeats of a subscription whose name, an inbox, nobody else has.
@@ -113,9 +118,10 @@ func (b *beats) heard(payload []byte) {
 	last, known := b.peers[id]
 	if !known && len(b.peers) == maxPeers {
 		clear(b.peers) // most of them have gone
+		b.since = b.in.beat()
 	}
 	b.peers[id] = max(n, last)
-	if known && n > last+1 {
+	if known && n > last+1 || !known && n > maxNew && b.in.beat() > b.since+maxNew {
 		b.in.lose(fmt.Errorf("%w; %w", errRoute, signals.ErrOverflow))
 	}
 }

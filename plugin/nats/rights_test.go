@@ -83,23 +83,26 @@ func (h hearing) await(ctx context.Context, key string, read func() bool) (aslee
 	return asleep, answered
 }
 
+// denied are rights without those to subscribe to subjects.
+func denied(subjects ...string) *server.Permissions {
+	return &server.Permissions{Subscribe: &server.SubjectPermission{Deny: subjects}, Publish: &server.SubjectPermission{Allow: []string{">"}}}
+}
+
 // The rights of a live connection are taken away and given back. The source says so, and hears
 // what was written meanwhile.
 func TestRightsThatAreTakenAwayShowAndComeBack(t *testing.T) {
-	deny := func(subjects ...string) *server.Permissions {
-		return &server.Permissions{Subscribe: &server.SubjectPermission{Deny: subjects}, Publish: &server.SubjectPermission{Allow: []string{">"}}}
-	}
+	t.Parallel()
 	for name, c := range map[string]struct {
 		bucket bool
 		denied *server.Permissions
 		says   string
 	}{
-		"subjects, subscribe": {false, deny("hints.test.>"), `must be allowed to publish and to subscribe to "hints.test.>"`},
+		"subjects, subscribe": {false, denied("hints.test.>"), `must be allowed to publish and to subscribe to "hints.test.>"`},
 		"subjects, publish": {
 			false, &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"hints.test.>"}}},
 			`must be allowed to publish and to subscribe to "hints.test.>"`,
 		},
-		"a bucket, subscribe": {true, deny("_INBOX.>"), `must be allowed to subscribe to "_INBOX.>"`},
+		"a bucket, subscribe": {true, denied("_INBOX.>"), `must be allowed to subscribe to "_INBOX.>"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,6 +143,7 @@ func TestRightsThatAreTakenAwayShowAndComeBack(t *testing.T) {
 // The server refuses the password for a while. By default the client then closes the connection
 // for good: Run ends, and its error says what to set. With that set, it goes on.
 func TestAPasswordThatIsRefusedForAWhile(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		bucket, ignore bool
 	}{

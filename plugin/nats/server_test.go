@@ -48,17 +48,26 @@ func startBroker(t *testing.T, change ...func(*server.Options)) *broker {
 }
 
 func (b *broker) start() {
+	b.launch()
+	b.ready()
+}
+
+// ready waits until the server accepts clients.
+func (b *broker) ready() {
+	require.True(b.t, b.running().ReadyForConnections(time.Minute))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.options.Port = b.server.Addr().(*net.TCPAddr).Port // the same one after a stop
+}
+
+// launch starts the server, and does not wait for it.
+func (b *broker) launch() {
 	s, err := server.NewServer(b.options.Clone())
 	require.NoError(b.t, err)
 	go s.Start()
-	require.True(b.t, s.ReadyForConnections(30*time.Second))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.server = s
-	b.options.Port = s.Addr().(*net.TCPAddr).Port // the same one after a stop
-	if a := s.ClusterAddr(); a != nil {
-		b.options.Cluster.Port = a.Port
-	}
 }
 
 func (b *broker) stop() {
@@ -124,17 +133,56 @@ func cuts() int {
 
 // bucketEngine is a bucket whose watch is the source.
 func bucketEngine(t *testing.T) signalstest.Engine[string] {
-	b := startBroker(t)
-	return b.bucketEngine()
+	b := startBroker(t, func(o *server.Options) { o.Users = users("p", nil) })
+	e := b.bucketEngine()
+	e.Revoke = func() { b.reload("p", denied("_INBOX.>")) }
+	e.Restore = func() { b.reload("p", nil) }
+	return e
+}
+
+// replicasEngine is a bucket with three replicas. All keys but some are written at the source's
+// server, and those at the others. What is read is a map of this process: even the leader may be
+// behind the replica from which the hint comes.
+func replicasEngine(t *testing.T) signalstest.Engine[string] {
+	c, _ := startReplicas(t)
+	var state sync.Map
+	at := func(b *broker) (signalstest.Engine[string], func(context.Context, string, int64) error) {
+		e := b.bucketEngine()
+		return e, func(ctx context.Context, key string, value int64) error {
+			state.Store(key, value)
+			return e.Write(ctx, key, value)
+		}
+	}
+	e, write := at(c.brokers[0])
+	for _, b := range c.brokers[1:] {
+		_, elsewhere := at(b)
+		e.Elsewhere = append(e.Elsewhere, elsewhere)
+	}
+	e.Write = write
+	e.Read = func(_ context.Context, key string) (int64, error) {
+		value, _ := state.Load(key)
+		n, _ := value.(int64)
+		return n, nil
+	}
+	return e
 }
 
 func (b *broker) bucketEngine() signalstest.Engine[string] {
-	hearing, writing := b.connect("source"), b.connect("writer")
+	hearing, writing := b.connect("source", nats.UserInfo("source", "p")), b.connect("writer", nats.UserInfo("writer", "writer"))
 	_, _ = hearing.Request("nobody", nil, time.Minute) // starts a goroutine of the connection, not of a source
 	js, err := jetstream.New(writing)
 	require.NoError(b.t, err)
-	kv, err := js.CreateKeyValue(b.t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
-	require.NoError(b.t, err)
+	var kv jetstream.KeyValue
+	require.NoError(b.t, insist(b.t.Context(), func(ctx context.Context) error {
+		kv, err = js.KeyValue(ctx, bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket})
+		}
+		if err == nil {
+			kv, err = withoutDirectGets(ctx, js)
+		}
+		return err
+	}))
 	return signalstest.Engine[string]{
 		Source: func() signals.Source[string] { return natssignals.KeyValue(hearing, bucket) },
 		Key:    key,
@@ -178,6 +226,21 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 	}
 }
 
+// withoutDirectGets opens the bucket such that its leader answers gets: direct gets and
+// ReloadOptions are a data race in the server.
+func withoutDirectGets(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	s, err := js.Stream(ctx, "KV_"+bucket)
+	if err != nil {
+		return nil, err
+	}
+	config := s.CachedInfo().Config
+	config.AllowDirect = false
+	if _, err := js.UpdateStream(ctx, config); err != nil {
+		return nil, err
+	}
+	return js.KeyValue(ctx, bucket)
+}
+
 // overflow sends more than a source holds, and waits until its client has dropped some.
 func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) error {
 	const n = 10_000
@@ -193,20 +256,24 @@ func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) e
 	return ctx.Err()
 }
 
-// subjectEngine is a map of this process, whose writers publish hints on core NATS: all but one
-// at the source's server, and that one at another of the cluster.
+// subjectEngine is a map of this process, whose writers publish hints on core NATS, at the
+// source's server and at the two others of the cluster.
 func subjectEngine(t *testing.T) signalstest.Engine[string] {
-	brokers, _ := startCluster(t, 2, 0, func(o *server.Options) { o.Users = users("p", nil) })
+	brokers := startCluster(t, 3, func(o *server.Options) { o.Users = users("p", nil) }).brokers
 	b := brokers[0]
 	hearing := b.connect("source", nats.UserInfo("source", "p"))
 	writing := b.connect("writer", nats.UserInfo("writer", "writer"))
-	elsewhere := brokers[1].connect("elsewhere", nats.UserInfo("writer", "writer"))
 	var state sync.Map
 	writeBy := func(nc *nats.Conn, key string, value int64) error {
 		state.Store(key, value)
 		return natssignals.Hint(nc, "hints.test", key, signals.Unknown)
 	}
 	write := func(key string, value int64) error { return writeBy(writing, key, value) }
+	var elsewhere []func(context.Context, string, int64) error
+	for _, b := range brokers[1:] {
+		nc := b.connect("elsewhere", nats.UserInfo("writer", "writer"))
+		elsewhere = append(elsewhere, func(_ context.Context, key string, value int64) error { return writeBy(nc, key, value) })
+	}
 	return signalstest.Engine[string]{
 		Source: func() signals.Source[string] {
 			s, err := natssignals.Subjects(hearing, "hints.test")
@@ -228,10 +295,8 @@ func subjectEngine(t *testing.T) signalstest.Engine[string] {
 		Revoke: func() {
 			b.reload("p", &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"hints.test.>"}}})
 		},
-		Restore: func() { b.reload("p", nil) },
-		Elsewhere: []func(context.Context, string, int64) error{func(_ context.Context, key string, value int64) error {
-			return writeBy(elsewhere, key, value)
-		}},
+		Restore:   func() { b.reload("p", nil) },
+		Elsewhere: elsewhere,
 		Overflow: func(ctx context.Context, _ func()) error {
 			return overflow(ctx, hearing, func(i int) error { return write(key(i), 1) })
 		},

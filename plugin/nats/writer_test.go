@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	natssignals.SetMaxKeys(4096) // so that an overflow takes no more hints than that twice
+	natssignals.SetMaxKeys(4096)         // so that an overflow takes no more hints than that twice
+	natssignals.SetPatience(time.Second) // a right that is lost is noticed only then
 	goleak.VerifyTestMain(m)
 }
 

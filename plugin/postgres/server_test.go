@@ -66,6 +66,7 @@ func startDatabase(t *testing.T) *database {
 	require.NoError(t, err, string(out))
 	d.start()
 	t.Cleanup(d.stop)
+	d.run("CREATE ROLE source LOGIN")
 	return d
 }
 
@@ -98,7 +99,7 @@ func (d *database) start() {
 	}, d.settings...)...)
 	require.NoError(d.t, d.server.Start())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := d.connect(context.Background())
+		conn, err := pgx.Connect(context.Background(), d.url())
 		if err == nil {
 			_ = conn.Close(context.Background())
 			return
@@ -122,7 +123,24 @@ func (d *database) url() string {
 }
 
 func (d *database) connect(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.Connect(ctx, d.url()+"&application_name=source")
+	return pgx.Connect(ctx, d.url()+"&application_name=source&user=source")
+}
+
+// run runs statements, as often as need be.
+func (d *database) run(statements ...string) {
+	require.NoError(d.t, insist(context.Background(), func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, d.url())
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		for _, sql := range statements {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 func (d *database) pool() *pgxpool.Pool {
@@ -136,6 +154,8 @@ func (d *database) pool() *pgxpool.Pool {
 }
 
 var engines atomic.Int64
+
+const cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'source'"
 
 func key(i int) string { return fmt.Sprintf("key %d'; DROP TABLE x", i) }
 
@@ -194,12 +214,13 @@ func (d *database) engineBehind(connect func(context.Context) (*pgx.Conn, error)
 			})
 			return value, err
 		},
-		Cut: func() {
-			_, _ = pool.Exec(context.Background(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'source'")
-		},
+		Cut:   func() { _, _ = pool.Exec(context.Background(), cut) },
 		Stop:  d.stop,
 		Start: d.start,
-		Cuts:  cuts(),
+		// There is no right to listen but that to be connected.
+		Revoke:  func() { d.run("ALTER ROLE source NOLOGIN", cut) },
+		Restore: func() { d.run("ALTER ROLE source LOGIN") },
+		Cuts:    cuts(),
 	}
 }
 

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,12 +11,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/plugin/postgres"
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
 
@@ -94,93 +91,4 @@ func aListenerThatIsGone(t *testing.T, d *database) {
 	close(over)
 	cancel()
 	require.Error(t, receive(t, ended, "the end of Run"))
-}
-
-// startStandby starts a standby of d, which is always behind it.
-func startStandby(t *testing.T, d *database, behind time.Duration) *database {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "postgres-standby")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &database{t: t, bin: d.bin, dir: dir, as: d.as}
-	if d.as != nil {
-		require.NoError(t, os.Chown(dir, int(d.as.Credential.Uid), int(d.as.Credential.Gid)))
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s.port = l.Addr().(*net.TCPAddr).Port
-	require.NoError(t, l.Close())
-	backup := s.command("pg_basebackup", "-h", "127.0.0.1", "-p", strconv.Itoa(d.port), "-U", "test", "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-	out, err := backup.CombinedOutput()
-	require.NoError(t, err, string(out))
-	s.settings = []string{"-c", "recovery_min_apply_delay=" + strconv.FormatInt(behind.Milliseconds(), 10) + "ms"}
-	s.start()
-	t.Cleanup(s.stop)
-	return s
-}
-
-// Notifications come from the primary, and the waits read at a standby that is 1.5 s behind.
-func readsAtAStandby(t *testing.T, d *database) {
-	e := d.engine()
-	standby := startStandby(t, d, 1500*time.Millisecond)
-	config, err := pgxpool.ParseConfig(standby.url() + "&pool_max_conns=20")
-	require.NoError(t, err)
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	defer pool.Close()
-	table := "state" + strconv.FormatInt(engines.Load(), 10)
-	for _, c := range []struct {
-		name string
-		lag  time.Duration
-	}{{"default", 2 * time.Second}, {"without repeats", 0}} {
-		t.Run(c.name, func(t *testing.T) {
-			n := 200
-			if more, err := strconv.Atoi(os.Getenv("POSTGRES_WAITS")); err == nil {
-				n = more
-			}
-			p, err := purgatory.New[string]("test")
-			require.NoError(t, err)
-			defer p.Close()
-			r, err := signals.To(p, signals.WithLag(c.lag), signals.WithAudit(0))
-			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			var running, reading, waiting sync.WaitGroup
-			running.Go(func() { _ = r.Run(ctx, e.Source()) })
-			for r.Stats().Rechecks == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			var answered atomic.Int64
-			for i := range n {
-				reading.Add(1)
-				waiting.Go(func() {
-					var once sync.Once
-					_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (n int64, ok bool, err error) {
-						defer once.Do(reading.Done)
-						err = pool.QueryRow(ctx, "SELECT count(*) FROM "+table+" WHERE key = $1", c.name+key(i)).Scan(&n)
-						return n, n > 0, err
-					}, c.name+key(i))
-					if err == nil {
-						answered.Add(1)
-					}
-				})
-			}
-			reading.Wait()
-			for i := range n {
-				require.NoError(t, e.Write(ctx, c.name+key(i), 1))
-			}
-			if c.lag == 0 {
-				time.Sleep(3 * time.Second) // the standby has everything
-				assert.Less(t, answered.Load(), int64(n), "waits whose read came too early sleep")
-				cancel()
-			}
-			waiting.Wait()
-			t.Logf("%d of %d answered, %d hints were said again", answered.Load(), n, r.Stats().Repeats)
-			if c.lag > 0 {
-				assert.EqualValues(t, n, answered.Load())
-			}
-			cancel()
-			running.Wait()
-		})
-	}
 }

@@ -154,10 +154,10 @@ func statsOf[S any](name string, of func() S) (stats S, err error) {
 
 func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- prometheus.Metric) {
 	collectEach(metrics, name, n, out)
-	if callbacksTimed(n) {
+	if n.CallbacksTimed {
 		collectEach(callbackMetrics, name, n, out)
 	}
-	if n.Forgotten > 0 {
+	if n.ForgottenCounted {
 		collectEach(forgottenMetric, name, n, out)
 	}
 	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {

@@ -128,14 +128,15 @@ func TestWithoutHistogramsThereAreNone(t *testing.T) {
 	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
 }
 
-// TestForgottenChecksAreCountedFromTheFirst: a 0 would say that none is forgotten where nobody looks.
-func TestForgottenChecksAreCountedFromTheFirst(t *testing.T) {
+// TestForgottenChecksAreThereWhereTheyAreCounted: elsewhere a 0 would say that none is forgotten, and nobody looks.
+func TestForgottenChecksAreThereWhereTheyAreCounted(t *testing.T) {
+	const series = "\npurgatory_forgotten_checks_total{purgatory=\"p\"}"
 	for _, c := range []struct {
-		opts []purgatory.Option
-		want string
+		opts          []purgatory.Option
+		before, after string
 	}{
-		{nil, ""},
-		{[]purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler))}, "\npurgatory_forgotten_checks_total{purgatory=\"p\"} 1\n"},
+		{nil, "", ""},
+		{[]purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler))}, " 0\n", " 1\n"},
 	} {
 		p := newPurgatory[string](t, "p", c.opts...)
 		op := &produce{}
@@ -143,14 +144,17 @@ func TestForgottenChecksAreCountedFromTheFirst(t *testing.T) {
 		require.NoError(t, err)
 		collector, err := New(p)
 		require.NoError(t, err)
-		assert.NotContains(t, scrape(t, collector), "forgotten_checks_total{")
+		check := func(want string) {
+			if text := scrape(t, collector); want == "" {
+				assert.NotContains(t, text, series)
+			} else {
+				assert.Contains(t, text, series+want)
+			}
+		}
+		check(c.before)
 		op.ready = true // and nobody checks
 		p.AdvanceClock(2 * time.Second)
-		if text := scrape(t, collector); c.want == "" {
-			assert.NotContains(t, text, "forgotten_checks_total{")
-		} else {
-			assert.Contains(t, text, c.want)
-		}
+		check(c.after)
 	}
 }
 
@@ -162,11 +166,9 @@ func TestUntimedCallbacksHaveNoTimes(t *testing.T) {
 	for _, name := range times {
 		assert.NotContains(t, text, name)
 	}
-	for _, n := range []purgatory.Stats{{OldestRunning: time.Second}, {SlowCallbacks: 1}} {
-		text = scrape(t, fixed{&Collector{}, &n})
-		for _, name := range times {
-			assert.Contains(t, text, name)
-		}
+	text = scrape(t, fixed{&Collector{}, &purgatory.Stats{CallbacksTimed: true}})
+	for _, name := range times {
+		assert.Contains(t, text, name+`purgatory="p"} 0`)
 	}
 }
 

@@ -51,7 +51,7 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.Watched }),
 	gauge("keys", "Keys that somebody waits for.",
 		func(n *purgatory.Stats) int64 { return n.Keys }),
-	gauge("stale_entries", "Entries of ended operations that wait for the purge.",
+	gauge("stale_entries", "Entries of ended operations that are still in watcher lists: whoever holds the lock of the list takes them out, or else the next purge does.",
 		func(n *purgatory.Stats) int64 { return n.Stale }),
 	counter("accepted_operations_total", "Operations that were accepted, those included that did not have to wait.",
 		func(n *purgatory.Stats) int64 { return n.Accepted }),
@@ -79,8 +79,7 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.ReaperStalls }),
 }
 
-// callbackMetrics are known with purgatory.WithSlowCallback only. That it is there shows in the numbers: without it they are
-// all 0.
+// callbackMetrics are known with purgatory.WithSlowCallback only.
 var callbackMetrics = []metric[purgatory.Stats]{
 	seconds("oldest_running_callback_seconds", "How long the callback that has been running longest has been running; 0: none runs.",
 		func(n *purgatory.Stats) time.Duration { return n.OldestRunning }),
@@ -90,14 +89,10 @@ var callbackMetrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.SlowCallbacks }),
 }
 
-// forgottenMetric is known with purgatory.WithForgottenChecks only, which its first count shows.
+// forgottenMetric is known with purgatory.WithForgottenChecks only.
 var forgottenMetric = []metric[purgatory.Stats]{
 	counter("forgotten_checks_total", "Operations that were ready at their timeout, and whose keys nobody had checked.",
 		func(n *purgatory.Stats) int64 { return n.Forgotten }),
-}
-
-func callbacksTimed(n *purgatory.Stats) bool {
-	return n.OldestRunning > 0 || n.StuckCallbacks > 0 || n.SlowCallbacks > 0
 }
 
 var (

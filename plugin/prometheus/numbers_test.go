@@ -59,8 +59,8 @@ func (f fixed) Collect(out chan<- prometheus.Metric) { f.c.collect("p", f.n, out
 
 func timed(t *testing.T) *purgatory.Stats {
 	t.Helper()
-	n := newPurgatory[string](t, "p", purgatory.WithHistograms()).Stats()
-	require.True(t, n.Timed)
+	n := newPurgatory[string](t, "p", purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour), purgatory.WithForgottenChecks(0)).Stats()
+	require.True(t, n.Timed && n.CallbacksTimed && n.ForgottenCounted)
 	return &n
 }
 

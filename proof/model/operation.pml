@@ -254,7 +254,7 @@ inline endOwn(o, how) {
 	known = 0
 }
 
-/* ---- what follows a claim: unlink, settle, timer, callbacks ----------------------- */
+/* ---- what follows a claim: unlink, timer, settle, callbacks ----------------------- */
 
 /* home is the shard whose lock is waited for; another shard's lock is only tried. */
 inline unlink(k) {
@@ -311,7 +311,7 @@ inline settle(o) {
 	}
 }
 
-/* Callbacks run here, or, for Shutdown, on workers. */
+/* Callbacks run here, or, for Shutdown and after a late expiry, on workers. */
 inline answer(o) {
 	if
 	:: claim[o] != NONE && onWork -> run answering(o); claim[o] = NONE
@@ -324,8 +324,8 @@ inline finish() {
 	if
 	:: claim[0] != NONE || claim[1] != NONE ->
 		unlink(0); unlink(1);
-		settle(0); settle(1);
 		cancelTimer(0); cancelTimer(1);
+		settle(0); settle(1);
 		answer(0); answer(1)
 	:: else
 	fi
@@ -403,37 +403,21 @@ inline schedule(o) {
 	}
 }
 
-/* Expiry that found the operation being registered is not carried out here: it is let go
- * once more and expires on a worker. Close may have come while there was that wish. */
-inline expireOnWorker(o) {
+/* An expiry that found the operation being registered: the registration ends it, at once, and
+ * a worker runs the callbacks. */
+inline lateExpiry(o) {
 	if
+#ifdef BUG_CLEAR
+	/* It is let go and scheduled once more, and Close's wish is dropped with the expiry. */
 	:: claim[o] == EXPIRED ->
-		atomic { claim[o] = NONE; wish[o] = NONE; looks = MAXLOOKS }; /* a mark is a worker's */
-		release(o);
-		looks = 0;
-		if
-		:: claim[o] == NONE -> dueAtOnce(o)
-		:: else
-		fi
-	:: else
-	fi
-}
-
-/* It is pending: due at once. If the timer has stopped, whoever holds it expires it. */
-inline dueAtOnce(o) {
-	schedule(o);
-	if
-	:: refused -> refused = false; end(o, EXPIRED)
-	:: !refused && phase[o] == ENDED -> cancelEntry(o); spent = false       /* meanwhile */
-	:: else ->
-#ifndef BUG_CLEAR
-		if
-		:: closing -> end(o, CLOSED)
-		:: else
-		fi
+		claim[o] = NONE;
+		atomic { wish[o] = NONE; again[o] = false; phase[o] = PENDING; released[o] = true };
+		schedule(o);
+		refused = false
 #else
-		skip
+	:: claim[o] == EXPIRED -> onWork = true
 #endif
+	:: else
 	fi
 }
 
@@ -474,12 +458,13 @@ inline registerOp(o) {
 #else
 					runner(o);          /* second try */
 #endif
-					expireOnWorker(o)
+					lateExpiry(o)
 				fi
 			fi
 		fi
 	fi;
 	finish();
+	onWork = false;
 	registers[o] = false
 }
 

@@ -63,7 +63,7 @@ BUG-wish   | operation.pml | SCENARIO_FORCE BUG_WISH             | wish         
 BUG-looks  | operation.pml | SCENARIO_CHECKS MAXLOOKS=1 BUG_LOOKS | state\[1\]  | giving up looking again without handing over: wake-up lost
 BUG-mark   | operation.pml | SCENARIO_SIGNAL_TWICE BUG_SIGNAL_MARK | state\[1\] | signal's mark cleared after the check: wake-up lost
 BUG-close  | operation.pml | SCENARIO_CLOSE BUG_CLOSE            | inWheel/closing | closed looked at outside the lock: left without an answer
-BUG-clear  | operation.pml | SCENARIO_CLOSE BUG_CLEAR            | inWheel/closing | a wish that has turned into an expiry is forgotten together with Close's: left without an answer
+BUG-clear  | operation.pml | SCENARIO_CLOSE BUG_CLEAR            | inWheel/closing | an expiry that meets a registration is scheduled once more, and Close's wish is forgotten with it: left without an answer
 BUG-reject | operation.pml | SCENARIO_REJECTED BUG_REJECT        | secondLife   | a claim reads the owner in a step of its own: an operation is ended after it went elsewhere
 BUG-owner  | operation.pml | SCENARIO_ELSEWHERE BUG_OWNER        | secondLife   | Extend reads the owner in a step of its own: moved in the wrong timer
 BUG-nested | operation.pml | SCENARIO_NESTED BUG_NESTED          | state\[1\]   | a check inside a try is refused and left to nobody: wake-up lost

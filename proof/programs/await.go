@@ -11,42 +11,32 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// client is a context that ends when a step of the program or the end of the run says so, or
-// when it was asked often enough: so a Shutdown that polls in vain ends.
+// client is the context of a wait, which ends when a step of the program says so.
 type client struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func newClient() *client {
+	ctx, end := context.WithCancel(context.Background())
+	return &client{ctx, end}
+}
+
+// impatient is a context that ends when it was asked often enough: so a Shutdown that polls in
+// vain ends.
+type impatient struct {
 	context.Context
 	mu   sync.Mutex
 	left int // how often Err may be called before it ends
-	done chan struct{}
-	err  error
 }
 
-func newClient(asks int) *client {
-	return &client{Context: context.Background(), left: asks, done: make(chan struct{})}
-}
-
-func (c *client) Done() <-chan struct{} { return c.done }
-
-func (c *client) Err() error {
+func (c *impatient) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left--; c.left < 0 {
-		c.endLocked()
+		return context.Canceled
 	}
-	return c.err
-}
-
-func (c *client) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.endLocked()
-}
-
-func (c *client) endLocked() {
-	if c.err == nil {
-		c.err = context.Canceled
-		close(c.done)
-	}
+	return nil
 }
 
 // await is register for an operation that is an Await. It returns when the wait has ended.
@@ -61,11 +51,7 @@ func (w *world) await(o *waiter) {
 	o.begun = append(o.begun, began)
 	w.mu.Unlock()
 	now, timeout := w.clock.Now(), time.Duration(o.timeout)*tick
-	keys := make([]int, len(o.keys))
-	for i, k := range o.keys {
-		keys[i] = w.ids[k]
-	}
-	err := w.block(o, timeout, keys)
+	err := w.block(o, timeout)
 	later := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,9 +68,10 @@ func (w *world) await(o *waiter) {
 	switch {
 	case err == nil:
 		o.outcome = operation.Satisfied
-		o.loose = w.closing && o.tries == 1 // a purgatory that has closed does not count the yes, which is the caller's
+		o.loose = w.closing && o.tries == 1 // a purgatory that has closed does not count a try before the registration
 	case errors.Is(err, purgatory.ErrExpired):
 		o.outcome = operation.Expired
+		o.loose = w.closing && o.tries == 1
 		if later < now+timeout {
 			o.fault("expired at %v, not allowed before %v", later, now+timeout)
 		}
@@ -104,16 +91,50 @@ func (w *world) await(o *waiter) {
 	}
 }
 
-// block calls Await, or for every other timeout a Wait that is selected beside the context.
-func (w *world) block(o *waiter, timeout time.Duration, keys []int) error {
-	if o.timeout%2 == 0 {
-		return w.p.Await(o.client, timeout, o.TryComplete, keys...)
+// block waits in the way that o.how says.
+func (w *world) block(o *waiter, timeout time.Duration) (err error) {
+	value, met := 0, func() (int, bool) { return 1, o.TryComplete() }
+	read := func(context.Context) (int, bool, error) { return 1, o.TryComplete(), nil }
+	keys, at := o.places()
+	if at != nil {
+		switch o.how {
+		case vAwait:
+			return w.p.AwaitAt(o.client, timeout, o.TryComplete, at...)
+		case vAwaitValue:
+			value, err = purgatory.AwaitValueAt(o.client, w.p, timeout, met, at...)
+		case vAwaitRead:
+			_, err = purgatory.AwaitReadAt(o.client, w.p, timeout, read, at...)
+			return err
+		default:
+			wait, err := w.p.StartWaitAt(timeout, o.TryComplete, at...)
+			return choose(wait, err, o.client)
+		}
+	} else {
+		switch o.how {
+		case vAwait:
+			return w.p.Await(o.client, timeout, o.TryComplete, keys...)
+		case vAwaitValue:
+			value, err = purgatory.AwaitValue(o.client, w.p, timeout, met, keys...)
+		case vAwaitRead:
+			_, err = purgatory.AwaitRead(o.client, w.p, timeout, read, keys...)
+			return err
+		default:
+			wait, err := w.p.StartWait(timeout, o.TryComplete, keys...)
+			return choose(wait, err, o.client)
+		}
 	}
-	wait, err := w.p.StartWait(timeout, o.TryComplete, keys...)
+	if (value == 1) != (err == nil) {
+		w.fault("o%d: AwaitValue returns %d, %v", o.id, value, err)
+	}
+	return err
+}
+
+// choose waits for a Wait beside a context.
+func choose(wait *purgatory.Wait[int], err error, ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !sched.Either(wait.Done(), o.client.Done()) {
+	if !sched.Either(wait.Done(), ctx.Done()) {
 		wait.Stop()
 		sched.Receive(wait.Done())
 	}

@@ -40,6 +40,13 @@ func (d *drawer) program(seed uint64) *program {
 	if p.crowd > 0 {
 		d.verbs = append(d.verbs, vPass, vPass, vSignal)
 	}
+	if p.crowd == 0 && d.oneIn(3) {
+		p.clock = clockKind(1 + d.IntN(2))
+	}
+	if p.crowd == 0 && d.oneIn(6) {
+		p.refuses, p.refusal = uint16(d.IntN(1<<(1+d.IntN(8)))), refusal(d.IntN(int(refusals)))
+	}
+	p.lastTry = d.oneIn(8)
 	many := d.oneIn(16) && p.crowd == 0
 	n := 1 + d.IntN(4)
 	if many {
@@ -87,6 +94,9 @@ func (d *drawer) op() op {
 	if o.needs == nothing && d.oneIn(2) {
 		o.needs = anyKey
 	}
+	if d.p.refuses != 0 && d.oneIn(2) {
+		o.timeout *= 1000 // it does not pass while work is offered again
+	}
 	if d.oneIn(10) {
 		o.timeout = 0
 	}
@@ -99,7 +109,7 @@ func (d *drawer) op() op {
 		o.position = 1 + d.IntN(2)
 	}
 	if d.oneIn(5) {
-		o.waits, o.position = true, 0
+		o.waits, o.how = true, wait(d.IntN(int(waitVerbs)))
 		return o
 	}
 	for d.oneIn(4) {

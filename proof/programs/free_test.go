@@ -3,19 +3,19 @@
 package programs
 
 import (
+	"flag"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// freePrograms is how many programs the test below runs.
-const freePrograms = 400
+var freePrograms = flag.Uint64("programs", 400, "how many programs to run")
 
 // TestProgramsOnGoroutines runs programs on Go's own scheduler, with the same oracles. Under the
 // race detector it finds reads and writes that are not ordered, which package explore cannot
 // see, because there one goroutine at a time runs.
 func TestProgramsOnGoroutines(t *testing.T) {
-	n := uint64(freePrograms)
+	n := *freePrograms
 	if testing.Short() {
 		n /= 10
 	}
@@ -23,10 +23,10 @@ func TestProgramsOnGoroutines(t *testing.T) {
 		p := draw(seed)
 		synctest.Test(t, func(t *testing.T) {
 			settle := func() {
-				time.Sleep(time.Second) // of the bubble: what polls has ended
+				time.Sleep(time.Minute) // of the bubble: what polls has ended, and no operation waits for longer
 				synctest.Wait()
 			}
-			w := newWorld(p, settle)
+			w := newWorld(p, settle, time.Sleep)
 			w.before()
 			for _, steps := range p.goroutines[1:] {
 				go w.run(steps)

@@ -5,8 +5,8 @@ package programs
 import "slices"
 
 // without returns p without the parts for which removed returns true. The parts are numbered:
-// first the steps of each goroutine, then the reactions of each operation, the crowd and the
-// bound.
+// first the steps of each goroutine, then the reactions of each operation, the crowd, the
+// bound, the clock, the executor that refuses, and the last try.
 func (p *program) without(removed func(part int) bool) *program {
 	q, n := *p, 0
 	keep := func() bool { n++; return !removed(n - 1) }
@@ -24,6 +24,15 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.maxPending = 0
 	}
+	if !keep() {
+		q.clock = manual
+	}
+	if !keep() {
+		q.refuses = 0
+	}
+	if !keep() {
+		q.lastTry = false
+	}
 	return &q
 }
 
@@ -36,9 +45,9 @@ func filter[T any](all []T, keep func() bool) (some []T) {
 	return some
 }
 
-// awaits reports whether a call of p blocks until an operation ends.
+// awaits reports whether goroutines are left when all that can go on have ended.
 func (p *program) awaits() bool {
-	return slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
+	return p.clock != manual || p.refuses != 0 || slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
 }
 
 // parts returns how many parts p has.

@@ -15,7 +15,11 @@ type program struct {
 	maxPending int // 0: no bound
 	workers    int
 	purge      int // WithPurgeInterval
-	crowd      int // operations on keys of their own, all on the one shard, that end while their keys are signalled
+	clock      clockKind
+	refuses    uint16  // bit i: the executor refuses its i-th call
+	refusal    refusal // how
+	lastTry    bool    // WithForgottenChecks
+	crowd      int     // operations on keys of their own, all on the one shard, that end while their keys are signalled
 	ops        []op
 	goroutines [][]step // the first one runs in Setup, before the others begin
 }
@@ -26,10 +30,22 @@ type op struct {
 	needs    need
 	timeout  int  // ticks
 	position int  // of its waits, 0: none
-	waits    bool // it is a call of Await, and has no reactions
+	waits    bool // a goroutine waits for it, and it has no reactions
+	how      wait // in which way
 	inTry    []reaction
 	inDone   []reaction
 }
+
+// wait is the verb with which a goroutine waits. With a position, it is the one that ends in At.
+type wait uint8
+
+const (
+	vAwait wait = iota
+	vStartWait
+	vAwaitValue
+	vAwaitRead
+	waitVerbs
+)
 
 // need is the condition of an operation.
 type need uint8
@@ -81,7 +97,7 @@ const (
 	vAdvance
 	vClose
 	vShutdown // with a context that has ended
-	vDrain    // Shutdown with a context that ends when it has polled a few times
+	vDrain    // Shutdown with a live context; on a manual clock it ends when it was asked a few times
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
 	vPanic    // only in reactions
@@ -117,6 +133,15 @@ func (p *program) String() string {
 	if p.maxPending > 0 {
 		fmt.Fprintf(&b, ", at most %d pending", p.maxPending)
 	}
+	if p.clock != manual {
+		fmt.Fprintf(&b, ", %s", [...]string{"", "the purgatory's own timer and reaper", "a shared timer, a driver and a reaper"}[p.clock])
+	}
+	if p.refuses > 0 {
+		fmt.Fprintf(&b, ", the executor refuses calls %b by %s", p.refuses, [refusals]string{"an error", "a panic", "Goexit"}[p.refusal])
+	}
+	if p.lastTry {
+		b.WriteString(", a last try at the timeout")
+	}
 	if p.crowd > 0 {
 		fmt.Fprintf(&b, ", %d signalled keys come and go before", p.crowd)
 	}
@@ -127,7 +152,7 @@ func (p *program) String() string {
 		}
 		name := "o"
 		if o.waits {
-			name = "Await o"
+			name = [waitVerbs]string{"Await", "StartWait", "AwaitValue", "AwaitRead"}[o.how] + " o"
 		}
 		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
 		if o.position > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 var errCause = errors.New("the cause of a program")
@@ -63,7 +64,7 @@ func (w *world) do(s step) {
 	case vCancelKey, vCancelMatching:
 		w.cancelKey(s)
 	case vAdvance:
-		w.clock.AdvanceClock(time.Duration(s.n) * tick)
+		w.advance(time.Duration(s.n) * tick)
 	case vClose:
 		w.close()
 		if err := w.p.Close(); err != nil {
@@ -72,9 +73,13 @@ func (w *world) do(s step) {
 	case vShutdown:
 		w.shutdown(ended)
 	case vDrain:
-		w.shutdown(newClient(3))
+		if w.manual == nil {
+			w.shutdown(context.Background()) // which lets time pass while it polls
+		} else {
+			w.shutdown(&impatient{Context: context.Background(), left: 3})
+		}
 	case vPass:
-		w.end(w.pass())
+		w.end(w.passBy())
 	default:
 		if s.op < len(w.waiters) {
 			w.doTo(w.waiters[s.op], s)
@@ -189,17 +194,9 @@ func (w *world) register(o *waiter) {
 	w.mu.Unlock()
 	var completed bool
 	var err error
-	if o.position > 0 {
-		at := make([]purgatory.KeyPosition[int], len(o.keys))
-		for i, k := range o.keys {
-			at[i] = purgatory.KeyPosition[int]{Key: w.ids[k], Position: int64(o.position)}
-		}
+	if keys, at := o.places(); at != nil {
 		completed, err = w.p.TryCompleteElseWatchAt(o, timeout, at...)
 	} else {
-		keys := make([]int, len(o.keys))
-		for i, k := range o.keys {
-			keys[i] = w.ids[k]
-		}
 		completed, err = w.p.TryCompleteElseWatch(o, timeout, keys...)
 	}
 	later := w.clock.Now()
@@ -279,14 +276,31 @@ func (w *world) close() {
 	w.closing = true
 }
 
+// quietLocked checks what must hold when Shutdown returns nil.
+func (w *world) quietLocked() {
+	for _, o := range w.waiters {
+		if o.calling || o.trying && o.accepted && !o.waits {
+			o.fault("one of its methods runs when Shutdown returns")
+		}
+	}
+}
+
 func (w *world) shutdown(ctx context.Context) {
 	w.close()
 	err := w.p.Shutdown(ctx)
+	t, system := w.clock.(*timer.SystemTimer)
+	busy := err == nil && system && w.system == nil && !t.Idle()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A registration that goes on beside Shutdown, and will be refused, may start a worker that
+	// finds nothing.
+	if busy && !slices.ContainsFunc(w.waiters, func(o *waiter) bool { return o.returned < len(o.begun) }) {
+		w.faultLocked("workers of the purgatory's own timer run when Shutdown returns")
+	}
 	switch {
 	case err == nil:
 		w.down = true
+		w.quietLocked()
 	case !errors.Is(err, ctx.Err()) || ctx.Err() == nil:
 		w.faultLocked("shutdown: %v", err)
 	}

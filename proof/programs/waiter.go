@@ -8,6 +8,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 // waiter is an operation of a program.
@@ -38,6 +39,18 @@ type waiter struct {
 	doneAt                    int  // when OnComplete began
 	doneTime                  time.Duration
 	outcome                   operation.Outcome
+}
+
+// places returns the purgatory's keys that o waits for, with their positions if it has one.
+func (o *waiter) places() (keys []int, at []purgatory.KeyPosition[int]) {
+	for _, k := range o.keys {
+		if id := o.w.ids[k]; o.position > 0 {
+			at = append(at, purgatory.KeyPosition[int]{Key: id, Position: int64(o.position)})
+		} else {
+			keys = append(keys, id)
+		}
+	}
+	return keys, at
 }
 
 func (o *waiter) fault(format string, args ...any) {

@@ -3,7 +3,6 @@ package programs
 import (
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"runtime"
 	"sync"
@@ -18,20 +17,24 @@ import (
 // tick is the unit of all durations of a program.
 const tick = time.Millisecond
 
-// world is one run of a program: a purgatory on a manual clock, the state on which the
-// operations' conditions depend, and what has been seen. Nothing but the program's own
-// goroutines moves the clock, sweeps or purges, so that nothing repairs what they lose.
+// world is one run of a program: a purgatory, the state on which the operations' conditions
+// depend, and what has been seen. Nothing but the program's own goroutines lets time pass,
+// and nothing sweeps or purges (except a reaper after an expiry),
+// so that nothing repairs what they lose.
 //
 // The mutex guards the fields below it. It is not one of the library's, so that a scheduler
 // does not interrupt its holder, and it is not held while a method of the purgatory runs.
 type world struct {
 	*program
 	p        *purgatory.DelayedOperationPurgatory[int]
-	clock    *timer.ManualTimer
+	clock    clock
+	manual   *timer.ManualTimer      // clock, if it is one
+	system   *timer.SystemTimer      // clock, if it is shared
 	watchers *watchers.Watchers[int] // of p
 	// settle waits until all goroutines of the program and of the purgatory have ended.
 	settle func()
-	ids    []int // the purgatory's keys, by the program's
+	pass   func(d time.Duration) // lets time pass
+	ids    []int                 // the purgatory's keys, by the program's
 
 	mu      sync.Mutex
 	last    int     // the key that keyOf has returned last
@@ -48,46 +51,35 @@ type world struct {
 	waiters []*waiter
 	crowded []*waiter
 	faults  []error
+
+	executed int // calls of the executor
 }
 
 const maxPosition = 3
 
 var errBoom = errors.New("a panic of the program")
 
-func newWorld(p *program, settle func()) *world {
-	w := &world{program: p, settle: settle}
+func newWorld(p *program, settle func(), pass func(time.Duration)) *world {
+	w := &world{program: p, settle: settle, pass: pass}
 	w.raised, w.items, w.put, w.checked = make([]int, p.keys), make([]int, p.keys), make([]int, p.keys), make([]int, p.keys)
 	for range p.keys {
 		w.reached = append(w.reached, make([]int, maxPosition+1))
 	}
 	var err error
-	if w.clock, err = timer.NewManualTimer(timer.WithWheelSize(4)); err != nil {
+	if w.p, err = purgatory.New[int]("program", w.options()...); err != nil {
 		panic(err)
 	}
-	w.p, err = purgatory.New[int]("program",
-		purgatory.WithTimer(w.clock),
-		purgatory.WithWatcherShards(p.shards),
-		purgatory.WithSignalWorkers(p.workers),
-		purgatory.WithMaxPending(p.maxPending),
-		purgatory.WithPurgeInterval(p.purge),
-		purgatory.WithPanicHandler(func(v any, stack []byte) {
-			if err, ok := v.(error); !ok || !errors.Is(err, errBoom) {
-				w.fault("panic: %v\n%s", v, stack)
-			}
-		}))
-	if err != nil {
-		panic(err)
-	}
+	w.ownClock()
 	// The field has this very type, so the conversion of the pointer is safe.
 	w.watchers = (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer())
 	for i := range p.keys {
 		w.ids = append(w.ids, w.keyOf(i%p.shards))
 	}
 	for i := range p.ops {
-		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i], client: newClient(math.MaxInt)})
+		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i], client: newClient()})
 	}
 	for range p.crowd { // the workers have not begun, so that all these signals stay queued
-		w.pass()
+		w.passBy()
 	}
 	for _, o := range w.crowded {
 		w.end(o)
@@ -101,13 +93,20 @@ func newWorld(p *program, settle func()) *world {
 func (w *world) keyOf(shard int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.last++; w.watchers.Shard(w.watchers.Hash(w.last)).Index() != shard; w.last++ {
+	for w.last++; int(w.watchers.Hash(w.last)&uint64(w.shards-1)) != shard; w.last++ { // Shard would make one
 	}
 	return w.last
 }
 
-// pass lets an operation wait for a key of its own, and signals that.
-func (w *world) pass() *waiter {
+// panicked is the panic handler.
+func (w *world) panicked(v any, stack []byte) {
+	if err, ok := v.(error); !ok || !errors.Is(err, errBoom) {
+		w.fault("panic: %v\n%s", v, stack)
+	}
+}
+
+// passBy lets an operation wait for a key of its own, and signals that.
+func (w *world) passBy() *waiter {
 	o := &waiter{w: w, id: -1, op: passing}
 	id := w.keyOf(0)
 	if _, err := w.p.TryCompleteElseWatch(o, time.Hour, id); err != nil {
@@ -124,10 +123,10 @@ func (w *world) pass() *waiter {
 	return o
 }
 
-// passing is the operation of pass.
+// passing is the operation of passBy.
 var passing = &op{needs: nothing}
 
-// end ends an operation of pass.
+// end ends an operation of passBy.
 func (w *world) end(o *waiter) { w.did(w.p.ForceComplete(o)) }
 
 func (w *world) fault(format string, args ...any) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 // defect is one change that breaks the library. Its file begins with the lesson, in
 // words. These lines follow:
 //
+//	kind: word                one of kinds; optional
 //	run: package pattern      the tests that should fail; may be repeated
 //	flags: -race              flags for go test; optional
 //
@@ -24,10 +26,26 @@ import (
 type defect struct {
 	name   string
 	lesson string
+	kind   string // key of kinds, or ""
 	tests  []tests
 	flags  []string
 	edits  []edit
 }
+
+// kinds are those to which suites are easily blind.
+var kinds = map[string]string{
+	"rescued":   "a sweep, a poll or a retry repairs it later",
+	"pooled":    "state is left in an object that is used again",
+	"batches":   "it takes more than one batch or recipient",
+	"limit":     "two reach a limit, or an end, together",
+	"callbacks": "a panic handler, a logger or an executor calls back or ends its goroutine",
+	"negative":  "something is reported or done that must not be",
+	"retained":  "what has ended stays in memory while a later item blocks",
+	"shutdown":  "Shutdown, Stop or Run returns too early, or too late",
+}
+
+// in returns the package of the defect's first edit.
+func (d defect) in() string { return path.Dir(d.edits[0].file) }
 
 // tests selects tests of one package, with a pattern for go test -run.
 type tests struct{ pkg, pattern string }
@@ -67,6 +85,11 @@ func parse(name, text string) (defect, error) {
 		if spec, ok := strings.CutPrefix(line, "run:"); ok {
 			pkg, pattern, _ := strings.Cut(strings.TrimSpace(spec), " ")
 			d.tests = append(d.tests, tests{pkg, strings.TrimSpace(pattern)})
+		} else if kind, ok := strings.CutPrefix(line, "kind:"); ok {
+			d.kind = strings.TrimSpace(kind)
+			if _, known := kinds[d.kind]; !known {
+				return d, fmt.Errorf("the kind %q is unknown", d.kind)
+			}
 		} else if flags, ok := strings.CutPrefix(line, "flags:"); ok {
 			d.flags = strings.Fields(flags)
 		} else {
@@ -99,25 +122,25 @@ func parse(name, text string) (defect, error) {
 func (d defect) apply(dir string) (undo func(), err error) {
 	saved := map[string][]byte{}
 	undo = func() {
-		for path, text := range saved {
-			if err := os.WriteFile(path, text, 0o600); err != nil {
+		for file, text := range saved {
+			if err := os.WriteFile(file, text, 0o600); err != nil {
 				panic(err) // the copy is neither the library nor the defect
 			}
 		}
 	}
 	for _, e := range d.edits {
-		path := filepath.Join(dir, filepath.FromSlash(e.file))
-		text, err := os.ReadFile(path)
+		file := filepath.Join(dir, filepath.FromSlash(e.file))
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return undo, err
 		}
 		if n := strings.Count(string(text), e.old); n != 1 {
 			return undo, fmt.Errorf("what it replaces occurs %d times in %s", n, e.file)
 		}
-		if _, again := saved[path]; !again {
-			saved[path] = text
+		if _, again := saved[file]; !again {
+			saved[file] = text
 		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
 			return undo, err
 		}
 	}

@@ -73,15 +73,27 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("without a defect every named test passes (%d s)\n", seconds(began))
 	tally := map[status]int{}
+	var table table
+	hangs := 0
 	for v := range verdicts(ctx, copies, all, !*quick) {
 		tally[v.status]++
-		fmt.Printf("%-9s %-48s %s (%d s)\n", v.status, v.name, v.detail, v.seconds)
+		how := ""
+		switch {
+		case v.hang:
+			hangs++
+			how = "HANG, "
+		case v.status == caught:
+			how = "assertion, "
+		}
+		table.add(v)
+		fmt.Printf("%-9s %-48s %s (%s%d s)\n", v.status, v.defect.name, v.detail, how, v.seconds)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	fmt.Printf("seeded: %d defects, %d caught, %d survived, %d broken, %d s\n",
-		len(all), tally[caught], tally[survived], tally[broken], seconds(began))
+	fmt.Print(table.String())
+	fmt.Printf("seeded: %d defects, %d caught (%d by a hang), %d survived, %d broken, %d s\n",
+		len(all), tally[caught], hangs, tally[survived], tally[broken], seconds(began))
 	if tally[caught] != len(all) {
 		return fmt.Errorf("%d of %d defects were not caught", len(all)-tally[caught], len(all))
 	}
@@ -119,7 +131,7 @@ func verdicts(ctx context.Context, copies []tree.Tree, all []defect, thorough bo
 			for d := range todo {
 				start := time.Now()
 				v := judge(ctx, c, d, thorough)
-				v.name, v.seconds = d.name, seconds(start)
+				v.defect, v.seconds = d, seconds(start)
 				done <- v
 			}
 		})

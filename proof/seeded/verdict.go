@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,13 +22,14 @@ const (
 type verdict struct {
 	status  status
 	detail  string
-	name    string // of the defect
-	seconds int    // time taken
+	defect  defect
+	seconds int  // time taken
+	hang    bool // a test has waited for ever, instead of failing
 }
 
 // patience is the timeout of the named tests of a defect, which may make them wait for
 // ever. The other runs have a multiple of it.
-const patience = 15 * time.Second
+const patience = 20 * time.Second
 
 // attempts is how often the named tests run before a defect counts as not caught: some meet
 // a race only in most of their runs.
@@ -87,6 +89,9 @@ func judge(ctx context.Context, copied tree.Tree, d defect, thorough bool) verdi
 	return verdict{status: survived, detail: strings.TrimSpace(tree.FirstLine(d.lesson))}
 }
 
+// explored finds how many schedules a test of proof/explore has needed.
+var explored = regexp.MustCompile(`(\d+) schedules`)
+
 // verdictOf returns the verdict on a failing run: caught if out names a test, otherwise
 // broken.
 func verdictOf(out string) verdict {
@@ -94,5 +99,9 @@ func verdictOf(out string) verdict {
 	if !ok {
 		return verdict{status: broken, detail: by}
 	}
-	return verdict{status: caught, detail: by}
+	v := verdict{status: caught, detail: by, hang: tree.Hangs(out)}
+	if m := explored.FindStringSubmatch(out); m != nil {
+		v.detail += ", in " + m[1] + " schedules"
+	}
+	return v
 }

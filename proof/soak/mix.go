@@ -25,6 +25,8 @@ type mix struct {
 	stop atomic.Bool
 	keys atomic.Uint64 // the number of the newest key
 
+	tides [16]atomic.Int64 // numbers that only rise, for calls of Await
+
 	// Counts of the workers and of the operations' methods, compared with Stats.
 	steps       atomic.Int64
 	accepted    atomic.Int64
@@ -38,6 +40,9 @@ type mix struct {
 	first      uatomic.String // text of the first violation
 }
 
+// firstTide is the key of the first tide. Other keys are lower.
+const firstTide = 1 << 63
+
 func (m *mix) now() int64 { return int64(time.Since(m.began)) }
 
 func (m *mix) violated(format string, args ...any) {
@@ -45,12 +50,19 @@ func (m *mix) violated(format string, args ...any) {
 	m.first.CompareAndSwap("", fmt.Sprintf(format, args...))
 }
 
-// runMix runs the mix for length and compares the accounts each second.
-func runMix(length time.Duration, goroutines int, seed uint64) error {
+// runMix runs the mix for length and compares the accounts each second. If lastTry is set, each
+// operation is tried once more at its timeout: the mix forgets no check.
+func runMix(length time.Duration, goroutines int, seed uint64, lastTry bool) error {
 	before := runtime.NumGoroutine()
 	m := &mix{began: time.Now()}
-	p, err := purgatory.New[uint64]("soak", purgatory.WithHistograms(), purgatory.WithKeyStats(64),
-		purgatory.WithPanicHandler(func(any, []byte) { m.reported.Add(1) }))
+	opts := []purgatory.Option{
+		purgatory.WithHistograms(), purgatory.WithKeyStats(64),
+		purgatory.WithPanicHandler(func(any, []byte) { m.reported.Add(1) }),
+	}
+	if lastTry {
+		opts = append(opts, purgatory.WithForgottenChecks(lateness))
+	}
+	p, err := purgatory.New[uint64]("soak", opts...)
 	if err != nil {
 		return err
 	}
@@ -113,8 +125,8 @@ func (m *mix) watch(length time.Duration, workers []*worker) error {
 	if growth := int64(end) - int64(base); growth > 4_000_000 && growth > int64(base)/5 {
 		return fmt.Errorf("the heap has grown from %s to %s", megabytes(base), megabytes(end))
 	}
-	fmt.Printf("soak: %d steps, %d operations on %d keys (satisfied %d, forced %d, expired %d, cancelled %d), %d panics, heap %s after %v and %s in the end: nothing lost\n",
-		m.steps.Load(), s.Accepted, m.keys.Load(), s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Panics,
+	fmt.Printf("soak: %d steps, %d operations on %d keys (satisfied %d, forced %d, expired %d, cancelled %d), %d panics, %d forgotten checks, heap %s after %v and %s in the end: nothing lost\n",
+		m.steps.Load(), s.Accepted, m.keys.Load(), s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Panics, s.Forgotten,
 		megabytes(base), warm.Round(time.Second), megabytes(end))
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
@@ -39,42 +40,53 @@ func (w *worker) run() {
 // call and others by their timeout.
 func (w *worker) step() {
 	p := w.mix.p
-	at := w.random.IntN(remembered)
-	r := w.requests[at]
+	place := w.random.IntN(remembered)
+	r := w.requests[place]
 	share := w.random.IntN(100)
 	if r == nil || share < 45 {
-		w.requests[at] = w.register()
+		w.requests[place] = w.register()
 		return
 	}
-	key := r.keys[w.random.IntN(r.nkeys)]
+	at := w.random.IntN(r.nkeys)
+	key := r.keys[at]
 	switch {
 	case share < 65:
 		r.met.Store(true)
 		p.CheckAndComplete(key)
 		r.checked.CompareAndSwap(0, w.mix.now())
 	case share < 70:
-		r.met.Store(true)
-		p.CheckAndCompleteUpTo(key, int64(w.random.IntN(8)))
+		p.CheckAndCompleteUpTo(key, w.reach(r, at))
 	case share < 78:
 		r.met.Store(true)
 		p.Signal(key)
 		r.checked.CompareAndSwap(0, w.mix.now())
 	case share < 80:
-		r.met.Store(true)
-		p.SignalUpTo(key, int64(w.random.IntN(8)))
+		p.SignalUpTo(key, w.reach(r, at))
 	case share < 85:
 		p.ForceComplete(r)
 	case share < 89:
 		p.Cancel(r, errChanged)
-	case share < 91:
+	case share < 90:
 		p.CancelForKey(key, errChanged)
+	case share < 91:
+		p.CompleteForKey(key)
 	case share < 99:
 		w.extend(r)
-	case share == 99 && w.random.IntN(20) == 0:
-		w.await(key)
+	case share == 99:
+		w.turn()
 	default:
 		p.CheckAndComplete(key)
 	}
+}
+
+// reach returns a random position. If r waits for this position or a lower one of its key, its
+// condition is met from now on.
+func (w *worker) reach(r *request, key int) (position int64) {
+	position = int64(w.random.IntN(8))
+	if r.at[key] <= position {
+		r.met.Store(true)
+	}
+	return position
 }
 
 func (w *worker) register() *request {
@@ -93,11 +105,15 @@ func (w *worker) register() *request {
 	r.met.Store(w.random.IntN(50) == 0)
 	timeout := w.timeout()
 	r.notBefore.Store(m.now() + int64(timeout))
+	for i := range r.nkeys {
+		r.at[i] = purgatory.AnyPosition
+	}
 	var err error
 	if w.random.IntN(4) == 0 {
 		at := make([]purgatory.KeyPosition[uint64], r.nkeys)
 		for i := range at {
-			at[i] = purgatory.KeyPosition[uint64]{Key: r.keys[i], Position: int64(w.random.IntN(8))}
+			r.at[i] = int64(w.random.IntN(8))
+			at[i] = purgatory.KeyPosition[uint64]{Key: r.keys[i], Position: r.at[i]}
 		}
 		_, err = m.p.TryCompleteElseWatchAt(r, timeout, at...)
 	} else {
@@ -135,13 +151,31 @@ func (w *worker) extend(r *request) {
 	}
 }
 
-// await calls Await with a condition that is true from its first, second, third or fourth
-// try on.
-func (w *worker) await(key uint64) {
-	tries, enough := 0, 1+w.random.IntN(4)
+// turn makes one call about a tide: mostly the tide rises, and a check or a signal follows.
+func (w *worker) turn() {
+	i := w.random.IntN(len(w.mix.tides))
+	key := firstTide + uint64(i)
+	switch w.random.IntN(20) {
+	case 0:
+		w.await(&w.mix.tides[i], key)
+	case 1:
+		w.mix.p.CancelForKey(key, errChanged)
+	case 2, 3, 4:
+		w.mix.tides[i].Add(1)
+		w.mix.p.Signal(key)
+	default:
+		w.mix.tides[i].Add(1)
+		w.mix.p.CheckAndComplete(key)
+	}
+}
+
+// await waits until a tide has risen by up to three.
+func (w *worker) await(tide *atomic.Int64, key uint64) {
+	enough := tide.Load() + int64(w.random.IntN(4))
+	there := tide.Load() >= enough
 	err := w.mix.p.Await(context.Background(), time.Duration(1+w.random.IntN(2000))*time.Microsecond,
-		func() bool { tries++; return tries >= enough }, key)
-	if enough == 1 && err != nil {
+		func() bool { return tide.Load() >= enough }, key)
+	if there && err != nil {
 		w.mix.violated("Await for what is true: %v", err)
 	}
 	w.mix.accepted.Add(1)

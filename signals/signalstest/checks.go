@@ -36,7 +36,7 @@ func standsFirst[K comparable](ctx context.Context, e Engine[K]) error {
 
 // hearsAfterMissed writes inside Missed, and checks that the sink hears of that write or of
 // another gap. A source that calls Missed before the engine has confirmed its subscription
-// loses the hint.
+// loses the hint. If the source resumes, the writes after the first one follow cuts.
 func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
 	r := newRecorder[K]()
 	type change struct {
@@ -57,6 +57,9 @@ func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
 	stop := keepRunning(ctx, e, e.Middle(r))
 	defer stop()
 	for round := range min(e.Cuts, 20) {
+		if e.Resumes && round > 0 {
+			r.onGap()
+		}
 		var c change
 		select {
 		case c = <-changes:

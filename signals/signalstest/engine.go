@@ -23,6 +23,8 @@ type Engine[K comparable] struct {
 	Read func(ctx context.Context, key K) (int64, error)
 	// Cut breaks the connections that the source has now. The source can reconnect at once.
 	Cut func()
+	// Resumes says that after a cut the source goes on where it was, and need not call Missed.
+	Resumes bool
 	// Overflow makes a slow source lose hints: it writes until the engine or its client
 	// drops a hint. The check's sink blocks in Changed meanwhile, until Overflow returns or
 	// calls release. Nil: the engine never drops hints of a slow source.

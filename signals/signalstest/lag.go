@@ -69,7 +69,7 @@ func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
 		}
 	}
 	stop()
-	missed := make(chan struct{}, 1)
+	missed := make(chan error, 1)
 	middle := e.Middle
 	e.Middle = func(s signals.Sink[K]) signals.Sink[K] { return telling[K]{middle(s), missed} }
 	n := min(e.Cuts, 5) * len(e.Elsewhere)
@@ -86,10 +86,10 @@ func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
 		default:
 		}
 		e.Cut()
-		select {
-		case <-missed:
-		case <-time.After(min(e.Patience, time.Second)): // a client that goes on where it was need not say it
-		case <-ctx.Done():
+		if !e.Resumes {
+			if err := receive(e, missed, "Missed after a cut"); err != nil {
+				return err
+			}
 		}
 		return e.Elsewhere[i%len(e.Elsewhere)](ctx, key, 1)
 	})
@@ -98,13 +98,13 @@ func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
 // telling tells of each Missed.
 type telling[K comparable] struct {
 	signals.Sink[K]
-	missed chan struct{}
+	missed chan error
 }
 
 func (t telling[K]) Missed(cause error) {
 	t.Sink.Missed(cause)
 	select {
-	case t.missed <- struct{}{}:
+	case t.missed <- nil:
 	default:
 	}
 }

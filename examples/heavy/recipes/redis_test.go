@@ -42,7 +42,7 @@ func startRedis(t *testing.T) *redisServer {
 func (s *redisServer) start() {
 	_, port, _ := net.SplitHostPort(s.addr)
 	s.command = exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
-		"--client-output-buffer-limit", "pubsub 65536 0 0")
+		"--client-output-buffer-limit", "pubsub 65536 0 0", "--user", "source", "on", ">source", "+@all", "&*")
 	require.NoError(s.t, s.command.Start())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		c, err := net.Dial("tcp", s.addr)
@@ -63,7 +63,7 @@ func TestConformanceOfRedisChannels(t *testing.T) {
 	signalstest.Run(t, func(t *testing.T) signalstest.Engine[string] {
 		s := startRedis(t)
 		var hearing conns
-		listener := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		listener := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, Username: "source", Password: "source", Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			return hearing.dial(ctx, addr)
 		}})
 		writer := redis.NewClient(&redis.Options{Addr: s.addr})
@@ -91,6 +91,12 @@ func TestConformanceOfRedisChannels(t *testing.T) {
 			Cut:   hearing.cut,
 			Stop:  s.stop,
 			Start: s.start,
+			Revoke: func() {
+				require.NoError(t, writer.Do(t.Context(), "ACL", "SETUSER", "source", "resetchannels").Err())
+			},
+			Restore: func() {
+				require.NoError(t, writer.Do(t.Context(), "ACL", "SETUSER", "source", "allchannels").Err())
+			},
 			Overflow: func(ctx context.Context, _ func()) error {
 				for i := range 4000 { // 16 MB: more than the sockets and the server's buffer hold
 					if err := write(ctx, orderKey(i), 1, strings.Repeat("x", 4096)); err != nil {

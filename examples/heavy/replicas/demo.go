@@ -81,6 +81,9 @@ func demonstrate(ctx context.Context, out io.Writer, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
+	if *n < 1 || *keys < 1 || *step <= 0 {
+		return fmt.Errorf("%d polls, %d keys, %v between two lines: each must be positive", *n, *keys, *step)
+	}
 	dir, err := os.MkdirTemp("", "replicas")
 	if err != nil {
 		return err
@@ -225,7 +228,7 @@ func verdict(polls, keys, puts, written, answered, lost, twice int) error {
 		return fmt.Errorf("the writer made no progress: %d puts were acknowledged, expected one for each step at least", puts)
 	case written < min(keys, puts)/4:
 		return fmt.Errorf("puts to %d of %d keys were acknowledged, expected a quarter at least", written, keys)
-	case answered < polls*written/keys:
+	case answered == 0 || answered < polls*written/keys:
 		return fmt.Errorf("%d polls were answered %d times, although %d of %d keys were written", polls, answered, written, keys)
 	case lost > 0 || twice > 0:
 		return fmt.Errorf("%d waits were lost, and %d answered twice", lost, twice)

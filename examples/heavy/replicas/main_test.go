@@ -69,11 +69,18 @@ func TestTheVerdictOfADemo(t *testing.T) {
 		"the writer made no progress": func(n *[7]int) { n[2], n[3], n[4] = 0, 0, 0 },
 		"puts to 100 of 1000 keys":    func(n *[7]int) { n[3] = 100 },
 		"answered 0 times":            func(n *[7]int) { n[4] = 0 },
+		"0 polls were answered":       func(n *[7]int) { n[0], n[4] = 0, 0 },
 		"answered 5000 times":         func(n *[7]int) { n[4] = 5000 },
 		"1 waits were lost":           func(n *[7]int) { n[5] = 1 },
 		"and 1 answered twice":        func(n *[7]int) { n[6] = 1 },
 	} {
 		assert.ErrorContains(t, judge(change), what)
+	}
+}
+
+func TestADemoOfNothingIsAnError(t *testing.T) {
+	for _, nothing := range []string{"-polls=0", "-keys=0", "-step=0"} {
+		assert.ErrorContains(t, demonstrate(within(t), io.Discard, []string{nothing}), "must be positive", nothing)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 var (
 	failed  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	running = regexp.MustCompile(`running tests:\s+(\S+)`)
+	running = regexp.MustCompile(`(?:running tests:\s+|(?m:^))(Test\S+)(?: \(| has not ended)`)
 	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): (.*)$`)
 	leaked  = regexp.MustCompile(`found unexpected goroutines`)
 	inTest  = regexp.MustCompile(`\.(Test\w+)\(`)
@@ -18,7 +18,7 @@ var (
 // compile, ok is false and by is the first line of the output.
 func FailedBy(out string) (by string, ok bool) {
 	if m := running.FindStringSubmatch(out); m != nil {
-		return "by " + m[1] + ", which never ends", true
+		return "by " + m[1], true
 	}
 	if m := failed.FindStringSubmatch(out); m != nil {
 		return "by " + m[1], true
@@ -35,6 +35,9 @@ func FailedBy(out string) (by string, ok bool) {
 	}
 	return FirstLine(out), false
 }
+
+// Hangs reports whether a test has not ended before its time was over.
+func Hangs(out string) bool { return running.MatchString(out) }
 
 // FirstLine returns the first line of s that is neither empty nor begins with #, as the
 // headings of the go command do.

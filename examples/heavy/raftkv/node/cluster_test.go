@@ -262,3 +262,21 @@ func TestConfirmationCountsFromWhenItWasAskedFor(t *testing.T) {
 	require.EqualValues(t, 30, c.since(3, "a", voters))
 	require.EqualValues(t, 0, c.since(3, "a", append(voters, raft.Server{ID: "d"}, raft.Server{ID: "e"}, raft.Server{ID: "f"})), "3 of 6")
 }
+
+// TestAReadWaitsForALeader: while there is none its rounds fail, and it goes on asking.
+func TestAReadWaitsForALeader(t *testing.T) {
+	all := members(t, 3)
+	first := open(t, config(t, all[0], all))
+	read := make(chan error, 1)
+	go func() {
+		_, _, err := first.Read(context.Background(), "k", patient)
+		read <- err
+	}()
+	require.Eventually(t, func() bool { return first.rounds.started.Load() > 2 }, patient, time.Millisecond)
+	for _, m := range all[1:] {
+		c := config(t, m, all)
+		c.Heartbeat = 10 * time.Second // so that first is elected: the others serve no requests here
+		open(t, c)
+	}
+	require.NoError(t, <-read)
+}

@@ -13,7 +13,7 @@ type rounds struct {
 	poke    chan struct{} // capacity 1: somebody waits for a round
 	started atomic.Int64  // number of the latest round
 	ended   atomic.Int64  // number of the latest round that has an index
-	failed  atomic.Int64  // number of the latest round that has none
+	readers atomic.Int64  // reads that wait for a round
 	index   atomic.Uint64 // what the latest round has returned; later rounds never return less
 	why     atomic.Pointer[error]
 }
@@ -28,17 +28,11 @@ const (
 // repeated until the deadline.
 func (n *Node) readIndex(ctx context.Context, deadline time.Time) (uint64, error) {
 	r := &n.rounds
+	r.readers.Add(1) // first: from then on a round that fails is followed by another one
+	defer r.readers.Add(-1)
 	round := r.started.Load() + 1
 	r.ask()
-	err := n.await(ctx, deadline, lineRounds, round, func() bool {
-		if r.ended.Load() >= round {
-			return true
-		}
-		if r.failed.Load() >= round {
-			r.ask()
-		}
-		return false
-	})
+	err := n.await(ctx, deadline, lineRounds, round, func() bool { return r.ended.Load() >= round })
 	if err != nil {
 		if why := r.why.Load(); why != nil && errors.Is(err, ErrDeadline) {
 			err = errors.Join(err, *why)
@@ -80,13 +74,14 @@ func (n *Node) runRounds() {
 			continue
 		}
 		r.why.Store(&err)
-		r.failed.Store(round)
 		select {
 		case <-time.After(roundPause):
 		case <-n.quit:
 			return
 		}
-		n.positions.SignalUpTo(lineRounds, round) // those who wait ask again
+		if r.readers.Load() > 0 {
+			r.ask()
+		}
 	}
 }
 

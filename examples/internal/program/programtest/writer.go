@@ -1,4 +1,4 @@
-// Package programtest reads what a program under test writes.
+// Package programtest tests example programs: what they write, and what they refuse.
 package programtest
 
 import (

@@ -1,0 +1,117 @@
+package linearizability
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// step is what happens to a line: those who wait for items, or for units of a semaphore.
+type step string
+
+// The steps. A wait is two of them, so that the model sees who came first.
+const (
+	join step = "join" // somebody begins to wait
+	end  step = "end"  // the wait is over
+	put  step = "put"  // an item is added
+	give step = "give" // units are given back
+	idle step = "idle" // nothing is under way: what is left, and who waits
+)
+
+// event is the input of a step, result its output.
+type event struct {
+	step step
+	who  byte
+	want int  // units that who waits for; 0: one item
+	item byte // put
+	n    int  // give
+
+	// overtakes says that who may take before others who wait, as one may that is being
+	// registered without [purgatory.WithFirstInFirstOut].
+	overtakes bool
+}
+
+type result struct {
+	took  bool // end; else who has left without anything
+	item  byte
+	items string // idle: the items that are left, in the order of the queue
+	units int    // idle: the free units
+}
+
+// line is its state, as one who sees only the steps can know it. Each string is a list of bytes.
+type line struct {
+	waiting string // in order of arrival
+	wants   string // how many units each of them wants
+	items   string // in the order in which they were put
+	units   int
+}
+
+// lineModel is a line that begins with so many free units.
+func lineModel(units int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return line{units: units} },
+		Step: func(state, input, output any) (bool, any) {
+			return state.(line).step(input.(event), output.(result))
+		},
+		DescribeOperation: func(input, output any) string {
+			e, r := input.(event), output.(result)
+			switch e.step {
+			case put:
+				return fmt.Sprintf("put %d", e.item)
+			case give:
+				return fmt.Sprintf("give %d", e.n)
+			case idle:
+				return fmt.Sprintf("idle: items %v, units %d", []byte(r.items), r.units)
+			case end:
+				return fmt.Sprintf("end %d -> took %v, item %d", e.who, r.took, r.item)
+			}
+			return fmt.Sprintf("%s %d (wants %d)", e.step, e.who, e.want)
+		},
+	}
+}
+
+// step reports whether e can have this result, and returns the state that it leads to.
+func (l line) step(e event, r result) (ok bool, next line) {
+	switch e.step {
+	case join:
+		l.waiting += string([]byte{e.who})
+		l.wants += string([]byte{byte(e.want)})
+	case put:
+		l.items += string([]byte{e.item})
+	case give:
+		l.units += e.n
+	case idle:
+		return l.items == r.items && l.units == r.units && !l.leftOver(), l
+	case end:
+		at := strings.IndexByte(l.waiting, e.who)
+		if at < 0 || r.took && at > 0 && !e.overtakes {
+			return false, l
+		}
+		l.waiting = l.waiting[:at] + l.waiting[at+1:]
+		l.wants = l.wants[:at] + l.wants[at+1:]
+		switch {
+		case !r.took:
+		case e.want > l.units:
+			return false, l
+		case e.want > 0:
+			l.units -= e.want
+		case l.items == "" || l.items[0] != r.item:
+			return false, l
+		default:
+			l.items = l.items[1:]
+		}
+	}
+	return true, l
+}
+
+// leftOver reports whether the first in line waits although there is what it wants.
+func (l line) leftOver() bool {
+	if l.waiting == "" {
+		return false
+	}
+	if want := int(l.wants[0]); want > 0 {
+		return want <= l.units
+	}
+	return l.items != ""
+}

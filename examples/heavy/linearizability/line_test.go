@@ -1,0 +1,345 @@
+package linearizability
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// game is one history of a stock: some goroutines, a few calls each. Its clock counts the
+// beginnings and ends of calls, so that histories can be played inside a bubble, where time stands
+// still.
+type game struct {
+	*stock
+	random  *rand.Rand // of the goroutine that makes the game
+	weights bool       // a semaphore, not a queue
+	fifo    bool       // with WithFirstInFirstOut
+	group   sync.WaitGroup
+
+	mu      sync.Mutex
+	now     int64                 // guarded by mu
+	over    bool                  // guarded by mu
+	history []porcupine.Operation // guarded by mu
+	waits   []*waiter             // guarded by mu
+	items   byte                  // guarded by mu: how many were put
+}
+
+// waiter is one who waits, or has waited.
+type waiter struct {
+	event
+	from   int64
+	joined int64 // when the call that joins the line returned, 0 before
+	leave  func()
+}
+
+// keys returns the keys for which w waits: the one for which all do, and one of its own. With the
+// second one it is the first in a line. So it is tried out of turn, and there is none where the
+// order matters.
+func (g *game) keys(w *waiter) []int {
+	if g.fifo {
+		return []int{everybody}
+	}
+	return []int{everybody, 1 + int(w.who)}
+}
+
+func (g *game) tick() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now++
+	return g.now
+}
+
+// record records a step that began at from and is over now.
+func (g *game) record(from int64, e event, r result) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return
+	}
+	g.now++
+	g.history = append(g.history, porcupine.Operation{ClientId: int(e.who), Input: e, Output: r, Call: from, Return: g.now})
+}
+
+// crowded reports whether as many have begun to wait as a history may have: each may have come
+// first, and Porcupine tries all orders.
+func (g *game) crowded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waits) >= 6
+}
+
+// newWaiter returns one who is about to wait.
+func (g *game) newWaiter(random *rand.Rand) *waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now++
+	w := &waiter{event: event{who: byte(len(g.waits))}, from: g.now}
+	if g.weights {
+		w.want = 1 + random.IntN(3)
+	}
+	g.waits = append(g.waits, w)
+	return w
+}
+
+func (g *game) join(w *waiter) {
+	g.record(w.from, event{step: join, who: w.who, want: w.want}, result{})
+	joined := g.tick()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w.joined = joined
+}
+
+// end records the end of a wait. Without WithFirstInFirstOut one who is being registered may
+// overtake others.
+func (g *game) end(w *waiter, took bool, item byte) {
+	g.mu.Lock()
+	e := event{step: end, who: w.who, want: w.want, overtakes: !g.fifo && w.joined == 0}
+	g.mu.Unlock()
+	g.record(w.from, e, result{took: took, item: item})
+}
+
+// add adds an item, or gives units back.
+func (g *game) add(random *rand.Rand) {
+	signal := random.IntN(3) == 0
+	if g.weights {
+		n, from := 1+random.IntN(4), g.tick()
+		g.give(n, signal)
+		g.record(from, event{step: give, n: n}, result{})
+		return
+	}
+	g.mu.Lock()
+	g.items++
+	item := g.items
+	g.mu.Unlock()
+	g.putBack(item, signal)
+}
+
+func (g *game) putBack(item byte, signal bool) {
+	from := g.tick()
+	g.put(item, signal)
+	g.record(from, event{step: put, item: item}, result{})
+}
+
+// submit waits without a goroutine.
+func (g *game) submit(random *rand.Rand) {
+	w := g.newWaiter(random)
+	c := &claim{stock: g.stock, want: w.want}
+	c.ended = func(c *claim) { g.end(w, c.took, c.item) }
+	g.mu.Lock()
+	keys := g.keys(w)
+	if w.leave = func() { g.p.Cancel(c, nil) }; len(keys) == 2 && random.IntN(2) == 0 {
+		w.leave = func() { g.p.CancelForKey(keys[1], nil) }
+	}
+	g.mu.Unlock()
+	_, err := g.p.TryCompleteElseWatch(c, aTimeout(random), keys...)
+	if errors.Is(err, purgatory.ErrClosed) {
+		g.end(w, c.took, c.item)
+		if c.took { // it was refused with what it had taken
+			defer g.back(w, c.item)
+		}
+	}
+	g.join(w)
+}
+
+// back gives back what w has taken.
+func (g *game) back(w *waiter, item byte) {
+	if w.want == 0 {
+		g.putBack(item, false)
+		return
+	}
+	from := g.tick()
+	g.give(w.want, false)
+	g.record(from, event{step: give, n: w.want}, result{})
+}
+
+// block waits on a goroutine of its own.
+func (g *game) block(random *rand.Rand) {
+	w, timeout := g.newWaiter(random), aTimeout(random)
+	ctx, cancel := context.WithCancel(context.Background())
+	g.mu.Lock()
+	w.leave = cancel
+	g.mu.Unlock()
+	g.group.Go(func() {
+		defer cancel()
+		item, err := g.await(ctx, timeout, w.want, g.keys(w))
+		g.end(w, err == nil, item)
+		g.join(w)
+	})
+}
+
+// aTimeout is mostly one that does not pass.
+func aTimeout(random *rand.Rand) time.Duration {
+	return []time.Duration{time.Hour, time.Hour, time.Hour, timeout, 2 * timeout, 0}[random.IntN(6)]
+}
+
+// client makes some calls.
+func (g *game) client(random *rand.Rand, calls int) {
+	for range calls {
+		switch random.IntN(40) {
+		case 0:
+			_ = g.p.Close()
+		case 1:
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = g.p.Shutdown(ended)
+		case 2, 3, 4:
+			g.p.AdvanceClock(timeout)
+		case 5, 6, 7, 8, 9, 10, 11:
+			g.mu.Lock()
+			leave := func() {}
+			if n := len(g.waits); n > 0 && g.waits[n-1].leave != nil {
+				leave = g.waits[n-1-random.IntN(min(n, 4))].leave
+			}
+			g.mu.Unlock()
+			if leave != nil {
+				leave()
+			}
+		default:
+			switch n := random.IntN(8); {
+			case n < 4 || g.crowded():
+				g.add(random)
+			case n < 6:
+				g.block(random)
+			default:
+				g.submit(random)
+			}
+		}
+	}
+}
+
+// playLine makes one history, inside a bubble. When nothing is under way any more, it records what
+// is left, and who waits still.
+func (g *game) playLine(t *testing.T, units int) []porcupine.Operation {
+	clock, err := timer.NewManualTimer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := []purgatory.Option{purgatory.WithTimer(clock), purgatory.WithSignalWorkers(1 + g.random.IntN(2))}
+	if g.fifo && g.mistake != overtaken {
+		opts = append(opts, purgatory.WithFirstInFirstOut())
+	}
+	p, err := purgatory.New[int]("line", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.p, g.units = p, units
+	var clients sync.WaitGroup
+	begin := make(chan struct{})
+	for range 2 + g.random.IntN(3) {
+		calls, random := 2+g.random.IntN(4), rand.New(rand.NewPCG(g.random.Uint64(), 0))
+		clients.Go(func() {
+			<-begin
+			g.client(random, calls)
+		})
+	}
+	close(begin)
+	clients.Wait()
+	p.AdvanceClock(0) // ends those with a timeout of 0, which are tried once
+	synctest.Wait()
+	g.rest()
+	_ = p.Close()
+	g.group.Wait()
+	if err := p.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	return g.history
+}
+
+// rest is called when all goroutines are blocked.
+func (g *game) rest() {
+	for _, w := range g.waits {
+		if w.joined == 0 {
+			g.join(w)
+		}
+	}
+	g.stock.mu.Lock()
+	left := result{items: string(g.stock.items), units: g.units}
+	g.stock.mu.Unlock()
+	g.record(g.tick(), event{step: idle}, left)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+}
+
+// judgeLines plays histories, and returns the first that is not linearizable, if there is one.
+func judgeLines(t *testing.T, histories int, seed uint64, weights, fifo bool, m mistake) (bad []porcupine.Operation) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 0))
+	const batch = 100
+	for done := 0; done < histories; done += batch {
+		var played [][]porcupine.Operation
+		var units []int
+		synctest.Test(t, func(t *testing.T) {
+			for range batch {
+				n := 0
+				if weights {
+					n = random.IntN(4)
+				}
+				g := &game{stock: &stock{mistake: m}, random: random, weights: weights, fifo: fifo}
+				played, units = append(played, g.playLine(t, n)), append(units, n)
+			}
+		})
+		for i, history := range played {
+			switch porcupine.CheckOperationsTimeout(lineModel(units[i]), history, 30*time.Second) {
+			case porcupine.Unknown:
+				reportLine(t, history)
+				t.Fatalf("seed %d: too many orders", seed)
+			case porcupine.Illegal:
+				return history
+			}
+		}
+	}
+	return nil
+}
+
+func TestLinesAreLinearizable(t *testing.T) {
+	histories := 20_000
+	if testing.Short() {
+		histories = 1_000
+	}
+	for name, weights := range map[string]bool{"queue": false, "semaphore": true} {
+		for order, fifo := range map[string]bool{"first in first out": true, "tried at once": false} {
+			t.Run(name+", "+order, func(t *testing.T) {
+				seed := uint64(time.Now().UnixNano())
+				if bad := judgeLines(t, histories, seed, weights, fifo, none); bad != nil {
+					reportLine(t, bad)
+					t.Fatalf("seed %d: not linearizable", seed)
+				}
+			})
+		}
+	}
+}
+
+func reportLine(t *testing.T, history []porcupine.Operation) {
+	t.Helper()
+	for _, o := range history {
+		t.Logf("%3d to %3d: %s", o.Call, o.Return, lineModel(0).DescribeOperation(o.Input, o.Output))
+	}
+}
+
+// Histories of queues and semaphores with a mistake show that the model and the histories are not
+// blind.
+func TestAMistakeIsFound(t *testing.T) {
+	for _, weights := range []bool{false, true} {
+		mistakes := []mistake{noCheck, checkFirst, dropped, overtaken, twoSteps}
+		if weights {
+			mistakes = []mistake{noCheck, checkFirst, dropped, overtaken, tooFew, notPassedOn}
+		}
+		for _, m := range mistakes {
+			t.Run(string(m), func(t *testing.T) {
+				if judgeLines(t, 50_000, 1, weights, true, m) == nil {
+					t.Error("all histories are linearizable")
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package stats
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestHistogramQuantiles(t *testing.T) {
+	h := Histogram{unit: time.Millisecond}
+	assert.Zero(t, h.Quantile(0.5))
+	h.Counts[0], h.Counts[3], h.Counts[NumBuckets-1] = 50, 49, 1
+	assert.Equal(t, time.Millisecond, h.Quantile(0.5))
+	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.505), "the rank is rounded up")
+	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.51))
+	assert.Equal(t, 8*time.Millisecond, h.Quantile(0.99))
+	assert.Equal(t, h.Bound(NumBuckets-1), h.Quantile(1))
+	few := Histogram{unit: time.Millisecond}
+	few.Counts[0], few.Counts[1], few.Counts[2] = 1, 1, 1
+	for q, want := range map[float64]time.Duration{0: 1, 0.33: 1, 0.34: 2, 0.5: 2, 0.66: 2, 0.67: 4, 1: 4} { // the rank of 0.5 is 1.5, and so the second
+		assert.Equal(t, want*time.Millisecond, few.Quantile(q), "%v", q)
+	}
+	h.Sum = 60
+	before := h
+	h.Counts[3]++
+	h.Sum += 0.005
+	since := h.Since(&before)
+	assert.EqualValues(t, 1, since.Count())
+	assert.InDelta(t, 0.005, since.Sum, 1e-9)
+	assert.Equal(t, time.Millisecond<<(NumBuckets-2), h.Bound(NumBuckets-2))
+	assert.EqualValues(t, int64(math.MaxInt64), h.Bound(NumBuckets-1))
+}

@@ -1,0 +1,53 @@
+//go:build interleave
+
+package interleave
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// TestAWaitIsUsedAgain explores two waits of a goroutine, the second of which uses the memory of
+// the first. While a worker of the timer still has the entry of the first, it must not: the second
+// would expire at once.
+func TestAWaitIsUsedAgain(t *testing.T) {
+	const name = "await+await"
+	if *only != "" && *only != name {
+		return
+	}
+	setup := func(spawn func(string, func())) func() error {
+		e := newEnv(1, []bool{false}, false, 0)
+		state := 0
+		reaches := func(n int) func() bool {
+			return func() bool { sched.Yield(); return state >= n }
+		}
+		spawn("waits", func() {
+			if err := e.p.Await(context.Background(), timeout, reaches(1), e.keys[0]); err != nil && !errors.Is(err, purgatory.ErrExpired) {
+				e.fail("the first wait: %v", err)
+			}
+			if err := e.p.Await(context.Background(), 100*timeout, reaches(2), e.keys[0]); err != nil {
+				e.fail("the second wait: %v, at %v", err, e.clock.Now())
+			}
+		})
+		spawn("raises", func() {
+			for range 2 {
+				sched.Yield()
+				state++
+				e.p.CheckAndComplete(e.keys[0])
+			}
+		})
+		spawn("clock", func() { e.clock.AdvanceClock(timeout) })
+		return e.atRest
+	}
+	r := run(explore.Exploration{Setup: setup, Preemptions: *tripleBound})
+	schedules += r.Schedules
+	scenarios++
+	if r.Failure != nil {
+		t.Errorf("%s: %v\nafter %d schedules; once more:\n  make interleave ARGS='-scenario %s -replay %s'", name, r.Failure, r.Schedules, name, r.Schedule)
+	}
+}

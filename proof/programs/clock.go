@@ -1,0 +1,142 @@
+package programs
+
+import (
+	"errors"
+	"reflect"
+	"runtime"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// clockKind says whose time a program has. It is always the explorer's: it stands still unless
+// a step of the program lets it pass.
+type clockKind uint8
+
+const (
+	manual clockKind = iota // a manual clock, without a reaper
+	own                     // the purgatory's own timer, which its reaper drives
+	shared                  // a system timer that has a driver of its own beside the reaper
+)
+
+// clock is the part of a timer that a world needs.
+type clock interface {
+	Now() time.Duration
+	Pending() int
+}
+
+// refusal is how the executor refuses work.
+type refusal uint8
+
+const (
+	byError refusal = iota
+	byPanic
+	byGoexit
+	refusals
+)
+
+var errBusy = errors.New("the executor of the program is busy")
+
+// never is longer than a program takes: a sweep at such intervals rescues nothing.
+const never = 1000 * time.Hour
+
+// options returns the options of the purgatory, and sets the clock unless it is the
+// purgatory's own.
+func (w *world) options() []purgatory.Option {
+	options := []purgatory.Option{
+		purgatory.WithWatcherShards(w.shards),
+		purgatory.WithSignalWorkers(w.workers),
+		purgatory.WithMaxPending(w.maxPending),
+		purgatory.WithPurgeInterval(w.purge),
+		purgatory.WithReapInterval(never),
+		purgatory.WithPanicHandler(w.panicked),
+	}
+	if w.lastTry {
+		options = append(options, purgatory.WithForgottenChecks(0))
+	}
+	if w.refuses != 0 {
+		options = append(options, purgatory.WithExecutor(w.execute))
+	}
+	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(1), timer.WithPanicHandler(w.panicked)}
+	var of timer.Timer
+	var err error
+	switch w.program.clock {
+	case own:
+		return append(options, purgatory.WithTimerOptions(wheels...), purgatory.WithExpiryWorkers(w.workers))
+	case shared:
+		wheels = append(wheels, timer.WithWorkers(w.workers))
+		if w.refuses != 0 {
+			wheels = append(wheels, timer.WithExecutor(w.execute))
+		}
+		w.system, err = timer.NewSystemTimer(wheels...)
+		of, w.clock = w.system, w.system
+	default:
+		var m *timer.ManualTimer
+		m, err = timer.NewManualTimer(wheels...)
+		of, w.clock, w.manual = m, m, m
+	}
+	if err != nil {
+		panic(err)
+	}
+	return append(options, purgatory.WithTimer(of))
+}
+
+// ownClock is called when the purgatory has been made. The field has this very type, so the
+// conversion of the pointer is safe.
+func (w *world) ownClock() {
+	switch w.program.clock {
+	case own:
+		w.clock = (*timer.SystemTimer)(reflect.ValueOf(w.p).Elem().FieldByName("own").UnsafePointer())
+	case shared:
+		w.system.Start()
+	}
+}
+
+// retries is how long it takes until refused work is offered again.
+const retries = 10 * tick
+
+// execute is the executor. It refuses the calls whose bits are set in refuses.
+func (w *world) execute(run func()) error {
+	w.mu.Lock()
+	n := w.executed
+	w.executed++
+	w.mu.Unlock()
+	if w.refuses>>n&1 == 0 {
+		sched.Go(run)
+		return nil
+	}
+	switch w.refusal {
+	case byPanic:
+		panic(errBoom)
+	case byGoexit:
+		runtime.Goexit()
+	}
+	return errBusy
+}
+
+// advance lets time pass.
+func (w *world) advance(d time.Duration) {
+	if w.manual != nil {
+		w.manual.AdvanceClock(d)
+	} else {
+		w.pass(d)
+	}
+}
+
+// retry lets refused work be offered again, until none is refused any more.
+func (w *world) retry() {
+	for left := uint(w.refuses) << 1; left != 0; left >>= 1 { // the first pass may be the first reason to offer work
+		w.pass(retries)
+		w.settle()
+	}
+}
+
+// late is how late, on a system timer, an operation may expire.
+func (w *world) late() time.Duration {
+	if w.manual != nil {
+		return 0
+	}
+	return tick
+}

@@ -1,0 +1,94 @@
+package purgatory_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// A wait without a key is a plain delayed answer, which its timeout, its context, a check of
+// everything or Close ends. No check of a key finds it, not even of the zero key.
+func TestAWaitNeedsNoKey(t *testing.T) {
+	p := onManualClock[string](t)
+	ready := false
+	start := func() *purgatory.Wait[string] {
+		w, err := p.StartWait(time.Second, func() bool { return ready })
+		require.NoError(t, err)
+		return w
+	}
+	w := start()
+	assert.Equal(t, 1, p.NumDelayed())
+	assert.Empty(t, slices.Collect(p.Keys()))
+	assert.False(t, p.Awaited(""))
+	ready = true
+	assert.Zero(t, p.CheckAndComplete(""))
+	assert.Zero(t, p.CancelForKey("", nil))
+	ready = false
+	p.AdvanceClock(time.Second - 1)
+	require.ErrorIs(t, w.Err(), purgatory.ErrPending)
+	p.AdvanceClock(1)
+	require.ErrorIs(t, w.Err(), purgatory.ErrExpired)
+
+	w = start()
+	ready = true
+	assert.Equal(t, 1, p.CheckAndCompleteAll())
+	require.NoError(t, w.Err())
+
+	ready = false
+	w = start()
+	assert.True(t, w.Stop())
+	require.ErrorIs(t, w.Err(), purgatory.ErrCancelled)
+
+	w = start()
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, w.Err(), purgatory.ErrClosed)
+	s := p.Stats()
+	assert.Equal(t, []int64{4, 0, 0, 0}, []int64{s.Accepted, s.Pending, s.Watched, s.Keys})
+	_, err := p.StartWait(time.Second, func() bool { return false })
+	require.ErrorIs(t, err, purgatory.ErrClosed)
+}
+
+func TestAnAwaitNeedsNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, purgatory.WithForgottenChecks(0))
+		never := func() bool { return false }
+		began := time.Now()
+		ctx := context.Background()
+		require.ErrorIs(t, p.Await(ctx, time.Minute, never), purgatory.ErrExpired)
+		assert.Equal(t, time.Minute, time.Since(began).Truncate(time.Second))
+		require.ErrorIs(t, p.AwaitAt(ctx, time.Minute, never), purgatory.ErrExpired)
+		_, err := purgatory.AwaitValue(ctx, p, time.Minute, func() (int, bool) { return 0, time.Since(began) >= 3*time.Minute })
+		require.ErrorIs(t, err, purgatory.ErrExpired, "who waits without a key is not tried at the timeout")
+		assert.Zero(t, p.Stats().Forgotten)
+		read, err := purgatory.AwaitRead(ctx, p, time.Minute, func(context.Context) (int, bool, error) { return 7, false, nil })
+		require.ErrorIs(t, err, purgatory.ErrExpired)
+		assert.Equal(t, 7, read)
+		gone, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, p.Await(gone, time.Minute, never), context.DeadlineExceeded)
+	})
+}
+
+// Without a key and without a timeout nothing would end a wait but Close.
+func TestAWaitWithoutKeyOrTimeoutIsRefused(t *testing.T) {
+	p := onManualClock[string](t)
+	for _, timeout := range []time.Duration{purgatory.NoTimeout, 0, -1} {
+		require.ErrorIs(t, p.Await(t.Context(), timeout, func() bool { return true }), purgatory.ErrNoKeys, "%v", timeout)
+		_, err := p.StartWait(timeout, func() bool { return true })
+		require.ErrorIs(t, err, purgatory.ErrNoKeys)
+		_, err = purgatory.AwaitRead(t.Context(), p, timeout, func(context.Context) (int, bool, error) { return 0, true, nil })
+		require.ErrorIs(t, err, purgatory.ErrNoKeys)
+	}
+	o := &op{}
+	_, err := p.TryCompleteElseWatch(o, time.Minute)
+	require.ErrorIs(t, err, purgatory.ErrNoKeys, "an operation")
+	assert.Equal(t, operation.Pending, o.Outcome())
+}

@@ -1,0 +1,146 @@
+package purgatory
+
+import (
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// maxLooks bounds how often a holder tries one operation in a row because state keeps
+// changing. After that a worker tries it: otherwise an operation whose TryComplete
+// signals its own key would keep its caller for ever.
+const maxLooks = 8
+
+// try tries m, if no other goroutine holds it; else the holder tries it again.
+func (w *walk[K]) try(m *machine.Machine) {
+	if !m.Acquire() {
+		return
+	}
+	w.held.Machine, w.held.Op, w.looks, w.panicked = m, m.Operation(), 0, false
+	end, again := w.call(true)
+	if again {
+		end = w.again()
+	}
+	w.tried(end)
+}
+
+// call calls TryComplete of the operation that the walk holds, and counts the call.
+func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
+	w.tries++
+	if w.p.cfg.slow > 0 {
+		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
+		end, again = w.held.Try(false)
+		w.endTimed()
+	} else {
+		end, again = w.held.Try(release)
+	}
+	if end == machine.Satisfied {
+		w.met++
+	}
+	return end, again
+}
+
+func (w *walk[K]) endTimed() {
+	w.p.callbacks.end(w.timed)
+	w.timed = nil
+}
+
+// again goes on after a try that returned false, or ended otherwise: it releases the
+// operation, or tries it once more while others ask for that. It returns how the walk has to
+// end the operation; Pending means that it is released.
+func (w *walk[K]) again() (end machine.Outcome) {
+	for {
+		if w.looks++; w.looks == maxLooks {
+			return w.p.leave(w.held.Machine)
+		}
+		end, look := w.held.Release(true)
+		if !look {
+			return end
+		}
+		w.panicked = false
+		if end, _ = w.call(false); end == machine.Satisfied {
+			return end
+		}
+	}
+}
+
+// tried is called when the tries of an operation are over. A walk in order ends with the first
+// no; a panic is none, because an operation that panics each time must not stop the others.
+func (w *walk[K]) tried(end machine.Outcome) {
+	m := w.held.Machine
+	w.held = machine.Hold{}
+	if end != machine.Pending {
+		w.add(m, end)
+	} else if w.inOrder && !w.panicked {
+		w.stop()
+		w.turns.stopped = true
+	}
+}
+
+// claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
+func (w *walk[K]) claimFor(m *machine.Machine) {
+	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
+		return
+	}
+	if w.add(m, w.claim); w.took != nil {
+		w.took(m.Operation().(operation.Operation))
+	}
+}
+
+// matches calls match. A panic counts as false.
+func (w *walk[K]) matches(m *machine.Machine) bool {
+	defer func() {
+		if v := recover(); v != nil {
+			// The report has the type of m, not what its String method returns: other
+			// goroutines may be running m's methods.
+			guard.Report(v, func(recovered any, stack []byte) {
+				w.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(w.key))
+			})
+		}
+	}()
+	return w.match(m.Operation().(operation.Operation))
+}
+
+// add puts m, which the caller holds, among the operations that end with this batch.
+func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
+	if w.ending == nil {
+		w.ending = w.p.newEnding(w.shard)
+	}
+	w.ending.add(m, o)
+	w.ended++
+	w.ownEnded = w.ownEnded || m == w.own
+}
+
+// recovered is deferred by steps. It reports a panic of a TryComplete.
+func (w *walk[K]) recovered() {
+	v := recover()
+	if w.timed != nil { // also after a Goexit
+		w.endTimed()
+	}
+	if v != nil {
+		m := w.held.Machine
+		w.p.reportPanic(v, m, "TryComplete", watchers.FirstKey[K](m))
+	}
+}
+
+// letGo releases m, which the caller holds, for good: if others have asked for a try, a worker
+// makes it; if they have asked for an end, letGo ends m.
+func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
+	_, hash := watchers.KeyOf[K](m)
+	if end := p.leave(m); end != machine.Pending {
+		p.endOne(p.watchers.Shard(hash), m, end, nil)
+	}
+}
+
+// leave releases m, which the caller holds and will not try again: if others have asked for a
+// try, a worker makes it. leave returns how the caller has to end m; Pending means that it is
+// released.
+func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
+	key, hash := watchers.KeyOf[K](m) // while it is held: afterwards another goroutine may end it
+	end, look := m.Release(false)
+	if look {
+		p.signal(key, hash, EveryPosition, false)
+	}
+	return end
+}
