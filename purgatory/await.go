@@ -37,7 +37,7 @@ import (
 // keys. Await starts no goroutine and no timer of the runtime. Do not call it from a callback.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
-// CancelForKey; [ErrCancelled] if that is nil, or if ForceComplete ended the wait (the
+// CancelForKey; [ErrCancelled] if that is nil, or if CompleteForKey or ForceComplete ended the wait (the
 // function match of CancelMatching is called with the operation behind it); [ErrClosed];
 // and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is:
 // all but the causes come wrapped in a text that says more.
@@ -130,7 +130,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	waits := set.fill(p, keys, at)
 	defer set.release(p)
 	first := p.watchers.Shard(waits[0].Hash)
-	if !(p.cfg.firstInFirstOut && p.othersWait(waits)) && ready() {
+	if (!p.cfg.firstInFirstOut || !p.othersWait(waits)) && ready() {
 		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
 		return nil
 	}
@@ -210,7 +210,7 @@ func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, t
 		}
 		return p.errorf(ErrCancelled, "without a cause")
 	case operation.Forced:
-		return p.errorf(ErrCancelled, "by ForceComplete")
+		return p.errorf(ErrCancelled, "by CompleteForKey or ForceComplete")
 	default:
 		return p.errorf(ErrClosed, "while waiting")
 	}
@@ -238,6 +238,9 @@ type Wait[K comparable] struct {
 //	case <-quit:
 //		return errQuit
 //	}
+//
+// If ready takes something, and Stop returns false, another goroutine may have ended the wait with
+// it: receive from Done and look at Err. If that is nil, the caller has what ready took.
 //
 // A Wait has no goroutine. It and its channel are two allocations. Call Stop when you no longer
 // need it. As with Await, it may have no key. Errors: those of [DelayedOperationPurgatory.TryCompleteElseWatch].

@@ -167,7 +167,8 @@ func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outco
 
 // CompleteForKey ends every operation that waits for key, whatever other keys it waits for, as
 // forced, and returns how many it ended. Use it where everybody may go on: at a barrier, or
-// when a leader steps down with an answer. For the rest it does what
+// when a leader steps down with an answer. (An Await returns [ErrCancelled] then; to let it return
+// nil, make its condition true and call CheckAndComplete.) For the rest it does what
 // [DelayedOperationPurgatory.CancelForKey] does.
 func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
 	return p.claimForKey(key, machine.Forced, nil, nil, nil)

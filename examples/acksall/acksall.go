@@ -138,7 +138,7 @@ func (b *broker) produce(r produceRequest, answer func(produceResponse)) {
 		}
 		d.waiting = append(d.waiting, at)
 		d.offsets = append(d.offsets, at.offset)
-		b.fetches.CheckAndCompleteUpTo(record.Partition, at.offset+1)
+		b.fetches.CheckAndCompleteUpTo(record.Partition, at.offset+1) // few followers: a produce can pay for them
 		keys = append(keys, purgatory.KeyPosition[partition]{Key: record.Partition, Position: at.offset + 1})
 	}
 	if refused != none || len(keys) == 0 {
@@ -147,7 +147,8 @@ func (b *broker) produce(r produceRequest, answer func(produceResponse)) {
 	}
 	d.deadline = time.Now().Add(r.Timeout)
 	if _, err := b.produces.TryCompleteElseWatchAt(d, r.Timeout, keys...); err != nil {
-		// Not accepted: no callback will ever run, so the answer is given here.
+		// Not accepted: no callback will ever run, so the answer is given here. The purgatory has no
+		// bound, so it is closed.
 		answer(produceResponse{ID: r.ID, Code: shuttingDown})
 	}
 }
