@@ -24,7 +24,7 @@ import (
 // returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
 // ready has taken is the caller's.
 //
-// A wait needs no key if it has a timeout that passes: it ends with its timeout or its context, or
+// A wait needs no key if its timeout is positive and not [NoTimeout]: it ends with its timeout or its context, or
 // when [DelayedOperationPurgatory.CheckAndCompleteAll] finds that ready returns true. Such waits
 // together count as one key in [Stats].
 //

@@ -30,7 +30,8 @@ import (
 // caller's goroutine wakes up only after it, AwaitRead reads once more, with ctx itself. With a timeout
 // of zero or less AwaitRead reads once, with ctx, and does not block.
 //
-// In [Stats] each wake-up counts as a wasted check. A panic in read goes to the caller
+// To a check an AwaitRead says no, so that one in order stops there: where callers compete for
+// items, use AwaitValue. In [Stats] each wake-up counts as a wasted check. A panic in read goes to the caller
 // and ends the wait as cancelled. Do not call AwaitRead from a callback.
 func AwaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys ...K) (V, error) {
 	return awaitRead(ctx, p, timeout, read, keys, nil)
@@ -60,8 +61,7 @@ const (
 	ended
 )
 
-// TryComplete is called by checks, and by the registration, which causes the first read
-// in this way.
+// TryComplete is called by checks, and by the registration.
 func (r *reading[K]) TryComplete() bool {
 	r.event.Set(changed)
 	return false
@@ -122,6 +122,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	until, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.stop = stop
+	r.event.Set(changed) // the first read, whether or not the registration tries r
 	if _, err := p.register(r, timeout, keys, at); err != nil {
 		return value, err
 	}

@@ -371,3 +371,26 @@ func TestAwaitReadLosesNoChangeWhateverRaces(t *testing.T) {
 	assert.Positive(t, met.Load())
 	nothingLeft(t, p)
 }
+
+// An AwaitRead that has to wait its turn reads once before it sleeps, and sees that its context
+// has ended.
+func TestAwaitReadInLineReadsAndSeesItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t, purgatory.WithFirstInFirstOut())
+		first := &op{}
+		submit(t, p, first, hour, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reads, began := 0, time.Now()
+		_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(context.Context) (int, bool, error) {
+			reads++
+			return 0, false, nil
+		}, "a")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 1, reads)
+		assert.Equal(t, time.Second, time.Since(began))
+		value, err := purgatory.AwaitRead(t.Context(), p, time.Hour, func(context.Context) (int, bool, error) { return 7, true, nil }, "a")
+		require.NoError(t, err)
+		assert.Equal(t, 7, value)
+	})
+}

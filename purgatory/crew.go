@@ -157,7 +157,7 @@ func (c *crew[K]) workAll() (asked bool) {
 //
 // Signal does not block. With one key it does not allocate. It may be called from any
 // callback, and under any lock, with one exception: it may call the function of
-// [WithExecutor] and, if that returns an error, the logger of [WithLogger]. These must not
+// [WithExecutor] and, if that fails, the functions of [WithLogger] and [WithPanicHandler]. These must not
 // take a lock that Signal's caller holds.
 //
 // If you hold no lock that an operation's method takes, use CheckAndComplete: it is cheaper,

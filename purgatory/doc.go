@@ -79,7 +79,7 @@
 //
 // A check tries up to 128 operations (in order: two), and ends those whose condition is
 // met, before it runs the first OnComplete. If operations compete for something, reserve it
-// in TryComplete and release it in OnComplete.
+// in TryComplete, and release it in OnComplete and where TryCompleteElseWatch returns an error.
 //
 // # What a condition may read
 //
@@ -92,7 +92,8 @@
 //
 // A condition should be one comparison, because each check of its key evaluates it. A fetch that
 // waits for a number of bytes need not add them up each time: keep the number of bytes that have
-// ever been written, and wait for a position in it. See the examples of
+// ever been written, and wait for a position in it. (The sum over several logs has no position:
+// compare the sum of their counters, under keys without one.) See the examples of
 // [DelayedOperationPurgatory.CheckAndCompleteUpTo].
 //
 // # Which callback runs where
@@ -110,7 +111,8 @@
 // With [WithFirstInFirstOut] a goroutine that registers makes such checks, too. An operation
 // that a last try satisfies (see [WithForgottenChecks]) counts as expired here.
 //
-// With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check ends.
+// With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check, or a method
+// for a whole key, ends.
 //
 // There are three exceptions:
 //
@@ -137,7 +139,8 @@
 //     arrival.
 //   - [WithTimer] and [WithoutReaper] if a program has many purgatories: the goroutine that
 //     [timer.SystemTimer.Start] starts is then the only one that stays. A purgatory in which nothing
-//     expires, because each timeout is [NoTimeout], needs no reaper either. The memory of a
+//     expires, because each timeout is [NoTimeout], needs no reaper either. (What else a reaper
+//     does, see [WithoutReaper].) The memory of a
 //     watcher shard is allocated when a key of it is first used.
 //   - [WithLogger] and [WithPanicHandler] in production.
 //   - [WithCallbacksOnWorkers] if crowds end together and their callbacks take long.

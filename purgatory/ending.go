@@ -15,7 +15,8 @@ import (
 const batchSize = 128
 
 // ending has operations on their way from held to answered. Every way in which an operation
-// can end goes through it: its caller holds the operations, adds each with its outcome, and
+// can end goes through it, except that one whose first try says yes is in no list and no timer: its
+// registration begins with 3. The caller holds the operations, adds each with its outcome, and
 // calls run.
 //
 //  1. The operations leave their lists.
@@ -23,7 +24,8 @@ const batchSize = 128
 //     operation is held, or that it has ended.
 //  3. Their outcomes become final. So who sees one finds the operation's places free, in
 //     WithMaxPending and in the timer's.
-//  4. If the stack is deep, the ending is queued whole, and a worker goes on with 5.
+//  4. If the stack is deep, or workers are to run the callbacks, the ending is queued whole, and a
+//     worker goes on with 5.
 //  5. The callbacks run.
 //
 // An ending belongs to one goroutine at a time. If a callback calls runtime.Goexit, another
@@ -172,8 +174,8 @@ func (e *ending[K]) take(from *ending[K]) {
 	from.at++
 }
 
-// endHeld is endOne for Machine.End, which a worker of the timer calls for an operation that
-// expires.
+// endHeld is endOne for Machine.End: a worker of the timer calls it for an operation that expires,
+// and the methods that end one operation do.
 func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
 	if o == machine.Expired && p.cfg.lastTry && p.forgotten.lastTry(m) {
 		o = machine.Satisfied

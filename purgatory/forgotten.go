@@ -17,8 +17,9 @@ import (
 // key. So a check that is merely late is none that was forgotten; a second is a good grace. With
 // a grace of 0 each operation that is ready at its timeout counts.
 //
-// An operation whose condition depends on time itself has a method DependsOnTime; it is not tried
-// again. Operations that end before their timeout pay one comparison for each check. Default: off.
+// An operation whose condition depends on time itself has a method DependsOnTime(), without a result;
+// it is not tried again, and neither is a wait without a key, nor one whose timeout passes while
+// another goroutine tries it. CancelForKey and CompleteForKey count as checks of their key. Operations that end before their timeout pay one comparison for each check. Default: off.
 func WithForgottenChecks(grace time.Duration) Option {
 	return func(c *config) { c.lastTry, c.grace = true, grace }
 }

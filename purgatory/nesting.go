@@ -20,7 +20,7 @@ import (
 //     Beside a crowd of blocked callbacks each completion would look, and take four times as
 //     long; so after 64 looks only one goroutine in eight looks, until a look finds a deep stack.
 //  2. Many tries were in vain. Checks that multiply in a graph of keys without a cycle may
-//     enter each gate once, but make ever more tries. A look comes after 64 vain tries of a
+//     enter each gate once, but make ever more tries. A look comes after 64 tries of a
 //     shard, each time their number has doubled, and at last for each 4,096: 0.3 ns for a try.
 //     A registration, which makes one try or two, looks with a probability of one in 512.
 //

@@ -74,7 +74,8 @@ func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapI
 
 // WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
 // loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires:
-// see [NoTimeout]. Only AdvanceClock then purges, and logs [EventStuck] and [EventDue].
+// see [NoTimeout]. While the purgatory is open, only AdvanceClock then purges, and logs
+// [EventStuck] and [EventDue].
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the
@@ -111,8 +112,9 @@ func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true 
 //
 // A goroutine that makes work for a worker, as the caller of Signal does, calls execute on
 // another goroutine and waits until execute has returned. If execute returns an error, it
-// calls the logger of [WithLogger] in the same way. The caller of Signal may hold locks. So
-// neither function may block, call AdvanceClock, or take such a lock.
+// calls the logger of [WithLogger] in the same way, and if it panics, the function of
+// [WithPanicHandler]. The caller of Signal may hold locks. So none of these functions may block,
+// call AdvanceClock, or take such a lock.
 //
 // Together with [WithTimer], execute runs the signal workers only.
 func WithExecutor(execute func(run func()) error) Option {
@@ -145,8 +147,9 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 // who has been waiting, and an item that comes meanwhile is not left over. (One that has a key
 // for itself, such as the name of its connection, is the first in line there, and is tried.) It
 // costs an operation that has to wait one more try, of the first in line. An operation or an
-// Await with a timeout of zero or less is not tried while others wait. Default: off; every
-// operation is tried at once when it is submitted, whoever waits.
+// Await that is submitted while others wait, with a timeout of zero or less, may end without a
+// try, and an Await does not call its function before it is in line. Default: off; every operation
+// is tried at once when it is submitted, whoever waits.
 func WithFirstInFirstOut() Option { return func(c *config) { c.firstInFirstOut = true } }
 
 // WithHistograms keeps the age of the oldest pending operation, and histograms of ages,

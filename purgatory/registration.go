@@ -13,7 +13,7 @@ import (
 )
 
 // registration is one call of TryCompleteElseWatch. The caller is the operation's holder
-// from the first try until the operation is in the timer and in every list. No other
+// until the operation is in the timer and in every list, and has been tried. No other
 // goroutine can try or end it halfway: they leave marks, which the holder sees at the
 // end.
 //
@@ -49,9 +49,9 @@ type step uint8
 
 const (
 	begin    step = iota // the caller is not the holder yet
-	watch                // the first try has begun; the operation is in no list
+	watch                // the caller is the holder; the first try, if there is one, has begun; the operation is in no list
 	tryAgain             // the operation is watched
-	release              // the second try has begun
+	release              // the second try, if there is one, has begun
 	finished             // the caller has let go of the operation, or ends it
 )
 

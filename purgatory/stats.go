@@ -55,7 +55,8 @@ type Stats struct {
 
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
-	// Running is how many goroutines run operations' methods now, except for TryComplete
+	// Running is how many goroutines run operations' methods now, once for each level of nested
+	// calls, except for TryComplete
 	// during a registration, which also WithSlowCallback leaves out.
 	Running int64
 	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three

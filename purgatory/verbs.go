@@ -118,6 +118,8 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // compete for something that one of them takes in its TryComplete: a job, a slot, a
 // connection. Put the item first, and then call CheckAndCompleteInOrder. It returns how many
 // operations it ended. It costs two tries for each item, however many operations wait.
+// (Where a goroutine lets go of an operation that was to be tried again, after eight tries in a row or
+// beside [DelayedOperationPurgatory.Inspect], a worker makes a check that tries all.)
 //
 // Such checks of a key take turns: one that comes during another's turn leaves its work to that
 // one and returns 0. So operations get items in order of arrival, except that one that is being
@@ -167,7 +169,8 @@ func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outco
 
 // CompleteForKey ends every operation that waits for key, whatever other keys it waits for, as
 // forced, and returns how many it ended. Use it where everybody may go on: at a barrier, or
-// when a leader steps down with an answer. (An Await returns [ErrCancelled] then; to let it return
+// when a leader steps down with an answer. An operation that is submitted later
+// waits: see CancelForKey. (An Await returns [ErrCancelled] then; to let it return
 // nil, make its condition true and call CheckAndComplete.) For the rest it does what
 // [DelayedOperationPurgatory.CancelForKey] does.
 func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {

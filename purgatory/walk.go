@@ -282,7 +282,8 @@ func (w *walk[K]) handOver() {
 // turns is the state of a walk in order. Such walks over a key take turns, so that an operation
 // that one of them is trying is passed over by none: see [watchers.Shard.BeginTurn]. A turn
 // ends before callbacks run, since these may block. When they have returned, the walk begins
-// another turn at the first in line, unless its last one has come to a no.
+// another turn at the first in line, if another walk has left its work, or if operations have ended
+// and none has said no.
 type turns struct {
 	has     bool // the walk has its turn
 	stopped bool // an operation has said no in this turn
