@@ -92,3 +92,20 @@ func TestAWaitWithoutKeyOrTimeoutIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, purgatory.ErrNoKeys, "an operation")
 	assert.Equal(t, operation.Pending, o.Outcome())
 }
+
+// Waits without a key compete for nothing, so none of them stands in line behind another.
+func TestAWaitWithoutAKeyStandsInNoLine(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	_, err := p.StartWait(time.Second, func() bool { return false })
+	require.NoError(t, err)
+	w, err := p.StartWait(time.Second, func() bool { return true })
+	require.NoError(t, err)
+	require.NoError(t, w.Err(), "ended at once")
+	tries := 0
+	w, err = p.StartWait(time.Second, func() bool { tries++; return tries == 2 })
+	require.NoError(t, err)
+	require.NoError(t, w.Err(), "tried again when it waits")
+	tries = 0
+	require.NoError(t, p.Await(t.Context(), time.Second, func() bool { tries++; return true }))
+	assert.Equal(t, 1, tries)
+}
