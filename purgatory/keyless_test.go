@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -108,4 +109,13 @@ func TestAWaitWithoutAKeyStandsInNoLine(t *testing.T) {
 	tries = 0
 	require.NoError(t, p.Await(t.Context(), time.Second, func() bool { tries++; return true }))
 	assert.Equal(t, 1, tries)
+}
+
+// A check in order does not find a NaN, so the second try of an operation is not left to one.
+func TestWhoWaitsForANaNStandsInNoLine(t *testing.T) {
+	p := onManualClock[float64](t, purgatory.WithFirstInFirstOut())
+	tries := 0
+	w, err := p.StartWait(time.Second, func() bool { tries++; return tries == 2 }, math.NaN())
+	require.NoError(t, err)
+	require.NoError(t, w.Err(), "a change of state before CheckAndCompleteAll is seen")
 }

@@ -103,10 +103,13 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 	r.end(r.again(), waits)
 }
 
-// inLine reports whether operations on these keys wait their turn. Those without a key compete for
-// nothing.
+// inLine reports whether operations on these keys wait their turn: a check in order finds one of the
+// keys. It finds no NaN, and nobody who waits without a key.
 func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && waits[0].Hash != p.noKey
+	return p.cfg.firstInFirstOut && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+		key := w.Key
+		return w.Hash != p.noKey && key == w.Key
+	})
 }
 
 // othersWait reports whether operations wait for one of the keys.
