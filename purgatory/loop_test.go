@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -69,6 +70,18 @@ func TestOnlyWhoRegistersAndChecksTries(t *testing.T) {
 	}
 	close(others)
 	enders.Wait()
+	for i, end := range []func(o *looped){ // whichever way the others have ended, these end in each
+		func(o *looped) { p.Extend(o, 0) },
+		func(o *looped) { p.Cancel(o, nil) },
+		func(o *looped) { p.ForceComplete(o) },
+	} {
+		pending.Add(1)
+		o := &looped{state: &state, at: math.MaxInt, ended: ended}
+		_, err := p.TryCompleteElseWatch(o, hour, i)
+		require.NoError(t, err)
+		inBackground(func() { end(o) })()
+	}
+	eventually(t, func() bool { return p.Stats().Expired > 0 }, "an expiry")
 	require.NoError(t, p.Close())
 	pending.Wait()
 	s := p.Stats()

@@ -78,7 +78,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.goOn(waits)
 			return
 		}
-		if !r.tried && !(p.inLine(waits) && p.othersWait(waits)) {
+		if !r.tried && (!p.inLine(waits) || !p.othersWait(waits)) {
 			r.tried = true
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
@@ -296,7 +296,7 @@ func (r *registration[K]) refuse(kind error, format string, args ...any) {
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	if n := len(keys) + len(at); op == nil || p.refuses(n) && !(isWait(op) && p.keyless(n, timeout)) {
+	if n := len(keys) + len(at); op == nil || p.refuses(n) && (!isWait(op) || !p.keyless(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
 	var set keySet[K]

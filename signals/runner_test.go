@@ -272,6 +272,8 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		_, err := signals.To(w)
 		assert.ErrorIs(t, err, signals.ErrInvalidOption, name)
 	}
+	_, err := signals.To(p, signals.WithLag(time.Hour), signals.WithBackoff(time.Second, time.Second), signals.WithResyncLimit(1))
+	require.NoError(t, err, "the bounds themselves")
 	r, err := signals.To(p)
 	require.NoError(t, err)
 	for _, source := range []signals.Source[string]{nil, signals.SourceFunc[string](nil)} {

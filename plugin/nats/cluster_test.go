@@ -115,11 +115,11 @@ type cluster struct {
 	routes  map[[2]int]*route // of a server's dials to another
 }
 
-// startCluster starts n servers.
-func startCluster(t *testing.T, n int, change ...func(*server.Options)) *cluster {
+// startCluster starts three servers.
+func startCluster(t *testing.T, change ...func(*server.Options)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, routes: make(map[[2]int]*route)}
-	for range n {
+	for range 3 {
 		c.brokers = append(c.brokers, &broker{t: t})
 	}
 	for i, b := range c.brokers {

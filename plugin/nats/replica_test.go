@@ -23,7 +23,7 @@ import (
 // startReplicas starts three servers that keep replicas of a bucket, which it opens at each.
 func startReplicas(t *testing.T) (c *cluster, buckets []jetstream.KeyValue) {
 	t.Helper()
-	c = startCluster(t, 3, func(o *server.Options) { o.JetStream = true })
+	c = startCluster(t, func(o *server.Options) { o.JetStream = true })
 	for i, b := range c.brokers {
 		js, err := jetstream.New(b.connect("client"))
 		require.NoError(t, err)
@@ -84,6 +84,7 @@ func TestAReplicaThatIsBehindTheHint(t *testing.T) {
 				_, err := buckets[far].Get(t.Context(), "none")
 				return errors.Is(err, jetstream.ErrKeyNotFound) && time.Since(began) < distance
 			})
+			time.Sleep(2*c.lag + c.lag/4) // the re-checks that follow the subscription are over
 			const together = 50
 			lost := 0
 			for done := 0; done < rounds(500); done += together {

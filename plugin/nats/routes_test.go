@@ -29,7 +29,7 @@ func TestAHintAtAnotherServerRightAfterMissed(t *testing.T) {
 		lag  time.Duration
 	}{{"default", 2 * time.Second}, {"without repeats", 0}} {
 		t.Run(c.name, func(t *testing.T) {
-			cluster := startCluster(t, 3)
+			cluster := startCluster(t)
 			cluster.delay(30*time.Millisecond, 0)
 			brokers := cluster.brokers
 			nc, writer := brokers[0].connect("source"), brokers[1].connect("writer")
@@ -119,7 +119,7 @@ func TestACutOfARouteIsAGapOnceItIsMended(t *testing.T) {
 	for _, a := range accidents {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, 3)
+			c := startCluster(t)
 			var sources []hearing
 			var writers []*nats.Conn
 			for _, b := range c.brokers {
@@ -186,7 +186,7 @@ func TestACutOfARouteIsAGapOnceItIsMended(t *testing.T) {
 // published there is lost until the route is mended, and that it is heard then is a gap.
 func TestASourceThatBeginsWhileARouteIsCut(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := startCluster(t)
 	c.cut([2]int{1, 0})
 	var sources []hearing
 	for _, b := range c.brokers[:2] {

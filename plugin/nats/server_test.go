@@ -259,7 +259,7 @@ func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) e
 // subjectEngine is a map of this process, whose writers publish hints on core NATS, at the
 // source's server and at the two others of the cluster.
 func subjectEngine(t *testing.T) signalstest.Engine[string] {
-	brokers := startCluster(t, 3, func(o *server.Options) { o.Users = users("p", nil) }).brokers
+	brokers := startCluster(t, func(o *server.Options) { o.Users = users("p", nil) }).brokers
 	b := brokers[0]
 	hearing := b.connect("source", nats.UserInfo("source", "p"))
 	writing := b.connect("writer", nats.UserInfo("writer", "writer"))

@@ -243,7 +243,8 @@ func TestHintsCoalesceByKeyWhileTheyQueue(t *testing.T) {
 			for {
 				select {
 				case <-h.changes: // what it still had
-				case <-ended:
+				case err := <-ended:
+					assert.ErrorIs(t, err, context.Canceled)
 					assert.Empty(t, h.gaps, "hints were dropped")
 					return
 				}

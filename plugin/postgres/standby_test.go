@@ -60,14 +60,19 @@ func readsAtAStandby(t *testing.T, d *database) {
 		all = more
 	}
 	r := replica{t: t, e: e, pool: pool, table: "state" + strconv.FormatInt(engines.Load(), 10)}
+	p, stop := r.listen(signals.WithLag(behind))
+	time.Sleep(2*behind + behind/4) // the re-checks that follow the subscription are over
 	answered := 0
 	for ; answered < all; answered += together {
-		n, earliest := r.round(answered, together, time.Minute, signals.WithLag(behind))
+		n, earliest := r.round(p, answered, together, time.Minute)
 		require.Equal(t, together, n)
 		require.GreaterOrEqual(t, earliest, behind, "a read saw its write too early: the standby was not behind")
 	}
+	stop()
 	t.Logf("%d of %d answered", answered, all)
-	n, _ := r.round(all, together, behind+time.Second, signals.WithLag(0))
+	p, stop = r.listen(signals.WithLag(0))
+	n, _ := r.round(p, all, together, behind+time.Second)
+	stop()
 	t.Logf("without repeats: %d of %d answered", n, together)
 	assert.Less(t, n, together, "without repeats, waits whose read came too early sleep")
 }
@@ -80,24 +85,29 @@ type replica struct {
 	table string
 }
 
-// round has n waits begin, and then writes their keys. It returns how many were answered within
-// patience of the last write, and the shortest time from the beginning of a write to a read that
-// saw it.
-func (r replica) round(first, n int, patience time.Duration, options ...signals.Option) (answered int, earliest time.Duration) {
-	t := r.t
+// listen returns a purgatory that is told of writes until stop is called.
+func (r replica) listen(options ...signals.Option) (p *purgatory.DelayedOperationPurgatory[string], stop func()) {
 	p, err := purgatory.New[string]("test")
-	require.NoError(t, err)
-	defer p.Close()
+	require.NoError(r.t, err)
 	runner, err := signals.To(p, append(options, signals.WithAudit(0))...)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running, reading, waiting sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
+	require.NoError(r.t, err)
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var running sync.WaitGroup
 	running.Go(func() { _ = runner.Run(ctx, r.e.Source()) })
 	for runner.Stats().Rechecks == 0 {
 		time.Sleep(time.Millisecond)
 	}
+	return p, func() { cancel(); running.Wait(); assert.NoError(r.t, p.Close()) }
+}
+
+// round has n waits begin, and then writes their keys. It returns how many were answered within
+// patience of the last write, and the shortest time from the beginning of a write to a read that
+// saw it.
+func (r replica) round(p *purgatory.DelayedOperationPurgatory[string], first, n int, patience time.Duration) (answered int, earliest time.Duration) {
+	t := r.t
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var reading, waiting sync.WaitGroup
 	var mu sync.Mutex
 	began := make([]time.Time, n) // when the write began
 	earliest = math.MaxInt64

@@ -93,7 +93,8 @@ func (w *world) await(o *waiter) {
 
 // block waits in the way that o.how says.
 func (w *world) block(o *waiter, timeout time.Duration) (err error) {
-	value, met := 0, func() (int, bool) { return 1, o.TryComplete() }
+	var value int
+	met := func() (int, bool) { return 1, o.TryComplete() }
 	read := func(context.Context) (int, bool, error) { return 1, o.TryComplete(), nil }
 	keys, at := o.places()
 	if at != nil {
@@ -107,7 +108,7 @@ func (w *world) block(o *waiter, timeout time.Duration) (err error) {
 			return err
 		default:
 			wait, err := w.p.StartWaitAt(timeout, o.TryComplete, at...)
-			return choose(wait, err, o.client)
+			return choose(o.client, wait, err)
 		}
 	} else {
 		switch o.how {
@@ -120,7 +121,7 @@ func (w *world) block(o *waiter, timeout time.Duration) (err error) {
 			return err
 		default:
 			wait, err := w.p.StartWait(timeout, o.TryComplete, keys...)
-			return choose(wait, err, o.client)
+			return choose(o.client, wait, err)
 		}
 	}
 	if (value == 1) != (err == nil) {
@@ -130,7 +131,7 @@ func (w *world) block(o *waiter, timeout time.Duration) (err error) {
 }
 
 // choose waits for a Wait beside a context.
-func choose(wait *purgatory.Wait[int], err error, ctx context.Context) error {
+func choose(ctx context.Context, wait *purgatory.Wait[int], err error) error {
 	if err != nil {
 		return err
 	}

@@ -81,9 +81,8 @@ func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
 		if err != nil {
 			return err
 		}
-		select { // of an earlier gap
-		case <-missed:
-		default:
+		for len(missed) > 0 { // of an earlier gap
+			_ = receive(e, missed, "")
 		}
 		e.Cut()
 		if !e.Resumes {

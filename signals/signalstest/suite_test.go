@@ -131,6 +131,10 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 			heard := false
 			return func(ctx context.Context, sink signals.Sink[string]) error { return good.Run(ctx, deaf{sink, &heard}) }
 		}(), "no wait is lost at a cut"},
+		"does not resume": {func() run {
+			heard := false
+			return func(ctx context.Context, sink signals.Sink[string]) error { return good.Run(ctx, deaf{sink, &heard}) }
+		}(), "no hint is lost that comes after Missed, at a reconnect"},
 		"keeps quiet about an overflow": {func(ctx context.Context, sink signals.Sink[string]) error {
 			heard := false
 			return good.Run(ctx, deaf{sink, &heard})
@@ -181,6 +185,7 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 				}
 				e := bus.Engine(func(i int) string { return fmt.Sprint(name, "/", key(i)) }) // the mutants share the bus
 				e.Cuts, e.Waits, e.Pause, e.Patience = 300, 15, 2*time.Millisecond, 300*time.Millisecond
+				e.Resumes = name == "does not resume"
 				e.Source = func() signals.Source[string] { return signals.SourceFunc[string](mutant.run) }
 				err := c.Run(t.Context(), e)
 				require.Error(t, err)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 	"github.com/delayedop/purgatory/examples/internal/faultproxy"
 )
 
@@ -139,7 +140,7 @@ func (d *demo) startReplica(ctx context.Context, engine, engineAddr string, url 
 		return err
 	}
 	d.proxies = append(d.proxies, p)
-	addr, err := freeAddr()
+	addr, err := children.FreeAddr()
 	if err != nil {
 		return err
 	}

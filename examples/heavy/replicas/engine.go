@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 	"github.com/delayedop/purgatory/examples/heavy/replicas/store"
 )
 
@@ -41,7 +42,7 @@ type engineServer interface {
 func startServer(ctx context.Context, engine, dir string) (s engineServer, addr string, url func(addr string) string, err error) {
 	switch engine {
 	case engineNATS, engineSubjects:
-		addr, err := freeAddr()
+		addr, err := children.FreeAddr()
 		if err != nil {
 			return nil, "", nil, err
 		}

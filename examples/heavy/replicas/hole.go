@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 	replicasv1 "github.com/delayedop/purgatory/examples/heavy/replicas/replicas/v1"
 )
 
@@ -30,7 +31,7 @@ const (
 // the replica that it starts come by core NATS. n clients wait there for a key that the
 // writer puts.
 func showHole(ctx context.Context, out io.Writer, natsAddr string, n int) error {
-	addr, err := freeAddr()
+	addr, err := children.FreeAddr()
 	if err != nil {
 		return err
 	}

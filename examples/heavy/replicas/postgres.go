@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 )
 
 // errNoPostgres: there is no PostgreSQL server to start.
@@ -46,7 +48,7 @@ func startPostgres(ctx context.Context, dir string) (*postgresServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := children.FreeAddr()
 	if err != nil {
 		return nil, err
 	}

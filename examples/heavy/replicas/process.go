@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 )
 
 // child is set in the environment of this program's processes. The tests look at it: a
@@ -57,7 +58,7 @@ func (p *process) start() error {
 	// A group of its own: Ctrl-C is for the demo, which then ends the others in order.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.arguments[0] == "replica" { // the demo freezes replicas, and a frozen one reads no lifeline
-		dieWithParent(p.command.SysProcAttr)
+		children.DieWithParent(p.command.SysProcAttr)
 	}
 	if err := p.command.Start(); err != nil {
 		p.command = nil
@@ -119,27 +120,12 @@ const lifelineFile = 3
 
 // endWithParent ends this process, and those that it has started, when the process that
 // has started it ends. A process that is frozen at that moment is killed by Linux (see
-// dieWithParent); other systems send it a SIGHUP if it stood still before its parent ended.
+// [children.DieWithParent]); other systems send it a SIGHUP if it stood still before its parent ended.
 func endWithParent() {
 	_, _ = io.Copy(io.Discard, os.NewFile(lifelineFile, "lifeline"))
 	_ = syscall.Kill(0, syscall.SIGINT) // the group of this process
 	time.Sleep(10 * time.Second)
 	_ = syscall.Kill(0, syscall.SIGKILL)
-}
-
-// The ports lie below those that systems choose for outgoing connections: a replica that
-// is down for a second must find its port free afterwards.
-const firstPort, lastPort = 12_000, 32_000
-
-// freeAddr returns an address on which nobody listens.
-func freeAddr() (addr string, err error) {
-	for range 1000 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", firstPort+rand.N(lastPort-firstPort))); err == nil {
-			return l.Addr().String(), l.Close()
-		}
-	}
-	return "", err
 }
 
 // awaitAddr waits until somebody listens at addr. It fails if ended is closed before, or

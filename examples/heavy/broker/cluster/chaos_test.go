@@ -163,6 +163,8 @@ func TestAFrozenLeaderAcknowledgesNothing(t *testing.T) {
 	require.NoError(t, resp.ReadFrom(r.receive()[1:]))
 	require.Equal(t, kerr.NotLeaderForPartition.Code, resp.Topics[0].Partitions[0].ErrorCode)
 	awaitInSync(t, cl, "frozen")
+	require.NoError(t, c.Kill(2))
+	awaitLeader(t, cl, "frozen", 1) // which has what the other had, and nothing else
 	produce(t, cl, "frozen", 20, 30)
 	got := consume(t, client(t, c, fromStart("frozen")...), 30)
 	require.Len(t, got, 30)

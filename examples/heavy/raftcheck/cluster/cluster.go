@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/node"
 	"github.com/delayedop/purgatory/examples/internal/faultproxy"
@@ -58,11 +58,11 @@ func Start(cfg Config) (*Cluster, error) {
 }
 
 func (c *Cluster) start() error {
-	addresses, err := freeAddresses(c.cfg.Members + c.cfg.Late)
-	if err != nil {
-		return err
-	}
-	for i, a := range addresses {
+	for i := range c.cfg.Members + c.cfg.Late {
+		a, err := children.FreeAddr()
+		if err != nil {
+			return err
+		}
 		id := fmt.Sprintf("n%d", i+1)
 		c.Members = append(c.Members, &Member{
 			Member: node.Member{ID: id, Address: a}, Client: client.New(a), folder: filepath.Join(c.cfg.Folder, id),
@@ -74,9 +74,11 @@ func (c *Cluster) start() error {
 			if i == j {
 				continue
 			}
-			if c.network[i][j], err = faultproxy.Start(to.Address); err != nil {
+			p, err := faultproxy.Start(to.Address)
+			if err != nil {
 				return err
 			}
+			c.network[i][j] = p
 		}
 	}
 	for i := range c.cfg.Members {
@@ -85,27 +87,6 @@ func (c *Cluster) start() error {
 		}
 	}
 	return nil
-}
-
-// The ports of members. They lie below those that systems hand out for outgoing connections: a member that is down for a while must
-// find its port free when it comes back.
-const firstPort, lastPort = 12_000, 32_000
-
-// freeAddresses returns addresses that were free a moment ago.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	for tries := 0; len(addresses) < n; tries++ {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort)))
-		if err != nil {
-			if tries > 1000 {
-				return nil, err
-			}
-			continue
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
-	}
-	return addresses, nil
 }
 
 // Run starts member i, for the first time or again.
@@ -162,13 +143,13 @@ func (c *Cluster) Kill(i int) {
 // Freeze stops member i in its tracks; Thaw lets it go on.
 func (c *Cluster) Freeze(i int) error {
 	c.Members[i].frozen = true
-	return c.Members[i].process.freeze()
+	return c.Members[i].process.signal(syscall.SIGSTOP)
 }
 
 // Thaw lets a frozen member go on.
 func (c *Cluster) Thaw(i int) error {
 	c.Members[i].frozen = false
-	return c.Members[i].process.thaw()
+	return c.Members[i].process.signal(syscall.SIGCONT)
 }
 
 // Isolate cuts member i off from all others, in both directions. Clients still reach it.

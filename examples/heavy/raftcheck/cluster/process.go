@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/delayedop/purgatory/examples/heavy/internal/children"
 )
 
 // stopTimeout is how long a member may take to stop when it is asked to.
@@ -26,7 +28,8 @@ func startProcess(binary string, args, env []string) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.Env = append(os.Environ(), env...)
-	dieWithParent(p.cmd)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	children.DieWithParent(p.cmd.SysProcAttr)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

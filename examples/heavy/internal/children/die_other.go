@@ -1,0 +1,8 @@
+//go:build !linux
+
+package children
+
+import "syscall"
+
+// DieWithParent does nothing where the kernel offers nothing.
+func DieWithParent(*syscall.SysProcAttr) {}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "syscall"
-
-// dieWithParent does nothing where the kernel offers nothing.
-func dieWithParent(*syscall.SysProcAttr) {}
