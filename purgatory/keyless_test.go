@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -91,4 +92,30 @@ func TestAWaitWithoutKeyOrTimeoutIsRefused(t *testing.T) {
 	_, err := p.TryCompleteElseWatch(o, time.Minute)
 	require.ErrorIs(t, err, purgatory.ErrNoKeys, "an operation")
 	assert.Equal(t, operation.Pending, o.Outcome())
+}
+
+// Waits without a key compete for nothing, so none of them stands in line behind another.
+func TestAWaitWithoutAKeyStandsInNoLine(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	_, err := p.StartWait(time.Second, func() bool { return false })
+	require.NoError(t, err)
+	w, err := p.StartWait(time.Second, func() bool { return true })
+	require.NoError(t, err)
+	require.NoError(t, w.Err(), "ended at once")
+	tries := 0
+	w, err = p.StartWait(time.Second, func() bool { tries++; return tries == 2 })
+	require.NoError(t, err)
+	require.NoError(t, w.Err(), "tried again when it waits")
+	tries = 0
+	require.NoError(t, p.Await(t.Context(), time.Second, func() bool { tries++; return true }))
+	assert.Equal(t, 1, tries)
+}
+
+// A check in order does not find a NaN, so the second try of an operation is not left to one.
+func TestWhoWaitsForANaNStandsInNoLine(t *testing.T) {
+	p := onManualClock[float64](t, purgatory.WithFirstInFirstOut())
+	tries := 0
+	w, err := p.StartWait(time.Second, func() bool { tries++; return tries == 2 }, math.NaN())
+	require.NoError(t, err)
+	require.NoError(t, w.Err(), "a change of state before CheckAndCompleteAll is seen")
 }

@@ -78,7 +78,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.goOn(waits)
 			return
 		}
-		if !r.tried && (!p.cfg.firstInFirstOut || !p.othersWait(waits)) {
+		if !r.tried && (!p.inLine(waits) || !p.othersWait(waits)) {
 			r.tried = true
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
@@ -91,7 +91,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 	}
 	if r.step == tryAgain {
 		r.step = release
-		if p.cfg.firstInFirstOut {
+		if p.inLine(waits) {
 			r.releaseInOrder(waits)
 			return
 		}
@@ -101,6 +101,15 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 		}
 	}
 	r.end(r.again(), waits)
+}
+
+// inLine reports whether operations on these keys wait their turn: a check in order finds one of the
+// keys. It finds no NaN, and nobody who waits without a key.
+func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
+	return p.cfg.firstInFirstOut && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+		key := w.Key
+		return w.Hash != p.noKey && key == w.Key
+	})
 }
 
 // othersWait reports whether operations wait for one of the keys.

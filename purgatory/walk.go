@@ -305,7 +305,10 @@ func (w *walk[K]) beginTurn() {
 	w.turns.stopped, w.turns.goOn = false, false
 	w.turns.n++
 	if w.turns.has && w.n == 0 && !w.more {
-		w.endTurn()
+		if w.endTurn(); w.turns.goOn { // another walk in order came meanwhile, and has left its work
+			w.turns.goOn = false
+			w.p.signal(w.key, w.hash, w.upTo, true)
+		}
 	}
 }
 

@@ -156,7 +156,9 @@ func (s *Shard[K]) takeSignal() (signalled Signalled[K], ok bool) {
 		return signalled, false
 	}
 	signalled = Signalled[K]{Key: l.key, Hash: l.hash, UpTo: AnyPosition, InOrder: l.inOrder}
-	if l.ordered != nil {
+	if l.inOrder {
+		signalled.UpTo = EveryPosition
+	} else if l.ordered != nil {
 		signalled.UpTo = l.ordered.signalled
 	}
 	s.unqueueLocked(l)

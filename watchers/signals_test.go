@@ -49,6 +49,21 @@ func TestCoalescedSignalsReachTheHighestPosition(t *testing.T) {
 	}
 }
 
+// A check in order may be handed over, and then coalesce with a signal up to a position.
+func TestASignalInOrderReachesEveryPosition(t *testing.T) {
+	w := newMap(0)
+	wait(t, w, 1)
+	h := w.Hash(1)
+	w.Shard(h).Signal(1, h, EveryPosition, true)
+	taken, _ := w.TakeSignal(0)
+	waitAt(t, w, 1, 7)
+	w.Shard(h).Signal(1, h, taken.UpTo, taken.InOrder)
+	w.Shard(h).Signal(1, h, 3, false)
+	taken, ok := w.TakeSignal(0)
+	assert.True(t, ok)
+	assert.EqualValues(t, EveryPosition, taken.UpTo)
+}
+
 func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
 	for key := range 5 {
