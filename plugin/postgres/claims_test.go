@@ -51,7 +51,7 @@ func TestOneOfManyAcrossProcesses(t *testing.T) {
 		},
 		Hint: func() error { return postgres.Notify(ctx, pool, "jobs", signals.Unknown, "jobs") },
 		Hold: func() (die func() error, ok bool, err error) {
-			dying, err := d.connect(ctx)
+			dying, err := pgx.Connect(ctx, d.url())
 			if err != nil {
 				return nil, false, err
 			}
