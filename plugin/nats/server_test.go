@@ -253,6 +253,9 @@ func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) e
 	for ctx.Err() == nil && hearing.Stats().InMsgs < before+n {
 		time.Sleep(time.Millisecond)
 	}
+	// The client has read all of them, and its goroutine has yet to hand them to the source: if that
+	// began only when the sink takes hints again, the source could keep pace.
+	time.Sleep(time.Second)
 	return ctx.Err()
 }
 
