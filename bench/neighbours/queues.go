@@ -22,7 +22,7 @@ type queue interface {
 var queueMakers = []maker[queue]{
 	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
 	{hand, "`sync.Cond`", newCondQueue},
-	{ours, inOrderName(), newPurgatoryQueue},
+	{ours, "`CheckAndCompleteInOrder`", newPurgatoryQueue},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
 }
 
@@ -98,17 +98,6 @@ func (q semaphoreQueue) Take(ctx context.Context) error { return q.units.Acquire
 func (q semaphoreQueue) Put()                           { q.units.Release(1) }
 func (q semaphoreQueue) Close()                         {}
 
-// inOrder is the check for one of many, which tries in the order of waiting and stops at the first no.
-type inOrder interface{ CheckAndCompleteInOrder(key int) int }
-
-// inOrderName says which check there is.
-func inOrderName() string {
-	if _, ok := any((*purgatory.DelayedOperationPurgatory[int])(nil)).(inOrder); ok {
-		return "`CheckAndCompleteInOrder`"
-	}
-	return "`CheckAndComplete`, which tries everybody"
-}
-
 // purgatoryQueue counts its items under a mutex.
 type purgatoryQueue struct {
 	p     *purgatory.DelayedOperationPurgatory[int]
@@ -136,11 +125,7 @@ func (q *purgatoryQueue) Put() {
 	q.mu.Lock()
 	q.items++
 	q.mu.Unlock()
-	if p, ok := any(q.p).(inOrder); ok {
-		p.CheckAndCompleteInOrder(0)
-	} else {
-		q.p.CheckAndComplete(0)
-	}
+	q.p.CheckAndCompleteInOrder(0)
 }
 
 func (q *purgatoryQueue) Close() { shutdown(q.p) }
