@@ -61,7 +61,7 @@ func TestASignalInOrderReachesEveryPosition(t *testing.T) {
 	w.Shard(h).Signal(1, h, 3, false)
 	taken, ok := w.TakeSignal(0)
 	assert.True(t, ok)
-	assert.EqualValues(t, EveryPosition, taken.UpTo)
+	assert.Equal(t, int64(EveryPosition), taken.UpTo)
 }
 
 func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
