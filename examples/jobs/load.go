@@ -39,18 +39,23 @@ func (l *load) run(ctx context.Context, s *service, url string, out io.Writer) e
 	defer cancel()
 	next := time.NewTicker(time.Second / time.Duration(l.rate))
 	defer next.Stop()
+	last := make(chan struct{}) // closed after the last put
 	l.Go(1, func() bool {
 		select {
 		case <-putting.Done():
-			return false
 		case <-next.C:
-			return l.put()
+			if l.put() {
+				return true
+			}
 		}
+		close(last)
+		return false
 	})
 	httpload.Progress(putting, out, func() string {
 		c := s.counts()
 		return fmt.Sprintf("put %5d   handed out %5d   left %3d   workers that wait %3d", c.put, c.handedOut, c.left, s.workers.NumDelayed())
 	})
+	<-last
 	for end := time.Now().Add(time.Minute); s.counts().done < s.counts().put && time.Now().Before(end); { // leases end
 		time.Sleep(5 * time.Millisecond)
 	}
