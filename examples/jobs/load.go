@@ -44,7 +44,7 @@ func (l *load) run(ctx context.Context, s *service, url string, out io.Writer) e
 		select {
 		case <-putting.Done():
 		case <-next.C:
-			if l.put() {
+			if putting.Err() == nil && l.put() {
 				return true
 			}
 		}
