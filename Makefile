@@ -208,7 +208,7 @@ bench-quick: ## the essentials of make bench within a minute
 	cd bench && $(GO) run . -quick $(ARGS)
 
 .PHONY: neighbours
-neighbours: ## one wait, many, far, given up, one of many, a herd: beside code by hand and other servers', five minutes
+neighbours: ## one wait, many, far, given up, one of many, a herd: beside code by hand and other servers', two minutes
 	cd bench && $(GO) run ./neighbours $(ARGS)
 
 ##@ Code
