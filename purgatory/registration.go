@@ -103,10 +103,15 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 	r.end(r.again(), waits)
 }
 
-// inLine reports whether operations on these keys wait their turn: a check in order finds one of the
-// keys. It finds no NaN, and nobody who waits without a key.
+// inLine reports whether operations on these keys wait their turn.
 func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+	return p.cfg.firstInFirstOut && p.haveLine(waits)
+}
+
+// haveLine reports whether a check in order finds one of the keys. It finds no NaN, and nobody who
+// waits without a key.
+func (p *DelayedOperationPurgatory[K]) haveLine(waits []watchers.Wait[K]) bool {
+	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
 		key := w.Key
 		return w.Hash != p.noKey && key == w.Key
 	})
