@@ -99,9 +99,10 @@ type waiting struct {
 	operation.DelayedOperation
 	ready func() bool
 	ended chan struct{}
+	met   bool // ready has returned true in TryComplete; written by the holder
 }
 
-func (w *waiting) TryComplete() bool { return w.ready() }
+func (w *waiting) TryComplete() bool { w.met = w.ready(); return w.met }
 func (w *waiting) OnExpiration()     {}
 
 func (w *waiting) OnComplete() {
@@ -130,7 +131,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	waits := set.fill(p, keys, at)
 	defer set.release(p)
 	first := p.watchers.Shard(waits[0].Hash)
-	if (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
+	if !p.behindOthers(waits) && ready() {
 		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
 		return nil
 	}
@@ -243,7 +244,8 @@ type Wait[K comparable] struct {
 // it: receive from Done and look at Err. If that is nil, the caller has what ready took.
 //
 // A Wait has no goroutine. It and its channel are two allocations. Call Stop when you no longer
-// need it. As with Await, it may have no key. Errors: those of [DelayedOperationPurgatory.TryCompleteElseWatch].
+// need it. As with Await, it may have no key. Errors: those of
+// [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
 func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
 	return p.startWait(timeout, ready, keys, nil)
 }
@@ -261,7 +263,10 @@ func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready fu
 	w := &Wait[K]{p: p, timeout: timeout}
 	w.op.ready, w.op.ended = ready, make(chan struct{})
 	if _, err := p.register(&w.op, timeout, keys, at); err != nil {
-		return nil, err
+		if !w.op.met {
+			return nil, err
+		}
+		close(w.op.ended) // the purgatory has closed meanwhile: the yes is the caller's all the same
 	}
 	return w, nil
 }
@@ -273,10 +278,15 @@ func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
 // if ready has returned true. Call it after Done's channel is closed; before, it returns
 // [ErrPending].
 func (w *Wait[K]) Err() error {
-	if w.op.Outcome() == operation.Pending {
+	if w.op.Outcome() != operation.Pending {
+		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
+	}
+	select {
+	case <-w.op.ended: // ready had returned true before the wait could begin
+		return nil
+	default:
 		return w.p.errorf(ErrPending, "the wait has not ended")
 	}
-	return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
 }
 
 // Stop ends the wait as cancelled, so that nothing is left of it, and reports whether this call

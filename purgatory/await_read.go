@@ -106,6 +106,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		}
 		var set keySet[K]
 		first := p.watchers.Shard(set.fill(p, keys, at)[0].Hash)
+		set.release(p)
 		value, met, err := read(ctx)
 		o := machine.Satisfied
 		switch {

@@ -15,11 +15,12 @@ import (
 // operation ends as satisfied. If no check or signal of one of its keys comes within grace after
 // that, the purgatory counts it (see [Stats] and [KeyReport]) and logs [EventForgotten], with the
 // key. So a check that is merely late is none that was forgotten; a second is a good grace. With
-// a grace of 0 each operation that is ready at its timeout counts.
+// a grace of 0 an operation counts unless a check or a signal of one of its keys is under way.
 //
-// An operation whose condition depends on time itself has a method DependsOnTime(), without a result;
-// it is not tried again, and neither is a wait without a key, nor one whose timeout passes while
-// another goroutine tries it. CancelForKey and CompleteForKey count as checks of their key. Operations that end before their timeout pay one comparison for each check. Default: off.
+// Operations whose condition depends on time itself have a method DependsOnTime(), without a
+// result. There is no last try for them, for waits without a key, and for an operation whose timeout
+// passes while another goroutine tries it. CancelForKey and CompleteForKey count as checks of their
+// key. Operations that end before their timeout pay one comparison for each check. Default: off.
 func WithForgottenChecks(grace time.Duration) Option {
 	return func(c *config) { c.lastTry, c.grace = true, grace }
 }

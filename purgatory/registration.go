@@ -78,7 +78,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.goOn(waits)
 			return
 		}
-		if !r.tried && (!p.inLine(waits) || !p.othersWait(waits)) {
+		if !r.tried && !p.behindOthers(waits) {
 			r.tried = true
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
@@ -117,14 +117,12 @@ func (p *DelayedOperationPurgatory[K]) haveLine(waits []watchers.Wait[K]) bool {
 	})
 }
 
-// othersWait reports whether operations wait for one of the keys.
-func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
-	for i := range waits {
-		if p.watchers.Shard(waits[i].Hash).Awaited(waits[i].Key, waits[i].Hash) {
-			return true
-		}
-	}
-	return false
+// behindOthers reports whether an operation on these keys has to wait its turn, because others wait
+// for one of them.
+func (p *DelayedOperationPurgatory[K]) behindOthers(waits []watchers.Wait[K]) bool {
+	return p.inLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+		return p.watchers.Shard(w.Hash).Awaited(w.Key, w.Hash)
+	})
 }
 
 // again releases the operation after a try that returned false, or tries it once more while
@@ -330,7 +328,7 @@ func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosi
 		if s.many, _ = p.manyKeys.Get().(*[]watchers.Wait[K]); s.many == nil {
 			s.many = new([]watchers.Wait[K])
 		}
-		*s.many = slices.Grow(*s.many, n)
+		*s.many = slices.Grow((*s.many)[:0], n)[:n]
 		waits = *s.many
 	}
 	if n == 0 {
@@ -352,7 +350,7 @@ func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosi
 // release gives the memory of s back to the pool, which keeps no key in memory.
 func (s *keySet[K]) release(p *DelayedOperationPurgatory[K]) {
 	if s.many != nil {
-		clear((*s.many)[:cap(*s.many)])
+		clear(*s.many)
 		p.manyKeys.Put(s.many)
 	}
 }

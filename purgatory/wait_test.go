@@ -126,3 +126,25 @@ func TestSelectingOnWaitsLosesNone(t *testing.T) {
 	defer cancel()
 	require.NoError(t, p.Shutdown(ctx))
 }
+
+// What ready has taken when the wait starts is the caller's, even if the purgatory has closed
+// meanwhile.
+func TestAYesOfAWaitThatStartsIsNotDropped(t *testing.T) {
+	p := onManualClock[string](t)
+	taken := 0
+	w, err := p.StartWait(hour, func() bool {
+		taken++
+		assert.NoError(t, p.Close())
+		return true
+	}, "a")
+	require.NoError(t, err)
+	assert.True(t, isDone(w))
+	require.NoError(t, w.Err())
+	assert.False(t, w.Stop(), "it has ended")
+	assert.Equal(t, 1, taken)
+	assert.Zero(t, p.NumDelayed())
+
+	_, err = p.StartWait(hour, func() bool { taken++; return true }, "a")
+	require.ErrorIs(t, err, purgatory.ErrClosed, "it is not called on a closed purgatory")
+	assert.Equal(t, 1, taken)
+}

@@ -68,18 +68,16 @@ func (s *Shard[K]) leaveLocked(w *machine.Watch, o machine.Outcome) bool {
 func leaveElsewhere[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
 	for i, m := range machines {
 		o := outcomes[i]
-		extra := m.Extra() // not nil if Leave has not unlinked all of these watches
-		all := true
-		for j := len(extra) - 1; j > 0; j-- {
-			all = unlink[K](&extra[j], o, nil) && all
-		}
-		if extra != nil {
-			if !all {
-				m = nil
+		if extra := m.Extra(); extra != nil { // Leave has not unlinked all of these watches
+			last := m
+			for j := len(extra) - 1; j > 0; j-- {
+				if !unlink[K](&extra[j], o, nil) {
+					last = nil // the goroutine that unlinks it still uses the array
+				}
 			}
-			unlink[K](&extra[0], o, m)
+			unlink[K](&extra[0], o, last)
 		}
-		unlink[K](machines[i].First(), o, nil)
+		unlink[K](m.First(), o, nil)
 	}
 }
 
