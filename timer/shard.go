@@ -19,7 +19,8 @@ import (
 //   - due: its bucket of the lowest wheel has expired, or its deadline had passed when it
 //     was placed. It waits for a worker.
 type shard struct {
-	ticks divisor // divides nanoseconds by the length of a tick
+	tick int64   // in ns
+	_    [8]byte // fills the cache line
 
 	// next is a lower bound on the tick at which this shard has to be flushed.
 	// Goroutines that place entries lower it, a flush raises it, both with mu held.
@@ -47,7 +48,7 @@ const chunk = 128
 
 func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
 	s := new(shard)
-	s.ticks = newDivisor(int64(tick))
+	s.tick = int64(tick)
 	phase := int64(0)
 	if tick > 1 { // ticks of 1 ns use the whole range of int64, so a phase would overflow
 		phase = phaseOf(index, int64(wheelSize), int64(shards))
@@ -65,7 +66,7 @@ func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
 // rounds up, and it makes "never early" hold: a bucket is flushed when now/tick, rounded
 // down, has reached its tick, so now >= tick*dueTick >= deadline.
 func (s *shard) dueTick(deadline int64) int64 {
-	return s.ticks.quotient(deadline-1) + 1
+	return (deadline-1)/s.tick + 1
 }
 
 // placeLocked puts e into the bucket of its deadline, or into due, and returns the tick at
@@ -91,7 +92,7 @@ func (s *shard) unlinkLocked(e *entry.Entry) {
 // flush that has released the lock between two chunks: a flush raises next only at its end,
 // so until then next is not after the tick that is being flushed.
 func (s *shard) catchUpLocked(now int64) {
-	tick := s.ticks.quotient(now)
+	tick := now / s.tick
 	if tick > s.mu.wheel.now && tick < s.next.Load() {
 		s.mu.wheel.moveTo(tick)
 	}
