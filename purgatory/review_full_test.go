@@ -10,12 +10,22 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // Whoever has seen that the only pending operation has ended finds a place for the next one,
-// however that has ended.
+// however that has ended: in the purgatory, and in its timer.
 func TestAnOperationThatHasEndedTakesNoPlace(t *testing.T) {
-	p := open[int](t, purgatory.WithMaxPending(1), purgatory.WithoutReaper())
+	for name, bound := range map[string]purgatory.Option{
+		"of the purgatory": purgatory.WithMaxPending(1),
+		"of the timer":     purgatory.WithTimerOptions(timer.WithMaxPending(1)),
+	} {
+		t.Run(name, func(t *testing.T) { endedTakesNoPlace(t, bound) })
+	}
+}
+
+func endedTakesNoPlace(t *testing.T, bound purgatory.Option) {
+	p := open[int](t, bound, purgatory.WithoutReaper())
 	var last atomic.Pointer[op]
 	var stop atomic.Bool
 	var wg sync.WaitGroup

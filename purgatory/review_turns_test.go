@@ -1,19 +1,16 @@
 package purgatory_test
 
 import (
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
-	"github.com/delayedop/purgatory/timer"
 )
 
-// Walks in order take turns, and an operation leaves the timer before its outcome can be seen.
+// Walks in order take turns.
 
 // slowTaker is a taker whose TryComplete, when the test says so, returns late.
 type slowTaker struct {
@@ -49,35 +46,4 @@ func TestARegistrationLetsNobodyOvertakeTheFirstInLine(t *testing.T) {
 	wg.Wait()
 	assert.Equal(t, operation.Satisfied, first.Outcome())
 	assert.Equal(t, operation.Pending, second.Outcome())
-}
-
-// Whoever has seen that the only pending operation has ended finds a place for the next one, in
-// the timer, too.
-func TestAnOperationThatHasEndedTakesNoPlaceInTheTimer(t *testing.T) {
-	p := open[int](t, purgatory.WithTimerOptions(timer.WithMaxPending(1)), purgatory.WithoutReaper())
-	var last atomic.Pointer[op]
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for !stop.Load() {
-			if o := last.Swap(nil); o != nil {
-				p.ForceComplete(o)
-			}
-			runtime.Gosched()
-		}
-	})
-	defer wg.Wait()
-	defer stop.Store(true)
-	for range 20_000 {
-		o := &op{}
-		if _, err := p.TryCompleteElseWatch(o, hour, 1); !assert.NoError(t, err) {
-			return
-		}
-		last.Store(o)
-		for o.Outcome() == operation.Pending {
-			if last.Load() == o {
-				runtime.Gosched()
-			}
-		}
-	}
 }
