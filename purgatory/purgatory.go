@@ -203,7 +203,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
 // pending operations have ended or ctx has, and then closes the purgatory. It returns nil
-// when every callback has run and every goroutine of the purgatory has ended.
+// when every callback has run and every goroutine of the purgatory has ended. (A registration that
+// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
 //
 // If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
 // except those that other goroutines are registering or trying: these end them when the

@@ -292,9 +292,9 @@ func (w *world) shutdown(ctx context.Context) {
 	busy := err == nil && system && w.system == nil && !t.Idle()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A registration that goes on beside Shutdown, and will be refused, may start a worker that
-	// finds nothing.
-	if busy && !slices.ContainsFunc(w.waiters, func(o *waiter) bool { return o.returned < len(o.begun) }) {
+	// A registration beside Shutdown that is refused may start a worker, which finds nothing and may
+	// end after the registration has returned.
+	if busy && !slices.ContainsFunc(w.waiters, func(o *waiter) bool { return len(o.begun) > 0 && !o.accepted }) {
 		w.faultLocked("workers of the purgatory's own timer run when Shutdown returns")
 	}
 	switch {
