@@ -94,7 +94,7 @@ func (s *suite) profiled(ctx context.Context) (all []test, err error) {
 
 // try runs some tests with a change switched on.
 func (s *suite) try(ctx context.Context, some []test, change int) (string, error) {
-	timeout := 5 * time.Second // needed because a change may make a test wait for ever
+	timeout := 12 * time.Second // a change may make a test wait for ever; a test that says so itself does after 10 s
 	for _, t := range some {
 		timeout += 5 * t.took
 	}
