@@ -6,11 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -64,6 +66,53 @@ func TestDeliveriesThatRaceTheEndEndItOnce(t *testing.T) {
 			t.Logf("%d of %d were met", met, rounds)
 		})
 	}
+}
+
+// blocking is an operation whose next try blocks, once armed.
+type blocking struct {
+	operation.DelayedOperation
+	armed bool
+	leave chan struct{}
+}
+
+func (b *blocking) TryComplete() bool {
+	if b.armed {
+		<-b.leave
+	}
+	return false
+}
+func (*blocking) OnComplete()   {}
+func (*blocking) OnExpiration() {}
+
+// Another goroutine is ending the future when the context of Wait ends: it has tried the
+// future, and is trying another operation that waits for the same key. Wait waits for it.
+func TestWaitWaitsForTheGoroutineThatEndsTheFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSmall(t)
+		f, err := Gather[int](p, time.Second, All(1), "f")
+		require.NoError(t, err)
+		other := &blocking{leave: make(chan struct{})}
+		_, err = p.TryCompleteElseWatch(other, time.Second, "f")
+		require.NoError(t, err)
+		other.armed = true
+		go f.Deliver(0, 10, nil)
+		synctest.Wait()
+
+		ctx, leave := context.WithCancelCause(t.Context())
+		leave(errGone)
+		var returned atomic.Bool
+		go func() {
+			results, err := f.Wait(ctx)
+			returned.Store(true)
+			assert.NoError(t, err, "the results had arrived")
+			assert.Equal(t, []Result[int]{{0, 10, nil}}, results)
+		}()
+		synctest.Wait()
+		assert.False(t, returned.Load(), "the future has not ended")
+		close(other.leave)
+		synctest.Wait()
+		assert.True(t, returned.Load())
+	})
 }
 
 // race runs one future whose sources all deliver while end is called, and returns how it ended.

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -42,15 +43,14 @@ func TestExtendToZeroMakesAnEntryDue(t *testing.T) {
 }
 
 func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {
-	s, err := NewSystemTimer(WithTick(time.Hour))
-	require.NoError(t, err)
-	defer s.Stop()
-	go s.AdvanceClock(10 * time.Hour)
-	ran := make(chan struct{})
-	e := newTask(func() { close(ran) })
-	require.NoError(t, s.AddAt(&e.TaskEntry, s.Now(), 10*time.Hour))
-	require.True(t, s.Extend(&e.TaskEntry, s.Now()))
-	<-ran // not an hour later
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, WithTick(time.Hour))
+		e := newTask(nil)
+		addIn(t, s, e, 10*time.Hour)
+		require.True(t, s.Extend(&e.TaskEntry, s.Now()))
+		synctest.Wait()
+		assert.EqualValues(t, 1, e.runs.Load(), "not an hour later")
+	})
 }
 
 // The deadline has passed, its tick has not come, and Extend moves it to now.

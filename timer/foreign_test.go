@@ -121,9 +121,7 @@ func TestAnEntryStaysWithItsTimerUnderRace(t *testing.T) {
 	pending := 0
 	for _, timer := range timers {
 		pending += len(timer.Stop())
-		for !timer.Idle() {
-			time.Sleep(time.Millisecond)
-		}
+		require.Eventually(t, timer.Idle, 10*time.Second, time.Millisecond)
 	}
 	ran := 0
 	for _, tt := range entries {
@@ -172,6 +170,26 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
 	require.NoError(t, m.AddAt(e, m.Now(), time.Hour))
 	assert.Empty(t, m.Stop(), "an operation is no task")
+}
+
+// ticking is an operation with a method that a Task has.
+type ticking struct {
+	operation
+	ran int
+}
+
+func (o *ticking) RunTask(*TaskEntry) { o.ran++ }
+
+func TestAnOperationIsNoTaskWhateverItsMethods(t *testing.T) {
+	m := newManual(t)
+	o := &ticking{}
+	hold := machine.Hold{Op: o}
+	require.True(t, hold.Begin(1, 1<<25-1))
+	require.NoError(t, m.AddAt(taskEntry(hold.Entry()), 0, time.Second))
+	m.AdvanceClock(time.Second)
+	assert.Zero(t, o.ran)
+	wish, _ := hold.Release(true)
+	assert.Equal(t, machine.Expired, wish, "it was being tried when its timeout passed")
 }
 
 func TestAnEntryKnowsItsTask(t *testing.T) {

@@ -26,6 +26,12 @@ func TestHandleRunsOnceAndReportsItsState(t *testing.T) {
 	assert.False(t, h.Extend(time.Second), "it has run")
 }
 
+func TestStatesHaveNames(t *testing.T) {
+	for s, name := range map[State]string{Pending: "pending", Expired: "expired", Cancelled: "cancelled", 3: "State(3)", 255: "State(255)"} {
+		assert.Equal(t, name, s.String())
+	}
+}
+
 func TestHandleStop(t *testing.T) {
 	m := newManual(t)
 	h, err := m.AfterFunc(time.Second, func() { t.Error("stopped, but ran") })

@@ -142,7 +142,7 @@ func TestInspectEstimatesPartlyCountedBuckets(t *testing.T) {
 	m.Stop()
 }
 
-// Inspect counts up to 128 due entries of a shard.
+// Inspect and Due count up to 128 due entries of a shard.
 func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 	m := newManual(t)
 	addEntries(t, m, chunk-1, 0)
@@ -151,6 +151,8 @@ func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 	w := Inspect(m)
 	assert.Equal(t, chunk, w.Due)
 	assert.Equal(t, chunk+1, w.Pending)
+	n, _ := Due(m)
+	assert.Equal(t, chunk, n)
 	m.Stop()
 }
 

@@ -31,6 +31,44 @@ func newSystem(t *testing.T, opts ...Option) *SystemTimer {
 	return timer
 }
 
+// The driver finds that the time until which it is about to sleep has passed, because its
+// machine has stalled. It goes on, unless it was stopped meanwhile.
+func TestADriverThatOversleepsBeforeItSleeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(timer *SystemTimer, stop chan struct{})
+		due       bool
+	}{
+		"a stall":                        {func(*SystemTimer, chan struct{}) {}, true},
+		"the caller stops it":            {func(_ *SystemTimer, stop chan struct{}) { close(stop) }, false},
+		"the timer stops":                {func(timer *SystemTimer, _ chan struct{}) { timer.Stop() }, false},
+		"the timer and the caller do so": {func(timer *SystemTimer, stop chan struct{}) { timer.Stop(); close(stop) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				timer, err := NewSystemTimer(WithShards(1))
+				require.NoError(t, err)
+				defer timer.Stop()
+				tt := newTask(nil)
+				addIn(t, timer, tt, time.Second)
+				stop := make(chan struct{})
+				var readings atomic.Int32
+				timer.now = func() time.Duration {
+					switch readings.Add(1) {
+					case 1, 2: // at first, and before it looks at the wheels
+						return time.Millisecond
+					case 3:
+						c.meanwhile(timer, stop)
+					}
+					return time.Minute
+				}
+				assert.Equal(t, c.due, timer.AdvanceClockUntil(stop, time.Hour))
+				synctest.Wait()
+				assert.Equal(t, c.due, tt.runs.Load() == 1)
+			})
+		})
+	}
+}
+
 func TestSystemTimerIsNeverEarlyAndLateByATickAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t)

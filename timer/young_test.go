@@ -188,11 +188,7 @@ func youngOf(t testing.TB, s *store) (n int) {
 func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	const shards = 4
 	m := newManual(t, WithShards(shards))
-	for i := range shards * youngShare {
-		tt := newTask(nil)
-		tt.inShard(i)
-		addIn(t, m, tt, time.Minute)
-	}
+	addYoung(t, m, shards*youngShare)
 	due := newTask(nil)
 	due.inShard(shards - 1)
 	addIn(t, m, due, 3*time.Second)
@@ -201,6 +197,40 @@ func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	assert.True(t, m.flush(5*time.Second))
 	assert.Equal(t, shards*youngShare, left[0])
 	m.Stop()
+}
+
+// A flush places a share of the young entries, over all shards, and then looks again at what
+// is due.
+func TestAFlushPlacesAShareOfTheYoungEntries(t *testing.T) {
+	m := newManual(t, WithShards(2))
+	addYoung(t, m, 2*youngShare)
+	m.flush(youngFor)
+	assert.Equal(t, youngShare, youngOf(t, &m.store))
+	m.flush(youngFor)
+	assert.Zero(t, youngOf(t, &m.store))
+	m.Stop()
+}
+
+// Half of far after they were to be placed, young entries could soon be due. Then a flush
+// places all of them.
+func TestAFlushPlacesAllYoungEntriesThatCouldSoonBeDue(t *testing.T) {
+	m := newManual(t)
+	addYoung(t, m, 3*youngShare)
+	m.flush(youngFor + far/2 - 1)
+	assert.Equal(t, 2*youngShare, youngOf(t, &m.store))
+	m.flush(youngFor + far/2)
+	assert.Zero(t, youngOf(t, &m.store))
+	m.Stop()
+}
+
+// addYoung adds n young entries, the next one to another shard each time.
+func addYoung(t *testing.T, m *ManualTimer, n int) {
+	t.Helper()
+	for i := range n {
+		tt := newTask(nil)
+		tt.inShard(i)
+		addIn(t, m, tt, time.Minute)
+	}
 }
 
 // The young entries of different shards are placed at different ticks. A driver without
