@@ -191,6 +191,10 @@ forgotten: ## each check of the example programs taken out, one at a time: it mu
 seeded: ## known defects, one at a time, in a copy of the code: each must turn the tests red
 	$(GO) run ./proof/seeded $(ARGS)
 
+.PHONY: mutate
+mutate: ## one thing changed at a time in the core: the changes that no test notices (hours; ARGS="-package timer")
+	$(GO) run ./proof/mutate $(ARGS)
+
 ##@ Benchmarks
 
 .PHONY: bench

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -40,29 +41,31 @@ func TestEndsWhenTheConditionIsMetOrOutOfReach(t *testing.T) {
 		{"one of one", All(1), []delivery{{0, nil, true, true}, {0, nil, false, true}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := newManual(t)
-			var end ending
-			f, err := GatherFunc(p, time.Second, test.condition, end.record, "f")
-			require.NoError(t, err)
-			var taken []Result[int]
-			for i, d := range test.deliveries {
-				require.Equal(t, d.taken, f.Deliver(d.from, 10*i, d.err), "delivery %d", i)
-				if d.taken {
-					taken = append(taken, Result[int]{From: d.from, Value: 10 * i, Err: d.err})
+			synctest.Test(t, func(t *testing.T) {
+				p := newManual(t)
+				var end ending
+				f, err := GatherFunc(p, time.Second, test.condition, end.record, "f")
+				require.NoError(t, err)
+				var taken []Result[int]
+				for i, d := range test.deliveries {
+					require.Equal(t, d.taken, f.Deliver(d.from, 10*i, d.err), "delivery %d", i)
+					if d.taken {
+						taken = append(taken, Result[int]{From: d.from, Value: 10 * i, Err: d.err})
+					}
+					require.Equal(t, d.endsIt, end.calls == 1, "delivery %d", i)
 				}
-				require.Equal(t, d.endsIt, end.calls == 1, "delivery %d", i)
-			}
-			assert.Equal(t, taken, end.results)
-			assert.ErrorIs(t, end.err, test.want)
-			p.AdvanceClock(time.Hour)
-			assert.Equal(t, 1, end.calls)
+				assert.Equal(t, taken, end.results)
+				assert.ErrorIs(t, end.err, test.want)
+				p.AdvanceClock(time.Hour)
+				assert.Equal(t, 1, end.calls)
 
-			results, err := f.Wait(t.Context())
-			assert.Equal(t, taken, results)
-			assert.ErrorIs(t, err, test.want)
-			s := p.Stats()
-			assert.EqualValues(t, 1, s.Satisfied)
-			assert.Zero(t, s.WastedChecks, "only the delivery that decides has it checked")
+				results, err := f.Wait(t.Context())
+				assert.Equal(t, taken, results)
+				assert.ErrorIs(t, err, test.want)
+				s := p.Stats()
+				assert.EqualValues(t, 1, s.Satisfied)
+				assert.Zero(t, s.WastedChecks, "only the delivery that decides has it checked")
+			})
 		})
 	}
 }
@@ -97,20 +100,22 @@ func TestAZeroTimeoutExpiresAtOnce(t *testing.T) {
 }
 
 func TestWaitEndsTheFutureWithItsContext(t *testing.T) {
-	p := newManual(t)
-	f, err := Gather[int](p, time.Second, All(2), "f")
-	require.NoError(t, err)
-	f.Deliver(1, 10, nil)
-	gone := errors.New("client has gone")
-	ctx, leave := context.WithCancelCause(t.Context())
-	leave(gone)
-	for range 2 {
-		results, err := f.Wait(ctx)
-		assert.ErrorIs(t, err, gone)
-		assert.Equal(t, []Result[int]{{1, 10, nil}}, results)
-	}
-	assert.False(t, f.Deliver(0, 0, nil))
-	assert.Zero(t, p.Watched())
+	synctest.Test(t, func(t *testing.T) {
+		p := newManual(t)
+		f, err := Gather[int](p, time.Second, All(2), "f")
+		require.NoError(t, err)
+		f.Deliver(1, 10, nil)
+		gone := errors.New("client has gone")
+		ctx, leave := context.WithCancelCause(t.Context())
+		leave(gone)
+		for range 2 {
+			results, err := f.Wait(ctx)
+			assert.ErrorIs(t, err, gone)
+			assert.Equal(t, []Result[int]{{1, 10, nil}}, results)
+		}
+		assert.False(t, f.Deliver(0, 0, nil))
+		assert.Zero(t, p.Watched())
+	})
 }
 
 func TestWaitReturnsTheResultThoughItsContextHasEnded(t *testing.T) {
@@ -125,26 +130,28 @@ func TestWaitReturnsTheResultThoughItsContextHasEnded(t *testing.T) {
 }
 
 func TestEveryWaiterGetsTheResult(t *testing.T) {
-	p := newManual(t)
-	f, err := Gather[int](p, time.Second, All(1), "f")
-	require.NoError(t, err)
-	errs := make(chan error)
-	for range 4 {
-		go func() {
-			_, err := f.Wait(t.Context())
-			errs <- err
-		}()
-	}
-	select {
-	case <-f.Done():
-		t.Fatal("nothing has arrived")
-	default:
-	}
-	f.Deliver(0, 10, nil)
-	for range 4 {
-		assert.NoError(t, <-errs)
-	}
-	<-f.Done()
+	synctest.Test(t, func(t *testing.T) {
+		p := newManual(t)
+		f, err := Gather[int](p, time.Second, All(1), "f")
+		require.NoError(t, err)
+		errs := make(chan error)
+		for range 4 {
+			go func() {
+				_, err := f.Wait(t.Context())
+				errs <- err
+			}()
+		}
+		select {
+		case <-f.Done():
+			t.Fatal("nothing has arrived")
+		default:
+		}
+		f.Deliver(0, 10, nil)
+		for range 4 {
+			assert.NoError(t, <-errs)
+		}
+		<-f.Done()
+	})
 }
 
 func TestCancelAndCloseEndTheFuture(t *testing.T) {
@@ -180,21 +187,23 @@ func TestCancelAndCloseEndTheFuture(t *testing.T) {
 }
 
 func TestPostMayBeCalledUnderTheFunctionsLock(t *testing.T) {
-	p := newPurgatory(t)
-	var lock sync.Mutex
-	ended := make(chan error)
-	f, err := GatherFunc(p, time.Hour, All(1), func(_ []Result[int], err error) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newManual(t)
+		var lock sync.Mutex
+		ended := make(chan error)
+		f, err := GatherFunc(p, time.Hour, All(1), func(_ []Result[int], err error) {
+			lock.Lock()
+			defer lock.Unlock()
+			ended <- err
+		}, "f")
+		require.NoError(t, err)
 		lock.Lock()
-		defer lock.Unlock()
-		ended <- err
-	}, "f")
-	require.NoError(t, err)
-	lock.Lock()
-	assert.True(t, f.Post(0, 1, nil))
-	lock.Unlock()
-	assert.NoError(t, <-ended)
-	assert.False(t, f.Post(0, 1, nil), "it has ended, and nobody need look")
-	require.NoError(t, p.Shutdown(t.Context()))
+		assert.True(t, f.Post(0, 1, nil))
+		lock.Unlock()
+		assert.NoError(t, <-ended)
+		assert.False(t, f.Post(0, 1, nil), "it has ended, and nobody need look")
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
 }
 
 func TestManyFuturesInOnePurgatory(t *testing.T) {

@@ -33,7 +33,7 @@ func stopped(t *testing.T, r *ExpirationReaper) {
 	t.Helper()
 	r.Stop()
 	r.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	require.NoError(t, r.Wait(ctx))
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
@@ -92,13 +93,15 @@ func TestNoAllocationsWithoutAPanic(t *testing.T) {
 }
 
 func TestWhatRunsApartEndsNoOtherGoroutine(t *testing.T) {
-	var said []any
-	h := func(recovered any, _ []byte) { said = append(said, recovered) }
-	done := 0
-	Apart(func() { done++ }, h)
-	Apart(func() { runtime.Goexit() }, h)
-	Apart(func() { panic("apart") }, h)
-	Apart(func() { panic("twice") }, func(any, []byte) { runtime.Goexit() })
-	assert.Equal(t, 1, done)
-	assert.Equal(t, []any{"apart"}, said)
+	synctest.Test(t, func(t *testing.T) {
+		var said []any
+		h := func(recovered any, _ []byte) { said = append(said, recovered) }
+		done := 0
+		Apart(func() { done++ }, h)
+		Apart(func() { runtime.Goexit() }, h)
+		Apart(func() { panic("apart") }, h)
+		Apart(func() { panic("twice") }, func(any, []byte) { runtime.Goexit() })
+		assert.Equal(t, 1, done)
+		assert.Equal(t, []any{"apart"}, said)
+	})
 }

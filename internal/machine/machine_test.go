@@ -94,6 +94,16 @@ func TestEveryTransition(t *testing.T) {
 		wish Outcome
 		look bool
 	}
+	type tried struct {
+		end   Outcome
+		again bool
+	}
+	try := func(release bool) func(m *Machine, op Operation) any {
+		return func(m *Machine, op Operation) any {
+			end, again := (&Hold{m, op}).Try(release)
+			return tried{end, again}
+		}
+	}
 	verbs := map[string]struct {
 		do   func(m *Machine, op Operation) any
 		want map[string]result // by state; Settle and the like must not be called in the states that are missing
@@ -126,6 +136,17 @@ func TestEveryTransition(t *testing.T) {
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
 		}},
+		"Try, and release": {try(true), map[string]result{
+			"busy": {tried{Pending, false}, "pending"}, "busy, again": {tried{Pending, true}, "busy, again"},
+			"busy, wish": {tried{Pending, true}, "busy, wish"}, "busy, again, wish": {tried{Pending, true}, "busy, again, wish"},
+		}},
+		"Try, and do not release": {try(false), map[string]result{
+			"busy": {tried{Pending, true}, "busy"}, "busy, again": {tried{Pending, true}, "busy, again"},
+			"busy, wish": {tried{Pending, true}, "busy, wish"}, "busy, again, wish": {tried{Pending, true}, "busy, again, wish"},
+		}},
+		"Asked": {func(m *Machine, _ Operation) any { return m.Asked() }, map[string]result{
+			"busy": {false, "busy"}, "busy, again": {true, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {true, "busy, again, wish"},
+		}},
 		"Settle": {func(m *Machine, _ Operation) any { return m.settle(Expired, nil) }, map[string]result{
 			"busy": {Pending, "ended"}, "busy, again": {Pending, "ended"}, "busy, wish": {Cancelled, "ended"}, "busy, again, wish": {Cancelled, "ended"},
 		}},
@@ -148,6 +169,7 @@ func TestEveryTransition(t *testing.T) {
 				assert.Equal(t, want.next, state(m))
 				if held && want.next != "new" && want.next != "ended" && want.next != "rejected, used" {
 					assert.Equal(t, 2, m.extra(), "the number of keys is kept")
+					assert.Equal(t, want.next == "pending", m.AcceptedBy(purgatory1), "the first release accepts it")
 				}
 			})
 		}

@@ -123,6 +123,26 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 	assert.False(t, inTry, "a TryComplete that somebody calls himself")
 }
 
+// looking looks at the stack when an operation ends.
+type looking struct{ inTry bool }
+
+func (l *looking) End(*Machine, Outcome, *error) { _, l.inTry = Nesting() }
+
+// Expire lies near Try in memory.
+func TestAnExpiryIsNoTry(t *testing.T) {
+	var end looking
+	var l List
+	l.Init(&end)
+	op := &task{}
+	h := Hold{Op: op}
+	require.True(t, h.Begin(1, purgatory1))
+	l.Link(h.Machine, 0, 0, nil)
+	h.Release(true)
+	end.inTry = true
+	Expire(h.Entry())
+	assert.False(t, end.inTry)
+}
+
 func TestNestingRecognisesADeepStack(t *testing.T) {
 	look := func() (deep bool) {
 		deep, _ = Nesting()

@@ -134,8 +134,10 @@ func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
 		op := &plain{}
 		m := Of(op)
 		require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
+		m.SetStart(0)
 		m.reject(spent)
 		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
+		assert.Negative(t, m.Start(), "and so has not been watched")
 		assert.False(t, m.Acquire())
 		assert.Equal(t, !spent, (&Hold{Op: op}).Begin(1, purgatory1))
 	}
@@ -150,4 +152,35 @@ func TestAPendingOperationOnManyKeysHasNoCause(t *testing.T) {
 	l.Link(m, 0, 0, nil)
 	l.Link(m, 1, 0, nil)
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
+}
+
+// An operation that has ended begins once more, as if it were new, in the same purgatory.
+func TestARenewedOperationIsLikeNew(t *testing.T) {
+	op := &plain{}
+	m := Of(op)
+	cause := errGone
+	for range 2 {
+		require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
+		assert.Nil(t, m.Extra(), "the cause is no watch")
+		assert.NoError(t, m.Cause())
+		m.settle(Cancelled, &cause)
+		require.True(t, m.Renew())
+		assert.Equal(t, Pending, m.Outcome())
+		assert.False(t, m.Acquire())
+		assert.EqualValues(t, purgatory1, m.Owner())
+		assert.False(t, (&Hold{Op: op}).Begin(1, purgatory1+1), "in another purgatory")
+	}
+}
+
+// A worker of the timer may still end an operation whose timeout has passed: it is not used
+// again.
+func TestAnOperationIsNotRenewedAfterItsTimeout(t *testing.T) {
+	op := &plain{}
+	m := Of(op)
+	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+	m.settle(Forced, nil)
+	m.Entry().At = 1
+	assert.False(t, m.Renew())
+	assert.Equal(t, Forced, m.Outcome())
+	assert.False(t, (&Hold{Op: op}).Begin(1, purgatory1))
 }

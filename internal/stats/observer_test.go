@@ -78,6 +78,23 @@ func TestSumsOfLongWaitsDoNotOverflow(t *testing.T) {
 	assert.EqualValues(t, 4*(years/time.Microsecond), sum.Waited[machine.Closed].micros)
 }
 
+// A histogram's sum is in seconds, and its bounds are those of its unit.
+func TestHistogramsHaveTheirUnits(t *testing.T) {
+	o := observerAt(10 * time.Second)
+	o.Watched(since(5*time.Second), true, 1, 1)
+	o.Ended(since(8500*time.Millisecond), machine.Forced, o.Now())
+	sum := NewTimes()
+	o.AddTimes(sum)
+	for outcome, h := range sum.Waited {
+		assert.Equal(t, WaitUnit, h.Bound(0), "outcome %d", outcome)
+	}
+	assert.InDelta(t, 1.5, sum.Waited[machine.Forced].Sum, 1e-9)
+	assert.Equal(t, LateUnit, sum.Late.Bound(0))
+	_, ages := sum.Ages(10 * time.Second)
+	assert.Equal(t, WaitUnit, ages.Bound(0))
+	assert.InEpsilon(t, 5, ages.Sum, 0.07)
+}
+
 // Lateness counts expired operations that had a deadline, by the time since then.
 func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 	o := observerAt(time.Second)
@@ -130,6 +147,9 @@ func TestAnObserverCountsOnlyWhatConfigAsksFor(t *testing.T) {
 		o.Watched(m, true, 1, 1)
 		o.Watched(m, false, 2, 2)
 		o.Tried(1, 1, 5, 4)
+		if name != "keys" {
+			o.Forgotten(1, 1)
+		}
 		o.Unwatched(m, machine.Expired, 1, 1)
 		o.Ended(m, machine.Satisfied, o.Now())
 		o.Passed(machine.Satisfied)

@@ -19,9 +19,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // queue is a queue of functions, which are a pool's work.
 type queue struct {
-	mu    sync.Mutex
-	items []func()
+	mu     sync.Mutex
+	items  []func()
+	inVain int // how often work was called while nothing was queued
 }
+
+// tooOften is how often a pool may ask in vain: each kick of a test starts a worker or two.
+const tooOften = 100_000
 
 func (q *queue) push(f func()) {
 	q.mu.Lock()
@@ -32,7 +36,12 @@ func (q *queue) push(f func()) {
 func (q *queue) work() bool {
 	q.mu.Lock()
 	if len(q.items) == 0 {
+		q.inVain++
+		enough := q.inVain == tooOften
 		q.mu.Unlock()
+		if enough {
+			panic("workers ask for work although there is none, over and over")
+		}
 		return false
 	}
 	f := q.items[0]

@@ -16,20 +16,41 @@ import (
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-// switches is the source of the package that tells the changed code which mutant is on.
+// switches is the source of the package that tells the changed code which mutant is on, and
+// notes which of them the code has come to.
 const switches = `package mutant
 
 import (
 	"os"
 	"strconv"
+	"syscall"
 )
 
 var on, _ = strconv.Atoi(os.Getenv("MUTANT"))
 
-func On(n int) bool { return n == on }
+// reached is a file in memory: what is noted there outlasts a process that is killed.
+var reached []byte
+
+func init() {
+	file, err := os.OpenFile(os.Getenv("MUTANTS_REACHED"), os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil {
+		reached, _ = syscall.Mmap(int(file.Fd()), 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	}
+}
+
+func On(n int) bool {
+	if reached != nil {
+		reached[n] = 1
+	}
+	return n == on
+}
 
 func Pick[T any](n int, changed, same T) T {
-	if n == on {
+	if On(n) {
 		return changed
 	}
 	return same
@@ -41,7 +62,7 @@ const imported = `; import "github.com/delayedop/purgatory/internal/mutant"`
 // build puts all changes into the copy and compiles the tests of packages. An environment
 // variable switches one change on. Changes that do not compile are left out; build returns
 // the others.
-func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string) ([]mutant, []suite, error) {
+func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string) ([]mutant, []*suite, error) {
 	dir := filepath.Join(copied.Dir, "internal", "mutant")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "mutant.go"), []byte(switches), 0o600)); err != nil {
 		return nil, nil, err
@@ -56,43 +77,60 @@ func build(ctx context.Context, copied tree.Tree, all []mutant, packages []strin
 			sources[m.file] = text
 		}
 	}
+	changed := "./" + filepath.Dir(all[0].file)
 	for {
 		for name, source := range sources {
 			if err := os.WriteFile(filepath.Join(copied.Dir, name), insertAll(all, name, source), 0o600); err != nil {
 				return nil, nil, err
 			}
 		}
-		out, err := copied.Go(ctx, "build", "-gcflags=-e", "./...")
+		out, err := copied.Go(ctx, "build", "-gcflags=-e", changed)
 		if err == nil {
 			break
 		}
-		broken := lines(out)
-		left := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return broken[m.file+":"+strconv.Itoa(m.line)] })
+		broken, culprits := errorsIn(out)
+		left := slices.Clone(all)
+		for i := len(all) - 1; i >= 0; i-- {
+			if culprits[i+1] || broken[fmt.Sprintf("%s:%d", all[i].file, all[i].line)] {
+				left = slices.Delete(left, i, i+1)
+			}
+		}
 		if len(left) == len(all) {
 			return nil, nil, fmt.Errorf("%w\n%s", err, out)
 		}
 		all = left
 	}
-	var suites []suite
+	var suites []*suite
 	for i, pkg := range packages {
-		s := suite{binary: filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), dir: filepath.Join(copied.Dir, pkg)}
+		s := newSuite(filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), filepath.Join(copied.Dir, pkg), len(all)+1)
 		if out, err := copied.Go(ctx, "test", "-c", "-vet=off", "-o", s.binary, pkg); err != nil {
 			return nil, nil, fmt.Errorf("%w\n%s", err, out)
 		}
-		suites = append(suites, s)
+		if _, err := os.Stat(s.binary); err == nil { // not so if the package has no tests
+			suites = append(suites, s)
+		}
 	}
 	return all, suites, nil
 }
 
-var position = regexp.MustCompile(`(?m)^(?:\./)?(\S+\.go:\d+):`)
+var (
+	position = regexp.MustCompile(`^(?:\./)?(\S+\.go:\d+):`)
+	culprit  = regexp.MustCompile(`mutant\.Pick\((\d+),`)
+)
 
-// lines returns the positions, as in "file.go:12", of the compiler's errors.
-func lines(out string) map[string]bool {
-	all := map[string]bool{}
-	for _, m := range position.FindAllStringSubmatch(out, -1) {
-		all[m[1]] = true
+// errorsIn returns which changes do not compile: the numbers of those that the compiler's
+// errors quote, and for errors that quote none the positions, as in "file.go:12".
+func errorsIn(out string) (broken map[string]bool, culprits map[int]bool) {
+	broken, culprits = map[string]bool{}, map[int]bool{}
+	for line := range strings.Lines(out) {
+		if m := culprit.FindStringSubmatch(line); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			culprits[n] = true
+		} else if m := position.FindStringSubmatch(line); m != nil {
+			broken[m[1]] = true
+		}
 	}
-	return all
+	return broken, culprits
 }
 
 // insertAll returns source with the changes of all that belong to the file name. The number
@@ -110,6 +148,9 @@ func insertAll(all []mutant, name string, source []byte) []byte {
 		width := m.to - m.from
 		before := strings.ReplaceAll(m.before, "#", strconv.Itoa(i+1))
 		some = append(some, insertion{m.from, 1, -width, before}, insertion{m.to, 0, width, m.after})
+	}
+	if len(some) == 0 {
+		return source
 	}
 	// At the same offset, changes end before others begin. Of two changes that begin there,
 	// the longer one begins first; of two that end there, it ends last.

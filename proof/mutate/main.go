@@ -16,11 +16,15 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
+
+const core = "timer operation watchers purgatory reaper future " +
+	"internal/bounded internal/entry internal/guard internal/identity internal/machine internal/stats internal/workers"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -32,25 +36,42 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	root := flag.String("tree", ".", "root of the module to copy")
-	pkg := flag.String("package", "internal/machine", "folder of the package to change")
+	var t tester
+	packages := flag.String("package", core, "folders of the packages to change, one after the other")
 	only := flag.String("only", "", "regular expression: make only changes whose printed form matches")
-	tests := flag.String("tests", "", "packages to test, in this order (default: the changed one, then . and ./purgatory)")
-	jobs := flag.Int("jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
-	verbose := flag.Bool("v", false, "print every change and the test that noticed it")
+	tests := flag.String("tests", "./watchers . ./purgatory", "packages to test after the changed one, in this order")
+	flag.StringVar(&t.root, "tree", ".", "root of the module to copy")
+	flag.IntVar(&t.jobs, "jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
+	flag.BoolVar(&t.verbose, "v", false, "print every change and the test that noticed it")
 	flag.Parse()
-	if *tests == "" {
-		*tests = "./" + *pkg + " . ./purgatory"
-	}
-	wanted, err := regexp.Compile(*only)
-	if err != nil {
+	var err error
+	if t.wanted, err = regexp.Compile(*only); err != nil {
 		return err
 	}
-	if *jobs < 1 {
-		return fmt.Errorf("-jobs is %d, must be at least 1", *jobs)
+	if t.jobs < 1 {
+		return fmt.Errorf("-jobs is %d, must be at least 1", t.jobs)
 	}
-	all, err := mutantsOf(*root, *pkg, wanted)
-	if err != nil {
+	for _, pkg := range strings.Fields(*packages) {
+		suites := slices.DeleteFunc(strings.Fields(*tests), func(other string) bool { return other == "./"+pkg })
+		if err := t.test(ctx, pkg, append([]string{"./" + pkg}, suites...)); err != nil {
+			return fmt.Errorf("%s: %w", pkg, err)
+		}
+	}
+	return nil
+}
+
+// tester is what the flags say.
+type tester struct {
+	root    string
+	wanted  *regexp.Regexp
+	jobs    int
+	verbose bool
+}
+
+// test makes the changes to one package, and prints the verdicts.
+func (t tester) test(ctx context.Context, pkg string, tests []string) error {
+	all, err := mutantsOf(t.root, pkg, t.wanted)
+	if err != nil || len(all) == 0 {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "mutate")
@@ -58,27 +79,27 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	copied, err := tree.Copy(*root, dir)
+	copied, err := tree.Copy(t.root, dir)
 	if err != nil {
 		return err
 	}
 	found := len(all)
-	all, suites, err := build(ctx, copied, all, strings.Fields(*tests))
+	all, suites, err := build(ctx, copied, all, tests)
 	if err != nil {
 		return err
 	}
-	if err := green(ctx, suites); err != nil {
-		return err
-	}
 	tally := map[status]int{}
-	for v := range verdicts(ctx, *jobs, all, suites) {
+	for v := range verdicts(ctx, t.jobs, all, suites) {
+		if v.err != nil {
+			return v.err
+		}
 		tally[v.status]++
-		if *verbose || v.status == survived {
+		if t.verbose || v.status != noticed {
 			fmt.Printf("%-9s %s %s\n", v.status, v.mutant, v.detail)
 		}
 	}
-	fmt.Printf("mutate: %d changes to %s, %d noticed, %d survived (and %d did not compile)\n",
-		len(all), *pkg, tally[noticed], tally[survived], found-len(all))
+	fmt.Printf("mutate: %d changes to %s, %d noticed, %d of these by a hang, %d survived, %d of these unreached (%d did not compile)\n", len(all), pkg,
+		tally[noticed]+tally[hung], tally[hung], tally[survived]+tally[unreached], tally[unreached], found-len(all))
 	return ctx.Err()
 }
 
@@ -106,14 +127,14 @@ func mutantsOf(root, pkg string, wanted *regexp.Regexp) (all []mutant, err error
 			}
 		}
 	}
-	if len(all) == 0 {
-		return nil, errors.New("no changes; start it in the root of the library's module")
+	if len(files) == 0 {
+		return nil, errors.New("no such package; start it in the root of the library's module")
 	}
 	return all, nil
 }
 
 // verdicts judges all changes and returns the verdicts in the order in which they are known.
-func verdicts(ctx context.Context, jobs int, all []mutant, suites []suite) <-chan verdict {
+func verdicts(ctx context.Context, jobs int, all []mutant, suites []*suite) <-chan verdict {
 	todo, done := make(chan int), make(chan verdict)
 	go func() {
 		defer close(todo)
