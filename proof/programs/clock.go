@@ -2,6 +2,7 @@ package programs
 
 import (
 	"errors"
+	"log/slog"
 	"reflect"
 	"runtime"
 	"time"
@@ -59,7 +60,20 @@ func (w *world) options() []purgatory.Option {
 	if w.refuses != 0 {
 		options = append(options, purgatory.WithExecutor(w.execute))
 	}
-	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(1), timer.WithPanicHandler(w.panicked)}
+	if w.inLine {
+		options = append(options, purgatory.WithFirstInFirstOut())
+	}
+	if w.onWorkers {
+		options = append(options, purgatory.WithCallbacksOnWorkers())
+	}
+	if w.observed {
+		options = append(options, purgatory.WithHistograms(), purgatory.WithKeyStats(8), purgatory.WithSlowCallback(time.Hour),
+			purgatory.WithLogger(slog.New(logger{w})))
+	}
+	if w.alone {
+		options = append(options, purgatory.WithoutReaper())
+	}
+	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(w.wheels), timer.WithPanicHandler(w.panicked)}
 	var of timer.Timer
 	var err error
 	switch w.program.clock {
