@@ -49,7 +49,6 @@ func (w *world) options() []purgatory.Option {
 	options := []purgatory.Option{
 		purgatory.WithWatcherShards(w.shards),
 		purgatory.WithSignalWorkers(w.workers),
-		purgatory.WithMaxPending(w.maxPending),
 		purgatory.WithPurgeInterval(w.purge),
 		purgatory.WithReapInterval(never),
 		purgatory.WithPanicHandler(w.panicked),
@@ -74,6 +73,11 @@ func (w *world) options() []purgatory.Option {
 		options = append(options, purgatory.WithoutReaper())
 	}
 	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(w.wheels), timer.WithPanicHandler(w.panicked)}
+	if w.timerFull {
+		wheels = append(wheels, timer.WithMaxPending(w.maxPending))
+	} else {
+		options = append(options, purgatory.WithMaxPending(w.maxPending))
+	}
 	var of timer.Timer
 	var err error
 	switch w.program.clock {

@@ -23,6 +23,7 @@ type program struct {
 	onWorkers  bool    // WithCallbacksOnWorkers
 	observed   bool    // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
 	alone      bool    // WithoutReaper: the driver of the shared timer is alone
+	timerFull  bool    // the bound is that of the timer, which is not the purgatory's own
 	wheels     int     // shards of the timer
 	foreign    bool    // there is a second purgatory
 	crowd      int     // operations on keys of their own, all on the one shard, that end while their keys are signalled
@@ -169,6 +170,7 @@ func (p *program) String() string {
 		{p.observed, "with statistics and a logger"},
 		{p.alone, "no reaper"},
 		{p.foreign, "a second purgatory"},
+		{p.timerFull, "the bound is the timer's"},
 		{p.wheels > 1, fmt.Sprint(p.wheels, " wheels")},
 	} {
 		if option.on {

@@ -191,6 +191,9 @@ func (r *timed) fault(format string, args ...any) {
 // do makes a step.
 func (r *timed) do(c timerCall) {
 	d := time.Duration(c.ticks) * tick
+	if c.ticks%2 == 1 {
+		d -= tick / 3
+	}
 	task := r.tasks[c.which%len(r.tasks)]
 	var f *timedFunc
 	if len(r.funcs) > 0 {

@@ -17,6 +17,7 @@ func (d *drawer) vary() {
 		if p.foreign = p.clock != own && d.oneIn(3); p.foreign {
 			verbs = append(verbs, vStranger, vStranger, vAbroad, vAbroad)
 		}
+		p.timerFull = p.maxPending > 0 && p.clock != own && !p.foreign
 		if d.oneIn(3) {
 			d.spread()
 		}
