@@ -3,6 +3,7 @@ package programs
 import (
 	"context"
 	"log/slog"
+	"runtime"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
@@ -31,6 +32,9 @@ func (o *waiter) String() string {
 	defer w.mu.Unlock()
 	if o.trying || o.calling {
 		o.fault("String overlaps TryComplete or a callback")
+	}
+	if o.exits && !w.resting {
+		runtime.Goexit()
 	}
 	return "an operation"
 }

@@ -39,6 +39,7 @@ type op struct {
 	position int  // of its waits, 0: none
 	waits    bool // a goroutine waits for it, and it has no reactions
 	how      wait // in which way
+	exits    bool // its String ends the goroutine
 	wheel    int  // the shard of the timer that it is on
 	inTry    []reaction
 	inDone   []reaction
@@ -192,6 +193,9 @@ func (p *program) String() string {
 		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
 		if o.position > 0 {
 			fmt.Fprintf(&b, ", position %d", o.position)
+		}
+		if o.exits {
+			b.WriteString(", String: goexit")
 		}
 		if p.wheels > 1 {
 			fmt.Fprintf(&b, ", wheel %d", o.wheel)

@@ -215,7 +215,9 @@ func (o *waiter) judgeFull(began, returned int) {
 
 // mayHold reports whether o can have held a place at an event.
 func (o *waiter) mayHold(at int) bool {
-	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt {
+	// A worker of the timer may have claimed the entry, and be about to give its place back.
+	claimed := o.w.timerFull && o.doneTime >= o.minimum
+	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt && !claimed {
 		return false
 	}
 	return len(o.full) == 0 || slices.ContainsFunc(o.begun, func(began int) bool { // a registration that was not refused as full

@@ -26,6 +26,9 @@ func (d *drawer) vary() {
 		d.lineUp()
 		verbs = slices.DeleteFunc(verbs, func(v verb) bool { return v == vInspect })
 	}
+	for i := range p.ops {
+		p.ops[i].exits = d.oneIn(6)
+	}
 	change := func(s *step) {
 		if s.verb == vRegister || s.verb == vRaise || s.verb == vPut || !d.oneIn(5) {
 			return

@@ -192,7 +192,8 @@ func (w *world) must(o *waiter, cause bool) {
 	sched.Yield()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o.mustEnd = o.mustEnd || (o.tries > 0 && !o.travels) || o.accepted && !o.abroad
+	tried := o.tries > 0 && !o.travels && !w.timerFull // the timer refuses after a try
+	o.mustEnd = o.mustEnd || tried || o.accepted && !o.abroad
 	o.cause = o.cause || cause
 }
 
