@@ -1,0 +1,399 @@
+package nats_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// fault is what goes wrong with a connection.
+type fault int
+
+const (
+	none         fault = iota
+	refused            // nobody listens
+	breaks             // the connection breaks after a while, and loses what is under way
+	silent             // nothing comes any more after a while, nor arrives
+	subsRefused        // the user may not subscribe to anything but inboxes
+	inboxRefused       // nor may he to inboxes
+	apiLost            // requests to JetStream are lost: each, or every other one
+	apiFails           // they fail
+	apiBreaks          // the connection breaks instead of the answer
+	forgotten          // the server forgets the consumer after a while, as when it starts anew
+	drops              // some messages never come
+	anew               // the stream was made anew, with the same state and lower revisions
+	routeIsCut         // for a while nothing comes from elsewhere
+	faults
+)
+
+var faultNames = [faults]string{
+	"none", "refused", "breaks", "silent", "subscriptions are refused", "inboxes are refused", "requests are lost", "requests fail",
+	"breaks at a request", "the consumer is forgotten", "messages are dropped", "the stream is new", "a route is cut",
+}
+
+func (f fault) String() string { return faultNames[f] }
+
+// plan is the fate of a connection.
+type plan struct {
+	fault fault
+	after time.Duration // of what happens after a while
+	every int           // what happens to some happens to every so many
+	delay time.Duration // of what the server sends
+	early bool          // a consumer's messages come before the answer to the request that makes it
+	twice bool          // messages come twice
+}
+
+// faulty is how many connections may have a fault. So a program comes to its end.
+const faulty = 6
+
+// enough is how often a server that goes on refuses or loses something. The right to inboxes comes back only with
+// the next connection, because the client subscribes to its inbox once.
+const enough = 6
+
+// scripted is a NATS server of whose every answer a seed decides. The client library is the real one,
+// and speaks to it over pipes in memory.
+type scripted struct {
+	seed  uint64
+	mu    sync.Mutex
+	plans []plan // of the connections so far
+	open  []*session
+	state map[string]int64
+
+	stream []string // the keys that were written; the index is the revision minus one
+	beats  int      // heartbeats of a source elsewhere
+}
+
+// session is a connection, as the server sees it. The server's mutex guards its fields.
+type session struct {
+	s        *scripted
+	plan     plan
+	conn     net.Conn
+	queue    chan string
+	over     chan struct{}
+	closed   bool
+	silent   bool
+	stands   bool              // the server has answered the first PING
+	subs     map[string]string // by sid: the subject
+	requests int
+	refused  int // subscriptions
+	consumer *consumer
+	cutUntil int // heartbeats from elsewhere up to this one are lost, and hints with them
+}
+
+// consumer sends a bucket's entries.
+type consumer struct {
+	to        string
+	delivered int // by its own count
+	next      int // the index of the next entry in the stream
+}
+
+// plan draws the fate of the n-th connection, which depends on nothing else.
+func (s *scripted) plan(n int) (p plan) {
+	d := rand.New(rand.NewPCG(s.seed, uint64(n)))
+	p = plan{
+		after: time.Duration(d.Int64N(int64(20 * time.Millisecond))), every: 1 + d.IntN(3), delay: time.Duration(d.IntN(3)) * time.Millisecond,
+		early: d.IntN(2) == 0, twice: d.IntN(4) == 0,
+	}
+	if d.IntN(2) == 0 {
+		p.after = time.Duration(d.Int64N(int64(20 * time.Second)))
+	}
+	if n < faulty {
+		p.fault = fault(d.IntN(int(faults)))
+	}
+	return p
+}
+
+// Dial implements nats.CustomDialer.
+func (s *scripted) Dial(string, string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plan(len(s.plans))
+	s.plans = append(s.plans, p)
+	if p.fault == refused {
+		return nil, errors.New("connection refused")
+	}
+	ours, theirs := net.Pipe()
+	x := &session{s: s, plan: p, conn: ours, queue: make(chan string, 10_000), over: make(chan struct{}), subs: map[string]string{}, cutUntil: -1}
+	s.open = append(s.open, x)
+	switch p.fault {
+	case anew:
+		s.stream = s.stream[:len(s.stream)/2]
+	case breaks, forgotten:
+		time.AfterFunc(p.after, x.fail)
+	}
+	x.putLocked(info)
+	go x.serve()
+	go x.send()
+	return theirs, nil
+}
+
+const info = `INFO {"server_id":"S","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}` + "\r\n"
+
+// fail is what happens after a while.
+func (x *session) fail() {
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
+	switch x.plan.fault {
+	case breaks:
+		x.closeLocked()
+	case silent:
+		x.silent = true
+	case forgotten:
+		x.consumer = nil
+	}
+}
+
+func (x *session) closeLocked() {
+	if !x.closed {
+		x.closed = true
+		close(x.over)
+		_ = x.conn.Close()
+		for i, other := range x.s.open {
+			if other == x {
+				x.s.open = append(x.s.open[:i:i], x.s.open[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+func (x *session) putLocked(text string) {
+	if !x.silent && !x.closed {
+		x.queue <- text
+	}
+}
+
+// send sends what is queued.
+func (x *session) send() {
+	for {
+		select {
+		case text := <-x.queue:
+			// The client holds a mutex until it is connected, and in a bubble no time passes while others wait for one.
+			if text != info && text != "PONG\r\n" {
+				time.Sleep(x.plan.delay)
+			}
+			if _, err := io.WriteString(x.conn, text); err != nil {
+				return
+			}
+		case <-x.over:
+			return
+		}
+	}
+}
+
+// serve takes what the client says until the connection is closed.
+func (x *session) serve() {
+	r := bufio.NewReader(x.conn)
+	for {
+		line, err := r.ReadString('\n')
+		words := strings.Fields(line)
+		var payload []byte
+		if err == nil && len(words) > 2 && strings.HasSuffix(words[0], "PUB") {
+			size, _ := strconv.Atoi(words[len(words)-1])
+			payload = make([]byte, size+2)
+			_, err = io.ReadFull(r, payload)
+		}
+		x.s.mu.Lock()
+		if err != nil {
+			x.closeLocked()
+		} else if len(words) > 0 {
+			x.takeLocked(words, payload)
+		}
+		closed := x.closed
+		x.s.mu.Unlock()
+		if closed {
+			return
+		}
+	}
+}
+
+func (x *session) takeLocked(words []string, payload []byte) {
+	switch words[0] {
+	case "PING":
+		x.putLocked("PONG\r\n")
+		if x.plan.fault == silent && !x.stands {
+			time.AfterFunc(x.plan.after, x.fail)
+		}
+		x.stands = true
+	case "SUB":
+		subject := words[1]
+		inbox := strings.HasPrefix(subject, "_INBOX.")
+		if x.plan.fault == inboxRefused && inbox || (x.plan.fault == inboxRefused || x.plan.fault == subsRefused) && !inbox && x.refused < enough {
+			if !inbox {
+				x.refused++
+			}
+			x.putLocked(fmt.Sprintf("-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n", subject))
+			return
+		}
+		x.subs[words[len(words)-1]] = subject
+		if !inbox && x.plan.fault == routeIsCut { // once the heartbeats of both have been heard
+			time.AfterFunc(6*time.Second+x.plan.after, func() {
+				x.s.mu.Lock()
+				x.cutUntil = x.s.beats + x.plan.every
+				x.s.mu.Unlock()
+			})
+		}
+	case "UNSUB":
+		if c := x.consumer; c != nil && c.to == x.subs[words[1]] {
+			x.consumer = nil
+		}
+		delete(x.subs, words[1])
+	case "PUB":
+		reply := ""
+		if len(words) == 4 {
+			reply = words[2]
+		}
+		x.publishLocked(words[1], reply, payload[:len(payload)-2])
+	}
+}
+
+// publishLocked takes a message of the client.
+func (x *session) publishLocked(subject, reply string, payload []byte) {
+	if request, ok := strings.CutPrefix(subject, "$JS.API."); ok {
+		x.requestLocked(request, reply, payload)
+		return
+	}
+	heard := false
+	for _, other := range append([]*session(nil), x.s.open...) {
+		heard = other.deliverLocked(subject, "", "", string(payload)) || heard
+	}
+	if !heard && reply != "" {
+		x.deliverLocked(reply, "", "NATS/1.0 503\r\n\r\n", "")
+	}
+}
+
+// deliverLocked sends a message to the subscriptions to its subject, and reports whether there is one.
+func (x *session) deliverLocked(subject, reply, header, payload string) (heard bool) {
+	for sid, pattern := range x.subs {
+		if pattern != subject && (!strings.HasSuffix(pattern, ">") && !strings.HasSuffix(pattern, "*") || !strings.HasPrefix(subject, pattern[:len(pattern)-1])) {
+			continue
+		}
+		heard = true
+		words := strings.TrimSpace("MSG " + subject + " " + sid + " " + reply)
+		sizes := strconv.Itoa(len(payload))
+		if header != "" {
+			words, sizes = "H"+words, strconv.Itoa(len(header))+" "+strconv.Itoa(len(header)+len(payload))
+		}
+		x.putLocked(words + " " + sizes + "\r\n" + header + payload + "\r\n")
+	}
+	return heard
+}
+
+// requestLocked answers a request to JetStream.
+func (x *session) requestLocked(request, reply string, payload []byte) {
+	x.requests++
+	failing := x.requests <= enough && x.requests%x.plan.every == 0
+	switch {
+	case failing && x.plan.fault == apiLost:
+		return
+	case failing && x.plan.fault == apiBreaks:
+		x.closeLocked()
+		return
+	case failing && x.plan.fault == apiFails:
+		x.deliverLocked(reply, "", "", `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`)
+		return
+	}
+	switch {
+	case strings.HasPrefix(request, "STREAM.INFO."):
+		x.deliverLocked(reply, "", "", fmt.Sprintf(`{"config":{"name":"KV_%s"},"state":{"last_seq":%d}}`, bucket, len(x.s.stream)))
+	case strings.HasPrefix(request, "CONSUMER.CREATE."):
+		var asked struct {
+			Config struct {
+				DeliverSubject string `json:"deliver_subject"`
+				OptStartSeq    int    `json:"opt_start_seq"`
+			} `json:"config"`
+		}
+		if err := json.Unmarshal(payload, &asked); err != nil {
+			panic(err)
+		}
+		x.consumer = &consumer{to: asked.Config.DeliverSubject, next: len(x.s.stream)}
+		if n := asked.Config.OptStartSeq; n > 0 {
+			x.consumer.next = n - 1
+		}
+		if x.plan.early {
+			x.consumeLocked()
+		}
+		x.deliverLocked(reply, "", "", `{"stream_name":"KV_`+bucket+`","name":"C","config":{"deliver_subject":"`+x.consumer.to+`"}}`)
+		x.consumeLocked()
+	default:
+		x.deliverLocked(reply, "", "", `{"success":true}`)
+	}
+}
+
+// consumeLocked sends what the consumer has not sent.
+func (x *session) consumeLocked() {
+	c := x.consumer
+	if c == nil {
+		return
+	}
+	for ; c.next < len(x.s.stream); c.next++ {
+		c.delivered++
+		if x.plan.fault == drops && c.delivered%(x.plan.every+1) == 0 {
+			continue
+		}
+		ack := fmt.Sprintf("$JS.ACK.KV_%s.C.1.%d.%d.1700000000000000000.0", bucket, c.next+1, c.delivered)
+		for range map[bool]int{false: 1, true: 2}[x.plan.twice && c.delivered%5 == 0] {
+			x.deliverLocked("$KV."+bucket+"."+x.s.stream[c.next], ack, "NATS/1.0\r\nNats-Msg-Size: 1\r\n\r\n", "")
+		}
+	}
+	c.next = len(x.s.stream) // also where the stream was made anew
+}
+
+// run sends the heartbeats of the server, and those of a source elsewhere, until stop is called.
+func (s *scripted) run() (stop func()) {
+	over := make(chan struct{})
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-time.After(time.Second):
+			case <-over:
+				return
+			}
+			s.mu.Lock()
+			s.beats++
+			s.elsewhereLocked("=beat", fmt.Sprint("elsewhere ", s.beats))
+			for _, x := range s.open {
+				if c := x.consumer; c != nil && n%2 == 0 {
+					x.deliverLocked(c.to, "", fmt.Sprintf("NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n", c.delivered, c.next), "")
+				}
+			}
+			s.mu.Unlock()
+		}
+	}()
+	return func() {
+		close(over)
+		s.cut()
+	}
+}
+
+// elsewhereLocked delivers what was published at another server.
+func (s *scripted) elsewhereLocked(token, payload string) {
+	for _, x := range append([]*session(nil), s.open...) {
+		if s.beats > x.cutUntil {
+			x.deliverLocked(prefix+"."+token, "", "", payload)
+		}
+	}
+}
+
+func (s *scripted) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.open) > 0 {
+		s.open[0].closeLocked()
+	}
+}
+
+// connections returns how many connections are open.
+func (s *scripted) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
