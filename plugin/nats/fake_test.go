@@ -30,13 +30,14 @@ const (
 	forgotten          // the server forgets the consumer after a while, as when it starts anew
 	drops              // some messages never come
 	anew               // the stream was made anew, with the same state and lower revisions
+	revoked            // the right to the subscription is taken away after a while, and given back at once
 	routeIsCut         // for a while nothing comes from elsewhere
 	faults
 )
 
 var faultNames = [faults]string{
 	"none", "refused", "breaks", "silent", "subscriptions are refused", "inboxes are refused", "requests are lost", "requests fail",
-	"breaks at a request", "the consumer is forgotten", "messages are dropped", "the stream is new", "a route is cut",
+	"breaks at a request", "the consumer is forgotten", "messages are dropped", "the stream is new", "rights are taken away", "a route is cut",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -126,7 +127,7 @@ func (s *scripted) Dial(string, string) (net.Conn, error) {
 	switch p.fault {
 	case anew:
 		s.stream = s.stream[:len(s.stream)/2]
-	case breaks, forgotten:
+	case breaks, forgotten, revoked:
 		time.AfterFunc(p.after, x.fail)
 	}
 	x.putLocked(info)
@@ -148,6 +149,13 @@ func (x *session) fail() {
 		x.silent = true
 	case forgotten:
 		x.consumer = nil
+	case revoked:
+		for sid, subject := range x.subs {
+			if !strings.HasPrefix(subject, "_INBOX.") {
+				delete(x.subs, sid)
+				x.putLocked(fmt.Sprintf("-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n", subject))
+			}
+		}
 	}
 }
 
@@ -189,29 +197,47 @@ func (x *session) send() {
 	}
 }
 
-// serve takes what the client says until the connection is closed.
+// message is what the client says at once.
+type message struct {
+	words   []string
+	payload []byte
+}
+
+// serve reads what the client says, until the connection is closed.
 func (x *session) serve() {
 	r := bufio.NewReader(x.conn)
+	said := make(chan message, 10_000)
+	defer close(said)
+	go x.work(said)
 	for {
 		line, err := r.ReadString('\n')
-		words := strings.Fields(line)
-		var payload []byte
-		if err == nil && len(words) > 2 && strings.HasSuffix(words[0], "PUB") {
-			size, _ := strconv.Atoi(words[len(words)-1])
-			payload = make([]byte, size+2)
-			_, err = io.ReadFull(r, payload)
+		m := message{words: strings.Fields(line)}
+		if n := len(m.words); err == nil && n > 2 && strings.HasSuffix(m.words[0], "PUB") {
+			size, _ := strconv.Atoi(m.words[n-1])
+			m.payload = make([]byte, size+2)
+			_, err = io.ReadFull(r, m.payload)
 		}
-		x.s.mu.Lock()
 		if err != nil {
+			x.s.mu.Lock()
 			x.closeLocked()
-		} else if len(words) > 0 {
-			x.takeLocked(words, payload)
-		}
-		closed := x.closed
-		x.s.mu.Unlock()
-		if closed {
+			x.s.mu.Unlock()
 			return
 		}
+		said <- m
+	}
+}
+
+// work does what the client has said, a little later.
+func (x *session) work(said <-chan message) {
+	for m := range said {
+		if m.words[0] != "CONNECT" && m.words[0] != "PING" { // see send
+			time.Sleep(x.plan.delay)
+		}
+		x.s.mu.Lock()
+		if !x.closed {
+			x.takeLocked(m.words, m.payload)
+		}
+		x.s.mu.Unlock()
 	}
 }
 
@@ -344,7 +370,6 @@ func (x *session) consumeLocked() {
 			x.deliverLocked("$KV."+bucket+"."+x.s.stream[c.next], ack, "NATS/1.0\r\nNats-Msg-Size: 1\r\n\r\n", "")
 		}
 	}
-	c.next = len(x.s.stream) // also where the stream was made anew
 }
 
 // run sends the heartbeats of the server, and those of a source elsewhere, until stop is called.
