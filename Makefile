@@ -174,6 +174,7 @@ programs: ## random programs on Go's own goroutines, under the race detector and
 	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
 	$(GO) test $(RACE) -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
 	cd plugin/postgres && POSTGRES_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run 'TestPrograms$$' .
+	cd plugin/nats && NATS_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run TestPrograms .
 	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
 	GOARCH=arm $(GO) test -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
 

@@ -298,8 +298,13 @@ func (x *session) publishLocked(subject, reply string, payload []byte) {
 
 // deliverLocked sends a message to the subscriptions to its subject, and reports whether there is one.
 func (x *session) deliverLocked(subject, reply, header, payload string) (heard bool) {
+	return x.deliverToLocked(subject, subject, reply, header, payload)
+}
+
+// deliverToLocked sends a message to the subscriptions to another subject than its own, as a consumer does.
+func (x *session) deliverToLocked(to, subject, reply, header, payload string) (heard bool) {
 	for sid, pattern := range x.subs {
-		if pattern != subject && (!strings.HasSuffix(pattern, ">") && !strings.HasSuffix(pattern, "*") || !strings.HasPrefix(subject, pattern[:len(pattern)-1])) {
+		if pattern != to && (!strings.HasSuffix(pattern, ">") && !strings.HasSuffix(pattern, "*") || !strings.HasPrefix(to, pattern[:len(pattern)-1])) {
 			continue
 		}
 		heard = true
@@ -367,7 +372,7 @@ func (x *session) consumeLocked() {
 		}
 		ack := fmt.Sprintf("$JS.ACK.KV_%s.C.1.%d.%d.1700000000000000000.0", bucket, c.next+1, c.delivered)
 		for range map[bool]int{false: 1, true: 2}[x.plan.twice && c.delivered%5 == 0] {
-			x.deliverLocked("$KV."+bucket+"."+x.s.stream[c.next], ack, "NATS/1.0\r\nNats-Msg-Size: 1\r\n\r\n", "")
+			x.deliverToLocked(c.to, "$KV."+bucket+"."+x.s.stream[c.next], ack, "NATS/1.0\r\nNats-Msg-Size: 1\r\n\r\n", "")
 		}
 	}
 }

@@ -38,14 +38,20 @@ func runPrograms(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.En
 	if first > 0 {
 		n = 1
 	}
+	hints := int64(0)
 	for seed := max(first, 1); seed < max(first, 1)+n; seed++ {
-		synctest.Test(t, func(t *testing.T) { runProgram(t, &scripted{seed: uint64(seed), state: map[string]int64{}}, engine) })
+		synctest.Test(t, func(t *testing.T) {
+			hints += runProgram(t, &scripted{seed: uint64(seed), state: map[string]int64{}}, engine)
+		})
 		if t.Failed() {
 			return
 		}
 		// The client library keeps timers in a pool, and another bubble must not use those of this one.
 		runtime.GC()
 		runtime.GC()
+	}
+	if first == 0 && hints < int64(n) {
+		t.Errorf("%d hints in %d programs", hints, n)
 	}
 }
 
@@ -56,7 +62,7 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) signalstest.Engine[string]) {
+func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) signalstest.Engine[string]) (hints int64) {
 	stop := s.run()
 	defer stop()
 	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.SetCustomDialer(s), nats.Timeout(2*time.Second), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
@@ -64,7 +70,7 @@ func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) si
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Error(err)
-		return
+		return 0
 	}
 	e := engine(s, nc)
 	e.Seed, e.Cuts, e.Waits = s.seed, 1+int(s.seed%3), 1+int(s.seed%5)
@@ -87,6 +93,7 @@ func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) si
 		}
 		t.Logf("once more: NATS_SEED=%d go test -run %s .", s.seed, t.Name())
 	}
+	return o.Stats.Hints
 }
 
 func bucketProgram(s *scripted, nc *nats.Conn) signalstest.Engine[string] {
