@@ -2,58 +2,15 @@ package nats_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
-
-// fault is what goes wrong with a connection.
-type fault int
-
-const (
-	none         fault = iota
-	refused            // nobody listens
-	breaks             // the connection breaks after a while, and loses what is under way
-	silent             // nothing comes any more after a while, nor arrives
-	subsRefused        // the user may not subscribe to anything but inboxes
-	inboxRefused       // nor may he to inboxes
-	apiLost            // requests to JetStream are lost: each, or every other one
-	apiFails           // they fail
-	apiBreaks          // the connection breaks instead of the answer
-	forgotten          // the server forgets the consumer after a while, as when it starts anew
-	drops              // some messages never come
-	anew               // the stream was made anew, with the same state and lower revisions
-	revoked            // the right to the subscription is taken away after a while, and given back at once
-	routeIsCut         // for a while nothing comes from elsewhere
-	faults
-)
-
-var faultNames = [faults]string{
-	"none", "refused", "breaks", "silent", "subscriptions are refused", "inboxes are refused", "requests are lost", "requests fail",
-	"breaks at a request", "the consumer is forgotten", "messages are dropped", "the stream is new", "rights are taken away", "a route is cut",
-}
-
-func (f fault) String() string { return faultNames[f] }
-
-// plan is the fate of a connection.
-type plan struct {
-	fault fault
-	after time.Duration // of what happens after a while
-	every int           // what happens to some happens to every so many
-	delay time.Duration // of what the server sends
-	early bool          // a consumer's messages come before the answer to the request that makes it
-	twice bool          // messages come twice
-}
-
-// faulty is how many connections may have a fault. So a program comes to its end.
-const faulty = 6
 
 // enough is how often a server that goes on refuses or loses something. The right to inboxes comes back only with
 // the next connection, because the client subscribes to its inbox once.
@@ -94,22 +51,6 @@ type consumer struct {
 	to        string
 	delivered int // by its own count
 	next      int // the index of the next entry in the stream
-}
-
-// plan draws the fate of the n-th connection, which depends on nothing else.
-func (s *scripted) plan(n int) (p plan) {
-	d := rand.New(rand.NewPCG(s.seed, uint64(n)))
-	p = plan{
-		after: time.Duration(d.Int64N(int64(20 * time.Millisecond))), every: 1 + d.IntN(3), delay: time.Duration(d.IntN(3)) * time.Millisecond,
-		early: d.IntN(2) == 0, twice: d.IntN(4) == 0,
-	}
-	if d.IntN(2) == 0 {
-		p.after = time.Duration(d.Int64N(int64(20 * time.Second)))
-	}
-	if n < faulty {
-		p.fault = fault(d.IntN(int(faults)))
-	}
-	return p
 }
 
 // Dial implements nats.CustomDialer.
@@ -316,65 +257,6 @@ func (x *session) deliverToLocked(to, subject, reply, header, payload string) (h
 		x.putLocked(words + " " + sizes + "\r\n" + header + payload + "\r\n")
 	}
 	return heard
-}
-
-// requestLocked answers a request to JetStream.
-func (x *session) requestLocked(request, reply string, payload []byte) {
-	x.requests++
-	failing := x.requests <= enough && x.requests%x.plan.every == 0
-	switch {
-	case failing && x.plan.fault == apiLost:
-		return
-	case failing && x.plan.fault == apiBreaks:
-		x.closeLocked()
-		return
-	case failing && x.plan.fault == apiFails:
-		x.deliverLocked(reply, "", "", `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`)
-		return
-	}
-	switch {
-	case strings.HasPrefix(request, "STREAM.INFO."):
-		x.deliverLocked(reply, "", "", fmt.Sprintf(`{"config":{"name":"KV_%s"},"state":{"last_seq":%d}}`, bucket, len(x.s.stream)))
-	case strings.HasPrefix(request, "CONSUMER.CREATE."):
-		var asked struct {
-			Config struct {
-				DeliverSubject string `json:"deliver_subject"`
-				OptStartSeq    int    `json:"opt_start_seq"`
-			} `json:"config"`
-		}
-		if err := json.Unmarshal(payload, &asked); err != nil {
-			panic(err)
-		}
-		x.consumer = &consumer{to: asked.Config.DeliverSubject, next: len(x.s.stream)}
-		if n := asked.Config.OptStartSeq; n > 0 {
-			x.consumer.next = n - 1
-		}
-		if x.plan.early {
-			x.consumeLocked()
-		}
-		x.deliverLocked(reply, "", "", `{"stream_name":"KV_`+bucket+`","name":"C","config":{"deliver_subject":"`+x.consumer.to+`"}}`)
-		x.consumeLocked()
-	default:
-		x.deliverLocked(reply, "", "", `{"success":true}`)
-	}
-}
-
-// consumeLocked sends what the consumer has not sent.
-func (x *session) consumeLocked() {
-	c := x.consumer
-	if c == nil {
-		return
-	}
-	for ; c.next < len(x.s.stream); c.next++ {
-		c.delivered++
-		if x.plan.fault == drops && c.delivered%(x.plan.every+1) == 0 {
-			continue
-		}
-		ack := fmt.Sprintf("$JS.ACK.KV_%s.C.1.%d.%d.1700000000000000000.0", bucket, c.next+1, c.delivered)
-		for range map[bool]int{false: 1, true: 2}[x.plan.twice && c.delivered%5 == 0] {
-			x.deliverToLocked(c.to, "$KV."+bucket+"."+x.s.stream[c.next], ack, "NATS/1.0\r\nNats-Msg-Size: 1\r\n\r\n", "")
-		}
-	}
 }
 
 // run sends the heartbeats of the server, and those of a source elsewhere, until stop is called.
