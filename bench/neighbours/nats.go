@@ -11,14 +11,11 @@ import (
 // natsRequest begins as the waitingRequest of nats-server v2.15.2 does and has its size. The first
 // field is the only one that the queue sets to a pointer; the others stay zero, for a request of one message.
 type natsRequest struct {
-	next   *natsRequest
-	_      [natsWords]uintptr
+	_      *natsRequest // the next one
+	_      [20]uintptr
 	ctx    context.Context
 	served channelQueue // capacity 1
 }
-
-// natsWords is how many words a waitingRequest has after its first.
-const natsWords = 20
 
 // The queue of a consumer's waiting pull requests, server/consumer.go, which is not exported.
 
@@ -41,22 +38,16 @@ type natsQueue struct {
 
 func (q *natsQueue) Take(ctx context.Context) error {
 	r := &natsRequest{ctx: ctx, served: make(channelQueue, 1)}
-	q.mu.Lock()
-	must(addWaiting(q.line, r))
-	q.serve()
-	q.mu.Unlock()
+	q.change(func() { must(addWaiting(q.line, r)) })
 	return r.served.Take(ctx)
 }
 
-func (q *natsQueue) Put() {
+func (q *natsQueue) Put() { q.change(func() { q.items++ }) }
+
+func (q *natsQueue) change(how func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.items++
-	q.serve()
-}
-
-func (q *natsQueue) serve() {
-	for q.items > 0 {
+	for how(); q.items > 0; {
 		r := popWaiting(q.line)
 		if r == nil {
 			return

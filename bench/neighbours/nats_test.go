@@ -19,7 +19,7 @@ func TestNATSsQueueIsThatOfThePinnedVersion(t *testing.T) {
 	request := reflect.TypeOf(natsRequests.Get()).Elem()
 	assert.Equal(t, "waitingRequest", request.Name())
 	assert.Equal(t, "next", request.Field(0).Name)
-	assert.EqualValues(t, unsafe.Sizeof(uintptr(0))*(1+natsWords), request.Size(), "what natsRequest has in its place")
+	assert.Equal(t, unsafe.Offsetof(natsRequest{}.ctx), request.Size(), "the room that natsRequest has for it")
 	line := newWaitQueue(3)
 	var all [3]natsRequest
 	for i := range all {

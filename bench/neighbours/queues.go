@@ -43,20 +43,15 @@ func (q channelQueue) Close() {}
 
 // condQueue wakes one waiter for each item. Close ends the waits whose ctx has ended; nothing else does.
 type condQueue struct {
-	mu    sync.Mutex
-	there sync.Cond // on mu
-	items int       // guarded by mu
+	there *sync.Cond
+	items int // guarded by there.L
 }
 
-func newCondQueue() queue {
-	q := new(condQueue)
-	q.there.L = &q.mu
-	return q
-}
+func newCondQueue() queue { return &condQueue{there: sync.NewCond(new(sync.Mutex))} }
 
 func (q *condQueue) Take(ctx context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.there.L.Lock()
+	defer q.there.L.Unlock()
 	for q.items == 0 && ctx.Err() == nil {
 		q.there.Wait()
 	}
@@ -65,15 +60,15 @@ func (q *condQueue) Take(ctx context.Context) error {
 }
 
 func (q *condQueue) Put() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.there.L.Lock()
+	defer q.there.L.Unlock()
 	q.items++
 	q.there.Signal()
 }
 
 func (q *condQueue) Close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.there.L.Lock()
+	defer q.there.L.Unlock()
 	q.there.Broadcast()
 }
 

@@ -17,12 +17,12 @@ func (x *session) requestLocked(request, reply string, payload []byte) {
 		x.closeLocked()
 		return
 	case failing && x.plan.fault == apiFails:
-		x.deliverLocked(reply, "", "", `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`)
+		x.deliverLocked(reply, "", `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`)
 		return
 	}
 	switch {
 	case strings.HasPrefix(request, "STREAM.INFO."):
-		x.deliverLocked(reply, "", "", fmt.Sprintf(`{"config":{"name":"KV_%s"},"state":{"last_seq":%d}}`, bucket, len(x.s.stream)))
+		x.deliverLocked(reply, "", fmt.Sprintf(`{"config":{"name":"KV_%s"},"state":{"last_seq":%d}}`, bucket, len(x.s.stream)))
 	case strings.HasPrefix(request, "CONSUMER.CREATE."):
 		var asked struct {
 			Config struct {
@@ -40,10 +40,10 @@ func (x *session) requestLocked(request, reply string, payload []byte) {
 		if x.plan.early {
 			x.consumeLocked()
 		}
-		x.deliverLocked(reply, "", "", `{"stream_name":"KV_`+bucket+`","name":"C","config":{"deliver_subject":"`+x.consumer.to+`"}}`)
+		x.deliverLocked(reply, "", `{"stream_name":"KV_`+bucket+`","name":"C","config":{"deliver_subject":"`+x.consumer.to+`"}}`)
 		x.consumeLocked()
 	default:
-		x.deliverLocked(reply, "", "", `{"success":true}`)
+		x.deliverLocked(reply, "", `{"success":true}`)
 	}
 }
 

@@ -230,16 +230,16 @@ func (x *session) publishLocked(subject, reply string, payload []byte) {
 	}
 	heard := false
 	for _, other := range append([]*session(nil), x.s.open...) {
-		heard = other.deliverLocked(subject, "", "", string(payload)) || heard
+		heard = other.deliverLocked(subject, "", string(payload)) || heard
 	}
 	if !heard && reply != "" {
-		x.deliverLocked(reply, "", "NATS/1.0 503\r\n\r\n", "")
+		x.deliverLocked(reply, "NATS/1.0 503\r\n\r\n", "")
 	}
 }
 
 // deliverLocked sends a message to the subscriptions to its subject, and reports whether there is one.
-func (x *session) deliverLocked(subject, reply, header, payload string) (heard bool) {
-	return x.deliverToLocked(subject, subject, reply, header, payload)
+func (x *session) deliverLocked(subject, header, payload string) (heard bool) {
+	return x.deliverToLocked(subject, subject, "", header, payload)
 }
 
 // deliverToLocked sends a message to the subscriptions to another subject than its own, as a consumer does.
@@ -274,7 +274,7 @@ func (s *scripted) run() (stop func()) {
 			s.elsewhereLocked("=beat", fmt.Sprint("elsewhere ", s.beats))
 			for _, x := range s.open {
 				if c := x.consumer; c != nil && n%2 == 0 {
-					x.deliverLocked(c.to, "", fmt.Sprintf("NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n", c.delivered, c.next), "")
+					x.deliverLocked(c.to, fmt.Sprintf("NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n", c.delivered, c.next), "")
 				}
 			}
 			s.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *scripted) run() (stop func()) {
 func (s *scripted) elsewhereLocked(token, payload string) {
 	for _, x := range append([]*session(nil), s.open...) {
 		if s.beats > x.cutUntil {
-			x.deliverLocked(prefix+"."+token, "", "", payload)
+			x.deliverLocked(prefix+"."+token, "", payload)
 		}
 	}
 }
