@@ -167,11 +167,14 @@ explore: ## random programs under random schedules for TIME (default 60s), on al
 
 RACE_PROGRAMS ?= 200000
 ARM_PROGRAMS ?= 20000
+PLUGIN_PROGRAMS ?= 5000
 
 .PHONY: programs
-programs: ## random programs on Go's own goroutines, under the race detector and as arm: once a release
+programs: ## random programs on Go's own goroutines, under the race detector and as arm, and those of the plugins: once a release
 	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
 	$(GO) test $(RACE) -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
+	cd plugin/postgres && POSTGRES_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run 'TestPrograms$$' .
+	cd plugin/nats && NATS_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run TestPrograms .
 	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
 	GOARCH=arm $(GO) test -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
 
