@@ -115,7 +115,7 @@ debug: ## acksall until Ctrl-C, with the debug page on a free port (its address 
 
 # Modules whose tests take long, and mostly wait: they come first, and others run beside them.
 LONG := ./examples/heavy ./plugin/nats
-SIDE_BY_SIDE ?= 3
+SIDE_BY_SIDE ?= 2
 
 .PHONY: test
 test: ## every test of the library and of every nested module, under the race detector
