@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"unsafe"
+
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -22,7 +24,8 @@ import (
 //  2. Many tries were in vain. Checks that multiply in a graph of keys without a cycle may
 //     enter each gate once, but make ever more tries. A look comes after 64 tries of a
 //     shard, each time their number has doubled, and at last for each 4,096: 0.3 ns for a try.
-//     A registration, which makes one try or two, looks with a probability of one in 512.
+//     A registration, which makes one try or two, looks if its operation's address is one of
+//     those, one in 512, that [sched.Picks] picks.
 //
 // When a look has found a check or a registration inside a TryComplete, every later one of the
 // purgatory looks.
@@ -32,10 +35,9 @@ type nesting struct {
 }
 
 const (
-	firstLooks      = 64
-	firstTries      = 64
-	everyTries      = 4096
-	perRegistration = 512
+	firstLooks = 64
+	firstTries = 64
+	everyTries = 4096
 )
 
 // look looks at the stack of the calling goroutine.
@@ -79,10 +81,10 @@ func (n *nesting) forbidsCheck() bool {
 	return deep || inTry
 }
 
-// forbidsRegistration reports whether a registration must not try its operation on this goroutine,
-// because each TryComplete may register the next operation.
-func (n *nesting) forbidsRegistration() bool {
-	if !n.found.Load() && sched.Dice(perRegistration) != 0 {
+// forbidsRegistration reports whether a registration must not try m on this goroutine, because
+// each TryComplete may register the next operation.
+func (n *nesting) forbidsRegistration(m *machine.Machine) bool {
+	if !n.found.Load() && !sched.Picks(unsafe.Pointer(m)) {
 		return false
 	}
 	deep, inTry := n.look()

@@ -74,7 +74,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			return
 		}
 		r.step = watch
-		if p.nesting.forbidsRegistration() {
+		if p.nesting.forbidsRegistration(r.Machine) {
 			r.goOn(waits)
 			return
 		}

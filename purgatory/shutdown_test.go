@@ -136,42 +136,44 @@ func over(t *testing.T) context.Context {
 
 func TestShutdownWithAnEndedContextWaitsForNoCallback(t *testing.T) {
 	for _, closing := range []bool{false, true} { // with and without a Close that a callback blocks
-		p := open[int](t)
-		var release atomic.Bool
-		g := make(chan struct{})
-		for i := range 300 {
-			submit(t, p, &op{complete: func() {
-				if !release.Load() {
-					<-g
-				}
-			}}, hour, i)
-		}
-		wait := func() {}
-		if closing {
-			wait = inBackground(func() { _ = p.Close() })
-			eventually(t, func() bool { return p.Stats().Closed > 0 }, "Close has begun")
-		}
-		var err error
-		var left int
-		returned := make(chan struct{})
-		go func() {
-			defer close(returned)
-			err = p.Shutdown(over(t))
-			left = p.NumDelayed()
-		}()
-		select {
-		case <-returned:
-		case <-time.After(30 * time.Second):
-			assert.Fail(t, "Shutdown waits for a callback")
-		}
-		release.Store(true)
-		close(g)
-		<-returned
-		wait()
-		require.ErrorIs(t, err, context.Canceled)
-		assert.Zero(t, left, "pending at its return")
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.EqualValues(t, 300, p.Stats().Closed)
+		synctest.Test(t, func(t *testing.T) {
+			p := open[int](t)
+			var release atomic.Bool
+			g := make(chan struct{})
+			for i := range 300 {
+				submit(t, p, &op{complete: func() {
+					if !release.Load() {
+						<-g
+					}
+				}}, hour, i)
+			}
+			wait := func() {}
+			if closing {
+				wait = inBackground(func() { _ = p.Close() })
+				eventually(t, func() bool { return p.Stats().Closed > 0 }, "Close has begun")
+			}
+			var err error
+			var left int
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				err = p.Shutdown(over(t))
+				left = p.NumDelayed()
+			}()
+			select {
+			case <-returned:
+			case <-time.After(30 * time.Second):
+				assert.Fail(t, "Shutdown waits for a callback")
+			}
+			release.Store(true)
+			close(g)
+			<-returned
+			wait()
+			require.ErrorIs(t, err, context.Canceled)
+			assert.Zero(t, left, "pending at its return")
+			require.NoError(t, p.Shutdown(t.Context()))
+			assert.EqualValues(t, 300, p.Stats().Closed)
+		})
 	}
 }
 

@@ -1,10 +1,13 @@
 package watchers
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // A pass over all keys of a shard releases the shard's lock after about a chunk of keys.
@@ -62,4 +65,72 @@ func TestTriedReturnsTheTriesOfTheShard(t *testing.T) {
 	var total Totals
 	s.Totals(&total)
 	assert.Equal(t, []int64{9, 3}, []int64{total.Checks, total.Wasted})
+}
+
+// KeyOf returns the first key that a lookup finds, FirstKey the first one, and Keys all of them.
+func TestTheKeysOfAnOperation(t *testing.T) {
+	w := New(Config[float64]{Shards: 8})
+	nan := math.NaN()
+	for _, keys := range [][]float64{{1}, {1, 2}, {nan, 2, 3}, {nan, nan, 3}, {nan}, {nan, nan}} {
+		op := &waiter{}
+		m := machine.Of(op)
+		require.True(t, (&machine.Hold{Op: op}).Begin(len(keys), 1))
+		var hashes []uint64
+		for i, key := range keys {
+			hashes = append(hashes, w.Hash(key))
+			require.True(t, w.Shard(hashes[i]).Watch(m, i, &Wait[float64]{key, AnyPosition, hashes[i]}))
+		}
+		found := len(keys) - 1
+		for i, key := range keys {
+			if key == key {
+				found = i
+				break
+			}
+		}
+		key, hash := KeyOf[float64](m)
+		assert.True(t, same(keys[found], key), "%v of %v", key, keys)
+		assert.Equal(t, hashes[found], hash)
+		assert.True(t, same(keys[0], FirstKey[float64](m)))
+		all := Keys[float64](m)
+		require.Len(t, all, len(keys))
+		for i := range keys {
+			assert.True(t, same(keys[i], all[i]), "%v of %v", all, keys)
+		}
+	}
+}
+
+func same(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
+
+func TestALoopOverShardsMayEndEarly(t *testing.T) {
+	w := newMap(0)
+	for i := range uint64(8) {
+		w.Shard(i)
+	}
+	n := 0
+	for range w.Shards() {
+		if n++; n == 3 {
+			break
+		}
+	}
+	assert.Equal(t, 3, n)
+}
+
+// An operation that its timer or its user ends goes to the function of the map's configuration,
+// with the shard of its first key.
+func TestEndCallsTheMapsFunction(t *testing.T) {
+	type end struct {
+		s     *Shard[int]
+		m     *machine.Machine
+		o     machine.Outcome
+		cause *error
+	}
+	var ends []end
+	w := New(Config[int]{Shards: 8, End: func(s *Shard[int], m *machine.Machine, o machine.Outcome, cause *error) {
+		ends = append(ends, end{s, m, o, cause})
+	}})
+	a, b := twoKeys(w)
+	first, second, cause := wait(t, w, a, b), wait(t, w, b, a), error(nil)
+	first.End(machine.Expired, nil)
+	second.End(machine.Cancelled, &cause)
+	assert.Equal(t, []end{{w.Shard(w.Hash(a)), first, machine.Expired, nil}, {w.Shard(w.Hash(b)), second, machine.Cancelled, &cause}}, ends)
 }

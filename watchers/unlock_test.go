@@ -82,6 +82,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		key    int // other operations wait for it in the shard
 		hash   uint64
 		cursor *Cursor[int] // stands in the list of key
+		turn   *Cursor[int] // has the turn of key
 		place  Key[int]
 		all    []*machine.Machine // wait for key
 	}
@@ -91,6 +92,9 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Close":           func(f fixture) { f.Close() },
 		"Begin":           func(f fixture) { f.Begin(new(Cursor[int]), f.key, f.hash, EveryPosition, few) },
 		"Begin, no key":   func(f fixture) { f.Begin(new(Cursor[int]), -1, f.hash, EveryPosition, few) },
+		"BeginTurn":       func(f fixture) { f.BeginTurn(new(Cursor[int]), f.key, f.hash, few) },
+		"EndTurn":         func(f fixture) { f.turn.EndTurn() },
+		"Gone":            func(f fixture) { f.Gone(f.all[0], f.key, f.hash) },
 		"BeginAt":         func(f fixture) { f.BeginAt(new(Cursor[int]), f.place, few) },
 		"Next":            func(f fixture) { f.cursor.Next(few) },
 		"Stop":            func(f fixture) { f.cursor.Stop() },
@@ -106,6 +110,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Pass":            func(f fixture) { f.Pass(machine.Satisfied) },
 		"Quiet":           func(f fixture) { f.Shard.all.Quiet() },
 		"KeyTried":        func(f fixture) { f.KeyTried(f.key, f.hash, 1, 1) },
+		"KeyForgotten":    func(f fixture) { f.KeyForgotten(f.key, f.hash) },
 		"Keys":            func(f fixture) { f.Keys(nil, nil) },
 		"Totals":          func(f fixture) { f.Totals(new(Totals)) },
 		"Signal":          func(f fixture) { f.Signal(f.key, f.hash, EveryPosition, false) },
@@ -120,7 +125,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 			s, hash := w.Shard(w.Hash(b)), w.Hash(b)
 			m := wait(t, w, a, b)
 			left := m.Watch(1)
-			f := fixture{Shard: s, key: b, hash: hash, cursor: new(Cursor[int])}
+			f := fixture{Shard: s, key: b, hash: hash, cursor: new(Cursor[int]), turn: new(Cursor[int])}
 			for range 4 {
 				f.all = append(f.all, wait(t, w, b))
 			}
@@ -128,6 +133,8 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 			f.place = keys[0]
 			_, more := s.Begin(f.cursor, b, hash, EveryPosition, few)
 			require.True(t, more)
+			_, _, ok := s.BeginTurn(f.turn, b, hash, few)
+			require.True(t, ok)
 			s.mu.Lock()
 			end(w, a, m)
 			s.mu.Unlock() // as if the watch had been left while the method held the lock

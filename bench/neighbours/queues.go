@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -24,6 +23,7 @@ var queueMakers = []maker[queue]{
 	{hand, "`sync.Cond`", newCondQueue},
 	{ours, "`CheckAndCompleteInOrder`", newPurgatoryQueue},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
+	{theirs, "NATS's wait queue", func() queue { return &natsQueue{line: newWaitQueue(1 << 30)} }},
 }
 
 // channelQueue is a channel on which everybody waits: the runtime keeps its receivers in order.
@@ -41,46 +41,34 @@ func (q channelQueue) Take(ctx context.Context) error {
 func (q channelQueue) Put()   { q <- struct{}{} }
 func (q channelQueue) Close() {}
 
-// condQueue wakes one waiter for each item. A wait cannot be given up.
+// condQueue wakes one waiter for each item. Close ends the waits whose ctx has ended; nothing else does.
 type condQueue struct {
-	mu     sync.Mutex
-	there  sync.Cond // on mu
-	items  int       // guarded by mu
-	closed bool      // guarded by mu
+	there *sync.Cond
+	items int // guarded by there.L
 }
 
-func newCondQueue() queue {
-	q := new(condQueue)
-	q.there.L = &q.mu
-	return q
-}
+func newCondQueue() queue { return &condQueue{there: sync.NewCond(new(sync.Mutex))} }
 
-var errClosed = errors.New("the queue is closed")
-
-func (q *condQueue) Take(context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.items == 0 && !q.closed {
+func (q *condQueue) Take(ctx context.Context) error {
+	q.there.L.Lock()
+	defer q.there.L.Unlock()
+	for q.items == 0 && ctx.Err() == nil {
 		q.there.Wait()
 	}
-	if q.closed {
-		return errClosed
-	}
 	q.items--
-	return nil
+	return ctx.Err()
 }
 
 func (q *condQueue) Put() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.there.L.Lock()
+	defer q.there.L.Unlock()
 	q.items++
 	q.there.Signal()
 }
 
 func (q *condQueue) Close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
+	q.there.L.Lock()
+	defer q.there.L.Unlock()
 	q.there.Broadcast()
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"sync"
-	"time"
 
 	"go.etcd.io/etcd/pkg/v3/wait"
 
@@ -24,8 +23,7 @@ type results interface {
 var resultMakers = []maker[results]{
 	{hand, "", newHandResults},
 	{ours, "operation and channel", func() results { return resultOperations{newBoard()} }},
-	{theirs, "etcd `Wait`", func() results { return etcdWait{wait.New(), 0} }},
-	{theirs, "etcd `Wait` and `context.WithTimeout`", func() results { return etcdWait{wait.New(), timeout} }},
+	{theirs, "etcd `Wait`", func() results { return etcdWait{wait.New()} }},
 }
 
 // blockingResults register only when they begin to wait: on one goroutine they would have nothing to wait for.
@@ -60,27 +58,12 @@ func (h *handResults) Trigger(id uint64, result any) {
 
 func (h *handResults) Close() {}
 
-// etcdWait has a timeout only if the caller makes one, as etcd's server does for each proposal.
-type etcdWait struct {
-	wait.Wait
-	timeout time.Duration
-}
+// etcdWait has no timeout: etcd's server makes a context for each proposal.
+type etcdWait struct{ wait.Wait }
 
 func (w etcdWait) Register(id uint64) func() any {
 	result := w.Wait.Register(id)
-	if w.timeout == 0 {
-		return func() any { return <-result }
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.timeout)
-	return func() any {
-		defer cancel()
-		select {
-		case r := <-result:
-			return r
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return func() any { return <-result }
 }
 
 func (w etcdWait) Close() {}

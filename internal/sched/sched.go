@@ -1,10 +1,10 @@
 //go:build !interleave
 
 // Package sched lets tests run the library's code under schedules of their choice. In a normal
-// build its types are those of sync and sync/atomic, Go is the go statement, and Yield is an
-// empty function that the compiler removes. With the build tag interleave a [Scheduler] runs
-// one goroutine at a time; at each lock, at each atomic operation and at each call of Yield it
-// chooses which goroutine goes on. The search for schedules is in proof/explore.
+// build its types are those of sync and sync/atomic, and Go is the go statement. With the build tag
+// interleave they are those of proof/explore/sched, whose scheduler runs one goroutine at a time:
+// at each lock, at each atomic operation and at each call of Yield it chooses which goroutine goes
+// on.
 package sched
 
 import "sync"
@@ -12,8 +12,8 @@ import "sync"
 // Mutex is a mutual exclusion lock. With the tag interleave, the scheduler chooses its owner.
 type Mutex = sync.Mutex
 
-// Yield marks a point at which the scheduler may let another goroutine run. The library calls
-// it before the atomic operations whose order the interleaving tests explore.
+// Yield is a point at which the scheduler may let another goroutine run. Only tests call it: in the
+// library each operation of a type of this package is such a point.
 func Yield() {}
 
 // Go starts f on a goroutine. With the tag interleave, it is a goroutine of the scheduler.

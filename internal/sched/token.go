@@ -1,3 +1,5 @@
+//go:build !interleave
+
 package sched
 
 // Token is a channel that has one token or none: for a goroutine that is to be woken once,

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // Group waits for goroutines that it has started.
@@ -35,6 +36,12 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 // Dice returns a random number from 0 to n-1. With the tag interleave it depends on the
 // schedule only.
 func Dice(n int64) int64 { return rand.Int64N(n) }
+
+// Picks picks one address in 512, spread over any stride between addresses. With the tag interleave
+// it is a throw of Dice.
+func Picks(p unsafe.Pointer) bool {
+	return uint64(uintptr(p))*0x9e3779b97f4a7c15 < 1<<(64-9) // 2^64/φ (Knuth, multiplicative hashing)
+}
 
 // Receive receives from c.
 func Receive(c <-chan struct{}) { <-c }

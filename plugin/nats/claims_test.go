@@ -16,6 +16,7 @@ import (
 
 // A job is a message of a work queue. The server gives it back if it is not acknowledged in time.
 func TestOneOfManyAcrossProcesses(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	nc := b.connect("claims")
 	js, err := jetstream.New(nc)

@@ -65,11 +65,13 @@ func leaders(t *testing.T, nc *nats.Conn) (ofBucket, ofConsumer int) {
 // A bucket with three replicas: the hint comes before the replica that answers a direct get has
 // the entry. One of the replicas is far from the others.
 func TestAReplicaThatIsBehindTheHint(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		lag  time.Duration
 	}{{"default", 2 * time.Second}, {"without repeats", 0}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			cluster, buckets := startReplicas(t)
 			leader, _ := leaders(t, cluster.brokers[0].connect("leader"))
 			nc := cluster.brokers[leader].connect("source")
@@ -89,7 +91,7 @@ func TestAReplicaThatIsBehindTheHint(t *testing.T) {
 			lost := 0
 			for done := 0; done < rounds(500); done += together {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-				var reading, waiting sync.WaitGroup
+				var reading, waiting, writing sync.WaitGroup
 				results := make([]error, together)
 				for i := range together {
 					key := fmt.Sprint("key-", done+i)
@@ -108,12 +110,13 @@ func TestAReplicaThatIsBehindTheHint(t *testing.T) {
 				}
 				reading.Wait()
 				for i := range together {
-					waiting.Go(func() {
-						_, err := buckets[(i+1)%len(buckets)].Put(ctx, fmt.Sprint("key-", done+i), nil)
+					writing.Go(func() {
+						_, err := buckets[(i+1)%len(buckets)].Put(t.Context(), fmt.Sprint("key-", done+i), nil)
 						assert.NoError(t, err)
 					})
 				}
-				if c.lag == 0 {
+				writing.Wait()
+				if c.lag == 0 { // who has no answer by then has none to come
 					late := time.AfterFunc(500*time.Millisecond, cancel)
 					defer late.Stop()
 				}

@@ -24,11 +24,13 @@ import (
 // The hint is published at another one as soon as the source has said Missed; there are no
 // audits. What is lost in that moment is seen by the re-checks that follow a gap.
 func TestAHintAtAnotherServerRightAfterMissed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		lag  time.Duration
 	}{{"default", 2 * time.Second}, {"without repeats", 0}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			cluster := startCluster(t)
 			cluster.delay(30*time.Millisecond, 0)
 			brokers := cluster.brokers

@@ -23,7 +23,7 @@ func TestConformanceOfReplicas(t *testing.T) { conforms(t, replicasEngine) }
 func TestConformanceOfSubjects(t *testing.T) { conforms(t, subjectEngine) }
 
 func conforms(t *testing.T, open func(*testing.T) signalstest.Engine[string]) {
-	t.Parallel() // most of it is waiting
+	t.Parallel()
 	signalstest.Run(t, open)
 }
 

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	_ = flag.Set("test.parallel", "8")   // unless the command line says otherwise: the tests mostly wait
 	natssignals.SetMaxKeys(4096)         // so that an overflow takes no more hints than that twice
 	natssignals.SetPatience(time.Second) // a right that is lost is noticed only then
 	goleak.VerifyTestMain(m)
@@ -102,6 +104,7 @@ func startWriter(t *testing.T, b *broker) (writer *exec.Cmd, hint func()) {
 
 // A put to a bucket is its hint; on core NATS change and hint are two steps.
 func TestAWriterKilledBetweenItsCommitAndItsHint(t *testing.T) {
+	t.Parallel()
 	const audit = time.Second
 	for name, c := range map[string]struct {
 		killed bool
@@ -114,6 +117,7 @@ func TestAWriterKilledBetweenItsCommitAndItsHint(t *testing.T) {
 		"a bucket, killed":             {killed: true, bucket: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := startBroker(t)
 			e := b.bucketEngine()
 			source := e.Source()

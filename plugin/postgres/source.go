@@ -37,12 +37,14 @@ func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 		return s.failed(ctx, "connect", err)
 	}
 	defer s.close(conn)
+	within, cancel := context.WithTimeout(ctx, askEvery)
+	defer cancel()
 	// The name is an identifier here, and cannot be a parameter.
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize()); err != nil {
+	if _, err := conn.Exec(within, "LISTEN "+pgx.Identifier{s.channel}.Sanitize()); err != nil {
 		return s.failed(ctx, "listen", err)
 	}
 	sink.Missed(signals.ErrSubscribed)
-	if err := giveUpLater(ctx, conn); err != nil {
+	if err := giveUpLater(within, conn); err != nil {
 		return s.failed(ctx, "set tcp_user_timeout", err)
 	}
 	for next := time.Now(); ; {

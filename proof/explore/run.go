@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore/sched"
 )
 
 // strategy chooses the thread that runs next.

@@ -51,7 +51,16 @@ func (w *world) await(o *waiter) {
 	o.begun = append(o.begun, began)
 	w.mu.Unlock()
 	now, timeout := w.clock.Now(), time.Duration(o.timeout)*tick
+	returned := false
+	defer func() {
+		if !returned {
+			w.mu.Lock()
+			o.gone = true
+			w.mu.Unlock()
+		}
+	}()
 	err := w.block(o, timeout)
+	returned = true
 	later := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +86,7 @@ func (w *world) await(o *waiter) {
 		}
 	case errors.Is(err, errCause), errors.Is(err, context.Canceled), errors.Is(err, purgatory.ErrCancelled):
 		o.outcome = operation.Cancelled
-		if !errors.Is(err, errCause) && !o.left || errors.Is(err, errCause) && !o.cause {
+		if !errors.Is(err, errCause) && !o.left && !o.forced || errors.Is(err, errCause) && !o.cause {
 			o.fault("Await returns %v, and nobody has cancelled it", err)
 		}
 	case errors.Is(err, purgatory.ErrClosed):

@@ -2,6 +2,7 @@ package programs
 
 import (
 	"errors"
+	"log/slog"
 	"reflect"
 	"runtime"
 	"time"
@@ -48,7 +49,6 @@ func (w *world) options() []purgatory.Option {
 	options := []purgatory.Option{
 		purgatory.WithWatcherShards(w.shards),
 		purgatory.WithSignalWorkers(w.workers),
-		purgatory.WithMaxPending(w.maxPending),
 		purgatory.WithPurgeInterval(w.purge),
 		purgatory.WithReapInterval(never),
 		purgatory.WithPanicHandler(w.panicked),
@@ -59,7 +59,25 @@ func (w *world) options() []purgatory.Option {
 	if w.refuses != 0 {
 		options = append(options, purgatory.WithExecutor(w.execute))
 	}
-	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(1), timer.WithPanicHandler(w.panicked)}
+	if w.inLine {
+		options = append(options, purgatory.WithFirstInFirstOut())
+	}
+	if w.onWorkers {
+		options = append(options, purgatory.WithCallbacksOnWorkers())
+	}
+	if w.observed {
+		options = append(options, purgatory.WithHistograms(), purgatory.WithKeyStats(8), purgatory.WithSlowCallback(time.Hour),
+			purgatory.WithLogger(slog.New(logger{w})))
+	}
+	if w.alone {
+		options = append(options, purgatory.WithoutReaper())
+	}
+	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(w.wheels), timer.WithPanicHandler(w.panicked)}
+	if w.timerFull {
+		wheels = append(wheels, timer.WithMaxPending(w.maxPending))
+	} else {
+		options = append(options, purgatory.WithMaxPending(w.maxPending))
+	}
 	var of timer.Timer
 	var err error
 	switch w.program.clock {

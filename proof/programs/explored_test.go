@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,7 +120,7 @@ func report(t *testing.T, p *program, r explore.Result, seed uint64) {
 }
 
 func replay(t *testing.T, text string) {
-	if family, _, _ := strings.Cut(text, "/"); family == "future" || family == "runner" || family == "pool" {
+	if family, _, _ := strings.Cut(text, "/"); slices.Contains([]string{"future", "runner", "pool", "timer"}, family) {
 		t.Skip("the replay is of another family")
 	}
 	seed, kept, schedule, err := parse(text)

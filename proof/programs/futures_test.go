@@ -21,7 +21,7 @@ import (
 // TestFutures runs one future beside goroutines that deliver, post, cancel, wait, leave, close
 // and let time pass.
 //
-//   - The function of GatherFunc is called once, with what Wait returns, and every Wait returns
+//   - The function of GatherFunc, where there is one, is called once, with what Wait returns, and every Wait returns
 //     the same.
 //   - The results are exactly those that Deliver and Post say were taken, in that order, and no
 //     source counts twice.
@@ -32,9 +32,11 @@ func TestFutures(t *testing.T) { runFamily(t, "future", drawFuture) }
 
 type gathers struct {
 	want, sources, timeout, keys int
-	ended                        int // what the function does: 1 panics, 2 exits, 3 delivers once more
+	ended                        int // what the function does: 1 panics, 2 exits, 3 delivers once more; or noFunction
 	goroutines                   [][]call
 }
+
+const noFunction = 7
 
 // call is a step of a program of a future.
 type call struct {
@@ -56,7 +58,7 @@ func (c call) String() string {
 func drawFuture(d *drawer) small {
 	g := &gathers{sources: 1 + d.IntN(4), timeout: 1 + d.IntN(2), keys: 1 + d.IntN(2), ended: d.IntN(8)}
 	g.want = 1 + d.IntN(g.sources)
-	others := []string{"cancel", "wait", "wait", "leave", "advance", "close", "cancelKey", "checkAll"}
+	others := []string{"cancel", "wait", "wait", "leave", "advance", "close", "cancelKey", "checkAll", "completeKey"}
 	for range 2 + d.IntN(3) {
 		var calls []call
 		for range 1 + d.IntN(3) {
@@ -117,7 +119,19 @@ func (g *gathers) setup(spawn func(string, func())) func() error {
 		panic(err)
 	}
 	r.keys = keysOf(r.p, 2)[:g.keys]
-	if r.f, err = future.GatherFunc(r.p, time.Duration(g.timeout)*tick, future.Quorum(g.want, g.sources), r.ended, r.keys...); err != nil {
+	condition := future.Quorum(g.want, g.sources)
+	switch g.want {
+	case g.sources:
+		condition = future.All(g.sources)
+	case 1:
+		condition = future.Any(g.sources)
+	}
+	if g.ended == noFunction {
+		r.f, err = future.Gather[int](r.p, time.Duration(g.timeout)*tick, condition, r.keys...)
+	} else {
+		r.f, err = future.GatherFunc(r.p, time.Duration(g.timeout)*tick, condition, r.ended, r.keys...)
+	}
+	if err != nil {
 		panic(err)
 	}
 	for i, calls := range g.goroutines {
@@ -156,6 +170,8 @@ func (r *gathered) do(c call) {
 		_ = r.p.Close()
 	case "cancelKey":
 		r.p.CancelForKey(r.keys[len(r.keys)-1], errCause)
+	case "completeKey":
+		r.p.CompleteForKey(r.keys[len(r.keys)-1])
 	case "checkAll":
 		r.p.CheckAndCompleteAll()
 	}
@@ -235,7 +251,7 @@ func (r *gathered) last() {
 	}
 	r.clock.AdvanceClock(tick * 10)
 	explore.Settle()
-	if !r.done() || r.calls != 1 || r.waiting > 0 {
+	if !r.done() || (r.calls == 1) != (r.gathers.ended != noFunction) || r.waiting > 0 {
 		r.fault("after the timeout: ended %v, the function was called %d times, %d wait", r.done(), r.calls, r.waiting)
 		return
 	}
@@ -258,7 +274,7 @@ func (r *gathered) last() {
 		if !errors.Is(err, future.ErrUnreachable) {
 			r.fault("%d have failed: %v", r.bad, err)
 		}
-	case !errors.Is(err, purgatory.ErrExpired) && !errors.Is(err, purgatory.ErrClosed) && !errors.Is(err, errCause) && !errors.Is(err, context.Canceled):
+	case !errors.Is(err, purgatory.ErrExpired) && !errors.Is(err, purgatory.ErrClosed) && !errors.Is(err, errCause) && !errors.Is(err, context.Canceled) && !errors.Is(err, purgatory.ErrCancelled):
 		r.fault("not decided, and the error is %v", err)
 	}
 	_ = r.p.Close()

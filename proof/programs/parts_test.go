@@ -6,7 +6,7 @@ import "slices"
 
 // without returns p without the parts for which removed returns true. The parts are numbered:
 // first the steps of each goroutine, then the reactions of each operation, the crowd, the
-// bound, the clock, the executor that refuses, and the last try.
+// bound, the clock, the executor that refuses, the options that are on or off, and the wheels.
 func (p *program) without(removed func(part int) bool) *program {
 	q, n := *p, 0
 	keep := func() bool { n++; return !removed(n - 1) }
@@ -30,8 +30,13 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.refuses = 0
 	}
+	for _, option := range []*bool{&q.lastTry, &q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
+		if !keep() {
+			*option = false
+		}
+	}
 	if !keep() {
-		q.lastTry = false
+		q.wheels = 1
 	}
 	return &q
 }

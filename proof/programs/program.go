@@ -19,6 +19,13 @@ type program struct {
 	refuses    uint16  // bit i: the executor refuses its i-th call
 	refusal    refusal // how
 	lastTry    bool    // WithForgottenChecks
+	inLine     bool    // WithFirstInFirstOut
+	onWorkers  bool    // WithCallbacksOnWorkers
+	observed   bool    // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
+	alone      bool    // WithoutReaper: the driver of the shared timer is alone
+	timerFull  bool    // the bound is that of the timer, which is not the purgatory's own
+	wheels     int     // shards of the timer
+	foreign    bool    // there is a second purgatory
 	crowd      int     // operations on keys of their own, all on the one shard, that end while their keys are signalled
 	ops        []op
 	goroutines [][]step // the first one runs in Setup, before the others begin
@@ -32,6 +39,8 @@ type op struct {
 	position int  // of its waits, 0: none
 	waits    bool // a goroutine waits for it, and it has no reactions
 	how      wait // in which way
+	exits    bool // its String ends the goroutine
+	wheel    int  // the shard of the timer that it is on
 	inTry    []reaction
 	inDone   []reaction
 }
@@ -100,6 +109,12 @@ const (
 	vDrain    // Shutdown with a live context; on a manual clock it ends when it was asked a few times
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
+	vCompleteKey
+	vQueue    // an ActionQueue checks the key, in order if n is 1
+	vInspect  // shows the oldest operations, whose String methods run
+	vKeys     // iterates over the keys
+	vStranger // the second purgatory is asked to force, cancel or extend an operation
+	vAbroad   // an operation is registered in the second purgatory
 	vPanic    // only in reactions
 	vGoexit
 	verbs
@@ -107,20 +122,25 @@ const (
 
 var verbNames = [verbs]string{
 	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass", "panic", "goexit",
+	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
+	"completeKey", "queue", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
 }
 
 func (s step) String() string {
 	switch s.verb {
-	case vRegister, vForce, vCancel, vLeave:
+	case vRegister, vForce, vCancel, vLeave, vAbroad:
 		return fmt.Sprintf("%s o%d", verbNames[s.verb], s.op)
+	case vStranger:
+		return fmt.Sprintf("stranger: %s o%d", [...]string{"force", "cancel", "extend"}[s.n%3], s.op)
+	case vQueue:
+		return fmt.Sprintf("queue: %s k%d", verbNames[s.queued().verb], s.key)
 	case vExtend:
 		return fmt.Sprintf("extend o%d %d", s.op, s.n)
 	case vAdvance:
 		return fmt.Sprintf("advance %d", s.n)
 	case vCheckUpTo, vSignalUpTo:
 		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
-	case vCheckAll, vSignalAll, vClose, vShutdown, vDrain, vPass, vPanic, vGoexit:
+	case vCheckAll, vSignalAll, vClose, vShutdown, vDrain, vPass, vInspect, vKeys, vPanic, vGoexit:
 		return verbNames[s.verb]
 	}
 	return fmt.Sprintf("%s k%d", verbNames[s.verb], s.key)
@@ -142,6 +162,22 @@ func (p *program) String() string {
 	if p.lastTry {
 		b.WriteString(", a last try at the timeout")
 	}
+	for _, option := range []struct {
+		on   bool
+		text string
+	}{
+		{p.inLine, "first in first out"},
+		{p.onWorkers, "callbacks on workers"},
+		{p.observed, "with statistics and a logger"},
+		{p.alone, "no reaper"},
+		{p.foreign, "a second purgatory"},
+		{p.timerFull, "the bound is the timer's"},
+		{p.wheels > 1, fmt.Sprint(p.wheels, " wheels")},
+	} {
+		if option.on {
+			b.WriteString(", " + option.text)
+		}
+	}
 	if p.crowd > 0 {
 		fmt.Fprintf(&b, ", %d signalled keys come and go before", p.crowd)
 	}
@@ -157,6 +193,12 @@ func (p *program) String() string {
 		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
 		if o.position > 0 {
 			fmt.Fprintf(&b, ", position %d", o.position)
+		}
+		if o.exits {
+			b.WriteString(", String: goexit")
+		}
+		if p.wheels > 1 {
+			fmt.Fprintf(&b, ", wheel %d", o.wheel)
 		}
 		for _, r := range o.inTry {
 			fmt.Fprintf(&b, "; try %d: %v", r.at, r.step)
@@ -187,7 +229,7 @@ func (p *program) uses(i int) bool {
 	for _, steps := range p.goroutines {
 		for _, s := range steps {
 			switch s.verb {
-			case vRegister, vForce, vCancel, vExtend, vLeave:
+			case vRegister, vForce, vCancel, vExtend, vLeave, vStranger, vAbroad:
 				if s.op == i {
 					return true
 				}
@@ -196,7 +238,7 @@ func (p *program) uses(i int) bool {
 	}
 	for _, o := range p.ops {
 		for _, r := range slices.Concat(o.inTry, o.inDone) {
-			if r.step.verb == vRegister && r.step.op == i {
+			if (r.step.verb == vRegister || r.step.verb == vAbroad) && r.step.op == i {
 				return true
 			}
 		}
@@ -207,5 +249,8 @@ func (p *program) uses(i int) bool {
 // draw returns the program of a seed.
 func draw(seed uint64) *program {
 	d := &drawer{Rand: rand.New(rand.NewPCG(seed, 1))}
-	return d.program(seed)
+	p := d.program(seed)
+	d.Rand = rand.New(rand.NewPCG(seed, 3))
+	d.vary()
+	return p
 }

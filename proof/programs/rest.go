@@ -22,14 +22,16 @@ func (w *world) judge() {
 	pending, unknown := 0, 0
 	for _, o := range w.waiters {
 		if o.waits {
-			if o.judgeWait() {
+			if o.gone {
+				unknown++
+			} else if o.judgeWait() {
 				pending++
 			}
 			continue
 		}
 		o.judge()
 		switch {
-		case o.completed > 0 || len(o.begun) == 0:
+		case o.completed > 0 || len(o.begun) == 0 || o.abroad:
 		case o.accepted:
 			pending++
 		case o.returned < len(o.begun):
@@ -48,6 +50,9 @@ func (w *world) judge() {
 	if stats.Running != 0 {
 		w.fault("%d goroutines run operations' methods at rest", stats.Running)
 	}
+	w.judgeFigures()
+	w.judgeOrder()
+	w.judgeAbroad()
 }
 
 // finish lets all timeouts pass, and closes.
@@ -58,7 +63,7 @@ func (w *world) finish() {
 		w.retry()
 	}
 	for _, o := range w.waiters {
-		if ended := o.completed > 0; !ended && (o.accepted || o.waits && len(o.begun) > 0) {
+		if ended := o.completed > 0; !ended && (o.accepted || o.waits && len(o.begun) > 0 && !o.gone) {
 			w.fault("o%d: all timeouts have passed, and it is still pending", o.id)
 		}
 	}
@@ -70,6 +75,7 @@ func (w *world) finish() {
 	if err := w.p.Close(); err != nil {
 		w.fault("close: %v", err)
 	}
+	w.closeAbroad()
 	w.retry()
 	if w.system != nil {
 		w.system.Stop()
@@ -108,6 +114,9 @@ func (o *waiter) judge() {
 	for _, f := range o.full {
 		o.judgeFull(f[0], f[1])
 	}
+	if o.abroad && o.atHome {
+		o.fault("it is an operation of the second purgatory, and the first one has changed it")
+	}
 	if o.completed > 0 || !o.accepted {
 		if o.completed > 0 && !o.accepted && o.returned == len(o.begun) {
 			o.fault("not accepted, yet it has ended as %v", outcome)
@@ -117,7 +126,7 @@ func (o *waiter) judge() {
 	if o.mustEnd {
 		o.fault("forced or cancelled, and still pending")
 	}
-	if w.closing {
+	if w.closing && !o.abroad {
 		o.fault("closed, and still pending")
 	}
 	if now := w.clock.Now(); now >= o.maximum+w.late() {
@@ -134,13 +143,20 @@ func (o *waiter) judgeWakeUp() {
 	w := o.w
 	if since := o.since(); since > 0 {
 		since = max(since, o.failed) // the try that would have seen it may have panicked
+		inTurn := !w.inLine || len(o.keys) == 1 && w.takesInTurn(o.keys[0])
+		if !inTurn { // others who say no may have been before it when it was registered, so that it was not tried
+			if o.watched == 0 {
+				return
+			}
+			since = max(since, o.watched)
+		}
 		for _, k := range o.keys {
-			if at := max(w.checked[k], w.reached[k][maxPosition]); at > since || w.reached[k][o.position] > since {
+			if at := max(w.checked[k], w.reached[k][maxPosition]); !o.abroad && (at > since || w.reached[k][o.position] > since) {
 				o.fault("lost wake-up: the condition is met since event %d, k%d was checked at event %d, and it is still pending",
 					since, k, max(at, w.reached[k][o.position]))
 			}
 		}
-		if o.begun[0] > since {
+		if inTurn && o.begun[0] > since {
 			o.fault("lost wake-up: the condition was met before the registration")
 		}
 	}
@@ -199,7 +215,9 @@ func (o *waiter) judgeFull(began, returned int) {
 
 // mayHold reports whether o can have held a place at an event.
 func (o *waiter) mayHold(at int) bool {
-	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt {
+	// A worker of the timer may have claimed the entry, and be about to give its place back.
+	claimed := o.w.timerFull && o.doneTime >= o.minimum
+	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt && !claimed {
 		return false
 	}
 	return len(o.full) == 0 || slices.ContainsFunc(o.begun, func(began int) bool { // a registration that was not refused as full
@@ -213,6 +231,8 @@ func (w *world) afterClose() {
 	for _, o := range slices.Concat(w.waiters, w.crowded) {
 		if o.waits {
 			switch {
+			case o.gone:
+				refused++
 			case o.returned < len(o.begun):
 				o.fault("it waits after Close")
 			case o.outcome != operation.Pending && !o.loose:
@@ -225,8 +245,12 @@ func (w *world) afterClose() {
 		if o.accepted && o.completed != 1 {
 			o.fault("%d OnComplete after Close", o.completed)
 		}
-		if o.completed > 0 {
+		switch {
+		case o.completed == 0 || o.abroad:
+		case o.accepted || !o.travels:
 			accepted++
+		default: // by one of the two purgatories
+			refused++
 		}
 	}
 	s := w.p.Stats()

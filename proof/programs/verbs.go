@@ -8,7 +8,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -61,8 +60,14 @@ func (w *world) do(s step) {
 	case vSignalAll:
 		w.reachAll()
 		w.p.SignalAll()
-	case vCancelKey, vCancelMatching:
-		w.cancelKey(s)
+	case vCancelKey, vCancelMatching, vCompleteKey:
+		w.endKey(s)
+	case vQueue:
+		w.queue(s.queued())
+	case vInspect:
+		w.inspect()
+	case vKeys:
+		w.iterate()
 	case vAdvance:
 		w.advance(time.Duration(s.n) * tick)
 	case vClose:
@@ -94,14 +99,21 @@ func (w *world) doTo(o *waiter, s step) {
 		if o.waits {
 			w.await(o)
 		} else {
-			w.register(o)
+			w.register(o, w.p)
 		}
+	case vAbroad:
+		if w.abroad != nil && !o.waits {
+			w.register(o, w.abroad)
+		}
+	case vStranger:
+		w.stranger(o, s.n)
 	case vLeave:
 		w.leave(o)
 	case vForce:
 		w.must(o, false)
 		if w.p.ForceComplete(o) {
 			w.count(1)
+			o.home()
 			if o.Outcome() != operation.Forced {
 				w.fault("o%d: forced, the outcome is %v", o.id, o.Outcome())
 			}
@@ -110,6 +122,7 @@ func (w *world) doTo(o *waiter, s step) {
 		w.must(o, true)
 		if w.p.Cancel(o, errCause) {
 			w.count(1)
+			o.home()
 			if o.Outcome() != operation.Cancelled {
 				w.fault("o%d: cancelled, the outcome is %v", o.id, o.Outcome())
 			}
@@ -150,15 +163,17 @@ func (w *world) reachAll() {
 }
 
 // reachInOrder notes that a check or a signal of a key begins that stops at the first operation
-// that says no. If every operation of the key takes an item of it, the first no means that
-// there is none, so that the others miss nothing.
+// that says no.
 func (w *world) reachInOrder(key int) {
-	for _, o := range w.ops {
-		if slices.Contains(o.keys, key) && (o.needs != item || len(o.keys) > 1 || len(o.inTry) > 0) {
-			return
-		}
+	if w.takesInTurn(key) {
+		w.reach(key)
 	}
-	w.reach(key)
+}
+
+// takesInTurn reports whether every operation of the key takes an item of it. Then the first no
+// of a check in order means that there is none, so that the others miss nothing.
+func (w *world) takesInTurn(key int) bool {
+	return !slices.ContainsFunc(w.ops, func(o op) bool { return slices.Contains(o.keys, key) && !o.takesInTurn() })
 }
 
 // reachUpTo notes that a check or a signal up to a position begins.
@@ -177,90 +192,37 @@ func (w *world) must(o *waiter, cause bool) {
 	sched.Yield()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o.mustEnd = o.mustEnd || o.tries > 0
+	tried := o.tries > 0 && !o.travels && !w.timerFull // the timer refuses after a try
+	o.mustEnd = o.mustEnd || tried || o.accepted && !o.abroad
 	o.cause = o.cause || cause
 }
 
-func (w *world) register(o *waiter) {
-	now := w.clock.Now()
-	w.mu.Lock()
-	w.now++
-	began := w.now
-	o.begun = append(o.begun, began)
-	timeout := time.Duration(o.timeout) * tick
-	if len(o.begun) == 1 {
-		o.minimum = now + timeout
-	}
-	w.mu.Unlock()
-	var completed bool
-	var err error
-	if keys, at := o.places(); at != nil {
-		completed, err = w.p.TryCompleteElseWatchAt(o, timeout, at...)
-	} else {
-		completed, err = w.p.TryCompleteElseWatch(o, timeout, keys...)
-	}
-	later := w.clock.Now()
-	w.did(completed)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now++
-	o.returned++
-	switch {
-	case err == nil && o.accepted:
-		o.fault("accepted twice")
-	case err == nil:
-		o.accepted = true
-		o.maximum = max(o.maximum, later+timeout)
-		if len(o.begun) > 1 {
-			o.minimum = now + timeout
-		}
-	case errors.Is(err, purgatory.ErrUsed):
-		if len(o.begun) < 2 {
-			o.fault("used, and registered once")
-		}
-	case errors.Is(err, purgatory.ErrClosed):
-		if !w.closing {
-			o.fault("refused as closed, and nobody closes")
-		}
-	case errors.Is(err, purgatory.ErrFull):
-		o.full = append(o.full, [2]int{began, w.now})
-	default:
-		o.fault("register: %v", err)
-	}
+// home notes that a verb of the first purgatory says that it has changed o.
+func (o *waiter) home() {
+	o.w.mu.Lock()
+	o.atHome = true
+	o.w.mu.Unlock()
 }
 
-// extend extends o to a deadline that is not before the one of its registration.
-func (w *world) extend(o *waiter, d time.Duration) {
-	d += time.Duration(o.timeout) * tick
-	promised := w.clock.Now() + d
-	if !w.p.Extend(o, d) {
-		return
-	}
-	later := w.clock.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o.extends++
-	if o.extends == 1 {
-		o.minimum = max(o.minimum, promised)
-	} else {
-		o.minimum = min(o.minimum, promised)
-	}
-	o.maximum = max(o.maximum, later+d)
-}
-
-func (w *world) cancelKey(s step) {
+// endKey ends the operations of a key.
+func (w *world) endKey(s step) {
 	sched.Yield()
 	w.mu.Lock()
 	for _, o := range w.waiters {
 		for _, k := range o.keys {
 			if k == s.key {
-				o.cause = true
-				o.mustEnd = o.mustEnd || o.accepted
+				o.cause = o.cause || s.verb != vCompleteKey
+				o.forced = o.forced || s.verb == vCompleteKey
+				o.mustEnd = o.mustEnd || o.accepted && !o.abroad
 			}
 		}
 	}
 	w.mu.Unlock()
-	if s.verb == vCancelKey {
+	switch s.verb {
+	case vCompleteKey:
+		w.count(w.p.CompleteForKey(w.ids[s.key]))
+		return
+	case vCancelKey:
 		w.count(w.p.CancelForKey(w.ids[s.key], errCause))
 		return
 	}
@@ -279,7 +241,7 @@ func (w *world) close() {
 // quietLocked checks what must hold when Shutdown returns nil.
 func (w *world) quietLocked() {
 	for _, o := range w.waiters {
-		if o.calling || o.trying && o.accepted && !o.waits {
+		if !o.travels && (o.calling || o.trying && o.accepted && !o.waits) {
 			o.fault("one of its methods runs when Shutdown returns")
 		}
 	}

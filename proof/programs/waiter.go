@@ -15,27 +15,34 @@ import (
 type waiter struct {
 	operation.DelayedOperation
 	*op
-	w      *world
-	id     int
-	client *client // of an Await
+	w       *world
+	id      int
+	client  *client // of an Await
+	travels bool    // it may be registered in the second purgatory
 
 	// guarded by w.mu
 	begun    []int // when its registrations began
 	returned int   // how many of them have returned
 	accepted bool
+	abroad   bool          // accepted, by the second purgatory
+	atHome   bool          // a verb of the first purgatory says that it has changed it
+	watched  int           // when the registration that has accepted it returned
 	full     [][2]int      // refusals with ErrFull: when the call began, and when it returned
 	minimum  time.Duration // it does not expire before
 	maximum  time.Duration // it has expired when the clock stands there
 	extends  int
 	mustEnd  bool // it was forced or cancelled after a registration had begun
 	left     bool // the client has left
+	gone     bool // another operation's Goexit has ended the goroutine that waits
 	loose    bool // it may have ended without being counted
 	cause    bool // a cancel has given it a cause
+	forced   bool // CompleteForKey may have ended it
 
 	tries, completed, expired int
 	trying, calling           bool
 	yes                       bool // a try has returned true
 	failed                    int  // when a try last panicked or ended its goroutine
+	took                      int  // when a try returned true
 	doneAt                    int  // when OnComplete began
 	doneTime                  time.Duration
 	outcome                   operation.Outcome
@@ -94,7 +101,7 @@ func (o *waiter) TryComplete() (yes bool) {
 	if o.tries > maxTries {
 		o.fault("tried %d times", o.tries)
 	}
-	if w.down && o.accepted {
+	if w.down && o.accepted && !o.travels {
 		o.fault("tried after Shutdown")
 	}
 	o.trying = true
@@ -118,7 +125,9 @@ func (o *waiter) TryComplete() (yes bool) {
 	w.mu.Lock()
 	w.now++
 	yes = o.meetsLocked()
-	o.yes = yes
+	if o.yes = yes; yes {
+		o.took = w.now
+	}
 	w.mu.Unlock()
 	sched.Yield() // a change at this point must cause another try
 	returned = true
@@ -133,7 +142,7 @@ func (o *waiter) OnComplete() {
 	if o.trying || o.calling {
 		o.fault("OnComplete overlaps TryComplete or a callback")
 	}
-	if w.down {
+	if w.down && !o.travels {
 		o.fault("OnComplete after Shutdown")
 	}
 	o.calling = true
@@ -146,7 +155,7 @@ func (o *waiter) OnComplete() {
 	if o.yes != (o.outcome == operation.Satisfied) {
 		o.fault("a try has returned %v, and the outcome is %v", o.yes, o.outcome)
 	}
-	if o.cause && o.outcome == operation.Cancelled && !errors.Is(cause, errCause) {
+	if o.outcome == operation.Cancelled && (!o.cause || !errors.Is(cause, errCause)) {
 		o.fault("cancelled with cause %v", cause)
 	}
 	w.mu.Unlock()
@@ -169,7 +178,7 @@ func (o *waiter) OnExpiration() {
 	if o.trying || o.calling || o.completed != 1 || o.outcome != operation.Expired {
 		o.fault("OnExpiration overlaps, comes before OnComplete, or the outcome is %v", o.outcome)
 	}
-	if w.down {
+	if w.down && !o.travels {
 		o.fault("OnExpiration after Shutdown")
 	}
 	o.expired++

@@ -28,9 +28,12 @@ type world struct {
 	*program
 	p        *purgatory.DelayedOperationPurgatory[int]
 	clock    clock
-	manual   *timer.ManualTimer      // clock, if it is one
-	system   *timer.SystemTimer      // clock, if it is shared
-	watchers *watchers.Watchers[int] // of p
+	manual   *timer.ManualTimer                        // clock, if it is one
+	system   *timer.SystemTimer                        // clock, if it is shared
+	watchers *watchers.Watchers[int]                   // of p
+	abroad   *purgatory.DelayedOperationPurgatory[int] // the second purgatory, or nil
+	actions  purgatory.ActionQueue
+	placed   int // operations that were put on a shard of the timer
 	// settle waits until all goroutines of the program and of the purgatory have ended.
 	settle func()
 	pass   func(d time.Duration) // lets time pass
@@ -52,7 +55,11 @@ type world struct {
 	crowded []*waiter
 	faults  []error
 
-	executed int // calls of the executor
+	lock     sched.Mutex // under which actions are added
+	missed   []*waiter   // one of their keys was not yielded
+	executed int         // calls of the executor
+	queued   int         // actions
+	acted    int         // actions that have begun
 }
 
 const maxPosition = 3
@@ -70,13 +77,16 @@ func newWorld(p *program, settle func(), pass func(time.Duration)) *world {
 		panic(err)
 	}
 	w.ownClock()
+	if p.foreign {
+		w.newAbroad()
+	}
 	// The field has this very type, so the conversion of the pointer is safe.
 	w.watchers = (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer())
 	for i := range p.keys {
 		w.ids = append(w.ids, w.keyOf(i%p.shards))
 	}
 	for i := range p.ops {
-		w.waiters = append(w.waiters, &waiter{w: w, id: i, op: &p.ops[i], client: newClient()})
+		w.waiters = append(w.waiters, w.newWaiter(i))
 	}
 	for range p.crowd { // the workers have not begun, so that all these signals stay queued
 		w.passBy()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -96,6 +95,11 @@ func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err 
 	return o, nil
 }
 
+// pause draws a pause that is shorter than limit.
+func (e Engine[K]) pause(limit time.Duration) time.Duration {
+	return time.Duration(e.pauses.Int64N(int64(limit)))
+}
+
 // listen returns a purgatory to which source delivers hints until stop is called. There are no
 // audits, and repeats only if options say so: they would answer the waits that a source loses.
 func listen[K comparable](ctx context.Context, source signals.Source[K], options ...signals.Option) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
@@ -183,12 +187,13 @@ func round[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedO
 			}
 		})
 	}
+	before := e.pause(e.Pause)
 	others.Go(func() {
-		time.Sleep(rand.N(e.Pause))
+		time.Sleep(before)
 		e.Cut()
 	})
 	for i, w := range waits {
-		time.Sleep(rand.N(2*e.Pause/time.Duration(e.Waits) + 1))
+		time.Sleep(e.pause(2*e.Pause/time.Duration(e.Waits) + 1))
 		w.written.Store(int64(max(time.Since(began), 1)))
 		if err = e.Write(ctx, e.Key(from+i), 1); err != nil {
 			err = fmt.Errorf("write: %w", err)

@@ -2,6 +2,7 @@ package signalstest
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ type Engine[K comparable] struct {
 	Cuts, Waits int
 	// Pause is the longest pause before a cut. Default 5 ms.
 	Pause time.Duration
+	// Seed is that of the pauses of RandomCuts. Default 0: they are random.
+	Seed uint64
 	// Patience is how long a check waits before it reports that something was lost.
 	// Default 30 s.
 	Patience time.Duration
@@ -51,6 +54,7 @@ type Engine[K comparable] struct {
 	// tests of this package and of plugins, which leave out calls of Missed.
 	Middle func(signals.Sink[K]) signals.Sink[K]
 
+	pauses  *rand.Rand
 	release func() // ends what a check has made to hang
 }
 
@@ -62,6 +66,10 @@ func (e *Engine[K]) withDefaults() Engine[K] {
 	if d.Waits == 0 {
 		d.Waits = 15
 	}
+	if d.Seed == 0 {
+		d.Seed = rand.Uint64()
+	}
+	d.pauses = rand.New(rand.NewPCG(d.Seed, 0))
 	if d.Pause == 0 {
 		d.Pause = 5 * time.Millisecond
 	}

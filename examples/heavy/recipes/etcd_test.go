@@ -106,6 +106,7 @@ func (s *etcdServer) secure() {
 }
 
 func TestConformanceOfAWatch(t *testing.T) {
+	t.Parallel()
 	s := startEtcd(t)
 	s.secure()
 	signalstest.Run(t, func(t *testing.T) signalstest.Engine[string] {
@@ -149,6 +150,7 @@ func TestConformanceOfAWatch(t *testing.T) {
 }
 
 func TestAWatchResumesAndBeginsAnewAfterACompaction(t *testing.T) {
+	t.Parallel()
 	c := startEtcd(t).connect("", new(conns))
 	put := func(key string) hint {
 		r, err := c.Put(t.Context(), key, "")

@@ -106,6 +106,7 @@ func (k *kafka) produce(ctx context.Context, key string) (hint, error) {
 }
 
 func TestConformanceOfATopic(t *testing.T) {
+	t.Parallel()
 	signalstest.Run(t, func(t *testing.T) signalstest.Engine[string] {
 		k := startKafka(t, 3)
 		var state sync.Map
@@ -141,6 +142,7 @@ func TestConformanceOfATopic(t *testing.T) {
 }
 
 func TestATopicIsHeardFromItsEnd(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, 3)
 	produce := func(key string) hint {
 		h, err := k.produce(t.Context(), key)
@@ -166,6 +168,7 @@ func TestATopicIsHeardFromItsEnd(t *testing.T) {
 // A broker is slow to say where its partition ends, while the other partitions have records all the time. What is produced to
 // its partition as soon as the source has said Missed is heard.
 func TestASlowPartitionLosesNothing(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, 3)
 	slow := func(kmsg.Request) (kmsg.Response, error, bool) {
 		if k.cluster.CurrentNode() == 1 {
@@ -208,6 +211,7 @@ func TestASlowPartitionLosesNothing(t *testing.T) {
 // The consumer is slow, and retention deletes records that it has not fetched. It is told
 // of neither them nor their end, so that the source has to begin anew.
 func TestATopicBeginsAnewWhenRecordsWereDeleted(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, 1)
 	hints, ended := make(sink), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())

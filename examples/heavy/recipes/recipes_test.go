@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,10 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // unless the command line says otherwise: the tests mostly wait
+	goleak.VerifyTestMain(m)
+}
 
 func newPurgatory(t *testing.T) *purgatory.DelayedOperationPurgatory[string] {
 	t.Helper()

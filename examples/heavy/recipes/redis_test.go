@@ -60,6 +60,7 @@ func (s *redisServer) stop() {
 }
 
 func TestConformanceOfRedisChannels(t *testing.T) {
+	t.Parallel()
 	signalstest.Run(t, func(t *testing.T) signalstest.Engine[string] {
 		s := startRedis(t)
 		var hearing conns

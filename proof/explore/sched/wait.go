@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+	"unsafe"
 )
 
 // What follows belongs to the run in progress: Install makes it new.
@@ -40,6 +41,9 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 // Dice returns the next number of a sequence that is the same in every run.
 func Dice(n int64) int64 { return rand.New(dice).Int64N(n) }
 
+// Picks picks one call in 512.
+func Picks(unsafe.Pointer) bool { return Dice(512) == 0 }
+
 // Timer runs a function later.
 type Timer struct{ stopped Bool }
 
@@ -48,7 +52,7 @@ func AfterFunc(d time.Duration, f func()) *Timer {
 	t := new(Timer)
 	over := after(d)
 	Go(func() {
-		sleep("sleeps", func() bool { return over() || t.stopped.v.Load() })
+		sleep("sleeps", func() bool { return over() || t.stopped.v })
 		if !t.stopped.Swap(true) {
 			f()
 		}
@@ -119,6 +123,23 @@ func Either(a, b <-chan struct{}) bool {
 // ready reports whether a receive from c would not block. c is either a channel that is only
 // closed, or one with a buffer.
 func ready(c <-chan struct{}) bool { return len(c) > 0 || cap(c) == 0 && closed(c) }
+
+// Token is a channel that has one token or none: for a goroutine that is to be woken once,
+// however often others say so, or as a lock that can be waited for with [Sleep].
+type Token chan struct{}
+
+// NewToken returns a Token that has none.
+func NewToken() Token { return make(Token, 1) }
+
+// Woken says how a [Sleep] has ended.
+type Woken uint8
+
+// The ends of a Sleep.
+const (
+	Elapsed Woken = iota
+	Taken
+	Stopped
+)
 
 // Put puts the token in, unless it is there.
 func (t Token) Put() {

@@ -1,0 +1,45 @@
+//go:build interleave
+
+package sched
+
+import explored "github.com/delayedop/purgatory/proof/explore/sched"
+
+// Everything that this package has without the tag, see there, and Advance.
+type (
+	Bool    = explored.Bool
+	Int32   = explored.Int32
+	Int64   = explored.Int64
+	Uint32  = explored.Uint32
+	Uint64  = explored.Uint64
+	Mutex   = explored.Mutex
+	Event   = explored.Event
+	Group   = explored.Group
+	Pool    = explored.Pool
+	Timer   = explored.Timer
+	Token   = explored.Token
+	Woken   = explored.Woken
+	Sleeper = explored.Sleeper
+)
+
+const (
+	Elapsed = explored.Elapsed
+	Taken   = explored.Taken
+	Stopped = explored.Stopped
+)
+
+var (
+	Yield       = explored.Yield
+	Go          = explored.Go
+	Now         = explored.Now
+	Since       = explored.Since
+	Advance     = explored.Advance
+	AfterFunc   = explored.AfterFunc
+	WithTimeout = explored.WithTimeout
+	Dice        = explored.Dice
+	Picks       = explored.Picks
+	NewToken    = explored.NewToken
+	Receive     = explored.Receive
+	Either      = explored.Either
+	Sleep       = explored.Sleep
+	Pause       = explored.Pause
+)

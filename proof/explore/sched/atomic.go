@@ -1,0 +1,52 @@
+//go:build interleave
+
+package sched
+
+// number is an integer; each operation yields before it happens. It needs no synchronisation of its
+// own: one goroutine runs at a time.
+type number[T int32 | int64 | uint32 | uint64] struct{ v T }
+
+// The types that replace those of sync/atomic.
+type (
+	Int32  = number[int32]
+	Int64  = number[int64]
+	Uint32 = number[uint32]
+	Uint64 = number[uint64]
+)
+
+func (x *number[T]) Load() T { Yield(); return x.v }
+
+func (x *number[T]) Store(v T) { Yield(); x.v = v }
+
+func (x *number[T]) Add(d T) T { Yield(); x.v += d; return x.v }
+
+func (x *number[T]) Swap(v T) (old T) { Yield(); old, x.v = x.v, v; return old }
+
+func (x *number[T]) Or(v T) (old T) { Yield(); old = x.v; x.v |= v; return old }
+
+func (x *number[T]) And(v T) (old T) { Yield(); old = x.v; x.v &= v; return old }
+
+func (x *number[T]) CompareAndSwap(old, v T) (swapped bool) {
+	Yield()
+	if swapped = x.v == old; swapped {
+		x.v = v
+	}
+	return swapped
+}
+
+// Bool replaces that of sync/atomic.
+type Bool struct{ v bool }
+
+func (x *Bool) Load() bool { Yield(); return x.v }
+
+func (x *Bool) Store(v bool) { Yield(); x.v = v }
+
+func (x *Bool) Swap(v bool) (old bool) { Yield(); old, x.v = x.v, v; return old }
+
+func (x *Bool) CompareAndSwap(old, v bool) (swapped bool) {
+	Yield()
+	if swapped = x.v == old; swapped {
+		x.v = v
+	}
+	return swapped
+}

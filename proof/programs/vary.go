@@ -1,0 +1,137 @@
+package programs
+
+import "slices"
+
+// vary gives half of the programs options and verbs that the others do not have.
+func (d *drawer) vary() {
+	p := d.p
+	p.wheels = 1
+	if d.oneIn(2) {
+		return
+	}
+	p.inLine, p.onWorkers, p.observed = d.oneIn(2), d.oneIn(4), d.oneIn(5)
+	verbs := []verb{vCompleteKey, vQueue}
+	if p.crowd == 0 { // the order in which a crowd's keys are visited depends on hashes
+		verbs = append(verbs, vInspect, vKeys)
+		p.alone = p.clock == shared && d.oneIn(2)
+		if p.foreign = p.clock != own && d.oneIn(3); p.foreign {
+			verbs = append(verbs, vStranger, vStranger, vAbroad, vAbroad)
+		}
+		p.timerFull = p.maxPending > 0 && p.clock != own && !p.foreign
+		if d.oneIn(3) {
+			d.spread()
+		}
+	}
+	if p.inLine && d.oneIn(2) {
+		d.lineUp()
+		verbs = slices.DeleteFunc(verbs, func(v verb) bool { return v == vInspect })
+	}
+	for i := range p.ops {
+		p.ops[i].exits = d.oneIn(6)
+	}
+	change := func(s *step) {
+		if s.verb == vRegister || s.verb == vRaise || s.verb == vPut || !d.oneIn(5) {
+			return
+		}
+		if s.verb = verbs[d.IntN(len(verbs))]; s.verb == vQueue && p.ordered() {
+			s.n = 1
+		}
+	}
+	for _, steps := range p.goroutines {
+		for i := range steps {
+			change(&steps[i])
+		}
+	}
+	for _, o := range p.ops {
+		for i := range o.inTry {
+			change(&o.inTry[i].step)
+		}
+		for i := range o.inDone {
+			change(&o.inDone[i].step)
+		}
+	}
+}
+
+// spread puts the operations on several shards of the timer. On which shard an entry is depends on
+// its address, so that those that the purgatory makes for waits would be on any.
+func (d *drawer) spread() {
+	p := d.p
+	if slices.ContainsFunc(p.ops, func(o op) bool { return o.waits }) {
+		return
+	}
+	p.wheels = 1 << (1 + d.IntN(2))
+	for i := range p.ops {
+		p.ops[i].wheel = d.IntN(p.wheels)
+	}
+}
+
+// lineUp makes a queue of a program: each operation takes an item of one key, and all checks are in
+// order.
+func (d *drawer) lineUp() {
+	p := d.p
+	p.lastTry = false
+	for i := range p.ops {
+		o := &p.ops[i]
+		o.needs, o.keys, o.position, o.inTry = item, o.keys[:1], 0, nil
+		if o.how == vAwaitRead {
+			o.how = vAwaitValue
+		}
+		for i := range o.inDone {
+			inOrder(&o.inDone[i].step)
+		}
+	}
+	for _, steps := range p.goroutines {
+		for i := range steps {
+			inOrder(&steps[i])
+		}
+	}
+}
+
+func inOrder(s *step) {
+	switch s.verb {
+	case vRaise:
+		s.verb = vPut
+	case vCheck, vCheckBoth, vCheckUpTo, vCheckAll, vPass:
+		s.verb = vCheckInOrder
+	case vSignal, vSignalBoth, vSignalUpTo, vSignalAll:
+		s.verb = vSignalInOrder
+	}
+}
+
+// ordered reports whether the operations of p get items in order of arrival: all of them wait in
+// one line each, and nobody tries one that is not its turn.
+func (p *program) ordered() bool {
+	for _, steps := range p.goroutines {
+		if slices.ContainsFunc(steps, step.outOfTurn) {
+			return false
+		}
+	}
+	return p.inLine && !p.lastTry && p.crowd == 0 && !slices.ContainsFunc(p.ops, func(o op) bool {
+		return !o.takesInTurn() || o.position != 0 || slices.ContainsFunc(o.inDone, func(r reaction) bool { return r.step.outOfTurn() })
+	})
+}
+
+// outOfTurn reports whether s may try an operation that is not the first in its line.
+func (s step) outOfTurn() bool {
+	switch s.verb {
+	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckAll, vSignalAll, vPass, vInspect:
+		return true
+	case vQueue:
+		return s.n != 1
+	}
+	return false
+}
+
+// takesInTurn reports whether o takes an item of one key, and says no only if there is none.
+func (o op) takesInTurn() bool {
+	return o.needs == item && len(o.keys) == 1 && len(o.inTry) == 0 && (!o.waits || o.how != vAwaitRead)
+}
+
+// queued returns the check that an ActionQueue makes.
+func (s step) queued() step {
+	s.verb = vCheck
+	if s.n == 1 {
+		s.verb = vCheckInOrder
+	}
+	return s
+}

@@ -1,0 +1,116 @@
+package watchers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/stats"
+)
+
+// The times of a map are those of its operations, each counted once, whatever its keys are.
+func TestTimesAreThoseOfTheOperations(t *testing.T) {
+	var now time.Duration
+	w := New(Config[int]{Shards: 8, Observe: stats.Config{Times: true, Now: func() time.Duration { return now }}})
+	times := func() *stats.Times {
+		total := Totals{Times: stats.NewTimes()}
+		for s := range w.Shards() {
+			s.Totals(&total)
+		}
+		return total.Times
+	}
+	a, b := twoKeys(w)
+	now = time.Second
+	first := startedAt(t, w, now, a, b)
+	now = 3 * time.Second
+	second := startedAt(t, w, now, b)
+	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that does not wait")
+	oldest, pending := times().Ages(4 * time.Second)
+	assert.InDelta(t, 3*time.Second, oldest, float64(time.Second/4))
+	assert.EqualValues(t, 2, pending.Count())
+	now = 5 * time.Second
+	end(w, a, first)
+	oldest, pending = times().Ages(now)
+	assert.InDelta(t, 2*time.Second, oldest, float64(time.Second/4))
+	assert.EqualValues(t, 1, pending.Count())
+	end(w, b, second)
+	sum := times()
+	_, pending = sum.Ages(now)
+	assert.Zero(t, pending.Count())
+	assert.EqualValues(t, 2, sum.Waited[machine.Forced].Count())
+	assert.InDelta(t, 6, sum.Waited[machine.Forced].Sum, 0.001, "4 s and 2 s")
+	assert.EqualValues(t, 1, sum.Waited[machine.Satisfied].Count(), "it has waited for no time")
+	assert.Zero(t, sum.Waited[machine.Satisfied].Sum)
+	assert.Zero(t, sum.Late.Count())
+}
+
+// startedAt links a new operation that starts at a time under keys.
+func startedAt(t *testing.T, w *Watchers[int], start time.Duration, keys ...int) *machine.Machine {
+	t.Helper()
+	op := &waiter{}
+	m := machine.Of(op)
+	require.True(t, (&machine.Hold{Op: op}).Begin(len(keys), 1))
+	m.SetStart(start)
+	for i, key := range keys {
+		require.True(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
+	}
+	return m
+}
+
+// Tries and forgotten checks are counted for their key.
+func TestAKeysTriesAndForgottenChecksAreCounted(t *testing.T) {
+	assert.False(t, newMap(0).Shard(0).CountsTries(), "nobody asked for it")
+	w := New(Config[int]{Shards: 1, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
+	s := w.Shard(0)
+	require.True(t, s.CountsTries())
+	wait(t, w, 1)
+	m := waitAt(t, w, 2, 5)
+	wait(t, w, 2)
+	s.KeyTried(1, w.Hash(1), 7, 5)
+	s.KeyTried(1, w.Hash(1), 1, 0)
+	s.Leave([]*machine.Machine{m}, []machine.Outcome{machine.Expired}, make([]int, 1))
+	s.KeyForgotten(2, w.Hash(2))
+	require.True(t, s.mu.TryLock(), "it releases the lock")
+	s.unlock()
+	hot, expiring := s.Keys(nil, nil)
+	got := map[int]stats.KeyCounts[int]{}
+	for _, counts := range hot {
+		got[counts.Key] = counts
+	}
+	require.Len(t, got, 2)
+	assert.Equal(t, []int64{8, 5, 0}, []int64{got[1].Tries, got[1].Wasted, got[1].Forgotten})
+	assert.Equal(t, []int64{0, 0, 1}, []int64{got[2].Tries, got[2].Wasted, got[2].Forgotten})
+	assert.Equal(t, []int{1, 1}, []int{got[1].Waiting, got[2].Waiting})
+	require.Len(t, expiring, 1)
+	assert.Equal(t, []any{2, int64(1), 1}, []any{expiring[0].Key, expiring[0].Forgotten, expiring[0].Waiting})
+}
+
+func TestTotalsCountSignals(t *testing.T) {
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	wait(t, w, 1)
+	for range 3 {
+		s.Signal(1, hash, EveryPosition, false)
+	}
+	s.SignalSome(0, 10)
+	s.Signal(2, hash, EveryPosition, false) // nobody waits for it
+	var total Totals
+	s.Totals(&total)
+	assert.EqualValues(t, 5, total.Signals)
+	assert.EqualValues(t, 3, total.Coalesced)
+}
+
+// A shard for which no operation has waited yet has no keys to walk over.
+func TestAnUnusedShardHasNoKeys(t *testing.T) {
+	s := newMap(0).Shard(0)
+	require.True(t, s.Pass(machine.Satisfied))
+	keys, _, more := s.SomeKeys(0, 1, nil)
+	assert.Empty(t, keys)
+	assert.False(t, more)
+	_, more = s.SignalSome(0, 1)
+	assert.False(t, more)
+	assert.Empty(t, s.Sample(nil, 10, 0))
+}

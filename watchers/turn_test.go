@@ -1,0 +1,176 @@
+package watchers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+// Walks in order over a key take turns. A walk that comes during another's turn gets nothing, and
+// the other one is told at its end, once.
+func TestWalksInOrderTakeTurns(t *testing.T) {
+	w := newMap(0)
+	hash := w.Hash(1)
+	s := w.Shard(hash)
+	out := make([]*machine.Machine, 2)
+	begin := func(c *Cursor[int], key int) (n int, more, ok bool) { return s.BeginTurn(c, key, hash, out) }
+	refused := func(key int) {
+		t.Helper()
+		n, more, ok := begin(new(Cursor[int]), key)
+		assert.Equal(t, []any{0, false, false}, []any{n, more, ok})
+		require.True(t, s.mu.TryLock(), "it releases the lock")
+		s.unlock()
+	}
+	refused(1)
+	all := []*machine.Machine{wait(t, w, 1), waitAt(t, w, 1, 5), waitAt(t, w, 1, 7)}
+	var c Cursor[int]
+	for _, size := range []int{1, 2, 3} {
+		out = make([]*machine.Machine, size)
+		for _, others := range []int{0, 1, 2, 0} {
+			n, more, ok := begin(&c, 1)
+			require.True(t, ok)
+			require.Equal(t, []any{size, size < 3}, []any{n, more})
+			assert.Equal(t, all[:size], out)
+			for range others {
+				refused(1)
+			}
+			require.Equal(t, others > 0, c.EndTurn(), "a turn of %d, in which %d others came", size, others)
+			require.True(t, s.mu.TryLock(), "it releases the lock")
+			s.unlock()
+			checkInvariants(t, w) // no marker is left
+		}
+	}
+	end(w, 1, all...)
+	refused(1)
+	checkInvariants(t, w)
+}
+
+// A turn may go on with Next until it has visited everything.
+func TestATurnVisitsAllThatWait(t *testing.T) {
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	var all []*machine.Machine
+	for range 3 {
+		all = append(all, wait(t, w, 1))
+	}
+	for position := range int64(3) {
+		all = append(all, waitAt(t, w, 1, position))
+	}
+	var c Cursor[int]
+	out := make([]*machine.Machine, 2)
+	n, more, _ := s.BeginTurn(&c, 1, hash, out)
+	visited := append([]*machine.Machine(nil), out[:n]...)
+	for more {
+		n, more = c.Next(out)
+		visited = append(visited, out[:n]...)
+	}
+	assert.Equal(t, all, visited)
+	assert.False(t, c.EndTurn())
+	checkInvariants(t, w)
+}
+
+// A key stays in the map during a turn, whatever ends meanwhile, and leaves the map with it.
+func TestAKeyStaysDuringATurn(t *testing.T) {
+	for _, size := range []int{1, 2} { // with and without a walk that goes on
+		w := newMap(0)
+		s, hash := w.Shard(w.Hash(7)), w.Hash(7)
+		all := []*machine.Machine{wait(t, w, 7), wait(t, w, 7)}
+		var c Cursor[int]
+		_, _, ok := s.BeginTurn(&c, 7, hash, make([]*machine.Machine, size))
+		require.True(t, ok)
+		end(w, 7, all...)
+		_, keys := watched(w)
+		assert.Equal(t, 1, keys)
+		_, _, ok = s.BeginTurn(new(Cursor[int]), 7, hash, make([]*machine.Machine, 1))
+		assert.False(t, ok, "the turn goes on")
+		assert.True(t, c.EndTurn())
+		_, keys = watched(w)
+		assert.Zero(t, keys)
+		checkInvariants(t, w)
+		last := wait(t, w, 7)
+		_, _, ok = s.BeginTurn(&c, 7, hash, make([]*machine.Machine, 1))
+		assert.True(t, ok, "the next waiter's turn is a new one")
+		assert.False(t, c.EndTurn())
+		end(w, 7, last)
+		checkInvariants(t, w)
+	}
+}
+
+// An operation is gone when it has left its list and no walk in order can have it in hand.
+func TestGoneWaitsForTheTurn(t *testing.T) {
+	w := newMap(10)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	m, stays := wait(t, w, 1), wait(t, w, 1)
+	gone := func(m *machine.Machine) bool {
+		gone := s.Gone(m, 1, hash)
+		require.True(t, s.mu.TryLock(), "it releases the lock")
+		s.mu.Unlock()
+		return gone
+	}
+	assert.False(t, gone(m), "it waits")
+	end(w, 1, m)
+	assert.True(t, gone(m), "another one waits for the key, and no walk is under way")
+
+	var walk Cursor[int]
+	_, _, ok := s.BeginTurn(&walk, 1, hash, make([]*machine.Machine, 1))
+	require.True(t, ok)
+	end(w, 1, stays)
+	assert.False(t, gone(m), "a walk in order has the key's turn")
+	assert.False(t, gone(stays), "a walk in order has the key's turn")
+	walk.EndTurn()
+	assert.True(t, gone(stays), "nobody waits for the key")
+}
+
+// A walk in which operations keep arriving below its position becomes overdue, and any other does
+// not.
+func TestAWalkThatOthersKeepFeedingIsOverdue(t *testing.T) {
+	const waiting = 10
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	for range waiting - 1 {
+		waitAt(t, w, 1, 3)
+	}
+	waitAt(t, w, 1, 100) // beyond the position, so that no marker ends the walk
+	out := make([]*machine.Machine, 1)
+	for name, feed := range map[string]bool{"fed": true, "not fed": false} {
+		t.Run(name, func(t *testing.T) {
+			var c Cursor[int]
+			visited, more := s.Begin(&c, 1, hash, 50, out)
+			for more && !c.Overdue() && visited < 10*waiting {
+				require.True(t, c.Ordered())
+				if feed {
+					waitAt(t, w, 1, 20)
+				}
+				var n int
+				n, more = c.Next(out)
+				visited += n
+			}
+			assert.Equal(t, feed, c.Overdue())
+			if feed {
+				assert.InDelta(t, 2*waiting, visited, 1)
+				c.Stop()
+			} else {
+				assert.False(t, more)
+			}
+			checkInvariants(t, w)
+		})
+	}
+}
+
+func TestOnlyAWalkOverPositionsIsOrdered(t *testing.T) {
+	for name, position := range map[string]int64{"without a position": AnyPosition, "with one": 3} {
+		w := newMap(0)
+		s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+		for range 3 {
+			waitAt(t, w, 1, position)
+		}
+		var c Cursor[int]
+		_, more := s.Begin(&c, 1, hash, EveryPosition, make([]*machine.Machine, 1))
+		require.True(t, more)
+		assert.Equal(t, position != AnyPosition, c.Ordered(), name)
+		c.Stop()
+	}
+}
