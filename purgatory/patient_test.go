@@ -97,8 +97,9 @@ func TestACallbackThatKeepsShutdownIsLogged(t *testing.T) {
 		o := &teller{tell: func() { <-leave }}
 		_, err = p.TryCompleteElseWatch(o, time.Hour, "a")
 		require.NoError(t, err)
-		go func() { _ = p.Close() }() // runs the callback
+		go p.ForceComplete(o)
 		synctest.Wait()
+		require.NoError(t, p.Close())
 		done := make(chan error, 1)
 		go func() { done <- p.Shutdown(t.Context()) }()
 		time.Sleep(time.Minute)

@@ -88,6 +88,7 @@ func TestACheckInOrderThatFindsNobodyKeepsNoTurn(t *testing.T) {
 	}
 	require.Zero(t, p.NumDelayed())
 	assert.Zero(t, p.CheckAndCompleteInOrder("a"))
+	assert.Zero(t, p.Stats().Signals, "nothing is left to a worker")
 	late := afterRegistration(func(*op) bool { return true })
 	submit(t, p, late, hour, "a")
 	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))

@@ -85,7 +85,7 @@ func TestAWorkerTriesWhoIsNotTheFirstInLine(t *testing.T) {
 			first := submitted(t, p, "a")
 			o := afterRegistration(func(o *op) bool {
 				if o.tries.Load() < 100 {
-					p.CheckAndComplete("own")
+					inBackground(func() { p.CheckAndComplete("own") })()
 				}
 				return o.tries.Load() >= 100
 			})
@@ -171,6 +171,27 @@ func TestEachCheckInOrderMakesItsTurnsItself(t *testing.T) {
 			empty(t, p)
 		})
 	}
+}
+
+// A newcomer that leaves its walk to a check in order that is under way has not completed.
+func TestANewcomerBesideACheckInOrderHasNotCompleted(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	g := newGate()
+	first := afterRegistration(func(o *op) bool {
+		if o.tries.Load() == 3 {
+			g.pass()
+		}
+		return false
+	})
+	submit(t, p, first, hour, "a")
+	wait := inBackground(func() { p.CheckAndCompleteInOrder("a") })
+	<-g.entered
+	newcomer := &op{}
+	submit(t, p, newcomer, hour, "a") // not completed
+	pending(t, newcomer)
+	close(g.leave)
+	wait()
+	pending(t, newcomer)
 }
 
 // Of the tries of checks, those that said no were wasted.
