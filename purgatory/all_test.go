@@ -260,3 +260,16 @@ func TestHintReportsWhetherAnOperationWaits(t *testing.T) {
 	assert.EqualValues(t, 3, p.Stats().Signals)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.SignalUpTo(2, 5) }))
 }
+
+// When Close has ended every operation, SignalAll makes no work.
+func TestSignalAllAfterCloseAsksForNoWorker(t *testing.T) {
+	asked := 0
+	p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error { asked++; run(); return nil }))
+	submitted(t, p, "a")
+	p.SignalAll()
+	assert.Positive(t, asked)
+	require.NoError(t, p.Close())
+	asked = 0
+	p.SignalAll()
+	assert.Zero(t, asked)
+}

@@ -18,14 +18,17 @@ type mute int
 func (mute) String() string { runtime.Goexit(); return "" }
 
 func TestAKeyThatCannotBeFormattedUndoesNothing(t *testing.T) {
+	log := &records{}
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
-	p, err := New[mute]("test", WithTimer(clock), WithLogger(slog.New(&records{})), WithSlowCallback(1))
+	p, err := New[mute]("test", WithTimer(clock), WithLogger(slog.New(log)), WithSlowCallback(1))
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Close() })
-	op := &probe{}
+	op := &teller{tell: func() { time.Sleep(time.Millisecond) }}
 	_, err = p.TryCompleteElseWatch(op, time.Hour, 1)
 	require.NoError(t, err)
-	op.ready = true
-	assert.Equal(t, 1, p.CheckAndComplete(1))
+	assert.Equal(t, 1, p.CompleteForKey(1))
+	found := log.find(EventSlow)
+	require.Len(t, found, 1)
+	assert.Equal(t, "purgatory.mute", found[0]["key"], "its type")
 }

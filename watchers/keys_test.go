@@ -2,6 +2,7 @@ package watchers
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -133,4 +134,13 @@ func TestEndCallsTheMapsFunction(t *testing.T) {
 	first.End(machine.Expired, nil)
 	second.End(machine.Cancelled, &cause)
 	assert.Equal(t, []end{{w.Shard(w.Hash(a)), first, machine.Expired, nil}, {w.Shard(w.Hash(b)), second, machine.Cancelled, &cause}}, ends)
+}
+
+// There are 32 shards for each processor, rounded up to a power of two, from 64 to 1024.
+func TestDefaultShards(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for processors, shards := range map[int]int{1: 64, 2: 64, 3: 128, 4: 128, 5: 256, 32: 1024, 100: 1024} {
+		runtime.GOMAXPROCS(processors)
+		assert.Equal(t, shards, DefaultShards(), "%d processors", processors)
+	}
 }

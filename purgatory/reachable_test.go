@@ -1,0 +1,122 @@
+package purgatory_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Tests that what callers have handed in is not kept when it has served its purpose.
+
+// An action that has run, with all that it refers to, is not kept while a later one blocks.
+func TestABlockedActionKeepsNoEarlierAction(t *testing.T) {
+	var q purgatory.ActionQueue
+	var all []weak.Pointer[op]
+	for range 5 {
+		all = append(all, addUsing(&q))
+	}
+	g := newGate()
+	q.Add(g.pass)
+	q.Add(func() {})
+	wait := inBackground(q.Run)
+	<-g.entered
+	gone(t, all)
+	close(g.leave)
+	wait()
+	runtime.KeepAlive(&q)
+}
+
+//go:noinline
+func addUsing(q *purgatory.ActionQueue) weak.Pointer[op] {
+	o := &op{}
+	q.Add(func() { o.tries.Add(1) })
+	return weak.Make(o)
+}
+
+// When an Await has returned, its function, with all that it refers to, is not kept, although the
+// memory of the wait is.
+func TestAnAwaitKeepsNothingOfItsFunction(t *testing.T) {
+	for name, cause := range map[string]error{"cancelled": errGone, "its context": context.Canceled, "satisfied": nil} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			gone(t, []weak.Pointer[op]{awaited(t, p, cause)})
+			empty(t, p)
+		})
+	}
+}
+
+//go:noinline
+func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
+	t.Helper()
+	o := &op{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for !p.Awaited("a") {
+			runtime.Gosched()
+		}
+		switch {
+		case errors.Is(cause, context.Canceled):
+			cancel()
+		case cause != nil:
+			p.CancelForKey("a", cause)
+		default:
+			p.CheckAndComplete("a")
+		}
+	}()
+	assert.ErrorIs(t, p.Await(ctx, hour, func() bool { return o.tries.Add(1) > 2 && cause == nil }, "a"), cause)
+	return weak.Make(o)
+}
+
+// thing is a key that is a pointer.
+type thing struct{ _ [64]byte }
+
+// What is remembered of an operation that was ready at its timeout goes with the check that clears
+// it, or when it has been counted.
+func TestASuspectIsForgottenWhenItIsClearedOrCounted(t *testing.T) {
+	for name, check := range map[string]func(p *purgatory.DelayedOperationPurgatory[*thing], key *thing){
+		"counted":   func(*purgatory.DelayedOperationPurgatory[*thing], *thing) {},
+		"check":     func(p *purgatory.DelayedOperationPurgatory[*thing], key *thing) { p.CheckAndComplete(key) },
+		"check all": func(p *purgatory.DelayedOperationPurgatory[*thing], _ *thing) { p.CheckAndCompleteAll() },
+		"close":     func(p *purgatory.DelayedOperationPurgatory[*thing], _ *thing) { _ = p.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := onManualClock[*thing](t, purgatory.WithForgottenChecks(time.Second))
+				weakly := func() weak.Pointer[thing] {
+					key := new(thing)
+					o := &op{}
+					o.try = func() bool { return o.tries.Load() > 2 }
+					submit(t, p, o, time.Second, key)
+					p.AdvanceClock(time.Second)
+					require.EqualValues(t, 1, p.Stats().Satisfied)
+					check(p, key)
+					return weak.Make(key)
+				}()
+				time.Sleep(time.Minute)
+				runtime.GC()
+				assert.Nil(t, weakly.Value())
+				forgotten := map[string]int64{"counted": 1}[name]
+				assert.Equal(t, forgotten, p.Stats().Forgotten)
+				runtime.KeepAlive(p)
+			})
+		})
+	}
+}
+
+// What is kept of a callback that was timed refers to no operation.
+func TestATimedCallbackKeepsNoOperation(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithSlowCallback(hour))
+	all := forcedWeakly(t, p)
+	gone(t, all)
+	empty(t, p)
+}
