@@ -4,7 +4,7 @@ package sched
 
 import explored "github.com/delayedop/purgatory/proof/explore/sched"
 
-// Everything that this package has without the tag, see there, and Advance.
+// What this package has in a normal build, and Advance, which moves the time of a run.
 type (
 	Bool    = explored.Bool
 	Int32   = explored.Int32
