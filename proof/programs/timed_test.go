@@ -23,7 +23,7 @@ type timedTask struct {
 	adds, runs, ends int           // additions; those of them that have run, and that were cancelled or stopped by name
 	somebodyEnds     int           // of the first task: those that CancelAll has cancelled, of any task
 	adding           int           // additions under way
-	promises         int           // additions and extensions under way
+	changes          int           // additions, extensions and cancellations under way
 	version          int           // grows with each call that may move the deadline, and with each run
 	floor            time.Duration // it does not run before
 }
@@ -54,10 +54,10 @@ func (t *timedTask) promise(deadline time.Duration) (kept func(bool)) {
 	t.version++
 	began := t.version
 	t.floor = min(t.floor, deadline)
-	alone := t.promises == 0
-	t.promises++
+	alone := t.changes == 0
+	t.changes++
 	return func(is bool) {
-		t.promises--
+		t.changes--
 		only := t.adds == t.runs+t.ends+1 // no earlier run is about to begin
 		if is && alone && only && t.version == began {
 			t.floor = deadline
@@ -82,9 +82,11 @@ func (t *timedTask) add(d time.Duration) {
 
 func (t *timedTask) cancel() {
 	t.version++
+	t.changes++ // it may end an addition that begins later
 	if t.r.timer.Cancel(&t.entry) {
 		t.ends++
 	}
+	t.changes--
 }
 
 func (t *timedTask) extend(d time.Duration) {

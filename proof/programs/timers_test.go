@@ -261,9 +261,13 @@ func (r *timed) cancelAll() {
 	var entries []*timer.TaskEntry
 	for _, task := range r.tasks {
 		task.version++
+		task.changes++
 		entries = append(entries, &task.entry)
 	}
 	r.tasks[0].somebodyEnds += r.timer.CancelAll(append(entries, nil))
+	for _, task := range r.tasks {
+		task.changes--
+	}
 }
 
 // accepts reports whether an error of an addition has a reason.
