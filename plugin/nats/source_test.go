@@ -130,8 +130,10 @@ func TestABucketThatWasMadeAnewIsHeardFromItsFirstRevision(t *testing.T) {
 	}
 	_ = stop()
 	require.NoError(t, js.DeleteKeyValue(t.Context(), bucket))
-	_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
-	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the server removes the old one's files later
+		_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+		return err == nil
+	}, 30*time.Second, 10*time.Millisecond)
 	stop = runIn(t, source, h)
 	_ = receive(t, h.gaps, "Missed")
 	require.NoError(t, e.Write(t.Context(), "b", 1))

@@ -17,6 +17,7 @@ func (w *world) judge() {
 	w.retry()
 	for w.manual != nil && w.manual.AdvanceClock(0) { // expires what was due when it was registered, which may wake an Await
 		w.settle()
+		w.retry() // what an Await is followed by may be refused
 	}
 	stats := w.p.Stats() // takes every lock
 	pending, unknown := 0, 0

@@ -182,7 +182,7 @@ func (f *timedFunc) run() {
 	claimed := f.claimed
 	f.claimed = false
 	switch {
-	case (f.stopped || f.unfired()) && !claimed:
+	case (f.stopped || f.unfired() && !f.again()) && !claimed:
 		f.r.fault("h%d runs after it was stopped", f.id)
 	case f.running && f.plan.how != "after": // a Reset may let a function that runs once run again meanwhile
 		f.r.fault("h%d overlaps itself", f.id)
@@ -205,6 +205,10 @@ func (f *timedFunc) run() {
 	}
 }
 
+// again reports whether a function that runs once may have been scheduled again by a Reset: then a run
+// may be that for which a worker was on its way, whatever has become of the later one.
+func (f *timedFunc) again() bool { return f.plan.how == "after" && f.moved }
+
 // unfired reports whether the timer's Stop has returned the handle.
 func (f *timedFunc) unfired() bool { return f.handle != nil && slices.Contains(f.r.unfired, f.handle) }
 
@@ -214,7 +218,7 @@ func (f *timedFunc) stop() {
 	}
 	if f.handle.Stop() {
 		f.unarmed++
-		f.stopped = f.plan.how != "after" || !f.moved
+		f.stopped = !f.again()
 		f.claimed = f.plan.how != "after" && !f.running
 	}
 }
