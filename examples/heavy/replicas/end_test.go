@@ -17,7 +17,6 @@ import (
 // it has started holds the writing end of the pipe to which it prints: the last one that
 // ends closes it.
 func TestNothingIsLeftOfADemo(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct{ engine, at string }{
 		{engineNATS, "replica 1 is at"}, {engineNATS, "replica 2 is frozen"}, {enginePostgres, "replica 2 is frozen"},
 	} {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"strings"
@@ -22,7 +21,6 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	_ = flag.Set("test.parallel", "4") // unless the command line says otherwise: the tests mostly wait
 	goleak.VerifyTestMain(m)
 }
 
@@ -36,7 +34,6 @@ func within(t *testing.T) context.Context {
 
 // TestDemo is the demo in five seconds, with 300 polls.
 func TestDemo(t *testing.T) {
-	t.Parallel()
 	for _, engine := range []string{engineNATS, engineSubjects, enginePostgres} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel() // each has servers and processes of its own
@@ -88,7 +85,6 @@ func TestADemoOfNothingIsAnError(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	t.Parallel()
 	var out bytes.Buffer
 	require.NoError(t, runFigures(within(t), io.MultiWriter(&out, t.Output()), []string{"-puts", "20", "-cuts", "5"}))
 	for _, engine := range []string{engineNATS, engineSubjects} {
@@ -107,7 +103,6 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 
 // TestAReplicaThatCannotServeEnds although nobody has told it to.
 func TestAReplicaThatCannotServeEnds(t *testing.T) {
-	t.Parallel()
 	ctx := within(t)
 	server, addr, url, err := startServer(ctx, engineNATS, t.TempDir())
 	require.NoError(t, err)
