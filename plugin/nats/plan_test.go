@@ -49,7 +49,7 @@ const faulty = 6
 // plan draws the fate of the n-th connection, which depends on nothing else.
 func (s *scripted) plan(n int) (p plan) {
 	if s.calm {
-		return plan{every: 1}
+		return plan{every: 1, delay: time.Millisecond}
 	}
 	d := rand.New(rand.NewPCG(s.seed, uint64(n)))
 	p = plan{
