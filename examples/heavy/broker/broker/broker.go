@@ -79,7 +79,7 @@ func (b *Broker) open() (err error) {
 	if err != nil {
 		return err
 	}
-	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate)
+	b.server = wire.Serve(netutil.LimitListener(listener, maxConns), versions, b, &b.gate, b.config.MaxStall)
 	return b.register()
 }
 

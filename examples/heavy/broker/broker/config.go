@@ -31,6 +31,7 @@ type Config struct {
 	MinInsyncReplicas int           // for acks=all, or all replicas of a partition that has fewer
 	MaxFetchBytes     int           // of one response; default 8 MiB
 	MaxWait           time.Duration // of any request, whatever its client asks for; default 1 min
+	MaxStall          time.Duration // of a client in the middle of a request; default 30 s
 
 	Purgatory []purgatory.Option  // for its purgatories
 	Page      *debugserver.Server // shows what waits in the broker, while it runs; nil for none
@@ -43,5 +44,6 @@ func (c Config) withDefaults() Config {
 	c.MaxLag = cmp.Or(c.MaxLag, 2*time.Second)
 	c.MaxFetchBytes = cmp.Or(c.MaxFetchBytes, 8<<20)
 	c.MaxWait = cmp.Or(c.MaxWait, time.Minute)
+	c.MaxStall = cmp.Or(c.MaxStall, 30*time.Second)
 	return c
 }

@@ -59,6 +59,8 @@ func (b *Broker) Handle(c *wire.Conn, req kmsg.Request, reply func(kmsg.Response
 		reply(b.config.Groups.Leave(req))
 	case *kmsg.SyncGroupRequest:
 		b.config.Groups.Sync(client(c), req, reply)
+	case *kmsg.ApiVersionsRequest:
+		reply(versions.Answer(req.Version))
 	case *kmsg.CreateTopicsRequest:
 		reply(b.createTopics(req))
 	case *kmsg.InitProducerIDRequest:

@@ -43,8 +43,9 @@ func (b *Broker) createTopic(rt kmsg.CreateTopicsRequestTopic, dry bool) (contro
 // metadata says who leads what. Topics that do not exist yet are created where
 // the client allows it. What cannot be created stays missing.
 func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
-	pic := b.current.Load()
+	pic, names := b.current.Load(), []string{}
 	for _, rt := range req.Topics {
+		names = append(names, *rt.Topic)
 		if pic.Topics[*rt.Topic] == nil && (req.AllowAutoTopicCreation || req.Version < 4) {
 			_, _ = b.config.Controller.Create(*rt.Topic, controller.Default, controller.Default)
 		}
@@ -59,15 +60,12 @@ func (b *Broker) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 		sb.NodeID, sb.Host, sb.Port = id, pic.Brokers[id].Addr().String(), int32(pic.Brokers[id].Port())
 		resp.Brokers = append(resp.Brokers, sb)
 	}
-	var names []string
-	for _, rt := range req.Topics {
-		names = append(names, *rt.Topic)
-	}
 	if req.Topics == nil {
-		names = slices.Sorted(maps.Keys(pic.Topics))
+		names = slices.Collect(maps.Keys(pic.Topics))
 	}
+	slices.Sort(names)
 	resp.Topics = []kmsg.MetadataResponseTopic{}
-	for _, name := range names {
+	for _, name := range slices.Compact(names) { // a thousand partitions once, however often they are asked for
 		resp.Topics = append(resp.Topics, describe(name, pic))
 	}
 	return resp

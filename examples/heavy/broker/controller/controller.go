@@ -194,12 +194,12 @@ type TopicPartition struct {
 
 func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic, tp.N) }
 
-// What a topic gets that does not say, and how much there may be of it.
+// What a topic gets that does not say, and how much there may be.
 const (
 	Default       = -1
 	partitions    = 3
 	replication   = 3
-	maxPartitions = 1000
+	maxPartitions = 4000 // of all topics: brokers copy and look through the whole picture
 )
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
@@ -220,7 +220,7 @@ func (c *Controller) Create(name string, count int32, copies int16) (Topic, erro
 		return nil, kerr.InvalidTopicException
 	case c.mu.now.Topics[name] != nil:
 		return nil, kerr.TopicAlreadyExists
-	case count < 1 || count > maxPartitions:
+	case count < 1 || c.mu.placed+int(count) > maxPartitions:
 		return nil, kerr.InvalidPartitions
 	case copies < 1 || int(copies) > len(alive):
 		return nil, kerr.InvalidReplicationFactor

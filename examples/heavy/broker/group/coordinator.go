@@ -30,6 +30,7 @@ import (
 const (
 	maxSession   = 30 * time.Minute
 	maxRebalance = 30 * time.Minute
+	maxProtocols = 100 // each is looked for among those of every other member
 )
 
 // Coordinator holds the groups, and what they have committed. There is one for all

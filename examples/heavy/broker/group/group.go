@@ -1,7 +1,6 @@
 package group
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"sync"
@@ -167,16 +166,9 @@ func (g *group) membersLocked() []*member {
 	return members
 }
 
-// protocolsEqual says whether a member asks for what it asked for before.
-func protocolsEqual(a, b []kmsg.JoinGroupRequestProtocol) bool {
-	return slices.EqualFunc(a, b, func(x, y kmsg.JoinGroupRequestProtocol) bool {
-		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
-	})
-}
-
 // supportsLocked says whether all members speak a protocol.
 func (g *group) supportsLocked(name string) bool {
-	for _, m := range g.membersLocked() {
+	for _, m := range g.mu.members {
 		if m.metadata(name) == nil {
 			return false
 		}
@@ -187,10 +179,7 @@ func (g *group) supportsLocked(name string) bool {
 // consistentLocked says whether a member with these protocols would leave the
 // group one that all speak.
 func (g *group) consistentLocked(protocolType string, protocols []kmsg.JoinGroupRequestProtocol) bool {
-	if len(g.membersLocked()) == 0 {
-		return true
-	}
-	return g.mu.protocolType == protocolType && slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool {
+	return len(g.mu.members) == 0 || g.mu.protocolType == protocolType && slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool {
 		return g.supportsLocked(p.Name)
 	})
 }

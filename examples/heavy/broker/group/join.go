@@ -3,6 +3,7 @@ package group
 import (
 	"bytes"
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,7 +20,7 @@ func (c *Coordinator) Join(client Client, req *kmsg.JoinGroupRequest, reply func
 		refused = kerr.InvalidGroupID
 	case session < c.minSession || session > maxSession:
 		refused = kerr.InvalidSessionTimeout
-	case req.ProtocolType == "" || len(req.Protocols) == 0:
+	case req.ProtocolType == "" || len(req.Protocols) == 0 || len(req.Protocols) > maxProtocols:
 		refused = kerr.InconsistentGroupProtocol
 	}
 	if refused != nil {
@@ -83,7 +84,9 @@ func (g *group) addLocked(m *member, req *kmsg.JoinGroupRequest) {
 // enterLocked takes a member into the next generation; or answers at once where
 // the present one can go on as it is.
 func (g *group) enterLocked(m *member, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
-	same := protocolsEqual(m.protocols, req.Protocols)
+	same := slices.EqualFunc(m.protocols, req.Protocols, func(x, y kmsg.JoinGroupRequestProtocol) bool {
+		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
+	})
 	if g.mu.state == syncing && same || g.mu.state == stable && same && m.id != g.mu.leader {
 		return g.joinedLocked(m, req.Version)
 	}

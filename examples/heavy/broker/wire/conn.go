@@ -2,9 +2,14 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
@@ -68,29 +73,56 @@ func (s *Server) read(c *Conn) {
 // is memory: only a read notices that the peer has gone, and then its waits are
 // cancelled.
 func (s *Server) request(c *Conn, r *bufio.Reader) error {
-	frame, err := readFrame(r, func(n int) error { return c.memory.Acquire(c.ctx, int64(n)) })
+	frame, err := c.frame(r, s.patience)
 	if err != nil {
 		return err
 	}
 	if !s.gate.Pass(c.ctx) {
 		return c.ctx.Err()
 	}
-	req, err := parseRequest(frame, s.apis)
+	correlation, req, err := parseRequest(frame, s.apis)
 	if err != nil {
 		return err
 	}
-	place := slot{correlation: req.correlation, size: len(frame), resp: make(chan kmsg.Response, 1)}
+	place := slot{correlation: correlation, size: len(frame), resp: make(chan kmsg.Response, 1)}
 	select {
 	case c.slots <- place:
 	default:
 		return errInFlight
 	}
-	if req.answer != nil {
-		place.resp <- req.answer
-		return nil
-	}
-	s.handler.Handle(c, req.body, func(resp kmsg.Response) { place.resp <- resp })
+	s.handler.Handle(c, req, func(resp kmsg.Response) { place.resp <- resp })
 	return nil
+}
+
+// frame reads a length and that many bytes, for which memory is allocated as they
+// arrive. Between frames a client may be silent. Within one it is closed when the length,
+// the next piece or the rest takes it longer than patience.
+func (c *Conn) frame(r *bufio.Reader, patience time.Duration) ([]byte, error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, err
+	}
+	overdue := time.AfterFunc(patience, c.Close)
+	defer overdue.Stop()
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(length[:])))
+	if size < 4 || size > maxFrame {
+		return nil, fmt.Errorf("%w: length %d, allowed 4..%d", errFrame, size, maxFrame)
+	}
+	overdue.Stop() // memory may be late because of the answers, which are not the client's
+	if err := c.memory.Acquire(c.ctx, int64(size)); err != nil {
+		return nil, err
+	}
+	var frame bytes.Buffer
+	for frame.Len() < size {
+		overdue.Reset(patience)
+		if _, err := io.CopyN(&frame, r, int64(min(piece, size-frame.Len()))); err != nil {
+			return nil, err
+		}
+	}
+	return frame.Bytes(), nil
 }
 
 // write sends answers in the order of the requests. Once the peer has gone it only

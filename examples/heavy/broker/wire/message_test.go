@@ -35,10 +35,10 @@ func produceOf(version int16, records []byte) *kmsg.ProduceRequest {
 func TestRequestsSurviveTheWay(t *testing.T) {
 	for version := int16(3); version <= 9; version++ {
 		sent := produceOf(version, []byte("records"))
-		got, err := parseRequest(frameOf(sent, 42)[4:], spoken)
+		correlation, got, err := parseRequest(frameOf(sent, 42)[4:], spoken)
 		require.NoError(t, err)
-		require.Equal(t, int32(42), got.correlation)
-		require.Equal(t, sent.AppendTo(nil), got.body.AppendTo(nil), "version %d", version)
+		require.Equal(t, int32(42), correlation)
+		require.Equal(t, sent.AppendTo(nil), got.AppendTo(nil), "version %d", version)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestBadRequestsAreErrors(t *testing.T) {
 		"nothing":            {},
 		"half a header":      {0, 3, 0},
 	} {
-		_, err := parseRequest(frame, spoken)
+		_, _, err := parseRequest(frame, spoken)
 		require.Error(t, err, name)
 	}
 }
@@ -63,7 +63,7 @@ func TestBadRequestsAreErrors(t *testing.T) {
 func TestFramesThatAreTooLong(t *testing.T) {
 	for _, size := range []uint32{1 << 31, 0xffffffff, maxFrame + 1, 3} {
 		r := bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, size)))
-		_, err := readFrame(r, func(int) error { return nil })
+		_, err := new(Conn).frame(r, never)
 		require.ErrorIs(t, err, errFrame)
 	}
 }

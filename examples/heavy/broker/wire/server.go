@@ -32,6 +32,7 @@ type Server struct {
 	handler  Handler
 	apis     Versions
 	gate     *Gate
+	patience time.Duration
 	wg       sync.WaitGroup
 
 	mu struct {
@@ -42,9 +43,10 @@ type Server struct {
 }
 
 // Serve answers what comes in on the listener until it is closed. The gate freezes the
-// server.
-func Serve(l net.Listener, apis Versions, h Handler, gate *Gate) *Server {
-	s := &Server{listener: l, handler: h, apis: apis, gate: gate}
+// server. A connection that has begun a frame and goes on with it too slowly for patience
+// is closed.
+func Serve(l net.Listener, apis Versions, h Handler, gate *Gate, patience time.Duration) *Server {
+	s := &Server{listener: l, handler: h, apis: apis, gate: gate, patience: patience}
 	s.mu.conns = make(map[*Conn]struct{})
 	s.wg.Go(s.accept)
 	return s
