@@ -20,15 +20,18 @@ SOAK_TIME ?= 1m
 TIME ?= 60s
 ARGS ?=
 
-# $(call in-modules,modules,what to run in each) goes on after a failure, and fails at the
-# end with the list of modules that failed.
+# $(call in-modules,modules,command,how many at a time) prints the output of a module when its command has ended, goes on
+# after a failure, and fails at the end with the list of modules that failed.
 define in-modules
-trap "exit 130" INT; failed=; \
-for module in $(1); do \
+trap "exit 130" INT; out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+printf '%s\n' $(1) | xargs -P $(or $(3),1) -I{} bash -c 'output=$$(mktemp "$$0/XXXXXX"); (cd {} && $(2)) >"$$output" 2>&1; echo "$$? {} $$output"' "$$out" | { \
+failed=; \
+while read -r status module output; do \
 	echo "--- $$module: $(2)"; \
-	(cd $$module && $(2)) || failed="$$failed $$module"; \
+	cat "$$output"; \
+	if [ "$$status" != 0 ]; then failed="$$failed $$module"; fi; \
 done; \
-if [ -n "$$failed" ]; then echo "FAILED in:$$failed"; exit 1; fi
+if [ -n "$$failed" ]; then echo "FAILED in:$$failed"; exit 1; fi; }
 endef
 
 # $(call build-and-run,module,package) says that it builds. Unlike go run the program
@@ -110,10 +113,15 @@ debug: ## acksall until Ctrl-C, with the debug page on a free port (its address 
 
 ##@ Tests
 
+# Modules whose tests take long, and mostly wait: they come first, and others run beside them.
+LONG := ./examples/heavy ./plugin/nats
+SIDE_BY_SIDE ?= 2
+
 .PHONY: test
 test: ## every test of the library and of every nested module, under the race detector
 	@$(if $(RACE),,echo "no C compiler ($(CC_NAME)): the tests run WITHOUT the race detector")
-	@$(call in-modules,$(MODULES),$(GO) test $(RACE) -timeout $(TEST_TIMEOUT) ./...)
+	@echo "$(words $(MODULES)) modules, $(SIDE_BY_SIDE) at a time; the output of each comes when it has ended"
+	@$(call in-modules,$(LONG) $(filter-out $(LONG),$(MODULES)),$(GO) test $(RACE) -timeout $(TEST_TIMEOUT) ./...,$(SIDE_BY_SIDE))
 
 PLATFORMS := linux/arm linux/riscv64 windows/amd64 darwin/arm64 js/wasm
 

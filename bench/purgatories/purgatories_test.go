@@ -33,7 +33,7 @@ func TestOneCheckCompletesABatch(t *testing.T) {
 			p.Check("a")
 			lane.Wait()
 		}
-		require.Eventually(t, func() bool { return p.Pending() == 0 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Pending() == 0 }, time.Minute, time.Millisecond)
 	})
 }
 
@@ -65,7 +65,7 @@ func TestForceEndsOnce(t *testing.T) {
 		op := p.Submit(NewLane(), time.Minute, []string{"a"})
 		assert.True(t, p.Force(op))
 		assert.False(t, p.Force(op))
-		require.Eventually(t, func() bool { return p.Pending() == 0 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Pending() == 0 }, time.Minute, time.Millisecond)
 	})
 }
 
@@ -91,7 +91,7 @@ func TestAnOperationExpires(t *testing.T) {
 	forEachTimer(t, func(t *testing.T, p Purgatory) {
 		lane := NewLane()
 		op := p.Submit(lane, time.Millisecond, []string{"a"})
-		require.Eventually(t, func() bool { return p.Pending() == 0 && lane.Expired.Load() == 1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Pending() == 0 && lane.Expired.Load() == 1 }, time.Minute, time.Millisecond)
 		assert.False(t, p.Force(op))
 	})
 }
@@ -105,7 +105,7 @@ func TestProbesExpire(t *testing.T) {
 		}
 		select {
 		case <-late.Done:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("probes did not expire")
 		}
 		assert.Zero(t, meter.Early(late.Sorted()))
@@ -127,5 +127,5 @@ func TestHandWrittenOperationThatEndedIsInNoSlice(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.mu.watchers) == 0
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }

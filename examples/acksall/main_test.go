@@ -54,7 +54,7 @@ func TestRunDropsSlowFollower(t *testing.T) {
 }
 
 func TestRunWithOneBrokerAlone(t *testing.T) {
-	cfg := parse(t, "-duration", "200ms", "-replicas", "1", "-leader-change-at", "100ms")
+	cfg := parse(t, "-duration", "200ms", "-replicas", "1", "-leader-change-at", "1ns")
 	var out bytes.Buffer
 	got, err := produce(t.Context(), cfg, &out)
 	require.NoError(t, err)

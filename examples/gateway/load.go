@@ -51,10 +51,9 @@ func (l *load) start(ctx context.Context, g *gateway, url string, out io.Writer,
 			})
 			return line
 		})
-		for end := time.Now().Add(10 * time.Second); g.waiting.NumDelayed() == 0 && ctx.Err() == nil && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
+		for end := time.Now().Add(10 * time.Second); l.drained == 0 && ctx.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			l.drained = g.waiting.NumDelayed()
 		}
-		l.drained = g.waiting.NumDelayed()
 		if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(syscall.SIGTERM) != nil {
 			stop() // a system without signals
 		}

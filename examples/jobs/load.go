@@ -40,13 +40,15 @@ func (l *load) run(ctx context.Context, s *service, url string, out io.Writer) e
 	next := time.NewTicker(time.Second / time.Duration(l.rate))
 	defer next.Stop()
 	last := make(chan struct{}) // closed after the last put
+	patience := time.Now().Add(l.duration + time.Minute)
+	more := func() (yes bool) { // a slow machine takes longer until somebody has left
+		l.Count(func() { yes = nobodyLeft(s.counts(), l.left) && ctx.Err() == nil && time.Now().Before(patience) })
+		return yes
+	}
 	l.Go(1, func() bool {
-		select {
-		case <-putting.Done():
-		case <-next.C:
-			if putting.Err() == nil && l.put() {
-				return true
-			}
+		<-next.C
+		if (putting.Err() == nil || more()) && l.put() {
+			return true
 		}
 		close(last)
 		return false
@@ -65,6 +67,9 @@ func (l *load) run(ctx context.Context, s *service, url string, out io.Writer) e
 		return l.verdict(s.counts())
 	}, "every job that was put was done once, and those of workers that left were handed out again")
 }
+
+// nobodyLeft reports whether jobs were put, and no worker has left with or without one.
+func nobodyLeft(c counts, left int) bool { return c.put > 0 && (c.givenBack == 0 || left == 0) }
 
 // put puts a job, and reports whether to go on. Whether a job was put must be known, so the request has no end.
 func (l *load) put() bool {
@@ -126,7 +131,7 @@ func (l *load) verdict(c counts) error {
 		return errors.New("nothing was put")
 	case c.handedOut == 0:
 		return errors.New("nothing was handed out")
-	case c.givenBack == 0 || l.left == 0:
+	case nobodyLeft(c, l.left):
 		return errors.New("nobody left: this run says nothing about jobs that are given back")
 	case c.put+c.givenBack != c.handedOut+c.left:
 		return fmt.Errorf("put %d + given back %d is not handed out %d + left %d", c.put, c.givenBack, c.handedOut, c.left)

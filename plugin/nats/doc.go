@@ -27,7 +27,10 @@
 // While the route between two servers is cut, hints that are published at one are lost at the
 // other, and no client notices. If a source runs at each of the two, each misses heartbeats of
 // the other one, and says Missed within a second after the route is mended. Otherwise an audit
-// sees these changes.
+// sees these changes. A replica of a bucket that is cut off from the leader of the bucket's
+// stream answers direct reads with the state from before the cut, while hints may still come by
+// way of a third server: so [signals.WithLag] has to be longer than the cuts that an application
+// wants to sit out, or an audit sees these changes, too.
 //
 // # Keys
 //

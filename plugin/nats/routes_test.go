@@ -227,7 +227,8 @@ func TestACutOfARouteLosesNothingOfABucket(t *testing.T) {
 			c, buckets := startReplicas(t)
 			var sources []hearing
 			for _, b := range c.brokers {
-				sources = append(sources, startHearing(t, natssignals.KeyValue(b.connect("source"), bucket), signals.WithLag(2*time.Second)))
+				// A replica that is cut off from the stream's leader answers reads from before the cut until it has caught up.
+				sources = append(sources, startHearing(t, natssignals.KeyValue(b.connect("source"), bucket), signals.WithLag(20*time.Second)))
 			}
 			for _, s := range sources {
 				s.awaitStanding(t, true)

@@ -53,7 +53,7 @@ var accidents = []accident{
 	{16, "replica 2 is frozen", func(d *demo) error { d.replicas[1].signal(syscall.SIGSTOP); return nil }},
 	{19, "replica 2 continues", func(d *demo) error { d.replicas[1].signal(syscall.SIGCONT); return nil }},
 	{21, "replica 3 stops, and hands its waits back", func(d *demo) error { d.replicas[2].stop(); return d.replicas[2].start() }},
-	{23, "the writer ends", func(d *demo) error { d.writer.stop(); return nil }},
+	{23, "the writer ends", func(d *demo) error { d.polls.awaitPuts(lastStep); d.writer.stop(); return nil }},
 }
 
 const (
@@ -191,7 +191,7 @@ func (d *demo) watch(ctx context.Context, step time.Duration) error {
 		case n == 6:
 			cut = took
 		}
-		stats := d.stats(ctx)
+		stats := d.stats(ctx, time.Second) // one of them may be frozen
 		fmt.Fprintf(d.out, "%3d  %6d waiting  %7d answered  put to answer p50 %-9v p99 %-9v  %d gaps  %d re-checks\n", n, d.polls.waiting.Load(),
 			d.polls.answered.Load(), quantile(took, 0.5), quantile(took, 0.99), stats["gaps"], stats["rechecks"])
 		for _, a := range accidents {
@@ -212,7 +212,7 @@ func (d *demo) watch(ctx context.Context, step time.Duration) error {
 	}
 	lost, twice := d.polls.behind(), d.polls.twice.Load()
 	slices.Sort(idle)
-	stats := d.stats(ctx)
+	stats := d.stats(ctx, patience)
 	fmt.Fprintf(d.out, "%d polls, %d answered, %d went elsewhere; put to answer: idle p50 %v p99 %v, after a cut p99 %v; %d gaps, %d re-checks, %d bulk reads; lost %d, answered twice %d\n",
 		len(d.polls.seen), d.polls.answered.Load(), d.polls.failures.Load(), quantile(idle, 0.5), quantile(idle, 0.99), quantile(cut, 0.99),
 		stats["gaps"], stats["rechecks"], stats["reads"], lost, twice)
@@ -236,11 +236,11 @@ func verdict(polls, keys, puts, written, answered, lost, twice int) error {
 	return nil
 }
 
-// stats sums over the replicas that answer; a replica that was started again counts from 0.
-func (d *demo) stats(ctx context.Context) map[string]int64 {
+// stats sums over the replicas that answer within limit; a replica that was started again counts from 0.
+func (d *demo) stats(ctx context.Context, limit time.Duration) map[string]int64 {
 	sum := make(map[string]int64)
 	for _, addr := range d.addrs {
-		for name, n := range statsOf(ctx, addr) {
+		for name, n := range statsOf(ctx, addr, limit) {
 			sum[name] += n
 		}
 	}

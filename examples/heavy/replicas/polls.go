@@ -98,6 +98,15 @@ func (p *polls) written() (puts, keys int) {
 	return p.mu.puts, p.mu.written
 }
 
+// awaitPuts waits until n puts were acknowledged, which takes a busy machine longer; within patience.
+func (p *polls) awaitPuts(n int) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if puts, _ := p.written(); puts >= n {
+			return
+		}
+	}
+}
+
 // behind returns how many clients have not seen the last acknowledged revision of their key.
 func (p *polls) behind() (n int) {
 	p.mu.Lock()
