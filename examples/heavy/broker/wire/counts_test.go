@@ -92,7 +92,7 @@ func requireParsedCheaply(t *testing.T, frame []byte, apis Versions) {
 // a request can hold, with and without the elements themselves.
 func TestALargeRequestIsDecodedInProportion(t *testing.T) {
 	const most = 100 // bytes that a byte may become
-	for key, size := range map[int16]int{0: maxFrame/4, 3: maxOther - 100} {
+	for key, size := range map[int16]int{0: maxFrame / 4, 3: maxOther - 100} {
 		version := int16(9)
 		head := frameOf(filled(key, version), 42)[4:]
 		head = head[:len(head)-len(filled(key, version).AppendTo(nil))]
