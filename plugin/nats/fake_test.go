@@ -20,6 +20,7 @@ const enough = 6
 // and speaks to it over pipes in memory.
 type scripted struct {
 	seed  uint64
+	calm  bool // nothing goes wrong
 	mu    sync.Mutex
 	plans []plan // of the connections so far
 	open  []*session
@@ -201,12 +202,14 @@ func (x *session) takeLocked(words []string, payload []byte) {
 			return
 		}
 		x.subs[words[len(words)-1]] = subject
-		if !inbox && x.plan.fault == routeIsCut { // once the heartbeats of both have been heard
-			time.AfterFunc(6*time.Second+x.plan.after, func() {
-				x.s.mu.Lock()
-				x.cutUntil = x.s.beats + x.plan.every
-				x.s.mu.Unlock()
-			})
+		if !inbox && x.plan.fault == routeIsCut {
+			for _, after := range []time.Duration{6 * time.Second, 14 * time.Second} { // once the heartbeats of both have been heard
+				time.AfterFunc(after+x.plan.after, func() {
+					x.s.mu.Lock()
+					x.cutUntil = x.s.beats + x.plan.every
+					x.s.mu.Unlock()
+				})
+			}
 		}
 	case "UNSUB":
 		if c := x.consumer; c != nil && c.to == x.subs[words[1]] {

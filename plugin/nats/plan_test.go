@@ -22,7 +22,7 @@ const (
 	drops              // some messages never come
 	anew               // the stream was made anew, with the same state and lower revisions
 	revoked            // the right to the subscription is taken away after a while, and given back at once
-	routeIsCut         // for a while nothing comes from elsewhere
+	routeIsCut         // for a while nothing comes from elsewhere, and later once more
 	faults
 )
 
@@ -48,6 +48,9 @@ const faulty = 6
 
 // plan draws the fate of the n-th connection, which depends on nothing else.
 func (s *scripted) plan(n int) (p plan) {
+	if s.calm {
+		return plan{every: 1, delay: time.Millisecond}
+	}
 	d := rand.New(rand.NewPCG(s.seed, uint64(n)))
 	p = plan{
 		after: time.Duration(d.Int64N(int64(20 * time.Millisecond))), every: 1 + d.IntN(3), delay: time.Duration(d.IntN(3)) * time.Millisecond,

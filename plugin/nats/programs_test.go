@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
 
 	natssignals "github.com/delayedop/purgatory/plugin/nats"
 	"github.com/delayedop/purgatory/signals"
@@ -27,7 +28,8 @@ const prefix = "hints"
 //   - A change that was made durable ends its wait, once the faults are over. There is no audit,
 //     which would repair it.
 //   - A wait is answered once.
-//   - When Run has returned and the client is closed, no connection is left, and no goroutine.
+//   - When Run has returned, no subscription is left but that of the client to its own inbox.
+//   - When the client is closed, no connection is left, and no goroutine.
 //
 // A program depends on its seed: NATS_SEED=17 repeats that one. NATS_PROGRAMS says how many to run.
 func TestProgramsOfABucket(t *testing.T)  { runPrograms(t, bucketProgram) }
@@ -62,16 +64,19 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) signalstest.Engine[string]) (hints int64) {
-	stop := s.run()
-	defer stop()
+// connect returns a client that never gives up.
+func (s *scripted) connect(t *testing.T) *nats.Conn {
 	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.SetCustomDialer(s), nats.Timeout(2*time.Second), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.PingInterval(10*time.Second), nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
+	require.NoError(t, err)
+	return nc
+}
+
+func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) signalstest.Engine[string]) (hints int64) {
+	stop := s.run()
+	defer stop()
+	nc := s.connect(t)
 	e := engine(s, nc)
 	e.Seed, e.Cuts, e.Waits = s.seed, 1+int(s.seed%3), 1+int(s.seed%5)
 	e.Pause = []time.Duration{5 * time.Millisecond, 300 * time.Millisecond, 20 * time.Second}[s.seed%7%3]
@@ -84,10 +89,11 @@ func runProgram(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) si
 		return s.state[key], nil
 	}
 	o, err := signalstest.RandomCuts(t.Context(), e)
+	subscriptions := nc.NumSubscriptions()
 	nc.Close()
 	time.Sleep(time.Minute)
-	if err != nil || o.Lost > 0 || o.Twice > 0 || s.connections() > 0 {
-		t.Errorf("%v: %v; %d connections are left", o, err, s.connections())
+	if err != nil || o.Lost > 0 || o.Twice > 0 || subscriptions > 1 || s.connections() > 0 {
+		t.Errorf("%v: %v; %d subscriptions and %d connections are left", o, err, subscriptions, s.connections())
 		for i, p := range s.plans {
 			t.Logf("connection %d: %+v", i, p)
 		}
@@ -114,14 +120,12 @@ func bucketProgram(s *scripted, nc *nats.Conn) signalstest.Engine[string] {
 }
 
 func subjectProgram(s *scripted, nc *nats.Conn) signalstest.Engine[string] {
+	source, err := natssignals.Subjects(nc, prefix)
+	if err != nil {
+		panic(err)
+	}
 	return signalstest.Engine[string]{
-		Source: func() signals.Source[string] {
-			source, err := natssignals.Subjects(nc, prefix)
-			if err != nil {
-				panic(err)
-			}
-			return source
-		},
+		Source: func() signals.Source[string] { return source },
 		Write: func(_ context.Context, key string, value int64) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

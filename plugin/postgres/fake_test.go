@@ -112,6 +112,7 @@ func (x *session) serve() {
 			return
 		}
 		if q, query := m.(*pgproto3.Query); query {
+			time.Sleep(x.plan.delay)
 			x.answer(q.String)
 		}
 	}
@@ -253,8 +254,12 @@ func (s *server) write(ctx context.Context, key string, value int64) error {
 	s.mu.Lock()
 	s.state[key] = value
 	s.mu.Unlock()
+	payload := " " + key
+	if s.seed%2 == 0 {
+		payload = strconv.FormatInt(value, 10) + payload
+	}
 	for _, x := range s.sessions(true) {
-		x.notify(" " + key)
+		x.notify(payload)
 	}
 	return nil
 }
@@ -265,18 +270,22 @@ func (s *server) read(_ context.Context, key string) (int64, error) {
 	return s.state[key], nil
 }
 
+func (s *server) source() *postgres.Source {
+	source, err := postgres.Listen(s.connect, "hints")
+	if err != nil {
+		panic(err)
+	}
+	return source
+}
+
+// engine has one source, which is run again and again, as in a program.
 func (s *server) engine() signalstest.Engine[string] {
+	source := s.source()
 	return signalstest.Engine[string]{
-		Source: func() signals.Source[string] {
-			source, err := postgres.Listen(s.connect, "hints")
-			if err != nil {
-				panic(err)
-			}
-			return source
-		},
-		Key:   func(i int) string { return "k" + strconv.Itoa(i) },
-		Write: s.write,
-		Read:  s.read,
-		Cut:   s.cut,
+		Source: func() signals.Source[string] { return source },
+		Key:    func(i int) string { return "k " + strconv.Itoa(i) },
+		Write:  s.write,
+		Read:   s.read,
+		Cut:    s.cut,
 	}
 }

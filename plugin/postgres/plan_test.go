@@ -40,7 +40,7 @@ type plan struct {
 	began   bool          // the server listens before LISTEN is lost
 	twice   int           // every so many notifications one comes twice; 0: none
 	strange bool          // others notify on the channel
-	delay   time.Duration // of each notification
+	delay   time.Duration // of each statement and each notification
 }
 
 func (p plan) String() string {

@@ -1,12 +1,19 @@
 package postgres_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/plugin/postgres"
 	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
@@ -63,4 +70,33 @@ func TestAServerThatDoesNotAnswerListenIsLeft(t *testing.T) {
 		s.fates = []plan{{fault: listenSilent}}
 		runProgram(t, s)
 	})
+}
+
+// Nothing is wrong, and nobody notifies for an hour.
+func TestAQuietConnectionStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.fates = []plan{{}}
+		h := heard{make(chan change, 10), make(chan error, 10)}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.source().Run(ctx, h) }()
+		time.Sleep(time.Hour)
+		assert.Empty(t, ended)
+		assert.Len(t, h.gaps, 1)
+		require.NoError(t, s.write(ctx, "key", 7))
+		time.Sleep(time.Second)
+		assert.Len(t, h.changes, 1)
+		over := errors.New("over")
+		cancel(over)
+		assert.ErrorIs(t, <-ended, over)
+		s.cut()
+	})
+}
+
+func TestTheErrorWrapsWhy(t *testing.T) {
+	why := errors.New("no password")
+	source, err := postgres.Listen(func(context.Context) (*pgx.Conn, error) { return nil, why }, "hints")
+	require.NoError(t, err)
+	assert.ErrorIs(t, source.Run(t.Context(), heard{}), why)
 }

@@ -40,14 +40,41 @@ func TestASourceThatPanicsFailsTheScrapeAndNothingElse(t *testing.T) {
 	hints.added = true
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(c))
-	families, err := r.Gather()
-	require.ErrorContains(t, err, `Stats of "broken" panicked: no numbers`)
-	require.ErrorContains(t, err, `Stats of "broken" panicked: no hints`)
-	assert.Len(t, families, len(metrics)+2+len(signalMetrics), "those of the others")
+	for range 20 { // the sources are collected in any order
+		families, err := r.Gather()
+		require.ErrorContains(t, err, `Stats of "broken" panicked: no numbers`)
+		require.ErrorContains(t, err, `Stats of "broken" panicked: no hints`)
+		require.Len(t, families, len(metrics)+2+len(signalMetrics), "those of the others")
+	}
 	c.Remove("broken")
 	c.RemoveSignals("broken")
 	_, err = r.Gather()
 	require.NoError(t, err)
+}
+
+// curious is a source whose Stats look whether the collector's lock is free.
+type curious struct {
+	c    *Collector
+	free bool
+}
+
+func (*curious) Name() string { return "curious" }
+
+func (s *curious) Stats() purgatory.Stats {
+	if s.free = s.c.mu.TryLock(); s.free {
+		s.c.mu.Unlock()
+	}
+	return purgatory.Stats{}
+}
+
+// Stats of a source may take a lock under which the program calls Add or Remove.
+func TestNoLockIsHeldWhileASourceIsAsked(t *testing.T) {
+	c, err := New()
+	require.NoError(t, err)
+	s := &curious{c: c}
+	require.NoError(t, c.Add(s))
+	scrape(t, c)
+	assert.True(t, s.free)
 }
 
 func TestNilPointersAreNoSources(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// defect is one change that breaks the library. Its file begins with the lesson, in
+// defect is one change that breaks the library or a plugin. Its file begins with the lesson, in
 // words. These lines follow:
 //
 //	kind: word                one of kinds; optional
@@ -20,7 +20,7 @@ import (
 // Then there are one or more replacements of whole lines:
 //
 //	-- old path/of/file.go
-//	the code of the library, which must occur exactly once in the file
+//	the code of the library or of a plugin, which must occur exactly once in the file
 //	-- new
 //	the code with the defect
 type defect struct {

@@ -1,5 +1,5 @@
 // Command seeded checks that the tests find known defects. It puts one defect at a time
-// into a copy of the library and runs the tests. If no test fails, a test is missing.
+// into a copy of the library and its plugins and runs the tests. If no test fails, a test is missing.
 //
 // Each file in defects/ describes one defect: the lesson that it stands for, the tests
 // that should fail, and the code before and after. The comment on type defect describes

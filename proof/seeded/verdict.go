@@ -64,7 +64,7 @@ func green(ctx context.Context, copied tree.Tree, all []defect) error {
 }
 
 // judge applies d and runs the tests that it names. If these pass and thorough is set, it
-// runs all tests.
+// runs all tests of d's module.
 func judge(ctx context.Context, copied tree.Tree, d defect, thorough bool) verdict {
 	undo, err := d.apply(copied.Dir)
 	defer undo()
@@ -81,7 +81,11 @@ func judge(ctx context.Context, copied tree.Tree, d defect, thorough bool) verdi
 	if !thorough {
 		return verdict{status: survived, detail: "the tests that it names are green"}
 	}
-	if out, err := copied.Test(ctx, 20*patience, nil, "", "./..."); err != nil {
+	all := "./..."
+	if strings.HasPrefix(d.in(), "plugin/") {
+		all = "./" + d.in() + "/..."
+	}
+	if out, err := copied.Test(ctx, 20*patience, nil, "", all); err != nil {
 		v := verdictOf(out)
 		v.detail += ", which it does not name"
 		return v

@@ -1,5 +1,5 @@
-// Package tree makes a copy of the library that a command may change, and runs the
-// library's own tests on it.
+// Package tree makes a copy of the library and its plugins that a command may change, and
+// runs their own tests on it.
 package tree
 
 import (
@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Tree is a copy of the library's module. It is not safe for concurrent use.
+// Tree is a copy of the library's module, with those of the plugins in it. It is not safe for concurrent use.
 type Tree struct{ Dir string }
 
-// Copy copies the library from root into the existing folder dir. It leaves out what the
-// library's tests do not need: hidden folders, other modules, programs and models.
+// Copy copies the library from root into the existing folder dir. It leaves out what its
+// tests and those of the plugins do not need: hidden folders, other modules, programs and
+// models.
 func Copy(root, dir string) (Tree, error) {
 	return Tree{dir}, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -47,23 +48,32 @@ func leftOut(path, rel string) bool {
 		return true
 	}
 	rel = filepath.ToSlash(rel)
-	if strings.HasPrefix(rel, "examples/") && rel != "examples/claims" { // which tests of signals run
+	if strings.HasPrefix(rel, "examples/") && !strings.HasPrefix(rel, "examples/claims") { // which tests of signals and plugins run
 		return true
 	}
 	switch rel {
 	case "proof/forgotten", "proof/internal", "proof/model", "proof/mutate", "proof/seeded", "proof/soak":
 		return true
 	}
-	_, err := os.Stat(filepath.Join(path, "go.mod"))
+	return isModule(path) && !strings.HasPrefix(rel, "plugin/")
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
 }
 
 // Test runs the tests of packages whose names match pattern, or all of them if pattern is
-// empty. It returns their output, and an error if a test fails or runs for longer than
-// timeout.
-func (t Tree) Test(ctx context.Context, timeout time.Duration, flags []string, pattern string, packages ...string) (string, error) {
-	args := append([]string{"test"}, packages...) // before flags, which may belong to the test binary
-	args = append(args, "-vet=off", "-count=1", "-failfast", "-timeout", timeout.String())
+// empty. The packages are as in "./timer" or "./..."; those of a plugin are in its own
+// module, as in "./plugin/nats/...". Test returns the tests' output, and an error if one
+// fails or runs for longer than timeout.
+func (t Tree) Test(ctx context.Context, timeout time.Duration, flags []string, pattern, packages string) (string, error) {
+	folder := strings.TrimSuffix(packages, "...")
+	if dir := filepath.Join(t.Dir, folder); isModule(dir) {
+		t, packages = Tree{dir}, "./"+packages[len(folder):]
+	}
+	// What it tests comes before flags, which may belong to the test binary.
+	args := []string{"test", packages, "-vet=off", "-count=1", "-failfast", "-timeout", timeout.String()}
 	if pattern != "" {
 		args = append(args, "-run", pattern)
 	}

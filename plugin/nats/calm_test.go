@@ -1,0 +1,112 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	natssignals "github.com/delayedop/purgatory/plugin/nats"
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/signals/signalstest"
+)
+
+// sources are both kinds, each with the engine of its programs.
+var sources = map[string]func(*scripted, *nats.Conn) signalstest.Engine[string]{"a bucket": bucketProgram, "subjects": subjectProgram}
+
+// atACalmServer runs a source at a server where nothing goes wrong, and ends it after test. The
+// sink has room for so many changes.
+func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.Engine[string], room int,
+	test func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error),
+) {
+	synctest.Test(t, func(t *testing.T) {
+		h := heard{make(chan change, room), make(chan error, 10)}
+		s := &scripted{calm: true, state: map[string]int64{}}
+		stop := s.run()
+		nc := s.connect(t)
+		e := engine(s, nc)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Source().Run(ctx, h) }()
+		defer func() { // also after a failure: a bubble waits for its goroutines
+			over := errors.New("over")
+			cancel(over)
+			for open := true; open; {
+				select {
+				case <-h.changes:
+				case err := <-ended:
+					assert.ErrorIs(t, err, over)
+					open = false
+				}
+			}
+			nc.Close()
+			stop()
+			time.Sleep(time.Minute)
+		}()
+		require.ErrorIs(t, <-h.gaps, signals.ErrSubscribed)
+		test(t, e, h, ended)
+	})
+	runtime.GC() // see runPrograms
+	runtime.GC()
+}
+
+// Nothing is written for an hour.
+func TestAQuietSourceStands(t *testing.T) {
+	for name, engine := range sources {
+		t.Run(name, func(t *testing.T) {
+			atACalmServer(t, engine, 10, func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error) {
+				time.Sleep(time.Hour)
+				assert.Empty(t, ended)
+				assert.Empty(t, h.gaps)
+				require.NoError(t, e.Write(t.Context(), "key", 1))
+				time.Sleep(time.Second)
+				assert.Len(t, h.changes, 1)
+			})
+		})
+	}
+}
+
+// The first key is written as soon as the source says that it is subscribed. No later gap repairs
+// the loss, and the source of a bucket knows no revision yet to go on from.
+func TestWhatIsWrittenAtMissedIsHeard(t *testing.T) {
+	for name, engine := range sources {
+		t.Run(name, func(t *testing.T) {
+			atACalmServer(t, engine, 10, func(t *testing.T, e signalstest.Engine[string], h heard, _ chan error) {
+				require.NoError(t, e.Write(t.Context(), "key", 1))
+				time.Sleep(time.Minute)
+				assert.Len(t, h.changes, 1)
+			})
+		})
+	}
+}
+
+// The sink is slow, and takes all that waits for it, again and again.
+func TestEachOverflowIsAGap(t *testing.T) {
+	const room = 2
+	defer natssignals.SetMaxKeys(room)()
+	atACalmServer(t, subjectProgram, 0, func(t *testing.T, e signalstest.Engine[string], h heard, _ chan error) {
+		for round := range 3 {
+			for i := range 1 + room + 1 { // the sink holds the first one
+				require.NoError(t, e.Write(t.Context(), fmt.Sprintf("key-%d-%d", round, i), 1))
+				time.Sleep(100 * time.Millisecond)
+			}
+			for range 1 + room {
+				select {
+				case <-h.changes:
+				case <-time.After(time.Minute):
+					require.FailNow(t, "a hint is lost that has a place", "round %d", round)
+				}
+			}
+			time.Sleep(time.Second)
+			require.Len(t, h.gaps, 1, "round %d", round)
+			assert.ErrorIs(t, <-h.gaps, signals.ErrOverflow)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package nats
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+func TestAnInboxKeepsEachKeyOnce(t *testing.T) {
+	in := newInbox()
+	for _, h := range []hint{{"a", 2}, {"b", 5}, {"a", 1}, {"b", 7}} {
+		in.put(h.key, h.position)
+	}
+	hints, lost := in.take()
+	assert.Equal(t, []hint{{"a", 2}, {"b", 7}}, hints, "with its highest position")
+	assert.NoError(t, lost)
+	in.put("b", 8)
+	in.put("a", 9)
+	hints, _ = in.take()
+	assert.Equal(t, []hint{{"b", 8}, {"a", 9}}, hints, "what was taken has no place any more")
+}
+
+// The heartbeats of other sources show that hints may have been lost on their way.
+func TestAHeartbeatThatIsMissingIsALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		beats []string
+		lost  bool
+	}{
+		"none":                        {[]string{"we 1", "we 2", "we 3", "a 1", "b 1", "a 2", "b 2", "a 3", "b 3"}, false},
+		"one twice, and in disorder":  {[]string{"a 1", "a 2", "a 2", "a 1", "a 3"}, false},
+		"one of the first source":     {[]string{"a 1", "b 1", "b 2", "a 3"}, true},
+		"one of the second source":    {[]string{"a 1", "b 1", "a 2", "b 3"}, true},
+		"we begin later":              {[]string{"we 1", "we 2", "a 70"}, false},
+		"it begins later":             {[]string{"we 1", "we 2", "we 3", "a 1", "a 2"}, false},
+		"both were there before":      {[]string{"we 1", "we 2", "we 3", "a 3"}, true},
+		"the second was there before": {[]string{"a 1", "we 1", "we 2", "we 3", "b 3"}, true},
+		"a stranger's":                {[]string{"a 1", "a", "", "a x", "a -1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInbox()
+			b := beats{id: "we", in: in, peers: map[string]uint64{}}
+			for _, beat := range c.beats {
+				b.heard([]byte(beat))
+			}
+			_, lost := in.take()
+			if c.lost {
+				assert.ErrorIs(t, lost, signals.ErrOverflow)
+			} else {
+				assert.NoError(t, lost)
+			}
+		})
+	}
+}
