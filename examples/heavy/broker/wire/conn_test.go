@@ -66,7 +66,7 @@ func dialRaw(t *testing.T, s *Server) net.Conn {
 func frame(size int) []byte {
 	req := produceOf(9, make([]byte, size))
 	req.Topics[0].Partitions = req.Topics[0].Partitions[:1]
-	return frameOf(req, 42)
+	return frameOf(req)
 }
 
 // answered reads an answer.

@@ -55,7 +55,7 @@ func TestCountsOfFourBillion(t *testing.T) {
 				continue
 			}
 			apis := Versions{key: {version, version}}
-			whole := frameOf(filled(key, version), 42)[4:]
+			whole := frameOf(filled(key, version))[4:]
 			_, _, err := parseRequest(whole, apis)
 			require.NoError(t, err, "API key %d version %d", key, version)
 			for at := 8; at < len(whole); at++ {
@@ -92,9 +92,9 @@ func requireParsedCheaply(t *testing.T, frame []byte, apis Versions) {
 // a request can hold, with and without the elements themselves.
 func TestALargeRequestIsDecodedInProportion(t *testing.T) {
 	const most = 100 // bytes that a byte may become
-	for key, size := range map[int16]int{0: maxFrame/4, 3: maxOther - 100} {
+	for key, size := range map[int16]int{0: maxFrame / 4, 3: maxOther - 100} {
 		version := int16(9)
-		head := frameOf(filled(key, version), 42)[4:]
+		head := frameOf(filled(key, version))[4:]
 		head = head[:len(head)-len(filled(key, version).AppendTo(nil))]
 		body := head
 		if key == 0 {
