@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/delayedop/purgatory v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
-	github.com/nats-io/nats.go v1.55.0
+	github.com/nats-io/nats.go v1.55.0 // with earlier ones TestPrograms fails
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 )
