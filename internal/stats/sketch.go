@@ -34,7 +34,6 @@ type sketch[K comparable] struct {
 	hashes  []uint64 // separate from keys, so that a search touches little memory
 	weights []int64
 	keys    []KeyCounts[K]
-	last    int   // index of the key found last; a batch is often on one key
 	epoch   int64 // number of half-lives up to the last decay
 }
 
@@ -56,12 +55,8 @@ func (t *sketch[K]) find(key K, hash uint64) *KeyCounts[K] {
 }
 
 func (t *sketch[K]) search(key K, hash uint64) int {
-	if i := t.last; i < len(t.hashes) && t.hashes[i] == hash && t.keys[i].Key == key {
-		return i
-	}
 	for i, h := range t.hashes {
 		if h == hash && t.keys[i].Key == key {
-			t.last = i
 			return i
 		}
 	}
@@ -87,7 +82,6 @@ func (t *sketch[K]) insert(key K, hash uint64, now time.Duration) int {
 		t.hashes = append(t.hashes, hash)
 		t.weights = append(t.weights, 0)
 		t.keys = append(t.keys, counts)
-		t.last = n
 		return n
 	}
 	lightest := 0
@@ -96,7 +90,7 @@ func (t *sketch[K]) insert(key K, hash uint64, now time.Duration) int {
 			lightest = i
 		}
 	}
-	t.hashes[lightest], t.keys[lightest], t.last = hash, counts, lightest
+	t.hashes[lightest], t.keys[lightest] = hash, counts
 	return lightest
 }
 
