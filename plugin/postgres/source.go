@@ -72,7 +72,8 @@ func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 
 // close closes the connection. Its context is not the source's, which has ended. A
 // connection whose statement was cut short is being closed already, by a goroutine of
-// pgx's, which asks the server to cancel the statement; that may take pgx 15 seconds.
+// pgx's, which asks the server to cancel the statement. That may take it 15 seconds, or for
+// ever, if the end of the statement's context takes away the deadline that pgx has set.
 func (s *Source) close(conn *pgx.Conn) {
 	within, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -80,6 +81,7 @@ func (s *Source) close(conn *pgx.Conn) {
 	select {
 	case <-conn.PgConn().CleanupDone():
 	case <-within.Done():
+		_ = conn.PgConn().Conn().Close()
 	}
 }
 
