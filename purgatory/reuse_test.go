@@ -3,6 +3,7 @@ package purgatory_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // Each goroutine waits under a key of its own, and ends the wait in a way of its own. None sees
 // the end of another's wait: neither its cause, nor its value, nor its timeout.
 func TestAReusedWaitIsNobodyElses(t *testing.T) {
-	const goroutines, rounds = 16, 400
+	const goroutines, rounds = 16, 1000
 	p := open[int](t, purgatory.WithWatcherShards(2))
 	causes := make([]error, goroutines)
 	for i := range causes {
@@ -43,6 +44,7 @@ func TestAReusedWaitIsNobodyElses(t *testing.T) {
 					p.Inspect(1, 5)
 					p.CheckAndCompleteInOrder(i)
 				}
+				runtime.Gosched() // or those that wait get the processors every 10 ms only
 			}
 		})
 	}
