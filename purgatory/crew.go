@@ -160,8 +160,9 @@ func (c *crew[K]) workAll() (asked bool) {
 // [WithExecutor] and, if that fails, the functions of [WithLogger] and [WithPanicHandler]. These must not
 // take a lock that Signal's caller holds.
 //
-// If you hold no lock that an operation's method takes, use CheckAndComplete: it is cheaper,
-// and the operations that it counts have ended when it returns.
+// If you hold no lock that an operation's method takes, and may pay for the methods of those that
+// wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it
+// returns.
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 	if len(keys) == 1 {
 		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
