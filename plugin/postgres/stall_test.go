@@ -23,8 +23,8 @@ type frozen struct {
 	net.Conn
 	cold    *atomic.Bool
 	over    chan struct{} // closed when the test ends
-	noticed sync.Once
-	asleep  chan struct{} // closed when the first Read is held up
+	noticed *sync.Once
+	asleep  chan struct{} // closed when the first Read is held up; of all connections, since one may be made to cancel a statement
 }
 
 func (f *frozen) Read(b []byte) (int, error) {
@@ -41,6 +41,7 @@ func (f *frozen) Read(b []byte) (int, error) {
 func aListenerThatIsGone(t *testing.T, d *database) {
 	defer postgres.SetServerPatience(3 * time.Second)()
 	var cold atomic.Bool
+	var noticed sync.Once
 	over, asleep := make(chan struct{}), make(chan struct{})
 	source, err := postgres.Listen(func(ctx context.Context) (*pgx.Conn, error) {
 		config, err := pgx.ParseConfig(d.url() + "&application_name=gone")
@@ -49,7 +50,7 @@ func aListenerThatIsGone(t *testing.T, d *database) {
 		}
 		config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return &frozen{Conn: c, cold: &cold, over: over, asleep: asleep}, err
+			return &frozen{Conn: c, cold: &cold, over: over, noticed: &noticed, asleep: asleep}, err
 		}
 		return pgx.ConnectConfig(ctx, config)
 	}, "gone")
