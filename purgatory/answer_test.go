@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // nest calls f on a stack that is deeper by this many frames.
@@ -107,6 +109,73 @@ func TestARegistrationWithoutTimeTriesItsOperationOnce(t *testing.T) {
 		assert.NoError(t, err)
 	})
 	require.Eventually(t, func() bool { return tries.Load() == 1 }, deadline, time.Millisecond)
+}
+
+// A registration on a deep stack inside a TryComplete that the timer refuses leaves nothing behind: the
+// operation can be submitted again.
+func TestARefusedRegistrationOnADeepStackMayBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock, err := timer.NewManualTimer(timer.WithMaxPending(3))
+		require.NoError(t, err)
+		p, err := New[string]("test", WithTimer(clock), WithWatcherShards(1))
+		require.NoError(t, err)
+		defer p.Close()
+		nestOnce(t, p) // one waits
+		outer := submit(t, p, time.Hour, "b")
+		last, err := clock.AfterFunc(time.Hour, func() {})
+		require.NoError(t, err)
+		inner := &probe{}
+		outer.while = func() {
+			outer.while = nil
+			nest(machine.DeepStack, func() {
+				_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
+				assert.ErrorIs(t, err, ErrFull)
+			})
+		}
+		p.CheckAndComplete("b")
+		synctest.Wait() // no goroutine goes on with it
+		require.True(t, last.Stop())
+		completed, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
+		require.NoError(t, err)
+		assert.False(t, completed)
+	})
+}
+
+// A registration inside a TryComplete, under keys whose operations wait their turn, tries nobody
+// there. Workers make the checks, in order.
+func TestARegistrationInATryCompleteLeavesTheLineToWorkers(t *testing.T) {
+	queue := make(chan func(), 100)
+	p := newManual(t, WithFirstInFirstOut(), WithExecutor(func(run func()) error { queue <- run; return nil }))
+	work := func() {
+		for len(queue) > 0 {
+			(<-queue)()
+		}
+	}
+	nestOnce(t, p)
+	work()
+	var keys []string
+	tries := map[string][]int{}
+	for i := range 8 { // in several shards
+		key := strconv.Itoa(i)
+		keys, tries[key] = append(keys, key), make([]int, 2)
+		for place := range 2 {
+			submit(t, p, time.Hour, key).while = func() { tries[key][place]++ }
+		}
+		tries[key][0] = 0 // the second in line has made it try
+	}
+	outer := submit(t, p, time.Hour, "outer")
+	outer.while = func() {
+		outer.while = nil
+		for _, key := range keys {
+			submit(t, p, time.Hour, key)
+			assert.Equal(t, []int{0, 0}, tries[key], "inside the TryComplete")
+		}
+	}
+	p.CheckAndComplete("outer")
+	work()
+	for _, key := range keys {
+		assert.Equal(t, []int{1, 0}, tries[key], "up to the first no")
+	}
 }
 
 // leaver is an operation whose callbacks call runtime.Goexit.

@@ -101,6 +101,39 @@ func TestAWaitThatTheUserHasSeenIsNotUsedAgain(t *testing.T) {
 	}
 }
 
+// A method that ends what waits for a key runs a callback that blocks, and has not come to the waits
+// behind it. These end otherwise meanwhile. It ends none of those that begin then, for another key.
+func TestAWalkEndsNoWaitThatBeginsLater(t *testing.T) {
+	const many = 200 // more than a walk ends at once
+	p := open[string](t)
+	g := newGate()
+	_, err := p.TryCompleteElseWatchAt(&op{complete: g.pass}, hour, purgatory.KeyPosition[string]{Key: "a", Position: 1})
+	require.NoError(t, err)
+	for range many {
+		_, err := p.TryCompleteElseWatchAt(&op{}, hour, purgatory.KeyPosition[string]{Key: "a", Position: 2})
+		require.NoError(t, err)
+	}
+	never := func() bool { return false }
+	first, give := context.WithCancel(t.Context())
+	second, up := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 50 {
+		waiting.Go(func() {
+			assert.ErrorIs(t, p.AwaitAt(first, hour, never, purgatory.KeyPosition[string]{Key: "a", Position: 3}), context.Canceled)
+			assert.ErrorIs(t, p.Await(second, hour, never, "b"), context.Canceled)
+		})
+	}
+	eventually(t, func() bool { return p.NumDelayed() == 1+many+50 }, "they wait")
+	walk := inBackground(func() { p.CompleteForKey("a") })
+	<-g.entered
+	give()
+	eventually(t, func() bool { return p.Stats().Accepted == 1+many+2*50 }, "they wait for the other key")
+	close(g.leave)
+	walk()
+	up()
+	waiting.Wait()
+}
+
 func TestAWaitInSteadyStateAllocatesNothing(t *testing.T) {
 	if purgatory.RaceDetector {
 		t.Skip("it makes a sync.Pool drop items")

@@ -229,6 +229,8 @@ func TestStatsStringLeavesOutZeros(t *testing.T) {
 	assert.NotContains(t, s.String(), "\n")
 	s = Stats{Running: 1}
 	assert.Regexp(t, "; running 1$", s.String(), "without WithSlowCallback nothing is known of stuck callbacks")
+	s = Stats{Due: 1, OldestDue: 10_009}
+	assert.Regexp(t, "; due 1, oldest for 10µs$", s.String(), "three digits, or few more")
 }
 
 // Methods of a histogram work where it has no address: in a map, or as what a function
