@@ -294,3 +294,23 @@ func TestACheckThatStopsKeepsNoOperation(t *testing.T) {
 	wait()
 	runtime.KeepAlive(p)
 }
+
+// A check in order passes over those whose tries panic, also where operations wait for positions.
+func TestACheckInOrderOfPositionsPassesOverPanics(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	var last *op
+	for position := range 5 {
+		last = afterRegistration(func(o *op) bool {
+			if o != last {
+				panic("each time")
+			}
+			return true
+		})
+		_, err := p.TryCompleteElseWatchAt(last, hour, purgatory.KeyPosition[string]{Key: "a", Position: int64(position)})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+	ended(t, last, operation.Satisfied)
+	assert.Equal(t, 4, p.NumDelayed())
+}
