@@ -127,6 +127,17 @@ func TestSubmittingAllocatesNothingBesideTheOperation(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(500, life), 2.0)
 }
 
+// An operation that is satisfied at its registration costs no allocation but its own.
+func TestAnOperationThatIsSatisfiedAtOnceAllocatesNothing(t *testing.T) {
+	if RaceDetector {
+		t.Skip("it makes a sync.Pool drop items")
+	}
+	p := newManual(t)
+	op := func() { _, _ = p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a") }
+	op()
+	assert.LessOrEqual(t, testing.AllocsPerRun(2000, op), 1.0)
+}
+
 // Await makes at most two allocations if it waits for several keys, three if it waits for more than
 // four, and none if its condition is met at once.
 func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {

@@ -111,6 +111,54 @@ func TestARegistrationWithoutTimeTriesItsOperationOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return tries.Load() == 1 }, deadline, time.Millisecond)
 }
 
+// looksAfter reports whether a purgatory looks at the stack when the last tries of a shard's run have
+// been made. It does so inside a TryComplete, since a look that finds one is remembered.
+func looksAfter(run, tries int64) (looked bool) {
+	var n nesting
+	(&machine.Hold{Op: &probe{while: func() {
+		n.afterTries(run, tries)
+		looked = n.forbidsCheck()
+	}}}).Try(false)
+	return looked
+}
+
+// Checks look at the stack after 64 tries of a shard, each time that their number has doubled, and at
+// last for each 4,096.
+func TestTriesCauseFewLooksAtTheStack(t *testing.T) {
+	for _, c := range []struct {
+		run, tries int64
+		looks      bool
+	}{
+		{1, 1, false}, {63, 1, false}, {63, 60, false}, {64, 1, true}, {65, 1, false}, {127, 1, false}, {128, 1, true},
+		{100, 10, false}, {100, 50, true}, {4096, 1, true}, {8191, 1, false}, {8192, 1, true},
+		{8192 + 2048, 1, false}, {8192 + 4096, 1, true}, {8192 + 4097, 1, false},
+	} {
+		assert.Equal(t, c.looks, looksAfter(c.run, c.tries), "the last %d of %d", c.tries, c.run)
+	}
+}
+
+// Beside a crowd of callbacks, 64 completions look at the stack, and then one in eight, until a look
+// finds a deep stack.
+func TestACrowdCausesFewLooksAtTheStack(t *testing.T) {
+	var n nesting
+	looks := func(calls int) (count int) {
+		for range calls {
+			if n.occupiedGate() {
+				count++
+				_, _ = n.look()
+			}
+		}
+		return count
+	}
+	for range 2 {
+		assert.Equal(t, 64, looks(64))
+		some := looks(8000)
+		assert.Greater(t, some, 500)
+		assert.Less(t, some, 2000)
+		nest(machine.DeepStack, func() { _, _ = n.look() })
+	}
+}
+
 // A registration on a deep stack inside a TryComplete that the timer refuses leaves nothing behind: the
 // operation can be submitted again.
 func TestARefusedRegistrationOnADeepStackMayBeRepeated(t *testing.T) {
