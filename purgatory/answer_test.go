@@ -129,9 +129,21 @@ func TestTriesCauseFewLooksAtTheStack(t *testing.T) {
 		run, tries int64
 		looks      bool
 	}{
-		{1, 1, false}, {63, 1, false}, {63, 60, false}, {64, 1, true}, {65, 1, false}, {127, 1, false}, {128, 1, true},
-		{100, 10, false}, {100, 50, true}, {4096, 1, true}, {8191, 1, false}, {8192, 1, true},
-		{8192 + 2048, 1, false}, {8192 + 4096, 1, true}, {8192 + 4097, 1, false},
+		{1, 1, false},
+		{63, 1, false},
+		{63, 60, false},
+		{64, 1, true},
+		{65, 1, false},
+		{127, 1, false},
+		{128, 1, true},
+		{100, 10, false},
+		{100, 50, true},
+		{4096, 1, true},
+		{8191, 1, false},
+		{8192, 1, true},
+		{8192 + 2048, 1, false},
+		{8192 + 4096, 1, true},
+		{8192 + 4097, 1, false},
 	} {
 		assert.Equal(t, c.looks, looksAfter(c.run, c.tries), "the last %d of %d", c.tries, c.run)
 	}
