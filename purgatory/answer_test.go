@@ -175,24 +175,23 @@ func TestACrowdCausesFewLooksAtTheStack(t *testing.T) {
 // operation can be submitted again.
 func TestARefusedRegistrationOnADeepStackMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock, err := timer.NewManualTimer(timer.WithMaxPending(3))
+		clock, err := timer.NewManualTimer(timer.WithMaxPending(2))
 		require.NoError(t, err)
 		p, err := New[string]("test", WithTimer(clock), WithWatcherShards(1))
 		require.NoError(t, err)
 		defer p.Close()
 		nestOnce(t, p) // one waits
-		outer := submit(t, p, time.Hour, "b")
 		last, err := clock.AfterFunc(time.Hour, func() {})
 		require.NoError(t, err)
 		inner := &probe{}
-		outer.while = func() {
-			outer.while = nil
-			nest(machine.DeepStack, func() {
-				_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
-				assert.ErrorIs(t, err, ErrFull)
-			})
-		}
-		p.CheckAndComplete("b")
+		outer := &probe{ready: true, while: func() {
+			_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
+			assert.ErrorIs(t, err, ErrFull)
+		}}
+		nest(machine.DeepStack, func() {
+			_, err := p.TryCompleteElseWatch(outer, time.Hour, "b")
+			assert.NoError(t, err)
+		})
 		synctest.Wait() // no goroutine goes on with it
 		require.True(t, last.Stop())
 		completed, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
