@@ -2,9 +2,11 @@ package purgatory
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 
@@ -138,6 +140,48 @@ func TestAnOperationThatIsSatisfiedAtOnceAllocatesNothing(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(2000, op), 1.0)
 }
 
+// leaves is an operation whose OnComplete ends its goroutine.
+type leaves struct{ operation.DelayedOperation }
+
+func (*leaves) TryComplete() bool { return false }
+func (*leaves) OnComplete()       { runtime.Goexit() }
+func (*leaves) OnExpiration()     {}
+
+// What ends operations together is large, and used again: also if a worker runs the callbacks, or if
+// one of them ends its goroutine.
+func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
+	if RaceDetector {
+		t.Skip("it makes a sync.Pool drop items")
+	}
+	for name, opts := range map[string][]Option{"worker": {WithCallbacksOnWorkers()}, "goexit": nil} {
+		p := newManual(t, opts...)
+		op := func() {
+			var op operation.Operation = &probe{}
+			if name == "goexit" {
+				op = &leaves{}
+			}
+			_, _ = p.TryCompleteElseWatch(op, time.Hour, "a")
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				p.CompleteForKey("a")
+			}()
+			<-done
+			for !p.idle() {
+				runtime.Gosched()
+			}
+		}
+		var before, after runtime.MemStats
+		op()
+		runtime.ReadMemStats(&before)
+		for range 1000 {
+			op()
+		}
+		runtime.ReadMemStats(&after)
+		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/1000, uint64(unsafe.Sizeof(ending[string]{}))/2, "%s: bytes for each", name)
+	}
+}
+
 // Await makes at most two allocations if it waits for several keys, three if it waits for more than
 // four, and none if its condition is met at once.
 func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
@@ -162,6 +206,11 @@ func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
 			life()
 		}
 		assert.LessOrEqual(t, testing.AllocsPerRun(1000, life), most, "%d keys", keys)
+	}
+	if !RaceDetector {
+		all := make([]string, 40)
+		read := func(context.Context) (int, bool, error) { return 0, true, nil }
+		assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _, _ = AwaitRead(ctx, p, 0, read, all...) }), 1.0, "a read without a wait")
 	}
 	assert.Zero(t, tries%2)
 	assert.Zero(t, p.NumDelayed())
