@@ -169,6 +169,13 @@ func TestACrowdCausesFewLooksAtTheStack(t *testing.T) {
 		assert.Less(t, some, 2000)
 		nest(machine.DeepStack, func() { _, _ = n.look() })
 	}
+	more := 0
+	for range 500 {
+		n = nesting{}
+		looks(64)
+		more += looks(1)
+	}
+	assert.Less(t, more, 250, "the next is one in eight already")
 }
 
 // A registration on a deep stack inside a TryComplete that the timer refuses leaves nothing behind: the

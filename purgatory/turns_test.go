@@ -314,3 +314,23 @@ func TestACheckInOrderOfPositionsPassesOverPanics(t *testing.T) {
 	ended(t, last, operation.Satisfied)
 	assert.Equal(t, 4, p.NumDelayed())
 }
+
+// In a purgatory whose operations wait their turn, one that is cancelled while it is registered costs
+// the others no try.
+func TestACancelledRegistrationTriesNobodyInLine(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	o, waits := &op{}, &op{}
+	var tries int32
+	o.try = func() bool {
+		submit(t, p, waits, hour, "a")
+		tries = waits.tries.Load()
+		p.Cancel(o, errGone) // this try carries it out
+		return false
+	}
+	completed, err := p.TryCompleteElseWatch(o, hour, "a")
+	require.NoError(t, err)
+	assert.True(t, completed)
+	ended(t, o, operation.Cancelled)
+	pending(t, waits)
+	assert.Equal(t, tries, waits.tries.Load())
+}
