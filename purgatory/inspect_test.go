@@ -38,7 +38,8 @@ func TestInspectCountsEachKeyApart(t *testing.T) {
 
 	require.Len(t, in.Oldest, 1)
 	assert.Equal(t, 1, in.Looked)
-	assert.Zero(t, p.Inspect(0, 0).Looked, "nobody asked")
+	none := p.Inspect(0, 0)
+	assert.Equal(t, Inspection{Wheels: none.Wheels}, none, "nobody asked")
 	assert.Equal(t, OperationReport{
 		Type: "*purgatory.probe", Text: "fetch of 1 MB", Key: "busy", Keys: 1,
 		Age: 2 * time.Second, Left: time.Hour - 2*time.Second,
