@@ -38,8 +38,8 @@ type walk[K comparable] struct {
 	rest   []weak.Pointer[machine.Machine] // after batch, instead of cursor; others may end them while a callback blocks
 	cursor watchers.Cursor[K]
 
-	turns    turns // of a walk in order
-	inside   bool  // the gate: an ending that runs leaves it
+	turns    turns        // of a walk in order
+	inside   bool         // the gate: an ending that runs leaves it
 	held     machine.Hold // the operation that is tried, or was
 	trying   bool         // its tries are not over
 	looks    int          // how often held was to be released
