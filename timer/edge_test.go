@@ -113,6 +113,20 @@ func TestEdgeAnOldReadingOfTheClockIsAccepted(t *testing.T) {
 	assert.Zero(t, m.Pending())
 }
 
+// The clock has reached an entry's deadline, and the goroutine that adds it does not know that yet.
+func TestEdgeAnEntryIsDueByTheClockAlthoughAnOldReadingIsBeforeIt(t *testing.T) {
+	m := newManual(t)
+	addIn(t, m, newTask(nil), time.Hour)
+	m.AdvanceClock(time.Hour)
+	tt := newTask(nil)
+	require.NoError(t, m.AddAt(&tt.TaskEntry, time.Hour-1, time.Hour))
+	n, _ := Due(m)
+	assert.Equal(t, 1, n)
+	checkInvariants(t, &m.store, nil)
+	assert.True(t, m.AdvanceClock(0))
+	assert.EqualValues(t, 1, tt.runs.Load())
+}
+
 func TestEdgeTickOfOneNanosecondFollowsEveryDeadline(t *testing.T) {
 	m := newManual(t, WithTick(1), WithWheelSize(3))
 	for _, d := range []time.Duration{1, 2, 3, 4, 8, 9, 10, 26, 27, 28, 80, 81, 82} {

@@ -53,6 +53,18 @@ func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {
 	})
 }
 
+// An entry that Extend moves needs no more levels than one that is added, however long ago the
+// wheel was moved.
+func TestAnEntryThatExtendMovesIsPlacedAsLowAsANewOne(t *testing.T) {
+	m := newManual(t)
+	m.AdvanceClock(time.Hour)
+	e := newTask(nil)
+	addIn(t, m, e, time.Minute)
+	require.True(t, m.Extend(&e.TaskEntry, m.Now()+10*ms))
+	assert.Len(t, Inspect(m).Levels, 1)
+	m.Stop()
+}
+
 // The deadline has passed, its tick has not come, and Extend moves it to now.
 func TestAnEntryExtendedToNowWithinItsTickIsDueAtOnce(t *testing.T) {
 	m := newManual(t, WithTick(20*time.Millisecond))
