@@ -53,16 +53,19 @@ func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {
 	})
 }
 
-// An entry that Extend moves needs no more levels than one that is added, however long ago the
-// wheel was moved.
-func TestAnEntryThatExtendMovesIsPlacedAsLowAsANewOne(t *testing.T) {
+// An extension by a tick or more is written to the entry only; the entry stays in its slot.
+func TestALaterDeadlineLeavesTheEntryInItsSlot(t *testing.T) {
 	m := newManual(t)
-	m.AdvanceClock(time.Hour)
 	e := newTask(nil)
-	addIn(t, m, e, time.Minute)
-	require.True(t, m.Extend(&e.TaskEntry, m.Now()+10*ms))
-	assert.Len(t, Inspect(m).Levels, 1)
-	m.Stop()
+	addIn(t, m, e, 10*ms)
+	require.True(t, m.Extend(&e.TaskEntry, 11*ms))
+	assert.Equal(t, 1, Inspect(m).Levels[0].Slots[10].Entries)
+	require.True(t, m.Extend(&e.TaskEntry, 12*ms-1))
+	assert.Equal(t, 1, Inspect(m).Levels[0].Slots[12].Entries, "later by less than a tick")
+	m.AdvanceClock(12*ms - 1)
+	assert.Zero(t, e.runs.Load(), "early")
+	m.AdvanceClock(1)
+	assert.EqualValues(t, 1, e.runs.Load())
 }
 
 // The deadline has passed, its tick has not come, and Extend moves it to now.
