@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,4 +133,111 @@ func TestAuditsAreOnByDefaultAndKeepTheirCostsLow(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// The function fails for a minute. What follows a re-check that succeeds is as it was before.
+func TestAReCheckThatSucceedsEndsTheRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		r, err := signals.To[string](one{}, signals.WithBackoff(time.Second, time.Minute), signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(context.Context, []string) error {
+			if fails.Load() {
+				return errBroken
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		fails.Store(true)
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Minute)
+		fails.Store(false)
+		r.Missed(errBroken)
+		synctest.Wait()
+		reads := r.Stats().BulkReads
+		assert.EqualValues(t, 1, r.Stats().Rechecks)
+		time.Sleep(10 * time.Minute)
+		assert.EqualValues(t, 1, r.Stats().Rechecks, "no retry is left")
+
+		fails.Store(true)
+		r.Missed(errBroken)
+		synctest.Wait()
+		assert.Equal(t, reads+1, r.Stats().BulkReads)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, reads+2, r.Stats().BulkReads, "after the first pause, not after the last one")
+		stop()
+	})
+}
+
+// An error that names no key says that all were read.
+func TestAnErrorWithoutKeysCausesNoRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := signals.To[string](one{}, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(context.Context, []string) error {
+			return signals.UnreadError[string]{}
+		}))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Hour)
+		s := r.Stats()
+		assert.Equal(t, []int64{1, 1, 1}, []int64{s.BulkReads, s.Failures, s.Rechecks})
+		stop()
+	})
+}
+
+// visited counts the visits to the keys of a crowd.
+type visited struct {
+	crowd
+	visits *atomic.Int64
+	inside *atomic.Bool
+}
+
+func (v visited) Keys() iter.Seq[string] {
+	return func(y func(string) bool) {
+		v.visits.Add(1)
+		v.inside.Store(true)
+		v.crowd.Keys()(y)
+		v.inside.Store(false)
+	}
+}
+
+// No re-check begins after the end of Run's context, and none goes on after Run has returned.
+func TestReChecksEndWithRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // it ends then
+		gap   bool          // there was a second gap, during the rest after the first re-check
+	}{
+		"during a re-check":            {after: 5 * time.Millisecond},
+		"during the rest":              {after: 20 * time.Millisecond},
+		"during the rest, after a gap": {after: 20 * time.Millisecond, gap: true},
+		"when nothing is due":          {after: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := visited{crowd{n: 10_000}, new(atomic.Int64), new(atomic.Bool)} // 10 ms
+				r, err := signals.To[string](v, signals.WithLag(0), signals.WithAudit(0))
+				require.NoError(t, err)
+				stop := runIn(t, r, script(stands))
+				time.Sleep(c.after)
+				if c.gap {
+					r.Missed(errBroken)
+				}
+				stop()
+				assert.False(t, v.inside.Load())
+				assert.EqualValues(t, 1, v.visits.Load())
+			})
+		})
+	}
+}
+
+func TestTheShortestPausesAndIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := signals.To[string](one{}, signals.WithBackoff(1, 1), signals.WithAudit(1), signals.WithLag(1))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(breaks, breaks, stands))
+		time.Sleep(time.Microsecond)
+		s := r.Stats()
+		assert.True(t, s.Standing)
+		assert.EqualValues(t, 2, s.Ends)
+		assert.Greater(t, s.Audits, int64(100))
+		stop()
+	})
 }
