@@ -174,11 +174,9 @@ func TestTheBackoffDoublesAndBeginsAnewAfterStanding(t *testing.T) {
 			starts = append(starts, time.Now())
 			return nil
 		}))
-		for count() < 10 {
-			time.Sleep(10 * time.Millisecond)
-			synctest.Wait()
-		}
+		time.Sleep(10 * time.Second)
 		stop()
+		require.GreaterOrEqual(t, count(), 10)
 		for i, most := range []int{0, 100, 200, 400, 800, 1000, 1000, 3000, 100, 200} {
 			pause := starts[i].Sub(began).Milliseconds()
 			assert.LessOrEqual(t, pause, int64(most))
