@@ -55,6 +55,8 @@ func TestEachEventIsLoggedAsDocumented(t *testing.T) {
 		for event, record := range events {
 			assert.Contains(t, log.String(), record, event)
 		}
+		before, _, _ := strings.Cut(log.String(), signals.EventGap)
+		assert.Contains(t, before, signals.EventStanding, "the first subscription is no gap")
 		require.NoError(t, p.Close())
 	})
 	page, err := os.ReadFile("../docs/operations.md")
