@@ -107,6 +107,7 @@ func TestErrorsNameThePurgatoryOnce(t *testing.T) {
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
+	assert.True(t, timeout.Temporary(), "as that of context.DeadlineExceeded") //nolint:staticcheck // deprecated, and part of net.Error
 	require.NoError(t, p.Close())
 	assert.EqualError(t, p.Await(t.Context(), hour, func() bool { return false }, 1), `purgatory "test": closed: Await`)
 }

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // ofTime is an operation whose condition depends on time.
@@ -98,5 +100,38 @@ func TestALastTryThatUnwindsEndsTheOperationAllTheSame(t *testing.T) {
 		p.AdvanceClock(2 * time.Second)
 		ended(t, o, operation.Expired)
 		assert.EqualValues(t, map[string]int{"panic": 1}[name], told.n.Load())
+	}
+}
+
+// A grace that has not passed keeps no purgatory in memory that is closed.
+func TestAGraceEndsWithThePurgatory(t *testing.T) {
+	for name, end := range map[string]func(p *stringPurgatory){
+		"close":  func(p *stringPurgatory) {},
+		"check":  func(p *stringPurgatory) { p.CheckAndComplete("a") },
+		"all":    func(p *stringPurgatory) { p.SignalAll() },
+		"second": func(p *stringPurgatory) { p.CheckAndComplete("b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			closed := func() weak.Pointer[stringPurgatory] {
+				clock, err := timer.NewManualTimer()
+				require.NoError(t, err)
+				p, err := purgatory.New[string]("p", purgatory.WithTimer(clock), purgatory.WithForgottenChecks(hour))
+				require.NoError(t, err)
+				var met atomic.Bool
+				o := until(&met)
+				submit(t, p, o, time.Minute, "a", "b")
+				met.Store(true)
+				p.AdvanceClock(time.Minute)
+				ended(t, o, operation.Satisfied)
+				end(p)
+				require.NoError(t, p.Shutdown(t.Context()))
+				assert.Zero(t, p.Stats().Forgotten)
+				return weak.Make(p)
+			}()
+			for range 20 {
+				runtime.GC()
+			}
+			assert.Nil(t, closed.Value())
+		})
 	}
 }

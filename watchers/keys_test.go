@@ -45,6 +45,33 @@ func TestAPassOverAllKeysGoesInChunks(t *testing.T) {
 	}
 }
 
+// A part of a pass ends as soon as it has its keys: with the bucket of the last of them.
+func TestAPartOfAPassOverAllKeysIsNoLongerThanItNeedsToBe(t *testing.T) {
+	w := New[int](Config[int]{Shards: 1})
+	s := w.Shard(0)
+	for key := range 500 { // so many that a bucket with one key is there for certain
+		waitAt(t, w, key, AnyPosition)
+	}
+	signals := func() int64 {
+		var t Totals
+		s.Totals(&t)
+		return t.Signals
+	}
+	found, signalled := 500, int64(500)
+	var at Place
+	for more := true; more; {
+		keys, next, _ := s.SomeKeys(at, 1, nil)
+		before := signals()
+		at, more = s.SignalSome(at, 1)
+		require.Equal(t, next, at, "both go on at the same place")
+		if len(keys) > 0 { // else only empty buckets are left
+			found, signalled = min(found, len(keys)), min(signalled, signals()-before)
+		}
+	}
+	assert.Equal(t, 1, found)
+	assert.EqualValues(t, 1, signalled)
+}
+
 func TestAwaitedReportsWhetherOperationsWait(t *testing.T) {
 	w := newMap(0)
 	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
