@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -309,4 +310,19 @@ func TestSignalAllReachesWhatABlockedCloseHasNotReached(t *testing.T) {
 			require.NoError(t, p.Shutdown(t.Context()))
 		})
 	}
+}
+
+// Without a reaper a goroutine of the user's advances the clock. It does not wait for the time of a
+// purgatory that is closed.
+func TestCloseWakesWhoAdvancesTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("p", purgatory.WithoutReaper())
+		require.NoError(t, err)
+		began := time.Now()
+		wait := inBackground(func() { p.AdvanceClock(hour) })
+		synctest.Wait() // it sleeps
+		require.NoError(t, p.Close())
+		wait()
+		assert.Zero(t, time.Since(began), "on the clock of the bubble")
+	})
 }

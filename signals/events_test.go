@@ -50,7 +50,9 @@ func TestEachEventIsLoggedAsDocumented(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		final := fmt.Errorf("broken: %w", signals.ErrFinal)
-		assert.ErrorIs(t, r.Run(ctx, script(func(signals.Sink[string]) error { return final })), signals.ErrFinal)
+		soon, end := context.WithTimeout(ctx, time.Hour)
+		defer end()
+		assert.ErrorIs(t, r.Run(soon, script(func(signals.Sink[string]) error { return final })), signals.ErrFinal)
 		cancel()
 		for event, record := range events {
 			assert.Contains(t, log.String(), record, event)

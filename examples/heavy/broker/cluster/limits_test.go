@@ -54,6 +54,21 @@ func TestFourThousandPartitionsOfAllTopics(t *testing.T) {
 	require.Equal(t, map[string]int{"most": 3000, "more": 998, "two": 2}, r.partitions())
 }
 
+// TestATopicIsDescribedOnce, however often a request for metadata names it: a name takes three
+// bytes of the request, and a topic of 3,000 partitions 80 KB of the answer.
+func TestATopicIsDescribedOnce(t *testing.T) {
+	config := testConfig()
+	config.Brokers, config.Broker.MinInsyncReplicas = 1, 1
+	r := dial(t, start(t, config))
+	require.NoError(t, r.createRaw("t", 3))
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 9
+	for range 1000 {
+		req.Topics = append(req.Topics, kmsg.MetadataRequestTopic{Topic: kmsg.StringPtr("t")}, kmsg.MetadataRequestTopic{Topic: kmsg.StringPtr("none")})
+	}
+	require.Len(t, r.ask(req).(*kmsg.MetadataResponse).Topics, 2)
+}
+
 // TestAHundredProtocolsOfAMember: one more is refused, and neither a member nor its session
 // nor a rebalance is there. A hundred are taken.
 func TestAHundredProtocolsOfAMember(t *testing.T) {
