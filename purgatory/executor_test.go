@@ -3,7 +3,6 @@ package purgatory_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime"
 	"strconv"
 	"sync"
@@ -228,39 +227,5 @@ func TestRefusedWorkIsOfferedByOneRetryAfterClose(t *testing.T) {
 		assert.Positive(t, offers.Load())
 		accept.Store(true)
 		assert.NoError(t, p.Shutdown(t.Context()))
-	})
-}
-
-// Work that was refused is offered again by a goroutine of the purgatory. If that is refused, too, and
-// the logger blocks, Shutdown waits for it, although another goroutine has done the work meanwhile.
-func TestShutdownWaitsForTheRecordOfRefusedWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls, records atomic.Int32
-		var logged atomic.Bool
-		p, err := purgatory.New[string]("p",
-			purgatory.WithExecutor(func(run func()) error {
-				if calls.Add(1) <= 2 {
-					return errGone
-				}
-				go run()
-				return nil
-			}),
-			purgatory.WithLogger(slog.New(unwinding{purgatory.EventRefused, func() {
-				if records.Add(1) == 2 { // the first is logged by the goroutine that signals
-					time.Sleep(time.Minute)
-					logged.Store(true)
-				}
-			}})))
-		require.NoError(t, err)
-		var met atomic.Bool
-		o := until(&met)
-		submit(t, p, o, hour, "a")
-		met.Store(true)
-		p.Signal("a")
-		time.Sleep(time.Second)
-		require.EqualValues(t, 1, o.completed.Load())
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.True(t, logged.Load(), "Shutdown has returned before")
-		time.Sleep(2 * time.Minute)
 	})
 }

@@ -229,7 +229,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
 // pending operations have ended or ctx has, and then closes the purgatory. It returns nil
 // when every callback has run and every goroutine of the purgatory has ended. (A registration that
-// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
+// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends. The record of an
+// executor's refusal may still be with the logger.)
 //
 // If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
 // except those that other goroutines are registering or trying: these end them when the
@@ -246,12 +247,17 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.watchers.Seal()
 	idle := p.poll(ctx, p.watchers.Quiet)
 	p.close(true)
-	if !idle || !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
+	if !idle || !p.poll(ctx, p.idle) {
 		return context.Cause(ctx)
 	}
 	p.purge()
 	if p.reaper != nil {
-		return p.reaper.Wait(ctx)
+		if err := p.reaper.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	if !p.poll(ctx, p.ended) {
+		return context.Cause(ctx)
 	}
 	return nil
 }
@@ -263,9 +269,9 @@ func (p *DelayedOperationPurgatory[K]) idle() bool {
 }
 
 // ended reports whether the workers of the purgatory's own timer have ended, and no goroutine logs
-// for a sweep.
+// for a sweep or a forgotten check.
 func (p *DelayedOperationPurgatory[K]) ended() bool {
-	return (p.own == nil || p.own.Idle()) && !p.reporting.Load()
+	return (p.own == nil || p.own.Idle()) && !p.reporting.Load() && p.forgotten.waiting.Load() == 0
 }
 
 // poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's
