@@ -100,7 +100,7 @@ func named(req kmsg.Request, src []byte) (n int) {
 	text, records, length, tags := r.UnsafeNullableString, r.NullableBytes, r.ArrayLen, func() {}
 	if req.IsFlexible() {
 		text, records, length = r.UnsafeCompactNullableString, r.CompactNullableBytes, r.CompactArrayLen
-		tags = func() { each(int(r.Uvarint()), func() { r.Uvarint(); r.Span(int(r.Uvarint())) }) }
+		tags = func() { each(int(min(r.Uvarint(), maxNamed+1)), func() { r.Uvarint(); r.Span(int(r.Uvarint())) }) }
 	}
 	if req.GetVersion() >= 3 {
 		text() // the transactional id
