@@ -49,6 +49,10 @@ func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.D
 // ready as Await does. From then on CheckAndCompleteUpTo calls ready only if its position is
 // at least that of the wait. A check without a position always calls ready.
 //
+// Waits for one position share the pass that wakes them: one check goes over their list once, and takes
+// its lock once for 128 of them. They share nothing else. Each has a condition of its own, which the
+// check calls, a timeout and a context.
+//
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})

@@ -116,6 +116,9 @@ func (e *ending[K]) callbacks() {
 func (e *ending[K]) call() {
 	var none K
 	defer func() {
+		if e.at == e.n {
+			return
+		}
 		if v := recover(); v != nil {
 			e.p.reportPanic(v, e.ops[e.at], [...]string{"", "OnComplete", "OnExpiration"}[e.begun], e.keys[e.at])
 		}

@@ -166,28 +166,32 @@ func (p *DelayedOperationPurgatory[K]) reap() func() {
 	stalled := timer.Deadline(interval, max(interval, 100*time.Millisecond))
 	last := sched.Now()
 	return func() {
-		if elapsed := sched.Since(last); elapsed > stalled {
+		elapsed := sched.Since(last)
+		if elapsed > stalled {
 			p.stalls.Add(1)
-			p.log(slog.LevelWarn, EventStalled, "elapsed", elapsed, "interval", interval)
+		} else {
+			elapsed = 0
 		}
 		last = sched.Now()
-		p.sweep()
+		p.sweep(elapsed)
 	}
 }
 
 // dueLimit is how long an expired operation may wait for a worker before it is logged, and
-// how often noteDue looks: a busy reaper sweeps many times a second.
+// how often overdue looks: a busy reaper sweeps many times a second.
 const dueLimit = time.Second
 
-// noteDue logs that expired operations wait for a worker.
-func (p *DelayedOperationPurgatory[K]) noteDue() {
+// overdue returns how many expired operations wait for a worker, and how long the oldest has, if it
+// is time to log that.
+func (p *DelayedOperationPurgatory[K]) overdue() (n int, oldest time.Duration) {
 	now, last := int64(p.timer.Now()), p.dueSeen.Load()
 	if now-last < int64(dueLimit) || !p.dueSeen.CompareAndSwap(last, now) {
-		return
+		return 0, 0
 	}
-	if n, oldest := timer.Due(p.timer); oldest > dueLimit {
-		p.log(slog.LevelWarn, EventDue, "due", n, "elapsed", oldest)
+	if n, oldest = timer.Due(p.timer); oldest <= dueLimit {
+		return 0, 0
 	}
+	return n, oldest
 }
 
 // noteClose is called before Close ends the first operation. The function that it returns

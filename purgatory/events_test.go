@@ -150,6 +150,7 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 		assert.Empty(t, log.find(EventStalled))
 		time.Sleep(time.Second)
 		round()
+		synctest.Wait()
 		got := log.find(EventStalled)
 		require.Len(t, got, 1)
 		assert.Equal(t, time.Second, got[0]["elapsed"])
@@ -159,6 +160,7 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 		round = p.reap()
 		time.Sleep(time.Hour)
 		round()
+		synctest.Wait()
 		assert.Len(t, log.find(EventStalled), 1, "no gap is longer than planned")
 	})
 }

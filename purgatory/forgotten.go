@@ -32,7 +32,7 @@ type timeDependent interface{ DependsOnTime() }
 // checked since. It is safe for concurrent use.
 type forgotten[K comparable] struct {
 	p       *DelayedOperationPurgatory[K]
-	waiting sched.Int64 // number of suspects
+	waiting sched.Int64 // number of suspects, and of goroutines that note one
 	counted sched.Int64
 
 	mu struct { // lock level 8, taken with no other held
@@ -83,7 +83,9 @@ func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 		return true
 	}
 	if f.suspect(s); f.cameFor(m) {
-		f.clear(s)
+		if f.clear(s) {
+			f.waiting.Add(-1)
+		}
 	}
 	return true
 }
@@ -112,19 +114,19 @@ func (f *forgotten[K]) suspect(s *suspect[K]) {
 	f.waiting.Add(1)
 	s.timer = sched.AfterFunc(f.p.cfg.grace, func() {
 		if f.clear(s) {
+			defer f.waiting.Add(-1) // Shutdown waits for it
 			f.note(s)
 		}
 	})
 }
 
-// clear takes s out, and reports whether it was there.
+// clear takes s out, and reports whether it was there: then the caller has to count it out of waiting.
 func (f *forgotten[K]) clear(s *suspect[K]) (found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, found = f.mu.suspects[s]; found {
 		s.timer.Stop()
 		delete(f.mu.suspects, s)
-		f.waiting.Add(-1)
 	}
 	return found
 }

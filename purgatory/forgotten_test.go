@@ -135,3 +135,26 @@ func TestAGraceEndsWithThePurgatory(t *testing.T) {
 		})
 	}
 }
+
+// Shutdown waits for a goroutine that logs a forgotten check.
+func TestShutdownWaitsForTheRecordOfAForgottenCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged atomic.Bool
+		p, err := purgatory.New[string]("p", purgatory.WithForgottenChecks(time.Second),
+			purgatory.WithLogger(slog.New(unwinding{purgatory.EventForgotten, func() {
+				time.Sleep(time.Minute)
+				logged.Store(true)
+			}})))
+		require.NoError(t, err)
+		var met atomic.Bool
+		o := until(&met)
+		submit(t, p, o, time.Second, "a")
+		met.Store(true)
+		time.Sleep(3 * time.Second)
+		require.EqualValues(t, 1, o.completed.Load())
+		require.EqualValues(t, 1, p.Stats().Forgotten)
+		require.NoError(t, p.Shutdown(t.Context()))
+		assert.True(t, logged.Load(), "Shutdown has returned before")
+		time.Sleep(2 * time.Minute)
+	})
+}

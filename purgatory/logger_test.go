@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -42,6 +43,47 @@ func TestALoggerThatCallsGoexitUndoesNoVerdict(t *testing.T) {
 	met = true
 	inBackground(func() { p.CheckAndComplete("a") })()
 	assert.EqualValues(t, 1, o.completed.Load(), "its condition is met, and its TryComplete has said so")
+}
+
+// What the reaper finds is logged by another goroutine: a logger that blocks, as one does whose pipe
+// is full, must not stop the clock.
+func TestALoggerThatBlocksStopsNoTimeout(t *testing.T) {
+	for _, event := range []string{purgatory.EventStalled, purgatory.EventDue, purgatory.EventStuck} {
+		t.Run(event, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				slow.Store(true)
+				told, release := make(chan struct{}, 1), make(chan struct{})
+				p := open[string](t, purgatory.WithExpiryWorkers(1), purgatory.WithSlowCallback(time.Second),
+					purgatory.WithExecutor(func(run func()) error {
+						if slow.Swap(false) {
+							time.Sleep(time.Second) // on the reaper's goroutine
+						}
+						go run()
+						return nil
+					}),
+					purgatory.WithLogger(slog.New(unwinding{event, func() {
+						select {
+						case told <- struct{}{}:
+						default:
+						}
+						<-release
+					}})))
+				leave := make(chan struct{})
+				for range 2 { // one blocks the worker, the other waits for it
+					submit(t, p, &op{complete: func() { <-leave }}, time.Millisecond, "a")
+				}
+				<-told
+				close(leave)
+				synctest.Wait()
+				begun := time.Now()
+				err := p.Await(t.Context(), 50*time.Millisecond, func() bool { return false }, "b")
+				assert.ErrorIs(t, err, purgatory.ErrExpired)
+				assert.LessOrEqual(t, time.Since(begun), 51*time.Millisecond)
+				close(release)
+			})
+		})
+	}
 }
 
 // asking is a logger's handler whose Enabled unwinds.

@@ -167,3 +167,79 @@ func TestBadInputTakesNoItem(t *testing.T) {
 	assert.Zero(t, p.CompleteForKey("items"))
 	assert.EqualValues(t, 2, q.items.Load(), "what is put afterwards is left")
 }
+
+// Workers wait for jobs of three types under three keys. Each gets one job, whichever comes first,
+// and the others go to the next in line. One of those who wait leaves while jobs are put: if the job
+// does not reach it, the next gets it, without another check.
+func TestAWorkerThatWaitsForThreeTypesGetsOneJob(t *testing.T) {
+	rounds := 2000
+	if testing.Short() {
+		rounds = 200
+	}
+	types := []string{"mail", "print", "scan"}
+	for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
+		p, err := purgatory.New[string]("jobs", opts...)
+		require.NoError(t, err)
+		left := 0 // times that who left has not got a job
+		for round := range rounds {
+			var jobs [3]queueOf[string]
+			take := func() (kind int, ok bool) {
+				for kind := range jobs {
+					if _, ok := jobs[kind].take(); ok {
+						return kind, true
+					}
+				}
+				return 0, false
+			}
+			for kind := range jobs {
+				jobs[kind].p, jobs[kind].key = p, types[kind]
+			}
+			var got [3]atomic.Int64
+			var waiting sync.WaitGroup
+			leaver, leave := context.WithCancel(t.Context())
+			for worker := range 4 {
+				ctx := t.Context()
+				if worker == round%4 {
+					ctx = leaver
+				}
+				waiting.Go(func() {
+					switch kind, err := purgatory.AwaitValue(ctx, p, time.Hour, take, types...); {
+					case err == nil:
+						got[kind].Add(1)
+					case errors.Is(err, context.Canceled):
+						left++ // one worker
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			for p.NumDelayed() < 4 {
+				runtime.Gosched()
+			}
+			var putters sync.WaitGroup
+			for kind := range jobs {
+				putters.Go(jobs[kind].put)
+			}
+			if round%2 == 0 {
+				putters.Go(leave)
+			}
+			putters.Wait()
+			leave()
+			put := int64(3)
+			if p.NumDelayed() > 0 { // who leaves has got a job, or is about to leave
+				jobs[round%3].put()
+				put++
+			}
+			require.Eventually(t, func() bool { return p.NumDelayed() == 0 }, time.Minute, time.Microsecond, "round %d: a worker waits beside a job", round)
+			waiting.Wait()
+			for kind := range jobs {
+				put -= got[kind].Load() + jobs[kind].items.Load()
+			}
+			require.Zero(t, put, "round %d: a job was lost", round)
+			leave()
+		}
+		assert.Positive(t, left)
+		assert.Less(t, left, rounds)
+		p.Close()
+	}
+}

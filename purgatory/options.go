@@ -136,7 +136,10 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 
 // WithLogger sets a logger for the purgatory's events: see [EventSlow] and the constants
 // beside it. Any goroutine that calls the purgatory may log, in Signal, too: see
-// [WithExecutor]. By default nothing is logged but panics.
+// [WithExecutor]. A logger that blocks holds up who calls it, but not the clock: another goroutine
+// logs what the reaper finds ([EventStalled], [EventPurged], [EventDue] and [EventStuck]), and
+// leaves out what is found while it waits. The exception is an executor that refuses work or panics
+// ([EventRefused], [EventPanic]). By default nothing is logged but panics.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // WithFirstInFirstOut makes operations wait their turn, for purgatories whose operations

@@ -179,3 +179,22 @@ func TestAStuckStackIsFoundInACrowd(t *testing.T) {
 type stuckInACrowd struct{ teller }
 
 func (s *stuckInACrowd) OnComplete() { s.tell() }
+
+// A clock that always finds something to expire sweeps all the same.
+func TestAnAdvanceThatExpiresSomethingSweepsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p := newManual(t, WithSlowCallback(time.Second), WithLogger(slog.New(&log)))
+		leave := make(chan struct{})
+		stuck := &teller{tell: func() { <-leave }}
+		_, err := p.TryCompleteElseWatch(stuck, time.Hour, "a")
+		require.NoError(t, err)
+		go p.ForceComplete(stuck)
+		time.Sleep(2 * time.Second)
+		submit(t, p, time.Millisecond, "b")
+		assert.True(t, p.AdvanceClock(time.Millisecond))
+		synctest.Wait()
+		assert.Len(t, log.find(EventStuck), 1)
+		close(leave)
+	})
+}

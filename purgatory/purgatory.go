@@ -57,7 +57,9 @@ type DelayedOperationPurgatory[K comparable] struct {
 	purged   atomic.Int64
 	stalls   atomic.Int64  // of the reaper, see EventStalled
 	looks    atomic.Uint32 // of Inspect, each at other keys
-	dueSeen  atomic.Int64  // when noteDue last looked, on the timer's clock
+	dueSeen  atomic.Int64  // when overdue last looked, on the timer's clock
+
+	reporting sched.Bool // a goroutine logs what a sweep has found
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics. Call
@@ -119,25 +121,48 @@ func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 // at once.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 	expired := p.timer.AdvanceClock(d)
-	p.sweep()
+	p.sweep(0)
 	return expired
 }
 
 // sweep is the second job of the reaper: it purges, and looks for stuck callbacks and for expired
-// operations that wait.
-func (p *DelayedOperationPurgatory[K]) sweep() {
-	p.purge()
-	p.callbacks.noteStuck()
-	p.noteDue()
+// operations that wait. stalled is how long the reaper has stalled, 0 if it has not.
+//
+// Another goroutine logs what sweep has found: the logger, or the String method of a key, may block,
+// and the clock must not wait for it. While that goroutine works, sweep logs nothing.
+func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
+	purged := p.purge()
+	if p.logger.Handler() == slog.DiscardHandler || p.reporting.Swap(true) {
+		return
+	}
+	due, waited := p.overdue()
+	stuck := p.callbacks.takeStuck()
+	if stalled == 0 && purged == 0 && due == 0 && len(stuck) == 0 {
+		p.reporting.Store(false)
+		return
+	}
+	sched.Go(func() {
+		defer p.reporting.Store(false)
+		if stalled > 0 {
+			p.log(slog.LevelWarn, EventStalled, "elapsed", stalled, "interval", p.cfg.reapInterval)
+		}
+		if purged > 0 {
+			p.log(slog.LevelDebug, EventPurged, "entries", purged)
+		}
+		if due > 0 {
+			p.log(slog.LevelWarn, EventDue, "due", due, "elapsed", waited)
+		}
+		p.callbacks.report(stuck)
+	})
 }
 
-// purge unlinks the watches that ended operations have left in lists.
-func (p *DelayedOperationPurgatory[K]) purge() {
-	if n := p.watchers.Purge(); n > 0 {
+// purge unlinks the watches that ended operations have left in lists, and returns their number.
+func (p *DelayedOperationPurgatory[K]) purge() (n int) {
+	if n = p.watchers.Purge(); n > 0 {
 		p.purges.Add(1)
 		p.purged.Add(int64(n))
-		p.log(slog.LevelDebug, EventPurged, "entries", n)
 	}
+	return n
 }
 
 // Close closes the purgatory at once: it rejects new operations, ends every pending
@@ -204,7 +229,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
 // pending operations have ended or ctx has, and then closes the purgatory. It returns nil
 // when every callback has run and every goroutine of the purgatory has ended. (A registration that
-// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
+// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends. The record of an
+// executor's refusal may still be with the logger.)
 //
 // If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
 // except those that other goroutines are registering or trying: these end them when the
@@ -221,12 +247,17 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.watchers.Seal()
 	idle := p.poll(ctx, p.watchers.Quiet)
 	p.close(true)
-	if !idle || !p.poll(ctx, func() bool { return p.idle() && p.ended() }) {
+	if !idle || !p.poll(ctx, p.idle) {
 		return context.Cause(ctx)
 	}
 	p.purge()
 	if p.reaper != nil {
-		return p.reaper.Wait(ctx)
+		if err := p.reaper.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	if !p.poll(ctx, p.ended) {
+		return context.Cause(ctx)
 	}
 	return nil
 }
@@ -237,10 +268,10 @@ func (p *DelayedOperationPurgatory[K]) idle() bool {
 	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle()
 }
 
-// ended reports whether the workers of the purgatory's own timer have ended, and no goroutine
-// reports stuck callbacks.
+// ended reports whether the workers of the purgatory's own timer have ended, and no goroutine logs
+// for a sweep or a forgotten check.
 func (p *DelayedOperationPurgatory[K]) ended() bool {
-	return (p.own == nil || p.own.Idle()) && !p.callbacks.reporting.Load()
+	return (p.own == nil || p.own.Idle()) && !p.reporting.Load() && p.forgotten.waiting.Load() == 0
 }
 
 // poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's
@@ -254,7 +285,7 @@ func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bo
 		}
 		sched.Pause(pause, ctx.Done())
 		pause = min(2*pause, 50*time.Millisecond)
-		p.sweep()
+		p.sweep(0)
 	}
 	return true
 }

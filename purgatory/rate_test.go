@@ -112,6 +112,7 @@ func TestAStallIsCounted(t *testing.T) {
 		for i, gap := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 401 * time.Millisecond, time.Minute, 0} {
 			time.Sleep(gap)
 			turn()
+			synctest.Wait()
 			want := min(max(i-1, 0), 2)
 			assert.EqualValues(t, want, p.Stats().ReaperStalls, "after %v", gap)
 			assert.Len(t, log.find(EventStalled), want)

@@ -120,7 +120,11 @@ func (p *DelayedOperationPurgatory[K]) haveLine(waits []watchers.Wait[K]) bool {
 // behindOthers reports whether an operation on these keys has to wait its turn, because others wait
 // for one of them.
 func (p *DelayedOperationPurgatory[K]) behindOthers(waits []watchers.Wait[K]) bool {
-	return p.inLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+	return p.cfg.firstInFirstOut && p.othersWait(waits)
+}
+
+func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
+	return p.haveLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
 		return p.watchers.Shard(w.Hash).Awaited(w.Key, w.Hash)
 	})
 }

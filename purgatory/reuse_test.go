@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -78,6 +79,50 @@ func TestAReusedWaitIsNobodyElses(t *testing.T) {
 	hammering.Wait()
 	assert.Zero(t, p.NumDelayed())
 	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+// A cancellation has read which waits of its key it is to end, and a callback keeps it. These waits
+// end in another way, and their goroutines wait under another key, where it ends nothing.
+func TestACancellationThatIsLateEndsNoNextWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waits, batch = 8, 128 // each may use memory again; the race detector makes a sync.Pool drop items
+		p := open[string](t)
+		entered, leave := make(chan struct{}), make(chan struct{})
+		for i := range batch {
+			o := &op{}
+			if i == 0 {
+				o.complete = func() { close(entered); <-leave }
+			}
+			completed, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 1})
+			require.NoError(t, err)
+			require.False(t, completed)
+		}
+		var first, second atomic.Bool
+		ended := make(chan error, waits)
+		for range waits {
+			go func() {
+				err := p.AwaitAt(t.Context(), hour, first.Load, purgatory.KeyPosition[string]{Key: "a", Position: 2})
+				ended <- errors.Join(err, p.Await(t.Context(), hour, second.Load, "b"))
+			}()
+		}
+		synctest.Wait() // they wait, behind a whole batch
+
+		go p.CancelForKey("a", errGone)
+		<-entered
+		first.Store(true)
+		require.Equal(t, waits, p.CheckAndComplete("a"))
+		synctest.Wait() // they wait once more
+		require.Equal(t, waits, p.NumDelayed())
+		close(leave)
+		synctest.Wait() // the cancellation is over
+		assert.Equal(t, waits, p.NumDelayed())
+
+		second.Store(true)
+		p.CheckAndComplete("b")
+		for range waits {
+			assert.NoError(t, <-ended)
+		}
+	})
 }
 
 // The user may keep an operation that CancelMatching has shown. It never becomes another wait.

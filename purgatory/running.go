@@ -30,10 +30,9 @@ func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } 
 // callbacks holds the callbacks that run now. It is used only with WithSlowCallback. It is
 // safe for concurrent use.
 type callbacks[K comparable] struct {
-	p         *DelayedOperationPurgatory[K]
-	spare     sched.Pool   // of *callback
-	slow      atomic.Int64 // callbacks that took longer than the threshold
-	reporting atomic.Bool  // a goroutine reports stuck callbacks
+	p     *DelayedOperationPurgatory[K]
+	spare sched.Pool   // of *callback
+	slow  atomic.Int64 // callbacks that took longer than the threshold
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -102,27 +101,12 @@ func (c *callbacks[K]) oldest() (stuck int64, oldest time.Duration) {
 	return stuck, oldest
 }
 
-// noteStuck logs callbacks that have been running for longer than the threshold, each once.
-// It leaves that to another goroutine, since the logger and the String method of a key may
-// block, and does nothing while that goroutine still works.
-func (c *callbacks[K]) noteStuck() {
-	if c.p.cfg.slow == 0 || c.reporting.Swap(true) { // before it takes any: those are marked as logged
-		return
-	}
-	stuck := c.takeStuck()
-	if len(stuck) == 0 {
-		c.reporting.Store(false)
-		return
-	}
-	go func() {
-		defer c.reporting.Store(false)
-		c.report(stuck)
-	}()
-}
-
-// takeStuck returns callbacks that are stuck and were not logged, up to as many as are logged
-// in a second.
+// takeStuck returns callbacks that have been running for longer than the threshold and were not
+// logged, up to as many as are logged in a second.
 func (c *callbacks[K]) takeStuck() (stuck []callback[K]) {
+	if c.p.cfg.slow == 0 {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for b := range c.mu.running {
@@ -138,7 +122,7 @@ func (c *callbacks[K]) takeStuck() (stuck []callback[K]) {
 // callback runs.
 func (c *callbacks[K]) report(stuck []callback[K]) {
 	var stacks []byte
-	if c.p.cfg.stuckStacks {
+	if c.p.cfg.stuckStacks && len(stuck) > 0 {
 		stacks = allStacks()
 	}
 	for _, b := range stuck {

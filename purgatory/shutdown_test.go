@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -335,5 +336,30 @@ func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
 		before := time.Now()
 		wait()
 		assert.Less(t, time.Since(before), 100*time.Millisecond, "of the bubble's time")
+	})
+}
+
+// The reaper's last sweep may come after the purgatory was found idle, and find a stall. Shutdown
+// waits for the goroutine that logs it, too.
+func TestShutdownWaitsForTheRecordOfTheLastSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged atomic.Bool
+		p, err := purgatory.New[string]("p",
+			purgatory.WithExecutor(func(run func()) error {
+				go run()
+				time.Sleep(time.Second) // on the reaper's goroutine
+				return nil
+			}),
+			purgatory.WithLogger(slog.New(unwinding{purgatory.EventStalled, func() {
+				time.Sleep(time.Minute)
+				logged.Store(true)
+			}})))
+		require.NoError(t, err)
+		submit(t, p, &op{}, time.Millisecond, "a")
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, p.Shutdown(t.Context()))
+		assert.True(t, logged.Load(), "Shutdown has returned before")
+		time.Sleep(2 * time.Minute)
+		assert.True(t, logged.Load(), "the reaper has stalled")
 	})
 }

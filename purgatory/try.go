@@ -17,7 +17,7 @@ func (w *walk[K]) try(m *machine.Machine) {
 	if !m.Acquire() {
 		return
 	}
-	w.held.Machine, w.held.Op, w.looks, w.panicked = m, m.Operation(), 0, false
+	w.held.Machine, w.held.Op, w.trying, w.looks, w.panicked = m, m.Operation(), true, 0, false
 	end, again := w.call(true)
 	if again {
 		end = w.again()
@@ -28,12 +28,12 @@ func (w *walk[K]) try(m *machine.Machine) {
 // call calls TryComplete of the operation that the walk holds, and counts the call.
 func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
 	w.tries++
-	if w.p.cfg.slow > 0 {
+	if w.p.cfg.slow == 0 {
+		end, again = w.held.Try(release)
+	} else {
 		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
 		end, again = w.held.Try(false)
 		w.endTimed()
-	} else {
-		end, again = w.held.Try(release)
 	}
 	if end == machine.Satisfied {
 		w.met++
@@ -68,10 +68,9 @@ func (w *walk[K]) again() (end machine.Outcome) {
 // tried is called when the tries of an operation are over. A walk in order ends with the first
 // no; a panic is none, because an operation that panics each time must not stop the others.
 func (w *walk[K]) tried(end machine.Outcome) {
-	m := w.held.Machine
-	w.held = machine.Hold{}
+	w.trying = false
 	if end != machine.Pending {
-		w.add(m, end)
+		w.add(w.held.Machine, end)
 	} else if w.inOrder && !w.panicked {
 		w.stop()
 		w.turns.stopped = true
@@ -108,14 +107,13 @@ func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
 		w.ending = w.p.newEnding(w.shard)
 	}
 	w.ending.add(m, o)
-	w.ended++
 	w.ownEnded = w.ownEnded || m == w.own
 }
 
-// recovered is deferred by steps. It reports a panic of a TryComplete.
-func (w *walk[K]) recovered() {
-	v := recover()
-	if w.timed != nil { // also after a Goexit
+// interrupted is called when a TryComplete has panicked with v, or has called runtime.Goexit: v is
+// nil then.
+func (w *walk[K]) interrupted(v any) {
+	if w.timed != nil {
 		w.endTimed()
 	}
 	if v != nil {

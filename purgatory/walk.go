@@ -38,9 +38,10 @@ type walk[K comparable] struct {
 	rest   []weak.Pointer[machine.Machine] // after batch, instead of cursor; others may end them while a callback blocks
 	cursor watchers.Cursor[K]
 
-	turns    turns // of a walk in order
-	inside   bool  // the gate: an ending that runs leaves it
-	held     machine.Hold
+	turns    turns        // of a walk in order
+	inside   bool         // the gate: an ending that runs leaves it
+	held     machine.Hold // the operation that is tried, or was
+	trying   bool         // its tries are not over
 	looks    int          // how often held was to be released
 	timed    *callback[K] // the try that runs, with WithSlowCallback
 	panicked bool         // the last try has
@@ -167,8 +168,12 @@ func (w *walk[K]) reset() {
 
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
 func (w *walk[K]) steps() (over bool) {
-	defer w.recovered()
-	if w.held.Machine != nil { // its try has panicked or called runtime.Goexit
+	defer func() {
+		if !over {
+			w.interrupted(recover())
+		}
+	}()
+	if w.trying { // the try has panicked or called runtime.Goexit
 		w.panicked = true
 		w.tried(w.again())
 	}
@@ -183,6 +188,7 @@ func (w *walk[K]) steps() (over bool) {
 				w.claimFor(m)
 			}
 		}
+		w.held = machine.Hold{} // others may end it while a callback blocks
 		w.countTries()
 		ended := w.end()
 		if !w.next() {
@@ -239,6 +245,7 @@ func (w *walk[K]) end() (n int) {
 		return 0
 	}
 	n = e.n
+	w.ended += n
 	if w.inOrder {
 		w.endTurn()
 	}

@@ -231,7 +231,7 @@ func TestAClaimThatFindsNothingExpires(t *testing.T) {
 	})
 }
 
-// The page shows the code that these tests run.
+// The page shows the code that these tests and the example run.
 func TestThePageShowsThisRecipe(t *testing.T) {
 	source, err := os.ReadFile("../examples/claims/claims.go")
 	require.NoError(t, err)
@@ -240,4 +240,11 @@ func TestThePageShowsThisRecipe(t *testing.T) {
 	page, err := os.ReadFile("../docs/many-processes.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(page), "// Claims hands out"+recipe+"```\n", "the page has another recipe than the file")
+
+	source, err = os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	_, probe, found := strings.Cut(string(source), "\n// ready is a probe")
+	require.True(t, found)
+	probe, _, _ = strings.Cut(probe, "\n}\n")
+	assert.Contains(t, string(page), "// ready is a probe"+probe+"\n}\n```\n", "the page has another probe than the example")
 }

@@ -50,11 +50,15 @@ func TestEachEventIsLoggedAsDocumented(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		final := fmt.Errorf("broken: %w", signals.ErrFinal)
-		assert.ErrorIs(t, r.Run(ctx, script(func(signals.Sink[string]) error { return final })), signals.ErrFinal)
+		soon, end := context.WithTimeout(ctx, time.Hour)
+		defer end()
+		assert.ErrorIs(t, r.Run(soon, script(func(signals.Sink[string]) error { return final })), signals.ErrFinal)
 		cancel()
 		for event, record := range events {
 			assert.Contains(t, log.String(), record, event)
 		}
+		before, _, _ := strings.Cut(log.String(), signals.EventGap)
+		assert.Contains(t, before, signals.EventStanding, "the first subscription is no gap")
 		require.NoError(t, p.Close())
 	})
 	page, err := os.ReadFile("../docs/operations.md")

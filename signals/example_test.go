@@ -3,6 +3,8 @@ package signals_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -72,4 +74,48 @@ func ExampleTo() {
 	stop()
 	running.Wait()
 	// Output: paid <nil>
+}
+
+// ready is a probe: it answers 503 while no hints arrive.
+func ready(hints *signals.Runner[string]) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if s := hints.Stats(); !s.Standing {
+			http.Error(w, fmt.Sprintf("no hints: %v", s.Err), http.StatusServiceUnavailable)
+		}
+	}
+}
+
+// A replica is ready when its source of hints stands.
+func ExampleRunner_Stats() {
+	p, err := purgatory.New[string]("orders")
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
+	hints, err := signals.To(p)
+	if err != nil {
+		panic(err)
+	}
+	probe := func() int {
+		w := httptest.NewRecorder()
+		ready(hints)(w, nil)
+		return w.Code
+	}
+	fmt.Println("before:", probe())
+
+	db := &store{state: make(map[string]string), hints: make(chan string, 1)}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = hints.Run(ctx, db.source()) })
+	for probe() != http.StatusOK {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("ready")
+	stop()
+	running.Wait()
+	fmt.Println("afterwards:", probe())
+	// Output:
+	// before: 503
+	// ready
+	// afterwards: 503
 }

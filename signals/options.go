@@ -44,8 +44,8 @@ func WithResyncLimit(d time.Duration) Option { return func(c *config) { c.limit 
 
 // WithLag sets how long after a hint or a gap a read may still return the state from before
 // it, because a replica or a standby answers the read. The runner signals the key of a hint
-// again after pauses that grow, the first 10 to 20 ms and the last at least lag after the
-// hint, and after a gap it re-checks everything again likewise. For a wait that is not met,
+// again after pauses that grow, the first 10 to 20 ms (or lag to twice lag, if that is less) and the
+// last at least lag after the hint, and after a gap it re-checks everything again likewise. For a wait that is not met,
 // and that is not for a later position, each of them causes one more read: five with the
 // default. Default 2 s; 0: none, for a state that every read sees before the hint is sent.
 func WithLag(lag time.Duration) Option { return func(c *config) { c.lag = lag } }

@@ -128,6 +128,53 @@ func (m many) SignalUpTo(_ string, position int64) bool {
 }
 func (many) Keys() iter.Seq[string] { return func(y func(string) bool) { y("waits") } }
 
+// noting is a purgatory in which nothing waits, and which notes when each key was signalled.
+type noting struct {
+	nobody
+	mu sync.Mutex
+	at map[string][]time.Time
+}
+
+func (n *noting) SignalUpTo(key string, _ int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.at[key] = append(n.at[key], time.Now())
+	return false
+}
+
+// Hints of a stream are said again at the times that WithLag states, each of them as if it came
+// alone.
+func TestWhenAHintIsSaidAgain(t *testing.T) {
+	for _, c := range []struct {
+		lag, first time.Duration // the first pause is from first to twice that
+		times      int
+	}{{time.Millisecond, time.Millisecond, 1}, {20 * time.Millisecond, 10 * time.Millisecond, 2}, {2 * time.Second, 10 * time.Millisecond, 5}} {
+		t.Run(fmt.Sprint(c.lag), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &noting{at: map[string][]time.Time{}}
+				r, err := signals.To[string](n, signals.WithLag(c.lag), signals.WithAudit(0))
+				require.NoError(t, err)
+				stop := runIn(t, r, script())
+				for i := range 200 {
+					r.Changed(fmt.Sprint(i), 1)
+					time.Sleep(3 * time.Millisecond)
+				}
+				time.Sleep(time.Minute)
+				stop()
+				assert.Len(t, n.at, 200)
+				for key, at := range n.at {
+					require.Len(t, at, 1+c.times, key)
+					first, last := at[1].Sub(at[0]), at[c.times].Sub(at[0])
+					assert.GreaterOrEqual(t, first, c.first, key)
+					assert.LessOrEqual(t, first, 2*c.first, key)
+					assert.GreaterOrEqual(t, last, c.lag, key)
+					assert.LessOrEqual(t, last, 2*c.lag, key)
+				}
+			})
+		})
+	}
+}
+
 // However many keys change, what is remembered is bounded; beyond the bound everything that
 // waits is signalled again.
 func TestWhatIsSaidAgainIsBounded(t *testing.T) {
@@ -136,19 +183,19 @@ func TestWhatIsSaidAgainIsBounded(t *testing.T) {
 		r, err := signals.To[string](m, signals.WithAudit(0))
 		require.NoError(t, err)
 		stop := runIn(t, r, script())
-		const n = 1<<16 + 1
-		for i := range n {
+		const bound = 1 << 16
+		for i := range bound + 2 {
 			r.Changed(fmt.Sprint(i), 1)
 		}
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 5, m.all.Load(), "each level once")
-		assert.EqualValues(t, n+5, m.hints.Load())
-		for i := range n - 1 {
+		assert.EqualValues(t, bound+2+5, m.hints.Load(), "and no key alone")
+		for i := range bound {
 			r.Changed(fmt.Sprint(i), 1)
 		}
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 5, m.all.Load())
-		assert.EqualValues(t, 5*(n-1), r.Stats().Repeats)
+		assert.EqualValues(t, 5*bound, r.Stats().Repeats)
 		stop()
 	})
 }
@@ -166,8 +213,9 @@ func TestARepeatHasTheHighestPosition(t *testing.T) {
 			done <- p.AwaitAt(t.Context(), time.Minute, met.Load, purgatory.KeyPosition[string]{Key: "a", Position: 5})
 		}()
 		synctest.Wait()
-		r.Changed("a", 5)
-		r.Changed("a", 3)
+		for _, position := range []int64{3, 5, 4} {
+			r.Changed("a", position)
+		}
 		synctest.Wait()
 		met.Store(true)
 		assert.NoError(t, <-done)

@@ -79,9 +79,8 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		synctest.Wait()
 		before := tries.Load()
 		stop := runIn(t, r, script(stands))
-		for answered.Load() < waits {
-			time.Sleep(time.Second)
-		}
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, waits, answered.Load())
 		assert.Equal(t, []int{1000, 1000, 500, 1000}, calls)
 		assert.EqualValues(t, waits, tries.Load()-before, "one re-check")
 		s := r.Stats()
@@ -104,7 +103,8 @@ func TestRunWaitsForABulkRead(t *testing.T) {
 		go func() { _ = p.Await(waiter, time.Hour, func() bool { return false }, "a") }()
 		synctest.Wait()
 		reading := false
-		r, err := signals.To(p, signals.WithAudit(0), signals.WithResync(func(ctx context.Context, _ []string) error {
+		var log bytes.Buffer
+		r, err := signals.To(p, signals.WithAudit(0), signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), signals.WithResync(func(ctx context.Context, _ []string) error {
 			reading = true
 			<-ctx.Done()
 			time.Sleep(time.Minute) // it hangs: a server that does not answer
@@ -117,6 +117,8 @@ func TestRunWaitsForABulkRead(t *testing.T) {
 		assert.True(t, reading)
 		stop()
 		assert.False(t, reading, "Run has returned")
+		assert.Zero(t, r.Stats().Rechecks)
+		assert.NotContains(t, log.String(), signals.EventUnread, "the end of Run is no failure")
 		leave()
 		synctest.Wait()
 		require.NoError(t, p.Close())
@@ -150,6 +152,35 @@ func TestAGapDuringABulkReadCausesAnother(t *testing.T) {
 		synctest.Wait()
 		stop() // in the middle of a read
 		require.NoError(t, p.Close())
+	})
+}
+
+// Until a call that hangs returns there is no bulk read, and then one is made at once.
+func TestABulkReadIsMadeAgainWhenAHangIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var given []context.Context
+		r, err := signals.To[string](one{}, signals.WithLag(0), signals.WithAudit(0), signals.WithResyncLimit(time.Second), signals.WithResync(func(ctx context.Context, _ []string) error {
+			if given = append(given, ctx); len(given) == 1 {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Minute)
+		r.Missed(errBroken)
+		time.Sleep(time.Hour - time.Minute - time.Nanosecond)
+		s := r.Stats()
+		assert.Equal(t, []int64{1, 1, 2}, []int64{s.BulkReads, s.Failures, s.Rechecks})
+		assert.Greater(t, s.Reading, 59*time.Minute)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		s = r.Stats()
+		assert.Equal(t, []int64{2, 1, 3}, []int64{s.BulkReads, s.Failures, s.Rechecks})
+		assert.Zero(t, s.Reading)
+		require.Len(t, given, 2)
+		assert.ErrorIs(t, given[1].Err(), context.Canceled, "the context of a call ends with it")
+		stop()
 	})
 }
 

@@ -145,8 +145,8 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	}
 }
 
-// runOnce runs source until it ends. It returns how long the source was subscribed, or a
-// negative duration if it was not.
+// runOnce runs source until it ends. It returns how long the source was subscribed, 0 if it was
+// not.
 func (r *Runner[K]) runOnce(ctx context.Context, source Source[K]) (stood time.Duration, err error) {
 	err = ErrEnded // also of a source that panics or calls runtime.Goexit
 	defer func() { stood = r.ended(ctx, err) }()
@@ -160,7 +160,6 @@ func (r *Runner[K]) runOnce(ctx context.Context, source Source[K]) (stood time.D
 func (r *Runner[K]) ended(ctx context.Context, err error) (stood time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stood = -1
 	if !r.mu.standing.IsZero() {
 		stood = sched.Since(r.mu.standing)
 	}

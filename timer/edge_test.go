@@ -113,6 +113,47 @@ func TestEdgeAnOldReadingOfTheClockIsAccepted(t *testing.T) {
 	assert.Zero(t, m.Pending())
 }
 
+// The clock has reached an entry's deadline, and the goroutine that adds it does not know that yet.
+func TestEdgeAnEntryIsDueByTheClockAlthoughAnOldReadingIsBeforeIt(t *testing.T) {
+	m := newManual(t)
+	addIn(t, m, newTask(nil), time.Hour)
+	m.AdvanceClock(time.Hour)
+	tt := newTask(nil)
+	require.NoError(t, m.AddAt(&tt.TaskEntry, time.Hour-1, time.Hour))
+	n, _ := Due(m)
+	assert.Equal(t, 1, n)
+	checkInvariants(t, &m.store, nil)
+	assert.True(t, m.AdvanceClock(0))
+	assert.EqualValues(t, 1, tt.runs.Load())
+}
+
+// The wheel is moved only where entries are. After an idle hour an entry is nevertheless placed in
+// the lowest level that its timeout needs.
+func TestEdgeAfterAnIdleHourEntriesArePlacedAsLowAsPossible(t *testing.T) {
+	soon := func(t *testing.T, m *ManualTimer) { addIn(t, m, newTask(nil), 10*ms) }
+	for name, add := range map[string]func(t *testing.T, m *ManualTimer){
+		"added": soon,
+		"added after one that is due": func(t *testing.T, m *ManualTimer) {
+			addIn(t, m, newTask(nil), 0)
+			soon(t, m)
+		},
+		"moved by Extend": func(t *testing.T, m *ManualTimer) {
+			tt := newTask(nil)
+			addIn(t, m, tt, time.Minute)
+			require.True(t, m.Extend(&tt.TaskEntry, m.Now()+10*ms))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManual(t)
+			m.mu.now, m.mu.target = time.Hour, time.Hour
+			add(t, m)
+			assert.Len(t, Inspect(m).Levels, 1)
+			checkInvariants(t, &m.store, nil)
+			m.Stop()
+		})
+	}
+}
+
 func TestEdgeTickOfOneNanosecondFollowsEveryDeadline(t *testing.T) {
 	m := newManual(t, WithTick(1), WithWheelSize(3))
 	for _, d := range []time.Duration{1, 2, 3, 4, 8, 9, 10, 26, 27, 28, 80, 81, 82} {

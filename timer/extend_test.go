@@ -53,6 +53,21 @@ func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {
 	})
 }
 
+// An extension by a tick or more is written to the entry only; the entry stays in its slot.
+func TestALaterDeadlineLeavesTheEntryInItsSlot(t *testing.T) {
+	m := newManual(t)
+	e := newTask(nil)
+	addIn(t, m, e, 10*ms)
+	require.True(t, m.Extend(&e.TaskEntry, 11*ms))
+	assert.Equal(t, 1, Inspect(m).Levels[0].Slots[10].Entries)
+	require.True(t, m.Extend(&e.TaskEntry, 12*ms-1))
+	assert.Equal(t, 1, Inspect(m).Levels[0].Slots[12].Entries, "later by less than a tick")
+	m.AdvanceClock(12*ms - 1)
+	assert.Zero(t, e.runs.Load(), "early")
+	m.AdvanceClock(1)
+	assert.EqualValues(t, 1, e.runs.Load())
+}
+
 // The deadline has passed, its tick has not come, and Extend moves it to now.
 func TestAnEntryExtendedToNowWithinItsTickIsDueAtOnce(t *testing.T) {
 	m := newManual(t, WithTick(20*time.Millisecond))

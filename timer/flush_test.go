@@ -100,6 +100,45 @@ func halfWay(t *testing.T, s *shard) []*entry.Entry {
 	return listOf(t, bucket)
 }
 
+// A flush has looked at a shard, and an entry that is due by the flush's time is added there.
+func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
+	m := newManual(t, WithShards(2))
+	behind, due := newTask(nil), newTask(nil)
+	behind.inShard(0)
+	due.inShard(1)
+	addIn(t, m, due, ms)
+	m.dueNow = func() {
+		m.dueNow = func() {}
+		addIn(t, m, behind, 2*ms)
+	}
+	assert.True(t, m.flush(time.Second))
+	assert.Equal(t, 1, Inspect(m).Due)
+	assert.EqualValues(t, 2, m.next(), "so that the next flush comes at once")
+	assert.True(t, m.flush(time.Second))
+	assert.Equal(t, 2, Inspect(m).Due)
+	m.Stop()
+}
+
+// A flush moves at most chunk entries of an overflow bucket, and at most chunk buckets of the
+// lowest level, before it releases the lock.
+func TestAFlushHoldsTheLockForAChunkAtMost(t *testing.T) {
+	for name, c := range map[string]struct{ first, apart time.Duration }{
+		"entries of an overflow bucket": {2048, 0},
+		"buckets of the lowest level":   {1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManual(t, WithTick(1), WithWheelSize(1024))
+			for i := range 2 * chunk {
+				addIn(t, m, newTask(nil), c.first+time.Duration(i)*c.apart)
+			}
+			s := m.shards[0]
+			require.True(t, s.flushLocked(2048))
+			assert.Len(t, listOf(t, &s.mu.due), chunk)
+			m.Stop()
+		})
+	}
+}
+
 func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 	m := newManual(t)
 	var want []any

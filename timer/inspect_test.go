@@ -202,6 +202,13 @@ func TestInspectSaturatesSpansAtNever(t *testing.T) {
 	assert.Equal(t, 16_000_000_000*time.Millisecond, levels[3].Span)
 	assert.Equal(t, Never, levels[4].Span)
 	m.Stop()
+
+	const tick = Never / 64
+	m = newManual(t, WithTick(tick))
+	addEntries(t, m, 1, Never)
+	m.AdvanceClock(tick)
+	assert.Equal(t, 64*tick, Inspect(m).Levels[1].Span, "the longest that is not longer than Never")
+	m.Stop()
 }
 
 // At time 0, too, an entry is due whose deadline had passed when it was added.

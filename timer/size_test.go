@@ -19,9 +19,17 @@ func TestSizes(t *testing.T) {
 	assert.Zero(t, unsafe.Sizeof(s)%line, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(s))
 	for n := 1; n <= 64; n *= 2 {
 		m := newManual(t, WithShards(n))
-		for _, s := range m.shards {
+		for i, s := range m.shards {
 			begin := uintptr(unsafe.Pointer(s)) % line
 			assert.True(t, begin == 0 || begin == 8, "a shard begins %d bytes behind a cache line", begin)
+
+			tt := newTask(nil)
+			tt.inShard(i)
+			addIn(t, m, tt, 1)
+			levels := s.mu.wheel.levels
+			size, begin := uintptr(cap(levels))*unsafe.Sizeof(levels[0]), uintptr(unsafe.Pointer(&levels[0]))%line
+			assert.Zero(t, size%line, "levels of %d bytes share a cache line with what follows them", size)
+			assert.True(t, begin == 0 || begin == 8, "levels begin %d bytes behind a cache line", begin)
 		}
 	}
 }

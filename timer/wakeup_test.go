@@ -69,6 +69,22 @@ func TestKafkaEmptiedBucketsWakeTheDriverOnceAtMost(t *testing.T) {
 	})
 }
 
+// Entries that are due when they are added concern the workers only.
+func TestTheDriverSleepsWhileWorkersRunWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, readings := newCounted(t, WithShards(1))
+		addIn(t, timer, newTask(nil), time.Hour)
+		settle(2 * youngFor)
+		readings.Store(0)
+		const n = 100
+		for range n {
+			addIn(t, timer, newTask(nil), 0)
+			synctest.Wait()
+		}
+		assert.LessOrEqual(t, readings.Load(), int64(n), "a worker reads the clock once for each")
+	})
+}
+
 func TestAnEarlierDeadlineWakesTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := newSystem(t)

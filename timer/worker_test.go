@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A worker claims entries one by one: while one task blocks its worker, another worker runs
@@ -32,6 +33,30 @@ func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
 		assert.EqualValues(t, 1, late.runs.Load())
 		close(hold)
 	})
+}
+
+// A reading of the clock that shows one deadline to have passed serves for those before it, too.
+func TestAWorkerReadsTheClockOnceForAllThatIsDue(t *testing.T) {
+	m := newManual(t)
+	readings := 0
+	m.now = func() time.Duration { readings++; return m.Now() }
+	tasks := make([]*testTask, runLength)
+	for i := range tasks {
+		tasks[i] = newTask(nil)
+		addIn(t, m, tasks[i], time.Second)
+	}
+	m.AdvanceClock(time.Second)
+	assert.Equal(t, 1, readings)
+	for _, tt := range tasks {
+		assert.EqualValues(t, 1, tt.runs.Load())
+		addIn(t, m, tt, 0)
+		require.True(t, m.Extend(&tt.TaskEntry, time.Minute))
+	}
+	readings = 0
+	assert.False(t, m.AdvanceClock(0))
+	assert.Equal(t, 1, readings, "all have been extended")
+	checkInvariants(t, &m.store, nil)
+	m.Stop()
 }
 
 // While 15 tasks for each processor block, the timer still runs others.

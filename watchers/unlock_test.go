@@ -39,6 +39,19 @@ func TestAWatchLeftInABusyShardGoesWithTheUnlock(t *testing.T) {
 	checkInvariants(t, w)
 }
 
+// An operation whose only watch was left in a busy shard, by a check of another key that had found
+// its memory there before, is not gone: if it were used again, its watch would be in two lists.
+func TestAnOperationIsNotGoneBeforeItsWatch(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	m, busy, hash := wait(t, w, b), w.Shard(w.Hash(b)), w.Hash(b)
+	busy.mu.Lock()
+	end(w, a, m)
+	busy.mu.Unlock() // and nobody has looked yet whether a watch was left
+	assert.False(t, busy.Gone(m, b, hash))
+	assert.True(t, busy.Gone(m, b, hash), "the first call has taken it out")
+}
+
 // If the lock has been released before the watch is in the shard's list of stale ones, the
 // goroutine that leaves the watch takes it out itself.
 func TestAWatchLeftAfterTheUnlockGoesAtOnce(t *testing.T) {

@@ -87,18 +87,18 @@ func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key
 
 // Shard returns the shard of the keys with this hash.
 func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
-	i := hash & uint64(len(w.slots)-1)
-	if s := w.slots[i].Load(); s != nil {
-		return s
+	s := w.slots[hash&uint64(len(w.slots)-1)].Load()
+	if s == nil {
+		s = w.make(hash)
 	}
-	return w.make(int(i))
+	return s
 }
 
-// make makes the i-th shard, unless another goroutine has.
-func (w *Watchers[K]) make(i int) *Shard[K] {
+// make makes the shard of the keys with this hash, unless another goroutine has.
+func (w *Watchers[K]) make(hash uint64) *Shard[K] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.makeLocked(i)
+	return w.makeLocked(int(hash & uint64(len(w.slots)-1)))
 }
 
 func (w *Watchers[K]) makeLocked(i int) *Shard[K] {

@@ -53,7 +53,7 @@ var accidents = []accident{
 	{16, "replica 2 is frozen", func(d *demo) error { d.replicas[1].signal(syscall.SIGSTOP); return nil }},
 	{19, "replica 2 continues", func(d *demo) error { d.replicas[1].signal(syscall.SIGCONT); return nil }},
 	{21, "replica 3 stops, and hands its waits back", func(d *demo) error { d.replicas[2].stop(); return d.replicas[2].start() }},
-	{23, "the writer ends", func(d *demo) error { d.polls.awaitPuts(lastStep); d.writer.stop(); return nil }},
+	{lastStep - 1, "the writer ends", func(d *demo) error { d.writer.stop(); return nil }},
 }
 
 const (
@@ -194,6 +194,9 @@ func (d *demo) watch(ctx context.Context, step time.Duration) error {
 		stats := d.stats(ctx, time.Second) // one of them may be frozen
 		fmt.Fprintf(d.out, "%3d  %6d waiting  %7d answered  put to answer p50 %-9v p99 %-9v  %d gaps  %d re-checks\n", n, d.polls.waiting.Load(),
 			d.polls.answered.Load(), quantile(took, 0.5), quantile(took, 0.99), stats["gaps"], stats["rechecks"])
+		if n == lastStep-1 {
+			d.polls.awaitPuts(ctx, lastStep)
+		}
 		for _, a := range accidents {
 			if a.at != n {
 				continue

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -76,6 +77,21 @@ func TestTheVerdictOfADemo(t *testing.T) {
 	} {
 		assert.ErrorContains(t, judge(change), what)
 	}
+}
+
+// An interrupt ends the demo while it waits for puts that do not come. Without one it waits with patience.
+func TestTheWaitForPutsEndsWithTheDemo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &polls{}
+		ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
+		defer interrupt()
+		began := time.Now()
+		p.awaitPuts(ctx, 1)
+		assert.Less(t, time.Since(began), 2*time.Second)
+		began = time.Now()
+		p.awaitPuts(t.Context(), 1)
+		assert.Equal(t, patience, time.Since(began))
+	})
 }
 
 func TestADemoOfNothingIsAnError(t *testing.T) {

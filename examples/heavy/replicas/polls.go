@@ -98,9 +98,10 @@ func (p *polls) written() (puts, keys int) {
 	return p.mu.puts, p.mu.written
 }
 
-// awaitPuts waits until n puts were acknowledged, which takes a busy machine longer; within patience.
-func (p *polls) awaitPuts(n int) {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+// awaitPuts waits until n puts were acknowledged, which takes a busy machine longer; within patience,
+// and until ctx ends.
+func (p *polls) awaitPuts(ctx context.Context, n int) {
+	for end := time.Now().Add(patience); ctx.Err() == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if puts, _ := p.written(); puts >= n {
 			return
 		}

@@ -93,8 +93,7 @@ func (b *Broker) produce(c *wire.Conn, req *kmsg.ProduceRequest, reply func(kmsg
 	var waiting []appendedBatch
 	for _, rt := range req.Topics {
 		st := kmsg.NewProduceResponseTopic()
-		st.Topic = rt.Topic
-		st.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(rt.Partitions))
+		st.Topic, st.Partitions = rt.Topic, make([]kmsg.ProduceResponseTopicPartition, len(rt.Partitions))
 		for i, rp := range rt.Partitions {
 			sp := &st.Partitions[i]
 			sp.Default()

@@ -50,9 +50,8 @@ type Broker struct {
 
 // Start starts a broker, which is part of the cluster when Start returns.
 func Start(config Config) (*Broker, error) {
-	b := &Broker{config: config.withDefaults()}
+	b := &Broker{config: config.withDefaults(), all: make(map[string]*waits)}
 	b.mu.partitions = make(map[topicPartition]*partition)
-	b.all = make(map[string]*waits)
 	b.applying.unfollow = func() {}
 	b.current.Store(&controller.Picture{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())

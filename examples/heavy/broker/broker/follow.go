@@ -62,8 +62,7 @@ func (b *Broker) copyFrom(ctx context.Context, leader string, parts []following)
 func (b *Broker) fetchFrom(ctx context.Context, leader *kgo.Broker, parts []following) (err error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID = b.config.ID
-	req.MaxWaitMillis, req.MinBytes = int32(followerPatience.Milliseconds()), 1
-	req.MaxBytes = int32(b.config.MaxFetchBytes)
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(followerPatience.Milliseconds()), 1, int32(b.config.MaxFetchBytes)
 	for _, p := range parts {
 		rt := kmsg.NewFetchRequestTopic()
 		rt.Topic = p.Topic
@@ -88,10 +87,8 @@ func (p *partition) nextFetch(epoch int32) kmsg.FetchRequestTopicPartition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	req := kmsg.NewFetchRequestTopicPartition()
-	req.Partition = p.N
-	req.CurrentLeaderEpoch = epoch
-	req.FetchOffset = p.mu.log.End()
-	req.PartitionMaxBytes = followerBytes
+	req.Partition, req.CurrentLeaderEpoch = p.N, epoch
+	req.FetchOffset, req.PartitionMaxBytes = p.mu.log.End(), followerBytes
 	return req
 }
 

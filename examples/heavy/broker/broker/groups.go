@@ -67,12 +67,10 @@ func (b *Broker) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 // none, and their ids are refused.
 func (b *Broker) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+	resp.ProducerID = b.config.Controller.NextProducerID()
 	if req.TransactionalID != nil {
-		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
-		resp.ProducerID, resp.ProducerEpoch = -1, -1
-		return resp
+		resp.ErrorCode, resp.ProducerID, resp.ProducerEpoch = kerr.TransactionalIDAuthorizationFailed.Code, -1, -1
 	}
-	resp.ProducerID, resp.ProducerEpoch = b.config.Controller.NextProducerID(), 0
 	return resp
 }
 
@@ -80,7 +78,6 @@ func (b *Broker) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 // none. A client that finds the request unlisted may wait for it without a word.
 func refuseConsumerGroup(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
-	resp.ErrorCode = kerr.UnsupportedVersion.Code
-	resp.ErrorMessage = kmsg.StringPtr("this broker speaks the classic group protocol only")
+	resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedVersion.Code, kmsg.StringPtr("this broker speaks the classic group protocol only")
 	return resp
 }

@@ -30,10 +30,8 @@ type partition struct {
 		leaderEpoch int32
 		epoch       int32 // of leader and isr; the controller counts it
 		replicas    []int32
-		isr         []int32 // all that the controller believes in sync, and perhaps more
-
-		// Of the leader only.
-		followers map[int32]*follower
+		isr         []int32             // all that the controller believes in sync, and perhaps more
+		followers   map[int32]*follower // of the leader only
 	}
 }
 

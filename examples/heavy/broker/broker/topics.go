@@ -91,10 +91,7 @@ func describe(name string, pic *controller.Picture) kmsg.MetadataResponseTopic {
 }
 
 // The times that are not times. Others are refused: no index of times is kept.
-const (
-	latest   = -1
-	earliest = -2
-)
+const latest, earliest = -1, -2
 
 func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)

@@ -125,10 +125,15 @@ func TestBadInputEndsOnlyItsOwnConnection(t *testing.T) {
 			_, _ = r.Write([]byte{0, 0, 1, 0, 0, 3, 0, 1})
 			_ = r.Conn.(*net.TCPConn).CloseWrite()
 		},
-		"an unknown API":             func(r *raw) { r.send(999, 0, false, nil) },
-		"an unknown version":         func(r *raw) { r.send(3, 99, true, nil) },
-		"another broker's API":       func(r *raw) { r.send(4, 0, false, nil) },
-		"two billion topics":         func(r *raw) { r.send(3, 1, false, []byte{0x7f, 0xff, 0xff, 0xff}) },
+		"an unknown API":       func(r *raw) { r.send(999, 0, false, nil) },
+		"an unknown version":   func(r *raw) { r.send(3, 99, true, nil) },
+		"another broker's API": func(r *raw) { r.send(4, 0, false, nil) },
+		"two billion topics":   func(r *raw) { r.send(3, 1, false, []byte{0x7f, 0xff, 0xff, 0xff}) },
+		"8,001 topics to produce to": func(r *raw) {
+			req := produceRequest("t", nil)
+			req.Topics = make([]kmsg.ProduceRequestTopic, 8001)
+			r.send(0, req.Version, req.IsFlexible(), req.AppendTo(nil))
+		},
 		"acks=0 to a topic not here": func(r *raw) { r.ask0() },
 	} {
 		t.Run(name, func(t *testing.T) {

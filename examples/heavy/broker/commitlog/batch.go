@@ -16,9 +16,7 @@ const (
 	magicOffset = 16
 	crcSize     = 21
 	headerSize  = 61
-)
 
-const (
 	attrTransactional = 1 << 4
 	attrControl       = 1 << 5
 )
@@ -56,9 +54,7 @@ func next(records []byte) (b Batch, rest []byte, err error) {
 	switch {
 	case crc32.Checksum(b.bytes[crcSize:], castagnoli) != uint32(b.CRC):
 		return b, nil, kerr.CorruptMessage
-	case b.NumRecords < 1 || b.LastOffsetDelta != b.NumRecords-1:
-		return b, nil, kerr.InvalidRecord
-	case b.Attributes&(attrTransactional|attrControl) != 0:
+	case b.NumRecords < 1 || b.LastOffsetDelta != b.NumRecords-1 || b.Attributes&(attrTransactional|attrControl) != 0:
 		return b, nil, kerr.InvalidRecord
 	}
 	return b, records[size:], nil

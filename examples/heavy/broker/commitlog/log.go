@@ -81,9 +81,6 @@ func (l *Log) Position(offset int64) int64 {
 	return l.written
 }
 
-// Size is how many bytes are kept.
-func (l *Log) Size() int { return int(l.written - l.Position(l.start)) }
-
 // Read returns the batches from the one that holds offset up to the offset
 // below, as many as fit into limit bytes; atLeastOne, if it does not fit either.
 func (l *Log) Read(offset, below int64, limit int, atLeastOne bool) []byte {
@@ -101,7 +98,7 @@ func (l *Log) Read(offset, below int64, limit int, atLeastOne bool) []byte {
 // Retain drops the oldest batches, none that ends above below, until what is
 // kept is no larger than limit.
 func (l *Log) Retain(limit int, below int64) {
-	for l.Size() > limit && len(l.batches) > 0 && l.batches[0].End() <= below {
+	for len(l.batches) > 0 && int(l.written-l.positions[0]) > limit && l.batches[0].End() <= below {
 		l.start = l.batches[0].End()
 		l.batches[0] = Batch{}
 		l.batches, l.positions = l.batches[1:], l.positions[1:]

@@ -42,11 +42,10 @@ type Controller struct {
 
 // New makes a controller that gives up a broker which is silent for longer than
 // sessionTimeout. Its options are those of the purgatory in which the sessions wait.
-func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Option) (*Controller, error) {
-	c := &Controller{log: log, sessionTimeout: sessionTimeout}
+func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Option) (c *Controller, err error) {
+	c = &Controller{log: log, sessionTimeout: sessionTimeout}
 	c.mu.now = &Picture{Brokers: make(map[int32]netip.AddrPort)}
 	c.mu.brokers = make(map[int32]*Session)
-	var err error
 	c.sessions, err = purgatory.New[int32]("broker session", opts...)
 	return c, err
 }

@@ -101,8 +101,7 @@ func (g *group) enterLocked(m *member, req *kmsg.JoinGroupRequest) *kmsg.JoinGro
 func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version, resp.MemberID, resp.Generation, resp.LeaderID = version, m.id, g.mu.generation, g.mu.leader
-	protocol, protocolType := g.mu.protocol, g.mu.protocolType
-	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
+	resp.Protocol, resp.ProtocolType = kmsg.StringPtr(g.mu.protocol), kmsg.StringPtr(g.mu.protocolType)
 	if m.id == g.mu.leader {
 		for _, other := range g.membersLocked() {
 			rm := kmsg.NewJoinGroupResponseMember()
@@ -126,12 +125,7 @@ func refuseJoin(version int16, member string, err *kerr.Error) *kmsg.JoinGroupRe
 // What the new process says of itself in the protocol may differ, as in Kafka: a
 // cooperative one says which partitions it has, and in which generation.
 func (g *group) replaceLocked(former *member, req *kmsg.JoinGroupRequest) (*member, *kmsg.JoinGroupResponse) {
-	m := &member{
-		id:         rand.Text(),
-		instance:   former.instance,
-		assignment: former.assignment,
-		protocols:  former.protocols,
-	}
+	m := &member{id: rand.Text(), instance: former.instance, assignment: former.assignment, protocols: former.protocols}
 	g.refuseLocked(former, kerr.FencedInstanceID)
 	g.removeLocked(former)
 	g.addLocked(m, req)
@@ -210,15 +204,13 @@ func (g *group) assignLocked(assignments []kmsg.SyncGroupRequestGroupAssignment)
 func (g *group) assignedLocked(m *member, version int16) *kmsg.SyncGroupResponse {
 	resp := kmsg.NewPtrSyncGroupResponse()
 	resp.Version = version
-	protocol, protocolType := g.mu.protocol, g.mu.protocolType
-	resp.Protocol, resp.ProtocolType = &protocol, &protocolType
+	resp.Protocol, resp.ProtocolType = kmsg.StringPtr(g.mu.protocol), kmsg.StringPtr(g.mu.protocolType)
 	resp.MemberAssignment = append([]byte{}, m.assignment...)
 	return resp
 }
 
 func refuseSync(version int16, err *kerr.Error) *kmsg.SyncGroupResponse {
 	resp := kmsg.NewPtrSyncGroupResponse()
-	resp.Version, resp.ErrorCode = version, err.Code
-	resp.MemberAssignment = []byte{}
+	resp.Version, resp.ErrorCode, resp.MemberAssignment = version, err.Code, []byte{}
 	return resp
 }

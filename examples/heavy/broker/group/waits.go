@@ -79,9 +79,8 @@ func (g *group) startSessionLocked(m *member) {
 	if g.mu.members[m.id] != m || m.session != nil {
 		return
 	}
-	s := &session{group: g, member: m}
+	s, timeout := &session{group: g, member: m}, m.timeout
 	m.session = s
-	timeout := m.timeout
 	g.actions.Add(func() {
 		_, _ = g.coordinator.Heartbeats.TryCompleteElseWatch(s, timeout, MemberKey{g.name, m.id})
 	})

@@ -19,6 +19,7 @@ const (
 	// a hundred.
 	maxOther = 1 << 20
 	piece    = 256 << 10 // of a frame: what a client has to send within the server's patience
+	maxNamed = 8000      // topics, partitions and tags of a produce: there may be 4,000 partitions
 )
 
 var errFrame = errors.New("wire: malformed frame")
@@ -72,16 +73,46 @@ func parseRequest(frame []byte, apis Versions) (int32, kmsg.Request, error) {
 			r.Span(int(r.Uvarint()))
 		}
 	}
-	if !r.Ok() {
+	switch produce := key == kmsg.Produce.Int16(); {
+	case !r.Ok():
 		return 0, nil, fmt.Errorf("%w: truncated header", errFrame)
-	}
-	if key != kmsg.Produce.Int16() && len(r.Src) > maxOther {
+	case !produce && len(r.Src) > maxOther:
 		return 0, nil, fmt.Errorf("%w: %d bytes for API key %d", errFrame, len(r.Src), key)
+	case produce && named(req, r.Src) > maxNamed:
+		return 0, nil, fmt.Errorf("%w: more than %d topics, partitions and tags", errFrame, maxNamed)
 	}
 	if err := req.ReadFrom(r.Src); err != nil {
 		return 0, nil, fmt.Errorf("wire: API key %d version %d: %w", key, version, err)
 	}
 	return correlation, req, nil
+}
+
+// named counts the topics, partitions and tags that a produce announces, and stops beyond maxNamed.
+// It takes no memory for them: decoded, a topic of three bytes takes 64, and its answer as many.
+func named(req kmsg.Request, src []byte) (n int) {
+	r := kbin.Reader{Src: src}
+	each := func(announced int, read func()) {
+		n += max(0, announced)
+		for ; announced > 0 && n <= maxNamed; announced-- {
+			read()
+		}
+	}
+	text, records, length, tags := r.UnsafeNullableString, r.NullableBytes, r.ArrayLen, func() {}
+	if req.IsFlexible() {
+		text, records, length = r.UnsafeCompactNullableString, r.CompactNullableBytes, r.CompactArrayLen
+		tags = func() { each(int(min(r.Uvarint(), maxNamed+1)), func() { r.Uvarint(); r.Span(int(r.Uvarint())) }) }
+	}
+	if req.GetVersion() >= 3 {
+		text() // the transactional id
+	}
+	r.Span(6) // acks and timeout
+	each(int(length()), func() {
+		text()
+		each(int(length()), func() { r.Int32(); records(); tags() })
+		tags()
+	})
+	tags()
+	return n
 }
 
 // appendResponse encodes a whole response frame.
