@@ -109,10 +109,11 @@ func TestAWaitForAWorkerIsLoggedEachSecond(t *testing.T) {
 		synctest.Wait()
 		before := len(log.find(EventDue))
 		for range 4 {
-			time.Sleep(2 * time.Second)
-			p.AdvanceClock(0)
-			time.Sleep(time.Second)
-			p.AdvanceClock(0)
+			for _, pause := range []time.Duration{2 * time.Second, time.Second} {
+				time.Sleep(pause)
+				p.AdvanceClock(0)
+				synctest.Wait() // the record is written on another goroutine
+			}
 		}
 		assert.Len(t, log.find(EventDue), before+8)
 		close(leave)
