@@ -93,34 +93,6 @@ func TestStuckCallbacksAreCountedAndLogged(t *testing.T) {
 	})
 }
 
-// While an expired operation waits for a worker, a sweep in each second logs it each time.
-func TestAWaitForAWorkerIsLoggedEachSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log records
-		p, err := New[string]("produce", WithoutReaper(), WithExpiryWorkers(1), WithLogger(slog.New(&log)))
-		require.NoError(t, err)
-		leave := make(chan struct{})
-		for range 2 {
-			_, err := p.TryCompleteElseWatch(&stuck{leave: leave}, 0, "a")
-			require.NoError(t, err)
-		}
-		time.Sleep(time.Minute)
-		p.AdvanceClock(0)
-		synctest.Wait()
-		before := len(log.find(EventDue))
-		for range 4 {
-			for _, pause := range []time.Duration{2 * time.Second, time.Second} {
-				time.Sleep(pause)
-				p.AdvanceClock(0)
-				synctest.Wait() // the record is written on another goroutine
-			}
-		}
-		assert.Len(t, log.find(EventDue), before+8)
-		close(leave)
-		require.NoError(t, p.Shutdown(t.Context()))
-	})
-}
-
 // A callback counts as stuck only after the threshold. The record of a stuck callback has a
 // stack only with WithStuckStacks, because all goroutines stop while the runtime writes it.
 func TestACallbackIsStuckOnlyAfterTheThreshold(t *testing.T) {
