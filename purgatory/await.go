@@ -168,7 +168,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 	if r.err != nil {
 		return r.err
 	}
-	if done := ctx.Done(); r.completed || done == nil {
+	if done := ctx.Done(); done == nil {
 		sched.Receive(w.ended)
 	} else if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))

@@ -36,7 +36,7 @@ type registration[K comparable] struct {
 	machine.Hold
 	p       *DelayedOperationPurgatory[K]
 	timeout time.Duration
-	tried   bool // TryComplete has been called
+	tried   bool // the caller has made the first try
 	step    step
 
 	completed bool
@@ -79,7 +79,6 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			return
 		}
 		if !r.tried && !p.behindOthers(waits) {
-			r.tried = true
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
 				return

@@ -97,7 +97,7 @@ func (w *walk[K]) beginAt(k watchers.Key[K]) (ended int, own bool) {
 }
 
 func (w *walk[K]) run() (ended int, own bool) {
-	if w.n == 0 && !w.more {
+	if w.n == 0 {
 		w.reset()
 		return 0, false
 	}
@@ -309,11 +309,10 @@ const inOrderBatch = 2
 
 func (w *walk[K]) beginTurn() {
 	w.n, w.more, w.turns.has = w.shard.BeginTurn(&w.cursor, w.key, w.hash, w.batch[:inOrderBatch])
-	w.turns.stopped, w.turns.goOn = false, false
+	w.turns.stopped = false
 	w.turns.n++
 	if w.turns.has && w.n == 0 && !w.more {
 		if w.endTurn(); w.turns.goOn { // another walk in order came meanwhile, and has left its work
-			w.turns.goOn = false
 			w.p.signal(w.key, w.hash, w.upTo, true)
 		}
 	}
