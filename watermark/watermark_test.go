@@ -1,0 +1,282 @@
+package watermark
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+var errGone = errors.New("gone")
+
+// inBubble runs f with a watermark that stands at 0.
+func inBubble(t *testing.T, f func(t *testing.T, p *strings, w *Watermark[string])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurgatory(t)
+		f(t, p, New(p, "a", 0))
+	})
+}
+
+// waiter is a goroutine in Await.
+type waiter struct {
+	leave context.CancelCauseFunc
+	err   chan error
+}
+
+func await(w *Watermark[string], position int64) *waiter {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	g := &waiter{cancel, make(chan error, 1)}
+	go func() { g.err <- w.Await(ctx, position) }()
+	synctest.Wait()
+	return g
+}
+
+// returned checks that Await has returned, and what.
+func (g *waiter) returned(t *testing.T, want error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-g.err:
+		require.ErrorIs(t, err, want)
+	default:
+		t.Fatal("it waits")
+	}
+}
+
+func (g *waiter) waits(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	require.Empty(t, g.err)
+}
+
+func TestEqualWaitsShareAnOperation(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		var at5, at7 []*waiter
+		for range 1000 {
+			at5 = append(at5, await(w, 5))
+		}
+		for range 3 {
+			at7 = append(at7, await(w, 7))
+		}
+		require.Equal(t, 2, p.NumDelayed())
+		w.Advance(4)
+		at5[999].waits(t)
+		tried := p.Stats().Checks
+		w.Advance(6)
+		require.Equal(t, tried+1, p.Stats().Checks, "one operation is tried")
+		for _, g := range at5 {
+			g.returned(t, nil)
+		}
+		for _, g := range at7 {
+			g.waits(t)
+		}
+		w.Advance(7)
+		for _, g := range at7 {
+			g.returned(t, nil)
+		}
+		left(t, w)
+	})
+}
+
+func TestAPositionThatWasReachedNeedsNoWait(t *testing.T) {
+	p := newPurgatory(t)
+	w := New(p, "a", 5)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, w.Await(ended, 5))
+	require.NoError(t, p.Close())
+	require.NoError(t, w.Await(ended, 4))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = w.Await(ended, 3) }))
+	require.Zero(t, p.Stats().Accepted)
+}
+
+func TestAPositionOnlyRises(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		w.Advance(5)
+		w.Advance(3)
+		require.EqualValues(t, 5, w.Position())
+		at6 := await(w, 6)
+		checks := p.Stats().Checks
+		w.Advance(5)
+		w.Advance(-1)
+		require.Equal(t, checks, p.Stats().Checks, "there is nothing to check")
+		at6.waits(t)
+		w.Advance(6)
+		at6.returned(t, nil)
+	})
+}
+
+// Who leaves takes nobody along; the last takes the operation out.
+func TestEachLeavesAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		first, second, third := await(w, 5), await(w, 5), await(w, 5)
+		first.leave(errGone)
+		first.returned(t, errGone)
+		second.waits(t)
+		second.leave(errGone)
+		second.returned(t, errGone)
+		third.waits(t)
+		require.Equal(t, 1, p.NumDelayed())
+		third.leave(errGone)
+		third.returned(t, errGone)
+		left(t, w)
+
+		again := await(w, 5) // those who left have taken the wait along
+		require.Equal(t, 1, p.NumDelayed())
+		w.Advance(5)
+		again.returned(t, nil)
+		left(t, w)
+	})
+}
+
+func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(p *strings)
+		want error
+	}{
+		"cancelled, with a cause": {func(p *strings) { p.CancelForKey("a", errGone) }, errGone},
+		"cancelled":               {func(p *strings) { p.CancelForKey("a", nil) }, purgatory.ErrCancelled},
+		"completed":               {func(p *strings) { p.CompleteForKey("a") }, purgatory.ErrCancelled},
+		"closed":                  {func(p *strings) { _ = p.Close() }, purgatory.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+				first, second := await(w, 5), await(w, 5)
+				c.end(p)
+				first.returned(t, c.want)
+				second.returned(t, c.want)
+				left(t, w)
+				if c.want != purgatory.ErrClosed {
+					third := await(w, 5)
+					third.waits(t)
+					w.Advance(5)
+					third.returned(t, nil)
+				}
+			})
+		})
+	}
+}
+
+// Who comes when a wait has ended, and before its goroutines have woken up, does not get its error.
+func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
+	p := newPurgatory(t)
+	w := New(p, "a", 0)
+	s, err := w.enter(5)
+	require.NoError(t, err)
+	p.CancelForKey("a", errGone)
+	other, err := w.enter(5)
+	require.NoError(t, err)
+	require.NotSame(t, s, other)
+	require.ErrorIs(t, s.Err(), errGone)
+	require.ErrorIs(t, other.Err(), purgatory.ErrPending)
+
+	w.forget(5, s) // the first wakes up
+	third, err := w.enter(5)
+	require.NoError(t, err)
+	require.Same(t, other, third)
+	w.leave(5, s)
+	require.Equal(t, 1, p.NumDelayed())
+	w.leave(5, other)
+	require.Equal(t, 1, p.NumDelayed())
+	w.leave(5, third)
+	left(t, w)
+}
+
+func TestAFullPurgatoryRefusesAWait(t *testing.T) {
+	p := newPurgatory(t, purgatory.WithMaxPending(1))
+	w := New(p, "a", 0)
+	s, err := w.enter(5)
+	require.NoError(t, err)
+	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrFull)
+	shared, err := w.enter(5) // it is accepted already
+	require.NoError(t, err)
+	require.Same(t, s, shared)
+	w.leave(5, s)
+	w.leave(5, s)
+	left(t, w)
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrClosed)
+}
+
+// Watermarks of one purgatory, and operations under their keys, do not disturb each other.
+func TestTwoWatermarks(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, a *Watermark[string]) {
+		b := New(p, "b", 0)
+		at, bt := await(a, 5), await(b, 5)
+		ended, err := p.StartWait(purgatory.NoTimeout, func() bool { return a.Position() >= 3 }, "a")
+		require.NoError(t, err)
+		a.Advance(3)
+		<-ended.Done()
+		a.Advance(5)
+		at.returned(t, nil)
+		bt.waits(t)
+		b.Advance(9)
+		bt.returned(t, nil)
+		left(t, a)
+	})
+}
+
+// Whatever meets: each Await returns nil once its position is reached, or else the cause of its
+// context, and nothing is left.
+func TestAwaitBesideEverything(t *testing.T) {
+	const goroutines, rounds = 16, 300
+	p := newPurgatory(t)
+	w := New(p, "a", 0)
+	var running sync.WaitGroup
+	var reached, gone atomic.Int64
+	for g := range goroutines {
+		random := rand.New(rand.NewPCG(1, uint64(g)))
+		running.Go(func() {
+			for range rounds {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				position := w.Position() + 1 + random.Int64N(3)
+				switch random.IntN(8) {
+				case 0:
+					position = 1 << 60 // nobody gets there
+					fallthrough
+				case 1:
+					running.Go(func() { cancel(errGone) })
+				}
+				if err := w.Await(ctx, position); err == nil {
+					reached.Add(1)
+					assert.GreaterOrEqual(t, w.Position(), position)
+				} else {
+					gone.Add(1)
+					assert.ErrorIs(t, err, errGone)
+				}
+				cancel(nil)
+			}
+		})
+	}
+	stop, advanced := make(chan struct{}), make(chan struct{})
+	for range 2 {
+		go func() {
+			defer func() { advanced <- struct{}{} }()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					w.Advance(w.Position() + 1)
+				}
+			}
+		}()
+	}
+	running.Wait()
+	close(stop)
+	<-advanced
+	<-advanced
+	require.EqualValues(t, goroutines*rounds, reached.Load()+gone.Load())
+	require.Positive(t, reached.Load())
+	require.Positive(t, gone.Load())
+	left(t, w)
+}
