@@ -54,7 +54,8 @@ func (s *wait[K]) OnComplete() {
 
 // New returns a watermark that stands at a position. Waits are registered in p under key and
 // their positions. Other operations may wait under key. Give each watermark a key of its own:
-// otherwise each tries the waits of the others in vain.
+// otherwise each tries the waits of the others in vain. A key that is not equal to itself, as NaN,
+// is no key for a watermark: Advance does not find those that wait under it.
 func New[K comparable](p *purgatory.DelayedOperationPurgatory[K], key K, at int64) *Watermark[K] {
 	w := &Watermark[K]{p: p, key: key}
 	w.at.Store(at)
@@ -85,7 +86,9 @@ func (w *Watermark[K]) Advance(to int64) {
 //
 // Errors: the cause of ctx; the cause that was given to CancelForKey; purgatory.ErrCancelled if
 // that is nil, or if CompleteForKey ended the wait; purgatory.ErrClosed, and
-// purgatory.ErrFull. Compare with errors.Is.
+// purgatory.ErrFull. Compare with errors.Is. If a check is trying the wait when CancelForKey or
+// CompleteForKey comes, the check ends it, perhaps after that call has returned. An Await for the
+// same position that begins in between may enter it, and get that error, too.
 func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
 	if w.at.Load() >= position {
 		return nil

@@ -143,6 +143,10 @@ func TestEachLeavesAlone(t *testing.T) {
 		first.leave(errGone)
 		first.returned(t, errGone)
 		second.waits(t)
+		fourth := await(w, 5)
+		require.Equal(t, 1, p.NumDelayed(), "it has entered the wait, too")
+		fourth.leave(errGone)
+		fourth.returned(t, errGone)
 		second.leave(errGone)
 		second.returned(t, errGone)
 		third.waits(t)
@@ -322,14 +326,17 @@ func TestACallbackThatEndsTheGoroutine(t *testing.T) {
 	})
 }
 
-// A position that is reached when the context has ended is no error.
-func TestTheContextEndsWhenThePositionIsReached(t *testing.T) {
+// A position that is reached when the context has ended, or the purgatory has closed, is no error.
+func TestAReachedPositionIsNoError(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
 	for position := int64(1); position <= 100; position++ { // a select of two channels tosses a coin
 		ctx, cancel := context.WithCancel(context.Background())
 		require.NoError(t, w.Await(asked{ctx, func() { w.Advance(position); cancel() }}, position))
 	}
+	closes := asked{context.Background(), func() { w.Advance(101); _ = p.Close() }}
+	require.NoError(t, w.Await(closes, 101))
+	require.ErrorIs(t, w.Await(context.Background(), 102), purgatory.ErrClosed)
 	left(t, w)
 }
 

@@ -16,10 +16,10 @@ import (
 )
 
 // TestWatermarks runs one watermark beside goroutines that wait, leave, advance, end its operations
-// and close.
+// and close, and beside other waits under its key.
 //
-//   - An Await returns nil only if its position is reached, the cause of its context only if that has ended, and
-//     another error only if somebody has ended the operations of its key.
+//   - An Await returns nil only if its position is reached, the cause of its context only if that has ended
+//     below the position, and another error only if somebody has ended the operations of its key.
 //   - Nobody waits whose position is reached, or whose context has ended, or after Close.
 //   - The position is the highest of those it was advanced to.
 //   - When the last has left, no operation is left.
