@@ -184,7 +184,7 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 				first.returned(t, c.want)
 				second.returned(t, c.want)
 				left(t, w)
-				if c.want != purgatory.ErrClosed {
+				if !errors.Is(c.want, purgatory.ErrClosed) {
 					third := await(w, 5)
 					third.waits(t)
 					w.Advance(5)

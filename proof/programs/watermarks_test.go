@@ -68,7 +68,6 @@ type markRun struct {
 	leftAt   [markContexts]int64 // the position before the context ended
 	highest  int
 	ended    bool             // somebody has ended the operations of the key
-	closing  bool             // Close or Shutdown has begun
 	closed   bool             // Close has begun, or Shutdown has returned
 	waiting  map[int]markCall // by goroutine
 	strange  []*purgatory.Wait[int]
@@ -154,7 +153,7 @@ func (r *markRun) leaveContext(i int) {
 }
 
 func (r *markRun) judge(goroutine int, c markCall, err error) {
-	ok := false
+	var ok bool
 	switch {
 	case err == nil:
 		ok = r.w.Position() >= int64(c.n)
