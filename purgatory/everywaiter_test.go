@@ -64,7 +64,7 @@ func TestANoEndsOnlyACheckInOrder(t *testing.T) {
 	}
 }
 
-// endsItsGoroutine runs check on another goroutine, after it has registered an operation for "c"
+// endsItsGoroutine runs check on another goroutine, after it has registered an operation for key
 // whose callback ends the goroutine.
 func endsItsGoroutine(p *stringPurgatory, key string, check func()) {
 	o := &op{complete: runtime.Goexit}
