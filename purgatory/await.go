@@ -156,6 +156,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 		w = &waiting{ended: make(chan struct{}, 1)}
 	}
 	w.ready = ready
+	done := ctx.Done() // before the wait is registered: a context is the caller's code, and may panic
 	returned := false
 	defer func() {
 		if !returned { // ready has called runtime.Goexit
@@ -169,7 +170,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 	if r.err != nil {
 		return r.err
 	}
-	if done := ctx.Done(); done == nil {
+	if done == nil {
 		sched.Receive(w.ended)
 	} else if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))
@@ -268,7 +269,14 @@ func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready fu
 	}
 	w := &Wait[K]{p: p, timeout: timeout}
 	w.op.ready, w.op.ended = ready, make(chan struct{})
-	if _, err := p.register(&w.op, timeout, keys, at); err != nil {
+	returned := false
+	defer func() {
+		if !returned { // ready has called runtime.Goexit
+			w.Stop()
+		}
+	}()
+	_, err := p.register(&w.op, timeout, keys, at)
+	if returned = true; err != nil {
 		if !w.op.met {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -18,7 +19,7 @@ import (
 //  2. A goroutine enters a wait only after the purgatory has accepted it, and looks at the position
 //     once more then. So it sees a position that was raised before that look. The check of one that
 //     is raised later finds the wait.
-//  3. A goroutine enters a wait under mu, and only if the wait has not ended. A wait that ends
+//  3. A goroutine enters a wait under mu, and only if the wait does not end. A wait that ends
 //     wakes all that have entered it.
 //  4. The last goroutine that leaves a wait takes it out of waits under the same mu, and cancels
 //     it after that. So no goroutine is in it then.
@@ -86,9 +87,7 @@ func (w *Watermark[K]) Advance(to int64) {
 //
 // Errors: the cause of ctx; the cause that was given to CancelForKey; purgatory.ErrCancelled if
 // that is nil, or if CompleteForKey ended the wait; purgatory.ErrClosed, and
-// purgatory.ErrFull. Compare with errors.Is. If a check is trying the wait when CancelForKey or
-// CompleteForKey comes, the check ends it, perhaps after that call has returned. An Await for the
-// same position that begins in between may enter it, and get that error, too.
+// purgatory.ErrFull. Compare with errors.Is.
 func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
 	if w.at.Load() >= position {
 		return nil
@@ -130,13 +129,13 @@ func (w *Watermark[K]) enter(position int64) (s *wait[K], err error) {
 	return w.enterOr(position, own), nil
 }
 
-// enterOr enters the wait for position. If there is none, or if it has ended, perhaps with an
+// enterOr enters the wait for position. If there is none, or if it ends, perhaps with an
 // error that is not for the caller, that is own; nil if own is nil.
 func (w *Watermark[K]) enterOr(position int64, own *wait[K]) *wait[K] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.mu.waits[position]
-	if s == nil || s.Outcome() != operation.Pending {
+	if s == nil || machine.Of(s).Ending() {
 		if s = own; own == nil {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -217,6 +218,27 @@ func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 	w.leave(other)
 	require.Equal(t, 1, p.NumDelayed())
 	w.leave(third)
+	left(t, w)
+}
+
+// A check tries a wait when CancelForKey comes, and ends it when that has returned.
+func TestNobodyEntersAWaitThatIsToEnd(t *testing.T) {
+	p := newPurgatory(t)
+	w := New(p, "a", 0)
+	s, err := w.enter(5)
+	require.NoError(t, err)
+	m := machine.Of(s)
+	require.True(t, m.Acquire())
+	require.Zero(t, p.CancelForKey("a", errGone))
+	other, err := w.enter(5)
+	require.NoError(t, err)
+	require.NotSame(t, s, other)
+	end, _ := m.Release(true)
+	m.End(end, nil)
+	require.ErrorIs(t, s.err(), errGone)
+	require.Equal(t, operation.Pending, other.Outcome())
+	w.leave(s)
+	w.leave(other)
 	left(t, w)
 }
 

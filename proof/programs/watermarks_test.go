@@ -19,7 +19,7 @@ import (
 // and close, and beside other waits under its key.
 //
 //   - An Await returns nil only if its position is reached, the cause of its context only if that has ended
-//     below the position, and another error only if somebody has ended the operations of its key.
+//     below the position, and another error only if a call has ended the operations of its key that had not returned before.
 //   - Nobody waits whose position is reached, or whose context has ended, or after Close.
 //   - The position is the highest of those it was advanced to.
 //   - When the last has left, no operation is left.
@@ -67,7 +67,9 @@ type markRun struct {
 	left     [markContexts]bool
 	leftAt   [markContexts]int64 // the position before the context ended
 	highest  int
-	ended    bool             // somebody has ended the operations of the key
+	begun    int              // calls that end the operations of the key
+	returned int              // of these
+	before   map[int]int      // by goroutine: returned when its Await began
 	closed   bool             // Close has begun, or Shutdown has returned
 	waiting  map[int]markCall // by goroutine
 	strange  []*purgatory.Wait[int]
@@ -77,7 +79,7 @@ type markRun struct {
 var errLeft = errors.New("left")
 
 func (m *marked) setup(spawn func(string, func())) func() error {
-	r := &markRun{waiting: make(map[int]markCall)}
+	r := &markRun{waiting: make(map[int]markCall), before: make(map[int]int)}
 	clock, err := timer.NewManualTimer(timer.WithWheelSize(4))
 	if err != nil {
 		panic(err)
@@ -114,7 +116,7 @@ func (r *markRun) fault(format string, args ...any) {
 func (r *markRun) do(goroutine int, c markCall) {
 	switch c.what {
 	case "await":
-		r.waiting[goroutine] = c
+		r.waiting[goroutine], r.before[goroutine] = c, r.returned
 		err := r.w.Await(r.contexts[goroutine%markContexts], int64(c.n))
 		delete(r.waiting, goroutine)
 		r.judge(goroutine, c, err)
@@ -124,11 +126,13 @@ func (r *markRun) do(goroutine int, c markCall) {
 	case "leave":
 		r.leaveContext(c.n % markContexts)
 	case "cancelKey":
-		r.ended = true
+		r.begun++
 		r.p.CancelForKey(0, errCause)
+		r.returned++
 	case "completeKey":
-		r.ended = true
+		r.begun++
 		r.p.CompleteForKey(0)
+		r.returned++
 	case "close":
 		r.closed = true
 		_ = r.p.Close()
@@ -162,7 +166,7 @@ func (r *markRun) judge(goroutine int, c markCall, err error) {
 	case errors.Is(err, purgatory.ErrClosed):
 		ok = r.closed
 	default:
-		ok = r.ended && (errors.Is(err, errCause) || errors.Is(err, purgatory.ErrCancelled))
+		ok = r.begun > r.before[goroutine] && (errors.Is(err, errCause) || errors.Is(err, purgatory.ErrCancelled))
 	}
 	if !ok {
 		r.fault("%v at %d: %v; contexts that have ended: %v", c, r.w.Position(), err, r.left)
