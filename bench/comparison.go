@@ -13,7 +13,6 @@ import (
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
-	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // comparison is a line of the table that users compare by.
@@ -29,8 +28,8 @@ func comparisons() []comparison {
 	const (
 		ours, alone, others = purgatories.Ours, timers.Alone, purgatories.Timers
 		million             = "G=1/P=1000000"
+		heap                = "G=1/heap=128MB"
 	)
-	heap := "G=1" + workload.HeapParam(workload.Heap)
 	return []comparison{
 		{"a request's life, 1 key, beside a live heap of 128 MB, ns", "P1", heap, result.NsOp, ours, alone, ""},
 		{"a request's life, 3 keys, beside a live heap of 128 MB, ns", "P2", heap, result.NsOp, ours, alone, ""},

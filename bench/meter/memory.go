@@ -2,14 +2,14 @@ package meter
 
 import "runtime"
 
-// Live returns the bytes of heap that are reachable now. It collects twice: what a finaliser or a sync.Pool held over the
-// first collection is gone after the second.
+// Live returns the bytes of heap that are reachable now, and of goroutine stacks: what a design with a goroutine per request
+// really holds. It collects twice: what a finaliser or a sync.Pool held over the first collection is gone after the second.
 func Live() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return m.HeapAlloc + m.StackInuse
 }
 
 // Hold returns about n bytes of live heap as a server has it: records of a kilobyte behind pointers, which the collector
@@ -25,14 +25,6 @@ func Hold(n int) any {
 		held[i] = &record{key: new([16]byte), value: make([]byte, size)}
 	}
 	return held
-}
-
-// LiveWithStacks is Live plus the memory of goroutine stacks: what a design with a goroutine per request really holds.
-func LiveWithStacks() uint64 {
-	live := Live()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return live + m.StackInuse
 }
 
 // Prefault makes about n bytes of fresh heap resident and hands them back to the allocator, so that a measurement that

@@ -70,9 +70,9 @@ func shapes(p plan) []shape {
 	}
 	return append(all,
 		onPositions(count(p.many)+" goroutines that wait, stacks included", func(s positions, _ time.Duration) map[string]float64 {
-			before := meter.LiveWithStacks()
+			before := meter.Live()
 			release := crowd(s, p.many)
-			after := meter.LiveWithStacks()
+			after := meter.Live()
 			release()
 			return map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(p.many)}
 		}),

@@ -6,18 +6,15 @@ import (
 	"time"
 )
 
-// heapTimers is what one writes by hand: container/heap under a mutex, and a goroutine that sleeps until the top is due.
-// Due callbacks are taken out in one go and run on that goroutine, the cheapest way there is (a slow callback would stop
-// all others, which is not measured here).
+// heapTimers is what one writes by hand: container/heap under a mutex, and one timer that is set to the top. Due callbacks
+// are taken out in one go and run on that timer's goroutine, the cheapest way there is (a slow callback would stop all
+// others, which is not measured here).
 type heapTimers struct {
 	base time.Time
-	wake chan struct{} // capacity 1; sent to when the top becomes earlier
-	quit chan struct{}
-	done sync.WaitGroup
-
-	mu struct {
+	mu   struct {
 		sync.Mutex
 		items itemHeap
+		top   *time.Timer // runs expire; set to the top whenever that has changed
 	}
 }
 
@@ -28,71 +25,43 @@ type item struct {
 }
 
 func startHeap() *heapTimers {
-	h := &heapTimers{base: time.Now(), wake: make(chan struct{}, 1), quit: make(chan struct{})}
-	h.done.Go(h.run)
+	h := &heapTimers{base: time.Now()}
+	h.mu.top = time.AfterFunc(time.Hour, h.expire)
 	return h
 }
 
 func (h *heapTimers) add(d time.Duration, f func()) *item {
 	it := &item{when: time.Since(h.base) + d, f: f}
 	h.mu.Lock()
-	heap.Push(&h.mu.items, it)
-	first := it.index == 0
-	h.mu.Unlock()
-	if first {
-		select {
-		case h.wake <- struct{}{}:
-		default:
-		}
+	defer h.mu.Unlock()
+	if heap.Push(&h.mu.items, it); it.index == 0 {
+		h.mu.top.Reset(d)
 	}
 	return it
 }
 
 func (h *heapTimers) cancel(it *item) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if it.index >= 0 {
 		heap.Remove(&h.mu.items, it.index)
 	}
-	h.mu.Unlock()
 }
 
-func (h *heapTimers) run() {
-	sleep := time.NewTimer(time.Hour)
-	defer sleep.Stop()
+func (h *heapTimers) expire() {
 	var due []*item
-	for {
-		next := time.Hour
-		h.mu.Lock()
-		now := time.Since(h.base)
-		for len(h.mu.items) > 0 {
-			if left := h.mu.items[0].when - now; left > 0 {
-				next = left
-				break
-			}
-			due = append(due, heap.Pop(&h.mu.items).(*item))
-		}
-		h.mu.Unlock()
-		for i, it := range due {
-			it.f()
-			due[i] = nil
-		}
-		if len(due) > 0 {
-			due = due[:0]
-			continue
-		}
-		sleep.Reset(next)
-		select {
-		case <-sleep.C:
-		case <-h.wake:
-		case <-h.quit:
-			return
-		}
+	h.mu.Lock()
+	now := time.Since(h.base)
+	for len(h.mu.items) > 0 && h.mu.items[0].when <= now {
+		due = append(due, heap.Pop(&h.mu.items).(*item))
 	}
-}
-
-func (h *heapTimers) close() {
-	close(h.quit)
-	h.done.Wait()
+	if len(h.mu.items) > 0 {
+		h.mu.top.Reset(h.mu.items[0].when - now)
+	}
+	h.mu.Unlock()
+	for _, it := range due {
+		it.f()
+	}
 }
 
 type itemHeap []*item

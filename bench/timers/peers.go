@@ -55,7 +55,7 @@ func newHandle() Timers {
 
 func newHeap() Timers {
 	h := startHeap()
-	return byHandle[*item]{after: h.add, stop: h.cancel, close: h.close}
+	return byHandle[*item]{after: h.add, stop: h.cancel, close: func() { h.mu.top.Stop() }}
 }
 
 // newRussellLuo is the hierarchical wheel modelled on Kafka's: tick 1 ms, size 20 as in its README, and a delay queue.

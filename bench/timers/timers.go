@@ -22,41 +22,30 @@ type Slots interface {
 	Cancel(i int)
 }
 
-// Peer names a timer and makes a fresh one.
-type Peer struct {
-	Name string
-	New  func() Timers
-	// Main marks the peers of the short lists: ours, the standard library, and the heap.
-	Main bool
-}
-
-// Names of the peers that targets refer to.
+// Names of the peers.
 const (
-	Std    = "std"
-	Heap   = "heap"
-	Entry  = "ours-entry"
-	Handle = "ours-handle"
+	Entry      = "ours-entry"
+	Handle     = "ours-handle"
+	Std        = "std"
+	Heap       = "heap"
+	RussellLuo = "russellluo"
 
 	Alone = "std-alone" // Std as the reference of an operation's life, beside which nothing is kept
 )
 
-// Peers lists every timer that is compared, ours first.
-func Peers() []Peer {
-	return []Peer{
-		{Name: Entry, New: func() Timers { return NewEntry() }, Main: true},
-		{Name: Handle, New: newHandle, Main: true},
-		{Name: Std, New: newStd, Main: true},
-		{Name: Heap, New: newHeap, Main: true},
-		{Name: "russellluo", New: newRussellLuo},
-	}
-}
-
-// ByName returns one peer.
-func ByName(name string) Peer {
-	for _, p := range Peers() {
-		if p.Name == name {
-			return p
-		}
+// New starts the peer of that name.
+func New(name string) Timers {
+	switch name {
+	case Entry:
+		return NewEntry()
+	case Handle:
+		return newHandle()
+	case Std:
+		return newStd()
+	case Heap:
+		return newHeap()
+	case RussellLuo:
+		return newRussellLuo()
 	}
 	panic("no timer named " + name)
 }

@@ -27,7 +27,7 @@ func BenchmarkWheelSize(b *testing.B) {
 					others.Add(i, d)
 				}
 				rest(t)
-				perWorker(b, g, atOnceLoop(t, g, span{time.Second, 4 * time.Second}), 1)
+				perWorker(b, g, newAddCancelLoop(t, g, 1, span{time.Second, 4 * time.Second}).run, 1)
 			})
 		}
 	}
@@ -39,7 +39,7 @@ func BenchmarkShards(b *testing.B) {
 		for _, g := range []int{1, 2} {
 			for _, keys := range []int{1, 3} {
 				b.Run(fmt.Sprintf("shards=%d/G=%d/keys=%d", shards, g, keys), func(b *testing.B) {
-					p := purgatories.OursWith(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards))).New()
+					p := purgatories.NewOurs(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards)))
 					defer p.Close()
 					perWorker(b, g, lifeLoop(p, g, keys), batch)
 				})

@@ -45,16 +45,16 @@ func Families() []Family {
 		}, life},
 		{"timer memory", []Workload{
 			{"T3", "bytes per pending timer, with what the caller keeps of it", timerBases, result.Bytes},
-		}, footprint},
+		}, pendingTimers},
 		{"operation memory", []Workload{
 			{"P5", "bytes per pending operation, stacks included", purgatoryBases, result.Bytes},
 			{"P7", "processor time of doing nothing", purgatoryBases, result.CPUIdle},
 		}, pendingOperations},
 		{"thresholds", []Workload{{"H1", "a step of the log that satisfies 10 of N waiters", purgatoryBases, result.NsStep}}, thresholds},
-		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases, result.CPUSec}}, expiry},
+		{"timer expiry", []Workload{{"T2", "N timers expire within a second", timerBases, result.CPUSec}}, timerExpiry},
 		{"operation expiry", []Workload{
 			{"P6", "operations on 1,000 keys expire within a second", purgatoryBases, result.CPUSec},
-		}, expiringOperations},
+		}, operationExpiry},
 		{"probes", []Workload{{"P8", "probes with 20..100 ms beside P3", purgatoryBases, result.LateP99}}, probesBeside},
 		{"open loop", []Workload{
 			{"P4", "Poisson arrivals, log-normal completion, 3 of 100 keys", purgatoryBases, result.CPUOp},

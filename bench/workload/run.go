@@ -1,7 +1,8 @@
 // Package workload holds what is measured: one file per workload or family of them.
 //
-// A workload interleaves its peers: in each round every peer has one turn, on a world made for it and thrown away after,
-// so that what disturbs the machine for a while disturbs all. The program gives each turn a process of its own.
+// A workload interleaves its peers: in each round every peer has one turn, on a world made for it, so that what disturbs
+// the machine for a while disturbs all. The program gives each turn a process of its own, which ends with the turn: nobody
+// takes apart what it has made.
 package workload
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
 )
 
 // Run is one run of the benchmark program.
@@ -37,7 +39,6 @@ type Run struct {
 
 	turns int
 	err   error
-	start time.Time
 }
 
 // Million is what the workloads call "1,000,000 pending".
@@ -54,33 +55,34 @@ func (r *Run) Measure(f Family) error {
 	return r.err
 }
 
-// turn is a part of a family's workloads that needs a world of its own: measure makes it, adds samples, and throws it
-// away. Which turns there are, and in which order, does not depend on what was measured.
-func (r *Run) turn(what string, measure func()) {
-	r.turns++
-	if r.err != nil || r.Only != 0 && r.Only != r.turns {
-		return
+// each has every peer take a turn in every round.
+func (r *Run) each(what string, rounds int, peers []string, measure func(round int, peer string)) {
+	for round := range rounds {
+		for _, peer := range peers {
+			r.turn(fmt.Sprintf("%s  round %d of %d  %s", what, round+1, rounds, peer), func() { measure(round, peer) })
+		}
 	}
-	if r.Only == 0 {
-		r.progress(what)
-	}
-	if r.Apart == nil {
-		measure()
-		return
-	}
-	set, err := r.Apart(r.turns)
-	if err != nil {
-		r.err = fmt.Errorf("%s: %w", what, err)
-		return
-	}
-	r.merge(set)
 }
 
-// merge adds what was measured apart.
-func (r *Run) merge(set *result.Set) {
-	r.Set.Samples = append(r.Set.Samples, set.Samples...)
-	for _, d := range set.Distributions {
-		r.keep(d)
+// turn is a part of a family's workloads that needs a world of its own: measure makes it and adds samples. Which turns
+// there are, and in which order, does not depend on what was measured.
+func (r *Run) turn(what string, measure func()) {
+	r.turns++
+	switch {
+	case r.err != nil || r.Only != 0 && r.Only != r.turns:
+	case r.Apart == nil:
+		measure()
+	default:
+		fmt.Fprintf(r.Progress, "%s  %s\n", time.Now().Format(time.TimeOnly), what)
+		set, err := r.Apart(r.turns)
+		if err != nil {
+			r.err = fmt.Errorf("%s: %w", what, err)
+			return
+		}
+		r.Set.Samples = append(r.Set.Samples, set.Samples...)
+		for _, d := range set.Distributions {
+			r.keep(d)
+		}
 	}
 }
 
@@ -100,23 +102,20 @@ func (r *Run) longRounds() int {
 	return r.rounds(2)
 }
 
-// tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
-// let go of a million than to be measured.
-func (r *Run) tidy(undo func()) {
-	if r.Only == 0 {
-		undo()
+// timers are the peers of the workloads of timers.
+func (r *Run) timers() []string {
+	if r.Quick {
+		return []string{timers.Entry, timers.Std}
 	}
+	return []string{timers.Entry, timers.Handle, timers.Std, timers.Heap, timers.RussellLuo}
 }
 
-func (r *Run) progress(what string) {
-	if r.Only != 0 { // the time is told by whoever has started this process
-		fmt.Fprintf(r.Progress, "         %s\n", what)
-		return
+// operations are the peers of a workload of operations: in a quick run those that are named.
+func (r *Run) operations(quick ...string) []string {
+	if r.Quick {
+		return quick
 	}
-	if r.start.IsZero() {
-		r.start = time.Now()
-	}
-	fmt.Fprintf(r.Progress, "%6.1fs  %s\n", time.Since(r.start).Seconds(), what)
+	return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Chan}
 }
 
 func (r *Run) add(workload, params, peer string, round int, n int64, metrics map[string]float64) {
@@ -178,8 +177,8 @@ func rest(peer any) {
 	}
 }
 
-func waitUntil(atRest func() bool) {
-	for !atRest() {
+func waitUntil(reached func() bool) {
+	for !reached() {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

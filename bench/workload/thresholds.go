@@ -15,31 +15,35 @@ const stepSize = 10 // waiters that one step satisfies
 // and ten new ones come to the end, outside the clock. Beside the ordered step: the same step as a check of everybody.
 func thresholds(r *Run) {
 	sizes := []int{100, 1_000, 10_000, 100_000, 1_000_000}
-	peers := []stepper{
-		{"ours-ordered", purgatories.Ours, true},
-		{"ours-unordered", purgatories.Ours, false},
-		{purgatories.CB, purgatories.CB, false},
-		{purgatories.Timers, purgatories.Timers, true},
-	}
+	peers := []string{oursOrdered, oursUnordered, purgatories.CB, purgatories.Timers}
 	if r.Quick {
 		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
 	}
 	for _, n := range sizes {
-		if n > r.Million {
-			continue
-		}
-		for round := range r.longRounds() {
-			for _, peer := range peers {
-				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, peer.name), func() { stepOne(r, round, n, peer) })
-			}
+		if n <= r.Million {
+			r.each(fmt.Sprintf("H1  N=%d", n), r.longRounds(), peers, func(round int, peer string) { stepOne(r, round, n, peer) })
 		}
 	}
 }
 
-// stepper is a peer, and whether it knows positions.
-type stepper struct {
-	name, peer string
-	ordered    bool
+// The library with positions, and without.
+const (
+	oursOrdered   = purgatories.Ours + "-ordered"
+	oursUnordered = purgatories.Ours + "-unordered"
+)
+
+func newLog(peer string) *logOf {
+	l := new(logOf)
+	switch peer {
+	case oursOrdered, oursUnordered:
+		l.purgatory = purgatories.New(purgatories.Ours)
+	default:
+		l.purgatory = purgatories.New(peer)
+	}
+	if peer != oursUnordered {
+		l.ordered, _ = l.purgatory.(purgatories.Ordered)
+	}
+	return l
 }
 
 type logOf struct {
@@ -85,12 +89,8 @@ func (l *logOf) step() time.Duration {
 	return took
 }
 
-func stepOne(r *Run, round, n int, peer stepper) {
-	l := &logOf{purgatory: purgatories.ByName(peer.peer).New()}
-	defer r.tidy(l.purgatory.Close)
-	if peer.ordered {
-		l.ordered = l.purgatory.(purgatories.Ordered)
-	}
+func stepOne(r *Run, round, n int, peer string) {
+	l := newLog(peer)
 	for range n / stepSize {
 		l.arrive()
 	}
@@ -112,7 +112,7 @@ func stepOne(r *Run, round, n int, peer stepper) {
 		l.arrive()
 	}
 	c := s.Stop()
-	r.add("H1", fmt.Sprintf("N=%d", n), peer.name, round, steps, map[string]float64{
+	r.add("H1", fmt.Sprintf("N=%d", n), peer, round, steps, map[string]float64{
 		result.NsStep:   float64(took) / float64(steps),
 		result.AllocsOp: float64(c.Mallocs) / float64(steps*stepSize), // of a waiter, from its arrival to its end
 	})

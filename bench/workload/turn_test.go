@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
-	"github.com/delayedop/purgatory/bench/timers"
 )
 
 // threeTurns adds a sample and a distribution in each of three turns.
@@ -83,12 +81,12 @@ func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 // A run leaves nothing out: every peer has each parameter in every round.
 func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 	const both, rounds = 2, 2
-	timers, operations := len(timers.Peers()), len(purgatories.Peers())+1 // and the standard library's timers
+	const timers, operations = 5, 4
 	for name, want := range map[string]int{
 		"add+cancel":   rounds * 3 * timers,
 		"timer memory": rounds * timers,
-		// P1 and P2, where the standard library's take turns with ours; P3.
-		"life": 4*(operations-1) + rounds*(operations-1),
+		// P1 and P2, where the standard library's take turns with ours; the same beside a live heap; P3.
+		"life": 4*(operations-1) + rounds*(operations-1) + rounds*(operations-1),
 		// P5; P7.
 		"operation memory": rounds*both*operations + rounds*operations,
 		// Sizes up to a thousand here; ours in order and not, and no goroutines.
@@ -113,14 +111,4 @@ func TestRoundsAskedForHoldForAll(t *testing.T) {
 	assert.Equal(t, 2, (&Run{}).longRounds())
 	assert.Equal(t, 7, (&Run{Rounds: 7}).longRounds())
 	assert.Equal(t, 1, (&Run{Quick: true, Rounds: 2}).longRounds(), "only the essentials")
-}
-
-// What is left of a turn goes with its process; without one, the next turn must not pay for it.
-func TestOnlyATurnThatSharesItsProcessTidiesUp(t *testing.T) {
-	tidied := 0
-	shared, alone := small(), small()
-	alone.Only = 1
-	shared.tidy(func() { tidied++ })
-	alone.tidy(func() { t.Error("tidied") })
-	assert.Equal(t, 1, tidied)
 }

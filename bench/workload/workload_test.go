@@ -35,6 +35,9 @@ func TestFamiliesYieldTheirWorkloads(t *testing.T) {
 			found := slices.ContainsFunc(r.Set.Samples, func(s result.Sample) bool { return s.Workload == w.Name })
 			assert.True(t, found, w.Name)
 		}
+		if f.Name == "life" {
+			assertBothHeaps(t, r)
+		}
 		for _, s := range r.Set.Samples {
 			_, perOp := s.Metrics[result.AllocsOp]
 			_, perSecond := s.Metrics[result.AllocsSec]
@@ -47,26 +50,19 @@ func TestFamiliesYieldTheirWorkloads(t *testing.T) {
 	}
 }
 
-// P1 and P2 are measured both ways, each peer in every round: with next to no live heap, and beside one.
-func TestLifeIsMeasuredWithAndWithoutALiveHeap(t *testing.T) {
-	r := small()
-	for _, peer := range []string{purgatories.Ours, purgatories.CB} {
-		lifeOne(r, 0, purgatories.ByName(peer))
-		lifeOne(r, r.longRounds(), purgatories.ByName(peer)) // a round later than the last of those beside a heap
-	}
+// assertBothHeaps checks that P1 and P2 are measured with next to no live heap and beside one, each peer in every round.
+func assertBothHeaps(t *testing.T, r *Run) {
+	t.Helper()
 	for _, w := range []string{"P1", "P2"} {
-		for _, g := range []string{"G=1", "G=2"} {
-			for _, peer := range []string{purgatories.Ours, purgatories.CB, timers.Alone} {
-				rounds := func(params string) (n int) {
-					for _, s := range r.Set.Samples {
-						if s.Workload == w && s.Params == params && s.Peer == peer {
-							n++
-						}
+		for _, params := range []string{"G=1", "G=2", "G=1/heap=1MB", "G=2/heap=1MB"} {
+			for _, peer := range []string{purgatories.Ours, purgatories.CB, purgatories.Chan, timers.Alone} {
+				n := 0
+				for _, s := range r.Set.Samples {
+					if s.Workload == w && s.Params == params && s.Peer == peer {
+						n++
 					}
-					return n
 				}
-				assert.Equal(t, 2, rounds(g), "%s %s %s", w, g, peer)
-				assert.Equal(t, 1, rounds(g+"/heap=1MB"), "%s %s %s", w, g, peer)
+				assert.Equal(t, r.Rounds, n, "%s %s %s", w, params, peer)
 			}
 		}
 	}
@@ -75,7 +71,7 @@ func TestLifeIsMeasuredWithAndWithoutALiveHeap(t *testing.T) {
 func TestExpiryRecordsEveryDeadline(t *testing.T) {
 	t.Parallel()
 	r := small()
-	expiryOne(r, 0, 1000, timers.ByName(timers.Entry), "T2")
+	timersExpire(r, 0, 1000, timers.Entry)
 	require.Len(t, r.Set.Samples, 1)
 	m := r.Set.Samples[0].Metrics
 	assert.NotContains(t, m, result.Lost)
@@ -87,10 +83,8 @@ func TestExpiryRecordsEveryDeadline(t *testing.T) {
 func TestOperationsExpireAndProbesDo(t *testing.T) {
 	t.Parallel()
 	r := small()
-	expiringOne(r, 0, 1000, purgatories.ByName(purgatories.Ours))
-	p := purgatories.ByName(purgatories.Ours).New()
-	probesOne(r, 0, p, purgatories.Ours)
-	p.Close()
+	operationsExpire(r, 0, purgatories.Ours)
+	probesOne(r, 0, purgatories.Ours)
 	require.Len(t, r.Set.Samples, 2)
 	for _, s := range r.Set.Samples {
 		assert.NotContains(t, s.Metrics, result.Lost, s.Workload)
@@ -117,9 +111,8 @@ type nullOp struct{ lane *purgatories.Lane }
 func (null) Submit(l *purgatories.Lane, _ time.Duration, _ []string) purgatories.Operation {
 	return nullOp{l}
 }
-func (null) Settle(*purgatories.Lane)                          {}
-func (null) Probe(*purgatories.Probe, time.Duration, []string) {}
-func (null) Check(string)                                      {}
+func (null) Settle(*purgatories.Lane) {}
+func (null) Check(string)             {}
 func (null) Force(op purgatories.Operation) bool {
 	op.(nullOp).lane.Complete()
 	return true
@@ -144,7 +137,7 @@ func TestOpenLoopEndsWhatArrived(t *testing.T) {
 	for _, name := range []string{"", purgatories.Ours, purgatories.CB, purgatories.Chan} {
 		p := &closing{Purgatory: null{}, left: -1}
 		if name != "" {
-			p.Purgatory = purgatories.ByName(name).New()
+			p.Purgatory = purgatories.New(name)
 		}
 		o := offer(p, table, 5000, 300*time.Millisecond)
 		assert.Zero(t, p.left, name)
@@ -307,7 +300,7 @@ func (r *restless) AtRest() bool {
 }
 
 func TestALoopWaitsUntilThePeerIsAtRest(t *testing.T) {
-	peer := &restless{Timers: timers.ByName(timers.Std).New()}
-	addCancelOne(small(), 0, 1, timers.Peer{Name: "restless", New: func() timers.Timers { return peer }}, "T1", requests)
+	peer := &restless{Timers: timers.New(timers.Std)}
+	addCancelOne(small(), 0, 1, "restless", peer)
 	assert.Equal(t, 3, peer.asked)
 }
