@@ -6,10 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-	"golang.org/x/text/number"
-
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
@@ -54,7 +50,7 @@ func writeComparison(w io.Writer, set *result.Set) {
 		add := func(workload, peer string) {
 			cell := "–"
 			if st, ok := set.Stat(workload, c.params, peer, c.metric); ok {
-				cell = figure(st.Median)
+				cell = result.Figure(st.Median)
 			}
 			cells = append(cells, cell)
 		}
@@ -73,9 +69,4 @@ func writeMachine(w io.Writer, set *result.Set) {
 	a := set.About
 	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
 		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
-}
-
-// figure is v with three significant digits, and commas between thousands.
-func figure(v float64) string {
-	return message.NewPrinter(language.English).Sprint(number.Decimal(v, number.Precision(3)))
 }

@@ -1,6 +1,6 @@
 // Command bench measures the library beside its peers: other timers, and the purgatories that people write by hand.
 //
-// It prints a table for each workload, and writes the raw samples and SVG plots.
+// It prints a table for each workload, and writes the tables and the samples that they are made of.
 package main
 
 import (
@@ -43,9 +43,9 @@ func flags(args []string) (options, error) {
 	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
 	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 4 where it is soon done to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
-	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
+	f.StringVar(&o.results, "results", "results", "`folder` for samples and tables, each kind of run in a folder of its own there (none when empty)")
 	f.StringVar(&o.repository, "repository", "..", "`folder` of the repository, whose README.md and docs/benchmarks.md a full run writes its figures into (none when empty, or when there are no results)")
-	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
+	f.StringVar(&o.report, "report", "", "measure nothing: publish the samples in this JSON `file` again")
 	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -82,7 +82,11 @@ func run(args []string) error {
 		return err
 	}
 	if o.report != "" {
-		set, err := result.ReadJSON(o.report)
+		samples, err := os.ReadFile(o.report)
+		if err != nil {
+			return err
+		}
+		set, err := result.ParseJSON(samples)
 		if err != nil {
 			return err
 		}

@@ -82,25 +82,19 @@ func TestOnlyAFullRunWritesThePages(t *testing.T) {
 	}
 }
 
-// A run that is read from its file is not written again, and plotted where it lies. The pages are about the one in the
-// folder of full runs.
-func TestAReportLeavesTheSamplesAlone(t *testing.T) {
-	set := &result.Set{About: map[string]string{}}
-	for _, c := range []struct {
-		folder string
-		pages  bool
-	}{{full, true}, {"elsewhere", false}} {
-		results := repository(t)
-		report := filepath.Join(results, c.folder, "samples.json")
-		require.NoError(t, os.Mkdir(filepath.Dir(report), 0o755))
-		stale := filepath.Join(results, c.folder, "lateness-timers.svg")
-		require.NoError(t, os.WriteFile(stale, []byte("of an earlier run"), 0o600))
-		require.NoError(t, publish(set, options{repository: results, results: results, report: report}))
-		for _, page := range read(t, results) {
-			assert.Equal(t, c.pages, !strings.Contains(page, "old"), c.folder)
-		}
-		assert.NoFileExists(t, report, "written again")
-		assert.NoFileExists(t, stale, "not plotted there")
+// A run that is read from its file is published as if it had just been measured.
+func TestAReportPublishesTheRunAgain(t *testing.T) {
+	results := repository(t)
+	require.NoError(t, run([]string{"-report", "results/full/samples.json", "-results", results, "-repository", results}))
+	for _, file := range []string{"samples.json", "tables.md"} {
+		want, err := os.ReadFile(filepath.Join("results", full, file))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(results, full, file))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got), "%s: go run . -report results/full/samples.json writes it", file)
+	}
+	for _, page := range read(t, results) {
+		assert.NotContains(t, page, "old")
 	}
 }
 
@@ -120,10 +114,19 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// published returns the published run.
+func published(t *testing.T) *result.Set {
+	t.Helper()
+	samples, err := os.ReadFile("results/full/samples.json")
+	require.NoError(t, err)
+	set, err := result.ParseJSON(samples)
+	require.NoError(t, err)
+	return set
+}
+
 // The pages of the repository show the figures of the published run.
 func TestThePagesShowThePublishedRun(t *testing.T) {
-	set, err := result.ReadJSON("results/full/samples.json")
-	require.NoError(t, err)
+	set := published(t)
 	for _, p := range pages {
 		old, err := os.ReadFile(filepath.Join("..", p.path))
 		require.NoError(t, err)
@@ -136,8 +139,7 @@ func TestThePagesShowThePublishedRun(t *testing.T) {
 // The published run has for every workload what was promised of it: every peer with every parameter, rounds that show a
 // spread, allocations, and the ratio to the standard library.
 func TestThePublishedRunIsWhole(t *testing.T) {
-	set, err := result.ReadJSON("results/full/samples.json")
-	require.NoError(t, err)
+	set := published(t)
 	require.Equal(t, full, kindOf(set.About))
 	for _, f := range workload.Families() {
 		for _, w := range f.Workloads {
@@ -169,12 +171,6 @@ func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params stri
 	everybody := result.Unique(set.Samples, func(s result.Sample) (string, bool) { return s.Peer, s.Workload == w.Name })
 	for _, peer := range everybody {
 		assert.Contains(t, rounds, peer, "%s %s", w.Name, params)
-	}
-}
-
-func TestFiguresAreReadable(t *testing.T) {
-	for v, want := range map[float64]string{0.12345: "0.123", 4.099: "4.1", 345.7: "346", 3894.6: "3,890", 847347: "847,000", 35471205: "35,500,000"} {
-		assert.Equal(t, want, figure(v))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/klauspost/cpuid/v2"
 
-	"github.com/delayedop/purgatory/bench/chart"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/workload"
 )
@@ -40,8 +39,7 @@ func about(o options) map[string]string {
 	}
 }
 
-// publish prints the tables and writes the files: each kind of run has a folder of its own. The plots of samples that were
-// read from a file are drawn beside it.
+// publish prints the tables and writes the files: each kind of run has a folder of its own.
 func publish(set *result.Set, o options) error {
 	headings := map[string]result.Heading{}
 	for _, f := range workload.Families() {
@@ -56,16 +54,10 @@ func publish(set *result.Set, o options) error {
 	if o.results == "" {
 		return nil
 	}
-	folder := filepath.Join(o.results, kindOf(set.About))
-	if o.report != "" {
-		folder = filepath.Dir(o.report)
-	} else if err := writeResults(set, folder, text.String()); err != nil {
+	if err := writeResults(set, filepath.Join(o.results, kindOf(set.About)), text.String()); err != nil {
 		return err
 	}
-	if err := chart.All(set, folder); err != nil {
-		return err
-	}
-	if o.repository != "" && folder == filepath.Join(o.results, full) {
+	if o.repository != "" && kindOf(set.About) == full {
 		return writePages(o.repository, set)
 	}
 	return nil

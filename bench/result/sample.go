@@ -22,23 +22,29 @@ type Sample struct {
 // Units of the metrics.
 const (
 	NsOp      = "ns/op"
-	CPUOp     = "cpu-ns/op"
-	AllocsOp  = "allocs/op"
-	AllocsSec = "allocs/s"
-	BytesOp   = "B/op"
+	NsStep    = "ns/step"
+	CPUSec    = "cpu-s"
 	Bytes     = "B/pending"
+	CPUIdle   = "cpu-ms/s"
+	Held      = "held-req/s"
+	CPUOp     = "cpu-ns/op"
 	LateP50   = "late-p50-ms"
 	LateP99   = "late-p99-ms"
 	LateMax   = "late-max-ms"
 	EarlyN    = "early"
 	EarlyMax  = "early-max-ms"
-	CPUSec    = "cpu-s"
-	CPUIdle   = "cpu-ms/s"
-	Held      = "held-req/s"
-	Rate      = "req/s"
-	NsStep    = "ns/step"
+	BytesOp   = "B/op"
+	AllocsOp  = "allocs/op"
+	AllocsSec = "allocs/s"
 	Lost      = "lost"
+	Rate      = "req/s"
 )
+
+// units are the columns of the tables in their order: those that say most in front.
+var units = []string{
+	NsOp, NsStep, CPUSec, Bytes, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax,
+	BytesOp, AllocsOp, AllocsSec, Lost, Rate,
+}
 
 // PerOp returns what a loop took for each operation.
 func PerOp(m meter.Rate) map[string]float64 {

@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"golang.org/x/text/number"
 )
 
 // Heading says of a workload what its tables show.
@@ -35,30 +40,23 @@ func (s *Set) WriteTables(w io.Writer, headings map[string]Heading) error {
 
 func (s *Set) writeTable(w io.Writer, workload, params string, h Heading) error {
 	in := func(x Sample) bool { return x.Workload == workload && x.Params == params }
-	peers := Unique(s.Samples, func(x Sample) (string, bool) { return x.Peer, in(x) })
-	metrics := map[string]float64{}
-	for _, x := range s.Samples {
-		if in(x) {
-			for u := range x.Metrics {
-				metrics[u] = 0
-			}
-		}
-	}
-	units := ordered(metrics)
-	if len(units) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', tabwriter.AlignRight)
-	head := []string{params}
+	measured := slices.DeleteFunc(slices.Clone(units), func(unit string) bool {
+		return !slices.ContainsFunc(s.Samples, func(x Sample) bool {
+			_, has := x.Metrics[unit]
+			return has && in(x)
+		})
+	})
 	bases := slices.DeleteFunc(slices.Clone(h.Bases), func(base string) bool {
 		st, ok := s.Stat(workload, params, base, h.Ratio)
 		return !ok || st.Median == 0
 	})
+	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', tabwriter.AlignRight)
+	head := []string{params}
 	for _, base := range bases {
 		head = append(head, "x "+base)
 	}
-	fmt.Fprintf(t, "%s\t\n", strings.Join(append(head, units...), "\t"))
-	for _, peer := range peers {
+	fmt.Fprintf(t, "%s\t\n", strings.Join(append(head, measured...), "\t"))
+	for _, peer := range Unique(s.Samples, func(x Sample) (string, bool) { return x.Peer, in(x) }) {
 		cells := []string{peer}
 		for _, base := range bases {
 			ratio := "-"
@@ -67,8 +65,8 @@ func (s *Set) writeTable(w io.Writer, workload, params string, h Heading) error 
 			}
 			cells = append(cells, ratio)
 		}
-		for _, u := range units {
-			cells = append(cells, s.cell(workload, params, peer, u))
+		for _, unit := range measured {
+			cells = append(cells, s.cell(workload, params, peer, unit))
 		}
 		fmt.Fprintf(t, "%s\t\n", strings.Join(cells, "\t"))
 	}
@@ -81,8 +79,18 @@ func (s *Set) cell(workload, params, peer, unit string) string {
 	case !ok:
 		return "-"
 	case st.Rounds == 1 || st.Median == 0:
-		return number(st.Median)
+		return Figure(st.Median)
 	default:
-		return fmt.Sprintf("%s ±%.0f%%", number(st.Median), st.Spread())
+		return fmt.Sprintf("%s ±%.0f%%", Figure(st.Median), st.Spread())
 	}
+}
+
+// Figure is v with three significant digits, and commas between thousands.
+func Figure(v float64) string {
+	// number.Precision would print 99,992 as 10,000.
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	if err != nil {
+		panic(err) // it was formatted a moment ago
+	}
+	return message.NewPrinter(language.English).Sprint(number.Decimal(rounded))
 }
