@@ -26,7 +26,6 @@ type plan struct {
 	only   *regexp.Regexp
 	crowd  int // equal waiters
 	many   int // waiters of the largest crowds
-	bursts int // of a herd
 }
 
 func main() {
@@ -43,7 +42,7 @@ func main() {
 		os.Exit(2)
 	}
 	start := time.Now()
-	run(os.Stdout, os.Stderr, plan{rounds: *rounds, window: *window, only: only, crowd: 1000, many: 100_000, bursts: 5})
+	run(os.Stdout, os.Stderr, plan{rounds: *rounds, window: *window, only: only, crowd: 1000, many: 100_000})
 	fmt.Printf("\n%s, %s/%s, GOMAXPROCS %d, medians of %d rounds, %.0f s.\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *rounds, time.Since(start).Seconds())
 }

@@ -140,7 +140,7 @@ func TestServersAnswerAFetchWhenItHasItsBytes(t *testing.T) {
 			defer producer.Close()
 			defer fetcher.Close()
 			records := batch([]byte("value"))
-			request := fetcher.fetch(0, int32(2*len(records)))
+			request := fetcher.fetch(int32(2 * len(records)))
 			time.Sleep(20 * time.Millisecond) // so that it waits, where the machine is not busy
 			answered := make(chan []byte)
 			go func() {
@@ -168,7 +168,7 @@ func TestServersAnswerAFetchWhenItHasItsBytes(t *testing.T) {
 // A short run fills every cell.
 func TestTheTableIsFull(t *testing.T) {
 	var out strings.Builder
-	p := plan{rounds: 1, window: time.Millisecond, crowd: 10, many: 1000, bursts: 1}
+	p := plan{rounds: 1, window: time.Millisecond, crowd: 10, many: 1000}
 	run(&out, io.Discard, p)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2+len(shapes(p)))

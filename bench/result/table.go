@@ -85,7 +85,7 @@ func (s *Set) cell(workload, params, peer, unit string) string {
 	}
 }
 
-// Figure is v with three significant digits, and commas between thousands.
+// Figure is v with three significant digits and at most three decimals, and commas between thousands.
 func Figure(v float64) string {
 	// number.Precision would print 99,992 as 10,000.
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
