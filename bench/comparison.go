@@ -41,9 +41,12 @@ func comparisons() []comparison {
 	}
 }
 
-// writeComparison writes the table that users compare by: the library, what they would write by hand, and the standard
-// library's timer alone. Lines that were not measured are left out.
+// writeComparison writes what a run ran on, and the table that users compare by: the library, what they would write by
+// hand, and the standard library's timer alone. Lines that were not measured are left out.
 func writeComparison(w io.Writer, set *result.Set) {
+	a := set.About
+	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
+		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
 	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | the timer alone |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, c := range comparisons() {
 		cells := []string{c.what}
@@ -62,11 +65,4 @@ func writeComparison(w io.Writer, set *result.Set) {
 			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
-}
-
-// writeMachine writes what a run ran on.
-func writeMachine(w io.Writer, set *result.Set) {
-	a := set.About
-	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
-		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
 }

@@ -22,7 +22,7 @@ import (
 func about(o options) map[string]string {
 	rounds := "2 to 4"
 	if o.rounds > 0 {
-		rounds = strconv.Itoa(o.rounds)
+		rounds = fmt.Sprint(o.rounds)
 	}
 	return map[string]string{
 		"date":   time.Now().UTC().Format("2006-01-02 15:04 MST"),
