@@ -51,19 +51,10 @@ func PerOp(m meter.Rate) map[string]float64 {
 	return map[string]float64{NsOp: m.NsPerOp, CPUOp: m.CPUPerOp, AllocsOp: m.AllocsPerOp, BytesOp: m.BytesPerOp}
 }
 
-// Distribution is a lateness distribution of one peer in one round: ascending quantiles in milliseconds.
-type Distribution struct {
-	Workload string    `json:"workload"`
-	Params   string    `json:"params"`
-	Peer     string    `json:"peer"`
-	Ms       []float64 `json:"ms"`
-}
-
 // Set is everything measured in one run. It is not safe for concurrent use.
 type Set struct {
-	About         map[string]string `json:"about"` // machine, toolchain, date, flags
-	Samples       []Sample          `json:"samples"`
-	Distributions []Distribution    `json:"distributions"`
+	About   map[string]string `json:"about"` // machine, toolchain, date, flags
+	Samples []Sample          `json:"samples"`
 }
 
 // Add records a sample.

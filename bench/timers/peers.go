@@ -53,11 +53,6 @@ func newHandle() Timers {
 	}
 }
 
-func newHeap() Timers {
-	h := startHeap()
-	return byHandle[*item]{after: h.add, stop: h.cancel, close: func() { h.mu.top.Stop() }}
-}
-
 // newRussellLuo is the hierarchical wheel modelled on Kafka's: tick 1 ms, size 20 as in its README, and a delay queue.
 func newRussellLuo() Timers {
 	w := timingwheel.NewTimingWheel(time.Millisecond, 20)

@@ -27,7 +27,6 @@ const (
 	Entry      = "ours-entry"
 	Handle     = "ours-handle"
 	Std        = "std"
-	Heap       = "heap"
 	RussellLuo = "russellluo"
 
 	Alone = "std-alone" // Std as the reference of an operation's life, beside which nothing is kept
@@ -42,8 +41,6 @@ func New(name string) Timers {
 		return newHandle()
 	case Std:
 		return newStd()
-	case Heap:
-		return newHeap()
 	case RussellLuo:
 		return newRussellLuo()
 	}

@@ -16,23 +16,18 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
-	offers := mixes
 	if r.Quick {
-		rates, offers = rates[2:3], mixes[:1]
+		rates = rates[2:3]
 	}
 	peers := r.operations(purgatories.Ours, purgatories.Timers, purgatories.CB)
-	for _, m := range offers {
-		for _, rate := range rates {
-			params := fmt.Sprintf("mix=%s/rate=%d", m.name, rate)
-			r.each("P4  "+params, r.longRounds(), peers, func(round int, peer string) {
-				o := offer(purgatories.New(peer), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
-				r.add("P4", params, peer, round, o.arrived, o.metrics())
-			})
-		}
-		r.each("P4  highest rate of mix="+m.name, r.longRounds(), r.operations(), func(round int, peer string) {
-			highest(r, round, m, peer)
+	for _, rate := range rates {
+		params := fmt.Sprintf("mix=20-60ms/rate=%d", rate)
+		r.each("P4  "+params, r.longRounds(), peers, func(round int, peer string) {
+			o := offer(purgatories.New(peer), arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
+			r.add("P4", params, peer, round, o.arrived, o.metrics())
 		})
 	}
+	r.each("P4  highest rate", r.longRounds(), r.operations(), func(round int, peer string) { highest(r, round, peer) })
 }
 
 // arrivalTable is how many requests are drawn at most; they come again and again.
@@ -61,8 +56,8 @@ func climb(holds func(rate int) bool) int {
 
 // highest looks for the highest rung of the ladder that is held for a short while, and makes sure of it by holding it for
 // the whole ten seconds, or the next below that it does hold.
-func highest(r *Run, round int, m mix, peer string) {
-	table := m.arrivals(arrivalTable)
+func highest(r *Run, round int, peer string) {
+	table := arrivals(arrivalTable)
 	try := func(rate int, window time.Duration) offered { return offer(purgatories.New(peer), table, rate, window) }
 	metrics, arrived := map[string]float64{result.Held: 0}, int64(0)
 	for best := climb(func(rate int) bool { return try(rate, 20*r.Window).held() }); best >= 0; best-- {
@@ -73,7 +68,7 @@ func highest(r *Run, round int, m mix, peer string) {
 			break
 		}
 	}
-	r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), peer, round, arrived, metrics)
+	r.add("P4", "mix=20-60ms/highest", peer, round, arrived, metrics)
 }
 
 // offered is what came of offering requests at a rate.

@@ -80,9 +80,6 @@ func (r *Run) turn(what string, measure func()) {
 			return
 		}
 		r.Set.Samples = append(r.Set.Samples, set.Samples...)
-		for _, d := range set.Distributions {
-			r.keep(d)
-		}
 	}
 }
 
@@ -107,7 +104,7 @@ func (r *Run) timers() []string {
 	if r.Quick {
 		return []string{timers.Entry, timers.Std}
 	}
-	return []string{timers.Entry, timers.Handle, timers.Std, timers.Heap, timers.RussellLuo}
+	return []string{timers.Entry, timers.Handle, timers.Std, timers.RussellLuo}
 }
 
 // operations are the peers of a workload of operations: in a quick run those that are named.
@@ -128,7 +125,7 @@ func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
 	r.add(workload, params, peer, round, m.Ops, result.PerOp(m))
 }
 
-// addLate adds a sample of what a lateness record says, and keeps its distribution.
+// addLate adds a sample of what a lateness record says.
 func (r *Run) addLate(workload, params, peer string, round int, late *meter.Lateness, into map[string]float64) {
 	r.lost(peer, late.Left(), into)
 	sorted := late.Sorted()
@@ -138,12 +135,6 @@ func (r *Run) addLate(workload, params, peer string, round int, late *meter.Late
 	into[result.LateMax] = ms(meter.Quantile(sorted, 1))
 	into[result.EarlyN] = float64(meter.Early(sorted))
 	into[result.EarlyMax] = max(0, -ms(meter.Quantile(sorted, 0)))
-	const points = 200
-	d := result.Distribution{Workload: workload, Params: params, Peer: peer}
-	for i := range points + 1 {
-		d.Ms = append(d.Ms, ms(meter.Quantile(sorted, float64(i)/points)))
-	}
-	r.keep(d)
 	r.add(workload, params, peer, round, int64(len(sorted)), into)
 }
 
@@ -156,17 +147,6 @@ func (r *Run) lost(peer string, missing int, into map[string]float64) {
 	if strings.HasPrefix(peer, purgatories.Ours) {
 		r.err = fmt.Errorf("%s: %d deadlines were never met", peer, missing)
 	}
-}
-
-// keep adds d. The first round's, which all peers have, stands for all: distributions are for the eye, medians of the
-// percentiles are in the samples.
-func (r *Run) keep(d result.Distribution) {
-	for _, old := range r.Set.Distributions {
-		if old.Workload == d.Workload && old.Params == d.Params && old.Peer == d.Peer {
-			return
-		}
-	}
-	r.Set.Distributions = append(r.Set.Distributions, d)
 }
 
 // rest returns when a peer has done what it puts off when many come at once: the library's clock places a second later
