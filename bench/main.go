@@ -20,7 +20,7 @@ import (
 
 type options struct {
 	quick      bool
-	only       string
+	only       regexp.Regexp
 	rounds     uint
 	window     time.Duration
 	results    string
@@ -41,7 +41,7 @@ func flags(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
-	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
+	f.TextVar(&o.only, "only", regexp.MustCompile(""), "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
 	f.UintVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 4 where it is soon done to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
 	f.StringVar(&o.results, "results", "results", "`folder` for samples and tables, each kind of run in a folder of its own there (none when empty)")
@@ -54,7 +54,7 @@ func flags(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
 	}
-	o.custom = o.only != "" || o.rounds != 0 || o.window != 0
+	o.custom = o.only.String() != "" || o.rounds != 0 || o.window != 0
 	usual := 100 * time.Millisecond
 	if o.quick {
 		usual, o.rounds = 60*time.Millisecond, cmp.Or(o.rounds, 2)
@@ -82,11 +82,7 @@ func run(args []string) error {
 		}
 		return publish(set, o)
 	}
-	only, err := regexp.Compile(o.only)
-	if err != nil {
-		return fmt.Errorf("-only: %w", err)
-	}
-	set, err := measure(o, only)
+	set, err := measure(o)
 	if err != nil {
 		return err
 	}
@@ -96,7 +92,7 @@ func run(args []string) error {
 	return publish(set, o)
 }
 
-func measure(o options, only *regexp.Regexp) (*result.Set, error) {
+func measure(o options) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
 		Rounds: int(o.rounds), Window: o.window, Quick: o.quick, Million: workload.Million, Heap: workload.Heap, Set: set, Progress: os.Stderr,
@@ -104,7 +100,7 @@ func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 	}
 	start := time.Now()
 	for _, f := range workload.Families() {
-		if !f.Matches(only) {
+		if !f.Matches(&o.only) {
 			continue
 		}
 		if o.turn == 0 {

@@ -152,7 +152,7 @@ func TestThePublishedRunIsWhole(t *testing.T) {
 	}
 }
 
-func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params string) {
+func assertWhole(t *testing.T, set *result.Set, w result.Workload, params string) {
 	t.Helper()
 	rounds := map[string]int{}
 	for _, s := range set.Samples {

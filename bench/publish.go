@@ -32,7 +32,7 @@ func about(o options) map[string]string {
 		"cpu":    cpuid.CPU.BrandName,
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
 		"rounds": rounds,
-		"only":   o.only,
+		"only":   o.only.String(),
 		"window": o.window.String(),
 		"quick":  strconv.FormatBool(o.quick),
 		"custom": strconv.FormatBool(o.custom),
@@ -41,14 +41,12 @@ func about(o options) map[string]string {
 
 // publish prints the tables and writes the files: each kind of run has a folder of its own.
 func publish(set *result.Set, o options) error {
-	headings := map[string]result.Heading{}
+	var workloads []result.Workload
 	for _, f := range workload.Families() {
-		for _, w := range f.Workloads {
-			headings[w.Name] = result.Heading{Title: w.Title, Bases: w.Bases, Ratio: w.Ratio}
-		}
+		workloads = append(workloads, f.Workloads...)
 	}
 	var text strings.Builder
-	if err := set.WriteTables(io.MultiWriter(os.Stdout, &text), headings); err != nil {
+	if err := set.WriteTables(io.MultiWriter(os.Stdout, &text), workloads); err != nil {
 		return err
 	}
 	if o.results == "" {

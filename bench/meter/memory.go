@@ -30,21 +30,18 @@ func Hold(n int) any {
 // Prefault makes about n bytes of fresh heap resident and hands them back to the allocator, so that a measurement that
 // follows does not pay the kernel for first touches: these can treble a figure.
 func Prefault(n int) {
-	touch(n)
-	runtime.GC()
-}
-
-func touch(n int) {
-	const chunk = 64 << 10
+	const chunk, page = 64 << 10, 4096
 	var keep [][]byte
 	for ; n > 0; n -= chunk {
 		b := make([]byte, chunk)
-		for i := 0; i < chunk; i += 4096 {
+		for i := 0; i < chunk; i += page {
 			b[i] = 1
 		}
 		keep = append(keep, b)
 	}
 	runtime.KeepAlive(keep)
+	keep = nil
+	runtime.GC()
 }
 
 // PrefaultForGrowth prefaults as much heap as the collector will let the program allocate before its next cycle.

@@ -56,7 +56,7 @@ func loop(window time.Duration, chunk int, do func()) map[string]float64 {
 	}))
 }
 
-// must is for waits that nothing ends but what they wait for.
+// must is for what does not fail here, such as waits that nothing ends but what they wait for.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -137,17 +137,12 @@ const (
 	Timers = "std-timers" // the standard library's timers, and no purgatory
 )
 
-// New starts the peer of that name.
-func New(name string) Purgatory {
-	switch name {
-	case Ours:
-		return NewOurs()
-	case CB:
-		return newCallbacks()
-	case Chan:
-		return newChannels()
-	case Timers:
-		return new(timersOnly)
-	}
-	panic("no purgatory named " + name)
+var peers = map[string]func() Purgatory{
+	Ours:   func() Purgatory { return NewOurs() },
+	CB:     func() Purgatory { return newCallbacks() },
+	Chan:   newChannels,
+	Timers: func() Purgatory { return new(timersOnly) },
 }
+
+// New starts the peer of that name.
+func New(name string) Purgatory { return peers[name]() }

@@ -49,7 +49,7 @@ func TestJSONRoundTrip(t *testing.T) {
 
 func TestTablesHoldRatioToTheBase(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, sampleSet().WriteTables(&b, map[string]Heading{"T1": {"a title", []string{"nobody", "std"}, NsOp}}))
+	require.NoError(t, sampleSet().WriteTables(&b, []Workload{{"T1", "a title", []string{"nobody", "std"}, NsOp}}))
 	assert.Contains(t, b.String(), "T1  a title")
 	assert.Contains(t, b.String(), "x std")
 	assert.NotContains(t, b.String(), "nobody")

@@ -13,24 +13,25 @@ import (
 	"golang.org/x/text/number"
 )
 
-// Heading says of a workload what its tables show.
-type Heading struct {
+// Workload says what the tables of a workload show.
+type Workload struct {
+	Name  string
 	Title string   // what it measures, in a few words
-	Bases []string // the peers that ratios are taken to
+	Bases []string // the peers that ratios are taken to, the standard library's first
 	Ratio string   // the metric that they are taken of
 }
 
-// WriteTables prints a table for every workload and set of parameters: a row per peer, median ± spread of every metric,
-// and the ratio to each of the base peers in the same round. Where a base was not measured there is no ratio to it.
-func (s *Set) WriteTables(w io.Writer, headings map[string]Heading) error {
-	for _, workload := range Unique(s.Samples, func(x Sample) (string, bool) { return x.Workload, true }) {
-		h := headings[workload]
-		if _, err := fmt.Fprintf(w, "\n%s  %s (ratios of %s)\n", workload, h.Title, h.Ratio); err != nil {
-			return err
+// WriteTables prints a table for every workload that was measured and every set of parameters: a row per peer, median ±
+// spread of every metric, and the ratio to each of the base peers in the same round. Where a base was not measured there
+// is no ratio to it.
+func (s *Set) WriteTables(w io.Writer, workloads []Workload) error {
+	for _, of := range workloads {
+		params := Unique(s.Samples, func(x Sample) (string, bool) { return x.Params, x.Workload == of.Name })
+		if len(params) > 0 {
+			fmt.Fprintf(w, "\n%s  %s (ratios of %s)\n", of.Name, of.Title, of.Ratio)
 		}
-		params := Unique(s.Samples, func(x Sample) (string, bool) { return x.Params, x.Workload == workload })
 		for _, p := range params {
-			if err := s.writeTable(w, workload, p, h); err != nil {
+			if err := s.writeTable(w, of, p); err != nil {
 				return err
 			}
 		}
@@ -38,16 +39,16 @@ func (s *Set) WriteTables(w io.Writer, headings map[string]Heading) error {
 	return nil
 }
 
-func (s *Set) writeTable(w io.Writer, workload, params string, h Heading) error {
-	in := func(x Sample) bool { return x.Workload == workload && x.Params == params }
+func (s *Set) writeTable(w io.Writer, of Workload, params string) error {
+	in := func(x Sample) bool { return x.Workload == of.Name && x.Params == params }
 	measured := slices.DeleteFunc(slices.Clone(units), func(unit string) bool {
 		return !slices.ContainsFunc(s.Samples, func(x Sample) bool {
 			_, has := x.Metrics[unit]
 			return has && in(x)
 		})
 	})
-	bases := slices.DeleteFunc(slices.Clone(h.Bases), func(base string) bool {
-		st, ok := s.Stat(workload, params, base, h.Ratio)
+	bases := slices.DeleteFunc(slices.Clone(of.Bases), func(base string) bool {
+		st, ok := s.Stat(of.Name, params, base, of.Ratio)
 		return !ok || st.Median == 0
 	})
 	t := tabwriter.NewWriter(w, 2, 1, 2, ' ', tabwriter.AlignRight)
@@ -60,13 +61,13 @@ func (s *Set) writeTable(w io.Writer, workload, params string, h Heading) error 
 		cells := []string{peer}
 		for _, base := range bases {
 			ratio := "-"
-			if r, ok := s.Ratio(workload, params, peer, h.Ratio, base); ok {
+			if r, ok := s.Ratio(of.Name, params, peer, of.Ratio, base); ok {
 				ratio = fmt.Sprintf("%.2f", r)
 			}
 			cells = append(cells, ratio)
 		}
 		for _, unit := range measured {
-			cells = append(cells, s.cell(workload, params, peer, unit))
+			cells = append(cells, s.cell(of.Name, params, peer, unit))
 		}
 		fmt.Fprintf(t, "%s\t\n", strings.Join(cells, "\t"))
 	}

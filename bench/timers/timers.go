@@ -32,20 +32,15 @@ const (
 	Alone = "std-alone" // Std as the reference of an operation's life, beside which nothing is kept
 )
 
-// New starts the peer of that name.
-func New(name string) Timers {
-	switch name {
-	case Entry:
-		return NewEntry()
-	case Handle:
-		return newHandle()
-	case Std:
-		return newStd()
-	case RussellLuo:
-		return newRussellLuo()
-	}
-	panic("no timer named " + name)
+var peers = map[string]func() Timers{
+	Entry:      func() Timers { return NewEntry() },
+	Handle:     newHandle,
+	Std:        newStd,
+	RussellLuo: newRussellLuo,
 }
+
+// New starts the peer of that name.
+func New(name string) Timers { return peers[name]() }
 
 func nothing() {}
 
