@@ -31,8 +31,7 @@ func herd(s positions, n int, _ time.Duration) map[string]float64 {
 	}
 	slices.Sort(worst)
 	slices.Sort(last)
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	return map[string]float64{result.LateMax: ms(worst[bursts-2]), lastMs: ms(last[bursts/2])}
+	return map[string]float64{result.LateMax: result.Milliseconds(worst[bursts-2]), lastMs: result.Milliseconds(last[bursts/2])}
 }
 
 // watchSleeper starts a goroutine that sleeps a millisecond at a time. latest stops it, and returns how late it was at the

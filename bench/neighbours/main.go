@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/result"
@@ -43,12 +44,8 @@ func main() {
 // run measures every peer of a shape in turn, round after round, and prints the table.
 func run(out, progress io.Writer, p plan) {
 	set := new(result.Set)
-	var measured []shape
-	for _, s := range shapes(p) {
-		if !p.only.MatchString(s.name) {
-			continue
-		}
-		measured = append(measured, s)
+	measured := slices.DeleteFunc(shapes(p), func(s shape) bool { return !p.only.MatchString(s.name) })
+	for _, s := range measured {
 		fmt.Fprintln(progress, s.name)
 		for round := range p.rounds {
 			for _, x := range s.peers {

@@ -231,30 +231,23 @@ func creation() shape {
 	shared, err := timer.NewSystemTimer()
 	must(err)
 	shared.Start()
-	s := shape{name: "make one and close it, unused"}
-	for _, x := range []struct {
-		side side
-		name string
-		do   func()
-	}{
-		{hand, "", func() { kept = &handKey{waiters: make(map[int64]*handWaiters)} }},
-		{ours, "`New`", func() { shutdown(newPurgatory[int]()) }},
-		{ours, "`New` with a shared timer and no reaper", func() {
+	unused := func(at side, name string, do func()) peer {
+		return peer{at, name, func(window time.Duration) map[string]float64 { return loop(window, 10, do) }}
+	}
+	return shape{"make one and close it, unused", []peer{
+		unused(hand, "", func() { kept = &handKey{waiters: make(map[int64]*handWaiters)} }),
+		unused(ours, "`New`", func() { shutdown(newPurgatory[int]()) }),
+		unused(ours, "`New` with a shared timer and no reaper", func() {
 			shutdown(newPurgatory[int](purgatory.WithTimer(shared), purgatory.WithoutReaper()))
-		}},
-		{theirs, "badger `WaterMark`", func() {
+		}),
+		unused(theirs, "badger `WaterMark`", func() {
 			closer := z.NewCloser(1)
 			new(y.WaterMark).Init(closer)
 			closer.SignalAndWait()
-		}},
-		{theirs, "etcd `WaitTime`", func() { kept = wait.NewTimeList() }},
-		{theirs, "etcd `Wait`", func() { kept = wait.New() }},
-	} {
-		s.peers = append(s.peers, peer{x.side, x.name, func(window time.Duration) map[string]float64 {
-			return loop(window, 10, x.do)
-		}})
-	}
-	return s
+		}),
+		unused(theirs, "etcd `WaitTime`", func() { kept = wait.NewTimeList() }),
+		unused(theirs, "etcd `Wait`", func() { kept = wait.New() }),
+	}}
 }
 
 // kept has the compiler make what it would leave out.

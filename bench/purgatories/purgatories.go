@@ -23,6 +23,7 @@ type Purgatory interface {
 	Force(op Operation) bool
 	// Pending returns how many operations wait.
 	Pending() int
+	// Close ends the peer's goroutines. Nothing is pending.
 	Close()
 }
 

@@ -66,4 +66,4 @@ func (p *timersOnly) CheckUpTo(_ string, position int64) {
 func (p *timersOnly) Settle(*Lane) {}
 func (p *timersOnly) Check(string) {}
 func (p *timersOnly) Pending() int { return int(p.started.Load() - p.ended.Load()) }
-func (p *timersOnly) Close()       {} // whoever is pending expires: nobody knows them all
+func (p *timersOnly) Close()       {}

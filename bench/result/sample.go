@@ -2,9 +2,13 @@
 package result
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
 )
@@ -51,6 +55,9 @@ func PerOp(m meter.Rate) map[string]float64 {
 	return map[string]float64{NsOp: m.NsPerOp, CPUOp: m.CPUPerOp, AllocsOp: m.AllocsPerOp, BytesOp: m.BytesPerOp}
 }
 
+// Milliseconds returns d as the metrics of lateness have it.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 // Set is everything measured in one run. It is not safe for concurrent use.
 type Set struct {
 	About   map[string]string `json:"about"` // machine, toolchain, date, flags
@@ -59,6 +66,23 @@ type Set struct {
 
 // Add records a sample.
 func (s *Set) Add(x Sample) { s.Samples = append(s.Samples, x) }
+
+// WriteJSON writes the whole set, one sample a line so that a diff of two runs can be read.
+func (s *Set) WriteJSON(w io.Writer) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	const begin = `{"workload":` // of a sample
+	_, err = w.Write(append(bytes.ReplaceAll(b, []byte(begin), []byte("\n"+begin)), '\n'))
+	return err
+}
+
+// ParseJSON parses what WriteJSON wrote.
+func ParseJSON(b []byte) (*Set, error) {
+	s := new(Set)
+	return s, json.Unmarshal(b, s)
+}
 
 // Stat is the median of a metric over the rounds and how far the rounds spread.
 type Stat struct {

@@ -88,10 +88,7 @@ func (s *Set) cell(workload, params, peer, unit string) string {
 
 // Figure is v with three significant digits and at most three decimals, and commas between thousands.
 func Figure(v float64) string {
-	// number.Precision would print 99,992 as 10,000.
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
-	if err != nil {
-		panic(err) // it was formatted a moment ago
-	}
+	// number.Precision would print 99,992 as 10,000. What has just been formatted parses.
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
 	return message.NewPrinter(language.English).Sprint(number.Decimal(rounded))
 }

@@ -37,10 +37,10 @@ func (p entries) Slots(n int, fired func(i int)) Slots {
 }
 
 func (p entries) Close()       { p.timer.Stop() }
-func (p entries) AtRest() bool { return AtRest(p.timer) }
+func (p entries) AtRest() bool { return atRest(p.timer) }
 
-// AtRest reports whether t has placed everything that it puts off.
-func AtRest(t *timer.SystemTimer) bool { return timer.Inspect(t).Young.Entries == 0 }
+// atRest reports whether t has placed everything that it puts off.
+func atRest(t *timer.SystemTimer) bool { return timer.Inspect(t).Young.Entries == 0 }
 
 type entrySlots struct {
 	timer   *timer.SystemTimer

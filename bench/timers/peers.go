@@ -49,7 +49,7 @@ func newHandle() Timers {
 		},
 		stop:   func(h *timer.Handle) { h.Stop() },
 		close:  func() { t.Stop() },
-		atRest: func() bool { return AtRest(t) },
+		atRest: func() bool { return atRest(t) },
 	}
 }
 

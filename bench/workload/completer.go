@@ -3,6 +3,7 @@ package workload
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/purgatories"
@@ -13,7 +14,7 @@ import (
 type completer struct {
 	purgatory purgatories.Purgatory
 	begin     time.Time
-	quit      chan struct{}
+	stopped   atomic.Bool
 	done      sync.WaitGroup
 	forced    int64
 	lag       time.Duration // how far it was behind when it was told to stop
@@ -29,7 +30,7 @@ type completer struct {
 const calendar = 1024
 
 func newCompleter(p purgatories.Purgatory) *completer {
-	c := &completer{purgatory: p, quit: make(chan struct{})}
+	c := &completer{purgatory: p}
 	c.mu.turned = -1
 	return c
 }
@@ -66,14 +67,11 @@ func (c *completer) run() {
 				ops[i] = nil
 			}
 		}
-		select {
-		case <-c.quit:
+		if c.stopped.Load() && last == math.MaxInt64 {
 			now := time.Since(c.begin)
 			c.lag = now - time.Duration(next)*time.Millisecond
 			last = (now + requestTimeout).Milliseconds()
-			c.quit = nil
 			nap = 10 * time.Millisecond // nothing comes any more, and waking up costs more than a request
-		default:
 		}
 		time.Sleep(nap)
 	}
@@ -82,7 +80,7 @@ func (c *completer) run() {
 // stop has the completer end what is still to come, for there is nothing after that, and returns how many operations it
 // ended, and how far it was behind when it was told.
 func (c *completer) stop() (forced int64, lag time.Duration) {
-	close(c.quit)
+	c.stopped.Store(true)
 	c.done.Wait()
 	return c.forced, c.lag
 }

@@ -92,7 +92,7 @@ func idle(long time.Duration) map[string]float64 {
 	time.Sleep(long)
 	c := s.Stop()
 	return map[string]float64{
-		result.CPUIdle:   float64(c.CPU) / float64(time.Millisecond) / c.Wall.Seconds(),
+		result.CPUIdle:   result.Milliseconds(c.CPU) / c.Wall.Seconds(),
 		result.AllocsSec: float64(c.Mallocs) / c.Wall.Seconds(),
 	}
 }

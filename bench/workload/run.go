@@ -129,7 +129,7 @@ func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
 func (r *Run) addLate(workload, params, peer string, round int, late *meter.Lateness, into map[string]float64) {
 	r.lost(peer, late.Left(), into)
 	sorted := late.Sorted()
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	ms := result.Milliseconds
 	into[result.LateP50] = ms(meter.Quantile(sorted, 0.50))
 	into[result.LateP99] = ms(meter.Quantile(sorted, 0.99))
 	into[result.LateMax] = ms(meter.Quantile(sorted, 1))
@@ -152,13 +152,8 @@ func (r *Run) lost(peer string, missing int, into map[string]float64) {
 // rest returns when a peer has done what it puts off when many come at once: the library's clock places a second later
 // what is far from due.
 func rest(peer any) {
-	if p, ok := peer.(interface{ AtRest() bool }); ok {
-		waitUntil(p.AtRest)
-	}
-}
-
-func waitUntil(reached func() bool) {
-	for !reached() {
+	p, ok := peer.(interface{ AtRest() bool })
+	for ok && !p.AtRest() {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -32,20 +33,6 @@ const (
 	oursUnordered = purgatories.Ours + "-unordered"
 )
 
-func newLog(peer string) *logOf {
-	l := new(logOf)
-	switch peer {
-	case oursOrdered, oursUnordered:
-		l.purgatory = purgatories.New(purgatories.Ours)
-	default:
-		l.purgatory = purgatories.New(peer)
-	}
-	if peer != oursUnordered {
-		l.ordered, _ = l.purgatory.(purgatories.Ordered)
-	}
-	return l
-}
-
 type logOf struct {
 	purgatory purgatories.Purgatory
 	ordered   purgatories.Ordered // nil: every step tries everybody
@@ -53,9 +40,7 @@ type logOf struct {
 	position  int64
 }
 
-const logKey = "log"
-
-var logKeys = []string{logKey}
+var logKeys = []string{"log"}
 
 // arrive adds the waiters of one more step at the end.
 func (l *logOf) arrive() {
@@ -64,7 +49,7 @@ func (l *logOf) arrive() {
 	at := l.position + int64(len(l.steps))*stepSize
 	for i := range int64(stepSize) {
 		if l.ordered != nil {
-			l.ordered.SubmitAt(lane, lifetime, logKey, at+i+1)
+			l.ordered.SubmitAt(lane, lifetime, logKeys[0], at+i+1)
 		} else {
 			l.purgatory.Submit(lane, lifetime, logKeys)
 		}
@@ -80,9 +65,9 @@ func (l *logOf) step() time.Duration {
 	first.Arrive()
 	start := time.Now()
 	if l.ordered != nil {
-		l.ordered.CheckUpTo(logKey, l.position)
+		l.ordered.CheckUpTo(logKeys[0], l.position)
 	} else {
-		l.purgatory.Check(logKey)
+		l.purgatory.Check(logKeys[0])
 	}
 	took := time.Since(start)
 	first.Wait()
@@ -90,7 +75,11 @@ func (l *logOf) step() time.Duration {
 }
 
 func stepOne(r *Run, round, n int, peer string) {
-	l := newLog(peer)
+	name := map[string]string{oursOrdered: purgatories.Ours, oursUnordered: purgatories.Ours}[peer]
+	l := &logOf{purgatory: purgatories.New(cmp.Or(name, peer))}
+	if peer != oursUnordered {
+		l.ordered, _ = l.purgatory.(purgatories.Ordered)
+	}
 	for range n / stepSize {
 		l.arrive()
 	}
