@@ -40,7 +40,6 @@ func Prefault(n int) {
 		keep = append(keep, b)
 	}
 	runtime.KeepAlive(keep)
-	keep = nil
 	runtime.GC()
 }
 
