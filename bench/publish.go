@@ -76,14 +76,10 @@ func kindOf(about map[string]string) string {
 }
 
 func writeResults(set *result.Set, folder, text string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
 	var samples bytes.Buffer
-	if err := set.WriteJSON(&samples); err != nil {
-		return err
-	}
 	return errors.Join(
+		os.MkdirAll(folder, 0o755),
+		set.WriteJSON(&samples),
 		os.WriteFile(filepath.Join(folder, "samples.json"), samples.Bytes(), 0o644),
 		os.WriteFile(filepath.Join(folder, "tables.md"), []byte("```\n"+text+"```\n"), 0o644),
 	)

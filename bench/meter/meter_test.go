@@ -86,3 +86,34 @@ func TestHoldIsLive(t *testing.T) {
 	runtime.KeepAlive(held)
 	assert.InDelta(t, 8<<20, float64(after)-float64(before), 2<<20)
 }
+
+// Each body's operations and allocations are its own.
+func TestAlternateKeepsBodiesApart(t *testing.T) {
+	var ran [2]int64
+	var kept *[32]byte
+	rates := Alternate(1, 20*time.Millisecond, 1000, // so many in each slice, however slow the machine
+		func(_, n int) {
+			for ran[0] += int64(n); n > 0; n-- {
+				kept = new([32]byte)
+			}
+		},
+		func(_, n int) {
+			ran[1] += int64(n)
+			time.Sleep(2 * time.Millisecond)
+		})
+	runtime.KeepAlive(kept)
+	for i, r := range rates {
+		assert.Positive(t, r.Ops)
+		assert.Less(t, r.Ops, ran[i], "the loop was warmed up before")
+	}
+	assert.InDelta(t, 1, rates[0].AllocsPerOp, 0.1)
+	assert.Less(t, rates[1].AllocsPerOp, 0.5)
+	assert.GreaterOrEqual(t, rates[1].NsPerOp, 2000.0)
+}
+
+func TestARateIsTheMeanOfItsSlices(t *testing.T) {
+	var r Rate
+	r.add(Cost{CPU: 1000, Mallocs: 100, Bytes: 400}, 100, 40)
+	r.add(Cost{CPU: 9000, Mallocs: 900, Bytes: 7200}, 300, 80)
+	assert.Equal(t, Rate{Ops: 400, NsPerOp: 70, CPUPerOp: 25, AllocsPerOp: 2.5, BytesPerOp: 19}, r)
+}

@@ -17,18 +17,37 @@ type Rate struct {
 // Loop measures body on g goroutines for about a window. body(worker, n) does n operations. Memory is touched and the
 // loop is run for a fifth of the window before the clock starts.
 func Loop(g int, window time.Duration, chunk int, body func(worker, n int)) Rate {
+	return Alternate(g, window, chunk, body)[0]
+}
+
+// Alternate is Loop for bodies that are compared: each has a window, in slices that take turns with the others', so that
+// what slows the machine for a moment slows them all.
+func Alternate(g int, window time.Duration, chunk int, bodies ...func(worker, n int)) []Rate {
+	const slices = 5
 	PrefaultForGrowth()
-	spin(g, window/5, chunk, body)
-	s := Start()
-	ops, perSecond := spin(g, window, chunk, body)
-	c, n := s.Stop(), float64(ops)
-	return Rate{
-		Ops:         ops,
-		NsPerOp:     1e9 / perSecond,
-		CPUPerOp:    float64(c.CPU) / n,
-		AllocsPerOp: float64(c.Mallocs) / n,
-		BytesPerOp:  float64(c.Bytes) / n,
+	for _, body := range bodies {
+		spin(g, window/slices, chunk, body)
 	}
+	rates := make([]Rate, len(bodies))
+	for range slices {
+		for i, body := range bodies {
+			s := Start()
+			ops, perSecond := spin(g, window/slices, chunk, body)
+			rates[i].add(s.Stop(), ops, 1e9/perSecond)
+		}
+	}
+	return rates
+}
+
+// add makes r the mean of its operations and those of one more slice.
+func (r *Rate) add(c Cost, ops int64, nsPerOp float64) {
+	r.Ops += ops
+	share := float64(ops) / float64(r.Ops)
+	mix := func(mean *float64, slice float64) { *mean += (slice - *mean) * share }
+	mix(&r.NsPerOp, nsPerOp)
+	mix(&r.CPUPerOp, float64(c.CPU)/float64(ops))
+	mix(&r.AllocsPerOp, float64(c.Mallocs)/float64(ops))
+	mix(&r.BytesPerOp, float64(c.Bytes)/float64(ops))
 }
 
 // spin sums the throughput of the goroutines, each over its own time: one that ends a chunk later than the others does not

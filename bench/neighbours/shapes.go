@@ -154,11 +154,9 @@ func until(reached func() bool) {
 func equalWaiters(s positions, n int, window time.Duration) map[string]float64 {
 	var arrived atomic.Int64
 	defer gather(n, func(ctx context.Context, _ int) {
-		for position := int64(1); ; position++ {
-			arrived.Add(1)
-			if s.Wait(ctx, 0, position) != nil {
-				return
-			}
+		position := int64(1)
+		for arrived.Add(1); s.Wait(ctx, 0, position) == nil; arrived.Add(1) {
+			position++
 		}
 	})()
 	position := int64(0)

@@ -140,10 +140,7 @@ func (s *Set) rounds(workload, params, peer, metric string) map[int]float64 {
 
 func median(sorted []float64) float64 {
 	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // Unique returns the distinct values of a property of the samples, in order of appearance.

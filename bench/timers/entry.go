@@ -36,7 +36,6 @@ func (p entries) Slots(n int, fired func(i int)) Slots {
 	return s
 }
 
-func (p entries) Close()       { p.timer.Stop() }
 func (p entries) AtRest() bool { return atRest(p.timer) }
 
 // atRest reports whether t has placed everything that it puts off.

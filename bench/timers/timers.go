@@ -12,8 +12,6 @@ type Timers interface {
 	// Slots returns room for n timers. fired(i) is called when slot i expires; with a nil fired every timer shares one
 	// function that does nothing, so that no closure is paid for.
 	Slots(n int, fired func(i int)) Slots
-	// Close stops the peer. Pending timers are lost or stopped, as the peer has it.
-	Close()
 }
 
 // Slots is room for timers, used by one goroutine at a time.

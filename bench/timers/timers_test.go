@@ -25,7 +25,6 @@ const timeout = 100 * time.Millisecond
 // fireAndCancel adds three timers, and cancels one of them. It returns how long that took: if longer than timeout, it has
 // checked nothing.
 func fireAndCancel(t *testing.T, p Timers) (took time.Duration) {
-	defer p.Close()
 	var fired [3]atomic.Int64
 	var all atomic.Int64
 	s := p.Slots(3, func(i int) {
@@ -51,7 +50,6 @@ func TestASlotCanBeUsedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := New(name)
-			defer p.Close()
 			bare := p.Slots(1, nil)
 			bare.Add(0, time.Minute)
 			bare.Cancel(0)

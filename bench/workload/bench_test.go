@@ -21,8 +21,12 @@ func BenchmarkWheelSize(b *testing.B) {
 		for _, g := range []int{1, 2} {
 			b.Run(fmt.Sprintf("size=%d/G=%d", size, g), func(b *testing.B) {
 				t := timers.NewEntry(timer.WithWheelSize(size))
-				defer t.Close()
 				others := t.Slots(Million, nil)
+				defer func() { // the timer itself runs on
+					for i := range Million {
+						others.Cancel(i)
+					}
+				}()
 				for i, d := range delays(0, Million, time.Minute, 2*time.Minute) {
 					others.Add(i, d)
 				}

@@ -21,7 +21,7 @@ const (
 
 // life measures P1, P2 and P3, an operation's life from submission to completion.
 func life(r *Run) {
-	peers := []string{purgatories.Ours, timers.Alone, purgatories.CB, purgatories.Chan}
+	peers := []string{purgatories.Ours, purgatories.CB, purgatories.Chan}
 	r.each("P1, P2", r.rounds(4), peers, func(round int, peer string) {
 		lifeBeside(r, round, peer, "", 3*r.Window/2)
 	})
@@ -36,24 +36,27 @@ func life(r *Run) {
 		runtime.KeepAlive(held)
 	})
 	if !r.Quick {
-		peers = slices.DeleteFunc(peers, func(peer string) bool { return peer == timers.Alone })
 		r.each("P3", r.longRounds(), peers, func(round int, peer string) { lifeAmong(r, round, peer) })
 	}
 }
 
-// lifeBeside measures P1 and P2 of one peer, or in their place the standard library's AfterFunc and Stop.
+// lifeBeside measures P1 and P2 of one peer. Ours take turns with the standard library's AfterFunc and Stop: that keeps
+// nothing, so the world is still its own.
 func lifeBeside(r *Run, round int, peer, heap string, window time.Duration) {
-	loop := func(g, _ int) func(worker, n int) {
-		return newAddCancelLoop(timers.New(timers.Std), g, 1, requests).run
-	}
-	if peer != timers.Alone {
-		p := purgatories.New(peer)
-		loop = func(g, keys int) func(worker, n int) { return lifeLoop(p, g, keys) }
+	p := purgatories.New(peer)
+	measure := func(workload string, g, keys int) {
+		names, bodies := []string{peer}, []func(worker, n int){lifeLoop(p, g, keys)}
+		if peer == purgatories.Ours {
+			names = append(names, timers.Alone)
+			bodies = append(bodies, newAddCancelLoop(timers.New(timers.Std), g, 1, requests).run)
+		}
+		for i, rate := range meter.Alternate(g, window, 4*batch, bodies...) {
+			r.addRate(workload, fmt.Sprintf("G=%d%s", g, heap), names[i], round, rate)
+		}
 	}
 	for _, g := range []int{1, 2} {
-		params := fmt.Sprintf("G=%d%s", g, heap)
-		r.addRate("P1", params, peer, round, meter.Loop(g, window, 4*batch, loop(g, 1)))
-		r.addRate("P2", params, peer, round, meter.Loop(g, window, 4*batch, loop(g, 3)))
+		measure("P1", g, 1)
+		measure("P2", g, 3)
 	}
 }
 
