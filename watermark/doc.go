@@ -15,12 +15,14 @@
 // Goroutines that wait for the same position share one operation of the purgatory and one
 // channel. However many they are, [Watermark.Advance] looks at one operation, and one close of
 // the channel wakes them all at once. Each has a context of its own, and leaves alone. The last
-// to leave takes the operation out.
+// to leave takes the operation out. Whatever counts operations counts one: Stats, CancelForKey,
+// WithMaxPending. (Goroutines that begin at the same moment may register more, until all but one
+// are taken out.)
 //
 // They share the condition, too: it is the position, and nothing else. So a wait has no
 // timeout but that of its context, and no value. For these use AwaitAt or AwaitValueAt of the
-// purgatory, which give each wait an operation. They are as fast where every goroutine waits for
-// a position of its own.
+// purgatory, which give each wait an operation. They are faster where every goroutine waits for a
+// position of its own.
 //
 // # When to use what
 //

@@ -3,7 +3,9 @@ package watermark
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -31,6 +34,21 @@ type waiter struct {
 	leave context.CancelCauseFunc
 	err   chan error
 }
+
+// ended returns a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// asked is a context that calls a function when it is asked for its channel.
+type asked struct {
+	context.Context
+	before func()
+}
+
+func (c asked) Done() <-chan struct{} { c.before(); return c.Context.Done() }
 
 func await(w *Watermark[string], position int64) *waiter {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -90,12 +108,12 @@ func TestEqualWaitsShareAnOperation(t *testing.T) {
 func TestAPositionThatWasReachedNeedsNoWait(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 5)
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	require.NoError(t, w.Await(ended, 5))
+	ctx := ended()
+	require.NoError(t, w.Await(ctx, 5))
+	require.NoError(t, w.Await(ctx, math.MinInt64))
 	require.NoError(t, p.Close())
-	require.NoError(t, w.Await(ended, 4))
-	require.Zero(t, testing.AllocsPerRun(100, func() { _ = w.Await(ended, 3) }))
+	require.NoError(t, w.Await(ctx, 4))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = w.Await(ctx, 3) }))
 	require.Zero(t, p.Stats().Accepted)
 }
 
@@ -105,6 +123,9 @@ func TestAPositionOnlyRises(t *testing.T) {
 		w.Advance(3)
 		require.EqualValues(t, 5, w.Position())
 		at6 := await(w, 6)
+		other, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a") // every check tries it
+		require.NoError(t, err)
+		defer other.Stop()
 		checks := p.Stats().Checks
 		w.Advance(5)
 		w.Advance(-1)
@@ -115,13 +136,17 @@ func TestAPositionOnlyRises(t *testing.T) {
 	})
 }
 
-// Who leaves takes nobody along; the last takes the operation out.
+// A goroutine that leaves takes no other along; the last takes the operation out.
 func TestEachLeavesAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
 		first, second, third := await(w, 5), await(w, 5), await(w, 5)
 		first.leave(errGone)
 		first.returned(t, errGone)
 		second.waits(t)
+		fourth := await(w, 5)
+		require.Equal(t, 1, p.NumDelayed(), "it has entered the wait, too")
+		fourth.leave(errGone)
+		fourth.returned(t, errGone)
 		second.leave(errGone)
 		second.returned(t, errGone)
 		third.waits(t)
@@ -130,7 +155,7 @@ func TestEachLeavesAlone(t *testing.T) {
 		third.returned(t, errGone)
 		left(t, w)
 
-		again := await(w, 5) // those who left have taken the wait along
+		again := await(w, 5) // in a wait of its own
 		require.Equal(t, 1, p.NumDelayed())
 		w.Advance(5)
 		again.returned(t, nil)
@@ -146,7 +171,11 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 		"cancelled, with a cause": {func(p *strings) { p.CancelForKey("a", errGone) }, errGone},
 		"cancelled":               {func(p *strings) { p.CancelForKey("a", nil) }, purgatory.ErrCancelled},
 		"completed":               {func(p *strings) { p.CompleteForKey("a") }, purgatory.ErrCancelled},
-		"closed":                  {func(p *strings) { _ = p.Close() }, purgatory.ErrClosed},
+		"cancelled, chosen": {func(p *strings) {
+			p.CancelMatching("a", errGone, func(operation.Operation) bool { return true })
+		}, errGone},
+		"closed":    {func(p *strings) { _ = p.Close() }, purgatory.ErrClosed},
+		"shut down": {func(p *strings) { _ = p.Shutdown(ended()) }, purgatory.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
@@ -155,7 +184,7 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 				first.returned(t, c.want)
 				second.returned(t, c.want)
 				left(t, w)
-				if c.want != purgatory.ErrClosed {
+				if !errors.Is(c.want, purgatory.ErrClosed) {
 					third := await(w, 5)
 					third.waits(t)
 					w.Advance(5)
@@ -166,7 +195,8 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 	}
 }
 
-// Who comes when a wait has ended, and before its goroutines have woken up, does not get its error.
+// A goroutine that comes when a wait has ended, and before those in it have woken up, does not get
+// their error.
 func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
@@ -176,18 +206,17 @@ func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 	other, err := w.enter(5)
 	require.NoError(t, err)
 	require.NotSame(t, s, other)
-	require.ErrorIs(t, s.Err(), errGone)
-	require.ErrorIs(t, other.Err(), purgatory.ErrPending)
+	require.ErrorIs(t, s.err(), errGone)
+	require.Equal(t, operation.Pending, other.Outcome())
 
-	w.forget(5, s) // the first wakes up
 	third, err := w.enter(5)
 	require.NoError(t, err)
 	require.Same(t, other, third)
-	w.leave(5, s)
+	w.leave(s)
 	require.Equal(t, 1, p.NumDelayed())
-	w.leave(5, other)
+	w.leave(other)
 	require.Equal(t, 1, p.NumDelayed())
-	w.leave(5, third)
+	w.leave(third)
 	left(t, w)
 }
 
@@ -200,11 +229,148 @@ func TestAFullPurgatoryRefusesAWait(t *testing.T) {
 	shared, err := w.enter(5) // it is accepted already
 	require.NoError(t, err)
 	require.Same(t, s, shared)
-	w.leave(5, s)
-	w.leave(5, s)
+	w.leave(s)
+	w.leave(s)
 	left(t, w)
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrClosed)
+}
+
+// A Shutdown waits for the waits, which others enter meanwhile.
+func TestShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		first := await(w, 5)
+		shut := make(chan error, 1)
+		go func() { shut <- p.Shutdown(context.Background()) }()
+		synctest.Wait()
+		second := await(w, 5)
+		await(w, 6).returned(t, purgatory.ErrClosed)
+		first.waits(t)
+		w.Advance(5)
+		first.returned(t, nil)
+		second.returned(t, nil)
+		require.NoError(t, <-shut)
+		left(t, w)
+	})
+}
+
+// Where workers run callbacks, CancelForKey returns before that of a wait. A goroutine that comes
+// in between gets no error from before its time, and nobody waits for the worker.
+func TestCallbacksOnWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work := make(chan func(), 10)
+		p := newPurgatory(t, purgatory.WithCallbacksOnWorkers(), purgatory.WithExecutor(func(run func()) error {
+			work <- run
+			return nil
+		}))
+		w := New(p, "a", 0)
+		first := await(w, 5)
+		p.CancelForKey("a", errGone)
+		second := await(w, 5)
+		(<-work)()
+		first.returned(t, errGone)
+		second.waits(t)
+		second.leave(nil)
+		second.returned(t, context.Canceled)
+		left(t, w)
+	})
+}
+
+// In line behind another operation the purgatory does not try a wait when it registers it.
+func TestInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
+		w := New(p, "a", 0)
+		first, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
+		require.NoError(t, err)
+		meanwhile := asked{context.Background(), func() { w.Advance(5) }}
+		returned := make(chan error, 1)
+		go func() { returned <- w.Await(meanwhile, 5) }()
+		synctest.Wait()
+		require.Len(t, returned, 1)
+		require.NoError(t, <-returned)
+		first.Stop()
+		left(t, w)
+	})
+}
+
+// exits is an operation whose callback ends the goroutine.
+type exits struct {
+	operation.DelayedOperation
+	ready bool
+}
+
+func (o *exits) TryComplete() bool { return o.ready }
+func (o *exits) OnComplete()       { runtime.Goexit() }
+func (o *exits) OnExpiration()     {}
+
+// In line a goroutine that comes calls the callbacks of those before it.
+func TestACallbackThatEndsTheGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
+		w := New(p, "a", 0)
+		first := new(exits)
+		_, err := p.TryCompleteElseWatch(first, purgatory.NoTimeout, "a")
+		require.NoError(t, err)
+		first.ready = true
+		exited, returned := make(chan struct{}), false
+		go func() {
+			defer close(exited)
+			_ = w.Await(context.Background(), 5)
+			returned = true
+		}()
+		<-exited
+		require.False(t, returned)
+		synctest.Wait()
+		left(t, w)
+	})
+}
+
+// A position that is reached when the context has ended, or the purgatory has closed, is no error.
+func TestAReachedPositionIsNoError(t *testing.T) {
+	p := newPurgatory(t)
+	w := New(p, "a", 0)
+	for position := int64(1); position <= 100; position++ { // a select of two channels tosses a coin
+		ctx, cancel := context.WithCancel(context.Background())
+		require.NoError(t, w.Await(asked{ctx, func() { w.Advance(position); cancel() }}, position))
+	}
+	closes := asked{context.Background(), func() { w.Advance(101); _ = p.Close() }}
+	require.NoError(t, w.Await(closes, 101))
+	require.ErrorIs(t, w.Await(context.Background(), 102), purgatory.ErrClosed)
+	left(t, w)
+}
+
+func TestAPanicLeavesNothing(t *testing.T) {
+	p := newPurgatory(t)
+	w := New(p, "a", 0)
+	require.Panics(t, func() { _ = w.Await(asked{context.Background(), func() { panic("asked") }}, 5) })
+	left(t, w)
+
+	q, err := purgatory.New[any]("any")
+	require.NoError(t, err)
+	defer q.Close()
+	unhashable := New[any](q, []int{1}, 0)
+	require.Panics(t, func() { _ = unhashable.Await(context.Background(), 5) })
+	require.Panics(t, func() { unhashable.Advance(1) })
+	left(t, unhashable)
+}
+
+func TestExtremes(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, _ *Watermark[string]) {
+		w := New(p, "b", math.MinInt64)
+		lowest, negative, highest := await(w, math.MinInt64+1), await(w, -1), await(w, math.MaxInt64)
+		w.Advance(math.MinInt64)
+		lowest.waits(t)
+		w.Advance(math.MinInt64 + 1)
+		lowest.returned(t, nil)
+		negative.waits(t)
+		w.Advance(math.MaxInt64 - 1)
+		negative.returned(t, nil)
+		highest.waits(t)
+		w.Advance(math.MaxInt64)
+		highest.returned(t, nil)
+		left(t, w)
+	})
 }
 
 // Watermarks of one purgatory, and operations under their keys, do not disturb each other.
@@ -222,6 +388,22 @@ func TestTwoWatermarks(t *testing.T) {
 		b.Advance(9)
 		bt.returned(t, nil)
 		left(t, a)
+	})
+}
+
+// Two watermarks under one key only try each other's waits in vain.
+func TestTwoWatermarksUnderOneKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, a *Watermark[string]) {
+		b := New(p, "a", 3)
+		at, bt := await(a, 5), await(b, 5)
+		require.Equal(t, 2, p.NumDelayed())
+		a.Advance(9)
+		at.returned(t, nil)
+		bt.waits(t)
+		b.Advance(5)
+		bt.returned(t, nil)
+		left(t, a)
+		left(t, b)
 	})
 }
 

@@ -16,16 +16,19 @@ import (
 )
 
 // TestWatermarks runs one watermark beside goroutines that wait, leave, advance, end its operations
-// and close.
+// and close, and beside other waits under its key.
 //
-//   - An Await returns nil only if its position is reached, the cause of its context only if that has ended, and
-//     another error only if somebody has ended the operations of its key.
+//   - An Await returns nil only if its position is reached, the cause of its context only if that has ended
+//     below the position, and another error only if somebody has ended the operations of its key.
 //   - Nobody waits whose position is reached, or whose context has ended, or after Close.
 //   - The position is the highest of those it was advanced to.
 //   - When the last has left, no operation is left.
 func TestWatermarks(t *testing.T) { runFamily(t, "watermark", drawWatermark) }
 
-type marked struct{ goroutines [][]markCall }
+type marked struct {
+	goroutines        [][]markCall
+	inLine, onWorkers bool
+}
 
 // markCall is a step of a program of a watermark. n is a position, or the number of a context.
 type markCall struct {
@@ -38,8 +41,8 @@ func (c markCall) String() string { return fmt.Sprint(c.what, " ", c.n) }
 const markContexts = 2
 
 func drawWatermark(d *drawer) small {
-	m := &marked{}
-	whats := []string{"await", "await", "await", "advance", "advance", "leave", "cancelKey", "completeKey", "close", "signal"}
+	m := &marked{inLine: d.oneIn(4), onWorkers: d.oneIn(4)}
+	whats := []string{"await", "await", "await", "advance", "advance", "leave", "cancelKey", "completeKey", "close", "shutdown", "signal", "stranger"}
 	for range 2 + d.IntN(3) {
 		var calls []markCall
 		for range 1 + d.IntN(3) {
@@ -48,6 +51,7 @@ func drawWatermark(d *drawer) small {
 		m.goroutines = append(m.goroutines, calls)
 	}
 	var b strings.Builder
+	fmt.Fprintf(&b, "  in line: %v, callbacks on workers: %v\n", m.inLine, m.onWorkers)
 	for i, calls := range m.goroutines {
 		fmt.Fprintln(&b, " ", calls, "context", i%markContexts)
 	}
@@ -61,10 +65,12 @@ type markRun struct {
 	contexts [markContexts]context.Context
 	leave    [markContexts]context.CancelCauseFunc
 	left     [markContexts]bool
+	leftAt   [markContexts]int64 // the position before the context ended
 	highest  int
-	ended    bool // somebody has ended the operations of the key
-	closed   bool
+	ended    bool             // somebody has ended the operations of the key
+	closed   bool             // Close has begun, or Shutdown has returned
 	waiting  map[int]markCall // by goroutine
+	strange  []*purgatory.Wait[int]
 	faults   []error
 }
 
@@ -76,7 +82,14 @@ func (m *marked) setup(spawn func(string, func())) func() error {
 	if err != nil {
 		panic(err)
 	}
-	if r.p, err = purgatory.New[int]("watermark", purgatory.WithTimer(clock), purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1)); err != nil {
+	options := []purgatory.Option{purgatory.WithTimer(clock), purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1)}
+	if m.inLine {
+		options = append(options, purgatory.WithFirstInFirstOut())
+	}
+	if m.onWorkers {
+		options = append(options, purgatory.WithCallbacksOnWorkers())
+	}
+	if r.p, err = purgatory.New[int]("watermark", options...); err != nil {
 		panic(err)
 	}
 	r.w = watermark.New(r.p, 0, 0)
@@ -109,8 +122,7 @@ func (r *markRun) do(goroutine int, c markCall) {
 		r.highest = max(r.highest, c.n)
 		r.w.Advance(int64(c.n))
 	case "leave":
-		r.left[c.n%markContexts] = true
-		r.leave[c.n%markContexts](errLeft)
+		r.leaveContext(c.n % markContexts)
 	case "cancelKey":
 		r.ended = true
 		r.p.CancelForKey(0, errCause)
@@ -120,18 +132,33 @@ func (r *markRun) do(goroutine int, c markCall) {
 	case "close":
 		r.closed = true
 		_ = r.p.Close()
+	case "shutdown":
+		r.closed = true
+		_ = r.p.Shutdown(ended)
+	case "stranger": // another one waits under the key, for nothing
+		if s, err := r.p.StartWait(purgatory.NoTimeout, func() bool { return false }, 0); err == nil {
+			r.strange = append(r.strange, s)
+		}
 	case "signal":
 		r.p.Signal(0)
 	}
 }
 
+// leaveContext ends a context, if it has not ended.
+func (r *markRun) leaveContext(i int) {
+	if !r.left[i] {
+		r.left[i], r.leftAt[i] = true, r.w.Position()
+	}
+	r.leave[i](errLeft)
+}
+
 func (r *markRun) judge(goroutine int, c markCall, err error) {
-	ok := false
+	var ok bool
 	switch {
 	case err == nil:
 		ok = r.w.Position() >= int64(c.n)
 	case errors.Is(err, errLeft):
-		ok = r.left[goroutine%markContexts]
+		ok = r.left[goroutine%markContexts] && r.leftAt[goroutine%markContexts] < int64(c.n)
 	case errors.Is(err, purgatory.ErrClosed):
 		ok = r.closed
 	default:
@@ -150,9 +177,12 @@ func (r *markRun) last() {
 			r.fault("at %d, contexts that have ended: %v, closed: %v: and goroutine %d waits in %v", r.w.Position(), r.left, r.closed, goroutine+1, c)
 		}
 	}
-	for i, leave := range r.leave {
-		r.left[i] = true
-		leave(errLeft)
+	for i := range r.leave {
+		r.leaveContext(i)
+	}
+	explore.Settle()
+	for _, s := range r.strange {
+		s.Stop()
 	}
 	explore.Settle()
 	if s := r.p.Stats(); len(r.waiting) > 0 || s.Pending != 0 || s.Watched != 0 {
