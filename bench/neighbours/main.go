@@ -35,6 +35,10 @@ func main() {
 	flag.DurationVar(&p.window, "window", 100*time.Millisecond, "how long a loop is measured each time")
 	flag.TextVar(&p.only, "only", regexp.MustCompile(""), "measure only the shapes whose name matches this `regexp`")
 	flag.Parse()
+	if flag.NArg() > 0 || p.rounds == 0 {
+		fmt.Fprintln(os.Stderr, "neighbours: no arguments, and at least one round; see -h")
+		os.Exit(2)
+	}
 	start := time.Now()
 	run(os.Stdout, os.Stderr, p)
 	fmt.Printf("\n%s, %s/%s, GOMAXPROCS %d, medians of %d rounds, %.0f s.\n",

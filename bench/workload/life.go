@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -22,7 +23,7 @@ const (
 // life measures P1, P2 and P3, an operation's life from submission to completion.
 func life(r *Run) {
 	peers := []string{purgatories.Ours, purgatories.CB, purgatories.Chan}
-	r.each("P1, P2", r.rounds(4), peers, func(round int, peer string) {
+	r.each("P1, P2", cmp.Or(r.Rounds, 4), peers, func(round int, peer string) {
 		lifeBeside(r, round, peer, "", 3*r.Window/2)
 	})
 	// These take longer, so there are fewer rounds of them.

@@ -6,6 +6,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -83,20 +84,13 @@ func (r *Run) turn(what string, measure func()) {
 	}
 }
 
-// rounds is how many rounds there are: the usual number is smaller where a turn takes seconds.
-func (r *Run) rounds(usual int) int {
-	if r.Rounds > 0 {
-		return r.Rounds
-	}
-	return usual
-}
-
-// longRounds is rounds of what takes seconds, or has no noise to speak of: two, and one if only the essentials are asked for.
+// longRounds is how many rounds there are of what takes seconds, or has no noise to speak of: two, and one if only the
+// essentials are asked for.
 func (r *Run) longRounds() int {
 	if r.Quick {
 		return 1
 	}
-	return r.rounds(2)
+	return cmp.Or(r.Rounds, 2)
 }
 
 // timers are the peers of the workloads of timers.

@@ -105,8 +105,6 @@ func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 }
 
 func TestRoundsAskedForHoldForAll(t *testing.T) {
-	assert.Equal(t, 2, (&Run{}).rounds(2))
-	assert.Equal(t, 7, (&Run{Rounds: 7}).rounds(2))
 	assert.Equal(t, 2, (&Run{}).longRounds())
 	assert.Equal(t, 7, (&Run{Rounds: 7}).longRounds())
 	assert.Equal(t, 1, (&Run{Quick: true, Rounds: 2}).longRounds(), "only the essentials")
