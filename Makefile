@@ -209,7 +209,7 @@ mutate: ## one thing changed at a time in the core: the changes that no test not
 ##@ Benchmarks
 
 .PHONY: bench
-bench: ## all workloads beside their peers, several rounds, tables and plots, the pages' figures: a quarter of an hour or more
+bench: ## all workloads beside their peers, several rounds, tables, the pages' figures: a quarter of an hour or more
 	cd bench && $(GO) run . $(ARGS)
 
 .PHONY: raft-figures

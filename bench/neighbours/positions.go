@@ -120,7 +120,7 @@ func (k *handKey) wake(at int64) {
 func (s *byHand) Waiting() int { return int(s.waiting.Load()) }
 func (s *byHand) Close()       {}
 
-// inPurgatory is what both forms of the library share.
+// inPurgatory is what the forms of the library share.
 type inPurgatory struct {
 	p  *purgatory.DelayedOperationPurgatory[int]
 	at [keys]atomic.Int64
@@ -128,9 +128,7 @@ type inPurgatory struct {
 
 func newPurgatory[K comparable](opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
 	p, err := purgatory.New[K]("neighbours", opts...)
-	if err != nil {
-		panic(err) // the options are right
-	}
+	must(err)
 	return p
 }
 
@@ -144,9 +142,7 @@ func (s *inPurgatory) Close()       { shutdown(s.p) }
 
 // shutdown ends a purgatory, and returns when its goroutines have ended.
 func shutdown[K comparable](p *purgatory.DelayedOperationPurgatory[K]) {
-	if err := p.Shutdown(context.Background()); err != nil {
-		panic(err) // this context does not end
-	}
+	must(p.Shutdown(context.Background()))
 }
 
 // awaits blocks in AwaitAt.
