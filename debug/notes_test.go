@@ -226,12 +226,11 @@ func TestStuckWorkersAreSeen(t *testing.T) {
 	t.Cleanup(page.Close)
 	require.Eventually(t, func() bool {
 		got := page.view(nil).Purgatories[0]
-		return got.Name == "produces" && got.State == stateTrouble && len(got.Notes) == 2
-	}, 30*time.Second, 20*time.Millisecond)
+		return got.Name == "produces" && len(got.Notes) >= 2 && got.Notes[1].Level == stateTrouble && got.Due > 20
+	}, time.Minute, 20*time.Millisecond)
 	got := page.view(nil).Purgatories[0]
 	assert.EqualValues(t, 2, got.Running)
 	assert.EqualValues(t, 2, got.StuckCallbacks)
-	assert.Greater(t, got.Due, int64(20))
 	assert.Contains(t, got.Notes[0].Text, "2 callbacks run, one for ")
 	assert.Regexp(t, `^\d+ expired operations wait for a free worker, one for `, got.Notes[1].Text)
 }

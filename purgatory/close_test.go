@@ -159,7 +159,7 @@ func TestASubmissionDuringCloseEndsOnceOrIsRefused(t *testing.T) {
 		start.Done()
 		done.Wait()
 		require.NoError(t, p.Close())
-		require.NoError(t, p.Shutdown(expired(t)))
+		require.NoError(t, p.Shutdown(aWhile(t)))
 		assert.Equal(t, accepted.Load(), completed.Load(), "every accepted operation is answered")
 		assert.EqualValues(t, 4*goroutines, accepted.Load()+refused.Load())
 		assert.Equal(t, accepted.Load(), conserved(t, p).Accepted)

@@ -163,12 +163,16 @@ func TestTwoGoexitsInOneRegistrationLeaveNothingHeld(t *testing.T) {
 // the executor. Close has found the wish to expire, and stops the timer.
 func TestAGoexitBesideCloseLeavesNoOperationUnanswered(t *testing.T) {
 	var goexit atomic.Bool
+	var ran atomic.Int32 // workers
 	p := open[string](t, purgatory.WithWatcherShards(1), purgatory.WithTimerOptions(timer.WithShards(1)),
 		purgatory.WithExecutor(func(run func()) error {
 			if goexit.Swap(false) {
 				runtime.Goexit()
 			}
-			go run()
+			go func() {
+				run()
+				ran.Add(1)
+			}()
 			return nil
 		}))
 	blocked := newGate()
@@ -183,7 +187,7 @@ func TestAGoexitBesideCloseLeavesNoOperationUnanswered(t *testing.T) {
 	}
 	registered := inBackground(func() { _, _ = p.TryCompleteElseWatch(o, time.Millisecond, "b") })
 	<-trying.entered
-	time.Sleep(50 * time.Millisecond) // the timer leaves its wish
+	eventually(t, func() bool { return ran.Load() > 0 }, "a worker leaves the timer's wish")
 	closed := inBackground(func() { _ = p.Close() })
 	<-blocked.entered // Close has claimed what it can, and has not stopped the timer
 	goexit.Store(true)

@@ -159,7 +159,7 @@ func TestSignalsAreDrainedByShutdown(t *testing.T) {
 	for i := range 1000 {
 		p.Signal(i)
 	}
-	require.NoError(t, p.Shutdown(expired(t)))
+	require.NoError(t, p.Shutdown(aWhile(t)))
 	assert.EqualValues(t, 1000, done.Load())
 	assert.EqualValues(t, 1000, p.Stats().Satisfied)
 }

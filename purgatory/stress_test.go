@@ -164,7 +164,7 @@ func TestStressConservesOperationsAndEndsEachOnce(t *testing.T) {
 			})
 			wg.Wait()
 			closing()
-			require.NoError(t, p.Shutdown(expired(t)))
+			require.NoError(t, p.Shutdown(aWhile(t)))
 			assert.Empty(t, s.faults)
 			total := int64(0)
 			stats := conserved(t, p)

@@ -41,13 +41,15 @@ func watchSleeper() (latest func() time.Duration) {
 	var stopped atomic.Bool
 	worst := make(chan time.Duration, 1)
 	go func() {
-		late := time.Duration(0)
-		for !stopped.Load() {
+		for late := time.Duration(0); ; {
 			start := time.Now()
 			time.Sleep(nap)
 			late = max(late, time.Since(start)-nap)
+			if stopped.Load() {
+				worst <- late
+				return
+			}
 		}
-		worst <- late
 	}()
 	return func() time.Duration {
 		stopped.Store(true)

@@ -135,12 +135,15 @@ func TestOpenLoopEndsWhatArrived(t *testing.T) {
 	t.Parallel()
 	table := arrivals(1 << 12)
 	for _, name := range []string{"", purgatories.Ours, purgatories.CB, purgatories.Chan} {
-		p := &closing{Purgatory: null{}, left: -1}
-		if name != "" {
-			p.Purgatory = purgatories.New(name)
+		var o offered
+		for tries := 0; tries < 100 && o.arrived < 100; tries++ { // again, if the machine stood still for the whole window
+			p := &closing{Purgatory: null{}, left: -1}
+			if name != "" {
+				p.Purgatory = purgatories.New(name)
+			}
+			o = offer(p, table, 5000, 300*time.Millisecond)
+			assert.Zero(t, p.left, name)
 		}
-		o := offer(p, table, 5000, 300*time.Millisecond)
-		assert.Zero(t, p.left, name)
 		// How many arrive while the machine is busy is not known; never more than were drawn, give or take.
 		assert.Positive(t, o.arrived, name)
 		assert.Less(t, o.arrived, int64(2000), name)
@@ -204,10 +207,11 @@ func TestTheHighestRungIsFoundFromTheUsualOne(t *testing.T) {
 	assert.Equal(t, -1, climb(func(int) bool { return false }))
 }
 
-// punctual notes how soon after it was submitted an operation is ended. Submitting takes it a while.
+// punctual counts the operations that are ended too soon after they were submitted. Submitting takes it a while.
 type punctual struct {
 	purgatories.Purgatory
-	soonest time.Duration
+	least   time.Duration
+	tooSoon int
 }
 
 func (p *punctual) Submit(*purgatories.Lane, time.Duration, []string) purgatories.Operation {
@@ -218,21 +222,24 @@ func (p *punctual) Submit(*purgatories.Lane, time.Duration, []string) purgatorie
 }
 
 func (p *punctual) Force(op purgatories.Operation) bool {
-	p.soonest = min(p.soonest, time.Since(op.(time.Time)))
+	if time.Since(op.(time.Time)) < p.least {
+		p.tooSoon++
+	}
 	return true
 }
 
 // A generator that is behind submits what it has missed; the time to completion runs from then on.
 func TestCompletionsAreTimedFromTheSubmission(t *testing.T) {
 	const latency = 190 // less than the timeout
-	p := &punctual{Purgatory: purgatories.Purgatory(null{}), soonest: time.Hour}
+	p := &punctual{Purgatory: purgatories.Purgatory(null{}), least: latency / 10 * time.Millisecond}
 	c := newCompleter(p)
 	c.start()
 	generate(p, purgatories.NewLane(), c, []arrival{{gap: 1, latency: latency}}, 1_000_000_000, 400*time.Millisecond)
 	forced, _ := c.stop()
 	assert.Positive(t, forced)
-	// Pages are of a millisecond, the generator looks at the clock every 256 requests, and may be put aside in between.
-	assert.GreaterOrEqual(t, p.soonest, latency/10*time.Millisecond)
+	// The generator looks at the clock every 256 requests. It may be put aside in between, for so long only two or three
+	// times in the window.
+	assert.LessOrEqual(t, p.tooSoon, 3*256)
 }
 
 func TestCompleterTakesTheNextPageWhenOneIsTurned(t *testing.T) {

@@ -265,9 +265,8 @@ func TestStuckWorkersAreMeasured(t *testing.T) {
 		return v
 	}
 	require.Eventually(t, func() bool {
-		return value("oldest_due_operation_seconds") > 0.1 && value("oldest_running_callback_seconds") > 0.1 && value("stuck_callbacks") == 2
-	}, 30*time.Second, 20*time.Millisecond)
+		return value("oldest_due_operation_seconds") > 0.1 && value("oldest_running_callback_seconds") > 0.1 && value("stuck_callbacks") == 2 && value("due_operations") > 20
+	}, time.Minute, 20*time.Millisecond)
 	assert.InDelta(t, 2, value("running_callbacks"), 0)
-	assert.Greater(t, value("due_operations"), 20.0)
 	assert.Zero(t, value(`slow_callbacks_total`))
 }
