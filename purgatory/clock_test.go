@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/purgatory"
 )
 
 func TestAClockThatStalledForAnHourCatchesUp(t *testing.T) {
@@ -48,10 +47,7 @@ func TestAnOperationAddedAfterAStallIsOnTime(t *testing.T) {
 
 func TestManyExpiriesDoNotDisturbRegistrations(t *testing.T) {
 	const registering = 4
-	ops := 100_000
-	if purgatory.RaceDetector {
-		ops = 30_000
-	}
+	ops := howMany(100_000, 30_000)
 	p := open[int](t)
 	var expired, second atomic.Int64
 	for i := range ops / 2 {

@@ -166,10 +166,7 @@ func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
 // Each TryComplete registers the next operation. The first such chain is recognised by and
 // by, so its stack may hold thousands of them; a later one is recognised at once.
 func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
-	length := 50_000
-	if purgatory.RaceDetector {
-		length = 20_000
-	}
+	length := howMany(50_000, 20_000)
 	p := open[int](t)
 	for round := range 2 {
 		var deep, completed atomic.Int64

@@ -140,12 +140,8 @@ func TestFewHeavyOperationsAreReachable(t *testing.T) {
 	}
 	// A goroutine that is interrupted in a walk refers to what is left of its batch. With the race
 	// detector, or on a busy machine, some are interrupted at any moment: it only looks for races then.
-	samples := 60
-	if purgatory.RaceDetector {
-		samples = 6
-	}
 	few := 0
-	for range samples {
+	for range howMany(60, 6) {
 		for before := rounds.Load(); rounds.Load() < before+20; {
 			runtime.Gosched()
 		}

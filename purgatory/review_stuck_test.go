@@ -108,10 +108,7 @@ func (s *small) OnExpiration()     {}
 func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
 	for _, inSlice := range []bool{false, true} {
 		for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
-			n := int64(50_000)
-			if purgatory.RaceDetector {
-				n = 15_000 // without a bound still more frames than are allowed
-			}
+			n := int64(howMany(50_000, 15_000)) // without a bound more frames than are allowed
 			p := onManualClock[int](t, opts...)
 			var all []small
 			if inSlice {
