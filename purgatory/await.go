@@ -50,8 +50,9 @@ func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.D
 // at least that of the wait. A check without a position always calls ready.
 //
 // Waits for one position share the pass that wakes them: one check goes over their list once, and takes
-// its lock once for 128 of them. They share nothing else. Each has a condition of its own, which the
-// check calls, a timeout and a context.
+// its lock twice for 128 of them. They share nothing else. Each has a condition of its own, which the
+// check calls, a timeout and a context. Where many goroutines wait for the same position, and the
+// position is all that they wait for, those of package watermark share the operation, too.
 //
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
@@ -247,8 +248,9 @@ type Wait[K comparable] struct {
 // If ready takes something, and Stop returns false, another goroutine may have ended the wait with
 // it: receive from Done and look at Err. If that is nil, the caller has what ready took.
 //
-// A Wait has no goroutine. It and its channel are two allocations. Call Stop when you no longer
-// need it. As with Await, it may have no key. Errors: those of
+// A Wait has no goroutine. It and its channel are two allocations. Many goroutines may receive
+// from the channel of one Wait. Where they wait for the same position, package watermark lets them share
+// an operation. Call Stop when you no longer need it. As with Await, it may have no key. Errors: those of
 // [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
 func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
 	return p.startWait(timeout, ready, keys, nil)
