@@ -6,14 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-	"golang.org/x/text/number"
-
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/timers"
-	"github.com/delayedop/purgatory/bench/workload"
 )
 
 // comparison is a line of the table that users compare by.
@@ -29,8 +24,8 @@ func comparisons() []comparison {
 	const (
 		ours, alone, others = purgatories.Ours, timers.Alone, purgatories.Timers
 		million             = "G=1/P=1000000"
+		heap                = "G=1/heap=128MB"
 	)
-	heap := "G=1" + workload.HeapParam(workload.Heap)
 	return []comparison{
 		{"a request's life, 1 key, beside a live heap of 128 MB, ns", "P1", heap, result.NsOp, ours, alone, ""},
 		{"a request's life, 3 keys, beside a live heap of 128 MB, ns", "P2", heap, result.NsOp, ours, alone, ""},
@@ -46,16 +41,19 @@ func comparisons() []comparison {
 	}
 }
 
-// writeComparison writes the table that users compare by: the library, what they would write by hand, and the standard
-// library's timer alone. Lines that were not measured are left out.
+// writeComparison writes what a run ran on, and the table that users compare by: the library, what they would write by
+// hand, and the standard library's timer alone. Lines that were not measured are left out.
 func writeComparison(w io.Writer, set *result.Set) {
+	a := set.About
+	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
+		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
 	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | the timer alone |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, c := range comparisons() {
 		cells := []string{c.what}
 		add := func(workload, peer string) {
 			cell := "–"
 			if st, ok := set.Stat(workload, c.params, peer, c.metric); ok {
-				cell = figure(st.Median)
+				cell = result.Figure(st.Median)
 			}
 			cells = append(cells, cell)
 		}
@@ -67,16 +65,4 @@ func writeComparison(w io.Writer, set *result.Set) {
 			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
-}
-
-// writeMachine writes what a run ran on.
-func writeMachine(w io.Writer, set *result.Set) {
-	a := set.About
-	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
-		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
-}
-
-// figure is v with three significant digits, and commas between thousands.
-func figure(v float64) string {
-	return message.NewPrinter(language.English).Sprint(number.Decimal(v, number.Precision(3)))
 }

@@ -1,9 +1,10 @@
 // Command bench measures the library beside its peers: other timers, and the purgatories that people write by hand.
 //
-// It prints a table for each workload, and writes the raw samples and SVG plots.
+// It prints a table for each workload, and writes the tables and the samples that they are made of.
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,13 +20,13 @@ import (
 
 type options struct {
 	quick      bool
-	only       string
-	rounds     int
+	only       regexp.Regexp
+	rounds     uint
 	window     time.Duration
 	results    string
 	repository string
 	report     string
-	turn       int
+	turn       uint
 	custom     bool // asked for something that makes it another run than the others of its scope
 }
 
@@ -40,36 +41,25 @@ func flags(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "the essentials within a minute: fewer peers, parameters and rounds")
-	f.StringVar(&o.only, "only", "", "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
-	f.IntVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 4 where it is soon done to 2 where it takes seconds; with -quick 2 and 1)")
+	f.TextVar(&o.only, "only", regexp.MustCompile(""), "measure only the families of workloads that hold a workload matching this `regexp`, such as '^T1$'")
+	f.UintVar(&o.rounds, "rounds", 0, "how often each peer is measured, interleaved (default: from 4 where it is soon done to 2 where it takes seconds; with -quick 2 and 1)")
 	f.DurationVar(&o.window, "window", 0, "how long a loop is measured each time (default 100ms, with -quick 60ms)")
-	f.StringVar(&o.results, "results", "results", "`folder` for samples, tables and SVG plots, each kind of run in a folder of its own there (none when empty)")
+	f.StringVar(&o.results, "results", "results", "`folder` for samples and tables, each kind of run in a folder of its own there (none when empty)")
 	f.StringVar(&o.repository, "repository", "..", "`folder` of the repository, whose README.md and docs/benchmarks.md a full run writes its figures into (none when empty, or when there are no results)")
-	f.StringVar(&o.report, "report", "", "measure nothing: print and plot the samples in this JSON `file`")
-	f.IntVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
+	f.StringVar(&o.report, "report", "", "measure nothing: publish the samples in this JSON `file` again")
+	f.UintVar(&o.turn, "turn", 0, "measure only this turn of a family, and print the raw results: what the program starts itself for each")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -h", f.Arg(0))
 	}
-	o.custom = o.only != "" || o.rounds != 0 || o.window != 0
-	window := 100 * time.Millisecond
+	o.custom = o.only.String() != "" || o.rounds != 0 || o.window != 0
+	usual := 100 * time.Millisecond
 	if o.quick {
-		window = 60 * time.Millisecond
+		usual, o.rounds = 60*time.Millisecond, cmp.Or(o.rounds, 2)
 	}
-	if o.quick && o.rounds == 0 {
-		o.rounds = 2
-	}
-	if o.window == 0 {
-		o.window = window
-	}
-	if o.turn < 0 {
-		return o, fmt.Errorf("-turn must be at least 1, not %d", o.turn)
-	}
-	if o.rounds < 0 || o.window < time.Millisecond {
-		return o, fmt.Errorf("-rounds must not be negative and -window at least 1ms, not %d and %s", o.rounds, o.window)
-	}
+	o.window = cmp.Or(o.window, usual)
 	return o, nil
 }
 
@@ -82,17 +72,17 @@ func run(args []string) error {
 		return err
 	}
 	if o.report != "" {
-		set, err := result.ReadJSON(o.report)
+		samples, err := os.ReadFile(o.report)
+		if err != nil {
+			return err
+		}
+		set, err := result.ParseJSON(samples)
 		if err != nil {
 			return err
 		}
 		return publish(set, o)
 	}
-	only, err := regexp.Compile(o.only)
-	if err != nil {
-		return fmt.Errorf("-only: %w", err)
-	}
-	set, err := measure(o, only)
+	set, err := measure(o)
 	if err != nil {
 		return err
 	}
@@ -102,15 +92,15 @@ func run(args []string) error {
 	return publish(set, o)
 }
 
-func measure(o options, only *regexp.Regexp) (*result.Set, error) {
+func measure(o options) (*result.Set, error) {
 	set := &result.Set{About: about(o)}
 	r := &workload.Run{
-		Rounds: o.rounds, Window: o.window, Quick: o.quick, Million: workload.Million, Heap: workload.Heap, Set: set, Progress: os.Stderr,
-		Only: o.turn,
+		Rounds: int(o.rounds), Window: o.window, Quick: o.quick, Million: workload.Million, Heap: workload.Heap, Set: set, Progress: os.Stderr,
+		Only: int(o.turn),
 	}
 	start := time.Now()
 	for _, f := range workload.Families() {
-		if !f.Matches(only) {
+		if !f.Matches(&o.only) {
 			continue
 		}
 		if o.turn == 0 {
@@ -129,7 +119,7 @@ func measure(o options, only *regexp.Regexp) (*result.Set, error) {
 func turnArgs(o options, f workload.Family, n int) []string {
 	return []string{
 		"-only", "^" + regexp.QuoteMeta(f.Name) + "$", "-turn", strconv.Itoa(n),
-		"-rounds", strconv.Itoa(o.rounds), "-window", o.window.String(),
+		"-rounds", fmt.Sprint(o.rounds), "-window", o.window.String(),
 		"-quick=" + strconv.FormatBool(o.quick),
 	}
 }

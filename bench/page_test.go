@@ -18,8 +18,8 @@ import (
 func repository(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, p := range pages {
-		path := filepath.Join(folder, p.path)
+	for _, page := range pages {
+		path := filepath.Join(folder, page)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte("before\n"+figuresBegin+"old\n"+figuresEnd+"after\n"), 0o600))
 	}
@@ -30,8 +30,8 @@ func repository(t *testing.T) string {
 func read(t *testing.T, repository string) []string {
 	t.Helper()
 	var out []string
-	for _, p := range pages {
-		b, err := os.ReadFile(filepath.Join(repository, p.path))
+	for _, page := range pages {
+		b, err := os.ReadFile(filepath.Join(repository, page))
 		require.NoError(t, err)
 		out = append(out, string(b))
 	}
@@ -46,17 +46,17 @@ func TestPagesKeepWhatStandsAroundTheFigures(t *testing.T) {
 		require.NoError(t, writePages(folder, set))
 	}
 	for i, page := range read(t, folder) {
-		assert.Regexp(t, `(?s)^before\n.*9.*after\n$`, page, pages[i].path)
+		assert.Regexp(t, `(?s)^before\n.*9.*after\n$`, page, pages[i])
 		assert.NotContains(t, page, "old")
 		assert.Equal(t, 1, strings.Count(page, figuresBegin))
 	}
 	assert.Contains(t, read(t, folder)[0], "| 98,800 | – | – | – |")
-	assert.Contains(t, read(t, folder)[1], "on a cpu")
+	assert.Contains(t, read(t, folder)[0], "on a cpu")
 }
 
 func TestAPageWithoutItsLinesLeavesAllAlone(t *testing.T) {
 	folder := repository(t)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, pages[1].path), []byte("nothing here\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, pages[1]), []byte("nothing here\n"), 0o600))
 	before := read(t, folder)
 	require.ErrorContains(t, writePages(folder, &result.Set{}), "benchmarks.md")
 	assert.Equal(t, before, read(t, folder))
@@ -82,36 +82,30 @@ func TestOnlyAFullRunWritesThePages(t *testing.T) {
 	}
 }
 
-// A run that is read from its file is not written again, and plotted where it lies. The pages are about the one in the
-// folder of full runs.
-func TestAReportLeavesTheSamplesAlone(t *testing.T) {
-	set := &result.Set{About: map[string]string{}}
-	for _, c := range []struct {
-		folder string
-		pages  bool
-	}{{full, true}, {"elsewhere", false}} {
-		results := repository(t)
-		report := filepath.Join(results, c.folder, "samples.json")
-		require.NoError(t, os.Mkdir(filepath.Dir(report), 0o755))
-		stale := filepath.Join(results, c.folder, "lateness-timers.svg")
-		require.NoError(t, os.WriteFile(stale, []byte("of an earlier run"), 0o600))
-		require.NoError(t, publish(set, options{repository: results, results: results, report: report}))
-		for _, page := range read(t, results) {
-			assert.Equal(t, c.pages, !strings.Contains(page, "old"), c.folder)
-		}
-		assert.NoFileExists(t, report, "written again")
-		assert.NoFileExists(t, stale, "not plotted there")
+// A run that is read from its file is published as if it had just been measured.
+func TestAReportPublishesTheRunAgain(t *testing.T) {
+	results := repository(t)
+	require.NoError(t, run([]string{"-report", "results/full/samples.json", "-results", results, "-repository", results}))
+	for _, file := range []string{"samples.json", "tables.md"} {
+		want, err := os.ReadFile(filepath.Join("results", full, file))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(results, full, file))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got), "%s: go run . -report results/full/samples.json writes it", file)
+	}
+	for _, page := range read(t, results) {
+		assert.NotContains(t, page, "old")
 	}
 }
 
 func TestFlags(t *testing.T) {
 	_, err := flags([]string{"-rounds", "-1"})
-	require.ErrorContains(t, err, "not -1")
+	require.ErrorContains(t, err, "-1")
 	_, err = flags([]string{"everything"})
 	require.ErrorContains(t, err, "unexpected argument")
 	o, err := flags([]string{"-quick"})
 	require.NoError(t, err)
-	assert.Equal(t, 2, o.rounds)
+	assert.EqualValues(t, 2, o.rounds)
 	assert.False(t, o.custom)
 	for _, args := range [][]string{{"-only", "P4"}, {"-rounds", "2"}, {"-window", "1ms"}} {
 		o, err := flags(args)
@@ -120,24 +114,32 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// published returns the published run.
+func published(t *testing.T) *result.Set {
+	t.Helper()
+	samples, err := os.ReadFile("results/full/samples.json")
+	require.NoError(t, err)
+	set, err := result.ParseJSON(samples)
+	require.NoError(t, err)
+	return set
+}
+
 // The pages of the repository show the figures of the published run.
 func TestThePagesShowThePublishedRun(t *testing.T) {
-	set, err := result.ReadJSON("results/full/samples.json")
-	require.NoError(t, err)
-	for _, p := range pages {
-		old, err := os.ReadFile(filepath.Join("..", p.path))
+	set := published(t)
+	for _, page := range pages {
+		old, err := os.ReadFile(filepath.Join("..", page))
 		require.NoError(t, err)
-		want, err := p.with(old, set)
-		require.NoError(t, err, p.path)
-		assert.Equal(t, string(want), string(old), "%s: go run . -report results/full/samples.json writes it", p.path)
+		want, err := withFigures(old, set)
+		require.NoError(t, err, page)
+		assert.Equal(t, string(want), string(old), "%s: go run . -report results/full/samples.json writes it", page)
 	}
 }
 
 // The published run has for every workload what was promised of it: every peer with every parameter, rounds that show a
 // spread, allocations, and the ratio to the standard library.
 func TestThePublishedRunIsWhole(t *testing.T) {
-	set, err := result.ReadJSON("results/full/samples.json")
-	require.NoError(t, err)
+	set := published(t)
 	require.Equal(t, full, kindOf(set.About))
 	for _, f := range workload.Families() {
 		for _, w := range f.Workloads {
@@ -150,7 +152,7 @@ func TestThePublishedRunIsWhole(t *testing.T) {
 	}
 }
 
-func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params string) {
+func assertWhole(t *testing.T, set *result.Set, w result.Workload, params string) {
 	t.Helper()
 	rounds := map[string]int{}
 	for _, s := range set.Samples {
@@ -172,12 +174,6 @@ func assertWhole(t *testing.T, set *result.Set, w workload.Workload, params stri
 	}
 }
 
-func TestFiguresAreReadable(t *testing.T) {
-	for v, want := range map[float64]string{0.12345: "0.123", 4.099: "4.1", 345.7: "346", 3894.6: "3,890", 847347: "847,000", 35471205: "35,500,000"} {
-		assert.Equal(t, want, figure(v))
-	}
-}
-
 // Users compare what was measured: a line without ours is left out, one without a peer says so.
 func TestTheComparisonHoldsWhatWasMeasured(t *testing.T) {
 	s := &result.Set{}
@@ -187,6 +183,6 @@ func TestTheComparisonHoldsWhatWasMeasured(t *testing.T) {
 	s.Add(result.Sample{Workload: "P1", Params: "G=1", Peer: "cb", Metrics: map[string]float64{result.NsOp: 541}})
 	var b strings.Builder
 	writeComparison(&b, s)
-	assert.Equal(t, 3, strings.Count(b.String(), "\n"), "a heading, and the one line that was measured")
+	assert.Equal(t, 3, strings.Count(b.String(), "\n|"), "a heading, and the one line that was measured")
 	assert.Contains(t, b.String(), "| memory of a pending request, 1 key, bytes | 112 | 227 | – | 170 |\n")
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/klauspost/cpuid/v2"
 
-	"github.com/delayedop/purgatory/bench/chart"
 	"github.com/delayedop/purgatory/bench/result"
 	"github.com/delayedop/purgatory/bench/workload"
 )
@@ -23,7 +22,7 @@ import (
 func about(o options) map[string]string {
 	rounds := "2 to 4"
 	if o.rounds > 0 {
-		rounds = strconv.Itoa(o.rounds)
+		rounds = fmt.Sprint(o.rounds)
 	}
 	return map[string]string{
 		"date":   time.Now().UTC().Format("2006-01-02 15:04 MST"),
@@ -33,39 +32,30 @@ func about(o options) map[string]string {
 		"cpu":    cpuid.CPU.BrandName,
 		"procs":  fmt.Sprint(runtime.GOMAXPROCS(0)),
 		"rounds": rounds,
-		"only":   o.only,
+		"only":   o.only.String(),
 		"window": o.window.String(),
 		"quick":  strconv.FormatBool(o.quick),
 		"custom": strconv.FormatBool(o.custom),
 	}
 }
 
-// publish prints the tables and writes the files: each kind of run has a folder of its own. The plots of samples that were
-// read from a file are drawn beside it.
+// publish prints the tables and writes the files: each kind of run has a folder of its own.
 func publish(set *result.Set, o options) error {
-	headings := map[string]result.Heading{}
+	var workloads []result.Workload
 	for _, f := range workload.Families() {
-		for _, w := range f.Workloads {
-			headings[w.Name] = result.Heading{Title: w.Title, Bases: w.Bases, Ratio: w.Ratio}
-		}
+		workloads = append(workloads, f.Workloads...)
 	}
 	var text strings.Builder
-	if err := set.WriteTables(io.MultiWriter(os.Stdout, &text), headings); err != nil {
+	if err := set.WriteTables(io.MultiWriter(os.Stdout, &text), workloads); err != nil {
 		return err
 	}
 	if o.results == "" {
 		return nil
 	}
-	folder := filepath.Join(o.results, kindOf(set.About))
-	if o.report != "" {
-		folder = filepath.Dir(o.report)
-	} else if err := writeResults(set, folder, text.String()); err != nil {
+	if err := writeResults(set, filepath.Join(o.results, kindOf(set.About)), text.String()); err != nil {
 		return err
 	}
-	if err := chart.All(set, folder); err != nil {
-		return err
-	}
-	if o.repository != "" && folder == filepath.Join(o.results, full) {
+	if o.repository != "" && kindOf(set.About) == full {
 		return writePages(o.repository, set)
 	}
 	return nil
@@ -86,14 +76,10 @@ func kindOf(about map[string]string) string {
 }
 
 func writeResults(set *result.Set, folder, text string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
 	var samples bytes.Buffer
-	if err := set.WriteJSON(&samples); err != nil {
-		return err
-	}
 	return errors.Join(
+		os.MkdirAll(folder, 0o755),
+		set.WriteJSON(&samples),
 		os.WriteFile(filepath.Join(folder, "samples.json"), samples.Bytes(), 0o644),
 		os.WriteFile(filepath.Join(folder, "tables.md"), []byte("```\n"+text+"```\n"), 0o644),
 	)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,7 +40,7 @@ func TestATurnIsTakenWithTheOptionsOfItsRun(t *testing.T) {
 		require.NoError(t, err)
 		turn, err := flags(turnArgs(whole, workload.Family{Name: "a+b"}, 5))
 		require.NoError(t, err)
-		whole.turn, whole.only, whole.custom = 5, `^a\+b$`, true
+		whole.turn, whole.only, whole.custom = 5, *regexp.MustCompile(`^a\+b$`), true
 		assert.Equal(t, whole, turn)
 	}
 }

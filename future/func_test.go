@@ -26,7 +26,7 @@ func TestTheFunctionMayUseItsEndedFuture(t *testing.T) {
 		}()
 		select {
 		case <-used:
-		case <-time.After(time.Minute): // not in a bubble, where time stands while somebody waits for a lock
+		case <-time.After(15 * time.Second): // not in a bubble, where time stands while somebody waits for a lock
 			assert.Fail(t, "the future's lock is held, or its end not told")
 		}
 	}, "f")

@@ -195,7 +195,7 @@ func TestABlockedCallbackDoesNotStopSignalAll(t *testing.T) {
 // The worker that marks the keys lets others run after each chunk of them.
 func TestOthersRunWhileAllKeysAreSignalled(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const keys = 100_000
+	keys := howMany(100_000, 30_000)
 	p := open[int](t)
 	var set atomic.Bool
 	for i := range keys {

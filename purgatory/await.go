@@ -50,8 +50,9 @@ func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.D
 // at least that of the wait. A check without a position always calls ready.
 //
 // Waits for one position share the pass that wakes them: one check goes over their list once, and takes
-// its lock once for 128 of them. They share nothing else. Each has a condition of its own, which the
-// check calls, a timeout and a context.
+// its lock twice for 128 of them. They share nothing else. Each has a condition of its own, which the
+// check calls, a timeout and a context. Where many goroutines wait for the same position, and the
+// position is all that they wait for, those of package watermark share the operation, too.
 //
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
@@ -155,6 +156,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 		w = &waiting{ended: make(chan struct{}, 1)}
 	}
 	w.ready = ready
+	done := ctx.Done() // before the wait is registered: a context is the caller's code, and may panic
 	returned := false
 	defer func() {
 		if !returned { // ready has called runtime.Goexit
@@ -168,7 +170,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 	if r.err != nil {
 		return r.err
 	}
-	if done := ctx.Done(); done == nil {
+	if done == nil {
 		sched.Receive(w.ended)
 	} else if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))
@@ -247,8 +249,9 @@ type Wait[K comparable] struct {
 // If ready takes something, and Stop returns false, another goroutine may have ended the wait with
 // it: receive from Done and look at Err. If that is nil, the caller has what ready took.
 //
-// A Wait has no goroutine. It and its channel are two allocations. Call Stop when you no longer
-// need it. As with Await, it may have no key. Errors: those of
+// A Wait has no goroutine. It and its channel are two allocations. Many goroutines may receive
+// from the channel of one Wait. Where they wait for the same position, package watermark lets them share
+// an operation. Call Stop when you no longer need it. As with Await, it may have no key. Errors: those of
 // [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
 func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
 	return p.startWait(timeout, ready, keys, nil)
@@ -266,7 +269,14 @@ func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready fu
 	}
 	w := &Wait[K]{p: p, timeout: timeout}
 	w.op.ready, w.op.ended = ready, make(chan struct{})
-	if _, err := p.register(&w.op, timeout, keys, at); err != nil {
+	returned := false
+	defer func() {
+		if !returned { // ready has called runtime.Goexit
+			w.Stop()
+		}
+	}()
+	_, err := p.register(&w.op, timeout, keys, at)
+	if returned = true; err != nil {
 		if !w.op.met {
 			return nil, err
 		}

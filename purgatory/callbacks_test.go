@@ -153,7 +153,7 @@ func depth() int {
 func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 	length := 100_000
 	if purgatory.RaceDetector || testing.Short() {
-		length = 20_000 // still many times the frames that are allowed
+		length = 8000 // still several times the frames that are allowed
 	}
 	ways := map[string]func(c *chain, o *chained){
 		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(c.key(o.number)) },

@@ -46,7 +46,8 @@ func TestAnOperationAddedAfterAStallIsOnTime(t *testing.T) {
 }
 
 func TestManyExpiriesDoNotDisturbRegistrations(t *testing.T) {
-	const ops, registering = 100_000, 4
+	const registering = 4
+	ops := howMany(100_000, 30_000)
 	p := open[int](t)
 	var expired, second atomic.Int64
 	for i := range ops / 2 {
@@ -66,12 +67,12 @@ func TestManyExpiriesDoNotDisturbRegistrations(t *testing.T) {
 		})
 	}
 	group.Wait()
-	eventually(t, func() bool { return expired.Load() == ops/2 }, "all of the first half expire")
+	eventually(t, func() bool { return expired.Load() == int64(ops/2) }, "all of the first half expire")
 	s := p.Stats()
 	assert.EqualValues(t, ops/2, s.Expired)
 	assert.EqualValues(t, ops, s.Accepted)
 	assert.Equal(t, s.Cancelled, second.Load())
 	require.NoError(t, p.Close())
-	eventually(t, func() bool { return second.Load() == ops/2 }, "all of the second half are answered")
+	eventually(t, func() bool { return second.Load() == int64(ops/2) }, "all of the second half are answered")
 	empty(t, p)
 }

@@ -122,12 +122,12 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
 	}
 	c.kick()
+	if c.p.cfg.lastTry {
+		defer c.p.forgotten.checked(s.Key)
+	}
 	w := c.p.newWalk(s.Key, s.Hash, s.UpTo)
 	w.inOrder = s.InOrder
 	w.begin()
-	if c.p.cfg.lastTry {
-		c.p.forgotten.checked(s.Key)
-	}
 	return true
 }
 

@@ -30,8 +30,8 @@ func TestANoEndsOnlyACheckInOrder(t *testing.T) {
 		"both":               {func(p *stringPurgatory) { p.Signal("a"); p.SignalInOrder("a") }, false},
 		"in order":           {func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, true},
 		"signal in order":    {func(p *stringPurgatory) { p.SignalInOrder("a") }, true},
-		"check of a Goexit":  {func(p *stringPurgatory) { endsItsGoroutine(p, func() { p.CheckAndComplete("c", "a") }) }, false},
-		"all, with a Goexit": {func(p *stringPurgatory) { endsItsGoroutine(p, func() { p.CheckAndCompleteAll() }) }, false},
+		"check of a Goexit":  {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndComplete("c", "a") }) }, false},
+		"all, with a Goexit": {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndCompleteAll() }) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
@@ -64,11 +64,11 @@ func TestANoEndsOnlyACheckInOrder(t *testing.T) {
 	}
 }
 
-// endsItsGoroutine runs check on another goroutine, after it has registered an operation for "c"
+// endsItsGoroutine runs check on another goroutine, after it has registered an operation for key
 // whose callback ends the goroutine.
-func endsItsGoroutine(p *stringPurgatory, check func()) {
+func endsItsGoroutine(p *stringPurgatory, key string, check func()) {
 	o := &op{complete: runtime.Goexit}
 	o.try = func() bool { return o.tries.Load() > 2 }
-	_, _ = p.TryCompleteElseWatch(o, hour, "c")
+	_, _ = p.TryCompleteElseWatch(o, hour, key)
 	inBackground(check)()
 }

@@ -62,6 +62,10 @@ func TestALateCheckIsNoForgottenOne(t *testing.T) {
 		"signals":  func(p *stringPurgatory) { p.SignalAll() },
 		"close":    func(p *stringPurgatory) { _ = p.Close() },
 		"another":  func(p *stringPurgatory) { p.CheckAndComplete("c") },
+
+		"check, with a Goexit in a callback":  func(p *stringPurgatory) { endsItsGoroutine(p, "b", func() { p.CheckAndComplete("b") }) },
+		"signal, with a Goexit in a callback": func(p *stringPurgatory) { endsItsGoroutine(p, "b", func() { p.Signal("b") }) },
+		"all, with a Goexit in a callback":    func(p *stringPurgatory) { endsItsGoroutine(p, "b", func() { p.CheckAndCompleteAll() }) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p, err := purgatory.New[string](name, purgatory.WithForgottenChecks(time.Second))

@@ -29,6 +29,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
 }
 
+// howMany returns how many rounds or operations a test makes: many, or few under the race detector, where each costs several
+// times as much.
+func howMany(many, few int) int {
+	if purgatory.RaceDetector {
+		return few
+	}
+	return many
+}
+
 // patience is how long a test may take before it counts as stuck. The machine may be busy. Where
 // the whole run has little time, as with a seeded defect, it is shorter, so that a test that waits
 // in vain says so itself.

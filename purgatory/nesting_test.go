@@ -166,7 +166,7 @@ func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
 // Each TryComplete registers the next operation. The first such chain is recognised by and
 // by, so its stack may hold thousands of them; a later one is recognised at once.
 func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
-	const length = 50_000
+	length := howMany(50_000, 20_000)
 	p := open[int](t)
 	for round := range 2 {
 		var deep, completed atomic.Int64
@@ -189,7 +189,7 @@ func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
 			assert.NoError(t, err)
 		}
 		register(0)
-		eventually(t, func() bool { return completed.Load() == length }, "every operation completes")
+		eventually(t, func() bool { return completed.Load() == int64(length) }, "every operation completes")
 		if round > 0 {
 			assert.Less(t, deep.Load(), int64(4000), "frames")
 		}

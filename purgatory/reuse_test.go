@@ -23,7 +23,8 @@ import (
 // Each goroutine waits under a key of its own, and ends the wait in a way of its own. None sees
 // the end of another's wait: neither its cause, nor its value, nor its timeout.
 func TestAReusedWaitIsNobodyElses(t *testing.T) {
-	const goroutines, rounds = 16, 1000
+	const goroutines = 16
+	rounds := howMany(1000, 350)
 	p := open[int](t, purgatory.WithWatcherShards(2))
 	causes := make([]error, goroutines)
 	for i := range causes {

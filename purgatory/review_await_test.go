@@ -25,7 +25,7 @@ func TestAwaitsThatAreUsedAgainLoseNoItem(t *testing.T) {
 		"first in first out": {purgatory.WithFirstInFirstOut()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(150) {
+			for seed := range uint64(howMany(150, 50)) {
 				awaitRound(t, seed, opts)
 				if t.Failed() {
 					t.Logf("seed %d", seed)

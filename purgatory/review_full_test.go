@@ -48,7 +48,7 @@ func endedTakesNoPlace(t *testing.T, bound purgatory.Option) {
 	})
 	defer wg.Wait()
 	defer stop.Store(true)
-	for range 20_000 {
+	for range howMany(20_000, 7000) {
 		o := &op{}
 		if _, err := p.TryCompleteElseWatch(o, hour, 1); !assert.NoError(t, err) {
 			return

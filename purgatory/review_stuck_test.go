@@ -108,7 +108,7 @@ func (s *small) OnExpiration()     {}
 func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
 	for _, inSlice := range []bool{false, true} {
 		for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
-			const n = 50_000
+			n := int64(howMany(50_000, 15_000)) // without a bound more frames than are allowed
 			p := onManualClock[int](t, opts...)
 			var all []small
 			if inSlice {

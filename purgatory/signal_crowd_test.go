@@ -116,7 +116,7 @@ func TestAnEndlessChainStarvesNoSignal(t *testing.T) {
 // While every signal worker is blocked, keys that are signalled come and go. What is left
 // of them does not grow with their number.
 func TestTheQueueOfSignalsIsBoundedWhileCallbacksBlock(t *testing.T) {
-	const rounds = 100_000
+	rounds := howMany(100_000, 30_000)
 	p := open[int](t, purgatory.WithSignalWorkers(1))
 	leave := make(chan struct{})
 	var met atomic.Bool

@@ -148,3 +148,43 @@ func TestAYesOfAWaitThatStartsIsNotDropped(t *testing.T) {
 	require.ErrorIs(t, err, purgatory.ErrClosed, "it is not called on a closed purgatory")
 	assert.Equal(t, 1, taken)
 }
+
+// strangeContext is a context whose Done panics.
+type strangeContext struct{ context.Context }
+
+func (strangeContext) Done() <-chan struct{} { panic("of the context's") }
+
+// Whoever leaves while a wait is registered leaves nothing behind, without a timeout that would end it.
+func TestAWaitThatNobodyHoldsEnds(t *testing.T) {
+	never := func() bool { return false }
+	for name, wait := range map[string]func(p *stringPurgatory){
+		"Await, a Goexit in ready":     func(p *stringPurgatory) { _ = p.Await(context.Background(), purgatory.NoTimeout, exitsAt(2), "a") },
+		"StartWait, a Goexit in ready": func(p *stringPurgatory) { _, _ = p.StartWait(purgatory.NoTimeout, exitsAt(2), "a") },
+		"StartWait, at first":          func(p *stringPurgatory) { _, _ = p.StartWait(purgatory.NoTimeout, exitsAt(1), "a") },
+		"Await, a context that panics": func(p *stringPurgatory) {
+			defer func() { _ = recover() }()
+			_ = p.Await(strangeContext{context.Background()}, purgatory.NoTimeout, never, "a")
+		},
+		"AwaitRead, a context that panics": func(p *stringPurgatory) {
+			defer func() { _ = recover() }()
+			_, _ = purgatory.AwaitRead(strangeContext{context.Background()}, p, purgatory.NoTimeout, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			inBackground(func() { wait(p) })()
+			eventually(t, func() bool { return p.NumDelayed() == 0 && p.Watched() == 0 }, "it ends")
+		})
+	}
+}
+
+// exitsAt returns a condition that ends its goroutine when it is called for the nth time.
+func exitsAt(n int32) func() bool {
+	var calls atomic.Int32
+	return func() bool {
+		if calls.Add(1) == n {
+			runtime.Goexit()
+		}
+		return false
+	}
+}

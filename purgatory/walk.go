@@ -68,12 +68,12 @@ func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, inO
 		p.signal(key, hash, upTo, inOrder)
 		return 0
 	}
+	if p.cfg.lastTry {
+		defer p.forgotten.checked(key) // not before: see lastTry
+	}
 	w := p.newWalk(key, hash, upTo)
 	w.inOrder = inOrder
 	ended, _ := w.begin()
-	if p.cfg.lastTry {
-		p.forgotten.checked(key) // not before: see lastTry
-	}
 	return ended
 }
 

@@ -33,7 +33,7 @@ func stopped(t *testing.T, r *ExpirationReaper) {
 	t.Helper()
 	r.Stop()
 	r.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	require.NoError(t, r.Wait(ctx))
 }
@@ -60,7 +60,7 @@ func TestTheReaperSurvivesPanicsAndGoexits(t *testing.T) {
 				}, func(any, []byte) { told.Add(1) })
 				select {
 				case <-reached:
-				case <-time.After(time.Minute):
+				case <-time.After(15 * time.Second):
 					t.Fatal("the reaper has ended with its goroutine")
 				}
 				stopped(t, r)

@@ -106,7 +106,7 @@ func TestALoggerMayAskForTheStatistics(t *testing.T) {
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, signals.ErrFinal)
-	case <-time.After(time.Minute):
+	case <-time.After(15 * time.Second):
 		t.Fatal("a record waits for the lock under which it is logged")
 	}
 	cancel()

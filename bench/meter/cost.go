@@ -20,26 +20,24 @@ type Cost struct {
 
 // Stretch is a measurement under way. It is not safe for concurrent use.
 type Stretch struct {
-	start   time.Time
-	cpu     time.Duration
-	mallocs uint64
-	bytes   uint64
+	start  time.Time
+	before Cost // of the process so far
 }
 
 // Start begins a measurement. It stops the world for a moment, before the clock starts.
 func Start() Stretch {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return Stretch{mallocs: m.Mallocs, bytes: m.TotalAlloc, cpu: CPU(), start: time.Now()}
+	return Stretch{before: Cost{CPU: CPU(), Mallocs: m.Mallocs, Bytes: m.TotalAlloc}, start: time.Now()}
 }
 
 // Stop ends the measurement.
 func (s Stretch) Stop() Cost {
-	c := Cost{Wall: time.Since(s.start), CPU: CPU() - s.cpu}
+	c := Cost{Wall: time.Since(s.start), CPU: CPU() - s.before.CPU}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	c.Mallocs = m.Mallocs - s.mallocs
-	c.Bytes = m.TotalAlloc - s.bytes
+	c.Mallocs = m.Mallocs - s.before.Mallocs
+	c.Bytes = m.TotalAlloc - s.before.Bytes
 	return c
 }
 

@@ -2,14 +2,14 @@ package meter
 
 import "runtime"
 
-// Live returns the bytes of heap that are reachable now. It collects twice: what a finaliser or a sync.Pool held over the
-// first collection is gone after the second.
+// Live returns the bytes of heap that are reachable now, and of goroutine stacks: what a design with a goroutine per request
+// really holds. It collects twice: what a finaliser or a sync.Pool held over the first collection is gone after the second.
 func Live() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return m.HeapAlloc + m.StackInuse
 }
 
 // Hold returns about n bytes of live heap as a server has it: records of a kilobyte behind pointers, which the collector
@@ -27,32 +27,20 @@ func Hold(n int) any {
 	return held
 }
 
-// LiveWithStacks is Live plus the memory of goroutine stacks: what a design with a goroutine per request really holds.
-func LiveWithStacks() uint64 {
-	live := Live()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return live + m.StackInuse
-}
-
 // Prefault makes about n bytes of fresh heap resident and hands them back to the allocator, so that a measurement that
 // follows does not pay the kernel for first touches: these can treble a figure.
 func Prefault(n int) {
-	touch(n)
-	runtime.GC()
-}
-
-func touch(n int) {
-	const chunk = 64 << 10
+	const chunk, page = 64 << 10, 4096
 	var keep [][]byte
 	for ; n > 0; n -= chunk {
 		b := make([]byte, chunk)
-		for i := 0; i < chunk; i += 4096 {
+		for i := 0; i < chunk; i += page {
 			b[i] = 1
 		}
 		keep = append(keep, b)
 	}
 	runtime.KeepAlive(keep)
+	runtime.GC()
 }
 
 // PrefaultForGrowth prefaults as much heap as the collector will let the program allocate before its next cycle.

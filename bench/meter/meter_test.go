@@ -87,21 +87,6 @@ func TestHoldIsLive(t *testing.T) {
 	assert.InDelta(t, 8<<20, float64(after)-float64(before), 2<<20)
 }
 
-// Only bodies that are to be apart from each other's garbage have a collection before each slice.
-func TestBodiesThatShareTheCollectorAreNotCollectedApart(t *testing.T) {
-	forced := func(measure func(g int, window time.Duration, chunk int, bodies ...func(worker, n int)) []Rate) uint32 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		body := func(int, int) {}
-		assert.Len(t, measure(1, time.Millisecond, 1, body, body), 2)
-		runtime.ReadMemStats(&after)
-		return after.NumForcedGC - before.NumForcedGC
-	}
-	const first = 1 // the memory is touched before the first slice
-	assert.EqualValues(t, first+2*turns, forced(Alternate))
-	assert.EqualValues(t, first, forced(Share))
-}
-
 // Each body's operations and allocations are its own.
 func TestAlternateKeepsBodiesApart(t *testing.T) {
 	var ran [2]int64
@@ -124,4 +109,11 @@ func TestAlternateKeepsBodiesApart(t *testing.T) {
 	assert.InDelta(t, 1, rates[0].AllocsPerOp, 0.1)
 	assert.Less(t, rates[1].AllocsPerOp, 0.5)
 	assert.GreaterOrEqual(t, rates[1].NsPerOp, 2000.0)
+}
+
+func TestARateIsTheMeanOfItsSlices(t *testing.T) {
+	var r Rate
+	r.add(Cost{CPU: 1000, Mallocs: 100, Bytes: 400}, 100, 40)
+	r.add(Cost{CPU: 9000, Mallocs: 900, Bytes: 7200}, 300, 80)
+	assert.Equal(t, Rate{Ops: 400, NsPerOp: 70, CPUPerOp: 25, AllocsPerOp: 2.5, BytesPerOp: 19}, r)
 }

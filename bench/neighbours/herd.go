@@ -10,9 +10,10 @@ import (
 	"github.com/delayedop/purgatory/bench/result"
 )
 
-// herd ends n waits of one key together, in several bursts. It returns how late a goroutine that has nothing to do with
+// herd ends n waits of one key together, in five bursts. It returns how late a goroutine that has nothing to do with
 // them wakes up at the worst, in all bursts but the worst one, and the median time until the last of the herd is awake.
-func herd(s positions, n, bursts int) map[string]float64 {
+func herd(s positions, n int, _ time.Duration) map[string]float64 {
+	const bursts = 5
 	var worst, last []time.Duration
 	for burst := range bursts {
 		var awake sync.WaitGroup
@@ -30,8 +31,7 @@ func herd(s positions, n, bursts int) map[string]float64 {
 	}
 	slices.Sort(worst)
 	slices.Sort(last)
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	return map[string]float64{result.LateMax: ms(worst[max(0, bursts-2)]), lastMs: ms(last[bursts/2])}
+	return map[string]float64{result.LateMax: result.Milliseconds(worst[bursts-2]), lastMs: result.Milliseconds(last[bursts/2])}
 }
 
 // watchSleeper starts a goroutine that sleeps a millisecond at a time. latest stops it, and returns how late it was at the

@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/bench/result"
@@ -21,47 +22,39 @@ import (
 
 // plan is how much is measured.
 type plan struct {
-	rounds int
+	rounds uint
 	window time.Duration // for each figure in each round
-	only   *regexp.Regexp
+	only   regexp.Regexp
 	crowd  int // equal waiters
 	many   int // waiters of the largest crowds
-	bursts int // of a herd
 }
 
 func main() {
-	rounds := flag.Int("rounds", 3, "how often each figure is measured, interleaved; the table has medians")
-	window := flag.Duration("window", 100*time.Millisecond, "how long a loop is measured each time")
-	pattern := flag.String("only", "", "measure only the shapes whose name matches this `regexp`")
+	p := plan{crowd: 1000, many: 100_000}
+	flag.UintVar(&p.rounds, "rounds", 3, "how often each figure is measured, interleaved; the table has medians")
+	flag.DurationVar(&p.window, "window", 100*time.Millisecond, "how long a loop is measured each time")
+	flag.TextVar(&p.only, "only", regexp.MustCompile(""), "measure only the shapes whose name matches this `regexp`")
 	flag.Parse()
-	only, err := regexp.Compile(*pattern)
-	if err == nil && (flag.NArg() > 0 || *rounds < 1 || *window < time.Millisecond) {
-		err = fmt.Errorf("no arguments, at least one round, and a window of at least 1ms; see -h")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "neighbours:", err)
+	if flag.NArg() > 0 || p.rounds == 0 {
+		fmt.Fprintln(os.Stderr, "neighbours: no arguments, and at least one round; see -h")
 		os.Exit(2)
 	}
 	start := time.Now()
-	run(os.Stdout, os.Stderr, plan{rounds: *rounds, window: *window, only: only, crowd: 1000, many: 100_000, bursts: 5})
+	run(os.Stdout, os.Stderr, p)
 	fmt.Printf("\n%s, %s/%s, GOMAXPROCS %d, medians of %d rounds, %.0f s.\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *rounds, time.Since(start).Seconds())
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), p.rounds, time.Since(start).Seconds())
 }
 
 // run measures every peer of a shape in turn, round after round, and prints the table.
 func run(out, progress io.Writer, p plan) {
 	set := new(result.Set)
-	var measured []shape
-	for _, s := range shapes(p) {
-		if p.only != nil && !p.only.MatchString(s.name) {
-			continue
-		}
-		measured = append(measured, s)
+	measured := slices.DeleteFunc(shapes(p), func(s shape) bool { return !p.only.MatchString(s.name) })
+	for _, s := range measured {
 		fmt.Fprintln(progress, s.name)
 		for round := range p.rounds {
 			for _, x := range s.peers {
 				runtime.GC()
-				set.Add(result.Sample{Workload: s.name, Peer: x.id(), Round: round, Metrics: x.measure(p.window)})
+				set.Add(result.Sample{Workload: s.name, Peer: x.id(), Round: int(round), Metrics: x.measure(p.window)})
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -140,21 +141,21 @@ func TestServersAnswerAFetchWhenItHasItsBytes(t *testing.T) {
 			defer producer.Close()
 			defer fetcher.Close()
 			records := batch([]byte("value"))
-			request := fetcher.fetch(0, int32(2*len(records)))
+			request := fetch(fetcher, int32(2*len(records)))
 			time.Sleep(20 * time.Millisecond) // so that it waits, where the machine is not busy
 			answered := make(chan []byte)
 			go func() {
 				response := request.ResponseKind().(*kmsg.FetchResponse)
-				fetcher.receive(response)
+				receive(fetcher, response)
 				answered <- response.Topics[0].Partitions[0].RecordBatches
 			}()
-			producer.produce(records)
+			produce(producer, records)
 			select {
 			case <-answered:
 				t.Fatal("answered with half of what it wants")
 			case <-time.After(50 * time.Millisecond):
 			}
-			producer.produce(records)
+			produce(producer, records)
 			var stored kmsg.RecordBatch
 			require.NoError(t, stored.ReadFrom(<-answered))
 			got, err := kfake.BatchRecords(stored)
@@ -168,7 +169,7 @@ func TestServersAnswerAFetchWhenItHasItsBytes(t *testing.T) {
 // A short run fills every cell.
 func TestTheTableIsFull(t *testing.T) {
 	var out strings.Builder
-	p := plan{rounds: 1, window: time.Millisecond, crowd: 10, many: 1000, bursts: 1}
+	p := plan{only: *regexp.MustCompile(""), rounds: 1, window: time.Millisecond, crowd: 10, many: 1000}
 	run(&out, io.Discard, p)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2+len(shapes(p)))

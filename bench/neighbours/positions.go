@@ -8,6 +8,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/watermark"
 )
 
 // positions lets goroutines wait until a key has come as far as a position. It is what is compared in most shapes.
@@ -29,6 +30,7 @@ var positionMakers = []maker[positions]{
 	{hand, "", newByHand},
 	{ours, "`AwaitAt`", newAwaits},
 	{ours, "operation and channel", newOperations},
+	{ours, "`watermark`", newShared},
 	{theirs, "badger `WaterMark`", newWaterMarks},
 	{theirs, "etcd `WaitTime`", newWaitTimes},
 }
@@ -118,7 +120,7 @@ func (k *handKey) wake(at int64) {
 func (s *byHand) Waiting() int { return int(s.waiting.Load()) }
 func (s *byHand) Close()       {}
 
-// inPurgatory is what both forms of the library share.
+// inPurgatory is what the forms of the library share.
 type inPurgatory struct {
 	p  *purgatory.DelayedOperationPurgatory[int]
 	at [keys]atomic.Int64
@@ -126,9 +128,7 @@ type inPurgatory struct {
 
 func newPurgatory[K comparable](opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
 	p, err := purgatory.New[K]("neighbours", opts...)
-	if err != nil {
-		panic(err) // the options are right
-	}
+	must(err)
 	return p
 }
 
@@ -142,9 +142,7 @@ func (s *inPurgatory) Close()       { shutdown(s.p) }
 
 // shutdown ends a purgatory, and returns when its goroutines have ended.
 func shutdown[K comparable](p *purgatory.DelayedOperationPurgatory[K]) {
-	if err := p.Shutdown(context.Background()); err != nil {
-		panic(err) // this context does not end
-	}
+	must(p.Shutdown(context.Background()))
 }
 
 // awaits blocks in AwaitAt.
@@ -186,3 +184,27 @@ func (s *operations) Wait(ctx context.Context, key int, position int64) error {
 	}
 	return op.Cause()
 }
+
+// shared blocks in Watermark.Await, where equal waiters share an operation.
+type shared struct {
+	inPurgatory
+	waiting atomic.Int64
+	marks   [keys]*watermark.Watermark[int]
+}
+
+func newShared() positions {
+	s := &shared{inPurgatory: inPurgatory{p: newPurgatory[int]()}}
+	for key := range s.marks {
+		s.marks[key] = watermark.New(s.p, key, 0)
+	}
+	return s
+}
+
+func (s *shared) Wait(ctx context.Context, key int, position int64) error {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	return s.marks[key].Await(ctx, position)
+}
+
+func (s *shared) Advance(key int, position int64) { s.marks[key].Advance(position) }
+func (s *shared) Waiting() int                    { return int(s.waiting.Load()) }

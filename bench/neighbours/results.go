@@ -116,9 +116,8 @@ func (a *applied) OnExpiration() {}
 
 func (r resultOperations) Register(id uint64) func() any {
 	op := &applied{from: r.board, id: id, ended: make(chan any, 1)}
-	if _, err := r.p.TryCompleteElseWatch(op, timeout, id); err != nil {
-		panic(err) // the purgatory is open and has no bound
-	}
+	_, err := r.p.TryCompleteElseWatch(op, timeout, id)
+	must(err)
 	return func() any { return <-op.ended }
 }
 
@@ -128,9 +127,7 @@ type resultAwaits struct{ *board }
 func (r resultAwaits) Register(id uint64) func() any {
 	return func() any {
 		result, err := purgatory.AwaitValue(context.Background(), r.p, timeout, func() (any, bool) { return r.take(id) }, id)
-		if err != nil {
-			return err
-		}
+		must(err)
 		return result
 	}
 }

@@ -44,13 +44,12 @@ func startKfake() broker {
 	return broker{c.ListenAddrs()[0], c.Close}
 }
 
-// server answers produces and fetches of one partition.
+// server answers produces and fetches of one partition. A fetch is from its beginning.
 type server struct {
 	ctx  context.Context // of everybody who waits
 	wait positions
 	mu   sync.Mutex
 	log  []byte
-	ends []int // of its batches, each of one record
 }
 
 func startServer(wait positions) broker {
@@ -106,21 +105,19 @@ func (s *server) answer(request kmsg.Request) (kmsg.Response, error) {
 	case *kmsg.ProduceRequest:
 		s.mu.Lock()
 		s.log = append(s.log, r.Topics[0].Partitions[0].Records...)
-		s.ends = append(s.ends, len(s.log))
 		s.wait.Advance(0, int64(len(s.log)))
 		s.mu.Unlock()
 		response := r.ResponseKind().(*kmsg.ProduceResponse)
 		response.Topics = []kmsg.ProduceResponseTopic{{Topic: topic, Partitions: []kmsg.ProduceResponseTopicPartition{{}}}}
 		return response, nil
 	case *kmsg.FetchRequest:
-		from := s.begin(r.Topics[0].Partitions[0].FetchOffset)
 		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(r.MaxWaitMillis)*time.Millisecond)
 		defer cancel()
-		if err := s.wait.Wait(ctx, 0, int64(from)+int64(r.MinBytes)); err != nil && s.ctx.Err() != nil {
+		if err := s.wait.Wait(ctx, 0, int64(r.MinBytes)); err != nil && s.ctx.Err() != nil {
 			return nil, err
 		}
 		s.mu.Lock()
-		records := bytes.Clone(s.log[from:])
+		records := bytes.Clone(s.log)
 		s.mu.Unlock()
 		response := r.ResponseKind().(*kmsg.FetchResponse)
 		response.Topics = []kmsg.FetchResponseTopic{{Topic: topic, Partitions: []kmsg.FetchResponseTopicPartition{{RecordBatches: records}}}}
@@ -128,16 +125,6 @@ func (s *server) answer(request kmsg.Request) (kmsg.Response, error) {
 	default:
 		return nil, fmt.Errorf("there is no answer to %T", request)
 	}
-}
-
-// begin returns where in the log the record at offset begins.
-func (s *server) begin(offset int64) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if offset == 0 {
-		return 0
-	}
-	return s.ends[offset-1]
 }
 
 func readFrame(r io.Reader) ([]byte, error) {
@@ -150,51 +137,47 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// client is a connection with one request under way.
-type client struct {
-	net.Conn
-	format *kmsg.RequestFormatter
-}
-
-func dial(address string) client {
+func dial(address string) net.Conn {
 	c, err := net.Dial("tcp", address)
 	must(err)
-	return client{c, kmsg.NewRequestFormatter()}
+	return c
 }
 
-func (c client) send(request kmsg.Request) {
-	_, err := c.Write(c.format.AppendRequest(nil, request, 1))
+var format = kmsg.NewRequestFormatter()
+
+func send(c net.Conn, request kmsg.Request) {
+	_, err := c.Write(format.AppendRequest(nil, request, 1))
 	must(err)
 }
 
-func (c client) receive(response kmsg.Response) {
+func receive(c net.Conn, response kmsg.Response) {
 	frame, err := readFrame(c)
 	must(err)
 	must(response.ReadFrom(frame[4:])) // after the correlation id
 }
 
 // produce sends records, which may be used again, and waits for the answer.
-func (c client) produce(records []byte) {
+func produce(c net.Conn, records []byte) {
 	request := &kmsg.ProduceRequest{Version: produceVersion, Acks: -1, TimeoutMillis: 1000, Topics: []kmsg.ProduceRequestTopic{
 		{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: records}}},
 	}}
-	c.send(request)
+	send(c, request)
 	response := request.ResponseKind().(*kmsg.ProduceResponse)
-	c.receive(response)
+	receive(c, response)
 	if code := response.Topics[0].Partitions[0].ErrorCode; code != 0 {
 		panic(fmt.Sprintf("produce: error %d", code))
 	}
 }
 
-// fetch asks for so many bytes from an offset on, and does not wait for the answer.
-func (c client) fetch(offset int64, minBytes int32) *kmsg.FetchRequest {
+// fetch asks for so many bytes, and does not wait for the answer.
+func fetch(c net.Conn, minBytes int32) *kmsg.FetchRequest {
 	request := &kmsg.FetchRequest{
 		Version: fetchVersion, ReplicaID: -1, MaxWaitMillis: 60_000, MinBytes: minBytes, MaxBytes: 1 << 30, SessionEpoch: -1,
 		Topics: []kmsg.FetchRequestTopic{{Topic: topic, Partitions: []kmsg.FetchRequestTopicPartition{
-			{CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1, PartitionMaxBytes: 1 << 30},
+			{CurrentLeaderEpoch: -1, LogStartOffset: -1, PartitionMaxBytes: 1 << 30},
 		}}},
 	}
-	c.send(request)
+	send(c, request)
 	return request
 }
 
@@ -215,10 +198,10 @@ func produces(b broker, fetches int, window time.Duration) map[string]float64 {
 	for range fetches {
 		c := dial(b.address)
 		defer c.Close()
-		c.fetch(0, 1<<29)
+		fetch(c, 1<<29)
 	}
 	time.Sleep(20 * time.Millisecond) // the fetches come to wait
 	producer, records := dial(b.address), batch(make([]byte, 100))
 	defer producer.Close()
-	return loop(window, 10, func() { producer.produce(records) })
+	return loop(window, 10, func() { produce(producer, records) })
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"go.etcd.io/etcd/pkg/v3/wait"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/result"
@@ -23,62 +21,29 @@ import (
 
 // shapes are the lines of the table.
 func shapes(p plan) []shape {
-	onPositions := func(name string, measure func(positions, time.Duration) map[string]float64) shape {
-		return over(name, positionMakers, measure)
-	}
 	all := []shape{
-		onPositions("one wait and one wake, one goroutine", func(s positions, window time.Duration) map[string]float64 {
-			return waitAndWake(s, 1, window)
-		}),
-		onPositions("one wait and one wake, two goroutines", func(s positions, window time.Duration) map[string]float64 {
-			return waitAndWake(s, 2, window)
-		}),
-		over("a result by its id, registered and triggered on one goroutine", resultMakers, sameGoroutine),
-		over("a result by its id, triggered by another goroutine", slices.Concat(resultMakers, blockingResults), otherGoroutine),
-		onPositions(count(p.crowd)+" waits for one position, each", func(s positions, window time.Duration) map[string]float64 {
-			return equalWaiters(s, p.crowd, window)
-		}),
+		over("one wait and one wake, one goroutine", positionMakers, 1, waitAndWake),
+		over("one wait and one wake, two goroutines", positionMakers, 2, waitAndWake),
+		over("a result by its id, registered and triggered on one goroutine", resultMakers, 0, handOver),
+		over("a result by its id, triggered by another goroutine", slices.Concat(resultMakers, blockingResults), 1, handOver),
+		over(count(p.crowd)+" waits for one position, each", positionMakers, p.crowd, equalWaiters),
 	}
 	for n := 100; n <= p.many; n *= 10 {
-		all = append(all, onPositions("one wait and one wake below "+count(n)+" far waiters", func(s positions, window time.Duration) map[string]float64 {
-			defer crowd(s, n)()
-			return waitAndWake(s, 1, window)
-		}))
+		all = append(all, over("one wait and one wake below "+count(n)+" far waiters", positionMakers, n, waitBelow))
 	}
 	all = append(all,
-		onPositions("a wait that is given up, and what it leaves", abandoned),
-		onPositions("a push beside 100 waiters, none of whom it is enough for", func(s positions, window time.Duration) map[string]float64 {
-			defer crowd(s, 100)()
-			position := int64(0)
-			return loop(window, 100, func() {
-				position++
-				s.Advance(0, position)
-			})
-		}),
-		over("a produce over loopback, client included", serverMakers, func(b broker, window time.Duration) map[string]float64 {
-			return produces(b, 0, window)
-		}),
-		over("a produce over loopback beside 100 fetches, none of which it is enough for", serverMakers, func(b broker, window time.Duration) map[string]float64 {
-			return produces(b, 100, window)
-		}),
+		over("a wait that is given up, and what it leaves", positionMakers, 1, abandoned),
+		over("a push beside 100 waiters, none of whom it is enough for", positionMakers, 100, push),
+		over("a produce over loopback, client included", serverMakers, 0, produces),
+		over("a produce over loopback beside 100 fetches, none of which it is enough for", serverMakers, 100, produces),
 		creation(),
 	)
 	for _, n := range []int{1, p.crowd, p.many} {
-		all = append(all, over("one item for one of "+count(n), queueMakers, func(q queue, window time.Duration) map[string]float64 {
-			return oneOfMany(q, n, window)
-		}))
+		all = append(all, over("one item for one of "+count(n), queueMakers, n, oneOfMany))
 	}
 	return append(all,
-		onPositions(count(p.many)+" goroutines that wait, stacks included", func(s positions, _ time.Duration) map[string]float64 {
-			before := meter.LiveWithStacks()
-			release := crowd(s, p.many)
-			after := meter.LiveWithStacks()
-			release()
-			return map[string]float64{result.Bytes: (float64(after) - float64(before)) / float64(p.many)}
-		}),
-		onPositions("a herd of "+count(p.many)+"; a bystander that wakes each millisecond", func(s positions, _ time.Duration) map[string]float64 {
-			return herd(s, p.many, p.bursts)
-		}),
+		over(count(p.many)+" goroutines that wait, stacks included", positionMakers, p.many, footprint),
+		over("a herd of "+count(p.many)+"; a bystander that wakes each millisecond", positionMakers, p.many, herd),
 	)
 }
 
@@ -91,7 +56,7 @@ func loop(window time.Duration, chunk int, do func()) map[string]float64 {
 	}))
 }
 
-// must is for waits that nothing ends but what they wait for.
+// must is for what does not fail here, such as waits that nothing ends but what they wait for.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -132,18 +97,47 @@ func waitAndWake(s positions, pairs int, window time.Duration) map[string]float6
 	return result.PerOp(r)
 }
 
+// waitBelow is waitAndWake while n others wait for positions that do not come.
+func waitBelow(s positions, n int, window time.Duration) map[string]float64 {
+	defer crowd(s, n)()
+	return waitAndWake(s, 1, window)
+}
+
+// push advances a key on which n wait for positions that do not come.
+func push(s positions, n int, window time.Duration) map[string]float64 {
+	defer crowd(s, n)()
+	position := int64(0)
+	return loop(window, 100, func() {
+		position++
+		s.Advance(0, position)
+	})
+}
+
+// footprint is what n hold that wait.
+func footprint(s positions, n int, _ time.Duration) map[string]float64 {
+	before := meter.Live()
+	defer crowd(s, n)()
+	return map[string]float64{result.Bytes: (float64(meter.Live()) - float64(before)) / float64(n)}
+}
+
 // far is a position that no key comes to.
 const far = 1 << 40
 
 // crowd has n goroutines wait for positions that do not come, on key 0. The function that it returns ends them.
 func crowd(s positions, n int) (release func()) {
+	release = gather(n, func(ctx context.Context, i int) { _ = s.Wait(ctx, 0, far+int64(i)) })
+	until(func() bool { return s.Waiting() == n })
+	time.Sleep(10 * time.Millisecond) // for those who are only about to
+	return release
+}
+
+// gather has n goroutines wait. The function that it returns ends their context, and returns when they have ended.
+func gather(n int, wait func(ctx context.Context, i int)) (release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waiting sync.WaitGroup
 	for i := range n {
-		waiting.Go(func() { _ = s.Wait(ctx, 0, far+int64(i)) })
+		waiting.Go(func() { wait(ctx, i) })
 	}
-	until(func() bool { return s.Waiting() == n })
-	time.Sleep(10 * time.Millisecond) // for those who are only about to
 	return func() {
 		cancel()
 		waiting.Wait()
@@ -158,34 +152,25 @@ func until(reached func() bool) {
 
 // equalWaiters has n goroutines wait for the same position, again and again.
 func equalWaiters(s positions, n int, window time.Duration) map[string]float64 {
-	ctx, cancel := context.WithCancel(context.Background())
 	var arrived atomic.Int64
-	var waiting sync.WaitGroup
-	for range n {
-		waiting.Go(func() {
-			for position := int64(1); ; position++ {
-				arrived.Add(1)
-				if s.Wait(ctx, 0, position) != nil {
-					return
-				}
-			}
-		})
-	}
+	defer gather(n, func(ctx context.Context, _ int) {
+		position := int64(1)
+		for arrived.Add(1); s.Wait(ctx, 0, position) == nil; arrived.Add(1) {
+			position++
+		}
+	})()
 	position := int64(0)
 	all := func() bool { return arrived.Load() == (position+1)*int64(n) && s.Waiting() == n }
-	r := meter.Loop(1, window, n, func(int, int) {
+	return result.PerOp(meter.Loop(1, window, n, func(int, int) {
 		until(all)
 		position++
 		s.Advance(0, position)
 		until(all)
-	})
-	cancel()
-	waiting.Wait()
-	return result.PerOp(r)
+	}))
 }
 
 // abandoned has a goroutine give up wait after wait: another one ends its context.
-func abandoned(s positions, window time.Duration) map[string]float64 {
+func abandoned(s positions, _ int, window time.Duration) map[string]float64 {
 	cancels := make(chan context.CancelFunc)
 	var canceller sync.WaitGroup
 	canceller.Go(func() {
@@ -205,25 +190,15 @@ func abandoned(s positions, window time.Duration) map[string]float64 {
 			panic("a wait ended that nobody has ended")
 		}
 	})
-	after := meter.Live()
+	m[result.Bytes] = max(0, float64(meter.Live())-float64(before)) / float64(waits)
 	close(cancels)
 	canceller.Wait()
-	m[result.Bytes] = max(0, float64(after)-float64(before)) / float64(waits)
 	return m
 }
 
-func sameGoroutine(r results, window time.Duration) map[string]float64 {
-	id := uint64(0)
-	return loop(window, 100, func() {
-		id++
-		receive := r.Register(id)
-		r.Trigger(id, &id)
-		mustBe(receive(), &id)
-	})
-}
-
-// otherGoroutine is sameGoroutine with Trigger called by another goroutine, which hears of the id through a channel.
-func otherGoroutine(r results, window time.Duration) map[string]float64 {
+// handOver registers an id, and receives what this goroutine triggers, or another one that hears of the id through a
+// channel.
+func handOver(r results, others int, window time.Duration) map[string]float64 {
 	id := uint64(0)
 	ids := make(chan uint64, 1)
 	var applier sync.WaitGroup
@@ -235,18 +210,18 @@ func otherGoroutine(r results, window time.Duration) map[string]float64 {
 	m := loop(window, 100, func() {
 		id++
 		receive := r.Register(id)
-		ids <- id
-		mustBe(receive(), &id)
+		if others > 0 {
+			ids <- id
+		} else {
+			r.Trigger(id, &id)
+		}
+		if got := receive(); got != any(&id) {
+			panic(fmt.Sprintf("a wrong result: %v", got))
+		}
 	})
 	close(ids)
 	applier.Wait()
 	return m
-}
-
-func mustBe(got any, want *uint64) {
-	if got != any(want) {
-		panic(fmt.Sprintf("a wrong result: %v", got))
-	}
 }
 
 // creation makes one for one key, unused, and closes it. What has goroutines waits for their end.
@@ -254,30 +229,23 @@ func creation() shape {
 	shared, err := timer.NewSystemTimer()
 	must(err)
 	shared.Start()
-	s := shape{name: "make one and close it, unused"}
-	for _, x := range []struct {
-		side side
-		name string
-		do   func()
-	}{
-		{hand, "", func() { kept = &handKey{waiters: make(map[int64]*handWaiters)} }},
-		{ours, "`New`", func() { shutdown(newPurgatory[int]()) }},
-		{ours, "`New` with a shared timer and no reaper", func() {
+	unused := func(at side, name string, do func()) peer {
+		return peer{at, name, func(window time.Duration) map[string]float64 { return loop(window, 10, do) }}
+	}
+	return shape{"make one and close it, unused", []peer{
+		unused(hand, "", func() { kept = &handKey{waiters: make(map[int64]*handWaiters)} }),
+		unused(ours, "`New`", func() { shutdown(newPurgatory[int]()) }),
+		unused(ours, "`New` with a shared timer and no reaper", func() {
 			shutdown(newPurgatory[int](purgatory.WithTimer(shared), purgatory.WithoutReaper()))
-		}},
-		{theirs, "badger `WaterMark`", func() {
+		}),
+		unused(theirs, "badger `WaterMark`", func() {
 			closer := z.NewCloser(1)
 			new(y.WaterMark).Init(closer)
 			closer.SignalAndWait()
-		}},
-		{theirs, "etcd `WaitTime`", func() { kept = wait.NewTimeList() }},
-		{theirs, "etcd `Wait`", func() { kept = wait.New() }},
-	} {
-		s.peers = append(s.peers, peer{x.side, x.name, func(window time.Duration) map[string]float64 {
-			return loop(window, 10, x.do)
-		}})
-	}
-	return s
+		}),
+		unused(theirs, "etcd `WaitTime`", func() { kept = wait.NewTimeList() }),
+		unused(theirs, "etcd `Wait`", func() { kept = wait.New() }),
+	}}
 }
 
 // kept has the compiler make what it would leave out.
@@ -309,4 +277,4 @@ func oneOfMany(q queue, n int, window time.Duration) map[string]float64 {
 }
 
 // count is a number with commas.
-func count(n int) string { return message.NewPrinter(language.English).Sprint(n) }
+func count(n int) string { return result.Figure(float64(n)) }

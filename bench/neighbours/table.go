@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +21,7 @@ const (
 	theirs side = "neighbour"
 )
 
-// shape is a line of the table: a job, and those that do it.
+// shape is a line of the table: a job, and those that do it, one that is written by hand first.
 type shape struct {
 	name  string
 	peers []peer
@@ -39,14 +41,14 @@ type maker[P interface{ Close() }] struct {
 	make func() P
 }
 
-// over is a shape of all that the makers make.
-func over[P interface{ Close() }](name string, makers []maker[P], measure func(P, time.Duration) map[string]float64) shape {
+// over is a shape of all that the makers make, measured with n goroutines or the like.
+func over[P interface{ Close() }](name string, makers []maker[P], n int, measure func(P, int, time.Duration) map[string]float64) shape {
 	s := shape{name: name}
 	for _, m := range makers {
 		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
 			p := m.make()
 			defer p.Close()
-			return measure(p, window)
+			return measure(p, n, window)
 		}})
 	}
 	return s
@@ -73,64 +75,44 @@ var units = []struct {
 // writeTable writes a line for each shape. The best figure of a line is bold, and the last column says how the best form
 // of the library stands to that by hand.
 func writeTable(w io.Writer, set *result.Set, shapes []shape) {
-	sides := []side{hand, ours, theirs}
-	fmt.Fprintf(w, "| |")
-	for _, s := range sides {
-		fmt.Fprintf(w, " %s |", s)
-	}
-	fmt.Fprint(w, " purgatory / by hand |\n| --- | --- | --- | --- | ---: |\n")
+	fmt.Fprintf(w, "| | %s | %s | %s | purgatory / by hand |\n| --- | --- | --- | --- | ---: |\n", hand, ours, theirs)
 	for _, s := range shapes {
-		best, metric := s.best(set)
+		metric := s.decisive(set)
+		best := slices.MinFunc(s.peers, func(a, b peer) int {
+			return cmp.Compare(median(set, s, a, metric), median(set, s, b, metric))
+		})
 		cells, ratio := map[side][]string{}, math.Inf(1)
 		for _, x := range s.peers {
 			figures := cell(set, s, x)
-			if x.id() == best {
+			if x.id() == best.id() {
 				figures = "**" + figures + "**"
 			}
 			if x.name != "" {
 				figures = x.name + ": " + figures
 			}
 			cells[x.side] = append(cells[x.side], figures)
-			if r, ok := set.Ratio(s.name, "", x.id(), metric, s.byHand()); ok && x.side == ours {
+			if r, ok := set.Ratio(s.name, "", x.id(), metric, s.peers[0].id()); ok && x.side == ours {
 				ratio = min(ratio, r)
 			}
 		}
-		fmt.Fprintf(w, "| %s |", s.name)
-		for _, at := range sides {
-			fmt.Fprintf(w, " %s |", strings.Join(cells[at], "<br>"))
-		}
-		if math.IsInf(ratio, 1) {
-			fmt.Fprintln(w, " – |")
-		} else {
-			fmt.Fprintf(w, " %.2f |\n", ratio)
-		}
+		column := func(at side) string { return strings.Join(cells[at], "<br>") }
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %.2f |\n", s.name, column(hand), column(ours), column(theirs), ratio)
 	}
 }
 
-// byHand names the peer that ratios are taken to: the first that is written by hand.
-func (s shape) byHand() string {
-	for _, x := range s.peers {
-		if x.side == hand {
-			return x.id()
-		}
-	}
-	return ""
-}
-
-// best returns the peer with the lowest figure, and the metric that it is the lowest of.
-func (s shape) best(set *result.Set) (peer, metric string) {
+// decisive returns the metric that says who is best.
+func (s shape) decisive(set *result.Set) string {
 	for _, u := range units {
-		lowest := math.Inf(1)
-		for _, x := range s.peers {
-			if st, ok := set.Stat(s.name, "", x.id(), u.metric); ok && st.Median < lowest {
-				lowest, peer = st.Median, x.id()
-			}
-		}
-		if peer != "" {
-			return peer, u.metric
+		if _, ok := set.Stat(s.name, "", s.peers[0].id(), u.metric); ok {
+			return u.metric
 		}
 	}
-	return "", ""
+	panic(s.name + " has no figures")
+}
+
+func median(set *result.Set, s shape, x peer, metric string) float64 {
+	st, _ := set.Stat(s.name, "", x.id(), metric)
+	return st.Median
 }
 
 func cell(set *result.Set, s shape, x peer) string {

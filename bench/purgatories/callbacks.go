@@ -21,42 +21,29 @@ type callbacks struct {
 
 type callbackOp struct {
 	lane  *Lane
-	probe *Probe // instead of a lane
 	timer *time.Timer
 	keys  []string
 	ended atomic.Bool
 }
 
-func newCallbacks() Purgatory {
+func newCallbacks() *callbacks {
 	c := new(callbacks)
 	c.mu.watchers = map[string][]*callbackOp{}
 	return c
 }
 
 func (c *callbacks) Submit(l *Lane, timeout time.Duration, keys []string) Operation {
-	op := &callbackOp{lane: l}
-	c.submit(op, timeout, keys)
-	return op
-}
-
-func (c *callbacks) Settle(*Lane) {}
-
-func (c *callbacks) Probe(p *Probe, timeout time.Duration, keys []string) {
-	c.submit(&callbackOp{probe: p}, timeout, keys)
-}
-
-func (c *callbacks) submit(op *callbackOp, timeout time.Duration, keys []string) {
+	op := &callbackOp{lane: l, keys: keys}
 	c.pending.Add(1)
-	if op.ready() && c.end(op) {
-		op.complete()
-		return
+	if l.Ready() && c.end(op) {
+		l.Complete()
+		return op
 	}
-	op.keys = keys
 	// The timer is set before the operation is shared, and cannot be seen unset by whoever finds it in a list.
 	op.timer = time.AfterFunc(timeout, func() {
 		if c.end(op) {
 			c.leave(op, "")
-			op.expire()
+			l.Expire()
 		}
 	})
 	c.mu.Lock()
@@ -64,12 +51,18 @@ func (c *callbacks) submit(op *callbackOp, timeout time.Duration, keys []string)
 		c.mu.watchers[key] = append(c.mu.watchers[key], op)
 	}
 	c.mu.Unlock()
-	// The second look: what changed between the first and the append was checked without us.
-	if op.ready() {
+	c.lookAgain(op)
+	return op
+}
+
+// lookAgain is the second look at an operation that has come into its slices: what changed before was checked without it,
+// and if it ended before it did not find itself in them.
+func (c *callbacks) lookAgain(op *callbackOp) {
+	if op.lane.Ready() {
 		c.complete(op, "")
 	}
 	if op.ended.Load() {
-		c.leave(op, "") // it may have expired before it was appended
+		c.leave(op, "")
 	}
 }
 
@@ -100,7 +93,7 @@ func (c *callbacks) complete(op *callbackOp, inHand string) bool {
 	}
 	op.timer.Stop()
 	c.leave(op, inHand)
-	op.complete()
+	op.lane.Complete()
 	return true
 }
 
@@ -113,7 +106,7 @@ func (c *callbacks) Check(key string) {
 	for _, op := range list {
 		switch {
 		case op.ended.Load():
-		case op.ready() && c.complete(op, key):
+		case op.lane.Ready() && c.complete(op, key):
 		default:
 			kept = append(kept, op)
 		}
@@ -127,19 +120,8 @@ func (c *callbacks) Check(key string) {
 	// Others may have come meanwhile: ours were first.
 	c.mu.watchers[key] = append(kept, c.mu.watchers[key]...)
 	c.mu.Unlock()
-	// What became true between the look and the way back was checked without these; who ended meanwhile did not find
-	// itself in the slice.
-	c.checkAgain(again)
-}
-
-func (c *callbacks) checkAgain(ops []*callbackOp) {
-	for _, op := range ops {
-		if op.ready() {
-			c.complete(op, "")
-		}
-		if op.ended.Load() {
-			c.leave(op, "")
-		}
+	for _, op := range again {
+		c.lookAgain(op)
 	}
 }
 
@@ -152,35 +134,7 @@ func (c *callbacks) end(op *callbackOp) bool {
 	return true
 }
 
-func (c *callbacks) Force(o Operation) bool {
-	return c.complete(o.(*callbackOp), "")
-}
-
-func (c *callbacks) Pending() int { return int(c.pending.Load()) }
-
-func (c *callbacks) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, list := range c.mu.watchers {
-		for _, op := range list {
-			op.timer.Stop()
-		}
-	}
-	clear(c.mu.watchers)
-}
-
-func (op *callbackOp) ready() bool { return op.lane != nil && op.lane.Ready() }
-
-func (op *callbackOp) complete() {
-	if op.lane != nil {
-		op.lane.Complete()
-	}
-}
-
-func (op *callbackOp) expire() {
-	if op.probe != nil {
-		op.probe.Expire()
-		return
-	}
-	op.lane.Expired.Add(1)
-}
+func (c *callbacks) Settle(*Lane)           {}
+func (c *callbacks) Force(o Operation) bool { return c.complete(o.(*callbackOp), "") }
+func (c *callbacks) Pending() int           { return int(c.pending.Load()) }
+func (c *callbacks) Close()                 {}

@@ -15,18 +15,16 @@ type channels struct {
 		broadcast map[string]chan struct{}
 	}
 	pending atomic.Int64
-	quit    chan struct{}
 }
 
 type channelOp struct {
 	lane   *Lane
-	probe  *Probe // instead of a lane
 	forced chan struct{}
 	ended  atomic.Bool
 }
 
 func newChannels() Purgatory {
-	c := &channels{quit: make(chan struct{})}
+	c := new(channels)
 	c.mu.broadcast = map[string]chan struct{}{}
 	return c
 }
@@ -40,12 +38,7 @@ func (c *channels) Submit(l *Lane, timeout time.Duration, keys []string) Operati
 
 // Settle waits for the goroutines: a request that has not got as far as its select when the condition becomes true would
 // not be measured waiting.
-func (c *channels) Settle(l *Lane) { <-l.all }
-
-func (c *channels) Probe(p *Probe, timeout time.Duration, keys []string) {
-	c.pending.Add(1)
-	go c.wait(&channelOp{probe: p}, timeout, keys)
-}
+func (c *channels) Settle(l *Lane) { <-l.batch.all }
 
 // wait is the goroutine of one request. It knows up to three keys; a nil channel is never ready.
 func (c *channels) wait(op *channelOp, timeout time.Duration, keys []string) {
@@ -64,11 +57,13 @@ func (c *channels) wait(op *channelOp, timeout time.Duration, keys []string) {
 			changed[i] = ch
 		}
 		c.mu.Unlock()
-		if op.lane != nil && op.lane.Ready() {
-			op.complete()
+		if op.lane.Ready() {
+			if op.ended.CompareAndSwap(false, true) {
+				op.lane.CompleteElsewhere()
+			}
 			return
 		}
-		if first && op.lane != nil {
+		if first {
 			op.lane.Park()
 		}
 		select {
@@ -78,9 +73,9 @@ func (c *channels) wait(op *channelOp, timeout time.Duration, keys []string) {
 		case <-op.forced:
 			return
 		case <-timer.C:
-			op.expire()
-			return
-		case <-c.quit:
+			if op.ended.CompareAndSwap(false, true) {
+				op.lane.Expire()
+			}
 			return
 		}
 	}
@@ -107,24 +102,4 @@ func (c *channels) Force(o Operation) bool {
 }
 
 func (c *channels) Pending() int { return int(c.pending.Load()) }
-func (c *channels) Close() {
-	close(c.quit)
-	for c.pending.Load() > 0 {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func (op *channelOp) complete() {
-	if op.ended.CompareAndSwap(false, true) {
-		op.lane.CompleteElsewhere()
-	}
-}
-
-func (op *channelOp) expire() {
-	switch {
-	case op.probe != nil:
-		op.probe.Expire()
-	case op.ended.CompareAndSwap(false, true):
-		op.lane.Expired.Add(1)
-	}
-}
+func (c *channels) Close()       {}

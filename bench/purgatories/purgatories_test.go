@@ -11,9 +11,9 @@ import (
 )
 
 func forEach(t *testing.T, f func(t *testing.T, p Purgatory)) {
-	for _, peer := range Peers() {
-		t.Run(peer.Name, func(t *testing.T) {
-			p := peer.New()
+	for _, name := range []string{Ours, CB, Chan} {
+		t.Run(name, func(t *testing.T) {
+			p := New(name)
 			defer p.Close()
 			f(t, p)
 		})
@@ -57,7 +57,7 @@ func TestUnmetConditionGoesOnWaiting(t *testing.T) {
 // forEachTimer is forEach and the standard library's timers, which have no checks.
 func forEachTimer(t *testing.T, f func(t *testing.T, p Purgatory)) {
 	forEach(t, f)
-	t.Run(Timers, func(t *testing.T) { f(t, ByName(Timers).New()) })
+	t.Run(Timers, func(t *testing.T) { f(t, New(Timers)) })
 }
 
 func TestForceEndsOnce(t *testing.T) {
@@ -72,7 +72,7 @@ func TestForceEndsOnce(t *testing.T) {
 // A step satisfies those whose position it reaches, whoever knows positions.
 func TestAStepEndsThoseItReaches(t *testing.T) {
 	for _, name := range []string{Ours, Timers} {
-		p := ByName(name).New()
+		p := New(name)
 		ordered := p.(Ordered)
 		lane := NewLane()
 		lane.Expect(3)
@@ -91,7 +91,7 @@ func TestAnOperationExpires(t *testing.T) {
 	forEachTimer(t, func(t *testing.T, p Purgatory) {
 		lane := NewLane()
 		op := p.Submit(lane, time.Millisecond, []string{"a"})
-		require.Eventually(t, func() bool { return p.Pending() == 0 && lane.Expired.Load() == 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Pending() == 0 && lane.batch.expired.Load() == 1 }, time.Minute, time.Millisecond)
 		assert.False(t, p.Force(op))
 	})
 }
@@ -99,9 +99,10 @@ func TestAnOperationExpires(t *testing.T) {
 func TestProbesExpire(t *testing.T) {
 	forEachTimer(t, func(t *testing.T, p Purgatory) {
 		late := meter.NewLateness(10)
-		for i := range 10 {
+		probes := Probes(late, 10)
+		for i := range probes {
 			late.Due(i, 10*time.Millisecond)
-			p.Probe(&Probe{Late: late, Index: i}, 10*time.Millisecond, []string{"a"})
+			p.Submit(&probes[i], 10*time.Millisecond, []string{"a"})
 		}
 		select {
 		case <-late.Done:
@@ -113,7 +114,7 @@ func TestProbesExpire(t *testing.T) {
 }
 
 func TestHandWrittenOperationThatEndedIsInNoSlice(t *testing.T) {
-	c := newCallbacks().(*callbacks)
+	c := newCallbacks()
 	lane := NewLane()
 	for range 10 {
 		lane.Expect(1)

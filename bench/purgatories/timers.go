@@ -25,17 +25,11 @@ type timersOp struct {
 }
 
 type queued struct {
-	op       *timersOp
+	op       Operation
 	position int64
 }
 
-func newTimersOnly() Purgatory { return new(timersOnly) }
-
 func (p *timersOnly) Submit(l *Lane, timeout time.Duration, _ []string) Operation {
-	return p.submit(l, timeout)
-}
-
-func (p *timersOnly) submit(l *Lane, timeout time.Duration) *timersOp {
 	p.started.Add(1)
 	op := &timersOp{purgatory: p, lane: l}
 	op.timer = time.AfterFunc(timeout, op.expire)
@@ -43,44 +37,33 @@ func (p *timersOnly) submit(l *Lane, timeout time.Duration) *timersOp {
 }
 
 func (op *timersOp) expire() {
-	op.lane.Expired.Add(1)
 	op.purgatory.ended.Add(1)
+	op.lane.Expire()
 }
 
-func (p *timersOnly) Settle(*Lane) {}
-
-func (p *timersOnly) Probe(probe *Probe, timeout time.Duration, _ []string) {
-	p.started.Add(1)
-	time.AfterFunc(timeout, func() {
-		p.ended.Add(1)
-		probe.Expire()
-	})
-}
-
-func (p *timersOnly) Check(string) {}
-
-func (p *timersOnly) Force(op Operation) bool { return op.(*timersOp).force() }
-
-func (op *timersOp) force() bool {
+func (p *timersOnly) Force(o Operation) bool {
+	op := o.(*timersOp)
 	if !op.timer.Stop() {
 		return false
 	}
-	op.purgatory.ended.Add(1)
+	p.ended.Add(1)
 	op.lane.Complete()
 	return true
 }
 
 func (p *timersOnly) SubmitAt(l *Lane, timeout time.Duration, _ string, position int64) {
-	p.queue = append(p.queue, queued{p.submit(l, timeout), position})
+	p.queue = append(p.queue, queued{p.Submit(l, timeout, nil), position})
 }
 
 func (p *timersOnly) CheckUpTo(_ string, position int64) {
 	for len(p.queue) > 0 && p.queue[0].position <= position {
-		p.queue[0].op.force()
+		p.Force(p.queue[0].op)
 		p.queue[0].op = nil
 		p.queue = p.queue[1:]
 	}
 }
 
+func (p *timersOnly) Settle(*Lane) {}
+func (p *timersOnly) Check(string) {}
 func (p *timersOnly) Pending() int { return int(p.started.Load() - p.ended.Load()) }
-func (p *timersOnly) Close()       {} // whoever is pending expires: nobody knows them all
+func (p *timersOnly) Close()       {}

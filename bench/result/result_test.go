@@ -1,8 +1,7 @@
 package result
 
 import (
-	"os"
-	"path/filepath"
+	"bytes"
 	"strings"
 	"testing"
 
@@ -40,24 +39,29 @@ func TestRatioWithoutBaseIsNotMeasured(t *testing.T) {
 }
 
 func TestJSONRoundTrip(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.json")
-	f, err := os.Create(path)
-	require.NoError(t, err)
 	want := sampleSet()
-	want.Distributions = []Distribution{{"T2", "N=1", "ours", []float64{0, 0.5, 1}}}
-	require.NoError(t, want.WriteJSON(f))
-	require.NoError(t, f.Close())
-	got, err := ReadJSON(path)
+	var b bytes.Buffer
+	require.NoError(t, want.WriteJSON(&b))
+	got, err := ParseJSON(b.Bytes())
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 }
 
 func TestTablesHoldRatioToTheBase(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, sampleSet().WriteTables(&b, map[string]Heading{"T1": {"a title", []string{"nobody", "std"}, NsOp}}))
+	require.NoError(t, sampleSet().WriteTables(&b, []Workload{{"T1", "a title", []string{"nobody", "std"}, NsOp}}))
 	assert.Contains(t, b.String(), "T1  a title")
 	assert.Contains(t, b.String(), "x std")
 	assert.NotContains(t, b.String(), "nobody")
 	assert.Contains(t, b.String(), "0.50")
 	assert.Contains(t, b.String(), "120 ±83%")
+}
+
+func TestFiguresAreReadable(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 0.12345: "0.123", 4.099: "4.1", 345.7: "346", 999.7: "1,000", 3894.6: "3,890", 99992: "100,000",
+		847347: "847,000", 35471205: "35,500,000",
+	} {
+		assert.Equal(t, want, Figure(v))
+	}
 }

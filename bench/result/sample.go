@@ -2,9 +2,13 @@
 package result
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/delayedop/purgatory/bench/meter"
 )
@@ -22,46 +26,63 @@ type Sample struct {
 // Units of the metrics.
 const (
 	NsOp      = "ns/op"
-	CPUOp     = "cpu-ns/op"
-	AllocsOp  = "allocs/op"
-	AllocsSec = "allocs/s"
-	BytesOp   = "B/op"
+	NsStep    = "ns/step"
+	CPUSec    = "cpu-s"
 	Bytes     = "B/pending"
+	CPUIdle   = "cpu-ms/s"
+	Held      = "held-req/s"
+	CPUOp     = "cpu-ns/op"
 	LateP50   = "late-p50-ms"
 	LateP99   = "late-p99-ms"
 	LateMax   = "late-max-ms"
 	EarlyN    = "early"
 	EarlyMax  = "early-max-ms"
-	CPUSec    = "cpu-s"
-	CPUIdle   = "cpu-ms/s"
-	Held      = "held-req/s"
-	Rate      = "req/s"
-	NsStep    = "ns/step"
+	BytesOp   = "B/op"
+	AllocsOp  = "allocs/op"
+	AllocsSec = "allocs/s"
 	Lost      = "lost"
+	Rate      = "req/s"
 )
+
+// units are the columns of the tables in their order: those that say most in front.
+var units = []string{
+	NsOp, NsStep, CPUSec, Bytes, CPUIdle, Held, CPUOp, LateP50, LateP99, LateMax, EarlyN, EarlyMax,
+	BytesOp, AllocsOp, AllocsSec, Lost, Rate,
+}
 
 // PerOp returns what a loop took for each operation.
 func PerOp(m meter.Rate) map[string]float64 {
 	return map[string]float64{NsOp: m.NsPerOp, CPUOp: m.CPUPerOp, AllocsOp: m.AllocsPerOp, BytesOp: m.BytesPerOp}
 }
 
-// Distribution is a lateness distribution of one peer in one round: ascending quantiles in milliseconds.
-type Distribution struct {
-	Workload string    `json:"workload"`
-	Params   string    `json:"params"`
-	Peer     string    `json:"peer"`
-	Ms       []float64 `json:"ms"`
-}
+// Milliseconds returns d as the metrics of lateness have it.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Set is everything measured in one run. It is not safe for concurrent use.
 type Set struct {
-	About         map[string]string `json:"about"` // machine, toolchain, date, flags
-	Samples       []Sample          `json:"samples"`
-	Distributions []Distribution    `json:"distributions"`
+	About   map[string]string `json:"about"` // machine, toolchain, date, flags
+	Samples []Sample          `json:"samples"`
 }
 
 // Add records a sample.
 func (s *Set) Add(x Sample) { s.Samples = append(s.Samples, x) }
+
+// WriteJSON writes the whole set, one sample a line so that a diff of two runs can be read.
+func (s *Set) WriteJSON(w io.Writer) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	const begin = `{"workload":` // of a sample
+	_, err = w.Write(append(bytes.ReplaceAll(b, []byte(begin), []byte("\n"+begin)), '\n'))
+	return err
+}
+
+// ParseJSON parses what WriteJSON wrote.
+func ParseJSON(b []byte) (*Set, error) {
+	s := new(Set)
+	return s, json.Unmarshal(b, s)
+}
 
 // Stat is the median of a metric over the rounds and how far the rounds spread.
 type Stat struct {
@@ -119,10 +140,7 @@ func (s *Set) rounds(workload, params, peer, metric string) map[int]float64 {
 
 func median(sorted []float64) float64 {
 	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // Unique returns the distinct values of a property of the samples, in order of appearance.

@@ -22,62 +22,35 @@ func StartSystemTimer(opts ...timer.Option) *timer.SystemTimer {
 	return t
 }
 
+// task is what an entry is bound to. The conversion to an interface allocates nothing.
+type task func()
+
+func (t task) RunTask(*timer.TaskEntry) { t() }
+
 func (p entries) Slots(n int, fired func(i int)) Slots {
-	if fired == nil {
-		s := &bareEntries{timer: p.timer, entries: make([]timer.TaskEntry, n)}
-		for i := range s.entries {
-			s.entries[i].Bind(noTask{})
-		}
-		return s
-	}
-	s := &firingEntries{timer: p.timer, slots: make([]firingEntry, n), fired: fired}
-	for i := range s.slots {
-		s.slots[i].of, s.slots[i].index = s, i
-		s.slots[i].entry.Bind(&s.slots[i])
+	s := &entrySlots{timer: p.timer, entries: make([]timer.TaskEntry, n)}
+	callback := callbacks(fired)
+	for i := range s.entries {
+		s.entries[i].Bind(task(callback(i)))
 	}
 	return s
 }
 
-func (p entries) Close()       { p.timer.Stop() }
-func (p entries) AtRest() bool { return AtRest(p.timer) }
+func (p entries) AtRest() bool { return atRest(p.timer) }
 
-// AtRest reports whether t has placed everything that it puts off.
-func AtRest(t *timer.SystemTimer) bool { return timer.Inspect(t).Young.Entries == 0 }
+// atRest reports whether t has placed everything that it puts off.
+func atRest(t *timer.SystemTimer) bool { return timer.Inspect(t).Young.Entries == 0 }
 
-func start(t *timer.SystemTimer, e *timer.TaskEntry, d time.Duration) {
-	now := t.Now()
-	if err := t.AddAt(e, now, timer.Deadline(now, d)); err != nil {
-		panic(err)
-	}
-}
-
-type noTask struct{}
-
-func (noTask) RunTask(*timer.TaskEntry) {}
-
-type bareEntries struct {
+type entrySlots struct {
 	timer   *timer.SystemTimer
 	entries []timer.TaskEntry
 }
 
-func (s *bareEntries) Add(i int, d time.Duration) { start(s.timer, &s.entries[i], d) }
-func (s *bareEntries) Cancel(i int)               { s.timer.Cancel(&s.entries[i]) }
-
-type firingEntries struct {
-	timer *timer.SystemTimer
-	slots []firingEntry
-	fired func(i int)
+func (s *entrySlots) Add(i int, d time.Duration) {
+	now := s.timer.Now()
+	if err := s.timer.AddAt(&s.entries[i], now, timer.Deadline(now, d)); err != nil {
+		panic(err)
+	}
 }
 
-type firingEntry struct {
-	entry timer.TaskEntry
-	of    *firingEntries
-	index int
-}
-
-func (f *firingEntry) RunTask(*timer.TaskEntry) { f.of.fired(f.index) }
-
-func (s *firingEntries) Add(i int, d time.Duration) {
-	start(s.timer, &s.slots[i].entry, d)
-}
-func (s *firingEntries) Cancel(i int) { s.timer.Cancel(&s.slots[i].entry) }
+func (s *entrySlots) Cancel(i int) { s.timer.Cancel(&s.entries[i]) }

@@ -12,7 +12,6 @@ import (
 type byHandle[H any] struct {
 	after  func(d time.Duration, f func()) H
 	stop   func(H)
-	close  func()
 	atRest func() bool // nil: always
 }
 
@@ -20,7 +19,6 @@ func (p byHandle[H]) Slots(n int, fired func(i int)) Slots {
 	return &handleSlots[H]{of: p, handles: make([]H, n), callback: callbacks(fired)}
 }
 
-func (p byHandle[H]) Close()       { p.close() }
 func (p byHandle[H]) AtRest() bool { return p.atRest == nil || p.atRest() }
 
 type handleSlots[H any] struct {
@@ -34,7 +32,7 @@ func (s *handleSlots[H]) Cancel(i int)               { s.of.stop(s.handles[i]) }
 
 // newStd is the standard library's time.AfterFunc and Stop.
 func newStd() Timers {
-	return byHandle[*time.Timer]{after: time.AfterFunc, stop: func(t *time.Timer) { t.Stop() }, close: nothing}
+	return byHandle[*time.Timer]{after: time.AfterFunc, stop: func(t *time.Timer) { t.Stop() }}
 }
 
 func newHandle() Timers {
@@ -48,19 +46,13 @@ func newHandle() Timers {
 			return h
 		},
 		stop:   func(h *timer.Handle) { h.Stop() },
-		close:  func() { t.Stop() },
-		atRest: func() bool { return AtRest(t) },
+		atRest: func() bool { return atRest(t) },
 	}
-}
-
-func newHeap() Timers {
-	h := startHeap()
-	return byHandle[*item]{after: h.add, stop: h.cancel, close: h.close}
 }
 
 // newRussellLuo is the hierarchical wheel modelled on Kafka's: tick 1 ms, size 20 as in its README, and a delay queue.
 func newRussellLuo() Timers {
 	w := timingwheel.NewTimingWheel(time.Millisecond, 20)
 	w.Start()
-	return byHandle[*timingwheel.Timer]{after: w.AfterFunc, stop: func(t *timingwheel.Timer) { t.Stop() }, close: w.Stop}
+	return byHandle[*timingwheel.Timer]{after: w.AfterFunc, stop: func(t *timingwheel.Timer) { t.Stop() }}
 }

@@ -12,8 +12,6 @@ type Timers interface {
 	// Slots returns room for n timers. fired(i) is called when slot i expires; with a nil fired every timer shares one
 	// function that does nothing, so that no closure is paid for.
 	Slots(n int, fired func(i int)) Slots
-	// Close stops the peer. Pending timers are lost or stopped, as the peer has it.
-	Close()
 }
 
 // Slots is room for timers, used by one goroutine at a time.
@@ -22,44 +20,25 @@ type Slots interface {
 	Cancel(i int)
 }
 
-// Peer names a timer and makes a fresh one.
-type Peer struct {
-	Name string
-	New  func() Timers
-	// Main marks the peers of the short lists: ours, the standard library, and the heap.
-	Main bool
-}
-
-// Names of the peers that targets refer to.
+// Names of the peers.
 const (
-	Std    = "std"
-	Heap   = "heap"
-	Entry  = "ours-entry"
-	Handle = "ours-handle"
+	Entry      = "ours-entry"
+	Handle     = "ours-handle"
+	Std        = "std"
+	RussellLuo = "russellluo"
 
 	Alone = "std-alone" // Std as the reference of an operation's life, beside which nothing is kept
 )
 
-// Peers lists every timer that is compared, ours first.
-func Peers() []Peer {
-	return []Peer{
-		{Name: Entry, New: func() Timers { return NewEntry() }, Main: true},
-		{Name: Handle, New: newHandle, Main: true},
-		{Name: Std, New: newStd, Main: true},
-		{Name: Heap, New: newHeap, Main: true},
-		{Name: "russellluo", New: newRussellLuo},
-	}
+var peers = map[string]func() Timers{
+	Entry:      func() Timers { return NewEntry() },
+	Handle:     newHandle,
+	Std:        newStd,
+	RussellLuo: newRussellLuo,
 }
 
-// ByName returns one peer.
-func ByName(name string) Peer {
-	for _, p := range Peers() {
-		if p.Name == name {
-			return p
-		}
-	}
-	panic("no timer named " + name)
-}
+// New starts the peer of that name.
+func New(name string) Timers { return peers[name]() }
 
 func nothing() {}
 

@@ -17,23 +17,14 @@ func addCancel(r *Run) {
 	if r.Quick {
 		pendings = []int{0, r.Million}
 	}
-	rounds := r.rounds(2)
-	for round := range rounds {
-		for _, p := range pendings {
-			for _, peer := range timers.Peers() {
-				if r.Quick && (!peer.Main || round > 0 && p > 0) {
-					continue
-				}
-				r.turn(fmt.Sprintf("T1, T1w  round %d of %d  P=%d  %s", round+1, rounds, p, peer.Name), func() {
-					addCancelOne(r, round, p, peer, "T1", requests)
-				})
-			}
-		}
+	for _, p := range pendings {
+		r.each(fmt.Sprintf("T1, T1w  P=%d", p), r.longRounds(), r.timers(), func(round int, peer string) {
+			addCancelOne(r, round, p, peer, timers.New(peer))
+		})
 	}
 }
 
-func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string, of span) {
-	t := peer.New()
+func addCancelOne(r *Run, round, pending int, peer string, t timers.Timers) {
 	others := t.Slots(pending, nil)
 	for i, d := range delays(0, pending, 60*time.Second, 120*time.Second) {
 		others.Add(i, d)
@@ -45,21 +36,17 @@ func addCancelOne(r *Run, round, pending int, peer timers.Peer, workload string,
 		// allocates pays for that in the long run, and a short window would hide it, or show nothing else.
 		window *= 5
 	}
-	measure := func(workload string, loop func(timers.Timers, int, time.Duration, span) meter.Rate) {
+	measure := func(workload string, ago int) {
 		for _, g := range []int{1, 2} {
-			r.addRate(workload, fmt.Sprintf("G=%d/P=%d", g, pending), peer.Name, round, loop(t, g, window, of))
+			l := newAddCancelLoop(t, g, ago, requests)
+			r.addRate(workload, fmt.Sprintf("G=%d/P=%d", g, pending), peer, round, meter.Loop(g, window, 500, l.run))
+			l.cancel()
 		}
 	}
-	measure(workload, atOnce)
+	measure("T1", 1)
 	if !r.Quick { // some search lists of a million, for ten seconds
-		measure(workload+"w", windowed)
+		measure("T1w", 10_000)
 	}
-	r.tidy(func() {
-		for i := range pending {
-			others.Cancel(i)
-		}
-		t.Close()
-	})
 }
 
 const delayTable = 1 << 12 // delays are drawn before the clock starts
@@ -69,71 +56,60 @@ type span struct{ low, high time.Duration }
 
 var requests = span{10 * time.Second, 60 * time.Second}
 
+// addCancelLoop adds timers and cancels each when so many have been added, itself included.
+type addCancelLoop struct {
+	ago     int
+	workers []*addCancelWorker
+}
+
 type addCancelWorker struct {
-	slots  timers.Slots
+	slots  timers.Slots // a ring; the one to be added next is free
 	delays []time.Duration
 	next   int
+	added  int
 	_      [64]byte // two workers never share a line
 }
 
-// addCancelWorkers makes the workers' slots on goroutines of their own that run at the same time, as timers are made by
+// newAddCancelLoop makes the workers' slots on goroutines of their own that run at the same time, as timers are made by
 // those who use them: the allocator then gives them pages of their own.
-func addCancelWorkers(t timers.Timers, g, slots int, of span) []*addCancelWorker {
-	workers := make([]*addCancelWorker, g)
+func newAddCancelLoop(t timers.Timers, g, ago int, of span) *addCancelLoop {
+	l := &addCancelLoop{ago: ago, workers: make([]*addCancelWorker, g)}
 	var begun atomic.Int32
 	var all sync.WaitGroup
-	for i := range workers {
+	for i := range l.workers {
 		all.Go(func() {
 			// Who would block here would leave its processor, and that one's pages, to the next.
 			for begun.Add(1); int(begun.Load()) < g; {
 			}
-			workers[i] = &addCancelWorker{
-				slots:  t.Slots(slots, nil),
-				delays: delays(i+1, delayTable, of.low, of.high),
+			w := &addCancelWorker{slots: t.Slots(ago, nil), delays: delays(i+1, delayTable, of.low, of.high)}
+			for pending := 1; pending < ago; pending++ {
+				w.slots.Add(pending, w.delays[pending%delayTable])
 			}
+			l.workers[i] = w
 		})
 	}
 	all.Wait()
-	return workers
+	return l
 }
 
-func atOnce(t timers.Timers, g int, long time.Duration, of span) meter.Rate {
-	return meter.Loop(g, long, 500, atOnceLoop(t, g, of))
-}
-
-// atOnceLoop returns the body of the loop: n timers added and cancelled.
-func atOnceLoop(t timers.Timers, g int, of span) func(worker, n int) {
-	workers := addCancelWorkers(t, g, 1, of)
-	return func(worker, n int) {
-		w := workers[worker]
-		for range n {
-			w.next = (w.next + 1) % delayTable
-			w.slots.Add(0, w.delays[w.next])
-			w.slots.Cancel(0)
+// run is the body of the loop: n timers added, and as many cancelled.
+func (l *addCancelLoop) run(worker, n int) {
+	w := l.workers[worker]
+	for range n {
+		w.slots.Add(w.next, w.delays[w.added%delayTable])
+		w.added++
+		if w.next++; w.next == l.ago {
+			w.next = 0
 		}
+		w.slots.Cancel(w.next)
 	}
 }
 
-func windowed(t timers.Timers, g int, long time.Duration, of span) meter.Rate {
-	const window = 10_000
-	workers := addCancelWorkers(t, g, window, of)
-	for _, w := range workers {
-		for i := range window {
-			w.slots.Add(i, w.delays[i%delayTable])
-		}
-	}
-	rate := meter.Loop(g, long, 500, func(worker, n int) {
-		w := workers[worker]
-		for range n {
-			w.next = (w.next + 1) % window
-			w.slots.Cancel(w.next)
-			w.slots.Add(w.next, w.delays[w.next%delayTable])
-		}
-	})
-	for _, w := range workers {
-		for i := range window {
+// cancel cancels what is pending. The loop is not run again.
+func (l *addCancelLoop) cancel() {
+	for _, w := range l.workers {
+		for i := range l.ago {
 			w.slots.Cancel(i)
 		}
 	}
-	return rate
 }

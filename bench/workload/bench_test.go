@@ -21,13 +21,17 @@ func BenchmarkWheelSize(b *testing.B) {
 		for _, g := range []int{1, 2} {
 			b.Run(fmt.Sprintf("size=%d/G=%d", size, g), func(b *testing.B) {
 				t := timers.NewEntry(timer.WithWheelSize(size))
-				defer t.Close()
 				others := t.Slots(Million, nil)
+				defer func() { // the timer itself runs on
+					for i := range Million {
+						others.Cancel(i)
+					}
+				}()
 				for i, d := range delays(0, Million, time.Minute, 2*time.Minute) {
 					others.Add(i, d)
 				}
 				rest(t)
-				perWorker(b, g, atOnceLoop(t, g, span{time.Second, 4 * time.Second}), 1)
+				perWorker(b, g, newAddCancelLoop(t, g, 1, span{time.Second, 4 * time.Second}).run, 1)
 			})
 		}
 	}
@@ -39,7 +43,7 @@ func BenchmarkShards(b *testing.B) {
 		for _, g := range []int{1, 2} {
 			for _, keys := range []int{1, 3} {
 				b.Run(fmt.Sprintf("shards=%d/G=%d/keys=%d", shards, g, keys), func(b *testing.B) {
-					p := purgatories.OursWith(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards))).New()
+					p := purgatories.NewOurs(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards)))
 					defer p.Close()
 					perWorker(b, g, lifeLoop(p, g, keys), batch)
 				})
@@ -101,7 +105,9 @@ func BenchmarkHeartbeats(b *testing.B) {
 			}
 			handles[i] = h
 		}
-		waitUntil(func() bool { return timers.AtRest(t) })
+		for timer.Inspect(t).Young.Entries > 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
 		return func(i int) bool { return handles[i].Extend(lifetime) }
 	})
 	beats("std-reset", func(b *testing.B) func(int) bool {

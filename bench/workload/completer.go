@@ -14,25 +14,24 @@ import (
 type completer struct {
 	purgatory purgatories.Purgatory
 	begin     time.Time
-	quit      chan struct{}
+	stopped   atomic.Bool
 	done      sync.WaitGroup
 	forced    int64
 	lag       time.Duration // how far it was behind when it was told to stop
-	turned    atomic.Int64  // number of the last page turned, set under that page's lock
-	pages     [calendar]page
+
+	mu struct {
+		sync.Mutex
+		turned int64 // number of the last page turned
+		pages  [calendar][]purgatories.Operation
+	}
 }
 
 // calendar is longer than any time to completion, and than what the completer may be behind.
 const calendar = 1024
 
-type page struct {
-	mu  sync.Mutex
-	ops []purgatories.Operation
-}
-
 func newCompleter(p purgatories.Purgatory) *completer {
-	c := &completer{purgatory: p, quit: make(chan struct{})}
-	c.turned.Store(-1)
+	c := &completer{purgatory: p}
+	c.mu.turned = -1
 	return c
 }
 
@@ -43,17 +42,10 @@ func (c *completer) start() {
 
 // at ends op at a time, or on the next page when that one has been turned.
 func (c *completer) at(when time.Duration, op purgatories.Operation) {
-	for {
-		number := max(when.Milliseconds(), c.turned.Load()+1)
-		pg := &c.pages[number%calendar]
-		pg.mu.Lock()
-		if c.turned.Load() < number {
-			pg.ops = append(pg.ops, op)
-			pg.mu.Unlock()
-			return
-		}
-		pg.mu.Unlock()
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	page := &c.mu.pages[max(when.Milliseconds(), c.mu.turned+1)%calendar]
+	*page = append(*page, op)
 }
 
 func (c *completer) run() {
@@ -63,11 +55,11 @@ func (c *completer) run() {
 	nap := time.Millisecond
 	for next <= last {
 		for now := time.Since(c.begin).Milliseconds(); next <= now; next++ {
-			pg := &c.pages[next%calendar]
-			pg.mu.Lock()
-			ops, pg.ops = pg.ops, ops[:0]
-			c.turned.Store(next)
-			pg.mu.Unlock()
+			page := &c.mu.pages[next%calendar]
+			c.mu.Lock()
+			ops, *page = *page, ops[:0]
+			c.mu.turned = next
+			c.mu.Unlock()
 			for i, op := range ops {
 				if c.purgatory.Force(op) {
 					c.forced++
@@ -75,14 +67,11 @@ func (c *completer) run() {
 				ops[i] = nil
 			}
 		}
-		select {
-		case <-c.quit:
+		if c.stopped.Load() && last == math.MaxInt64 {
 			now := time.Since(c.begin)
 			c.lag = now - time.Duration(next)*time.Millisecond
 			last = (now + requestTimeout).Milliseconds()
-			c.quit = nil
 			nap = 10 * time.Millisecond // nothing comes any more, and waking up costs more than a request
-		default:
 		}
 		time.Sleep(nap)
 	}
@@ -91,7 +80,7 @@ func (c *completer) run() {
 // stop has the completer end what is still to come, for there is nothing after that, and returns how many operations it
 // ended, and how far it was behind when it was told.
 func (c *completer) stop() (forced int64, lag time.Duration) {
-	close(c.quit)
+	c.stopped.Store(true)
 	c.done.Wait()
 	return c.forced, c.lag
 }

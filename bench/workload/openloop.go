@@ -16,27 +16,18 @@ import (
 // the processor time per request at given rates, and for the highest rate that is held.
 func openLoop(r *Run) {
 	rates := []int{20_000, 50_000, 100_000, 200_000}
-	offers := mixes
 	if r.Quick {
-		rates, offers = rates[2:3], mixes[:1]
+		rates = rates[2:3]
 	}
-	for _, m := range offers {
-		for round := range r.longRounds() {
-			for _, rate := range rates {
-				for _, name := range r.among(purgatories.Ours, purgatories.Timers, purgatories.CB) {
-					r.turn(fmt.Sprintf("P4  round %d  %s at %d/s  %s", round+1, m.name, rate, name), func() {
-						o := offer(purgatories.ByName(name).New(), m.arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
-						r.add("P4", fmt.Sprintf("mix=%s/rate=%d", m.name, rate), name, round, o.arrived, o.metrics())
-					})
-				}
-			}
-		}
-		for round := range r.longRounds() {
-			for _, name := range r.among() {
-				r.turn(fmt.Sprintf("P4  round %d  %s highest rate  %s", round+1, m.name, name), func() { highest(r, round, m, name) })
-			}
-		}
+	peers := r.operations(purgatories.Ours, purgatories.Timers, purgatories.CB)
+	for _, rate := range rates {
+		params := fmt.Sprintf("mix=20-60ms/rate=%d", rate)
+		r.each("P4  "+params, r.longRounds(), peers, func(round int, peer string) {
+			o := offer(purgatories.New(peer), arrivals(min(rate, arrivalTable)), rate, 6*r.Window)
+			r.add("P4", params, peer, round, o.arrived, o.metrics())
+		})
 	}
+	r.each("P4  highest rate", r.longRounds(), r.operations(), func(round int, peer string) { highest(r, round, peer) })
 }
 
 // arrivalTable is how many requests are drawn at most; they come again and again.
@@ -65,12 +56,9 @@ func climb(holds func(rate int) bool) int {
 
 // highest looks for the highest rung of the ladder that is held for a short while, and makes sure of it by holding it for
 // the whole ten seconds, or the next below that it does hold.
-func highest(r *Run, round int, m mix, name string) {
-	table := m.arrivals(arrivalTable)
-	try := func(rate int, window time.Duration) offered {
-		r.progress(fmt.Sprintf("P4  %s highest rate: %d/s for %s  %s", m.name, rate, window, name))
-		return offer(purgatories.ByName(name).New(), table, rate, window)
-	}
+func highest(r *Run, round int, peer string) {
+	table := arrivals(arrivalTable)
+	try := func(rate int, window time.Duration) offered { return offer(purgatories.New(peer), table, rate, window) }
 	metrics, arrived := map[string]float64{result.Held: 0}, int64(0)
 	for best := climb(func(rate int) bool { return try(rate, 20*r.Window).held() }); best >= 0; best-- {
 		o := try(ladder[best], 10*time.Second)
@@ -80,7 +68,7 @@ func highest(r *Run, round int, m mix, name string) {
 			break
 		}
 	}
-	r.add("P4", fmt.Sprintf("mix=%s/highest", m.name), name, round, arrived, metrics)
+	r.add("P4", "mix=20-60ms/highest", peer, round, arrived, metrics)
 }
 
 // offered is what came of offering requests at a rate.
@@ -93,8 +81,7 @@ type offered struct {
 	lag     time.Duration // how far completions were behind at the end
 }
 
-func (o offered) rate() float64          { return float64(o.arrived) / o.window.Seconds() }
-func (o offered) cpuPerRequest() float64 { return float64(o.cost.CPU) / float64(o.arrived) }
+func (o offered) rate() float64 { return float64(o.arrived) / o.window.Seconds() }
 
 // slack is how far a generator, and its completer, may be behind at the end: 1 % of ten seconds. A shorter window has the
 // same, or a pause of a few milliseconds would decide.
@@ -108,7 +95,7 @@ func (o offered) held() bool {
 
 func (o offered) metrics() map[string]float64 {
 	return map[string]float64{
-		result.CPUOp:    o.cpuPerRequest(),
+		result.CPUOp:    float64(o.cost.CPU) / float64(o.arrived),
 		result.Rate:     o.rate(),
 		result.AllocsOp: float64(o.cost.Mallocs) / float64(o.arrived),
 		result.BytesOp:  float64(o.cost.Bytes) / float64(o.arrived),

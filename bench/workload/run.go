@@ -1,10 +1,12 @@
 // Package workload holds what is measured: one file per workload or family of them.
 //
-// A workload interleaves its peers: in each round every peer has one turn, on a world made for it and thrown away after,
-// so that what disturbs the machine for a while disturbs all. The program gives each turn a process of its own.
+// A workload interleaves its peers: in each round every peer has one turn, on a world made for it, so that what disturbs
+// the machine for a while disturbs all. The program gives each turn a process of its own, which ends with the turn: nobody
+// takes apart what it has made.
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +16,7 @@ import (
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
+	"github.com/delayedop/purgatory/bench/timers"
 )
 
 // Run is one run of the benchmark program.
@@ -37,7 +40,6 @@ type Run struct {
 
 	turns int
 	err   error
-	start time.Time
 }
 
 // Million is what the workloads call "1,000,000 pending".
@@ -54,69 +56,57 @@ func (r *Run) Measure(f Family) error {
 	return r.err
 }
 
-// turn is a part of a family's workloads that needs a world of its own: measure makes it, adds samples, and throws it
-// away. Which turns there are, and in which order, does not depend on what was measured.
+// each has every peer take a turn in every round.
+func (r *Run) each(what string, rounds int, peers []string, measure func(round int, peer string)) {
+	for round := range rounds {
+		for _, peer := range peers {
+			r.turn(fmt.Sprintf("%s  round %d of %d  %s", what, round+1, rounds, peer), func() { measure(round, peer) })
+		}
+	}
+}
+
+// turn is a part of a family's workloads that needs a world of its own: measure makes it and adds samples. Which turns
+// there are, and in which order, does not depend on what was measured.
 func (r *Run) turn(what string, measure func()) {
 	r.turns++
-	if r.err != nil || r.Only != 0 && r.Only != r.turns {
-		return
-	}
-	if r.Only == 0 {
-		r.progress(what)
-	}
-	if r.Apart == nil {
+	switch {
+	case r.err != nil || r.Only != 0 && r.Only != r.turns:
+	case r.Apart == nil:
 		measure()
-		return
-	}
-	set, err := r.Apart(r.turns)
-	if err != nil {
-		r.err = fmt.Errorf("%s: %w", what, err)
-		return
-	}
-	r.merge(set)
-}
-
-// merge adds what was measured apart.
-func (r *Run) merge(set *result.Set) {
-	r.Set.Samples = append(r.Set.Samples, set.Samples...)
-	for _, d := range set.Distributions {
-		r.keep(d)
+	default:
+		fmt.Fprintf(r.Progress, "%s  %s\n", time.Now().Format(time.TimeOnly), what)
+		set, err := r.Apart(r.turns)
+		if err != nil {
+			r.err = fmt.Errorf("%s: %w", what, err)
+			return
+		}
+		r.Set.Samples = append(r.Set.Samples, set.Samples...)
 	}
 }
 
-// rounds is how many rounds there are: the usual number is smaller where a turn takes seconds.
-func (r *Run) rounds(usual int) int {
-	if r.Rounds > 0 {
-		return r.Rounds
-	}
-	return usual
-}
-
-// longRounds is rounds of what takes seconds, or has no noise to speak of: two, and one if only the essentials are asked for.
+// longRounds is how many rounds there are of what takes seconds, or has no noise to speak of: two, and one if only the
+// essentials are asked for.
 func (r *Run) longRounds() int {
 	if r.Quick {
 		return 1
 	}
-	return r.rounds(2)
+	return cmp.Or(r.Rounds, 2)
 }
 
-// tidy undoes what a turn has made. A turn that has a process to itself leaves that to its end: some peers take longer to
-// let go of a million than to be measured.
-func (r *Run) tidy(undo func()) {
-	if r.Only == 0 {
-		undo()
+// timers are the peers of the workloads of timers.
+func (r *Run) timers() []string {
+	if r.Quick {
+		return []string{timers.Entry, timers.Std}
 	}
+	return []string{timers.Entry, timers.Handle, timers.Std, timers.RussellLuo}
 }
 
-func (r *Run) progress(what string) {
-	if r.Only != 0 { // the time is told by whoever has started this process
-		fmt.Fprintf(r.Progress, "         %s\n", what)
-		return
+// operations are the peers of a workload of operations: in a quick run those that are named.
+func (r *Run) operations(quick ...string) []string {
+	if r.Quick {
+		return quick
 	}
-	if r.start.IsZero() {
-		r.start = time.Now()
-	}
-	fmt.Fprintf(r.Progress, "%6.1fs  %s\n", time.Since(r.start).Seconds(), what)
+	return []string{purgatories.Ours, purgatories.Timers, purgatories.CB, purgatories.Chan}
 }
 
 func (r *Run) add(workload, params, peer string, round int, n int64, metrics map[string]float64) {
@@ -129,22 +119,16 @@ func (r *Run) addRate(workload, params, peer string, round int, m meter.Rate) {
 	r.add(workload, params, peer, round, m.Ops, result.PerOp(m))
 }
 
-// addLate adds a sample of what a lateness record says, and keeps its distribution.
+// addLate adds a sample of what a lateness record says.
 func (r *Run) addLate(workload, params, peer string, round int, late *meter.Lateness, into map[string]float64) {
 	r.lost(peer, late.Left(), into)
 	sorted := late.Sorted()
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	ms := result.Milliseconds
 	into[result.LateP50] = ms(meter.Quantile(sorted, 0.50))
 	into[result.LateP99] = ms(meter.Quantile(sorted, 0.99))
 	into[result.LateMax] = ms(meter.Quantile(sorted, 1))
 	into[result.EarlyN] = float64(meter.Early(sorted))
 	into[result.EarlyMax] = max(0, -ms(meter.Quantile(sorted, 0)))
-	const points = 200
-	d := result.Distribution{Workload: workload, Params: params, Peer: peer}
-	for i := range points + 1 {
-		d.Ms = append(d.Ms, ms(meter.Quantile(sorted, float64(i)/points)))
-	}
-	r.keep(d)
 	r.add(workload, params, peer, round, int64(len(sorted)), into)
 }
 
@@ -159,27 +143,11 @@ func (r *Run) lost(peer string, missing int, into map[string]float64) {
 	}
 }
 
-// keep adds d. The first round's, which all peers have, stands for all: distributions are for the eye, medians of the
-// percentiles are in the samples.
-func (r *Run) keep(d result.Distribution) {
-	for _, old := range r.Set.Distributions {
-		if old.Workload == d.Workload && old.Params == d.Params && old.Peer == d.Peer {
-			return
-		}
-	}
-	r.Set.Distributions = append(r.Set.Distributions, d)
-}
-
 // rest returns when a peer has done what it puts off when many come at once: the library's clock places a second later
 // what is far from due.
 func rest(peer any) {
-	if p, ok := peer.(interface{ AtRest() bool }); ok {
-		waitUntil(p.AtRest)
-	}
-}
-
-func waitUntil(atRest func() bool) {
-	for !atRest() {
+	p, ok := peer.(interface{ AtRest() bool })
+	for ok && !p.AtRest() {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

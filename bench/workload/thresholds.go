@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -15,32 +16,22 @@ const stepSize = 10 // waiters that one step satisfies
 // and ten new ones come to the end, outside the clock. Beside the ordered step: the same step as a check of everybody.
 func thresholds(r *Run) {
 	sizes := []int{100, 1_000, 10_000, 100_000, 1_000_000}
-	peers := []stepper{
-		{"ours-ordered", purgatories.Ours, true},
-		{"ours-unordered", purgatories.Ours, false},
-		{purgatories.CB, purgatories.CB, false},
-		{purgatories.Timers, purgatories.Timers, true},
-	}
+	peers := []string{oursOrdered, oursUnordered, purgatories.CB, purgatories.Timers}
 	if r.Quick {
 		sizes, peers = []int{100, 10_000, 1_000_000}, peers[:1]
 	}
 	for _, n := range sizes {
-		if n > r.Million {
-			continue
-		}
-		for round := range r.longRounds() {
-			for _, peer := range peers {
-				r.turn(fmt.Sprintf("H1  round %d  N=%d  %s", round+1, n, peer.name), func() { stepOne(r, round, n, peer) })
-			}
+		if n <= r.Million {
+			r.each(fmt.Sprintf("H1  N=%d", n), r.longRounds(), peers, func(round int, peer string) { stepOne(r, round, n, peer) })
 		}
 	}
 }
 
-// stepper is a peer, and whether it knows positions.
-type stepper struct {
-	name, peer string
-	ordered    bool
-}
+// The library with positions, and without.
+const (
+	oursOrdered   = purgatories.Ours + "-ordered"
+	oursUnordered = purgatories.Ours + "-unordered"
+)
 
 type logOf struct {
 	purgatory purgatories.Purgatory
@@ -49,9 +40,7 @@ type logOf struct {
 	position  int64
 }
 
-const logKey = "log"
-
-var logKeys = []string{logKey}
+var logKeys = []string{"log"}
 
 // arrive adds the waiters of one more step at the end.
 func (l *logOf) arrive() {
@@ -60,7 +49,7 @@ func (l *logOf) arrive() {
 	at := l.position + int64(len(l.steps))*stepSize
 	for i := range int64(stepSize) {
 		if l.ordered != nil {
-			l.ordered.SubmitAt(lane, lifetime, logKey, at+i+1)
+			l.ordered.SubmitAt(lane, lifetime, logKeys[0], at+i+1)
 		} else {
 			l.purgatory.Submit(lane, lifetime, logKeys)
 		}
@@ -76,20 +65,20 @@ func (l *logOf) step() time.Duration {
 	first.Arrive()
 	start := time.Now()
 	if l.ordered != nil {
-		l.ordered.CheckUpTo(logKey, l.position)
+		l.ordered.CheckUpTo(logKeys[0], l.position)
 	} else {
-		l.purgatory.Check(logKey)
+		l.purgatory.Check(logKeys[0])
 	}
 	took := time.Since(start)
 	first.Wait()
 	return took
 }
 
-func stepOne(r *Run, round, n int, peer stepper) {
-	l := &logOf{purgatory: purgatories.ByName(peer.peer).New()}
-	defer r.tidy(l.purgatory.Close)
-	if peer.ordered {
-		l.ordered = l.purgatory.(purgatories.Ordered)
+func stepOne(r *Run, round, n int, peer string) {
+	name := map[string]string{oursOrdered: purgatories.Ours, oursUnordered: purgatories.Ours}[peer]
+	l := &logOf{purgatory: purgatories.New(cmp.Or(name, peer))}
+	if peer != oursUnordered {
+		l.ordered, _ = l.purgatory.(purgatories.Ordered)
 	}
 	for range n / stepSize {
 		l.arrive()
@@ -112,7 +101,7 @@ func stepOne(r *Run, round, n int, peer stepper) {
 		l.arrive()
 	}
 	c := s.Stop()
-	r.add("H1", fmt.Sprintf("N=%d", n), peer.name, round, steps, map[string]float64{
+	r.add("H1", fmt.Sprintf("N=%d", n), peer, round, steps, map[string]float64{
 		result.NsStep:   float64(took) / float64(steps),
 		result.AllocsOp: float64(c.Mallocs) / float64(steps*stepSize), // of a waiter, from its arrival to its end
 	})

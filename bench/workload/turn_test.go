@@ -9,17 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/result"
-	"github.com/delayedop/purgatory/bench/timers"
 )
 
-// threeTurns adds a sample and a distribution in each of three turns.
+// threeTurns adds a sample in each of three turns.
 var threeTurns = Family{Name: "three", run: func(r *Run) {
 	for round := range 3 {
 		r.turn("turn", func() {
 			r.add("W", "", "peer", round, 1, map[string]float64{result.NsOp: float64(round)})
-			r.keep(result.Distribution{Workload: "W", Peer: "peer", Ms: []float64{float64(round)}})
 		})
 	}
 }}
@@ -83,12 +80,12 @@ func TestTurnsDoNotDependOnWhatIsMeasured(t *testing.T) {
 // A run leaves nothing out: every peer has each parameter in every round.
 func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 	const both, rounds = 2, 2
-	timers, operations := len(timers.Peers()), len(purgatories.Peers())+1 // and the standard library's timers
+	const timers, operations = 4, 4
 	for name, want := range map[string]int{
 		"add+cancel":   rounds * 3 * timers,
 		"timer memory": rounds * timers,
-		// P1 and P2, where the standard library's take turns with ours; P3.
-		"life": 4*(operations-1) + rounds*(operations-1),
+		// P1 and P2, where the standard library's take turns with ours; the same beside a live heap; P3.
+		"life": 4*(operations-1) + rounds*(operations-1) + rounds*(operations-1),
 		// P5; P7.
 		"operation memory": rounds*both*operations + rounds*operations,
 		// Sizes up to a thousand here; ours in order and not, and no goroutines.
@@ -96,7 +93,7 @@ func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 		"timer expiry":     rounds * both * timers,
 		"operation expiry": rounds * operations,
 		"probes":           rounds * operations,
-		"open loop":        rounds * len(mixes) * 5 * operations,
+		"open loop":        rounds * 5 * operations,
 	} {
 		i := slices.IndexFunc(Families(), func(f Family) bool { return f.Name == name })
 		require.GreaterOrEqual(t, i, 0, name)
@@ -108,19 +105,7 @@ func TestRunsHaveTheTurnsThatAreSaidOfThem(t *testing.T) {
 }
 
 func TestRoundsAskedForHoldForAll(t *testing.T) {
-	assert.Equal(t, 2, (&Run{}).rounds(2))
-	assert.Equal(t, 7, (&Run{Rounds: 7}).rounds(2))
 	assert.Equal(t, 2, (&Run{}).longRounds())
 	assert.Equal(t, 7, (&Run{Rounds: 7}).longRounds())
 	assert.Equal(t, 1, (&Run{Quick: true, Rounds: 2}).longRounds(), "only the essentials")
-}
-
-// What is left of a turn goes with its process; without one, the next turn must not pay for it.
-func TestOnlyATurnThatSharesItsProcessTidiesUp(t *testing.T) {
-	tidied := 0
-	shared, alone := small(), small()
-	alone.Only = 1
-	shared.tidy(func() { tidied++ })
-	alone.tidy(func() { t.Error("tidied") })
-	assert.Equal(t, 1, tidied)
 }

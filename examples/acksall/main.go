@@ -27,16 +27,9 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // config is what the flags say, checked.
 type config struct {
-	partitions     int
-	replicas       int
-	rate           int
-	timeout        time.Duration
-	lagTime        time.Duration
-	slowFrom       time.Duration
-	slowTo         time.Duration
-	leaderChangeAt time.Duration
-	duration       time.Duration
-	debugAddr      string
+	partitions, replicas, rate                                   int
+	timeout, lagTime, slowFrom, slowTo, leaderChangeAt, duration time.Duration
+	debugAddr                                                    string
 }
 
 func parseFlags(args []string, errs io.Writer) (c config, err error) {

@@ -93,11 +93,7 @@ On a busy machine some of them speak too late, and are found. The verdict is the
 	c.report(out)
 	broken := c.verify()
 	if len(broken) == 0 {
-		found := "every silent one was found"
-		if c.silent == 0 {
-			found = "none fell silent, so that none was to be found"
-		}
-		fmt.Fprintf(out, "\neach session ended exactly once: %s, none that spoke in time was lost\n", found)
+		fmt.Fprintf(out, "\neach session ended exactly once: %d fell silent and were found, none that spoke in time was lost\n", c.silent)
 	}
 	return errors.Join(err, program.Verdict(broken))
 }

@@ -48,7 +48,7 @@ func TestDaringSessionsInABubble(t *testing.T) {
 			assert.Contains(t, out.String(), "sessions     2000   silent and found       0\n")
 			assert.NotContains(t, out.String(), "sessions     1")
 			assert.Contains(t, out.String(), "silent sessions 0, found 0;")
-			assert.Contains(t, out.String(), "none fell silent, so that none was to be found")
+			assert.Contains(t, out.String(), "each session ended exactly once: 0 fell silent and were found")
 		})
 	}
 }

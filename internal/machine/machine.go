@@ -203,6 +203,12 @@ func (m *Machine) tryRelease() bool {
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
+// Ending reports whether m has ended, or its holder has been asked to end it.
+func (m *Machine) Ending() bool {
+	word := m.word().Load()
+	return word&phaseMask == phaseEnded || word&wishMask != 0
+}
+
 // Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 

@@ -36,7 +36,7 @@ func TestProgramsOfABucket(t *testing.T)  { runPrograms(t, bucketProgram) }
 func TestProgramsOfSubjects(t *testing.T) { runPrograms(t, subjectProgram) }
 
 func runPrograms(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.Engine[string]) {
-	first, n := number("NATS_SEED", 0), number("NATS_PROGRAMS", 150)
+	first, n := number("NATS_SEED", 0), number("NATS_PROGRAMS", 75)
 	if first > 0 {
 		n = 1
 	}

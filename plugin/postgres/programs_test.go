@@ -28,7 +28,7 @@ import (
 //
 // A program depends on its seed: POSTGRES_SEED=17 repeats that one. POSTGRES_PROGRAMS says how many to run.
 func TestPrograms(t *testing.T) {
-	first, n := number("POSTGRES_SEED", 0), number("POSTGRES_PROGRAMS", 150)
+	first, n := number("POSTGRES_SEED", 0), number("POSTGRES_PROGRAMS", 75)
 	if first > 0 {
 		n = 1
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/built"
 )
 
 func TestTheCallsAreFound(t *testing.T) {
@@ -45,6 +47,7 @@ func TestAForgottenCheckOfAnExampleIsReported(t *testing.T) {
 	r, done, err := newRunner("../..", time.Minute, "-test.run", "TestSlotsGoInOrderOfArrival|TestARequestThatWaitsTooLong")
 	require.NoError(t, err)
 	defer done()
+	r.build = built.Flags()
 	all, err := calls(r.root, "examples/gateway")
 	require.NoError(t, err)
 	require.Len(t, all, 1)

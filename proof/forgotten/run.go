@@ -23,6 +23,7 @@ type runner struct {
 	dir      string            // for its own files
 	library  map[string][]byte // the changed files, by their path
 	patience time.Duration     // for the tests of one package without a call
+	build    []string          // flags with which the tests are built
 	flags    []string          // for the tests
 }
 
@@ -88,7 +89,8 @@ func (r *runner) test(ctx context.Context, folder string, patience time.Duration
 		return s, err
 	}
 	binary, dir := filepath.Join(r.dir, "tests"), filepath.Join(r.root, folder)
-	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	build := slices.Concat([]string{"test", "-c", "-vet=off", "-overlay", overlay, "-o", binary}, r.build, []string{"."})
+	if out, err := command(ctx, dir, "go", build...).CombinedOutput(); err != nil {
 		return s, fmt.Errorf("%s: %w\n%s", folder, err, out)
 	}
 	reported := filepath.Join(r.dir, "report")

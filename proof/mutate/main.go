@@ -23,7 +23,7 @@ import (
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-const core = "timer operation watchers purgatory reaper future " +
+const core = "timer operation watchers purgatory reaper future watermark " +
 	"internal/bounded internal/entry internal/guard internal/identity internal/machine internal/stats internal/workers"
 
 func main() {

@@ -5,11 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/built"
 )
 
 var address = regexp.MustCompile(`debug page: (http://\S+)`)
@@ -18,9 +21,8 @@ var address = regexp.MustCompile(`debug page: (http://\S+)`)
 func TestThePageShowsARunningCluster(t *testing.T) {
 	b := open(t)
 	program := filepath.Join(t.TempDir(), "acksall")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/acksall")
-	build.Dir = filepath.Join("..", "..", "..")
-	out, err := build.CombinedOutput()
+	build := slices.Concat([]string{"build"}, built.Flags(), []string{"-o", program, "github.com/delayedop/purgatory/examples/acksall"})
+	out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
 	cluster := exec.CommandContext(t.Context(), program, "-debug-addr", "127.0.0.1:0", "-rate", "500", "-duration", "60s", "-slow-to", "30s")

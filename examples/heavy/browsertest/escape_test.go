@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 // What a client may send, and what a reader sees of it.
@@ -37,7 +38,7 @@ func TestWhatClientsSendIsSeenAndNotObeyed(t *testing.T) {
 	page := debug.New(debug.Options{Rows: 100})
 	t.Cleanup(page.Close)
 	for i, s := range sent {
-		p := newPurgatory(t, s.text)
+		p := newPurgatory(t, s.text, purgatory.WithoutReaper()) // one that stalls on a busy machine would come first
 		_, err := p.TryCompleteElseWatch(&request{what: s.text, offset: 1, end: new(atomic.Int64)}, time.Hour, s.text)
 		require.NoError(t, err, i)
 		page.Add(p)

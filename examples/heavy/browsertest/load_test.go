@@ -28,9 +28,9 @@ func (r *request) OnComplete()       {}
 func (r *request) OnExpiration()     {}
 func (r *request) String() string    { return r.what }
 
-func newPurgatory(t *testing.T, name string) *purgatory.DelayedOperationPurgatory[string] {
+func newPurgatory(t *testing.T, name string, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
 	t.Helper()
-	p, err := purgatory.New[string](name, purgatory.WithHistograms(), purgatory.WithKeyStats(512))
+	p, err := purgatory.New[string](name, append(opts, purgatory.WithHistograms(), purgatory.WithKeyStats(512))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p

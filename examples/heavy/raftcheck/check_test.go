@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
+	"github.com/delayedop/purgatory/internal/built"
 )
 
 func TestMain(m *testing.M) {
@@ -33,11 +35,11 @@ func TestMain(m *testing.M) {
 
 var binaries string
 
-// build builds the members' program, with known defects in it if tags say so.
+// build builds the members' program, with the race detector if this test has it, and with known defects in it if tags say so.
 func build(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(binaries, name)
-	args := append(append([]string{"build"}, flags...), "-o", path, "../raftkv/cmd/raftkv")
+	args := slices.Concat([]string{"build"}, built.Flags(), flags, []string{"-o", path, "../raftkv/cmd/raftkv"})
 	out, err := exec.Command("go", args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -13,9 +12,7 @@ import (
 )
 
 func TestAnInterruptedDemoDoesNotFail(t *testing.T) {
-	member := t.TempDir() + "/raftkv"
-	built, err := exec.Command("go", "build", "-o", member, "../raftkv/cmd/raftkv").CombinedOutput()
-	require.NoError(t, err, "%s", built)
+	member := build(t, "raftkv")
 	for _, after := range []time.Duration{0, time.Second} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
 		var out, errs bytes.Buffer

@@ -35,7 +35,7 @@ func (n *Node) follow(notify <-chan bool) {
 				continue
 			}
 			n.proposals.CancelForKey(reign-1, ErrLeadershipLost)
-			n.confirms.CancelForKey(struct{}{}, ErrLeadershipLost)
+			n.confirms.CancelForKey(lineConfirmed, ErrLeadershipLost)
 		case <-n.quit:
 			return
 		}
@@ -73,7 +73,7 @@ func (n *Node) runConfirmations() {
 
 // tellConfirmed tells those who wait for a confirmation how far it has come.
 func (n *Node) tellConfirmed() {
-	n.confirms.SignalUpTo(struct{}{}, n.confirmedSince())
+	n.confirms.SignalUpTo(lineConfirmed, n.confirmedSince())
 }
 
 // confirmedSince returns the latest time at which this node certainly led, in the engine's present term.

@@ -4,7 +4,7 @@
 //	call       waits for                                     purgatory, key, position        told by
 //	Propose    its entry to be applied                       proposals, reign, number        the apply loop
 //	Read       a round of read-index requests to end         positions, rounds, round        the round
-//	           a majority to confirm the leader (leader)     confirms, time                  replies to heartbeats
+//	           a majority to confirm the leader (leader)     confirms, confirmed, time       replies to heartbeats
 //	           this node to have applied the leader's index  positions, applied, index       the apply loop
 //	Watch      a later revision of a key                     watches, the key, revision      the apply loop
 //
@@ -29,12 +29,14 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// line is what calls wait for a position on.
-type line uint8
+// line is what calls wait for a position on. It is a uint64 as the keys of proposals are: the compiler then makes one copy of
+// the purgatory's code for both, in this package and in each that imports it.
+type line uint64
 
 const (
-	lineRounds  line = iota // read-index rounds that have ended
-	lineApplied             // log indexes that have been applied
+	lineRounds    line = iota // read-index rounds that have ended
+	lineApplied               // log indexes that have been applied
+	lineConfirmed             // times since which the leadership is confirmed
 )
 
 // Node is a member that runs. It is safe for concurrent use.
@@ -53,9 +55,8 @@ type Node struct {
 	proposals *purgatory.DelayedOperationPurgatory[uint64]
 	positions *purgatory.DelayedOperationPurgatory[line]
 	watches   *purgatory.DelayedOperationPurgatory[string]
-	// confirms has those who wait for times since which the leadership is confirmed. Reads wait for them, so reads that fill
-	// positions must not keep them out.
-	confirms *purgatory.DelayedOperationPurgatory[struct{}]
+	// confirms has those who wait on lineConfirmed. Reads wait for them, so reads that fill positions must not keep them out.
+	confirms *purgatory.DelayedOperationPurgatory[line]
 
 	// reign is odd while this node leads, and grows by one whenever that changes.
 	reign atomic.Uint64
@@ -104,7 +105,7 @@ func (n *Node) open() (err error) {
 	if n.watches, err = purgatory.New[string]("watches", options...); err != nil {
 		return err
 	}
-	if n.confirms, err = purgatory.New[struct{}]("confirms", options...); err != nil {
+	if n.confirms, err = purgatory.New[line]("confirms", options...); err != nil {
 		return err
 	}
 	logs := engineLog(n.cfg.Logger)

@@ -81,5 +81,5 @@ func (n *Node) awaitConfirmed(ctx context.Context, deadline time.Time) error {
 	default: // somebody has asked, and has not been heard yet
 	}
 	ready := func() bool { return n.confirmedSince() >= now }
-	return waitError(ctx, n.confirms.AwaitAt(ctx, time.Until(deadline), ready, purgatory.KeyPosition[struct{}]{Position: now}))
+	return waitError(ctx, n.confirms.AwaitAt(ctx, time.Until(deadline), ready, purgatory.KeyPosition[line]{Key: lineConfirmed, Position: now}))
 }

@@ -7,24 +7,12 @@ import (
 	"time"
 )
 
-// mix is a log-normal distribution of the time to completion, given by its median and third quartile.
-type mix struct {
-	name     string
-	p50, p75 time.Duration
-}
-
-var mixes = []mix{
-	{"20-60ms", 20 * time.Millisecond, 60 * time.Millisecond},
-	{"200-400ms", 200 * time.Millisecond, 400 * time.Millisecond},
-}
-
-// thirdQuartile is where the standard normal distribution has three quarters of its mass below.
-const thirdQuartile = 0.6744897501960817
-
-// sigma is the log-normal's shape: the third quartile is p50 * exp(sigma * thirdQuartile).
-func (m mix) sigma() float64 {
-	return math.Log(float64(m.p75)/float64(m.p50)) / thirdQuartile
-}
+// The time to completion is log-normal: medianLatency is its median in ms, and a quarter takes over 60 ms, which is
+// medianLatency * exp(sigma * 0.67449), since the standard normal distribution has three quarters of its mass below 0.67449.
+const (
+	medianLatency = 20
+	sigma         = 1.62881 // ln(60/20) / 0.67449
+)
 
 // arrival is one request of the open loop, drawn before the clock starts.
 type arrival struct {
@@ -40,17 +28,16 @@ const (
 )
 
 // arrivals draws a table of n requests. Keys are drawn for every request, not once per run.
-func (m mix) arrivals(n int) []arrival {
+func arrivals(n int) []arrival {
 	rng := random(100)
 	names := make([]string, requestKeysOf)
 	for i := range names {
 		names[i] = fmt.Sprintf("key-%d", i)
 	}
-	sigma := m.sigma()
 	table := make([]arrival, n)
 	sum := 0.0
 	for i := range table {
-		latency := float64(m.p50/time.Millisecond) * math.Exp(sigma*rng.NormFloat64())
+		latency := medianLatency * math.Exp(sigma*rng.NormFloat64())
 		a := arrival{gap: rng.ExpFloat64(), latency: int32(min(latency, 1e6))}
 		for len(a.keys) < requestKeys {
 			if key := names[rng.IntN(requestKeysOf)]; !slices.Contains(a.keys, key) {

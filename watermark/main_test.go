@@ -1,0 +1,40 @@
+package watermark
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type strings = purgatory.DelayedOperationPurgatory[string]
+
+// newPurgatory returns a purgatory without a reaper: nothing repairs later what a check has missed.
+func newPurgatory(t *testing.T, opts ...purgatory.Option) *strings {
+	t.Helper()
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	p, err := purgatory.New[string]("watermarks", append(opts, purgatory.WithTimer(clock))...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.Close())
+		require.Zero(t, p.NumDelayed())
+		require.Zero(t, p.Stats().Panics)
+	})
+	return p
+}
+
+// left checks that nothing is left of the waits of w.
+func left[K comparable](t *testing.T, w *Watermark[K]) {
+	t.Helper()
+	require.Zero(t, w.p.NumDelayed())
+	require.Zero(t, w.p.Watched())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Empty(t, w.mu.waits)
+}
