@@ -89,6 +89,30 @@ func TestALateCheckIsNoForgottenOne(t *testing.T) {
 	}
 }
 
+// The check that a worker makes for a signal counts when it is over, also if a callback ends its
+// goroutine: an operation whose last try comes meanwhile was not forgotten.
+func TestAWorkersCheckCountsAlthoughACallbackEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("worker", purgatory.WithForgottenChecks(time.Second))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, p.Shutdown(t.Context())) }()
+		var met atomic.Bool
+		o := until(&met)
+		submit(t, p, o, time.Minute, "a")
+		leaves := &op{complete: func() {
+			met.Store(true)
+			time.Sleep(time.Minute + 100*time.Millisecond) // the last try finds that o is ready
+			runtime.Goexit()
+		}}
+		leaves.try = func() bool { return leaves.tries.Load() > 2 }
+		submit(t, p, leaves, hour, "a")
+		p.Signal("a")
+		time.Sleep(2 * time.Minute)
+		ended(t, o, operation.Satisfied)
+		assert.Zero(t, p.Stats().Forgotten)
+	})
+}
+
 func TestALastTryThatUnwindsEndsTheOperationAllTheSame(t *testing.T) {
 	for name, unwind := range map[string]func(){"panic": func() { panic("of the try's") }, "goexit": runtime.Goexit} {
 		var told panics
