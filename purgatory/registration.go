@@ -94,8 +94,11 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.releaseInOrder(waits)
 			return
 		}
-		if end, again := r.Try(true); !again {
-			r.end(end, waits)
+		end, again := r.Try(true)
+		if !again {
+			if r.step = finished; end != machine.Pending {
+				r.end(end, waits)
+			}
 			return
 		}
 	}

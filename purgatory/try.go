@@ -17,33 +17,56 @@ func (w *walk[K]) try(m *machine.Machine) {
 	if !m.Acquire() {
 		return
 	}
-	w.held.Machine, w.held.Op, w.trying, w.looks, w.panicked = m, m.Operation(), true, 0, false
-	end, again := w.call(true)
-	if again {
-		end = w.again()
+	w.held.Machine, w.held.Op, w.trying, w.looks = m, m.Operation(), true, 0
+	if w.p.cfg.slow > 0 {
+		w.tried(w.timedTry())
+		return
 	}
-	w.tried(end)
+	w.tries++
+	if end, again := w.held.Try(true); end != machine.Satisfied {
+		w.tried(end, again)
+	} else {
+		w.trying = false
+		w.add(end)
+	}
 }
 
-// call calls TryComplete of the operation that the walk holds, and counts the call.
-func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
+// timedTry is Try of the operation that the walk holds, with [WithSlowCallback].
+func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
 	w.tries++
-	if w.p.cfg.slow == 0 {
-		end, again = w.held.Try(release)
-	} else {
-		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
-		end, again = w.held.Try(false)
-		w.endTimed()
-	}
-	if end == machine.Satisfied {
-		w.met++
-	}
+	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
+	end, again = w.held.Try(false)
+	w.endTimed()
 	return end, again
 }
 
 func (w *walk[K]) endTimed() {
 	w.p.callbacks.end(w.timed)
 	w.timed = nil
+}
+
+// tried goes on after a try, with the results of [machine.Hold.Try]. A walk in order ends with the
+// first no; a panic is none, because an operation that panics each time must not stop the others.
+func (w *walk[K]) tried(end machine.Outcome, again bool) {
+	if again {
+		end = w.again()
+	}
+	w.trying = false
+	if end != machine.Pending {
+		w.add(end)
+	} else if w.inOrder && !w.panicked {
+		w.stop()
+		w.turns.stopped = true
+	}
+}
+
+// add adds the operation that the walk holds to those that end with this batch.
+func (w *walk[K]) add(end machine.Outcome) {
+	if end == machine.Satisfied {
+		w.met++
+	}
+	w.ending.add(w.held.Machine, end)
+	w.ownEnded = w.ownEnded || w.held.Machine == w.own
 }
 
 // again goes on after a try that returned false, or ended otherwise: it releases the
@@ -59,21 +82,15 @@ func (w *walk[K]) again() (end machine.Outcome) {
 			return end
 		}
 		w.panicked = false
-		if end, _ = w.call(false); end == machine.Satisfied {
+		if w.p.cfg.slow > 0 {
+			end, _ = w.timedTry()
+		} else {
+			w.tries++
+			end, _ = w.held.Try(false)
+		}
+		if end == machine.Satisfied {
 			return end
 		}
-	}
-}
-
-// tried is called when the tries of an operation are over. A walk in order ends with the first
-// no; a panic is none, because an operation that panics each time must not stop the others.
-func (w *walk[K]) tried(end machine.Outcome) {
-	w.trying = false
-	if end != machine.Pending {
-		w.add(w.held.Machine, end)
-	} else if w.inOrder && !w.panicked {
-		w.stop()
-		w.turns.stopped = true
 	}
 }
 
@@ -82,7 +99,7 @@ func (w *walk[K]) claimFor(m *machine.Machine) {
 	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
 		return
 	}
-	if w.add(m, w.claim); w.took != nil {
+	if w.ending.add(m, w.claim); w.took != nil {
 		w.took(m.Operation().(operation.Operation))
 	}
 }
@@ -99,15 +116,6 @@ func (w *walk[K]) matches(m *machine.Machine) bool {
 		}
 	}()
 	return w.match(m.Operation().(operation.Operation))
-}
-
-// add puts m, which the caller holds, among the operations that end with this batch.
-func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
-	if w.ending == nil {
-		w.ending = w.p.newEnding(w.shard)
-	}
-	w.ending.add(m, o)
-	w.ownEnded = w.ownEnded || m == w.own
 }
 
 // interrupted is called when a TryComplete has panicked with v, or has called runtime.Goexit: v is

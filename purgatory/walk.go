@@ -47,7 +47,7 @@ type walk[K comparable] struct {
 	panicked bool         // the last try has
 
 	tries, met int64
-	ending     *ending[K] // nil: none yet, or another goroutine has taken it over
+	ending     *ending[K] // nil between batches, if another goroutine has taken it over
 	ended      int
 	ownEnded   bool
 }
@@ -175,9 +175,13 @@ func (w *walk[K]) steps() (over bool) {
 	}()
 	if w.trying { // the try has panicked or called runtime.Goexit
 		w.panicked = true
-		w.tried(w.again())
+		w.tried(machine.Pending, true)
+		w.panicked = false
 	}
 	for {
+		if w.ending == nil {
+			w.ending = w.p.newEnding(w.shard)
+		}
 		for w.at < w.n {
 			m := w.batch[w.at]
 			w.batch[w.at] = nil // others may end it while a callback blocks
@@ -241,10 +245,9 @@ func (w *walk[K]) stop() {
 // end ends the operations that were added, and returns their number.
 func (w *walk[K]) end() (n int) {
 	e := w.ending
-	if e == nil || e.n == 0 {
+	if n = e.n; n == 0 {
 		return 0
 	}
-	n = e.n
 	w.ended += n
 	if w.inOrder {
 		w.endTurn()

@@ -14,6 +14,7 @@ const fewWatches = 8
 //
 // A watch in another shard whose lock is not free may be left to the goroutine that holds it.
 func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome, keys []K) {
+	outcomes, keys = outcomes[:len(machines)], keys[:len(machines)]
 	elsewhere := false      // some watches are left for leaveElsewhere
 	now := s.observer.Now() // one reading of the clock for the batch
 	s.mu.Lock()
