@@ -184,16 +184,16 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 	if o == machine.Expired && p.cfg.lastTry && p.forgotten.lastTry(m) {
 		o = machine.Satisfied
 	}
-	p.endOne(s, m, o, cause)
+	p.endOne(s, m, o, cause, false)
 }
 
-// endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its first
-// key.
-func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
+// endOne ends m, which the caller holds, and runs its callbacks, or has a worker run them if later
+// is true. s is the shard of its first key.
+func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	e := p.newEnding(s)
 	e.cause = cause
 	e.add(m, o)
-	if e.run(p.enter(s)) {
+	if e.run(p.enter(s) || later) {
 		e.recycle()
 	}
 }

@@ -131,20 +131,13 @@ func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool
 	})
 }
 
-// again releases the operation after a try that returned false, or tries it once more while
-// others ask for that. It returns how the caller has to end the operation; Pending means that
-// it is released.
+// again is [DelayedOperationPurgatory.tryAgain] for the operation.
 func (r *registration[K]) again() (end machine.Outcome) {
-	for looks := 1; looks < maxLooks; looks++ {
-		end, look := r.Release(true)
-		if !look {
-			return end
-		}
-		if end, _ = r.Try(false); end == machine.Satisfied {
-			return end
-		}
-	}
-	return r.p.leave(r.Machine)
+	looks := 0
+	return r.p.tryAgain(&r.Hold, &looks, func() machine.Outcome {
+		end, _ := r.Try(false)
+		return end
+	})
 }
 
 // releaseInOrder releases the operation without a try, unless others have asked for one, and
@@ -268,26 +261,15 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 }
 
 // end finishes the registration with the result of a try: it ends the operation
-// with o, or does nothing if o is Pending.
+// with o, or does nothing if o is Pending. A worker runs the callbacks of one whose timeout has
+// passed: those of an expired operation never run on the goroutine that registers.
 func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
-	switch r.step = finished; o {
-	case machine.Pending:
-	case machine.Expired:
-		r.expire(waits)
-	default:
-		r.completed = true
-		r.p.endOne(r.first(waits), r.Machine, o, nil)
+	r.step = finished
+	if o != machine.Pending {
+		expired := o == machine.Expired
+		r.completed = !expired
+		r.p.endOne(r.first(waits), r.Machine, o, nil, expired)
 	}
-}
-
-// expire ends an operation whose timeout has passed during the registration. A worker runs its
-// callbacks: those of an expired operation never run on the goroutine that registers.
-func (r *registration[K]) expire(waits []watchers.Wait[K]) {
-	first := r.first(waits)
-	e := r.p.newEnding(first)
-	e.add(r.Machine, machine.Expired)
-	first.Gate().Enter()
-	e.run(true)
 }
 
 // reject undoes the registration of an operation that was in no list. spent reports that

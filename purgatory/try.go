@@ -18,12 +18,10 @@ func (w *walk[K]) try(m *machine.Machine) {
 		return
 	}
 	w.held.Machine, w.held.Op, w.trying, w.looks = m, m.Operation(), true, 0
+	w.tries++
 	if w.p.cfg.slow > 0 {
 		w.tried(w.timedTry())
-		return
-	}
-	w.tries++
-	if end, again := w.held.Try(true); end != machine.Satisfied {
+	} else if end, again := w.held.Try(true); end != machine.Satisfied {
 		w.tried(end, again)
 	} else {
 		w.trying = false
@@ -33,7 +31,6 @@ func (w *walk[K]) try(m *machine.Machine) {
 
 // timedTry is Try of the operation that the walk holds, with [WithSlowCallback].
 func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
-	w.tries++
 	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
 	end, again = w.held.Try(false)
 	w.endTimed()
@@ -45,11 +42,15 @@ func (w *walk[K]) endTimed() {
 	w.timed = nil
 }
 
-// tried goes on after a try, with the results of [machine.Hold.Try]. A walk in order ends with the
-// first no; a panic is none, because an operation that panics each time must not stop the others.
+// tried goes on after the first try of an operation, which has returned what [machine.Hold.Try]
+// does, and after one that has not returned. A walk in order ends with the first no; a panic is
+// none, because an operation that panics each time must not stop the others.
 func (w *walk[K]) tried(end machine.Outcome, again bool) {
+	if end == machine.Pending {
+		w.wasted++
+	}
 	if again {
-		end = w.again()
+		end = w.p.tryAgain(&w.held, &w.looks, w.retry)
 	}
 	w.trying = false
 	if end != machine.Pending {
@@ -60,38 +61,41 @@ func (w *walk[K]) tried(end machine.Outcome, again bool) {
 	}
 }
 
+// retry tries the operation that the walk holds once more.
+func (w *walk[K]) retry() (end machine.Outcome) {
+	w.panicked = false
+	w.tries++
+	if w.p.cfg.slow > 0 {
+		end, _ = w.timedTry()
+	} else {
+		end, _ = w.held.Try(false)
+	}
+	if end == machine.Pending {
+		w.wasted++
+	}
+	return end
+}
+
 // add adds the operation that the walk holds to those that end with this batch.
 func (w *walk[K]) add(end machine.Outcome) {
-	if end == machine.Satisfied {
-		w.met++
-	}
 	w.ending.add(w.held.Machine, end)
 	w.ownEnded = w.ownEnded || w.held.Machine == w.own
 }
 
-// again goes on after a try that returned false, or ended otherwise: it releases the
-// operation, or tries it once more while others ask for that. It returns how the walk has to
-// end the operation; Pending means that it is released.
-func (w *walk[K]) again() (end machine.Outcome) {
-	for {
-		if w.looks++; w.looks == maxLooks {
-			return w.p.leave(w.held.Machine)
-		}
-		end, look := w.held.Release(true)
+// tryAgain goes on after a try that returned false, or ended otherwise: it releases the operation,
+// or calls retry while others ask for that. looks is how often the operation was to be released.
+// tryAgain returns how the holder has to end the operation; Pending means that it is released.
+func (p *DelayedOperationPurgatory[K]) tryAgain(h *machine.Hold, looks *int, retry func() machine.Outcome) (end machine.Outcome) {
+	for *looks++; *looks < maxLooks; *looks++ {
+		end, look := h.Release(true)
 		if !look {
 			return end
 		}
-		w.panicked = false
-		if w.p.cfg.slow > 0 {
-			end, _ = w.timedTry()
-		} else {
-			w.tries++
-			end, _ = w.held.Try(false)
-		}
-		if end == machine.Satisfied {
+		if end = retry(); end == machine.Satisfied {
 			return end
 		}
 	}
+	return p.leave(h.Machine)
 }
 
 // claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
@@ -135,7 +139,7 @@ func (w *walk[K]) interrupted(v any) {
 func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
 	_, hash := watchers.KeyOf[K](m)
 	if end := p.leave(m); end != machine.Pending {
-		p.endOne(p.watchers.Shard(hash), m, end, nil)
+		p.endOne(p.watchers.Shard(hash), m, end, nil, false)
 	}
 }
 

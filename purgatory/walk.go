@@ -46,10 +46,10 @@ type walk[K comparable] struct {
 	timed    *callback[K] // the try that runs, with WithSlowCallback
 	panicked bool         // the last try has
 
-	tries, met int64
-	ending     *ending[K] // nil between batches, if another goroutine has taken it over
-	ended      int
-	ownEnded   bool
+	tries, wasted int64      // of the batch
+	ending        *ending[K] // nil between batches, if another goroutine has taken it over
+	ended         int
+	ownEnded      bool
 }
 
 func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *walk[K] {
@@ -268,8 +268,8 @@ func (w *walk[K]) countTries() {
 	if w.tries == 0 {
 		return
 	}
-	tries, wasted := w.tries, w.tries-w.met
-	w.tries, w.met = 0, 0
+	tries, wasted := w.tries, w.wasted
+	w.tries, w.wasted = 0, 0
 	run := w.shard.Tried(tries, wasted)
 	if w.shard.CountsTries() {
 		w.shard.KeyTried(w.key, w.hash, tries, wasted)
