@@ -88,45 +88,32 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 	if r.step == watch && !r.watch(waits) {
 		return
 	}
+	end, again := machine.Pending, true
 	if r.step == tryAgain {
 		r.step = release
 		if p.inLine(waits) {
 			r.releaseInOrder(waits)
 			return
 		}
-		end, again := r.Try(true)
-		if !again {
-			if r.step = finished; end != machine.Pending {
-				r.end(end, waits)
-			}
-			return
-		}
+		end, again = r.Try(true)
 	}
-	r.end(r.again(), waits)
+	if again {
+		end = r.again()
+	}
+	if r.step = finished; end != machine.Pending {
+		r.end(end, waits)
+	}
 }
 
-// inLine reports whether operations on these keys wait their turn.
+// inLine reports whether operations on these keys wait their turn. Those that wait without a key do not.
 func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && p.haveLine(waits)
-}
-
-// haveLine reports whether a check in order finds one of the keys. It finds no NaN, and nobody who
-// waits without a key.
-func (p *DelayedOperationPurgatory[K]) haveLine(waits []watchers.Wait[K]) bool {
-	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
-		key := w.Key
-		return w.Hash != p.noKey && key == w.Key
-	})
+	return p.cfg.firstInFirstOut && waits[0].Hash != p.noKey
 }
 
 // behindOthers reports whether an operation on these keys has to wait its turn, because others wait
 // for one of them.
 func (p *DelayedOperationPurgatory[K]) behindOthers(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && p.othersWait(waits)
-}
-
-func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
-	return p.haveLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+	return p.inLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
 		return p.watchers.Shard(w.Hash).Awaited(w.Key, w.Hash)
 	})
 }
@@ -260,16 +247,12 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 	return true
 }
 
-// end finishes the registration with the result of a try: it ends the operation
-// with o, or does nothing if o is Pending. A worker runs the callbacks of one whose timeout has
-// passed: those of an expired operation never run on the goroutine that registers.
+// end ends the operation with o, and with it the registration. A worker runs the callbacks of one
+// whose timeout has passed: those of an expired operation never run on the goroutine that registers.
 func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
-	r.step = finished
-	if o != machine.Pending {
-		expired := o == machine.Expired
-		r.completed = !expired
-		r.p.endOne(r.first(waits), r.Machine, o, nil, expired)
-	}
+	expired := o == machine.Expired
+	r.step, r.completed = finished, !expired
+	r.p.endOne(r.first(waits), r.Machine, o, nil, expired)
 }
 
 // reject undoes the registration of an operation that was in no list. spent reports that

@@ -31,7 +31,8 @@ func (w *walk[K]) try(m *machine.Machine) {
 
 // timedTry is Try of the operation that the walk holds, with [WithSlowCallback].
 func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
-	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
+	key, _ := watchers.FirstKey[K](w.held.Machine)
+	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", key)
 	end, again = w.held.Try(false)
 	w.endTimed()
 	return end, again
@@ -129,15 +130,15 @@ func (w *walk[K]) interrupted(v any) {
 		w.endTimed()
 	}
 	if v != nil {
-		m := w.held.Machine
-		w.p.reportPanic(v, m, "TryComplete", watchers.FirstKey[K](m))
+		key, _ := watchers.FirstKey[K](w.held.Machine)
+		w.p.reportPanic(v, w.held.Machine, "TryComplete", key)
 	}
 }
 
 // letGo releases m, which the caller holds, for good: if others have asked for a try, a worker
 // makes it; if they have asked for an end, letGo ends m.
 func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
-	_, hash := watchers.KeyOf[K](m)
+	_, hash := watchers.FirstKey[K](m)
 	if end := p.leave(m); end != machine.Pending {
 		p.endOne(p.watchers.Shard(hash), m, end, nil, false)
 	}
@@ -147,7 +148,7 @@ func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
 // try, a worker makes it. leave returns how the caller has to end m; Pending means that it is
 // released.
 func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
-	key, hash := watchers.KeyOf[K](m) // while it is held: afterwards another goroutine may end it
+	key, hash := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, look := m.Release(false)
 	if look {
 		p.signal(key, hash, EveryPosition, false)

@@ -89,13 +89,6 @@ func (w *walk[K]) begin() (ended int, own bool) {
 	return w.run()
 }
 
-// beginAt is begin for a key that [watchers.Shard.SomeKeys] has returned.
-func (w *walk[K]) beginAt(k watchers.Key[K]) (ended int, own bool) {
-	w.count(1)
-	w.n, w.more = w.shard.BeginAt(&w.cursor, k, w.batch[:])
-	return w.run()
-}
-
 func (w *walk[K]) run() (ended int, own bool) {
 	if w.n == 0 {
 		w.reset()
