@@ -78,7 +78,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.goOn(waits)
 			return
 		}
-		if !r.tried && !p.behindOthers(waits) {
+		if !r.tried && !(p.inLine(waits) && p.othersWait(waits)) {
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
 				return
@@ -110,10 +110,10 @@ func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
 	return p.cfg.firstInFirstOut && waits[0].Hash != p.noKey
 }
 
-// behindOthers reports whether an operation on these keys has to wait its turn, because others wait
-// for one of them.
-func (p *DelayedOperationPurgatory[K]) behindOthers(waits []watchers.Wait[K]) bool {
-	return p.inLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+// othersWait reports whether an operation waits for one of these keys. One that is in line has to
+// wait its turn then.
+func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
+	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
 		return p.watchers.Shard(w.Hash).Awaited(w.Key, w.Hash)
 	})
 }
