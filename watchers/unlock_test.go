@@ -114,7 +114,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"SignalSome":      func(f fixture) { f.SignalSome(0, 1) },
 		"Awaited":         func(f fixture) { f.Awaited(f.key, f.hash) },
 		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}, make([]int, 1)) },
-		"leaveElsewhere":  func(f fixture) { leaveElsewhere[int](f.all[:1], []machine.Outcome{machine.Forced}) },
+		"leaveRest":       func(f fixture) { leaveRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },
 		"Sample":          func(f fixture) { f.Sample(nil, 1, 0) },
 		"Watch":           func(f fixture) { waitAt(t, f.Shard.all, f.key, 5) },
 		"Watch, refused":  func(f fixture) { f.mu.closed = true; f.Watch(nil, 0, &Wait[int]{}) },
