@@ -66,20 +66,13 @@ func (t *SystemTimer) late(at int64) int64 {
 	return at + patience
 }
 
-// wakeDriver ends the driver's sleep. If the driver is awake, its next sleep ends at once. It
-// does not block.
-func (t *SystemTimer) wakeDriver() { t.wakeup.Put() }
-
 // wakeBy makes the driver wake up at tick at the latest.
 func (t *SystemTimer) wakeBy(tick int64) {
 	t.clock.Lock()
-	earlier := tick < t.wake.Load()
-	if earlier {
+	defer t.clock.Unlock()
+	if tick < t.wake.Load() {
 		t.wake.Store(tick)
-	}
-	t.clock.Unlock()
-	if earlier {
-		t.wakeDriver()
+		t.wakeup.Put() // if the driver is awake, its next sleep ends at once
 	}
 }
 

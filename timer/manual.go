@@ -35,7 +35,6 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	t.init(cfg)
 	t.now = t.Now
 	t.needed = func(int64) {}
-	t.dueNow = func() {}
 	return t, nil
 }
 
@@ -85,10 +84,8 @@ func (t *ManualTimer) move() (ran bool) {
 	}()
 	for now, more := t.step(); more; now, more = t.step() {
 		t.flush(now)
-		for found := true; found; {
-			var some bool
-			found, some = t.runDue()
-			ran = ran || some
+		for t.waiting() {
+			ran = t.runDue() || ran
 		}
 	}
 	moved = true

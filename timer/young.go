@@ -33,13 +33,12 @@ func youngWait(far int64, index, shards int) int64 {
 }
 
 // isYoungLocked reports whether an entry with this deadline becomes young. since is the
-// adding goroutine's reading of the clock, which may be old.
-func (s *shard) isYoungLocked(since, deadline, far int64) bool {
-	return deadline-since > far && deadline-s.mu.youngAt > far/2
+// adding goroutine's reading of the clock, which may be old. The first of the young entries
+// sets youngAt.
+func (s *shard) isYoungLocked(since, deadline int64) bool {
+	return deadline-since > s.far && deadline-s.mu.youngAt > s.far/2
 }
 
-// setYoungLocked sets youngAt and returns its tick. The caller is adding the first of the
-// young entries.
 //
 // No entry is late because it is young:
 //
@@ -51,11 +50,6 @@ func (s *shard) isYoungLocked(since, deadline, far int64) bool {
 //  3. When a flush comes to that tick, it places the young entries and does not raise next
 //     until none is left. It places youngShare at a time; from far/2 after youngAt on, it
 //     places all of them at once.
-func (s *shard) setYoungLocked(since int64) (expiration int64) {
-	s.mu.youngAt = since + s.youngWait
-	return s.youngTick()
-}
-
 // youngTick returns the tick at which the young entries are to be placed, never if there
 // is no such tick.
 func (s *shard) youngTick() int64 {
@@ -77,7 +71,7 @@ func (s *shard) placeYoungLocked(tick int64) (placed int, more bool) {
 		}
 		e := s.mu.young.root.Next
 		unlink(e)
-		s.placeLocked(e, e.At)
+		s.placeLocked(e)
 	}
 	s.mu.youngAt = 0
 	expiration, _ := s.mu.wheel.next()
