@@ -22,22 +22,20 @@ func (t *store) Cancel(task *TaskEntry) bool {
 // adjacent entries of that shard, which is faster than to cancel them one by one.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var locked *shard
-	for i, task := range tasks {
-		if i%chunk == 0 && locked != nil {
-			locked.mu.Unlock()
-			locked = nil
-		}
+	looked := 0 // at how many entries since locked was locked
+	for _, task := range tasks {
 		if task == nil {
 			continue
 		}
 		e := &task.entry
-		if s := t.shardOf(e); s != locked {
+		if s := t.shardOf(e); s != locked || looked == chunk {
 			if locked != nil {
 				locked.mu.Unlock()
 			}
 			s.mu.Lock()
-			locked = s
+			locked, looked = s, 0
 		}
+		looked++
 		if t.ownsLocked(e) && locked.cancelLocked(e) {
 			n++
 		}

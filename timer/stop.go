@@ -22,10 +22,8 @@ func (t *store) stop() (unfired []any) {
 		}
 		take(&s.mu.due)
 		take(&s.mu.young)
-		for l := range s.mu.wheel.levels {
-			for b := range s.mu.wheel.levels[l].buckets {
-				take(&s.mu.wheel.levels[l].buckets[b])
-			}
+		for _, bucket := s.mu.wheel.next(); bucket != nil; _, bucket = s.mu.wheel.next() {
+			take(bucket)
 		}
 		t.readyLocked(s)
 		s.mu.Unlock()

@@ -48,10 +48,6 @@ type level struct {
 // maxWheelSize keeps a bucket's position, level*size + slot, within 32 bits.
 const maxWheelSize = 1 << 20
 
-func (w *timingWheel) init(size int, now, phase int64) {
-	w.size, w.now, w.phase = int64(size), now, phase
-}
-
 // grow adds a level on top. An empty wheel has none.
 func (w *timingWheel) grow() {
 	if w.levels == nil {

@@ -17,12 +17,9 @@ const (
 )
 
 // farOf returns how far ahead a deadline must be, in ns, for its entry to be young: four
-// times youngFor, or four ticks if those are longer; never if that overflows. tick is in ns.
+// times youngFor, or four ticks if those are longer. tick is in ns.
 func farOf(tick int64) (far int64) {
-	if tick = max(tick, int64(youngFor)); tick >= never/4 {
-		return never
-	}
-	return 4 * tick
+	return 4 * min(max(tick, int64(youngFor)), never/4)
 }
 
 // youngWait returns how long the first young entry of the index-th shard waits for the
