@@ -70,6 +70,9 @@ func (t *store) init(cfg config) {
 	}
 }
 
+// core returns the part of the timer that Inspect and Due look at.
+func (t *store) core() *store { return t }
+
 // defaultShards returns eight for each processor, rounded up to a power of two, at most 64.
 // That keeps lock contention low, and one word holds the ready bits of all shards.
 func defaultShards() int {

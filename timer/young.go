@@ -32,10 +32,6 @@ func youngWait(far int64, index, shards int) int64 {
 // isYoungLocked reports whether an entry with this deadline becomes young. since is the
 // adding goroutine's reading of the clock, which may be old. The first of the young entries
 // sets youngAt.
-func (s *shard) isYoungLocked(since, deadline int64) bool {
-	return deadline-since > s.far && deadline-s.mu.youngAt > s.far/2
-}
-
 //
 // No entry is late because it is young:
 //
@@ -47,6 +43,10 @@ func (s *shard) isYoungLocked(since, deadline int64) bool {
 //  3. When a flush comes to that tick, it places the young entries and does not raise next
 //     until none is left. It places youngShare at a time; from far/2 after youngAt on, it
 //     places all of them at once.
+func (s *shard) isYoungLocked(since, deadline int64) bool {
+	return deadline-since > s.far && deadline-s.mu.youngAt > s.far/2
+}
+
 // youngTick returns the tick at which the young entries are to be placed, never if there
 // is no such tick.
 func (s *shard) youngTick() int64 {
