@@ -111,11 +111,8 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		if now >= deadline {
 			return false
 		}
-		until := int64(deadline)
-		if tick := t.nextWake(); tick <= until/t.tick {
-			until = tick * t.tick
-		}
-		if !t.sleepUntil(stop, until) {
+		next := min(t.nextWake(), never/t.tick) * t.tick
+		if !t.sleepUntil(stop, min(next, int64(deadline))) {
 			return false
 		}
 	}

@@ -20,7 +20,7 @@ import (
 //     was placed. It waits for a worker.
 type shard struct {
 	tick int64 // in ns
-	far  int64 // in ns, see farOf
+	far  int64 // how far ahead the deadline of a young entry is at least, in ns
 
 	// next is a lower bound on the tick at which this shard has to be flushed.
 	// Goroutines that place entries lower it, a flush raises it, both with mu held.
@@ -49,7 +49,7 @@ const chunk = 128
 func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
 	s := new(shard)
 	s.tick = int64(tick)
-	s.far = farOf(s.tick)
+	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
 	s.youngWait = youngWait(s.far, index, shards)
 	s.bit = 1 << index
 	s.mu.wheel.size = int64(wheelSize)
@@ -112,7 +112,8 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		}
 		w.moveTo(expiration)
 		if w.lowest(bucket) {
-			w.take(bucket, &s.mu.due)
+			s.mu.due.takeAll(bucket)
+			w.emptied(&bucket.root)
 			continue
 		}
 		// If entries are left in the bucket, next returns it again: no other comes before it.

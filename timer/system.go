@@ -117,7 +117,7 @@ func (t *SystemTimer) Stop() (unfired []any) {
 		return nil
 	}
 	live.Add(-1)
-	unfired = t.stop()
+	unfired = t.store.Stop()
 	close(t.stopped)
 	return unfired
 }

@@ -177,12 +177,6 @@ func (w *timingWheel) moveTo(tick int64) {
 	}
 }
 
-// take moves all entries of bucket, which is not empty, to list.
-func (w *timingWheel) take(bucket, list *taskList) {
-	list.takeAll(bucket)
-	w.emptied(&bucket.root)
-}
-
 // lowest reports whether bucket belongs to level 0, so that its entries are due when it
 // expires.
 func (w *timingWheel) lowest(bucket *taskList) bool {

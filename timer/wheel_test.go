@@ -168,7 +168,8 @@ func walk(w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64
 			return due
 		}
 		w.moveTo(expiration)
-		w.take(bucket, &out)
+		out.takeAll(bucket)
+		w.emptied(&bucket.root)
 		for !out.empty() {
 			e := out.root.Next
 			unlink(e)

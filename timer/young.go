@@ -16,12 +16,6 @@ const (
 	youngShare = 8 * chunk
 )
 
-// farOf returns how far ahead a deadline must be, in ns, for its entry to be young: four
-// times youngFor, or four ticks if those are longer. tick is in ns.
-func farOf(tick int64) (far int64) {
-	return 4 * min(max(tick, int64(youngFor)), never/4)
-}
-
 // youngWait returns how long the first young entry of the index-th shard waits for the
 // driver, between far/8 and far/4. The waits differ so that shards that get their first
 // young entry together are handled one after the other.
