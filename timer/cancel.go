@@ -22,20 +22,22 @@ func (t *store) Cancel(task *TaskEntry) bool {
 // adjacent entries of that shard, which is faster than to cancel them one by one.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var locked *shard
-	looked := 0 // at how many entries since locked was locked
-	for _, task := range tasks {
+	for i, task := range tasks {
+		if i%chunk == 0 && locked != nil {
+			locked.mu.Unlock()
+			locked = nil
+		}
 		if task == nil {
 			continue
 		}
 		e := &task.entry
-		if s := t.shardOf(e); s != locked || looked == chunk {
+		if s := t.shardOf(e); s != locked {
 			if locked != nil {
 				locked.mu.Unlock()
 			}
 			s.mu.Lock()
-			locked, looked = s, 0
+			locked = s
 		}
-		looked++
 		if t.ownsLocked(e) && locked.cancelLocked(e) {
 			n++
 		}
