@@ -25,6 +25,7 @@ func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 // moves the entry at once; if it has passed, Extend may call the executor (see [WithExecutor]).
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
+	to := within(deadline)
 	s := t.shardOf(e)
 	s.mu.Lock()
 	if !t.ownsLocked(e) || e.Next == nil {
@@ -33,7 +34,6 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	}
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
-	to := within(deadline)
 	later := to-e.At >= t.tick
 	e.At = to
 	if later {
