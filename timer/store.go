@@ -27,7 +27,8 @@ type store struct {
 	needed func(expiration int64) // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
 
 	// wake is the tick until which the driver sleeps, or has last slept; 1 before it has
-	// slept for the first time, and always in a ManualTimer. It is written with
+	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
+	// entry that is due, is earlier, and no tick of a bucket is. wake is written with
 	// SystemTimer.clock held and read without.
 	//
 	// The driver does not sleep past an earlier deadline:
