@@ -136,11 +136,13 @@ func TestInspectEstimatesPartlyCountedBuckets(t *testing.T) {
 // Inspect counts up to 1,024 entries of a shard. Then it only looks which slots hold any: the
 // rest is shared evenly between these.
 func TestInspectCountsAThousandEntriesOfAShard(t *testing.T) {
-	const size, entries = 2000, 20 // a slot holds 32 buckets, and the last one 16
+	const size, fold, entries = 2000, 32, 20 // a slot holds 32 buckets, and the last one 16
+	full := func(slot int) bool { return slot%3 == 2 }
+	empty := func(slot int) bool { return slot%3 == 1 }
 	m := newManual(t, WithWheelSize(size), WithShards(2))
 	for shard := range 2 { // the wheel of shard 1 is half a round ahead
 		for i := 1; i < size; i++ {
-			if i/32%3 == 0 { // others stay empty
+			if empty(i/fold) || !full(i/fold) && i%fold > 1 { // of some slots only the first buckets hold entries
 				continue
 			}
 			for range entries {
@@ -152,13 +154,14 @@ func TestInspectCountsAThousandEntriesOfAShard(t *testing.T) {
 	}
 	w := Inspect(m)
 	assert.Equal(t, w.Pending, w.sum())
-	for i, slot := range w.Levels[0].Slots {
-		assert.Equal(t, i%3 != 0, slot.Entries > 0, "slot %d", i)
-		assert.Equal(t, i%3 != 0, slot.Estimated, "slot %d: of the other shard it counts other buckets", i)
-	}
 	slots := w.Levels[0].Slots
-	assert.Greater(t, slots[1].Entries, 32*entries, "all entries of one shard, and a share of the other's")
-	assert.InDelta(t, slots[61].Entries, slots[62].Entries, 2, "32 buckets and 16, but it looked at one of each")
+	for i, slot := range slots {
+		assert.Equal(t, !empty(i), slot.Entries > 0, "slot %d", i)
+		assert.Equal(t, !empty(i), slot.Estimated, "slot %d: of the other shard it counts other buckets", i)
+	}
+	assert.Greater(t, slots[2].Entries, fold*entries, "all entries of one shard, and a share of the other's")
+	assert.InDelta(t, slots[59].Entries, slots[60].Entries, 2, "32 buckets and 2, but it looked at one of each")
+	assert.InDelta(t, slots[59].Entries, slots[62].Entries, 2)
 	m.Stop()
 }
 
