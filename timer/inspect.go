@@ -86,7 +86,6 @@ func (s *shard) inspectLocked(w *Wheels) {
 		limit := min(budget, chunk)
 		n := l.count(limit + 1)
 		if n > limit {
-			n = limit
 			partial = append(partial, slot)
 		}
 		slot.Entries += n
@@ -112,7 +111,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 		for b := nextBit(lv.filled, 0, wheel.size); b >= 0; b = nextBit(lv.filled, b+1, wheel.size) {
 			at := wheel.slot(b - ahead + wheel.size)
 			look(&lv.buckets[b], &slots[at/fold])
-			if budget == 0 { // go on with the next slot
+			if budget <= 0 { // go on with the next slot
 				b += min(fold-at%fold, wheel.size-at) - 1
 			}
 		}
