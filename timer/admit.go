@@ -9,54 +9,46 @@ import (
 )
 
 // admitLocked accepts e, which is to be scheduled in s, or returns the error that AddAt
-// returns. It counts e against the limit last, when no other error is possible. If it
-// counted e first and then refused it, another entry could meanwhile be refused with
-// ErrFull although there is room.
-func (t *store) admitLocked(s *shard, e *entry.Entry) error {
-	if s.mu.stopped {
-		return ErrStopped
-	}
-	claimed, err := t.claimLocked(e)
-	if err == nil && e.Next != nil {
-		err = ErrScheduled
-	}
-	if err == nil && !t.reserveLocked(e) {
-		err = fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
-	}
-	if err != nil && claimed {
-		e.Disown()
-	}
-	return err
-}
-
-// claimLocked makes t the owner of e, unless it is that already, and reports whether it
-// changed the owner. It fails if e belongs to another timer.
+// returns. It makes t the owner of e unless it is that already.
 //
 // Two timers never own the same entry:
 //
 //  1. A timer becomes the owner by a compare-and-swap of the owner from 0.
 //  2. A timer that finds another owner reads and writes nothing else of the entry.
-//  3. admitLocked sets the owner back to 0 with the same hold of the shard's lock, and
-//     before it has written anything else. So a goroutine that holds that lock and finds
-//     t the owner has the entry to itself.
-func (t *store) claimLocked(e *entry.Entry) (claimed bool, err error) {
-	if e.OwnedBy(t.id) {
-		return false, nil
+//  3. A timer that refuses an entry sets the owner back to 0 with the same hold of the
+//     shard's lock, and before it has written anything else. So a goroutine that holds that
+//     lock and finds t the owner has the entry to itself.
+//
+// It counts e against the limit last, when no other error is possible. If it counted e first
+// and then refused it, another entry could meanwhile be refused with ErrFull although there
+// is room. The limit does not apply to the next run of a periodic handle.
+func (t *store) admitLocked(s *shard, e *entry.Entry) error {
+	if e.Owner == nil {
+		return ErrNoTask
 	}
-	if owner := e.Claim(t.id); owner != t.id {
-		return false, fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, owner, t.id)
+	if s.mu.stopped {
+		return ErrStopped
 	}
-	return true, nil
-}
-
-// reserveLocked counts one more pending entry and returns true, unless the limit is reached.
-// The limit does not apply to the next run of a periodic task.
-func (t *store) reserveLocked(e *entry.Entry) bool {
+	owned := t.ownsLocked(e)
+	if owned && e.Next != nil {
+		return ErrScheduled
+	}
+	if !owned {
+		if owner := e.Claim(t.id); owner != t.id {
+			return fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, owner, t.id)
+		}
+	}
 	limit := t.maxPending
 	if _, ok := e.Owner.(*periodic); ok && e.At != 0 {
 		limit = math.MaxInt64
 	}
-	return t.maxPending == 0 || bounded.Increment(&t.pending, limit)
+	if t.maxPending != 0 && !bounded.Increment(&t.pending, limit) {
+		if !owned {
+			e.Disown()
+		}
+		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
+	}
+	return nil
 }
 
 // release counts n pending entries less.

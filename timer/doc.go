@@ -54,7 +54,8 @@
 // # Locks
 //
 // The timer holds a shard's lock for a few dozen instructions, or for a few hundred entries
-// at most; only Stop holds it until it has removed all entries of the shard. It never calls
+// at most. Only two methods hold it longer: [Inspect] until it has counted about a thousand
+// entries, some ten microseconds, and Stop until it has removed all of the shard. It never calls
 // user code with a shard's lock, or with the lock of the clock, held.
 //
 // One goroutine at a time is the driver of a SystemTimer, and one at a time flushes: these

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -47,12 +46,9 @@ func (t *SystemTimer) standIn(called int64) {
 		return
 	}
 	defer t.flushing.Unlock()
-	guard.Call(func() { t.flush(t.now()) }, t.panicked)
-	next := int64(never)
-	if tick := t.next(); tick < never/t.tick {
-		next = t.late(tick * t.tick)
-	}
-	t.overdue.CompareAndSwap(called, next) // fails if the driver has woken up
+	t.flush(t.now())
+	next := min(t.next(), never/t.tick) * t.tick
+	t.overdue.CompareAndSwap(called, t.late(next)) // fails if the driver has woken up
 }
 
 // late returns the time from which on other goroutines do the work of a driver that was to
@@ -60,26 +56,16 @@ func (t *SystemTimer) standIn(called int64) {
 func (t *SystemTimer) late(at int64) int64 {
 	// The runtime usually needs about 50 µs to wake a goroutine.
 	patience := max(t.tick/4, int64(250*time.Microsecond))
-	if at > never-patience {
-		return never
-	}
-	return at + patience
+	return min(at, never-patience) + patience
 }
-
-// wakeDriver ends the driver's sleep. If the driver is awake, its next sleep ends at once. It
-// does not block.
-func (t *SystemTimer) wakeDriver() { t.wakeup.Put() }
 
 // wakeBy makes the driver wake up at tick at the latest.
 func (t *SystemTimer) wakeBy(tick int64) {
 	t.clock.Lock()
-	earlier := tick < t.wake.Load()
-	if earlier {
+	defer t.clock.Unlock()
+	if tick < t.wake.Load() {
 		t.wake.Store(tick)
-	}
-	t.clock.Unlock()
-	if earlier {
-		t.wakeDriver()
+		t.wakeup.Put() // if the driver is awake, its next sleep ends at once
 	}
 }
 
@@ -110,42 +96,29 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		return false
 	}
 	deadline := Deadline(t.now(), d)
-	if closed(stop) || !t.becomeDriver(stop, d) {
+	if closed(stop) || sched.Sleep(d, t.driver, stop, t.stopped) != sched.Taken {
 		return false
 	}
 	defer t.driver.Put()
 	for {
 		now := t.now()
-		if t.flushAlone(now) {
+		t.flushing.Lock()
+		due := t.flush(now)
+		t.flushing.Unlock()
+		if due {
 			return true
 		}
 		if now >= deadline {
 			return false
 		}
-		until := int64(deadline)
-		if tick := t.nextWake(); tick <= until/t.tick {
-			until = tick * t.tick
-		}
-		if !t.sleepUntil(stop, until) {
+		next := min(t.nextWake(), never/t.tick) * t.tick
+		if !t.sleepUntil(stop, min(next, int64(deadline))) {
 			return false
 		}
 	}
 }
 
-// flushAlone is flush with the lock flushing held.
-func (t *SystemTimer) flushAlone(now time.Duration) (due bool) {
-	t.flushing.Lock()
-	defer t.flushing.Unlock()
-	return t.flush(now)
-}
-
-// becomeDriver waits until no other goroutine is the driver and makes the caller the driver.
-// It returns false if d passes, stop is closed or the timer stops before.
-func (t *SystemTimer) becomeDriver(stop <-chan struct{}, d time.Duration) bool {
-	return sched.Sleep(d, t.driver, stop, t.stopped) == sched.Taken
-}
-
-// sleepUntil sleeps until a time on the timer's clock, in ns, or until wakeDriver is called.
+// sleepUntil sleeps until a time on the timer's clock, in ns, or until wakeBy ends the sleep.
 // It returns false if the timer has stopped or stop is closed.
 func (t *SystemTimer) sleepUntil(stop <-chan struct{}, until int64) bool {
 	t.overdue.Store(t.late(until))

@@ -28,7 +28,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 				s.mu.Unlock()
 				if found {
 					due = true
-					t.dueNow()
+					t.needed(0)
 				}
 			}
 		}
@@ -36,7 +36,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 	move(func(s *shard) bool { return s.flushLocked(tick) })
 	share := youngShare
 	move(func(s *shard) bool {
-		late := int64(now)-s.mu.youngAt >= t.far/2 // the entries could soon be due: place them all
+		late := int64(now)-s.mu.youngAt >= s.far/2 // the entries could soon be due: place them all
 		if share <= 0 && !late {
 			return false
 		}
@@ -57,15 +57,14 @@ func (t *store) next() (expiration int64) {
 }
 
 // runDue claims the due entries of one shard one by one, runs each before it claims the next,
-// and starts another worker if entries are left. It reports whether a shard's ready bit was
-// set, and whether a task ran.
+// and starts another worker if entries are left. It reports whether a task ran.
 //
 // It does not claim entries in advance: an entry claimed behind a task that blocks would
 // wait although another worker is free, and could not be cancelled.
-func (t *store) runDue() (found, ran bool) {
+func (t *store) runDue() (ran bool) {
 	ready := t.ready.Load()
 	if ready == 0 {
-		return false, false
+		return false
 	}
 	// Begin at another shard each time, so that a shard that always has due entries does
 	// not keep the others waiting.
@@ -77,20 +76,18 @@ func (t *store) runDue() (found, ran bool) {
 		e, expiration := s.popLocked(&now, t.now)
 		t.readyLocked(s)
 		s.mu.Unlock()
-		if expiration != never {
-			t.needed(expiration)
-		}
+		t.placed(expiration)
 		if e == nil {
 			break
 		}
 		t.release(1)
 		ran = true
 		if t.waiting() { // before the task, because it may block
-			t.dueNow()
+			t.needed(0)
 		}
 		guard.Call(func() { run(e) }, t.panicked)
 	}
-	return true, ran
+	return ran
 }
 
 // runLength is how many entries a worker runs before it looks at another shard.
@@ -121,18 +118,10 @@ func (t *store) placedLocked(s *shard, expiration int64) {
 	s.lowerNextLocked(expiration)
 }
 
-// placed starts a worker if the entry is due, and otherwise wakes the driver if it sleeps
-// beyond expiration. The caller holds no lock of the timer.
+// placed starts a worker if expiration is 0, which means that an entry is due, and otherwise
+// wakes the driver if it sleeps beyond expiration. The caller holds no lock of the timer.
 func (t *store) placed(expiration int64) {
-	if expiration < t.wake.Load() || expiration == 0 {
-		t.call(expiration)
-	}
-}
-
-func (t *store) call(expiration int64) {
-	if expiration == 0 {
-		t.dueNow()
-	} else {
+	if expiration < t.wake.Load() {
 		t.needed(expiration)
 	}
 }

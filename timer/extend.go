@@ -47,7 +47,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	if deadline <= now {
 		s.mu.due.pushBack(e) // due now, not at the end of the tick
 	} else {
-		expiration = s.placeLocked(e, to)
+		expiration = s.placeLocked(e)
 	}
 	t.placedLocked(s, expiration)
 	s.mu.Unlock()

@@ -107,8 +107,8 @@ func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
 	behind.inShard(0)
 	due.inShard(1)
 	addIn(t, m, due, ms)
-	m.dueNow = func() {
-		m.dueNow = func() {}
+	m.needed = func(int64) {
+		m.needed = func(int64) {}
 		addIn(t, m, behind, 2*ms)
 	}
 	assert.True(t, m.flush(time.Second))

@@ -91,10 +91,9 @@ func runScript(t testing.TB, data []byte) {
 	start := s.span(int64(tick))
 	s.m = newModel(t, 24, start, WithTick(tick), WithWheelSize(int(s.size)), WithShards(shards), WithMaxPending(limit))
 	if tick < Never/32 && s.byte()%2 == 0 { // let entries be young at deadlines that scripts often use
-		t := s.m.timer
-		t.far = 16 * int64(tick)
-		for i := range t.shards {
-			t.shards[i].youngWait = youngWait(t.far, i, shards)
+		for i, shard := range s.m.timer.shards {
+			shard.far = 16 * int64(tick)
+			shard.youngWait = youngWait(shard.far, i, shards)
 		}
 	}
 	for step := 0; len(s.data) > 0 && step < 200; step++ {

@@ -113,15 +113,14 @@ func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*H
 
 // run runs the function, and schedules the next run.
 func (p *periodic) run() {
-	due := p.task.Deadline()
 	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
-	defer func() { p.again(due) }()
+	defer p.again(p.task.Deadline())
 	if !p.halted() {
 		p.f()
 	}
 }
 
-// again schedules the next run.
+// again schedules the next run. The previous one was due at due.
 func (p *periodic) again(due time.Duration) {
 	if p.halted() {
 		return
@@ -137,7 +136,6 @@ func (p *periodic) again(due time.Duration) {
 	}
 	if p.timer.AddAt(&p.task, now, next) != nil {
 		p.halt() // the timer has been stopped
-		return
 	}
 	// A Stop that was called meanwhile may have come before the entry was added.
 	if p.halted() {

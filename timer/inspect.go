@@ -1,9 +1,6 @@
 package timer
 
-import (
-	"math/bits"
-	"time"
-)
+import "time"
 
 // Wheels is a picture of a timer's wheels, summed over its shards. Inspect looks at the shards
 // one after the other, so it is not a picture of one moment.
@@ -30,30 +27,39 @@ type Slot struct {
 	Entries int
 	// Estimated says that there were too many entries to count them all. Inspect
 	// distributes the entries of a shard that it did not count evenly over those of the
-	// shard's buckets that it did not count to the end; the young entries count as one
-	// such bucket.
+	// shard's buckets that it did not count to the end. The young entries count as one
+	// such bucket, and so do all buckets of a slot of which it counted none.
 	Estimated bool
 }
 
 const (
 	shownSlots  = 64
-	countBudget = 1 << 15 // entries in buckets that Inspect plans to look at, divided by the number of shards
+	countBudget = 1024 // how many entries of a shard Inspect counts, beside those that are due
 )
 
 // Inspect returns a picture of t's wheels. Its cost does not depend on the number of pending
-// entries: it looks at less than 100,000 of them, or at two in each non-empty bucket if there
-// are more than 32,768 such buckets. It holds no lock for more than a few hundred entries. It
-// estimates what it does not count.
-func Inspect(t Timer) Wheels { return t.inspect() }
+// entries: in each shard it counts about 1,000 of them, up to 128 in a bucket, and estimates
+// the rest. It holds the shard's lock meanwhile, for some ten microseconds, so call it for a
+// page or a log, not for each request.
+func Inspect(t Timer) Wheels {
+	store := t.core()
+	size := store.shards[0].mu.wheel.size // constant: it needs no lock
+	w := Wheels{Now: store.now(), Tick: time.Duration(store.tick), Size: int(size)}
+	for _, s := range store.shards {
+		s.mu.Lock()
+		s.inspectLocked(&w)
+		s.mu.Unlock()
+	}
+	return w
+}
 
 // Due returns how many entries of t have expired and wait for a worker, and how long ago the
 // first deadline of these passed. It looks at up to 128 entries in each shard, so both are
 // lower bounds if there are more.
-func Due(t Timer) (n int, oldest time.Duration) { return t.overdueEntries() }
-
-func (t *store) overdueEntries() (n int, oldest time.Duration) {
-	now := max(t.now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
-	for _, s := range t.shards {
+func Due(t Timer) (n int, oldest time.Duration) {
+	store := t.core()
+	now := max(store.now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
+	for _, s := range store.shards {
 		s.mu.Lock()
 		looked := 0
 		for e := s.mu.due.root.Next; e != &s.mu.due.root && looked < chunk; e = e.Next {
@@ -68,105 +74,54 @@ func (t *store) overdueEntries() (n int, oldest time.Duration) {
 	return n, oldest
 }
 
-func (t *store) inspect() Wheels {
-	now := t.now()
-	size := t.shards[0].mu.wheel.size // constant: it needs no lock
-	w := Wheels{Now: now, Tick: time.Duration(t.tick), Size: int(size)}
-	fold := (size + shownSlots - 1) / shownSlots
-	perShard := countBudget / len(t.shards)
-	for _, s := range t.shards {
-		s.inspect(&w, int64(now)/t.tick, fold, perShard)
-	}
-	return w
-}
-
-// inspect adds s to w. A slot of w holds fold buckets. budget is how many entries it may
-// look at.
-func (s *shard) inspect(w *Wheels, tick, fold int64, budget int) {
-	s.mu.Lock()
-	filled := 1
-	levels := len(s.mu.wheel.levels)
-	for l := range s.mu.wheel.levels {
-		for _, word := range s.mu.wheel.levels[l].filled {
-			filled += bits.OnesCount64(word)
-		}
-	}
-	pending := int(s.mu.pending)
-	perBucket := min(max(budget/filled, 1), chunk)
-	due := s.mu.due.count(chunk)
-	young := s.mu.young.count(2*chunk + 1)
-	s.mu.Unlock()
-	w.Pending += pending
+// inspectLocked adds s to w.
+func (s *shard) inspectLocked(w *Wheels) {
+	due, left := s.mu.due.count(chunk), int(s.mu.pending)
 	w.Due += due
-	w.Young.Entries += young
-
-	left := pending - due - young
-	var partial []*Slot // slots with a bucket that was not counted to the end
-	if young > 2*chunk {
-		partial = append(partial, &w.Young)
+	w.Pending += left
+	left -= due
+	budget := countBudget
+	var partial []*Slot // those with a bucket that was not counted to the end
+	look := func(l *taskList, slot *Slot) {
+		limit := min(budget, chunk)
+		n := l.count(limit + 1)
+		if n > limit {
+			partial = append(partial, slot)
+		}
+		slot.Entries += n
+		budget -= n
+		left -= n
 	}
-	for l := range levels {
-		slots := w.level(s, l, tick, fold)
-		for bucket := int64(0); ; bucket++ {
-			var at int64
-			var n int
-			if bucket, at, n = s.countNext(l, bucket, perBucket); bucket < 0 {
-				break
+	look(&s.mu.young, &w.Young)
+	wheel := &s.mu.wheel
+	fold := (wheel.size + shownSlots - 1) / shownSlots // buckets in a slot of w
+	for l := range wheel.levels {
+		lv := &wheel.levels[l]
+		if l == len(w.Levels) {
+			w.Levels = append(w.Levels, WheelLevel{
+				Span:  time.Duration(min(lv.span, int64(Never)/fold/s.tick) * fold * s.tick),
+				Hand:  int(wheel.slot(lv.number(int64(w.Now)/s.tick)) / fold),
+				Slots: make([]Slot, (wheel.size+fold-1)/fold),
+			})
+		}
+		slots := w.Levels[l].Slots
+		// A bucket is shown in the slot in whose span it expires. Because of the phase, that
+		// is ahead of its own by as many buckets as the phase has begun.
+		ahead := wheel.slot((wheel.phase + lv.span - 1) / lv.span)
+		for b := nextBit(lv.filled, 0, wheel.size); b >= 0; b = nextBit(lv.filled, b+1, wheel.size) {
+			at := wheel.slot(b - ahead + wheel.size)
+			look(&lv.buckets[b], &slots[at/fold])
+			if budget <= 0 { // go on with the next slot
+				b += min(fold-at%fold, wheel.size-at) - 1
 			}
-			slot := &slots[at/fold]
-			if n > perBucket {
-				partial = append(partial, slot)
-			}
-			slot.Entries += n
-			left -= n
 		}
 	}
 	for i, slot := range partial {
 		slot.Estimated = true
-		share := max(left, 0) / (len(partial) - i)
+		share := left / (len(partial) - i)
 		slot.Entries += share
 		left -= share
 	}
-}
-
-// level returns the slots of w's level l. It adds the level to w if s is the first shard that
-// has it.
-func (w *Wheels) level(s *shard, l int, tick, fold int64) []Slot {
-	if l == len(w.Levels) {
-		s.mu.Lock()
-		lv := &s.mu.wheel.levels[l]
-		hand, span := s.mu.wheel.slot(lv.number(tick)), Never
-		if lv.span <= int64(Never)/fold/int64(w.Tick) {
-			span = time.Duration(lv.span*fold) * w.Tick
-		}
-		w.Levels = append(w.Levels, WheelLevel{
-			Span:  span,
-			Hand:  int(hand / fold),
-			Slots: make([]Slot, (s.mu.wheel.size+fold-1)/fold),
-		})
-		s.mu.Unlock()
-	}
-	return w.Levels[l].Slots
-}
-
-// countNext finds the first non-empty bucket of level l from index from on, and counts its
-// entries up to limit+1. at is the slot in whose span the bucket expires; because of the
-// wheel's phase, it may differ from the bucket's index. countNext holds the lock while it
-// counts.
-func (s *shard) countNext(l int, from int64, limit int) (bucket, at int64, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := &s.mu.wheel
-	lv := &w.levels[l]
-	if bucket = nextBit(lv.filled, from, w.size); bucket < 0 {
-		return bucket, 0, 0
-	}
-	ahead := bucket - w.slot(lv.now)
-	if ahead < 0 {
-		ahead += w.size
-	}
-	expires := (lv.now+ahead)*lv.span - w.phase
-	return bucket, w.slot(lv.number(expires)), lv.buckets[bucket].count(limit + 1)
 }
 
 // count returns the number of entries in l, at most limit.

@@ -33,7 +33,7 @@ func checkLocked(t testing.TB, s *store, i int, exact func(e *entry.Entry) bool)
 	ready := s.ready.Load()&sh.bit != 0
 	require.True(t, ready || sh.mu.due.empty(), "something is due in shard %d and its ready bit is not set", i)
 	for _, e := range listOf(t, &sh.mu.young) {
-		if e.At-sh.mu.youngAt <= s.far/2 {
+		if e.At-sh.mu.youngAt <= sh.far/2 {
 			require.Failf(t, "broken invariant of shard", "%d: young entry of %d waits until %d", i, e.At, sh.mu.youngAt)
 		}
 	}

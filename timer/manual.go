@@ -35,7 +35,6 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	t.init(cfg)
 	t.now = t.Now
 	t.needed = func(int64) {}
-	t.dueNow = func() {}
 	return t, nil
 }
 
@@ -83,39 +82,30 @@ func (t *ManualTimer) move() (ran bool) {
 			sched.Go(func() { t.move() })
 		}
 	}()
-	for now, more := t.step(); more; now, more = t.step() {
-		t.flush(now)
-		for found := true; found; {
-			var some bool
-			found, some = t.runDue()
-			ran = ran || some
+	for t.step() {
+		t.flush(t.Now())
+		for t.waiting() {
+			ran = t.runDue() || ran
 		}
 	}
 	moved = true
 	return ran
 }
 
-// step moves the clock to the next tick at which a shard has to be flushed, or to the target
-// if that comes first. It leaves the clock where it is while entries are due. It reports
-// false, and ends the move, when the clock is at the target and nothing is left to do.
-func (t *ManualTimer) step() (now time.Duration, more bool) {
+// step moves the clock to the next tick at which a shard has to be flushed. It leaves the
+// clock where it is while entries are due. If nothing is left to do until the target, it
+// moves the clock there, ends the move and returns false.
+func (t *ManualTimer) step() (more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.waiting() { // entries that were due when they were added
-		return t.mu.now, true
+		return true
 	}
 	if tick := t.next(); tick <= int64(t.mu.target)/t.tick {
 		t.mu.now = max(t.mu.now, time.Duration(tick*t.tick))
-		return t.mu.now, true
+		return true
 	}
-	if t.mu.now < t.mu.target {
-		t.mu.now = t.mu.target
-		return t.mu.now, true
-	}
+	t.mu.now = t.mu.target
 	t.mu.moving = false
-	return t.mu.now, false
+	return false
 }
-
-// Stop makes the timer refuse further entries, cancels the pending ones and returns what they
-// stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
-func (t *ManualTimer) Stop() (unfired []any) { return t.stop() }

@@ -19,8 +19,8 @@ import (
 //   - due: its bucket of the lowest wheel has expired, or its deadline had passed when it
 //     was placed. It waits for a worker.
 type shard struct {
-	tick int64   // in ns
-	_    [8]byte // fills the cache line
+	tick int64 // in ns
+	far  int64 // how far ahead the deadline of a young entry is at least, in ns
 
 	// next is a lower bound on the tick at which this shard has to be flushed.
 	// Goroutines that place entries lower it, a flush raises it, both with mu held.
@@ -49,15 +49,15 @@ const chunk = 128
 func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
 	s := new(shard)
 	s.tick = int64(tick)
-	phase := int64(0)
-	if tick > 1 { // ticks of 1 ns use the whole range of int64, so a phase would overflow
-		phase = phaseOf(index, int64(wheelSize), int64(shards))
-	}
+	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
+	s.youngWait = youngWait(s.far, index, shards)
 	s.bit = 1 << index
-	s.mu.wheel.init(wheelSize, 0, phase)
+	s.mu.wheel.size = int64(wheelSize)
+	if tick > 1 { // ticks of 1 ns use the whole range of int64, so a phase would overflow
+		s.mu.wheel.phase = phaseOf(index, int64(wheelSize), int64(shards))
+	}
 	s.mu.due.init()
 	s.mu.young.init()
-	s.youngWait = youngWait(farOf(int64(tick)), index, shards)
 	s.next.Store(never)
 	return s
 }
@@ -71,8 +71,8 @@ func (s *shard) dueTick(deadline int64) int64 {
 
 // placeLocked puts e into the bucket of its deadline, or into due, and returns the tick at
 // which the bucket is to be flushed; 0 if e is due.
-func (s *shard) placeLocked(e *entry.Entry, deadline int64) (expiration int64) {
-	tick := s.dueTick(deadline)
+func (s *shard) placeLocked(e *entry.Entry) (expiration int64) {
+	tick := s.dueTick(e.At)
 	if tick <= s.mu.wheel.now {
 		s.mu.due.pushBack(e)
 		return 0
@@ -112,14 +112,15 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		}
 		w.moveTo(expiration)
 		if w.lowest(bucket) {
-			w.take(bucket, &s.mu.due)
+			s.mu.due.takeAll(bucket)
+			w.emptied(&bucket.root)
 			continue
 		}
 		// If entries are left in the bucket, next returns it again: no other comes before it.
 		for ; steps < chunk && !bucket.empty(); steps++ {
 			e := bucket.root.Next
 			s.unlinkLocked(e)
-			s.placeLocked(e, e.At)
+			s.placeLocked(e)
 		}
 	}
 	return true
@@ -133,10 +134,7 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *entry.Entry, expiration int64) {
 	expiration = never
 	renewed := false
-	for range chunk {
-		if s.mu.due.empty() {
-			break
-		}
+	for i := 0; i < chunk && !s.mu.due.empty(); i++ {
 		first := s.mu.due.root.Next
 		deadline := first.At
 		if deadline > *now && !renewed {
@@ -148,19 +146,18 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *entry.Entr
 			// The wheel's now may be ahead of this reading of the clock, or behind
 			// it. If it has reached the deadline's tick, the entry is due again, and
 			// the next iteration or the next call compares it anew.
-			if at := s.placeLocked(first, deadline); at != 0 {
+			if at := s.placeLocked(first); at != 0 {
 				expiration = min(expiration, at)
+				s.lowerNextLocked(at)
 			}
 			continue
 		}
 		first.At = deadline | entry.ExpiredBit
 		unlink(first)
 		s.mu.pending--
-		e = first
-		break
+		return first, expiration
 	}
-	s.lowerNextLocked(expiration)
-	return e, expiration
+	return nil, expiration
 }
 
 // lowerNextLocked lowers next to expiration unless next is earlier. The lock makes the

@@ -119,6 +119,20 @@ func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
 	assert.True(t, timer.Idle())
 }
 
+// A driver that sleeps for ever is never late, and neither is one for which nothing is pending.
+func TestADriverThatSleepsForEverIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		asleep(timer, Never)
+		assert.Greater(t, timer.overdue.Load(), int64(time.Hour))
+		timer.callStandIn(timer.overdue.Load())
+		synctest.Wait()
+		assert.Greater(t, timer.overdue.Load(), int64(time.Hour))
+	})
+}
+
 // A stand-in that finds another goroutine flushing ends. A later addition starts another
 // stand-in if the driver is still late.
 func TestOneStandInFlushesAtATime(t *testing.T) {

@@ -1,8 +1,8 @@
 package timer
 
-// stop makes the timer refuse new entries, cancels all pending ones and returns their tasks
-// and handles. It cancels entries of operations too, but does not return the operations.
-func (t *store) stop() (unfired []any) {
+// Stop makes the timer refuse further entries, cancels the pending ones and returns what they
+// stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
+func (t *store) Stop() (unfired []any) {
 	for _, s := range t.shards {
 		s.mu.Lock()
 		s.mu.stopped = true
@@ -22,10 +22,8 @@ func (t *store) stop() (unfired []any) {
 		}
 		take(&s.mu.due)
 		take(&s.mu.young)
-		for l := range s.mu.wheel.levels {
-			for b := range s.mu.wheel.levels[l].buckets {
-				take(&s.mu.wheel.levels[l].buckets[b])
-			}
+		for _, bucket := s.mu.wheel.next(); bucket != nil; _, bucket = s.mu.wheel.next() {
+			take(bucket)
 		}
 		t.readyLocked(s)
 		s.mu.Unlock()

@@ -19,17 +19,16 @@ import (
 type store struct {
 	id         uint32 // the owner in the binding of entries that this timer accepted
 	tick       int64  // in ns
-	far        int64  // in ns, see farOf
 	shards     []*shard
 	maxPending int64
 	panicked   guard.Handler
 
 	now    func() time.Duration   // reads the clock; Extend and popLocked call it with a shard's lock held
-	needed func(expiration int64) // the driver is needed at this tick, which is before wake
-	dueNow func()                 // an entry is due: start a worker
+	needed func(expiration int64) // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
 
-	// wake is the tick until which the driver sleeps, or has last slept; 0 before it has
-	// slept for the first time, and always in a ManualTimer. It is written with
+	// wake is the tick until which the driver sleeps, or has last slept; 1 before it has
+	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
+	// entry that is due, is earlier, and no tick of a bucket is. wake is written with
 	// SystemTimer.clock held and read without.
 	//
 	// The driver does not sleep past an earlier deadline:
@@ -62,15 +61,18 @@ type store struct {
 func (t *store) init(cfg config) {
 	t.id = identity.New()
 	t.tick = int64(cfg.tick)
-	t.far = farOf(t.tick)
 	t.maxPending = int64(cfg.maxPending)
 	t.panicked = cfg.panicked
+	t.wake.Store(1)
 	t.overdue.Store(never)
 	t.shards = make([]*shard, cfg.shards)
 	for i := range t.shards {
 		t.shards[i] = newShard(i, cfg.tick, cfg.wheelSize, cfg.shards)
 	}
 }
+
+// core returns the part of the timer that Inspect and Due look at.
+func (t *store) core() *store { return t }
 
 // defaultShards returns eight for each processor, rounded up to a power of two, at most 64.
 // That keeps lock contention low, and one word holds the ready bits of all shards.
@@ -104,9 +106,6 @@ func (t *store) ownsLocked(e *entry.Entry) bool { return e.OwnedBy(t.id) }
 //   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	e := &task.entry
-	if e.Owner == nil {
-		return ErrNoTask
-	}
 	s := t.shardOf(e)
 	s.mu.Lock()
 	if s.mu.stopped || t.maxPending != 0 || !t.ownsLocked(e) || e.Next != nil { // rare
@@ -122,19 +121,18 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	case deadline <= now:
 		s.mu.due.pushBack(e) // due now, not at the end of the tick
 		expiration = 0
-	case s.isYoungLocked(since, at, t.far):
+	case s.isYoungLocked(since, at):
 		s.mu.young.pushBack(e)
 		if s.mu.youngAt == 0 {
-			expiration = s.setYoungLocked(since)
+			s.mu.youngAt = since + s.youngWait
+			expiration = s.youngTick()
 		}
 	default:
 		s.catchUpLocked(since)
-		expiration = s.placeLocked(e, at)
+		expiration = s.placeLocked(e)
 	}
 	s.mu.pending++
-	if expiration != never { // never: the driver knows when it has to place the young entries
-		t.placedLocked(s, expiration)
-	}
+	t.placedLocked(s, expiration)
 	s.mu.Unlock()
 	t.placed(expiration)
 	if overdue := t.overdue.Load(); int64(now) > overdue {

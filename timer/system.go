@@ -3,7 +3,6 @@ package timer
 import (
 	"context"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +19,8 @@ import (
 // the driver's work once. Expired tasks run on workers, not on the driver.
 type SystemTimer struct {
 	store
-	base   time.Time
-	pool   *workers.Pool
-	logger *slog.Logger
+	base time.Time
+	pool *workers.Pool
 
 	clock  struct{ sched.Mutex } // guards writes of wake; level 4 of the lock order, see docs/design.md
 	wakeup sched.Token           // ends the driver's sleep
@@ -37,9 +35,8 @@ type SystemTimer struct {
 	stopped  chan struct{} // closed by the call of Stop that set stopping
 }
 
-// scanning is the value of wake while the driver computes the next one. It is later than any
-// tick.
-const scanning = math.MaxInt64
+// scanning is the value of wake while the driver computes the next one.
+const scanning = never
 
 // live counts the SystemTimers of the process that have not been stopped. A timer serves hundreds
 // of thousands of entries and has a goroutine of its own, so a process needs few. Beyond
@@ -63,7 +60,6 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	}
 	t := &SystemTimer{
 		base:    sched.Now(),
-		logger:  cfg.logger,
 		wakeup:  sched.NewToken(),
 		driver:  sched.NewToken(),
 		stopped: make(chan struct{}),
@@ -71,13 +67,18 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.driver.Put()
 	t.init(cfg)
 	t.now = t.Now
-	t.needed = t.wakeBy
+	t.needed = func(tick int64) {
+		if tick == 0 {
+			t.pool.Kick()
+			return
+		}
+		t.wakeBy(tick)
+	}
 	t.driverLate = t.callStandIn
-	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { t.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
-	t.dueNow = t.pool.Kick
+	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { cfg.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
 	if n := live.Add(1); n > tooManyTimers &&
-		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
-		t.logger.Warn(EventManyTimers, "timers", n,
+		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
+		cfg.logger.Warn(EventManyTimers, "timers", n,
 			"hint", "one timer serves a whole program; stop those that are no longer used")
 	}
 	return t, nil
@@ -86,10 +87,10 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 // Now returns the time since the timer's start. It is the only place that reads the clock.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
-// work runs what is due in one shard, for the pool.
-func (t *SystemTimer) work() bool {
-	found, _ := t.runDue()
-	return found
+// work runs what is due in one shard, for the pool, and reports whether more is due.
+func (t *SystemTimer) work() (more bool) {
+	t.runDue()
+	return t.waiting()
 }
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
@@ -116,7 +117,7 @@ func (t *SystemTimer) Stop() (unfired []any) {
 		return nil
 	}
 	live.Add(-1)
-	unfired = t.stop()
+	unfired = t.store.Stop()
 	close(t.stopped)
 	return unfired
 }

@@ -33,10 +33,9 @@ type Timer interface {
 	// Pending returns the number of entries that are scheduled.
 	Pending() int
 
-	// These are for Inspect and Due. Being unexported, they also keep other packages from
+	// core is for Inspect and Due. Being unexported, it also keeps other packages from
 	// implementing Timer, so that methods can be added to it.
-	inspect() Wheels
-	overdueEntries() (n int, oldest time.Duration)
+	core() *store
 }
 
 var (

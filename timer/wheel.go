@@ -48,10 +48,6 @@ type level struct {
 // maxWheelSize keeps a bucket's position, level*size + slot, within 32 bits.
 const maxWheelSize = 1 << 20
 
-func (w *timingWheel) init(size int, now, phase int64) {
-	w.size, w.now, w.phase = int64(size), now, phase
-}
-
 // grow adds a level on top. An empty wheel has none.
 func (w *timingWheel) grow() {
 	if w.levels == nil {
@@ -179,12 +175,6 @@ func (w *timingWheel) moveTo(tick int64) {
 	for i := range w.levels {
 		w.levels[i].now = w.levels[i].number(tick + w.phase)
 	}
-}
-
-// take moves all entries of bucket, which is not empty, to list.
-func (w *timingWheel) take(bucket, list *taskList) {
-	list.takeAll(bucket)
-	w.emptied(&bucket.root)
 }
 
 // lowest reports whether bucket belongs to level 0, so that its entries are due when it

@@ -13,9 +13,7 @@ import (
 )
 
 func newWheel(size int, now int64) *timingWheel {
-	w := &timingWheel{}
-	w.init(size, now, 0)
-	return w
+	return &timingWheel{size: int64(size), now: now}
 }
 
 // The examples of the specification use one wheel with a tick of 20 ms. Here that wheel is
@@ -170,7 +168,8 @@ func walk(w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64
 			return due
 		}
 		w.moveTo(expiration)
-		w.take(bucket, &out)
+		out.takeAll(bucket)
+		w.emptied(&bucket.root)
 		for !out.empty() {
 			e := out.root.Next
 			unlink(e)

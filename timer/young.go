@@ -16,15 +16,6 @@ const (
 	youngShare = 8 * chunk
 )
 
-// farOf returns how far ahead a deadline must be, in ns, for its entry to be young: four
-// times youngFor, or four ticks if those are longer; never if that overflows. tick is in ns.
-func farOf(tick int64) (far int64) {
-	if tick = max(tick, int64(youngFor)); tick >= never/4 {
-		return never
-	}
-	return 4 * tick
-}
-
 // youngWait returns how long the first young entry of the index-th shard waits for the
 // driver, between far/8 and far/4. The waits differ so that shards that get their first
 // young entry together are handled one after the other.
@@ -33,13 +24,8 @@ func youngWait(far int64, index, shards int) int64 {
 }
 
 // isYoungLocked reports whether an entry with this deadline becomes young. since is the
-// adding goroutine's reading of the clock, which may be old.
-func (s *shard) isYoungLocked(since, deadline, far int64) bool {
-	return deadline-since > far && deadline-s.mu.youngAt > far/2
-}
-
-// setYoungLocked sets youngAt and returns its tick. The caller is adding the first of the
-// young entries.
+// adding goroutine's reading of the clock, which may be old. The first of the young entries
+// sets youngAt.
 //
 // No entry is late because it is young:
 //
@@ -51,9 +37,8 @@ func (s *shard) isYoungLocked(since, deadline, far int64) bool {
 //  3. When a flush comes to that tick, it places the young entries and does not raise next
 //     until none is left. It places youngShare at a time; from far/2 after youngAt on, it
 //     places all of them at once.
-func (s *shard) setYoungLocked(since int64) (expiration int64) {
-	s.mu.youngAt = since + s.youngWait
-	return s.youngTick()
+func (s *shard) isYoungLocked(since, deadline int64) bool {
+	return deadline-since > s.far && deadline-s.mu.youngAt > s.far/2
 }
 
 // youngTick returns the tick at which the young entries are to be placed, never if there
@@ -77,7 +62,7 @@ func (s *shard) placeYoungLocked(tick int64) (placed int, more bool) {
 		}
 		e := s.mu.young.root.Next
 		unlink(e)
-		s.placeLocked(e, e.At)
+		s.placeLocked(e)
 	}
 	s.mu.youngAt = 0
 	expiration, _ := s.mu.wheel.next()

@@ -193,7 +193,7 @@ func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	due.inShard(shards - 1)
 	addIn(t, m, due, 3*time.Second)
 	var left []int
-	m.dueNow = func() { left = append(left, youngOf(t, &m.store)) }
+	m.needed = func(int64) { left = append(left, youngOf(t, &m.store)) }
 	assert.True(t, m.flush(5*time.Second))
 	assert.Equal(t, shards*youngShare, left[0])
 	m.Stop()
