@@ -32,7 +32,7 @@ const turn = 64
 //     offers the work again.
 type Pool struct {
 	max      int64
-	work     func() bool        // does one bounded piece of work; false: there was none
+	work     func() bool        // does one bounded piece of work; false: there is no more
 	waiting  func() bool        // reports whether work is queued
 	spawn    func(func()) error // starts a worker
 	refused  func(error)        // is told when spawn has refused; the work stays queued
