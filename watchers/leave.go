@@ -14,15 +14,14 @@ const fewWatches = 8
 //
 // A watch in another shard whose lock is not free may be left to the goroutine that holds it.
 func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome, keys []K) {
-	elsewhere := false      // some watches are left for leaveElsewhere
-	now := s.observer.Now() // one reading of the clock for the batch
+	elsewhere := false // some watches are left for leaveElsewhere
 	s.mu.Lock()
+	if s.observer != nil {
+		s.observer.Ended(machines, outcomes)
+	}
 	for i, m := range machines {
 		o := outcomes[i]
 		s.mu.counts[o]++
-		if s.observer != nil {
-			s.observer.Ended(m, o, now)
-		}
 		l := m.First().List().Owner().(*keyList[K])
 		if keys[i] = l.key; l.shard == s {
 			s.unlinkLocked(l, m.First(), o)
