@@ -34,7 +34,7 @@ type Histogram struct {
 // add counts n durations d in a histogram of unit.
 func (h *Histogram) add(d, unit time.Duration, n int64) {
 	h.Counts[bucket(d, unit)] += n
-	h.Sum += float64(n) * max(d, 0).Seconds()
+	h.Sum += float64(n) * float64(max(d, 0)) / 1e9
 }
 
 // bucket returns the bucket of d in a histogram of unit. It is inlined where unit is a
