@@ -123,14 +123,16 @@ func TestAgesOfAMillionOperations(t *testing.T) {
 			now += time.Hour // nobody comes
 		}
 		at := now - min(now, time.Duration(r.Int64N(int64(time.Millisecond))))
-		cells, room := len(a.cells), cap(a.cells)-len(a.cells)
+		cells, full := len(a.cells), false
 		if before := a.upTo(at); before == 0 || at >= a.cells[before-1].end {
 			added++
-			if room <= 1 {
-				steps += cells + 1
-			}
+			full = cells+1 >= cap(a.cells)
 		}
 		a.start(at)
+		if full {
+			steps += cells + 1
+			require.GreaterOrEqual(t, cap(a.cells)-len(a.cells), max(len(a.cells), minCells))
+		}
 		if len(a.cells) == cap(a.cells) || cap(a.cells) > 4*max(most(now), minCells) {
 			require.Failf(t, "cells", "%d, and room for %d", len(a.cells), cap(a.cells))
 		}
