@@ -78,7 +78,8 @@ func (o *Observer[K]) Watched(m *machine.Machine, first bool, key K, hash uint64
 }
 
 // Unwatched counts that m, which ends with outcome, has stopped waiting for key. first is
-// what it was in Watched.
+// what it was in Watched. The ages include m until then: if the lock of this shard is
+// contended, Unwatched is called a moment after Ended, which may be that of another shard.
 func (o *Observer[K]) Unwatched(m *machine.Machine, first bool, outcome machine.Outcome, key K, hash uint64) {
 	if first && o.times != nil {
 		o.ages.ended(m.Start())
