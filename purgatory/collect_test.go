@@ -113,10 +113,10 @@ func TestAnOperationCancelledDuringACheckCanBeCollected(t *testing.T) {
 	}
 }
 
-func TestARetryIsNotSignalledUnderANaNKey(t *testing.T) {
+func TestARetryIsSignalledUnderANaNKey(t *testing.T) {
 	// During each try another goroutine checks the key, so that the holder has to look
-	// again, lets go after some looks, and signals a key for a worker. The operation's first
-	// key is a NaN, which no signal finds.
+	// again, lets go after some looks, and signals the operation's first key for a worker: a NaN,
+	// which only this signal finds.
 	nan := 0.0
 	nan /= nan
 	p := open[float64](t, purgatory.WithoutReaper())

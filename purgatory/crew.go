@@ -212,9 +212,8 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // SignalAll sets a mark and returns; signal workers check every key, as
 // [DelayedOperationPurgatory.CheckAndCompleteAll] does. Calls that come before the workers
 // begin make one pass over the keys; a call that comes later makes another. SignalAll may
-// be called where [DelayedOperationPurgatory.Signal] may be. It does not reach operations
-// that wait only for keys that are not equal to themselves, as NaN is. When Close has ended
-// every operation it does nothing.
+// be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
+// operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()

@@ -123,8 +123,8 @@ func (e *ending[K]) call() {
 			e.p.reportPanic(v, e.ops[e.at], [...]string{"", "OnComplete", "OnExpiration"}[e.begun], e.keys[e.at])
 		}
 	}()
-	for ; e.at < e.n; e.at, e.begun = e.at+1, 0 {
-		m := e.ops[e.at]
+	for e.at < e.n {
+		m, expired := e.ops[e.at], e.outcomes[e.at] == machine.Expired
 		if e.begun == 0 {
 			e.begun = 1
 			if e.p.cfg.slow == 0 {
@@ -133,7 +133,7 @@ func (e *ending[K]) call() {
 				e.timed(m, "OnComplete", m.Operation().OnComplete)
 			}
 		}
-		if e.begun == 1 && e.outcomes[e.at] == machine.Expired {
+		if expired && e.begun == 1 {
 			e.begun = 2
 			if e.p.cfg.slow == 0 {
 				m.Operation().OnExpiration()
@@ -141,8 +141,9 @@ func (e *ending[K]) call() {
 				e.timed(m, "OnExpiration", m.Operation().OnExpiration)
 			}
 		}
-		// A callback that comes later may block: it must not keep this operation in memory.
+		// A later callback may block: it must not keep this operation in memory.
 		e.ops[e.at], e.keys[e.at] = nil, none
+		e.at, e.begun = e.at+1, 0
 	}
 }
 
@@ -183,16 +184,16 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 	if o == machine.Expired && p.cfg.lastTry && p.forgotten.lastTry(m) {
 		o = machine.Satisfied
 	}
-	p.endOne(s, m, o, cause)
+	p.endOne(s, m, o, cause, false)
 }
 
-// endOne ends m, which the caller holds, and runs its callbacks. s is the shard of its first
-// key.
-func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
+// endOne ends m, which the caller holds, and runs its callbacks, or has a worker run them if later
+// is true. s is the shard of its first key.
+func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	e := p.newEnding(s)
 	e.cause = cause
 	e.add(m, o)
-	if e.run(p.enter(s)) {
+	if e.run(p.enter(s) || later) {
 		e.recycle()
 	}
 }

@@ -64,7 +64,7 @@ type suspect[K comparable] struct {
 // since the first look may have called checked too early.
 func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 	_, depends := m.Operation().(timeDependent)
-	if _, hash := watchers.KeyOf[K](m); depends || hash == f.p.noKey { // nobody can check who waits without a key
+	if _, hash := watchers.FirstKey[K](m); depends || hash == f.p.noKey { // nobody can check who waits without a key
 		return false
 	}
 	keys := watchers.Keys[K](m)

@@ -111,8 +111,8 @@ func TestAWaitWithoutAKeyStandsInNoLine(t *testing.T) {
 	assert.Equal(t, 1, tries)
 }
 
-// A check in order does not find a NaN, so the second try of an operation is not left to one.
-func TestWhoWaitsForANaNStandsInNoLine(t *testing.T) {
+// No check of a NaN finds an operation, but the one in order that takes the place of its second try does.
+func TestWhoWaitsForANaNIsTriedAgainInOrder(t *testing.T) {
 	p := onManualClock[float64](t, purgatory.WithFirstInFirstOut())
 	tries := 0
 	w, err := p.StartWait(time.Second, func() bool { tries++; return tries == 2 }, math.NaN())

@@ -79,8 +79,8 @@ func TestAnOperationMayWaitForMaxKeysKeys(t *testing.T) {
 	empty(t, p)
 }
 
-// CheckAndCompleteAll promises to try every operation that waits. An operation that waits
-// for a NaN is found by no lookup, only by a walk over the table.
+// CheckAndCompleteAll and SignalAll promise a try of every operation that waits. An operation that waits
+// for a NaN is found by the hash of that NaN only.
 func TestCheckAndCompleteAllReachesEveryNaN(t *testing.T) {
 	for name, opts := range map[string][]purgatory.Option{
 		"one shard": {purgatory.WithWatcherShards(1)},
@@ -96,6 +96,14 @@ func TestCheckAndCompleteAllReachesEveryNaN(t *testing.T) {
 			met.Store(true)
 			assert.Equal(t, n, p.CheckAndCompleteAll())
 			assert.Zero(t, p.NumDelayed(), "pending with its condition met")
+
+			met.Store(false)
+			for range n {
+				submit(t, p, until(&met), hour, math.NaN())
+			}
+			met.Store(true)
+			p.SignalAll()
+			eventually(t, func() bool { return p.NumDelayed() == 0 }, "workers try them")
 		})
 	}
 }

@@ -205,7 +205,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 		eachKey(s, func(k watchers.Key[K]) bool {
 			w := p.newWalk(k.Key, k.Hash, EveryPosition)
 			w.claim, w.later = machine.Closed, later
-			w.beginAt(k)
+			w.begin()
 			return true
 		})
 	}

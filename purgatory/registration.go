@@ -78,7 +78,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.goOn(waits)
 			return
 		}
-		if !r.tried && !p.behindOthers(waits) {
+		if !r.tried && !(p.inLine(waits) && p.othersWait(waits)) {
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
 				return
@@ -88,60 +88,43 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 	if r.step == watch && !r.watch(waits) {
 		return
 	}
+	end, again := machine.Pending, true
 	if r.step == tryAgain {
 		r.step = release
 		if p.inLine(waits) {
 			r.releaseInOrder(waits)
 			return
 		}
-		if end, again := r.Try(true); !again {
-			r.end(end, waits)
-			return
-		}
+		end, again = r.Try(true)
 	}
-	r.end(r.again(), waits)
+	if again {
+		end = r.again()
+	}
+	if r.step = finished; end != machine.Pending {
+		r.end(end, waits)
+	}
 }
 
-// inLine reports whether operations on these keys wait their turn.
+// inLine reports whether operations on these keys wait their turn. Those that wait without a key do not.
 func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && p.haveLine(waits)
+	return p.cfg.firstInFirstOut && waits[0].Hash != p.noKey
 }
 
-// haveLine reports whether a check in order finds one of the keys. It finds no NaN, and nobody who
-// waits without a key.
-func (p *DelayedOperationPurgatory[K]) haveLine(waits []watchers.Wait[K]) bool {
-	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
-		key := w.Key
-		return w.Hash != p.noKey && key == w.Key
-	})
-}
-
-// behindOthers reports whether an operation on these keys has to wait its turn, because others wait
-// for one of them.
-func (p *DelayedOperationPurgatory[K]) behindOthers(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && p.othersWait(waits)
-}
-
+// othersWait reports whether an operation waits for one of these keys. One that is in line has to
+// wait its turn then.
 func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
-	return p.haveLine(waits) && slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
+	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
 		return p.watchers.Shard(w.Hash).Awaited(w.Key, w.Hash)
 	})
 }
 
-// again releases the operation after a try that returned false, or tries it once more while
-// others ask for that. It returns how the caller has to end the operation; Pending means that
-// it is released.
+// again is [DelayedOperationPurgatory.tryAgain] for the operation.
 func (r *registration[K]) again() (end machine.Outcome) {
-	for looks := 1; looks < maxLooks; looks++ {
-		end, look := r.Release(true)
-		if !look {
-			return end
-		}
-		if end, _ = r.Try(false); end == machine.Satisfied {
-			return end
-		}
-	}
-	return r.p.leave(r.Machine)
+	looks := 0
+	return r.p.tryAgain(&r.Hold, &looks, func() machine.Outcome {
+		end, _ := r.Try(false)
+		return end
+	})
 }
 
 // releaseInOrder releases the operation without a try, unless others have asked for one, and
@@ -264,27 +247,12 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 	return true
 }
 
-// end finishes the registration with the result of a try: it ends the operation
-// with o, or does nothing if o is Pending.
+// end ends the operation with o, and with it the registration. A worker runs the callbacks of one
+// whose timeout has passed: those of an expired operation never run on the goroutine that registers.
 func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
-	switch r.step = finished; o {
-	case machine.Pending:
-	case machine.Expired:
-		r.expire(waits)
-	default:
-		r.completed = true
-		r.p.endOne(r.first(waits), r.Machine, o, nil)
-	}
-}
-
-// expire ends an operation whose timeout has passed during the registration. A worker runs its
-// callbacks: those of an expired operation never run on the goroutine that registers.
-func (r *registration[K]) expire(waits []watchers.Wait[K]) {
-	first := r.first(waits)
-	e := r.p.newEnding(first)
-	e.add(r.Machine, machine.Expired)
-	first.Gate().Enter()
-	e.run(true)
+	expired := o == machine.Expired
+	r.step, r.completed = finished, !expired
+	r.p.endOne(r.first(waits), r.Machine, o, nil, expired)
 }
 
 // reject undoes the registration of an operation that was in no list. spent reports that

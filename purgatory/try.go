@@ -17,27 +17,24 @@ func (w *walk[K]) try(m *machine.Machine) {
 	if !m.Acquire() {
 		return
 	}
-	w.held.Machine, w.held.Op, w.trying, w.looks, w.panicked = m, m.Operation(), true, 0, false
-	end, again := w.call(true)
-	if again {
-		end = w.again()
+	w.held.Machine, w.held.Op, w.trying, w.looks = m, m.Operation(), true, 0
+	w.tries++
+	if w.p.cfg.slow > 0 {
+		w.tried(w.timedTry())
+	} else if end, again := w.held.Try(true); end != machine.Satisfied {
+		w.tried(end, again)
+	} else {
+		w.trying = false
+		w.add(end)
 	}
-	w.tried(end)
 }
 
-// call calls TryComplete of the operation that the walk holds, and counts the call.
-func (w *walk[K]) call(release bool) (end machine.Outcome, again bool) {
-	w.tries++
-	if w.p.cfg.slow == 0 {
-		end, again = w.held.Try(release)
-	} else {
-		w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", watchers.FirstKey[K](w.held.Machine))
-		end, again = w.held.Try(false)
-		w.endTimed()
-	}
-	if end == machine.Satisfied {
-		w.met++
-	}
+// timedTry is Try of the operation that the walk holds, with [WithSlowCallback].
+func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
+	key, _ := watchers.FirstKey[K](w.held.Machine)
+	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", key)
+	end, again = w.held.Try(false)
+	w.endTimed()
 	return end, again
 }
 
@@ -46,35 +43,60 @@ func (w *walk[K]) endTimed() {
 	w.timed = nil
 }
 
-// again goes on after a try that returned false, or ended otherwise: it releases the
-// operation, or tries it once more while others ask for that. It returns how the walk has to
-// end the operation; Pending means that it is released.
-func (w *walk[K]) again() (end machine.Outcome) {
-	for {
-		if w.looks++; w.looks == maxLooks {
-			return w.p.leave(w.held.Machine)
-		}
-		end, look := w.held.Release(true)
-		if !look {
-			return end
-		}
-		w.panicked = false
-		if end, _ = w.call(false); end == machine.Satisfied {
-			return end
-		}
+// tried goes on after the first try of an operation, which has returned what [machine.Hold.Try]
+// does, and after one that has not returned. A walk in order ends with the first no; a panic is
+// none, because an operation that panics each time must not stop the others.
+func (w *walk[K]) tried(end machine.Outcome, again bool) {
+	if end == machine.Pending {
+		w.wasted++
 	}
-}
-
-// tried is called when the tries of an operation are over. A walk in order ends with the first
-// no; a panic is none, because an operation that panics each time must not stop the others.
-func (w *walk[K]) tried(end machine.Outcome) {
+	if again {
+		end = w.p.tryAgain(&w.held, &w.looks, w.retry)
+	}
 	w.trying = false
 	if end != machine.Pending {
-		w.add(w.held.Machine, end)
+		w.add(end)
 	} else if w.inOrder && !w.panicked {
 		w.stop()
 		w.turns.stopped = true
 	}
+}
+
+// retry tries the operation that the walk holds once more.
+func (w *walk[K]) retry() (end machine.Outcome) {
+	w.panicked = false
+	w.tries++
+	if w.p.cfg.slow > 0 {
+		end, _ = w.timedTry()
+	} else {
+		end, _ = w.held.Try(false)
+	}
+	if end == machine.Pending {
+		w.wasted++
+	}
+	return end
+}
+
+// add adds the operation that the walk holds to those that end with this batch.
+func (w *walk[K]) add(end machine.Outcome) {
+	w.ending.add(w.held.Machine, end)
+	w.ownEnded = w.ownEnded || w.held.Machine == w.own
+}
+
+// tryAgain goes on after a try that returned false, or ended otherwise: it releases the operation,
+// or calls retry while others ask for that. looks is how often the operation was to be released.
+// tryAgain returns how the holder has to end the operation; Pending means that it is released.
+func (p *DelayedOperationPurgatory[K]) tryAgain(h *machine.Hold, looks *int, retry func() machine.Outcome) (end machine.Outcome) {
+	for *looks++; *looks < maxLooks; *looks++ {
+		end, look := h.Release(true)
+		if !look {
+			return end
+		}
+		if end = retry(); end == machine.Satisfied {
+			return end
+		}
+	}
+	return p.leave(h.Machine)
 }
 
 // claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
@@ -82,7 +104,7 @@ func (w *walk[K]) claimFor(m *machine.Machine) {
 	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
 		return
 	}
-	if w.add(m, w.claim); w.took != nil {
+	if w.ending.add(m, w.claim); w.took != nil {
 		w.took(m.Operation().(operation.Operation))
 	}
 }
@@ -101,15 +123,6 @@ func (w *walk[K]) matches(m *machine.Machine) bool {
 	return w.match(m.Operation().(operation.Operation))
 }
 
-// add puts m, which the caller holds, among the operations that end with this batch.
-func (w *walk[K]) add(m *machine.Machine, o machine.Outcome) {
-	if w.ending == nil {
-		w.ending = w.p.newEnding(w.shard)
-	}
-	w.ending.add(m, o)
-	w.ownEnded = w.ownEnded || m == w.own
-}
-
 // interrupted is called when a TryComplete has panicked with v, or has called runtime.Goexit: v is
 // nil then.
 func (w *walk[K]) interrupted(v any) {
@@ -117,17 +130,17 @@ func (w *walk[K]) interrupted(v any) {
 		w.endTimed()
 	}
 	if v != nil {
-		m := w.held.Machine
-		w.p.reportPanic(v, m, "TryComplete", watchers.FirstKey[K](m))
+		key, _ := watchers.FirstKey[K](w.held.Machine)
+		w.p.reportPanic(v, w.held.Machine, "TryComplete", key)
 	}
 }
 
 // letGo releases m, which the caller holds, for good: if others have asked for a try, a worker
 // makes it; if they have asked for an end, letGo ends m.
 func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
-	_, hash := watchers.KeyOf[K](m)
+	_, hash := watchers.FirstKey[K](m)
 	if end := p.leave(m); end != machine.Pending {
-		p.endOne(p.watchers.Shard(hash), m, end, nil)
+		p.endOne(p.watchers.Shard(hash), m, end, nil, false)
 	}
 }
 
@@ -135,7 +148,7 @@ func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
 // try, a worker makes it. leave returns how the caller has to end m; Pending means that it is
 // released.
 func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
-	key, hash := watchers.KeyOf[K](m) // while it is held: afterwards another goroutine may end it
+	key, hash := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, look := m.Release(false)
 	if look {
 		p.signal(key, hash, EveryPosition, false)

@@ -296,7 +296,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 	for s := range p.watchers.Shards() {
 		eachKey(s, func(k watchers.Key[K]) bool {
 			w := p.newWalk(k.Key, k.Hash, EveryPosition)
-			n, _ := w.beginAt(k)
+			n, _ := w.begin()
 			completed += n
 			return true
 		})

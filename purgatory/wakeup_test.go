@@ -125,8 +125,8 @@ func TestAnOperationThatIsCheckedInEachTryReturnsItsCaller(t *testing.T) {
 	ended(t, o, operation.Satisfied)
 	assert.EqualValues(t, 100, o.tries.Load())
 
-	// A check of the second key leaves the mark. The first key is a NaN, which no signal
-	// finds.
+	// A check of the second key leaves the mark. The first key is a NaN, which only the signal of its
+	// holder finds.
 	q := open[float64](t)
 	nan := 0.0
 	nan /= nan

@@ -46,10 +46,10 @@ type walk[K comparable] struct {
 	timed    *callback[K] // the try that runs, with WithSlowCallback
 	panicked bool         // the last try has
 
-	tries, met int64
-	ending     *ending[K] // nil: none yet, or another goroutine has taken it over
-	ended      int
-	ownEnded   bool
+	tries, wasted int64      // of the batch
+	ending        *ending[K] // nil between batches, if another goroutine has taken it over
+	ended         int
+	ownEnded      bool
 }
 
 func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *walk[K] {
@@ -86,13 +86,6 @@ func (w *walk[K]) begin() (ended int, own bool) {
 	} else {
 		w.n, w.more = w.shard.Begin(&w.cursor, w.key, w.hash, w.upTo, w.batch[:])
 	}
-	return w.run()
-}
-
-// beginAt is begin for a key that [watchers.Shard.SomeKeys] has returned.
-func (w *walk[K]) beginAt(k watchers.Key[K]) (ended int, own bool) {
-	w.count(1)
-	w.n, w.more = w.shard.BeginAt(&w.cursor, k, w.batch[:])
 	return w.run()
 }
 
@@ -175,9 +168,13 @@ func (w *walk[K]) steps() (over bool) {
 	}()
 	if w.trying { // the try has panicked or called runtime.Goexit
 		w.panicked = true
-		w.tried(w.again())
+		w.tried(machine.Pending, true)
+		w.panicked = false
 	}
 	for {
+		if w.ending == nil {
+			w.ending = w.p.newEnding(w.shard)
+		}
 		for w.at < w.n {
 			m := w.batch[w.at]
 			w.batch[w.at] = nil // others may end it while a callback blocks
@@ -241,10 +238,9 @@ func (w *walk[K]) stop() {
 // end ends the operations that were added, and returns their number.
 func (w *walk[K]) end() (n int) {
 	e := w.ending
-	if e == nil || e.n == 0 {
+	if n = e.n; n == 0 {
 		return 0
 	}
-	n = e.n
 	w.ended += n
 	if w.inOrder {
 		w.endTurn()
@@ -265,8 +261,8 @@ func (w *walk[K]) countTries() {
 	if w.tries == 0 {
 		return
 	}
-	tries, wasted := w.tries, w.tries-w.met
-	w.tries, w.met = 0, 0
+	tries, wasted := w.tries, w.wasted
+	w.tries, w.wasted = 0, 0
 	run := w.shard.Tried(w.key, w.hash, tries, wasted)
 	if wasted > 0 {
 		w.p.nesting.afterTries(run, tries)

@@ -42,15 +42,6 @@ func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*ma
 	return n, more
 }
 
-// BeginAt is [Shard.Begin] for every position of a key that [Shard.SomeKeys] has returned. It
-// also finds a key that is not equal to itself, such as a NaN. If the key has left the map, it
-// may walk over another key of the shard.
-func (s *Shard[K]) BeginAt(c *Cursor[K], k Key[K], out []*machine.Machine) (n int, more bool) {
-	s.mu.Lock()
-	defer s.unlock()
-	return s.beginLocked(c, k.list, EveryPosition, out)
-}
-
 // BeginTurn is [Shard.Begin] for a walk in order over every position. Such walks over a key take
 // turns: one that comes during another's turn leaves its work to that one, and ok is false. So no
 // operation is passed over because another walk in order is trying it. If ok is true, the caller

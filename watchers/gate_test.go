@@ -139,7 +139,7 @@ func TestQuietIsNeverReportedTooEarly(t *testing.T) {
 		return wait(t, w, key, key+1000, key+2000)
 	}
 	answer := func(r *rand.Rand, m *machine.Machine) {
-		key, _ := KeyOf[int](m)
+		key, _ := FirstKey[int](m)
 		end(w, key+1000*r.IntN(3), m)
 		gate := w.Shard(uint64(r.IntN(len(w.slots)))).Gate() // that of the shard in which it ends
 		gate.Enter()

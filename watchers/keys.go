@@ -17,11 +17,10 @@ func (at Place) next(n int) Place {
 	return Place(bits.Reverse64(reversed + 1))
 }
 
-// Key is a key with its hash, and its place in the map.
+// Key is a key with its hash.
 type Key[K comparable] struct {
 	Key  K
 	Hash uint64
-	list *keyList[K]
 }
 
 // SomeKeys appends to out keys of s for which operations wait. It begins with the bucket
@@ -33,7 +32,7 @@ func (s *Shard[K]) SomeKeys(at Place, chunk int, out []Key[K]) (keys []Key[K], n
 	enough := len(out) + chunk
 	next, more = s.someLists(at, func(l *keyList[K]) bool {
 		if l.waiting() > 0 {
-			out = append(out, Key[K]{Key: l.key, Hash: l.hash, list: l})
+			out = append(out, Key[K]{l.key, l.hash})
 		}
 		return len(out) < enough
 	})

@@ -2,19 +2,16 @@ package watchers
 
 import "github.com/delayedop/purgatory/internal/machine"
 
-// fewWatches is the largest number of watches beyond the first that Leave handles while
-// it holds the lock for the batch. Those of an operation with more are left to
-// leaveElsewhere, which releases the lock in between.
-const fewWatches = 8
-
 // Leave takes the operations of a batch, which the caller holds and is about to end, out of
 // all their lists, and counts them as ended in s: machines[i] ends with outcomes[i]. s is the
 // shard of the key that was checked, or of an operation's first key. Leave takes the lock of s
-// once for the batch. It puts the first key of machines[i] into keys[i].
+// once for the first keys of the batch, and once more for each other key. It puts the first key of
+// machines[i] into keys[i].
 //
-// A watch in another shard whose lock is not free may be left to the goroutine that holds it.
+// A watch whose lock is not free then may be left to the goroutine that holds it.
 func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome, keys []K) {
-	elsewhere := false // some watches are left for leaveElsewhere
+	outcomes, keys = outcomes[:len(machines)], keys[:len(machines)]
+	more := false // some operations have watches that are still linked
 	s.mu.Lock()
 	if s.observer != nil {
 		s.observer.Ended(machines, outcomes)
@@ -26,48 +23,21 @@ func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome
 		if keys[i] = l.key; l.shard == s {
 			s.unlinkLocked(l, m.First(), o)
 		} else {
-			elsewhere = true
+			more = true
 		}
-		if extra := m.Extra(); len(extra) > fewWatches {
-			elsewhere = true
-		} else if extra != nil {
-			// The last to go is the first of the array, in the shard that has lent the array.
-			all := true
-			for j := len(extra) - 1; j > 0 || j == 0 && all; j-- {
-				all = s.leaveLocked(&extra[j], o) && all
-			}
-			if all {
-				s.mu.spare.Take(m)
-			} else {
-				elsewhere = true
-			}
-		}
+		more = more || m.Extra() != nil
 	}
 	s.unlock()
-	if elsewhere {
-		leaveElsewhere[K](machines, outcomes)
+	if more {
+		leaveRest[K](machines, outcomes)
 	}
 }
 
-// leaveLocked unlinks w if it is in this shard, and reports whether it is unlinked.
-func (s *Shard[K]) leaveLocked(w *machine.Watch, o machine.Outcome) bool {
-	list := w.List()
-	if list == nil {
-		return true
-	}
-	l := list.Owner().(*keyList[K])
-	if l.shard != s {
-		return false
-	}
-	s.unlinkLocked(l, w, o)
-	return true
-}
-
-// leaveElsewhere unlinks the watches that Leave has not unlinked.
-func leaveElsewhere[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
+// leaveRest unlinks the watches that Leave has not unlinked.
+func leaveRest[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
 	for i, m := range machines {
 		o := outcomes[i]
-		if extra := m.Extra(); extra != nil { // Leave has not unlinked all of these watches
+		if extra := m.Extra(); extra != nil {
 			last := m
 			for j := len(extra) - 1; j > 0; j-- {
 				if !unlink[K](&extra[j], o, nil) {

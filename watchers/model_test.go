@@ -57,7 +57,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 		case 0, 1, 2: // watch
 			o := &modelled{}
 			most := min(keys, 4)
-			if rng.IntN(5) == 0 { // more than fewWatches
+			if rng.IntN(5) == 0 { // arrays that are not used again
 				most = min(keys, 12)
 			}
 			for _, key := range rng.Perm(keys)[:1+rng.IntN(most)] {

@@ -208,7 +208,8 @@ func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, m := range all {
-			end(w, FirstKey[int](m), m)
+			key, _ := FirstKey[int](m)
+			end(w, key, m)
 			checkInvariants(t, w)
 		}
 		assert.False(t, w.Signalled(), "round %d", round)

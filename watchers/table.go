@@ -72,9 +72,8 @@ func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
 }
 
 // table is a hash table with chaining. It is not safe for concurrent use. It differs from
-// Go's map in three ways: a key is hashed once for shard and table together; an entry is
-// removed without a lookup, so that a NaN can be removed; and entries are used again, so
-// that keys that come and go allocate nothing.
+// Go's map in three ways: a key is hashed once for shard and table together; who knows the hash of
+// a NaN finds it; and entries are used again, so that keys that come and go allocate nothing.
 type table[K comparable] struct {
 	free  *keyList[K]
 	nfree int32
@@ -94,12 +93,14 @@ func (t *table[K]) bucket(hash uint64) **keyList[K] {
 	return &t.buckets[(hash>>32)&uint64(len(t.buckets)-1)]
 }
 
+// find returns the list of key. A key that is not equal to itself, such as a NaN, has a random hash,
+// by which it is found.
 func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	if len(t.buckets) == 0 {
 		return nil
 	}
 	for l := *t.bucket(hash); l != nil; l = l.chain {
-		if l.hash == hash && l.key == key {
+		if l.hash == hash && (l.key == key || l.key != l.key) { //nolint:staticcheck // true for a NaN
 			return l
 		}
 	}

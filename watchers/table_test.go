@@ -39,7 +39,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		require.Equal(t, model[key] != nil, l != nil)
 	}
 	for key, m := range model {
-		k, hash := KeyOf[int](m)
+		k, hash := FirstKey[int](m)
 		require.Equal(t, key, k)
 		require.Equal(t, w.Hash(key), hash)
 	}

@@ -94,9 +94,8 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		*Shard[int]
 		key    int // other operations wait for it in the shard
 		hash   uint64
-		cursor *Cursor[int] // stands in the list of key
-		turn   *Cursor[int] // has the turn of key
-		place  Key[int]
+		cursor *Cursor[int]       // stands in the list of key
+		turn   *Cursor[int]       // has the turn of key
 		all    []*machine.Machine // wait for key
 	}
 	few := make([]*machine.Machine, 1)
@@ -108,7 +107,6 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"BeginTurn":       func(f fixture) { f.BeginTurn(new(Cursor[int]), f.key, f.hash, few) },
 		"EndTurn":         func(f fixture) { f.turn.EndTurn() },
 		"Gone":            func(f fixture) { f.Gone(f.all[0], f.key, f.hash) },
-		"BeginAt":         func(f fixture) { f.BeginAt(new(Cursor[int]), f.place, few) },
 		"Next":            func(f fixture) { f.cursor.Next(few) },
 		"Stop":            func(f fixture) { f.cursor.Stop() },
 		"Rest":            func(f fixture) { f.cursor.Rest() },
@@ -116,7 +114,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"SignalSome":      func(f fixture) { f.SignalSome(0, 1) },
 		"Awaited":         func(f fixture) { f.Awaited(f.key, f.hash) },
 		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}, make([]int, 1)) },
-		"leaveElsewhere":  func(f fixture) { leaveElsewhere[int](f.all[:1], []machine.Outcome{machine.Forced}) },
+		"leaveRest":       func(f fixture) { leaveRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },
 		"Sample":          func(f fixture) { f.Sample(nil, 1, 0) },
 		"Watch":           func(f fixture) { waitAt(t, f.Shard.all, f.key, 5) },
 		"Watch, refused":  func(f fixture) { f.mu.closed = true; f.Watch(nil, 0, &Wait[int]{}) },
@@ -142,8 +140,6 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 			for range 4 {
 				f.all = append(f.all, wait(t, w, b))
 			}
-			keys, _, _ := s.SomeKeys(0, 100, nil)
-			f.place = keys[0]
 			_, more := s.Begin(f.cursor, b, hash, EveryPosition, few)
 			require.True(t, more)
 			_, _, ok := s.BeginTurn(f.turn, b, hash, few)

@@ -146,21 +146,11 @@ func (w *Watchers[K]) Close() {
 	}
 }
 
-// KeyOf returns the first of the keys of m under which a lookup finds m, with its hash.
-// A key that is not equal to itself, such as a NaN, is never found; KeyOf returns such a
-// key only if m has no other. The caller holds m.
-func KeyOf[K comparable](m *machine.Machine) (key K, hash uint64) {
-	for i := range m.Keys() {
-		l := m.Watch(i).List().Owner().(*keyList[K])
-		if key, hash = l.key, l.hash; equal(key, key) {
-			break
-		}
-	}
-	return key, hash
+// FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash.
+func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64) {
+	l := m.First().List().Owner().(*keyList[K])
+	return l.key, l.hash
 }
-
-// FirstKey returns the first key of m, which the caller holds and which is linked there.
-func FirstKey[K comparable](m *machine.Machine) K { return m.First().List().Owner().(*keyList[K]).key }
 
 // Keys returns the keys of m, which the caller holds and which is linked under each.
 func Keys[K comparable](m *machine.Machine) []K {
@@ -170,5 +160,3 @@ func Keys[K comparable](m *machine.Machine) []K {
 	}
 	return keys
 }
-
-func equal[K comparable](a, b K) bool { return a == b }
