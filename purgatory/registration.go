@@ -153,11 +153,6 @@ func (r *registration[K]) releaseInOrder(waits []watchers.Wait[K]) {
 	}
 }
 
-// first returns the shard of the first key.
-func (r *registration[K]) first(waits []watchers.Wait[K]) *watchers.Shard[K] {
-	return r.p.watchers.Shard(waits[0].Hash)
-}
-
 // survive takes the registration to its end when user code has panicked with v, or has called
 // runtime.Goexit: v is nil then. It does so here, in the deferred function, because a panic may
 // have come from a function that was deferred by code that called runtime.Goexit: then only
@@ -195,7 +190,7 @@ func (r *registration[K]) goOn(waits []watchers.Wait[K]) {
 // closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
 // runs.
 func (r *registration[K]) pass(waits []watchers.Wait[K]) {
-	first := r.first(waits)
+	first := r.p.watchers.Shard(waits[0].Hash)
 	if !first.Pass(machine.Satisfied) {
 		r.reject(false, ErrClosed, "%s", kindOf(r.Op))
 		return
@@ -252,7 +247,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 	expired := o == machine.Expired
 	r.step, r.completed = finished, !expired
-	r.p.endOne(r.first(waits), r.Machine, o, nil, expired)
+	r.p.endOne(r.p.watchers.Shard(waits[0].Hash), r.Machine, o, nil, expired)
 }
 
 // reject undoes the registration of an operation that was in no list. spent reports that

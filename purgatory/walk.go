@@ -91,8 +91,7 @@ func (w *walk[K]) begin() (ended int, own bool) {
 
 func (w *walk[K]) run() (ended int, own bool) {
 	if w.n == 0 {
-		w.reset()
-		return 0, false
+		return w.finish()
 	}
 	if w.more && w.claim != machine.Pending && w.cursor.Ordered() {
 		// A callback may register an operation for a position that the cursor has not
@@ -136,8 +135,13 @@ func (w *walk[K]) finish() (ended int, own bool) {
 	if w.inside {
 		w.shard.Gate().Exit(0)
 	}
+	w.count(-1)
 	ended, own = w.ended, w.ownEnded
-	w.reset()
+	var none K // w becomes as new, except for batch, which is empty
+	w.shard, w.key, w.claim, w.cause, w.match, w.took = nil, none, machine.Pending, nil, nil, nil
+	w.inOrder, w.own, w.ownEnded, w.later, w.inside, w.ended = false, nil, false, false, false, 0
+	w.at, w.n, w.more, w.rest, w.turns = 0, 0, false, nil, turns{}
+	w.p.walks.Put(w)
 	return ended, own
 }
 
@@ -147,16 +151,6 @@ func (w *walk[K]) count(n int64) {
 	if w.claim != machine.Pending {
 		w.p.claiming.Add(n)
 	}
-}
-
-// reset makes w as new, except for batch, which is empty, and gives it back to its pool.
-func (w *walk[K]) reset() {
-	w.count(-1)
-	var none K
-	w.shard, w.key, w.claim, w.cause, w.match, w.took = nil, none, machine.Pending, nil, nil, nil
-	w.inOrder, w.own, w.ownEnded, w.later, w.inside, w.ended = false, nil, false, false, false, 0
-	w.at, w.n, w.more, w.rest, w.turns = 0, 0, false, nil, turns{}
-	w.p.walks.Put(w)
 }
 
 // steps goes on with the walk. It returns early, with false, if a TryComplete panics.
