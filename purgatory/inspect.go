@@ -140,9 +140,9 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			continue
 		}
 		seen[w.Machine] = true
-		// The deadline is read before the outcome. An operation's outcome is final before
-		// its entry leaves the timer, so if the outcome is pending the deadline was right.
-		deadline := p.timer.DeadlineOf(entryOf(w.Machine))
+		// These are read before the outcome. An operation's outcome is final before its entry
+		// leaves the timer, so if the outcome is pending the deadline was right.
+		keys, deadline := w.Machine.Keys(), p.timer.DeadlineOf(entryOf(w.Machine))
 		if w.Machine.Outcome() != machine.Pending {
 			continue
 		}
@@ -150,7 +150,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			Type: kindOf(w.Machine.Operation()),
 			Text: p.describe(w),
 			Key:  keyText(w.Key),
-			Keys: w.Keys,
+			Keys: keys,
 			Age:  now - w.Start,
 			Left: deadline - now,
 		})

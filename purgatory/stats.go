@@ -80,7 +80,7 @@ type Stats struct {
 	// empty.
 	Timed bool
 	// OldestAge is how long the oldest pending operation has been waiting, and Ages is
-	// how long each of them has. Both are too high by at most 16.8 ms or 4/63 (6.4 %),
+	// how long each of them has. Both are too high by at most 16.8 ms or 1/16 (6.3 %),
 	// whichever is more: the purgatory groups operations by start to that precision.
 	OldestAge time.Duration
 	Ages      Histogram
@@ -203,15 +203,9 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	s.ReaperStalls = p.stalls.Load()
 	s.Rejected = s.RejectedClosed + s.RejectedFull + s.RejectedInput
 	if times != nil {
-		s.addTimes(times, p.timer.Now())
+		s.Timed, s.OldestAge, s.Ages, s.Waited, s.Late = true, times.OldestAge, times.Ages, times.Waited, times.Late
 	}
 	return s
-}
-
-func (s *Stats) addTimes(t *stats.Times, now time.Duration) {
-	s.Timed = true
-	s.OldestAge, s.Ages = t.Ages(now)
-	s.Waited, s.Late = t.Waited, t.Late
 }
 
 // NumDelayed returns the number of pending operations, in O(shards).

@@ -87,7 +87,7 @@ func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
 
 	age := p.timer.Now() - machine.Of(oldest).Start()
 	assert.GreaterOrEqual(t, s.OldestAge, age)
-	assert.LessOrEqual(t, s.OldestAge, age+age*4/63)
+	assert.LessOrEqual(t, s.OldestAge, age+age/16)
 	assert.EqualValues(t, 1, s.Ages.Count())
 
 	require.NoError(t, p.Close())

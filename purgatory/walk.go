@@ -257,10 +257,7 @@ func (w *walk[K]) countTries() {
 	}
 	tries, wasted := w.tries, w.wasted
 	w.tries, w.wasted = 0, 0
-	run := w.shard.Tried(tries, wasted)
-	if w.shard.CountsTries() {
-		w.shard.KeyTried(w.key, w.hash, tries, wasted)
-	}
+	run := w.shard.Tried(w.key, w.hash, tries, wasted)
 	if wasted > 0 {
 		w.p.nesting.afterTries(run, tries)
 	}

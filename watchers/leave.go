@@ -11,15 +11,14 @@ import "github.com/delayedop/purgatory/internal/machine"
 // A watch whose lock is not free then may be left to the goroutine that holds it.
 func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome, keys []K) {
 	outcomes, keys = outcomes[:len(machines)], keys[:len(machines)]
-	more := false           // some operations have watches that are still linked
-	now := s.observer.Now() // one reading of the clock for the batch
+	more := false // some operations have watches that are still linked
 	s.mu.Lock()
+	if s.observer != nil {
+		s.observer.Ended(machines, outcomes)
+	}
 	for i, m := range machines {
 		o := outcomes[i]
 		s.mu.counts[o]++
-		if s.observer != nil {
-			s.observer.Ended(m, o, now)
-		}
 		l := m.First().List().Owner().(*keyList[K])
 		if keys[i] = l.key; l.shard == s {
 			s.unlinkLocked(l, m.First(), o)

@@ -9,9 +9,7 @@ import (
 // Waiting describes a pending operation that Sample has found.
 type Waiting[K comparable] struct {
 	Machine *machine.Machine
-	Key     K // the key under which Sample has found it
-	Hash    uint64
-	Keys    int           // number of keys that it waits for
+	Key     K             // the key under which Sample has found it
 	Start   time.Duration // on the timer's clock
 }
 
@@ -22,10 +20,7 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 	s.mu.Lock()
 	defer s.unlock()
 	t := &s.mu.keys
-	if t.len == 0 {
-		return out
-	}
-	perList := max(1, n/(2*int(t.len))) // a key has up to two lists
+	perList := max(1, n/max(1, 2*int(t.len))) // a key has up to two lists
 	for i := range uint(min(len(t.buckets), 8*n)) {
 		for l := t.buckets[(turn+i)&uint(len(t.buckets)-1)]; l != nil; l = l.chain {
 			for _, list := range l.lists() {
@@ -37,7 +32,7 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 					}
 					if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one was left there
 						n--
-						out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Keys: m.Keys(), Start: m.Start()})
+						out = append(out, Waiting[K]{Machine: m, Key: l.key, Start: m.Start()})
 					}
 				}
 			}

@@ -144,7 +144,8 @@ func (s *Shard[K]) accepted() uint64 {
 // the map if that was its last watch. o is the outcome of the operation.
 func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome) {
 	if s.observer != nil {
-		s.observer.Unwatched(w.Machine(), o, l.key, l.hash)
+		m := w.Machine()
+		s.observer.Unwatched(m, w == m.First(), o, l.key, l.hash)
 	}
 	list := w.List()
 	w.Unlink()
@@ -165,24 +166,18 @@ func (s *Shard[K]) dropLocked(l *keyList[K]) {
 	s.mu.keys.remove(l)
 }
 
-// Tried counts tries that a check has made, and how many of them were wasted. It returns the
-// number of tries of the shard, with these.
-func (s *Shard[K]) Tried(tries, wasted int64) (run int64) {
+// Tried counts tries that a check of key has made, and how many of them were wasted. It
+// returns the number of tries of the shard, with these.
+func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (run int64) {
+	if s.observer.CountsKeys() {
+		s.mu.Lock()
+		s.observer.Tried(key, hash, tries, wasted)
+		s.unlock()
+	}
 	if wasted > 0 {
 		s.Checks.Wasted.Add(wasted)
 	}
 	return s.Checks.Run.Add(tries)
-}
-
-// CountsTries reports whether KeyTried is to be called.
-func (s *Shard[K]) CountsTries() bool { return s.observer.CountsTries() }
-
-// KeyTried counts tries of operations that wait for key. It is called only if CountsTries
-// returns true.
-func (s *Shard[K]) KeyTried(key K, hash uint64, tries, wasted int64) {
-	s.mu.Lock()
-	s.observer.Tried(key, hash, tries, wasted)
-	s.unlock()
 }
 
 // KeyForgotten counts an operation that was ready at its timeout, though nobody had checked key.
@@ -233,7 +228,7 @@ type Totals struct {
 	Checks, Wasted     int64
 	Signals, Coalesced int64
 
-	Times *stats.Times // nil if it is not wanted
+	Times *stats.Times // nil if it is not wanted, or not counted
 }
 
 // Pending returns how many operations have been accepted and have not ended. The shards

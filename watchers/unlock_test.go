@@ -120,7 +120,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Watch, refused":  func(f fixture) { f.mu.closed = true; f.Watch(nil, 0, &Wait[int]{}) },
 		"Pass":            func(f fixture) { f.Pass(machine.Satisfied) },
 		"Quiet":           func(f fixture) { f.Shard.all.Quiet() },
-		"KeyTried":        func(f fixture) { f.KeyTried(f.key, f.hash, 1, 1) },
+		"Tried":           func(f fixture) { f.Tried(f.key, f.hash, 1, 1) },
 		"KeyForgotten":    func(f fixture) { f.KeyForgotten(f.key, f.hash) },
 		"Keys":            func(f fixture) { f.Keys(nil, nil) },
 		"Totals":          func(f fixture) { f.Totals(new(Totals)) },

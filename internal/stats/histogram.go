@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"time"
-
-	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // NumBuckets is the number of buckets of a Histogram.
@@ -27,19 +25,16 @@ type Histogram struct {
 	// Counts[i] is the number of durations over Bound(i-1) and up to Bound(i). The last
 	// is the number of those over all bounds.
 	Counts [NumBuckets]int64
-	// Sum is the sum of all durations in seconds, each rounded down to a microsecond.
+	// Sum is the sum of all durations in seconds.
 	Sum float64
 
-	// micros counts what addTo makes Sum of. A sum in nanoseconds would overflow after 300 million
-	// waits of 30 s.
-	micros int64
-	unit   time.Duration
+	unit time.Duration // 0 in histograms that only counts are added to
 }
 
 // add counts n durations d in a histogram of unit.
 func (h *Histogram) add(d, unit time.Duration, n int64) {
 	h.Counts[bucket(d, unit)] += n
-	h.micros += n * int64(max(d, 0)/time.Microsecond)
+	h.Sum += float64(n) * float64(max(d, 0)) / 1e9
 }
 
 // bucket returns the bucket of d in a histogram of unit. It is inlined where unit is a
@@ -52,8 +47,7 @@ func (h *Histogram) addTo(sum *Histogram) {
 	for i, n := range h.Counts {
 		sum.Counts[i] += n
 	}
-	sum.micros += h.micros
-	sum.Sum = float64(sum.micros) / 1e6
+	sum.Sum += h.Sum
 }
 
 // Bound returns the upper bound, inclusive, of the i-th bucket. The bound of the last
@@ -98,49 +92,4 @@ func (h Histogram) Since(before *Histogram) Histogram {
 	}
 	h.Sum -= before.Sum
 	return h
-}
-
-// Times has the ages, waits and lateness of the operations of a shard. It is not safe for
-// concurrent use: the shard's lock guards it.
-type Times struct {
-	ages   ages                           // of pending operations
-	Waited [machine.NumOutcomes]Histogram // time from start to end of ended operations, by outcome; that of Pending is unused
-	Late   Histogram                      // time from the deadline to the end of expired operations
-}
-
-// NewTimes returns empty Times, to which those of shards are to be added.
-func NewTimes() *Times {
-	t := new(Times)
-	for o := range t.Waited {
-		t.Waited[o].unit = WaitUnit
-	}
-	t.Late.unit = LateUnit
-	return t
-}
-
-// AddTo adds t to sum.
-func (t *Times) AddTo(sum *Times) {
-	t.ages.addTo(&sum.ages)
-	for o := range t.Waited {
-		t.Waited[o].addTo(&sum.Waited[o])
-	}
-	t.Late.addTo(&sum.Late)
-}
-
-// Ages returns the age of the oldest pending operation, and the ages of all as a
-// histogram of WaitUnit. Each age is too high by at most 4/63 of it or 16.8 ms,
-// whichever is more. Call it on the sum over all shards.
-func (t *Times) Ages(now time.Duration) (oldest time.Duration, all Histogram) {
-	var counted Histogram
-	t.ages.each(func(_ int, start int64, n int32) {
-		if n <= 0 { // operations started or ended while the shards were being summed
-			return
-		}
-		age := max(now-time.Duration(start), 0)
-		oldest = max(oldest, age)
-		counted.add(age, WaitUnit, int64(n))
-	})
-	all.unit = WaitUnit
-	counted.addTo(&all)
-	return oldest, all
 }

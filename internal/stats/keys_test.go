@@ -37,14 +37,14 @@ func TestAKeysOutcomesAreCountedFromItsFirstOperationOn(t *testing.T) {
 	o, counts := observerOfKeys(t)
 	m := since(0)
 	o.Watched(m, true, 1, 1)
-	o.Unwatched(m, machine.Satisfied, 1, 1)
+	o.Unwatched(m, true, machine.Satisfied, 1, 1)
 	hot, expiring := counts(1)
 	assert.EqualValues(t, 1, hot.Ended[machine.Satisfied])
 	assert.Nil(t, expiring, "none of its operations has expired")
 
-	o.Unwatched(m, machine.Expired, 1, 1)
-	o.Unwatched(m, machine.Forced, 1, 1)
-	o.Unwatched(m, machine.Expired, 1, 1)
+	o.Unwatched(m, true, machine.Expired, 1, 1)
+	o.Unwatched(m, true, machine.Forced, 1, 1)
+	o.Unwatched(m, true, machine.Expired, 1, 1)
 	want := [machine.NumOutcomes]int64{machine.Satisfied: 1, machine.Expired: 2, machine.Forced: 1}
 	hot, expiring = counts(1)
 	assert.Equal(t, want, hot.Ended)
@@ -61,14 +61,14 @@ func TestAQuietKeyWhoseOperationsExpireIsSeen(t *testing.T) {
 		o.Watched(m, true, 100+key, uint64(100+key))
 		o.Tried(100+key, uint64(100+key), 50, 50)
 	}
-	o.Unwatched(m, machine.Expired, 1, 1) // among many keys, it is not in the sketch of the hot ones
+	o.Unwatched(m, true, machine.Expired, 1, 1) // among many keys, it is not in the sketch of the hot ones
 	hot, expiring := counts(1)
 	assert.Nil(t, hot)
 	assert.Equal(t, [machine.NumOutcomes]int64{machine.Expired: 1}, expiring.Ended)
 
 	o.Watched(m, true, 2, 2)
 	o.Tried(2, 2, 7, 6)
-	o.Unwatched(m, machine.Expired, 2, 2)
+	o.Unwatched(m, true, machine.Expired, 2, 2)
 	_, expiring = counts(2)
 	require.NotNil(t, expiring)
 	assert.Equal(t, []int64{1, 7, 6}, []int64{expiring.Watched, expiring.Tries, expiring.Wasted})
@@ -91,7 +91,7 @@ func TestAForgottenCheckIsCountedWhereItsKeyIs(t *testing.T) {
 	hot, expiring := counts(1)
 	assert.EqualValues(t, 1, hot.Forgotten)
 	assert.Nil(t, expiring, "it has not expired")
-	o.Unwatched(m, machine.Expired, 1, 1)
+	o.Unwatched(m, true, machine.Expired, 1, 1)
 	o.Forgotten(1, 1)
 	hot, expiring = counts(1)
 	assert.EqualValues(t, 2, hot.Forgotten)

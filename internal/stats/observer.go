@@ -9,6 +9,26 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
+// Times is what WithHistograms reports.
+type Times struct {
+	// OldestAge is the age of the oldest pending operation, and Ages are those of all. Each
+	// is too high by at most 16.8 ms or 1/16 of it, whichever is more.
+	OldestAge time.Duration
+	Ages      Histogram
+
+	Waited [machine.NumOutcomes]Histogram // time from start to end of ended operations, by outcome; that of Pending is unused
+	Late   Histogram                      // time from the deadline to the end of expired operations
+}
+
+// NewTimes returns empty Times, to which those of shards are to be added.
+func NewTimes() *Times {
+	t := &Times{Ages: Histogram{unit: WaitUnit}, Late: Histogram{unit: LateUnit}}
+	for outcome := range t.Waited {
+		t.Waited[outcome].unit = WaitUnit
+	}
+	return t
+}
+
 // Config says what is observed.
 type Config struct {
 	Times bool                 // whether to count ages, waits and lateness
@@ -17,9 +37,11 @@ type Config struct {
 }
 
 // Observer counts what happens in one shard of the watchers. It is not safe for
-// concurrent use: the shard's lock guards it. A nil Observer counts nothing.
+// concurrent use: the shard's lock guards it. A nil Observer counts nothing; only Passed,
+// CountsKeys, Forgotten and Keys may be called for it.
 type Observer[K comparable] struct {
-	times *Times          // nil if not wanted
+	ages  ages            // unused if times is nil
+	times *Times          // nil if not wanted; AddTimes computes its ages
 	keys  *keyObserver[K] // nil if not wanted
 	now   func() time.Duration
 }
@@ -39,9 +61,7 @@ func NewObserver[K comparable](c Config, shards int) *Observer[K] {
 	}
 	if c.Keys > 0 {
 		n := max((c.Keys+shards-1)/shards, minKeys)
-		o.keys = new(keyObserver[K])
-		o.keys.hot.init(n)
-		o.keys.expiring.init(n)
+		o.keys = &keyObserver[K]{hot: newSketch[K](n), expiring: newSketch[K](n)}
 	}
 	return o
 }
@@ -49,47 +69,40 @@ func NewObserver[K comparable](c Config, shards int) *Observer[K] {
 // Watched counts that m has begun to wait for key. first says whether key is the first
 // key of m.
 func (o *Observer[K]) Watched(m *machine.Machine, first bool, key K, hash uint64) {
-	if o == nil {
-		return
-	}
-	if o.times != nil && first {
-		o.times.ages.started(m.Start())
+	if first && o.times != nil {
+		o.ages.started(m.Start())
 	}
 	if o.keys != nil {
 		o.keys.hot.count(key, hash, 1, m.Start()).Watched++
 	}
 }
 
-// Unwatched counts that m, which ends with outcome, has stopped waiting for key.
-func (o *Observer[K]) Unwatched(m *machine.Machine, outcome machine.Outcome, key K, hash uint64) {
-	if o != nil && o.keys != nil {
+// Unwatched counts that m, which ends with outcome, has stopped waiting for key. first is
+// what it was in Watched. The ages include m until then: if the lock of this shard is
+// contended, Unwatched is called a moment after Ended, which may be that of another shard.
+func (o *Observer[K]) Unwatched(m *machine.Machine, first bool, outcome machine.Outcome, key K, hash uint64) {
+	if first && o.times != nil {
+		o.ages.ended(m.Start())
+	}
+	if o.keys != nil {
 		o.keys.unwatched(key, hash, outcome, m.Start())
 	}
 }
 
-// Now returns the time to pass to Ended. It does not read the clock, and returns 0, if
-// Ended does not use the time.
-func (o *Observer[K]) Now() time.Duration {
-	if o == nil || o.times == nil {
-		return 0
-	}
-	return o.now()
-}
-
-// Ended counts that m, which was watched, ends with outcome at time now. The caller holds
-// m.
-func (o *Observer[K]) Ended(m *machine.Machine, outcome machine.Outcome, now time.Duration) {
-	if o == nil || o.times == nil {
+// Ended counts that machines, which the caller holds and which were watched, end with
+// outcomes now.
+func (o *Observer[K]) Ended(machines []*machine.Machine, outcomes []machine.Outcome) {
+	if o.times == nil {
 		return
 	}
-	o.times.ages.ended(m.Start())
-	o.times.Waited[outcome].add(now-m.Start(), WaitUnit, 1)
-	if outcome != machine.Expired {
-		return
-	}
-	// The timer has let go of the entry, so no other goroutine writes the deadline.
-	if deadline := m.Entry().Deadline(); deadline > 0 {
-		o.times.Late.add(now-deadline, LateUnit, 1)
+	now := o.now()
+	for i, m := range machines {
+		o.times.Waited[outcomes[i]].add(now-m.Start(), WaitUnit, 1)
+		// The timer has let go of the entry of an expired operation, so no other goroutine
+		// writes the deadline.
+		if outcomes[i] == machine.Expired && m.Entry().Deadline() > 0 {
+			o.times.Late.add(now-m.Entry().Deadline(), LateUnit, 1)
+		}
 	}
 }
 
@@ -100,33 +113,12 @@ func (o *Observer[K]) Passed(outcome machine.Outcome) {
 	}
 }
 
-// CountsTries reports whether Tried counts anything. If not, the caller can save the call.
-func (o *Observer[K]) CountsTries() bool { return o != nil && o.keys != nil }
-
-// Tried counts tries that a check of key has made, and how many of them were wasted.
-func (o *Observer[K]) Tried(key K, hash uint64, tries, wasted int64) {
-	if !o.CountsTries() {
-		return
-	}
-	counts := o.keys.hot.count(key, hash, tries, o.now())
-	counts.Tries += tries
-	counts.Wasted += wasted
-}
-
-// AddTimes adds the times that o has counted to sum.
+// AddTimes adds the times that o has counted to sum. It must not be called if o does not
+// count any.
 func (o *Observer[K]) AddTimes(sum *Times) {
-	if o != nil && o.times != nil {
-		o.times.AddTo(sum)
+	sum.OldestAge = max(sum.OldestAge, o.ages.addTo(&sum.Ages, o.now()))
+	for outcome := range sum.Waited {
+		o.times.Waited[outcome].addTo(&sum.Waited[outcome])
 	}
-}
-
-// Forgotten counts an operation that was ready at its timeout, though nobody had checked key.
-func (o *Observer[K]) Forgotten(key K, hash uint64) {
-	if !o.CountsTries() {
-		return
-	}
-	o.keys.hot.count(key, hash, 1, o.now()).Forgotten++
-	if c := o.keys.expiring.find(key, hash); c != nil {
-		c.Forgotten++
-	}
+	o.times.Late.addTo(&sum.Late)
 }

@@ -36,7 +36,7 @@ func TestEndingsAreCountedByOutcomeAndWait(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		o := observerAt(now)
 		var want [machine.NumOutcomes][NumBuckets]int64
-		var waited [machine.NumOutcomes]time.Duration
+		var waited [machine.NumOutcomes]float64
 		for range 100 {
 			outcome := machine.Satisfied + machine.Outcome(r.IntN(2))
 			var length time.Duration
@@ -44,24 +44,60 @@ func TestEndingsAreCountedByOutcomeAndWait(t *testing.T) {
 			case 0: // at the bound of a bucket, or next to it
 				length = WaitUnit<<r.IntN(NumBuckets-1) + time.Duration(r.IntN(3)-1)
 			case 1:
-				length = time.Duration(r.IntN(20)) << ageShift
+				length = time.Duration(r.IntN(20)) * ageUnit
 			case 2:
 				length = time.Duration(r.IntN(2)) * -time.Millisecond // accepted after the reading of the clock
 			}
 			m := since(now - length)
 			o.Watched(m, true, 1, 1)
 			o.Watched(m, false, 2, 2)
-			o.Ended(m, outcome, o.Now())
+			oldest := timesOf(o).OldestAge
+			assert.GreaterOrEqual(t, oldest, length)
+			end(o, m, outcome)
+			assert.Equal(t, oldest, timesOf(o).OldestAge, "it is in a list still")
+			o.Unwatched(m, false, outcome, 2, 2)
+			assert.EqualValues(t, 1, timesOf(o).Ages.Count())
+			o.Unwatched(m, true, outcome, 1, 1)
 			want[outcome][bucket(length, WaitUnit)]++
-			waited[outcome] += max(length, 0) / time.Microsecond
+			waited[outcome] += max(length, 0).Seconds()
 		}
-		var sum Times
-		o.AddTimes(&sum)
+		sum := timesOf(o)
 		for outcome := range want {
 			require.Equal(t, want[outcome], sum.Waited[outcome].Counts)
-			require.EqualValues(t, waited[outcome], sum.Waited[outcome].micros)
+			require.InDelta(t, waited[outcome], sum.Waited[outcome].Sum, 1e-6)
 		}
-		requireOldest(t, &sum, nil, now)
+		require.Zero(t, sum.OldestAge)
+		require.Zero(t, sum.Ages.Count())
+	}
+}
+
+// end ends m alone.
+func end(o *Observer[int], m *machine.Machine, outcome machine.Outcome) {
+	o.Ended([]*machine.Machine{m}, []machine.Outcome{outcome})
+}
+
+// timesOf returns what Stats reports if o is the only shard.
+func timesOf(observers ...*Observer[int]) *Times {
+	sum := NewTimes()
+	for _, o := range observers {
+		o.AddTimes(sum)
+	}
+	return sum
+}
+
+// The oldest operation of all is the oldest of its shard, and the histogram has the ages of all
+// shards.
+func TestTimesAreSumsOverShards(t *testing.T) {
+	a, b := observerAt(time.Minute), observerAt(time.Minute)
+	for _, start := range []time.Duration{50, 30, 55} {
+		a.Watched(since(start*time.Second), true, 1, 1)
+		b.Watched(since((start+4)*time.Second), true, 1, 1)
+	}
+	for _, shards := range [][]*Observer[int]{{a, b}, {b, a}} {
+		sum := timesOf(shards...)
+		assert.InDelta(t, 30, sum.OldestAge.Seconds(), 0.02)
+		assert.EqualValues(t, 6, sum.Ages.Count())
+		assert.InDelta(t, 10+30+5+6+26+1, sum.Ages.Sum, 6*0.02)
 	}
 }
 
@@ -70,29 +106,26 @@ func TestSumsOfLongWaitsDoNotOverflow(t *testing.T) {
 	const years = 200 * 365 * 24 * time.Hour
 	o := observerAt(years)
 	for range 4 {
-		o.Ended(since(0), machine.Closed, o.Now())
+		end(o, since(0), machine.Closed)
 	}
-	var sum Times
-	o.AddTimes(&sum)
+	sum := timesOf(o)
 	assert.EqualValues(t, 4, sum.Waited[machine.Closed].Counts[NumBuckets-1])
-	assert.EqualValues(t, 4*(years/time.Microsecond), sum.Waited[machine.Closed].micros)
+	assert.InEpsilon(t, 4*years.Seconds(), sum.Waited[machine.Closed].Sum, 1e-9)
 }
 
 // A histogram's sum is in seconds, and its bounds are those of its unit.
 func TestHistogramsHaveTheirUnits(t *testing.T) {
 	o := observerAt(10 * time.Second)
 	o.Watched(since(5*time.Second), true, 1, 1)
-	o.Ended(since(8500*time.Millisecond), machine.Forced, o.Now())
-	sum := NewTimes()
-	o.AddTimes(sum)
+	end(o, since(8500*time.Millisecond), machine.Forced)
+	sum := timesOf(o)
 	for outcome, h := range sum.Waited {
 		assert.Equal(t, WaitUnit, h.Bound(0), "outcome %d", outcome)
 	}
 	assert.InDelta(t, 1.5, sum.Waited[machine.Forced].Sum, 1e-9)
 	assert.Equal(t, LateUnit, sum.Late.Bound(0))
-	_, ages := sum.Ages(10 * time.Second)
-	assert.Equal(t, WaitUnit, ages.Bound(0))
-	assert.InEpsilon(t, 5, ages.Sum, 0.07)
+	assert.Equal(t, WaitUnit, sum.Ages.Bound(0))
+	assert.InEpsilon(t, 5, sum.Ages.Sum, 0.07)
 }
 
 // Lateness counts expired operations that had a deadline, by the time since then.
@@ -104,39 +137,36 @@ func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 		m = machine.Of(op)
 		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
 		m.Entry().At = int64(time.Second - late)
-		o.Ended(m, machine.Expired, o.Now())
+		end(o, m, machine.Expired)
 	}
-	o.Ended(since(0), machine.Expired, o.Now()) // ended before the timer had it
-	o.Ended(m, machine.Forced, o.Now())
+	end(o, since(0), machine.Expired) // ended before the timer had it
+	end(o, m, machine.Forced)
 	var want [NumBuckets]int64
 	want[0], want[1], want[2], want[5] = 2, 1, 1, 1
-	sum := new(Times)
-	o.AddTimes(sum)
+	sum := timesOf(o)
 	assert.Equal(t, want, sum.Late.Counts)
-	assert.EqualValues(t, 3500, sum.Late.micros)
+	assert.InDelta(t, 3500e-6, sum.Late.Sum, 1e-8)
 	assert.EqualValues(t, 6, sum.Waited[machine.Expired].Counts[10])
 
-	forced := sum.Waited[machine.Forced].micros
-	o.AddTimes(sum)
-	assert.EqualValues(t, 7000, sum.Late.micros)
-	assert.Equal(t, 2*forced, sum.Waited[machine.Forced].micros)
+	twice := timesOf(o, o)
+	assert.InDelta(t, 7000e-6, twice.Late.Sum, 1e-8)
+	assert.InDelta(t, 2*sum.Waited[machine.Forced].Sum, twice.Waited[machine.Forced].Sum, 1e-9)
 }
 
 func TestAnImmediateEndCountsAsAWaitOfZero(t *testing.T) {
 	o := observerAt(time.Hour)
 	o.Passed(machine.Satisfied)
-	var sum Times
-	o.AddTimes(&sum)
+	sum := timesOf(o)
 	assert.EqualValues(t, 1, sum.Waited[machine.Satisfied].Counts[0])
-	assert.Zero(t, sum.Waited[machine.Satisfied].micros)
-	oldest, all := sum.Ages(time.Hour)
-	assert.Zero(t, oldest)
-	assert.Zero(t, all.Count())
+	assert.Zero(t, sum.Waited[machine.Satisfied].Sum)
+	assert.Zero(t, sum.OldestAge)
+	assert.Zero(t, sum.Ages.Count())
 }
 
-// An observer counts only what Config asks for. Its methods may be called in any case.
+// An observer counts only what Config asks for.
 func TestAnObserverCountsOnlyWhatConfigAsksFor(t *testing.T) {
-	clock := func() time.Duration { return time.Minute }
+	readings := 0
+	clock := func() time.Duration { readings++; return time.Minute }
 	require.Nil(t, NewObserver[int](Config{Now: clock}, 1))
 	for name, o := range map[string]*Observer[int]{
 		"nothing": nil,
@@ -144,30 +174,30 @@ func TestAnObserverCountsOnlyWhatConfigAsksFor(t *testing.T) {
 		"keys":    NewObserver[int](Config{Keys: 1, Now: clock}, 1),
 	} {
 		m := since(time.Second)
-		o.Watched(m, true, 1, 1)
-		o.Watched(m, false, 2, 2)
-		o.Tried(1, 1, 5, 4)
-		if name != "keys" {
+		o.Passed(machine.Satisfied)
+		if name != "nothing" {
+			o.Watched(m, true, 1, 1)
+			o.Watched(m, false, 2, 2)
+			o.Unwatched(m, true, machine.Expired, 1, 1)
+			readings = 0
+			end(o, m, machine.Satisfied)
+			assert.Equal(t, name == "times", readings > 0, "it reads the clock only if it uses the time")
+			o.Watched(since(time.Second), true, 1, 1)
+		}
+		assert.Equal(t, name == "keys", o.CountsKeys())
+		if name == "keys" {
+			o.Tried(1, 1, 5, 4)
+		} else {
 			o.Forgotten(1, 1)
 		}
-		o.Unwatched(m, machine.Expired, 1, 1)
-		o.Ended(m, machine.Satisfied, o.Now())
-		o.Passed(machine.Satisfied)
-		o.Watched(since(time.Second), true, 1, 1)
-		var sum Times
-		o.AddTimes(&sum)
-		hot, expiring := o.Keys(nil, nil, func(key int, _ uint64) int { return 10 * key })
-		oldest, _ := sum.Ages(time.Minute)
 		if name == "times" {
+			sum := timesOf(o)
 			assert.EqualValues(t, 1, sum.Waited[machine.Satisfied].Counts[0])
 			assert.EqualValues(t, 1, sum.Waited[machine.Satisfied].Counts[16], "59 s")
-			assert.InEpsilon(t, 59*time.Second, oldest, 0.07)
-		} else {
-			assert.Equal(t, Times{ages: sum.ages}, sum, name)
-			assert.Zero(t, oldest, name)
+			assert.InEpsilon(t, 59*time.Second, sum.OldestAge, 0.07)
+			assert.EqualValues(t, 1, sum.Ages.Count())
 		}
-		assert.Equal(t, name == "keys", o.CountsTries())
-		assert.Equal(t, name == "times", o.Now() != 0, "it reads the clock only if it uses the time")
+		hot, expiring := o.Keys(nil, nil, func(key int, _ uint64) int { return 10 * key })
 		if name != "keys" {
 			assert.Empty(t, hot, name)
 			assert.Empty(t, expiring, name)

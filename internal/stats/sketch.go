@@ -18,9 +18,8 @@ type KeyCounts[K comparable] struct {
 
 	Forgotten int64 // operations that were ready at their timeout, though nobody had checked the key
 
-	// Observer.Keys sets these.
 	Weight  int64 // number of events, in which older events count for less
-	Waiting int   // operations that wait for the key now
+	Waiting int   // operations that wait for the key now; set by Observer.Keys
 }
 
 // sketch finds the keys with the most events and has memory for n keys only. It uses the
@@ -31,67 +30,56 @@ type KeyCounts[K comparable] struct {
 //
 // A sketch is not safe for concurrent use: the shard's lock guards it.
 type sketch[K comparable] struct {
-	hashes  []uint64 // separate from keys, so that a search touches little memory
-	weights []int64
-	keys    []KeyCounts[K]
-	epoch   int64 // number of half-lives up to the last decay
+	hashes []uint64 // of keys; separate, so that a search touches little memory
+	keys   []KeyCounts[K]
+	epoch  int64 // number of half-lives up to the last decay
 }
 
 // halfLife is the binary logarithm of the half-life in nanoseconds: 2^36 ns are 68.7 s.
 const halfLife = 36
 
-func (t *sketch[K]) init(n int) {
-	t.hashes = make([]uint64, 0, n)
-	t.weights = make([]int64, 0, n)
-	t.keys = make([]KeyCounts[K], 0, n)
+func newSketch[K comparable](n int) sketch[K] {
+	return sketch[K]{hashes: make([]uint64, 0, n), keys: make([]KeyCounts[K], 0, n)}
 }
 
 // find returns the counts of key, nil if key is not in the sketch.
 func (t *sketch[K]) find(key K, hash uint64) *KeyCounts[K] {
-	if i := t.search(key, hash); i >= 0 {
-		return &t.keys[i]
-	}
-	return nil
-}
-
-func (t *sketch[K]) search(key K, hash uint64) int {
 	for i, h := range t.hashes {
 		if h == hash && t.keys[i].Key == key {
-			return i
+			return &t.keys[i]
 		}
 	}
-	return -1
+	return nil
 }
 
 // count adds weight to key and returns its counts.
 func (t *sketch[K]) count(key K, hash uint64, weight int64, now time.Duration) *KeyCounts[K] {
 	t.decay(now)
-	i := t.search(key, hash)
-	if i < 0 {
-		i = t.insert(key, hash, now)
+	c := t.find(key, hash)
+	if c == nil {
+		c = t.insert(key, hash, now)
 	}
-	t.weights[i] += weight
-	return &t.keys[i]
+	c.Weight += weight
+	return c
 }
 
 // insert gives key a place in the sketch, if necessary that of the key with the lowest
-// weight, and returns the place.
-func (t *sketch[K]) insert(key K, hash uint64, now time.Duration) int {
-	counts := KeyCounts[K]{Key: key, Since: now}
-	if n := len(t.hashes); n < cap(t.hashes) {
-		t.hashes = append(t.hashes, hash)
-		t.weights = append(t.weights, 0)
-		t.keys = append(t.keys, counts)
-		return n
-	}
-	lightest := 0
-	for i, w := range t.weights {
-		if w < t.weights[lightest] {
-			lightest = i
+// weight, and returns its counts.
+func (t *sketch[K]) insert(key K, hash uint64, now time.Duration) *KeyCounts[K] {
+	i := len(t.keys)
+	if i < cap(t.keys) {
+		t.hashes, t.keys = t.hashes[:i+1], t.keys[:i+1]
+	} else {
+		i = 0
+		for other := range t.keys {
+			if t.keys[other].Weight < t.keys[i].Weight {
+				i = other
+			}
 		}
 	}
-	t.hashes[lightest], t.keys[lightest] = hash, counts
-	return lightest
+	t.hashes[i] = hash
+	t.keys[i] = KeyCounts[K]{Key: key, Since: now, Weight: t.keys[i].Weight}
+	return &t.keys[i]
 }
 
 // decay halves the weights once for each half-life since the last call.
@@ -100,9 +88,8 @@ func (t *sketch[K]) decay(now time.Duration) {
 	if epoch <= t.epoch {
 		return
 	}
-	by := epoch - t.epoch
-	for i := range t.weights {
-		t.weights[i] >>= by
+	for i := range t.keys {
+		t.keys[i].Weight >>= epoch - t.epoch
 	}
 	t.epoch = epoch
 }
