@@ -129,7 +129,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if ready == nil {
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
-	if n := len(keys) + len(at); p.refuses(n) && !p.keyless(n, timeout) {
+	if n := len(keys) + len(at); p.refuses(n, timeout) {
 		return p.refusal(&waiting{ended: make(chan struct{}, 1)}, n)
 	}
 	var set keySet[K]

@@ -49,49 +49,34 @@ type reading[K comparable] struct {
 	operation.DelayedOperation
 	p       *DelayedOperationPurgatory[K]
 	timeout time.Duration
-	event   sched.Event
+	changed sched.Token             // a check has called TryComplete
 	stop    context.CancelCauseFunc // ends the context of read
-	how     error                   // how the wait ended; OnComplete sets it before it sets the bit ended
-	done    bool                    // the reading goroutine has seen that the wait has ended
+	how     error                   // how the wait ended; OnComplete sets it before it closes ended
+	ended   chan struct{}
 }
-
-// What happens to a reading, the bits of its event.
-const (
-	changed = 1 << iota
-	ended
-)
 
 // TryComplete is called by checks, and by the registration.
 func (r *reading[K]) TryComplete() bool {
-	r.event.Set(changed)
+	r.changed.Put()
 	return false
 }
 
 func (r *reading[K]) OnComplete() {
 	r.how = r.p.howEnded(&r.DelayedOperation, r.timeout)
 	r.stop(r.how)
-	r.event.Set(ended)
+	close(r.ended)
 }
 
 func (r *reading[K]) OnExpiration() {}
 
 func (r *reading[K]) waitsIn() string { return "AwaitRead" }
 
-// sleep waits until something has happened to r, or done is closed.
-func (r *reading[K]) sleep(done <-chan struct{}) (happened uint32) {
-	happened = r.event.Wait(done)
-	r.done = happened&ended != 0
-	return happened
-}
-
 // finish ends r with o, unless another goroutine was faster, and returns how the wait has
 // ended. If another goroutine is trying r at this moment, finish waits until that
 // goroutine has ended it.
 func (r *reading[K]) finish(o machine.Outcome, cause error) error {
 	r.p.endNow(r, o, &cause)
-	for !r.done {
-		r.sleep(nil)
-	}
+	sched.Receive(r.ended)
 	return r.how
 }
 
@@ -101,7 +86,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	}
 	r := &reading[K]{p: p, timeout: timeout}
 	if timeout <= 0 {
-		if n := len(keys) + len(at); p.refuses(n) {
+		if n := len(keys) + len(at); p.refuses(n, timeout) {
 			return value, p.refusal(r, n)
 		}
 		var set keySet[K]
@@ -119,37 +104,33 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		_ = p.endedAtOnce(first, o)
 		return value, err
 	}
-	r.event.Init()
+	r.changed, r.ended = sched.NewToken(), make(chan struct{})
 	until, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.stop = stop
-	r.event.Set(changed) // the first read, whether or not the registration tries r
+	r.changed.Put() // the first read, whether or not the registration tries r
 	if _, err := p.register(r, timeout, keys, at); err != nil {
 		return value, err
 	}
 	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read panics; otherwise the wait has ended
-	for happened := r.sleep(nil); ; happened = r.sleep(ctx.Done()) {
-		if happened&changed != 0 {
-			with := until
-			if r.done {
-				with = ctx
-			}
-			got, met, err := read(with)
-			switch {
-			case err == nil && met:
-				_ = r.finish(machine.Satisfied, nil) // whatever ended the wait, the value of this read is the result
-				return got, nil
-			case err == nil:
-				value = got
-			case with.Err() == nil:
-				_ = r.finish(machine.Cancelled, err)
-				return got, err
-			default: // the end of the wait has ended the context of read
-				return value, r.finish(machine.Cancelled, context.Cause(ctx))
-			}
+	for over := false; !over && (sched.Either(r.changed, until.Done()) || len(r.changed) > 0); {
+		with := until
+		if over = until.Err() != nil; over { // the change came before the end
+			with = ctx
 		}
-		if r.done || happened == 0 {
-			return value, r.finish(machine.Cancelled, context.Cause(ctx))
+		got, met, err := read(with)
+		switch {
+		case err == nil && met:
+			_ = r.finish(machine.Satisfied, nil) // whatever ended the wait, the value of this read is the result
+			return got, nil
+		case err == nil:
+			value = got
+		case with.Err() == nil:
+			_ = r.finish(machine.Cancelled, err)
+			return got, err
+		default: // the end of the wait has ended the context of read
+			over = true
 		}
 	}
+	return value, r.finish(machine.Cancelled, context.Cause(ctx))
 }

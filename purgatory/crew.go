@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"log/slog"
 	"runtime"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -21,11 +20,6 @@ type crew[K comparable] struct {
 		sched.Mutex
 		endings []*ending[K]
 	}
-}
-
-func (c *crew[K]) init(p *DelayedOperationPurgatory[K]) {
-	c.p = p
-	c.pool = workers.New(p.cfg.signalWorkers, c.work, c.waiting, p.cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
 }
 
 // hand leaves the callbacks of e to a worker.
@@ -68,33 +62,17 @@ func (c *crew[K]) waiting() bool {
 	return len(c.handed.endings) > 0
 }
 
-// kick starts a worker if there is work. A worker calls it before it runs a callback, which
-// may block it.
-func (c *crew[K]) kick() {
-	if c.waiting() {
-		c.pool.Kick()
-	}
-}
-
 // idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Running() == 0 && !c.waiting() }
 
 // work does one piece of work, and reports whether there was any. Each of the three kinds in
 // turn comes first, so that none of them, arriving without end, keeps the others waiting.
 func (c *crew[K]) work() bool {
-	const kinds = 3
+	kinds := [...]func(turn uint) bool{c.workHanded, c.workAll, c.workSignal}
+	const n = uint(len(kinds))
 	turn := uint(c.turn.Add(1))
-	for i := range uint(kinds) {
-		var found bool
-		switch (turn + i) % kinds {
-		case 0:
-			found = c.workHanded()
-		case 1:
-			found = c.workAll()
-		case 2:
-			found = c.workSignal(turn / kinds)
-		}
-		if found {
+	for i := range n {
+		if kinds[(turn+i)%n](turn / n) {
 			return true
 		}
 	}
@@ -103,12 +81,12 @@ func (c *crew[K]) work() bool {
 
 // workHanded runs the callbacks of an ending. It does not look at the stack: to hand them on
 // would help nobody.
-func (c *crew[K]) workHanded() (found bool) {
+func (c *crew[K]) workHanded(uint) (found bool) {
 	e := c.takeHanded()
 	if e == nil {
 		return false
 	}
-	c.kick()
+	c.pool.Look() // the callbacks may block this worker
 	e.shard.Gate().Enter()
 	e.callbacks()
 	e.recycle()
@@ -121,7 +99,7 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 	if !ok {
 		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
 	}
-	c.kick()
+	c.pool.Look() // the callbacks may block this worker
 	if c.p.cfg.lastTry {
 		defer c.p.forgotten.checked(s.Key)
 	}
@@ -135,7 +113,7 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 // share the checks: the worker that has called it takes the first one, and starts another
 // worker. It clears the mark before it reads the first key, so that a later SignalAll sets
 // the mark again.
-func (c *crew[K]) workAll() (asked bool) {
+func (c *crew[K]) workAll(uint) (asked bool) {
 	if !c.all.Load() || !c.all.Swap(false) {
 		return false
 	}

@@ -210,10 +210,8 @@ func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K]) (deep bool) {
 // reportPanic tells the panic handler of a panic in one of m's methods. The deferred function
 // that recovered calls it.
 func (p *DelayedOperationPurgatory[K]) reportPanic(v any, m *machine.Machine, callback string, key K) {
-	guard.Report(v, func(recovered any, stack []byte) {
-		text := operationText(m, func(any, []byte) {}) // one panic is reported, not that of String, too
-		p.notePanic(recovered, stack, "operation", text, "callback", callback, "age", p.ageOf(m), "key", keyText(key))
-	})
+	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
+	guard.Report(v, p.blame(m, name, callback, key))
 }
 
 // entryOf returns m's entry in the type that a timer takes.

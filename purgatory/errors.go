@@ -52,43 +52,31 @@ func (expired) Timeout() bool        { return true }
 func (expired) Temporary() bool      { return true }
 func (expired) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// failure is one of the errors above with a text that says what it is about.
+// failure is one of the errors above, and what it is about.
 type failure struct {
-	text string
-	errs []error // one of the errors above, and its causes
+	purgatory   string
+	kind, about error
 }
 
-func (f *failure) Error() string   { return f.text }
-func (f *failure) Unwrap() []error { return f.errs }
+func (f *failure) Unwrap() []error { return []error{f.kind, f.about} }
 
+func (f *failure) Error() string {
+	return fmt.Sprintf("purgatory %q: %s: %v", f.purgatory, strings.TrimPrefix(f.kind.Error(), "purgatory: "), f.about)
+}
+
+// errorf returns a failure that is about what the format says. Use %w for the error that is its
+// cause.
 func (p *DelayedOperationPurgatory[K]) errorf(kind error, format string, args ...any) error {
-	return errorf(p.name, kind, format, args...)
-}
-
-// errorf returns a failure of the purgatory of that name that wraps kind and the errors
-// among args.
-func errorf(name string, kind error, format string, args ...any) error {
-	what := strings.TrimPrefix(kind.Error(), "purgatory: ")
-	f := &failure{fmt.Sprintf("purgatory %q: %s: %s", name, what, fmt.Sprintf(format, args...)), []error{kind}}
-	for _, arg := range args {
-		if err, ok := arg.(error); ok {
-			f.errs = append(f.errs, err)
-		}
-	}
-	return f
+	return &failure{p.name, kind, fmt.Errorf(format, args...)}
 }
 
 // refusals counts the operations that were not accepted, by reason.
 type refusals struct{ closed, full, input atomic.Int64 }
 
-// refuses reports whether p refuses every operation on so many keys.
-func (p *DelayedOperationPurgatory[K]) refuses(keys int) bool {
-	return keys == 0 || keys > operation.MaxKeys || p.draining.Load()
-}
-
-// keyless reports whether a wait on no key is accepted: it has a timeout that passes.
-func (p *DelayedOperationPurgatory[K]) keyless(keys int, timeout time.Duration) bool {
-	return keys == 0 && timeout > 0 && timeout != NoTimeout && !p.draining.Load()
+// refuses reports whether p refuses every wait on so many keys: without one, its timeout has to
+// pass. For other operations timeout is 0.
+func (p *DelayedOperationPurgatory[K]) refuses(keys int, timeout time.Duration) bool {
+	return keys == 0 && (timeout <= 0 || timeout == NoTimeout) || keys > operation.MaxKeys || p.draining.Load()
 }
 
 // refusal returns why op, on so many keys, is refused before it is tried.
@@ -141,19 +129,4 @@ func (a *admission) release(n int) {
 	if a.limit > 0 {
 		a.pending.Add(int64(-n))
 	}
-}
-
-// isWait reports whether op is the operation behind an Await, an AwaitRead or a Wait.
-func isWait(op any) bool {
-	_, ok := op.(interface{ waitsIn() string })
-	return ok
-}
-
-// kindOf names op in errors and logs: by its type, or as "Await" or "AwaitRead" if op is
-// the operation behind such a call.
-func kindOf(op any) string {
-	if w, ok := op.(interface{ waitsIn() string }); ok {
-		return w.waitsIn()
-	}
-	return fmt.Sprintf("%T", op)
 }

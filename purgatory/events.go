@@ -11,6 +11,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
 )
 
 // The messages of the records that go to the logger of [WithLogger]. They will not change.
@@ -58,17 +59,6 @@ const (
 	EventClosed = "purgatory.closed"
 )
 
-// logs reports whether the logger logs events of this level. Its handler is user code, which
-// runs apart here and in log, because the caller may have work in hand that must not end
-// with its goroutine.
-func (p *DelayedOperationPurgatory[K]) logs(level slog.Level) (yes bool) {
-	if p.logger.Handler() == slog.DiscardHandler { // the default: no goroutine
-		return false
-	}
-	guard.Apart(func() { yes = p.logger.Enabled(context.Background(), level) }, nil)
-	return yes
-}
-
 // recordsPerSecond is how many records of an event are logged in a second.
 const recordsPerSecond = 10
 
@@ -77,7 +67,7 @@ const recordsPerSecond = 10
 type recordRate struct {
 	mu struct { // lock level 8, taken with no other held
 		sync.Mutex
-		events map[string]*recordCount
+		events map[string]recordCount
 	}
 }
 
@@ -86,75 +76,64 @@ type recordCount struct {
 	logged, suppressed int
 }
 
-// allow reports whether a record of event may be logged, and how many were suppressed before.
-func (r *recordRate) allow(event string) (suppressed int, ok bool) {
+// allow reports whether a record of event may be logged, and returns its attributes: args, and how
+// many records were suppressed before.
+func (r *recordRate) allow(event string, args []any) (all []any, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.mu.events[event]
-	if c == nil {
-		if r.mu.events == nil {
-			r.mu.events = make(map[string]*recordCount)
-		}
-		c = &recordCount{since: time.Now()}
-		r.mu.events[event] = c
-	}
 	if time.Since(c.since) >= time.Second {
 		c.since, c.logged = time.Now(), 0
 	}
-	if c.logged == recordsPerSecond {
+	if ok = c.logged < recordsPerSecond; !ok {
 		c.suppressed++
-		return 0, false
+	} else if c.logged++; c.suppressed > 0 {
+		args, c.suppressed = append(args, "suppressed", c.suppressed), 0
 	}
-	c.logged++
-	suppressed, c.suppressed = c.suppressed, 0
-	return suppressed, true
+	r.mu.events[event] = c
+	return args, ok
 }
 
 // log logs an event, unless there are too many records of it.
 func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args ...any) {
-	if !p.logs(level) {
-		return
+	if args, ok := p.records.allow(event, args); ok {
+		p.tell(p.logger, level, event, args, p.panicked)
 	}
-	suppressed, ok := p.records.allow(event)
-	if !ok {
-		return
-	}
-	guard.Apart(func() { p.logger.Log(context.Background(), level, event, p.attributes(suppressed, args)...) }, p.panicked)
 }
 
-// attributes returns the attributes of a record.
-func (p *DelayedOperationPurgatory[K]) attributes(suppressed int, about []any) []any {
-	args := append([]any{"purgatory", p.name}, about...)
-	if suppressed > 0 {
-		args = append(args, "suppressed", suppressed)
+// tell reports whether l has logged an event. The handler of l is user code, which runs apart,
+// because the caller may have work in hand that must not end with its goroutine. A panic goes to h.
+func (p *DelayedOperationPurgatory[K]) tell(l *slog.Logger, level slog.Level, event string, args []any, h guard.Handler) (logged bool) {
+	if l.Handler() == slog.DiscardHandler { // the default: no goroutine
+		return false
 	}
-	return args
+	guard.Apart(func() {
+		if ctx := context.Background(); l.Enabled(ctx, level) {
+			l.Log(ctx, level, event, append([]any{"purgatory", p.name}, args...)...)
+			logged = true
+		}
+	}, h)
+	return logged
 }
 
 // notePanic counts a panic, logs it, and calls the handler. If there is no handler, and the
 // logger does not log the panic, it logs it to slog's default logger.
 func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, about ...any) {
 	p.panics.Add(1)
-	to := p.logger
-	if !p.logs(slog.LevelError) {
-		to = slog.Default()
-	}
-	if to == p.logger || !p.cfg.handled {
-		if suppressed, ok := p.records.allow(EventPanic); ok {
-			logged := false
-			logTo := func(l *slog.Logger) {
-				guard.Apart(func() {
-					l.Error(EventPanic, p.attributes(suppressed, append(about, "panic", guard.Text(recovered), "stack", string(stack)))...)
-					logged = true
-				}, nil)
-			}
-			if logTo(to); !logged && to == p.logger && !p.cfg.handled {
-				logTo(slog.Default())
-			}
-		}
+	args, ok := p.records.allow(EventPanic, append(about, "panic", guard.Text(recovered), "stack", string(stack)))
+	if ok && !p.tell(p.logger, slog.LevelError, EventPanic, args, nil) && !p.cfg.handled {
+		p.tell(slog.Default(), slog.LevelError, EventPanic, args, nil)
 	}
 	if p.cfg.handled {
 		p.cfg.panicHandler(recovered, stack)
+	}
+}
+
+// blame returns the handler of a panic in callback, a method of m or a function that is called with
+// m. The record calls the operation by name.
+func (p *DelayedOperationPurgatory[K]) blame(m *machine.Machine, name, callback string, key K) guard.Handler {
+	return func(recovered any, stack []byte) {
+		p.notePanic(recovered, stack, "operation", name, "callback", callback, "age", p.ageOf(m), "key", keyText(key))
 	}
 }
 
@@ -182,30 +161,27 @@ func (p *DelayedOperationPurgatory[K]) reap() func() {
 const dueLimit = time.Second
 
 // overdue returns how many expired operations wait for a worker, and how long the oldest has, if it
-// is time to log that.
+// is time to log that. The caller has set reporting.
 func (p *DelayedOperationPurgatory[K]) overdue() (n int, oldest time.Duration) {
-	now, last := int64(p.timer.Now()), p.dueSeen.Load()
-	if now-last < int64(dueLimit) || !p.dueSeen.CompareAndSwap(last, now) {
+	now := p.timer.Now()
+	if now-p.dueSeen < dueLimit {
 		return 0, 0
 	}
+	p.dueSeen = now
 	if n, oldest = timer.Due(p.timer); oldest <= dueLimit {
 		return 0, 0
 	}
 	return n, oldest
 }
 
-// noteClose is called before Close ends the first operation. The function that it returns
-// is called after the last.
-func (p *DelayedOperationPurgatory[K]) noteClose() func() {
-	before, began := p.totals(nil), time.Now()
-	return func() {
-		t := p.totals(nil)
-		p.log(slog.LevelInfo, EventClosed,
-			"closed", t.Counts[machine.Closed]-before.Counts[machine.Closed], "left", t.Pending(),
-			"satisfied", t.Counts[machine.Satisfied], "forced", t.Counts[machine.Forced],
-			"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
-			"elapsed", time.Since(began))
-	}
+// noteClose logs that Close has ended the last operation. It has begun when the counts were these.
+func (p *DelayedOperationPurgatory[K]) noteClose(before watchers.Totals, began time.Time) {
+	t := p.totals(nil)
+	p.log(slog.LevelInfo, EventClosed,
+		"closed", t.Counts[machine.Closed]-before.Counts[machine.Closed], "left", t.Pending(),
+		"satisfied", t.Counts[machine.Satisfied], "forced", t.Counts[machine.Forced],
+		"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
+		"elapsed", time.Since(began))
 }
 
 // Regions of execution traces (runtime/trace). Inside each, the name of the purgatory is

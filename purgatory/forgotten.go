@@ -2,6 +2,8 @@ package purgatory
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -32,36 +34,35 @@ type timeDependent interface{ DependsOnTime() }
 // checked since. It is safe for concurrent use.
 type forgotten[K comparable] struct {
 	p       *DelayedOperationPurgatory[K]
-	waiting sched.Int64 // number of suspects, and of goroutines that note one
+	waiting sched.Int64 // the number of suspects
 	counted sched.Int64
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
-		suspects map[*suspect[K]]struct{}
-		closed   bool
+		suspects map[*suspect[K]]*sched.Timer // whoever stops the timer takes the suspect out; else the timer notes it, and does
 	}
 }
 
 // suspect is an operation that was ready at its timeout.
 type suspect[K comparable] struct {
-	keys  []K
-	text  string
-	timer *sched.Timer
+	keys []K
+	text string
 }
 
 // lastTry tries m, which the caller holds and whose timeout has passed, once more, and reports
 // whether its condition is met. TryComplete runs apart: a runtime.Goexit must not keep m from
 // ending.
 //
-// m is no suspect if a check or a signal has come:
+// m is no suspect if a check or a signal has come, or Close:
 //
 //  1. A signal waits for a worker.
 //  2. A check has found m held, and has asked for a try.
 //  3. A check or a signal finds m no more. It calls checked after that, and so takes the suspect
 //     out.
+//  4. Close has begun. It calls checkedAll after it has said so.
 //
-// lastTry looks for 1 and 2 again when the suspect is there: a check or a signal that has come
-// since the first look may have called checked too early.
+// lastTry looks for 1, 2 and 4 again when the suspect is there: what has come since the first look
+// may have called checked too early.
 func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 	_, depends := m.Operation().(timeDependent)
 	if _, hash := watchers.FirstKey[K](m); depends || hash == f.p.noKey { // nobody can check who waits without a key
@@ -72,108 +73,60 @@ func (f *forgotten[K]) lastTry(m *machine.Machine) (met bool) {
 		h := machine.Hold{Machine: m, Op: m.Operation()}
 		end, _ := h.Try(false)
 		met = end == machine.Satisfied
-	}, func(recovered any, stack []byte) {
-		f.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "TryComplete", "key", keyText(keys[0]))
-	})
+	}, f.p.blame(m, kindOf(m.Operation()), "TryComplete", keys[0]))
 	if !met {
 		return false
 	}
-	s := &suspect[K]{keys: keys, text: operationText(m, func(any, []byte) {})}
-	if f.cameFor(m) {
-		return true
-	}
-	if f.suspect(s); f.cameFor(m) {
-		if f.clear(s) {
-			f.waiting.Add(-1)
+	s := &suspect[K]{keys: keys, text: nameOf(m, func(any, []byte) {})}
+	switch {
+	case f.excused(m):
+	case f.p.cfg.grace == 0:
+		f.note(s)
+	default:
+		if f.add(s); f.excused(m) {
+			f.drop(func(other *suspect[K]) bool { return other == s })
 		}
 	}
 	return true
 }
 
-// cameFor reports whether a signal of a key of m waits for a worker, or a check has asked for a
-// try of m, which the caller holds.
-func (f *forgotten[K]) cameFor(m *machine.Machine) bool {
-	return m.Asked() || watchers.SignalWaits[K](m) || f.p.crew.all.Load()
+// excused reports whether a signal of a key of m waits for a worker, a check has asked for a try
+// of m, which the caller holds, or Close has begun.
+func (f *forgotten[K]) excused(m *machine.Machine) bool {
+	return m.Asked() || watchers.SignalWaits[K](m) || f.p.crew.all.Load() || f.p.closed.Load()
 }
 
-// suspect counts s, unless one of its keys is checked before the grace has passed.
-func (f *forgotten[K]) suspect(s *suspect[K]) {
-	if f.p.cfg.grace == 0 {
+// add adds s, which counts unless one of its keys is checked before the grace has passed.
+func (f *forgotten[K]) add(s *suspect[K]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.suspects[s] = sched.AfterFunc(f.p.cfg.grace, func() {
 		f.note(s)
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.closed {
-		return
-	}
-	if f.mu.suspects == nil {
-		f.mu.suspects = make(map[*suspect[K]]struct{})
-	}
-	f.mu.suspects[s] = struct{}{}
-	f.waiting.Add(1)
-	s.timer = sched.AfterFunc(f.p.cfg.grace, func() {
-		if f.clear(s) {
-			defer f.waiting.Add(-1) // Shutdown waits for it
-			f.note(s)
-		}
-	})
-}
-
-// clear takes s out, and reports whether it was there: then the caller has to count it out of waiting.
-func (f *forgotten[K]) clear(s *suspect[K]) (found bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, found = f.mu.suspects[s]; found {
-		s.timer.Stop()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		delete(f.mu.suspects, s)
-	}
-	return found
+		f.waiting.Add(-1) // Shutdown waits for it
+	})
+	f.waiting.Add(1)
 }
 
 // checked takes out those that have waited for key. Every check and signal calls it.
 func (f *forgotten[K]) checked(key K) {
-	if f.waiting.Load() == 0 {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for s := range f.mu.suspects {
-		for _, k := range s.keys {
-			if k == key {
-				s.timer.Stop()
-				delete(f.mu.suspects, s)
-				f.waiting.Add(-1)
-				break
-			}
-		}
-	}
+	f.drop(func(s *suspect[K]) bool { return slices.Contains(s.keys, key) })
 }
 
 // checkedAll takes out all suspects.
-func (f *forgotten[K]) checkedAll() {
+func (f *forgotten[K]) checkedAll() { f.drop(func(*suspect[K]) bool { return true }) }
+
+// drop takes out those for which match returns true, and whose grace has not passed.
+func (f *forgotten[K]) drop(match func(*suspect[K]) bool) {
 	if f.waiting.Load() == 0 {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dropLocked()
-}
-
-func (f *forgotten[K]) dropLocked() {
-	for s := range f.mu.suspects {
-		s.timer.Stop()
-	}
-	f.waiting.Add(-int64(len(f.mu.suspects)))
-	f.mu.suspects = nil
-}
-
-// close forgets all suspects, so that nothing runs after Shutdown; none is added later.
-func (f *forgotten[K]) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dropLocked()
-	f.mu.closed = true
+	maps.DeleteFunc(f.mu.suspects, func(s *suspect[K], grace *sched.Timer) bool { return match(s) && grace.Stop() })
+	f.waiting.Store(int64(len(f.mu.suspects)))
 }
 
 // note counts and logs a check that was forgotten.

@@ -3,13 +3,9 @@ package purgatory
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
@@ -65,11 +61,8 @@ type OperationReport struct {
 	Left time.Duration // until its timeout; negative if that has passed
 }
 
-// Limits of what Inspect returns and looks at.
-const (
-	maxText  = 200     // bytes of a key or an operation
-	sampling = 1 << 12 // size of the sample in which the oldest operations are searched
-)
+// sampling is the size of the sample in which the oldest operations are searched.
+const sampling = 1 << 12
 
 // Inspect returns the state of the wheels, up to keys of the busiest keys and of those with
 // the most expiries, and up to operations of the oldest operations. Its cost is bounded,
@@ -96,20 +89,15 @@ func (p *DelayedOperationPurgatory[K]) inspectKeys(n int) (hot, expiring []KeyRe
 	for s := range p.watchers.Shards() {
 		h, e = s.Keys(h, e)
 	}
-	h = top(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
-	e = top(e, n, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
-	return reports(h), reports(e)
+	return reports(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight }),
+		reports(e, n, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
 }
 
-// top returns the n with the greatest weight, greatest first.
-func top[T any](all []T, n int, weight func(*T) int64) []T {
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(weight(&b), weight(&a)) })
-	return all[:min(n, len(all))]
-}
-
-func reports[K comparable](counts []stats.KeyCounts[K]) []KeyReport {
-	all := make([]KeyReport, len(counts))
-	for i := range counts {
+// reports returns reports of the n keys with the greatest weight, greatest first.
+func reports[K comparable](counts []stats.KeyCounts[K], n int, weight func(*stats.KeyCounts[K]) int64) []KeyReport {
+	slices.SortStableFunc(counts, func(a, b stats.KeyCounts[K]) int { return cmp.Compare(weight(&b), weight(&a)) })
+	all := make([]KeyReport, min(n, len(counts)))
+	for i := range all {
 		c := &counts[i]
 		all[i] = KeyReport{
 			Key: keyText(c.Key), Since: c.Since, Waiting: c.Waiting,
@@ -162,47 +150,9 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 // operation's holder meanwhile, as for a try: String does not overlap the operation's
 // other methods, and letGo sees the marks that other goroutines leave.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text string) {
-	s, ok := w.Machine.Operation().(fmt.Stringer)
-	if !ok || !w.Machine.Hold(p.id) {
-		return ""
+	if _, ok := w.Machine.Operation().(fmt.Stringer); ok && w.Machine.Hold(p.id) {
+		text = textOf(w.Machine, p.blame(w.Machine, kindOf(w.Machine.Operation()), "String", w.Key))
+		p.letGo(w.Machine)
 	}
-	defer p.letGo(w.Machine) // also when String calls runtime.Goexit
-	defer func() {
-		if v := recover(); v != nil {
-			p.reportPanic(v, w.Machine, "String", w.Key)
-		}
-	}()
-	return cut(s.String())
-}
-
-// keyText formats a key. A String method of the key runs apart, as that of an operation does.
-func keyText(key any) (text string) {
-	text = fmt.Sprintf("%T", key)
-	guard.Apart(func() { text = cut(textOf(key)) }, nil)
 	return text
-}
-
-// textOf formats a key. Of a pointer it formats the address: another goroutine may be writing
-// to what the pointer points to.
-func textOf(v any) string {
-	switch v.(type) {
-	case fmt.Stringer, error:
-	default:
-		if reflect.ValueOf(v).Kind() == reflect.Pointer {
-			return fmt.Sprintf("%T(%p)", v, v)
-		}
-	}
-	return fmt.Sprint(v)
-}
-
-// cut returns valid UTF-8 of bounded length.
-func cut(s string) string {
-	if len(s) <= maxText {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	end := maxText
-	for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return strings.ToValidUTF8(s[:end], "\uFFFD") + "…"
 }

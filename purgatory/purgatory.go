@@ -11,6 +11,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
+	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/reaper"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
@@ -57,20 +58,21 @@ type DelayedOperationPurgatory[K comparable] struct {
 	purged   atomic.Int64
 	stalls   atomic.Int64  // of the reaper, see EventStalled
 	looks    atomic.Uint32 // of Inspect, each at other keys
-	dueSeen  atomic.Int64  // when overdue last looked, on the timer's clock
 
-	reporting sched.Bool // a goroutine logs what a sweep has found
+	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
+	dueSeen   time.Duration // when overdue last looked, on the timer's clock
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics. Call
 // Close or Shutdown when you no longer need it: it has goroutines. Error:
 // [ErrInvalidOption].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
-	cfg, err := newConfig(name, opts)
+	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
+	cfg, err := newConfig(opts)
 	if err != nil {
-		return nil, err
+		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), cfg: cfg, logger: cfg.logger}
+	p.cfg, p.logger = cfg, cfg.logger
 	p.panicked = func(recovered any, stack []byte) { p.notePanic(recovered, stack) }
 	p.admission.limit = int64(cfg.maxPending)
 	p.watchers = watchers.New(watchers.Config[K]{
@@ -85,9 +87,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	})
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
-	p.callbacks.p = p
-	p.forgotten.p = p
-	p.crew.init(p)
+	p.records.mu.events = make(map[string]recordCount)
+	p.callbacks.p, p.callbacks.mu.running = p, make(map[*callback[K]]struct{})
+	p.forgotten.p, p.forgotten.mu.suspects = p, make(map[*suspect[K]]*sched.Timer)
+	p.crew.p = p
+	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting, cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
@@ -95,7 +99,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			timer.WithPanicHandler(p.panicked),
 			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
 		if err != nil {
-			return nil, errorf(name, ErrInvalidOption, "%v", err)
+			return nil, p.errorf(ErrInvalidOption, "%w", err)
 		}
 		p.timer = p.own
 	}
@@ -183,7 +187,7 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	p.draining.Store(true)
 	first := !p.closed.Swap(true)
 	if first {
-		defer p.noteClose()()
+		defer p.noteClose(p.totals(nil), time.Now())
 		defer p.stop() // also when a callback ends the goroutine
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
@@ -217,7 +221,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
-	p.forgotten.close()
+	p.forgotten.checkedAll() // so that no timer keeps p in memory
 	if p.reaper != nil {
 		p.reaper.Stop()
 	}
@@ -247,31 +251,23 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.watchers.Seal()
 	idle := p.poll(ctx, p.watchers.Quiet)
 	p.close(true)
-	if !idle || !p.poll(ctx, p.idle) {
-		return context.Cause(ctx)
-	}
-	p.purge()
 	if p.reaper != nil {
 		if err := p.reaper.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	if !p.poll(ctx, p.ended) {
+	if !idle || !p.poll(ctx, p.idle) {
 		return context.Cause(ctx)
 	}
+	p.purge()
 	return nil
 }
 
-// idle reports whether the callbacks of every accepted operation have run and returned,
-// and no signal worker runs or has work.
+// idle reports whether the callbacks of every accepted operation have run and returned, no worker
+// runs or has work, and no goroutine logs for a sweep or a forgotten check.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
-	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle()
-}
-
-// ended reports whether the workers of the purgatory's own timer have ended, and no goroutine logs
-// for a sweep or a forgotten check.
-func (p *DelayedOperationPurgatory[K]) ended() bool {
-	return (p.own == nil || p.own.Idle()) && !p.reporting.Load() && p.forgotten.waiting.Load() == 0
+	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle() &&
+		(p.own == nil || p.own.Idle()) && !p.reporting.Load() && p.forgotten.waiting.Load() == 0
 }
 
 // poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's

@@ -219,7 +219,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 		if errors.Is(err, timer.ErrStopped) {
 			kind = ErrClosed
 		}
-		r.reject(false, kind, "%v", err)
+		r.reject(false, kind, "%w", err)
 		return false
 	}
 	m.SetStart(now)
@@ -265,7 +265,7 @@ func (r *registration[K]) refuse(kind error, format string, args ...any) {
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	if n := len(keys) + len(at); op == nil || p.refuses(n) && (!isWait(op) || !p.keyless(n, timeout)) {
+	if n := len(keys) + len(at); op == nil || p.refuses(n, 0) && (!isWait(op) || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
 	var set keySet[K]

@@ -2,13 +2,11 @@ package purgatory
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
@@ -60,9 +58,6 @@ func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *callback[K
 		b.goroutine = goroutine()
 	}
 	c.mu.Lock()
-	if c.mu.running == nil {
-		c.mu.running = make(map[*callback[K]]struct{})
-	}
 	c.mu.running[b] = struct{}{}
 	c.mu.Unlock()
 	return b
@@ -78,9 +73,7 @@ func (c *callbacks[K]) end(b *callback[K]) {
 	c.spare.Put(b)
 	if p := c.p; elapsed > p.cfg.slow {
 		c.slow.Add(1)
-		text := operationText(m, func(recovered any, stack []byte) {
-			p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "String", "key", keyText(key))
-		})
+		text := nameOf(m, p.blame(m, kindOf(m.Operation()), "String", key))
 		p.log(slog.LevelWarn, EventSlow, "operation", text, "callback", name,
 			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String(), "key", keyText(key))
 	}
@@ -104,9 +97,6 @@ func (c *callbacks[K]) oldest() (stuck int64, oldest time.Duration) {
 // takeStuck returns callbacks that have been running for longer than the threshold and were not
 // logged, up to as many as are logged in a second.
 func (c *callbacks[K]) takeStuck() (stuck []callback[K]) {
-	if c.p.cfg.slow == 0 {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for b := range c.mu.running {
@@ -174,17 +164,4 @@ func stackOf(goroutine, stacks []byte) string {
 		}
 	}
 	return ""
-}
-
-// operationText returns what an operation's String method returns, or its type if it has
-// none. It is for the goroutine that has just called one of the operation's methods. String
-// runs apart: a runtime.Goexit there does not undo what that goroutine has found out. A
-// panic goes to h.
-func operationText(m *machine.Machine, h guard.Handler) (text string) {
-	op := m.Operation()
-	text = kindOf(op)
-	if s, ok := op.(fmt.Stringer); ok {
-		guard.Apart(func() { text = cut(s.String()) }, h)
-	}
-	return text
 }

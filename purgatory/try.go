@@ -115,9 +115,7 @@ func (w *walk[K]) matches(m *machine.Machine) bool {
 		if v := recover(); v != nil {
 			// The report has the type of m, not what its String method returns: other
 			// goroutines may be running m's methods.
-			guard.Report(v, func(recovered any, stack []byte) {
-				w.p.notePanic(recovered, stack, "operation", kindOf(m.Operation()), "callback", "match", "key", keyText(w.key))
-			})
+			guard.Report(v, w.p.blame(m, kindOf(m.Operation()), "match", w.key))
 		}
 	}()
 	return w.match(m.Operation().(operation.Operation))

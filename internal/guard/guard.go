@@ -31,13 +31,12 @@ func Call(f func(), h Handler) {
 // Apart is [Call] on another goroutine, and waits until that has ended. Use it for user code
 // that must not end the caller's goroutine: not even runtime.Goexit does.
 func Apart(f func(), h Handler) {
-	var done sched.Event
-	done.Init()
+	done := make(chan struct{})
 	sched.Go(func() {
-		defer done.Set(1)
+		defer close(done)
 		Call(f, h)
 	})
-	done.Wait(nil)
+	sched.Receive(done)
 }
 
 // Report calls h with a recovered panic and the stack. A nil h means [Log]. If h panics,

@@ -3,7 +3,9 @@ package guard
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,21 +13,32 @@ import (
 
 func TestTextReadsNothingThatOthersMayWrite(t *testing.T) {
 	type point struct{ X, Y int }
+	here := &point{1, 2}
 	for text, v := range map[string]any{
-		"<nil>":                    nil,
-		"boom":                     "boom",
-		"of the user's":            errors.New("of the user's"),
-		"{1 2}":                    point{1, 2},
-		"[{1 2}]":                  [1]point{{1, 2}},
-		"*guard.point":             &point{1, 2},
-		"map[string]int":           map[string]int{"key": 1},
-		"[]int":                    []int{1},
-		"struct { M map[int]int }": struct{ M map[int]int }{map[int]int{3: 4}},
-		"INFO":                     slog.LevelInfo,
+		"<nil>":                               nil,
+		"boom":                                "boom",
+		"of the user's":                       errors.New("of the user's"),
+		"{1 2}":                               point{1, 2},
+		"[{1 2}]":                             [1]point{{1, 2}},
+		fmt.Sprintf("*guard.point(%p)", here): here,
+		fmt.Sprintf("{%p}", here):             struct{ P *point }{here},
+		"{3}":                                 struct{ V any }{3},
+		"struct { V interface {} }":           struct{ V any }{[]int{1}},
+		"[1]interface {}":                     [1]any{map[int]int{}},
+		"guard.exiting":                       exiting(1),
+		"map[string]int":                      map[string]int{"key": 1},
+		"[]int":                               []int{1},
+		"struct { M map[int]int }":            struct{ M map[int]int }{map[int]int{3: 4}},
+		"INFO":                                slog.LevelInfo,
 	} {
 		assert.Equal(t, text, Text(v))
 	}
 }
+
+// exiting is a value that cannot be formatted.
+type exiting int
+
+func (exiting) String() string { runtime.Goexit(); return "" }
 
 // Neither the default handler nor the report of a handler that panics reads the value of the
 // panic.

@@ -79,15 +79,15 @@ func (p *Pool) Kick() {
 		if !p.retrying.Swap(true) {
 			sched.AfterFunc(RetryAfter, func() {
 				p.retrying.Store(false)
-				p.look()
+				p.Look()
 			})
 		}
 		guard.Apart(func() { p.refused(err) }, p.panicked)
 	}
 }
 
-// look starts a worker if work is queued.
-func (p *Pool) look() {
+// Look starts a worker if work is queued. A worker calls it before it runs code that may block it.
+func (p *Pool) Look() {
 	if p.waiting() {
 		p.Kick()
 	}
@@ -105,7 +105,7 @@ func (p *Pool) run() {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {
 		p.running.Add(-1)
-		p.look()
+		p.Look()
 	}()
 	for n := 1; p.work(); n++ {
 		if n%turn == 0 {
