@@ -220,7 +220,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 // stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
-	p.purge() // the reaper does not purge again
+	p.purge()                // the reaper does not purge again
 	p.forgotten.checkedAll() // so that no timer keeps p in memory
 	if p.reaper != nil {
 		p.reaper.Stop()

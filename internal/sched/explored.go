@@ -12,7 +12,6 @@ type (
 	Uint32  = explored.Uint32
 	Uint64  = explored.Uint64
 	Mutex   = explored.Mutex
-	Event   = explored.Event
 	Group   = explored.Group
 	Pool    = explored.Pool
 	Timer   = explored.Timer

@@ -102,15 +102,14 @@ func TestReportsDeadlocksPanicsAndEndlessLoops(t *testing.T) {
 func TestAGoroutineMayEndByGoexitAndStartOthers(t *testing.T) {
 	defer Close()
 	e := Exploration{Preemptions: 2, Setup: func(spawn func(string, func())) func() error {
-		var event sched.Event
-		event.Init()
+		started := make(chan struct{})
 		ran, ended := false, false
 		spawn("exits", func() {
 			defer func() { ended = true }()
-			sched.Go(func() { ran = true; event.Set(1) })
+			sched.Go(func() { ran = true; close(started) })
 			runtime.Goexit()
 		})
-		spawn("waits", func() { event.Wait(nil) })
+		spawn("waits", func() { sched.Receive(started) })
 		return func() error {
 			if !ran || !ended {
 				return fmt.Errorf("the started goroutine ran: %v, deferred functions ran: %v", ran, ended)

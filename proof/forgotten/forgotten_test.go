@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/built"
+	"github.com/delayedop/purgatory/proof/built"
 )
 
 func TestTheCallsAreFound(t *testing.T) {

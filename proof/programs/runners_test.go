@@ -89,7 +89,7 @@ type engine struct {
 
 	subscribed, over, cut bool
 	hints                 []int
-	news                  sched.Event // of the source: hints, a cut, an overflow
+	news                  sched.Token // of the source: hints, a cut, an overflow
 	inside                int         // sources that run
 	nthRead, nthEnd       int
 
@@ -99,11 +99,9 @@ type engine struct {
 	faults  []error
 }
 
-const someNews = 1
-
 func (g *engines) setup(spawn func(string, func())) func() error {
 	e := &engine{engines: g, raised: make([]time.Time, g.keys)}
-	e.news.Init()
+	e.news = sched.NewToken()
 	var both []signals.Waiters[int]
 	for range g.purgatories {
 		clock, err := timer.NewManualTimer(timer.WithWheelSize(4))
@@ -209,7 +207,7 @@ func (e *engine) source(ctx context.Context, sink signals.Sink[int]) error {
 				sink.Changed(e.ids[k], signals.Unknown)
 				continue
 			}
-			if e.news.Wait(ctx.Done()) == 0 {
+			if !sched.Either(e.news, ctx.Done()) {
 				return ctx.Err()
 			}
 		}
@@ -243,7 +241,7 @@ func (e *engine) write(c call) {
 		e.hint(c.source)
 	case "cut":
 		e.cut, e.subscribed, e.hints = true, false, nil
-		e.news.Set(someNews)
+		e.news.Put()
 	}
 }
 
@@ -257,7 +255,7 @@ func (e *engine) hint(k int) {
 	default:
 		e.hints = append(e.hints, k)
 	}
-	e.news.Set(someNews)
+	e.news.Put()
 }
 
 // read is the function of WithResync.

@@ -173,13 +173,9 @@ func (w *world) run(steps []step) {
 
 // before makes the steps of goroutine 0, on a goroutine of its own, which they may end.
 func (w *world) before() {
-	var done sched.Event
-	done.Init()
-	sched.Go(func() {
-		defer done.Set(1)
-		w.run(w.goroutines[0])
-	})
-	done.Wait(nil)
+	var done sched.Group
+	done.Go(func() { w.run(w.goroutines[0]) })
+	done.Wait()
 }
 
 // react makes a step of a reaction.

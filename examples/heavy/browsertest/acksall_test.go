@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/built"
+	"github.com/delayedop/purgatory/proof/built"
 )
 
 var address = regexp.MustCompile(`debug page: (http://\S+)`)

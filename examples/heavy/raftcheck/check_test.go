@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
-	"github.com/delayedop/purgatory/internal/built"
+	"github.com/delayedop/purgatory/proof/built"
 )
 
 func TestMain(m *testing.M) {

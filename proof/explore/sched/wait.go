@@ -183,3 +183,12 @@ func Pause(d time.Duration, done <-chan struct{}) {
 		clock += d
 	}
 }
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
