@@ -68,15 +68,14 @@ func (c *callbacks[K]) end(b *callback[K]) {
 	c.mu.Lock()
 	delete(c.mu.running, b)
 	c.mu.Unlock()
-	m, name, key, elapsed := b.m, b.name, b.key, time.Since(b.began)
+	if p, m, elapsed := c.p, b.m, time.Since(b.began); elapsed > p.cfg.slow {
+		c.slow.Add(1)
+		name := nameOf(m, p.blame(m, kindOf(m.Operation()), "String", b.key))
+		p.log(slog.LevelWarn, EventSlow, "operation", name, "callback", b.name,
+			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String(), "key", keyText(b.key))
+	}
 	*b = callback[K]{}
 	c.spare.Put(b)
-	if p := c.p; elapsed > p.cfg.slow {
-		c.slow.Add(1)
-		text := nameOf(m, p.blame(m, kindOf(m.Operation()), "String", key))
-		p.log(slog.LevelWarn, EventSlow, "operation", text, "callback", name,
-			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String(), "key", keyText(key))
-	}
 }
 
 // oldest returns how many callbacks have been running for longer than the threshold, and how
@@ -147,13 +146,12 @@ const maxStacks = 16 << 20 // bytes of all goroutines' stacks
 
 // allStacks returns the stacks of all goroutines, or their first maxStacks bytes.
 func allStacks() []byte {
-	buf := make([]byte, 1<<20)
-	n := runtime.Stack(buf, true)
-	for n == len(buf) && n < maxStacks {
-		buf = make([]byte, 2*n)
-		n = runtime.Stack(buf, true)
+	for size := 1 << 20; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size || size == maxStacks {
+			return buf[:n]
+		}
 	}
-	return buf[:n]
 }
 
 // stackOf returns the stack of a goroutine, "" if it is not among stacks.
