@@ -164,30 +164,6 @@ func TestAGraceEndsWithThePurgatory(t *testing.T) {
 	}
 }
 
-// A last try during which Close begins accuses nobody, and keeps no Shutdown waiting.
-func TestALastTryDuringWhichCloseBeginsAccusesNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("p", purgatory.WithForgottenChecks(hour))
-		require.NoError(t, err)
-		o := &op{}
-		o.try = func() bool {
-			if o.tries.Load() < 3 {
-				return false
-			}
-			_ = p.Close()
-			return true
-		}
-		submit(t, p, o, time.Second, "a")
-		time.Sleep(2 * time.Second)
-		ended(t, o, operation.Satisfied)
-		begun := time.Now()
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.Less(t, time.Since(begun), time.Second)
-		time.Sleep(2 * hour)
-		assert.Zero(t, p.Stats().Forgotten)
-	})
-}
-
 // Shutdown waits for a goroutine that logs a forgotten check.
 func TestShutdownWaitsForTheRecordOfAForgottenCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
