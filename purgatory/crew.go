@@ -1,11 +1,8 @@
 package purgatory
 
 import (
-	"runtime"
-
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // crew is the purgatory's signal workers, and what they take: endings whose callbacks were
@@ -109,20 +106,15 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 	return true
 }
 
-// workAll does what SignalAll has asked for: it signals every key, so that the workers
-// share the checks: the worker that has called it takes the first one, and starts another
-// worker. It clears the mark before it reads the first key, so that a later SignalAll sets
-// the mark again.
+// workAll does what SignalAll has asked for: it signals every key, so that the workers share the
+// checks. It clears the mark before it reads the first key, so that a later SignalAll sets the mark
+// again.
 func (c *crew[K]) workAll(uint) (asked bool) {
 	if !c.all.Load() || !c.all.Swap(false) {
 		return false
 	}
-	for s := range c.p.watchers.Shards() {
-		var at watchers.Place
-		for more := true; more; {
-			at, more = s.SignalSome(at, chunk)
-			runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
-		}
+	for k := range c.p.watchers.AllKeys() {
+		c.p.signal(k.Key, k.Hash, EveryPosition, false)
 	}
 	c.p.forgotten.checkedAll()
 	return true

@@ -207,13 +207,10 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 			sched.Go(func() { p.endAll(later) })
 		}
 	}()
-	for s := range p.watchers.Shards() {
-		eachKey(s, func(k watchers.Key[K]) bool {
-			w := p.newWalk(k.Key, k.Hash, EveryPosition)
-			w.claim, w.later = machine.Closed, later
-			w.begin()
-			return true
-		})
+	for k := range p.watchers.AllKeys() {
+		w := p.newWalk(k.Key, k.Hash, EveryPosition)
+		w.claim, w.later = machine.Closed, later
+		w.begin()
 	}
 	p.emptied.Store(true)
 	done = true

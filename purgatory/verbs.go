@@ -235,26 +235,6 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
 }
 
-// chunk is how many keys a walk reads from a shard before it releases the shard's lock. So
-// even in a shard of a million keys a registration waits for some microseconds only.
-const chunk = 128
-
-// eachKey calls f for the keys of s, in chunks, until f returns false. No lock is held while
-// f runs.
-func eachKey[K comparable](s *watchers.Shard[K], f func(k watchers.Key[K]) bool) (all bool) {
-	var keys []watchers.Key[K]
-	var at watchers.Place
-	for more := true; more; {
-		keys, at, more = s.SomeKeys(at, chunk, keys[:0])
-		for _, k := range keys {
-			if !f(k) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds
 // no lock while the loop's body runs, so the body may call any method. It yields every key
 // that operations wait for during the whole loop. It may or may not yield a key that comes
@@ -262,8 +242,8 @@ func eachKey[K comparable](s *watchers.Shard[K], f func(k watchers.Key[K]) bool)
 // [DelayedOperationPurgatory.NumKeys] for the number of keys.
 func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for s := range p.watchers.Shards() {
-			if !eachKey(s, func(k watchers.Key[K]) bool { return k.Hash == p.noKey || yield(k.Key) }) {
+		for k := range p.watchers.AllKeys() {
+			if k.Hash != p.noKey && !yield(k.Key) {
 				return
 			}
 		}
@@ -293,13 +273,9 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 	if p.nesting.forbidsCheck() {
 		return 0
 	}
-	for s := range p.watchers.Shards() {
-		eachKey(s, func(k watchers.Key[K]) bool {
-			w := p.newWalk(k.Key, k.Hash, EveryPosition)
-			n, _ := w.begin()
-			completed += n
-			return true
-		})
+	for k := range p.watchers.AllKeys() {
+		n, _ := p.newWalk(k.Key, k.Hash, EveryPosition).begin()
+		completed += n
 	}
 	p.forgotten.checkedAll() // not before: see lastTry
 	done = true

@@ -96,10 +96,7 @@ func (w *walk[K]) run() (ended int, own bool) {
 	if w.more && w.claim != machine.Pending && w.cursor.Ordered() {
 		// A callback may register an operation for a position that the cursor has not
 		// reached. The walk ends what waited when it began, and nothing else.
-		for _, m := range w.cursor.Rest() {
-			w.rest = append(w.rest, weak.Make(m))
-		}
-		w.more = false
+		w.readRest()
 	}
 	w.inside = true
 	if !w.shard.Gate().Enter() && w.p.nesting.occupiedGate() {
@@ -111,6 +108,18 @@ func (w *walk[K]) run() (ended int, own bool) {
 		}
 	}
 	return w.resume()
+}
+
+// readRest takes what the cursor has not reached.
+func (w *walk[K]) readRest() {
+	var out [batchSize]*machine.Machine
+	for w.more {
+		var n int
+		n, w.more = w.cursor.Next(out[:])
+		for _, m := range out[:n] {
+			w.rest = append(w.rest, weak.Make(m))
+		}
+	}
 }
 
 // resume goes on with the walk from where it stands.

@@ -78,7 +78,7 @@ func TestASealedShardTakesOnlyFurtherKeys(t *testing.T) {
 	assert.Equal(t, 2, total.Watched)
 
 	var found []*machine.Machine
-	keys, _, more := s.SomeKeys(0, 100, nil)
+	keys, _, more := s.someKeys(0, 100, nil)
 	assert.False(t, more)
 	for _, k := range keys {
 		found = append(found, visit(s, k, 1)...)

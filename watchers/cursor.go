@@ -32,7 +32,7 @@ type Cursor[K comparable] struct {
 // Begin starts a walk over the operations that wait for key: all without a position, and
 // those with a position at or below upTo. It puts the first operations into out and
 // returns their number n. If more is true, the caller must call [Cursor.Next] until that
-// returns false, or [Cursor.Stop] or [Cursor.Rest].
+// returns false, or [Cursor.Stop].
 func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int, more bool) {
 	s.mu.Lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
@@ -109,20 +109,6 @@ func (c *Cursor[K]) Stop() {
 	defer s.unlock()
 	c.unmarkLocked()
 	c.endLocked()
-}
-
-// Rest is Stop that returns the operations that the walk would still visit.
-func (c *Cursor[K]) Rest() (rest []*machine.Machine) {
-	s := c.list.shard
-	s.mu.Lock()
-	defer s.unlock()
-	for more := true; more; {
-		var out [128]*machine.Machine
-		var n int
-		n, more = c.fillLocked(out[:])
-		rest = append(rest, out[:n]...)
-	}
-	return rest
 }
 
 func (c *Cursor[K]) endLocked() {

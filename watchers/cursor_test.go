@@ -135,7 +135,7 @@ func TestAWalkVisitsOperationsAndNoMarkers(t *testing.T) {
 				}
 				require.True(t, slices.Equal(want, visited), "in batches of %d", size)
 			}
-			keys, _, _ := s.SomeKeys(0, 1, nil)
+			keys, _, _ := s.someKeys(0, 1, nil)
 			require.Len(t, keys, 1)
 			require.True(t, slices.Equal(want, visit(s, keys[0], 7)), "by its place in the map")
 			first.Stop()
@@ -153,16 +153,14 @@ func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {
 	var c Cursor[int]
 	_, more := s.Begin(&c, 7, hash, EveryPosition, make([]*machine.Machine, 2))
 	require.True(t, more)
-	keys, _, _ := s.SomeKeys(0, 100, nil)
+	keys, _, _ := s.someKeys(0, 100, nil)
 	require.Len(t, keys, 1)
 	assert.Equal(t, []any{7, hash}, []any{keys[0].Key, keys[0].Hash})
 	assert.True(t, s.Awaited(7, hash))
 	end(w, 7, ops...)
-	keys, _, _ = s.SomeKeys(0, 100, nil)
+	keys, _, _ = s.someKeys(0, 100, nil)
 	assert.Empty(t, keys)
 	assert.False(t, s.Awaited(7, hash))
-	s.SignalSome(0, 100)
-	assert.False(t, w.Signalled())
 	_, awaited := s.Signal(7, hash, EveryPosition, false)
 	assert.False(t, awaited)
 	var total Totals
@@ -170,6 +168,17 @@ func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {
 	assert.EqualValues(t, 1, total.Signals, "that of Signal")
 	c.Stop()
 	checkInvariants(t, w)
+}
+
+// restOf ends a walk and returns the operations that it has not visited.
+func restOf(c *Cursor[int]) (rest []*machine.Machine) {
+	out := make([]*machine.Machine, 128)
+	for more := true; more; {
+		var n int
+		n, more = c.Next(out)
+		rest = append(rest, out[:n]...)
+	}
+	return rest
 }
 
 // visit returns the operations of k, in batches of size.
@@ -222,7 +231,7 @@ func TestRestReturnsWhatNextWould(t *testing.T) {
 						k, more = walks[0].Next(out)
 						want = append(want, out[:k]...)
 					}
-					rest := walks[1].Rest()
+					rest := restOf(&walks[1])
 					require.NotEmpty(t, rest)
 					require.True(t, slices.Equal(want, rest))
 					l := s.mu.keys.find(1, hash)
@@ -232,7 +241,7 @@ func TestRestReturnsWhatNextWould(t *testing.T) {
 					_, more := s.Begin(&walks[1], 1, hash, upTo, out)
 					require.True(t, more, "it can begin again")
 					end(w, 1, all...)
-					require.Empty(t, walks[1].Rest())
+					require.Empty(t, restOf(&walks[1]))
 					_, keys := watched(w)
 					assert.Zero(t, keys, "the key was kept for the walk only")
 					checkInvariants(t, w)
@@ -258,7 +267,7 @@ func TestALookupFindsANaNByItsHash(t *testing.T) {
 		watch(1, w.Hash(1.0))
 	}
 	s.Close()
-	keys, _, more := s.SomeKeys(0, 100, nil)
+	keys, _, more := s.someKeys(0, 100, nil)
 	require.False(t, more)
 	require.Len(t, keys, 21)
 	for _, k := range keys {
@@ -271,7 +280,7 @@ func TestALookupFindsANaNByItsHash(t *testing.T) {
 	assert.Empty(t, waiting)
 }
 
-// A key that SomeKeys has returned may have left the map, and another key of the shard may have its memory.
+// A key that someKeys has returned may have left the map, and another key of the shard may have its memory.
 func TestAWalkOverAKeyThatHasLeft(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
 	s := w.Shard(0)
@@ -281,7 +290,7 @@ func TestAWalkOverAKeyThatHasLeft(t *testing.T) {
 			if signalled {
 				s.Signal(7, w.Hash(7), EveryPosition, false)
 			}
-			keys, _, _ := s.SomeKeys(0, 100, nil)
+			keys, _, _ := s.someKeys(0, 100, nil)
 			require.Len(t, keys, 1)
 			assert.Len(t, visit(s, keys[0], 1), 3)
 			end(w, 7, ended...)

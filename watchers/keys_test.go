@@ -11,38 +11,22 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// A pass over all keys of a shard releases the shard's lock after about a chunk of keys.
-func TestAPassOverAllKeysGoesInChunks(t *testing.T) {
-	const keys, chunk, most = 4000, 8, 40 // most: the last bucket may hold some keys more
+// A pass over all keys releases a shard's lock after about as many keys as it was asked for.
+func TestAPassOverAllKeysGoesInParts(t *testing.T) {
+	const keys, part, most = 4000, 8, 40 // most: the last bucket may hold some keys more
 	w := New[int](Config[int]{Shards: 1})
-	s := w.Shard(0)
 	for key := range keys {
 		waitAt(t, w, key, AnyPosition)
 	}
-	parts := map[string]func(at Place) (n int, next Place, more bool){
-		"SomeKeys": func(at Place) (int, Place, bool) {
-			found, next, more := s.SomeKeys(at, chunk, nil)
-			return len(found), next, more
-		},
-		"SignalSome": func(at Place) (int, Place, bool) {
-			before := s.mu.signals.made
-			next, more := s.SignalSome(at, chunk)
-			return int(s.mu.signals.made - before), next, more
-		},
+	total := 0
+	var at place
+	for more := true; more; {
+		var found []Key[int]
+		found, at, more = w.Shard(0).someKeys(at, part, nil)
+		require.LessOrEqual(t, len(found), most)
+		total += len(found)
 	}
-	for name, part := range parts {
-		t.Run(name, func(t *testing.T) {
-			total := 0
-			var at Place
-			for more := true; more; {
-				var n int
-				n, at, more = part(at)
-				require.LessOrEqual(t, n, most)
-				total += n
-			}
-			assert.Equal(t, keys, total)
-		})
-	}
+	assert.Equal(t, keys, total)
 }
 
 // A part of a pass ends as soon as it has its keys: with the bucket of the last of them.
@@ -52,24 +36,45 @@ func TestAPartOfAPassOverAllKeysIsNoLongerThanItNeedsToBe(t *testing.T) {
 	for key := range 500 { // so many that a bucket with one key is there for certain
 		waitAt(t, w, key, AnyPosition)
 	}
-	signals := func() int64 {
-		var t Totals
-		s.Totals(&t)
-		return t.Signals
-	}
-	found, signalled := 500, int64(500)
-	var at Place
+	found := 500
+	var at place
 	for more := true; more; {
-		keys, next, _ := s.SomeKeys(at, 1, nil)
-		before := signals()
-		at, more = s.SignalSome(at, 1)
-		require.Equal(t, next, at, "both go on at the same place")
-		if len(keys) > 0 { // else only empty buckets are left
-			found, signalled = min(found, len(keys)), min(signalled, signals()-before)
+		var keys []Key[int]
+		if keys, at, more = s.someKeys(at, 1, nil); len(keys) > 0 { // else only empty buckets are left
+			found = min(found, len(keys))
 		}
 	}
 	assert.Equal(t, 1, found)
-	assert.EqualValues(t, 1, signalled)
+}
+
+// AllKeys yields the keys of every shard once, while other goroutines may take each lock, and stops
+// when the loop does.
+func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
+	w := New[int](Config[int]{Shards: 4})
+	const keys = 3000 // several parts in each shard
+	for key := range keys {
+		waitAt(t, w, key, AnyPosition)
+	}
+	found := map[int]uint64{}
+	for k := range w.AllKeys() {
+		for s := range w.Shards() {
+			require.True(t, s.mu.TryLock())
+			s.unlock()
+		}
+		require.NotContains(t, found, k.Key)
+		found[k.Key] = k.Hash
+	}
+	assert.Len(t, found, keys)
+	for key, hash := range found {
+		require.Equal(t, w.Hash(key), hash)
+	}
+	n := 0
+	for range w.AllKeys() {
+		if n++; n == 200 {
+			break
+		}
+	}
+	assert.Equal(t, 200, n)
 }
 
 func TestAwaitedReportsWhetherOperationsWait(t *testing.T) {

@@ -119,7 +119,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 						walk.cursor.Stop()
 						walk.begun = nil
 					} else {
-						walk.visited = append(walk.visited, walk.cursor.Rest()...)
+						walk.visited = append(walk.visited, restOf(&walk.cursor)...)
 					}
 				}
 			}

@@ -75,9 +75,6 @@ func (s *Shard[K]) init(all *Watchers[K], index int) {
 	s.observer = stats.NewObserver[K](all.config.Observe, len(all.slots))
 }
 
-// Index returns the number of s in its map.
-func (s *Shard[K]) Index() int { return int(s.index) }
-
 // Gate returns the gate of s, which it may share with other shards.
 func (s *Shard[K]) Gate() *Gate { return s.gate }
 

@@ -11,7 +11,7 @@ import (
 type signalQueue[K comparable] struct {
 	first, last *keyList[K]
 
-	made      int64 // calls of Signal, and keys of SignalSome
+	made      int64 // calls of Signal
 	coalesced int64 // of made: the key was marked already
 }
 

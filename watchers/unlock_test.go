@@ -109,9 +109,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Gone":            func(f fixture) { f.Gone(f.all[0], f.key, f.hash) },
 		"Next":            func(f fixture) { f.cursor.Next(few) },
 		"Stop":            func(f fixture) { f.cursor.Stop() },
-		"Rest":            func(f fixture) { f.cursor.Rest() },
-		"SomeKeys":        func(f fixture) { f.SomeKeys(0, 1, nil) },
-		"SignalSome":      func(f fixture) { f.SignalSome(0, 1) },
+		"someKeys":        func(f fixture) { f.someKeys(0, 1, nil) },
 		"Awaited":         func(f fixture) { f.Awaited(f.key, f.hash) },
 		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}, make([]int, 1)) },
 		"leaveRest":       func(f fixture) { leaveRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },
@@ -198,7 +196,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 					key := r.IntN(keys)
 					_, more := w.Shard(w.Hash(key)).Begin(&c, key, w.Hash(key), EveryPosition, make([]*machine.Machine, 1))
 					if more && r.IntN(2) == 0 {
-						c.Rest()
+						restOf(&c)
 					} else if more {
 						c.Stop()
 					}

@@ -10,9 +10,8 @@
 // the map when no operation waits for it and no [Cursor] stands in its lists.
 //
 // No lock is held while user code runs. A shard's lock is held for a bounded part of a
-// walk or of a batch, with three exceptions: [Cursor.Rest] visits every operation
-// that is left of a walk, a hash table that grows or shrinks moves all its keys, and an insertion
-// into the middle of a long ordered list may walk over many operations.
+// walk or of a batch, with two exceptions: a hash table that grows or shrinks moves all its keys, and an
+// insertion into the middle of a long ordered list may walk over many operations.
 //
 // Package purgatory is the only user of this package. Programs do not need it.
 package watchers
@@ -136,7 +135,7 @@ func (w *Watchers[K]) Seal() {
 }
 
 // Close makes every later [Shard.Watch] and [Shard.Pass] fail. So a walk over the keys of all
-// shards, by [Shard.SomeKeys], then finds every operation that was accepted.
+// shards, by [Watchers.AllKeys], then finds every operation that was accepted.
 func (w *Watchers[K]) Close() {
 	w.mu.Lock()
 	w.mu.closed = true

@@ -208,7 +208,7 @@ func distinctShards(p *purgatory.DelayedOperationPurgatory[int], n int) (keys []
 	w := watchersOf(p)
 	for i := range n {
 		for key := i * 1_000_000; ; key++ {
-			if w.Shard(w.Hash(key)).Index() == i {
+			if w.Shard(w.Hash(key)) == w.Shard(uint64(i)) {
 				keys = append(keys, key)
 				break
 			}
