@@ -28,7 +28,7 @@ type SystemTimer struct {
 	sleeper  sched.Sleeper // only the driver uses it
 	driver   sched.Token   // who has taken it is the driver; level 1 of the lock order
 	flushing sched.Mutex   // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
-	standIns sched.Int32   // number of stand-ins, see callStandIn
+	standIns sched.Int64   // number of stand-ins, see callStandIn
 
 	started  atomic.Bool   // Start was called
 	stopping atomic.Bool   // Stop was called

@@ -7,7 +7,6 @@ import explored "github.com/delayedop/purgatory/proof/explore/sched"
 // What this package has in a normal build, and Advance, which moves the time of a run.
 type (
 	Bool    = explored.Bool
-	Int32   = explored.Int32
 	Int64   = explored.Int64
 	Uint32  = explored.Uint32
 	Uint64  = explored.Uint64

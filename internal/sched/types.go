@@ -11,8 +11,6 @@ import "sync/atomic"
 type (
 	// Bool is an atomic bool.
 	Bool = atomic.Bool
-	// Int32 is an atomic int32.
-	Int32 = atomic.Int32
 	// Int64 is an atomic int64.
 	Int64 = atomic.Int64
 	// Uint32 is an atomic uint32.
@@ -24,13 +22,12 @@ type (
 // inlined calls the methods of these types once. The compiler passes the bodies of the methods
 // on to a package that imports this one, and not sync/atomic, only if they were inlined here;
 // otherwise each of these operations would cost a call there.
-func inlined(b *Bool, i *Int32, l *Int64, u *Uint32, w *Uint64) {
+func inlined(b *Bool, l *Int64, u *Uint32, w *Uint64) {
 	b.Store(!b.Load() && b.Swap(true) && b.CompareAndSwap(false, true))
-	i.Store(i.Load() + i.Add(1) + i.Swap(1))
 	l.Store(l.Load() + l.Add(1) + l.Swap(1))
 	u.Store(u.Load() + u.Add(1) + u.Swap(1) + u.Or(1) + u.And(1))
 	w.Store(w.Load() + w.Add(1) + w.Swap(1) + w.Or(1) + w.And(1))
-	b.Store(i.CompareAndSwap(0, 1) && l.CompareAndSwap(0, 1) && u.CompareAndSwap(0, 1) && w.CompareAndSwap(0, 1))
+	b.Store(l.CompareAndSwap(0, 1) && u.CompareAndSwap(0, 1) && w.CompareAndSwap(0, 1))
 }
 
 var _ = inlined

@@ -8,7 +8,6 @@ type number[T int32 | int64 | uint32 | uint64] struct{ v T }
 
 // The types that replace those of sync/atomic.
 type (
-	Int32  = number[int32]
 	Int64  = number[int64]
 	Uint32 = number[uint32]
 	Uint64 = number[uint64]
