@@ -136,7 +136,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	waits := set.fill(p, keys, at)
 	defer set.release(p)
 	first := p.watchers.Shard(waits[0].Hash)
-	if !(p.inLine(waits) && p.othersWait(waits)) && ready() {
+	if (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
 		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
 		return nil
 	}

@@ -78,7 +78,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.goOn(waits)
 			return
 		}
-		if !r.tried && !(p.inLine(waits) && p.othersWait(waits)) {
+		if !r.tried && (!p.inLine(waits) || !p.othersWait(waits)) {
 			if end, _ := r.Try(false); end == machine.Satisfied {
 				r.pass(waits)
 				return

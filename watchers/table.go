@@ -100,7 +100,7 @@ func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 		return nil
 	}
 	for l := *t.bucket(hash); l != nil; l = l.chain {
-		if l.hash == hash && (l.key == key || l.key != l.key) { //nolint:staticcheck // true for a NaN
+		if l.hash == hash && (l.key == key || l.key != l.key) { // unequal: a NaN
 			return l
 		}
 	}
