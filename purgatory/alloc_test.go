@@ -9,9 +9,23 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 )
+
+// Programs make a purgatory for each of their objects.
+func TestAPurgatoryOnASharedTimerIsLight(t *testing.T) {
+	shared, err := timer.NewSystemTimer()
+	require.NoError(t, err)
+	defer shared.Stop()
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		p, err := New[int]("light", WithTimer(shared), WithoutReaper())
+		require.NoError(t, err)
+		_ = p.Close()
+	}), 20.0)
+}
 
 // In a steady state ending operations allocates nothing. (A cancellation allocates its
 // cause, once for all operations that it ends.) TestObservingOptionsAllocateNothingPerOperation counts what

@@ -94,6 +94,9 @@ func (r *recordRate) allow(event string, args []any) (all []any, ok bool) {
 	} else if c.logged++; c.suppressed > 0 {
 		args, c.suppressed = append(args, "suppressed", c.suppressed), 0
 	}
+	if r.mu.events == nil {
+		r.mu.events = make(map[string]recordCount)
+	}
 	r.mu.events[event] = c
 	return args, ok
 }

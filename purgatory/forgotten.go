@@ -100,6 +100,9 @@ func (f *forgotten[K]) excused(m *machine.Machine) bool {
 func (f *forgotten[K]) add(s *suspect[K]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mu.suspects == nil {
+		f.mu.suspects = make(map[*suspect[K]]*sched.Timer)
+	}
 	f.mu.suspects[s] = sched.AfterFunc(f.p.cfg.grace, func() {
 		f.note(s)
 		f.mu.Lock()

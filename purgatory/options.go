@@ -192,6 +192,9 @@ func newConfig(opts []Option) (config, error) {
 		}
 		o(&c)
 	}
+	invalid := func(name string, value any, allowed string) error {
+		return fmt.Errorf("%s is %v, must be %s", name, value, allowed)
+	}
 	usable := c.timer == nil && !c.shared
 	switch t := c.timer.(type) { // and not a type that embeds one of these
 	case *timer.SystemTimer:
@@ -199,33 +202,35 @@ func newConfig(opts []Option) (config, error) {
 	case *timer.ManualTimer:
 		usable = t != nil
 	}
-	for _, option := range []struct {
-		ok      bool
-		name    string
-		value   any
-		allowed string
-	}{
-		{usable, "timer", fmt.Sprintf("a %T", c.timer), "a *timer.SystemTimer or a *timer.ManualTimer that is not nil"},
-		{c.timer == nil || len(c.timerOptions) == 0, "timer", "injected", "free of WithTick and WithTimerOptions"},
-		{
-			c.watcherShards >= 1 && c.watcherShards <= maxWatcherShards && c.watcherShards&(c.watcherShards-1) == 0,
-			"number of watcher shards", c.watcherShards, fmt.Sprintf("a power of two from 1 to %d", maxWatcherShards),
-		},
-		{c.purgeInterval >= 0, "purge interval", c.purgeInterval, "at least 0"},
-		{c.reapInterval > 0, "reap interval", c.reapInterval, "positive"},
-		{c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1"},
-		{c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1"},
-		{c.maxPending >= 0, "maximum of pending operations", c.maxPending, "at least 0 (no bound)"},
-		{!c.handled || c.panicHandler != nil, "panic handler", "nil", "a function"},
-		{c.logger != nil, "logger", "nil", "a *slog.Logger"},
-		{c.keyStats >= 0 && c.keyStats <= maxKeyStats, "number of keys to tell apart", c.keyStats, fmt.Sprintf("from 0 (none) to %d", maxKeyStats)},
-		{c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)"},
-		{c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks"},
-		{c.grace >= 0, "grace of forgotten checks", c.grace, "at least 0"},
-	} {
-		if !option.ok {
-			return c, fmt.Errorf("%s is %v, must be %s", option.name, option.value, option.allowed)
-		}
+	switch {
+	case !usable:
+		return c, invalid("timer", fmt.Sprintf("a %T", c.timer), "a *timer.SystemTimer or a *timer.ManualTimer that is not nil")
+	case c.timer != nil && len(c.timerOptions) > 0:
+		return c, invalid("timer", "injected", "free of WithTick and WithTimerOptions")
+	case c.watcherShards < 1 || c.watcherShards > maxWatcherShards || c.watcherShards&(c.watcherShards-1) != 0:
+		return c, invalid("number of watcher shards", c.watcherShards, fmt.Sprintf("a power of two from 1 to %d", maxWatcherShards))
+	case c.purgeInterval < 0:
+		return c, invalid("purge interval", c.purgeInterval, "at least 0")
+	case c.reapInterval <= 0:
+		return c, invalid("reap interval", c.reapInterval, "positive")
+	case c.expiryWorkers < 1:
+		return c, invalid("number of expiry workers", c.expiryWorkers, "at least 1")
+	case c.signalWorkers < 1:
+		return c, invalid("number of signal workers", c.signalWorkers, "at least 1")
+	case c.maxPending < 0:
+		return c, invalid("maximum of pending operations", c.maxPending, "at least 0 (no bound)")
+	case c.handled && c.panicHandler == nil:
+		return c, invalid("panic handler", "nil", "a function")
+	case c.logger == nil:
+		return c, invalid("logger", "nil", "a *slog.Logger")
+	case c.keyStats < 0 || c.keyStats > maxKeyStats:
+		return c, invalid("number of keys to tell apart", c.keyStats, fmt.Sprintf("from 0 (none) to %d", maxKeyStats))
+	case c.slow < 0:
+		return c, invalid("threshold of slow callbacks", c.slow, "at least 0 (off)")
+	case c.stuckStacks && c.slow == 0:
+		return c, invalid("threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
+	case c.grace < 0:
+		return c, invalid("grace of forgotten checks", c.grace, "at least 0")
 	}
 	return c, nil
 }

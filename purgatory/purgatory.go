@@ -87,11 +87,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	})
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
-	p.records.mu.events = make(map[string]recordCount)
 	p.callbacks.p = p
-	p.callbacks.mu.running = make(map[*callback[K]]struct{})
 	p.forgotten.p = p
-	p.forgotten.mu.suspects = make(map[*suspect[K]]*sched.Timer)
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting, cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
 	if p.timer = cfg.timer; p.timer == nil {

@@ -58,6 +58,9 @@ func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *callback[K
 		b.goroutine = goroutine()
 	}
 	c.mu.Lock()
+	if c.mu.running == nil {
+		c.mu.running = make(map[*callback[K]]struct{})
+	}
 	c.mu.running[b] = struct{}{}
 	c.mu.Unlock()
 	return b
