@@ -103,6 +103,9 @@ func (r *recordRate) allow(event string, args []any) (all []any, ok bool) {
 
 // log logs an event, unless there are too many records of it.
 func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args ...any) {
+	if p.logger.Handler() == slog.DiscardHandler { // the default: nothing to count
+		return
+	}
 	if args, ok := p.records.allow(event, args); ok {
 		p.tell(p.logger, level, event, args, p.panicked)
 	}
