@@ -23,7 +23,7 @@ import (
 // and then refused it, another entry could meanwhile be refused with ErrFull although there
 // is room. The limit does not apply to the next run of a periodic handle.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
-	if e.Owner == nil {
+	if ownerOf(e) == nil && !e.OfOperation() {
 		return ErrNoTask
 	}
 	if s.mu.stopped {
@@ -39,7 +39,7 @@ func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 		}
 	}
 	limit := t.maxPending
-	if _, ok := e.Owner.(*periodic); ok && e.At != 0 {
+	if _, ok := ownerOf(e).(*periodic); ok && e.At != 0 {
 		limit = math.MaxInt64
 	}
 	if t.maxPending != 0 && !bounded.Increment(&t.pending, limit) {

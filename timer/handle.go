@@ -56,7 +56,7 @@ func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit 
 
 // periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
-	p, _ := h.task.entry.Owner.(*periodic)
+	p, _ := h.task.owner.(*periodic)
 	return p
 }
 
@@ -66,7 +66,7 @@ func (t *store) start(h *Handle, owner any, first time.Duration) (*Handle, error
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
 	h.timer = t
-	h.task.entry.Bind(owner, t.id)
+	h.task.bind(owner, t.id)
 	now := t.now()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.
 	w := &s.mu.wheel
 	own := func(e *entry.Entry) {
 		check(uint32(e.Word.Load())&mask == index, "entry of shard %d", uint32(e.Word.Load())&mask)
-		check(e.Owner != nil, "entry without a task")
+		check(ownerOf(e) != nil, "entry without a task")
 		check(e.At > 0, "entry in a list with deadline %d", e.At)
 	}
 	for _, e := range listOf(t, &s.mu.due) {
@@ -102,7 +102,7 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *entry.Entry, number, 
 		for slot := range w.size {
 			bucket := &lv.buckets[slot]
 			check(bucket.root.At == int64(l)*w.size+slot+1, "level %d slot %d has position %d", l, slot, bucket.root.At)
-			check(bucket.root.Owner == nil && bucket.root.Word.Load() == 0, "a root is used as an entry")
+			check(bucket.root.Word.Load() == 0, "a root is used as an entry")
 			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
 			check(filled == !bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
 			if bucket.empty() {

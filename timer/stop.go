@@ -11,12 +11,14 @@ func (t *store) Stop() (unfired []any) {
 				e := l.root.Next
 				s.cancelLocked(e)
 				t.release(1)
-				if p, ok := e.Owner.(*periodic); ok {
-					if p.halt() { // otherwise Stop has prevented it
-						unfired = append(unfired, &p.Handle) // the *Handle that the caller got
+				switch owner := ownerOf(e).(type) {
+				case nil: // an operation's
+				case *periodic:
+					if owner.halt() { // otherwise Stop has prevented it
+						unfired = append(unfired, &owner.Handle) // the *Handle that the caller got
 					}
-				} else if !e.OfOperation() {
-					unfired = append(unfired, e.Owner)
+				default:
+					unfired = append(unfired, owner)
 				}
 			}
 		}

@@ -23,18 +23,36 @@ type Task interface {
 // accepted it; other timers refuse it. After Bind, the timer's methods on it are safe for
 // concurrent use. It must not be copied.
 type TaskEntry struct {
-	entry entry.Entry // and nothing else: see taskEntry
+	entry entry.Entry
+	owner any // a Task, a *Handle or a *periodic; nil until e is bound, constant afterwards
 }
 
-// taskEntry returns the TaskEntry that consists of e. The conversion is safe: e is all of it.
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the
+// first field of a TaskEntry, or that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
+// ownerOf returns what e is bound to: a [Task], a *Handle or a *periodic; nil if e is not bound,
+// or is an operation's.
+func ownerOf(e *entry.Entry) any {
+	if e.OfOperation() {
+		return nil
+	}
+	return taskEntry(e).owner
+}
+
+var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
+
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
-func (e *TaskEntry) Bind(task Task) { e.entry.Bind(task, 0) }
+func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
+
+func (e *TaskEntry) bind(owner any, id uint32) {
+	e.owner = owner
+	e.entry.Bind(id)
+}
 
 // Task returns the task that Bind bound e to, nil if there is none.
 func (e *TaskEntry) Task() Task {
-	task, _ := e.entry.Owner.(Task)
+	task, _ := ownerOf(&e.entry).(Task)
 	return task
 }
 
@@ -47,11 +65,9 @@ func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 // run runs what e is bound to: a task, a handle's function, or the end of an operation. The
 // caller has claimed e.
 func run(e *entry.Entry) {
-	if e.OfOperation() {
+	switch owner := ownerOf(e).(type) {
+	case nil:
 		machine.Expire(e)
-		return
-	}
-	switch owner := e.Owner.(type) {
 	case *Handle:
 		owner.f()
 	case *periodic:

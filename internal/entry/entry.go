@@ -1,6 +1,6 @@
-// Package entry is what a timer's lists consist of. Package timer wraps an [Entry] in its
-// TaskEntry, and package internal/machine begins each operation with one. Package timer reads
-// and writes the fields; nothing else does, except that the machine keeps its state in Word.
+// Package entry is what a timer's lists consist of. Package timer begins its TaskEntry with an
+// [Entry], and package internal/machine each operation. Package timer reads and writes the
+// fields; nothing else does, except that the machine keeps its state in Word.
 package entry
 
 import (
@@ -22,10 +22,6 @@ type Entry struct {
 	// same lock guards it. 0: never added. > 0: scheduled. Cancelled: cancelled. Any other
 	// negative value: expired, with ExpiredBit set in the deadline.
 	At int64
-
-	// Owner is what runs or ends when the entry expires: a task or a handle of package
-	// timer, or an operation. It is nil until the entry is bound, and constant afterwards.
-	Owner any
 
 	// Word is the entry's binding, in its lower half. Its upper half is for the object that
 	// the entry is part of: the wheels neither read nor write that half. The two share a
@@ -64,17 +60,16 @@ func (e *Entry) unowned() uint64 {
 	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
 }
 
-// Bind binds e to a task or a handle, and makes the timer with the identity id its owner; 0
-// leaves that open. No other goroutine sees e yet, so the write need not be atomic: an atomic
+// Bind binds e, which is part of a TaskEntry, to the timer with the identity id; 0 leaves that
+// open. No other goroutine sees e yet, so the write need not be atomic: an atomic
 // one takes 5 ns, of the 70 of AfterFunc and Stop. The conversion is safe: a Uint64 begins
 // with its value.
-func (e *Entry) Bind(owner any, id uint32) {
-	e.Owner = owner
+func (e *Entry) Bind(id uint32) {
 	*(*uint64)(unsafe.Pointer(&e.Word)) = e.unowned() | uint64(id)<<identity.Shift
 }
 
 // OperationBinding returns the binding of the entry of an operation whose purgatory has the
-// identity id. The operation writes it to Word, and sets Owner, instead of calling Bind.
+// identity id. The operation writes it to Word, instead of calling Bind.
 // Timers accept every entry of an operation, so its purgatory must add e to one timer only.
 func (e *Entry) OperationBinding(id uint32) uint64 {
 	return e.unowned() | uint64(id)<<identity.Shift | operationBit

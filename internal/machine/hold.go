@@ -19,8 +19,8 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 	if !m.word().CompareAndSwap(0, busy) && !m.word().CompareAndSwap(binding, busy) { // see Renew
 		return false
 	}
-	if m.entry.Owner == nil {
-		m.entry.Owner = h.Op
+	if m.op == nil {
+		m.op = h.Op
 	}
 	return true
 }

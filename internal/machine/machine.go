@@ -40,10 +40,14 @@ import (
 // An operation ends once: only the holder ends it, there is one holder at a time,
 // and no transition leads out of ended.
 type Machine struct {
-	// entry is the operation's entry in the timer. It is bound to the Operation, and
-	// its word is the state word (see the constants below). entry must be the first
-	// field: Expire and package purgatory convert pointers.
+	// entry is the operation's entry in the timer. Its word is the state word (see the
+	// constants below). entry must be the first field: Expire and package purgatory
+	// convert pointers.
 	entry entry.Entry
+
+	// op is the operation that the machine is part of. It is nil until the first Begin, and
+	// constant afterwards.
+	op Operation
 
 	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
 	// The holder writes it once, before the operation is watched.
@@ -90,7 +94,7 @@ const (
 
 // Operation returns the operation that m is part of. It must not be called before
 // Begin.
-func (m *Machine) Operation() Operation { return m.entry.Owner.(Operation) }
+func (m *Machine) Operation() Operation { return m.op }
 
 // Entry returns the operation's entry in the timer.
 func (m *Machine) Entry() *entry.Entry { return &m.entry }
@@ -100,7 +104,7 @@ func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 // Expire ends the operation that e is part of, because its timeout has passed. Package timer
 // calls it with no lock held. If another goroutine is the holder, Claim leaves it a wish.
 //
-// The conversion is safe: only Begin binds an entry to an operation, and that entry is the
+// The conversion is safe: only Begin makes an entry an operation's, and that entry is the
 // first field of a Machine.
 func Expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
