@@ -80,7 +80,9 @@ func (w *walk[K]) retry() (end machine.Outcome) {
 // add adds the operation that the walk holds to those that end with this batch.
 func (w *walk[K]) add(end machine.Outcome) {
 	w.ending.add(w.held.Machine, end)
-	w.ownEnded = w.ownEnded || w.held.Machine == w.own
+	if w.held.Machine == w.own {
+		w.ownEnded = true
+	}
 }
 
 // tryAgain goes on after a try that returned false, or ended otherwise: it releases the operation,
