@@ -4,6 +4,7 @@ package guard
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime/debug"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -54,4 +55,26 @@ func Report(v any, h Handler) {
 		h = Log
 	}
 	h(v, stack)
+}
+
+// Text formats a key or the value of a panic. Of one that refers to what another goroutine may be
+// writing, it formats the type: to read a map meanwhile would end the process. Of a pointer it
+// formats the address, too. A String method of the value runs apart; if it calls runtime.Goexit,
+// Text returns the type.
+func Text(v any) (text string) {
+	text = fmt.Sprintf("%T", v)
+	Apart(func() {
+		switch v.(type) {
+		case fmt.Stringer, error:
+			text = fmt.Sprint(v)
+			return
+		}
+		switch value := reflect.ValueOf(v); {
+		case value.Kind() == reflect.Pointer:
+			text = fmt.Sprintf("%T(%p)", v, v)
+		case value.Comparable(): // fmt reads no map and no slice in it, and of pointers in it formats the addresses
+			text = fmt.Sprint(v)
+		}
+	}, nil)
+	return text
 }
