@@ -60,23 +60,16 @@ func (q *ActionQueue) Add(action func()) {
 // A panic in an action goes to Run's caller, and a new goroutine runs the other actions. A
 // panic on that goroutine ends the program.
 func (q *ActionQueue) Run() {
-	if q.begin() {
+	q.mu.Lock()
+	running := q.mu.running
+	q.mu.running = true
+	q.mu.Unlock()
+	if !running {
 		q.run()
 	}
 }
 
-// begin reports whether the caller has to run actions, and sets running if so.
-func (q *ActionQueue) begin() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.mu.running || len(q.mu.waiting) == 0 {
-		return false
-	}
-	q.mu.running = true
-	return true
-}
-
-// run runs up to maxActions actions, and starts a goroutine for the rest. begin has set
+// run runs up to maxActions actions, and starts a goroutine for the rest. Run has set
 // running.
 func (q *ActionQueue) run() {
 	done := false

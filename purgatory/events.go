@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
@@ -75,9 +74,10 @@ type recordRate struct {
 	}
 }
 
+// recordCount is the number of records of an event since a time, up to a second.
 type recordCount struct {
-	since              time.Time
-	logged, suppressed int
+	since time.Time
+	n     int
 }
 
 // allow reports whether a record of event may be logged, and returns its attributes: args, and how
@@ -87,18 +87,17 @@ func (r *recordRate) allow(event string, args []any) (all []any, ok bool) {
 	defer r.mu.Unlock()
 	c := r.mu.events[event]
 	if time.Since(c.since) >= time.Second {
-		c.since, c.logged = time.Now(), 0
+		if suppressed := c.n - recordsPerSecond; suppressed > 0 {
+			args = append(args, "suppressed", suppressed)
+		}
+		c = recordCount{since: time.Now()}
 	}
-	if ok = c.logged < recordsPerSecond; !ok {
-		c.suppressed++
-	} else if c.logged++; c.suppressed > 0 {
-		args, c.suppressed = append(args, "suppressed", c.suppressed), 0
-	}
+	c.n++
 	if r.mu.events == nil {
 		r.mu.events = make(map[string]recordCount)
 	}
 	r.mu.events[event] = c
-	return args, ok
+	return args, c.n <= recordsPerSecond
 }
 
 // log logs an event, unless there are too many records of it.
@@ -114,9 +113,6 @@ func (p *DelayedOperationPurgatory[K]) log(level slog.Level, event string, args 
 // tell reports whether l has logged an event. The handler of l is user code, which runs apart,
 // because the caller may have work in hand that must not end with its goroutine. A panic goes to h.
 func (p *DelayedOperationPurgatory[K]) tell(l *slog.Logger, level slog.Level, event string, args []any, h guard.Handler) (logged bool) {
-	if l.Handler() == slog.DiscardHandler { // the default: no goroutine
-		return false
-	}
 	guard.Apart(func() {
 		if ctx := context.Background(); l.Enabled(ctx, level) {
 			l.Log(ctx, level, event, append([]any{"purgatory", p.name}, args...)...)
@@ -131,10 +127,10 @@ func (p *DelayedOperationPurgatory[K]) tell(l *slog.Logger, level slog.Level, ev
 func (p *DelayedOperationPurgatory[K]) notePanic(recovered any, stack []byte, about ...any) {
 	p.panics.Add(1)
 	args, ok := p.records.allow(EventPanic, append(about, "panic", guard.Text(recovered), "stack", string(stack)))
-	if ok && !p.tell(p.logger, slog.LevelError, EventPanic, args, nil) && !p.cfg.handled {
+	if ok && !p.tell(p.logger, slog.LevelError, EventPanic, args, nil) && p.cfg.panicHandler == nil {
 		p.tell(slog.Default(), slog.LevelError, EventPanic, args, nil)
 	}
-	if p.cfg.handled {
+	if p.cfg.panicHandler != nil {
 		p.cfg.panicHandler(recovered, stack)
 	}
 }
@@ -173,12 +169,11 @@ const dueLimit = time.Second
 // overdue returns how many expired operations wait for a worker, and how long the oldest has, if it
 // is time to log that. The caller has set reporting.
 func (p *DelayedOperationPurgatory[K]) overdue() (n int, oldest time.Duration) {
-	now := p.timer.Now()
-	if now-p.dueSeen < dueLimit {
-		return 0, 0
+	if now := p.timer.Now(); now-p.dueSeen >= dueLimit {
+		p.dueSeen = now
+		n, oldest = timer.Due(p.timer)
 	}
-	p.dueSeen = now
-	if n, oldest = timer.Due(p.timer); oldest <= dueLimit {
+	if oldest <= dueLimit {
 		return 0, 0
 	}
 	return n, oldest
@@ -194,20 +189,16 @@ func (p *DelayedOperationPurgatory[K]) noteClose(before watchers.Totals, began t
 		"elapsed", time.Since(began))
 }
 
-// isWait reports whether op is the operation behind an Await, an AwaitRead or a Wait.
-func isWait(op any) bool {
-	_, ok := op.(interface{ waitsIn() string })
-	return ok
-}
-
-// kindOf names op in errors and logs: by its type, or as "Await" or "AwaitRead" if op is
-// the operation behind such a call.
-func kindOf(op any) string {
+// waitsIn returns "Await", "AwaitRead" or "Wait" if op is the operation behind one, else "".
+func waitsIn(op any) string {
 	if w, ok := op.(interface{ waitsIn() string }); ok {
 		return w.waitsIn()
 	}
-	return fmt.Sprintf("%T", op)
+	return ""
 }
+
+// kindOf names op in errors and logs: by what it waits in, or by its type.
+func kindOf(op any) string { return cmp.Or(waitsIn(op), fmt.Sprintf("%T", op)) }
 
 // nameOf returns what the String method of m's operation returns, or the operation's kind if it has
 // none. It is for the holder of m, and for the goroutine that has just run one of m's callbacks.
@@ -232,14 +223,12 @@ const maxText = 200 // bytes of a key or an operation
 
 // cut returns valid UTF-8 of bounded length.
 func cut(s string) string {
-	if len(s) > maxText {
-		end := maxText
-		for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-			end--
-		}
-		s = s[:end] + "…"
+	const invalid = "\uFFFD"
+	if len(s) <= maxText {
+		return strings.ToValidUTF8(s, invalid)
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	// A character that is cut in two becomes an invalid one at the end.
+	return strings.TrimSuffix(strings.ToValidUTF8(s[:maxText], invalid), invalid) + "…"
 }
 
 // Regions of execution traces (runtime/trace). Inside each, the name of the purgatory is

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"time"
 
@@ -17,7 +18,6 @@ type Option func(*config)
 
 type config struct {
 	timer         timer.Timer
-	shared        bool // WithTimer was given
 	timerOptions  []timer.Option
 	watcherShards int
 	purgeInterval int
@@ -28,7 +28,6 @@ type config struct {
 	executor      func(run func()) error
 	maxPending    int
 	panicHandler  guard.Handler
-	handled       bool // WithPanicHandler was given
 	logger        *slog.Logger
 	histograms    bool
 	keyStats      int
@@ -39,6 +38,15 @@ type config struct {
 	spread          bool // WithCallbacksOnWorkers
 	lastTry         bool
 	grace           time.Duration
+
+	err error // the first rule that an option breaks
+}
+
+// rule notes the error of an option whose value is not allowed, unless ok.
+func rule[V any](c *config, ok bool, name string, value V, allowed string) {
+	if !ok && c.err == nil {
+		c.err = fmt.Errorf("%s is %v, must be %s", name, value, allowed)
+	}
 }
 
 // WithTick sets the resolution of timeouts. Default 1 ms. New rejects it together with
@@ -83,7 +91,14 @@ func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 // purgatory's own. Several purgatories may share t, and you may add tasks of your own to it.
 // Closing the purgatory does not stop t. With a ManualTimer there is no reaper: AdvanceClock
 // moves the time. New rejects other types of t, also those that embed one of the two.
-func WithTimer(t timer.Timer) Option { return func(c *config) { c.timer, c.shared = t, true } }
+func WithTimer(t timer.Timer) Option {
+	return func(c *config) {
+		system, _ := t.(*timer.SystemTimer)
+		manual, _ := t.(*timer.ManualTimer)
+		rule(c, system != nil || manual != nil, "timer", reflect.TypeOf(t), "a *timer.SystemTimer or a *timer.ManualTimer that is not nil")
+		c.timer = t
+	}
+}
 
 // WithExpiryWorkers sets how many goroutines may run the callbacks of expired operations
 // at a time. While callbacks block all of them, no other operation expires. They exist
@@ -132,7 +147,10 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } 
 // goroutine that calls the purgatory may call it. Without a handler, panics are logged by
 // slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
-	return func(c *config) { c.panicHandler, c.handled = h, true }
+	return func(c *config) {
+		rule(c, h != nil, "panic handler", "nil", "a function")
+		c.panicHandler = h
+	}
 }
 
 // WithLogger sets a logger for the purgatory's events: see [EventSlow] and the constants
@@ -170,11 +188,7 @@ func WithHistograms() Option { return func(c *config) { c.histograms = true } }
 // 1,048,576. Default 0: off.
 func WithKeyStats(n int) Option { return func(c *config) { c.keyStats = n } }
 
-const (
-	maxWatcherShards    = 1 << 16
-	maxKeyStats         = 1 << 20
-	workersPerProcessor = 16
-)
+const workersPerProcessor = 16
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
@@ -192,45 +206,18 @@ func newConfig(opts []Option) (config, error) {
 		}
 		o(&c)
 	}
-	invalid := func(name string, value any, allowed string) error {
-		return fmt.Errorf("%s is %v, must be %s", name, value, allowed)
-	}
-	usable := c.timer == nil && !c.shared
-	switch t := c.timer.(type) { // and not a type that embeds one of these
-	case *timer.SystemTimer:
-		usable = t != nil
-	case *timer.ManualTimer:
-		usable = t != nil
-	}
-	switch {
-	case !usable:
-		return c, invalid("timer", fmt.Sprintf("a %T", c.timer), "a *timer.SystemTimer or a *timer.ManualTimer that is not nil")
-	case c.timer != nil && len(c.timerOptions) > 0:
-		return c, invalid("timer", "injected", "free of WithTick and WithTimerOptions")
-	case c.watcherShards < 1 || c.watcherShards > maxWatcherShards || c.watcherShards&(c.watcherShards-1) != 0:
-		return c, invalid("number of watcher shards", c.watcherShards, fmt.Sprintf("a power of two from 1 to %d", maxWatcherShards))
-	case c.purgeInterval < 0:
-		return c, invalid("purge interval", c.purgeInterval, "at least 0")
-	case c.reapInterval <= 0:
-		return c, invalid("reap interval", c.reapInterval, "positive")
-	case c.expiryWorkers < 1:
-		return c, invalid("number of expiry workers", c.expiryWorkers, "at least 1")
-	case c.signalWorkers < 1:
-		return c, invalid("number of signal workers", c.signalWorkers, "at least 1")
-	case c.maxPending < 0:
-		return c, invalid("maximum of pending operations", c.maxPending, "at least 0 (no bound)")
-	case c.handled && c.panicHandler == nil:
-		return c, invalid("panic handler", "nil", "a function")
-	case c.logger == nil:
-		return c, invalid("logger", "nil", "a *slog.Logger")
-	case c.keyStats < 0 || c.keyStats > maxKeyStats:
-		return c, invalid("number of keys to tell apart", c.keyStats, fmt.Sprintf("from 0 (none) to %d", maxKeyStats))
-	case c.slow < 0:
-		return c, invalid("threshold of slow callbacks", c.slow, "at least 0 (off)")
-	case c.stuckStacks && c.slow == 0:
-		return c, invalid("threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
-	case c.grace < 0:
-		return c, invalid("grace of forgotten checks", c.grace, "at least 0")
-	}
-	return c, nil
+	n := c.watcherShards
+	rule(&c, c.timer == nil || len(c.timerOptions) == 0, "timer", "injected", "free of WithTick and WithTimerOptions")
+	rule(&c, n >= 1 && n <= 1<<16 && n&(n-1) == 0, "number of watcher shards", n, "a power of two from 1 to 65,536")
+	rule(&c, c.purgeInterval >= 0, "purge interval", c.purgeInterval, "at least 0")
+	rule(&c, c.reapInterval > 0, "reap interval", c.reapInterval, "positive")
+	rule(&c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
+	rule(&c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
+	rule(&c, c.maxPending >= 0, "maximum of pending operations", c.maxPending, "at least 0 (no bound)")
+	rule(&c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
+	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
+	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
+	rule(&c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
+	rule(&c, c.grace >= 0, "grace of forgotten checks", c.grace, "at least 0")
+	return c, c.err
 }

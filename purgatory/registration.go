@@ -265,7 +265,7 @@ func (r *registration[K]) refuse(kind error, format string, args ...any) {
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	if n := len(keys) + len(at); op == nil || p.refuses(n, 0) && (!isWait(op) || p.refuses(n, timeout)) {
+	if n := len(keys) + len(at); op == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
 	var set keySet[K]
