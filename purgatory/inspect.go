@@ -121,10 +121,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 	now := p.timer.Now()
 	for i := range sample {
 		w := &sample[i]
-		if len(all) == n {
-			break
-		}
-		if seen[w.Machine] {
+		if len(all) == n || seen[w.Machine] {
 			continue
 		}
 		seen[w.Machine] = true

@@ -103,43 +103,32 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 // operations, panics and stalls follow if they are not zero.
 func (s Stats) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pending %d", s.Pending)
-	if s.MaxPending > 0 {
-		fmt.Fprintf(&b, " of %d", s.MaxPending)
+	positive := func(n int64, format string, args ...any) {
+		if n > 0 {
+			fmt.Fprintf(&b, format, args...)
+		}
 	}
+	fmt.Fprintf(&b, "pending %d", s.Pending)
+	positive(s.MaxPending, " of %d", s.MaxPending)
 	fmt.Fprintf(&b, " under %d keys", s.Keys)
 	if s.Timed {
 		fmt.Fprintf(&b, ", oldest %v", short(s.OldestAge))
 	}
 	fmt.Fprintf(&b, "; accepted %d: %d satisfied, %d forced, %d expired, %d cancelled, %d closed",
 		s.Accepted, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed)
-	if s.Late.Count() > 0 {
-		if p99 := s.Late.Quantile(0.99); p99 == math.MaxInt64 {
-			fmt.Fprintf(&b, "; p99 lateness > %v", s.Late.Bound(HistogramBuckets-2))
-		} else {
-			fmt.Fprintf(&b, "; p99 lateness <= %v", p99)
-		}
+	sign, p99 := "<=", s.Late.Quantile(0.99)
+	if p99 == math.MaxInt64 {
+		sign, p99 = ">", s.Late.Bound(HistogramBuckets-2)
 	}
-	if s.Rejected > 0 {
-		fmt.Fprintf(&b, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
-	}
-	if s.Running > 0 || s.StuckCallbacks > 0 {
-		fmt.Fprintf(&b, "; running %d", s.Running)
-		if s.OldestRunning > 0 {
-			fmt.Fprintf(&b, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
-		}
-	}
-	if s.Due > 0 {
-		fmt.Fprintf(&b, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
-	}
-	for _, c := range []struct {
-		name string
-		n    int64
-	}{{"slow callbacks", s.SlowCallbacks}, {"panics", s.Panics}, {"reaper stalls", s.ReaperStalls}} {
-		if c.n > 0 {
-			fmt.Fprintf(&b, "; %s %d", c.name, c.n)
-		}
-	}
+	positive(s.Late.Count(), "; p99 lateness %s %v", sign, p99)
+	positive(s.Rejected, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
+	oldest := int64(s.OldestRunning)
+	positive(max(s.Running, oldest), "; running %d", s.Running)
+	positive(oldest, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
+	positive(s.Due, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
+	positive(s.SlowCallbacks, "; slow callbacks %d", s.SlowCallbacks)
+	positive(s.Panics, "; panics %d", s.Panics)
+	positive(s.ReaperStalls, "; reaper stalls %d", s.ReaperStalls)
 	return b.String()
 }
 
