@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,57 +29,51 @@ func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } 
 // callbacks holds the callbacks that run now. It is used only with WithSlowCallback. It is
 // safe for concurrent use.
 type callbacks[K comparable] struct {
-	p     *DelayedOperationPurgatory[K]
-	spare sched.Pool   // of *callback
-	slow  atomic.Int64 // callbacks that took longer than the threshold
+	p    *DelayedOperationPurgatory[K]
+	slow atomic.Int64 // callbacks that took longer than the threshold
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
-		running map[*callback[K]]struct{}
+		running map[*machine.Machine]callback[K] // an operation runs one at a time
 	}
 }
 
 // callback is a call of an operation's method.
 type callback[K comparable] struct {
-	m         *machine.Machine
 	key       K // the operation's first
 	name      string
 	began     time.Time
 	goroutine []byte // how the runtime names it in a stack; nil without WithStuckStacks
-	logged    bool   // guarded by callbacks.mu
+	logged    bool
 }
 
-func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *callback[K] {
-	b, _ := c.spare.Get().(*callback[K])
-	if b == nil {
-		b = new(callback[K])
-	}
-	*b = callback[K]{m: m, name: name, key: key, began: time.Now()}
+// begin returns m, for end.
+func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *machine.Machine {
+	b := callback[K]{key: key, name: name, began: time.Now()}
 	if c.p.cfg.stuckStacks {
 		b.goroutine = goroutine()
 	}
 	c.mu.Lock()
 	if c.mu.running == nil {
-		c.mu.running = make(map[*callback[K]]struct{})
+		c.mu.running = make(map[*machine.Machine]callback[K])
 	}
-	c.mu.running[b] = struct{}{}
+	c.mu.running[m] = b
 	c.mu.Unlock()
-	return b
+	return m
 }
 
 // end must be deferred, since a callback that panics may be slow, too.
-func (c *callbacks[K]) end(b *callback[K]) {
+func (c *callbacks[K]) end(m *machine.Machine) {
 	c.mu.Lock()
-	delete(c.mu.running, b)
+	b := c.mu.running[m]
+	delete(c.mu.running, m)
 	c.mu.Unlock()
-	if p, m, elapsed := c.p, b.m, time.Since(b.began); elapsed > p.cfg.slow {
+	if p, elapsed := c.p, time.Since(b.began); elapsed > p.cfg.slow {
 		c.slow.Add(1)
 		name := nameOf(m, p.blame(m, kindOf(m.Operation()), "String", b.key))
 		p.log(slog.LevelWarn, EventSlow, "operation", name, "callback", b.name,
 			"elapsed", elapsed, "age", p.ageOf(m), "outcome", operation.Outcome(m.Outcome()).String(), "key", keyText(b.key))
 	}
-	*b = callback[K]{}
-	c.spare.Put(b)
 }
 
 // oldest returns how many callbacks have been running for longer than the threshold, and how
@@ -86,7 +81,7 @@ func (c *callbacks[K]) end(b *callback[K]) {
 func (c *callbacks[K]) oldest() (stuck int64, oldest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for b := range c.mu.running {
+	for _, b := range c.mu.running {
 		elapsed := time.Since(b.began)
 		oldest = max(oldest, elapsed)
 		if elapsed > c.p.cfg.slow {
@@ -97,14 +92,16 @@ func (c *callbacks[K]) oldest() (stuck int64, oldest time.Duration) {
 }
 
 // takeStuck returns callbacks that have been running for longer than the threshold and were not
-// logged, up to as many as are logged in a second.
-func (c *callbacks[K]) takeStuck() (stuck []callback[K]) {
+// logged, up to as many as are logged in a second. They are copies: a callback may return at any
+// time.
+func (c *callbacks[K]) takeStuck() (stuck map[*machine.Machine]callback[K]) {
+	stuck = make(map[*machine.Machine]callback[K])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for b := range c.mu.running {
+	for m, b := range c.mu.running {
 		if !b.logged && time.Since(b.began) > c.p.cfg.slow && len(stuck) < recordsPerSecond {
 			b.logged = true
-			stuck = append(stuck, *b) // a copy: the callback may return at any time
+			c.mu.running[m], stuck[m] = b, b
 		}
 	}
 	return stuck
@@ -112,18 +109,15 @@ func (c *callbacks[K]) takeStuck() (stuck []callback[K]) {
 
 // report logs stuck callbacks. It does not call the String method of an operation, whose
 // callback runs.
-func (c *callbacks[K]) report(stuck []callback[K]) {
-	var stacks []byte
-	if c.p.cfg.stuckStacks && len(stuck) > 0 {
-		stacks = allStacks()
-	}
-	for _, b := range stuck {
+func (c *callbacks[K]) report(stuck map[*machine.Machine]callback[K]) {
+	stacks := sync.OnceValue(allStacks)
+	for m, b := range stuck {
 		args := []any{
-			"operation", kindOf(b.m.Operation()), "callback", b.name,
-			"elapsed", time.Since(b.began), "age", c.p.ageOf(b.m), "key", keyText(b.key),
+			"operation", kindOf(m.Operation()), "callback", b.name,
+			"elapsed", time.Since(b.began), "age", c.p.ageOf(m), "key", keyText(b.key),
 		}
 		if b.goroutine != nil {
-			args = append(args, "stack", stackOf(b.goroutine, stacks))
+			args = append(args, "stack", stackOf(b.goroutine, stacks()))
 		}
 		c.p.log(slog.LevelWarn, EventStuck, args...)
 	}

@@ -32,15 +32,8 @@ func (w *walk[K]) try(m *machine.Machine) {
 // timedTry is Try of the operation that the walk holds, with [WithSlowCallback].
 func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
 	key, _ := watchers.FirstKey[K](w.held.Machine)
-	w.timed = w.p.callbacks.begin(w.held.Machine, "TryComplete", key)
-	end, again = w.held.Try(false)
-	w.endTimed()
-	return end, again
-}
-
-func (w *walk[K]) endTimed() {
-	w.p.callbacks.end(w.timed)
-	w.timed = nil
+	defer w.p.callbacks.end(w.p.callbacks.begin(w.held.Machine, "TryComplete", key))
+	return w.held.Try(false)
 }
 
 // tried goes on after the first try of an operation, which has returned what [machine.Hold.Try]
@@ -126,9 +119,6 @@ func (w *walk[K]) matches(m *machine.Machine) bool {
 // interrupted is called when a TryComplete has panicked with v, or has called runtime.Goexit: v is
 // nil then.
 func (w *walk[K]) interrupted(v any) {
-	if w.timed != nil {
-		w.endTimed()
-	}
 	if v != nil {
 		key, _ := watchers.FirstKey[K](w.held.Machine)
 		w.p.reportPanic(v, w.held.Machine, "TryComplete", key)

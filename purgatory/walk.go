@@ -43,7 +43,6 @@ type walk[K comparable] struct {
 	held     machine.Hold // the operation that is tried, or was
 	trying   bool         // its tries are not over
 	looks    int          // how often held was to be released
-	timed    *callback[K] // the try that runs, with WithSlowCallback
 	panicked bool         // the last try has
 
 	tries, wasted int64      // of the batch
