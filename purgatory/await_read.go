@@ -51,7 +51,6 @@ type reading[K comparable] struct {
 	timeout time.Duration
 	changed sched.Token             // a check has called TryComplete
 	stop    context.CancelCauseFunc // ends the context of read
-	how     error                   // how the wait ended; OnComplete sets it before it closes ended
 	ended   chan struct{}
 }
 
@@ -62,8 +61,7 @@ func (r *reading[K]) TryComplete() bool {
 }
 
 func (r *reading[K]) OnComplete() {
-	r.how = r.p.howEnded(&r.DelayedOperation, r.timeout)
-	r.stop(r.how)
+	r.stop(r.p.howEnded(&r.DelayedOperation, r.timeout))
 	close(r.ended)
 }
 
@@ -77,7 +75,7 @@ func (r *reading[K]) waitsIn() string { return "AwaitRead" }
 func (r *reading[K]) finish(o machine.Outcome, cause error) error {
 	r.p.endNow(r, o, &cause)
 	sched.Receive(r.ended)
-	return r.how
+	return r.p.howEnded(&r.DelayedOperation, r.timeout)
 }
 
 func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K, at []KeyPosition[K]) (value V, err error) {
@@ -89,9 +87,6 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		if n := len(keys) + len(at); p.refuses(n, timeout) {
 			return value, p.refusal(r, n)
 		}
-		var set keySet[K]
-		first := p.watchers.Shard(set.fill(p, keys, at)[0].Hash)
-		set.release(p)
 		value, met, err := read(ctx)
 		o := machine.Satisfied
 		switch {
@@ -101,7 +96,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 			o, err = machine.Expired, p.errorf(ErrExpired, "after %v", timeout)
 		}
 		// If the purgatory has closed meanwhile, the result of the read is not lost.
-		_ = p.endedAtOnce(first, o)
+		_ = p.endedAtOnce(p.watchers.Shard(p.noKey), o)
 		return value, err
 	}
 	r.changed, r.ended = sched.NewToken(), make(chan struct{})
