@@ -76,21 +76,17 @@ const sampling = 1 << 12
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
 	in := Inspection{Wheels: timer.Inspect(p.timer)}
 	if keys > 0 {
-		in.Hot, in.Expiring = p.inspectKeys(keys)
+		var hot, expiring []stats.KeyCounts[K]
+		for s := range p.watchers.Shards() {
+			hot, expiring = s.Keys(hot, expiring)
+		}
+		in.Hot = reports(hot, keys, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
+		in.Expiring = reports(expiring, keys, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
 	}
 	if operations > 0 {
 		in.Oldest, in.Looked = p.inspectOldest(operations)
 	}
 	return in
-}
-
-func (p *DelayedOperationPurgatory[K]) inspectKeys(n int) (hot, expiring []KeyReport) {
-	var h, e []stats.KeyCounts[K]
-	for s := range p.watchers.Shards() {
-		h, e = s.Keys(h, e)
-	}
-	return reports(h, n, func(c *stats.KeyCounts[K]) int64 { return c.Weight }),
-		reports(e, n, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
 }
 
 // reports returns reports of the n keys with the greatest weight, greatest first.

@@ -69,8 +69,7 @@ func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
 	}
 	assert.Equal(t, s.Expired, s.Late.Count())
 	var tries, wasted int64
-	hot, _ := p.inspectKeys(1 << 20)
-	for _, k := range hot {
+	for _, k := range p.Inspect(1<<20, 0).Hot {
 		tries += k.Tries
 		wasted += k.Wasted
 	}

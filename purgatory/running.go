@@ -153,10 +153,10 @@ func allStacks() []byte {
 
 // stackOf returns the stack of a goroutine, "" if it is not among stacks.
 func stackOf(goroutine, stacks []byte) string {
-	for block := range bytes.SplitSeq(stacks, []byte("\n\n")) {
-		if bytes.HasPrefix(block, goroutine) {
-			return string(block)
-		}
+	i := bytes.Index(stacks, goroutine)
+	if i < 0 {
+		return ""
 	}
-	return ""
+	stack, _, _ := bytes.Cut(stacks[i:], []byte("\n\n"))
+	return string(stack)
 }

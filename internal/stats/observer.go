@@ -40,10 +40,14 @@ type Config struct {
 // concurrent use: the shard's lock guards it. A nil Observer counts nothing; only Passed,
 // CountsKeys, Forgotten and Keys may be called for it.
 type Observer[K comparable] struct {
-	ages  ages            // unused if times is nil
-	times *Times          // nil if not wanted; AddTimes computes its ages
-	keys  *keyObserver[K] // nil if not wanted
+	ages  ages   // unused if times is nil
+	times *Times // nil if not wanted; AddTimes computes its ages
 	now   func() time.Duration
+
+	// The keys with the most operations and tries, and those with the most expiries. In a single
+	// sketch, busy keys would displace a quiet key whose operations all expire. Both have no room
+	// if they are not wanted.
+	hot, expiring sketch[K]
 }
 
 // minKeys is the smallest number of keys that a shard counts separately.
@@ -61,7 +65,7 @@ func NewObserver[K comparable](c Config, shards int) *Observer[K] {
 	}
 	if c.Keys > 0 {
 		n := max((c.Keys+shards-1)/shards, minKeys)
-		o.keys = &keyObserver[K]{hot: newSketch[K](n), expiring: newSketch[K](n)}
+		o.hot, o.expiring = newSketch[K](n), newSketch[K](n)
 	}
 	return o
 }
@@ -72,8 +76,8 @@ func (o *Observer[K]) Watched(m *machine.Machine, first bool, key K, hash uint64
 	if first && o.times != nil {
 		o.ages.started(m.Start())
 	}
-	if o.keys != nil {
-		o.keys.hot.count(key, hash, 1, m.Start()).Watched++
+	if o.CountsKeys() {
+		o.hot.count(key, hash, 1, m.Start()).Watched++
 	}
 }
 
@@ -84,8 +88,23 @@ func (o *Observer[K]) Unwatched(m *machine.Machine, first bool, outcome machine.
 	if first && o.times != nil {
 		o.ages.ended(m.Start())
 	}
-	if o.keys != nil {
-		o.keys.unwatched(key, hash, outcome, m.Start())
+	if !o.CountsKeys() {
+		return
+	}
+	hot, expiring := o.hot.find(key, hash), o.expiring.find(key, hash)
+	if outcome == machine.Expired {
+		known := expiring != nil
+		// The start in place of the time saves a reading of the clock: weights decay a little later.
+		expiring = o.expiring.count(key, hash, 1, m.Start())
+		if !known && hot != nil { // the other sketch has counted the key for longer
+			expiring.Since, expiring.Ended, expiring.Forgotten = hot.Since, hot.Ended, hot.Forgotten
+		}
+	}
+	if hot != nil {
+		hot.Ended[outcome]++
+	}
+	if expiring != nil {
+		expiring.Ended[outcome]++
 	}
 }
 

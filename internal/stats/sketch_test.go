@@ -98,7 +98,7 @@ func TestAFullSketchReplacesItsLightestKey(t *testing.T) {
 func TestPlacesForKeysAreDividedAmongShards(t *testing.T) {
 	for keys, each := range map[int]int{512: 8, 513: 9, 576: 9, 1: minKeys} {
 		ob := NewObserver[int](Config{Keys: keys}, 64)
-		require.Equal(t, each, cap(ob.keys.hot.keys), "%d keys", keys)
-		require.Equal(t, each, cap(ob.keys.expiring.keys))
+		require.Equal(t, each, cap(ob.hot.keys), "%d keys", keys)
+		require.Equal(t, each, cap(ob.expiring.keys))
 	}
 }
