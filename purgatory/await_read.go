@@ -107,7 +107,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	if _, err := p.register(r, timeout, keys, at); err != nil {
 		return value, err
 	}
-	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read panics; otherwise the wait has ended
+	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read fails or panics; otherwise the wait has ended
 	for over := false; !over && (sched.Either(r.changed, until.Done()) || len(r.changed) > 0); {
 		with := until
 		if over = until.Err() != nil; over { // the change came before the end
@@ -121,7 +121,6 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		case err == nil:
 			value = got
 		case with.Err() == nil:
-			_ = r.finish(machine.Cancelled, err)
 			return got, err
 		default: // the end of the wait has ended the context of read
 			over = true

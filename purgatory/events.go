@@ -14,7 +14,6 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // The messages of the records that go to the logger of [WithLogger]. They will not change.
@@ -179,11 +178,11 @@ func (p *DelayedOperationPurgatory[K]) overdue() (n int, oldest time.Duration) {
 	return n, oldest
 }
 
-// noteClose logs that Close has ended the last operation. It has begun when the counts were these.
-func (p *DelayedOperationPurgatory[K]) noteClose(before watchers.Totals, began time.Time) {
+// noteClose logs that Close has ended the last operation.
+func (p *DelayedOperationPurgatory[K]) noteClose(began time.Time) {
 	t := p.totals(nil)
 	p.log(slog.LevelInfo, EventClosed,
-		"closed", t.Counts[machine.Closed]-before.Counts[machine.Closed], "left", t.Pending(),
+		"closed", t.Counts[machine.Closed], "left", t.Pending(),
 		"satisfied", t.Counts[machine.Satisfied], "forced", t.Counts[machine.Forced],
 		"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
 		"elapsed", time.Since(began))

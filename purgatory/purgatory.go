@@ -186,7 +186,7 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	p.draining.Store(true)
 	first := !p.closed.Swap(true)
 	if first {
-		defer p.noteClose(p.totals(nil), time.Now())
+		defer p.noteClose(time.Now())
 		defer p.stop() // also when a callback ends the goroutine
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
