@@ -74,7 +74,7 @@ func (e *ending[K]) run(later bool) (empty bool) {
 }
 
 func (e *ending[K]) settle() {
-	e.p.admission.release(e.n)
+	e.p.freePlaces(e.n)
 	e.p.wishes.Settle(e.ops[:e.n], e.outcomes[:e.n], e.cause)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 )
 
@@ -115,18 +114,14 @@ func (p *DelayedOperationPurgatory[K]) elsewhere(m *machine.Machine) string {
 	return ", to another purgatory"
 }
 
-// admission counts pending operations up to a limit. It is safe for concurrent use.
-type admission struct {
-	limit   int64 // 0: none, and nothing is counted
-	pending sched.Int64
+// takePlace counts one more pending operation, unless as many are pending as WithMaxPending allows.
+func (p *DelayedOperationPurgatory[K]) takePlace() bool {
+	return p.cfg.maxPending == 0 || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
 
-// reserve counts one more pending operation, unless the maximum are pending.
-func (a *admission) reserve() bool { return a.limit == 0 || bounded.Increment(&a.pending, a.limit) }
-
-// release subtracts n operations that reserve has counted.
-func (a *admission) release(n int) {
-	if a.limit > 0 {
-		a.pending.Add(int64(-n))
+// freePlaces subtracts n operations that takePlace has counted.
+func (p *DelayedOperationPurgatory[K]) freePlaces(n int) {
+	if p.cfg.maxPending > 0 {
+		p.places.Add(int64(-n))
 	}
 }

@@ -33,7 +33,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	nesting  nesting
 
 	wishes    machine.Wishes
-	admission admission
+	places    sched.Int64 // taken by pending operations, with WithMaxPending
 	callbacks callbacks[K]
 	records   recordRate
 	forgotten forgotten[K]
@@ -74,7 +74,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	}
 	p.cfg, p.logger = cfg, cfg.logger
 	p.panicked = func(recovered any, stack []byte) { p.notePanic(recovered, stack) }
-	p.admission.limit = int64(cfg.maxPending)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,

@@ -68,7 +68,7 @@ func (r *registration[K]) run(waits []watchers.Wait[K]) {
 			r.refuse(ErrUsed, "%T was submitted before%s", r.Op, p.elsewhere(r.Machine))
 			return
 		}
-		if !p.admission.reserve() {
+		if !p.takePlace() {
 			p.wishes.Reject(r.Machine, false)
 			r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
 			return
@@ -253,7 +253,7 @@ func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
 // reject undoes the registration of an operation that was in no list. spent reports that
 // a worker of the timer may still use the operation's entry.
 func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) {
-	r.p.admission.release(1)
+	r.p.freePlaces(1)
 	r.p.wishes.Reject(r.Machine, spent)
 	r.refuse(kind, format, args...)
 }
