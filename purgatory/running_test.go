@@ -93,6 +93,27 @@ func TestStuckCallbacksAreCountedAndLogged(t *testing.T) {
 	})
 }
 
+// A TryComplete that panics, or calls runtime.Goexit, does not run any more.
+func TestATryThatUnwindsIsSlowAndNotStuck(t *testing.T) {
+	for name, unwind := range map[string]func(){"panic": func() { panic("of the user's") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newManual(t, WithSlowCallback(time.Second), WithLogger(slog.New(&records{})))
+				op := submit(t, p, time.Hour, "a")
+				op.while = func() {
+					op.while = nil
+					time.Sleep(time.Minute)
+					unwind()
+				}
+				go p.CheckAndComplete("a")
+				time.Sleep(time.Hour)
+				s := p.Stats()
+				assert.Equal(t, []int64{0, 0, 1}, []int64{s.StuckCallbacks, int64(s.OldestRunning), s.SlowCallbacks})
+			})
+		})
+	}
+}
+
 // A callback counts as stuck only after the threshold. The record of a stuck callback has a
 // stack only with WithStuckStacks, because all goroutines stop while the runtime writes it.
 func TestACallbackIsStuckOnlyAfterTheThreshold(t *testing.T) {
