@@ -243,7 +243,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	}
 	// A registration may have looked at draining before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
-	p.watchers.Seal()
+	p.watchers.Close()
 	idle := p.poll(ctx, p.watchers.Quiet)
 	p.close(true)
 	if p.reaper != nil {

@@ -26,9 +26,9 @@ import (
 //  3. If not, the operation is linked later, and the second try comes later still:
 //     it sees the change.
 //
-// Closing is not lost either: a shard that is closed refuses the operation, and Close
-// finds every operation that a shard has accepted before. The shard of the first key
-// decides whether the operation is accepted.
+// Closing is not lost either: the shard of the first key decides whether the operation is
+// accepted. If it is closed it refuses the operation, and Close finds every operation that it has
+// accepted before.
 //
 // With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
 // it comes later than the link, too.
@@ -228,14 +228,10 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 		if p.watchers.Shard(w.Hash).Watch(m, i, w) {
 			continue
 		}
-		if i == 0 {
-			// If Cancel fails, a worker of the timer has claimed the entry and may
-			// still use it.
-			spent := !p.timer.Cancel(entryOf(m))
-			r.reject(spent, ErrClosed, "%s", kindOf(r.Op))
-		} else {
-			r.end(machine.Closed, waits)
-		}
+		// Only the shard of the first key refuses. If Cancel fails, a worker of the timer has
+		// claimed the entry and may still use it.
+		spent := !p.timer.Cancel(entryOf(m))
+		r.reject(spent, ErrClosed, "%s", kindOf(r.Op))
 		return false
 	}
 	r.step = tryAgain

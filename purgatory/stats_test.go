@@ -107,50 +107,16 @@ func TestStatsWithoutHistogramsReadNoClock(t *testing.T) {
 	assert.EqualValues(t, 1, s.Expired)
 }
 
-// closeLast closes the shard of the last of some keys that are in different shards.
-func closeLast(p *DelayedOperationPurgatory[string]) (keys []string) {
-	keys = []string{"a"}
-	for p.watchers.Shard(p.watchers.Hash(keys[0])) == p.watchers.Shard(p.watchers.Hash(keys[len(keys)-1])) {
-		keys = append(keys, keys[len(keys)-1]+"x")
-	}
-	p.watchers.Shard(p.watchers.Hash(keys[len(keys)-1])).Close()
-	return keys
-}
-
-// The first key's shard decides whether an operation is accepted: one that meets a
-// closed shard at a later key ends as closed.
-func TestAnOperationThatMeetsAClosedShardEndsAsClosed(t *testing.T) {
-	p := newManual(t, WithHistograms(), WithWatcherShards(2), WithMaxPending(1))
-	keys := closeLast(p)
-	for i := range 3 {
-		told := 0
-		op := &teller{tell: func() { told++ }}
-		// One more key each time, which accepts the operation: it leaves lists, and the refused
-		// key is in none.
-		keys = append([]string{"a"}, keys...)
-		completed, err := p.TryCompleteElseWatch(op, time.Second, keys...)
-		require.NoError(t, err)
-		assert.True(t, completed)
-		assert.Equal(t, operation.Closed, op.Outcome())
-		assert.Equal(t, 1, told)
-		s := p.Stats()
-		assert.EqualValues(t, i+1, s.Closed)
-		assert.Equal(t, s.Accepted, s.Closed)
-		assert.Zero(t, s.Rejected)
-		assert.Zero(t, s.Ages.Count())
-		assert.Zero(t, s.Pending+s.Watched)
-	}
-	assert.Zero(t, p.timer.Pending(), "it has left the timer")
-	assert.True(t, p.watchers.Quiet())
-}
-
 // What the first key's shard refuses was not accepted, and is in no count but that of the refused.
 func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
 	p := newManual(t, WithHistograms(), WithWatcherShards(2), WithMaxPending(1))
-	keys := closeLast(p)
+	for _, key := range []string{"a", "b"} {
+		p.watchers.Shard(p.watchers.Hash(key)) // in use before
+	}
+	p.watchers.Close() // after the registration has looked whether the purgatory is closed
 	for i := range 3 {
 		op := &probe{ready: i == 1} // one would not have to wait
-		_, err := p.TryCompleteElseWatch(op, time.Second, keys[len(keys)-1], "a")
+		_, err := p.TryCompleteElseWatch(op, time.Second, "a", "b")
 		require.ErrorIs(t, err, ErrClosed)
 		assert.Equal(t, operation.Pending, op.Outcome())
 		s := p.Stats()

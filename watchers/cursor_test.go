@@ -266,7 +266,6 @@ func TestALookupFindsANaNByItsHash(t *testing.T) {
 		watch(nan, w.Hash(nan)) // each has a list of its own
 		watch(1, w.Hash(1.0))
 	}
-	s.Close()
 	keys, _, more := s.someKeys(0, 100, nil)
 	require.False(t, more)
 	require.Len(t, keys, 21)

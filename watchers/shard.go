@@ -29,8 +29,7 @@ type Shard[K comparable] struct {
 
 		sched.Mutex
 		watched  uint32   // watches that are linked in this shard
-		sealed   bool     // Pass, and Watch of a first key, fail: no operation is accepted
-		closed   bool     // Watch and Pass fail
+		closed   bool     // Pass, and Watch of a first key, fail: no operation is accepted
 		accepted int64    // total number of operations accepted in this shard
 		keys     table[K] // in this line, except for the capacity of its buckets
 
@@ -86,14 +85,13 @@ type Wait[K comparable] struct {
 }
 
 // Watch links the i-th watch of m under the key of w. The caller holds m. With watch 0, m
-// counts as accepted. Watch returns false if the shard is closed, and for watch 0 if it is
-// sealed.
+// counts as accepted; Watch returns false, for watch 0 only, if the shard is closed.
 //
 // The watches of a key are in the order of their positions. Those with equal positions
 // are in order of arrival.
 func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 	s.mu.Lock()
-	if s.mu.closed || i == 0 && s.mu.sealed {
+	if i == 0 && s.mu.closed {
 		s.unlock()
 		return false
 	}
@@ -122,7 +120,7 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.mu.closed || s.mu.sealed {
+	if s.mu.closed {
 		return false
 	}
 	s.mu.accepted++

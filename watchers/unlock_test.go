@@ -100,8 +100,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 	}
 	few := make([]*machine.Machine, 1)
 	methods := map[string]func(f fixture){
-		"Seal":            func(f fixture) { f.seal() },
-		"Close":           func(f fixture) { f.Close() },
+		"Close":           func(f fixture) { f.Shard.all.Close() },
 		"Begin":           func(f fixture) { f.Begin(new(Cursor[int]), f.key, f.hash, EveryPosition, few) },
 		"Begin, no key":   func(f fixture) { f.Begin(new(Cursor[int]), -1, f.hash, EveryPosition, few) },
 		"BeginTurn":       func(f fixture) { f.BeginTurn(new(Cursor[int]), f.key, f.hash, few) },

@@ -45,7 +45,7 @@ type Watchers[K comparable] struct {
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
-		sealed, closed bool // a shard that is made later is sealed, or closed
+		closed bool // a shard that is made later is closed
 	}
 
 	stale sched.Int64 // watches that Leave has left in their lists, over all shards
@@ -105,7 +105,7 @@ func (w *Watchers[K]) makeLocked(i int) *Shard[K] {
 	if s == nil {
 		s = new(Shard[K])
 		s.init(w, i)
-		s.mu.sealed, s.mu.closed = w.mu.sealed, w.mu.closed
+		s.mu.closed = w.mu.closed
 		w.slots[i].Store(s)
 	}
 	return s
@@ -123,25 +123,18 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 	}
 }
 
-// Seal makes every shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
-// first key of an operation, fail from now on.
-func (w *Watchers[K]) Seal() {
-	w.mu.Lock()
-	w.mu.sealed = true
-	w.mu.Unlock()
-	for s := range w.Shards() {
-		s.seal()
-	}
-}
-
-// Close makes every later [Shard.Watch] and [Shard.Pass] fail. So a walk over the keys of all
-// shards, by [Watchers.AllKeys], then finds every operation that was accepted.
+// Close makes every shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
+// first key of an operation, fail from now on. So a walk over the keys of all shards, by
+// [Watchers.AllKeys], then finds every operation that was accepted, under its first key at least:
+// the goroutine that registers it may still link its further watches.
 func (w *Watchers[K]) Close() {
 	w.mu.Lock()
 	w.mu.closed = true
 	w.mu.Unlock()
 	for s := range w.Shards() {
-		s.Close()
+		s.mu.Lock()
+		s.mu.closed = true
+		s.unlock()
 	}
 }
 

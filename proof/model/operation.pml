@@ -371,6 +371,15 @@ inline link(o, k) {
 #endif
 #endif
 
+/* Under a further key: no shard refuses what the first has accepted. */
+inline linkFurther(o, k) {
+#ifdef BUG_2253
+	link(o, k)
+#else
+	atomic { LOCK(k); linked[AT(o, k)] = true }; UNLOCK(k)
+#endif
+}
+
 /* Not accepted, and no list has seen it: it is new again, and the user submits it to
  * another purgatory, which accepts it. Unless the timer has claimed it: then it is spent. */
 inline reject(o) {
@@ -443,23 +452,19 @@ inline registerOp(o) {
 			:: else ->
 				accepted[o] = true;
 				if
-				:: WATCHES(o, 0) -> link(o, 1)
+				:: WATCHES(o, 0) -> linkFurther(o, 1)
 				:: else
 				fi;
-				if
-				:: refused -> refused = false; claim[o] = CLOSED
-				:: else ->
 #ifdef BUG_NOSECOND
-					release(o);
-					if
-					:: more -> more = false; runner(o)
-					:: else
-					fi;
+				release(o);
+				if
+				:: more -> more = false; runner(o)
+				:: else
+				fi;
 #else
-					runner(o);          /* second try */
+				runner(o);                  /* second try */
 #endif
-					lateExpiry(o)
-				fi
+				lateExpiry(o)
 			fi
 		fi
 	fi;
