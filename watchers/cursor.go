@@ -10,17 +10,17 @@ import "github.com/delayedop/purgatory/internal/machine"
 //
 // Between two calls, two markers in the list keep the walk's place: here stands behind
 // the operations that have been visited, and end stands behind the last operation that
-// was linked at the beginning. Because of end, operations that keep arriving do not make
-// the walk endless. It is correct to leave them out, because the goroutine that registers
-// an operation tries it again after it has linked it. In a list that extends beyond the
+// was linked at the beginning. Because of end, operations that keep arriving at the end of the
+// list do not make the walk endless. It is correct to leave them out, because the goroutine that
+// registers an operation tries it again after it has linked it. In a list that extends beyond the
 // position there is no end marker, because finding its place would cost a walk over all
 // operations beyond the position. The position ends the walk; if operations keep arriving
-// below it, [Cursor.Overdue] does.
+// before it, [Cursor.Overdue] does.
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
-	list    *keyList[K]
-	ordered *orderedList // of list when the walk began
+	list    *keyList[K] // nil between walks
+	ordered bool        // operations waited for positions when the walk began
 	upTo    int64
 	left    int // operations to visit before the walk is overdue
 
@@ -71,7 +71,6 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	if c.list != nil {
-		c.unmarkLocked()
 		c.endLocked()
 	}
 	again = l.turnAgain
@@ -82,24 +81,51 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 }
 
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {
-	// Usually all operations fit into out, and no markers are needed.
-	if l.waiting() <= len(out) {
-		return len(l.appendUpTo(out[:0], upTo)), false
+	n, more = c.fillLocked(l, l.First(), upTo, out)
+	if !more { // usually: no markers are needed
+		return n, false
 	}
-	c.list, c.ordered, c.upTo = l, l.ordered, upTo
-	c.left = 2 * l.waiting()
+	if last := l.Last(); last.Position() <= upTo {
+		l.Mark(&c.end, last.Position(), last)
+	}
+	c.list, c.ordered, c.upTo, c.left = l, l.ordered != nil, upTo, 2*l.Len()-n
 	l.readers++
-	c.enterLocked(&l.unordered)
-	return c.fillLocked(out)
+	return n, true
+}
+
+// fillLocked visits the operations of l from w on until out is full. Then it puts the marker
+// here before the next one.
+func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out []*machine.Machine) (n int, more bool) {
+	for ; w != nil && w != &c.end && w.Position() <= upTo; w = l.Next(w) {
+		m := w.Machine()
+		if m == nil {
+			continue
+		}
+		if n == len(out) {
+			before := l.Prev(w)
+			l.Mark(&c.here, before.Position(), before)
+			return n, true
+		}
+		out[n] = m
+		n++
+	}
+	return n, false
 }
 
 // Next puts the next operations into out and returns their number n. The caller must call
 // it until more is false, or call [Cursor.Stop].
 func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
-	s := c.list.shard
+	l := c.list
+	s := l.shard
 	s.mu.Lock()
 	defer s.unlock()
-	return c.fillLocked(out)
+	next := l.Next(&c.here)
+	c.here.Unlink()
+	if n, more = c.fillLocked(l, next, c.upTo, out); !more {
+		c.endLocked()
+	}
+	c.left -= n
+	return n, more
 }
 
 // Stop ends a walk whose last call of Begin or Next has returned more = true.
@@ -107,79 +133,25 @@ func (c *Cursor[K]) Stop() {
 	s := c.list.shard
 	s.mu.Lock()
 	defer s.unlock()
-	c.unmarkLocked()
 	c.endLocked()
 }
 
 func (c *Cursor[K]) endLocked() {
+	for _, marker := range []*machine.Watch{&c.here, &c.end} {
+		if marker.List() != nil {
+			marker.Unlink()
+		}
+	}
 	l := c.list
+	c.list = nil
 	l.readers--
 	l.shard.dropLocked(l)
-	c.list, c.ordered = nil, nil
-}
-
-func (c *Cursor[K]) unmarkLocked() {
-	if c.here.List() != nil {
-		c.here.Unlink()
-	}
-	if c.end.List() != nil {
-		c.end.Unlink()
-	}
 }
 
 // Ordered reports whether operations wait for positions of the key. Those that are linked
 // while the walk goes on may then come before its end.
-func (c *Cursor[K]) Ordered() bool { return c.ordered != nil }
+func (c *Cursor[K]) Ordered() bool { return c.ordered }
 
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
 // when it began. The caller should stop it then, and begin another one elsewhere.
 func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
-
-// fillLocked goes on in the list that here stands in: first the unordered one, then the
-// ordered one.
-func (c *Cursor[K]) fillLocked(out []*machine.Machine) (n int, more bool) {
-	defer func() { c.left -= n }()
-	list, ordered := c.here.List(), c.ordered
-	for {
-		if n = c.walkLocked(list, out, n); c.here.List() != nil {
-			return n, true
-		}
-		if ordered == nil || list == &ordered.List {
-			c.endLocked()
-			return n, false
-		}
-		list = &ordered.List
-		c.enterLocked(list)
-	}
-}
-
-// enterLocked puts the markers around the operations to visit in list.
-func (c *Cursor[K]) enterLocked(list *machine.List) {
-	if last := list.Last(); last != nil && last.Position() <= c.upTo {
-		list.Mark(&c.end, last.Position(), last)
-	}
-	list.Mark(&c.here, AnyPosition, nil)
-}
-
-// walkLocked visits the operations between the markers until out is full. If it reaches
-// the end, it removes the markers.
-func (c *Cursor[K]) walkLocked(list *machine.List, out []*machine.Machine, n int) int {
-	w := list.Next(&c.here)
-	for w != nil && w != &c.end && w.Position() <= c.upTo {
-		if n == len(out) {
-			before := list.Prev(w)
-			if before != &c.here {
-				c.here.Unlink()
-				list.Mark(&c.here, before.Position(), before)
-			}
-			return n
-		}
-		if m := w.Machine(); m != nil {
-			out[n] = m
-			n++
-		}
-		w = list.Next(w)
-	}
-	c.unmarkLocked()
-	return n
-}

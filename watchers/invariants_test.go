@@ -29,10 +29,11 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 				require.Equal(t, b, int(l.hash>>32)&(len(s.mu.keys.buckets)-1))
 				require.Same(t, l, s.mu.keys.find(l.key, l.hash), "one list for a key")
 				require.False(t, l.idle(), "an empty key is forgotten")
-				watched += checkRing(t, &l.unordered, int(l.readers))
+				markers := 2 * int(l.readers)
 				if l.ordered != nil {
-					watched += checkRing(t, &l.ordered.List, int(l.readers)+len(l.ordered.index.markers))
+					markers += 1 + len(l.ordered.index)
 				}
+				watched += checkRing(t, &l.List, markers)
 				checkOrder(t, l)
 			}
 		}
@@ -45,7 +46,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 			free++
 			require.False(t, lists[l], "free and in the table")
 			require.True(t, l.idle() && l.key == 0)
-			require.True(t, l.ordered == nil || l.ordered.index.markers == nil)
+			require.True(t, l.ordered == nil || l.ordered.index == nil)
 			require.False(t, l.signalled)
 			require.Same(t, s, l.shard)
 		}
@@ -99,31 +100,30 @@ func checkRing(t *testing.T, l *machine.List, markers int) (n int) {
 	slices.Reverse(back)
 	require.True(t, slices.Equal(forth, back), "forth and back are the same way")
 	require.Equal(t, n, l.Len())
-	require.LessOrEqual(t, len(forth)-n, 2*markers, "no marker is left behind")
+	require.LessOrEqual(t, len(forth)-n, markers, "no marker is left behind")
 	return n
 }
 
-// checkOrder requires that the ordered list is sorted, and that the markers of its index
-// stand in it.
+// checkOrder requires that the list is sorted, and that the markers of its index stand in it.
 func checkOrder(t *testing.T, l *keyList[int]) {
 	t.Helper()
+	var markers []*machine.Watch
 	if l.ordered != nil {
-		markers := l.ordered.index.markers
-		last := int64(AnyPosition)
-		for w := l.ordered.First(); w != nil; w = l.ordered.Next(w) {
-			if w.Position() < last {
-				require.Fail(t, "not in order of position")
-			}
-			last = w.Position()
-			if len(markers) > 0 && w == markers[0] {
-				markers = markers[1:]
-			}
-		}
-		require.Empty(t, markers, "every marker of the index stands in the list, in the order of the index")
+		markers = append(markers, &l.ordered.begin)
+		markers = append(markers, l.ordered.index...)
 	}
-	for w := l.unordered.First(); w != nil; w = l.unordered.Next(w) {
-		if w.Machine() != nil && w.Position() != AnyPosition {
-			require.Fail(t, "a position among those that have none")
+	last := int64(AnyPosition)
+	for w := l.First(); w != nil; w = l.Next(w) {
+		if w.Position() < last {
+			require.Fail(t, "not in order of position")
+		}
+		last = w.Position()
+		if len(markers) > 0 && w == markers[0] {
+			markers = markers[1:]
+		}
+		if l.ordered != nil && w.Machine() != nil && (w.Position() == AnyPosition) != (len(markers) == 1+len(l.ordered.index)) {
+			require.Fail(t, "begin stands between those without and those with a position")
 		}
 	}
+	require.Empty(t, markers, "every marker of the index stands in the list, in the order of the index")
 }

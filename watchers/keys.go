@@ -64,7 +64,7 @@ func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next 
 	}
 	for enough := len(out) + n; len(out) < enough; {
 		for l := buckets[uint64(at)&uint64(len(buckets)-1)]; l != nil; l = l.chain {
-			if l.waiting() > 0 {
+			if l.Len() > 0 {
 				out = append(out, Key[K]{l.key, l.hash})
 			}
 		}
@@ -80,5 +80,5 @@ func (s *Shard[K]) Awaited(key K, hash uint64) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	l := s.mu.keys.find(key, hash)
-	return l != nil && l.waiting() > 0
+	return l != nil && l.Len() > 0
 }

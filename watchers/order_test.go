@@ -11,11 +11,11 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// longestWalk returns the largest number of operations that find may have to pass: the
-// most that stand between two markers of the index.
-func longestWalk(l *keyList[int]) (longest int) {
+// longestWalk returns the largest number of operations that find may have to pass on its way to
+// position: the most that stand between two markers of the index before it.
+func longestWalk(l *keyList[int], position int64) (longest int) {
 	n := 0
-	for w := l.ordered.First(); w != nil; w = l.ordered.Next(w) {
+	for w := l.First(); w != nil && w.Position() <= position; w = l.Next(w) {
 		if n++; w.Machine() == nil {
 			n = 0
 		}
@@ -33,6 +33,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 			ops = append(ops, waitAt(t, w, 1, position(i)))
 		}
 	}
+	at := func(position int64) func(int) int64 { return func(int) int64 { return position } }
 	keep := func(n int) {
 		for ; len(ops) > n; ops = ops[1:] {
 			end(w, 1, ops[0])
@@ -40,35 +41,37 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	}
 	add(5000, func(i int) int64 { return int64(1000 + i) })
 	l := s.mu.keys.find(1, w.Hash(1))
-	add(1, func(int) int64 { return 5999 - nearEnd/2 })
-	assert.Empty(t, l.ordered.index.markers, "operations that arrive nearly in order need no index")
+	add(1, at(5999-nearEnd/2))
+	assert.Empty(t, l.ordered.index, "operations that arrive nearly in order need no index")
 
-	add(1, func(int) int64 { return 1100 })
-	assert.LessOrEqual(t, longestWalk(l), segment+1, "the first that is far from the end has it made")
-	assert.Greater(t, len(l.ordered.index.markers), 5000/segment/2)
-	assert.LessOrEqual(t, len(l.ordered.index.markers), 5000/segment+1)
-	before := slices.Clone(l.ordered.index.markers)
+	add(1, at(5000))
+	assert.LessOrEqual(t, longestWalk(l, 5000), segment+1, "the first that is far from the end makes it")
+	assert.Len(t, l.ordered.index, 4001/segment)
+	before := slices.Clone(l.ordered.index)
 	add(10, func(i int) int64 { return int64(1100 + 400*i) })
-	assert.True(t, slices.Equal(before, l.ordered.index.markers), "the next ones use it as it is")
+	assert.True(t, slices.Equal(before, l.ordered.index), "the next ones use it as it is")
 
-	add(2000, func(int) int64 { return 1500 })
-	assert.LessOrEqual(t, longestWalk(l), 2*segment+2, "a segment that grows is split")
-	assert.LessOrEqual(t, len(l.ordered.index.markers), len(before)+2000/segment+1)
-	before = slices.Clone(l.ordered.index.markers)
+	add(2000, at(1500))
+	assert.LessOrEqual(t, longestWalk(l, 5000), segment+1, "a segment that grows is split")
+	assert.LessOrEqual(t, len(l.ordered.index), len(before)+2000/segment+1)
+	before = slices.Clone(l.ordered.index)
 	add(2000, func(i int) int64 { return int64(7000 + i) })
-	assert.LessOrEqual(t, longestWalk(l), 2*segment+2, "the index grows with the list")
-	assert.True(t, slices.Equal(before, l.ordered.index.markers[:len(before)]))
-	assert.LessOrEqual(t, len(l.ordered.index.markers), len(before)+2000/segment+1)
+	assert.True(t, slices.Equal(before, l.ordered.index))
+	add(1, at(8900))
+	assert.LessOrEqual(t, longestWalk(l, 8900), segment+1, "the index grows with the list")
+	assert.True(t, slices.Equal(before, l.ordered.index[:len(before)]))
+	assert.LessOrEqual(t, len(l.ordered.index), len(before)+3000/segment+1)
 	checkInvariants(t, w)
 
 	keep(50)
-	add(1, func(int) int64 { return 1 })
-	assert.LessOrEqual(t, len(l.ordered.index.markers), 1, "and shrinks with it, when something is put in its middle")
+	add(1, at(1))
+	assert.LessOrEqual(t, len(l.ordered.index), 1, "and shrinks with it, when something is put in its middle")
 	add(5000, func(i int) int64 { return int64(9000 + i) })
-	assert.LessOrEqual(t, longestWalk(l), 2*segment+2)
+	add(1, at(13_900))
+	assert.LessOrEqual(t, longestWalk(l, 13_900), segment+1)
 	keep(10)
 	add(100, func(i int) int64 { return int64(20_000 + i) })
-	assert.LessOrEqual(t, len(l.ordered.index.markers), 8+2*110/segment, "or at its end")
+	assert.LessOrEqual(t, len(l.ordered.index), 8+2*110/segment, "or at its end")
 	checkInvariants(t, w)
 	keep(0)
 	checkInvariants(t, w) // the key has left the map, and its list serves another key
@@ -77,9 +80,25 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	checkInvariants(t, w)
 }
 
+// An operation without a position that comes to many with one takes its place in a few steps.
+func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
+	w := newMap(0)
+	s := w.Shard(w.Hash(1))
+	first := wait(t, w, 1)
+	for i := range int64(10 * segment) {
+		waitAt(t, w, 1, i)
+	}
+	l := s.mu.keys.find(1, w.Hash(1))
+	second := wait(t, w, 1)
+	assert.Empty(t, l.ordered.index, "there was no search")
+	assert.Same(t, first, l.First().Machine())
+	assert.Same(t, second, l.Next(l.First()).Machine())
+	checkInvariants(t, w)
+}
+
 func TestTheOrderedListAgainstASortedModel(t *testing.T) {
-	// The lists are long, with insertions everywhere and removals, so that the index is
-	// built, gets more markers, and is built again.
+	// The lists are long, with insertions everywhere and removals, so that the index
+	// gets more markers, and is emptied.
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := New(Config[int]{Shards: 1})
@@ -114,7 +133,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 			checkInvariants(t, w)
 			l := s.mu.keys.find(1, w.Hash(1))
 			i := 0
-			for watch := l.ordered.First(); watch != nil; watch = l.ordered.Next(watch) {
+			for watch := l.First(); watch != nil; watch = l.Next(watch) {
 				if m := watch.Machine(); m != nil {
 					require.True(t, i < len(model) && model[i].m == m, "place %d", i)
 					i++
@@ -122,6 +141,6 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 			}
 			require.Len(t, model, i)
 		}
-		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index.markers, "the index was in use")
+		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index, "the index was in use")
 	}
 }

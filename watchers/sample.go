@@ -20,20 +20,18 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 	s.mu.Lock()
 	defer s.unlock()
 	t := &s.mu.keys
-	perList := max(1, n/max(1, 2*int(t.len))) // a key has up to two lists
+	perKey := max(1, n/max(1, int(t.len)))
 	for i := range uint(min(len(t.buckets), 8*n)) {
 		for l := t.buckets[(turn+i)&uint(len(t.buckets)-1)]; l != nil; l = l.chain {
-			for _, list := range l.lists() {
-				w := list.First()
-				for left := perList; w != nil && left > 0; w = list.Next(w) {
-					left-- // also for a marker, because there may be many of them
-					if n == 0 {
-						return out
-					}
-					if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one was left there
-						n--
-						out = append(out, Waiting[K]{Machine: m, Key: l.key, Start: m.Start()})
-					}
+			w := l.First()
+			for left := perKey; w != nil && left > 0; w = l.Next(w) {
+				left-- // also for a marker, because there may be many of them
+				if n == 0 {
+					return out
+				}
+				if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one was left there
+					n--
+					out = append(out, Waiting[K]{Machine: m, Key: l.key, Start: m.Start()})
 				}
 			}
 		}

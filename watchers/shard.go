@@ -102,11 +102,7 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 		s.mu.spare.Lend(m)
 	}
 	l := s.mu.keys.findOrAdd(s, w.Key, w.Hash)
-	if w.Position == AnyPosition {
-		l.unordered.Link(m, i, AnyPosition, l.unordered.Last())
-	} else {
-		l.link(m, i, w.Position)
-	}
+	l.Link(m, i, w.Position, l.place(w.Position))
 	s.mu.watched++
 	if s.observer != nil {
 		s.observer.Watched(m, i == 0, w.Key, w.Hash)
@@ -142,10 +138,9 @@ func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outco
 		m := w.Machine()
 		s.observer.Unwatched(m, w == m.First(), o, l.key, l.hash)
 	}
-	list := w.List()
 	w.Unlink()
 	s.mu.watched--
-	if list.Len() == 0 {
+	if l.Len() == 0 {
 		s.dropLocked(l)
 	}
 }
@@ -189,7 +184,7 @@ func (s *Shard[K]) Keys(hot, expiring []stats.KeyCounts[K]) (_, _ []stats.KeyCou
 	defer s.unlock()
 	return s.observer.Keys(hot, expiring, func(key K, hash uint64) int {
 		if l := s.mu.keys.find(key, hash); l != nil {
-			return l.waiting()
+			return l.Len()
 		}
 		return 0
 	})

@@ -29,7 +29,7 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (queued,
 	s.mu.Lock()
 	s.mu.signals.made++
 	if l := s.mu.keys.find(key, hash); l != nil {
-		queued, awaited = s.signalLocked(l, upTo, inOrder), l.waiting() > 0
+		queued, awaited = s.signalLocked(l, upTo, inOrder), l.Len() > 0
 	}
 	s.unlock()
 	return queued, awaited

@@ -8,15 +8,15 @@ import "github.com/delayedop/purgatory/internal/machine"
 // line. The fields that are only read then are in the next one. See [Shard] for the
 // reason.
 type keyList[K comparable] struct {
-	unordered machine.List // waits for the key, in order of arrival
-	shard     *Shard[K]
+	machine.List // in order of position, see link
+	shard        *Shard[K]
 
 	hash    uint64
 	key     K
-	chain   *keyList[K]  // next in the table's bucket, or in its free list
-	ordered *orderedList // waits for a position; nil until an operation does
+	chain   *keyList[K] // next in the table's bucket, or in its free list
+	ordered *ordered    // nil until an operation waits for a position
 
-	readers   int32 // cursors that stand in the lists; the key stays in the table until it is 0
+	readers   int32 // cursors that stand in the list; the key stays in the table until it is 0
 	signalled bool  // the key is in the shard's queue of signals: a worker will check it
 	inOrder   bool  // of signal: the check ends at the first no
 	turn      bool  // a walk in order has its turn, see Cursor.BeginTurn
@@ -25,46 +25,8 @@ type keyList[K comparable] struct {
 	before, behind *keyList[K] // in the queue of signals
 }
 
-// orderedList holds the operations that wait for a position on a key, in order of
-// position.
-type orderedList struct {
-	machine.List
-	index     positionIndex
-	signalled int64 // the highest position of the signals for which no check has begun
-}
-
-// waiting returns how many operations wait for the key.
-func (l *keyList[K]) waiting() int {
-	n := l.unordered.Len()
-	if l.ordered != nil {
-		n += l.ordered.Len()
-	}
-	return n
-}
-
 // idle reports whether neither an operation nor a cursor stands in l.
-func (l *keyList[K]) idle() bool { return l.waiting() == 0 && l.readers == 0 }
-
-// lists returns the lists of l, in the order in which their operations are tried.
-func (l *keyList[K]) lists() []*machine.List {
-	if l.ordered == nil {
-		return []*machine.List{&l.unordered}
-	}
-	return []*machine.List{&l.unordered, &l.ordered.List}
-}
-
-// appendUpTo appends the operations that wait for no position, and those at or below upTo, to
-// out, in the order in which they are tried.
-func (l *keyList[K]) appendUpTo(out []*machine.Machine, upTo int64) []*machine.Machine {
-	for _, list := range l.lists() {
-		for w := list.First(); w != nil && w.Position() <= upTo; w = list.Next(w) {
-			if m := w.Machine(); m != nil {
-				out = append(out, m)
-			}
-		}
-	}
-	return out
-}
+func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 }
 
 // End implements [machine.ListOwner].
 func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
@@ -120,7 +82,7 @@ func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
 		t.nfree--
 	} else {
 		l = &keyList[K]{shard: s}
-		l.unordered.Init(l)
+		l.Init(l)
 	}
 	l.key, l.hash = key, hash
 	b := t.bucket(hash)
@@ -140,7 +102,7 @@ func (t *table[K]) remove(l *keyList[K]) {
 	t.len--
 	l.chain = nil
 	if l.ordered != nil {
-		l.ordered.index.reset()
+		l.ordered.reset()
 	}
 	var none K
 	l.key = none

@@ -2,12 +2,12 @@
 // key hashes to a shard. The shard has one lock for its hash table, its lists and its
 // counts.
 //
-//	key ─► hash ─► Shard ─► keyList ┬ unordered: waits for the key, in order of arrival
-//	                                └ ordered:   waits for a position, in order of position
+//	key ─► hash ─► Shard ─► keyList: those that wait for the key, in order of arrival,
+//	                        then those that wait for a position, in order of position
 //
 // An operation counts as accepted in the shard of its first key, and as ended in the
 // shard in which it ends; only the sums over all shards have a meaning. A key leaves
-// the map when no operation waits for it and no [Cursor] stands in its lists.
+// the map when no operation waits for it and no [Cursor] stands in its list.
 //
 // No lock is held while user code runs. A shard's lock is held for a bounded part of a
 // walk or of a batch, with two exceptions: a hash table that grows or shrinks moves all its keys, and an
