@@ -36,20 +36,18 @@ const (
 // end of the list, which takes one step for the highest position, and uses the index only if the
 // place is not near the end.
 func (l *keyList[K]) place(position int64) *machine.Watch {
-	at, o := l.Last(), l.ordered
-	switch {
-	case position == AnyPosition && o == nil:
-		return at
-	case position == AnyPosition:
-		return l.Prev(&o.begin)
-	case o == nil:
+	if l.ordered == nil {
 		l.ordered = &ordered{signalled: AnyPosition}
-		l.Mark(&l.ordered.begin, AnyPosition, at)
-		return &l.ordered.begin
-	case len(o.index) > 8+2*l.Len()/segment:
-		o.reset()
-		at = l.Last()
+		l.Mark(&l.ordered.begin, AnyPosition, l.Last())
 	}
+	o := l.ordered
+	if position == AnyPosition {
+		return l.Prev(&o.begin)
+	}
+	if len(o.index) > 8+2*l.Len()/segment {
+		o.reset()
+	}
+	at := l.Last()
 	for range nearEnd {
 		if at.Position() <= position { // begin at the latest
 			return at

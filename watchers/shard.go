@@ -102,7 +102,11 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 		s.mu.spare.Lend(m)
 	}
 	l := s.mu.keys.findOrAdd(s, w.Key, w.Hash)
-	l.Link(m, i, w.Position, l.place(w.Position))
+	after := l.Last()
+	if l.ordered != nil || w.Position != AnyPosition {
+		after = l.place(w.Position)
+	}
+	l.Link(m, i, w.Position, after)
 	s.mu.watched++
 	if s.observer != nil {
 		s.observer.Watched(m, i == 0, w.Key, w.Hash)
