@@ -105,8 +105,8 @@ func TestTotalsCountSignals(t *testing.T) {
 func TestAnUnusedShardHasNoKeys(t *testing.T) {
 	s := newMap(0).Shard(0)
 	require.True(t, s.Pass(machine.Satisfied))
-	keys, _, more := s.someKeys(0, 1, nil)
+	keys, next := s.someKeys(0, 1, nil)
 	assert.Empty(t, keys)
-	assert.False(t, more)
+	assert.Zero(t, next)
 	assert.Empty(t, s.Sample(nil, 10, 0))
 }

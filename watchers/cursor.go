@@ -58,7 +58,6 @@ func (s *Shard[K]) BeginTurn(c *Cursor[K], key K, hash uint64, out []*machine.Ma
 		return 0, false, false
 	}
 	c.turn, l.turn = l, true
-	l.readers++ // the key stays in the table
 	n, more = s.beginLocked(c, l, EveryPosition, out)
 	return n, more, true
 }
@@ -75,7 +74,6 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 	}
 	again = l.turnAgain
 	c.turn, l.turn, l.turnAgain = nil, false, false
-	l.readers--
 	s.dropLocked(l)
 	return again
 }

@@ -135,7 +135,7 @@ func TestAWalkVisitsOperationsAndNoMarkers(t *testing.T) {
 				}
 				require.True(t, slices.Equal(want, visited), "in batches of %d", size)
 			}
-			keys, _, _ := s.someKeys(0, 1, nil)
+			keys, _ := s.someKeys(0, 1, nil)
 			require.Len(t, keys, 1)
 			require.True(t, slices.Equal(want, visit(s, keys[0], 7)), "by its place in the map")
 			first.Stop()
@@ -153,12 +153,12 @@ func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {
 	var c Cursor[int]
 	_, more := s.Begin(&c, 7, hash, EveryPosition, make([]*machine.Machine, 2))
 	require.True(t, more)
-	keys, _, _ := s.someKeys(0, 100, nil)
+	keys, _ := s.someKeys(0, 100, nil)
 	require.Len(t, keys, 1)
 	assert.Equal(t, []any{7, hash}, []any{keys[0].Key, keys[0].Hash})
 	assert.True(t, s.Awaited(7, hash))
 	end(w, 7, ops...)
-	keys, _, _ = s.someKeys(0, 100, nil)
+	keys, _ = s.someKeys(0, 100, nil)
 	assert.Empty(t, keys)
 	assert.False(t, s.Awaited(7, hash))
 	_, awaited := s.Signal(7, hash, EveryPosition, false)
@@ -266,8 +266,8 @@ func TestALookupFindsANaNByItsHash(t *testing.T) {
 		watch(nan, w.Hash(nan)) // each has a list of its own
 		watch(1, w.Hash(1.0))
 	}
-	keys, _, more := s.someKeys(0, 100, nil)
-	require.False(t, more)
+	keys, next := s.someKeys(0, 100, nil)
+	require.Zero(t, next)
 	require.Len(t, keys, 21)
 	for _, k := range keys {
 		assert.Equal(t, k.Key == 1, s.Awaited(k.Key, w.Hash(k.Key)))
@@ -289,7 +289,7 @@ func TestAWalkOverAKeyThatHasLeft(t *testing.T) {
 			if signalled {
 				s.Signal(7, w.Hash(7), EveryPosition, false)
 			}
-			keys, _, _ := s.someKeys(0, 100, nil)
+			keys, _ := s.someKeys(0, 100, nil)
 			require.Len(t, keys, 1)
 			assert.Len(t, visit(s, keys[0], 1), 3)
 			end(w, 7, ended...)

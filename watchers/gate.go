@@ -45,14 +45,15 @@ func (g *Gate) answered() uint64 {
 // were equal between the two passes. Quiet compares them modulo answeredMax. That is
 // enough, because memory does not suffice for 2^40 pending operations.
 func (w *Watchers[K]) Quiet() bool {
-	var answered, accepted uint64
+	var answered uint64
+	var total Totals
 	for s := range w.Shards() {
 		answered += s.own.answered()
 	}
 	for s := range w.Shards() {
-		accepted += s.accepted()
+		s.Totals(&total)
 	}
-	return (accepted-answered)%answeredMax == 0
+	return (uint64(total.Accepted)-answered)%answeredMax == 0
 }
 
 // Inside returns the number of open entries of all gates: the goroutines that run user

@@ -38,9 +38,8 @@ func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 	return func(yield func(Key[K]) bool) {
 		var keys []Key[K]
 		for s := range w.Shards() {
-			var at place
-			for more := true; more; {
-				keys, at, more = s.someKeys(at, chunk, keys[:0])
+			for at, more := place(0), true; more; more = at != 0 {
+				keys, at = s.someKeys(at, chunk, keys[:0])
 				runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
 				for _, k := range keys {
 					if !yield(k) {
@@ -54,13 +53,13 @@ func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 
 // someKeys appends to out keys of s for which operations wait. It begins with the bucket
 // at, and ends with the bucket in which it has appended the n-th key. next is where
-// to continue; more is false after the last bucket.
-func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next place, more bool) {
+// to continue, zero after the last bucket.
+func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next place) {
 	s.mu.Lock()
 	defer s.unlock()
 	buckets := s.mu.keys.buckets
 	if len(buckets) == 0 {
-		return out, 0, false
+		return out, 0
 	}
 	for enough := len(out) + n; len(out) < enough; {
 		for l := buckets[uint64(at)&uint64(len(buckets)-1)]; l != nil; l = l.chain {
@@ -69,10 +68,10 @@ func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next 
 			}
 		}
 		if at = at.next(len(buckets)); at == 0 {
-			return out, 0, false
+			break
 		}
 	}
-	return out, at, true
+	return out, at
 }
 
 // Awaited reports whether operations wait for key.

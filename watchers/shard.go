@@ -38,8 +38,8 @@ type Shard[K comparable] struct {
 		signals signalQueue[K]
 	}
 
-	Checks Checks
-	_      [16]byte // fills the cache line
+	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
+	_             [24]byte     // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
 	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.
@@ -59,20 +59,6 @@ type Shard[K comparable] struct {
 // operation ends in the shard of the key that was checked. That need not be the shard
 // in which it was accepted.
 type Counts [machine.NumOutcomes]int64
-
-// Checks counts tries. Those during a registration are not counted.
-type Checks struct {
-	Run    atomic.Int64 // calls of TryComplete
-	Wasted atomic.Int64 // of Run: those that returned false
-}
-
-func (s *Shard[K]) init(all *Watchers[K], index int) {
-	s.all, s.index = all, uint32(index)
-	if s.gate = &s.own; index >= maxGates {
-		s.gate = &all.makeLocked(index % maxGates).own
-	}
-	s.observer = stats.NewObserver[K](all.config.Observe, len(all.slots))
-}
 
 // Gate returns the gate of s, which it may share with other shards.
 func (s *Shard[K]) Gate() *Gate { return s.gate }
@@ -129,12 +115,6 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	return true
 }
 
-func (s *Shard[K]) accepted() uint64 {
-	s.mu.Lock()
-	defer s.unlock()
-	return uint64(s.mu.accepted)
-}
-
 // unlinkLocked takes w out of its list in l, a key of this shard. It takes the key out of
 // the map if that was its last watch. o is the outcome of the operation.
 func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome) {
@@ -169,9 +149,9 @@ func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (run int64) {
 		s.unlock()
 	}
 	if wasted > 0 {
-		s.Checks.Wasted.Add(wasted)
+		s.wasted.Add(wasted)
 	}
-	return s.Checks.Run.Add(tries)
+	return s.tries.Add(tries)
 }
 
 // KeyForgotten counts an operation that was ready at its timeout, though nobody had checked key.
@@ -209,12 +189,12 @@ func (s *Shard[K]) Totals(t *Totals) {
 		s.observer.AddTimes(t.Times)
 	}
 	s.unlock()
-	t.Checks += s.Checks.Run.Load()
-	t.Wasted += s.Checks.Wasted.Load()
+	t.Checks += s.tries.Load()
+	t.Wasted += s.wasted.Load()
 }
 
-// Totals is the sum of the counts of all shards. For the fields, see [Shard],
-// [Checks] and signalQueue.
+// Totals is the sum of the counts of all shards. For the fields, see [Shard]
+// and signalQueue.
 type Totals struct {
 	Counts
 	Accepted           int64

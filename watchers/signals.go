@@ -6,10 +6,10 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// signalQueue holds a shard's signalled keys, each once, in the order of their first signal. A
-// key that leaves the map leaves the queue.
+// signalQueue holds a shard's signalled keys, each once, in the order of their first signal. They
+// are a ring: before the first is the last. A key that leaves the map leaves the queue.
 type signalQueue[K comparable] struct {
-	first, last *keyList[K]
+	first *keyList[K]
 
 	made      int64 // calls of Signal
 	coalesced int64 // of made: the key was marked already
@@ -25,64 +25,53 @@ type signalQueue[K comparable] struct {
 // so a signal that arrives later queues the key again. A goroutine that is registering
 // an operation and has not linked it yet tries it after linking it, so that try sees the
 // change.
+//
+// The signals of a key make one check: up to the highest position, and in order if all of them
+// ask for that. If no operation waits for a position yet, the positions do not matter: one that is
+// linked later is tried by its registration.
 func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (queued, awaited bool) {
 	s.mu.Lock()
-	s.mu.signals.made++
-	if l := s.mu.keys.find(key, hash); l != nil {
-		queued, awaited = s.signalLocked(l, upTo, inOrder), l.Len() > 0
+	defer s.unlock()
+	q := &s.mu.signals
+	q.made++
+	l := s.mu.keys.find(key, hash)
+	if l == nil {
+		return false, false
 	}
-	s.unlock()
-	return queued, awaited
-}
-
-// signalLocked makes one check of the signals of a key: up to the highest position, and in
-// order if all of them ask for that. If no operation waits for a position yet, the positions do not
-// matter: one that is linked later is tried by its registration.
-func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, inOrder bool) (queued bool) {
+	awaited = l.Len() > 0
 	if l.ordered != nil {
 		l.ordered.signalled = max(l.ordered.signalled, upTo)
 	}
 	if l.signalled {
 		l.inOrder = l.inOrder && inOrder
-		s.mu.signals.coalesced++
-		return false
+		q.coalesced++
+		return false, awaited
 	}
 	l.signalled, l.inOrder = true, inOrder
-	s.queueLocked(l)
-	return true
-}
-
-// queueLocked appends l to the queue.
-func (s *Shard[K]) queueLocked(l *keyList[K]) {
-	q := &s.mu.signals
-	if l.before = q.last; l.before == nil {
-		q.first = l
+	if q.first == nil {
+		q.first, l.before, l.behind = l, l, l
 		s.flagLocked(true)
 	} else {
-		q.last.behind = l
+		l.before, l.behind = q.first.before, q.first
+		l.before.behind, l.behind.before = l, l
 	}
-	q.last = l
+	return true, awaited
 }
 
 // unqueueLocked takes l out of the queue and clears its mark.
 func (s *Shard[K]) unqueueLocked(l *keyList[K]) {
 	q := &s.mu.signals
-	if l.before == nil {
+	l.before.behind, l.behind.before = l.behind, l.before
+	if q.first == l {
 		q.first = l.behind
-	} else {
-		l.before.behind = l.behind
 	}
-	if l.behind == nil {
-		q.last = l.before
-	} else {
-		l.behind.before = l.before
+	if l.behind == l { // the only one
+		q.first = nil
+		s.flagLocked(false)
 	}
 	l.signalled, l.before, l.behind = false, nil, nil
 	if l.ordered != nil {
 		l.ordered.signalled = AnyPosition
-	}
-	if q.first == nil {
-		s.flagLocked(false)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestSizes(t *testing.T) {
 				buckets, buckets+unsafe.Sizeof(uintptr(0))), // the length of buckets
 			lineOf("for who ends operations", unsafe.Offsetof(s.own), counts, counts+unsafe.Sizeof(s.mu.counts)-1),
 			lineOf("for operations on several keys", spare, spare+55),
-			lineOf("for checks and signals", signals, signals+unsafe.Sizeof(s.mu.signals)-1, unsafe.Offsetof(s.Checks), unsafe.Offsetof(s.Checks)+unsafe.Sizeof(s.Checks)-1),
+			lineOf("for checks and signals", signals, signals+unsafe.Sizeof(s.mu.signals)-1, unsafe.Offsetof(s.tries), unsafe.Offsetof(s.wasted), unsafe.Offsetof(s.wasted)+unsafe.Sizeof(s.wasted)-1),
 			// Each unlock reads left, which is rarely written. Fields all and index are never written, so
 			// they may lie in the line of the next shard.
 			lineOf("what is read", unsafe.Offsetof(s.observer), unsafe.Offsetof(s.gate), unsafe.Offsetof(s.left), stale, stale+unsafe.Sizeof(s.stale)-1),

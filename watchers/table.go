@@ -25,8 +25,8 @@ type keyList[K comparable] struct {
 	before, behind *keyList[K] // in the queue of signals
 }
 
-// idle reports whether neither an operation nor a cursor stands in l.
-func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 }
+// idle reports whether neither an operation nor a cursor stands in l, and no walk has its turn.
+func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 && !l.turn }
 
 // End implements [machine.ListOwner].
 func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {

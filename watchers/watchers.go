@@ -86,28 +86,27 @@ func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key
 
 // Shard returns the shard of the keys with this hash.
 func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
-	s := w.slots[hash&uint64(len(w.slots)-1)].Load()
+	i := hash & uint64(len(w.slots)-1)
+	s := w.slots[i].Load()
 	if s == nil {
-		s = w.make(hash)
+		s = w.make(i)
 	}
 	return s
 }
 
-// make makes the shard of the keys with this hash, unless another goroutine has.
-func (w *Watchers[K]) make(hash uint64) *Shard[K] {
+// make makes the shard of slots[i], unless another goroutine has.
+func (w *Watchers[K]) make(i uint64) *Shard[K] {
+	s := &Shard[K]{all: w, index: uint32(i), observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
+	if s.gate = &s.own; i >= maxGates {
+		s.gate = w.Shard(i % maxGates).gate
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.makeLocked(int(hash & uint64(len(w.slots)-1)))
-}
-
-func (w *Watchers[K]) makeLocked(i int) *Shard[K] {
-	s := w.slots[i].Load()
-	if s == nil {
-		s = new(Shard[K])
-		s.init(w, i)
-		s.mu.closed = w.mu.closed
-		w.slots[i].Store(s)
+	if made := w.slots[i].Load(); made != nil {
+		return made
 	}
+	s.mu.closed = w.mu.closed
+	w.slots[i].Store(s)
 	return s
 }
 

@@ -63,24 +63,20 @@ func (l *List) element(w *Watch) *Watch {
 
 // Link inserts the i-th watch of m behind after, or at the front if after is nil.
 func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
-	w := m.Watch(i)
-	w.list, w.machine, w.position = l, m, position
-	l.insert(w, after)
+	l.insert(m.Watch(i), m, position, after)
 	l.root.position++
 }
 
 // Mark inserts w as a marker behind after, or at the front if after is nil. A marker
 // stands for no operation: it keeps a place in the list while the list's lock is not
 // held.
-func (l *List) Mark(w *Watch, position int64, after *Watch) {
-	w.list, w.machine, w.position = l, nil, position
-	l.insert(w, after)
-}
+func (l *List) Mark(w *Watch, position int64, after *Watch) { l.insert(w, nil, position, after) }
 
-func (l *List) insert(w, after *Watch) {
+func (l *List) insert(w *Watch, m *Machine, position int64, after *Watch) {
 	if after == nil {
 		after = &l.root
 	}
+	w.list, w.machine, w.position = l, m, position
 	w.prev, w.next = after, after.next
 	after.next.prev, after.next = w, w
 }

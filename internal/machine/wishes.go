@@ -22,14 +22,10 @@ func (w *Wishes) Claim(m *Machine, o Outcome, owner uint32, cause *error) (held 
 	if m.Hold(owner) {
 		return true
 	}
-	if o != Cancelled {
-		held, _ = m.claim(o, owner)
-		return held
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	held, wished := m.claim(o, owner)
-	if wished {
+	if wished && o == Cancelled {
 		if w.mu.causes == nil {
 			w.mu.causes = make(map[*Machine]*error)
 		}
