@@ -7,43 +7,30 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// flush moves all entries that have expired by now to due, starts workers for them, then
-// places up to youngShare young entries, and reports whether any entry is due. If it leaves
-// young entries that are to be placed by now, then their shard's next is not after now's
-// tick, so that the driver flushes again at once.
+// flush moves all entries that have expired by now to due, starts workers for them, and
+// reports whether any entry is due. The shards take turns, one hold of the lock each, so that
+// what is due in one does not wait for all the work of another. If young entries are left that
+// are to be placed by now, then their shard's next is not after now's tick, so that the driver
+// flushes again at once.
 func (t *store) flush(now time.Duration) (due bool) {
 	tick := int64(now) / t.tick
-	// move calls step for each shard whose next is not after tick, until step reports that
-	// no more is left. It releases the shard's lock between two calls.
-	move := func(step func(s *shard) (more bool)) {
+	for more := true; more; {
+		more = false
 		for _, s := range t.shards {
 			if s.next.Load() > tick {
 				continue
 			}
-			for more := true; more; {
-				s.mu.Lock()
-				more = step(s)
-				found := !s.mu.due.empty()
-				t.readyLocked(s)
-				s.mu.Unlock()
-				if found {
-					due = true
-					t.needed(0)
-				}
+			s.mu.Lock()
+			more = s.flushLocked(tick) || more
+			found := !s.mu.due.empty()
+			t.readyLocked(s)
+			s.mu.Unlock()
+			if found {
+				due = true
+				t.needed(0)
 			}
 		}
 	}
-	move(func(s *shard) bool { return s.flushLocked(tick) })
-	share := youngShare
-	move(func(s *shard) bool {
-		late := int64(now)-s.mu.youngAt >= s.far/2 // the entries could soon be due: place them all
-		if share <= 0 && !late {
-			return false
-		}
-		placed, more := s.placeYoungLocked(tick)
-		share -= placed
-		return more
-	})
 	return due
 }
 

@@ -99,19 +99,24 @@ func (s *shard) catchUpLocked(now int64) {
 }
 
 // flushLocked moves entries whose buckets have expired by tick towards due: a bucket of the
-// lowest wheel in one step, a bucket of an overflow wheel entry by entry. It makes up to
-// chunk steps and reports whether more are left.
+// lowest wheel in one step, a bucket of an overflow wheel entry by entry. It makes up to chunk
+// steps; if none is left, it places young entries. It reports whether this flush has to call it
+// again.
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
 	for steps := 0; steps < chunk; steps++ {
 		expiration, bucket := w.next()
 		if expiration > tick {
 			w.moveTo(max(tick, w.now))
+			if s.youngTick() <= tick {
+				more = s.placeYoungLocked(tick)
+				expiration, _ = w.next()
+			}
 			s.next.Store(min(expiration, s.youngTick()))
-			return false
+			return more
 		}
 		w.moveTo(expiration)
-		if w.lowest(bucket) {
+		if bucket.root.At <= w.size { // of level 0
 			s.mu.due.takeAll(bucket)
 			w.emptied(&bucket.root)
 			continue
