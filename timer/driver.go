@@ -22,33 +22,27 @@ import (
 // compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
 // value is never, and none succeeds.
 func (t *SystemTimer) callStandIn(overdue int64) {
-	soon := t.late(int64(t.now()))
-	if !t.overdue.CompareAndSwap(overdue, soon) {
-		return
+	if t.overdue.CompareAndSwap(overdue, standingIn) {
+		t.standIns.Add(1)
+		sched.Go(t.standIn)
+		runtime.Gosched()
 	}
-	t.standIns.Add(1)
-	sched.Go(func() { t.standIn(soon) })
-	runtime.Gosched()
 }
 
-// standIn flushes once in place of the driver. called is the value that callStandIn stored
-// in overdue.
+// standingIn is the value of overdue while a stand-in flushes and the driver sleeps.
+const standingIn = never - 1
+
+// standIn flushes once in place of the driver, perhaps beside it: if that wakes up meanwhile,
+// each of the two goes on where the other one has released a shard's lock.
 //
-// The driver still does not sleep past an entry (see wake):
-//
-//  1. The lock flushing admits one flush at a time.
-//  2. A flush raises a shard's next, under the shard's lock, to the tick at which the
-//     first bucket expires or the young entries are to be placed.
-//  3. So a driver that has read next before the flush wakes up too early, not too late.
-func (t *SystemTimer) standIn(called int64) {
+// The driver still does not sleep past an entry (see wake). A flush raises a shard's next, under
+// the shard's lock, to the tick at which the first bucket expires or the young entries are to
+// be placed. So a driver that has read next before the flush wakes up too early, not too late.
+func (t *SystemTimer) standIn() {
 	defer t.standIns.Add(-1)
-	if !t.flushing.TryLock() {
-		return
-	}
-	defer t.flushing.Unlock()
 	t.flush(t.now())
 	next := min(t.next(), never/t.tick) * t.tick
-	t.overdue.CompareAndSwap(called, t.late(next)) // fails if the driver has woken up
+	t.overdue.CompareAndSwap(standingIn, t.late(next)) // fails if the driver has woken up
 }
 
 // late returns the time from which on other goroutines do the work of a driver that was to
@@ -59,24 +53,27 @@ func (t *SystemTimer) late(at int64) int64 {
 	return min(at, never-patience) + patience
 }
 
-// wakeBy makes the driver wake up at tick at the latest.
+// wakeBy makes the driver wake up at tick at the latest. If tick is 0, an entry is due, and it
+// starts a worker instead.
 func (t *SystemTimer) wakeBy(tick int64) {
-	t.clock.Lock()
-	defer t.clock.Unlock()
-	if tick < t.wake.Load() {
-		t.wake.Store(tick)
-		t.wakeup.Put() // if the driver is awake, its next sleep ends at once
+	if tick == 0 {
+		t.pool.Kick()
+		return
+	}
+	for wake := t.wake.Load(); tick < wake; wake = t.wake.Load() {
+		if t.wake.CompareAndSwap(wake, tick) {
+			t.wakeup.Put() // if the driver is awake, its next sleep ends at once
+			return
+		}
 	}
 }
 
-// nextWake computes the tick until which the driver sleeps, and publishes it with the same
-// hold of the lock; the comment on wake says why.
+// nextWake computes the tick until which the driver sleeps, and publishes it; the comment on
+// wake says why in this order.
 func (t *SystemTimer) nextWake() int64 {
-	t.clock.Lock()
-	defer t.clock.Unlock()
 	t.wake.Store(scanning)
 	tick := t.next()
-	t.wake.Store(tick)
+	t.wake.CompareAndSwap(scanning, tick) // if wakeBy has lowered it, the sleep ends at once
 	return tick
 }
 
@@ -102,10 +99,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 	defer t.driver.Put()
 	for {
 		now := t.now()
-		t.flushing.Lock()
-		due := t.flush(now)
-		t.flushing.Unlock()
-		if due {
+		if t.flush(now) {
 			return true
 		}
 		if now >= deadline {

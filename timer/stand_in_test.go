@@ -114,7 +114,7 @@ func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
 	addIn(t, timer, newTask(nil), time.Hour)
 	timer.standIns.Add(1)
 	assert.False(t, timer.Idle(), "a stand-in is running")
-	timer.standIn(5) // callStandIn had stored 5
+	timer.standIn()
 	assert.Equal(t, int64(never), timer.overdue.Load())
 	assert.True(t, timer.Idle())
 }
@@ -133,34 +133,31 @@ func TestADriverThatSleepsForEverIsNotLate(t *testing.T) {
 	})
 }
 
-// A stand-in that finds another goroutine flushing ends. A later addition starts another
-// stand-in if the driver is still late.
+// While a stand-in flushes, no other one starts, however late the driver is.
 func TestOneStandInFlushesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		timer, err := NewSystemTimer(WithShards(1))
+		leave := make(chan struct{})
+		timer, err := NewSystemTimer(WithExecutor(func(run func()) error { <-leave; go run(); return nil }))
 		require.NoError(t, err)
 		defer timer.Stop()
 		due := newTask(nil)
 		addIn(t, timer, due, time.Millisecond)
 		asleep(timer, time.Millisecond)
-		settle(2 * time.Millisecond)
-		timer.flushing.Lock()
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		timer.flushing.Unlock()
-		assert.Zero(t, due.runs.Load())
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		assert.Zero(t, due.runs.Load(), "that was a moment ago")
-		settle(time.Millisecond)
-		addIn(t, timer, newTask(nil), time.Hour)
+		for range 3 {
+			settle(2 * time.Millisecond)
+			addIn(t, timer, newTask(nil), time.Hour)
+			synctest.Wait()
+			assert.EqualValues(t, 1, timer.standIns.Load(), "the executor holds it up")
+		}
+		close(leave)
 		synctest.Wait()
 		assert.EqualValues(t, 1, due.runs.Load())
+		assert.True(t, timer.Idle())
 	})
 }
 
-// A stand-in releases the lock flushing even if the executor panics or calls Goexit.
-func TestAStandInUnlocksAfterItsExecutorPanics(t *testing.T) {
+// A stand-in ends, and further ones can start, even if the executor panics or calls Goexit.
+func TestAStandInEndsAlthoughItsExecutorPanics(t *testing.T) {
 	for name, broken := range map[string]func(func()) error{
 		"panic":  func(func()) error { panic("broken") },
 		"goexit": func(func()) error { runtime.Goexit(); return nil },
@@ -176,9 +173,31 @@ func TestAStandInUnlocksAfterItsExecutorPanics(t *testing.T) {
 				addIn(t, timer, newTask(nil), time.Hour)
 				synctest.Wait()
 				assert.Zero(t, timer.standIns.Load())
-				require.True(t, timer.flushing.TryLock(), "it has let go")
-				timer.flushing.Unlock()
+				assert.NotEqualValues(t, standingIn, timer.overdue.Load())
 			})
 		})
+	}
+}
+
+// The driver may wake up while a stand-in is half-way down an overflow bucket, and flush too,
+// with a reading of the clock that is older or newer. No entry is lost, early or late.
+func TestTwoFlushesAtOnce(t *testing.T) {
+	for _, other := range []time.Duration{64 * ms, 70 * ms, 99 * ms} {
+		m := newManual(t)
+		const n = 3 * chunk
+		runs := 0
+		for range n {
+			addIn(t, m, newTask(func() { runs++ }), 100*ms)
+		}
+		require.True(t, m.shards[0].flushLocked(70), "it stops half-way down")
+		m.mu.now, m.mu.target = max(other, 70*ms), max(other, 70*ms)
+		m.flush(other)
+		checkInvariants(t, &m.store, nil)
+		m.flush(70 * ms)
+		checkInvariants(t, &m.store, nil)
+		m.AdvanceClock(100*ms - 1 - m.Now())
+		assert.Zero(t, runs, "early")
+		m.AdvanceClock(1)
+		assert.Equal(t, n, runs, "beside a flush at %s", other)
 	}
 }

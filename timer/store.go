@@ -28,18 +28,19 @@ type store struct {
 
 	// wake is the tick until which the driver sleeps, or has last slept; 1 before it has
 	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
-	// entry that is due, is earlier, and no tick of a bucket is. wake is written with
-	// SystemTimer.clock held and read without.
+	// entry that is due, is earlier, and no tick of a bucket is.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
-	//  1. A goroutine that adds an entry lowers its shard's next and then reads wake.
-	//  2. The driver takes clock, sets wake to scanning, reads every shard's next, sets
-	//     wake to the minimum, and releases clock.
+	//  1. A goroutine that adds an entry lowers its shard's next and then reads wake. If its
+	//     tick is earlier, it lowers wake with a compare-and-swap, and puts the token in
+	//     that ends the driver's next sleep.
+	//  2. The driver sets wake to scanning, reads every shard's next, and with a
+	//     compare-and-swap sets wake from scanning to the minimum.
 	//  3. If the driver read that next before 1 lowered it, then the adding goroutine
-	//     reads scanning, or the minimum that was computed without its entry. If its
-	//     tick is earlier than that, it takes clock, compares its tick with the wake
-	//     that has been published by then, lowers wake and wakes the driver.
+	//     reads scanning, or the minimum that was computed without its entry, or the tick
+	//     of a third goroutine that has lowered wake since. Either its own tick is earlier,
+	//     and it puts the token in, or the third goroutine does.
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while

@@ -22,12 +22,9 @@ type SystemTimer struct {
 	base time.Time
 	pool *workers.Pool
 
-	clock  struct{ sched.Mutex } // guards writes of wake; level 4 of the lock order, see docs/design.md
-	wakeup sched.Token           // ends the driver's sleep
-
+	driver   sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	sleeper  sched.Sleeper // only the driver uses it
-	driver   sched.Token   // who has taken it is the driver; level 1 of the lock order
-	flushing sched.Mutex   // held by the goroutine that flushes, driver or stand-in; level 2 of the lock order
+	wakeup   sched.Token   // ends the driver's sleep
 	standIns sched.Int64   // number of stand-ins, see callStandIn
 
 	started  atomic.Bool   // Start was called
@@ -67,13 +64,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.driver.Put()
 	t.init(cfg)
 	t.now = t.Now
-	t.needed = func(tick int64) {
-		if tick == 0 {
-			t.pool.Kick()
-			return
-		}
-		t.wakeBy(tick)
-	}
+	t.needed = t.wakeBy
 	t.driverLate = t.callStandIn
 	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { cfg.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
 	if n := live.Add(1); n > tooManyTimers &&
