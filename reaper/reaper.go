@@ -30,28 +30,17 @@ type ExpirationReaper struct {
 func Start(clock Clock, interval time.Duration, sweep func(), h func(recovered any, stack []byte)) *ExpirationReaper {
 	r := &ExpirationReaper{stop: make(chan struct{}), ended: make(chan struct{})}
 	sched.Go(func() {
-		r.run(func() {
-			guard.Call(func() { clock.AdvanceClockUntil(r.stop, interval) }, h)
-			guard.Call(sweep, h)
+		// guard.Call recovers every panic, but an executor or a panic handler of the user may
+		// call runtime.Goexit.
+		guard.Finish(func() {
+			for !r.stopped.Load() {
+				guard.Call(func() { clock.AdvanceClockUntil(r.stop, interval) }, h)
+				guard.Call(sweep, h)
+			}
+			close(r.ended)
 		})
 	})
 	return r
-}
-
-// run calls turn until the reaper is stopped.
-func (r *ExpirationReaper) run(turn func()) {
-	defer func() {
-		if r.stopped.Load() {
-			close(r.ended)
-			return
-		}
-		// guard.Call recovers every panic, so an executor or a panic handler of the
-		// user has called runtime.Goexit. Another goroutine continues the loop.
-		sched.Go(func() { r.run(turn) })
-	}()
-	for !r.stopped.Load() {
-		turn()
-	}
 }
 
 // Stop makes the goroutine end: the clock stops waiting, and the goroutine ends after at most

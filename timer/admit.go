@@ -6,6 +6,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/entry"
+	"github.com/delayedop/purgatory/internal/identity"
 )
 
 // admitLocked accepts e, which is to be scheduled in s, or returns the error that AddAt
@@ -23,20 +24,16 @@ import (
 // and then refused it, another entry could meanwhile be refused with ErrFull although there
 // is room. The limit does not apply to the next run of a periodic handle.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
-	if ownerOf(e) == nil && !e.OfOperation() {
-		return ErrNoTask
-	}
-	if s.mu.stopped {
-		return ErrStopped
-	}
 	owned := t.ownsLocked(e)
-	if owned && e.Next != nil {
+	switch {
+	case ownerOf(e) == nil && !e.OfOperation():
+		return ErrNoTask
+	case s.mu.stopped:
+		return ErrStopped
+	case owned && e.Next != nil:
 		return ErrScheduled
-	}
-	if !owned {
-		if owner := e.Claim(t.id); owner != t.id {
-			return fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, owner, t.id)
-		}
+	case !owned && !e.Claim(t.id):
+		return fmt.Errorf("%w: it was added to timer %d, and this is timer %d", ErrForeign, identity.In(e.Word.Load()), t.id)
 	}
 	limit := t.maxPending
 	if _, ok := ownerOf(e).(*periodic); ok && e.At != 0 {

@@ -21,29 +21,23 @@ func (t *store) Cancel(task *TaskEntry) bool {
 // skips nil entries and those of other timers. It takes a shard's lock once for up to 128
 // adjacent entries of that shard, which is faster than to cancel them one by one.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
-	var locked *shard
-	for i, task := range tasks {
-		if i%chunk == 0 && locked != nil {
-			locked.mu.Unlock()
-			locked = nil
-		}
-		if task == nil {
+	for i := 0; i < len(tasks); {
+		if tasks[i] == nil {
+			i++
 			continue
 		}
-		e := &task.entry
-		if s := t.shardOf(e); s != locked {
-			if locked != nil {
-				locked.mu.Unlock()
+		s := t.shardOf(&tasks[i].entry)
+		s.mu.Lock()
+		for end := min(i+chunk, len(tasks)); i < end && tasks[i] != nil; i++ {
+			e := &tasks[i].entry
+			if t.shardOf(e) != s {
+				break
 			}
-			s.mu.Lock()
-			locked = s
+			if t.ownsLocked(e) && s.cancelLocked(e) {
+				n++
+			}
 		}
-		if t.ownsLocked(e) && locked.cancelLocked(e) {
-			n++
-		}
-	}
-	if locked != nil {
-		locked.mu.Unlock()
+		s.mu.Unlock()
 	}
 	t.release(n)
 	return n

@@ -21,7 +21,7 @@ import (
 // overdue is the value that the caller has read. Of several callers, the one whose
 // compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
 // value is never, and none succeeds.
-func (t *SystemTimer) callStandIn(overdue int64) {
+func (t *store) callStandIn(overdue int64) {
 	if t.overdue.CompareAndSwap(overdue, standingIn) {
 		t.standIns.Add(1)
 		sched.Go(t.standIn)
@@ -38,7 +38,7 @@ const standingIn = never - 1
 // The driver still does not sleep past an entry (see wake). A flush raises a shard's next, under
 // the shard's lock, to the tick at which the first bucket expires or the young entries are to
 // be placed. So a driver that has read next before the flush wakes up too early, not too late.
-func (t *SystemTimer) standIn() {
+func (t *store) standIn() {
 	defer t.standIns.Add(-1)
 	t.flush(t.now())
 	next := min(t.next(), never/t.tick) * t.tick
@@ -47,19 +47,14 @@ func (t *SystemTimer) standIn() {
 
 // late returns the time from which on other goroutines do the work of a driver that was to
 // wake up at the given time. Both are in ns.
-func (t *SystemTimer) late(at int64) int64 {
+func (t *store) late(at int64) int64 {
 	// The runtime usually needs about 50 µs to wake a goroutine.
 	patience := max(t.tick/4, int64(250*time.Microsecond))
 	return min(at, never-patience) + patience
 }
 
-// wakeBy makes the driver wake up at tick at the latest. If tick is 0, an entry is due, and it
-// starts a worker instead.
+// wakeBy makes the driver wake up at tick at the latest.
 func (t *SystemTimer) wakeBy(tick int64) {
-	if tick == 0 {
-		t.pool.Kick()
-		return
-	}
 	for wake := t.wake.Load(); tick < wake; wake = t.wake.Load() {
 		if t.wake.CompareAndSwap(wake, tick) {
 			t.wakeup.Put() // if the driver is awake, its next sleep ends at once
@@ -105,23 +100,14 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		if now >= deadline {
 			return false
 		}
-		next := min(t.nextWake(), never/t.tick) * t.tick
-		if !t.sleepUntil(stop, min(next, int64(deadline))) {
+		until := min(min(t.nextWake(), never/t.tick)*t.tick, int64(deadline))
+		t.overdue.Store(t.late(until))
+		woken := t.sleeper.Sleep(time.Duration(until)-t.now(), t.wakeup, stop, t.stopped)
+		t.overdue.Store(never)
+		if woken == sched.Stopped || closed(stop) || closed(t.stopped) {
 			return false
 		}
 	}
-}
-
-// sleepUntil sleeps until a time on the timer's clock, in ns, or until wakeBy ends the sleep.
-// It returns false if the timer has stopped or stop is closed.
-func (t *SystemTimer) sleepUntil(stop <-chan struct{}, until int64) bool {
-	t.overdue.Store(t.late(until))
-	defer t.overdue.Store(never)
-	d := time.Duration(until) - t.now()
-	if d <= 0 {
-		return !closed(stop) && !closed(t.stopped)
-	}
-	return t.sleeper.Sleep(d, t.wakeup, stop, t.stopped) != sched.Stopped
 }
 
 // closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.

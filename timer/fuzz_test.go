@@ -93,7 +93,7 @@ func runScript(t testing.TB, data []byte) {
 	if tick < Never/32 && s.byte()%2 == 0 { // let entries be young at deadlines that scripts often use
 		for i, shard := range s.m.timer.shards {
 			shard.far = 16 * int64(tick)
-			shard.youngWait = youngWait(shard.far, i, shards)
+			shard.youngWait = shard.far/8 + shard.far/8/int64(shards)*int64(i+1)
 		}
 	}
 	for step := 0; len(s.data) > 0 && step < 200; step++ {

@@ -108,7 +108,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 		// A bucket is shown in the slot in whose span it expires. Because of the phase, that
 		// is ahead of its own by as many buckets as the phase has begun.
 		ahead := wheel.slot((wheel.phase + lv.span - 1) / lv.span)
-		for b := nextBit(lv.filled, 0, wheel.size); b >= 0; b = nextBit(lv.filled, b+1, wheel.size) {
+		for b := nextBit(lv.filled, 0, wheel.size); b < wheel.size; b = nextBit(lv.filled, b+1, wheel.size) {
 			at := wheel.slot(b - ahead + wheel.size)
 			look(&lv.buckets[b], &slots[at/fold])
 			if budget <= 0 { // go on with the next slot

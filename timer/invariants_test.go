@@ -142,3 +142,6 @@ func listOf(t testing.TB, l *taskList) (entries []*entry.Entry) {
 	}
 	return entries
 }
+
+// lowest reports whether bucket belongs to level 0, so that its entries are due when it expires.
+func (w *timingWheel) lowest(bucket *taskList) bool { return bucket.root.At <= w.size }

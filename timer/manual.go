@@ -3,6 +3,7 @@ package timer
 import (
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -71,24 +72,14 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 	t.mu.moving = true
 	t.mu.Unlock()
 
-	return t.move()
-}
-
-// move moves the clock to the target and reports whether any task ran.
-func (t *ManualTimer) move() (ran bool) {
-	moved := false
-	defer func() {
-		if !moved { // a task has called runtime.Goexit
-			sched.Go(func() { t.move() })
+	guard.Finish(func() {
+		for t.step() {
+			t.flush(t.Now())
+			for t.waiting() {
+				ran = t.runDue() || ran
+			}
 		}
-	}()
-	for t.step() {
-		t.flush(t.Now())
-		for t.waiting() {
-			ran = t.runDue() || ran
-		}
-	}
-	moved = true
+	})
 	return ran
 }
 

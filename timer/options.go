@@ -79,14 +79,12 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 // restrictions of [WithExecutor] apply to it. Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-const workersPerProcessor = 16
-
 func newConfig(shards int, opts []Option) (config, error) {
 	c := config{
 		tick:      time.Millisecond,
 		wheelSize: 64,
 		shards:    shards,
-		workers:   workersPerProcessor * runtime.GOMAXPROCS(0),
+		workers:   16 * runtime.GOMAXPROCS(0),
 		panicked:  guard.Log,
 		logger:    slog.New(slog.DiscardHandler),
 	}

@@ -37,7 +37,10 @@ type shard struct {
 		due     taskList // workers write it: it begins a cache line
 	}
 
-	youngWait int64  // from the addition of the first young entry to youngAt, in ns
+	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
+	// far/8 and far/4. It differs so that shards that get their first young entry together are
+	// handled one after the other.
+	youngWait int64
 	bit       uint64 // 1 << the shard's index
 	_         [16]byte
 } // three cache lines; no written line is shared with another shard, see TestSizes
@@ -50,11 +53,16 @@ func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
 	s := new(shard)
 	s.tick = int64(tick)
 	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
-	s.youngWait = youngWait(s.far, index, shards)
+	s.youngWait = s.far/8 + s.far/8/int64(shards)*int64(index+1)
 	s.bit = 1 << index
 	s.mu.wheel.size = int64(wheelSize)
-	if tick > 1 { // ticks of 1 ns use the whole range of int64, so a phase would overflow
-		s.mu.wheel.phase = phaseOf(index, int64(wheelSize), int64(shards))
+	// When a bucket of an overflow wheel expires, the timer places all its entries again at once.
+	// If the overflow buckets of all shards expired together, the next expiry would be late by
+	// the time that all these placements take. So each wheel is ahead of the previous one by
+	// 1/shards of a bucket of level 1 plus 1/shards of a bucket of level 2. Ticks of 1 ns use
+	// the whole range of int64, so a phase would overflow.
+	if size := s.mu.wheel.size; tick > 1 {
+		s.mu.wheel.phase = int64(index) * (size + size*size) / int64(shards)
 	}
 	s.mu.due.init()
 	s.mu.young.init()
@@ -140,27 +148,24 @@ func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *entry.Entr
 	expiration = never
 	renewed := false
 	for i := 0; i < chunk && !s.mu.due.empty(); i++ {
-		first := s.mu.due.root.Next
-		deadline := first.At
-		if deadline > *now && !renewed {
+		e := s.mu.due.root.Next
+		if e.At > *now && !renewed {
 			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
 			*now, renewed = max(int64(clock()), 1), true
 		}
-		if deadline > *now {
-			unlink(first)
-			// The wheel's now may be ahead of this reading of the clock, or behind
-			// it. If it has reached the deadline's tick, the entry is due again, and
-			// the next iteration or the next call compares it anew.
-			if at := s.placeLocked(first); at != 0 {
-				expiration = min(expiration, at)
-				s.lowerNextLocked(at)
-			}
-			continue
+		unlink(e)
+		if e.At <= *now {
+			e.At |= entry.ExpiredBit
+			s.mu.pending--
+			return e, expiration
 		}
-		first.At = deadline | entry.ExpiredBit
-		unlink(first)
-		s.mu.pending--
-		return first, expiration
+		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
+		// reached the deadline's tick, the entry is due again, and the next iteration or
+		// the next call compares it anew.
+		if at := s.placeLocked(e); at != 0 {
+			expiration = min(expiration, at)
+			s.lowerNextLocked(at)
+		}
 	}
 	return nil, expiration
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
-// methods on entries. It is safe for concurrent use. It starts no goroutine and waits for
-// none. Through function fields it reads the clock of the timer that embeds it, and tells
+// methods on entries. It is safe for concurrent use. It waits for no goroutine, and
+// starts none but a stand-in. Through function fields it reads the clock of the timer that embeds it, and tells
 // that timer that the driver is needed earlier or that an entry is due.
 type store struct {
 	id         uint32 // the owner in the binding of entries that this timer accepted
@@ -44,10 +44,10 @@ type store struct {
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while
-	// the driver is awake. A goroutine that adds an entry after that time calls
-	// driverLate with overdue.
-	overdue    sched.Int64
-	driverLate func(overdue int64)
+	// the driver is awake, and in a ManualTimer. A goroutine that adds an entry after that
+	// time calls callStandIn.
+	overdue  sched.Int64
+	standIns sched.Int64 // number of stand-ins
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
@@ -122,7 +122,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	case deadline <= now:
 		s.mu.due.pushBack(e) // due now, not at the end of the tick
 		expiration = 0
-	case s.isYoungLocked(since, at):
+	case at-since > s.far && at-s.mu.youngAt > s.far/2: // see youngFor
 		s.mu.young.pushBack(e)
 		if s.mu.youngAt == 0 {
 			s.mu.youngAt = since + s.youngWait
@@ -137,7 +137,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	s.mu.Unlock()
 	t.placed(expiration)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
-		t.driverLate(overdue)
+		t.callStandIn(overdue)
 	}
 	return nil
 }

@@ -22,10 +22,9 @@ type SystemTimer struct {
 	base time.Time
 	pool *workers.Pool
 
-	driver   sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
-	sleeper  sched.Sleeper // only the driver uses it
-	wakeup   sched.Token   // ends the driver's sleep
-	standIns sched.Int64   // number of stand-ins, see callStandIn
+	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
+	sleeper sched.Sleeper // only the driver uses it
+	wakeup  sched.Token   // ends the driver's sleep
 
 	started  atomic.Bool   // Start was called
 	stopping atomic.Bool   // Stop was called
@@ -64,8 +63,13 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.driver.Put()
 	t.init(cfg)
 	t.now = t.Now
-	t.needed = t.wakeBy
-	t.driverLate = t.callStandIn
+	t.needed = func(tick int64) {
+		if tick == 0 {
+			t.pool.Kick()
+			return
+		}
+		t.wakeBy(tick)
+	}
 	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { cfg.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
 	if n := live.Add(1); n > tooManyTimers &&
 		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {

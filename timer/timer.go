@@ -37,8 +37,3 @@ type Timer interface {
 	// implementing Timer, so that methods can be added to it.
 	core() *store
 }
-
-var (
-	_ Timer = (*SystemTimer)(nil)
-	_ Timer = (*ManualTimer)(nil)
-)

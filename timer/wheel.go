@@ -24,7 +24,7 @@ import (
 // add creates levels on demand, the lowest included, up to the range of an int64 of ticks.
 type timingWheel struct {
 	size   int64
-	phase  int64 // ticks by which bucket numbers are ahead of the clock, see phaseOf
+	phase  int64 // ticks by which bucket numbers are ahead of the clock, see newShard
 	now    int64 // the current tick: no bucket that expires at or before it holds an entry
 	levels []level
 }
@@ -70,15 +70,6 @@ func (w *timingWheel) grow() {
 		lv.buckets[i].root.At = base + int64(i) + 1
 	}
 	w.levels = append(w.levels, lv)
-}
-
-// phaseOf returns the phase of the index-th of several wheels, in ticks. When a bucket of an
-// overflow wheel expires, the timer places all its entries again at once. If the overflow
-// buckets of all shards expired together, the next expiry would be late by the time that all
-// these placements take. So each wheel is ahead of the previous one by 1/shards of a bucket
-// of level 1 plus 1/shards of a bucket of level 2.
-func phaseOf(index int, size, shards int64) int64 {
-	return int64(index) * (size + size*size) / shards
 }
 
 // number returns the number of the bucket that holds tick. The caller has added the phase
@@ -140,10 +131,10 @@ func (w *timingWheel) next() (expiration int64, bucket *taskList) {
 		lv := &w.levels[i]
 		here := w.slot(lv.now)
 		slot, ahead := nextBit(lv.filled, here, w.size), -here
-		if slot < 0 {
+		if slot == w.size {
 			slot, ahead = nextBit(lv.filled, 0, here), w.size-here
 		}
-		if slot < 0 {
+		if ahead+slot == w.size { // none
 			continue
 		}
 		if at := (lv.now+ahead+slot)*lv.span - w.phase; at <= expiration {
@@ -153,18 +144,15 @@ func (w *timingWheel) next() (expiration int64, bucket *taskList) {
 	return expiration, bucket
 }
 
-// nextBit returns the index of the first set bit in [from, to), -1 if there is none.
+// nextBit returns the index of the first set bit in [from, to), to if there is none.
 func nextBit(words []uint64, from, to int64) int64 {
 	for from < to {
 		if word := words[from>>6] >> (from & 63); word != 0 {
-			if bit := from + int64(bits.TrailingZeros64(word)); bit < to {
-				return bit
-			}
-			return -1
+			return min(from+int64(bits.TrailingZeros64(word)), to)
 		}
 		from = from&^63 + 64
 	}
-	return -1
+	return to
 }
 
 // moveTo sets the current tick. No non-empty bucket may expire at or before tick, except one
@@ -175,10 +163,4 @@ func (w *timingWheel) moveTo(tick int64) {
 	for i := range w.levels {
 		w.levels[i].now = w.levels[i].number(tick + w.phase)
 	}
-}
-
-// lowest reports whether bucket belongs to level 0, so that its entries are due when it
-// expires.
-func (w *timingWheel) lowest(bucket *taskList) bool {
-	return bucket.root.At <= w.size
 }

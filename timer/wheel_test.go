@@ -88,7 +88,7 @@ func TestNextBit(t *testing.T) {
 			words[rng.IntN(len(words))] |= 1 << rng.IntN(64)
 		}
 		from, to := rng.Int64N(int64(64*len(words))), rng.Int64N(int64(64*len(words)+1))
-		want := int64(-1)
+		want := to
 		for bit := from; bit < to; bit++ {
 			if words[bit>>6]&(1<<(bit&63)) != 0 {
 				want = bit

@@ -11,34 +11,20 @@ import "time"
 //
 // A flush places youngShare young entries of a shard, and then the driver flushes what is due by
 // then: due entries do not wait for a million young ones. A share of all 64 shards takes 0.2 ms.
-const (
-	youngFor   = time.Second // a tick, if that is longer
-	youngShare = chunk / 4
-)
-
-// youngWait returns how long the first young entry of the index-th shard waits for the
-// driver, between far/8 and far/4. The waits differ so that shards that get their first
-// young entry together are handled one after the other.
-func youngWait(far int64, index, shards int) int64 {
-	return far/8 + far/8/int64(shards)*int64(index+1)
-}
-
-// isYoungLocked reports whether an entry with this deadline becomes young. since is the
-// adding goroutine's reading of the clock, which may be old. The first of the young entries
-// sets youngAt.
 //
 // No entry is late because it is young:
 //
 //  1. It is due more than far/2 after youngAt. For the first one, youngAt is at most far/4
-//     after since, and its deadline is more than far after since. isYoungLocked checks it
-//     for later ones. Extend to an earlier deadline removes an entry from the list.
+//     after since, and its deadline is more than far after since. AddAt checks it for
+//     later ones. Extend to an earlier deadline removes an entry from the list.
 //  2. While youngAt is set, next is not after its tick. The goroutine that sets youngAt
 //     lowers next; only a flush raises next, and not beyond that tick.
 //  3. A flush that comes to that tick places young entries, and leaves next at the tick if
 //     any are left. From far/2 after youngAt on, it leaves none.
-func (s *shard) isYoungLocked(since, deadline int64) bool {
-	return deadline-since > s.far && deadline-s.mu.youngAt > s.far/2
-}
+const (
+	youngFor   = time.Second // a tick, if that is longer
+	youngShare = chunk / 4
+)
 
 // youngTick returns the tick at which the young entries are to be placed, never if there
 // is no such tick.

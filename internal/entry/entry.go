@@ -88,18 +88,11 @@ func (e *Entry) OwnedBy(id uint32) bool {
 	return word&operationBit != 0 || identity.In(word) == id
 }
 
-// Claim makes the timer with the identity id the owner of e, unless e has an owner already.
-// It returns the owner that e has then.
-func (e *Entry) Claim(id uint32) (owner uint32) {
-	for {
-		word := e.Word.Load()
-		if owner := identity.In(word); owner != 0 {
-			return owner
-		}
-		if e.Word.CompareAndSwap(word, word|uint64(id)<<identity.Shift) {
-			return id
-		}
-	}
+// Claim makes the timer with the identity id the owner of e, and reports whether it did. It does
+// not if e has an owner already.
+func (e *Entry) Claim(id uint32) bool {
+	word := e.Word.Load()
+	return identity.In(word) == 0 && e.Word.CompareAndSwap(word, word|uint64(id)<<identity.Shift)
 }
 
 // Disown takes back what Claim has done.

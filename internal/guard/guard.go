@@ -40,6 +40,19 @@ func Apart(f func(), h Handler) {
 	sched.Receive(done)
 }
 
+// Finish calls f until it returns. If f calls runtime.Goexit, its goroutine ends, and another one
+// calls f again; nobody waits for that.
+func Finish(f func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			sched.Go(func() { Finish(f) })
+		}
+	}()
+	f()
+	returned = true
+}
+
 // Report calls h with a recovered panic and the stack. A nil h means [Log]. If h panics,
 // Report recovers and logs both panics. If h calls runtime.Goexit, as Fatal of a test does,
 // Report does not return. Call Report in the deferred function that has recovered, because

@@ -29,9 +29,7 @@ func Since(t time.Time) time.Duration { return time.Since(t) }
 func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
 
 // WithTimeout is the function of package context.
-func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, d)
-}
+var WithTimeout = context.WithTimeout
 
 // Dice returns a random number from 0 to n-1. With the tag interleave it depends on the
 // schedule only.
