@@ -32,13 +32,14 @@ func Start(clock Clock, interval time.Duration, sweep func(), h func(recovered a
 	sched.Go(func() {
 		// guard.Call recovers every panic, but an executor or a panic handler of the user may
 		// call runtime.Goexit.
-		guard.Finish(func() {
+		guard.Finish(func(r *ExpirationReaper) (over bool) {
 			for !r.stopped.Load() {
 				guard.Call(func() { clock.AdvanceClockUntil(r.stop, interval) }, h)
 				guard.Call(sweep, h)
 			}
 			close(r.ended)
-		})
+			return true
+		}, r)
 	})
 	return r
 }

@@ -72,14 +72,17 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 	t.mu.moving = true
 	t.mu.Unlock()
 
-	guard.Finish(func() {
-		for t.step() {
-			t.flush(t.Now())
-			for t.waiting() {
-				ran = t.runDue() || ran
-			}
+	return guard.Finish((*ManualTimer).move, t)
+}
+
+// move moves the clock to the target and reports whether any task ran.
+func (t *ManualTimer) move() (ran bool) {
+	for t.step() {
+		t.flush(t.Now())
+		for t.waiting() {
+			ran = t.runDue() || ran
 		}
-	})
+	}
 	return ran
 }
 

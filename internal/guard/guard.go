@@ -40,17 +40,18 @@ func Apart(f func(), h Handler) {
 	sched.Receive(done)
 }
 
-// Finish calls f until it returns. If f calls runtime.Goexit, its goroutine ends, and another one
-// calls f again; nobody waits for that.
-func Finish(f func()) {
+// Finish returns f(x). If f calls runtime.Goexit, its goroutine ends, and another one calls f
+// again, until it returns; nobody waits for that.
+func Finish[T, R any](f func(T) R, x T) (r R) {
 	returned := false
 	defer func() {
 		if !returned {
-			sched.Go(func() { Finish(f) })
+			sched.Go(func() { Finish(f, x) })
 		}
 	}()
-	f()
+	r = f(x)
 	returned = true
+	return r
 }
 
 // Report calls h with a recovered panic and the stack. A nil h means [Log]. If h panics,

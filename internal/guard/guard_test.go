@@ -105,3 +105,21 @@ func TestWhatRunsApartEndsNoOtherGoroutine(t *testing.T) {
 		assert.Equal(t, []any{"apart"}, said)
 	})
 }
+
+// What a Goexit has interrupted goes on elsewhere, as often as necessary.
+func TestFinishGoesOnAfterGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		f := func(enough int) string {
+			if calls++; calls < enough {
+				runtime.Goexit()
+			}
+			return "done"
+		}
+		assert.Equal(t, "done", Finish(f, 1))
+		calls = 0
+		assert.False(t, inGoroutine(func() { Finish(f, 5) }))
+		synctest.Wait()
+		assert.Equal(t, 5, calls)
+	})
+}
