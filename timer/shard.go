@@ -50,11 +50,9 @@ type shard struct {
 const chunk = 128
 
 func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
-	s := new(shard)
-	s.tick = int64(tick)
+	s := &shard{tick: int64(tick), bit: 1 << index}
 	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
 	s.youngWait = s.far/8 + s.far/8/int64(shards)*int64(index+1)
-	s.bit = 1 << index
 	s.mu.wheel.size = int64(wheelSize)
 	// When a bucket of an overflow wheel expires, the timer places all its entries again at once.
 	// If the overflow buckets of all shards expired together, the next expiry would be late by

@@ -54,6 +54,13 @@ func Either(a, b <-chan struct{}) bool {
 	}
 }
 
+// Token is a channel that has one token or none: for a goroutine that is to be woken once,
+// however often others say so, or as a lock that can be waited for with [Sleep].
+type Token chan struct{}
+
+// NewToken returns a Token that has none.
+func NewToken() Token { return make(Token, 1) }
+
 // Put puts the token in, unless it is there. It does not block.
 func (t Token) Put() {
 	select {
@@ -61,6 +68,16 @@ func (t Token) Put() {
 	default:
 	}
 }
+
+// Woken says how a [Sleep] has ended.
+type Woken uint8
+
+// The ends of a Sleep.
+const (
+	Elapsed Woken = iota
+	Taken
+	Stopped
+)
 
 // Sleeper is a goroutine's timer, which its sleeps use one after the other. The zero value is ready
 // to use.
