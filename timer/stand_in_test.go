@@ -140,6 +140,7 @@ func TestOneStandInFlushesAtATime(t *testing.T) {
 		timer, err := NewSystemTimer(WithExecutor(func(run func()) error { <-leave; go run(); return nil }))
 		require.NoError(t, err)
 		defer timer.Stop()
+		readings := countingClock(timer)
 		due := newTask(nil)
 		addIn(t, timer, due, time.Millisecond)
 		asleep(timer, time.Millisecond)
@@ -148,6 +149,7 @@ func TestOneStandInFlushesAtATime(t *testing.T) {
 			addIn(t, timer, newTask(nil), time.Hour)
 			synctest.Wait()
 			assert.EqualValues(t, 1, timer.standIns.Load(), "the executor holds it up")
+			assert.EqualValues(t, 1, readings.Load(), "that of the first stand-in")
 		}
 		close(leave)
 		synctest.Wait()
