@@ -56,10 +56,10 @@
 // The timer holds a shard's lock for a few dozen instructions, or for a few hundred entries
 // at most. Only two methods hold it longer: [Inspect] until it has counted about a thousand
 // entries, some ten microseconds, and Stop until it has removed all of the shard. It never calls
-// user code with a shard's lock, or with the lock of the clock, held.
+// user code with a shard's lock held.
 //
-// One goroutine at a time is the driver of a SystemTimer, and one at a time flushes: these
-// are the two locks with which the timer calls user code, because a flush starts workers.
-// With them held, the executor, the logger and, if the executor panics, the panic handler
-// may run. [WithExecutor] says what these must not do.
+// One goroutine at a time is the driver of a SystemTimer. That is the only lock with which the
+// timer calls user code, because the driver starts workers. With it held, the executor, the
+// logger and, if the executor panics, the panic handler may run. [WithExecutor] says what
+// these must not do.
 package timer

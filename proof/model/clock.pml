@@ -2,10 +2,10 @@
  * Who wakes the clock: two goroutines that add entries, two shards, the driver.
  *
  * An adder puts its entry into its shard under the shard's lock, lowers the shard's next,
- * and after that reads wake, the tick that the driver sleeps on. The driver, under the
- * clock's lock, sets wake to scanning, reads every shard's next, sets wake to the
- * earliest, unlocks, sleeps. BUG_PUBLISH computes the earliest under the lock and
- * publishes it after (Tokio #6682).
+ * and after that reads wake, the tick that the driver sleeps on. If its own is earlier, it
+ * lowers wake and wakes the driver. The driver sets wake to scanning, reads every shard's
+ * next, sets wake to the earliest if it still is scanning, sleeps. BUG_PUBLISH computes
+ * the earliest and publishes it after, in a second step (Tokio #6682).
  *
  * Time moves whenever it likes (now), also while others are between two steps.
  */
@@ -17,7 +17,6 @@
 byte next[2] = NEVER;       /* of each shard: when it needs the clock */
 byte entry[2];              /* the deadline of its entry, 0: none */
 byte wake = NEVER;
-bool clock;                 /* the clock's lock */
 bool wakeup;                /* the channel of capacity 1 */
 byte now;
 byte adding = 2;
@@ -33,13 +32,11 @@ proctype adder(byte s; byte at) {
 		fi };
 	if
 	:: at < wake ->
-		atomic { !clock -> clock = true };
-		earlier = at < wake;
-		if
-		:: earlier -> wake = at
-		:: else
-		fi;
-		clock = false;
+		atomic { earlier = at < wake;   /* a loop of compare-and-swap */
+			if
+			:: earlier -> wake = at
+			:: else
+			fi };
 		if
 		:: earlier -> wakeup = true
 		:: else
@@ -83,7 +80,6 @@ end:	do
 		:: else -> break
 		od;
 
-		atomic { !clock -> clock = true };
 #ifndef BUG_PUBLISH
 		wake = SCANNING;
 #endif
@@ -93,11 +89,13 @@ end:	do
 		:: else -> break
 		od;
 #ifdef BUG_PUBLISH
-		clock = false;
 		wake = earliest;
 #else
-		wake = earliest;
-		clock = false;
+		atomic {
+			if
+			:: wake == SCANNING -> wake = earliest
+			:: else         /* an adder has lowered it: wakeup follows */
+			fi };
 #endif
 		tick = earliest; earliest = 0;
 
@@ -129,5 +127,5 @@ init {
 	timeout ->                              /* nobody has anything left to do */
 	assert(adding == 0 && now == LATEST);
 	assert(fired + cancelled == 2);         /* or one is slept over */
-	assert(entry[0] == 0 && entry[1] == 0 && !clock)
+	assert(entry[0] == 0 && entry[1] == 0)
 }

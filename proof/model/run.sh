@@ -58,7 +58,7 @@ BUG-8334   | operation.pml | SCENARIO_CHECKS BUG_8334            | state\[1\]   
 BUG-second | operation.pml | SCENARIO_CHECKS BUG_NOSECOND        | state\[1\]   | no second try after linking (KAFKA-1952, RocketMQ #7359): wake-up lost
 BUG-19312  | operation.pml | SCENARIO_EXPIRY BUG_19312           | inTry/callbacks/accepted | KAFKA-19312: expiry beside a running check: overlap, or an end before it is accepted
 BUG-2253   | operation.pml | SCENARIO_LISTS BUG_2253             | linked       | KAFKA-2253: added to a list just removed: nobody finds it
-BUG-6682   | clock.pml     | BUG_PUBLISH                         | fired        | Tokio #6682: next wake-up published after the lock: slept over
+BUG-6682   | clock.pml     | BUG_PUBLISH                         | fired        | Tokio #6682: next wake-up computed, and then published: slept over
 BUG-wish   | operation.pml | SCENARIO_FORCE BUG_WISH             | wish         | letting go without looking at wishes: force lost
 BUG-looks  | operation.pml | SCENARIO_CHECKS MAXLOOKS=1 BUG_LOOKS | state\[1\]  | giving up looking again without handing over: wake-up lost
 BUG-mark   | operation.pml | SCENARIO_SIGNAL_TWICE BUG_SIGNAL_MARK | state\[1\] | signal's mark cleared after the check: wake-up lost
