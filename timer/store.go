@@ -13,9 +13,9 @@ import (
 )
 
 // store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
-// methods on entries. It is safe for concurrent use. It waits for no goroutine, and
-// starts none but a stand-in. Through function fields it reads the clock of the timer that embeds it, and tells
-// that timer that the driver is needed earlier or that an entry is due.
+// methods on entries. It is safe for concurrent use. It waits for no goroutine, and starts none
+// but stand-ins. Through function fields it reads the clock of the timer that embeds it, and
+// tells that timer that the driver is needed earlier or that an entry is due.
 type store struct {
 	id         uint32 // the owner in the binding of entries that this timer accepted
 	tick       int64  // in ns

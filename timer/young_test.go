@@ -165,13 +165,13 @@ func TestAnEntryExtendedToThePastIsDue(t *testing.T) {
 func TestManyYoungEntriesExpireInTime(t *testing.T) {
 	m := newManual(t)
 	ran := 0
-	for range 3*youngShare + 1 {
+	for range 3*chunk + 1 {
 		addIn(t, m, newTask(func() { ran++ }), time.Minute)
 	}
 	m.AdvanceClock(time.Minute - ms)
 	assert.Zero(t, ran, "early")
 	m.AdvanceClock(ms)
-	assert.Equal(t, 3*youngShare+1, ran)
+	assert.Equal(t, 3*chunk+1, ran)
 	checkInvariants(t, &m.store, nil)
 }
 
@@ -188,14 +188,14 @@ func youngOf(t testing.TB, s *store) (n int) {
 func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	const shards = 4
 	m := newManual(t, WithShards(shards))
-	addYoung(t, m, 3*shards*youngShare)
+	addYoung(t, m, 3*shards*chunk)
 	due := newTask(nil)
 	due.inShard(shards - 1)
 	addIn(t, m, due, 3*time.Second)
 	var left []int
 	m.needed = func(int64) { left = append(left, youngOf(t, &m.store)) }
 	assert.True(t, m.flush(5*time.Second))
-	assert.GreaterOrEqual(t, left[0], 2*shards*youngShare)
+	assert.GreaterOrEqual(t, left[0], 2*shards*chunk)
 	m.Stop()
 }
 
@@ -203,9 +203,9 @@ func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 // is due.
 func TestAFlushPlacesAShareOfTheYoungEntries(t *testing.T) {
 	m := newManual(t, WithShards(2))
-	addYoung(t, m, 4*youngShare)
+	addYoung(t, m, 4*chunk)
 	m.flush(youngFor)
-	assert.Equal(t, 2*youngShare, youngOf(t, &m.store))
+	assert.Equal(t, 2*chunk, youngOf(t, &m.store))
 	m.flush(youngFor)
 	assert.Zero(t, youngOf(t, &m.store))
 	m.Stop()
@@ -235,9 +235,9 @@ func TestDueEntriesDoNotWaitForTheBucketsOfOtherShards(t *testing.T) {
 // places all of them.
 func TestAFlushPlacesAllYoungEntriesThatCouldSoonBeDue(t *testing.T) {
 	m := newManual(t)
-	addYoung(t, m, 3*youngShare)
+	addYoung(t, m, 3*chunk)
 	m.flush(youngFor + far/2 - 1)
-	assert.Equal(t, 2*youngShare, youngOf(t, &m.store))
+	assert.Equal(t, 2*chunk, youngOf(t, &m.store))
 	m.flush(youngFor + far/2)
 	assert.Zero(t, youngOf(t, &m.store))
 	m.Stop()
