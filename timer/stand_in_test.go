@@ -184,20 +184,23 @@ func TestAStandInEndsAlthoughItsExecutorPanics(t *testing.T) {
 // The driver may wake up while a stand-in is half-way down an overflow bucket, and flush too,
 // with a reading of the clock that is older or newer. No entry is lost, early or late.
 func TestTwoFlushesAtOnce(t *testing.T) {
-	for _, other := range []time.Duration{64 * ms, 70 * ms, 99 * ms} {
+	for _, other := range []time.Duration{60 * ms, 64 * ms, 70 * ms, 99 * ms} {
 		m := newManual(t)
 		const n = 3 * chunk
 		runs := 0
 		for range n {
-			addIn(t, m, newTask(func() { runs++ }), 100*ms)
+			addIn(t, m, newTask(func() { runs++ }), 127*ms)
 		}
+		cancelled := newTask(nil) // so that a flush at 60 ms looks at the wheel
+		addIn(t, m, cancelled, 50*ms)
+		m.Cancel(&cancelled.TaskEntry)
 		require.True(t, m.shards[0].flushLocked(70), "it stops half-way down")
 		m.mu.now, m.mu.target = max(other, 70*ms), max(other, 70*ms)
 		m.flush(other)
 		checkInvariants(t, &m.store, nil)
 		m.flush(70 * ms)
 		checkInvariants(t, &m.store, nil)
-		m.AdvanceClock(100*ms - 1 - m.Now())
+		m.AdvanceClock(127*ms - 1 - m.Now())
 		assert.Zero(t, runs, "early")
 		m.AdvanceClock(1)
 		assert.Equal(t, n, runs, "beside a flush at %s", other)
