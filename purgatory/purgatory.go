@@ -191,25 +191,19 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
 	if first || later {
 		p.watchers.Close()
-		p.endAll(later)
+		guard.Finish(p.endAll, later)
 	}
 }
 
-// endAll ends every operation as closed.
-func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
-	done := false
-	defer func() {
-		if !done { // a callback has called runtime.Goexit
-			sched.Go(func() { p.endAll(later) })
-		}
-	}()
+// endAll ends every operation as closed, and returns true.
+func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
 	for k := range p.watchers.AllKeys() {
 		w := p.newWalk(k.Key, k.Hash, EveryPosition)
 		w.claim, w.later = machine.Closed, later
 		w.begin()
 	}
 	p.emptied.Store(true)
-	done = true
+	return true
 }
 
 // stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
