@@ -229,8 +229,8 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
 			continue
 		}
 		// Only the shard of the first key refuses. If Cancel fails, a worker of the timer has
-		// claimed the entry and may still use it.
-		spent := !p.timer.Cancel(entryOf(m))
+		// claimed the entry and may still use it, unless Stop of the timer has cancelled it.
+		spent := !p.timer.Cancel(entryOf(m)) && p.timer.DeadlineOf(entryOf(m)) != 0
 		r.reject(spent, ErrClosed, "%s", kindOf(r.Op))
 		return false
 	}

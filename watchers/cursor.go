@@ -15,7 +15,8 @@ import "github.com/delayedop/purgatory/internal/machine"
 // registers an operation tries it again after it has linked it. In a list that extends beyond the
 // position there is no end marker, because finding its place would cost a walk over all
 // operations beyond the position. The position ends the walk; if operations keep arriving
-// before it, [Cursor.Overdue] does.
+// before it, [Cursor.Overdue] does. Where operations without a position arrive before others, the
+// marker gap stands behind those that were linked at the beginning.
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
@@ -26,7 +27,7 @@ type Cursor[K comparable] struct {
 
 	turn *keyList[K] // whose turn the walk has, see BeginTurn
 
-	here, end machine.Watch
+	here, gap, end machine.Watch
 }
 
 // Begin starts a walk over the operations that wait for key: all without a position, and
@@ -86,6 +87,9 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*m
 	if last := l.Last(); last.Position() <= upTo {
 		l.Mark(&c.end, last.Position(), last)
 	}
+	if l.ordered != nil { // those that are linked later without a position come behind gap
+		l.Mark(&c.gap, AnyPosition, l.Prev(&l.ordered.begin))
+	}
 	c.list, c.ordered, c.upTo, c.left = l, l.ordered != nil, upTo, 2*l.Len()-n
 	l.readers++
 	return n, true
@@ -97,6 +101,9 @@ func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out 
 	for ; w != nil && w != &c.end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
+			if w == &c.gap {
+				w = &l.ordered.begin
+			}
 			continue
 		}
 		if n == len(out) {
@@ -135,7 +142,7 @@ func (c *Cursor[K]) Stop() {
 }
 
 func (c *Cursor[K]) endLocked() {
-	for _, marker := range []*machine.Watch{&c.here, &c.end} {
+	for _, marker := range []*machine.Watch{&c.here, &c.gap, &c.end} {
 		if marker.List() != nil {
 			marker.Unlink()
 		}

@@ -25,7 +25,10 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 		for l := t.buckets[(turn+i)&uint(len(t.buckets)-1)]; l != nil; l = l.chain {
 			w := l.First()
 			for left := perKey; w != nil && left > 0; w = l.Next(w) {
-				left-- // also for a marker, because there may be many of them
+				if l.ordered != nil && w == &l.ordered.begin {
+					continue // every such list has it
+				}
+				left-- // also for another marker, because there may be many of them
 				if n == 0 {
 					return out
 				}

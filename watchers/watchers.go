@@ -96,14 +96,18 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 
 // make makes the shard of slots[i], unless another goroutine has.
 func (w *Watchers[K]) make(i uint64) *Shard[K] {
-	s := &Shard[K]{all: w, index: uint32(i), observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
-	if s.gate = &s.own; i >= maxGates {
-		s.gate = w.Shard(i % maxGates).gate
+	var gate *Gate
+	if i >= maxGates { // before the lock, which it may take
+		gate = w.Shard(i % maxGates).gate
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if made := w.slots[i].Load(); made != nil {
 		return made
+	}
+	s := &Shard[K]{all: w, index: uint32(i), gate: gate, observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
+	if gate == nil {
+		s.gate = &s.own
 	}
 	s.mu.closed = w.mu.closed
 	w.slots[i].Store(s)

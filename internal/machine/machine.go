@@ -45,8 +45,8 @@ type Machine struct {
 	// convert pointers.
 	entry entry.Entry
 
-	// op is the operation that the machine is part of. It is nil until the first Begin, and
-	// constant afterwards.
+	// op is the operation that the machine is part of. It is constant from Begin on, unless
+	// the operation is rejected.
 	op Operation
 
 	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
@@ -142,7 +142,7 @@ func (m *Machine) reject(spent bool) {
 	if spent {
 		next = phaseEnded | m.word().Load()&identity.Half
 	}
-	m.start = 0
+	m.start, m.op = 0, nil
 	m.word().Swap(next)
 }
 
