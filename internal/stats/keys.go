@@ -1,7 +1,8 @@
 package stats
 
-// CountsKeys reports whether Tried counts anything. If not, it must not be called.
-func (o *Observer[K]) CountsKeys() bool { return o != nil && cap(o.hot.keys) > 0 }
+// CountsKeys reports whether Tried counts anything. If not, it must not be called. The caller need
+// not hold the shard's lock.
+func (o *Observer[K]) CountsKeys() bool { return o != nil && o.countsKeys }
 
 // Tried counts tries that a check of key has made, and how many of them were wasted.
 func (o *Observer[K]) Tried(key K, hash uint64, tries, wasted int64) {

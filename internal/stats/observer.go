@@ -45,9 +45,9 @@ type Observer[K comparable] struct {
 	now   func() time.Duration
 
 	// The keys with the most operations and tries, and those with the most expiries. In a single
-	// sketch, busy keys would displace a quiet key whose operations all expire. Both have no room
-	// if they are not wanted.
+	// sketch, busy keys would displace a quiet key whose operations all expire.
 	hot, expiring sketch[K]
+	countsKeys    bool // constant; without it, both are empty
 }
 
 // minKeys is the smallest number of keys that a shard counts separately.
@@ -59,7 +59,7 @@ func NewObserver[K comparable](c Config, shards int) *Observer[K] {
 	if !c.Times && c.Keys == 0 {
 		return nil
 	}
-	o := &Observer[K]{now: c.Now}
+	o := &Observer[K]{now: c.Now, countsKeys: c.Keys > 0}
 	if c.Times {
 		o.times = new(Times)
 	}
