@@ -175,7 +175,7 @@ func TestAStandInEndsAlthoughItsExecutorPanics(t *testing.T) {
 				addIn(t, timer, newTask(nil), time.Hour)
 				synctest.Wait()
 				assert.Zero(t, timer.standIns.Load())
-				assert.NotEqualValues(t, int64(standingIn), timer.overdue.Load())
+				assert.NotEqual(t, int64(standingIn), timer.overdue.Load())
 			})
 		})
 	}
