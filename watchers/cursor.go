@@ -8,7 +8,7 @@ import "github.com/delayedop/purgatory/internal/machine"
 // without a position, in order of arrival, then those at or below a position, in order
 // of position. It may also visit operations that were linked later.
 //
-// Between two calls, two markers in the list keep the walk's place: here stands behind
+// Between two calls, markers in the list keep the walk's place: here stands behind
 // the operations that have been visited, and end stands behind the last operation that
 // was linked at the beginning. Because of end, operations that keep arriving at the end of the
 // list do not make the walk endless. It is correct to leave them out, because the goroutine that
