@@ -107,7 +107,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	if _, err := p.register(r, timeout, keys, at); err != nil {
 		return value, err
 	}
-	defer func() { _ = r.finish(machine.Cancelled, nil) }() // if read fails or panics; otherwise the wait has ended
+	defer func() { _ = r.finish(machine.Cancelled, err) }() // if read fails or panics; otherwise the wait has ended
 	for over := false; !over && (sched.Either(r.changed, until.Done()) || len(r.changed) > 0); {
 		with := until
 		if over = until.Err() != nil; over { // the change came before the end

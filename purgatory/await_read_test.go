@@ -394,3 +394,17 @@ func TestAwaitReadInLineReadsAndSeesItsContext(t *testing.T) {
 		assert.Equal(t, 7, value)
 	})
 }
+
+// What a failed read has started with its context finds the error there.
+func TestAFailedReadIsTheCauseOfItsContext(t *testing.T) {
+	p, err := purgatory.New[string](t.Name())
+	require.NoError(t, err)
+	defer nothingLeft(t, p)
+	var with context.Context
+	_, err = purgatory.AwaitRead(context.Background(), p, time.Hour, func(ctx context.Context) (int, bool, error) {
+		with = ctx
+		return 0, false, errRead
+	}, "orders-0")
+	require.ErrorIs(t, err, errRead)
+	assert.Equal(t, errRead, context.Cause(with))
+}
