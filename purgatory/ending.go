@@ -124,7 +124,8 @@ func (e *ending[K]) call() {
 		}
 	}()
 	for e.at < e.n {
-		m, expired := e.ops[e.at], e.outcomes[e.at] == machine.Expired
+		i := e.at
+		m, expired := e.ops[i], e.outcomes[i] == machine.Expired
 		if e.begun == 0 {
 			e.begun = 1
 			if e.p.cfg.slow == 0 {
@@ -142,8 +143,8 @@ func (e *ending[K]) call() {
 			}
 		}
 		// A later callback may block: it must not keep this operation in memory.
-		e.ops[e.at], e.keys[e.at] = nil, none
-		e.at, e.begun = e.at+1, 0
+		e.ops[i], e.keys[i] = nil, none
+		e.at, e.begun = i+1, 0
 	}
 }
 

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"errors"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -298,13 +299,14 @@ func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosi
 		return waits[:1]
 	}
 	waits = waits[:n]
+	seed := p.watchers.Seed()
 	for i, key := range keys {
 		w := &waits[i]
-		w.Key, w.Position, w.Hash = key, AnyPosition, p.watchers.Hash(key)
+		w.Key, w.Position, w.Hash = key, AnyPosition, maphash.Comparable(seed, key)
 	}
 	for i, at := range at {
 		w := &waits[i]
-		w.Key, w.Position, w.Hash = at.Key, at.Position, p.watchers.Hash(at.Key)
+		w.Key, w.Position, w.Hash = at.Key, at.Position, maphash.Comparable(seed, at.Key)
 	}
 	return waits
 }

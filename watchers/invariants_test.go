@@ -18,7 +18,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 	for i := range w.slots {
 		s := w.Shard(uint64(i))
 		watched, lists := 0, map[*keyList[int]]bool{}
-		require.True(t, len(s.mu.keys.buckets) == 0 || bits.OnesCount(uint(len(s.mu.keys.buckets))) == 1, "buckets are a power of two")
+		require.Equal(t, 1, bits.OnesCount(uint(len(s.mu.keys.buckets))), "buckets are a power of two")
 		for b, l := range s.mu.keys.buckets {
 			for ; l != nil; l = l.chain {
 				require.False(t, lists[l], "a list twice in the table")

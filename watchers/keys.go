@@ -58,9 +58,6 @@ func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next 
 	s.mu.Lock()
 	defer s.unlock()
 	buckets := s.mu.keys.buckets
-	if len(buckets) == 0 {
-		return out, 0
-	}
 	for enough := len(out) + n; len(out) < enough; {
 		for l := buckets[uint64(at)&uint64(len(buckets)-1)]; l != nil; l = l.chain {
 			if l.Len() > 0 {

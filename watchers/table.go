@@ -40,7 +40,7 @@ type table[K comparable] struct {
 	free  *keyList[K]
 	nfree int32
 	len   int32
-	// buckets has a power of two of elements, or none. It is the last field because its
+	// buckets has a power of two of elements, at least minBuckets. It is the last field because its
 	// capacity is never read and may lie in the next cache line, see Shard.
 	buckets []*keyList[K]
 }
@@ -58,9 +58,6 @@ func (t *table[K]) bucket(hash uint64) **keyList[K] {
 // find returns the list of key. A key that is not equal to itself, such as a NaN, has a random hash,
 // by which it is found.
 func (t *table[K]) find(key K, hash uint64) *keyList[K] {
-	if len(t.buckets) == 0 {
-		return nil
-	}
 	for l := *t.bucket(hash); l != nil; l = l.chain {
 		if l.hash == hash && (l.key == key || l.key != l.key) { // unequal: a NaN
 			return l
@@ -74,7 +71,7 @@ func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
 		return l
 	}
 	if n := len(t.buckets); int(t.len) == n {
-		t.resize(max(minBuckets, 2*n))
+		t.resize(2 * n)
 	}
 	l := t.free
 	if l != nil {

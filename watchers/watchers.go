@@ -80,6 +80,10 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 	}
 }
 
+// Seed returns the seed of [Watchers.Hash], which is [maphash.Comparable]: where speed counts, a
+// caller calls that itself, since the compiler does not inline Hash.
+func (w *Watchers[K]) Seed() maphash.Seed { return w.seed }
+
 // Hash returns the hash of key. Like a map, it panics if key contains an interface value
 // that cannot be compared.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
@@ -110,6 +114,7 @@ func (w *Watchers[K]) make(i uint64) *Shard[K] {
 		s.gate = &s.own
 	}
 	s.mu.closed = w.mu.closed
+	s.mu.keys.buckets = make([]*keyList[K], minBuckets)
 	w.slots[i].Store(s)
 	return s
 }
