@@ -69,7 +69,7 @@ func (d *DelayedOperation) Cause() error { return machine.Of(d).Cause() }
 
 // MaxKeys is the largest number of keys that an operation can wait for: 65,536. With
 // more, TryCompleteElseWatch returns purgatory.ErrTooManyKeys.
-const MaxKeys = machine.MaxKeys
+const MaxKeys = 1 << 16
 
 // Outcome is how an operation ended.
 type Outcome uint8

@@ -19,7 +19,7 @@ import (
 type Histogram = stats.Histogram
 
 // HistogramBuckets is the number of buckets of a Histogram.
-const HistogramBuckets = stats.NumBuckets
+const HistogramBuckets = 24
 
 // Stats is a snapshot of a purgatory's counters and gauges. Counters begin at 0 in New
 // and never decrease. While no operation comes or goes, Accepted is the sum of Pending

@@ -2,12 +2,12 @@ package purgatory
 
 import (
 	"iter"
+	"math"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // KeyPosition is a key with the position that an operation waits for: an offset in a log, for
@@ -22,11 +22,11 @@ type KeyPosition[K comparable] struct {
 
 // AnyPosition is the position of an operation that waits for no position in particular: every
 // check of the key tries it.
-const AnyPosition int64 = watchers.AnyPosition
+const AnyPosition int64 = math.MinInt64
 
 // EveryPosition is the highest position: a check up to it tries every operation that waits
 // for the key.
-const EveryPosition int64 = watchers.EveryPosition
+const EveryPosition int64 = math.MaxInt64
 
 // NoTimeout is a timeout that does not pass.
 const NoTimeout = time.Duration(1<<63 - 1)

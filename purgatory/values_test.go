@@ -1,0 +1,19 @@
+package purgatory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// The documentation shows these as numbers. They are those of the packages that use them.
+func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
+	assert.EqualValues(t, watchers.AnyPosition, AnyPosition)
+	assert.EqualValues(t, watchers.EveryPosition, EveryPosition)
+	assert.Len(t, Histogram{}.Counts, HistogramBuckets)
+	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
+}
