@@ -115,7 +115,7 @@ func TestAnOperationCancelledDuringACheckCanBeCollected(t *testing.T) {
 
 func TestARetryIsSignalledUnderANaNKey(t *testing.T) {
 	// During each try another goroutine checks the key, so that the holder has to look
-	// again, lets go after some looks, and signals the operation's first key for a worker: a NaN,
+	// again, lets go after some tries, and signals the operation's first key for a worker: a NaN,
 	// which only this signal finds.
 	nan := 0.0
 	nan /= nan
@@ -130,7 +130,7 @@ func TestARetryIsSignalledUnderANaNKey(t *testing.T) {
 	}
 	submit(t, p, o, hour, nan, 2)
 	p.CheckAndComplete(2)
-	eventually(t, func() bool { return o.completed.Load() == 1 }, "a worker looks again")
+	eventually(t, func() bool { return o.completed.Load() == 1 }, "a worker tries again")
 	ended(t, o, operation.Satisfied)
 }
 

@@ -85,14 +85,14 @@ func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
 	before := op.tries.Load()
 	op.calm.Store(false)
 	assert.Zero(t, p.CheckAndComplete("a"))
-	assert.EqualValues(t, maxLooks, op.tries.Load()-before)
+	assert.EqualValues(t, maxInRow, op.tries.Load()-before)
 	assert.Positive(t, offered.Load(), "the next look is left to a worker")
 	assert.True(t, p.watchers.Signalled())
 	assert.Equal(t, operation.Pending, op.Outcome())
 	op.calm.Store(true)
 	s := p.Stats()
-	assert.EqualValues(t, maxLooks, s.Checks)
-	assert.EqualValues(t, maxLooks, s.WastedChecks)
+	assert.EqualValues(t, maxInRow, s.Checks)
+	assert.EqualValues(t, maxInRow, s.WastedChecks)
 	assert.True(t, p.ForceComplete(op), "nobody holds it")
 }
 

@@ -106,7 +106,7 @@ func reports[K comparable](counts []stats.KeyCounts[K], n int, weight func(*stat
 func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
 	shards := slices.Collect(p.watchers.Shards())
 	perShard := max(sampling/max(len(shards), 1), 4)
-	turn := uint(p.looks.Add(1)) * uint(perShard)
+	turn := uint(p.samples.Add(1)) * uint(perShard)
 	var sample []watchers.Waiting[K]
 	for _, s := range shards {
 		sample = s.Sample(sample, perShard, turn)

@@ -57,7 +57,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	purges   atomic.Int64
 	purged   atomic.Int64
 	stalls   atomic.Int64  // of the reaper, see EventStalled
-	looks    atomic.Uint32 // of Inspect, each at other keys
+	samples  atomic.Uint32 // taken by Inspect, each of other keys
 
 	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
 	dueSeen   time.Duration // when overdue last looked, on the timer's clock

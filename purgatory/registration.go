@@ -121,8 +121,8 @@ func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool
 
 // again is [DelayedOperationPurgatory.tryAgain] for the operation.
 func (r *registration[K]) again() (end machine.Outcome) {
-	looks := 0
-	return r.p.tryAgain(&r.Hold, &looks, func() machine.Outcome {
+	inRow := 0
+	return r.p.tryAgain(&r.Hold, &inRow, func() machine.Outcome {
 		end, _ := r.Try(false)
 		return end
 	})

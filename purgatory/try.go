@@ -7,17 +7,17 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// maxLooks bounds how often a holder tries one operation in a row because state keeps
+// maxInRow bounds how often a holder tries one operation in a row because state keeps
 // changing. After that a worker tries it: otherwise an operation whose TryComplete
 // signals its own key would keep its caller for ever.
-const maxLooks = 8
+const maxInRow = 8
 
 // try tries m, if no other goroutine holds it; else the holder tries it again.
 func (w *walk[K]) try(m *machine.Machine) {
 	if !m.Acquire() {
 		return
 	}
-	w.held.Machine, w.held.Op, w.trying, w.looks = m, m.Operation(), true, 0
+	w.held.Machine, w.held.Op, w.trying, w.inRow = m, m.Operation(), true, 0
 	w.tries++
 	if w.p.cfg.slow > 0 {
 		w.tried(w.timedTry())
@@ -44,7 +44,7 @@ func (w *walk[K]) tried(end machine.Outcome, again bool) {
 		w.wasted++
 	}
 	if again {
-		end = w.p.tryAgain(&w.held, &w.looks, w.retry)
+		end = w.p.tryAgain(&w.held, &w.inRow, w.retry)
 	}
 	w.trying = false
 	if end != machine.Pending {
@@ -79,12 +79,12 @@ func (w *walk[K]) add(end machine.Outcome) {
 }
 
 // tryAgain goes on after a try that returned false, or ended otherwise: it releases the operation,
-// or calls retry while others ask for that. looks is how often the operation was to be released.
+// or calls retry while others ask for that. inRow counts its tries.
 // tryAgain returns how the holder has to end the operation; Pending means that it is released.
-func (p *DelayedOperationPurgatory[K]) tryAgain(h *machine.Hold, looks *int, retry func() machine.Outcome) (end machine.Outcome) {
-	for *looks++; *looks < maxLooks; *looks++ {
-		end, look := h.Release(true)
-		if !look {
+func (p *DelayedOperationPurgatory[K]) tryAgain(h *machine.Hold, inRow *int, retry func() machine.Outcome) (end machine.Outcome) {
+	for *inRow++; *inRow < maxInRow; *inRow++ {
+		end, again := h.Release(true)
+		if !again {
 			return end
 		}
 		if end = retry(); end == machine.Satisfied {
@@ -139,8 +139,8 @@ func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
 // released.
 func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
 	key, hash := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
-	end, look := m.Release(false)
-	if look {
+	end, again := m.Release(false)
+	if again {
 		p.signal(key, hash, EveryPosition, false)
 	}
 	return end

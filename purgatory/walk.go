@@ -42,7 +42,7 @@ type walk[K comparable] struct {
 	inside   bool         // the gate: an ending that runs leaves it
 	held     machine.Hold // the operation that is tried, or was
 	trying   bool         // its tries are not over
-	looks    int          // how often held was to be released
+	inRow    int          // tries of held
 	panicked bool         // the last try has
 
 	tries, wasted int64      // of the batch
@@ -295,7 +295,7 @@ type turns struct {
 }
 
 // After so many turns a worker goes on: other goroutines that put items, or a TryComplete that
-// checks its own key, must not keep the caller. See also maxLooks.
+// checks its own key, must not keep the caller. See also maxInRow.
 const maxTurns = 1 << 14
 
 // inOrderBatch is how many operations a walk in order takes at a time. It mostly tries two: the
@@ -338,7 +338,7 @@ func (w *walk[K]) nextInOrder() bool {
 	if !w.turns.goOn {
 		return false
 	}
-	if w.turns.others == maxLooks || w.turns.n == maxTurns {
+	if w.turns.others == maxInRow || w.turns.n == maxTurns {
 		w.p.signal(w.key, w.hash, w.upTo, true)
 		return false
 	}

@@ -22,7 +22,7 @@ import (
 //	         Begin              Release                 settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
 //	                      │     Acquire
-//	                      ├ again: "state has changed, look again"  (left by Acquire)
+//	                      ├ again: "state has changed, try again"  (left by Acquire)
 //	                      └ wish:  "end it with this outcome"       (left by claim)
 //
 // No completion is lost:
@@ -33,8 +33,8 @@ import (
 //  3. If Acquire finds a holder, it sets again with a compare-and-swap on the word
 //     that says busy, so the holder has not let go.
 //  4. The only way to let go is Release, a compare-and-swap from a word without a
-//     mark. It fails after 3, and the holder looks again. A flag beside a lock fails
-//     at this step: the lock can be freed between the last look at the flag and the
+//     mark. It fails after 3, and the holder tries again. A flag beside a lock fails
+//     at this step: the lock can be freed between the last read of the flag and the
 //     next (KAFKA-8334).
 //
 // An operation ends once: only the holder ends it, there is one holder at a time,
@@ -149,7 +149,7 @@ func (m *Machine) reject(spent bool) {
 func wishOf(word uint64) Outcome { return Outcome(word & wishMask >> wishShift) }
 
 // Acquire makes the caller the holder of a pending operation, to try it. If another
-// goroutine is the holder, Acquire tells it to look again.
+// goroutine is the holder, Acquire tells it to try again.
 func (m *Machine) Acquire() (held bool) {
 	for {
 		word := m.word().Load()
@@ -158,8 +158,8 @@ func (m *Machine) Acquire() (held bool) {
 		case phasePending:
 			next = word&^phaseMask | phaseBusy
 		case phaseBusy:
-			// If the mark is set already, the holder will clear it before it looks
-			// again. That look sees the caller's change too.
+			// If the mark is set already, the holder will clear it before it tries
+			// again. That try sees the caller's change too.
 		default:
 			return false
 		}
@@ -218,11 +218,11 @@ func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
 // Release releases a held operation whose try returned false, unless there is a mark that
 // the caller has to follow, as its holder still: it has to end the operation with wish, if
-// that is not Pending, or to look again.
+// that is not Pending, or to try again.
 //
-// If retry is false, the caller will not look again. Release then clears the mark "again"
-// and releases the operation; if it returns look, another goroutine must try the operation.
-func (m *Machine) Release(retry bool) (wish Outcome, look bool) {
+// If retry is false, the caller will not try again. Release then clears the mark "again"
+// and releases the operation; if it returns tryAgain, another goroutine must try the operation.
+func (m *Machine) Release(retry bool) (wish Outcome, tryAgain bool) {
 	for {
 		word := m.word().Load()
 		switch {

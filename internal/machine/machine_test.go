@@ -128,11 +128,11 @@ func TestEveryTransition(t *testing.T) {
 			"busy, again": {[2]bool{false, true}, "busy, again, wish"}, "busy, again, wish": {[2]bool{}, "busy, again, wish"},
 			"pending": {[2]bool{true, false}, "busy"}, "ended": {[2]bool{}, "ended"}, "rejected, used": {[2]bool{}, "rejected, used"},
 		}},
-		"Release, to look again": {func(m *Machine, _ Operation) any { wish, look := m.Release(true); return release{wish, look} }, map[string]result{
+		"Release, to look again": {func(m *Machine, _ Operation) any { wish, again := m.Release(true); return release{wish, again} }, map[string]result{
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "busy"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Pending, true}, "busy, wish"},
 		}},
-		"Release, not to look again": {func(m *Machine, _ Operation) any { wish, look := m.Release(false); return release{wish, look} }, map[string]result{
+		"Release, not to look again": {func(m *Machine, _ Operation) any { wish, again := m.Release(false); return release{wish, again} }, map[string]result{
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
 		}},
@@ -333,14 +333,14 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 					}
 					holders--
 					retry := looks%5 != 0
-					wish, look := m.Release(retry)
+					wish, again := m.Release(retry)
 					if wish != Pending {
 						if wish != Forced {
 							t.Errorf("the wish was %v", wish)
 						}
 						end()
 					}
-					held = retry && look
+					held = retry && again
 				}
 			}
 		})
