@@ -221,26 +221,28 @@ func TestAwaitReturnsNilIfARunningReadyReturnsTrue(t *testing.T) {
 }
 
 func TestAPanicInReadyElsewhereCountsAsFalse(t *testing.T) {
-	var told panics
-	p := onManualClock[string](t, told.option())
-	var state atomic.Int32
-	result := waitFor(t.Context(), p, hour, func() bool {
-		switch state.Load() {
-		case 1:
-			panic("of the user's")
-		case 2:
-			runtime.Goexit()
+	synctest.Test(t, func(t *testing.T) {
+		var told panics
+		p := onManualClock[string](t, told.option())
+		var state atomic.Int32
+		result := waitFor(t.Context(), p, hour, func() bool {
+			switch state.Load() {
+			case 1:
+				panic("of the user's")
+			case 2:
+				runtime.Goexit()
+			}
+			return state.Load() == 3
+		}, "a")
+		synctest.Wait() // Await has registered, and calls ready no more
+		for i := int32(1); i <= 3; i++ {
+			state.Store(i)
+			inBackground(func() { p.CheckAndComplete("a") })()
 		}
-		return state.Load() == 3
-	}, "a")
-	eventually(t, func() bool { return p.NumDelayed() == 1 }, "it waits")
-	for i := int32(1); i <= 3; i++ {
-		state.Store(i)
-		inBackground(func() { p.CheckAndComplete("a") })()
-	}
-	require.NoError(t, result())
-	assert.Positive(t, told.n.Load())
-	empty(t, p)
+		require.NoError(t, result())
+		assert.Positive(t, told.n.Load())
+		empty(t, p)
+	})
 }
 
 func TestAwaitEndsOnceWhateverRaces(t *testing.T) {
@@ -409,24 +411,26 @@ func TestAForcedAwaitIsCancelled(t *testing.T) {
 }
 
 func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {
-	p := open[string](t)
-	var end, calls atomic.Int64
-	var value int64
-	wait := inBackground(func() {
-		var err error
-		value, err = purgatory.AwaitValueAt(t.Context(), p, hour, func() (int64, bool) {
-			calls.Add(1)
-			return end.Load(), end.Load() >= 5
-		}, purgatory.KeyPosition[string]{Key: "log", Position: 5})
-		assert.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		var end, calls atomic.Int64
+		var value int64
+		wait := inBackground(func() {
+			var err error
+			value, err = purgatory.AwaitValueAt(t.Context(), p, hour, func() (int64, bool) {
+				calls.Add(1)
+				return end.Load(), end.Load() >= 5
+			}, purgatory.KeyPosition[string]{Key: "log", Position: 5})
+			assert.NoError(t, err)
+		})
+		synctest.Wait() // it waits
+		end.Store(5)
+		assert.Zero(t, p.CheckAndCompleteUpTo("log", 4), "it waits for a higher position")
+		assert.EqualValues(t, 2, calls.Load())
+		assert.Equal(t, 1, p.CheckAndCompleteUpTo("log", 5))
+		wait()
+		assert.EqualValues(t, 5, value)
 	})
-	eventually(t, func() bool { return p.NumDelayed() == 1 && calls.Load() == 2 }, "it waits")
-	end.Store(5)
-	assert.Zero(t, p.CheckAndCompleteUpTo("log", 4), "it waits for a higher position")
-	assert.EqualValues(t, 2, calls.Load())
-	assert.Equal(t, 1, p.CheckAndCompleteUpTo("log", 5))
-	wait()
-	assert.EqualValues(t, 5, value)
 }
 
 // Nobody checks the key: the change comes after Await's first call of ready, before it waits.

@@ -60,7 +60,7 @@ func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
 	o := &op{}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() {
+	ended := inBackground(func() {
 		for !p.Awaited("a") {
 			runtime.Gosched()
 		}
@@ -72,8 +72,9 @@ func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
 		default:
 			p.CheckAndComplete("a")
 		}
-	}()
+	})
 	assert.ErrorIs(t, p.Await(ctx, hour, func() bool { return o.tries.Add(1) > 2 && cause == nil }, "a"), cause)
+	ended() // a walk refers to what it has ended, until it is over
 	return weak.Make(o)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -146,39 +147,42 @@ func TestAnAwaitDoesNotOvertake(t *testing.T) {
 // Await that uses it stands at the end of the line, and so the operation before it takes the item.
 func TestAWaitThatIsUsedAgainDoesNotOvertake(t *testing.T) {
 	for range 20 {
-		p := onManualClock[int](t, purgatory.WithFirstInFirstOut())
-		s := &store{items: make([]int, 1)}
-		g := newGate()
-		slow := true
-		first := &op{try: func() bool {
-			took := s.take([]int{0})
-			if took && slow {
-				slow = false
-				g.pass()
-			}
-			return took
-		}}
-		submit(t, p, first, hour, 0)
-		leaving, leave := context.WithCancel(t.Context())
-		waits, again := make(chan struct{}), make(chan error, 1)
-		go func() {
-			_ = p.Await(leaving, hour, func() bool { return s.take([]int{0}) }, 0)
-			close(waits)
-			again <- p.Await(t.Context(), hour, func() bool { return s.take([]int{0}) }, 0)
-		}()
-		require.True(t, inTime(func() bool { return p.NumDelayed() == 2 }))
-		second := &taker{from: s, kinds: []int{0}}
-		submit(t, p, second, hour, 0)
-		s.add(0, 2)
-		done := inBackground(func() { p.CheckAndCompleteInOrder(0) })
-		<-g.entered
-		leave()
-		<-waits
-		require.True(t, inTime(func() bool { return p.NumDelayed() == 3 }))
-		close(g.leave)
-		done()
-		require.Equal(t, operation.Satisfied, second.Outcome(), "the newcomer has overtaken it")
-		require.NoError(t, p.Close())
-		require.ErrorIs(t, <-again, purgatory.ErrClosed)
+		synctest.Test(t, func(t *testing.T) {
+			p := onManualClock[int](t, purgatory.WithFirstInFirstOut())
+			s := &store{items: make([]int, 1)}
+			g := newGate()
+			slow := true
+			first := &op{try: func() bool {
+				took := s.take([]int{0})
+				if took && slow {
+					slow = false
+					g.pass()
+				}
+				return took
+			}}
+			submit(t, p, first, hour, 0)
+			leaving, leave := context.WithCancel(t.Context())
+			waits, again := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_ = p.Await(leaving, hour, func() bool { return s.take([]int{0}) }, 0)
+				close(waits)
+				again <- p.Await(t.Context(), hour, func() bool { return s.take([]int{0}) }, 0)
+			}()
+			synctest.Wait() // its registration tries nobody any more
+			second := &taker{from: s, kinds: []int{0}}
+			submit(t, p, second, hour, 0)
+			s.add(0, 2)
+			done := inBackground(func() { p.CheckAndCompleteInOrder(0) })
+			<-g.entered
+			leave()
+			<-waits
+			synctest.Wait()
+			require.Equal(t, 3, p.NumDelayed(), "it waits once more")
+			close(g.leave)
+			done()
+			require.Equal(t, operation.Satisfied, second.Outcome(), "the newcomer has overtaken it")
+			require.NoError(t, p.Close())
+			require.ErrorIs(t, <-again, purgatory.ErrClosed)
+		})
 	}
 }

@@ -73,10 +73,11 @@ func TestAStoppedWaitLeavesNothing(t *testing.T) {
 	stopped := func() weak.Pointer[purgatory.Wait[string]] {
 		w, err := p.StartWait(hour, never, "a")
 		require.NoError(t, err)
+		// Goroutines of the runtime come and go, and so do those of tests that have ended.
+		assert.True(t, inTime(func() bool { return runtime.NumGoroutine() <= goroutines }), "a goroutine more")
 		assert.True(t, w.Stop())
 		return weak.Make(w)
 	}()
-	assert.Equal(t, goroutines, runtime.NumGoroutine())
 	empty(t, p)
 	runtime.GC()
 	assert.Nil(t, stopped.Value())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/purgatory"
@@ -21,8 +22,10 @@ func Example() {
 	end := watermark.New(p, "orders-0", 41) // the log has 41 records
 
 	var readers sync.WaitGroup
+	var came atomic.Int64
 	for range 1000 {
 		readers.Go(func() {
+			came.Add(1)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if err := end.Await(ctx, 42); err != nil {
@@ -30,10 +33,14 @@ func Example() {
 			}
 		})
 	}
-	for p.NumDelayed() == 0 { // until the first of them waits
+	waiting := 0
+	for range 60_000 { // for a minute at most: those who come at the same moment share one operation in the end
+		if waiting = p.NumDelayed(); waiting == 1 && came.Load() == 1000 {
+			break
+		}
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("waiting:", p.NumDelayed())
+	fmt.Println("waiting:", waiting)
 
 	end.Advance(42) // the writer has appended one
 	readers.Wait()
