@@ -114,7 +114,7 @@ func TestAnOperationCancelledDuringACheckCanBeCollected(t *testing.T) {
 }
 
 func TestARetryIsSignalledUnderANaNKey(t *testing.T) {
-	// During each try another goroutine checks the key, so that the holder has to look
+	// During each try another goroutine checks the key, so that the holder has to try
 	// again, lets go after some tries, and signals the operation's first key for a worker: a NaN,
 	// which only this signal finds.
 	nan := 0.0

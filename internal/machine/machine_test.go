@@ -128,11 +128,11 @@ func TestEveryTransition(t *testing.T) {
 			"busy, again": {[2]bool{false, true}, "busy, again, wish"}, "busy, again, wish": {[2]bool{}, "busy, again, wish"},
 			"pending": {[2]bool{true, false}, "busy"}, "ended": {[2]bool{}, "ended"}, "rejected, used": {[2]bool{}, "rejected, used"},
 		}},
-		"Release, to look again": {func(m *Machine, _ Operation) any { wish, again := m.Release(true); return release{wish, again} }, map[string]result{
+		"Release, to try again": {func(m *Machine, _ Operation) any { wish, again := m.Release(true); return release{wish, again} }, map[string]result{
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "busy"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Pending, true}, "busy, wish"},
 		}},
-		"Release, not to look again": {func(m *Machine, _ Operation) any { wish, again := m.Release(false); return release{wish, again} }, map[string]result{
+		"Release, not to try again": {func(m *Machine, _ Operation) any { wish, again := m.Release(false); return release{wish, again} }, map[string]result{
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
 		}},

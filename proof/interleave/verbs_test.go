@@ -159,7 +159,7 @@ func nested(e *env) {
 	_ = e.register(e.op)
 }
 
-// restless registers an operation that is asked to look again more often than a holder does.
+// restless registers an operation that is asked to try again more often than a holder does.
 func restless(e *env) {
 	e.op.marks = 12
 	_ = e.register(e.op)
