@@ -12,8 +12,8 @@ import (
 
 // The documentation shows these as numbers. They are those of the packages that use them.
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
-	assert.Equal(t, int64(watchers.AnyPosition), AnyPosition)
-	assert.Equal(t, int64(watchers.EveryPosition), EveryPosition)
+	assert.Equal(t, AnyPosition, int64(watchers.AnyPosition))
+	assert.Equal(t, EveryPosition, int64(watchers.EveryPosition))
 	assert.Len(t, Histogram{}.Counts, HistogramBuckets)
 	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }
