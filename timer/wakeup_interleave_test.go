@@ -85,3 +85,54 @@ func TestTheEarlierOfTwoAdditionsWinsEveryInterleaving(t *testing.T) {
 	}
 	t.Logf("%d schedules", r.Schedules)
 }
+
+// The runtime may keep a stand-in from running, as it has kept the driver: then the next
+// addition, after as long a time, starts another one. One that flushes is not replaced.
+func TestAStandInThatDoesNotRunIsReplaced(t *testing.T) {
+	const late, later = 10 * time.Millisecond, 20 * time.Millisecond
+	replaced, flushes := 0, 0
+	setup := func(spawn func(string, func())) func() error {
+		timer, err := NewSystemTimer(WithShards(1))
+		if err != nil {
+			return func() error { return err }
+		}
+		flushed := 0
+		timer.now = func() time.Duration {
+			if timer.overdue.Load() == standingIn {
+				flushed++
+			}
+			return late
+		}
+		asleep(timer, time.Millisecond)
+		for _, now := range []time.Duration{late, later} {
+			spawn(fmt.Sprint("adder at ", now), func() {
+				if err := timer.AddAt(&newTask(nil).TaskEntry, now, time.Hour); err != nil {
+					panic(err)
+				}
+				if timer.standIns.Load() == 2 {
+					replaced++
+				}
+			})
+		}
+		return func() error {
+			defer timer.Stop()
+			if !timer.Idle() {
+				return fmt.Errorf("%d stand-ins have not ended", timer.standIns.Load())
+			}
+			if flushed == 0 {
+				return fmt.Errorf("no stand-in has flushed")
+			}
+			flushes = max(flushes, flushed)
+			return nil
+		}
+	}
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	if replaced == 0 {
+		t.Fatalf("in none of %d schedules is a stand-in replaced", r.Schedules)
+	}
+	t.Logf("%d schedules, in %d of them a stand-in is replaced; up to %d flush", r.Schedules, replaced, flushes)
+}
