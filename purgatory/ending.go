@@ -64,10 +64,11 @@ func (e *ending[K]) add(m *machine.Machine, o machine.Outcome) {
 // is the caller's, and empty; otherwise it is a worker's.
 func (e *ending[K]) run(later bool) (empty bool) {
 	e.shard.Leave(e.ops[:e.n], e.outcomes[:e.n], e.keys[:e.n])
-	if e.n == 1 {
-		e.p.timer.Cancel(entryOf(e.ops[0]))
-	} else {
+	switch {
+	case e.n > 1:
 		e.p.timer.CancelAll(entriesOf(e.ops[:e.n]))
+	case e.outcomes[0] != machine.Expired: // its entry has left
+		e.p.timer.Cancel(entryOf(e.ops[0]))
 	}
 	e.settle()
 	return e.answer(later)

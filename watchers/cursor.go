@@ -80,6 +80,9 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 }
 
 func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {
+	if l.ordered != nil {
+		l.ordered.trim(&l.List)
+	}
 	n, more = c.fillLocked(l, l.First(), upTo, out)
 	if !more { // usually: no markers are needed
 		return n, false

@@ -15,8 +15,8 @@ import (
 // place is short.
 //
 // Removing an operation does not touch the index. If it has too many markers for the operations
-// that are left, place empties it. The cost of that is amortized over the insertions between the
-// markers.
+// that are left, place empties it, and a check drops those that no operation stands before: the log
+// has passed them. The cost of that is amortized over the insertions between the markers.
 type ordered struct {
 	begin     machine.Watch    // a marker; the operations that wait for a position stand behind it
 	index     []*machine.Watch // empty until an operation is inserted far from the end
@@ -76,6 +76,15 @@ func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 		}
 	}
 	return at
+}
+
+// trim drops the first markers of the index, as many as stand right behind begin.
+func (o *ordered) trim(list *machine.List) {
+	for len(o.index) > 0 && list.Next(&o.begin) == o.index[0] {
+		o.index[0].Unlink()
+		o.index[0] = nil
+		o.index = o.index[1:]
+	}
 }
 
 // reset takes the markers of the index out of the list.

@@ -80,6 +80,38 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	checkInvariants(t, w)
 }
 
+// A log that passes positions, one after the other, leaves no markers that each check would have to
+// pass.
+func TestAPassedPositionLeavesNoMarker(t *testing.T) {
+	w := newMap(0)
+	s := w.Shard(w.Hash(1))
+	const n = 100 * segment
+	var ops []*machine.Machine
+	for i := range int64(n) {
+		ops = append(ops, waitAt(t, w, 1, i))
+	}
+	waitAt(t, w, 1, n-2*nearEnd) // makes the index
+	l := s.mu.keys.find(1, w.Hash(1))
+	require.Greater(t, len(l.ordered.index), n/segment-2)
+	var c Cursor[int]
+	out := make([]*machine.Machine, 2)
+	for i := range int64(n - segment) {
+		found, more := s.Begin(&c, 1, w.Hash(1), i, out)
+		require.False(t, more)
+		require.Equal(t, ops[i:i+1], out[:found])
+		end(w, 1, out[0])
+		passed := 0
+		for at := l.Next(&l.ordered.begin); at.Machine() == nil; at = l.Next(at) {
+			passed++
+		}
+		require.LessOrEqual(t, passed, 1, "position %d", i)
+		if i%100 == 0 {
+			checkInvariants(t, w)
+		}
+	}
+	require.LessOrEqual(t, len(l.ordered.index), 2)
+}
+
 // An operation without a position that comes to many with one takes its place in a few steps.
 func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	w := newMap(0)

@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type queue struct {
 	mu     sync.Mutex
 	items  []func()
-	inVain int // how often work was called while nothing was queued
+	inVain int    // how often work was called while nothing was queued
+	look   func() // Look of the pool, for work that blocks
 }
 
 // tooOften is how often a pool may ask in vain: each kick of a test starts a worker or two.
@@ -47,6 +48,9 @@ func (q *queue) work() bool {
 	f := q.items[0]
 	q.items = q.items[1:]
 	q.mu.Unlock()
+	if q.look != nil {
+		q.look()
+	}
 	f()
 	return true
 }
@@ -82,6 +86,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
 		p := New(3, q.work, q.waiting, nil, noRefusal(t), noPanic(t))
+		q.look = p.Look
 		var running, most, done atomic.Int32
 		for range 30 {
 			q.push(func() {
@@ -102,6 +107,41 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 		assert.EqualValues(t, 3, most.Load())
 		assert.Zero(t, p.Running(), "no goroutine waits for work")
 	})
+}
+
+// Many kicks come before the goroutine that the first one has started runs: that one finds their work.
+func TestOneGoroutineIsStartedAtATime(t *testing.T) {
+	p := New(3, nil, nil, nil, noRefusal(t), noPanic(t))
+	assert.True(t, p.admit())
+	assert.False(t, p.admit(), "one is being started")
+	assert.Equal(t, 1, p.Running())
+	p.work = func() bool {
+		assert.True(t, p.admit(), "it has started")
+		assert.False(t, p.admit())
+		assert.Equal(t, 2, p.Running())
+		return false
+	}
+	p.waiting = func() bool { return false }
+	p.run()
+	assert.Equal(t, 1, p.Running())
+}
+
+// An executor may keep a worker waiting: others are started meanwhile.
+func TestAnExecutorIsAskedForEveryWorker(t *testing.T) {
+	var q queue
+	var runs []func()
+	p := New(3, q.work, q.waiting, func(run func()) error { runs = append(runs, run); return nil }, noRefusal(t), noPanic(t))
+	for range 5 {
+		q.push(func() {})
+		p.Kick()
+	}
+	assert.Len(t, runs, 3)
+	assert.Equal(t, 3, p.Running())
+	for _, run := range runs {
+		run()
+	}
+	assert.False(t, q.waiting())
+	assert.Zero(t, p.Running())
 }
 
 func TestKickWithoutWorkEndsAtOnce(t *testing.T) {

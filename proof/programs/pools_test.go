@@ -51,6 +51,7 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 		running++
 		most = max(most, running)
 		defer func() { running-- }()
+		p.Look() // as before code that may block
 		sched.Yield()
 		if g.queues>>n&1 == 1 {
 			queued++
