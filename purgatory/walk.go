@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"runtime"
 	"runtime/trace"
 	"weak"
 
@@ -196,7 +195,7 @@ func (w *walk[K]) steps() (over bool) {
 		if ended == batchSize {
 			// The goroutines that a herd of waits wakes become runnable as fast as a walk can end
 			// them, and any other goroutine would have to wait for all of them. So they run now.
-			runtime.Gosched()
+			sched.GiveWay()
 		}
 	}
 }
