@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"runtime/trace"
+	"time"
 	"weak"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -172,6 +173,7 @@ func (w *walk[K]) steps() (over bool) {
 		w.tried(machine.Pending, true)
 		w.panicked = false
 	}
+	var yielded time.Time // see sched.GiveWay
 	for {
 		if w.ending == nil {
 			w.ending = w.p.newEnding(w.shard)
@@ -195,7 +197,7 @@ func (w *walk[K]) steps() (over bool) {
 		if ended == batchSize {
 			// The goroutines that a herd of waits wakes become runnable as fast as a walk can end
 			// them, and any other goroutine would have to wait for all of them. So they run now.
-			sched.GiveWay()
+			yielded = sched.GiveWay(yielded)
 		}
 	}
 }
