@@ -82,7 +82,9 @@ func TestAWorkerLetsOthersRun(t *testing.T) {
 	assert.Less(t, seen.Load(), int64(100*turn))
 }
 
+// The kicks come before the first worker runs. It asks for the second one before its work blocks.
 func TestPoolRunsAtMostItsLimit(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
 		p := New(3, q.work, q.waiting, nil, noRefusal(t), noPanic(t))
@@ -109,21 +111,23 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	})
 }
 
-// Many kicks come before the goroutine that the first one has started runs: that one finds their work.
-func TestOneGoroutineIsStartedAtATime(t *testing.T) {
-	p := New(3, nil, nil, nil, noRefusal(t), noPanic(t))
+// Kicks may come before the goroutines run that earlier ones have started: those find the work.
+func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	p := New(4, nil, nil, nil, noRefusal(t), noPanic(t))
 	assert.True(t, p.admit())
-	assert.False(t, p.admit(), "one is being started")
-	assert.Equal(t, 1, p.Running())
+	assert.True(t, p.admit())
+	assert.False(t, p.admit(), "two are being started")
+	assert.Equal(t, 2, p.Running())
 	p.work = func() bool {
-		assert.True(t, p.admit(), "it has started")
+		assert.True(t, p.admit(), "one has started")
 		assert.False(t, p.admit())
-		assert.Equal(t, 2, p.Running())
+		assert.Equal(t, 3, p.Running())
 		return false
 	}
 	p.waiting = func() bool { return false }
 	p.run()
-	assert.Equal(t, 1, p.Running())
+	assert.Equal(t, 2, p.Running())
 }
 
 // An executor may keep a worker waiting: others are started meanwhile.

@@ -1,6 +1,7 @@
 /*
  * The pool of workers that exist only while there is work: three goroutines queue a piece
- * of work each and call Kick; at most LIMIT workers, of which one is being started at a time.
+ * of work each and call Kick; at most LIMIT workers, of which one is being started at a time,
+ * as with one processor.
  *
  * A worker that finds nothing decrements running first and looks once more after that.
  * BUG_POOL looks once more first and decrements after.
