@@ -135,12 +135,13 @@ func TestACutOfARouteIsAGapOnceItIsMended(t *testing.T) {
 			}
 			for round := range rounds(2) {
 				time.Sleep(2500 * time.Millisecond) // each source has heard the others' heartbeats
-				// Before the first wait: on a busy machine a source may notice a gap at any moment, and
-				// tries what waits for a while after it has counted that.
+				// A second before the first wait: on a busy machine a source may notice a gap at any
+				// moment, and tries what waits for a while after it has counted that.
 				var gaps []int64
 				for _, s := range sources {
 					gaps = append(gaps, s.Stats().Gaps)
 				}
+				time.Sleep(time.Second)
 				var state sync.Map
 				type waiting struct {
 					key            string
