@@ -67,7 +67,7 @@ func (e *ending[K]) run(later bool) (empty bool) {
 	switch {
 	case e.n > 1:
 		e.p.timer.CancelAll(entriesOf(e.ops[:e.n]))
-	case e.outcomes[0] != machine.Expired: // its entry has left
+	case e.outcomes[0] != machine.Expired: // whose entry a worker of the timer has taken out
 		e.p.timer.Cancel(entryOf(e.ops[0]))
 	}
 	e.settle()

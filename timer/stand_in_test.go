@@ -105,18 +105,40 @@ func TestNoStandInStartsWithoutADriver(t *testing.T) {
 	})
 }
 
-// The driver may wake up while a stand-in works. The stand-in does not overwrite the overdue
+// Before a stand-in begins, the driver may wake up, or another stand-in may flush. It leaves overdue
+// to them, and the work.
+func TestAStandInThatIsNotNeededDoesNothing(t *testing.T) {
+	for _, overdue := range []int64{never, standingIn} {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		t.Cleanup(func() { timer.Stop() })
+		addIn(t, timer, newTask(nil), time.Hour)
+		readings := countingClock(timer)
+		timer.overdue.Store(overdue)
+		timer.standIns.Add(1)
+		assert.False(t, timer.Idle(), "a stand-in is running")
+		timer.standIn()
+		assert.Equal(t, overdue, timer.overdue.Load())
+		assert.Zero(t, readings.Load(), "it has not flushed")
+		assert.True(t, timer.Idle())
+	}
+}
+
+// The driver may wake up while a stand-in flushes. The stand-in does not overwrite the overdue
 // that the driver has stored.
 func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
 	timer, err := NewSystemTimer()
 	require.NoError(t, err)
 	defer timer.Stop()
 	addIn(t, timer, newTask(nil), time.Hour)
+	asleep(timer, 0)
+	timer.now = func() time.Duration {
+		assert.EqualValues(t, standingIn, timer.overdue.Swap(never), "it begins to flush")
+		return timer.Now()
+	}
 	timer.standIns.Add(1)
-	assert.False(t, timer.Idle(), "a stand-in is running")
 	timer.standIn()
-	assert.Equal(t, int64(never), timer.overdue.Load())
-	assert.True(t, timer.Idle())
+	assert.EqualValues(t, int64(never), timer.overdue.Load())
 }
 
 // A driver that sleeps for ever is never late, and neither is one for which nothing is pending.

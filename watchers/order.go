@@ -14,9 +14,10 @@ import (
 // found. The walk adds a marker after every segment operations, and so the next walk to that
 // place is short.
 //
-// Removing an operation does not touch the index. If it has too many markers for the operations
-// that are left, place empties it, and a check drops those that no operation stands before: the log
-// has passed them. The cost of that is amortized over the insertions between the markers.
+// Removing an operation does not touch the index. A check drops the first markers, if no operation
+// stands before them any more: the log has passed them. If the index has too many markers for the
+// operations that are left, place empties it. The cost of both is amortized over the insertions
+// between the markers.
 type ordered struct {
 	begin     machine.Watch    // a marker; the operations that wait for a position stand behind it
 	index     []*machine.Watch // empty until an operation is inserted far from the end

@@ -74,8 +74,7 @@ func New(limit int, work, waiting func() bool, spawn func(func()) error, refused
 }
 
 // Kick starts a worker unless the maximum of workers is running, or enough goroutines are being
-// started. Call it after work was
-// queued. It does not block, unless spawn does.
+// started. Call it after work was queued. It does not block, unless spawn does.
 //
 // spawn and refused call user code: the executor and the logger. Kick runs each on another
 // goroutine, so that a runtime.Goexit in it does not end the caller's goroutine, which may
