@@ -133,12 +133,12 @@ func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
 	addIn(t, timer, newTask(nil), time.Hour)
 	asleep(timer, 0)
 	timer.now = func() time.Duration {
-		assert.EqualValues(t, standingIn, timer.overdue.Swap(never), "it begins to flush")
+		assert.Equal(t, int64(standingIn), timer.overdue.Swap(never), "it begins to flush")
 		return timer.Now()
 	}
 	timer.standIns.Add(1)
 	timer.standIn()
-	assert.EqualValues(t, int64(never), timer.overdue.Load())
+	assert.Equal(t, int64(never), timer.overdue.Load())
 }
 
 // A driver that sleeps for ever is never late, and neither is one for which nothing is pending.
