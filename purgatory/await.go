@@ -104,7 +104,8 @@ type waiting struct {
 	operation.DelayedOperation
 	ready func() bool
 	ended chan struct{}
-	met   bool // ready has returned true in TryComplete; written by the holder
+	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
+	met   bool            // ready has returned true in TryComplete; written by the holder
 }
 
 func (w *waiting) TryComplete() bool { w.met = w.ready(); return w.met }
@@ -129,15 +130,42 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if ready == nil {
 		return p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
-	if n := len(keys) + len(at); p.refuses(n, timeout) {
+	n := len(keys) + len(at)
+	if p.refuses(n, timeout) {
 		return p.refusal(&waiting{ended: make(chan struct{}, 1)}, n)
 	}
+	done := ctx.Done()
+	if closed(done) {
+		p.passedOver.Add(1)
+		return context.Cause(ctx)
+	}
+	if !p.cfg.firstInFirstOut && ready() { // who does not wait in line needs no copy of the keys
+		p.watchers.Shard(p.firstHash(keys, at)).Met()
+		return nil
+	}
+	return p.block(ctx, done, timeout, ready, keys, at)
+}
+
+// firstHash returns the hash of the first key.
+func (p *DelayedOperationPurgatory[K]) firstHash(keys []K, at []KeyPosition[K]) uint64 {
+	switch {
+	case len(keys) > 0:
+		return p.watchers.Hash(keys[0])
+	case len(at) > 0:
+		return p.watchers.Hash(at[0].Key)
+	default:
+		return p.noKey
+	}
+}
+
+// block goes on with a wait whose condition, unless operations wait in line, is not met.
+func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	var set keySet[K]
 	waits := set.fill(p, keys, at)
 	defer set.release(p)
 	first := p.watchers.Shard(waits[0].Hash)
-	if (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
-		_ = p.endedAtOnce(first, machine.Satisfied) // if the purgatory has closed, the yes is the caller's all the same
+	if p.cfg.firstInFirstOut && (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
+		first.Met()
 		return nil
 	}
 	if timeout <= 0 {
@@ -146,29 +174,16 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		}
 		return p.errorf(ErrExpired, "after %v", timeout)
 	}
-	return p.block(ctx, timeout, ready, waits, first)
-}
-
-// block waits until the wait has ended.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], first *watchers.Shard[K]) error {
-	w, _ := p.waits.Get().(*waiting)
-	if w == nil {
-		w = &waiting{ended: make(chan struct{}, 1)}
-	}
-	w.ready = ready
-	done := ctx.Done() // before the wait is registered: a context is the caller's code, and may panic
+	w := &waiting{ready: ready, ended: p.channel(), done: done}
 	returned := false
 	defer func() {
-		if !returned { // ready has called runtime.Goexit
+		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
 			p.Cancel(w, nil)
 		}
 	}()
-	r := registration[K]{p: p, timeout: timeout, tried: true}
-	r.Op = w
-	r.run(waits)
-	returned = true
-	if r.err != nil {
-		return r.err
+	if _, err := p.registerHeld(w, machine.Of(w), timeout, waits, true); err != nil {
+		returned = true
+		return err
 	}
 	if done == nil {
 		sched.Receive(w.ended)
@@ -176,32 +191,33 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.D
 		p.Cancel(w, context.Cause(ctx))
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
-	err := p.howEnded(&w.DelayedOperation, timeout)
-	if len(waits) == 1 {
-		p.reuse(w, waits[0], first)
-	}
-	return err
+	returned = true
+	p.keepChannel(w)
+	return p.howEnded(&w.DelayedOperation, timeout)
 }
 
-// reuse puts a wait for one key, which has ended, into the pool, if no goroutine can end it or
-// run its callbacks any more:
+// channel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
+// sends one token and receives it, so that its channel is free then.
 //
-//  1. Its entry has not expired, so that no worker of the timer has it: see
-//     [machine.Machine.Renew]. Who ended it has cancelled the entry before OnComplete.
-//  2. It has left its list, and so no walk finds it any more.
-//  3. No walk that claims operations is under way. A walk counts itself before it reads a list,
-//     and so before 2; one that has found the wait has ended. A walk that tries operations may
-//     still try the next user's once, which is harmless, except in a walk in order: that would
-//     let it overtake others. So no such walk has the turn of its key.
-//  4. No user code has seen it, as the function match of CancelMatching does.
-//  5. Nothing reads it after OnComplete, as the record of a slow callback does.
-func (p *DelayedOperationPurgatory[K]) reuse(w *waiting, waited watchers.Wait[K], first *watchers.Shard[K]) {
-	m := machine.Of(w)
-	if p.cfg.slow > 0 || !first.Gone(m, waited.Key, waited.Hash) || p.claiming.Load() > 0 || p.exposed.Load() || !m.Renew() {
-		return
+// A channel belongs to the synctest bubble in which it was made, and a wait in another one would end the
+// program. A purgatory that is made in a bubble is used in that bubble only. One that is made outside, as a
+// variable of a package is, may be used in a bubble, too: there its clock stands decades before its start.
+// Then no channel is used again.
+func (p *DelayedOperationPurgatory[K]) channel() chan struct{} {
+	if c, ok := p.channels.Get().(chan struct{}); ok {
+		if p.timer.Now() >= 0 {
+			return c
+		}
+		p.channels.Put(c)
 	}
-	w.ready = nil
-	p.waits.Put(w)
+	return make(chan struct{}, 1)
+}
+
+// keepChannel keeps the channel of w, which has ended, for a later wait.
+func (p *DelayedOperationPurgatory[K]) keepChannel(w *waiting) {
+	if machine.Of(w).Start() >= 0 {
+		p.channels.Put(w.ended)
+	}
 }
 
 // howEnded returns what a wait returns once its operation has ended.

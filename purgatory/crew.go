@@ -1,8 +1,10 @@
 package purgatory
 
 import (
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
+	"github.com/delayedop/purgatory/watchers"
 )
 
 // crew is the purgatory's signal workers, and what they take: endings whose callbacks were
@@ -15,38 +17,48 @@ type crew[K comparable] struct {
 
 	handed struct { // lock level 8, taken with no other held
 		sched.Mutex
-		endings []*ending[K]
+		ops []handed[K] // in the order in which they ended
 	}
 }
 
-// hand leaves the callbacks of e to a worker.
-func (c *crew[K]) hand(e *ending[K]) {
-	c.handed.Lock()
-	c.handed.endings = append(c.handed.endings, e)
-	c.handed.Unlock()
-	c.pool.Kick()
+// handed is an operation that has ended, and whose callbacks were handed to a worker.
+type handed[K comparable] struct {
+	m     *machine.Machine
+	shard *watchers.Shard[K]
+	key   K
 }
 
-// takeHanded takes one operation of the first ending, as an ending of its own: so a callback
-// that blocks holds up no other while a worker is free.
-func (c *crew[K]) takeHanded() (one *ending[K]) {
+// hand leaves the callbacks of e to workers, and returns how many operations are answered all the same:
+// those of the library itself, whose callbacks only wake a goroutine.
+func (c *crew[K]) hand(e *ending[K]) (answered int) {
+	for i, m := range e.ops {
+		if waitsIn(m.Operation()) != "" {
+			m.Operation().OnComplete()
+			answered++
+			continue
+		}
+		c.handed.Lock()
+		c.handed.ops = append(c.handed.ops, handed[K]{m, e.shard, e.keys[i]})
+		c.handed.Unlock()
+	}
+	if answered < len(e.ops) {
+		c.pool.Kick()
+	}
+	return answered
+}
+
+// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
+func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	c.handed.Lock()
 	defer c.handed.Unlock()
-	if len(c.handed.endings) == 0 {
-		return nil
+	if len(c.handed.ops) == 0 {
+		return h, false
 	}
-	e := c.handed.endings[0]
-	one = c.p.newEnding(e.shard)
-	if one.take(e); e.at < e.n {
-		return one
+	h, c.handed.ops[0] = c.handed.ops[0], h
+	if c.handed.ops = c.handed.ops[1:]; len(c.handed.ops) == 0 {
+		c.handed.ops = nil
 	}
-	e.clear()
-	e.recycle()
-	c.handed.endings[0] = nil
-	if c.handed.endings = c.handed.endings[1:]; len(c.handed.endings) == 0 {
-		c.handed.endings = nil
-	}
-	return one
+	return h, true
 }
 
 // waiting reports whether there is work.
@@ -56,7 +68,7 @@ func (c *crew[K]) waiting() bool {
 	}
 	c.handed.Lock()
 	defer c.handed.Unlock()
-	return len(c.handed.endings) > 0
+	return len(c.handed.ops) > 0
 }
 
 // idle reports whether no worker runs and there is no work.
@@ -76,18 +88,18 @@ func (c *crew[K]) work() bool {
 	return false
 }
 
-// workHanded runs the callbacks of an ending. It does not look at the stack: to hand them on
+// workHanded runs the callbacks of one operation. It does not look at the stack: to hand them on
 // would help nobody.
 func (c *crew[K]) workHanded(uint) (found bool) {
-	e := c.takeHanded()
-	if e == nil {
-		return false
+	h, found := c.takeHanded()
+	if found {
+		c.pool.Look() // the callbacks may block this worker
+		var e single[K]
+		e.of(c.p, h.shard, h.m, h.m.Outcome(), h.key)
+		h.shard.Gate().Enter()
+		e.finish(false)
 	}
-	c.pool.Look() // the callbacks may block this worker
-	e.shard.Gate().Enter()
-	e.callbacks()
-	e.recycle()
-	return true
+	return found
 }
 
 // workSignal checks a signalled key.
@@ -97,12 +109,11 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
 	}
 	c.pool.Look() // the callbacks may block this worker
-	if c.p.cfg.lastTry {
-		defer c.p.forgotten.checked(s.Key)
+	if s.InOrder {
+		c.p.checkInOrder(s.Key, s.Hash)
+	} else {
+		c.p.check(s.Key, s.Hash, s.UpTo)
 	}
-	w := c.p.newWalk(s.Key, s.Hash, s.UpTo)
-	w.inOrder = s.InOrder
-	w.begin()
 	return true
 }
 
@@ -116,7 +127,6 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 	for k := range c.p.watchers.AllKeys() {
 		c.p.signal(k.Key, k.Hash, EveryPosition, false)
 	}
-	c.p.forgotten.checkedAll()
 	return true
 }
 
@@ -169,14 +179,8 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
-	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
-	if queued {
-		p.crew.pool.Kick()
-	}
-	if p.cfg.lastTry {
-		p.forgotten.checked(key) // not before: see lastTry
-	}
-	return awaited
+	s := p.watchers.Used(hash)
+	return s != nil && s.Signal(key, hash, upTo, inOrder)
 }
 
 // SignalAll sets a mark and returns; signal workers check every key, as
@@ -185,8 +189,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
 // operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
-	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
+	if !p.atLeast(emptied) && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}
-	p.forgotten.checkedAll()
 }

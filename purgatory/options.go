@@ -17,27 +17,27 @@ import (
 type Option func(*config)
 
 type config struct {
-	timer         timer.Timer
-	timerOptions  []timer.Option
-	watcherShards int
-	purgeInterval int
-	reapInterval  time.Duration
-	reaper        bool
-	expiryWorkers int
-	signalWorkers int
-	executor      func(run func()) error
-	maxPending    int
-	panicHandler  guard.Handler
-	logger        *slog.Logger
-	histograms    bool
-	keyStats      int
-	slow          time.Duration
-	stuckStacks   bool
+	timer            timer.Timer
+	timerOptions     []timer.Option
+	watcherShards    int
+	purgeInterval    int
+	reapInterval     time.Duration
+	reaper           bool
+	expiryWorkers    int
+	signalWorkers    int
+	executor         func(run func()) error
+	maxPending       int
+	maxPendingPerKey int
+	drainTime        time.Duration
+	panicHandler     guard.Handler
+	logger           *slog.Logger
+	histograms       bool
+	keyStats         int
+	slow             time.Duration
+	stuckStacks      bool
 
 	firstInFirstOut bool
 	spread          bool // WithCallbacksOnWorkers
-	lastTry         bool
-	grace           time.Duration
 
 	err error // the first rule that an option breaks
 }
@@ -142,6 +142,22 @@ func WithExecutor(execute func(run func()) error) Option {
 // contend for.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
+// WithMaxPendingPerKey bounds how many operations wait for a key, so that one busy key does not shut out
+// the others. An operation is refused, with [ErrFull], if n wait for its first key. It is exact for that
+// key, and costs no word that all goroutines share. An operation on several keys counts for each of them,
+// and is refused for its first one only; so name the key first that is to be bounded. An operation whose
+// condition is met at once does not wait, and is not refused. Default: no bound. n is at least 1.
+func WithMaxPendingPerKey(n int) Option {
+	return func(c *config) {
+		rule(c, n >= 1, "maximum of pending operations per key", n, "at least 1")
+		c.maxPendingPerKey = n
+	}
+}
+
+// WithDrainTime sets for how long [DelayedOperationPurgatory.Shutdown] waits, after its context has ended,
+// for callbacks that have not returned. Default 1 s.
+func WithDrainTime(d time.Duration) Option { return func(c *config) { c.drainTime = d } }
+
 // WithPanicHandler sets a function that is called when an operation's method or the
 // function of [WithExecutor] has panicked, with the recovered value and the stack. Any
 // goroutine that calls the purgatory may call it. Without a handler, panics are logged by
@@ -198,6 +214,7 @@ func newConfig(opts []Option) (config, error) {
 		reaper:        true,
 		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		signalWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
+		drainTime:     time.Second,
 		logger:        slog.New(slog.DiscardHandler),
 	}
 	for _, o := range opts {
@@ -218,6 +235,6 @@ func newConfig(opts []Option) (config, error) {
 	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
 	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
 	rule(&c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
-	rule(&c, c.grace >= 0, "grace of forgotten checks", c.grace, "at least 0")
+	rule(&c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
 	return c, c.err
 }

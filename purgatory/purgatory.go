@@ -24,43 +24,27 @@ type DelayedOperationPurgatory[K comparable] struct {
 	name     string
 	noKey    uint64 // the hash that those who wait without a key are found by
 	id       uint32 // identity, stored in each operation that is submitted here
+	life     life
 	cfg      config
 	timer    timer.Timer
 	own      *timer.SystemTimer // timer, if it is the purgatory's own, else nil
 	watchers *watchers.Watchers[K]
-	reaper   *reaper.ExpirationReaper // nil: off
+	reaping  reaping
 	crew     crew[K]
-	nesting  nesting
 
-	wishes    machine.Wishes
-	places    sched.Int64 // taken by pending operations, with WithMaxPending
+	wishes machine.Wishes
+	places sched.Int64 // taken by pending operations, with WithMaxPending
+	pools[K]
+
 	callbacks callbacks[K]
-	records   recordRate
-	forgotten forgotten[K]
+	events
+}
 
-	draining sched.Bool // Shutdown or Close has begun: no operation is accepted
-	closed   sched.Bool // Close has begun
-	emptied  sched.Bool // Close, or Shutdown, has ended what waited, in every shard
-
-	claiming sched.Int64 // walks that claim operations
-	exposed  atomic.Bool // CancelMatching has shown operations to the user
-
-	waits    sched.Pool // of *waiting
+// pools are the objects that are used again.
+type pools[K comparable] struct {
+	channels sched.Pool // of chan struct{}
 	walks    sched.Pool // of *walk[K]
-	endings  sched.Pool // of *ending[K]
 	manyKeys sched.Pool // of *[]watchers.Wait[K]
-
-	logger   *slog.Logger
-	panicked guard.Handler // of a panic in user code other than an operation's method
-	refused  refusals
-	panics   atomic.Int64
-	purges   atomic.Int64
-	purged   atomic.Int64
-	stalls   atomic.Int64  // of the reaper, see EventStalled
-	samples  atomic.Uint32 // taken by Inspect, each of other keys
-
-	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
-	dueSeen   time.Duration // when overdue last looked, on the timer's clock
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics. Call
@@ -77,6 +61,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
+		KeyLimit:   cfg.maxPendingPerKey,
+		Kick:       func() { p.crew.pool.Kick() },
 		End:        p.endHeld,
 		Observe: stats.Config{
 			Times: cfg.histograms,
@@ -87,7 +73,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
 	p.callbacks.p = p
-	p.forgotten.p = p
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting, cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
 	if p.timer = cfg.timer; p.timer == nil {
@@ -101,8 +86,10 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		}
 		p.timer = p.own
 	}
-	if _, manual := p.timer.(*timer.ManualTimer); cfg.reaper && !manual {
-		p.reaper = reaper.Start(p.timer, cfg.reapInterval, p.reap(), p.panicked)
+	if _, manual := p.timer.(*timer.ManualTimer); manual || !cfg.reaper {
+		p.reaping.off.Store(true)
+	} else if cfg.slow > 0 || cfg.logger.Handler() != slog.DiscardHandler {
+		p.startReaper() // which also looks for what is to be logged
 	}
 	return p, nil
 }
@@ -165,114 +152,6 @@ func (p *DelayedOperationPurgatory[K]) purge() (n int) {
 		p.purged.Add(int64(n))
 	}
 	return n
-}
-
-// Close closes the purgatory at once: it rejects new operations, ends every pending
-// operation as closed, with the callbacks on this goroutine, and tells the reaper and the
-// workers to stop. It returns nil.
-//
-// Close does not block. If another goroutine is trying an operation at this moment, that
-// goroutine ends it. Callbacks on other goroutines may still be running when Close
-// returns; [DelayedOperationPurgatory.Shutdown] waits for them. Close may be called from
-// any callback. A second call does nothing.
-func (p *DelayedOperationPurgatory[K]) Close() error {
-	p.close(false)
-	return nil
-}
-
-// close is Close. With later, signal workers run the callbacks.
-func (p *DelayedOperationPurgatory[K]) close(later bool) {
-	p.draining.Store(true)
-	first := !p.closed.Swap(true)
-	if first {
-		defer p.noteClose(time.Now())
-		defer p.stop() // also when a callback ends the goroutine
-	}
-	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
-	if first || later {
-		p.watchers.Close()
-		guard.Finish(p.endAll, later)
-	}
-}
-
-// endAll ends every operation as closed, and returns true.
-func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
-	for k := range p.watchers.AllKeys() {
-		w := p.newWalk(k.Key, k.Hash, EveryPosition)
-		w.claim, w.later = machine.Closed, later
-		w.begin()
-	}
-	p.emptied.Store(true)
-	return true
-}
-
-// stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
-// work that is queued.
-func (p *DelayedOperationPurgatory[K]) stop() {
-	p.purge()                // the reaper does not purge again
-	p.forgotten.checkedAll() // so that no timer keeps p in memory
-	if p.reaper != nil {
-		p.reaper.Stop()
-	}
-	if p.own != nil {
-		p.own.Stop()
-	}
-}
-
-// Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
-// pending operations have ended or ctx has, and then closes the purgatory. It returns nil
-// when every callback has run and every goroutine of the purgatory has ended. (A registration that
-// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends. The record of an
-// executor's refusal may still be with the logger.)
-//
-// If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
-// except those that other goroutines are registering or trying: these end them when the
-// tries return.
-// Signal workers run the callbacks, and Shutdown does not wait for them; call it again to
-// wait. A Shutdown that is called from a callback waits for that callback, and so until
-// ctx ends.
-func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
-	if !p.draining.Swap(true) {
-		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
-	}
-	// A registration may have looked at draining before. It must not be accepted after the
-	// purgatory was found idle, because close would end it although it has time left.
-	p.watchers.Close()
-	idle := p.poll(ctx, p.watchers.Quiet)
-	p.close(true)
-	if p.reaper != nil {
-		if err := p.reaper.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	if !idle || !p.poll(ctx, p.idle) {
-		return context.Cause(ctx)
-	}
-	p.purge()
-	return nil
-}
-
-// idle reports whether the callbacks of every accepted operation have run and returned, no worker
-// runs or has work, and no goroutine logs for a sweep or a forgotten check.
-func (p *DelayedOperationPurgatory[K]) idle() bool {
-	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle() &&
-		(p.own == nil || p.own.Idle()) && !p.reporting.Load() && p.forgotten.waiting.Load() == 0
-}
-
-// poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's
-// Shutdown does: a notification would make every operation slower. In between it sweeps,
-// because the reaper may have ended.
-func (p *DelayedOperationPurgatory[K]) poll(ctx context.Context, quiet func() bool) bool {
-	pause := time.Millisecond
-	for !quiet() {
-		if ctx.Err() != nil {
-			return false
-		}
-		sched.Pause(pause, ctx.Done())
-		pause = min(2*pause, 50*time.Millisecond)
-		p.sweep(0)
-	}
-	return true
 }
 
 // The instance New[string] makes the compiler export the small functions of internal

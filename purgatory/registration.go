@@ -34,75 +34,79 @@ import (
 // With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
 // it comes later than the link, too.
 type registration[K comparable] struct {
-	machine.Hold
 	p       *DelayedOperationPurgatory[K]
+	m       *machine.Machine
 	timeout time.Duration
-	tried   bool // the caller has made the first try
-	step    step
-
-	completed bool
-	err       error
+	waits   []watchers.Wait[K]
+	first   *watchers.Shard[K] // of waits[0]
+	watched bool
+	reports reports
 }
 
-// step is what a registration does next. It is set before user code runs, to what comes
-// after a TryComplete that returns false: a panic counts as false.
-type step uint8
+// oneInLooks is how many registrations there are to one that looks at its stack. A TryComplete may
+// register the next operation, whose TryComplete registers the next. A registration enters no gate,
+// which would tell: the goroutine that registers an operation and the one that ends it would pass the
+// gate's memory to and fro.
+const oneInLooks = 512
 
-const (
-	begin    step = iota // the caller is not the holder yet
-	watch                // the caller is the holder; the first try, if there is one, has begun; the operation is in no list
-	tryAgain             // the operation is watched
-	release              // the second try, if there is one, has begun
-	finished             // the caller has let go of the operation, or ends it
-)
-
-// run takes the registration from its step to the end.
-func (r *registration[K]) run(waits []watchers.Wait[K]) {
+// run registers the operation; with tried, the caller has made the first try.
+func (r *registration[K]) run(tried bool) (completed bool, err error) {
+	p, m, key := r.p, r.m, r.waits[0].Key
+	over := false
 	defer func() {
-		if r.step != finished {
-			r.survive(recover(), waits)
+		if !over { // a TryComplete has called runtime.Goexit
+			r.abandon()
 		}
+		r.reports.deliver()
 	}()
-	p := r.p
-	if r.step == begin {
-		if !r.Begin(len(waits), p.id) {
-			r.refuse(ErrUsed, "%T was submitted before%s", r.Op, p.elsewhere(r.Machine))
-			return
-		}
-		if !p.takePlace() {
-			p.wishes.Reject(r.Machine, false)
-			r.refuse(ErrFull, "%d operations are pending", p.cfg.maxPending)
-			return
-		}
-		r.step = watch
-		if p.nesting.forbidsRegistration(r.Machine) {
-			r.goOn(waits)
-			return
-		}
-		if !r.tried && (!p.inLine(waits) || !p.othersWait(waits)) {
-			if end, _ := r.Try(false); end == machine.Satisfied {
-				r.pass(waits)
-				return
-			}
-		}
+	inLine, deep := p.inLine(r.waits), false
+	if sched.Dice(oneInLooks) == 0 {
+		isDeep, inTry := machine.Nesting()
+		deep = isDeep && inTry
 	}
-	if r.step == watch && !r.watch(waits) {
+	if !tried && !deep && !(inLine && p.othersWait(r.waits)) && p.try(m, key, &r.reports) == yes {
+		over = true
+		return r.pass()
+	}
+	if err = r.watch(); err != nil {
+		over = true
+		return false, err
+	}
+	var end machine.Outcome
+	if deep {
+		end = p.leave(m)
+	} else {
+		end, _, _ = p.ask(m, key, !inLine, false, &r.reports)
+	}
+	over = true
+	switch {
+	case end != machine.Pending:
+		// The callbacks of an operation that has expired never run on the goroutine that registers.
+		completed = end != machine.Expired
+		p.endOne(r.first, m, end, nil, !completed)
+	case deep:
+		for _, w := range r.waits {
+			p.signal(w.Key, w.Hash, EveryPosition, inLine)
+		}
+	case inLine:
+		r.checkLines()
+		completed = m.Outcome() == machine.Satisfied
+	}
+	return completed, nil
+}
+
+// abandon goes on when a TryComplete has called runtime.Goexit. It runs no user code, since its
+// goroutine is ending.
+func (r *registration[K]) abandon() {
+	if !r.watched && r.watch() != nil {
 		return
 	}
-	end, again := machine.Pending, true
-	if r.step == tryAgain {
-		r.step = release
-		if p.inLine(waits) {
-			r.releaseInOrder(waits)
-			return
-		}
-		end, again = r.Try(true)
+	if end := r.p.leave(r.m); end != machine.Pending {
+		r.p.endOne(r.first, r.m, end, nil, true)
+		return
 	}
-	if again {
-		end = r.again()
-	}
-	if r.step = finished; end != machine.Pending {
-		r.end(end, waits)
+	for _, w := range r.waits { // the second try
+		r.p.signal(w.Key, w.Hash, EveryPosition, r.p.inLine(r.waits))
 	}
 }
 
@@ -115,162 +119,107 @@ func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
 // wait its turn then.
 func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
 	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
-		return p.watchers.Shard(w.Hash).Awaited(w.Key, w.Hash)
+		return p.watchers.Shard(w.Hash).Waiting(w.Key, w.Hash) > 0
 	})
 }
 
-// again is [DelayedOperationPurgatory.tryAgain] for the operation.
-func (r *registration[K]) again() (end machine.Outcome) {
-	inRow := 0
-	return r.p.tryAgain(&r.Hold, &inRow, func() machine.Outcome {
-		end, _ := r.Try(false)
-		return end
-	})
-}
-
-// releaseInOrder releases the operation without a try, unless others have asked for one, and
-// tries those that wait for its keys in order, the operation itself among them.
-func (r *registration[K]) releaseInOrder(waits []watchers.Wait[K]) {
-	p, m := r.p, r.Machine
-	if end := r.again(); end != machine.Pending {
-		r.end(end, waits)
-		return
-	}
-	r.step = finished
-	defer func() { // after a Goexit in a walk, or where no check may be made, workers check the keys
+// checkLines tries those that wait for the operation's keys in order, the operation itself among them.
+func (r *registration[K]) checkLines() {
+	waits := r.waits
+	defer func() { // after a runtime.Goexit in a walk, workers check the other keys
 		for _, w := range waits {
-			p.signal(w.Key, w.Hash, EveryPosition, true)
+			r.p.signal(w.Key, w.Hash, EveryPosition, true)
 		}
 	}()
-	if p.nesting.forbidsCheck() {
-		return
-	}
 	for len(waits) > 0 {
-		w := p.newWalk(waits[0].Key, waits[0].Hash, EveryPosition)
+		w := waits[0]
 		waits = waits[1:]
-		w.inOrder, w.own = true, m
-		_, own := w.begin()
-		r.completed = r.completed || own
+		r.p.checkInOrder(w.Key, w.Hash)
 	}
-}
-
-// survive takes the registration to its end when user code has panicked with v, or has called
-// runtime.Goexit: v is nil then. It does so here, in the deferred function, because a panic may
-// have come from a function that was deferred by code that called runtime.Goexit: then only
-// deferred functions run.
-func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
-	if r.Machine == nil {
-		r.refuse(ErrNilOperation, "%T", r.Op)
-		return
-	}
-	defer func() {
-		if r.step != finished { // a Goexit, also one of the panic handler
-			r.goOn(waits)
-		}
-	}()
-	if v != nil {
-		r.p.reportPanic(v, r.Machine, "TryComplete", waits[0].Key)
-		r.run(waits)
-	}
-}
-
-// goOn watches the operation, so that the caller knows whether it was accepted, and has another
-// goroutine, whose stack is small, go on.
-func (r *registration[K]) goOn(waits []watchers.Wait[K]) {
-	if r.step == watch && !r.watch(waits) {
-		return
-	}
-	rest := new(registration[K]) // copied here, so that r stays on the stack of other registrations
-	*rest = *r
-	r.step = finished
-	copied := slices.Clone(waits)
-	sched.Go(func() { rest.run(copied) })
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
 // closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
 // runs.
-func (r *registration[K]) pass(waits []watchers.Wait[K]) {
-	first := r.p.watchers.Shard(waits[0].Hash)
-	if !first.Pass(machine.Satisfied) {
-		r.reject(false, ErrClosed, "%s", kindOf(r.Op))
-		return
+func (r *registration[K]) pass() (completed bool, err error) {
+	if !r.first.Pass(machine.Satisfied) {
+		return false, r.reject(false, ErrClosed, "%s", kindOf(r.m.Operation()))
 	}
-	r.step, r.completed = finished, true
-	e := r.p.newEnding(first)
-	e.add(r.Machine, machine.Satisfied)
-	e.keys[0] = waits[0].Key
-	e.settle()
-	if e.answer(r.p.enter(first)) {
-		e.recycle()
-	}
+	var e single[K]
+	e.of(r.p, r.first, r.m, machine.Satisfied, r.waits[0].Key)
+	deep, _ := r.p.enter(r.first)
+	r.p.wishes.Settle(e.ops, e.outcomes, nil)
+	e.finish(deep)
+	return true, nil
 }
 
-// watch schedules the operation's timeout and links the operation under all its keys. It
-// reports whether the caller still holds the operation.
+// watch schedules the operation's timeout and links the operation under all its keys. If it returns an
+// error, the operation is not accepted, and the caller does not hold it any more.
 //
 // The timer comes first, because it can refuse, and an operation that is in a list is
 // accepted. If the timeout passes before the registration is over, the timer leaves a
 // wish.
-func (r *registration[K]) watch(waits []watchers.Wait[K]) (held bool) {
-	p, m := r.p, r.Machine
+func (r *registration[K]) watch() error {
+	p, m := r.p, r.m
+	if !p.takePlace() {
+		return r.reject(false, ErrFull, "%d operations are pending", p.cfg.maxPending)
+	}
 	now := p.timer.Now()
 	if err := p.timer.AddAt(entryOf(m), now, timer.Deadline(now, r.timeout)); err != nil {
-		kind := ErrFull
-		if errors.Is(err, timer.ErrStopped) {
-			kind = ErrClosed
+		p.freePlaces(1)
+		kind := ErrClosed
+		if errors.Is(err, timer.ErrFull) {
+			kind = ErrFull
 		}
-		r.reject(false, kind, "%w", err)
-		return false
+		return r.reject(false, kind, "%w", err)
 	}
 	m.SetStart(now)
-	for i := range waits {
-		w := &waits[i]
-		if p.watchers.Shard(w.Hash).Watch(m, i, w) {
+	for i := range r.waits {
+		w := &r.waits[i]
+		refused := p.watchers.Shard(w.Hash).Watch(m, i, w)
+		if refused == watchers.Accepted {
 			continue
 		}
 		// Only the shard of the first key refuses. If Cancel fails, a worker of the timer has
 		// claimed the entry and may still use it, unless Stop of the timer has cancelled it.
 		spent := !p.timer.Cancel(entryOf(m)) && p.timer.DeadlineOf(entryOf(m)) != 0
-		r.reject(spent, ErrClosed, "%s", kindOf(r.Op))
-		return false
+		p.freePlaces(1)
+		if refused == watchers.KeyFull {
+			return r.reject(spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, keyText(w.Key))
+		}
+		return r.reject(spent, ErrClosed, "%s", kindOf(m.Operation()))
 	}
-	r.step = tryAgain
-	return true
+	r.watched = true
+	return nil
 }
 
-// end ends the operation with o, and with it the registration. A worker runs the callbacks of one
-// whose timeout has passed: those of an expired operation never run on the goroutine that registers.
-func (r *registration[K]) end(o machine.Outcome, waits []watchers.Wait[K]) {
-	expired := o == machine.Expired
-	r.step, r.completed = finished, !expired
-	r.p.endOne(r.p.watchers.Shard(waits[0].Hash), r.Machine, o, nil, expired)
-}
-
-// reject undoes the registration of an operation that was in no list. spent reports that
-// a worker of the timer may still use the operation's entry.
-func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) {
-	r.p.freePlaces(1)
-	r.p.wishes.Reject(r.Machine, spent)
-	r.refuse(kind, format, args...)
-}
-
-// refuse ends the registration of an operation that is not accepted.
-func (r *registration[K]) refuse(kind error, format string, args ...any) {
-	r.step, r.err = finished, r.p.refuse(kind, format, args...)
+// reject gives the operation back, which is in no list, and returns the error of its registration. spent
+// reports that a worker of the timer may still use the operation's entry.
+func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) error {
+	r.p.wishes.Reject(r.m, spent)
+	return r.p.refuse(kind, format, args...)
 }
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	if n := len(keys) + len(at); op == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
+	m := machine.Find(op)
+	if n := len(keys) + len(at); m == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
 	var set keySet[K]
-	var r registration[K] // set field by field: the compiler would copy a literal
-	r.p, r.Op, r.timeout = p, op, timeout
-	r.run(set.fill(p, keys, at))
+	waits := set.fill(p, keys, at)
+	completed, err = p.registerHeld(op, m, timeout, waits, false)
 	set.release(p)
-	return r.completed, r.err
+	return completed, err
+}
+
+// registerHeld registers op, whose machine is m.
+func (p *DelayedOperationPurgatory[K]) registerHeld(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+	if !m.Begin(op, len(waits), p.id) {
+		return false, p.refuse(ErrUsed, "%T was submitted before%s", op, p.elsewhere(m))
+	}
+	r := registration[K]{p: p, m: m, timeout: timeout, waits: waits, first: p.watchers.Shard(waits[0].Hash)}
+	return r.run(tried)
 }
 
 // keySet is the purgatory's copy of an operation's keys, with their hashes: TryComplete may write to

@@ -1,10 +1,22 @@
 package purgatory
 
 import (
+	"runtime/debug"
+
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
+)
+
+// answer is what a try of an operation has said.
+type answer uint8
+
+const (
+	no     answer = iota // its condition is not met
+	yes                  // its condition is met: whatever TryComplete has taken is the operation's
+	silent               // none: TryComplete has panicked
+	gone                 // none: TryComplete was not called, because nobody waits for it any more
 )
 
 // maxInRow bounds how often a holder tries one operation in a row because state keeps
@@ -12,125 +24,88 @@ import (
 // signals its own key would keep its caller for ever.
 const maxInRow = 8
 
-// try tries m, if no other goroutine holds it; else the holder tries it again.
-func (w *walk[K]) try(m *machine.Machine) {
-	if !m.Acquire() {
+// reports are panics that were recovered while an operation was held, and perhaps the turn of a line.
+// Their handler is user code, and may block: so it is called when both are free.
+type reports []func()
+
+// deliver calls the handlers. If one of them calls runtime.Goexit, another goroutine calls the others.
+func (r *reports) deliver() {
+	if len(*r) == 0 {
 		return
 	}
-	w.held.Machine, w.held.Op, w.trying, w.inRow = m, m.Operation(), true, 0
-	w.tries++
-	if w.p.cfg.slow > 0 {
-		w.tried(w.timedTry())
-	} else if end, again := w.held.Try(true); end != machine.Satisfied {
-		w.tried(end, again)
-	} else {
-		w.trying = false
-		w.add(end)
-	}
-}
-
-// timedTry is Try of the operation that the walk holds, with [WithSlowCallback].
-func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
-	key, _ := watchers.FirstKey[K](w.held.Machine)
-	defer w.p.callbacks.end(w.p.callbacks.begin(w.held.Machine, "TryComplete", key))
-	return w.held.Try(false)
-}
-
-// tried goes on after the first try of an operation, which has returned what [machine.Hold.Try]
-// does, and after one that has not returned. A walk in order ends with the first no; a panic is
-// none, because an operation that panics each time must not stop the others.
-func (w *walk[K]) tried(end machine.Outcome, again bool) {
-	if end == machine.Pending {
-		w.wasted++
-	}
-	if again {
-		end = w.p.tryAgain(&w.held, &w.inRow, w.retry)
-	}
-	w.trying = false
-	if end != machine.Pending {
-		w.add(end)
-	} else if w.inOrder && !w.panicked {
-		w.stop()
-		w.turns.stopped = true
-	}
-}
-
-// retry tries the operation that the walk holds once more.
-func (w *walk[K]) retry() (end machine.Outcome) {
-	w.panicked = false
-	w.tries++
-	if w.p.cfg.slow > 0 {
-		end, _ = w.timedTry()
-	} else {
-		end, _ = w.held.Try(false)
-	}
-	if end == machine.Pending {
-		w.wasted++
-	}
-	return end
-}
-
-// add adds the operation that the walk holds to those that end with this batch.
-func (w *walk[K]) add(end machine.Outcome) {
-	w.ending.add(w.held.Machine, end)
-	if w.held.Machine == w.own {
-		w.ownEnded = true
-	}
-}
-
-// tryAgain goes on after a try that returned false, or ended otherwise: it releases the operation,
-// or calls retry while others ask for that. inRow counts its tries.
-// tryAgain returns how the holder has to end the operation; Pending means that it is released.
-func (p *DelayedOperationPurgatory[K]) tryAgain(h *machine.Hold, inRow *int, retry func() machine.Outcome) (end machine.Outcome) {
-	for *inRow++; *inRow < maxInRow; *inRow++ {
-		end, again := h.Release(true)
-		if !again {
-			return end
-		}
-		if end = retry(); end == machine.Satisfied {
-			return end
-		}
-	}
-	return p.leave(h.Machine)
-}
-
-// claimFor claims m for the outcome of the walk, or leaves a wish to m's holder.
-func (w *walk[K]) claimFor(m *machine.Machine) {
-	if w.match != nil && !w.matches(m) || !w.p.claim(m, w.claim, w.cause) {
-		return
-	}
-	if w.ending.add(m, w.claim); w.took != nil {
-		w.took(m.Operation().(operation.Operation))
-	}
-}
-
-// matches calls match. A panic counts as false.
-func (w *walk[K]) matches(m *machine.Machine) bool {
 	defer func() {
-		if v := recover(); v != nil {
-			// The report has the type of m, not what its String method returns: other
-			// goroutines may be running m's methods.
-			guard.Report(v, w.p.blame(m, kindOf(m.Operation()), "match", w.key))
+		if rest := *r; len(rest) > 0 {
+			*r = nil
+			sched.Go(func() { rest.deliver() })
 		}
 	}()
-	return w.match(m.Operation().(operation.Operation))
-}
-
-// interrupted is called when a TryComplete has panicked with v, or has called runtime.Goexit: v is
-// nil then.
-func (w *walk[K]) interrupted(v any) {
-	if v != nil {
-		key, _ := watchers.FirstKey[K](w.held.Machine)
-		w.p.reportPanic(v, w.held.Machine, "TryComplete", key)
+	for len(*r) > 0 {
+		next := (*r)[0]
+		*r = (*r)[1:]
+		next()
 	}
+	*r = nil
 }
 
-// letGo releases m, which the caller holds, for good: if others have asked for a try, a worker
-// makes it; if they have asked for an end, letGo ends m.
-func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
-	_, hash := watchers.FirstKey[K](m)
-	if end := p.leave(m); end != machine.Pending {
-		p.endOne(p.watchers.Shard(hash), m, end, nil, false)
+// try calls TryComplete of m, which the caller holds. A panic counts as none. After a runtime.Goexit
+// try does not return.
+func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K, r *reports) (a answer) {
+	if w, ok := m.Operation().(*waiting); ok && closed(w.done) {
+		p.passedOver.Add(1)
+		return gone
+	}
+	a = silent
+	defer func() {
+		if a == silent {
+			p.recovered(recover(), m, key, r)
+		}
+	}()
+	if p.cfg.slow > 0 {
+		defer p.callbacks.end(p.callbacks.begin(m, "TryComplete", key))
+	}
+	if m.Try() {
+		a = yes
+	} else {
+		a = no
+	}
+	return a
+}
+
+// recovered adds v, the value of a panic in the TryComplete of m, to r; nil means none. The deferred
+// function that has recovered it calls recovered: the stack still has the panic there.
+func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, key K, r *reports) {
+	if v == nil { // a runtime.Goexit
+		return
+	}
+	stack := debug.Stack()
+	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
+	*r = append(*r, func() { guard.Report(v, stack, p.blame(m, name, "TryComplete", key)) })
+}
+
+// ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile, and
+// with first before that. It returns how the caller has to end m. If that is Pending, m is released. last is
+// what a try has said last, and tries is how many there were. With inLine, m is released with the note that a
+// walk in order stops at it.
+func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, key K, first, inLine bool, r *reports) (end machine.Outcome, last answer, tries int) {
+	for n, again := 0, first; ; n++ {
+		if again {
+			last = p.try(m, key, r)
+			if last != gone {
+				tries++
+			}
+			if last == yes {
+				return machine.Satisfied, yes, tries
+			}
+			if inLine && last == no {
+				m.SetStopped()
+			}
+		}
+		if n == maxInRow {
+			return p.leave(m), last, tries
+		}
+		if end, again = m.Release(true); !again {
+			return end, last, tries
+		}
 	}
 }
 
@@ -144,4 +119,12 @@ func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Ou
 		p.signal(key, hash, EveryPosition, false)
 	}
 	return end
+}
+
+// letGo is leave that ends m if others have asked for that.
+func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
+	s := watchers.ShardOf[K](m)
+	if end := p.leave(m); end != machine.Pending {
+		p.endOne(s, m, end, nil, false)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
 )
 
 // KeyPosition is a key with the position that an operation waits for: an offset in a log, for
@@ -90,7 +91,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // check to a signal worker, as Signal does.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
-		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
+		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
 	hashes := p.hashes(keys)
 	i := 0
@@ -100,7 +101,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 		}
 	}()
 	for ; i < len(keys); i++ {
-		completed += p.check(keys[i], hashes[i], EveryPosition, false)
+		completed += p.check(keys[i], hashes[i], EveryPosition)
 	}
 	return completed
 }
@@ -110,7 +111,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 // key, and then those that wait for this position or a lower one, in order of position.
 // Its cost does not depend on how many wait for higher positions.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.watchers.Hash(key), position, false)
+	return p.check(key, p.watchers.Hash(key), position)
 }
 
 // CheckAndCompleteInOrder tries the operations that wait for key in the order in which they
@@ -131,7 +132,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // Where operations take different amounts, the first in line may end without taking anything,
 // as when its timeout passes. Then check again in its OnComplete: those behind it may fit.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
-	return p.check(key, p.watchers.Hash(key), EveryPosition, true)
+	return p.checkInOrder(key, p.watchers.Hash(key))
 }
 
 // ForceComplete ends op as forced and reports whether this call has ended it. Use it to
@@ -159,7 +160,7 @@ func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.
 	if m == nil || !p.claim(m, o, cause) {
 		return false
 	}
-	m.End(o, cause)
+	p.endOne(watchers.ShardOf[K](m), m, o, cause, false)
 	return true
 }
 
@@ -174,7 +175,7 @@ func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outco
 // nil, make its condition true and call CheckAndComplete.) For the rest it does what
 // [DelayedOperationPurgatory.CancelForKey] does.
 func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
-	return p.claimForKey(key, machine.Forced, nil, nil, nil)
+	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Forced}, nil)
 }
 
 // CancelForKey ends every operation that waits for key, whatever other keys it waits for,
@@ -189,7 +190,7 @@ func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
 // first, have conditions return true in that state too, and then call CancelForKey.
 // [AwaitValue] can return which state made the condition true.
 func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
-	return p.claimForKey(key, machine.Cancelled, &cause, nil, nil)
+	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Cancelled}, &cause)
 }
 
 // CancelMatching is [DelayedOperationPurgatory.CancelForKey] for those operations of key
@@ -199,21 +200,17 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 // match runs on this goroutine with no lock held, while other goroutines may run the
 // operation's methods: it must read only fields that do not change. It must not block: up to
 // 127 operations for which it has returned true end only afterwards. It is called once for
-// each time that key is among the operation's keys. A panic in match counts as false.
+// each time that key is among the operation's keys. A panic in match counts as false. A nil match
+// matches nothing.
 func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
-	p.exposed.Store(true)
-	p.claimForKey(key, machine.Cancelled, &cause, match, func(op operation.Operation) { cancelled = append(cancelled, op) })
-	return cancelled
-}
-
-func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
-	if p.cfg.lastTry {
-		p.forgotten.checked(key)
+	if match == nil {
+		return nil
 	}
-	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
-	w.claim, w.cause, w.match, w.took = o, cause, match, took
-	ended, _ := w.begin()
-	return ended
+	p.claimForKey(key, p.watchers.Hash(key), claiming[K]{
+		outcome: machine.Cancelled, match: match,
+		took: func(op operation.Operation) { cancelled = append(cancelled, op) },
+	}, &cause)
+	return cancelled
 }
 
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it
@@ -250,11 +247,14 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	}
 }
 
-// Awaited reports whether an operation waits for key. It costs a lookup under a lock. The
+// Waiting returns how many operations wait for key. It costs a lookup under a lock. The
 // answer may be outdated when it comes.
-func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
+func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	hash := p.watchers.Hash(key)
-	return p.watchers.Shard(hash).Awaited(key, hash)
+	if s := p.watchers.Used(hash); s != nil {
+		return s.Waiting(key, hash)
+	}
+	return 0
 }
 
 // CheckAndCompleteAll is [DelayedOperationPurgatory.CheckAndComplete] for every key. Use it
@@ -270,14 +270,9 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 			p.SignalAll()
 		}
 	}()
-	if p.nesting.forbidsCheck() {
-		return 0
-	}
 	for k := range p.watchers.AllKeys() {
-		n, _ := p.newWalk(k.Key, k.Hash, EveryPosition).begin()
-		completed += n
+		completed += p.check(k.Key, k.Hash, EveryPosition)
 	}
-	p.forgotten.checkedAll() // not before: see lastTry
 	done = true
 	return completed
 }

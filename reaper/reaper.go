@@ -53,6 +53,16 @@ func (r *ExpirationReaper) Stop() {
 	}
 }
 
+// Ended reports whether the goroutine has ended after [ExpirationReaper.Stop].
+func (r *ExpirationReaper) Ended() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait blocks until the goroutine has ended after [ExpirationReaper.Stop], and returns nil. If
 // ctx ends before, it returns ctx's cause. Do not call it from the clock or from sweep.
 func (r *ExpirationReaper) Wait(ctx context.Context) error {

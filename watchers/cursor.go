@@ -15,56 +15,61 @@ import "github.com/delayedop/purgatory/internal/machine"
 // registers an operation tries it again after it has linked it. In a list that extends beyond the
 // position there is no end marker, because finding its place would cost a walk over all
 // operations beyond the position. The position ends the walk; if operations keep arriving
-// before it, [Cursor.Overdue] does. Where operations without a position arrive before others, the
-// marker gap stands behind those that were linked at the beginning.
+// before it, [Cursor.Overdue] does.
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
-	list    *keyList[K] // nil between walks
-	ordered bool        // operations waited for positions when the walk began
-	upTo    int64
-	left    int // operations to visit before the walk is overdue
+	list *keyList[K] // nil between walks
+	upTo int64
+	left int // operations to visit before the walk is overdue
 
 	turn *keyList[K] // whose turn the walk has, see BeginTurn
 
-	here, gap, end machine.Watch
+	here, end machine.Watch
 }
 
-// Begin starts a walk over the operations that wait for key: all without a position, and
+// Locked is a key for which operations wait, with its shard locked.
+type Locked[K comparable] struct{ list *keyList[K] }
+
+// Lock locks s if operations wait for key, and reports whether they do. If so, the caller must call
+// Begin or BeginTurn at once, which unlocks s.
+func (s *Shard[K]) Lock(key K, hash uint64) (l Locked[K], ok bool) {
+	s.mu.Lock()
+	if l.list = s.mu.keys.find(key, hash); l.list == nil {
+		s.unlock()
+		return l, false
+	}
+	return l, true
+}
+
+// Begin starts a walk over the operations that wait for the key: all without a position, and
 // those with a position at or below upTo. It puts the first operations into out and
 // returns their number n. If more is true, the caller must call [Cursor.Next] until that
 // returns false, or [Cursor.Stop].
-func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int, more bool) {
-	s.mu.Lock()
-	if l := s.mu.keys.find(key, hash); l != nil {
-		n, more = s.beginLocked(c, l, upTo, out)
-	}
-	s.unlock()
+func (l Locked[K]) Begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n int, more bool) {
+	n, more = l.list.begin(c, upTo, out)
+	l.list.shard.unlock()
 	return n, more
 }
 
-// BeginTurn is [Shard.Begin] for a walk in order over every position. Such walks over a key take
+// BeginTurn is [Locked.Begin] for a walk in order over every position. Such walks over a key take
 // turns: one that comes during another's turn leaves its work to that one, and ok is false. So no
 // operation is passed over because another walk in order is trying it. If ok is true, the caller
 // must call [Cursor.EndTurn].
-func (s *Shard[K]) BeginTurn(c *Cursor[K], key K, hash uint64, out []*machine.Machine) (n int, more, ok bool) {
-	s.mu.Lock()
-	defer s.unlock()
-	l := s.mu.keys.find(key, hash)
-	switch {
-	case l == nil:
-		return 0, false, false
-	case l.turn:
-		l.turnAgain = true
+func (l Locked[K]) BeginTurn(c *Cursor[K], out []*machine.Machine) (n int, more, ok bool) {
+	defer l.list.shard.unlock()
+	if l.list.turn {
+		l.list.turnAgain = true
 		return 0, false, false
 	}
-	c.turn, l.turn = l, true
-	n, more = s.beginLocked(c, l, EveryPosition, out)
+	c.turn = l.list
+	c.turn.turn, c.turn.line = true, true
+	n, more = l.list.begin(c, EveryPosition, out)
 	return n, more, true
 }
 
 // EndTurn ends a turn, and the walk if it has not ended. It reports whether another walk in order
-// came meanwhile: then the caller has to walk once more, and sees what that one was to see.
+// came meanwhile: then there has to be one more walk, which sees what that one was to see.
 func (c *Cursor[K]) EndTurn() (again bool) {
 	l := c.turn
 	s := l.shard
@@ -79,7 +84,8 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 	return again
 }
 
-func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*machine.Machine) (n int, more bool) {
+// begin is Begin; the caller holds the shard's lock.
+func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n int, more bool) {
 	if l.ordered != nil {
 		l.ordered.trim(&l.List)
 	}
@@ -90,10 +96,7 @@ func (s *Shard[K]) beginLocked(c *Cursor[K], l *keyList[K], upTo int64, out []*m
 	if last := l.Last(); last.Position() <= upTo {
 		l.Mark(&c.end, last.Position(), last)
 	}
-	if l.ordered != nil { // those that are linked later without a position come behind gap
-		l.Mark(&c.gap, AnyPosition, l.Prev(&l.ordered.begin))
-	}
-	c.list, c.ordered, c.upTo, c.left = l, l.ordered != nil, upTo, 2*l.Len()-n
+	c.list, c.upTo, c.left = l, upTo, 2*l.Len()-n
 	l.readers++
 	return n, true
 }
@@ -104,9 +107,6 @@ func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out 
 	for ; w != nil && w != &c.end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
-			if w == &c.gap {
-				w = &l.ordered.begin
-			}
 			continue
 		}
 		if n == len(out) {
@@ -119,6 +119,9 @@ func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out 
 	}
 	return n, false
 }
+
+// More reports whether the walk has not ended: the caller has to call [Cursor.Next] or [Cursor.Stop].
+func (c *Cursor[K]) More() bool { return c.list != nil }
 
 // Next puts the next operations into out and returns their number n. The caller must call
 // it until more is false, or call [Cursor.Stop].
@@ -145,20 +148,17 @@ func (c *Cursor[K]) Stop() {
 }
 
 func (c *Cursor[K]) endLocked() {
-	for _, marker := range []*machine.Watch{&c.here, &c.gap, &c.end} {
-		if marker.List() != nil {
-			marker.Unlink()
-		}
+	if c.here.List() != nil {
+		c.here.Unlink()
+	}
+	if c.end.List() != nil {
+		c.end.Unlink()
 	}
 	l := c.list
 	c.list = nil
 	l.readers--
 	l.shard.dropLocked(l)
 }
-
-// Ordered reports whether operations wait for positions of the key. Those that are linked
-// while the walk goes on may then come before its end.
-func (c *Cursor[K]) Ordered() bool { return c.ordered }
 
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
 // when it began. The caller should stop it then, and begin another one elsewhere.

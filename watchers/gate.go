@@ -37,14 +37,14 @@ func (g *Gate) answered() uint64 {
 	return g.state.Load() >> insideBits
 }
 
-// Quiet reports whether there was a moment during the call at which every operation that
-// had been accepted was answered.
+// Unanswered returns how many operations have been accepted and are not answered: none, if there was a
+// moment during the call at which there were none.
 //
-// Both counts only grow, and no operation is answered before it is accepted. Quiet reads
+// Both counts only grow, and no operation is answered before it is accepted. Unanswered reads
 // all answered counts before the first accepted count. So if the sums are equal, they
-// were equal between the two passes. Quiet compares them modulo answeredMax. That is
+// were equal between the two passes. They are compared modulo answeredMax. That is
 // enough, because memory does not suffice for 2^40 pending operations.
-func (w *Watchers[K]) Quiet() bool {
+func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals
 	for s := range w.Shards() {
@@ -53,7 +53,7 @@ func (w *Watchers[K]) Quiet() bool {
 	for s := range w.Shards() {
 		s.Totals(&total)
 	}
-	return (uint64(total.Accepted)-answered)%answeredMax == 0
+	return int((uint64(total.Accepted) - answered) % answeredMax)
 }
 
 // Inside returns the number of open entries of all gates: the goroutines that run user

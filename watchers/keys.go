@@ -71,10 +71,9 @@ func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next 
 	return out, at
 }
 
-// Awaited reports whether operations wait for key.
-func (s *Shard[K]) Awaited(key K, hash uint64) bool {
+// Waiting returns how many operations wait for key.
+func (s *Shard[K]) Waiting(key K, hash uint64) int {
 	s.mu.Lock()
 	defer s.unlock()
-	l := s.mu.keys.find(key, hash)
-	return l != nil && l.Len() > 0
+	return s.waitingLocked(key, hash)
 }

@@ -73,15 +73,3 @@ func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machin
 	s.unlock()
 	return true
 }
-
-// Gone reports whether no walk in order has m, which has ended: m has left the list of its key,
-// its only one, and no walk has the key's turn. The key belongs to s.
-func (s *Shard[K]) Gone(m *machine.Machine, key K, hash uint64) bool {
-	s.mu.Lock()
-	defer s.unlock()
-	if m.First().List() != nil {
-		return false
-	}
-	l := s.mu.keys.find(key, hash) // it stays in the table during a turn
-	return l == nil || !l.turn
-}

@@ -36,10 +36,12 @@ type Shard[K comparable] struct {
 		spare machine.Spare
 
 		signals signalQueue[K]
+		kick    bool // a key was queued: unlock calls Config.Kick
 	}
 
 	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
-	_             [24]byte     // fills the cache line
+	met           atomic.Int64 // waits that did not begin, because their condition was met: see Met
+	_             [16]byte     // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
 	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.
@@ -70,19 +72,30 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
+// Refusal says why Watch has not linked an operation.
+type Refusal uint8
+
+// Watch refuses an operation, under its first key only, if the shard is closed, or if as many
+// watches stand under the key as Config.KeyLimit allows.
+const (
+	Accepted Refusal = iota
+	ShardClosed
+	KeyFull
+)
+
 // Watch links the i-th watch of m under the key of w. The caller holds m. With watch 0, m
-// counts as accepted; Watch returns false, for watch 0 only, if the shard is closed.
+// counts as accepted, unless Watch refuses it.
 //
 // The watches of a key are in the order of their positions. Those with equal positions
 // are in order of arrival.
-func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
+func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal) {
 	s.mu.Lock()
-	if i == 0 && s.mu.closed {
-		s.unlock()
-		return false
-	}
 	switch i {
 	case 0:
+		if refused = s.refusesLocked(w); refused != Accepted {
+			s.unlock()
+			return refused
+		}
 		s.mu.accepted++
 	case 1:
 		s.mu.spare.Lend(m)
@@ -98,7 +111,34 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) bool {
 		s.observer.Watched(m, i == 0, w.Key, w.Hash)
 	}
 	s.unlock()
-	return true
+	return Accepted
+}
+
+// refusesLocked says whether an operation with the first key of w is refused. Where a key is full, it
+// first takes out the watches that ended operations have left: so the limit is exact.
+func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
+	if s.mu.closed {
+		return ShardClosed
+	}
+	limit := s.all.config.KeyLimit
+	if limit == 0 || s.waitingLocked(w.Key, w.Hash) < limit {
+		return Accepted
+	}
+	for s.left.Load() != 0 {
+		s.unlinkLeftLocked()
+	}
+	if s.waitingLocked(w.Key, w.Hash) < limit {
+		return Accepted
+	}
+	return KeyFull
+}
+
+// waitingLocked returns the number of watches that stand under key.
+func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
+	if l := s.mu.keys.find(key, hash); l != nil {
+		return l.Len()
+	}
+	return 0
 }
 
 // Pass counts an operation as accepted and as ended with o: its condition was met, or its
@@ -115,8 +155,24 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	return true
 }
 
+// Met counts a wait that does not begin, because its condition is met. Nobody has to be told: so it
+// counts even if the shard is closed.
+func (s *Shard[K]) Met() {
+	s.met.Add(1)
+	if s.observer != nil {
+		s.mu.Lock()
+		s.observer.Passed(machine.Satisfied)
+		s.unlock()
+	}
+}
+
 // unlinkLocked takes w out of its list in l, a key of this shard. It takes the key out of
 // the map if that was its last watch. o is the outcome of the operation.
+//
+// If a check in order has stopped at the operation, and the operation leaves without having taken
+// anything, those behind it may be able to go on: so their key is queued for such a check. None is
+// lost: whoever ends the operation has become its holder after the walk that stopped at it has
+// let go of it, and so reads what that walk has noted.
 func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome) {
 	if s.observer != nil {
 		m := w.Machine()
@@ -126,6 +182,8 @@ func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outco
 	s.mu.watched--
 	if l.Len() == 0 {
 		s.dropLocked(l)
+	} else if l.line && o != machine.Satisfied && w.Machine().Stopped() {
+		s.signalLocked(l, EveryPosition, true)
 	}
 }
 
@@ -166,12 +224,7 @@ func (s *Shard[K]) KeyForgotten(key K, hash uint64) {
 func (s *Shard[K]) Keys(hot, expiring []stats.KeyCounts[K]) (_, _ []stats.KeyCounts[K]) {
 	s.mu.Lock()
 	defer s.unlock()
-	return s.observer.Keys(hot, expiring, func(key K, hash uint64) int {
-		if l := s.mu.keys.find(key, hash); l != nil {
-			return l.Len()
-		}
-		return 0
-	})
+	return s.observer.Keys(hot, expiring, s.waitingLocked)
 }
 
 // Totals adds the counts of s to t.
@@ -189,6 +242,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 		s.observer.AddTimes(t.Times)
 	}
 	s.unlock()
+	t.Met += s.met.Load()
 	t.Checks += s.tries.Load()
 	t.Wasted += s.wasted.Load()
 }
@@ -199,6 +253,7 @@ type Totals struct {
 	Counts
 	Accepted           int64
 	Keys, Watched      int
+	Met                int64 // neither in Accepted nor in Counts
 	Checks, Wasted     int64
 	Signals, Coalesced int64
 

@@ -16,10 +16,9 @@ type signalQueue[K comparable] struct {
 }
 
 // Signal marks key as changed up to the position upTo; with inOrder, for a check in the order
-// of arrival that ends at the first no, and upTo is EveryPosition. queued reports whether Signal has
-// queued the key, so that a worker has to call [Watchers.TakeSignal] for it. It has not if
-// no operation waits for key, or if the key was marked already. awaited reports whether
-// operations wait for key.
+// of arrival that ends at the first no, and upTo is EveryPosition. It queues the key, and calls
+// [Config].Kick, so that a worker calls [Watchers.TakeSignal]: unless no operation waits for key, or
+// the key was marked already. It reports whether operations wait for key.
 //
 // No signal is lost. TakeSignal clears the mark under the lock before the check begins,
 // so a signal that arrives later queues the key again. A goroutine that is registering
@@ -29,25 +28,30 @@ type signalQueue[K comparable] struct {
 // The signals of a key make one check: up to the highest position, and in order if all of them
 // ask for that. If no operation waits for a position yet, the positions do not matter: one that is
 // linked later is tried by its registration.
-func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (queued, awaited bool) {
+func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
 	s.mu.Lock()
 	defer s.unlock()
-	q := &s.mu.signals
-	q.made++
+	s.mu.signals.made++
 	l := s.mu.keys.find(key, hash)
 	if l == nil {
-		return false, false
+		return false
 	}
-	awaited = l.Len() > 0
+	s.signalLocked(l, upTo, inOrder)
+	return l.Len() > 0
+}
+
+// signalLocked is Signal for a key in the map.
+func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, inOrder bool) {
+	q := &s.mu.signals
 	if l.ordered != nil {
 		l.ordered.signalled = max(l.ordered.signalled, upTo)
 	}
 	if l.signalled {
 		l.inOrder = l.inOrder && inOrder
 		q.coalesced++
-		return false, awaited
+		return
 	}
-	l.signalled, l.inOrder = true, inOrder
+	l.signalled, l.inOrder, s.mu.kick = true, inOrder, true
 	if q.first == nil {
 		q.first, l.before, l.behind = l, l, l
 		s.flagLocked(true)
@@ -55,7 +59,6 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64, inOrder bool) (queued,
 		l.before, l.behind = q.first.before, q.first
 		l.before.behind, l.behind.before = l, l
 	}
-	return true, awaited
 }
 
 // unqueueLocked takes l out of the queue and clears its mark.

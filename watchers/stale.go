@@ -21,9 +21,21 @@ type staleWatch struct {
 //  3. unlock first releases the lock and then reads left. So it finds left set, and takes
 //     the watches out, unless a third goroutine holds the lock by then; back to 2.
 func (s *Shard[K]) unlock() {
-	s.mu.Unlock()
+	s.release()
 	if s.left.Load() != 0 {
 		s.takeLeft()
+	}
+}
+
+// release unlocks s, and tells the workers if a key was queued meanwhile.
+func (s *Shard[K]) release() {
+	kick := s.mu.kick
+	if kick {
+		s.mu.kick = false
+	}
+	s.mu.Unlock()
+	if kick {
+		s.all.config.Kick()
 	}
 }
 
@@ -32,7 +44,7 @@ func (s *Shard[K]) unlock() {
 func (s *Shard[K]) takeLeft() {
 	for s.left.Load() != 0 && s.mu.TryLock() {
 		s.unlinkLeftLocked()
-		s.mu.Unlock()
+		s.release()
 	}
 }
 
@@ -84,7 +96,7 @@ func (w *Watchers[K]) Purge() (purged int) {
 		for s.left.Load() != 0 {
 			s.mu.Lock()
 			purged += s.unlinkLeftLocked()
-			s.mu.Unlock()
+			s.release()
 		}
 	}
 	return purged

@@ -19,7 +19,8 @@ type keyList[K comparable] struct {
 	readers   int32 // cursors that stand in the list; the key stays in the table until it is 0
 	signalled bool  // the key is in the shard's queue of signals: a worker will check it
 	inOrder   bool  // of signal: the check ends at the first no
-	turn      bool  // a walk in order has its turn, see Cursor.BeginTurn
+	line      bool  // a walk in order has come, see unlinkLocked
+	turn      bool  // a walk in order has its turn, see Locked.BeginTurn
 	turnAgain bool  // another walk in order came meanwhile
 
 	before, behind *keyList[K] // in the queue of signals
@@ -102,7 +103,7 @@ func (t *table[K]) remove(l *keyList[K]) {
 		l.ordered.reset()
 	}
 	var none K
-	l.key = none
+	l.key, l.line = none, false
 	if t.nfree < maxFree {
 		l.chain, t.free = t.free, l
 		t.nfree++

@@ -57,8 +57,11 @@ type Watchers[K comparable] struct {
 type Config[K comparable] struct {
 	Shards     int // a power of two
 	StaleLimit int // largest number of watches that may be left in their lists at any moment
+	KeyLimit   int // largest number of watches under a key at which an operation is accepted; 0: no limit
 	// End ends an operation that the caller holds; s is the shard of its first key.
 	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
+	// Kick is called, with no lock held, when a key was queued for TakeSignal.
+	Kick func()
 
 	Observe stats.Config // its Now is the clock of the operations' start and deadline
 }
@@ -87,6 +90,13 @@ func (w *Watchers[K]) Seed() maphash.Seed { return w.seed }
 // Hash returns the hash of key. Like a map, it panics if key contains an interface value
 // that cannot be compared.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
+
+// Used returns the shard of the keys with this hash, nil if none of them was used yet. Then nobody
+// waits for them: a goroutine that registers an operation makes the shard, links the operation and
+// tries it after that.
+func (w *Watchers[K]) Used(hash uint64) *Shard[K] {
+	return w.slots[hash&uint64(len(w.slots)-1)].Load()
+}
 
 // Shard returns the shard of the keys with this hash.
 func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
@@ -150,6 +160,11 @@ func (w *Watchers[K]) Close() {
 func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64) {
 	l := m.First().List().Owner().(*keyList[K])
 	return l.key, l.hash
+}
+
+// ShardOf returns the shard of the first key of m, which the caller holds and which is linked there.
+func ShardOf[K comparable](m *machine.Machine) *Shard[K] {
+	return m.First().List().Owner().(*keyList[K]).shard
 }
 
 // Keys returns the keys of m, which the caller holds and which is linked under each.

@@ -23,7 +23,7 @@ func Log(recovered any, stack []byte) {
 func Call(f func(), h Handler) {
 	defer func() {
 		if v := recover(); v != nil {
-			Report(v, h)
+			Report(v, debug.Stack(), h)
 		}
 	}()
 	f()
@@ -54,12 +54,11 @@ func Finish[T, R any](f func(T) R, x T) (r R) {
 	return r
 }
 
-// Report calls h with a recovered panic and the stack. A nil h means [Log]. If h panics,
-// Report recovers and logs both panics. If h calls runtime.Goexit, as Fatal of a test does,
-// Report does not return. Call Report in the deferred function that has recovered, because
-// the stack still contains the panic there.
-func Report(v any, h Handler) {
-	stack := debug.Stack()
+// Report calls h with a recovered panic and its stack: what [debug.Stack] returns in the deferred
+// function that has recovered, since the stack still contains the panic there. A nil h means [Log]. If h
+// panics, Report recovers and logs both panics. If h calls runtime.Goexit, as Fatal of a test does,
+// Report does not return.
+func Report(v any, stack []byte, h Handler) {
 	defer func() {
 		if hv := recover(); hv != nil {
 			Log(fmt.Sprintf("%v (and then in the panic handler: %v)", Text(v), Text(hv)), stack)

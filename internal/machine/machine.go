@@ -86,6 +86,7 @@ const (
 	wishMask     = 7 << wishShift
 	outcomeShift = 38      // an Outcome, set by settle
 	accepted     = 1 << 41 // set by the first release, cleared by settle
+	stopped      = 1 << 42 // a check in order has stopped at the operation; constant from then on
 	extraShift   = 48      // number of watches in tail, constant from Begin to settle
 
 	// MaxKeys is the largest number of keys that an operation can wait for.
@@ -201,12 +202,6 @@ func (m *Machine) claim(o Outcome, owner uint32) (held, wished bool) {
 	}
 }
 
-// tryRelease releases a held operation whose try returned false, if there is no mark.
-func (m *Machine) tryRelease() bool {
-	word := m.word().Load()
-	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
-}
-
 // Ending reports whether m has ended, or its holder has been asked to end it.
 func (m *Machine) Ending() bool {
 	word := m.word().Load()
@@ -215,6 +210,18 @@ func (m *Machine) Ending() bool {
 
 // Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
+
+// SetStopped notes that a check in order stops at m: when m leaves without having taken anything,
+// those behind it have to be tried. Only the holder may call it.
+func (m *Machine) SetStopped() {
+	if m.word().Load()&stopped == 0 {
+		m.word().Or(stopped)
+	}
+}
+
+// Stopped reports whether SetStopped was called. Only the holder may call it, or a goroutine that
+// takes out a watch that the holder has left.
+func (m *Machine) Stopped() bool { return m.word().Load()&stopped != 0 }
 
 // Release releases a held operation whose try returned false, unless there is a mark that
 // the caller has to follow, as its holder still: it has to end the operation with wish, if
@@ -250,8 +257,8 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	binding := m.word().Load() & identity.Half
-	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | binding))
+	kept := m.word().Load() & (identity.Half | stopped)
+	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | kept))
 }
 
 // AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the

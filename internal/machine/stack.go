@@ -10,8 +10,8 @@ import (
 // stack. A nested completion takes about ten frames and one kilobyte.
 const DeepStack = 400
 
-// tryEntry is the address at which the code of Hold.Try begins.
-var tryEntry = reflect.ValueOf((*Hold).Try).Pointer()
+// tryEntry is the address at which the code of Machine.Try begins.
+var tryEntry = reflect.ValueOf((*Machine).Try).Pointer()
 
 // tryLength is an upper bound of the length of that code in bytes. It serves as a cheap
 // first comparison.
@@ -19,7 +19,7 @@ const tryLength = 1024
 
 // Nesting looks at the stack of the calling goroutine. It reports whether the stack
 // has at least about DeepStack frames, and whether one of its last DeepStack frames is
-// a [Hold.Try].
+// a [Machine.Try].
 //
 // It takes 0.5 µs for 5 frames and 12 µs for DeepStack frames, so callers should use it
 // only when something indicates that calls are nested.

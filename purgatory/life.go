@@ -1,0 +1,190 @@
+package purgatory
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/reaper"
+)
+
+// life is how far a purgatory has come. It only grows. It is safe for concurrent use.
+type life struct{ era sched.Uint32 }
+
+// The eras of a purgatory.
+const (
+	open     uint32 = iota
+	draining        // Shutdown or Close has begun: no operation is accepted
+	closing         // Close has begun
+	emptied         // Close, or Shutdown, has ended what waited, in every shard
+)
+
+// atLeast reports whether the purgatory has come as far as era.
+func (l *life) atLeast(era uint32) bool { return l.era.Load() >= era }
+
+// become brings the purgatory as far as era, and reports whether this call has done that.
+func (l *life) become(era uint32) (first bool) {
+	for now := l.era.Load(); now < era; now = l.era.Load() {
+		if l.era.CompareAndSwap(now, era) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaping is the purgatory's reaper, which is started when the first operation has a timeout that passes.
+type reaping struct {
+	off sched.Bool // it was started, or is not to be
+
+	mu struct { // lock level 8, taken with no other held
+		sched.Mutex
+		reaper *reaper.ExpirationReaper // nil: not started
+	}
+}
+
+// startReaper starts the reaper, unless it was started or the purgatory has been closed.
+func (p *DelayedOperationPurgatory[K]) startReaper() {
+	r := &p.reaping
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.off.Swap(true) {
+		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap(), p.panicked)
+	}
+}
+
+// started returns the reaper, nil if it was not started. It will not be started any more.
+func (r *reaping) started() *reaper.ExpirationReaper {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.off.Store(true)
+	return r.mu.reaper
+}
+
+// Closed reports whether Close or Shutdown has begun: no operation is accepted any more.
+func (p *DelayedOperationPurgatory[K]) Closed() bool { return p.life.atLeast(draining) }
+
+// Close closes the purgatory at once: it rejects new operations, ends every pending
+// operation as closed, with the callbacks on this goroutine, and tells the reaper and the
+// workers to stop. It returns nil.
+//
+// Close waits for no other goroutine. When it returns, the callbacks of the operations that it has ended
+// have run, unless its stack is over 400 frames deep. If another goroutine is trying an operation at this
+// moment, that goroutine ends it; callbacks on other goroutines may still be running, too;
+// [DelayedOperationPurgatory.Shutdown] waits for both. Close may be called from
+// any callback. A second call does nothing.
+func (p *DelayedOperationPurgatory[K]) Close() error {
+	p.close(false)
+	return nil
+}
+
+// close is Close. With later, signal workers run the callbacks.
+func (p *DelayedOperationPurgatory[K]) close(later bool) {
+	p.life.become(draining)
+	first := p.life.become(closing)
+	if first {
+		defer p.noteClose(time.Now())
+		defer p.stop() // also when a callback ends the goroutine
+	}
+	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
+	if first || later {
+		p.watchers.Close()
+		guard.Finish(p.endAll, later)
+	}
+}
+
+// endAll ends every operation as closed, and returns true.
+func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
+	callbacks := visiting
+	if later {
+		callbacks = leaving
+	}
+	for k := range p.watchers.AllKeys() {
+		p.claimForKey(k.Key, k.Hash, claiming[K]{outcome: machine.Closed, callbacks: callbacks}, nil)
+	}
+	p.life.become(emptied)
+	return true
+}
+
+// stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
+// work that is queued.
+func (p *DelayedOperationPurgatory[K]) stop() {
+	p.purge() // the reaper does not purge again
+	if r := p.reaping.started(); r != nil {
+		r.Stop()
+	}
+	if p.own != nil {
+		p.own.Stop()
+	}
+}
+
+// Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
+// pending operations have ended or ctx has, and then closes the purgatory. It returns nil
+// when every callback has run and every goroutine of the purgatory has ended. (A registration that
+// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
+//
+// If ctx ends before that, Shutdown ends the operations that are left, as closed, has workers run their
+// callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block,
+// and tries that do, hold it up for a second after ctx's end at most (see [WithDrainTime]); the error,
+// which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait
+// for these. A Shutdown that is called from a callback waits for that callback, and so as long as it may.
+func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
+	if p.life.become(draining) {
+		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
+	}
+	// A registration may have looked at the era before. It must not be accepted after the
+	// purgatory was found idle, because close would end it although it has time left.
+	p.watchers.Close()
+	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
+	p.close(true)
+	r := p.reaping.started()
+	over := func() bool { return p.idle() && (r == nil || r.Ended()) }
+	if !p.poll(ctx.Done(), over) {
+		// Everybody who can still have an answer gets it before the process ends.
+		drained, stop := sched.WithTimeout(context.WithoutCancel(ctx), p.cfg.drainTime)
+		defer stop()
+		if !p.poll(drained.Done(), over) {
+			return p.errorf(context.Cause(ctx), "%d operations are unanswered", p.watchers.Unanswered())
+		}
+	}
+	p.purge()
+	if !quiet {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// idle reports whether the callbacks of every accepted operation have run and returned, no worker
+// runs or has work, and no goroutine logs for a sweep.
+func (p *DelayedOperationPurgatory[K]) idle() bool {
+	return p.watchers.Unanswered() == 0 && p.watchers.Inside() == 0 && p.crew.idle() &&
+		(p.own == nil || p.own.Idle()) && !p.reporting.Load()
+}
+
+// poll returns true when quiet does, and false if done is closed first. It polls, as net/http's
+// Shutdown does: a notification would make every operation slower. In between it sweeps,
+// because the reaper may have ended.
+func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
+	pause := time.Millisecond
+	for !quiet() {
+		if closed(done) {
+			return false
+		}
+		sched.Pause(pause, done)
+		pause = min(2*pause, 50*time.Millisecond)
+		p.sweep(0)
+	}
+	return true
+}
+
+// closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,201 @@
+package purgatory
+
+import (
+	"runtime/debug"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// trying is the visitor of a check: it tries every operation.
+type trying[K comparable] struct{}
+
+func (trying[K]) begin(w *walk[K], deep, inTry bool) stage {
+	if deep || inTry {
+		w.drop()
+		w.p.signal(w.key, w.hash, w.upTo, false)
+		return outside
+	}
+	return w.p.answering()
+}
+
+func (trying[K]) visit(w *walk[K]) {
+	for m := w.pop(); m != nil; m = w.pop() {
+		if w.hold(m) {
+			w.try(false)
+		}
+	}
+}
+
+// ends leaves the rest to a worker if operations arrive as fast as the walk ends them.
+func (trying[K]) ends(w *walk[K]) bool {
+	if !w.cursor.Overdue() {
+		return false
+	}
+	w.drop()
+	w.p.signal(w.key, w.hash, w.upTo, false)
+	return true
+}
+
+// answering returns the stage of a walk that visits, and whose callbacks run where the options say.
+func (p *DelayedOperationPurgatory[K]) answering() stage {
+	if p.cfg.spread {
+		return leaving
+	}
+	return visiting
+}
+
+// check tries the operations that wait for key up to a position, and returns how many it ended.
+// Where it must not run user code on this stack, it leaves the check to a worker.
+func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64) int {
+	return p.overAll(key, hash, upTo, trying[K]{}, nil)
+}
+
+// inLine is the visitor of a check in order: it tries operations until one says no. Such walks over a
+// key take turns, so that an operation that one of them is trying is passed over by none. A turn ends
+// before callbacks run, since these may block.
+type inLine[K comparable] struct{}
+
+// inLineBatch is how many operations a walk in order reads at a time. It mostly tries two: the
+// one that takes an item, and the one that finds none.
+const inLineBatch = 2
+
+// checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
+// one, which has a worker make it.
+func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64) int {
+	s := p.watchers.Used(hash)
+	if s == nil {
+		return 0
+	}
+	l, ok := s.Lock(key, hash)
+	if !ok {
+		return 0
+	}
+	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
+	n, _, ok := l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch])
+	if w.batch = w.slots.batch[:n]; !ok {
+		w.p.walks.Put(w)
+		return 0
+	}
+	return w.run()
+}
+
+func (inLine[K]) begin(w *walk[K], deep, inTry bool) stage {
+	if deep || inTry {
+		w.drop()
+		w.cursor.EndTurn()
+		w.p.signal(w.key, w.hash, EveryPosition, true)
+		return outside
+	}
+	return w.p.answering()
+}
+
+func (v inLine[K]) visit(w *walk[K]) {
+	said, now := yes, w.p.timer.Now()
+	for said != no {
+		m := w.pop()
+		if m == nil {
+			if !w.cursor.More() || len(w.ending.ops) > batchSize-inLineBatch {
+				break
+			}
+			n, _ := w.cursor.Next(w.slots.batch[:inLineBatch])
+			w.batch = w.slots.batch[:n]
+			continue
+		}
+		said = v.one(w, m, now)
+	}
+	rest := said != no && w.cursor.More()
+	w.drop()
+	if w.cursor.EndTurn() || rest {
+		w.p.signal(w.key, w.hash, EveryPosition, true)
+	}
+}
+
+// one tries m, unless its deadline has passed: then nothing is for it, and it ends as expired. An
+// operation that another goroutine is trying is passed over.
+func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
+	if !w.hold(m) {
+		return silent
+	}
+	passed, taken := timer.TakeDue(w.p.timer, entryOf(m), now)
+	switch {
+	case !passed:
+		return w.try(true)
+	case taken:
+		w.settle(machine.Expired)
+	default: // a worker of the timer ends it, or has asked for that
+		w.settle(w.p.leave(m))
+	}
+	w.p.passedOver.Add(1)
+	return silent
+}
+
+func (inLine[K]) ends(*walk[K]) bool { return true }
+
+// claiming is the visitor that ends operations with an outcome.
+type claiming[K comparable] struct {
+	outcome machine.Outcome
+	began   time.Duration // the walk ends what was registered by then
+	most    int           // the walk ends when it has ended more
+	match   func(operation.Operation) bool
+	took    func(operation.Operation) // is told of each operation that match has chosen and the walk has claimed
+
+	callbacks stage // where they run; outside: where the options say
+}
+
+// claimForKey ends the operations that wait for key, and for which match returns true, if it is not nil. It
+// returns how many it has ended.
+//
+// A callback may register an operation for a position that the walk has not reached. The walk does
+// not end it, unless it was registered at the very moment at which the walk began, as all are while a
+// manual clock stands still. Because of those, a walk ends at the latest when it has ended twice as
+// many operations as waited when it began.
+func (p *DelayedOperationPurgatory[K]) claimForKey(key K, hash uint64, c claiming[K], cause *error) int {
+	c.began, c.most = p.timer.Now(), 2*p.watchers.Shard(hash).Waiting(key, hash)
+	return p.overAll(key, hash, EveryPosition, &c, cause)
+}
+
+func (c *claiming[K]) begin(w *walk[K], deep, _ bool) stage {
+	switch {
+	case deep:
+		return leaving
+	case c.callbacks != outside:
+		return c.callbacks
+	default:
+		return w.p.answering()
+	}
+}
+
+func (c *claiming[K]) visit(w *walk[K]) {
+	for m := w.pop(); m != nil; m = w.pop() {
+		if m.Start() > c.began || c.match != nil && !c.matches(w, m) || !w.p.claim(m, c.outcome, w.ending.cause) {
+			continue
+		}
+		if w.ending.add(m, c.outcome); c.took != nil {
+			c.took(m.Operation().(operation.Operation))
+		}
+	}
+}
+
+func (c *claiming[K]) ends(w *walk[K]) bool {
+	if w.ended <= c.most {
+		return false
+	}
+	w.drop()
+	return true
+}
+
+// matches calls match. A panic counts as false.
+func (c *claiming[K]) matches(w *walk[K], m *machine.Machine) (matched bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			// The report has the type of m, not what its String method returns: other
+			// goroutines may be running m's methods.
+			guard.Report(v, debug.Stack(), w.p.blame(m, kindOf(m.Operation()), "match", w.key))
+		}
+	}()
+	return c.match(m.Operation().(operation.Operation))
+}
