@@ -125,10 +125,8 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 // and run the callbacks. Signals of a key that come before its check begins make one
 // check; a signal that comes during the check makes another. None is lost.
 //
-// Signal does not block. With one key it does not allocate. It may be called from any
-// callback, and under any lock, with one exception: it may call the function of
-// [WithExecutor] and, if that fails, the functions of [WithLogger] and [WithPanicHandler]. These must not
-// take a lock that Signal's caller holds.
+// Signal does not block, and calls no code of yours but a key's hash and equality. With one key it
+// does not allocate. It may be called from any callback, and under any lock.
 //
 // If you hold no lock that an operation's method takes, and may pay for the methods of those that
 // wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it

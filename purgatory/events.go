@@ -30,8 +30,8 @@ const (
 	// and still runs. Warn: operation (its type: String is not called while a callback
 	// runs), callback, elapsed, age, key, and stack with WithStuckStacks.
 	EventStuck = "purgatory.callback.stuck"
-	// EventPanic: an operation's method or the function of WithExecutor panicked. Error:
-	// operation, callback, age, key (for a method only), panic, stack.
+	// EventPanic: an operation's method panicked. Error: operation, callback, age, key (for a
+	// method only), panic, stack.
 	EventPanic = "purgatory.callback.panic"
 	// EventForgotten: an operation was ready at its timeout, and nobody had checked its keys;
 	// see [WithForgottenChecks]. Warn: operation, key, keys (their number).
@@ -44,9 +44,6 @@ const (
 	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
 	// waited). Operations of other purgatories that share the timer count, too.
 	EventDue = "purgatory.expiry.due"
-	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
-	// work, which is offered again. Warn: error.
-	EventRefused = timer.EventRefused
 	// EventManyTimers ("purgatory.timers.many"): the program has more than 64 timers; let
 	// purgatories share one (see WithTimer). Logged once per process. Warn: timers, hint.
 	EventManyTimers = timer.EventManyTimers

@@ -89,11 +89,10 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.callbacks.p = p
 	p.forgotten.p = p
 	p.crew.p = p
-	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting, cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
+	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
-			timer.WithExecutor(cfg.executor),
 			timer.WithPanicHandler(p.panicked),
 			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
 		if err != nil {
@@ -222,8 +221,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
 // pending operations have ended or ctx has, and then closes the purgatory. It returns nil
 // when every callback has run and every goroutine of the purgatory has ended. (A registration that
-// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends. The record of an
-// executor's refusal may still be with the logger.)
+// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
 //
 // If ctx ends before that, Shutdown returns ctx's cause. Every operation has ended then,
 // except those that other goroutines are registering or trying: these end them when the
