@@ -27,7 +27,7 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 
 // Renew makes an operation that has ended new again, in the same purgatory. It fails, and the
 // operation must not be used again, if its timeout has passed: then a worker of the timer may
-// still call Expire. The caller knows that the operation has left its lists, that its callbacks
+// still call expire. The caller knows that the operation has left its lists, that its callbacks
 // have returned, and that no goroutine that has found it in a list before may still claim it.
 //
 // A goroutine that has found the operation in a list before may still acquire it, and then tries
