@@ -150,23 +150,18 @@ func TestACheckOfAllTriesEachKeyInOrder(t *testing.T) {
 }
 
 func TestSignalAllCoalescesUntilAWorkerBegins(t *testing.T) {
-	var queue []func()
-	p := open[int](t, purgatory.WithSignalWorkers(1), purgatory.WithExecutor(func(run func()) error {
-		queue = append(queue, run)
-		return nil
-	}))
+	p := onManualClock[int](t)
+	held := purgatory.HoldWorkers(t, p)
 	var set atomic.Bool
 	f := wait(t, p, &flagged{flag: &set}, 1)
 	before := f.tries.Load()
 	for range 10 {
 		p.SignalAll()
 	}
-	require.Len(t, queue, 1)
-	queue[0]()
+	held.Work()
 	assert.Equal(t, before+1, f.tries.Load())
 	p.SignalAll()
-	require.Len(t, queue, 2)
-	queue[1]()
+	held.Work()
 	assert.Equal(t, before+2, f.tries.Load())
 	set.Store(true)
 	p.CheckAndCompleteAll()
@@ -263,13 +258,14 @@ func TestHintReportsWhetherAnOperationWaits(t *testing.T) {
 
 // When Close has ended every operation, SignalAll makes no work.
 func TestSignalAllAfterCloseAsksForNoWorker(t *testing.T) {
-	asked := 0
-	p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error { asked++; run(); return nil }))
+	p := onManualClock[string](t)
+	held := purgatory.HoldWorkers(t, p)
 	submitted(t, p, "a")
 	p.SignalAll()
-	assert.Positive(t, asked)
+	assert.True(t, held.Waiting())
+	held.Work()
 	require.NoError(t, p.Close())
-	asked = 0
+	held.Work() // the callback of what Close has ended
 	p.SignalAll()
-	assert.Zero(t, asked)
+	assert.False(t, held.Waiting())
 }

@@ -210,15 +210,10 @@ func TestARefusedRegistrationOnADeepStackMayBeRepeated(t *testing.T) {
 // A registration inside a TryComplete, under keys whose operations wait their turn, tries nobody
 // there. Workers make the checks, in order.
 func TestARegistrationInATryCompleteLeavesTheLineToWorkers(t *testing.T) {
-	queue := make(chan func(), 100)
-	p := newManual(t, WithFirstInFirstOut(), WithExecutor(func(run func()) error { queue <- run; return nil }))
-	work := func() {
-		for len(queue) > 0 {
-			(<-queue)()
-		}
-	}
+	p := newManual(t, WithFirstInFirstOut())
+	held := HoldWorkers(t, p)
 	nestOnce(t, p)
-	work()
+	held.Work()
 	var keys []string
 	tries := map[string][]int{}
 	for i := range 8 { // in several shards
@@ -238,7 +233,7 @@ func TestARegistrationInATryCompleteLeavesTheLineToWorkers(t *testing.T) {
 		}
 	}
 	p.CheckAndComplete("outer")
-	work()
+	held.Work()
 	for _, key := range keys {
 		assert.Equal(t, []int{1, 0}, tries[key], "up to the first no")
 	}

@@ -2,7 +2,6 @@ package purgatory_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -30,23 +29,15 @@ func (h curious) Handle(context.Context, slog.Record) error {
 func (h curious) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h curious) WithGroup(string) slog.Handler      { return h }
 
-// A logger, a panic handler and an executor may call any method that does not block, whatever is
+// A logger and a panic handler may call any method that does not block, whatever is
 // being logged: no lock is held, under which one of these would wait.
-func TestLoggersHandlersAndExecutorsMayCallBack(t *testing.T) {
-	var told, logged, executed atomic.Int64
+func TestLoggersAndHandlersMayCallBack(t *testing.T) {
+	var told, logged atomic.Int64
 	call := func() {}
 	within := 0
 	p := open[string](t,
 		purgatory.WithLogger(slog.New(curious{&call, &logged})),
 		purgatory.WithPanicHandler(func(any, []byte) { told.Add(1); call() }),
-		purgatory.WithExecutor(func(run func()) error {
-			if n := executed.Add(1); n%3 == 1 {
-				call()
-				return errors.New("busy")
-			}
-			go run()
-			return nil
-		}),
 		purgatory.WithSlowCallback(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8),
 		purgatory.WithForgottenChecks(0), purgatory.WithReapInterval(10*time.Millisecond))
 	var busy atomic.Bool

@@ -237,28 +237,3 @@ func TestBlockedCallbacksDoNotHoldUpLaterOnes(t *testing.T) {
 	ended(t, key, operation.Forced)
 	require.NoError(t, p.Shutdown(aWhile(t)), "no goroutine counts as being inside a callback")
 }
-
-// An executor may run a worker on a goroutine whose stack is deep already.
-func TestHandedCallbacksRunOnAnExecutorWithADeepStack(t *testing.T) {
-	var deeper func(n int, f func())
-	deeper = func(n int, f func()) {
-		if n == 0 {
-			f()
-			return
-		}
-		deeper(n-1, f)
-	}
-	p := onManualClock[int](t, purgatory.WithWatcherShards(1),
-		purgatory.WithExecutor(func(run func()) error {
-			go deeper(500, run)
-			return nil
-		}))
-	disperse := crowd(t, p, 1)
-	o := &op{}
-	submit(t, p, o, hour, 1)
-	deeper(500, func() { p.ForceComplete(o) })
-	assert.True(t, inTime(func() bool { return o.completed.Load() == 1 }), "a worker runs it, beside a blocked callback")
-	disperse()
-	require.NoError(t, p.Shutdown(t.Context()))
-	ended(t, o, operation.Forced)
-}

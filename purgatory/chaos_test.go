@@ -2,7 +2,6 @@ package purgatory_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -178,43 +177,26 @@ func TestChaosLosesNothing(t *testing.T) {
 		"both":   {unruly: true, nested: true},
 	} {
 		for _, shards := range []int{1, 64} {
-			for _, executor := range []bool{false, true} {
-				n := name
-				if shards == 1 {
-					n += ", one shard"
-				}
-				if executor {
-					n += ", executor"
-				}
-				t.Run(n, func(t *testing.T) { c := chaos{unruly: c.unruly, nested: c.nested}; c.run(t, shards, executor) })
+			n := name
+			if shards == 1 {
+				n += ", one shard"
 			}
+			t.Run(n, func(t *testing.T) { c := chaos{unruly: c.unruly, nested: c.nested}; c.run(t, shards) })
 		}
 	}
 }
 
-func (c *chaos) run(t *testing.T, shards int, executor bool) {
-	opts := []purgatory.Option{
-		purgatory.WithWatcherShards(shards), purgatory.WithSignalWorkers(3), purgatory.WithReapInterval(5 * time.Millisecond),
+func (c *chaos) run(t *testing.T, shards int) {
+	c.levels = make([]atomic.Int64, 7)
+	c.p = open[int](t,
+		purgatory.WithWatcherShards(shards), purgatory.WithSignalWorkers(3), purgatory.WithReapInterval(5*time.Millisecond),
 		purgatory.WithPanicHandler(func(v any, _ []byte) {
 			if v == "overlap" {
 				t.Error("overlap")
 			}
 			c.unwind(10)
 		}),
-		purgatory.WithLogger(slog.New(slog.DiscardHandler)),
-	}
-	if executor {
-		opts = append(opts, purgatory.WithExecutor(func(run func()) error {
-			c.unwind(10)
-			if rand.IntN(10) == 0 {
-				return errors.New("full")
-			}
-			go run()
-			return nil
-		}))
-	}
-	c.levels = make([]atomic.Int64, 7)
-	c.p = open[int](t, opts...)
+		purgatory.WithLogger(slog.New(slog.DiscardHandler)))
 	var mu sync.Mutex
 	var all []*chaotic
 	var wg sync.WaitGroup

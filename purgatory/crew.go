@@ -135,10 +135,8 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 // and run the callbacks. Signals of a key that come before its check begins make one
 // check; a signal that comes during the check makes another. None is lost.
 //
-// Signal does not block. With one key it does not allocate. It may be called from any
-// callback, and under any lock, with one exception: it may call the function of
-// [WithExecutor] and, if that fails, the functions of [WithLogger] and [WithPanicHandler]. These must not
-// take a lock that Signal's caller holds.
+// Signal does not block, and calls no code of yours but a key's hash and equality. With one key it
+// does not allocate. It may be called from any callback, and under any lock.
 //
 // If you hold no lock that an operation's method takes, and may pay for the methods of those that
 // wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it
@@ -189,7 +187,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
 // operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
-	if !p.atLeast(emptied) && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
+	if !p.life.atLeast(emptied) && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}
 }

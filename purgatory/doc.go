@@ -144,8 +144,8 @@
 //     watcher shard is allocated when a key of it is first used.
 //   - [WithLogger] and [WithPanicHandler] in production.
 //   - [WithCallbacksOnWorkers] if crowds end together and their callbacks take long.
-//   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once;
-//     [WithExecutor] if they must run on goroutines of yours.
+//   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once. If they must
+//     run on goroutines of yours, call your pool in OnComplete.
 //   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.
 //   - [WithForgottenChecks] in tests, to find changes of state that no check has followed.
 //
@@ -153,8 +153,7 @@
 //
 // docs/design.md of the repository has the internal locks and their order. None of them is
 // held while user code runs, except that the hash and the equality of a key, which are not
-// methods, run under one. The function of [WithExecutor] must not call AdvanceClock: its caller
-// may be the goroutine that drives the timer, and AdvanceClock would wait for that goroutine.
+// methods, run under one.
 //
 // That page also says how the mechanisms work. The purgatory is Apache Kafka's idea; for the
 // timing wheels see package timer.

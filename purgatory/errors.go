@@ -75,7 +75,7 @@ type refusals struct{ closed, full, input atomic.Int64 }
 // refuses reports whether p refuses every wait on so many keys: without one, its timeout has to
 // pass. For other operations timeout is 0.
 func (p *DelayedOperationPurgatory[K]) refuses(keys int, timeout time.Duration) bool {
-	return keys == 0 && (timeout <= 0 || timeout == NoTimeout) || keys > operation.MaxKeys || p.draining.Load()
+	return keys == 0 && (timeout <= 0 || timeout == NoTimeout) || keys > operation.MaxKeys || p.Closed()
 }
 
 // refusal returns why op, on so many keys, is refused before it is tried.
@@ -83,7 +83,7 @@ func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int)
 	switch {
 	case machine.Find(op) == nil:
 		return p.refuse(ErrNilOperation, "%T", op)
-	case keys == 0 && !p.draining.Load():
+	case keys == 0 && !p.Closed():
 		return p.refuse(ErrNoKeys, "%s", kindOf(op))
 	case keys > operation.MaxKeys:
 		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)

@@ -8,6 +8,7 @@ import (
 	"runtime/trace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -30,12 +31,9 @@ const (
 	// and still runs. Warn: operation (its type: String is not called while a callback
 	// runs), callback, elapsed, age, key, and stack with WithStuckStacks.
 	EventStuck = "purgatory.callback.stuck"
-	// EventPanic: an operation's method or the function of WithExecutor panicked. Error:
-	// operation, callback, age, key (for a method only), panic, stack.
+	// EventPanic: an operation's method panicked. Error: operation, callback, age, key (for a
+	// method only), panic, stack.
 	EventPanic = "purgatory.callback.panic"
-	// EventForgotten: an operation was ready at its timeout, and nobody had checked its keys;
-	// see [WithForgottenChecks]. Warn: operation, key, keys (their number).
-	EventForgotten = "purgatory.check.forgotten"
 	// EventStalled: the reaper ran much later than planned, and timeouts may have been as
 	// late. Warn: elapsed (since it last ran), interval.
 	EventStalled = "purgatory.reaper.stalled"
@@ -44,9 +42,6 @@ const (
 	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
 	// waited). Operations of other purgatories that share the timer count, too.
 	EventDue = "purgatory.expiry.due"
-	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
-	// work, which is offered again. Warn: error.
-	EventRefused = timer.EventRefused
 	// EventManyTimers ("purgatory.timers.many"): the program has more than 64 timers; let
 	// purgatories share one (see WithTimer). Logged once per process. Warn: timers, hint.
 	EventManyTimers = timer.EventManyTimers
@@ -60,6 +55,24 @@ const (
 	// forced, expired, cancelled (since New), elapsed.
 	EventClosed = "purgatory.closed"
 )
+
+// events is what the purgatory counts and logs of itself, other than what its shards count.
+type events struct {
+	logger   *slog.Logger
+	panicked guard.Handler // of a panic in user code other than an operation's method
+	records  recordRate
+
+	refused    refusals
+	panics     atomic.Int64
+	passedOver atomic.Int64
+	purges     atomic.Int64
+	purged     atomic.Int64
+	stalls     atomic.Int64  // of the reaper, see EventStalled
+	samples    atomic.Uint32 // taken by Inspect, each of other keys
+
+	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
+	dueSeen   time.Duration // when overdue last looked, on the timer's clock
+}
 
 // recordsPerSecond is how many records of an event are logged in a second.
 const recordsPerSecond = 10

@@ -3,10 +3,8 @@ package purgatory
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"math"
-	"regexp"
 	"runtime/trace"
 	"sync"
 	"sync/atomic"
@@ -128,17 +126,6 @@ func (*panics) TryComplete() bool { panic("no") }
 func (*panics) OnComplete()       {}
 func (*panics) OnExpiration()     {}
 
-func TestARefusedSignalWorkerIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the work is offered again after 10 ms, which would be another record
-		log := &records{}
-		full := errors.New("no room")
-		p := newManual(t, WithLogger(slog.New(log)), WithExecutor(func(func()) error { return full }))
-		submit(t, p, time.Hour, "a")
-		p.Signal("a")
-		assert.Equal(t, []map[string]any{{"level": slog.LevelWarn, "purgatory": "test", "error": full}}, log.find(EventRefused))
-	})
-}
-
 // TestAStalledReaperIsLogged drives the reaper's work by hand: a stall is a gap between two rounds.
 func TestAStalledReaperIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,53 +152,54 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 	})
 }
 
-// TestARefusedExpiryWorkerIsLogged: the purgatory's timer asks the executor too, and says so in the purgatory's name.
-func TestARefusedExpiryWorkerIsLogged(t *testing.T) {
+// onStalled is a slog.Handler that calls a function for the records of stalls.
+type onStalled struct {
+	records
+	call func()
+}
+
+func (h *onStalled) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == EventStalled {
+		h.call()
+	}
+	return nil
+}
+
+// A logger that blocks when it is told of a stall does not keep the reaper's rounds. Shutdown waits
+// for it, though the reaper has ended.
+func TestALoggerThatBlocksStopsNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		var full atomic.Bool
-		full.Store(true)
-		p, err := New[string]("refused", WithLogger(slog.New(slog.NewTextHandler(&out, nil))), WithExecutor(func(run func()) error {
-			if full.Load() {
-				return errors.New("full")
-			}
-			go run()
-			return nil
-		}))
-		require.NoError(t, err)
-		submit(t, p, 0, "expires")
-		synctest.Wait()
-		submit(t, p, time.Hour, "signalled")
-		p.Signal("signalled")
-		full.Store(false)
-		require.NoError(t, p.Close())
+		var logged atomic.Bool
+		p := newManual(t, WithLogger(slog.New(&onStalled{call: func() {
+			time.Sleep(time.Minute)
+			logged.Store(true)
+		}})))
+		round := p.reap()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		round()
+		round()
+		assert.Zero(t, time.Since(begun))
+		assert.False(t, logged.Load())
 		require.NoError(t, p.Shutdown(t.Context()))
-		refused := regexp.MustCompile(`msg=`+EventRefused+` .*`).FindAllString(out.String(), -1)
-		require.GreaterOrEqual(t, len(refused), 2, "the timer's and the purgatory's")
-		for _, line := range refused {
-			assert.Equal(t, "msg="+EventRefused+" purgatory=refused error=full", line)
-		}
+		assert.True(t, logged.Load(), "Shutdown has returned before")
 	})
 }
 
-func TestRefusedSignalsAreOfferedAgain(t *testing.T) {
-	for name, opts := range map[string][]Option{"logged": {WithLogger(slog.New(&records{}))}, "not logged": nil} {
-		t.Run(name, func(t *testing.T) {
-			var offers atomic.Int64
-			p := newManual(t, append(opts, WithExecutor(func(run func()) error {
-				if offers.Add(1) < 3 {
-					return context.Canceled
-				}
-				go run()
-				return nil
-			}))...)
-			op := submit(t, p, time.Hour, "a")
-			op.ready = true
-			p.Signal("a")
-			assert.Eventually(t, func() bool { return op.Outcome() == operation.Satisfied }, time.Minute, time.Millisecond)
-			assert.EqualValues(t, 3, offers.Load(), "twice refused, and offered again each time")
-		})
-	}
+// A logger that panics when it is told of a stall does not end the reaper's rounds.
+func TestALoggerThatPanicsOfAStallStopsNoSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int64
+		p := newManual(t, WithPanicHandler(func(any, []byte) { told.Add(1) }),
+			WithLogger(slog.New(&onStalled{call: func() { panic("of the logger's") }})))
+		round := p.reap()
+		for n := range int64(3) {
+			time.Sleep(time.Second)
+			round()
+			synctest.Wait()
+			assert.Equal(t, n+1, told.Load())
+		}
+	})
 }
 
 func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {

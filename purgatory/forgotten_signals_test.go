@@ -39,18 +39,15 @@ func TestASignalWithinTheGraceSufficesWithoutAWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var queue []func()
-				p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Second),
-					purgatory.WithExecutor(func(run func()) error { queue = append(queue, run); return nil }))
+				p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Second))
+				held := purgatory.HoldWorkers(t, p)
 				submitted(t, p, "b", "c") // somebody waits for the keys, so that a signal needs a worker
 				readyAtItsTimeout(t, p, "a", "b")
 				check(p)
 				time.Sleep(time.Minute)
 				forgotten := map[string]int64{"nothing": 1, "cancel another": 1}[name]
 				assert.Equal(t, forgotten, p.Stats().Forgotten)
-				for _, run := range queue {
-					run()
-				}
+				held.Work()
 			})
 		})
 	}
@@ -60,30 +57,27 @@ func TestASignalWithinTheGraceSufficesWithoutAWorker(t *testing.T) {
 // more, is not forgotten either.
 func TestASignalThatAWorkerHasTakenIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var queue []func()
 		g := newGate()
-		p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Second), purgatory.WithWatcherShards(1),
-			purgatory.WithSignalWorkers(3), purgatory.WithExecutor(func(run func()) error {
-				if queue = append(queue, run); len(queue) == 3 {
-					g.pass()
-				}
-				return nil
-			}))
+		p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Second), purgatory.WithWatcherShards(1))
+		held := purgatory.HoldWorkers(t, p)
+		first := &op{}
+		first.try = func() bool {
+			if first.tries.Load() > 2 {
+				g.pass()
+			}
+			return false
+		}
+		submit(t, p, first, hour, "a")
 		o := &op{}
 		o.try = func() bool { return o.tries.Load() > 2 }
 		submit(t, p, o, time.Second, "a")
-		submitted(t, p, "b")
 		p.Signal("a")
-		p.Signal("b")
-		require.Len(t, queue, 2)
-		wait := inBackground(queue[0]) // takes the signal of "a", and has the executor start a third worker
+		wait := inBackground(held.Work) // takes the signal, and tries the first one of "a"
 		<-g.entered
 		p.AdvanceClock(time.Second)
 		ended(t, o, operation.Satisfied)
 		close(g.leave)
 		wait()
-		queue[1]()
-		queue[2]()
 		time.Sleep(time.Minute)
 		assert.Zero(t, p.Stats().Forgotten)
 	})

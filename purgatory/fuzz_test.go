@@ -29,8 +29,9 @@ func FuzzPurgatory(f *testing.F) {
 			require.NoError(t, err)
 			w := &world{ops: map[int]*fuzzOp{}}
 			w.p, err = purgatory.New[int]("fuzz", purgatory.WithTimer(clock), purgatory.WithWatcherShards(c.watcherShards),
-				purgatory.WithPurgeInterval(c.purgeInterval), purgatory.WithMaxPending(mostPending), purgatory.WithExecutor(w.execute))
+				purgatory.WithPurgeInterval(c.purgeInterval), purgatory.WithMaxPending(mostPending))
 			require.NoError(t, err)
+			w.held = purgatory.HoldWorkers(t, w.p)
 			s.worlds = append(s.worlds, w)
 		}
 		for steps := 0; len(s.script) > 0 && steps < 400; steps++ {
@@ -63,20 +64,7 @@ type world struct {
 	progress  [fuzzKeys]int64
 	ops       map[int]*fuzzOp
 	completed []int
-	held      []func() // functions given to the executor
-}
-
-func (w *world) execute(run func()) error {
-	w.held = append(w.held, run)
-	return nil
-}
-
-func (w *world) work() {
-	for len(w.held) > 0 {
-		next := w.held[0]
-		w.held = w.held[1:]
-		next()
-	}
+	held      *purgatory.HeldWorkers
 }
 
 type fuzzOp struct {
@@ -195,7 +183,7 @@ func (s *play) step() {
 		}
 		m.signals = nil
 		for _, w := range s.worlds {
-			w.work()
+			w.held.Work()
 		}
 		s.loose = true // keys of different shards are taken in no order
 	case 11:

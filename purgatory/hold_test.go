@@ -75,9 +75,8 @@ func TestAfterABoundOfRetriesAWorkerTries(t *testing.T) {
 }
 
 func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
-	var offered atomic.Int32
-	// The executor refuses all work, so only the caller tries.
-	p := newManual(t, WithExecutor(func(func()) error { offered.Add(1); return errors.New("busy") }))
+	p := newManual(t)
+	held := HoldWorkers(t, p) // so only the caller tries
 	op := &restless{p: p}
 	op.calm.Store(true)
 	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
@@ -86,7 +85,7 @@ func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
 	op.calm.Store(false)
 	assert.Zero(t, p.CheckAndComplete("a"))
 	assert.EqualValues(t, maxInRow, op.tries.Load()-before)
-	assert.Positive(t, offered.Load(), "the next look is left to a worker")
+	assert.Positive(t, held.Asked(), "the next look is left to a worker")
 	assert.True(t, p.watchers.Signalled())
 	assert.Equal(t, operation.Pending, op.Outcome())
 	op.calm.Store(true)

@@ -64,11 +64,10 @@ func TestNoVerbLeavesAnythingToTheNext(t *testing.T) {
 	}
 }
 
-// The purgatory overrides what WithTimerOptions says of workers, executor and panic handler,
+// The purgatory overrides what WithTimerOptions says of workers and panic handler,
 // whatever the order of the options.
 func TestThePurgatorysOptionsOverrideThoseOfItsTimer(t *testing.T) {
 	of := purgatory.WithTimerOptions(timer.WithWorkers(1),
-		timer.WithExecutor(func(func()) error { return errors.New("the timer's") }),
 		timer.WithPanicHandler(func(v any, _ []byte) { t.Errorf("the timer's handler has got %v", v) }))
 	var inside atomic.Int32
 	var told panics

@@ -2,7 +2,6 @@ package purgatory_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
@@ -46,22 +45,13 @@ func TestALoggerThatCallsGoexitUndoesNoVerdict(t *testing.T) {
 }
 
 // What the reaper finds is logged by another goroutine: a logger that blocks, as one does whose pipe
-// is full, must not stop the clock.
+// is full, must not stop the clock. For [purgatory.EventStalled] see TestALoggerThatBlocksStopsNoSweep.
 func TestALoggerThatBlocksStopsNoTimeout(t *testing.T) {
-	for _, event := range []string{purgatory.EventStalled, purgatory.EventDue, purgatory.EventStuck} {
+	for _, event := range []string{purgatory.EventDue, purgatory.EventStuck} {
 		t.Run(event, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var slow atomic.Bool
-				slow.Store(true)
 				told, release := make(chan struct{}, 1), make(chan struct{})
 				p := open[string](t, purgatory.WithExpiryWorkers(1), purgatory.WithSlowCallback(time.Second),
-					purgatory.WithExecutor(func(run func()) error {
-						if slow.Swap(false) {
-							time.Sleep(time.Second) // on the reaper's goroutine
-						}
-						go run()
-						return nil
-					}),
 					purgatory.WithLogger(slog.New(unwinding{event, func() {
 						select {
 						case told <- struct{}{}:
@@ -110,32 +100,4 @@ func TestALoggerThatUnwindsWhenCloseBeginsLeavesNothingPending(t *testing.T) {
 	inBackground(func() { _ = p.Close() })()
 	_ = p.Close()
 	ended(t, o, operation.Closed)
-}
-
-// A logger that panics when it is told of a stall must not end the reaper's sweeps.
-func TestALoggerThatPanicsOfAStallStopsNoSweep(t *testing.T) {
-	var told panics
-	var slow, refuse atomic.Bool
-	p := open[string](t, told.option(), purgatory.WithReapInterval(time.Millisecond),
-		purgatory.WithLogger(slog.New(unwinding{purgatory.EventStalled, func() { panic("of the logger's") }})),
-		purgatory.WithExecutor(func(run func()) error {
-			if slow.Swap(false) {
-				time.Sleep(400 * time.Millisecond) // on the reaper's goroutine
-			}
-			if refuse.Swap(false) {
-				return errors.New("full")
-			}
-			go run()
-			return nil
-		}))
-	slow.Store(true)
-	submit(t, p, &op{}, 5*time.Millisecond, "b")
-	eventually(t, func() bool { return told.n.Load() > 0 }, "the reaper has told of the stall")
-	var met atomic.Bool
-	o := until(&met)
-	submit(t, p, o, hour, "a")
-	met.Store(true)
-	refuse.Store(true)
-	p.Signal("a")
-	eventually(t, func() bool { return o.completed.Load() == 1 }, "the reaper offers the refused check again")
 }

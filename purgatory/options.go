@@ -25,7 +25,6 @@ type config struct {
 	reaper           bool
 	expiryWorkers    int
 	signalWorkers    int
-	executor         func(run func()) error
 	maxPending       int
 	maxPendingPerKey int
 	drainTime        time.Duration
@@ -57,8 +56,7 @@ func WithTick(d time.Duration) Option {
 
 // WithTimerOptions sets further options of the purgatory's own timer, such as
 // [timer.WithWheelSize] and [timer.WithShards]. The purgatory overrides the timer's
-// workers, executor, panic handler and logger with its own. New rejects it together with
-// [WithTimer].
+// workers, panic handler and logger with its own. New rejects it together with [WithTimer].
 func WithTimerOptions(opts ...timer.Option) Option {
 	return func(c *config) { c.timerOptions = append(c.timerOptions, opts...) }
 }
@@ -120,23 +118,6 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 // run. Default: off.
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 
-// WithExecutor runs the expiry workers and the signal workers on an executor of yours, a
-// pool for example. execute has to run the function that it is given, on another goroutine
-// than its caller's, or to return an error. A nil execute means goroutines, as without this
-// option. The purgatory offers refused work again, 10 ms later. At any
-// moment execute runs at most as many functions as there may be workers.
-//
-// A goroutine that makes work for a worker, as the caller of Signal does, calls execute on
-// another goroutine and waits until execute has returned. If execute returns an error, it
-// calls the logger of [WithLogger] in the same way, and if it panics, the function of
-// [WithPanicHandler]. The caller of Signal may hold locks. So none of these functions may block,
-// call AdvanceClock, or take such a lock.
-//
-// Together with [WithTimer], execute runs the signal workers only.
-func WithExecutor(execute func(run func()) error) Option {
-	return func(c *config) { c.executor = execute }
-}
-
 // WithMaxPending bounds the number of pending operations. Registering one more returns
 // [ErrFull] at once. Default 0: no bound. A bound costs a counter that all goroutines
 // contend for.
@@ -158,9 +139,8 @@ func WithMaxPendingPerKey(n int) Option {
 // for callbacks that have not returned. Default 1 s.
 func WithDrainTime(d time.Duration) Option { return func(c *config) { c.drainTime = d } }
 
-// WithPanicHandler sets a function that is called when an operation's method or the
-// function of [WithExecutor] has panicked, with the recovered value and the stack. Any
-// goroutine that calls the purgatory may call it. Without a handler, panics are logged by
+// WithPanicHandler sets a function that is called when an operation's method has panicked, with
+// the recovered value and the stack. Any goroutine that calls the purgatory may call it. Without a handler, panics are logged by
 // slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
@@ -170,11 +150,10 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 }
 
 // WithLogger sets a logger for the purgatory's events: see [EventSlow] and the constants
-// beside it. Any goroutine that calls the purgatory may log, in Signal, too: see
-// [WithExecutor]. A logger that blocks holds up who calls it, but not the clock: another goroutine
+// beside it. Any goroutine that calls the purgatory may log, but Signal and its variants do not.
+// A logger that blocks holds up who calls it, but not the clock: another goroutine
 // logs what the reaper finds ([EventStalled], [EventPurged], [EventDue] and [EventStuck]), and
-// leaves out what is found while it waits. The exception is an executor that refuses work or panics
-// ([EventRefused], [EventPanic]). By default nothing is logged but panics.
+// leaves out what is found while it waits. By default nothing is logged but panics.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // WithFirstInFirstOut makes operations wait their turn, for purgatories whose operations

@@ -63,7 +63,6 @@ func TestExtremeOptionValuesWork(t *testing.T) {
 			purgatory.WithTick(hour), purgatory.WithTimerOptions(timer.WithWheelSize(1 << 12)), purgatory.WithTimerOptions(timer.WithShards(64)), purgatory.WithWatcherShards(1 << 16),
 			purgatory.WithPurgeInterval(math.MaxInt), purgatory.WithReapInterval(hour), purgatory.WithExpiryWorkers(math.MaxInt), purgatory.WithMaxPending(math.MaxInt), purgatory.WithKeyStats(1 << 20),
 		},
-		"nil executor": {purgatory.WithExecutor(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open[string](t, opts...)

@@ -30,11 +30,18 @@ func (h *onStuck) Handle(ctx context.Context, r slog.Record) error {
 // Shutdown waits for whatever of the purgatory still runs, also when every operation has ended.
 func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, pause func()) (p *DelayedOperationPurgatory[string]){
-		"a worker that an executor has not started": func(t *testing.T, pause func()) *DelayedOperationPurgatory[string] {
-			p := newManual(t, WithExecutor(func(run func()) error {
-				go func() { pause(); run() }()
-				return nil
-			}))
+		"a worker of its timer": func(t *testing.T, pause func()) *DelayedOperationPurgatory[string] {
+			p, err := New[string]("test")
+			require.NoError(t, err)
+			_, err = p.own.AfterFunc(time.Second, pause)
+			require.NoError(t, err)
+			time.Sleep(2 * time.Second)
+			return p
+		},
+		"a worker that has not begun": func(t *testing.T, pause func()) *DelayedOperationPurgatory[string] {
+			p := newManual(t)
+			held := HoldWorkers(t, p)
+			go func() { pause(); held.Release() }()
 			o := submit(t, p, time.Hour, "a")
 			p.Signal("a")
 			require.True(t, p.ForceComplete(o))

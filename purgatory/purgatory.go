@@ -1,18 +1,14 @@
 package purgatory
 
 import (
-	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/internal/workers"
-	"github.com/delayedop/purgatory/reaper"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -74,11 +70,10 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.noKey = ^p.watchers.Hash(none)
 	p.callbacks.p = p
 	p.crew.p = p
-	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting, cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
+	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
-			timer.WithExecutor(cfg.executor),
 			timer.WithPanicHandler(p.panicked),
 			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
 		if err != nil {

@@ -2,8 +2,6 @@ package purgatory
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -19,16 +17,15 @@ import (
 func TestRecordsOfOneEventSuppressNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &records{}
-		p := newManual(t, WithLogger(slog.New(log)), WithExecutor(func(func()) error { return errors.New("full") }))
-		for key := range 30 {
-			submit(t, p, time.Hour, fmt.Sprint(key))
-			p.Signal(fmt.Sprint(key))
+		p := newManual(t, WithLogger(slog.New(log)))
+		for range 30 {
+			_, err := p.TryCompleteElseWatch(&panics{}, time.Second, "a")
+			require.NoError(t, err)
 		}
-		assert.Len(t, log.find(EventRefused), 10)
-		_, err := p.TryCompleteElseWatch(&panics{}, time.Second, "a")
-		require.NoError(t, err)
-		require.Len(t, log.find(EventPanic), 2)
-		assert.NotContains(t, log.find(EventPanic)[0], "suppressed")
+		assert.Len(t, log.find(EventPanic), 10)
+		require.NoError(t, p.Close())
+		require.Len(t, log.find(EventClosed), 1)
+		assert.NotContains(t, log.find(EventClosed)[0], "suppressed")
 	})
 }
 

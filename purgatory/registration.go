@@ -34,13 +34,13 @@ import (
 // With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
 // it comes later than the link, too.
 type registration[K comparable] struct {
-	p       *DelayedOperationPurgatory[K]
-	m       *machine.Machine
-	timeout time.Duration
-	waits   []watchers.Wait[K]
-	first   *watchers.Shard[K] // of waits[0]
-	watched bool
-	reports reports
+	p         *DelayedOperationPurgatory[K]
+	m         *machine.Machine
+	timeout   time.Duration
+	waits     []watchers.Wait[K]
+	first     *watchers.Shard[K] // of waits[0]
+	watched   bool
+	recovered recoveries
 }
 
 // oneInLooks is how many registrations there are to one that looks at its stack. A TryComplete may
@@ -57,14 +57,14 @@ func (r *registration[K]) run(tried bool) (completed bool, err error) {
 		if !over { // a TryComplete has called runtime.Goexit
 			r.abandon()
 		}
-		r.reports.deliver()
+		r.recovered.deliver()
 	}()
 	inLine, deep := p.inLine(r.waits), false
 	if sched.Dice(oneInLooks) == 0 {
 		isDeep, inTry := machine.Nesting()
 		deep = isDeep && inTry
 	}
-	if !tried && !deep && !(inLine && p.othersWait(r.waits)) && p.try(m, key, &r.reports) == yes {
+	if !tried && !deep && !(inLine && p.othersWait(r.waits)) && p.try(m, key, &r.recovered) == yes {
 		over = true
 		return r.pass()
 	}
@@ -76,7 +76,7 @@ func (r *registration[K]) run(tried bool) (completed bool, err error) {
 	if deep {
 		end = p.leave(m)
 	} else {
-		end, _, _ = p.ask(m, key, !inLine, false, &r.reports)
+		end, _, _ = p.ask(m, key, !inLine, false, &r.recovered)
 	}
 	over = true
 	switch {

@@ -21,9 +21,8 @@ func TestASignalThatWaitsForAWorkerIsNotForgotten(t *testing.T) {
 
 func aSignalThatWaits(t *testing.T, keys []string) {
 	t.Helper()
-	var queue []func()
-	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond), purgatory.WithSignalWorkers(1),
-		purgatory.WithExecutor(func(run func()) error { queue = append(queue, run); return nil }))
+	p := onManualClock[string](t, purgatory.WithForgottenChecks(time.Millisecond))
+	held := purgatory.HoldWorkers(t, p)
 	var met atomic.Bool
 	o := until(&met)
 	submit(t, p, o, time.Second, keys...)
@@ -31,9 +30,7 @@ func aSignalThatWaits(t *testing.T, keys []string) {
 	p.Signal("a")
 	p.AdvanceClock(time.Second)
 	ended(t, o, operation.Satisfied)
-	for _, run := range queue {
-		run()
-	}
+	held.Work()
 	time.Sleep(50 * time.Millisecond)
 	assert.Zero(t, p.Stats().Forgotten)
 }

@@ -2,7 +2,6 @@ package purgatory_test
 
 import (
 	"context"
-	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -251,29 +250,6 @@ func TestAfterShutdownNoCallbackRuns(t *testing.T) {
 	assert.Zero(t, conserved(t, p).Accepted)
 }
 
-// Shutdown offers work again that an executor has refused: there may be no reap any more.
-func TestShutdownOffersRefusedWorkAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		refusals := 3
-		p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error {
-			if refusals--; refusals >= 0 {
-				return errGone
-			}
-			go run()
-			return nil
-		}))
-		var met atomic.Bool
-		o := until(&met)
-		submit(t, p, o, hour, "a")
-		met.Store(true)
-		p.Signal("a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		require.NoError(t, p.Shutdown(ctx))
-		ended(t, o, operation.Satisfied)
-	})
-}
-
 // Shutdown takes the operations that it ends out of a timer that others go on using, although
 // it leaves their callbacks to workers.
 func TestShutdownTakesWhatItEndsOutOfASharedTimer(t *testing.T) {
@@ -290,41 +266,6 @@ func TestShutdownTakesWhatItEndsOutOfASharedTimer(t *testing.T) {
 	}
 }
 
-// Every operation has ended, but a worker of the timer has not: Shutdown waits for it, until
-// its context ends.
-func TestShutdownWaitsForTheWorkersOfTheTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var workers []func()
-		p, err := purgatory.New[string]("test", purgatory.WithExecutor(func(run func()) error {
-			workers = append(workers, run)
-			return nil
-		}))
-		require.NoError(t, err)
-		o := &op{}
-		submit(t, p, o, time.Second, "a")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		require.Len(t, workers, 1, "o is due, and the executor has not run the worker yet")
-		require.True(t, p.ForceComplete(o))
-
-		ctx, cancel := context.WithCancelCause(t.Context())
-		returned := make(chan error, 1)
-		go func() { returned <- p.Shutdown(ctx) }()
-		time.Sleep(time.Minute)
-		select {
-		case err := <-returned:
-			assert.Fail(t, "Shutdown has returned", "%v", err)
-			returned <- err
-		default:
-		}
-		cancel(errGone)
-		require.ErrorIs(t, <-returned, errGone)
-		go workers[0]()
-		require.NoError(t, p.Shutdown(t.Context()))
-		ended(t, o, operation.Forced)
-	})
-}
-
 // Shutdown looks again and again, but not ever more rarely.
 func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,30 +277,5 @@ func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
 		before := time.Now()
 		wait()
 		assert.Less(t, time.Since(before), 100*time.Millisecond, "of the bubble's time")
-	})
-}
-
-// The reaper's last sweep may come after the purgatory was found idle, and find a stall. Shutdown
-// waits for the goroutine that logs it, too.
-func TestShutdownWaitsForTheRecordOfTheLastSweep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var logged atomic.Bool
-		p, err := purgatory.New[string]("p",
-			purgatory.WithExecutor(func(run func()) error {
-				go run()
-				time.Sleep(time.Second) // on the reaper's goroutine
-				return nil
-			}),
-			purgatory.WithLogger(slog.New(unwinding{purgatory.EventStalled, func() {
-				time.Sleep(time.Minute)
-				logged.Store(true)
-			}})))
-		require.NoError(t, err)
-		submit(t, p, &op{}, time.Millisecond, "a")
-		time.Sleep(500 * time.Millisecond)
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.True(t, logged.Load(), "Shutdown has returned before")
-		time.Sleep(2 * time.Minute)
-		assert.True(t, logged.Load(), "the reaper has stalled")
 	})
 }

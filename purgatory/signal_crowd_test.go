@@ -1,13 +1,10 @@
 package purgatory_test
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,8 +12,7 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// Signals in crowds: of several keys, of keys without end, beside callbacks that block, and
-// on workers that an executor ends.
+// Signals in crowds: of several keys, of keys without end, and beside callbacks that block.
 
 func TestABlockedCallbackHoldsUpNoOtherKeyOfASignal(t *testing.T) {
 	const keys = 100
@@ -146,72 +142,4 @@ func TestTheQueueOfSignalsIsBoundedWhileCallbacksBlock(t *testing.T) {
 	assert.Less(t, heap()-before, int64(rounds*80), "bytes; a keyList alone takes 128")
 	close(leave)
 	empty(t, p)
-}
-
-// An executor ends the goroutine of the worker that asks for another one: what the worker
-// has taken is done all the same.
-func TestAnExecutorThatUnwindsAWorkerLosesNoSignal(t *testing.T) {
-	for name, unwind := range map[string]func(){"goexit": runtime.Goexit, "panic": func() { panic("of the executor's") }} {
-		for _, several := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/several keys %v", name, several), func(t *testing.T) {
-				var calls atomic.Int64
-				var told panics
-				p := open[int](t, told.option(), purgatory.WithSignalWorkers(3), purgatory.WithWatcherShards(2), purgatory.WithReapInterval(time.Millisecond),
-					purgatory.WithExecutor(func(run func()) error {
-						if calls.Add(1)%2 == 0 {
-							unwind()
-						}
-						go run()
-						return nil
-					}))
-				for range 50 {
-					var met atomic.Bool
-					var all []*op
-					var keys []int
-					for key := range 10 {
-						o := until(&met)
-						submit(t, p, o, hour, key)
-						all, keys = append(all, o), append(keys, key)
-					}
-					met.Store(true)
-					inBackground(func() {
-						if several {
-							p.Signal(keys...)
-							return
-						}
-						p.SignalAll()
-					})()
-					eventually(t, func() bool { return p.NumDelayed() == 0 }, "every signal is answered")
-					for _, o := range all {
-						eventually(t, func() bool { return o.completed.Load() == 1 }, "its callback has run")
-					}
-				}
-			})
-		}
-	}
-}
-
-// The logger is told of a refusal by the worker that asked for another one. A panic there
-// ends neither the worker nor the process.
-func TestALoggerThatPanicsEndsNoWorker(t *testing.T) {
-	var calls atomic.Int64
-	var told panics
-	p := open[int](t, told.option(), purgatory.WithLogger(slog.New(panicking{})), purgatory.WithSignalWorkers(2), purgatory.WithReapInterval(time.Millisecond),
-		purgatory.WithExecutor(func(run func()) error {
-			if calls.Add(1)%2 == 0 {
-				return errors.New("full")
-			}
-			go run()
-			return nil
-		}))
-	for range 20 {
-		var met atomic.Bool
-		for key := range 10 {
-			submit(t, p, until(&met), hour, key)
-		}
-		met.Store(true)
-		p.SignalAll()
-		eventually(t, func() bool { return p.NumDelayed() == 0 }, "every signal is answered")
-	}
-	assert.Positive(t, told.n.Load())
 }

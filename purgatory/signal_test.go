@@ -48,28 +48,8 @@ func TestSignalUnderALockThatTheCallbacksNeed(t *testing.T) {
 }
 
 func TestSignalsOfAKeyCoalesceUntilItsCheckBegins(t *testing.T) {
-	// The executor starts the worker only when the test says so.
-	var held []func()
-	var mu sync.Mutex
-	p := onManualClock[string](t, purgatory.WithExecutor(func(run func()) error {
-		mu.Lock()
-		defer mu.Unlock()
-		held = append(held, run)
-		return nil
-	}))
-	run := func() {
-		for {
-			mu.Lock()
-			if len(held) == 0 {
-				mu.Unlock()
-				return
-			}
-			next := held[0]
-			held = held[1:]
-			mu.Unlock()
-			next()
-		}
-	}
+	p := onManualClock[string](t)
+	held := purgatory.HoldWorkers(t, p)
 	o := submitted(t, p, "a")
 	atPosition(t, p, &op{}, "b", 100)
 	tries := o.tries.Load()
@@ -82,20 +62,20 @@ func TestSignalsOfAKeyCoalesceUntilItsCheckBegins(t *testing.T) {
 	assert.EqualValues(t, 2001, s.Signals)
 	assert.EqualValues(t, 1998, s.Coalesced)
 	assert.Equal(t, tries, o.tries.Load(), "only marked")
-	run()
+	held.Work()
 	assert.Equal(t, tries+1, o.tries.Load(), "one check")
 	assert.EqualValues(t, 1, p.Stats().Checks, "the position was not reached")
 	p.SignalUpTo("b", 7)
 	p.SignalUpTo("b", 100) // the check goes up to the highest position
 	p.SignalUpTo("b", 9)
-	run()
+	held.Work()
 	assert.EqualValues(t, 2, p.Stats().Checks)
 	// The operation ends, and its key is forgotten, before the check of the key begins.
 	p.Signal("a")
 	assert.True(t, p.ForceComplete(o))
 	again := submitted(t, p, "a")
 	p.Signal("a")
-	run()
+	held.Work()
 	assert.EqualValues(t, 3, again.tries.Load())
 	assert.Equal(t, 1, p.CancelForKey("a", nil))
 }

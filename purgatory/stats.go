@@ -47,11 +47,9 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
-	// ForgottenCounted is true if the purgatory has WithForgottenChecks. Otherwise Forgotten is 0.
-	ForgottenCounted bool
-	// Forgotten is how many operations were ready at their timeout although nobody had checked
-	// their keys.
-	Forgotten int64
+	// PassedOver counts how often a wait got nothing because nobody was there any more to take it: its
+	// context had ended, or, in a check in order, its deadline had passed.
+	PassedOver int64
 
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
@@ -180,8 +178,10 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Purges:         p.purges.Load(),
 		Purged:         p.purged.Load(),
 		Panics:         p.panics.Load(),
+		PassedOver:     p.passedOver.Load(),
 	}
-	s.ForgottenCounted, s.Forgotten = p.cfg.lastTry, p.forgotten.counted.Load()
+	s.Accepted += t.Met
+	s.Satisfied += t.Met
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
 	s.CallbacksTimed = p.cfg.slow > 0

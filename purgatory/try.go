@@ -24,12 +24,12 @@ const (
 // signals its own key would keep its caller for ever.
 const maxInRow = 8
 
-// reports are panics that were recovered while an operation was held, and perhaps the turn of a line.
+// recoveries are panics that were recovered while an operation was held, and perhaps the turn of a line.
 // Their handler is user code, and may block: so it is called when both are free.
-type reports []func()
+type recoveries []func()
 
 // deliver calls the handlers. If one of them calls runtime.Goexit, another goroutine calls the others.
-func (r *reports) deliver() {
+func (r *recoveries) deliver() {
 	if len(*r) == 0 {
 		return
 	}
@@ -49,7 +49,7 @@ func (r *reports) deliver() {
 
 // try calls TryComplete of m, which the caller holds. A panic counts as none. After a runtime.Goexit
 // try does not return.
-func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K, r *reports) (a answer) {
+func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K, r *recoveries) (a answer) {
 	if w, ok := m.Operation().(*waiting); ok && closed(w.done) {
 		p.passedOver.Add(1)
 		return gone
@@ -57,7 +57,7 @@ func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K, r *reports
 	a = silent
 	defer func() {
 		if a == silent {
-			p.recovered(recover(), m, key, r)
+			p.noteRecovered(recover(), m, key, r)
 		}
 	}()
 	if p.cfg.slow > 0 {
@@ -71,9 +71,9 @@ func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K, r *reports
 	return a
 }
 
-// recovered adds v, the value of a panic in the TryComplete of m, to r; nil means none. The deferred
-// function that has recovered it calls recovered: the stack still has the panic there.
-func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, key K, r *reports) {
+// noteRecovered adds v, the value of a panic in the TryComplete of m, to r; nil means none. The deferred
+// function that has recovered it calls noteRecovered: the stack still has the panic there.
+func (p *DelayedOperationPurgatory[K]) noteRecovered(v any, m *machine.Machine, key K, r *recoveries) {
 	if v == nil { // a runtime.Goexit
 		return
 	}
@@ -86,7 +86,7 @@ func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, key 
 // with first before that. It returns how the caller has to end m. If that is Pending, m is released. last is
 // what a try has said last, and tries is how many there were. With inLine, m is released with the note that a
 // walk in order stops at it.
-func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, key K, first, inLine bool, r *reports) (end machine.Outcome, last answer, tries int) {
+func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, key K, first, inLine bool, r *recoveries) (end machine.Outcome, last answer, tries int) {
 	for n, again := 0, first; ; n++ {
 		if again {
 			last = p.try(m, key, r)

@@ -106,9 +106,8 @@ func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
 		"up to":    func(p *stringPurgatory) int { return p.CheckAndCompleteUpTo("b", 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			queue := make(chan func(), 100)
-			p := onManualClock[string](t, purgatory.WithWatcherShards(1),
-				purgatory.WithExecutor(func(run func()) error { queue <- run; return nil }))
+			p := onManualClock[string](t, purgatory.WithWatcherShards(1))
+			held := purgatory.HoldWorkers(t, p)
 			all := submittedWeakly(t, p, new(atomic.Bool), 5, "b")
 			nests := afterRegistration(func(*op) bool {
 				assert.Zero(t, check(p))
@@ -116,7 +115,7 @@ func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
 			})
 			submit(t, p, nests, hour, "a")
 			p.CheckAndComplete("a")
-			require.Len(t, queue, 1, "it is left to a worker")
+			require.True(t, held.Waiting(), "it is left to a worker")
 			forceAll(t, p, all)
 			gone(t, all)
 			late := afterRegistration(func(*op) bool { return true })
@@ -126,9 +125,7 @@ func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
 			} else {
 				assert.Equal(t, 1, p.CheckAndComplete("b"))
 			}
-			for len(queue) > 0 {
-				(<-queue)()
-			}
+			held.Work()
 			ended(t, late, operation.Satisfied)
 		})
 	}
@@ -137,21 +134,18 @@ func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
 // Operations that a worker has answered are not kept while it runs the callback of another one that
 // has ended with them.
 func TestABlockedWorkerKeepsNoAnsweredOperation(t *testing.T) {
-	queue := make(chan func(), 100)
-	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(1),
-		purgatory.WithExecutor(func(run func()) error { queue <- run; return nil }))
+	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers())
+	held := purgatory.HoldWorkers(t, p)
 	all := submittedWeakly(t, p, new(atomic.Bool), 5, "a")
 	g := newGate()
 	submit(t, p, &op{complete: g.pass}, hour, "a")
 	submitted(t, p, "a")
 	require.Equal(t, 7, p.CompleteForKey("a"))
-	wait := inBackground(<-queue)
+	wait := inBackground(held.Work)
 	<-g.entered
 	gone(t, all)
 	close(g.leave)
 	wait()
-	for len(queue) > 0 {
-		(<-queue)()
-	}
+	held.Release()
 	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -245,9 +245,8 @@ func TestATryThatUnwindsDoesNotRunAnyMore(t *testing.T) {
 // Operations that are ready at once, submitted by a callback on a deep stack, are answered once each
 // by workers.
 func TestOperationsThatAreReadyOnADeepStackAreAnsweredOnce(t *testing.T) {
-	queue := make(chan func(), 100)
-	p := onManualClock[string](t, purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1),
-		purgatory.WithExecutor(func(run func()) error { queue <- run; return nil }))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
+	held := purgatory.HoldWorkers(t, p)
 	var all []*op
 	var atDepth func(n int)
 	atDepth = func(n int) {
@@ -268,13 +267,11 @@ func TestOperationsThatAreReadyOnADeepStackAreAnsweredOnce(t *testing.T) {
 	o := &op{complete: func() { atDepth(500) }}
 	submit(t, p, o, hour, "a")
 	require.True(t, p.ForceComplete(o))
-	for len(queue) > 0 {
-		(<-queue)()
-	}
+	held.Release()
+	require.NoError(t, p.Shutdown(t.Context()))
 	for _, o := range all {
 		ended(t, o, operation.Satisfied)
 	}
-	require.NoError(t, p.Shutdown(t.Context()))
 }
 
 // A purgatory that looks at a long line only up to a position leaves the rest of it alone, also

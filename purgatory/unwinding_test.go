@@ -2,24 +2,19 @@ package purgatory_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // User code that unwinds the stack, by a panic or runtime.Goexit, at places other than a
-// callback: the function of WithExecutor, the logger, the first try of a registration.
+// callback: the logger, the first try of a registration.
 
 func TestAGoexitInTheFirstTryLosesNoWakeUp(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("of the try's") }, "goexit": runtime.Goexit} {
@@ -46,72 +41,6 @@ func TestAGoexitInTheFirstTryLosesNoWakeUp(t *testing.T) {
 			eventually(t, func() bool { return o.completed.Load() == 1 }, "it is tried with the change visible")
 		})
 	}
-}
-
-func TestAnExecutorsGoexitDuringRegistrationLosesNoExpiry(t *testing.T) {
-	var calls atomic.Int32
-	var said atomic.Value
-	p := open[string](t,
-		purgatory.WithPanicHandler(func(v any, _ []byte) { said.Store(fmt.Sprint(v)) }),
-		purgatory.WithExecutor(func(run func()) error {
-			if calls.Add(1) == 1 {
-				runtime.Goexit()
-			}
-			go run()
-			return nil
-		}))
-	o := &op{}
-	inBackground(func() { _, _ = p.TryCompleteElseWatch(o, 0, "a") })()
-	eventually(t, func() bool { return o.expired.Load() == 1 }, "it expires")
-	assert.Nil(t, said.Load(), "a panic in the timer")
-}
-
-func TestAnExecutorThatCallsGoexitLosesNoExpiry(t *testing.T) {
-	var calls atomic.Int32
-	p := open[string](t, purgatory.WithExpiryWorkers(2), purgatory.WithTimerOptions(timer.WithShards(1)),
-		purgatory.WithExecutor(func(run func()) error {
-			if calls.Add(1) == 2 {
-				runtime.Goexit()
-			}
-			go run()
-			return nil
-		}))
-	all := make([]*op, 50)
-	for i := range all {
-		all[i] = &op{}
-		submit(t, p, all[i], 50*time.Millisecond, "a")
-	}
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "all expire")
-}
-
-// panicking is a logger's handler that panics when an executor has refused work.
-type panicking struct{ slog.Handler }
-
-func (panicking) Enabled(context.Context, slog.Level) bool { return true }
-func (h panicking) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == purgatory.EventRefused {
-		panic("of the logger's")
-	}
-	return nil
-}
-func (h panicking) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h panicking) WithGroup(string) slog.Handler      { return h }
-
-func TestALoggerThatPanicsLosesNoTimeout(t *testing.T) {
-	var calls atomic.Int32
-	var told panics
-	p := open[string](t, told.option(), purgatory.WithLogger(slog.New(panicking{})),
-		purgatory.WithExecutor(func(run func()) error {
-			if calls.Add(1) == 1 {
-				return errors.New("full")
-			}
-			go run()
-			return nil
-		}))
-	o := &op{}
-	submit(t, p, o, 20*time.Millisecond, "a")
-	eventually(t, func() bool { return o.expired.Load() == 1 }, "it expires")
-	require.LessOrEqual(t, calls.Load(), int32(100))
 }
 
 // A callback that ends the goroutine of AdvanceClock leaves the manual clock usable.

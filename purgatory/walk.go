@@ -28,10 +28,10 @@ type walk[K comparable] struct {
 	stage  stage
 	held   *machine.Machine // is being tried
 
-	ending  ending[K] // of this batch; its shard is that of key
-	tally   tally
-	reports reports // of the panics of this batch
-	ended   int
+	ending    ending[K] // of this batch; its shard is that of key
+	tally     tally
+	recovered recoveries // panics of this batch
+	ended     int
 }
 
 // slots is the memory of a walk's batch and of its ending.
@@ -141,7 +141,7 @@ func (w *walk[K]) step() (more bool) {
 		w.ending.end()
 		w.stage = answering
 	}
-	w.reports.deliver()
+	w.recovered.deliver()
 	w.ending.answer(later)
 	w.stage = outside
 	if !w.cursor.More() || w.visitor.ends(w) {
@@ -181,7 +181,7 @@ func (w *walk[K]) hold(m *machine.Machine) (held bool) {
 
 // try tries the operation that the walk holds.
 func (w *walk[K]) try(inLine bool) (last answer) {
-	end, last, tries := w.p.ask(w.held, w.key, true, inLine, &w.reports)
+	end, last, tries := w.p.ask(w.held, w.key, true, inLine, &w.recovered)
 	w.tally.tries += tries
 	if w.tally.wasted += tries; end == machine.Satisfied {
 		w.tally.wasted--

@@ -30,8 +30,8 @@ type ExpirationReaper struct {
 func Start(clock Clock, interval time.Duration, sweep func(), h func(recovered any, stack []byte)) *ExpirationReaper {
 	r := &ExpirationReaper{stop: make(chan struct{}), ended: make(chan struct{})}
 	sched.Go(func() {
-		// guard.Call recovers every panic, but an executor or a panic handler of the user may
-		// call runtime.Goexit.
+		// guard.Call recovers every panic, but a panic handler of the user may call
+		// runtime.Goexit.
 		guard.Finish(func(r *ExpirationReaper) (over bool) {
 			for !r.stopped.Load() {
 				guard.Call(func() { clock.AdvanceClockUntil(r.stop, interval) }, h)

@@ -51,10 +51,10 @@ func TestNoAllocations(t *testing.T) {
 		h.Stop()
 	}), 0, "AfterFunc: the handle")
 
-	// The executor runs nothing, and this goroutine does the work of a worker.
-	timer, err := NewSystemTimer(WithExecutor(func(func()) error { return nil }), WithWorkers(1))
+	timer, err := NewSystemTimer()
 	require.NoError(t, err)
 	defer timer.Stop()
+	holdWorkers(t, timer) // this goroutine does the work of a worker
 	for i := range entries {
 		entries[i] = &newTask(nil).TaskEntry
 	}

@@ -131,10 +131,11 @@ func BenchmarkExpire(b *testing.B) {
 // including its addition: 1,000 entries per round, due at once.
 func BenchmarkRunDue(b *testing.B) {
 	const entries = 1000
-	t, err := NewSystemTimer(WithExecutor(func(func()) error { return nil }))
+	t, err := NewSystemTimer()
 	if err != nil {
 		b.Fatal(err)
 	}
+	holdWorkers(b, t)
 	b.Cleanup(func() { t.Stop() })
 	tasks := make([]*benchTask, entries)
 	for i := range tasks {

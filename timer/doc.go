@@ -56,10 +56,5 @@
 // The timer holds a shard's lock for a few dozen instructions, or for a few hundred entries
 // at most. Only two methods hold it longer: [Inspect] until it has counted about a thousand
 // entries, some ten microseconds, and Stop until it has removed all of the shard. It never calls
-// user code with a shard's lock held.
-//
-// One goroutine at a time is the driver of a SystemTimer. That is the only lock with which the
-// timer calls user code, because the driver starts workers. With it held, the executor, the
-// logger and, if the executor panics, the panic handler may run. [WithExecutor] says what
-// these must not do.
+// user code with a shard's lock held, and the driver of a SystemTimer calls none.
 package timer

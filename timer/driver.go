@@ -79,8 +79,7 @@ func (t *SystemTimer) nextWake() int64 {
 // AdvanceClock waits until an entry is due, hands all due entries to the workers and returns
 // true. It returns false when d has passed or the timer stops. If d is 0, it hands over what
 // is due and does not wait. One of several callers is the driver; the others wait for their
-// turn, for up to their d. Do not call it from an executor, and note that a task that calls
-// it blocks its worker.
+// turn, for up to their d. A task that calls it blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed,

@@ -22,7 +22,7 @@ func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 //
 // A deadline that is later by a tick or more is written to the entry only: when the old
 // deadline passes, the timer finds the new one and places the entry again. Another deadline
-// moves the entry at once; if it has passed, Extend may call the executor (see [WithExecutor]).
+// moves the entry at once.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	to := within(deadline)

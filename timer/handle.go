@@ -162,7 +162,13 @@ func (h *Handle) Stop() bool {
 // lock; the entry moves in the wheel when the old deadline passes. Extend moves the next run
 // of a periodic handle; while a run is in progress, it does nothing and returns false.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.timer.Extend(&h.task, Deadline(h.timer.now(), d))
+	return h.extend(Deadline(h.timer.now(), d))
+}
+
+// extend moves the deadline unless h is a periodic handle that was stopped: then its entry may be
+// scheduled for a moment all the same, see again.
+func (h *Handle) extend(deadline time.Duration) bool {
+	return !h.halted() && h.timer.Extend(&h.task, deadline)
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. If the function
@@ -175,7 +181,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
 		now := h.timer.now()
 		deadline := Deadline(now, d)
-		if h.timer.Extend(&h.task, deadline) {
+		if h.extend(deadline) {
 			return true, nil
 		}
 		if h.periodic() != nil {

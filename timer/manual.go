@@ -23,8 +23,8 @@ type ManualTimer struct {
 	}
 }
 
-// NewManualTimer returns a timer whose clock stands at 0. [WithWorkers], [WithExecutor] and
-// [WithLogger] have no effect on it.
+// NewManualTimer returns a timer whose clock stands at 0. [WithWorkers] and [WithLogger]
+// have no effect on it.
 //
 // Error: [ErrInvalidOption].
 func NewManualTimer(opts ...Option) (*ManualTimer, error) {

@@ -17,7 +17,6 @@ type config struct {
 	wheelSize  int
 	shards     int
 	workers    int
-	executor   func(run func()) error
 	maxPending int
 	panicked   guard.Handler
 	logger     *slog.Logger
@@ -45,38 +44,20 @@ func WithShards(n int) Option { return func(c *config) { c.shards = n } }
 // (GOMAXPROCS), as for a purgatory's own timer.
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
-// WithExecutor runs expired tasks on execute instead of on the timer's own goroutines.
-// execute must either run the function that it is given once, on another goroutine, and
-// return nil, or return an error. What it refuses stays due, and is offered again 10 ms
-// later. At most [WithWorkers] functions are submitted at a time.
-//
-// The goroutine that makes something due calls execute, and logs a refusal:
-//
-//   - the caller of [SystemTimer.AdvanceClock], or the goroutine that stands in for it;
-//   - a worker, while more work is waiting;
-//   - a goroutine that adds an entry whose deadline has passed, or moves a deadline there.
-//
-// So execute and the logger run while these callers may hold locks of their own. They must
-// not block, must not take such locks, and must not call AdvanceClock.
-func WithExecutor(execute func(run func()) error) Option {
-	return func(c *config) { c.executor = execute }
-}
-
 // WithMaxPending limits the number of pending entries: beyond it, adding an entry fails
 // with [ErrFull]. The next run of a periodic handle is always added: while the function runs
 // its entry is not pending, and other entries may take its place. A limit costs one counter
 // that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
-// WithPanicHandler sets the function that gets each panic of a task or of the executor,
-// with its stack. The goroutine that panicked calls it; for a panic of the executor, the
-// restrictions of [WithExecutor] apply to it. Default: [slog.Default] logs the panic.
+// WithPanicHandler sets the function that gets each panic of a task, with its stack. The
+// goroutine that panicked calls it. Default: [slog.Default] logs the panic.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked = h }
 }
 
-// WithLogger sets the logger for warnings (see [EventRefused] and [EventManyTimers]). The
-// restrictions of [WithExecutor] apply to it. Default: nothing is logged.
+// WithLogger sets the logger for the warning [EventManyTimers], which [NewSystemTimer] logs.
+// Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 func newConfig(shards int, opts []Option) (config, error) {

@@ -46,7 +46,7 @@ func TestExtremeOptionsWork(t *testing.T) {
 		{WithTick(1), WithWheelSize(2), WithShards(64)},
 		{WithTick(math.MaxInt64)},
 		{WithWheelSize(maxWheelSize), WithShards(1)},
-		{WithShards(1), WithWorkers(1), WithMaxPending(1), WithExecutor(nil)},
+		{WithShards(1), WithWorkers(1), WithMaxPending(1)},
 	} {
 		m := newManual(t, opts...)
 		tt := newTask(nil)

@@ -95,8 +95,7 @@ func (t *store) ownsLocked(e *entry.Entry) bool { return e.OwnedBy(t.id) }
 // now is a recent reading of this timer's Now, never a later time. An entry whose deadline
 // is not after now is due at once; its task does not run inside AddAt.
 //
-// AddAt takes O(levels) and does not block. If an entry is due at once, AddAt may call the
-// executor (see [WithExecutor]).
+// AddAt takes O(levels) and does not block.
 //
 // Errors, after which nothing has changed:
 //

@@ -70,7 +70,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		}
 		t.wakeBy(tick)
 	}
-	t.pool = workers.New(cfg.workers, t.work, t.waiting, cfg.executor, func(err error) { cfg.logger.Warn(EventRefused, "error", err) }, cfg.panicked)
+	t.pool = workers.New(cfg.workers, t.work, t.waiting)
 	if n := live.Add(1); n > tooManyTimers &&
 		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
 		cfg.logger.Warn(EventManyTimers, "timers", n,

@@ -2,7 +2,6 @@ package timer
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/workers"
 )
 
 // settle lets d pass in a synctest bubble and waits until all goroutines are blocked.
@@ -29,6 +30,13 @@ func newSystem(t *testing.T, opts ...Option) *SystemTimer {
 	timer.Start()
 	t.Cleanup(func() { timer.Stop() })
 	return timer
+}
+
+// holdWorkers keeps the workers of t from doing anything until the test ends. Call it before t is used.
+func holdWorkers(t testing.TB, timer *SystemTimer) {
+	leave := make(chan struct{})
+	timer.pool = workers.New(1, func() bool { <-leave; return timer.work() }, timer.waiting)
+	t.Cleanup(func() { close(leave) })
 }
 
 // The driver finds that the time until which it is about to sleep has passed, because its
@@ -233,12 +241,14 @@ func TestStopReturnsTheTasksThatHaveNotRun(t *testing.T) {
 
 func TestAfterStopNothingIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		timer := newSystem(t, WithExecutor(func(func()) error { return errors.New("closed") }))
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		holdWorkers(t, timer)
 		tt := newTask(nil)
 		addIn(t, timer, tt, 0)
-		assert.False(t, timer.Idle())
+		assert.True(t, timer.waiting())
 		assert.Equal(t, []any{tt}, timer.Stop())
-		assert.True(t, timer.Idle(), "although no worker has looked")
+		assert.False(t, timer.waiting(), "although no worker has looked")
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
-	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // Task is what a timer runs when an entry's deadline has passed.
@@ -62,12 +61,12 @@ func (e *TaskEntry) Task() Task {
 // elsewhere call [Timer.DeadlineOf].
 func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 
-// run runs what e is bound to: a task, a handle's function, or the end of an operation. The
-// caller has claimed e.
+// run runs what e is bound to: a task, a handle's function, or the end of an operation (see
+// [entry.Expire]). The caller has claimed e.
 func run(e *entry.Entry) {
 	switch owner := ownerOf(e).(type) {
 	case nil:
-		machine.Expire(e)
+		entry.Expire(e)
 	case *Handle:
 		owner.f()
 	case *periodic:

@@ -71,7 +71,7 @@ func (w *Watermark[K]) Position() int64 { return w.at.Load() }
 //
 // Advance is CheckAndCompleteUpTo of the purgatory. It does not block. You may hold a lock when you
 // call it, unless other operations wait under the key, because Advance calls their TryComplete and
-// their callbacks, or a function of WithLogger, WithExecutor or WithPanicHandler takes that lock.
+// their callbacks, or a function of WithLogger or WithPanicHandler takes that lock.
 func (w *Watermark[K]) Advance(to int64) {
 	for at := w.at.Load(); to > at; at = w.at.Load() {
 		if w.at.CompareAndSwap(at, to) {

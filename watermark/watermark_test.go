@@ -276,20 +276,32 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// blocker is an operation whose callback blocks.
+type blocker struct {
+	operation.DelayedOperation
+	free chan struct{}
+}
+
+func (*blocker) TryComplete() bool { return false }
+func (b *blocker) OnComplete()     { <-b.free }
+func (*blocker) OnExpiration()     {}
+
 // Where workers run callbacks, CancelForKey returns before that of a wait. A goroutine that comes
 // in between gets no error from before its time, and nobody waits for the worker.
 func TestCallbacksOnWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		work := make(chan func(), 10)
-		p := newPurgatory(t, purgatory.WithCallbacksOnWorkers(), purgatory.WithExecutor(func(run func()) error {
-			work <- run
-			return nil
-		}))
+		p := newPurgatory(t, purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(1))
+		free := make(chan struct{})
+		_, err := p.TryCompleteElseWatch(&blocker{free: free}, purgatory.NoTimeout, "the worker")
+		require.NoError(t, err)
+		p.CompleteForKey("the worker")
+		synctest.Wait()
 		w := New(p, "a", 0)
 		first := await(w, 5)
 		p.CancelForKey("a", errGone)
 		second := await(w, 5)
-		(<-work)()
+		synctest.Wait()
+		close(free)
 		first.returned(t, errGone)
 		second.waits(t)
 		second.leave(nil)

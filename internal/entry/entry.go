@@ -12,6 +12,11 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
+// Expire is what a timer calls, with no lock held, when the entry of an operation has expired. It is
+// a variable because package timer, which can be used alone, knows no operation: package
+// internal/machine, whose entries these are, sets it when the program begins.
+var Expire func(e *Entry)
+
 // Entry is the element of a timer's lists that stands for one timeout. It must not be copied.
 type Entry struct {
 	// Next and Prev are nil unless the entry is in a list. The lock of the entry's shard

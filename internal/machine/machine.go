@@ -41,7 +41,7 @@ import (
 // and no transition leads out of ended.
 type Machine struct {
 	// entry is the operation's entry in the timer. Its word is the state word (see the
-	// constants below). entry must be the first field: Expire and package purgatory
+	// constants below). entry must be the first field: expire and package purgatory
 	// convert pointers.
 	entry entry.Entry
 
@@ -102,12 +102,14 @@ func (m *Machine) Entry() *entry.Entry { return &m.entry }
 
 func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
-// Expire ends the operation that e is part of, because its timeout has passed. Package timer
-// calls it with no lock held. If another goroutine is the holder, Claim leaves it a wish.
+func init() { entry.Expire = expire }
+
+// expire ends the operation that e is part of, because its timeout has passed. If another goroutine
+// is the holder, claim leaves it a wish.
 //
 // The conversion is safe: only Begin makes an entry an operation's, and that entry is the
 // first field of a Machine.
-func Expire(e *entry.Entry) {
+func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
 	if held, _ := m.claim(Expired, m.Owner()); held {
 		m.End(Expired, nil)

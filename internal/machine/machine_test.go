@@ -205,7 +205,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 		(&Hold{Op: op}).Begin(1, purgatory1)
 		l.Link(m, 0, 0, nil)
 		prepare(m)
-		Expire(m.Entry())
+		expire(m.Entry())
 		return m
 	}
 	m := run(func(m *Machine) { m.Release(true) })

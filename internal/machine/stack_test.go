@@ -139,7 +139,7 @@ func TestAnExpiryIsNoTry(t *testing.T) {
 	l.Link(h.Machine, 0, 0, nil)
 	h.Release(true)
 	end.inTry = true
-	Expire(h.Entry())
+	expire(h.Entry())
 	assert.False(t, end.inTry)
 }
 

@@ -1,13 +1,10 @@
 package programs
 
 import (
-	"errors"
 	"log/slog"
 	"reflect"
-	"runtime"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -28,18 +25,6 @@ type clock interface {
 	Pending() int
 }
 
-// refusal is how the executor refuses work.
-type refusal uint8
-
-const (
-	byError refusal = iota
-	byPanic
-	byGoexit
-	refusals
-)
-
-var errBusy = errors.New("the executor of the program is busy")
-
 // never is longer than a program takes: a sweep at such intervals rescues nothing.
 const never = 1000 * time.Hour
 
@@ -55,9 +40,6 @@ func (w *world) options() []purgatory.Option {
 	}
 	if w.lastTry {
 		options = append(options, purgatory.WithForgottenChecks(0))
-	}
-	if w.refuses != 0 {
-		options = append(options, purgatory.WithExecutor(w.execute))
 	}
 	if w.inLine {
 		options = append(options, purgatory.WithFirstInFirstOut())
@@ -85,9 +67,6 @@ func (w *world) options() []purgatory.Option {
 		return append(options, purgatory.WithTimerOptions(wheels...), purgatory.WithExpiryWorkers(w.workers))
 	case shared:
 		wheels = append(wheels, timer.WithWorkers(w.workers))
-		if w.refuses != 0 {
-			wheels = append(wheels, timer.WithExecutor(w.execute))
-		}
 		w.system, err = timer.NewSystemTimer(wheels...)
 		of, w.clock = w.system, w.system
 	default:
@@ -112,42 +91,12 @@ func (w *world) ownClock() {
 	}
 }
 
-// retries is how long it takes until refused work is offered again.
-const retries = 10 * tick
-
-// execute is the executor. It refuses the calls whose bits are set in refuses.
-func (w *world) execute(run func()) error {
-	w.mu.Lock()
-	n := w.executed
-	w.executed++
-	w.mu.Unlock()
-	if w.refuses>>n&1 == 0 {
-		sched.Go(run)
-		return nil
-	}
-	switch w.refusal {
-	case byPanic:
-		panic(errBoom)
-	case byGoexit:
-		runtime.Goexit()
-	}
-	return errBusy
-}
-
 // advance lets time pass.
 func (w *world) advance(d time.Duration) {
 	if w.manual != nil {
 		w.manual.AdvanceClock(d)
 	} else {
 		w.pass(d)
-	}
-}
-
-// retry lets refused work be offered again, until none is refused any more.
-func (w *world) retry() {
-	for left := uint(w.refuses) << 1; left != 0; left >>= 1 { // the first pass may be the first reason to offer work
-		w.pass(retries)
-		w.settle()
 	}
 }
 

@@ -43,9 +43,6 @@ func (d *drawer) program(seed uint64) *program {
 	if p.crowd == 0 && d.oneIn(3) {
 		p.clock = clockKind(1 + d.IntN(2))
 	}
-	if p.crowd == 0 && d.oneIn(6) {
-		p.refuses, p.refusal = uint16(d.IntN(1<<(1+d.IntN(8)))), refusal(d.IntN(int(refusals)))
-	}
 	p.lastTry = d.oneIn(8)
 	many := d.oneIn(16) && p.crowd == 0
 	n := 1 + d.IntN(4)
@@ -93,9 +90,6 @@ func (d *drawer) op() op {
 	o := op{needs: need(d.IntN(int(needs))), timeout: 1 + d.IntN(4)}
 	if o.needs == nothing && d.oneIn(2) {
 		o.needs = anyKey
-	}
-	if d.p.refuses != 0 && d.oneIn(2) {
-		o.timeout *= 1000 // it does not pass while work is offered again
 	}
 	if d.oneIn(10) {
 		o.timeout = 0

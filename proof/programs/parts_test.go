@@ -6,7 +6,7 @@ import "slices"
 
 // without returns p without the parts for which removed returns true. The parts are numbered:
 // first the steps of each goroutine, then the reactions of each operation, the crowd, the
-// bound, the clock, the executor that refuses, the options that are on or off, and the wheels.
+// bound, the clock, the options that are on or off, and the wheels.
 func (p *program) without(removed func(part int) bool) *program {
 	q, n := *p, 0
 	keep := func() bool { n++; return !removed(n - 1) }
@@ -26,9 +26,6 @@ func (p *program) without(removed func(part int) bool) *program {
 	}
 	if !keep() {
 		q.clock = manual
-	}
-	if !keep() {
-		q.refuses = 0
 	}
 	for _, option := range []*bool{&q.lastTry, &q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
 		if !keep() {
@@ -52,7 +49,7 @@ func filter[T any](all []T, keep func() bool) (some []T) {
 
 // awaits reports whether goroutines are left when all that can go on have ended.
 func (p *program) awaits() bool {
-	return p.clock != manual || p.refuses != 0 || slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
+	return p.clock != manual || slices.ContainsFunc(p.ops, func(o op) bool { return o.waits })
 }
 
 // parts returns how many parts p has.

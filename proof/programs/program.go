@@ -16,17 +16,15 @@ type program struct {
 	workers    int
 	purge      int // WithPurgeInterval
 	clock      clockKind
-	refuses    uint16  // bit i: the executor refuses its i-th call
-	refusal    refusal // how
-	lastTry    bool    // WithForgottenChecks
-	inLine     bool    // WithFirstInFirstOut
-	onWorkers  bool    // WithCallbacksOnWorkers
-	observed   bool    // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
-	alone      bool    // WithoutReaper: the driver of the shared timer is alone
-	timerFull  bool    // the bound is that of the timer, which is not the purgatory's own
-	wheels     int     // shards of the timer
-	foreign    bool    // there is a second purgatory
-	crowd      int     // operations on keys of their own, all on the one shard, that end while their keys are signalled
+	lastTry    bool // WithForgottenChecks
+	inLine     bool // WithFirstInFirstOut
+	onWorkers  bool // WithCallbacksOnWorkers
+	observed   bool // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
+	alone      bool // WithoutReaper: the driver of the shared timer is alone
+	timerFull  bool // the bound is that of the timer, which is not the purgatory's own
+	wheels     int  // shards of the timer
+	foreign    bool // there is a second purgatory
+	crowd      int  // operations on keys of their own, all on the one shard, that end while their keys are signalled
 	ops        []op
 	goroutines [][]step // the first one runs in Setup, before the others begin
 }
@@ -155,9 +153,6 @@ func (p *program) String() string {
 	}
 	if p.clock != manual {
 		fmt.Fprintf(&b, ", %s", [...]string{"", "the purgatory's own timer and reaper", "a shared timer, a driver and a reaper"}[p.clock])
-	}
-	if p.refuses > 0 {
-		fmt.Fprintf(&b, ", the executor refuses calls %b by %s", p.refuses, [refusals]string{"an error", "a panic", "Goexit"}[p.refusal])
 	}
 	if p.lastTry {
 		b.WriteString(", a last try at the timeout")

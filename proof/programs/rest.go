@@ -14,10 +14,8 @@ func (w *world) judge() {
 	w.mu.Lock()
 	w.resting = true
 	w.mu.Unlock()
-	w.retry()
 	for w.manual != nil && w.manual.AdvanceClock(0) { // expires what was due when it was registered, which may wake an Await
 		w.settle()
-		w.retry() // what an Await is followed by may be refused
 	}
 	stats := w.p.Stats() // takes every lock
 	pending, unknown := 0, 0
@@ -61,7 +59,6 @@ func (w *world) finish() {
 	for range w.waiters { // whose wait has ended may begin the next one
 		w.advance(longest)
 		w.settle()
-		w.retry()
 	}
 	for _, o := range w.waiters {
 		if ended := o.completed > 0; !ended && (o.accepted || o.waits && len(o.begun) > 0 && !o.gone) {
@@ -77,7 +74,6 @@ func (w *world) finish() {
 		w.fault("close: %v", err)
 	}
 	w.closeAbroad()
-	w.retry()
 	if w.system != nil {
 		w.system.Stop()
 	}

@@ -55,11 +55,10 @@ type world struct {
 	crowded []*waiter
 	faults  []error
 
-	lock     sched.Mutex // under which actions are added
-	missed   []*waiter   // one of their keys was not yielded
-	executed int         // calls of the executor
-	queued   int         // actions
-	acted    int         // actions that have begun
+	lock   sched.Mutex // under which actions are added
+	missed []*waiter   // one of their keys was not yielded
+	queued int         // actions
+	acted  int         // actions that have begun
 }
 
 const maxPosition = 3

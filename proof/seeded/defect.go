@@ -38,7 +38,7 @@ var kinds = map[string]string{
 	"pooled":    "state is left in an object that is used again",
 	"batches":   "it takes more than one batch or recipient",
 	"limit":     "two reach a limit, or an end, together",
-	"callbacks": "a panic handler, a logger or an executor calls back or ends its goroutine",
+	"callbacks": "a panic handler or a logger calls back or ends its goroutine",
 	"negative":  "something is reported or done that must not be",
 	"retained":  "what has ended stays in memory while a later item blocks",
 	"shutdown":  "Shutdown, Stop or Run returns too early, or too late",

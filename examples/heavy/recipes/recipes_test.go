@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/pprof"
 	"testing"
 	"time"
 
@@ -122,32 +121,6 @@ func TestAPollEndsWithItsRequest(t *testing.T) {
 	assert.Empty(t, ends)
 }
 
-// expiry looks at itself in a goroutine profile.
-type expiry struct {
-	operation.DelayedOperation
-	profile chan string
-}
-
-func (e *expiry) TryComplete() bool { return false }
-
-func (e *expiry) OnComplete() {
-	var profile bytes.Buffer
-	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1)
-	e.profile <- profile.String()
-}
-
-func (e *expiry) OnExpiration() {}
-
-func TestWorkersHaveALabel(t *testing.T) {
-	p, err := labelled("polls")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, p.Shutdown(context.WithoutCancel(t.Context()))) })
-	e := &expiry{profile: make(chan string, 1)}
-	_, err = p.TryCompleteElseWatch(e, time.Millisecond, "news")
-	require.NoError(t, err)
-	assert.Contains(t, <-e.profile, `# labels: {"purgatory":"polls"}`)
-}
-
 // TestTheRecipesAreThoseOfTheDocumentation: what is quoted there is code of this package, to the letter.
 func TestTheRecipesAreThoseOfTheDocumentation(t *testing.T) {
 	files, err := filepath.Glob("*.go")
@@ -161,7 +134,7 @@ func TestTheRecipesAreThoseOfTheDocumentation(t *testing.T) {
 	for _, c := range []struct {
 		page, chapter string
 		n             int
-	}{{"operations.md", "Recipes", 6}, {"many-processes.md", "The writer", 3}, {"many-processes.md", "Recipes", 3}} {
+	}{{"operations.md", "Recipes", 5}, {"many-processes.md", "The writer", 3}, {"many-processes.md", "Recipes", 3}} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", c.page))
 		require.NoError(t, err)
 		_, chapter, found := bytes.Cut(text, []byte("\n## "+c.chapter+"\n"))
