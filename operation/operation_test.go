@@ -44,7 +44,7 @@ func TestOutcomeAndCauseAreThoseOfTheMachine(t *testing.T) {
 		assert.Equal(t, Pending, op.Outcome())
 		require.NoError(t, op.Cause())
 		m := machine.Of(op)
-		require.True(t, (&machine.Hold{Op: op}).Begin(2, 1))
+		require.True(t, machine.Of(op).Begin(op, 2, 1))
 		assert.Equal(t, Pending, op.Outcome())
 		new(machine.Wishes).Settle([]*machine.Machine{m}, []machine.Outcome{machine.Outcome(o)}, &cause)
 		assert.Equal(t, o, op.Outcome())

@@ -181,7 +181,9 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 			p.Cancel(w, nil)
 		}
 	}()
-	if _, err := p.registerHeld(w, machine.Of(w), timeout, waits, true); err != nil {
+	m := machine.Of(w)
+	m.Begin(w, len(waits), p.id)
+	if _, err := p.registerHeld(m, timeout, waits, true); err != nil {
 		returned = true
 		return err
 	}
@@ -192,7 +194,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
 	returned = true
-	p.keepChannel(w)
+	p.keepChannel(m, w.ended)
 	return p.howEnded(&w.DelayedOperation, timeout)
 }
 
@@ -213,10 +215,10 @@ func (p *DelayedOperationPurgatory[K]) channel() chan struct{} {
 	return make(chan struct{}, 1)
 }
 
-// keepChannel keeps the channel of w, which has ended, for a later wait.
-func (p *DelayedOperationPurgatory[K]) keepChannel(w *waiting) {
-	if machine.Of(w).Start() >= 0 {
-		p.channels.Put(w.ended)
+// keepChannel keeps the channel of a wait that has ended for a later one. m is its machine.
+func (p *DelayedOperationPurgatory[K]) keepChannel(m *machine.Machine, c chan struct{}) {
+	if m.Start() >= 0 {
+		p.channels.Put(c)
 	}
 }
 

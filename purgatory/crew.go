@@ -94,8 +94,8 @@ func (c *crew[K]) workHanded(uint) (found bool) {
 	h, found := c.takeHanded()
 	if found {
 		c.pool.Look() // the callbacks may block this worker
-		var e single[K]
-		e.of(c.p, h.shard, h.m, h.m.Outcome(), h.key)
+		mem := single[K]{op: [1]*machine.Machine{h.m}, outcome: [1]machine.Outcome{h.m.Outcome()}, key: [1]K{h.key}}
+		e := ending[K]{p: c.p, shard: h.shard, ops: mem.op[:], outcomes: mem.outcome[:], keys: mem.key[:]}
 		h.shard.Gate().Enter()
 		e.finish(false)
 	}

@@ -1,11 +1,10 @@
 package purgatory
 
 import (
-	"runtime/debug"
 	"runtime/trace"
+	"slices"
 	"unsafe"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
@@ -81,21 +80,30 @@ func (e *ending[K]) answer(later bool) {
 	e.callbacks()
 }
 
-// callbacks runs the callbacks from where e stands, and leaves the gate.
+// callbacks runs the callbacks from where e stands, and leaves the gate. If one of them panics, the caller
+// recovers, and calls it again.
 func (e *ending[K]) callbacks() {
 	if trace.IsEnabled() {
 		defer e.p.region(regionCallbacks)()
 	}
 	var none K
 	for e.at < len(e.ops) {
-		m, key := e.ops[e.at], e.keys[e.at]
+		op := e.ops[e.at].Operation()
 		if e.begun == 0 {
 			e.begun = 1
-			e.p.callback(m, key, "OnComplete")
+			if e.p.cfg.slow == 0 {
+				op.OnComplete()
+			} else {
+				e.timed(op.OnComplete)
+			}
 		}
-		if e.begun == 1 && e.outcomes[e.at] == machine.Expired {
+		if e.outcomes[e.at] == machine.Expired && e.begun == 1 {
 			e.begun = 2
-			e.p.callback(m, key, "OnExpiration")
+			if e.p.cfg.slow == 0 {
+				op.OnExpiration()
+			} else {
+				e.timed(op.OnExpiration)
+			}
 		}
 		// A later callback may block: it must not keep this operation in memory.
 		e.ops[e.at], e.keys[e.at] = nil, none
@@ -103,6 +111,22 @@ func (e *ending[K]) callbacks() {
 	}
 	// Shutdown compares the number of those that are answered with that of those that were accepted.
 	e.shard.Gate().Exit(e.clear())
+}
+
+// callback names the callback that runs.
+func (e *ending[K]) callback() string {
+	return [...]string{"", "OnComplete", "OnExpiration"}[e.begun]
+}
+
+// timed calls a callback with [WithSlowCallback].
+func (e *ending[K]) timed(callback func()) {
+	defer e.p.callbacks.end(e.p.callbacks.begin(e.ops[e.at], e.callback(), e.keys[e.at]))
+	callback()
+}
+
+// blame returns the call of the handler for v, the value of a panic in a callback.
+func (e *ending[K]) blame(v any) func() {
+	return e.p.recovered(v, e.ops[e.at], e.callback(), e.keys[e.at])
 }
 
 // clear empties e, and returns how many operations it had.
@@ -114,52 +138,40 @@ func (e *ending[K]) clear() (n int) {
 	return n
 }
 
-// callback calls one of the two methods of m. A panic in it is reported.
-func (p *DelayedOperationPurgatory[K]) callback(m *machine.Machine, key K, name string) {
-	defer func() {
-		if v := recover(); v != nil {
-			text := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
-			guard.Report(v, debug.Stack(), p.blame(m, text, name, key))
-		}
-	}()
-	if p.cfg.slow > 0 {
-		defer p.callbacks.end(p.callbacks.begin(m, name, key))
-	}
-	if name == "OnComplete" {
-		m.Operation().OnComplete()
-	} else {
-		m.Operation().OnExpiration()
-	}
-}
-
-// single is an ending of one operation.
+// single is the memory of an ending of one operation.
 type single[K comparable] struct {
-	ending[K]
 	op      [1]*machine.Machine
 	outcome [1]machine.Outcome
 	key     [1]K
 }
 
-// of makes s the ending of m, with its first key if step 1 is not to come.
-func (s *single[K]) of(p *DelayedOperationPurgatory[K], shard *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K) {
-	s.p, s.shard = p, shard
-	s.op[0], s.outcome[0], s.key[0] = m, o, key
-	s.ops, s.outcomes, s.keys = s.op[:], s.outcome[:], s.key[:]
-}
-
-// finish runs the callbacks, or has a worker run them if later is true.
-func (s *single[K]) finish(later bool) {
+// finish runs the callbacks of an ending of one operation, or has a worker run them if later is true.
+// e is on the stack of its goroutine.
+func (e *ending[K]) finish(later bool) {
 	over := false
 	defer func() {
 		if !over { // a callback, or the handler of its panic, has called runtime.Goexit
-			rest := new(single[K]) // s is on the stack of a goroutine that ends
-			rest.of(s.p, s.shard, s.op[0], s.outcome[0], s.key[0])
-			rest.at, rest.begun = s.at, s.begun
+			rest := &ending[K]{p: e.p, shard: e.shard, at: e.at, begun: e.begun}
+			rest.ops, rest.outcomes, rest.keys = slices.Clone(e.ops), slices.Clone(e.outcomes), slices.Clone(e.keys)
 			sched.Go(func() { rest.finish(false) })
 		}
 	}()
-	s.answer(later)
-	over = true
+	for !over {
+		over = e.answerSafely(later)
+	}
+}
+
+// answerSafely is answer that returns false, early, if a callback panics.
+func (e *ending[K]) answerSafely(later bool) (over bool) {
+	defer func() {
+		if !over {
+			if v := recover(); v != nil {
+				e.blame(v)()
+			}
+		}
+	}()
+	e.answer(later)
+	return true
 }
 
 // endHeld is endOne for an operation that expires: a worker of the timer calls it.
@@ -170,10 +182,8 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 // endOne ends m, which the caller holds, and runs its callbacks, or has a worker run them if later
 // is true. s is the shard of its first key.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
-	var e single[K]
-	var none K
-	e.of(p, s, m, o, none)
-	e.cause = cause
+	mem := single[K]{op: [1]*machine.Machine{m}, outcome: [1]machine.Outcome{o}}
+	e := ending[K]{p: p, shard: s, cause: cause, ops: mem.op[:], outcomes: mem.outcome[:], keys: mem.key[:]}
 	deep, _ := p.enter(s)
 	e.leave()
 	if o != machine.Expired { // whose entry a worker of the timer has taken out

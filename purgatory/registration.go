@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -13,7 +14,8 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// registration is one call of TryCompleteElseWatch. The caller is the operation's holder
+// registerHeld registers the operation of m, which the caller holds; with tried, it has made the first try.
+// It is the operation's holder
 // until the operation is in the timer and in every list, and has been tried. No other
 // goroutine can try or end it halfway: they leave marks, which the holder sees at the
 // end.
@@ -33,81 +35,82 @@ import (
 //
 // With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
 // it comes later than the link, too.
-type registration[K comparable] struct {
-	p         *DelayedOperationPurgatory[K]
-	m         *machine.Machine
-	timeout   time.Duration
-	waits     []watchers.Wait[K]
-	first     *watchers.Shard[K] // of waits[0]
-	watched   bool
-	recovered recoveries
-}
-
-// oneInLooks is how many registrations there are to one that looks at its stack. A TryComplete may
-// register the next operation, whose TryComplete registers the next. A registration enters no gate,
-// which would tell: the goroutine that registers an operation and the one that ends it would pass the
-// gate's memory to and fro.
-const oneInLooks = 512
-
-// run registers the operation; with tried, the caller has made the first try.
-func (r *registration[K]) run(tried bool) (completed bool, err error) {
-	p, m, key := r.p, r.m, r.waits[0].Key
-	over := false
+func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+	first, key := p.watchers.Shard(waits[0].Hash), waits[0].Key
+	inLine, deep := p.inLine(waits), p.tooDeep(m)
+	watched, over := false, false
 	defer func() {
-		if !over { // a TryComplete has called runtime.Goexit
-			r.abandon()
+		if !over { // a TryComplete has panicked or called runtime.Goexit: that is no yes
+			completed, err = p.abandon(recover(), m, timeout, waits, watched)
 		}
-		r.recovered.deliver()
 	}()
-	inLine, deep := p.inLine(r.waits), false
-	if sched.Dice(oneInLooks) == 0 {
-		isDeep, inTry := machine.Nesting()
-		deep = isDeep && inTry
-	}
-	if !tried && !deep && !(inLine && p.othersWait(r.waits)) && p.try(m, key, &r.recovered) == yes {
+	if !tried && !deep && !(inLine && p.othersWait(waits)) && p.try(m, key) == yes {
 		over = true
-		return r.pass()
+		return p.pass(first, m, key)
 	}
-	if err = r.watch(); err != nil {
+	if err = p.watch(first, m, timeout, waits); err != nil {
 		over = true
 		return false, err
 	}
+	watched = true
 	var end machine.Outcome
 	if deep {
 		end = p.leave(m)
 	} else {
-		end, _, _ = p.ask(m, key, !inLine, false, &r.recovered)
+		end, _, _ = p.ask(m, key, !inLine, false)
 	}
 	over = true
 	switch {
 	case end != machine.Pending:
 		// The callbacks of an operation that has expired never run on the goroutine that registers.
 		completed = end != machine.Expired
-		p.endOne(r.first, m, end, nil, !completed)
+		p.endOne(first, m, end, nil, !completed)
 	case deep:
-		for _, w := range r.waits {
-			p.signal(w.Key, w.Hash, EveryPosition, inLine)
-		}
+		p.signalAll(waits)
 	case inLine:
-		r.checkLines()
+		p.checkLines(waits)
 		completed = m.Outcome() == machine.Satisfied
 	}
 	return completed, nil
 }
 
-// abandon goes on when a TryComplete has called runtime.Goexit. It runs no user code, since its
-// goroutine is ending.
-func (r *registration[K]) abandon() {
-	if !r.watched && r.watch() != nil {
-		return
+// abandon goes on where a TryComplete has panicked with v, or has called runtime.Goexit: v is nil then, and
+// the goroutine is ending. A worker makes the second try.
+func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) (completed bool, err error) {
+	if v != nil {
+		defer p.recovered(v, m, "TryComplete", waits[0].Key)()
 	}
-	if end := r.p.leave(r.m); end != machine.Pending {
-		r.p.endOne(r.first, r.m, end, nil, true)
-		return
+	first := p.watchers.Shard(waits[0].Hash)
+	if !watched {
+		if err = p.watch(first, m, timeout, waits); err != nil {
+			return false, err
+		}
 	}
-	for _, w := range r.waits { // the second try
-		r.p.signal(w.Key, w.Hash, EveryPosition, r.p.inLine(r.waits))
+	if end := p.leave(m); end != machine.Pending {
+		p.endOne(first, m, end, nil, true)
+		return end != machine.Expired, nil
 	}
+	p.signalAll(waits)
+	return false, nil
+}
+
+// signalAll has workers check the keys.
+func (p *DelayedOperationPurgatory[K]) signalAll(waits []watchers.Wait[K]) {
+	for _, w := range waits {
+		p.signal(w.Key, w.Hash, EveryPosition, p.inLine(waits))
+	}
+}
+
+// tooDeep reports whether a registration must not try m on this stack: a TryComplete may register the next
+// operation, whose TryComplete registers the next. A registration enters no gate, which would tell, because
+// the goroutine that registers an operation and the one that ends it would pass the gate's memory to and
+// fro. So one in 512 looks at its stack, as sched.Picks picks it.
+func (p *DelayedOperationPurgatory[K]) tooDeep(m *machine.Machine) bool {
+	if !sched.Picks(unsafe.Pointer(m)) {
+		return false
+	}
+	deep, inTry := machine.Nesting()
+	return deep && inTry
 }
 
 // inLine reports whether operations on these keys wait their turn. Those that wait without a key do not.
@@ -123,81 +126,83 @@ func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool
 	})
 }
 
-// checkLines tries those that wait for the operation's keys in order, the operation itself among them.
-func (r *registration[K]) checkLines() {
-	waits := r.waits
+// checkLines tries those that wait for the keys in order, the caller's own operation among them.
+func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K]) {
+	i := 0
 	defer func() { // after a runtime.Goexit in a walk, workers check the other keys
-		for _, w := range waits {
-			r.p.signal(w.Key, w.Hash, EveryPosition, true)
-		}
+		p.signalAll(waits[i:])
 	}()
-	for len(waits) > 0 {
-		w := waits[0]
-		waits = waits[1:]
-		r.p.checkInOrder(w.Key, w.Hash)
+	for i < len(waits) {
+		w := waits[i]
+		i++
+		p.checkInOrder(w.Key, w.Hash)
 	}
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
 // closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
 // runs.
-func (r *registration[K]) pass() (completed bool, err error) {
-	if !r.first.Pass(machine.Satisfied) {
-		return false, r.reject(false, ErrClosed, "%s", kindOf(r.m.Operation()))
+func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine.Machine, key K) (completed bool, err error) {
+	if !first.Pass(machine.Satisfied) {
+		return false, p.reject(m, false, ErrClosed, "%s", kindOf(m.Operation()))
 	}
-	var e single[K]
-	e.of(r.p, r.first, r.m, machine.Satisfied, r.waits[0].Key)
-	deep, _ := r.p.enter(r.first)
-	r.p.wishes.Settle(e.ops, e.outcomes, nil)
+	mem := single[K]{op: [1]*machine.Machine{m}, outcome: [1]machine.Outcome{machine.Satisfied}, key: [1]K{key}}
+	e := ending[K]{p: p, shard: first, ops: mem.op[:], outcomes: mem.outcome[:], keys: mem.key[:]}
+	deep, _ := p.enter(first)
+	p.wishes.Settle(e.ops, e.outcomes, nil)
 	e.finish(deep)
 	return true, nil
 }
 
-// watch schedules the operation's timeout and links the operation under all its keys. If it returns an
+// watch schedules the timeout of m and links it under all its keys; first is the shard of the first. If it returns an
 // error, the operation is not accepted, and the caller does not hold it any more.
 //
 // The timer comes first, because it can refuse, and an operation that is in a list is
 // accepted. If the timeout passes before the registration is over, the timer leaves a
 // wish.
-func (r *registration[K]) watch() error {
-	p, m := r.p, r.m
+func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
 	if !p.takePlace() {
-		return r.reject(false, ErrFull, "%d operations are pending", p.cfg.maxPending)
+		return p.reject(m, false, ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	now := p.timer.Now()
-	if err := p.timer.AddAt(entryOf(m), now, timer.Deadline(now, r.timeout)); err != nil {
+	if err := p.timer.AddAt(entryOf(m), now, timer.Deadline(now, timeout)); err != nil {
 		p.freePlaces(1)
 		kind := ErrClosed
 		if errors.Is(err, timer.ErrFull) {
 			kind = ErrFull
 		}
-		return r.reject(false, kind, "%w", err)
+		return p.reject(m, false, kind, "%w", err)
 	}
 	m.SetStart(now)
-	for i := range r.waits {
-		w := &r.waits[i]
-		refused := p.watchers.Shard(w.Hash).Watch(m, i, w)
-		if refused == watchers.Accepted {
-			continue
-		}
-		// Only the shard of the first key refuses. If Cancel fails, a worker of the timer has
-		// claimed the entry and may still use it, unless Stop of the timer has cancelled it.
-		spent := !p.timer.Cancel(entryOf(m)) && p.timer.DeadlineOf(entryOf(m)) != 0
-		p.freePlaces(1)
-		if refused == watchers.KeyFull {
-			return r.reject(spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, keyText(w.Key))
-		}
-		return r.reject(spent, ErrClosed, "%s", kindOf(m.Operation()))
+	if refused := first.Watch(m, 0, &waits[0]); refused != watchers.Accepted {
+		return p.unwatch(m, refused, &waits[0])
 	}
-	r.watched = true
+	for i := 1; i < len(waits); i++ {
+		p.watchers.Shard(waits[i].Hash).Watch(m, i, &waits[i]) // only the first key's shard refuses
+	}
+	if !p.reaping.off.Load() && timeout != NoTimeout {
+		p.startReaper()
+	}
 	return nil
+}
+
+// unwatch rejects an operation that is in the timer and was refused by the shard of its first key.
+func (p *DelayedOperationPurgatory[K]) unwatch(m *machine.Machine, refused watchers.Refusal, w *watchers.Wait[K]) error {
+	// If Cancel fails, a worker of the timer has claimed the entry and may still use it, unless Stop of the
+	// timer has cancelled it.
+	spent := !p.timer.Cancel(entryOf(m)) && p.timer.DeadlineOf(entryOf(m)) != 0
+	p.freePlaces(1)
+	if refused == watchers.KeyFull {
+		return p.reject(m, spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, keyText(w.Key))
+	}
+	return p.reject(m, spent, ErrClosed, "%s", kindOf(m.Operation()))
 }
 
 // reject gives the operation back, which is in no list, and returns the error of its registration. spent
 // reports that a worker of the timer may still use the operation's entry.
-func (r *registration[K]) reject(spent bool, kind error, format string, args ...any) error {
-	r.p.wishes.Reject(r.m, spent)
-	return r.p.refuse(kind, format, args...)
+func (p *DelayedOperationPurgatory[K]) reject(m *machine.Machine, spent bool, kind error, format string, args ...any) error {
+	p.wishes.Reject(m, spent)
+	return p.refuse(kind, format, args...)
 }
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
@@ -208,18 +213,12 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	}
 	var set keySet[K]
 	waits := set.fill(p, keys, at)
-	completed, err = p.registerHeld(op, m, timeout, waits, false)
-	set.release(p)
-	return completed, err
-}
-
-// registerHeld registers op, whose machine is m.
-func (p *DelayedOperationPurgatory[K]) registerHeld(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	if !m.Begin(op, len(waits), p.id) {
 		return false, p.refuse(ErrUsed, "%T was submitted before%s", op, p.elsewhere(m))
 	}
-	r := registration[K]{p: p, m: m, timeout: timeout, waits: waits, first: p.watchers.Shard(waits[0].Hash)}
-	return r.run(tried)
+	completed, err = p.registerHeld(m, timeout, waits, false)
+	set.release(p)
+	return completed, err
 }
 
 // keySet is the purgatory's copy of an operation's keys, with their hashes: TryComplete may write to

@@ -13,10 +13,9 @@ import (
 type answer uint8
 
 const (
-	no     answer = iota // its condition is not met
-	yes                  // its condition is met: whatever TryComplete has taken is the operation's
-	silent               // none: TryComplete has panicked
-	gone                 // none: TryComplete was not called, because nobody waits for it any more
+	none answer = iota // it was not tried: nobody waits for it any more, or another goroutine holds it
+	no                 // its condition is not met
+	yes                // its condition is met: whatever TryComplete has taken is the operation's
 )
 
 // maxInRow bounds how often a holder tries one operation in a row because state keeps
@@ -24,84 +23,56 @@ const (
 // signals its own key would keep its caller for ever.
 const maxInRow = 8
 
-// recoveries are panics that were recovered while an operation was held, and perhaps the turn of a line.
-// Their handler is user code, and may block: so it is called when both are free.
-type recoveries []func()
-
-// deliver calls the handlers. If one of them calls runtime.Goexit, another goroutine calls the others.
-func (r *recoveries) deliver() {
-	if len(*r) == 0 {
-		return
+// try calls TryComplete of m, which the caller holds. The caller recovers its panic.
+func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K) answer {
+	if p.left(m) {
+		return none
 	}
-	defer func() {
-		if rest := *r; len(rest) > 0 {
-			*r = nil
-			sched.Go(func() { rest.deliver() })
-		}
-	}()
-	for len(*r) > 0 {
-		next := (*r)[0]
-		*r = (*r)[1:]
-		next()
-	}
-	*r = nil
-}
-
-// try calls TryComplete of m, which the caller holds. A panic counts as none. After a runtime.Goexit
-// try does not return.
-func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K, r *recoveries) (a answer) {
-	if w, ok := m.Operation().(*waiting); ok && closed(w.done) {
-		p.passedOver.Add(1)
-		return gone
-	}
-	a = silent
-	defer func() {
-		if a == silent {
-			p.noteRecovered(recover(), m, key, r)
-		}
-	}()
 	if p.cfg.slow > 0 {
-		defer p.callbacks.end(p.callbacks.begin(m, "TryComplete", key))
+		return p.timedTry(m, key)
 	}
 	if m.Try() {
-		a = yes
-	} else {
-		a = no
+		return yes
 	}
-	return a
+	return no
 }
 
-// noteRecovered adds v, the value of a panic in the TryComplete of m, to r; nil means none. The deferred
-// function that has recovered it calls noteRecovered: the stack still has the panic there.
-func (p *DelayedOperationPurgatory[K]) noteRecovered(v any, m *machine.Machine, key K, r *recoveries) {
-	if v == nil { // a runtime.Goexit
-		return
+// left reports whether m is a wait whose context has ended: nobody waits for it any more.
+func (p *DelayedOperationPurgatory[K]) left(m *machine.Machine) bool {
+	w, ok := m.Operation().(*waiting)
+	if !ok || !closed(w.done) {
+		return false
 	}
-	stack := debug.Stack()
-	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
-	*r = append(*r, func() { guard.Report(v, stack, p.blame(m, name, "TryComplete", key)) })
+	p.passedOver.Add(1)
+	return true
+}
+
+// timedTry is try with [WithSlowCallback].
+func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine, key K) answer {
+	defer p.callbacks.end(p.callbacks.begin(m, "TryComplete", key))
+	if m.Try() {
+		return yes
+	}
+	return no
 }
 
 // ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile, and
 // with first before that. It returns how the caller has to end m. If that is Pending, m is released. last is
 // what a try has said last, and tries is how many there were. With inLine, m is released with the note that a
 // walk in order stops at it.
-func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, key K, first, inLine bool, r *recoveries) (end machine.Outcome, last answer, tries int) {
-	for n, again := 0, first; ; n++ {
+func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, key K, first, inLine bool) (end machine.Outcome, last answer, tries int) {
+	for again := first; ; {
 		if again {
-			last = p.try(m, key, r)
-			if last != gone {
-				tries++
-			}
-			if last == yes {
+			last = p.try(m, key)
+			if tries++; last == yes {
 				return machine.Satisfied, yes, tries
 			}
 			if inLine && last == no {
 				m.SetStopped()
 			}
-		}
-		if n == maxInRow {
-			return p.leave(m), last, tries
+			if tries == maxInRow {
+				return p.leave(m), last, tries
+			}
 		}
 		if end, again = m.Release(true); !again {
 			return end, last, tries
@@ -127,4 +98,36 @@ func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
 	if end := p.leave(m); end != machine.Pending {
 		p.endOne(s, m, end, nil, false)
 	}
+}
+
+// recoveries are panics that were recovered. Their handler is user code, and may block: so it is called
+// when the operations and the turn of a line are free.
+type recoveries []func()
+
+// recovered returns the call of the handler for v, the value of a panic in a method of m. The deferred function
+// that has recovered v calls it: the stack still has the panic there. The operation is named by its String method; the caller holds m,
+// or has just run one of its callbacks.
+func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, method string, key K) func() {
+	stack := debug.Stack()
+	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
+	return func() { guard.Report(v, stack, p.blame(m, name, method, key)) }
+}
+
+// deliver calls the handlers. If one of them calls runtime.Goexit, another goroutine calls the others.
+func (r *recoveries) deliver() {
+	if len(*r) == 0 {
+		return
+	}
+	defer func() {
+		if rest := *r; len(rest) > 0 {
+			*r = nil
+			sched.Go(func() { rest.deliver() })
+		}
+	}()
+	for len(*r) > 0 {
+		next := (*r)[0]
+		*r = (*r)[1:]
+		next()
+	}
+	*r = nil
 }

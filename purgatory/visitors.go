@@ -75,8 +75,8 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64) int {
 		return 0
 	}
 	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
-	n, _, ok := l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch])
-	if w.batch = w.slots.batch[:n]; !ok {
+	w.at = 0
+	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
 		w.p.walks.Put(w)
 		return 0
 	}
@@ -101,8 +101,7 @@ func (v inLine[K]) visit(w *walk[K]) {
 			if !w.cursor.More() || len(w.ending.ops) > batchSize-inLineBatch {
 				break
 			}
-			n, _ := w.cursor.Next(w.slots.batch[:inLineBatch])
-			w.batch = w.slots.batch[:n]
+			w.read(inLineBatch)
 			continue
 		}
 		said = v.one(w, m, now)
@@ -118,7 +117,7 @@ func (v inLine[K]) visit(w *walk[K]) {
 // operation that another goroutine is trying is passed over.
 func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 	if !w.hold(m) {
-		return silent
+		return none
 	}
 	passed, taken := timer.TakeDue(w.p.timer, entryOf(m), now)
 	switch {
@@ -130,7 +129,7 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 		w.settle(w.p.leave(m))
 	}
 	w.p.passedOver.Add(1)
-	return silent
+	return none
 }
 
 func (inLine[K]) ends(*walk[K]) bool { return true }

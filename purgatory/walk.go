@@ -23,7 +23,7 @@ type walk[K comparable] struct {
 	visitor visitor[K]
 
 	cursor watchers.Cursor[K]
-	batch  []*machine.Machine // still to be visited, in slots
+	at, n  int // slots.batch[at:n] is still to be visited
 	slots  slots[K]
 	stage  stage
 	held   *machine.Machine // is being tried
@@ -88,8 +88,8 @@ func (p *DelayedOperationPurgatory[K]) overAll(key K, hash uint64, upTo int64, v
 	}
 	w := p.newWalk(s, key, hash, upTo, v)
 	w.ending.cause = cause
-	n, _ := l.Begin(&w.cursor, upTo, w.slots.batch[:])
-	w.batch = w.slots.batch[:n]
+	w.at = 0
+	w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:])
 	return w.run()
 }
 
@@ -105,8 +105,8 @@ func (w *walk[K]) run() (ended int) {
 		defer w.p.region(regionCheck)()
 	}
 	var yielded time.Time // see sched.GiveWay
-	for before := 0; w.step(); before = w.ended {
-		if w.ended-before == batchSize {
+	for before, more := 0, true; more; before = w.ended {
+		if more = w.step(); w.ended-before == batchSize {
 			// The goroutines that a herd of waits wakes become runnable as fast as a walk can end
 			// them, and any other goroutine would have to wait for all of them. So they run now.
 			yielded = sched.GiveWay(yielded)
@@ -121,18 +121,29 @@ func (w *walk[K]) run() (ended int) {
 	return ended
 }
 
-// step takes a batch from where it stands to its end, and reads the next one, if there is one.
+// step takes a batch from where it stands to its end, and reads the next one, if there is one. It returns
+// early, with true, if user code panics.
 func (w *walk[K]) step() (more bool) {
+	over := false
+	defer func() {
+		if !over {
+			if v := recover(); v != nil {
+				w.blame(v)
+				more = true
+			}
+		}
+	}()
 	if w.stage == outside {
 		deep, inTry := w.p.enter(w.ending.shard)
 		if w.stage = w.visitor.begin(w, deep, inTry); w.stage == outside {
 			w.ending.shard.Gate().Exit(0)
+			over = true
 			return false
 		}
 	}
 	later := w.stage == leaving
 	if w.stage != answering {
-		if w.held != nil { // its TryComplete has called runtime.Goexit: that is no yes
+		if w.held != nil { // its TryComplete has panicked or called runtime.Goexit: that is no yes
 			w.settle(w.p.leave(w.held))
 		}
 		w.visitor.visit(w)
@@ -144,28 +155,43 @@ func (w *walk[K]) step() (more bool) {
 	w.recovered.deliver()
 	w.ending.answer(later)
 	w.stage = outside
-	if !w.cursor.More() || w.visitor.ends(w) {
-		return false
+	if more = w.cursor.More() && !w.visitor.ends(w); more {
+		w.read(batchSize)
 	}
-	n, _ := w.cursor.Next(w.slots.batch[:])
-	w.batch = w.slots.batch[:n]
-	return true
+	over = true
+	return more
+}
+
+// blame notes v, the value of a panic in a TryComplete, or reports that of a callback.
+func (w *walk[K]) blame(v any) {
+	if w.stage == answering {
+		w.ending.blame(v)()
+		return
+	}
+	key, _ := watchers.FirstKey[K](w.held)
+	w.recovered = append(w.recovered, w.p.recovered(v, w.held, "TryComplete", key))
+}
+
+// read reads a batch of at most most operations.
+func (w *walk[K]) read(most int) {
+	w.at = 0
+	w.n, _ = w.cursor.Next(w.slots.batch[:most])
 }
 
 // pop takes the next operation of the batch; nil if there is none.
 func (w *walk[K]) pop() (m *machine.Machine) {
-	if len(w.batch) > 0 {
-		m = w.batch[0]
-		w.batch[0] = nil // others may end it while a callback blocks
-		w.batch = w.batch[1:]
+	if w.at < w.n {
+		m = w.slots.batch[w.at]
+		w.slots.batch[w.at] = nil // others may end it while a callback blocks
+		w.at++
 	}
 	return m
 }
 
 // drop leaves out what the walk has not visited.
 func (w *walk[K]) drop() {
-	clear(w.batch)
-	w.batch = nil
+	clear(w.slots.batch[w.at:w.n])
+	w.at = w.n
 	if w.cursor.More() {
 		w.cursor.Stop()
 	}
@@ -181,7 +207,7 @@ func (w *walk[K]) hold(m *machine.Machine) (held bool) {
 
 // try tries the operation that the walk holds.
 func (w *walk[K]) try(inLine bool) (last answer) {
-	end, last, tries := w.p.ask(w.held, w.key, true, inLine, &w.recovered)
+	end, last, tries := w.p.ask(w.held, w.key, true, inLine)
 	w.tally.tries += tries
 	if w.tally.wasted += tries; end == machine.Satisfied {
 		w.tally.wasted--

@@ -16,7 +16,7 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	w := New(Config[int]{Shards: shards})
 	begin := func() *machine.Machine {
 		op := &waiter{}
-		(&machine.Hold{Op: op}).Begin(2, 1)
+		machine.Of(op).Begin(op, 2, 1)
 		return machine.Of(op)
 	}
 	wait := func(shard uint64) *Wait[int] { return &Wait[int]{int(shard), AnyPosition, shard} }

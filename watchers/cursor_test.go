@@ -18,7 +18,7 @@ func waitAt(t *testing.T, w *Watchers[int], key int, position int64) *machine.Ma
 	t.Helper()
 	op := &waiter{}
 	m := machine.Of(op)
-	require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+	require.True(t, machine.Of(op).Begin(op, 1, 1))
 	require.True(t, w.Shard(w.Hash(key)).Watch(m, 0, &Wait[int]{key, position, w.Hash(key)}))
 	return m
 }
@@ -258,7 +258,7 @@ func TestALookupFindsANaNByItsHash(t *testing.T) {
 	waiting := map[*machine.Machine]bool{}
 	watch := func(key float64, hash uint64) {
 		op := &waiter{}
-		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, machine.Of(op).Begin(op, 1, 1))
 		require.True(t, s.Watch(machine.Of(op), 0, &Wait[float64]{key, AnyPosition, hash}))
 		waiting[machine.Of(op)] = true
 	}

@@ -107,7 +107,7 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 	for _, keys := range [][]float64{{1}, {1, 2}, {nan, 2, 3}, {nan, nan, 3}, {nan}, {nan, nan}} {
 		op := &waiter{}
 		m := machine.Of(op)
-		require.True(t, (&machine.Hold{Op: op}).Begin(len(keys), 1))
+		require.True(t, machine.Of(op).Begin(op, len(keys), 1))
 		var hashes []uint64
 		for i, key := range keys {
 			hashes = append(hashes, w.Hash(key))

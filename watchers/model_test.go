@@ -65,7 +65,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 			}
 			op := &waiter{}
 			o.m = machine.Of(op)
-			require.True(t, (&machine.Hold{Op: op}).Begin(len(o.keys), 1))
+			require.True(t, machine.Of(op).Begin(op, len(o.keys), 1))
 			for i, key := range o.keys {
 				require.True(t, w.Shard(w.Hash(key)).Watch(o.m, i, &Wait[int]{key, o.at[i], w.Hash(key)}))
 			}

@@ -149,7 +149,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 				position := []int64{int64(step), rng.Int64N(int64(step) + 1), 77, int64(step) - rng.Int64N(64)}[rng.IntN(4)]
 				op := &waiter{}
 				m := machine.Of(op)
-				require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+				require.True(t, machine.Of(op).Begin(op, 1, 1))
 				require.True(t, s.Watch(m, 0, &Wait[int]{1, position, w.Hash(1)}))
 				i, _ := slices.BinarySearchFunc(model, position, func(p place, position int64) int {
 					if p.position <= position {

@@ -156,7 +156,7 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 	for position := range int64(20) {
 		op := &waiter{}
 		m := machine.Of(op)
-		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, machine.Of(op).Begin(op, 1, 1))
 		require.True(t, s.Watch(m, 0, &Wait[int]{1, position, h}))
 	}
 	var c Cursor[int]

@@ -30,7 +30,7 @@ func lent(w *Watchers[int], keys int) (shards []int) {
 	for i := range w.slots {
 		for {
 			op := &waiter{}
-			(&machine.Hold{Op: op}).Begin(keys, 1)
+			machine.Of(op).Begin(op, keys, 1)
 			if w.Shard(uint64(i)).mu.spare.Lend(machine.Of(op)); machine.Of(op).Extra() == nil {
 				break
 			}

@@ -28,7 +28,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		} else {
 			op := &waiter{}
 			model[key] = machine.Of(op)
-			require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+			require.True(t, machine.Of(op).Begin(op, 1, 1))
 			s.Watch(model[key], 0, &Wait[int]{key, AnyPosition, w.Hash(key)})
 		}
 		if step%200 == 0 {
@@ -64,7 +64,7 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	for key := range 3 {
 		op := &waiter{}
 		m := machine.Of(op)
-		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, machine.Of(op).Begin(op, 1, 1))
 		require.True(t, s.Watch(m, 0, &Wait[int]{key, AnyPosition, 42}))
 		ops = append(ops, m)
 	}

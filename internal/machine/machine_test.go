@@ -41,30 +41,30 @@ var errGone = errors.New("gone")
 // states has, for each state, a function that brings a new machine into it.
 var states = map[string]func(m *Machine, op Operation){
 	"new":  func(*Machine, Operation) {},
-	"busy": func(m *Machine, op Operation) { (&Hold{Op: op}).Begin(3, purgatory1) },
+	"busy": func(m *Machine, op Operation) { Of(op).Begin(op, 3, purgatory1) },
 	"busy, again": func(m *Machine, op Operation) {
-		(&Hold{Op: op}).Begin(3, purgatory1)
+		Of(op).Begin(op, 3, purgatory1)
 		m.Acquire()
 	},
 	"busy, wish": func(m *Machine, op Operation) {
-		(&Hold{Op: op}).Begin(3, purgatory1)
+		Of(op).Begin(op, 3, purgatory1)
 		m.claim(Cancelled, m.Owner())
 	},
 	"busy, again, wish": func(m *Machine, op Operation) {
-		(&Hold{Op: op}).Begin(3, purgatory1)
+		Of(op).Begin(op, 3, purgatory1)
 		m.Acquire()
 		m.claim(Cancelled, m.Owner())
 	},
 	"pending": func(m *Machine, op Operation) {
-		(&Hold{Op: op}).Begin(3, purgatory1)
+		Of(op).Begin(op, 3, purgatory1)
 		m.Release(true)
 	},
 	"ended": func(m *Machine, op Operation) {
-		(&Hold{Op: op}).Begin(3, purgatory1)
+		Of(op).Begin(op, 3, purgatory1)
 		m.settle(Forced, nil)
 	},
 	"rejected, used": func(m *Machine, op Operation) {
-		(&Hold{Op: op}).Begin(3, purgatory1)
+		Of(op).Begin(op, 3, purgatory1)
 		m.reject(true)
 	},
 }
@@ -108,7 +108,7 @@ func TestEveryTransition(t *testing.T) {
 		do   func(m *Machine, op Operation) any
 		want map[string]result // by state; Settle and the like must not be called in the states that are missing
 	}{
-		"Begin": {func(m *Machine, op Operation) any { return (&Hold{Op: op}).Begin(3, purgatory1) }, map[string]result{
+		"Begin": {func(m *Machine, op Operation) any { return Of(op).Begin(op, 3, purgatory1) }, map[string]result{
 			"new": {true, "busy"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"},
 			"busy, again, wish": {false, "busy, again, wish"}, "pending": {false, "pending"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
 		}},
@@ -181,7 +181,7 @@ func TestOutcomeAndCause(t *testing.T) {
 		op := &task{}
 		assert.Equal(t, Pending, Of(op).Outcome())
 		m := Of(op)
-		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+		require.True(t, Of(op).Begin(op, 1, purgatory1))
 		assert.Equal(t, Pending, Of(op).Outcome())
 		require.NoError(t, Of(op).Cause())
 		cause := errGone
@@ -202,7 +202,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 	run := func(prepare func(m *Machine)) *Machine {
 		op := &task{}
 		m := Of(op)
-		(&Hold{Op: op}).Begin(1, purgatory1)
+		Of(op).Begin(op, 1, purgatory1)
 		l.Link(m, 0, 0, nil)
 		prepare(m)
 		expire(m.Entry())
@@ -225,7 +225,7 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	op := &task{}
 	m := Of(op)
 	assert.False(t, m.AcceptedBy(purgatory1))
-	(&Hold{Op: op}).Begin(2, purgatory1)
+	Of(op).Begin(op, 2, purgatory1)
 	assert.False(t, m.AcceptedBy(purgatory1), "it is being registered")
 	m.Acquire()
 	_, look := m.Release(true)
@@ -248,13 +248,13 @@ func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	op := &task{}
 	m := Of(op)
 	assert.Zero(t, m.Owner(), "it was not submitted")
-	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+	require.True(t, Of(op).Begin(op, 1, purgatory1))
 	assert.EqualValues(t, purgatory1, m.Owner())
-	require.False(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
+	require.False(t, Of(op).Begin(op, 1, purgatory1+1))
 	assert.EqualValues(t, purgatory1, m.Owner(), "another one was refused")
 	m.reject(false)
 	assert.Zero(t, m.Owner(), "it may go elsewhere")
-	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
+	require.True(t, Of(op).Begin(op, 1, purgatory1+1))
 	assert.EqualValues(t, purgatory1+1, m.Owner())
 	m.settle(Forced, nil)
 	assert.EqualValues(t, purgatory1+1, m.Owner(), "it has ended there")
@@ -277,7 +277,7 @@ func TestFindReturnsNilForNilOperations(t *testing.T) {
 func TestAMachineKnowsItsOperationAndEntry(t *testing.T) {
 	op := &task{}
 	m := Of(op)
-	(&Hold{Op: op}).Begin(1, purgatory1)
+	Of(op).Begin(op, 1, purgatory1)
 	assert.Same(t, op, m.Operation())
 	assert.Same(t, m, Of(m.Operation()))
 	m.SetStart(time.Minute)
@@ -295,7 +295,7 @@ func TestSizes(t *testing.T) {
 	assert.EqualValues(t, 40, unsafe.Sizeof(Watch{}))
 	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() {
 		op := &task{}
-		(&Hold{Op: op}).Begin(1, purgatory1)
+		Of(op).Begin(op, 1, purgatory1)
 		Of(op).Release(true)
 		sink = op
 	}), 0, "the user's own")
@@ -309,7 +309,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	// carries out.
 	op := &task{}
 	m := Of(op)
-	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+	require.True(t, Of(op).Begin(op, 1, purgatory1))
 	m.Release(true)
 	holders, looks, ends := 0, 0, 0 // only the holder touches them; the race detector checks that
 	var enough atomic.Bool
@@ -362,7 +362,7 @@ func TestAClaimForAnotherPurgatoryDoesNothing(t *testing.T) {
 	for name, bring := range states {
 		op := &task{}
 		m := Of(op)
-		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1+1))
+		require.True(t, Of(op).Begin(op, 1, purgatory1+1))
 		m.reject(false)
 		bring(m, op)
 		before := m.word().Load()

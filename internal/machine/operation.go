@@ -25,6 +25,10 @@ func Of(op Embedded) *Machine { return op.machine() }
 // Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
 // type that embeds a nil pointer. It returns nil for these.
 func Find(op Operation) (m *Machine) {
-	defer func() { _ = recover() }() // op is nil, or the promoted method dereferenced a nil pointer
+	defer func() {
+		if m == nil { // op is nil, or the promoted method dereferenced a nil pointer
+			_ = recover()
+		}
+	}()
 	return op.machine()
 }

@@ -14,7 +14,7 @@ func ending(t *testing.T, keys int) *Machine {
 	var l List
 	l.Init(nil)
 	op := &plain{}
-	require.True(t, (&Hold{Op: op}).Begin(keys, purgatory1))
+	require.True(t, Of(op).Begin(op, keys, purgatory1))
 	for i := range keys {
 		l.Link(Of(op), i, 7, l.Last())
 	}
@@ -27,7 +27,7 @@ func ending(t *testing.T, keys int) *Machine {
 func beginning(t *testing.T, keys int) *Machine {
 	t.Helper()
 	op := &plain{}
-	require.True(t, (&Hold{Op: op}).Begin(keys, purgatory1))
+	require.True(t, Of(op).Begin(op, keys, purgatory1))
 	return Of(op)
 }
 

@@ -22,7 +22,7 @@ func TestAnUnlinkedWatchRefersToNothing(t *testing.T) {
 	for i := range machines {
 		op := &plain{}
 		machines[i] = Of(op)
-		require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+		require.True(t, Of(op).Begin(op, 1, purgatory1))
 		l.Link(machines[i], 0, int64(i), l.Last())
 	}
 	w := machines[1].First()
@@ -46,7 +46,7 @@ func TestUnlinkKeepsTheOtherWatches(t *testing.T) {
 			lists[i].Init(nil)
 			for range 1 + random.IntN(12) {
 				op := &plain{}
-				require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+				require.True(t, Of(op).Begin(op, 1, purgatory1))
 				lists[i].Link(Of(op), 0, 0, lists[i].Last())
 				want[i] = append(want[i], Of(op).First())
 			}
@@ -96,7 +96,7 @@ func TestAnIterationOverWatchesMayStopEarly(t *testing.T) {
 	l.Init(nil)
 	op := &plain{}
 	m := Of(op)
-	require.True(t, (&Hold{Op: op}).Begin(4, purgatory1))
+	require.True(t, Of(op).Begin(op, 4, purgatory1))
 	for i := range 4 {
 		l.Link(m, i, 0, l.Last())
 	}
@@ -113,7 +113,7 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	l.Init(nil)
 	op := &plain{}
 	m := Of(op)
-	require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
+	require.True(t, Of(op).Begin(op, 3, purgatory1))
 	for i := range 3 {
 		l.Link(m, i, 0, nil)
 	}
@@ -126,20 +126,20 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 	assert.Equal(t, Forced, m.Outcome())
 	assert.NoError(t, m.Cause())
 	assert.False(t, m.Acquire())
-	assert.False(t, (&Hold{Op: op}).Begin(1, purgatory1), "it is used once")
+	assert.False(t, Of(op).Begin(op, 1, purgatory1), "it is used once")
 }
 
 func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
 	for _, spent := range []bool{false, true} {
 		op := &plain{}
 		m := Of(op)
-		require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
+		require.True(t, Of(op).Begin(op, 3, purgatory1))
 		m.SetStart(0)
 		m.reject(spent)
 		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
 		assert.Negative(t, m.Start(), "and so has not been watched")
 		assert.False(t, m.Acquire())
-		assert.Equal(t, !spent, (&Hold{Op: op}).Begin(1, purgatory1))
+		assert.Equal(t, !spent, Of(op).Begin(op, 1, purgatory1))
 	}
 }
 
@@ -148,7 +148,7 @@ func TestAPendingOperationOnManyKeysHasNoCause(t *testing.T) {
 	l.Init(nil)
 	op := &plain{}
 	m := Of(op)
-	require.True(t, (&Hold{Op: op}).Begin(2, purgatory1))
+	require.True(t, Of(op).Begin(op, 2, purgatory1))
 	l.Link(m, 0, 0, nil)
 	l.Link(m, 1, 0, nil)
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
@@ -160,7 +160,7 @@ func TestARenewedOperationIsLikeNew(t *testing.T) {
 	m := Of(op)
 	cause := errGone
 	for range 2 {
-		require.True(t, (&Hold{Op: op}).Begin(3, purgatory1))
+		require.True(t, Of(op).Begin(op, 3, purgatory1))
 		assert.Nil(t, m.Extra(), "the cause is no watch")
 		assert.NoError(t, m.Cause())
 		m.settle(Cancelled, &cause)
@@ -168,7 +168,7 @@ func TestARenewedOperationIsLikeNew(t *testing.T) {
 		assert.Equal(t, Pending, m.Outcome())
 		assert.False(t, m.Acquire())
 		assert.EqualValues(t, purgatory1, m.Owner())
-		assert.False(t, (&Hold{Op: op}).Begin(1, purgatory1+1), "in another purgatory")
+		assert.False(t, Of(op).Begin(op, 1, purgatory1+1), "in another purgatory")
 	}
 }
 
@@ -177,10 +177,10 @@ func TestARenewedOperationIsLikeNew(t *testing.T) {
 func TestAnOperationIsNotRenewedAfterItsTimeout(t *testing.T) {
 	op := &plain{}
 	m := Of(op)
-	require.True(t, (&Hold{Op: op}).Begin(1, purgatory1))
+	require.True(t, Of(op).Begin(op, 1, purgatory1))
 	m.settle(Forced, nil)
 	m.Entry().At = 1
 	assert.False(t, m.Renew())
 	assert.Equal(t, Forced, m.Outcome())
-	assert.False(t, (&Hold{Op: op}).Begin(1, purgatory1))
+	assert.False(t, Of(op).Begin(op, 1, purgatory1))
 }

@@ -35,10 +35,13 @@ var WithTimeout = context.WithTimeout
 // schedule only.
 func Dice(n int64) int64 { return rand.Int64N(n) }
 
-// Picks picks one address in 512, spread over any stride between addresses. With the tag interleave
-// it is a throw of Dice.
+// Picks picks one address in 512, whatever the stride between addresses: its bits are mixed as those of
+// a number of SplitMix64 are. With the tag interleave it is a throw of Dice.
 func Picks(p unsafe.Pointer) bool {
-	return uint64(uintptr(p))*0x9e3779b97f4a7c15 < 1<<(64-9) // 2^64/φ (Knuth, multiplicative hashing)
+	x := uint64(uintptr(p))
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x>>(64-9) == 0
 }
 
 // Receive receives from c.

@@ -135,7 +135,7 @@ func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 	for _, late := range []time.Duration{-time.Millisecond, 0, 2 * LateUnit, 2*LateUnit + 1, 3 * time.Millisecond} {
 		op := &waiter{}
 		m = machine.Of(op)
-		require.True(t, (&machine.Hold{Op: op}).Begin(1, 1))
+		require.True(t, machine.Of(op).Begin(op, 1, 1))
 		m.Entry().At = int64(time.Second - late)
 		end(o, m, machine.Expired)
 	}
