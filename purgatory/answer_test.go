@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // nest calls f on a stack that is deeper by this many frames.
@@ -55,7 +53,7 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 		require.True(t, p.ForceComplete(outer))
 		assert.Equal(t, operation.Forced, inner.Outcome(), "it has ended in any case")
 		if deep {
-			assert.False(t, p.watchers.Quiet(), "and is not answered")
+			assert.NotZero(t, p.watchers.Unanswered(), "and is not answered")
 		}
 		close(proceed)
 		select {
@@ -68,142 +66,13 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 	}
 }
 
-// nestOnce makes a check inside a TryComplete, so that the purgatory knows of nested checks and
-// looks at the stack of every registration.
-func nestOnce(t *testing.T, p *DelayedOperationPurgatory[string]) {
-	t.Helper()
-	op, nested := submit(t, p, time.Hour, "nests"), false
-	op.while = func() {
-		if !nested {
-			nested = true
-			p.CheckAndComplete("nests")
-		}
-	}
-	p.CheckAndComplete("nests")
-	require.True(t, p.nesting.found.Load())
-}
-
 // A registration on a deep stack makes its tries itself, unless it is inside a TryComplete.
 func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
 	p := newManual(t, WithWatcherShards(1))
-	nestOnce(t, p)
 	nest(machine.DeepStack, func() {
 		completed, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a")
 		assert.NoError(t, err)
 		assert.True(t, completed)
-	})
-}
-
-// A registration without time tries its operation once, also on a deep stack inside a
-// TryComplete: no worker could try it before it expires.
-func TestARegistrationWithoutTimeTriesItsOperationOnce(t *testing.T) {
-	p := newManual(t, WithWatcherShards(1))
-	nestOnce(t, p)
-	var tries atomic.Int64
-	outer := &probe{ready: true, while: func() {
-		_, err := p.TryCompleteElseWatch(&probe{ready: true, while: func() { tries.Add(1) }}, 0, "a")
-		assert.NoError(t, err)
-	}}
-	nest(machine.DeepStack, func() {
-		_, err := p.TryCompleteElseWatch(outer, time.Hour, "b")
-		assert.NoError(t, err)
-	})
-	require.Eventually(t, func() bool { return tries.Load() == 1 }, deadline, time.Millisecond)
-}
-
-// looksAfter reports whether a purgatory looks at the stack when the last tries of a shard's run have
-// been made. It does so inside a TryComplete, since a look that finds one is remembered.
-func looksAfter(run, tries int64) (looked bool) {
-	var n nesting
-	(&machine.Hold{Op: &probe{while: func() {
-		n.afterTries(run, tries)
-		looked = n.forbidsCheck()
-	}}}).Try(false)
-	return looked
-}
-
-// Checks look at the stack after 64 tries of a shard, each time that their number has doubled, and at
-// last for each 4,096.
-func TestTriesCauseFewLooksAtTheStack(t *testing.T) {
-	for _, c := range []struct {
-		run, tries int64
-		looks      bool
-	}{
-		{1, 1, false},
-		{63, 1, false},
-		{63, 60, false},
-		{64, 1, true},
-		{65, 1, false},
-		{127, 1, false},
-		{128, 1, true},
-		{100, 10, false},
-		{100, 50, true},
-		{4096, 1, true},
-		{8191, 1, false},
-		{8192, 1, true},
-		{8192 + 2048, 1, false},
-		{8192 + 4096, 1, true},
-		{8192 + 4097, 1, false},
-	} {
-		assert.Equal(t, c.looks, looksAfter(c.run, c.tries), "the last %d of %d", c.tries, c.run)
-	}
-}
-
-// Beside a crowd of callbacks, 64 completions look at the stack, and then one in eight, until a look
-// finds a deep stack.
-func TestACrowdCausesFewLooksAtTheStack(t *testing.T) {
-	var n nesting
-	looks := func(calls int) (count int) {
-		for range calls {
-			if n.occupiedGate() {
-				count++
-				_, _ = n.look()
-			}
-		}
-		return count
-	}
-	for range 2 {
-		assert.Equal(t, 64, looks(64))
-		some := looks(8000)
-		assert.Greater(t, some, 500)
-		assert.Less(t, some, 2000)
-		nest(machine.DeepStack, func() { _, _ = n.look() })
-	}
-	more := 0
-	for range 500 {
-		n = nesting{}
-		looks(64)
-		more += looks(1)
-	}
-	assert.Less(t, more, 250, "the next is one in eight already")
-}
-
-// A registration on a deep stack inside a TryComplete that the timer refuses leaves nothing behind: the
-// operation can be submitted again.
-func TestARefusedRegistrationOnADeepStackMayBeRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clock, err := timer.NewManualTimer(timer.WithMaxPending(2))
-		require.NoError(t, err)
-		p, err := New[string]("test", WithTimer(clock), WithWatcherShards(1))
-		require.NoError(t, err)
-		defer p.Close()
-		nestOnce(t, p) // one waits
-		last, err := clock.AfterFunc(time.Hour, func() {})
-		require.NoError(t, err)
-		inner := &probe{}
-		outer := &probe{ready: true, while: func() {
-			_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
-			assert.ErrorIs(t, err, ErrFull)
-		}}
-		nest(machine.DeepStack, func() {
-			_, err := p.TryCompleteElseWatch(outer, time.Hour, "b")
-			assert.NoError(t, err)
-		})
-		synctest.Wait() // no goroutine goes on with it
-		require.True(t, last.Stop())
-		completed, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
-		require.NoError(t, err)
-		assert.False(t, completed)
 	})
 }
 
@@ -212,7 +81,6 @@ func TestARefusedRegistrationOnADeepStackMayBeRepeated(t *testing.T) {
 func TestARegistrationInATryCompleteLeavesTheLineToWorkers(t *testing.T) {
 	p := newManual(t, WithFirstInFirstOut())
 	held := HoldWorkers(t, p)
-	nestOnce(t, p)
 	held.Work()
 	var keys []string
 	tries := map[string][]int{}

@@ -113,7 +113,7 @@ func TestGoexitLeavesNoOperationHeld(t *testing.T) {
 			apart(func() { leave(p, op) })
 			op.while = nil
 			p.ForceComplete(op) // the goroutine that goes on may be about to let go of it
-			assert.Eventually(t, p.watchers.Quiet, time.Minute, time.Millisecond)
+			assert.Eventually(t, func() bool { return p.watchers.Unanswered() == 0 }, time.Minute, time.Millisecond)
 			assert.Equal(t, operation.Forced, op.Outcome())
 		})
 	}

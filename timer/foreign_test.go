@@ -152,9 +152,9 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	o := &operation{}
 	var list machine.List
 	list.Init(o)
-	hold := machine.Hold{Op: o}
-	require.True(t, hold.Begin(1, 1<<25-1))
-	list.Link(hold.Machine, 0, 0, nil)
+	hold := machine.Of(o)
+	require.True(t, hold.Begin(o, 1, 1<<25-1))
+	list.Link(hold, 0, 0, nil)
 	hold.Release(true)
 	e := taskEntry(hold.Entry())
 	assert.Nil(t, e.Task())
@@ -183,8 +183,8 @@ func (o *ticking) RunTask(*TaskEntry) { o.ran++ }
 func TestAnOperationIsNoTaskWhateverItsMethods(t *testing.T) {
 	m := newManual(t)
 	o := &ticking{}
-	hold := machine.Hold{Op: o}
-	require.True(t, hold.Begin(1, 1<<25-1))
+	hold := machine.Of(o)
+	require.True(t, hold.Begin(o, 1, 1<<25-1))
 	require.NoError(t, m.AddAt(taskEntry(hold.Entry()), 0, time.Second))
 	m.AdvanceClock(time.Second)
 	assert.Zero(t, o.ran)

@@ -13,7 +13,7 @@ import (
 // finds these.
 func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	const shards = 8
-	w := New(Config[int]{Shards: shards})
+	w := New(Config[int]{Kick: func() {}, Shards: shards})
 	begin := func() *machine.Machine {
 		op := &waiter{}
 		machine.Of(op).Begin(op, 2, 1)
@@ -23,18 +23,18 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later
 		m := begin()
-		assert.True(t, w.Shard(i).Watch(m, 0, wait(i)))
+		assert.Zero(t, w.Shard(i).Watch(m, 0, wait(i)))
 		accepted = append(accepted, m)
 	}
 	assert.True(t, w.Shard(0).Pass(machine.Satisfied))
 	w.Close()
 	for i := range uint64(shards) {
-		assert.False(t, w.Shard(i).Watch(begin(), 0, wait(i)), "shard %d", i)
+		assert.Equal(t, ShardClosed, w.Shard(i).Watch(begin(), 0, wait(i)), "shard %d", i)
 		assert.False(t, w.Shard(i).Pass(machine.Satisfied), "shard %d", i)
 	}
 	for i, m := range accepted {
 		at := uint64(shards - 1 - i)
-		assert.True(t, w.Shard(at).Watch(m, 1, wait(at)))
+		assert.Zero(t, w.Shard(at).Watch(m, 1, wait(at)))
 	}
 	var total Totals
 	found := map[*machine.Machine]int{}

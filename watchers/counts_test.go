@@ -14,7 +14,7 @@ import (
 // The times of a map are those of its operations, each counted once, whatever its keys are.
 func TestTimesAreThoseOfTheOperations(t *testing.T) {
 	var now time.Duration
-	w := New(Config[int]{Shards: 8, Observe: stats.Config{Times: true, Now: func() time.Duration { return now }}})
+	w := New(Config[int]{Kick: func() {}, Shards: 8, Observe: stats.Config{Times: true, Now: func() time.Duration { return now }}})
 	times := func() *stats.Times {
 		total := Totals{Times: stats.NewTimes()}
 		for s := range w.Shards() {
@@ -56,14 +56,14 @@ func startedAt(t *testing.T, w *Watchers[int], start time.Duration, keys ...int)
 	require.True(t, machine.Of(op).Begin(op, len(keys), 1))
 	m.SetStart(start)
 	for i, key := range keys {
-		require.True(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
+		require.Zero(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
 	}
 	return m
 }
 
 // Tries and forgotten checks are counted for their key.
 func TestAKeysTriesAndForgottenChecksAreCounted(t *testing.T) {
-	w := New(Config[int]{Shards: 1, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
+	w := New(Config[int]{Kick: func() {}, Shards: 1, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	s := w.Shard(0)
 	wait(t, w, 1)
 	m := waitAt(t, w, 2, 5)

@@ -19,7 +19,7 @@ func waitAt(t *testing.T, w *Watchers[int], key int, position int64) *machine.Ma
 	op := &waiter{}
 	m := machine.Of(op)
 	require.True(t, machine.Of(op).Begin(op, 1, 1))
-	require.True(t, w.Shard(w.Hash(key)).Watch(m, 0, &Wait[int]{key, position, w.Hash(key)}))
+	require.Zero(t, w.Shard(w.Hash(key)).Watch(m, 0, &Wait[int]{key, position, w.Hash(key)}))
 	return m
 }
 
@@ -161,7 +161,7 @@ func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {
 	keys, _ = s.someKeys(0, 100, nil)
 	assert.Empty(t, keys)
 	assert.False(t, s.Awaited(7, hash))
-	_, awaited := s.Signal(7, hash, EveryPosition, false)
+	awaited := s.Signal(7, hash, EveryPosition, false)
 	assert.False(t, awaited)
 	var total Totals
 	s.Totals(&total)
@@ -253,13 +253,13 @@ func TestRestReturnsWhatNextWould(t *testing.T) {
 
 // A lookup by another hash never finds a NaN. By its own it does, and it finds no other.
 func TestALookupFindsANaNByItsHash(t *testing.T) {
-	w := New(Config[float64]{Shards: 1})
+	w := New(Config[float64]{Kick: func() {}, Shards: 1})
 	s, nan := w.Shard(0), math.NaN()
 	waiting := map[*machine.Machine]bool{}
 	watch := func(key float64, hash uint64) {
 		op := &waiter{}
 		require.True(t, machine.Of(op).Begin(op, 1, 1))
-		require.True(t, s.Watch(machine.Of(op), 0, &Wait[float64]{key, AnyPosition, hash}))
+		require.Zero(t, s.Watch(machine.Of(op), 0, &Wait[float64]{key, AnyPosition, hash}))
 		waiting[machine.Of(op)] = true
 	}
 	for range 20 {
@@ -281,7 +281,7 @@ func TestALookupFindsANaNByItsHash(t *testing.T) {
 
 // A key that someKeys has returned may have left the map, and another key of the shard may have its memory.
 func TestAWalkOverAKeyThatHasLeft(t *testing.T) {
-	w := New(Config[int]{Shards: 1})
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
 	for name, signalled := range map[string]bool{"recycled": false, "in the queue of signals": true} {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestOnlyTheFirstInsideAGateIsAlone(t *testing.T) {
 }
 
 func TestManyShardsShareGates(t *testing.T) {
-	w := New(Config[int]{Shards: 4 * maxGates})
+	w := New(Config[int]{Kick: func() {}, Shards: 4 * maxGates})
 	gates := map[*Gate]int{}
 	for i := range w.slots {
 		gates[w.Shard(uint64(i)).Gate()]++
@@ -91,7 +91,7 @@ func TestManyShardsShareGates(t *testing.T) {
 	for _, shards := range gates {
 		assert.Equal(t, 4, shards)
 	}
-	few := New(Config[int]{Shards: maxGates})
+	few := New(Config[int]{Kick: func() {}, Shards: maxGates})
 	for i := range few.slots {
 		assert.Same(t, &few.Shard(uint64(i)).own, few.Shard(uint64(i)).Gate(), "no more shards than gates: each has its own")
 	}
@@ -131,7 +131,7 @@ func TestQuietMeansEveryAcceptedOperationIsAnswered(t *testing.T) {
 // because each goroutine accepts the next one before it answers its own. So Quiet must
 // never return true.
 func TestQuietIsNeverReportedTooEarly(t *testing.T) {
-	w := New(Config[int]{Shards: 64})
+	w := New(Config[int]{Kick: func() {}, Shards: 64})
 	const rounds = 1000
 	batons := make(chan *machine.Machine, 1)
 	accept := func(r *rand.Rand) *machine.Machine {

@@ -14,7 +14,7 @@ import (
 // A pass over all keys releases a shard's lock after about as many keys as it was asked for.
 func TestAPassOverAllKeysGoesInParts(t *testing.T) {
 	const keys, part, most = 4000, 8, 40 // most: the last bucket may hold some keys more
-	w := New[int](Config[int]{Shards: 1})
+	w := New[int](Config[int]{Kick: func() {}, Shards: 1})
 	for key := range keys {
 		waitAt(t, w, key, AnyPosition)
 	}
@@ -31,7 +31,7 @@ func TestAPassOverAllKeysGoesInParts(t *testing.T) {
 
 // A part of a pass ends as soon as it has its keys: with the bucket of the last of them.
 func TestAPartOfAPassOverAllKeysIsNoLongerThanItNeedsToBe(t *testing.T) {
-	w := New[int](Config[int]{Shards: 1})
+	w := New[int](Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
 	for key := range 500 { // so many that a bucket with one key is there for certain
 		waitAt(t, w, key, AnyPosition)
@@ -50,7 +50,7 @@ func TestAPartOfAPassOverAllKeysIsNoLongerThanItNeedsToBe(t *testing.T) {
 // AllKeys yields the keys of every shard once, while other goroutines may take each lock, and stops
 // when the loop does.
 func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
-	w := New[int](Config[int]{Shards: 4})
+	w := New[int](Config[int]{Kick: func() {}, Shards: 4})
 	const keys = 3000 // several parts in each shard
 	for key := range keys {
 		waitAt(t, w, key, AnyPosition)
@@ -102,7 +102,7 @@ func TestTriedReturnsTheTriesOfTheShard(t *testing.T) {
 
 // FirstKey returns the first key, by whose hash a lookup finds it, also if it is a NaN, and Keys all of them.
 func TestTheKeysOfAnOperation(t *testing.T) {
-	w := New(Config[float64]{Shards: 8})
+	w := New(Config[float64]{Kick: func() {}, Shards: 8})
 	nan := math.NaN()
 	for _, keys := range [][]float64{{1}, {1, 2}, {nan, 2, 3}, {nan, nan, 3}, {nan}, {nan, nan}} {
 		op := &waiter{}
@@ -111,7 +111,7 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 		var hashes []uint64
 		for i, key := range keys {
 			hashes = append(hashes, w.Hash(key))
-			require.True(t, w.Shard(hashes[i]).Watch(m, i, &Wait[float64]{key, AnyPosition, hashes[i]}))
+			require.Zero(t, w.Shard(hashes[i]).Watch(m, i, &Wait[float64]{key, AnyPosition, hashes[i]}))
 		}
 		key, hash := FirstKey[float64](m)
 		assert.True(t, same(keys[0], key), "%v of %v", key, keys)
@@ -151,7 +151,7 @@ func TestEndCallsTheMapsFunction(t *testing.T) {
 		cause *error
 	}
 	var ends []end
-	w := New(Config[int]{Shards: 8, End: func(s *Shard[int], m *machine.Machine, o machine.Outcome, cause *error) {
+	w := New(Config[int]{Kick: func() {}, Shards: 8, End: func(s *Shard[int], m *machine.Machine, o machine.Outcome, cause *error) {
 		ends = append(ends, end{s, m, o, cause})
 	}})
 	a, b := twoKeys(w)

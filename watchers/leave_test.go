@@ -15,7 +15,7 @@ import (
 // A batch counts each end once, under its outcome, for every key of the operation.
 func TestABatchCountsEachEndForItsKeys(t *testing.T) {
 	const keys = 4
-	w := New(Config[int]{Shards: 2, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
+	w := New(Config[int]{Kick: func() {}, Shards: 2, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	r := rand.New(rand.NewPCG(1, 5))
 	var want [keys][machine.NumOutcomes]int64
 	o := machine.Forced
@@ -82,7 +82,7 @@ func TestLeaveUnlinksManyKeys(t *testing.T) {
 		all[i] = i
 	}
 	for _, shards := range []int{1, 8} {
-		w := New(Config[int]{Shards: shards, StaleLimit: 0})
+		w := New(Config[int]{Kick: func() {}, Shards: shards, StaleLimit: 0})
 		m, stays := wait(t, w, all...), wait(t, w, all...)
 		w.Shard(w.Hash(all[0])).Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, make([]int, 1))
 		for i := range m.Keys() {

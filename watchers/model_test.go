@@ -67,7 +67,7 @@ func playModel(t *testing.T, rng *rand.Rand) {
 			o.m = machine.Of(op)
 			require.True(t, machine.Of(op).Begin(op, len(o.keys), 1))
 			for i, key := range o.keys {
-				require.True(t, w.Shard(w.Hash(key)).Watch(o.m, i, &Wait[int]{key, o.at[i], w.Hash(key)}))
+				require.Zero(t, w.Shard(w.Hash(key)).Watch(o.m, i, &Wait[int]{key, o.at[i], w.Hash(key)}))
 			}
 			live = append(live, o)
 		case 3, 4, 5: // some end, in the shard of one of their keys, while other shards are locked

@@ -133,7 +133,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	// gets more markers, and is emptied.
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		w := New(Config[int]{Shards: 1})
+		w := New(Config[int]{Kick: func() {}, Shards: 1})
 		s := w.Shard(0)
 		type place struct {
 			m        *machine.Machine
@@ -150,7 +150,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 				op := &waiter{}
 				m := machine.Of(op)
 				require.True(t, machine.Of(op).Begin(op, 1, 1))
-				require.True(t, s.Watch(m, 0, &Wait[int]{1, position, w.Hash(1)}))
+				require.Zero(t, s.Watch(m, 0, &Wait[int]{1, position, w.Hash(1)}))
 				i, _ := slices.BinarySearchFunc(model, position, func(p place, position int64) int {
 					if p.position <= position {
 						return -1

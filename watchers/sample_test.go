@@ -19,7 +19,7 @@ func sampled(out []Waiting[int]) (perKey map[int]int) {
 
 // A key with many operations must not hide the others in a sample.
 func TestASampleTakesEquallyFromEachKey(t *testing.T) {
-	w := New(Config[int]{Shards: 1})
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	for key := range 2 {
 		for range 20 {
 			wait(t, w, key)

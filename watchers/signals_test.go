@@ -65,7 +65,7 @@ func TestASignalInOrderReachesEveryPosition(t *testing.T) {
 }
 
 func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
-	w := New(Config[int]{Shards: 1})
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	for key := range 5 {
 		wait(t, w, key)
 	}
@@ -88,7 +88,7 @@ func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 // and in later ones.
 func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 	for _, shards := range []int{1, 8, 64, 256} {
-		w := New(Config[int]{Shards: shards})
+		w := New(Config[int]{Kick: func() {}, Shards: shards})
 		for turn := range uint(300) {
 			want := map[int]bool{}
 			for key := range 5 {
@@ -157,7 +157,7 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 		op := &waiter{}
 		m := machine.Of(op)
 		require.True(t, machine.Of(op).Begin(op, 1, 1))
-		require.True(t, s.Watch(m, 0, &Wait[int]{1, position, h}))
+		require.Zero(t, s.Watch(m, 0, &Wait[int]{1, position, h}))
 	}
 	var c Cursor[int]
 	out := make([]*machine.Machine, 2) // so small a batch that the walk needs markers
@@ -174,7 +174,7 @@ func TestALongWalkReachesItsPosition(t *testing.T) {
 // While no worker takes signals, keys that are signalled come and go. The queue keeps those
 // that are waited for, and no others.
 func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
-	w := New(Config[int]{Shards: 1, StaleLimit: 10})
+	w := New(Config[int]{Kick: func() {}, Shards: 1, StaleLimit: 10})
 	s := w.Shard(0)
 	signal := func(key int, inOrder bool) { s.Signal(key, w.Hash(key), EveryPosition, inOrder) }
 	for key := range 5 {
@@ -258,7 +258,7 @@ func TestCoalescedSignalsAreInOrderIfAllAre(t *testing.T) {
 // A check in order is asked for by one signal, not by the key or by the list that is used for
 // the next key.
 func TestInOrderEndsWithItsSignal(t *testing.T) {
-	w := New(Config[int]{Shards: 1})
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
 	signal := func(key int, inOrder bool) bool { return queued(s, key, w.Hash(key), EveryPosition, inOrder) }
 	take := func() (inOrder, ok bool) {
@@ -314,6 +314,6 @@ func TestASignalWaitsUntilItIsTaken(t *testing.T) {
 
 // queued signals key and reports whether that has queued it.
 func queued[K comparable](s *Shard[K], key K, hash uint64, upTo int64, inOrder bool) bool {
-	queued, _ := s.Signal(key, hash, upTo, inOrder)
-	return queued
+	before := s.mu.signals.coalesced
+	return s.Signal(key, hash, upTo, inOrder) && s.mu.signals.coalesced == before
 }

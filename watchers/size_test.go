@@ -59,7 +59,7 @@ func TestShardsBeginOnACacheLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("lines are laid out for 64 bits")
 	}
-	w := New(Config[string]{Shards: 1024})
+	w := New(Config[string]{Kick: func() {}, Shards: 1024})
 	for i := range w.slots {
 		begin := uintptr(unsafe.Pointer(w.Shard(uint64(i)))) % line
 		assert.True(t, begin == 0 || begin == 8, "it begins %d bytes behind a cache line", begin)

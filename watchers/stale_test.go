@@ -20,7 +20,7 @@ func (*waiter) OnComplete()       {}
 func (*waiter) OnExpiration()     {}
 
 func newMap(staleLimit int) *Watchers[int] {
-	return New(Config[int]{Shards: 8, StaleLimit: staleLimit})
+	return New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
 }
 
 // twoKeys returns keys of different shards.
@@ -38,7 +38,7 @@ func wait(t *testing.T, w *Watchers[int], keys ...int) *machine.Machine {
 	m := machine.Of(op)
 	require.True(t, machine.Of(op).Begin(op, len(keys), 1))
 	for i, key := range keys {
-		require.True(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
+		require.Zero(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
 	}
 	return m
 }
@@ -211,7 +211,7 @@ func TestLeavingAWatchAllocatesNothing(t *testing.T) {
 // A watch may leave its list between Leave and Settle: the statistics have the outcome all the
 // same.
 func TestAWatchTakenOutBeforeSettleCountsTheOutcome(t *testing.T) {
-	w := New(Config[int]{Shards: 8, StaleLimit: 10, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
+	w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 10, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	a, b := twoKeys(w)
 	m := wait(t, w, a, b)
 	other := w.Shard(w.Hash(b))

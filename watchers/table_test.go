@@ -11,7 +11,7 @@ import (
 )
 
 func TestTheTableAgainstAMap(t *testing.T) {
-	w := New(Config[int]{Shards: 1})
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
 	model := map[int]*machine.Machine{}
 	rng := rand.New(rand.NewPCG(1, 4))
@@ -65,7 +65,7 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 		op := &waiter{}
 		m := machine.Of(op)
 		require.True(t, machine.Of(op).Begin(op, 1, 1))
-		require.True(t, s.Watch(m, 0, &Wait[int]{key, AnyPosition, 42}))
+		require.Zero(t, s.Watch(m, 0, &Wait[int]{key, AnyPosition, 42}))
 		ops = append(ops, m)
 	}
 	var c Cursor[int]

@@ -99,31 +99,6 @@ func TestAKeyStaysDuringATurn(t *testing.T) {
 	}
 }
 
-// An operation is gone when it has left its list and no walk in order can have it in hand.
-func TestGoneWaitsForTheTurn(t *testing.T) {
-	w := newMap(10)
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	m, stays := wait(t, w, 1), wait(t, w, 1)
-	gone := func(m *machine.Machine) bool {
-		gone := s.Gone(m, 1, hash)
-		require.True(t, s.mu.TryLock(), "it releases the lock")
-		s.mu.Unlock()
-		return gone
-	}
-	assert.False(t, gone(m), "it waits")
-	end(w, 1, m)
-	assert.True(t, gone(m), "another one waits for the key, and no walk is under way")
-
-	var walk Cursor[int]
-	_, _, ok := s.BeginTurn(&walk, 1, hash, make([]*machine.Machine, 1))
-	require.True(t, ok)
-	end(w, 1, stays)
-	assert.False(t, gone(m), "a walk in order has the key's turn")
-	assert.False(t, gone(stays), "a walk in order has the key's turn")
-	walk.EndTurn()
-	assert.True(t, gone(stays), "nobody waits for the key")
-}
-
 // A walk in which operations keep arriving below its position becomes overdue, and any other does
 // not.
 func TestAWalkThatOthersKeepFeedingIsOverdue(t *testing.T) {
@@ -140,7 +115,6 @@ func TestAWalkThatOthersKeepFeedingIsOverdue(t *testing.T) {
 			var c Cursor[int]
 			visited, more := s.Begin(&c, 1, hash, 50, out)
 			for more && !c.Overdue() && visited < 10*waiting {
-				require.True(t, c.Ordered())
 				if feed {
 					waitAt(t, w, 1, 20)
 				}
@@ -157,20 +131,5 @@ func TestAWalkThatOthersKeepFeedingIsOverdue(t *testing.T) {
 			}
 			checkInvariants(t, w)
 		})
-	}
-}
-
-func TestOnlyAWalkOverPositionsIsOrdered(t *testing.T) {
-	for name, position := range map[string]int64{"without a position": AnyPosition, "with one": 3} {
-		w := newMap(0)
-		s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-		for range 3 {
-			waitAt(t, w, 1, position)
-		}
-		var c Cursor[int]
-		_, more := s.Begin(&c, 1, hash, EveryPosition, make([]*machine.Machine, 1))
-		require.True(t, more)
-		assert.Equal(t, position != AnyPosition, c.Ordered(), name)
-		c.Stop()
 	}
 }

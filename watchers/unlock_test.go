@@ -39,19 +39,6 @@ func TestAWatchLeftInABusyShardGoesWithTheUnlock(t *testing.T) {
 	checkInvariants(t, w)
 }
 
-// An operation whose only watch was left in a busy shard, by a check of another key that had found
-// its memory there before, is not gone: if it were used again, its watch would be in two lists.
-func TestAnOperationIsNotGoneBeforeItsWatch(t *testing.T) {
-	w := newMap(10)
-	a, b := twoKeys(w)
-	m, busy, hash := wait(t, w, b), w.Shard(w.Hash(b)), w.Hash(b)
-	busy.mu.Lock()
-	end(w, a, m)
-	busy.mu.Unlock() // and nobody has looked yet whether a watch was left
-	assert.False(t, busy.Gone(m, b, hash))
-	assert.True(t, busy.Gone(m, b, hash), "the first call has taken it out")
-}
-
 // If the lock has been released before the watch is in the shard's list of stale ones, the
 // goroutine that leaves the watch takes it out itself.
 func TestAWatchLeftAfterTheUnlockGoesAtOnce(t *testing.T) {
@@ -105,7 +92,6 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Begin, no key":   func(f fixture) { f.Begin(new(Cursor[int]), -1, f.hash, EveryPosition, few) },
 		"BeginTurn":       func(f fixture) { f.BeginTurn(new(Cursor[int]), f.key, f.hash, few) },
 		"EndTurn":         func(f fixture) { f.turn.EndTurn() },
-		"Gone":            func(f fixture) { f.Gone(f.all[0], f.key, f.hash) },
 		"Next":            func(f fixture) { f.cursor.Next(few) },
 		"Stop":            func(f fixture) { f.cursor.Stop() },
 		"someKeys":        func(f fixture) { f.someKeys(0, 1, nil) },
@@ -128,7 +114,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 	}
 	for name, method := range methods {
 		t.Run(name, func(t *testing.T) {
-			w := New(Config[int]{Shards: 8, StaleLimit: 10, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
+			w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 10, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 			a, b := twoKeys(w)
 			s, hash := w.Shard(w.Hash(b)), w.Hash(b)
 			m := wait(t, w, a, b)
@@ -158,7 +144,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 	for _, limit := range []int{0, 2, 10_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			const keys, rounds, enough = 40, 150, 20
-			w := New(Config[int]{Shards: 4, StaleLimit: limit})
+			w := New(Config[int]{Kick: func() {}, Shards: 4, StaleLimit: limit})
 			var seen, running atomic.Int64 // seen: how often a goroutine found a watch that was left
 			var all sync.WaitGroup
 			for i := range uint64(4) { // they end operations

@@ -94,16 +94,6 @@ func TestEveryTransition(t *testing.T) {
 		wish Outcome
 		look bool
 	}
-	type tried struct {
-		end   Outcome
-		again bool
-	}
-	try := func(release bool) func(m *Machine, op Operation) any {
-		return func(m *Machine, op Operation) any {
-			end, again := (&Hold{m, op}).Try(release)
-			return tried{end, again}
-		}
-	}
 	verbs := map[string]struct {
 		do   func(m *Machine, op Operation) any
 		want map[string]result // by state; Settle and the like must not be called in the states that are missing
@@ -135,14 +125,6 @@ func TestEveryTransition(t *testing.T) {
 		"Release, not to try again": {func(m *Machine, _ Operation) any { wish, again := m.Release(false); return release{wish, again} }, map[string]result{
 			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
 			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
-		}},
-		"Try, and release": {try(true), map[string]result{
-			"busy": {tried{Pending, false}, "pending"}, "busy, again": {tried{Pending, true}, "busy, again"},
-			"busy, wish": {tried{Pending, true}, "busy, wish"}, "busy, again, wish": {tried{Pending, true}, "busy, again, wish"},
-		}},
-		"Try, and do not release": {try(false), map[string]result{
-			"busy": {tried{Pending, true}, "busy"}, "busy, again": {tried{Pending, true}, "busy, again"},
-			"busy, wish": {tried{Pending, true}, "busy, wish"}, "busy, again, wish": {tried{Pending, true}, "busy, again, wish"},
 		}},
 		"Asked": {func(m *Machine, _ Operation) any { return m.Asked() }, map[string]result{
 			"busy": {false, "busy"}, "busy, again": {true, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {true, "busy, again, wish"},

@@ -153,34 +153,3 @@ func TestAPendingOperationOnManyKeysHasNoCause(t *testing.T) {
 	l.Link(m, 1, 0, nil)
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
 }
-
-// An operation that has ended begins once more, as if it were new, in the same purgatory.
-func TestARenewedOperationIsLikeNew(t *testing.T) {
-	op := &plain{}
-	m := Of(op)
-	cause := errGone
-	for range 2 {
-		require.True(t, Of(op).Begin(op, 3, purgatory1))
-		assert.Nil(t, m.Extra(), "the cause is no watch")
-		assert.NoError(t, m.Cause())
-		m.settle(Cancelled, &cause)
-		require.True(t, m.Renew())
-		assert.Equal(t, Pending, m.Outcome())
-		assert.False(t, m.Acquire())
-		assert.EqualValues(t, purgatory1, m.Owner())
-		assert.False(t, Of(op).Begin(op, 1, purgatory1+1), "in another purgatory")
-	}
-}
-
-// A worker of the timer may still end an operation whose timeout has passed: it is not used
-// again.
-func TestAnOperationIsNotRenewedAfterItsTimeout(t *testing.T) {
-	op := &plain{}
-	m := Of(op)
-	require.True(t, Of(op).Begin(op, 1, purgatory1))
-	m.settle(Forced, nil)
-	m.Entry().At = 1
-	assert.False(t, m.Renew())
-	assert.Equal(t, Forced, m.Outcome())
-	assert.False(t, Of(op).Begin(op, 1, purgatory1))
-}

@@ -66,8 +66,7 @@ func TestRejectEveryInterleaving(t *testing.T) {
 		spawn("cancels", func() { w.Claim(m, Cancelled, purgatory1, &before) })
 		began, wish := false, Pending
 		spawn("submits again", func() {
-			h := Hold{Op: op}
-			if began = h.Begin(1, purgatory1); began {
+			if began = m.Begin(op, 1, purgatory1); began {
 				w.Claim(m, Cancelled, purgatory1, &after)
 				wish, _ = m.Release(true)
 				w.Settle([]*Machine{m}, []Outcome{wish}, nil)

@@ -16,9 +16,9 @@ var errLate = errors.New("late")
 // begun returns a new operation, which the caller holds.
 func begun(t *testing.T) *Machine {
 	t.Helper()
-	h := Hold{Op: &task{}}
-	require.True(t, h.Begin(1, purgatory1))
-	return h.Machine
+	op := &task{}
+	require.True(t, Of(op).Begin(op, 1, purgatory1))
+	return Of(op)
 }
 
 // A cause belongs to the wish that the holder finds: it is kept for a cancellation that has
@@ -198,8 +198,7 @@ func TestRejectTakesNoCauseOfTheNextSubmission(t *testing.T) {
 		w.Claim(m, Cancelled, purgatory1, &before)
 		var again sync.WaitGroup
 		again.Go(func() {
-			h := Hold{Op: op}
-			for !h.Begin(1, purgatory1) {
+			for !m.Begin(op, 1, purgatory1) {
 				runtime.Gosched()
 			}
 			w.Claim(m, Cancelled, purgatory1, &after)
