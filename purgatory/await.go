@@ -151,6 +151,9 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 
 // block waits until the wait has ended.
 func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], first *watchers.Shard[K]) error {
+	if h := p.cfg.hook; h != nil {
+		h.Await()
+	}
 	w, _ := p.waits.Get().(*waiting)
 	if w == nil {
 		w = &waiting{ended: make(chan struct{}, 1)}

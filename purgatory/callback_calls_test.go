@@ -48,7 +48,7 @@ func TestLoggersHandlersAndExecutorsMayCallBack(t *testing.T) {
 			return nil
 		}),
 		purgatory.WithSlowCallback(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8),
-		purgatory.WithForgottenChecks(0), purgatory.WithReapInterval(10*time.Millisecond))
+		purgatory.WithReapInterval(10*time.Millisecond))
 	var busy atomic.Bool
 	call = func() {
 		if busy.Swap(true) { // what it calls may log, and call again
@@ -79,10 +79,6 @@ func TestLoggersHandlersAndExecutorsMayCallBack(t *testing.T) {
 			all = append(all, o)
 			submit(t, p, o, hour, "a", "b")
 		}
-		forgotten := &op{}
-		forgotten.try = func() bool { return forgotten.tries.Load() > 2 }
-		submit(t, p, forgotten, time.Millisecond, "c")
-		eventually(t, func() bool { return forgotten.completed.Load() == 1 }, "a last try")
 		met.Store(true)
 		p.Signal("a")
 		eventually(t, func() bool {

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
@@ -97,9 +98,6 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
 	}
 	c.pool.Look() // the callbacks may block this worker
-	if c.p.cfg.lastTry {
-		defer c.p.forgotten.checked(s.Key)
-	}
 	w := c.p.newWalk(s.Key, s.Hash, s.UpTo)
 	w.inOrder = s.InOrder
 	w.begin()
@@ -116,7 +114,6 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 	for k := range c.p.watchers.AllKeys() {
 		c.p.signal(k.Key, k.Hash, EveryPosition, false)
 	}
-	c.p.forgotten.checkedAll()
 	return true
 }
 
@@ -169,12 +166,12 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, true, inOrder)
+	}
 	queued, awaited := p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 	if queued {
 		p.crew.pool.Kick()
-	}
-	if p.cfg.lastTry {
-		p.forgotten.checked(key) // not before: see lastTry
 	}
 	return awaited
 }
@@ -185,8 +182,10 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
 // operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	if h := p.cfg.hook; h != nil {
+		h.Called(testhook.EveryKey{}, true, false)
+	}
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}
-	p.forgotten.checkedAll()
 }

@@ -183,7 +183,7 @@ func (e *ending[K]) take(from *ending[K]) {
 // endHeld is endOne for Machine.End: a worker of the timer calls it for an operation that expires,
 // and the methods that end one operation do.
 func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
-	if o == machine.Expired && p.cfg.lastTry && p.forgotten.lastTry(m) {
+	if h := p.cfg.hook; h != nil && o == machine.Expired && p.lastLook(h, m) {
 		o = machine.Satisfied
 	}
 	p.endOne(s, m, o, cause, false)

@@ -33,9 +33,6 @@ const (
 	// EventPanic: an operation's method or the function of WithExecutor panicked. Error:
 	// operation, callback, age, key (for a method only), panic, stack.
 	EventPanic = "purgatory.callback.panic"
-	// EventForgotten: an operation was ready at its timeout, and nobody had checked its keys;
-	// see [WithForgottenChecks]. Warn: operation, key, keys (their number).
-	EventForgotten = "purgatory.check.forgotten"
 	// EventStalled: the reaper ran much later than planned, and timeouts may have been as
 	// late. Warn: elapsed (since it last ran), interval.
 	EventStalled = "purgatory.reaper.stalled"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -36,8 +37,7 @@ type config struct {
 
 	firstInFirstOut bool
 	spread          bool // WithCallbacksOnWorkers
-	lastTry         bool
-	grace           time.Duration
+	hook            *testhook.Hook
 
 	err error // the first rule that an option breaks
 }
@@ -218,6 +218,5 @@ func newConfig(opts []Option) (config, error) {
 	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
 	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
 	rule(&c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
-	rule(&c, c.grace >= 0, "grace of forgotten checks", c.grace, "at least 0")
 	return c, c.err
 }

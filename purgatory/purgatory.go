@@ -17,6 +17,9 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
+// Purgatory is short for [DelayedOperationPurgatory], the name that Kafka gave it.
+type Purgatory[K comparable] = DelayedOperationPurgatory[K]
+
 // DelayedOperationPurgatory holds operations that wait under keys of type K for their
 // condition or their timeout. It is safe for concurrent use. The package comment says
 // which methods may be called from where. Use [New] to make one.
@@ -36,7 +39,6 @@ type DelayedOperationPurgatory[K comparable] struct {
 	places    sched.Int64 // taken by pending operations, with WithMaxPending
 	callbacks callbacks[K]
 	records   recordRate
-	forgotten forgotten[K]
 
 	draining sched.Bool // Shutdown or Close has begun: no operation is accepted
 	closed   sched.Bool // Close has begun
@@ -87,9 +89,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
 	p.callbacks.p = p
-	p.forgotten.p = p
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting, cfg.executor, func(err error) { p.log(slog.LevelWarn, EventRefused, "error", err) }, p.panicked)
+	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
+		h.Idle = func() bool { return !p.crew.waiting() && p.crew.idle() }
+	}
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
@@ -209,8 +213,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
 // stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
-	p.purge()                // the reaper does not purge again
-	p.forgotten.checkedAll() // so that no timer keeps p in memory
+	p.purge() // the reaper does not purge again
 	if p.reaper != nil {
 		p.reaper.Stop()
 	}
@@ -253,10 +256,10 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 }
 
 // idle reports whether the callbacks of every accepted operation have run and returned, no worker
-// runs or has work, and no goroutine logs for a sweep or a forgotten check.
+// runs or has work, and no goroutine logs for a sweep.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
 	return p.watchers.Quiet() && p.watchers.Inside() == 0 && p.crew.idle() &&
-		(p.own == nil || p.own.Idle()) && !p.reporting.Load() && p.forgotten.waiting.Load() == 0
+		(p.own == nil || p.own.Idle()) && !p.reporting.Load()
 }
 
 // poll returns true when quiet does, and false if ctx ends first. It polls, as net/http's

@@ -47,12 +47,6 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
-	// ForgottenCounted is true if the purgatory has WithForgottenChecks. Otherwise Forgotten is 0.
-	ForgottenCounted bool
-	// Forgotten is how many operations were ready at their timeout although nobody had checked
-	// their keys.
-	Forgotten int64
-
 	MaxPending int64 // the bound of WithMaxPending; 0: none
 
 	// Running is how many goroutines run operations' methods now, once for each level of nested
@@ -181,7 +175,6 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Purged:         p.purged.Load(),
 		Panics:         p.panics.Load(),
 	}
-	s.ForgottenCounted, s.Forgotten = p.cfg.lastTry, p.forgotten.counted.Load()
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
 	s.CallbacksTimed = p.cfg.slow > 0

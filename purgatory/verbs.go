@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -207,9 +208,6 @@ func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match 
 }
 
 func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
-	if p.cfg.lastTry {
-		p.forgotten.checked(key)
-	}
 	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
 	w.claim, w.cause, w.match, w.took = o, cause, match, took
 	ended, _ := w.begin()
@@ -264,6 +262,11 @@ func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
 // chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
 // SignalAll.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(testhook.EveryKey{}, false, false)
+		h.Walk(testhook.EveryKey{}, 1)
+		defer h.Walk(testhook.EveryKey{}, -1)
+	}
 	done := false
 	defer func() {
 		if !done { // not on this stack, or after a runtime.Goexit in a callback
@@ -277,7 +280,6 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 		n, _ := p.newWalk(k.Key, k.Hash, EveryPosition).begin()
 		completed += n
 	}
-	p.forgotten.checkedAll() // not before: see lastTry
 	done = true
 	return completed
 }

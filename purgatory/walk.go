@@ -63,12 +63,12 @@ func (p *DelayedOperationPurgatory[K]) newWalk(key K, hash uint64, upTo int64) *
 // check tries the operations that wait for key up to a position, and returns how many it
 // ended. Where it must not run user code on this stack, it leaves the check to a worker.
 func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64, inOrder bool) int {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, false, inOrder)
+	}
 	if p.nesting.forbidsCheck() {
 		p.signal(key, hash, upTo, inOrder)
 		return 0
-	}
-	if p.cfg.lastTry {
-		defer p.forgotten.checked(key) // not before: see lastTry
 	}
 	w := p.newWalk(key, hash, upTo)
 	w.inOrder = inOrder
@@ -156,6 +156,9 @@ func (w *walk[K]) finish() (ended int, own bool) {
 // count counts a walk that claims operations, from before it reads a list until its end; see
 // reuse.
 func (w *walk[K]) count(n int64) {
+	if h := w.p.cfg.hook; h != nil {
+		h.Walk(w.key, int(n))
+	}
 	if w.claim != machine.Pending {
 		w.p.claiming.Add(n)
 	}

@@ -154,13 +154,6 @@ func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (run int64) {
 	return s.tries.Add(tries)
 }
 
-// KeyForgotten counts an operation that was ready at its timeout, though nobody had checked key.
-func (s *Shard[K]) KeyForgotten(key K, hash uint64) {
-	s.mu.Lock()
-	s.observer.Forgotten(key, hash)
-	s.unlock()
-}
-
 // Keys appends the counts of keys: to hot those of the keys with the most operations and
 // tries, to expiring those of the keys with the most expiries.
 func (s *Shard[K]) Keys(hot, expiring []stats.KeyCounts[K]) (_, _ []stats.KeyCounts[K]) {

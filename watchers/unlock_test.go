@@ -118,7 +118,6 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Pass":            func(f fixture) { f.Pass(machine.Satisfied) },
 		"Quiet":           func(f fixture) { f.Shard.all.Quiet() },
 		"Tried":           func(f fixture) { f.Tried(f.key, f.hash, 1, 1) },
-		"KeyForgotten":    func(f fixture) { f.KeyForgotten(f.key, f.hash) },
 		"Keys":            func(f fixture) { f.Keys(nil, nil) },
 		"Totals":          func(f fixture) { f.Totals(new(Totals)) },
 		"Signal":          func(f fixture) { f.Signal(f.key, f.hash, EveryPosition, false) },

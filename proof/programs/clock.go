@@ -53,9 +53,6 @@ func (w *world) options() []purgatory.Option {
 		purgatory.WithReapInterval(never),
 		purgatory.WithPanicHandler(w.panicked),
 	}
-	if w.lastTry {
-		options = append(options, purgatory.WithForgottenChecks(0))
-	}
 	if w.refuses != 0 {
 		options = append(options, purgatory.WithExecutor(w.execute))
 	}

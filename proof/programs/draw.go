@@ -46,7 +46,6 @@ func (d *drawer) program(seed uint64) *program {
 	if p.crowd == 0 && d.oneIn(6) {
 		p.refuses, p.refusal = uint16(d.IntN(1<<(1+d.IntN(8)))), refusal(d.IntN(int(refusals)))
 	}
-	p.lastTry = d.oneIn(8)
 	many := d.oneIn(16) && p.crowd == 0
 	n := 1 + d.IntN(4)
 	if many {

@@ -30,7 +30,7 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.refuses = 0
 	}
-	for _, option := range []*bool{&q.lastTry, &q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
+	for _, option := range []*bool{&q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
 		if !keep() {
 			*option = false
 		}

@@ -18,7 +18,6 @@ type program struct {
 	clock      clockKind
 	refuses    uint16  // bit i: the executor refuses its i-th call
 	refusal    refusal // how
-	lastTry    bool    // WithForgottenChecks
 	inLine     bool    // WithFirstInFirstOut
 	onWorkers  bool    // WithCallbacksOnWorkers
 	observed   bool    // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
@@ -158,9 +157,6 @@ func (p *program) String() string {
 	}
 	if p.refuses > 0 {
 		fmt.Fprintf(&b, ", the executor refuses calls %b by %s", p.refuses, [refusals]string{"an error", "a panic", "Goexit"}[p.refusal])
-	}
-	if p.lastTry {
-		b.WriteString(", a last try at the timeout")
 	}
 	for _, option := range []struct {
 		on   bool
