@@ -109,6 +109,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Next":            func(f fixture) { f.cursor.Next(few) },
 		"Stop":            func(f fixture) { f.cursor.Stop() },
 		"someKeys":        func(f fixture) { f.someKeys(0, 1, nil) },
+		"First":           func(f fixture) { First[int](f.all[0]) },
 		"Awaited":         func(f fixture) { f.Awaited(f.key, f.hash) },
 		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}, make([]int, 1)) },
 		"leaveRest":       func(f fixture) { leaveRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },

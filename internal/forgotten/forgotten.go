@@ -107,7 +107,7 @@ func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
 		h := machine.Hold{Machine: e.Machine, Op: e.Operation()}
 		end, _ := h.Try(false)
 		met = end == machine.Satisfied
-	}, nil)
+	}, e.Panicked)
 	if !met || j.excuses(e) {
 		return met, nil
 	}

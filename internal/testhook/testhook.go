@@ -1,7 +1,10 @@
 // Package testhook has the functions by which package purgatorytest follows what a purgatory does.
 package testhook
 
-import "github.com/delayedop/purgatory/internal/machine"
+import (
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/machine"
+)
 
 // Hook is what a purgatory calls. No function may be nil, and none but Expire may block. A purgatory
 // without a Hook pays one comparison where it would call it.
@@ -35,4 +38,6 @@ type Expiring struct {
 	Keys  []any
 	First bool // it stands first under each of its keys
 	Line  bool // the purgatory is first in, first out
+
+	Panicked guard.Handler // of a panic in TryComplete
 }

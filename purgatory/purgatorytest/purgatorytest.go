@@ -126,12 +126,12 @@ func (p *Purgatory[K]) end() {
 		p.t.Errorf("purgatorytest: at the end of the test %d still wait:%s", n, p.pending())
 	}
 	unchecked, stood := p.judge.Findings()
-	if n := len(unchecked); n > 0 {
-		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", n, lines(unchecked))
+	if len(unchecked) > 0 {
+		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", len(unchecked), lines(unchecked))
 	}
-	if n := len(stood); n > 0 {
-		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and the line stood before them: "+
-			"CheckAndCompleteInOrder stops at the first operation that is not ready, and passes over one that another goroutine tries or whose TryComplete panics:%s", n, lines(stood))
+	if len(stood) > 0 {
+		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and the line before them stood: "+
+			"CheckAndCompleteInOrder ends at the first operation that is not ready, and passes over one that panics:%s", len(stood), lines(stood))
 	}
 	for _, text := range p.misuse.all() {
 		p.t.Errorf("purgatorytest: %s", text)
@@ -143,8 +143,18 @@ func (p *Purgatory[K]) end() {
 	}
 }
 
+// mostLines is how many operations a failure names.
+const mostLines = 20
+
 // lines returns each text on a line of its own.
-func lines(texts []string) string { return "\n\t" + strings.Join(texts, "\n\t") }
+func lines(texts []string) string {
+	some := texts[:min(len(texts), mostLines)]
+	text := "\n\t" + strings.Join(some, "\n\t")
+	if more := len(texts) - len(some); more > 0 {
+		text += fmt.Sprintf("\n\tand %d more", more)
+	}
+	return text
+}
 
 // rest is how long AdvanceClock waits, in real time, until no signal and no check is under way.
 const rest = 100 * time.Millisecond
@@ -232,9 +242,8 @@ func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 
 // pending describes the operations that wait, oldest first, a line each.
 func (p *Purgatory[K]) pending() string {
-	const most = 20
 	var s strings.Builder
-	for _, o := range p.Inspect(0, most).Oldest {
+	for _, o := range p.Inspect(0, mostLines).Oldest {
 		fmt.Fprintf(&s, "\n\t%s %s waits for %s, %v left of its timeout", o.Type, o.Text, o.Key, o.Left)
 	}
 	return s.String()
