@@ -75,7 +75,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Name: name, Pending: n.Pending, MaxPending: n.MaxPending, Watched: n.Watched, Keys: n.Keys, Stale: n.Stale,
 		Accepted: n.Accepted, Ended: make(map[string]int64), Rejected: n.Rejected,
 		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
-		Checks:     n.Checks, WastedChecks: n.WastedChecks, ForgottenCounted: n.ForgottenCounted, Forgotten: n.Forgotten, Signals: n.Signals, Coalesced: n.Coalesced,
+		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
 		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
 		CallbacksTimed: n.CallbacksTimed, Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,
@@ -151,7 +151,7 @@ func viewKeys(keys []purgatory.KeyReport) []KeyView {
 		k := &keys[i]
 		all[i] = KeyView{
 			Key: k.Key, Waiting: k.Waiting, Watched: k.Watched, Tries: k.Tries, Wasted: k.Wasted,
-			Ended: make(map[string]int64), OnlyTimeouts: k.OnlyTimeouts(), Forgotten: k.Forgotten,
+			Ended: make(map[string]int64), OnlyTimeouts: k.OnlyTimeouts(),
 		}
 		for o := range outcomes {
 			if n := k.Ended[o]; n > 0 {

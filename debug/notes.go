@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
@@ -165,10 +164,6 @@ func (b *notebook) refused() {
 
 // vain looks for what is woken never, or for nothing.
 func (b *notebook) vain() {
-	if b.n.Forgotten > 0 {
-		b.trouble("%s: is a CheckAndComplete missing for %s?", count(b.n.Forgotten, "operation was ready at its timeout, and nobody had checked its keys",
-			"operations were ready at their timeouts, and nobody had checked their keys"), forgotten(b.in))
-	}
 	if neverChecked(b.n) {
 		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal?",
 			count(b.n.Expired, "operation has expired", "operations have expired"))
@@ -179,23 +174,6 @@ func (b *notebook) vain() {
 		b.look("%d %% of the checks %s found nothing to do: try CheckAndCompleteUpTo for positions, CheckAndCompleteInOrder for "+
 			"one of many (a semaphore, a queue), or narrower keys", 100*b.w.wasted/b.w.checks, b.span())
 	}
-}
-
-// forgotten names the keys that nobody checks, if they are known.
-func forgotten(in *purgatory.Inspection) string {
-	var keys []string
-	for _, k := range slices.Concat(in.Expiring, in.Hot) {
-		if k.Forgotten > 0 && !slices.Contains(keys, k.Key) {
-			keys = append(keys, k.Key)
-		}
-	}
-	switch more := len(keys) - maxNamed; {
-	case len(keys) == 0:
-		return "the keys in the log (" + purgatory.EventForgotten + ")"
-	case more > 0:
-		return strings.Join(keys[:maxNamed], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(keys, ", ")
 }
 
 // neverChecked reports whether operations only ever expire, unless their callers cancel them: nobody has checked a key, or

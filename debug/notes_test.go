@@ -1,9 +1,6 @@
 package debug
 
 import (
-	"log/slog"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -100,18 +97,6 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"all expire, with signals", func(d *day) { d.n.Expired, d.n.Signals = 20, 1 }, "", ""},
 		{"satisfied at once, or expired", func(d *day) { d.n.Expired, d.n.Satisfied = 20, 1 }, "", ""},
 		{"forced, or expired", func(d *day) { d.n.Expired, d.n.Forced = 20, 1 }, "", ""},
-		{"a check is forgotten", func(d *day) { d.n.Forgotten, d.n.Satisfied = 1, 1 }, "trouble", "1 operation was ready at its timeout, and nobody had checked its keys: is a CheckAndComplete missing for the keys in the log (purgatory.check.forgotten)?"},
-		{"checks are forgotten, of known keys", func(d *day) {
-			d.n.Forgotten = 9
-			d.in.Hot = []purgatory.KeyReport{{Key: "busy"}, {Key: "audit", Forgotten: 4}, {Key: "orders", Forgotten: 5}}
-			d.in.Expiring = d.in.Hot[1:2]
-		}, "trouble", "missing for audit, orders?"},
-		{"checks of many keys are forgotten", func(d *day) {
-			d.n.Forgotten = 9
-			for i := range 9 {
-				d.in.Hot = append(d.in.Hot, purgatory.KeyReport{Key: strconv.Itoa(i), Forgotten: 1})
-			}
-		}, "trouble", "missing for 0, 1, 2, 3, 4 and 4 more?"},
 		{"checks in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "99 % of the checks in the last 2 min"},
 		{"positions in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "CheckAndCompleteUpTo for positions"},
 		{"one of many in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "CheckAndCompleteInOrder for one of many (a semaphore, a queue)"},
@@ -170,33 +155,6 @@ func TestNobodyChecks(t *testing.T) {
 	submit(t, p, time.Second, "", "orders-0")
 	p.CheckAndComplete("orders-0")
 	assert.Equal(t, stateOK, look().State)
-}
-
-// TestAForgottenCheckNamesItsKey, unless details are hidden.
-func TestAForgottenCheckNamesItsKey(t *testing.T) {
-	p := newFetches(t, purgatory.WithKeyStats(64), purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler)))
-	f := submit(t, p, time.Second, "", "orders-0")
-	submit(t, p, time.Hour, "", "orders-1")
-	f.ready = true // and nobody checks
-	p.AdvanceClock(2 * time.Second)
-	require.EqualValues(t, 1, p.Stats().Forgotten)
-	for _, c := range []struct {
-		page *Page
-		text string
-	}{
-		{Handler(p), "missing for orders-0?"},
-		{New(Options{HideDetails: true}, p), "missing for the keys in the log"},
-	} {
-		got := get(t, c.page, "/").Body.String()
-		assert.Contains(t, got, "TROUBLE: 1 operation was ready at its timeout")
-		assert.Contains(t, got, c.text)
-		assert.Contains(t, got, " wasted; 1 forgotten; ")
-		v := c.page.view(nil).Purgatories[0]
-		assert.Len(t, v.Notes, 1)
-		if len(v.Hot) > 0 {
-			assert.EqualValues(t, 1, v.Hot[slices.IndexFunc(v.Hot, func(k KeyView) bool { return k.Key == "orders-0" })].Forgotten)
-		}
-	}
 }
 
 // stuck is an operation whose callback does not return until it may.

@@ -33,7 +33,6 @@ var shown = map[string]string{
 	"RejectedInput":  "rejections.input",
 	"Checks":         "checks",
 	"WastedChecks":   "wasted_checks",
-	"Forgotten":      "forgotten",
 	"Signals":        "signals",
 	"Coalesced":      "coalesced",
 	"Purges":         "purges",
@@ -61,7 +60,7 @@ func eachNumber(v reflect.Value, set func(field string, v reflect.Value)) {
 // distinct returns numbers of which no two are the same, histograms included, and what they are by field.
 func distinct(t *testing.T) (n *purgatory.Stats, want map[string]float64) {
 	t.Helper()
-	s := newFetches(t, purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour), purgatory.WithForgottenChecks(0)).Stats()
+	s := newFetches(t, purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour)).Stats()
 	n, want = &s, make(map[string]float64)
 	value := int64(1000)
 	eachNumber(reflect.ValueOf(n).Elem(), func(field string, v reflect.Value) {
@@ -164,12 +163,10 @@ func TestWhatIsNotMeasuredIsNotZero(t *testing.T) {
 	}
 	text := textOf(purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}, purgatory.Inspection{})
 	assert.Contains(t, text, "9 callbacks, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
-	assert.Contains(t, text, " wasted; – forgotten; ")
 	assert.Contains(t, text, "oldest  –\n")
 	assert.Regexp(t, ` 0 +– +– +– "fetches"\n`, text, "the overview")
-	text = textOf(purgatory.Stats{CallbacksTimed: true, ForgottenCounted: true}, purgatory.Inspection{})
+	text = textOf(purgatory.Stats{CallbacksTimed: true}, purgatory.Inspection{})
 	assert.Contains(t, text, "0 callbacks, the oldest for 0s, 0 stuck; 0 due, the oldest for 0s; 0 slow callbacks, 0 reaper stalls\n")
-	assert.Contains(t, text, " wasted; 0 forgotten; ")
 	text = textOf(purgatory.Stats{Due: 200, OldestDue: time.Second}, purgatory.Inspection{})
 	assert.Contains(t, text, "≥ 200 due, the oldest for ≥ 1s;")
 

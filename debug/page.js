@@ -31,7 +31,7 @@ function tiles(p) {
   if (p.timed) all.push(tile("oldest", time(p.oldest_age)), tile("p99 lateness", quantile(w.late, .99)));
   if (p.oldest_running >= 1) all.push(tile(count(p.running, "callback runs", "callbacks run"), time(p.oldest_running), "bad"));
   if (p.oldest_due >= .05 || p.due > 64) all.push(tile("due for " + bound(p) + time(p.oldest_due), due(p), "bad"));
-  for (const [label, n] of [["rejected", w.rejected], ["forgotten check", p.forgotten], ["panic", w.panics], ["slow callback", w.slow_callbacks], ["reaper stall", w.reaper_stalls]]) {
+  for (const [label, n] of [["rejected", w.rejected], ["panic", w.panics], ["slow callback", w.slow_callbacks], ["reaper stall", w.reaper_stalls]]) {
     if (n) all.push(tile(n === 1 || label === "rejected" ? label : label + "s", num(n), "bad"));
   }
   return el("div", {class: "tiles"}, all);
@@ -42,8 +42,7 @@ function tables(p) {
   if (p.hot.length) box.append(table("Hottest keys", "by operations and tries, half-life 69 s", [
     {name: "key", text: true, of: k => k.key}, {name: "waiting", of: k => num(k.waiting)}, {name: "watched", wide: true, of: k => num(k.watched)},
     {name: "tries", wide: true, of: k => num(k.tries)}, {name: "wasted", of: percent},
-    {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")},
-    p.forgotten ? {name: "forgotten", of: k => num(k.forgotten), suspect: k => k.forgotten > 0} : []].flat(), p.hot));
+    {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")}], p.hot));
   if (p.expiring.length) box.append(table("Keys with the most expiries", "only timeouts: is a wake-up missing?", [
     {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts},
     {name: "otherwise", of: k => num(outcomes.reduce((a, o) => a + (o === "expired" ? 0 : k.ended[o] || 0), 0))},

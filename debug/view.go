@@ -21,33 +21,31 @@ type PurgatoryView struct {
 	State string `json:"state"` // "trouble", "look" or "ok": its worst note
 	Notes []Note `json:"notes"` // the worst first
 
-	Pending          int64            `json:"pending"`
-	MaxPending       int64            `json:"max_pending"` // 0: no bound
-	Watched          int64            `json:"watched"`
-	Keys             int64            `json:"keys"`
-	Stale            int64            `json:"stale"`
-	Accepted         int64            `json:"accepted"`
-	Ended            map[string]int64 `json:"ended"`
-	Rejected         int64            `json:"rejected"`
-	Rejections       RejectionsView   `json:"rejections"`
-	Checks           int64            `json:"checks"`
-	WastedChecks     int64            `json:"wasted_checks"`
-	ForgottenCounted bool             `json:"forgotten_counted"` // false: nothing is known of the next one
-	Forgotten        int64            `json:"forgotten"`         // operations that were ready at their timeout, and nobody had checked
-	Signals          int64            `json:"signals"`
-	Coalesced        int64            `json:"coalesced"`
-	Purges           int64            `json:"purges"`
-	Purged           int64            `json:"purged"`
-	Panics           int64            `json:"panics"`
-	Running          int64            `json:"running"`         // callbacks that run now
-	CallbacksTimed   bool             `json:"callbacks_timed"` // false: nothing is known of the next three
-	OldestRunning    float64          `json:"oldest_running"`
-	StuckCallbacks   int64            `json:"stuck_callbacks"`
-	SlowCallbacks    int64            `json:"slow_callbacks"`
-	Due              int64            `json:"due"` // expired operations that wait for a worker
-	OldestDue        float64          `json:"oldest_due"`
-	DueCapped        bool             `json:"due_capped"` // both are lower bounds
-	ReaperStalls     int64            `json:"reaper_stalls"`
+	Pending        int64            `json:"pending"`
+	MaxPending     int64            `json:"max_pending"` // 0: no bound
+	Watched        int64            `json:"watched"`
+	Keys           int64            `json:"keys"`
+	Stale          int64            `json:"stale"`
+	Accepted       int64            `json:"accepted"`
+	Ended          map[string]int64 `json:"ended"`
+	Rejected       int64            `json:"rejected"`
+	Rejections     RejectionsView   `json:"rejections"`
+	Checks         int64            `json:"checks"`
+	WastedChecks   int64            `json:"wasted_checks"`
+	Signals        int64            `json:"signals"`
+	Coalesced      int64            `json:"coalesced"`
+	Purges         int64            `json:"purges"`
+	Purged         int64            `json:"purged"`
+	Panics         int64            `json:"panics"`
+	Running        int64            `json:"running"`         // callbacks that run now
+	CallbacksTimed bool             `json:"callbacks_timed"` // false: nothing is known of the next three
+	OldestRunning  float64          `json:"oldest_running"`
+	StuckCallbacks int64            `json:"stuck_callbacks"`
+	SlowCallbacks  int64            `json:"slow_callbacks"`
+	Due            int64            `json:"due"` // expired operations that wait for a worker
+	OldestDue      float64          `json:"oldest_due"`
+	DueCapped      bool             `json:"due_capped"` // both are lower bounds
+	ReaperStalls   int64            `json:"reaper_stalls"`
 
 	Timed     bool                     `json:"timed"`
 	OldestAge float64                  `json:"oldest_age"`
@@ -139,7 +137,6 @@ type KeyView struct {
 	Wasted       int64            `json:"wasted"`
 	Ended        map[string]int64 `json:"ended"`
 	OnlyTimeouts bool             `json:"only_timeouts"`
-	Forgotten    int64            `json:"forgotten"`
 }
 
 // OperationView is an operation that waits.

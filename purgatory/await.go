@@ -174,6 +174,9 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 		}
 		return p.errorf(ErrExpired, "after %v", timeout)
 	}
+	if h := p.cfg.hook; h != nil {
+		h.Await()
+	}
 	w := &waiting{ready: ready, ended: p.channel(), done: done}
 	returned := false
 	defer func() {

@@ -99,6 +99,9 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		_ = p.endedAtOnce(p.watchers.Shard(p.noKey), o)
 		return value, err
 	}
+	if h := p.cfg.hook; h != nil {
+		h.Await()
+	}
 	r.changed, r.ended = sched.NewToken(), make(chan struct{})
 	until, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

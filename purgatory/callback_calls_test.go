@@ -39,7 +39,7 @@ func TestLoggersAndHandlersMayCallBack(t *testing.T) {
 		purgatory.WithLogger(slog.New(curious{&call, &logged})),
 		purgatory.WithPanicHandler(func(any, []byte) { told.Add(1); call() }),
 		purgatory.WithSlowCallback(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8),
-		purgatory.WithForgottenChecks(0), purgatory.WithReapInterval(10*time.Millisecond))
+		purgatory.WithReapInterval(10*time.Millisecond))
 	var busy atomic.Bool
 	call = func() {
 		if busy.Swap(true) { // what it calls may log, and call again
@@ -70,10 +70,6 @@ func TestLoggersAndHandlersMayCallBack(t *testing.T) {
 			all = append(all, o)
 			submit(t, p, o, hour, "a", "b")
 		}
-		forgotten := &op{}
-		forgotten.try = func() bool { return forgotten.tries.Load() > 2 }
-		submit(t, p, forgotten, time.Millisecond, "c")
-		eventually(t, func() bool { return forgotten.completed.Load() == 1 }, "a last try")
 		met.Store(true)
 		p.Signal("a")
 		eventually(t, func() bool {

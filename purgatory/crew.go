@@ -3,6 +3,7 @@ package purgatory
 import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -177,6 +178,9 @@ func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, true, inOrder)
+	}
 	s := p.watchers.Used(hash)
 	return s != nil && s.Signal(key, hash, upTo, inOrder)
 }
@@ -187,6 +191,9 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
 // operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	if h := p.cfg.hook; h != nil {
+		h.Called(testhook.EveryKey{}, true, false)
+	}
 	if !p.life.atLeast(emptied) && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}

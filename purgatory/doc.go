@@ -86,9 +86,9 @@
 // What it reads needs a lock or an atomic type, unless one goroutine owns it. A goroutine may own
 // the state of a purgatory's conditions, as the loop of an actor does, if it makes all
 // registrations and all checks, none of them inside a TryComplete or on a stack of over 400 frames,
-// and if neither Signal, [WithForgottenChecks] nor Inspect is used. Then no other goroutine calls
-// TryComplete, whoever else ends operations, and whatever expires. In a test, the race detector
-// reports a violation.
+// and if neither Signal nor Inspect is used. Then no other goroutine calls TryComplete, whoever
+// else ends operations, and whatever expires. In a test, the race detector reports a violation.
+// (Package purgatorytest makes one more try of an operation whose timeout has passed.)
 //
 // A condition should be one comparison, because each check of its key evaluates it. A fetch that
 // waits for a number of bytes need not add them up each time: keep the number of bytes that have
@@ -108,8 +108,7 @@
 //	expired during registration      a signal worker
 //
 // A goroutine that makes a check in order runs the callbacks of those that take an item.
-// With [WithFirstInFirstOut] a goroutine that registers makes such checks, too. An operation
-// that a last try satisfies (see [WithForgottenChecks]) counts as expired here.
+// With [WithFirstInFirstOut] a goroutine that registers makes such checks, too.
 //
 // With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check, or a method
 // for a whole key, ends.
@@ -147,7 +146,6 @@
 //   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once. If they must
 //     run on goroutines of yours, call your pool in OnComplete.
 //   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.
-//   - [WithForgottenChecks] in tests, to find changes of state that no check has followed.
 //
 // # Lock order
 //

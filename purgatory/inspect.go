@@ -40,8 +40,6 @@ type KeyReport struct {
 	Tries   int64         // of operations, by checks of the key
 	Wasted  int64         // of Tries: TryComplete returned false
 	Ended   [operation.NumOutcomes]int64
-
-	Forgotten int64 // of Ended: satisfied at the timeout, see WithForgottenChecks
 }
 
 // OnlyTimeouts reports whether operations that waited for the key have expired and none
@@ -97,7 +95,7 @@ func reports[K comparable](counts []stats.KeyCounts[K], n int, weight func(*stat
 		c := &counts[i]
 		all[i] = KeyReport{
 			Key: keyText(c.Key), Since: c.Since, Waiting: c.Waiting,
-			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended, Forgotten: c.Forgotten,
+			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended,
 		}
 	}
 	return all

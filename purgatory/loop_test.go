@@ -53,7 +53,7 @@ func TestOnlyWhoRegistersAndChecksTries(t *testing.T) {
 					p.Extend(o, time.Duration(r.IntN(2_000_000)))
 				case 4:
 					_ = p.Stats()
-					p.Awaited(r.IntN(keys))
+					p.Waiting(r.IntN(keys))
 				}
 			}
 		})

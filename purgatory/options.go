@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -37,6 +38,7 @@ type config struct {
 
 	firstInFirstOut bool
 	spread          bool // WithCallbacksOnWorkers
+	hook            *testhook.Hook
 
 	err error // the first rule that an option breaks
 }
@@ -209,11 +211,11 @@ func newConfig(opts []Option) (config, error) {
 	rule(&c, c.reapInterval > 0, "reap interval", c.reapInterval, "positive")
 	rule(&c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
 	rule(&c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
+	rule(&c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
 	rule(&c, c.maxPending >= 0, "maximum of pending operations", c.maxPending, "at least 0 (no bound)")
 	rule(&c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
 	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
 	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
 	rule(&c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
-	rule(&c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
 	return c, c.err
 }

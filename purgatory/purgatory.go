@@ -13,6 +13,9 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
+// Purgatory is short for [DelayedOperationPurgatory], the name that Kafka gave it.
+type Purgatory[K comparable] = DelayedOperationPurgatory[K]
+
 // DelayedOperationPurgatory holds operations that wait under keys of type K for their
 // condition or their timeout. It is safe for concurrent use. The package comment says
 // which methods may be called from where. Use [New] to make one.
@@ -71,6 +74,9 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.callbacks.p = p
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
+	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
+		h.Idle = func() bool { return !p.crew.waiting() && p.crew.idle() }
+	}
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),

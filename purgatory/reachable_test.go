@@ -5,12 +5,9 @@ import (
 	"errors"
 	"runtime"
 	"testing"
-	"testing/synctest"
-	"time"
 	"weak"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -61,7 +58,7 @@ func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := inBackground(func() {
-		for !p.Awaited("a") {
+		for p.Waiting("a") == 0 {
 			runtime.Gosched()
 		}
 		switch {
@@ -76,42 +73,6 @@ func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
 	assert.ErrorIs(t, p.Await(ctx, hour, func() bool { return o.tries.Add(1) > 2 && cause == nil }, "a"), cause)
 	ended() // a walk refers to what it has ended, until it is over
 	return weak.Make(o)
-}
-
-// thing is a key that is a pointer.
-type thing struct{ _ [64]byte }
-
-// What is remembered of an operation that was ready at its timeout goes with the check that clears
-// it, or when it has been counted.
-func TestASuspectIsForgottenWhenItIsClearedOrCounted(t *testing.T) {
-	for name, check := range map[string]func(p *purgatory.DelayedOperationPurgatory[*thing], key *thing){
-		"counted":   func(*purgatory.DelayedOperationPurgatory[*thing], *thing) {},
-		"check":     func(p *purgatory.DelayedOperationPurgatory[*thing], key *thing) { p.CheckAndComplete(key) },
-		"check all": func(p *purgatory.DelayedOperationPurgatory[*thing], _ *thing) { p.CheckAndCompleteAll() },
-		"close":     func(p *purgatory.DelayedOperationPurgatory[*thing], _ *thing) { _ = p.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := onManualClock[*thing](t, purgatory.WithForgottenChecks(time.Second))
-				weakly := func() weak.Pointer[thing] {
-					key := new(thing)
-					o := &op{}
-					o.try = func() bool { return o.tries.Load() > 2 }
-					submit(t, p, o, time.Second, key)
-					p.AdvanceClock(time.Second)
-					require.EqualValues(t, 1, p.Stats().Satisfied)
-					check(p, key)
-					return weak.Make(key)
-				}()
-				time.Sleep(time.Minute)
-				runtime.GC()
-				assert.Nil(t, weakly.Value())
-				forgotten := map[string]int64{"counted": 1}[name]
-				assert.Equal(t, forgotten, p.Stats().Forgotten)
-				runtime.KeepAlive(p)
-			})
-		})
-	}
 }
 
 // What is kept of a callback that was timed refers to no operation.

@@ -105,7 +105,7 @@ func awaitRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 		left := 0
 		for kind := range kinds {
 			s.Lock()
-			beside := s.items[kind] > 0 && p.Awaited(kind)
+			beside := s.items[kind] > 0 && p.Waiting(kind) > 0
 			s.Unlock()
 			if beside {
 				left++

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
@@ -264,6 +265,11 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 // chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
 // SignalAll.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(testhook.EveryKey{}, false, false)
+		h.Walk(testhook.EveryKey{}, 1)
+		defer h.Walk(testhook.EveryKey{}, -1)
+	}
 	done := false
 	defer func() {
 		if !done { // not on this stack, or after a runtime.Goexit in a callback

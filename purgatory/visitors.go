@@ -51,6 +51,9 @@ func (p *DelayedOperationPurgatory[K]) answering() stage {
 // check tries the operations that wait for key up to a position, and returns how many it ended.
 // Where it must not run user code on this stack, it leaves the check to a worker.
 func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64) int {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, false, false)
+	}
 	return p.overAll(key, hash, upTo, trying[K]{}, nil)
 }
 
@@ -66,6 +69,9 @@ const inLineBatch = 2
 // checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
 // one, which has a worker make it.
 func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64) int {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, false, true)
+	}
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0
@@ -77,7 +83,7 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64) int {
 	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
 	w.at = 0
 	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
-		w.p.walks.Put(w)
+		w.recycle()
 		return 0
 	}
 	return w.run()

@@ -65,7 +65,7 @@ type visitor[K comparable] interface {
 	ends(w *walk[K]) bool
 }
 
-// newWalk returns a walk over a key of s.
+// newWalk returns a walk over a key of s, whose lock the caller holds.
 func (p *DelayedOperationPurgatory[K]) newWalk(s *watchers.Shard[K], key K, hash uint64, upTo int64, v visitor[K]) *walk[K] {
 	w, _ := p.walks.Get().(*walk[K])
 	if w == nil {
@@ -73,6 +73,9 @@ func (p *DelayedOperationPurgatory[K]) newWalk(s *watchers.Shard[K], key K, hash
 		w.ending = ending[K]{p: p, ops: w.slots.ops[:0], outcomes: w.slots.outcomes[:0], keys: w.slots.keys[:0]}
 	}
 	w.ending.shard, w.key, w.hash, w.upTo, w.visitor = s, key, hash, upTo, v
+	if h := p.cfg.hook; h != nil {
+		h.Walk(key, 1)
+	}
 	return w
 }
 
@@ -114,11 +117,19 @@ func (w *walk[K]) run() (ended int) {
 	}
 	over = true
 	ended = w.ended
+	w.recycle()
+	return ended
+}
+
+// recycle gives w, whose walk is over, back to its pool.
+func (w *walk[K]) recycle() {
+	if h := w.p.cfg.hook; h != nil {
+		h.Walk(w.key, -1)
+	}
 	var none K
 	w.key, w.visitor, w.ended = none, nil, 0
 	w.ending.shard, w.ending.cause = nil, nil
 	w.p.walks.Put(w)
-	return ended
 }
 
 // step takes a batch from where it stands to its end, and reads the next one, if there is one. It returns

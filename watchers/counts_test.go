@@ -61,8 +61,8 @@ func startedAt(t *testing.T, w *Watchers[int], start time.Duration, keys ...int)
 	return m
 }
 
-// Tries and forgotten checks are counted for their key.
-func TestAKeysTriesAndForgottenChecksAreCounted(t *testing.T) {
+// Tries are counted for their key.
+func TestAKeysTriesAreCounted(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 1, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	s := w.Shard(0)
 	wait(t, w, 1)
@@ -71,7 +71,6 @@ func TestAKeysTriesAndForgottenChecksAreCounted(t *testing.T) {
 	s.Tried(1, w.Hash(1), 7, 5)
 	s.Tried(1, w.Hash(1), 1, 0)
 	s.Leave([]*machine.Machine{m}, []machine.Outcome{machine.Expired}, make([]int, 1))
-	s.KeyForgotten(2, w.Hash(2))
 	require.True(t, s.mu.TryLock(), "it releases the lock")
 	s.unlock()
 	hot, expiring := s.Keys(nil, nil)
@@ -80,11 +79,11 @@ func TestAKeysTriesAndForgottenChecksAreCounted(t *testing.T) {
 		got[counts.Key] = counts
 	}
 	require.Len(t, got, 2)
-	assert.Equal(t, []int64{8, 5, 0}, []int64{got[1].Tries, got[1].Wasted, got[1].Forgotten})
-	assert.Equal(t, []int64{0, 0, 1}, []int64{got[2].Tries, got[2].Wasted, got[2].Forgotten})
+	assert.Equal(t, []int64{8, 5}, []int64{got[1].Tries, got[1].Wasted})
+	assert.Equal(t, []int64{0, 0}, []int64{got[2].Tries, got[2].Wasted})
 	assert.Equal(t, []int{1, 1}, []int{got[1].Waiting, got[2].Waiting})
 	require.Len(t, expiring, 1)
-	assert.Equal(t, []any{2, int64(1), 1}, []any{expiring[0].Key, expiring[0].Forgotten, expiring[0].Waiting})
+	assert.Equal(t, []any{2, 1}, []any{expiring[0].Key, expiring[0].Waiting})
 }
 
 func TestTotalsCountSignals(t *testing.T) {

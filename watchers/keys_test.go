@@ -169,3 +169,26 @@ func TestDefaultShards(t *testing.T) {
 		assert.Equal(t, shards, DefaultShards(), "%d processors", processors)
 	}
 }
+
+// The first operation of a key stands behind markers and what has ended at most.
+func TestTheFirstOfEachOfItsKeys(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	before, m, behind := wait(t, w, a, b), wait(t, w, b, a), wait(t, w, a)
+	assert.Equal(t, []bool{true, false, false}, []bool{First[int](before), First[int](m), First[int](behind)})
+	var c Cursor[int]
+	_, more := w.Shard(w.Hash(a)).Begin(&c, a, w.Hash(a), EveryPosition, make([]*machine.Machine, 1))
+	require.True(t, more, "a marker stands behind the first")
+	busy := w.Shard(w.Hash(b))
+	busy.mu.Lock()
+	end(w, a, before)
+	busy.mu.Unlock() // and nobody has looked yet whether a watch was left
+	assert.Equal(t, 1, w.Stale())
+	assert.Equal(t, []bool{true, false}, []bool{First[int](m), First[int](behind)})
+	last := wait(t, w, b)
+	assert.False(t, First[int](last))
+	c.Stop()
+	end(w, b, m, last)
+	assert.True(t, First[int](behind))
+	checkInvariants(t, w)
+}

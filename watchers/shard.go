@@ -30,13 +30,13 @@ type Shard[K comparable] struct {
 		sched.Mutex
 		watched  uint32   // watches that are linked in this shard
 		closed   bool     // Pass, and Watch of a first key, fail: no operation is accepted
+		kick     bool     // a key was queued: release calls Config.Kick
 		accepted int64    // total number of operations accepted in this shard
 		keys     table[K] // in this line, except for the capacity of its buckets
 
 		spare machine.Spare
 
 		signals signalQueue[K]
-		kick    bool // a key was queued: unlock calls Config.Kick
 	}
 
 	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
@@ -210,13 +210,6 @@ func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (run int64) {
 		s.wasted.Add(wasted)
 	}
 	return s.tries.Add(tries)
-}
-
-// KeyForgotten counts an operation that was ready at its timeout, though nobody had checked key.
-func (s *Shard[K]) KeyForgotten(key K, hash uint64) {
-	s.mu.Lock()
-	s.observer.Forgotten(key, hash)
-	s.unlock()
 }
 
 // Keys appends the counts of keys: to hot those of the keys with the most operations and

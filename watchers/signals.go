@@ -2,8 +2,6 @@ package watchers
 
 import (
 	"math/bits"
-
-	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // signalQueue holds a shard's signalled keys, each once, in the order of their first signal. They
@@ -92,21 +90,6 @@ func (s *Shard[K]) flagLocked(on bool) {
 func (w *Watchers[K]) Signalled() bool {
 	for i := range w.signalled {
 		if w.signalled[i].Load() != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// SignalWaits reports whether a signal of a key of m waits for a worker. The caller holds m, which
-// is linked under each of its keys.
-func SignalWaits[K comparable](m *machine.Machine) bool {
-	for i := range m.Keys() {
-		l := m.Watch(i).List().Owner().(*keyList[K])
-		l.shard.mu.Lock()
-		waits := l.signalled
-		l.shard.unlock()
-		if waits {
 			return true
 		}
 	}

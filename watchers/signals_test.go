@@ -287,31 +287,6 @@ func TestInOrderEndsWithItsSignal(t *testing.T) {
 	checkInvariants(t, w)
 }
 
-// A signal waits for the operations of its key, until it is taken, and for no others.
-func TestASignalWaitsUntilItIsTaken(t *testing.T) {
-	w := newMap(0)
-	a, b := twoKeys(w)
-	both, onlyA, onlyB := wait(t, w, a, b), wait(t, w, a), wait(t, w, b)
-	waits := func() (all []bool) {
-		for _, m := range []*machine.Machine{both, onlyA, onlyB} {
-			all = append(all, SignalWaits[int](m))
-			for s := range w.Shards() {
-				require.True(t, s.mu.TryLock(), "it releases the locks")
-				s.unlock()
-			}
-		}
-		return all
-	}
-	assert.Equal(t, []bool{false, false, false}, waits())
-	for key, want := range map[int][]bool{a: {true, true, false}, b: {true, false, true}} {
-		w.Shard(w.Hash(key)).Signal(key, w.Hash(key), EveryPosition, false)
-		assert.Equal(t, want, waits())
-		_, ok := w.TakeSignal(0)
-		require.True(t, ok)
-		assert.Equal(t, []bool{false, false, false}, waits())
-	}
-}
-
 // queued signals key and reports whether that has queued it.
 func queued[K comparable](s *Shard[K], key K, hash uint64, upTo int64, inOrder bool) bool {
 	before := s.mu.signals.coalesced

@@ -175,3 +175,22 @@ func Keys[K comparable](m *machine.Machine) []K {
 	}
 	return keys
 }
+
+// First reports whether m, which the caller holds and which is linked under each of its keys,
+// stands first under each of them.
+func First[K comparable](m *machine.Machine) bool {
+	for i := range m.Keys() {
+		w := m.Watch(i)
+		l := w.List().Owner().(*keyList[K])
+		l.shard.mu.Lock()
+		before := l.First()
+		for before != w && (before.Machine() == nil || before.Machine().Outcome() != machine.Pending) {
+			before = l.Next(before) // a marker, or an operation that has ended
+		}
+		l.shard.unlock()
+		if before != w {
+			return false
+		}
+	}
+	return true
+}

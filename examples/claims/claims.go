@@ -74,7 +74,7 @@ func (c *Claims) SignalUpTo(queue string, _ int64) (awaited bool) {
 	delete(c.quiet, queue)
 	c.mu.Unlock()
 	c.waiting.SignalInOrder(queue)
-	return c.waiting.Awaited(queue)
+	return c.waiting.Waiting(queue) > 0
 }
 
 // Keys returns the queues that nobody looks at without a hint.

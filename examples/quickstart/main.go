@@ -11,7 +11,7 @@ import (
 )
 
 type server struct {
-	waiting    *purgatory.DelayedOperationPurgatory[string] // requests, by partition
+	waiting    *purgatory.Purgatory[string] // requests, by partition
 	replicated atomic.Int64                                 // the end of what all followers have
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestProduceTimesOut(t *testing.T) {
 	p := purgatorytest.New[string](t)
-	s := &server{waiting: p.DelayedOperationPurgatory}
+	s := &server{waiting: p.Purgatory}
 	answer := make(chan error, 1)
 	go func() { answer <- s.produce(t.Context(), 0) }()
 

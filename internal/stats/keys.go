@@ -11,17 +11,6 @@ func (o *Observer[K]) Tried(key K, hash uint64, tries, wasted int64) {
 	counts.Wasted += wasted
 }
 
-// Forgotten counts an operation that was ready at its timeout, though nobody had checked key.
-func (o *Observer[K]) Forgotten(key K, hash uint64) {
-	if !o.CountsKeys() {
-		return
-	}
-	o.hot.count(key, hash, 1, o.now()).Forgotten++
-	if c := o.expiring.find(key, hash); c != nil {
-		c.Forgotten++
-	}
-}
-
 // Keys appends the counts of keys: to hot those of the keys with the most operations and
 // tries, to expiring those of the keys with the most expiries. waiting must return how
 // many operations wait for a key.

@@ -82,18 +82,3 @@ func TestAQuietKeyWhoseOperationsExpireIsSeen(t *testing.T) {
 	assert.Zero(t, expiring.Tries)
 	assert.Zero(t, expiring.Wasted)
 }
-
-func TestAForgottenCheckIsCountedWhereItsKeyIs(t *testing.T) {
-	o, counts := observerOfKeys(t)
-	m := since(0)
-	o.Watched(m, true, 1, 1)
-	o.Forgotten(1, 1)
-	hot, expiring := counts(1)
-	assert.EqualValues(t, 1, hot.Forgotten)
-	assert.Nil(t, expiring, "it has not expired")
-	o.Unwatched(m, true, machine.Expired, 1, 1)
-	o.Forgotten(1, 1)
-	hot, expiring = counts(1)
-	assert.EqualValues(t, 2, hot.Forgotten)
-	assert.EqualValues(t, 2, expiring.Forgotten)
-}

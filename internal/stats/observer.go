@@ -38,7 +38,7 @@ type Config struct {
 
 // Observer counts what happens in one shard of the watchers. It is not safe for
 // concurrent use: the shard's lock guards it. A nil Observer counts nothing; only Passed,
-// CountsKeys, Forgotten and Keys may be called for it.
+// CountsKeys and Keys may be called for it.
 type Observer[K comparable] struct {
 	ages  ages   // unused if times is nil
 	times *Times // nil if not wanted; AddTimes computes its ages
@@ -97,7 +97,7 @@ func (o *Observer[K]) Unwatched(m *machine.Machine, first bool, outcome machine.
 		// The start in place of the time saves a reading of the clock: weights decay a little later.
 		expiring = o.expiring.count(key, hash, 1, m.Start())
 		if !known && hot != nil { // the other sketch has counted the key for longer
-			expiring.Since, expiring.Ended, expiring.Forgotten = hot.Since, hot.Ended, hot.Forgotten
+			expiring.Since, expiring.Ended = hot.Since, hot.Ended
 		}
 	}
 	if hot != nil {

@@ -16,8 +16,6 @@ type KeyCounts[K comparable] struct {
 	Wasted  int64 // of Tries: those that returned false
 	Ended   [machine.NumOutcomes]int64
 
-	Forgotten int64 // operations that were ready at their timeout, though nobody had checked the key
-
 	Weight  int64 // number of events, in which older events count for less
 	Waiting int   // operations that wait for the key now; set by Observer.Keys
 }

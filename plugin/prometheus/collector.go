@@ -106,7 +106,7 @@ func (c *Collector) Remove(name string) {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, m := range slices.Concat(metrics, callbackMetrics, forgottenMetric) {
+	for _, m := range slices.Concat(metrics, callbackMetrics) {
 		out <- m.desc
 	}
 	for _, m := range signalMetrics {
@@ -156,9 +156,6 @@ func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- promethe
 	collectEach(metrics, name, n, out)
 	if n.CallbacksTimed {
 		collectEach(callbackMetrics, name, n, out)
-	}
-	if n.ForgottenCounted {
-		collectEach(forgottenMetric, name, n, out)
 	}
 	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
 		out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n.Ended(o)), name, o.String())

@@ -3,7 +3,6 @@ package prometheus
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -126,36 +125,6 @@ func TestWithoutHistogramsThereAreNone(t *testing.T) {
 	c, err := New(used(t))
 	require.NoError(t, err)
 	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
-}
-
-// TestForgottenChecksAreThereWhereTheyAreCounted: elsewhere a 0 would say that none is forgotten, and nobody looks.
-func TestForgottenChecksAreThereWhereTheyAreCounted(t *testing.T) {
-	const series = "\npurgatory_forgotten_checks_total{purgatory=\"p\"}"
-	for _, c := range []struct {
-		opts          []purgatory.Option
-		before, after string
-	}{
-		{nil, "", ""},
-		{[]purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(slog.DiscardHandler))}, " 0\n", " 1\n"},
-	} {
-		p := newPurgatory[string](t, "p", c.opts...)
-		op := &produce{}
-		_, err := p.TryCompleteElseWatch(op, time.Second, "a")
-		require.NoError(t, err)
-		collector, err := New(p)
-		require.NoError(t, err)
-		check := func(want string) {
-			if text := scrape(t, collector); want == "" {
-				assert.NotContains(t, text, series)
-			} else {
-				assert.Contains(t, text, series+want)
-			}
-		}
-		check(c.before)
-		op.ready = true // and nobody checks
-		p.AdvanceClock(2 * time.Second)
-		check(c.after)
-	}
 }
 
 // TestUntimedCallbacksHaveNoTimes: a 0 would say that no callback is stuck.

@@ -89,12 +89,6 @@ var callbackMetrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.SlowCallbacks }),
 }
 
-// forgottenMetric is known with purgatory.WithForgottenChecks only.
-var forgottenMetric = []metric[purgatory.Stats]{
-	counter("forgotten_checks_total", "Operations that were ready at their timeout, and whose keys nobody had checked.",
-		func(n *purgatory.Stats) int64 { return n.Forgotten }),
-}
-
 var (
 	ended    = desc("ended_operations_total", "Operations that ended, by outcome: satisfied, forced, expired, cancelled, closed.", "outcome")
 	rejected = desc("rejected_operations_total", "Operations that were not accepted, by reason: the purgatory was closed, or full; bad input.", "reason")

@@ -32,7 +32,6 @@ var exported = map[string]string{
 	"RejectedInput":  `purgatory_rejected_operations_total{purgatory="p",reason="input"}`,
 	"Checks":         `purgatory_checks_total{purgatory="p"}`,
 	"WastedChecks":   `purgatory_wasted_checks_total{purgatory="p"}`,
-	"Forgotten":      `purgatory_forgotten_checks_total{purgatory="p"}`,
 	"Signals":        `purgatory_signals_total{purgatory="p"}`,
 	"Coalesced":      `purgatory_coalesced_signals_total{purgatory="p"}`,
 	"Purges":         `purgatory_purges_total{purgatory="p"}`,
@@ -59,8 +58,8 @@ func (f fixed) Collect(out chan<- prometheus.Metric) { f.c.collect("p", f.n, out
 
 func timed(t *testing.T) *purgatory.Stats {
 	t.Helper()
-	n := newPurgatory[string](t, "p", purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour), purgatory.WithForgottenChecks(0)).Stats()
-	require.True(t, n.Timed && n.CallbacksTimed && n.ForgottenCounted)
+	n := newPurgatory[string](t, "p", purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour)).Stats()
+	require.True(t, n.Timed && n.CallbacksTimed)
 	return &n
 }
 

@@ -53,6 +53,6 @@ func TestAForgottenCheckOfAnExampleIsReported(t *testing.T) {
 	require.Len(t, all, 1)
 	found, err := r.takeOut(t.Context(), all[0], map[string]bool{})
 	require.NoError(t, err)
-	assert.Equal(t, "purgatory gateway, key slot, Await", found.check)
+	assert.Equal(t, "purgatory gateway: Await waited for slot, and no check or signal names this key", found.check)
 	assert.Equal(t, "examples/gateway", found.folder)
 }

@@ -1,7 +1,7 @@
 // Command forgotten checks that a forgotten check is reported. It takes out each call of
 // CheckAndComplete and Signal and their kin in the example programs, one at a time, and runs the
-// example's own tests with WithForgottenChecks. It fails unless each is reported, with its key, and
-// none is reported if all calls are there.
+// example's own tests with the judge of package purgatorytest in every purgatory. It fails unless
+// each is reported, with its key, and none is reported if all calls are there.
 //
 //	go run ./proof/forgotten                all examples, half an hour
 //	go run ./proof/forgotten -only jobs     calls whose file, line or text matches

@@ -38,9 +38,6 @@ func (w *world) options() []purgatory.Option {
 		purgatory.WithReapInterval(never),
 		purgatory.WithPanicHandler(w.panicked),
 	}
-	if w.lastTry {
-		options = append(options, purgatory.WithForgottenChecks(0))
-	}
 	if w.inLine {
 		options = append(options, purgatory.WithFirstInFirstOut())
 	}

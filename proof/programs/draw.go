@@ -43,7 +43,6 @@ func (d *drawer) program(seed uint64) *program {
 	if p.crowd == 0 && d.oneIn(3) {
 		p.clock = clockKind(1 + d.IntN(2))
 	}
-	p.lastTry = d.oneIn(8)
 	many := d.oneIn(16) && p.crowd == 0
 	n := 1 + d.IntN(4)
 	if many {

@@ -111,7 +111,7 @@ func (w *world) judgeFigures() {
 	}
 	for _, o := range w.waiters {
 		for _, k := range o.keys {
-			if o.accepted && !o.abroad && o.completed == 0 && !w.p.Awaited(w.ids[k]) {
+			if o.accepted && !o.abroad && o.completed == 0 && w.p.Waiting(w.ids[k]) == 0 {
 				w.fault("o%d waits for k%d, and Awaited says no", o.id, k)
 			}
 		}

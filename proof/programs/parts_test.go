@@ -27,7 +27,7 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.clock = manual
 	}
-	for _, option := range []*bool{&q.lastTry, &q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
+	for _, option := range []*bool{&q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
 		if !keep() {
 			*option = false
 		}

@@ -16,7 +16,6 @@ type program struct {
 	workers    int
 	purge      int // WithPurgeInterval
 	clock      clockKind
-	lastTry    bool // WithForgottenChecks
 	inLine     bool // WithFirstInFirstOut
 	onWorkers  bool // WithCallbacksOnWorkers
 	observed   bool // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
@@ -153,9 +152,6 @@ func (p *program) String() string {
 	}
 	if p.clock != manual {
 		fmt.Fprintf(&b, ", %s", [...]string{"", "the purgatory's own timer and reaper", "a shared timer, a driver and a reaper"}[p.clock])
-	}
-	if p.lastTry {
-		b.WriteString(", a last try at the timeout")
 	}
 	for _, option := range []struct {
 		on   bool

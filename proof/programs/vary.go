@@ -69,7 +69,6 @@ func (d *drawer) spread() {
 // order.
 func (d *drawer) lineUp() {
 	p := d.p
-	p.lastTry = false
 	for i := range p.ops {
 		o := &p.ops[i]
 		o.needs, o.keys, o.position, o.inTry = item, o.keys[:1], 0, nil
@@ -106,7 +105,7 @@ func (p *program) ordered() bool {
 			return false
 		}
 	}
-	return p.inLine && !p.lastTry && p.crowd == 0 && !slices.ContainsFunc(p.ops, func(o op) bool {
+	return p.inLine && p.crowd == 0 && !slices.ContainsFunc(p.ops, func(o op) bool {
 		return !o.takesInTurn() || o.position != 0 || slices.ContainsFunc(o.inDone, func(r reaction) bool { return r.step.outOfTurn() })
 	})
 }

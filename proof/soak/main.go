@@ -7,9 +7,8 @@
 //	go run ./proof/soak -pending 10000000   the memory of ten million waiting operations
 //
 // It exits with status 1 if an operation is lost, ends twice or too early, or ends while
-// its TryComplete runs; if a wake-up is lost; if a check counts as forgotten, although the
-// mix makes every check; if a counter is wrong; or if memory or goroutines are left at the
-// end.
+// its TryComplete runs; if a wake-up is lost; if a counter is wrong; or if memory or
+// goroutines are left at the end.
 package main
 
 import (
@@ -24,7 +23,6 @@ func main() {
 	length := flag.Duration("for", time.Minute, "how long to run the mix")
 	goroutines := flag.Int("goroutines", 4*runtime.GOMAXPROCS(0), "number of goroutines that make the calls")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the mix; the schedule of goroutines is not reproduced")
-	lastTry := flag.Bool("forgotten", true, "try each operation once more at its timeout, and fail if a check counts as forgotten")
 	storm := flag.Int("storm", 0, "instead: expire so many operations while as many register")
 	pending := flag.Int("pending", 0, "instead: let so many operations wait, and print their memory")
 	flag.Parse()
@@ -37,7 +35,7 @@ func main() {
 		err = runPending(*pending)
 	default:
 		fmt.Printf("soak: %v, %d goroutines, seed %d\n", *length, *goroutines, *seed)
-		err = runMix(*length, *goroutines, *seed, *lastTry)
+		err = runMix(*length, *goroutines, *seed)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak: FAILED:", err)

@@ -50,19 +50,12 @@ func (m *mix) violated(format string, args ...any) {
 	m.first.CompareAndSwap("", fmt.Sprintf(format, args...))
 }
 
-// runMix runs the mix for length and compares the accounts each second. If lastTry is set, each
-// operation is tried once more at its timeout: the mix forgets no check.
-func runMix(length time.Duration, goroutines int, seed uint64, lastTry bool) error {
+// runMix runs the mix for length and compares the accounts each second.
+func runMix(length time.Duration, goroutines int, seed uint64) error {
 	before := runtime.NumGoroutine()
 	m := &mix{began: time.Now()}
-	opts := []purgatory.Option{
-		purgatory.WithHistograms(), purgatory.WithKeyStats(64),
-		purgatory.WithPanicHandler(func(any, []byte) { m.reported.Add(1) }),
-	}
-	if lastTry {
-		opts = append(opts, purgatory.WithForgottenChecks(lateness))
-	}
-	p, err := purgatory.New[uint64]("soak", opts...)
+	p, err := purgatory.New[uint64]("soak", purgatory.WithHistograms(), purgatory.WithKeyStats(64),
+		purgatory.WithPanicHandler(func(any, []byte) { m.reported.Add(1) }))
 	if err != nil {
 		return err
 	}
@@ -125,8 +118,8 @@ func (m *mix) watch(length time.Duration, workers []*worker) error {
 	if growth := int64(end) - int64(base); growth > 4_000_000 && growth > int64(base)/5 {
 		return fmt.Errorf("the heap has grown from %s to %s", megabytes(base), megabytes(end))
 	}
-	fmt.Printf("soak: %d steps, %d operations on %d keys (satisfied %d, forced %d, expired %d, cancelled %d), %d panics, %d forgotten checks, heap %s after %v and %s in the end: nothing lost\n",
-		m.steps.Load(), s.Accepted, m.keys.Load(), s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Panics, s.Forgotten,
+	fmt.Printf("soak: %d steps, %d operations on %d keys (satisfied %d, forced %d, expired %d, cancelled %d), %d panics, heap %s after %v and %s in the end: nothing lost\n",
+		m.steps.Load(), s.Accepted, m.keys.Load(), s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Panics,
 		megabytes(base), warm.Round(time.Second), megabytes(end))
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // server is a server whose produce requests have acks=all.
 type server struct {
-	acks       *purgatory.DelayedOperationPurgatory[string]
+	acks       *purgatory.Purgatory[string]
 	end        atomic.Int64 // of the log
 	replicated atomic.Int64 // how much of the log both followers have
 }
@@ -33,7 +33,7 @@ func (s *server) fetched(end int64) {
 // testAcksAll is the test. In your test file it is TestAcksAll.
 func testAcksAll(t *testing.T) {
 	p := purgatorytest.New[string](t)
-	s := &server{acks: p.DelayedOperationPurgatory}
+	s := &server{acks: p.Purgatory}
 	answers := make(chan error, 1)
 	for _, want := range []error{nil, purgatory.ErrExpired} {
 		go func() { answers <- s.produce(t.Context()) }()

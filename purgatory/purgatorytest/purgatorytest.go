@@ -1,14 +1,11 @@
 // Package purgatorytest has a purgatory for tests of a server that uses one, as httptest
 // has a server for tests of HTTP clients. Its clock stands still until the test moves it.
 // It belongs to the test: it is closed when the test ends, and the test fails if an
-// operation is still waiting then. The test also fails if the server has changed its state and
-// forgotten the check: if an operation's condition was met at its timeout and nobody had checked
-// one of its keys. An operation whose condition depends on time itself has a method
-// DependsOnTime; it is not looked at.
+// operation is still waiting then.
 //
 //	func TestProduceTimesOut(t *testing.T) {
 //		p := purgatorytest.New[string](t)
-//		s := &server{acks: p.DelayedOperationPurgatory}
+//		s := &server{acks: p.Purgatory}
 //		answer := make(chan error, 1)
 //		go func() { answer <- s.produce(t.Context(), "order 1") }() // acks=all, 30 s
 //
@@ -21,6 +18,24 @@
 //		}
 //	}
 //
+// # What else fails the test
+//
+// The server has changed its state and forgotten the check: an operation's condition is met when
+// its timeout passes, and no check or signal of one of its keys is under way. To find that out,
+// TryComplete is called once more; if it returns true, the operation ends as satisfied. An
+// operation whose condition depends on time itself has a method DependsOnTime, without a result; it
+// is left alone, and with [purgatory.WithFirstInFirstOut] so is one that is not the first of its line.
+//
+// A TryComplete, or the function of an Await, checks a key. That runs the methods of other
+// operations while this one is held, and so on along a graph of keys: it should call Signal.
+//
+// A TryComplete, OnComplete or OnExpiration calls Await. It panics, and the purgatory reports the
+// panic: the goroutine that it would block may be the one that has to end its wait.
+//
+// A TryComplete waits for a lock, and nothing has moved for ten seconds of real time. Most likely a
+// goroutine checks a key while it holds the lock that the condition takes. Such a test cannot go on:
+// the program ends with the stack of that goroutine.
+//
 // If the server also has timers, sleeps or context deadlines of its own, use
 // [testing/synctest] with an ordinary purgatory instead: inside a bubble all of them run on
 // the bubble's clock, and synctest.Wait takes the place of WaitPending.
@@ -28,12 +43,14 @@ package purgatorytest
 
 import (
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/forgotten"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -45,12 +62,11 @@ const patience = time.Minute
 // tick is the resolution of the clock.
 const tick = time.Millisecond
 
-// Purgatory is a purgatory on a manual clock. Give the embedded
-// DelayedOperationPurgatory to the server under test; any goroutine may call its methods.
-// Only the test's own goroutine may call the methods of Purgatory and move the clock: with
-// JustBefore and JustAfter, or by any distance with AdvanceClock.
+// Purgatory is a purgatory on a manual clock. Give the embedded one to the server under test; any
+// goroutine may call its methods. Only the test's own goroutine may call the methods of
+// this type and move the clock: with JustBefore and JustAfter, or by any distance with AdvanceClock.
 type Purgatory[K comparable] struct {
-	*purgatory.DelayedOperationPurgatory[K]
+	*purgatory.Purgatory[K]
 	t     testing.TB
 	clock *timer.ManualTimer
 
@@ -58,7 +74,9 @@ type Purgatory[K comparable] struct {
 	// before that move.
 	from, before time.Duration
 
-	log *forgotten
+	judge  *forgotten.Judge
+	misuse misuse
+	watch  watch
 }
 
 // New returns a purgatory whose clock stands at 0. When t and its subtests have ended, the
@@ -73,15 +91,26 @@ func New[K comparable](t testing.TB, opts ...purgatory.Option) *Purgatory[K] {
 	if err != nil {
 		t.Fatalf("purgatorytest: %v", err)
 	}
-	log := &forgotten{}
-	defaults := []purgatory.Option{purgatory.WithForgottenChecks(0), purgatory.WithLogger(slog.New(log))}
-	inner, err := purgatory.New[K](t.Name(), append(append(defaults, opts...), purgatory.WithTimer(clock))...)
+	p := &Purgatory[K]{t: t, clock: clock, before: -1, judge: forgotten.New(nil)}
+	p.Purgatory, err = purgatory.New[K](t.Name(), append(slices.Clone(opts), purgatory.WithTimer(clock), purgatory.WithHook(p.hook()))...)
 	if err != nil {
 		t.Fatalf("purgatorytest: %v", err)
 	}
-	p := &Purgatory[K]{DelayedOperationPurgatory: inner, t: t, clock: clock, before: -1, log: log}
 	t.Cleanup(p.end)
 	return p
+}
+
+// hook returns the judge's hook, with what misuse and watch are to be told.
+func (p *Purgatory[K]) hook() *testhook.Hook {
+	h := p.judge.Hook()
+	called, walk := h.Called, h.Walk
+	h.Called = func(key any, signal, inOrder bool) {
+		called(key, signal, inOrder)
+		p.misuse.called(key, signal, inOrder)
+	}
+	h.Walk = func(key any, n int) { walk(key, n); p.watch.move(n) }
+	h.Await = p.misuse.awaits
+	return h
 }
 
 // grace is how long waits may take to end after their context has ended. A test's context
@@ -96,12 +125,53 @@ func (p *Purgatory[K]) end() {
 	if n := p.NumDelayed(); n > 0 {
 		p.t.Errorf("purgatorytest: at the end of the test %d still wait:%s", n, p.pending())
 	}
-	if n := p.Stats().Forgotten; n > 0 {
-		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", n, p.log.text())
+	unchecked, stood := p.judge.Findings()
+	if len(unchecked) > 0 {
+		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", len(unchecked), lines(unchecked))
 	}
+	if len(stood) > 0 {
+		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and the line before them stood: "+
+			"CheckAndCompleteInOrder ends at the first operation that is not ready, and passes over one that panics:%s", len(stood), lines(stood))
+	}
+	for _, text := range p.misuse.all() {
+		p.t.Errorf("purgatorytest: %s", text)
+	}
+	p.watch.move(1)
+	defer p.watch.move(-1)
 	if err := p.Close(); err != nil {
 		p.t.Errorf("purgatorytest: %v", err)
 	}
+}
+
+// mostLines is how many operations a failure names.
+const mostLines = 20
+
+// lines returns each text on a line of its own.
+func lines(texts []string) string {
+	some := texts[:min(len(texts), mostLines)]
+	text := "\n\t" + strings.Join(some, "\n\t")
+	if more := len(texts) - len(some); more > 0 {
+		text += fmt.Sprintf("\n\tand %d more", more)
+	}
+	return text
+}
+
+// rest is how long AdvanceClock waits, in real time, until no signal and no check is under way.
+const rest = 100 * time.Millisecond
+
+// AdvanceClock moves the clock by d, as that of the purgatory does. Before that it lets the signal
+// workers end what they have begun, and so does each method that moves the clock: what was signalled
+// has then been checked when a timeout passes. It waits for a callback that blocks a tenth of a
+// second, no longer.
+func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
+	pause := 10 * time.Microsecond
+	for deadline := time.Now().Add(rest); !p.judge.AtRest() && time.Now().Before(deadline); {
+		time.Sleep(pause)
+		pause = min(2*pause, time.Millisecond)
+	}
+	p.watch.move(1)
+	defer p.watch.move(-1)
+	return p.Purgatory.AdvanceClock(d)
 }
 
 // WaitPending blocks until exactly n operations are pending: until n handlers have
@@ -172,9 +242,8 @@ func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 
 // pending describes the operations that wait, oldest first, a line each.
 func (p *Purgatory[K]) pending() string {
-	const most = 20
 	var s strings.Builder
-	for _, o := range p.Inspect(0, most).Oldest {
+	for _, o := range p.Inspect(0, mostLines).Oldest {
 		fmt.Fprintf(&s, "\n\t%s %s waits for %s, %v left of its timeout", o.Type, o.Text, o.Key, o.Left)
 	}
 	return s.String()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,23 +231,5 @@ func TestAnAwaitMayEndWithTheTestsContext(t *testing.T) {
 			p.WaitPending(1)
 		})
 		wait.Wait()
-	}
-}
-
-// A server that changes its state and forgets the check fails its test, which names the key.
-func TestAForgottenCheckFailsTheTest(t *testing.T) {
-	said := record(func(rt testing.TB) {
-		p := New[string](rt)
-		var replicated atomic.Bool
-		answer := make(chan error, 1)
-		go func() { answer <- p.Await(context.Background(), time.Minute, replicated.Load, "orders") }()
-		p.WaitPending(1)
-		replicated.Store(true)
-		p.JustAfter(time.Minute)
-		assert.NoError(t, <-answer)
-	})
-	require.Len(t, said, 1)
-	for _, want := range []string{"1 operations were ready at their timeout", "Await waited for orders"} {
-		assert.Contains(t, said[0], want)
 	}
 }

@@ -1,0 +1,180 @@
+// Package forgotten finds changes of state that no check has followed, for tests: operations that
+// are ready when their timeout passes, although no check or signal of one of their keys is under
+// way.
+package forgotten
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/testhook"
+)
+
+// timeDependent is implemented by operations whose condition depends on time itself.
+type timeDependent interface{ DependsOnTime() }
+
+// Judge follows one purgatory by its Hook. It is safe for concurrent use.
+type Judge struct {
+	hook testhook.Hook
+
+	mu struct {
+		sync.Mutex
+		keys     map[any]*key
+		every    bool // all keys were checked or signalled
+		walks    int  // under way
+		findings []finding
+	}
+}
+
+// key is what the Judge knows of a key.
+type key struct {
+	walks   int  // under way
+	checked bool // or signalled
+	inOrder bool // the last time
+}
+
+// finding is an operation that was ready at its timeout.
+type finding struct {
+	name  string
+	keys  []any
+	texts []string // of keys
+	stood bool     // others were before it in a line
+}
+
+// New returns a Judge. found, if it is not nil, is called with the text of each finding.
+func New(found func(text string)) *Judge {
+	j := &Judge{}
+	j.mu.keys = make(map[any]*key)
+	j.hook = testhook.Hook{Called: j.called, Walk: j.walk, Await: func() {}, Expire: func(e *testhook.Expiring) bool {
+		met, f := j.expire(e)
+		if f != nil && found != nil {
+			found(f.text(j))
+		}
+		return met
+	}}
+	return j
+}
+
+// Hook returns the Hook for [purgatory.WithHook].
+func (j *Judge) Hook() *testhook.Hook { return &j.hook }
+
+// keyLocked returns what j knows of k.
+func (j *Judge) keyLocked(k any) *key {
+	if j.mu.keys[k] == nil {
+		j.mu.keys[k] = &key{}
+	}
+	return j.mu.keys[k]
+}
+
+func (j *Judge) called(k any, _, inOrder bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if k == (testhook.EveryKey{}) {
+		j.mu.every = true
+		return
+	}
+	known := j.keyLocked(k)
+	known.checked, known.inOrder = true, inOrder
+}
+
+func (j *Judge) walk(k any, n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mu.walks += n
+	j.keyLocked(k).walks += n
+}
+
+// AtRest reports whether no check and no signal is under way.
+func (j *Judge) AtRest() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.walks == 0 && j.hook.Idle()
+}
+
+// expire looks at an operation that the caller holds, and reports whether it was ready. It returns
+// a finding if somebody has forgotten the check.
+//
+// Where operations wait in line, one that others are before must not take what is theirs: there, only
+// the first is tried.
+func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
+	if _, depends := e.Operation().(timeDependent); depends || e.Line && !e.First || j.excuses(e) {
+		return false, nil
+	}
+	guard.Apart(func() { // a runtime.Goexit must not keep the operation from ending
+		met = e.Try()
+	}, e.Panicked)
+	if !met || j.excuses(e) {
+		return met, nil
+	}
+	f = &finding{name: e.Name(), keys: e.Keys}
+	for _, k := range e.Keys {
+		f.texts = append(f.texts, guard.Text(k))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range e.Keys {
+		f.stood = f.stood || !e.First && j.keyLocked(k).inOrder
+	}
+	j.mu.findings = append(j.mu.findings, *f)
+	return true, f
+}
+
+// excuses reports whether a check or a signal may be under way that tries e, or has tried it since
+// the caller holds it. While the caller does, e stands in its lists. So every check that comes asks
+// for a try, and each of these conditions ends only when the next has begun:
+//
+//  1. A signal waits for a worker.
+//  2. A signal worker runs.
+//  3. The operations of one of the keys, or of all keys, are being tried or ended.
+//  4. Somebody has asked for a try.
+func (j *Judge) excuses(e *testhook.Expiring) bool {
+	if !j.hook.Idle() { // 1, 2
+		return true
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	walks := j.keyLocked(testhook.EveryKey{}).walks
+	for _, k := range e.Keys {
+		walks += j.keyLocked(k).walks
+	}
+	return walks > 0 || e.Asked() // 3, 4
+}
+
+// Findings returns the texts of the findings: of operations whose keys nobody has checked, and
+// of those before which the line has stood.
+func (j *Judge) Findings() (unchecked, stood []string) {
+	j.mu.Lock()
+	all := j.mu.findings
+	j.mu.Unlock()
+	for i := range all {
+		if text := all[i].text(j); all[i].stood {
+			stood = append(stood, text)
+		} else {
+			unchecked = append(unchecked, text)
+		}
+	}
+	return unchecked, stood
+}
+
+// text names the operation and the keys that may be to blame. If a check or a signal has named some
+// of them, it is these: another one may be there for CancelForKey, as the name of a connection.
+func (f *finding) text(j *Judge) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var named []string
+	for i, k := range f.keys {
+		if j.mu.every || j.keyLocked(k).checked {
+			named = append(named, f.texts[i])
+		}
+	}
+	switch all := strings.Join(f.texts, ", "); {
+	case len(named) > 0:
+		return fmt.Sprintf("%s waited for %s", f.name, strings.Join(named, ", "))
+	case len(f.keys) == 1:
+		return fmt.Sprintf("%s waited for %s, and no check or signal names this key", f.name, all)
+	default:
+		return fmt.Sprintf("%s waited for %s, and no check or signal names one of these keys", f.name, all)
+	}
+}

@@ -1,0 +1,26 @@
+package purgatory
+
+import (
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/testhook"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// WithHook is for package purgatorytest: no code outside this module can make a Hook.
+func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
+
+// lastLook asks h about m, which the caller holds and whose timeout has passed. It reports whether
+// m ends as satisfied. Nobody can check an operation that waits without a key.
+func (p *DelayedOperationPurgatory[K]) lastLook(h *testhook.Hook, m *machine.Machine) (met bool) {
+	key, hash := watchers.FirstKey[K](m)
+	if hash == p.noKey {
+		return false
+	}
+	e := testhook.Expiring{Machine: m, First: watchers.First[K](m), Line: p.cfg.firstInFirstOut}
+	e.Name = func() string { return nameOf(m, func(any, []byte) {}) }
+	e.Panicked = p.blame(m, kindOf(m.Operation()), "TryComplete", key)
+	for _, key := range watchers.Keys[K](m) {
+		e.Keys = append(e.Keys, key)
+	}
+	return h.Expire(&e)
+}
