@@ -192,7 +192,7 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 			op()
 		}
 		runtime.ReadMemStats(&after)
-		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/1000, uint64(unsafe.Sizeof(ending[string]{}))/2, "%s: bytes for each", name)
+		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/1000, uint64(unsafe.Sizeof(walk[string]{}))/2, "%s: bytes for each", name)
 	}
 }
 

@@ -76,37 +76,6 @@ func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
 	})
 }
 
-// A registration inside a TryComplete, under keys whose operations wait their turn, tries nobody
-// there. Workers make the checks, in order.
-func TestARegistrationInATryCompleteLeavesTheLineToWorkers(t *testing.T) {
-	p := newManual(t, WithFirstInFirstOut())
-	held := HoldWorkers(t, p)
-	held.Work()
-	var keys []string
-	tries := map[string][]int{}
-	for i := range 8 { // in several shards
-		key := strconv.Itoa(i)
-		keys, tries[key] = append(keys, key), make([]int, 2)
-		for place := range 2 {
-			submit(t, p, time.Hour, key).while = func() { tries[key][place]++ }
-		}
-		tries[key][0] = 0 // the second in line has made it try
-	}
-	outer := submit(t, p, time.Hour, "outer")
-	outer.while = func() {
-		outer.while = nil
-		for _, key := range keys {
-			submit(t, p, time.Hour, key)
-			assert.Equal(t, []int{0, 0}, tries[key], "inside the TryComplete")
-		}
-	}
-	p.CheckAndComplete("outer")
-	held.Work()
-	for _, key := range keys {
-		assert.Equal(t, []int{1, 0}, tries[key], "up to the first no")
-	}
-}
-
 // leaver is an operation whose callbacks call runtime.Goexit.
 type leaver struct {
 	operation.DelayedOperation

@@ -139,35 +139,34 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		p.passedOver.Add(1)
 		return context.Cause(ctx)
 	}
-	if !p.cfg.firstInFirstOut && ready() { // who does not wait in line needs no copy of the keys
-		p.watchers.Shard(p.firstHash(keys, at)).Met()
+	if len(keys) != 1 || p.cfg.firstInFirstOut {
+		return p.awaitSet(ctx, done, timeout, ready, keys, at)
+	}
+	wait := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: p.watchers.Hash(keys[0])}} // before ready: it may write to keys
+	first := p.watchers.Shard(wait[0].Hash)
+	if ready() {
+		first.Met()
 		return nil
 	}
-	return p.block(ctx, done, timeout, ready, keys, at)
+	return p.block(ctx, done, timeout, ready, wait[:], first)
 }
 
-// firstHash returns the hash of the first key.
-func (p *DelayedOperationPurgatory[K]) firstHash(keys []K, at []KeyPosition[K]) uint64 {
-	switch {
-	case len(keys) > 0:
-		return p.watchers.Hash(keys[0])
-	case len(at) > 0:
-		return p.watchers.Hash(at[0].Key)
-	default:
-		return p.noKey
-	}
-}
-
-// block goes on with a wait whose condition, unless operations wait in line, is not met.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
+// awaitSet is await for any number of keys, in line or not.
+func (p *DelayedOperationPurgatory[K]) awaitSet(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	var set keySet[K]
 	waits := set.fill(p, keys, at)
 	defer set.release(p)
 	first := p.watchers.Shard(waits[0].Hash)
-	if p.cfg.firstInFirstOut && (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
+	if (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
 		first.Met()
 		return nil
 	}
+	return p.block(ctx, done, timeout, ready, waits, first)
+}
+
+// block goes on with a wait whose condition is not met, or for which it is too early to ask: first is the
+// shard of its first key.
+func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], first *watchers.Shard[K]) error {
 	if timeout <= 0 {
 		if !p.endedAtOnce(first, machine.Expired) {
 			return p.refuse(ErrClosed, "while trying")

@@ -81,7 +81,7 @@ func TestAwaitReturnsAtOnceIfItNeedNotWait(t *testing.T) {
 	cancel(errGone)
 	require.NoError(t, p.Await(t.Context(), hour, yes, "a"))
 	require.NoError(t, p.Await(t.Context(), 0, yes, "a"))
-	require.NoError(t, p.Await(over, hour, yes, "a"), "a yes is not lost")
+	require.ErrorIs(t, p.Await(over, hour, yes, "a"), errGone, "nothing is for who has left")
 	require.ErrorIs(t, p.Await(over, hour, no, "a"), errGone)
 	tries := 0
 	require.ErrorIs(t, p.Await(t.Context(), 0, func() bool { tries++; return false }, "a"), purgatory.ErrExpired)

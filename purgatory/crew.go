@@ -29,23 +29,12 @@ type handed[K comparable] struct {
 	key   K
 }
 
-// hand leaves the callbacks of e to workers, and returns how many operations are answered all the same:
-// those of the library itself, whose callbacks only wake a goroutine.
-func (c *crew[K]) hand(e *ending[K]) (answered int) {
-	for i, m := range e.ops {
-		if waitsIn(m.Operation()) != "" {
-			m.Operation().OnComplete()
-			answered++
-			continue
-		}
-		c.handed.Lock()
-		c.handed.ops = append(c.handed.ops, handed[K]{m, e.shard, e.keys[i]})
-		c.handed.Unlock()
-	}
-	if answered < len(e.ops) {
-		c.pool.Kick()
-	}
-	return answered
+// hand leaves the callbacks of an operation to a worker.
+func (c *crew[K]) hand(h handed[K]) {
+	c.handed.Lock()
+	c.handed.ops = append(c.handed.ops, h)
+	c.handed.Unlock()
+	c.pool.Kick()
 }
 
 // takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
@@ -95,10 +84,8 @@ func (c *crew[K]) workHanded(uint) (found bool) {
 	h, found := c.takeHanded()
 	if found {
 		c.pool.Look() // the callbacks may block this worker
-		mem := single[K]{op: [1]*machine.Machine{h.m}, outcome: [1]machine.Outcome{h.m.Outcome()}, key: [1]K{h.key}}
-		e := ending[K]{p: c.p, shard: h.shard, ops: mem.op[:], outcomes: mem.outcome[:], keys: mem.key[:]}
 		h.shard.Gate().Enter()
-		e.finish(false)
+		c.p.answerOne(h.shard, h.m, h.m.Outcome(), h.key, 0)
 	}
 	return found
 }
@@ -181,8 +168,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, true, inOrder)
 	}
-	s := p.watchers.Used(hash)
-	return s != nil && s.Signal(key, hash, upTo, inOrder)
+	return p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
 }
 
 // SignalAll sets a mark and returns; signal workers check every key, as

@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"runtime/trace"
-	"slices"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -50,129 +49,73 @@ func (e *ending[K]) add(m *machine.Machine, o machine.Outcome) {
 
 // end is steps 1 to 3.
 func (e *ending[K]) end() {
-	if len(e.ops) > 0 {
-		e.leave()
-		e.p.timer.CancelAll(entriesOf(e.ops))
-		e.settle()
+	if len(e.ops) == 0 {
+		return
 	}
-}
-
-// leave is step 1.
-func (e *ending[K]) leave() {
 	e.keys = e.keys[:len(e.ops)]
 	e.shard.Leave(e.ops, e.outcomes, e.keys)
-}
-
-// settle is step 3.
-func (e *ending[K]) settle() {
+	e.p.timer.CancelAll(entriesOf(e.ops))
 	e.p.freePlaces(len(e.ops))
 	e.p.wishes.Settle(e.ops, e.outcomes, e.cause)
 }
 
-// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it.
+// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it. If a callback
+// panics, the caller recovers, and calls answer again.
 func (e *ending[K]) answer(later bool) {
-	if later {
-		answered := e.p.crew.hand(e)
-		e.clear()
-		e.shard.Gate().Exit(answered)
-		return
-	}
-	e.callbacks()
-}
-
-// callbacks runs the callbacks from where e stands, and leaves the gate. If one of them panics, the caller
-// recovers, and calls it again.
-func (e *ending[K]) callbacks() {
 	if trace.IsEnabled() {
 		defer e.p.region(regionCallbacks)()
 	}
 	var none K
-	for e.at < len(e.ops) {
-		op := e.ops[e.at].Operation()
-		if e.begun == 0 {
-			e.begun = 1
-			if e.p.cfg.slow == 0 {
-				op.OnComplete()
-			} else {
-				e.timed(op.OnComplete)
-			}
-		}
-		if e.outcomes[e.at] == machine.Expired && e.begun == 1 {
-			e.begun = 2
-			if e.p.cfg.slow == 0 {
-				op.OnExpiration()
-			} else {
-				e.timed(op.OnExpiration)
-			}
+	answered := 0
+	for ; e.at < len(e.ops); e.at++ {
+		m, key := e.ops[e.at], e.keys[e.at]
+		if !later || isWait(m) {
+			e.p.callbacks(m, e.outcomes[e.at], key, &e.begun)
+			answered++
+		} else {
+			e.p.crew.hand(handed[K]{m, e.shard, key})
 		}
 		// A later callback may block: it must not keep this operation in memory.
-		e.ops[e.at], e.keys[e.at] = nil, none
-		e.at, e.begun = e.at+1, 0
+		e.ops[e.at], e.keys[e.at], e.begun = nil, none, 0
 	}
+	if !later {
+		answered = len(e.ops) // also before a panic
+	}
+	e.ops, e.outcomes, e.keys, e.at = e.ops[:0], e.outcomes[:0], e.keys[:0], 0
 	// Shutdown compares the number of those that are answered with that of those that were accepted.
-	e.shard.Gate().Exit(e.clear())
+	e.shard.Gate().Exit(answered)
 }
 
-// callback names the callback that runs.
-func (e *ending[K]) callback() string {
-	return [...]string{"", "OnComplete", "OnExpiration"}[e.begun]
+// callbacks runs those of the callbacks of m, which has ended with o, that have not begun yet: begun is 1
+// once OnComplete has, 2 once OnExpiration has.
+func (p *DelayedOperationPurgatory[K]) callbacks(m *machine.Machine, o machine.Outcome, key K, begun *int) {
+	op := m.Operation()
+	if *begun == 0 {
+		*begun = 1
+		if p.cfg.slow == 0 {
+			op.OnComplete()
+		} else {
+			p.timed(m, "OnComplete", key, op.OnComplete)
+		}
+	}
+	if o == machine.Expired && *begun == 1 {
+		*begun = 2
+		if p.cfg.slow == 0 {
+			op.OnExpiration()
+		} else {
+			p.timed(m, "OnExpiration", key, op.OnExpiration)
+		}
+	}
 }
 
 // timed calls a callback with [WithSlowCallback].
-func (e *ending[K]) timed(callback func()) {
-	defer e.p.callbacks.end(e.p.callbacks.begin(e.ops[e.at], e.callback(), e.keys[e.at]))
+func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {
+	defer p.callbacksNow.end(p.callbacksNow.begin(m, name, key))
 	callback()
 }
 
-// blame returns the call of the handler for v, the value of a panic in a callback.
-func (e *ending[K]) blame(v any) func() {
-	return e.p.recovered(v, e.ops[e.at], e.callback(), e.keys[e.at])
-}
-
-// clear empties e, and returns how many operations it had.
-func (e *ending[K]) clear() (n int) {
-	n = len(e.ops)
-	clear(e.ops)
-	clear(e.keys)
-	e.ops, e.outcomes, e.keys, e.at = e.ops[:0], e.outcomes[:0], e.keys[:0], 0
-	return n
-}
-
-// single is the memory of an ending of one operation.
-type single[K comparable] struct {
-	op      [1]*machine.Machine
-	outcome [1]machine.Outcome
-	key     [1]K
-}
-
-// finish runs the callbacks of an ending of one operation, or has a worker run them if later is true.
-// e is on the stack of its goroutine.
-func (e *ending[K]) finish(later bool) {
-	over := false
-	defer func() {
-		if !over { // a callback, or the handler of its panic, has called runtime.Goexit
-			rest := &ending[K]{p: e.p, shard: e.shard, at: e.at, begun: e.begun}
-			rest.ops, rest.outcomes, rest.keys = slices.Clone(e.ops), slices.Clone(e.outcomes), slices.Clone(e.keys)
-			sched.Go(func() { rest.finish(false) })
-		}
-	}()
-	for !over {
-		over = e.answerSafely(later)
-	}
-}
-
-// answerSafely is answer that returns false, early, if a callback panics.
-func (e *ending[K]) answerSafely(later bool) (over bool) {
-	defer func() {
-		if !over {
-			if v := recover(); v != nil {
-				e.blame(v)()
-			}
-		}
-	}()
-	e.answer(later)
-	return true
-}
+// callbackOf names the callback that has begun last.
+func callbackOf(begun int) string { return [...]string{"", "OnComplete", "OnExpiration"}[begun] }
 
 // endHeld is endOne for an operation that expires: a worker of the timer calls it.
 func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
@@ -182,19 +125,55 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 	p.endOne(s, m, o, cause, false)
 }
 
-// endOne ends m, which the caller holds, and runs its callbacks, or has a worker run them if later
-// is true. s is the shard of its first key.
+// endOne takes m, which the caller holds, through the steps of an ending. With later, a worker runs its
+// callbacks. s is the shard of its first key.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
-	mem := single[K]{op: [1]*machine.Machine{m}, outcome: [1]machine.Outcome{o}}
-	e := ending[K]{p: p, shard: s, cause: cause, ops: mem.op[:], outcomes: mem.outcome[:], keys: mem.key[:]}
+	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
 	deep, _ := p.enter(s)
-	e.leave()
+	s.Leave(ops[:], outcomes[:], keys[:])
 	if o != machine.Expired { // whose entry a worker of the timer has taken out
 		p.timer.Cancel(entryOf(m))
 	}
-	e.settle()
-	e.finish(later || deep)
+	p.freePlaces(1)
+	p.wishes.Settle(ops[:], outcomes[:], cause)
+	if (later || deep) && !isWait(m) {
+		p.crew.hand(handed[K]{m, s, keys[0]})
+		s.Gate().Exit(0)
+		return
+	}
+	p.answerOne(s, m, o, keys[0], 0)
 }
+
+// answerOne runs the callbacks of one operation, and leaves the gate of s.
+func (p *DelayedOperationPurgatory[K]) answerOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K, begun int) {
+	over := false
+	defer func() {
+		if !over { // a callback, or the handler of its panic, has called runtime.Goexit
+			begun := begun
+			sched.Go(func() { p.answerOne(s, m, o, key, begun) })
+		}
+	}()
+	for !over {
+		over = p.callbacksSafely(m, o, key, &begun)
+	}
+	s.Gate().Exit(1)
+}
+
+// callbacksSafely is callbacks that returns false, early, if one panics.
+func (p *DelayedOperationPurgatory[K]) callbacksSafely(m *machine.Machine, o machine.Outcome, key K, begun *int) (over bool) {
+	defer func() {
+		if !over {
+			if v := recover(); v != nil {
+				p.recovered(v, m, callbackOf(*begun), key)()
+			}
+		}
+	}()
+	p.callbacks(m, o, key, begun)
+	return true
+}
+
+// isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.
+func isWait(m *machine.Machine) bool { return waitsIn(m.Operation()) != "" }
 
 // enter enters the gate of s before user code runs. If another goroutine is inside, or this one is, it
 // looks at the stack: every level of a chain, in which a callback completes the next operation, enters a

@@ -35,6 +35,7 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			require.NoError(t, err)
 			_, err = p.own.AfterFunc(time.Second, pause)
 			require.NoError(t, err)
+			p.startReaper()
 			time.Sleep(2 * time.Second)
 			return p
 		},

@@ -35,7 +35,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	places sched.Int64 // taken by pending operations, with WithMaxPending
 	pools[K]
 
-	callbacks callbacks[K]
+	callbacksNow callbacks[K]
 	events
 }
 
@@ -71,7 +71,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	})
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
-	p.callbacks.p = p
+	p.callbacksNow.p = p
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
@@ -126,7 +126,7 @@ func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 		return
 	}
 	due, waited := p.overdue()
-	stuck := p.callbacks.takeStuck()
+	stuck := p.callbacksNow.takeStuck()
 	if stalled == 0 && purged == 0 && due == 0 && len(stuck) == 0 {
 		p.reporting.Store(false)
 		return
@@ -142,7 +142,7 @@ func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 		if due > 0 {
 			p.log(slog.LevelWarn, EventDue, "due", due, "elapsed", waited)
 		}
-		p.callbacks.report(stuck)
+		p.callbacksNow.report(stuck)
 	})
 }
 

@@ -44,7 +44,7 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 			completed, err = p.abandon(recover(), m, timeout, waits, watched)
 		}
 	}()
-	if !tried && !deep && !(inLine && p.othersWait(waits)) && p.try(m, key) == yes {
+	if !tried && !deep && !(inLine && p.othersWait(waits)) && p.try(m, 0) == yes {
 		over = true
 		return p.pass(first, m, key)
 	}
@@ -54,10 +54,14 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	}
 	watched = true
 	var end machine.Outcome
+	how := tryFirst
+	if inLine {
+		how = 0
+	}
 	if deep {
 		end = p.leave(m)
 	} else {
-		end, _, _ = p.ask(m, key, !inLine, false)
+		end, _, _ = p.ask(m, how)
 	}
 	over = true
 	switch {
@@ -75,23 +79,45 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 }
 
 // abandon goes on where a TryComplete has panicked with v, or has called runtime.Goexit: v is nil then, and
-// the goroutine is ending. A worker makes the second try.
+// the goroutine is ending. It makes the second try, if that is still to come, or leaves it to a worker.
 func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) (completed bool, err error) {
+	first, key := p.watchers.Shard(waits[0].Hash), waits[0].Key
 	if v != nil {
-		defer p.recovered(v, m, "TryComplete", waits[0].Key)()
+		defer p.recovered(v, m, "TryComplete", key)()
 	}
-	first := p.watchers.Shard(waits[0].Hash)
 	if !watched {
 		if err = p.watch(first, m, timeout, waits); err != nil {
 			return false, err
 		}
 	}
-	if end := p.leave(m); end != machine.Pending {
-		p.endOne(first, m, end, nil, true)
-		return end != machine.Expired, nil
+	end := machine.Pending
+	switch {
+	case watched: // it was the second try
+		end = p.leave(m)
+	case v == nil || p.inLine(waits):
+		if end = p.leave(m); end == machine.Pending {
+			p.signalAll(waits)
+		}
+	case !p.askSafely(m, key, &end):
+		end = p.leave(m)
 	}
-	p.signalAll(waits)
+	if end != machine.Pending {
+		p.endOne(first, m, end, nil, true)
+	}
 	return false, nil
+}
+
+// askSafely is ask that returns false, early, if a TryComplete panics.
+func (p *DelayedOperationPurgatory[K]) askSafely(m *machine.Machine, key K, end *machine.Outcome) (over bool) {
+	defer func() {
+		if !over {
+			if v := recover(); v != nil {
+				defer p.recovered(v, m, "TryComplete", key)()
+			}
+		}
+	}()
+	*end, _, _ = p.ask(m, tryFirst)
+	return true
 }
 
 // signalAll has workers check the keys.
@@ -146,11 +172,14 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 	if !first.Pass(machine.Satisfied) {
 		return false, p.reject(m, false, ErrClosed, "%s", kindOf(m.Operation()))
 	}
-	mem := single[K]{op: [1]*machine.Machine{m}, outcome: [1]machine.Outcome{machine.Satisfied}, key: [1]K{key}}
-	e := ending[K]{p: p, shard: first, ops: mem.op[:], outcomes: mem.outcome[:], keys: mem.key[:]}
 	deep, _ := p.enter(first)
-	p.wishes.Settle(e.ops, e.outcomes, nil)
-	e.finish(deep)
+	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
+	if deep && !isWait(m) {
+		p.crew.hand(handed[K]{m, first, key})
+		first.Gate().Exit(0)
+	} else {
+		p.answerOne(first, m, machine.Satisfied, key, 0)
+	}
 	return true, nil
 }
 

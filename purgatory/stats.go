@@ -185,8 +185,8 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	s.MaxPending = int64(p.cfg.maxPending)
 	s.Running = int64(p.watchers.Inside())
 	s.CallbacksTimed = p.cfg.slow > 0
-	s.StuckCallbacks, s.OldestRunning = p.callbacks.oldest()
-	s.SlowCallbacks = p.callbacks.slow.Load()
+	s.StuckCallbacks, s.OldestRunning = p.callbacksNow.oldest()
+	s.SlowCallbacks = p.callbacksNow.slow.Load()
 	due, oldest := timer.Due(p.timer)
 	s.Due, s.OldestDue = int64(due), oldest
 	s.ReaperStalls = p.stalls.Load()

@@ -23,13 +23,23 @@ const (
 // signals its own key would keep its caller for ever.
 const maxInRow = 8
 
+// asking says how ask asks.
+type asking uint8
+
+const (
+	tryFirst asking = 1 << iota // it begins with a try
+	noteStop                    // it notes that a walk in order stops at an operation that says no
+	timed                       // it times the tries, with WithSlowCallback; m is watched
+)
+
 // try calls TryComplete of m, which the caller holds. The caller recovers its panic.
-func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, key K) answer {
+func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answer {
 	if p.left(m) {
 		return none
 	}
-	if p.cfg.slow > 0 {
-		return p.timedTry(m, key)
+	if how&timed != 0 && p.cfg.slow > 0 {
+		key, _ := watchers.FirstKey[K](m)
+		defer p.callbacksNow.end(p.callbacksNow.begin(m, "TryComplete", key))
 	}
 	if m.Try() {
 		return yes
@@ -47,27 +57,17 @@ func (p *DelayedOperationPurgatory[K]) left(m *machine.Machine) bool {
 	return true
 }
 
-// timedTry is try with [WithSlowCallback].
-func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine, key K) answer {
-	defer p.callbacks.end(p.callbacks.begin(m, "TryComplete", key))
-	if m.Try() {
-		return yes
-	}
-	return no
-}
-
-// ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile, and
-// with first before that. It returns how the caller has to end m. If that is Pending, m is released. last is
-// what a try has said last, and tries is how many there were. With inLine, m is released with the note that a
-// walk in order stops at it.
-func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, key K, first, inLine bool) (end machine.Outcome, last answer, tries int) {
-	for again := first; ; {
+// ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile. It
+// returns how the caller has to end m. If that is Pending, m is released. last is what a try has said last,
+// and tries is how many there were.
+func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, how asking) (end machine.Outcome, last answer, tries int) {
+	for again := how&tryFirst != 0; ; {
 		if again {
-			last = p.try(m, key)
+			last = p.try(m, how)
 			if tries++; last == yes {
 				return machine.Satisfied, yes, tries
 			}
-			if inLine && last == no {
+			if how&noteStop != 0 && last == no {
 				m.SetStopped()
 			}
 			if tries == maxInRow {

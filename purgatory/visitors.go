@@ -25,7 +25,7 @@ func (trying[K]) begin(w *walk[K], deep, inTry bool) stage {
 func (trying[K]) visit(w *walk[K]) {
 	for m := w.pop(); m != nil; m = w.pop() {
 		if w.hold(m) {
-			w.try(false)
+			w.try(tryFirst)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 	passed, taken := timer.TakeDue(w.p.timer, entryOf(m), now)
 	switch {
 	case !passed:
-		return w.try(true)
+		return w.try(tryFirst | noteStop)
 	case taken:
 		w.settle(machine.Expired)
 	default: // a worker of the timer ends it, or has asked for that

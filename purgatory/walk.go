@@ -176,7 +176,8 @@ func (w *walk[K]) step() (more bool) {
 // blame notes v, the value of a panic in a TryComplete, or reports that of a callback.
 func (w *walk[K]) blame(v any) {
 	if w.stage == answering {
-		w.ending.blame(v)()
+		e := &w.ending
+		w.p.recovered(v, e.ops[e.at], callbackOf(e.begun), e.keys[e.at])()
 		return
 	}
 	key, _ := watchers.FirstKey[K](w.held)
@@ -217,10 +218,10 @@ func (w *walk[K]) hold(m *machine.Machine) (held bool) {
 }
 
 // try tries the operation that the walk holds.
-func (w *walk[K]) try(inLine bool) (last answer) {
-	end, last, tries := w.p.ask(w.held, w.key, true, inLine)
+func (w *walk[K]) try(how asking) (last answer) {
+	end, last, tries := w.p.ask(w.held, how|timed)
 	w.tally.tries += tries
-	if w.tally.wasted += tries; end == machine.Satisfied {
+	if w.tally.wasted += tries; last == yes {
 		w.tally.wasted--
 	}
 	w.settle(end)

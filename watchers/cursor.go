@@ -58,12 +58,12 @@ func (l Locked[K]) Begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n in
 // must call [Cursor.EndTurn].
 func (l Locked[K]) BeginTurn(c *Cursor[K], out []*machine.Machine) (n int, more, ok bool) {
 	defer l.list.shard.unlock()
-	if l.list.turn {
-		l.list.turnAgain = true
+	if l.list.turn != free {
+		l.list.turn = wanted
 		return 0, false, false
 	}
 	c.turn = l.list
-	c.turn.turn, c.turn.line = true, true
+	c.turn.turn, c.turn.line = taken, true
 	n, more = l.list.begin(c, EveryPosition, out)
 	return n, more, true
 }
@@ -78,8 +78,8 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 	if c.list != nil {
 		c.endLocked()
 	}
-	again = l.turnAgain
-	c.turn, l.turn, l.turnAgain = nil, false, false
+	again = l.turn == wanted
+	c.turn, l.turn = nil, free
 	s.dropLocked(l)
 	return again
 }

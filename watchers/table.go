@@ -20,14 +20,22 @@ type keyList[K comparable] struct {
 	signalled bool  // the key is in the shard's queue of signals: a worker will check it
 	inOrder   bool  // of signal: the check ends at the first no
 	line      bool  // a walk in order has come, see unlinkLocked
-	turn      bool  // a walk in order has its turn, see Locked.BeginTurn
-	turnAgain bool  // another walk in order came meanwhile
+	turn      turn  // of walks in order, see Locked.BeginTurn
 
 	before, behind *keyList[K] // in the queue of signals
 }
 
+// turn says whether a walk in order has its turn.
+type turn uint8
+
+const (
+	free   turn = iota // none has
+	taken              // one has
+	wanted             // one has, and another one has come meanwhile
+)
+
 // idle reports whether neither an operation nor a cursor stands in l, and no walk has its turn.
-func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 && !l.turn }
+func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 && l.turn == free }
 
 // End implements [machine.ListOwner].
 func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
