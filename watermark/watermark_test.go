@@ -319,6 +319,25 @@ func TestInLine(t *testing.T) {
 	})
 }
 
+// The position is raised before the wait is linked, and behind another operation the purgatory does not try it then.
+func TestRaisedInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
+		w := New(p, "a", 0)
+		first, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
+		require.NoError(t, err)
+		s, _, err := w.enter(5)
+		require.NoError(t, err)
+		joined := await(w, 5)
+		w.Advance(5)
+		require.NoError(t, s.start())
+		joined.returned(t, nil)
+		require.NoError(t, s.err())
+		first.Stop()
+		left(t, w)
+	})
+}
+
 // exits is an operation whose callback ends the goroutine, after it has waited.
 type exits struct {
 	operation.DelayedOperation
