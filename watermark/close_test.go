@@ -118,7 +118,7 @@ func TestAPositionThatWasReachedBeforeCloseIsReached(t *testing.T) {
 
 	// Advance has raised the position, and Close comes before its check.
 	raised := New(p, "c", 0)
-	s := entered(t, raised, 5)
+	s := entered(t, raised)
 	raised.at.Store(5)
 	raised.Close(errGone)
 	<-s.over

@@ -29,10 +29,12 @@ type Wait[K comparable] struct {
 //		return errQuit
 //	}
 //
-// Call Stop when you no longer need the Wait: otherwise it stays until w reaches its position or is closed.
-// Once the channel is closed, nothing is left to stop. If w has come as far at first, it is closed
-// already. Errors: those of Await, but that of a context. A Wait that another goroutine was registering for the same position
-// when it began ends with the error of that registration, if the purgatory refuses it.
+// Call Stop when you no longer need the Wait: otherwise its operation stays until w reaches the position or
+// is closed. After the channel has been closed nothing is left to stop. If w has come as far already, the
+// channel is closed when StartWait returns.
+//
+// Errors: those of Await, except that of a context. If another goroutine is registering a wait for the
+// same position at this moment, and the purgatory refuses that, the Wait ends with the refusal: look at Err.
 func (w *Watermark[K]) StartWait(position int64) (*Wait[K], error) {
 	if w.closed.Load() {
 		return nil, w.cause
@@ -67,7 +69,7 @@ func (w *Wait[K]) Err() error {
 	}
 }
 
-// Stop leaves the wait, so that nothing is left of it, and reports whether this call has done so. It
-// returns false if the wait has ended or was stopped. Done's channel is then closed when others that share it have
-// ended, or not at all.
+// Stop leaves the wait and reports whether this call has done so. It returns false if the wait has ended or
+// was stopped before. When all that share an operation have left it, nothing is left of it. After Stop, Done and
+// Err say how it went on for the others, if there are any.
 func (w *Wait[K]) Stop() bool { return !w.stopped.Swap(true) && w.s.w.leave(w.s) }

@@ -36,10 +36,10 @@ type waiter struct {
 	err   chan error
 }
 
-// entered returns a wait that the caller has entered and, if it is the first, started.
-func entered(t *testing.T, w *Watermark[string], position int64) *shared[string] {
+// entered returns a wait for position 5 that the caller has entered and, if it is the first, started.
+func entered(t *testing.T, w *Watermark[string]) *shared[string] {
 	t.Helper()
-	s, starts, err := w.enter(position)
+	s, starts, err := w.enter(5)
 	require.NoError(t, err)
 	if starts {
 		require.NoError(t, s.start())
@@ -212,14 +212,14 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
-	s := entered(t, w, 5)
+	s := entered(t, w)
 	p.CancelForKey("a", errGone)
-	other := entered(t, w, 5)
+	other := entered(t, w)
 	require.NotSame(t, s, other)
 	require.ErrorIs(t, s.err(), errGone)
 	require.Equal(t, operation.Pending, other.Outcome())
 
-	third := entered(t, w, 5)
+	third := entered(t, w)
 	require.Same(t, other, third)
 	w.leave(s)
 	require.Equal(t, 1, p.NumDelayed())
@@ -233,11 +233,11 @@ func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 func TestNobodyEntersAWaitThatIsToEnd(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
-	s := entered(t, w, 5)
+	s := entered(t, w)
 	m := machine.Of(s)
 	require.True(t, m.Acquire())
 	require.Zero(t, p.CancelForKey("a", errGone))
-	other := entered(t, w, 5)
+	other := entered(t, w)
 	require.NotSame(t, s, other)
 	end, _ := m.Release(true)
 	m.End(end, nil)
@@ -251,9 +251,9 @@ func TestNobodyEntersAWaitThatIsToEnd(t *testing.T) {
 func TestAFullPurgatoryRefusesAWait(t *testing.T) {
 	p := newPurgatory(t, purgatory.WithMaxPending(1))
 	w := New(p, "a", 0)
-	s := entered(t, w, 5)
+	s := entered(t, w)
 	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrFull)
-	require.Same(t, s, entered(t, w, 5), "it is accepted already")
+	require.Same(t, s, entered(t, w), "it is accepted already")
 	w.leave(s)
 	w.leave(s)
 	left(t, w)
