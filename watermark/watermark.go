@@ -88,9 +88,6 @@ func (w *Watermark[K]) Waiting() int {
 // call it, unless other operations wait under the key, because Advance calls their TryComplete and
 // their callbacks, or a function of WithLogger, WithExecutor or WithPanicHandler takes that lock.
 func (w *Watermark[K]) Advance(to int64) {
-	if to <= w.at.Load() {
-		return
-	}
 	w.mu.Lock()
 	rises := to > w.at.Load() && !w.closed.Load()
 	if rises {
