@@ -16,16 +16,16 @@
 // # Eras
 //
 // A leader steps down while requests wait for their records to be replicated. Its successor may overwrite these
-// records, and the position rises again, by other records. An answer that is derived from that is a lost write that was
-// confirmed (KAFKA-20634). So give each era a watermark of its own:
+// records, and then the position rises again, by other records. An answer that is derived from that confirms a
+// lost write (KAFKA-20634). So give each era a watermark of its own:
 //
-//  1. A leader makes a watermark for its epoch, under the key of the partition and the epoch. A request
-//     takes the watermark under the lock under which it appends its record, and waits for it in this watermark only.
-//  2. Who steps down calls [Watermark.Close] with the reason, after he has put the next watermark in its place
-//     and before he takes in records of the successor. Requests that wait end with the reason, and so does one that
-//     comes late, between its append and its wait, whatever its position.
-//  3. Only the progress of an epoch goes to its watermark. Readers that want to follow the new leader take the
-//     new watermark and wait there.
+//  1. A leader makes a watermark for its epoch, under a key that names the partition and the epoch. A request
+//     takes the watermark under the lock under which it appends its record, and waits in no other.
+//  2. A leader that steps down puts the next watermark in the place of its own, and calls [Watermark.Close] with the
+//     reason, before it takes in records of its successor. Requests that wait end with the reason, and so
+//     does one that comes late, between its append and its wait, whatever its position.
+//  3. Only the progress of an epoch advances its watermark. Readers that want to follow the new leader take
+//     the new watermark and wait there.
 //
 // The example of Watermark.Close does this.
 //

@@ -61,7 +61,8 @@ func (w *Watermark[K]) enter(position int64) (s *shared[K], starts bool, err err
 }
 
 // start registers s, without mu: with WithFirstInFirstOut a registration calls methods of other
-// operations. If the purgatory refuses s, start ends it and returns the error.
+// operations. (If a callback among them blocks, and the position was reached before s was linked, it holds up
+// those who have joined s, too.) If the purgatory refuses s, start ends it and returns the error.
 func (s *shared[K]) start() error {
 	w := s.w
 	exits := true

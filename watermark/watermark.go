@@ -25,26 +25,26 @@ var ErrClosed = errors.New("the watermark is closed")
 //     it, or another goroutine, is about to register it. The purgatory tries the wait after it is
 //     linked, and with WithFirstInFirstOut, which may try others only, [shared.start] looks.
 //
-// Nobody gets a yes from after Close:
+// After Close the position does not change, and so nobody gets a yes from later progress:
 //
-//  1. Close sets closed under mu. Advance and Recede change the position under mu, and only before
-//     that: the position stays what it is at Close for good.
-//  2. So whoever compares the position with his own after Close, the purgatory included, gets the
-//     answer of the moment of Close.
-//  3. Await looks at closed before it looks at the position. One that begins after Close does not come to
-//     compare them.
+//  1. Close sets closed under mu. Advance and Recede change the position under mu, and only if closed is
+//     not set.
+//  2. So after Close every comparison with the position, also one that the purgatory makes, gives the
+//     answer that it gave at Close.
+//  3. Await and StartWait look at closed first. A call that begins after Close returns the cause.
 //
 // Close leaves nobody waiting:
 //
-//  1. Nobody enters a wait after Close has set closed.
-//  2. Of the waits that were entered before, Close ends those that are linked under the key.
-//  3. One that is linked later is looked at by its [shared.start] after that, and so after 1 of the
-//     list above. It sees closed.
+//  1. No goroutine enters a wait after Close has set closed, because it enters under mu.
+//  2. After that Close ends the waits that are linked under the key.
+//  3. A wait that Close does not find there is linked later. [shared.start] looks at closed after the wait is linked,
+//     and ends it.
 //
-// Nobody who comes after Recede gets a yes from before:
+// A goroutine that comes after Recede gets no yes from before it:
 //
-//  1. Recede lowers the position and empties waits, under mu in one step. So nobody who comes later enters
-//     a wait that was made before, even if a check that has said yes is about to end it.
+//  1. Recede lowers the position and empties waits in one step, under mu. So a goroutine that comes later does
+//     not enter a wait that was made before, not even if a check has found that wait's position reached and is
+//     about to end it.
 //  2. A wait that is made later is compared with the position only later.
 type Watermark[K comparable] struct {
 	p      *purgatory.DelayedOperationPurgatory[K]
@@ -63,7 +63,7 @@ type Watermark[K comparable] struct {
 // New returns a watermark that stands at a position. Waits are registered in p under key and
 // their positions. Other operations may wait under key. Give each watermark a key of its own:
 // otherwise each tries the waits of the others in vain. A key that is not equal to itself, as NaN,
-// is no key for a watermark: Advance does not find those that wait under it.
+// is no key for a watermark: Advance and Close do not find those that wait under it.
 func New[K comparable](p *purgatory.DelayedOperationPurgatory[K], key K, at int64) *Watermark[K] {
 	w := &Watermark[K]{p: p, key: key}
 	w.at.Store(at)
