@@ -10,14 +10,33 @@
 //
 //	w.Advance(log.End()) // the writer, when the log has grown
 //
+// A goroutine that selects on other channels, too, takes a [Wait]: see [Watermark.StartWait]. When the log is
+// truncated, [Watermark.Recede] lowers the position.
+//
+// # Eras
+//
+// A leader steps down while requests wait for their records to be replicated. Its successor may overwrite these
+// records, and then the position rises again, by other records. An answer that is derived from that confirms a
+// lost write (KAFKA-20634). So give each era a watermark of its own:
+//
+//  1. A leader makes a watermark for its epoch, under a key that names the partition and the epoch. A request
+//     takes the watermark under the lock under which it appends its record, and waits in no other.
+//  2. A leader that steps down puts the next watermark in the place of its own, and calls [Watermark.Close] with the
+//     reason, before it takes in records of its successor. Requests that wait end with the reason, and so
+//     does one that comes late, between its append and its wait, whatever its position.
+//  3. Only the progress of an epoch advances its watermark. Readers that want to follow the new leader take
+//     the new watermark and wait there.
+//
+// The example of Watermark.Close does this.
+//
 // # What is shared
 //
 // Goroutines that wait for the same position share one operation of the purgatory and one
 // channel. However many they are, [Watermark.Advance] looks at one operation, and one close of
 // the channel wakes them all at once. Each has a context of its own, and leaves alone. The last
 // to leave takes the operation out. Whatever counts operations counts one: Stats, CancelForKey,
-// WithMaxPending. (Goroutines that begin at the same moment may register more, until all but one
-// are taken out.)
+// WithMaxPending. Goroutines that begin at the same moment register one, too. [Watermark.Waiting] counts the
+// goroutines. (Those that come after a Recede share no operation with those from before it.)
 //
 // They share the condition, too: it is the position, and nothing else. So a wait has no
 // timeout but that of its context, and no value. For these use AwaitAt or AwaitValueAt of the

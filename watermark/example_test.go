@@ -2,6 +2,7 @@ package watermark_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -48,4 +49,43 @@ func Example() {
 	// Output:
 	// waiting: 1
 	// all have read up to 42
+}
+
+// An era of a partition ends: the leader steps down while a request waits for its record, and another request comes late.
+// Neither gets a yes from what the next leader replicates.
+func ExampleWatermark_Close() {
+	type era struct {
+		partition string
+		epoch     int
+	}
+	p, err := purgatory.New[era]("produces")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	// The leader of epoch 5 has 40 records on all replicas. Requests append two more, and keep the watermark of the epoch.
+	epoch5 := watermark.New(p, era{"orders-0", 5}, 40)
+	early := make(chan error)
+	go func() { early <- epoch5.Await(ctx, 41) }()
+	for epoch5.Waiting() == 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+
+	// It steps down before anybody has replicated them.
+	epoch6 := watermark.New(p, era{"orders-0", 6}, 40)
+	epoch5.Close(errors.New("not the leader"))
+	fmt.Println("the request that waited:", <-early)
+
+	// The new leader replicates two records of its own.
+	go epoch6.Advance(42)
+	fmt.Println("a reader that follows it:", epoch6.Await(ctx, 42))
+	fmt.Println("the request that came late:", epoch5.Await(ctx, 42))
+	// Output:
+	// the request that waited: not the leader
+	// a reader that follows it: <nil>
+	// the request that came late: not the leader
 }

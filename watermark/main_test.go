@@ -34,6 +34,7 @@ func left[K comparable](t *testing.T, w *Watermark[K]) {
 	t.Helper()
 	require.Zero(t, w.p.NumDelayed())
 	require.Zero(t, w.p.Watched())
+	require.Zero(t, w.Waiting())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.Empty(t, w.mu.waits)

@@ -2,186 +2,192 @@ package watermark
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// Watermark is a position that only rises, and that goroutines wait for. It is made by [New] and
-// is safe for concurrent use. It needs no Close: what is left of it is memory.
+// ErrClosed is the cause of a [Watermark.Close] without one.
+var ErrClosed = errors.New("the watermark is closed")
+
+// Watermark is a position that rises, and that goroutines wait for. It is made by [New] and is safe for
+// concurrent use. It holds no goroutine: [Watermark.Close] is for the end of an era, and what is left of
+// a watermark without Close is memory.
 //
 // No wake-up is lost:
 //
-//  1. Advance raises the position before it checks the key.
-//  2. A goroutine enters a wait only after the purgatory has accepted it, and looks at the position
-//     once more then. So it sees a position that was raised before that look. The check of one that
-//     is raised later finds the wait.
-//  3. A goroutine enters a wait under mu, and only if the wait does not end. A wait that ends
-//     wakes all that have entered it.
-//  4. The last goroutine that leaves a wait takes it out of waits under the same mu, and cancels
-//     it after that. So no goroutine is in it then.
+//  1. Advance raises the position under mu before it checks the key.
+//  2. A goroutine enters a wait under mu, and only if the position is lower. So one that enters
+//     after the rise sees it.
+//  3. One that has entered before is in a wait that is registered, and then the check finds it; or
+//     it, or another goroutine, is about to register it. The purgatory tries the wait after it is
+//     linked, and with WithFirstInFirstOut, which may try others only, [shared.start] looks.
+//
+// After Close the position does not change, and so nobody gets a yes from later progress:
+//
+//  1. Close sets closed under mu. Advance and Recede change the position under mu, and only if closed is
+//     not set.
+//  2. So after Close every comparison with the position, also one that the purgatory makes, gives the
+//     answer that it gave at Close.
+//  3. Await and StartWait look at closed first. A call that begins after Close returns the cause.
+//
+// Close leaves nobody waiting:
+//
+//  1. No goroutine enters a wait after Close has set closed, because it enters under mu.
+//  2. After that Close ends the waits that are linked under the key.
+//  3. A wait that Close does not find there is linked later. [shared.start] looks at closed after the wait is linked,
+//     and ends it.
+//
+// A goroutine that comes after Recede gets no yes from before it:
+//
+//  1. Recede lowers the position and empties waits in one step, under mu. So a goroutine that comes later does
+//     not enter a wait that was made before, not even if a check has found that wait's position reached and is
+//     about to end it.
+//  2. A wait that is made later is compared with the position only later.
 type Watermark[K comparable] struct {
-	p   *purgatory.DelayedOperationPurgatory[K]
-	key K
-	at  sched.Int64
+	p      *purgatory.DelayedOperationPurgatory[K]
+	key    K
+	at     sched.Int64 // written under mu, until w is closed
+	closed sched.Bool  // set once, under mu
+	cause  error       // of Close; constant once closed is set
 
 	mu struct { // taken with no other lock of the library held; no other code runs under it
 		sched.Mutex
-		waits map[int64]*wait[K] // by position; one that is ending may still be there
+		waits   map[int64]*shared[K] // by position; one that is ending may still be there
+		waiting int                  // goroutines and Waits in a wait that has not ended
 	}
-}
-
-// wait is the operation that the goroutines which wait for one position share.
-type wait[K comparable] struct {
-	operation.DelayedOperation
-	w        *Watermark[K]
-	position int64
-	over     chan struct{} // closed when the wait has ended
-	entered  int           // goroutines that have not left; guarded by mu
-}
-
-func (s *wait[K]) TryComplete() bool { return s.w.at.Load() >= s.position }
-func (s *wait[K]) OnExpiration()     {}
-
-func (s *wait[K]) OnComplete() {
-	s.w.mu.Lock()
-	s.forgetLocked()
-	s.w.mu.Unlock()
-	close(s.over)
 }
 
 // New returns a watermark that stands at a position. Waits are registered in p under key and
 // their positions. Other operations may wait under key. Give each watermark a key of its own:
 // otherwise each tries the waits of the others in vain. A key that is not equal to itself, as NaN,
-// is no key for a watermark: Advance does not find those that wait under it.
+// is no key for a watermark: Advance and Close do not find those that wait under it.
 func New[K comparable](p *purgatory.DelayedOperationPurgatory[K], key K, at int64) *Watermark[K] {
 	w := &Watermark[K]{p: p, key: key}
 	w.at.Store(at)
 	return w
 }
 
-// Position returns how far w has come.
+// Position returns how far w has come. If w is closed, it is how far w had come at Close.
 func (w *Watermark[K]) Position() int64 { return w.at.Load() }
 
+// Waiting returns how many goroutines wait in [Watermark.Await], each counted, and how many waits of
+// [Watermark.StartWait] have neither ended nor been stopped.
+func (w *Watermark[K]) Waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.waiting
+}
+
 // Advance raises w to a position and wakes the goroutines that wait for it or for a lower one.
-// It does nothing if w has come as far already.
+// It does nothing if w has come as far already, or is closed.
 //
 // Advance is CheckAndCompleteUpTo of the purgatory. It does not block. You may hold a lock when you
 // call it, unless other operations wait under the key, because Advance calls their TryComplete and
 // their callbacks, or a function of WithLogger or WithPanicHandler takes that lock.
 func (w *Watermark[K]) Advance(to int64) {
-	for at := w.at.Load(); to > at; at = w.at.Load() {
-		if w.at.CompareAndSwap(at, to) {
-			w.p.CheckAndCompleteUpTo(w.key, to)
-		}
-	}
-}
-
-// Await blocks the caller until w has come as far as position, ctx ends, or a method of the
-// purgatory ends the wait. It looks at w first and last: if w has come as far, Await returns nil, even
-// if ctx has ended or the purgatory has closed. It allocates nothing if w has come as far at first.
-// Do not call it from a callback.
-//
-// Errors: the cause of ctx; the cause that was given to CancelForKey; purgatory.ErrCancelled if
-// that is nil, or if CompleteForKey ended the wait; purgatory.ErrClosed, and
-// purgatory.ErrFull. Compare with errors.Is.
-func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
-	if w.at.Load() >= position {
-		return nil
-	}
-	done := ctx.Done() // before the goroutine enters: the method of a strange context may panic
-	s, err := w.enter(position)
-	switch {
-	case err != nil:
-	case w.at.Load() >= position: // with WithFirstInFirstOut the purgatory may have tried only those before s
-		w.leave(s)
-	case sched.Either(s.over, done):
-		err = s.err()
-	default:
-		w.leave(s)
-		err = context.Cause(ctx)
-	}
-	if w.at.Load() >= position {
-		return nil
-	}
-	return err
-}
-
-// enter returns a wait for position, which the caller has entered.
-func (w *Watermark[K]) enter(position int64) (s *wait[K], err error) {
-	if s = w.enterOr(position, nil); s != nil {
-		return s, nil
-	}
-	own := &wait[K]{w: w, position: position, over: make(chan struct{})}
-	// Without mu: with WithFirstInFirstOut a registration calls methods of other operations. If one of
-	// them calls runtime.Goexit, s is nil here.
-	defer func() {
-		if s != own { // or another goroutine was faster
-			w.p.Cancel(own, nil)
-		}
-	}()
-	if _, err = w.p.TryCompleteElseWatchAt(own, purgatory.NoTimeout, purgatory.KeyPosition[K]{Key: w.key, Position: position}); err != nil {
-		return nil, err
-	}
-	return w.enterOr(position, own), nil
-}
-
-// enterOr enters the wait for position. If there is none, or if it ends, perhaps with an
-// error that is not for the caller, that is own; nil if own is nil.
-func (w *Watermark[K]) enterOr(position int64, own *wait[K]) *wait[K] {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.mu.waits[position]
-	if s == nil || machine.Of(s).Ending() {
-		if s = own; own == nil {
-			return nil
-		}
-		if own.Outcome() == operation.Pending { // its OnComplete is to come, and forgets it
-			if w.mu.waits == nil {
-				w.mu.waits = make(map[int64]*wait[K])
-			}
-			w.mu.waits[position] = own
-		}
-	}
-	s.entered++
-	return s
-}
-
-// leave leaves s, which may have ended.
-func (w *Watermark[K]) leave(s *wait[K]) {
-	w.mu.Lock()
-	s.entered--
-	last := s.entered == 0
-	if last {
-		s.forgetLocked()
+	rises := to > w.at.Load() && !w.closed.Load()
+	if rises {
+		w.at.Store(to)
 	}
 	w.mu.Unlock()
-	if last {
-		w.p.Cancel(s, nil)
+	if rises {
+		w.p.CheckAndCompleteUpTo(w.key, to)
 	}
 }
 
-func (s *wait[K]) forgetLocked() {
-	if waits := s.w.mu.waits; waits[s.position] == s {
-		delete(waits, s.position)
+// Recede lowers w to a position, as when a log is truncated. Goroutines that wait go on waiting, and
+// one that comes later waits until w has risen again. Recede does nothing if w is lower already, or is
+// closed. It does not block, and you may hold any lock when you call it.
+//
+// Recede and Advance take effect one after the other. A goroutine that waits for a position that w has
+// reached and left before the check of that Advance may miss it, and waits on. An Advance to a
+// position from before the truncation raises w again if it comes after Recede: call both under the lock under
+// which the log grows and is truncated.
+func (w *Watermark[K]) Recede(to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if to < w.at.Load() && !w.closed.Load() {
+		w.at.Store(to)
+		w.mu.waits = nil
 	}
 }
 
-// err returns how s, which has ended, has ended.
-func (s *wait[K]) err() error {
-	err := purgatory.ErrCancelled
-	switch s.Outcome() {
-	case operation.Satisfied:
+// Close ends w for good, as when a leader steps down: it ends the goroutines that wait, with cause.
+// From then on Advance and Recede change nothing, and Await and StartWait return cause, whatever the
+// position, also for one that w had reached: who comes late has to ask in the era that follows. A goroutine that
+// waits when Close comes still gets nil if w had come as far as its position by then. If cause is nil, it
+// is [ErrClosed]. Only the first Close has an effect.
+//
+// Close is CancelMatching of the purgatory, for the waits of w only. It does not block. You may hold a
+// lock when you call it, unless a function of WithLogger, WithExecutor or WithPanicHandler takes
+// that lock.
+func (w *Watermark[K]) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	w.mu.Lock()
+	again := w.closed.Load()
+	if !again {
+		w.cause = cause
+		w.closed.Store(true)
+	}
+	w.mu.Unlock()
+	if !again {
+		w.p.CancelMatching(w.key, cause, func(op operation.Operation) bool {
+			s, ok := op.(*shared[K])
+			return ok && s.w == w
+		})
+	}
+}
+
+// Await blocks the caller until w has come as far as position, ctx ends, w is closed, or a method of the
+// purgatory ends the wait. It looks at w first and last: a position takes nothing, so if w has come as
+// far, Await returns nil, even if ctx has ended, before or during the call, or the purgatory has closed.
+// It allocates nothing if w has come as far at first. Do not call it from a callback.
+//
+// Errors: the cause of ctx; the cause that was given to Close, or to CancelForKey; purgatory.ErrCancelled
+// if the latter is nil, or if CompleteForKey ended the wait; purgatory.ErrClosed, and purgatory.ErrFull.
+// Compare with errors.Is.
+func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
+	if w.closed.Load() {
+		return w.cause
+	}
+	if w.at.Load() >= position {
 		return nil
-	case operation.Closed:
-		err = purgatory.ErrClosed
-	default:
-		if cause := s.Cause(); cause != nil {
-			return cause
+	}
+	done := ctx.Done() // before the goroutine enters: a context is the caller's code, and may panic
+	if ctx.Err() != nil {
+		return w.reachedOr(ctx, position)
+	}
+	for first := true; ; first = false {
+		s, starts, err := w.enter(position)
+		if s == nil {
+			return err
+		}
+		if starts {
+			if err = s.start(); err != nil {
+				return err
+			}
+		}
+		if !sched.Either(s.over, done) && w.leave(s) {
+			return w.reachedOr(ctx, position)
+		}
+		// A start that was refused may have been before this call, when the purgatory was full. The next
+		// that this goroutine finds has begun during the call, and speaks for it, too.
+		if starts || !s.refused() || !first && s.verdict != &errExited {
+			return s.err()
 		}
 	}
-	return fmt.Errorf("waiting for position %d in purgatory %q: %w", s.position, s.w.p.Name(), err)
+}
+
+// reachedOr returns nil if w has come as far as position, or else the cause of ctx, which has ended.
+func (w *Watermark[K]) reachedOr(ctx context.Context, position int64) error {
+	if cause := context.Cause(ctx); w.at.Load() < position {
+		return cause
+	}
+	return nil
 }

@@ -36,6 +36,17 @@ type waiter struct {
 	err   chan error
 }
 
+// entered returns a wait for position 5 that the caller has entered and, if it is the first, started.
+func entered(t *testing.T, w *Watermark[string]) *shared[string] {
+	t.Helper()
+	s, starts, err := w.enter(5)
+	require.NoError(t, err)
+	if starts {
+		require.NoError(t, s.start())
+	}
+	return s
+}
+
 // ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -201,17 +212,14 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
-	s, err := w.enter(5)
-	require.NoError(t, err)
+	s := entered(t, w)
 	p.CancelForKey("a", errGone)
-	other, err := w.enter(5)
-	require.NoError(t, err)
+	other := entered(t, w)
 	require.NotSame(t, s, other)
 	require.ErrorIs(t, s.err(), errGone)
 	require.Equal(t, operation.Pending, other.Outcome())
 
-	third, err := w.enter(5)
-	require.NoError(t, err)
+	third := entered(t, w)
 	require.Same(t, other, third)
 	w.leave(s)
 	require.Equal(t, 1, p.NumDelayed())
@@ -225,13 +233,11 @@ func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 func TestNobodyEntersAWaitThatIsToEnd(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
-	s, err := w.enter(5)
-	require.NoError(t, err)
+	s := entered(t, w)
 	m := machine.Of(s)
 	require.True(t, m.Acquire())
 	require.Zero(t, p.CancelForKey("a", errGone))
-	other, err := w.enter(5)
-	require.NoError(t, err)
+	other := entered(t, w)
 	require.NotSame(t, s, other)
 	end, _ := m.Release(true)
 	m.End(end, nil)
@@ -245,12 +251,9 @@ func TestNobodyEntersAWaitThatIsToEnd(t *testing.T) {
 func TestAFullPurgatoryRefusesAWait(t *testing.T) {
 	p := newPurgatory(t, purgatory.WithMaxPending(1))
 	w := New(p, "a", 0)
-	s, err := w.enter(5)
-	require.NoError(t, err)
+	s := entered(t, w)
 	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrFull)
-	shared, err := w.enter(5) // it is accepted already
-	require.NoError(t, err)
-	require.Same(t, s, shared)
+	require.Same(t, s, entered(t, w), "it is accepted already")
 	w.leave(s)
 	w.leave(s)
 	left(t, w)
@@ -328,22 +331,43 @@ func TestInLine(t *testing.T) {
 	})
 }
 
-// exits is an operation whose callback ends the goroutine.
+// The position is raised before the wait is linked, and behind another operation the purgatory does not try it then.
+func TestRaisedInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
+		w := New(p, "a", 0)
+		first, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
+		require.NoError(t, err)
+		s, _, err := w.enter(5)
+		require.NoError(t, err)
+		joined := await(w, 5)
+		w.Advance(5)
+		require.NoError(t, s.start())
+		joined.returned(t, nil)
+		require.NoError(t, s.err())
+		first.Stop()
+		left(t, w)
+	})
+}
+
+// exits is an operation whose callback ends the goroutine, after it has waited.
 type exits struct {
 	operation.DelayedOperation
 	ready bool
+	goOn  chan struct{}
 }
 
 func (o *exits) TryComplete() bool { return o.ready }
-func (o *exits) OnComplete()       { runtime.Goexit() }
+func (o *exits) OnComplete()       { <-o.goOn; runtime.Goexit() }
 func (o *exits) OnExpiration()     {}
 
-// In line a goroutine that comes calls the callbacks of those before it.
+// In line a goroutine that comes calls the callbacks of those before it. If one of them ends the goroutine, those who
+// have joined it meanwhile wait on.
 func TestACallbackThatEndsTheGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
 		w := New(p, "a", 0)
-		first := new(exits)
+		first := &exits{goOn: make(chan struct{})}
 		_, err := p.TryCompleteElseWatch(first, purgatory.NoTimeout, "a")
 		require.NoError(t, err)
 		first.ready = true
@@ -353,9 +377,16 @@ func TestACallbackThatEndsTheGoroutine(t *testing.T) {
 			_ = w.Await(context.Background(), 5)
 			returned = true
 		}()
+		synctest.Wait()
+		joined := await(w, 5)
+		close(first.goOn)
 		<-exited
 		require.False(t, returned)
-		synctest.Wait()
+		joined.waits(t)
+		require.Equal(t, 1, w.Waiting())
+		require.Equal(t, 1, p.NumDelayed())
+		w.Advance(5)
+		joined.returned(t, nil)
 		left(t, w)
 	})
 }

@@ -15,19 +15,25 @@ import (
 	"github.com/delayedop/purgatory/watermark"
 )
 
-// TestWatermarks runs one watermark beside goroutines that wait, leave, advance, end its operations
-// and close, and beside other waits under its key.
+// TestWatermarks runs one watermark beside goroutines that wait, leave, advance, recede, close it, end its operations
+// and close the purgatory, and beside other waits under its key.
 //
-//   - An Await returns nil only if its position is reached, the cause of its context only if that has ended
-//     below the position, and another error only if a call has ended the operations of its key that had not returned before.
-//   - Nobody waits whose position is reached, or whose context has ended, or after Close.
-//   - The position is the highest of those it was advanced to.
-//   - When the last has left, no operation is left.
+//   - A wait ends with nil only if its position was reached during it and before the watermark was closed, with the cause
+//     of its context only if that has ended below the position, with the cause of Close only if that has begun, and not if it waited
+//     then and its position was reached, and with another error only if a call has ended the operations of its key that had not returned
+//     before.
+//   - Nobody waits whose position is reached, or whose context has ended, or after a Close.
+//   - The position is the highest of those it was advanced to, if it has neither receded nor was closed; once closed it stays.
+//   - Those who begin together for one position never find the purgatory full, before anybody leaves.
+//   - When the last has left, no operation is left, and nobody is counted as waiting.
 func TestWatermarks(t *testing.T) { runFamily(t, "watermark", drawWatermark) }
 
 type marked struct {
 	goroutines        [][]markCall
 	inLine, onWorkers bool
+	bound             int  // WithMaxPending; 0 for none
+	together          bool // all wait for one position, and nothing else does
+	recedes           bool
 }
 
 // markCall is a step of a program of a watermark. n is a position, or the number of a context.
@@ -41,17 +47,25 @@ func (c markCall) String() string { return fmt.Sprint(c.what, " ", c.n) }
 const markContexts = 2
 
 func drawWatermark(d *drawer) small {
-	m := &marked{inLine: d.oneIn(4), onWorkers: d.oneIn(4)}
-	whats := []string{"await", "await", "await", "advance", "advance", "leave", "cancelKey", "completeKey", "close", "shutdown", "signal", "stranger"}
+	m := &marked{inLine: d.oneIn(4), onWorkers: d.oneIn(4), together: d.oneIn(6)}
+	whats, positions := []string{"await", "await", "await", "wait", "advance", "advance", "leave", "cancelKey", "completeKey", "close", "shutdown", "signal", "stranger", "end"}, 3
+	switch {
+	case m.together:
+		whats, positions, m.bound = []string{"await", "await", "wait", "advance", "signal", "end"}, 1, 1
+	case d.oneIn(3):
+		whats, m.recedes = append(whats, "recede", "recede", "advance", "await"), true
+	case d.oneIn(4):
+		m.bound = 1 + d.IntN(2)
+	}
 	for range 2 + d.IntN(3) {
 		var calls []markCall
 		for range 1 + d.IntN(3) {
-			calls = append(calls, markCall{whats[d.IntN(len(whats))], 1 + d.IntN(3)})
+			calls = append(calls, markCall{whats[d.IntN(len(whats))], 1 + d.IntN(positions)})
 		}
 		m.goroutines = append(m.goroutines, calls)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "  in line: %v, callbacks on workers: %v\n", m.inLine, m.onWorkers)
+	fmt.Fprintf(&b, "  in line: %v, callbacks on workers: %v, bound: %d\n", m.inLine, m.onWorkers, m.bound)
 	for i, calls := range m.goroutines {
 		fmt.Fprintln(&b, " ", calls, "context", i%markContexts)
 	}
@@ -60,26 +74,42 @@ func drawWatermark(d *drawer) small {
 
 // markRun is one run.
 type markRun struct {
-	p        *purgatory.DelayedOperationPurgatory[int]
-	w        *watermark.Watermark[int]
-	contexts [markContexts]context.Context
-	leave    [markContexts]context.CancelCauseFunc
-	left     [markContexts]bool
-	leftAt   [markContexts]int64 // the position before the context ended
-	highest  int
-	begun    int              // calls that end the operations of the key
-	returned int              // of these
-	before   map[int]int      // by goroutine: returned when its Await began
-	closed   bool             // Close has begun, or Shutdown has returned
-	waiting  map[int]markCall // by goroutine
-	strange  []*purgatory.Wait[int]
-	faults   []error
+	*marked
+	p         *purgatory.DelayedOperationPurgatory[int]
+	w         *watermark.Watermark[int]
+	contexts  [markContexts]context.Context
+	leave     [markContexts]context.CancelCauseFunc
+	left      [markContexts]bool
+	leftAt    [markContexts]int64 // the position before the context ended
+	highest   int
+	advancing map[int]int // by goroutine: where an Advance that has not returned goes
+	begun     int         // calls that end the operations of the key
+	returned  int         // of these
+	closed    bool        // Close of the purgatory has begun, or Shutdown has returned
+	ending    bool        // Close of the watermark has begun
+	over      bool        // and one has returned
+	overAt    int64       // the position then
+	waiting   map[*markWait]bool
+	waits     []*markWait // those of StartWait
+	strange   []*purgatory.Wait[int]
+	faults    []error
 }
 
-var errLeft = errors.New("left")
+// markWait is an Await, or a wait of StartWait.
+type markWait struct {
+	markCall
+	context  int                  // of an Await
+	wait     *watermark.Wait[int] // of StartWait
+	highest  int                  // where the position can have been meanwhile, before the watermark was closed
+	returned int                  // of the calls that end operations, before it began
+	early    bool                 // StartWait had returned before Close of the watermark began
+	late     bool                 // it began after that had returned
+}
+
+var errLeft, errEra = errors.New("left"), errors.New("the era is over")
 
 func (m *marked) setup(spawn func(string, func())) func() error {
-	r := &markRun{waiting: make(map[int]markCall), before: make(map[int]int)}
+	r := &markRun{marked: m, waiting: make(map[*markWait]bool), advancing: make(map[int]int)}
 	clock, err := timer.NewManualTimer(timer.WithWheelSize(4))
 	if err != nil {
 		panic(err)
@@ -90,6 +120,9 @@ func (m *marked) setup(spawn func(string, func())) func() error {
 	}
 	if m.onWorkers {
 		options = append(options, purgatory.WithCallbacksOnWorkers())
+	}
+	if m.bound > 0 {
+		options = append(options, purgatory.WithMaxPending(m.bound))
 	}
 	if r.p, err = purgatory.New[int]("watermark", options...); err != nil {
 		panic(err)
@@ -116,13 +149,39 @@ func (r *markRun) fault(format string, args ...any) {
 func (r *markRun) do(goroutine int, c markCall) {
 	switch c.what {
 	case "await":
-		r.waiting[goroutine], r.before[goroutine] = c, r.returned
-		err := r.w.Await(r.contexts[goroutine%markContexts], int64(c.n))
-		delete(r.waiting, goroutine)
-		r.judge(goroutine, c, err)
+		w := r.begin(c)
+		w.context = goroutine % markContexts
+		err := r.w.Await(r.contexts[w.context], int64(c.n))
+		delete(r.waiting, w)
+		r.judge(w, err)
+	case "wait":
+		w := r.begin(c)
+		var err error
+		if w.wait, err = r.w.StartWait(int64(c.n)); err != nil {
+			delete(r.waiting, w)
+			r.judge(w, err)
+			return
+		}
+		w.early = !r.ending
+		r.waits = append(r.waits, w)
 	case "advance":
+		if !r.over {
+			r.advancing[goroutine] = c.n
+			for w := range r.waiting {
+				w.highest = max(w.highest, c.n)
+			}
+		}
 		r.highest = max(r.highest, c.n)
 		r.w.Advance(int64(c.n))
+		delete(r.advancing, goroutine)
+	case "recede":
+		r.w.Recede(int64(c.n - 1))
+	case "end":
+		r.ending = true
+		r.w.Close(errEra)
+		if !r.over {
+			r.over, r.overAt = true, r.w.Position()
+		}
 	case "leave":
 		r.leaveContext(c.n % markContexts)
 	case "cancelKey":
@@ -156,44 +215,84 @@ func (r *markRun) leaveContext(i int) {
 	r.leave[i](errLeft)
 }
 
-func (r *markRun) judge(goroutine int, c markCall, err error) {
+func (r *markRun) begin(c markCall) *markWait {
+	w := &markWait{markCall: c, returned: r.returned, late: r.over}
+	if w.highest = int(r.w.Position()); !r.over {
+		for _, to := range r.advancing {
+			w.highest = max(w.highest, to)
+		}
+	}
+	r.waiting[w] = true
+	return w
+}
+
+func (r *markRun) judge(w *markWait, err error) {
 	var ok bool
 	switch {
 	case err == nil:
-		ok = r.w.Position() >= int64(c.n)
+		ok = w.highest >= w.n && !w.late
+	case errors.Is(err, errEra):
+		ok = r.ending && !(w.early && r.w.Position() >= int64(w.n))
+	case w.late:
 	case errors.Is(err, errLeft):
-		ok = r.left[goroutine%markContexts] && r.leftAt[goroutine%markContexts] < int64(c.n)
+		ok = w.wait == nil && r.left[w.context] && (r.recedes || r.leftAt[w.context] < int64(w.n))
 	case errors.Is(err, purgatory.ErrClosed):
 		ok = r.closed
+	case errors.Is(err, purgatory.ErrFull):
+		ok = r.bound > 0 && (!r.together || r.left[0]) // an operation that the last one leaves keeps its place until it has ended
 	default:
-		ok = r.begun > r.before[goroutine] && (errors.Is(err, errCause) || errors.Is(err, purgatory.ErrCancelled))
+		ok = r.begun > w.returned && (errors.Is(err, errCause) || errors.Is(err, purgatory.ErrCancelled))
 	}
 	if !ok {
-		r.fault("%v at %d: %v; contexts that have ended: %v", c, r.w.Position(), err, r.left)
+		r.fault("%v at %d, at %d at most, early: %v, late: %v: %v; contexts that have ended: %v", w.markCall, r.w.Position(), w.highest, w.early, w.late, err, r.left)
 	}
 }
 
 // last judges when nothing can go on, and then has everybody leave.
 func (r *markRun) last() {
 	explore.Settle()
-	for goroutine, c := range r.waiting {
-		if r.w.Position() >= int64(c.n) || r.left[goroutine%markContexts] || r.closed {
-			r.fault("at %d, contexts that have ended: %v, closed: %v: and goroutine %d waits in %v", r.w.Position(), r.left, r.closed, goroutine+1, c)
+	r.judgeWaits()
+	for w := range r.waiting {
+		if r.w.Position() >= int64(w.n) || r.closed || r.over || w.wait == nil && r.left[w.context] {
+			r.fault("at %d, contexts that have ended: %v, closed: %v, era over: %v: and there waits %v", r.w.Position(), r.left, r.closed, r.over, w.markCall)
 		}
+	}
+	if n := r.w.Waiting(); n != len(r.waiting) {
+		r.fault("%d wait, and %d are counted", len(r.waiting), n)
 	}
 	for i := range r.leave {
 		r.leaveContext(i)
 	}
-	explore.Settle()
+	explore.Settle() // those who have left go on, and may advance
+	r.judgeWaits()
+	for _, w := range r.waits {
+		if w.wait.Stop() != r.waiting[w] {
+			r.fault("Stop is wrong about %v, which waits: %v", w.markCall, r.waiting[w])
+		}
+		delete(r.waiting, w)
+	}
 	for _, s := range r.strange {
 		s.Stop()
 	}
 	explore.Settle()
-	if s := r.p.Stats(); len(r.waiting) > 0 || s.Pending != 0 || s.Watched != 0 {
-		r.fault("all have left, and %v wait, with %+v", r.waiting, s)
+	if s := r.p.Stats(); len(r.waiting) > 0 || s.Pending != 0 || s.Watched != 0 || r.w.Waiting() != 0 {
+		r.fault("all have left, and %d of %v wait, with %+v", r.w.Waiting(), r.waiting, s)
 	}
-	if r.w.Position() != int64(r.highest) {
-		r.fault("it was advanced to %d and stands at %d", r.highest, r.w.Position())
+	switch at := r.w.Position(); {
+	case r.over && at != r.overAt:
+		r.fault("it was closed at %d and stands at %d", r.overAt, at)
+	case !r.over && !r.recedes && at != int64(r.highest):
+		r.fault("it was advanced to %d and stands at %d", r.highest, at)
 	}
 	_ = r.p.Close()
+}
+
+// judgeWaits judges the waits of StartWait that have ended.
+func (r *markRun) judgeWaits() {
+	for _, w := range r.waits {
+		if err := w.wait.Err(); r.waiting[w] && !errors.Is(err, purgatory.ErrPending) {
+			delete(r.waiting, w)
+			r.judge(w, err)
+		}
+	}
 }

@@ -1,0 +1,154 @@
+package watermark
+
+import (
+	"fmt"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// shared is the operation that the goroutines which wait for one position share. The first to come
+// registers it. Others enter it at once, also while it is being registered.
+//
+//  1. A goroutine enters under mu, and only if the operation does not end, or has not been asked to. So
+//     it gets no error that was meant for those before it.
+//  2. Only the goroutine that sets ended closes over, after it has recorded the verdict.
+//  3. The last goroutine that leaves takes the operation out of waits under the same mu, and cancels
+//     it after that. So no goroutine is in it then. The one that registers it does not leave meanwhile.
+type shared[K comparable] struct {
+	operation.DelayedOperation
+	w        *Watermark[K]
+	position int64
+	over     chan struct{} // closed when the wait has ended
+	verdict  *error        // how it has ended, if it is not the operation's outcome that says so; constant once ended
+	entered  int32         // goroutines that have not left; guarded by mu
+	ended    bool          // guarded by mu
+}
+
+var (
+	reached   error // nil, for verdict
+	errExited = fmt.Errorf("%w: another goroutine, which was about to register this wait, has exited", purgatory.ErrCancelled)
+)
+
+func (s *shared[K]) TryComplete() bool { return s.w.at.Load() >= s.position }
+func (s *shared[K]) OnComplete()       { s.end(nil) }
+func (s *shared[K]) OnExpiration()     {}
+
+// enter returns the wait for position, which the caller has entered, and reports whether the caller has
+// to start it. It returns no wait and no error if w has come as far, even if w has been closed since the
+// caller has looked.
+func (w *Watermark[K]) enter(position int64) (s *shared[K], starts bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at.Load() >= position {
+		return nil, false, nil
+	}
+	if w.closed.Load() {
+		return nil, false, w.cause
+	}
+	s = w.mu.waits[position]
+	if starts = s == nil || machine.Of(s).Ending(); starts {
+		s = &shared[K]{w: w, position: position, over: make(chan struct{})}
+		if w.mu.waits == nil {
+			w.mu.waits = make(map[int64]*shared[K])
+		}
+		w.mu.waits[position] = s
+	}
+	s.entered++
+	w.mu.waiting++
+	return s, starts, nil
+}
+
+// start registers s, without mu: with WithFirstInFirstOut a registration calls methods of other
+// operations. (If a callback among them blocks, and the position was reached before s was linked, it holds up
+// those who have joined s, too.) If the purgatory refuses s, start ends it and returns the error.
+func (s *shared[K]) start() error {
+	w := s.w
+	exits := true
+	defer func() {
+		if exits { // a method of another operation has called runtime.Goexit, or the key has no hash
+			s.end(&errExited)
+			w.p.Cancel(s, nil)
+		}
+	}()
+	_, err := w.p.TryCompleteElseWatchAt(s, purgatory.NoTimeout, purgatory.KeyPosition[K]{Key: w.key, Position: s.position})
+	exits = false
+	closed := w.closed.Load() // before the position is read, which is final then
+	switch {
+	case err != nil:
+		refusal := err // a variable of its own: its address escapes
+		s.end(&refusal)
+		return s.err()
+	case w.at.Load() >= s.position:
+		s.end(&reached)
+		w.p.Cancel(s, nil) // with WithFirstInFirstOut the purgatory may have tried only those before s
+	case closed:
+		w.p.Cancel(s, w.cause)
+	}
+	return nil
+}
+
+// end ends s for those who have entered it, if it has not ended.
+func (s *shared[K]) end(verdict *error) {
+	w := s.w
+	w.mu.Lock()
+	first := !s.ended
+	if first {
+		if s.ended, s.verdict = true, verdict; w.at.Load() >= s.position {
+			s.verdict = &reached
+		}
+		w.mu.waiting -= int(s.entered)
+		s.forgetLocked()
+	}
+	w.mu.Unlock()
+	if first {
+		close(s.over)
+	}
+}
+
+// leave takes the caller out of s. It returns false if s has ended: then the caller was in it to the end.
+func (w *Watermark[K]) leave(s *shared[K]) bool {
+	w.mu.Lock()
+	left, last := !s.ended, false
+	if left {
+		s.entered--
+		w.mu.waiting--
+		if last = s.entered == 0; last {
+			s.forgetLocked()
+		}
+	}
+	w.mu.Unlock()
+	if last {
+		w.p.Cancel(s, nil)
+	}
+	return left
+}
+
+func (s *shared[K]) forgetLocked() {
+	if waits := s.w.mu.waits; waits[s.position] == s {
+		delete(waits, s.position)
+	}
+}
+
+// refused reports whether s, which has ended, was not registered.
+func (s *shared[K]) refused() bool { return s.verdict != nil && *s.verdict != nil }
+
+// err returns how s, which has ended, has ended.
+func (s *shared[K]) err() error {
+	if s.verdict != nil {
+		return *s.verdict
+	}
+	err := purgatory.ErrCancelled
+	switch s.Outcome() {
+	case operation.Satisfied:
+		return nil
+	case operation.Closed:
+		err = purgatory.ErrClosed
+	default:
+		if cause := s.Cause(); cause != nil {
+			return cause
+		}
+	}
+	return fmt.Errorf("waiting for position %d in purgatory %q: %w", s.position, s.w.p.Name(), err)
+}
