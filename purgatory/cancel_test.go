@@ -21,7 +21,7 @@ func TestACancellationEndsWhatWaitedWhenItWasCalled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := onManualClock[string](t)
+			p := open[string](t)
 			submitted := 0
 			over := false
 			var submitAt func(position int64)
