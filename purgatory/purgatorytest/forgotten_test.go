@@ -245,7 +245,9 @@ func TestASignalThatRacesWithTheTimeoutIsNotForgotten(t *testing.T) {
 			}
 			p.Purgatory.AdvanceClock(time.Hour) // does not wait for the worker
 			for range 3 {
-				<-answers
+				if err := <-answers; err != nil {
+					assert.ErrorIs(t, err, purgatory.ErrExpired)
+				}
 			}
 		}))
 	}
