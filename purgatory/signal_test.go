@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -291,4 +292,25 @@ func TestHintIsFalseWhenOnlyACheckStandsInTheList(t *testing.T) {
 	assert.False(t, p.SignalUpTo("k", purgatory.EveryPosition))
 	close(out)
 	wg.Wait()
+}
+
+// A worker whose callbacks block starts the next one before it runs them. On one processor the second
+// signal starts none: the worker that is being started is to look for both.
+func TestAWorkerThatBlocksHasStartedTheNext(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for range 20 {
+		p := onManualClock[string](t, purgatory.WithSignalWorkers(2))
+		var met atomic.Bool
+		checked := make(chan struct{})
+		blocked, other := until(&met), until(&met)
+		blocked.complete = func() { <-checked }
+		other.complete = func() { close(checked) }
+		submit(t, p, blocked, hour, "a")
+		submit(t, p, other, hour, "b")
+		met.Store(true)
+		p.Signal("a")
+		p.Signal("b")
+		eventually(t, func() bool { return other.completed.Load() == 1 }, "the check of the other key")
+		require.NoError(t, p.Shutdown(t.Context()))
+	}
 }

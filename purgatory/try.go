@@ -34,7 +34,8 @@ const (
 
 // try calls TryComplete of m, which the caller holds. The caller recovers its panic.
 func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answer {
-	if p.left(m) {
+	if left(m) {
+		p.passedOver.Add(1)
 		return none
 	}
 	if how&timed != 0 && p.cfg.slow > 0 {
@@ -48,13 +49,9 @@ func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answe
 }
 
 // left reports whether m is a wait whose context has ended: nobody waits for it any more.
-func (p *DelayedOperationPurgatory[K]) left(m *machine.Machine) bool {
+func left(m *machine.Machine) bool {
 	w, ok := m.Operation().(*waiting)
-	if !ok || !closed(w.done) {
-		return false
-	}
-	p.passedOver.Add(1)
-	return true
+	return ok && closed(w.done)
 }
 
 // ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile. It

@@ -32,7 +32,7 @@ type partition int
 
 func (p partition) String() string { return fmt.Sprintf("orders-%d", int(p)) }
 
-type partitionPurgatory = purgatory.DelayedOperationPurgatory[partition]
+type partitionPurgatory = purgatory.Purgatory[partition]
 
 // errNotLeader is the cause with which a leader that steps down cancels what waits for a partition.
 var errNotLeader = errors.New("not leader")

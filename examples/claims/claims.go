@@ -17,7 +17,7 @@ import (
 
 // Claims hands out the jobs of an engine. It is the Waiters of a Runner, and safe for concurrent use.
 type Claims struct {
-	waiting *purgatory.DelayedOperationPurgatory[string]                             // workers, by queue; WithFirstInFirstOut
+	waiting *purgatory.Purgatory[string]                                             // workers, by queue; WithFirstInFirstOut
 	look    func(ctx context.Context, queue string) (job int, found bool, err error) // claims a job, in one transaction
 
 	mu    sync.Mutex
@@ -25,7 +25,7 @@ type Claims struct {
 }
 
 // New returns a Claims of the workers that wait in p, which look in the engine with look.
-func New(p *purgatory.DelayedOperationPurgatory[string], look func(ctx context.Context, queue string) (job int, found bool, err error)) *Claims {
+func New(p *purgatory.Purgatory[string], look func(ctx context.Context, queue string) (job int, found bool, err error)) *Claims {
 	return &Claims{waiting: p, look: look, quiet: make(map[string]bool)}
 }
 

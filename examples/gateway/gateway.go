@@ -25,7 +25,7 @@ type limits struct {
 type gateway struct {
 	next    http.Handler
 	limits  limits
-	waiting *purgatory.DelayedOperationPurgatory[string] // requests, all under the key slot
+	waiting *purgatory.Purgatory[string] // requests, all under the key slot
 
 	mu struct {
 		sync.Mutex

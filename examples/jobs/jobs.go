@@ -19,8 +19,8 @@ type job struct {
 
 // service is safe for concurrent use.
 type service struct {
-	workers *purgatory.DelayedOperationPurgatory[string] // claims that wait, by type of job
-	leases  *purgatory.DelayedOperationPurgatory[int64]  // jobs in workers' hands, by id
+	workers *purgatory.Purgatory[string] // claims that wait, by type of job
+	leases  *purgatory.Purgatory[int64]  // jobs in workers' hands, by id
 	lease   time.Duration
 
 	mu struct {

@@ -21,8 +21,8 @@ type handler struct {
 	writeTimeout time.Duration
 	log          *slog.Logger
 	topics       *topics
-	waiting      *purgatory.DelayedOperationPurgatory[string] // GETs, by topic
-	draining     atomic.Bool                                  // shutdown has begun: nothing new is published
+	waiting      *purgatory.Purgatory[string] // GETs, by topic
+	draining     atomic.Bool                  // shutdown has begun: nothing new is published
 }
 
 func (h *handler) routes() http.Handler {

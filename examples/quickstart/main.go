@@ -12,7 +12,7 @@ import (
 
 type server struct {
 	waiting    *purgatory.Purgatory[string] // requests, by partition
-	replicated atomic.Int64                                 // the end of what all followers have
+	replicated atomic.Int64                 // the end of what all followers have
 }
 
 // produce blocks its handler until the record at offset is replicated, at most 30 seconds.

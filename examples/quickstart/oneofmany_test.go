@@ -10,7 +10,7 @@ import (
 )
 
 type pool struct {
-	waiting *purgatory.DelayedOperationPurgatory[string] // callers of get; with WithFirstInFirstOut
+	waiting *purgatory.Purgatory[string] // callers of get; with WithFirstInFirstOut
 	mu      sync.Mutex
 	idle    []string // connections
 }

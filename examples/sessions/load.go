@@ -122,7 +122,7 @@ type crowd struct {
 	spoken, found atomic.Int64 // heartbeats in time; silent sessions
 }
 
-func newCrowd(cfg config, r *purgatory.DelayedOperationPurgatory[sessionID]) *crowd {
+func newCrowd(cfg config, r *purgatory.Purgatory[sessionID]) *crowd {
 	c := &crowd{cfg: cfg, start: time.Now(), silent: cfg.sessions * cfg.silent / 100}
 	c.sessions = sessions{r, cfg.timeout, func(s *session) { s.ends.Add(1) }, func(s *session) {
 		if s.finds.Add(1) == 1 {

@@ -25,7 +25,7 @@ type sessionID uint32
 
 // sessions keeps sessions. It is safe for concurrent use.
 type sessions struct {
-	registry *purgatory.DelayedOperationPurgatory[sessionID]
+	registry *purgatory.Purgatory[sessionID]
 	timeout  time.Duration  // without a heartbeat
 	onEnd    func(*session) // is called once for each session, and must not block
 	onFound  func(*session) // follows for one that has fallen silent

@@ -221,6 +221,38 @@ func TestACheckThatIsUnderWayIsNotForgotten(t *testing.T) {
 	}
 }
 
+// Signals that race with the timeout are not forgotten, whoever comes first.
+func TestASignalThatRacesWithTheTimeoutIsNotForgotten(t *testing.T) {
+	for round := range 500 {
+		require.Empty(t, record(func(rt testing.TB) {
+			p := New[string](rt)
+			var met atomic.Bool
+			answers := make(chan error)
+			for range 3 {
+				go func() { answers <- p.Await(context.Background(), time.Minute, met.Load, "orders", "payments") }()
+			}
+			p.WaitPending(3)
+			met.Store(true)
+			switch round % 4 {
+			case 0:
+				p.Signal("orders")
+			case 1:
+				p.Signal("payments")
+			case 2:
+				p.SignalInOrder("payments")
+			case 3:
+				p.SignalAll()
+			}
+			p.Purgatory.AdvanceClock(time.Hour) // does not wait for the worker
+			for range 3 {
+				if err := <-answers; err != nil {
+					assert.ErrorIs(t, err, purgatory.ErrExpired)
+				}
+			}
+		}))
+	}
+}
+
 // A check that comes during the last look asks for a try, and was not forgotten.
 func TestACheckDuringTheLastLookIsNotForgotten(t *testing.T) {
 	assert.Empty(t, record(func(rt testing.TB) {

@@ -82,17 +82,20 @@ func methodOnStack() (m method, ok bool) {
 	var pcs [most]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	var user, inner runtime.Frame // the last frame outside the library, and the last of all
+	called := false               // the frames of the hook, which come first, are over
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
-		if name, is := methodName(inner.Function); is && inLibrary(f.Function) {
+		library := inLibrary(f.Function)
+		if name, is := methodName(inner.Function); is && library {
 			return method{name: name, who: short(user.Function, name), at: m.at}, m.at != ""
 		}
-		if inner = f; !inLibrary(f.Function) {
+		if called = called || library; called && !library {
 			if user = f; m.at == "" {
 				m.at = fmt.Sprintf("%s:%d", path.Base(f.File), f.Line)
 			}
 		}
+		inner = f
 	}
 	return m, false
 }

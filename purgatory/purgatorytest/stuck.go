@@ -82,7 +82,7 @@ func locked() map[string]string {
 	}
 	found := make(map[string]string)
 	for stack := range strings.SplitSeq(string(all), "\n\n") {
-		if head := waitsForLock.FindStringSubmatch(stack); head != nil && strings.Contains(stack, "internal/machine.(*Hold).Try(") {
+		if head := waitsForLock.FindStringSubmatch(stack); head != nil && strings.Contains(stack, "internal/machine.(*Machine).Try(") {
 			found[head[1]] = stack
 		}
 	}

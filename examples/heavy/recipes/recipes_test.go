@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func newPurgatory(t *testing.T) *purgatory.DelayedOperationPurgatory[string] {
+func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)

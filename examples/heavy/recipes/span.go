@@ -36,7 +36,7 @@ func (f *fetch) OnComplete() {
 func (f *fetch) OnExpiration() {}
 
 // await submits f. The span begins here, and OnComplete ends it; a fetch that is not accepted has no OnComplete.
-func (f *fetch) await(ctx context.Context, tracer trace.Tracer, p *purgatory.DelayedOperationPurgatory[string], timeout time.Duration, key string) error {
+func (f *fetch) await(ctx context.Context, tracer trace.Tracer, p *purgatory.Purgatory[string], timeout time.Duration, key string) error {
 	f.start = time.Now()
 	_, f.span = tracer.Start(ctx, "wait", trace.WithTimestamp(f.start), trace.WithAttributes(
 		attribute.String("purgatory.name", p.Name()),

@@ -54,7 +54,7 @@ func (d *byChannel) change(id string) {
 type byKey struct {
 	mu      sync.Mutex
 	version map[string]int
-	waiting *purgatory.DelayedOperationPurgatory[string]
+	waiting *purgatory.Purgatory[string]
 }
 
 func (d *byKey) await(ctx context.Context, id string, seen int, timeout time.Duration) (int, error) {
