@@ -92,7 +92,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // check to a signal worker, as Signal does.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
-		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
 	hashes := p.hashes(keys)
 	i := 0
@@ -102,9 +102,17 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 		}
 	}()
 	for ; i < len(keys); i++ {
-		completed += p.check(keys[i], hashes[i], EveryPosition)
+		completed += p.called(keys[i], hashes[i], EveryPosition)
 	}
 	return completed
+}
+
+// called is a check of a key that the user asks for.
+func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) int {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, false, false)
+	}
+	return p.check(key, hash, upTo)
 }
 
 // CheckAndCompleteUpTo is [DelayedOperationPurgatory.CheckAndComplete] for a key whose
@@ -112,7 +120,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 // key, and then those that wait for this position or a lower one, in order of position.
 // Its cost does not depend on how many wait for higher positions.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.watchers.Hash(key), position)
+	return p.called(key, p.watchers.Hash(key), position)
 }
 
 // CheckAndCompleteInOrder tries the operations that wait for key in the order in which they
@@ -133,6 +141,9 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // Where operations take different amounts, the first in line may end without taking anything,
 // as when its timeout passes. Then check again in its OnComplete: those behind it may fit.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, false, true)
+	}
 	return p.checkInOrder(key, p.watchers.Hash(key))
 }
 

@@ -51,9 +51,6 @@ func (p *DelayedOperationPurgatory[K]) answering() stage {
 // check tries the operations that wait for key up to a position, and returns how many it ended.
 // Where it must not run user code on this stack, it leaves the check to a worker.
 func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64) int {
-	if h := p.cfg.hook; h != nil {
-		h.Called(key, false, false)
-	}
 	return p.overAll(key, hash, upTo, trying[K]{}, nil)
 }
 
@@ -69,9 +66,6 @@ const inLineBatch = 2
 // checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
 // one, which has a worker make it.
 func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64) int {
-	if h := p.cfg.hook; h != nil {
-		h.Called(key, false, true)
-	}
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0

@@ -118,7 +118,7 @@ func TestAWorkerThatCannotBeAnsweredGivesItsJobBackAtOnce(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		s.do(gone, httptest.NewRecorder(), http.MethodPost, "/claims?wait=0s&type=mail", "")
-		assert.Equal(t, counts{put: 1, handedOut: 2, givenBack: 2, left: 1}, s.counts())
+		assert.Equal(t, counts{put: 1, handedOut: 1, givenBack: 1, left: 1}, s.counts(), "one that has left gets no job")
 	})
 }
 
