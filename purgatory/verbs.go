@@ -144,7 +144,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, false, true)
 	}
-	return p.checkInOrder(key, p.watchers.Hash(key))
+	return p.checkInOrder(key, p.watchers.Hash(key), nil).ended
 }
 
 // ForceComplete ends op as forced and reports whether this call has ended it. Use it to
