@@ -97,8 +97,8 @@ func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeou
 		if end = p.leave(m); end == machine.Pending {
 			p.signalAll(waits)
 		}
-	case !p.askSafely(m, key, &end):
-		end = p.leave(m)
+	default:
+		end = p.askSafely(m, key)
 	}
 	if end != machine.Pending {
 		p.endOne(first, m, end, nil, true)
@@ -106,17 +106,20 @@ func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeou
 	return false, nil
 }
 
-// askSafely is ask that returns false, early, if a TryComplete panics.
-func (p *DelayedOperationPurgatory[K]) askSafely(m *machine.Machine, key K, end *machine.Outcome) (over bool) {
+// askSafely is ask that lets m go, early, if another TryComplete panics or calls runtime.Goexit.
+func (p *DelayedOperationPurgatory[K]) askSafely(m *machine.Machine, key K) (end machine.Outcome) {
+	over := false
 	defer func() {
 		if !over {
 			if v := recover(); v != nil {
 				defer p.recovered(v, m, "TryComplete", key)()
 			}
+			p.letGo(m)
 		}
 	}()
-	*end, _, _ = p.ask(m, tryFirst)
-	return true
+	end, _, _ = p.ask(m, tryFirst)
+	over = true
+	return end
 }
 
 // signalAll has workers check the keys.
