@@ -8,6 +8,9 @@ import "github.com/delayedop/purgatory/internal/entry"
 func (t *store) Cancel(task *TaskEntry) bool {
 	e := &task.entry
 	s := t.shardOf(e)
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	ok := t.ownsLocked(e) && s.cancelLocked(e)
 	s.mu.Unlock()
@@ -22,7 +25,7 @@ func (t *store) Cancel(task *TaskEntry) bool {
 // adjacent entries of that shard, which is faster than to cancel them one by one.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	for i := 0; i < len(tasks); {
-		if tasks[i] == nil {
+		if tasks[i] == nil || t.shardOf(&tasks[i].entry) == nil {
 			i++
 			continue
 		}

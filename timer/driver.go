@@ -103,6 +103,9 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		if now >= deadline {
 			return false
 		}
+		if t.wakeup == nil { // nobody reads it before nextWake has written wake
+			t.wakeup = sched.NewToken()
+		}
 		until := min(min(t.nextWake(), never/t.tick)*t.tick, int64(deadline))
 		t.overdue.Store(t.late(until))
 		woken := t.sleeper.Sleep(time.Duration(until)-t.now(), t.wakeup, stop, t.stopped)

@@ -7,6 +7,9 @@ import "time"
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	e := &task.entry
 	s := t.shardOf(e)
+	if s == nil {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.ownsLocked(e) {
@@ -27,6 +30,9 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	to := within(deadline)
 	s := t.shardOf(e)
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	if !t.ownsLocked(e) || e.Next == nil {
 		s.mu.Unlock()

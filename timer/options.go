@@ -33,7 +33,7 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = n } }
 
 // WithShards sets the number of shards: wheels, each with its own lock. n is a power of two
-// from 1 to 64. More shards reduce lock contention, and each adds the memory of a wheel.
+// from 1 to 64. More shards reduce lock contention, and each that is used adds the memory of a wheel.
 // Default for a [SystemTimer]: eight for each processor (GOMAXPROCS), rounded up to a power
 // of two, at most 64. Default for a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shards = n } }
@@ -60,6 +60,8 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 // Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
+var discard = slog.New(slog.DiscardHandler)
+
 func newConfig(shards int, opts []Option) (config, error) {
 	c := config{
 		tick:      time.Millisecond,
@@ -67,7 +69,7 @@ func newConfig(shards int, opts []Option) (config, error) {
 		shards:    shards,
 		workers:   16 * runtime.GOMAXPROCS(0),
 		panicked:  guard.Log,
-		logger:    slog.New(slog.DiscardHandler),
+		logger:    discard,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -83,7 +85,7 @@ func newConfig(shards int, opts []Option) (config, error) {
 		return c, invalid("tick", c.tick, "at least 1ns")
 	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
 		return c, invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	case c.shards < 1 || c.shards > 64 || c.shards&(c.shards-1) != 0:
+	case c.shards < 1 || c.shards > maxShards || c.shards&(c.shards-1) != 0:
 		return c, invalid("number of shards", c.shards, "a power of two from 1 to 64")
 	case c.workers < 1:
 		return c, invalid("number of workers", c.workers, "at least 1")

@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 	assert.Zero(t, c.maxPending)
 	assert.GreaterOrEqual(t, c.shards, 8)
 	assert.LessOrEqual(t, c.shards, 64)
-	assert.Len(t, newManual(t).shards, 1)
+	assert.EqualValues(t, 1, newManual(t).shardCount)
 }
 
 func TestDefaultShardsAreEightForEachProcessor(t *testing.T) {

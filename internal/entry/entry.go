@@ -81,7 +81,7 @@ func (e *Entry) OperationBinding(id uint32) uint64 {
 }
 
 // Shard returns the shard that e belongs to in a timer with n shards, a power of two.
-func (e *Entry) Shard(n int) uint32 { return uint32(e.Word.Load()) & uint32(n-1) }
+func (e *Entry) Shard(n uint32) uint32 { return uint32(e.Word.Load()) & (n - 1) }
 
 // OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
