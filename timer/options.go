@@ -18,6 +18,7 @@ type config struct {
 	shards     int
 	workers    int
 	maxPending int
+	grace      time.Duration
 	panicked   guard.Handler
 	logger     *slog.Logger
 }
@@ -49,6 +50,14 @@ func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 // its entry is not pending, and other entries may take its place. A limit costs one counter
 // that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
+
+// WithStallGrace is for a program that was stopped for a while, by its machine or its operator, and then
+// finds heartbeats in its sockets beside timeouts that have passed. If a [SystemTimer] finds that it is
+// later than d, it waits for d before it expires anything: an entry that is extended or cancelled
+// meanwhile does not expire, and all others are as much later, those too that are added meanwhile. A
+// good d is longer than the program's usual pauses and shorter than the shortest session timeout; one
+// second for sessions of ten. Default 0: nothing waits. A [ManualTimer] is never late.
+func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack. The
 // goroutine that panicked calls it. Default: [slog.Default] logs the panic.
@@ -91,6 +100,8 @@ func newConfig(shards int, opts []Option) (config, error) {
 		return c, invalid("number of workers", c.workers, "at least 1")
 	case c.maxPending < 0:
 		return c, invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
+	case c.grace < 0:
+		return c, invalid("grace after a stall", c.grace, "at least 0 (none)")
 	case c.panicked == nil:
 		return c, invalid("panic handler", "nil", "a function")
 	case c.logger == nil:

@@ -27,6 +27,7 @@ type store struct {
 	}
 	wheelSize  int32
 	maxPending int64
+	grace      time.Duration // see WithStallGrace
 	panicked   guard.Handler
 
 	now    func() time.Duration   // reads the clock; Extend and popLocked call it with a shard's lock held
@@ -69,7 +70,7 @@ type store struct {
 func (t *store) init(cfg config) {
 	t.id = identity.New()
 	t.tick = int64(cfg.tick)
-	t.maxPending = int64(cfg.maxPending)
+	t.maxPending, t.grace = int64(cfg.maxPending), cfg.grace
 	t.panicked = cfg.panicked
 	t.wake.Store(1)
 	t.overdue.Store(never)
