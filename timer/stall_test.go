@@ -198,7 +198,7 @@ func TestAGraceEndsInTime(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		timer.stop(3 * time.Second)
-		settle(sessionTimeout / 2) // as a reaper, it wakes up before it has to
+		settle(sessionTimeout / 2)              // as a reaper, it wakes up before it has to
 		_, err = timer.AfterFunc(ms, func() {}) // earlier than what the driver slept for
 		require.NoError(t, err)
 		settle(2 * ms)

@@ -105,6 +105,15 @@ func (t *store) makeShard(index uint32) *shard {
 	return s
 }
 
+// operationShard makes the shard of e, if e is an operation's: Extend may schedule it, and Cancel notes
+// that nobody must. It returns nil if e is a task's. Then t has not accepted it.
+func (t *store) operationShard(e *entry.Entry) *shard {
+	if !e.OfOperation() {
+		return nil
+	}
+	return t.makeShard(e.Shard(t.shardCount))
+}
+
 // made yields the shards that have been made.
 func (t *store) made(yield func(*shard) bool) {
 	table := t.shards.Load()
