@@ -1,7 +1,7 @@
 // Package entry is what a timer's lists consist of. Package timer begins its TaskEntry with an
 // [Entry], and package internal/machine each operation. Package timer reads and writes the
 // fields; nothing else does, except that the machine keeps its state in Word, and sets At to 0 when
-// the operation is submitted.
+// an operation that was not accepted becomes new again.
 package entry
 
 import (

@@ -22,7 +22,6 @@ func (h *Hold) Begin(keys int, id uint32) bool {
 	if m.op == nil {
 		m.op = h.Op
 	}
-	m.entry.At = 0 // for an operation without a timeout, which the timer does not see; nobody else uses it yet
 	return true
 }
 
