@@ -241,7 +241,13 @@ func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match 
 // AdvanceClock).
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Find(op)
-	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
+	if m == nil || !m.AcceptedBy(p.id) {
+		return false
+	}
+	if !p.reaping.off.Load() {
+		p.startReaper()
+	}
+	return p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds

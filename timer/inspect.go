@@ -43,9 +43,8 @@ const (
 // page or a log, not for each request.
 func Inspect(t Timer) Wheels {
 	store := t.core()
-	size := store.shards[0].mu.wheel.size // constant: it needs no lock
-	w := Wheels{Now: store.now(), Tick: time.Duration(store.tick), Size: int(size)}
-	for _, s := range store.shards {
+	w := Wheels{Now: store.now(), Tick: time.Duration(store.tick), Size: int(store.wheelSize)}
+	for s := range store.made {
 		s.mu.Lock()
 		s.inspectLocked(&w)
 		s.mu.Unlock()
@@ -59,7 +58,7 @@ func Inspect(t Timer) Wheels {
 func Due(t Timer) (n int, oldest time.Duration) {
 	store := t.core()
 	now := max(store.now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
-	for _, s := range store.shards {
+	for s := range store.made {
 		s.mu.Lock()
 		looked := 0
 		for e := s.mu.due.root.Next; e != &s.mu.due.root && looked < chunk; e = e.Next {
