@@ -77,6 +77,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
 		Checks:     n.Checks, WastedChecks: n.WastedChecks, ForgottenCounted: n.ForgottenCounted, Forgotten: n.Forgotten, Signals: n.Signals, Coalesced: n.Coalesced,
 		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
+		PassedOver: n.PassedOver, TimeoutsExpected: n.TimeoutsExpected, BlockedFor: n.BlockedFor.Seconds(),
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
 		CallbacksTimed: n.CallbacksTimed, Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,
 		Timed: n.Timed, OldestAge: n.OldestAge.Seconds(), Ages: viewHistogram(&n.Ages), Late: viewHistogram(&n.Late),

@@ -38,8 +38,10 @@ var shown = map[string]string{
 	"Coalesced":      "coalesced",
 	"Purges":         "purges",
 	"Purged":         "purged",
+	"PassedOver":     "passed_over",
 	"Panics":         "panics",
 	"Running":        "running",
+	"BlockedFor":     "blocked_for",
 	"OldestRunning":  "oldest_running",
 	"StuckCallbacks": "stuck_callbacks",
 	"SlowCallbacks":  "slow_callbacks",
@@ -143,7 +145,7 @@ func TestTheTextHasEachNumber(t *testing.T) {
 	printView(&text, View{Purgatories: []PurgatoryView{v}})
 	for field, value := range want {
 		word := fmt.Sprint(value)
-		if strings.HasPrefix(field, "Oldest") {
+		if strings.HasPrefix(field, "Oldest") || field == "BlockedFor" {
 			word = seconds(value)
 		}
 		if field == "Due" || field == "OldestDue" {
@@ -163,12 +165,12 @@ func TestWhatIsNotMeasuredIsNotZero(t *testing.T) {
 		return text.String()
 	}
 	text := textOf(purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}, purgatory.Inspection{})
-	assert.Contains(t, text, "9 callbacks, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
+	assert.Contains(t, text, "9 callbacks, none has returned for 0s, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
 	assert.Contains(t, text, " wasted; – forgotten; ")
 	assert.Contains(t, text, "oldest  –\n")
 	assert.Regexp(t, ` 0 +– +– +– "fetches"\n`, text, "the overview")
 	text = textOf(purgatory.Stats{CallbacksTimed: true, ForgottenCounted: true}, purgatory.Inspection{})
-	assert.Contains(t, text, "0 callbacks, the oldest for 0s, 0 stuck; 0 due, the oldest for 0s; 0 slow callbacks, 0 reaper stalls\n")
+	assert.Contains(t, text, "0 callbacks, none has returned for 0s, the oldest for 0s, 0 stuck; 0 due, the oldest for 0s; 0 slow callbacks, 0 reaper stalls\n")
 	assert.Contains(t, text, " wasted; 0 forgotten; ")
 	text = textOf(purgatory.Stats{Due: 200, OldestDue: time.Second}, purgatory.Inspection{})
 	assert.Contains(t, text, "≥ 200 due, the oldest for ≥ 1s;")

@@ -139,12 +139,14 @@ func TestEachCounterTellsThatASourceStartedAgain(t *testing.T) {
 
 // TestHostileNames: whatever a purgatory is called, its section has an anchor of its own, and ?name= finds it.
 func TestHostileNames(t *testing.T) {
-	all := []string{"a", "a.2", "a", "a", "a.2", "", "-", `"'\n` + "\r\n\t", "user\u202egpj", "\xff\xfe", "a b", "a+b", "a&name=c", "#", "{{view}}", evil}
+	all := []string{"a", "a.2", "a", "a", "a.2", "-", `"'\n` + "\r\n\t", "user\u202egpj", "\xff\xfe", "a b", "a+b", "a&name=c", "#", "{{view}}", evil}
 	page := New(Options{})
 	t.Cleanup(page.Close)
 	for _, name := range all {
 		page.Add(named(t, name))
 	}
+	all = append(all, "")
+	page.Add(nameless{named(t, "a purgatory has a name, a source may have none")})
 	v := page.view(nil)
 	require.Len(t, v.Purgatories, len(all))
 	var ids []string
@@ -188,6 +190,10 @@ func TestManyPurgatories(t *testing.T) {
 	going.Wait()
 	assert.Len(t, page.view(nil).Purgatories, 200)
 }
+
+type nameless struct{ fetches }
+
+func (nameless) Name() string { return "" }
 
 // list is a source of a type that cannot be compared.
 type list []purgatory.Stats

@@ -92,15 +92,20 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 	}
 	fmt.Fprintf(w, "pending %d%s under %s, %s; %d accepted, %d rejected (%d closed, %d full, %d input)\n", p.Pending, bound,
 		count(p.Keys, "key", "keys"), count(p.Watched, "watch", "watches"), p.Accepted, p.Rejected, p.Rejections.Closed, p.Rejections.Full, p.Rejections.Input)
-	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired, %d cancelled, %d closed; %s\n",
-		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], p.Ended["cancelled"], p.Ended["closed"], count(p.Panics, "panic", "panics"))
+	expected := ""
+	if p.TimeoutsExpected {
+		expected = " as expected"
+	}
+	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired%s, %d cancelled, %d closed; %s; %d passed over\n",
+		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], expected, p.Ended["cancelled"], p.Ended["closed"],
+		count(p.Panics, "panic", "panics"), p.PassedOver)
 	running, stuck, slow, bound := unknown, unknown, unknown+" slow callbacks", atLeast(p.DueCapped)
 	if p.CallbacksTimed {
 		running, stuck = seconds(p.OldestRunning), strconv.FormatInt(p.StuckCallbacks, 10)
 		slow = count(p.SlowCallbacks, "slow callback", "slow callbacks")
 	}
-	fmt.Fprintf(w, "runs    %s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
-		count(p.Running, "callback", "callbacks"), running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
+	fmt.Fprintf(w, "runs    %s, none has returned for %s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
+		count(p.Running, "callback", "callbacks"), seconds(p.BlockedFor), running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
 		slow, count(p.ReaperStalls, "reaper stall", "reaper stalls"))
 	forgotten := unknown
 	if p.ForgottenCounted {

@@ -39,8 +39,11 @@ type PurgatoryView struct {
 	Purges           int64            `json:"purges"`
 	Purged           int64            `json:"purged"`
 	Panics           int64            `json:"panics"`
-	Running          int64            `json:"running"`         // callbacks that run now
-	CallbacksTimed   bool             `json:"callbacks_timed"` // false: nothing is known of the next three
+	PassedOver       int64            `json:"passed_over"`       // waits whose clients had gone when it was their turn
+	TimeoutsExpected bool             `json:"timeouts_expected"` // WithTimeoutsExpected
+	Running          int64            `json:"running"`           // callbacks that run now
+	BlockedFor       float64          `json:"blocked_for"`       // that callbacks run and none returns
+	CallbacksTimed   bool             `json:"callbacks_timed"`   // false: nothing is known of the next three
 	OldestRunning    float64          `json:"oldest_running"`
 	StuckCallbacks   int64            `json:"stuck_callbacks"`
 	SlowCallbacks    int64            `json:"slow_callbacks"`

@@ -132,6 +132,10 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if n := len(keys) + len(at); p.refuses(n, timeout) {
 		return p.refusal(&waiting{ended: make(chan struct{}, 1)}, n)
 	}
+	mustContext(ctx, "Await")
+	if timeout > 0 && timeout < p.tick {
+		p.hasty(timeout)
+	}
 	var set keySet[K]
 	waits := set.fill(p, keys, at)
 	defer set.release(p)

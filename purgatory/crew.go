@@ -135,7 +135,7 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 // returns.
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 	if len(keys) == 1 {
-		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
+		p.signal(keys[0], p.hash(keys[0]), EveryPosition, false)
 		return
 	}
 	hashes := p.hashes(keys)
@@ -149,7 +149,7 @@ func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 	hashes := make([]uint64, len(keys))
 	for i, key := range keys {
-		hashes[i] = p.watchers.Hash(key)
+		hashes[i] = p.hash(key)
 	}
 	return hashes
 }
@@ -158,14 +158,14 @@ func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 // calls [DelayedOperationPurgatory.CheckAndCompleteUpTo], and reports whether an operation
 // waits for key. Several signals of a key make one check up to the highest of their positions.
 func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	return p.signal(key, p.watchers.Hash(key), position, false)
+	return p.signal(key, p.hash(key), position, false)
 }
 
 // SignalInOrder marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
 // calls [DelayedOperationPurgatory.CheckAndCompleteInOrder]. A signal of both kinds makes a
 // check that tries every operation.
 func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
-	p.signal(key, p.watchers.Hash(key), EveryPosition, true)
+	p.signal(key, p.hash(key), EveryPosition, true)
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
@@ -185,6 +185,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
 // operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	p.made()
 	if !p.emptied.Load() && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
 		p.crew.pool.Kick()
 	}

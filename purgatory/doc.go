@@ -146,7 +146,9 @@
 //   - [WithCallbacksOnWorkers] if crowds end together and their callbacks take long.
 //   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once;
 //     [WithExecutor] if they must run on goroutines of yours.
-//   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.
+//   - [WithTimeoutsExpected] if it is normal that operations expire: sessions, long polls.
+//   - [WithDiagnostics] to see why requests wait: it stands for [WithHistograms], [WithKeyStats],
+//     [WithSlowCallback] and [WithStuckStacks].
 //   - [WithForgottenChecks] in tests, to find changes of state that no check has followed.
 //
 // # Lock order

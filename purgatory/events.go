@@ -44,6 +44,10 @@ const (
 	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
 	// waited). Operations of other purgatories that share the timer count, too.
 	EventDue = "purgatory.expiry.due"
+	// EventShortTimeout: a timeout is shorter than a tick, as 30 is, which means 30 ns. Logged once by
+	// each purgatory, by slog's default logger if that of WithLogger does not log warnings. Warn:
+	// timeout, tick, hint.
+	EventShortTimeout = "purgatory.timeout.short"
 	// EventRefused ("purgatory.executor.refused"): the executor of WithExecutor refused
 	// work, which is offered again. Warn: error.
 	EventRefused = timer.EventRefused

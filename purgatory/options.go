@@ -36,6 +36,7 @@ type config struct {
 
 	firstInFirstOut bool
 	spread          bool // WithCallbacksOnWorkers
+	expiryNormal    bool // WithTimeoutsExpected
 	lastTry         bool
 	grace           time.Duration
 
@@ -49,10 +50,13 @@ func rule[V any](c *config, ok bool, name string, value V, allowed string) {
 	}
 }
 
-// WithTick sets the resolution of timeouts. Default 1 ms. New rejects it together with
-// [WithTimer].
+// WithTick sets the resolution of timeouts, at least a microsecond. Default 1 ms. New rejects it
+// together with [WithTimer].
 func WithTick(d time.Duration) Option {
-	return func(c *config) { c.timerOptions = append(c.timerOptions, timer.WithTick(d)) }
+	return func(c *config) {
+		rule(c, d >= time.Microsecond, "tick", d, "at least 1µs; a number without a unit counts nanoseconds")
+		c.timerOptions = append(c.timerOptions, timer.WithTick(d))
+	}
 }
 
 // WithTimerOptions sets further options of the purgatory's own timer, such as

@@ -59,15 +59,21 @@ type DelayedOperationPurgatory[K comparable] struct {
 	stalls   atomic.Int64  // of the reaper, see EventStalled
 	samples  atomic.Uint32 // taken by Inspect, each of other keys
 
+	tick      time.Duration // of timer
+	hastySeen atomic.Bool   // a timeout was shorter
+	gatesSeen atomic.Int64  // when lookAtGates last looked, on the timer's clock
 	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
 	dueSeen   time.Duration // when overdue last looked, on the timer's clock
 }
 
-// New returns a running purgatory. name is its name in errors, logs and statistics. Call
-// Close or Shutdown when you no longer need it: it has goroutines. Error:
+// New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
+// empty. Call Close or Shutdown when you no longer need it: it has goroutines. Error:
 // [ErrInvalidOption].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
+	if name == "" {
+		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
+	}
 	cfg, err := newConfig(opts)
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
@@ -101,8 +107,9 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		}
 		p.timer = p.own
 	}
+	p.tick = timer.Tick(p.timer)
 	if _, manual := p.timer.(*timer.ManualTimer); cfg.reaper && !manual {
-		p.reaper = reaper.Start(p.timer, cfg.reapInterval, p.reap(), p.panicked)
+		p.reaper = reaper.Start(labelled{p.timer, labels(name)}, cfg.reapInterval, p.reap(), p.panicked)
 	}
 	return p, nil
 }
@@ -122,6 +129,7 @@ func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 // moving the clock, as when a callback calls it, it adds d to that move and returns false
 // at once.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
+	p.made()
 	expired := p.timer.AdvanceClock(d)
 	p.sweep(0)
 	return expired
@@ -134,6 +142,7 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // and the clock must not wait for it. While that goroutine works, sweep logs nothing.
 func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 	purged := p.purge()
+	p.lookAtGates(stalled > 0)
 	if p.logger.Handler() == slog.DiscardHandler || p.reporting.Swap(true) {
 		return
 	}
@@ -176,6 +185,7 @@ func (p *DelayedOperationPurgatory[K]) purge() (n int) {
 // returns; [DelayedOperationPurgatory.Shutdown] waits for them. Close may be called from
 // any callback. A second call does nothing.
 func (p *DelayedOperationPurgatory[K]) Close() error {
+	p.made()
 	p.close(false)
 	return nil
 }
@@ -232,6 +242,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // wait. A Shutdown that is called from a callback waits for that callback, and so until
 // ctx ends.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
+	p.made()
+	mustContext(ctx, "Shutdown")
 	if !p.draining.Swap(true) {
 		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
 	}

@@ -160,7 +160,7 @@ func (r *registration[K]) releaseInOrder(waits []watchers.Wait[K]) {
 // deferred functions run.
 func (r *registration[K]) survive(v any, waits []watchers.Wait[K]) {
 	if r.Machine == nil {
-		r.refuse(ErrNilOperation, "%T", r.Op)
+		r.refuse(ErrNilOperation, "%s", nilText(r.Op))
 		return
 	}
 	defer func() {
@@ -264,6 +264,9 @@ func (r *registration[K]) refuse(kind error, format string, args ...any) {
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	if n := len(keys) + len(at); op == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
+	}
+	if timeout > 0 && timeout < p.tick {
+		p.hasty(timeout)
 	}
 	var set keySet[K]
 	var r registration[K] // set field by field: the compiler would copy a literal

@@ -53,12 +53,22 @@ type Stats struct {
 	// their keys.
 	Forgotten int64
 
-	MaxPending int64 // the bound of WithMaxPending; 0: none
+	MaxPending       int64 // the bound of WithMaxPending; 0: none
+	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
+
+	// PassedOver is how many times a wait was passed over, neither tried nor given anything,
+	// because its context had ended or its deadline had passed: its client had gone.
+	PassedOver int64
 
 	// Running is how many goroutines run operations' methods now, once for each level of nested
 	// calls, except for TryComplete
 	// during a registration, which also WithSlowCallback leaves out.
 	Running int64
+	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
+	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of
+	// the reaper and calls of Stats, and so about 0.2 s too low. A method that blocks while others under
+	// the same keys, or under keys of the same watcher shard, return is not seen: see [WithSlowCallback].
+	BlockedFor time.Duration
 	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three
 	// fields are 0. OldestRunning is how long the oldest call has been running, StuckCallbacks
 	// how many calls have been running for longer than the threshold, and SlowCallbacks how
@@ -124,6 +134,7 @@ func (s Stats) String() string {
 	positive(s.Rejected, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
 	oldest := int64(s.OldestRunning)
 	positive(max(s.Running, oldest), "; running %d", s.Running)
+	positive(int64(s.BlockedFor/time.Second), ", blocked for %v", short(s.BlockedFor))
 	positive(oldest, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
 	positive(s.Due, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
 	positive(s.SlowCallbacks, "; slow callbacks %d", s.SlowCallbacks)
@@ -144,6 +155,7 @@ func short(d time.Duration) time.Duration {
 // totals returns the sum of the shards' counts. It adds their times to times, if that is not
 // nil.
 func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
+	p.made()
 	t := watchers.Totals{Times: times}
 	for s := range p.watchers.Shards() {
 		s.Totals(&t)
@@ -154,6 +166,7 @@ func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Total
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
+	p.made()
 	var times *stats.Times
 	if p.cfg.histograms {
 		times = stats.NewTimes()
@@ -183,7 +196,9 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	}
 	s.ForgottenCounted, s.Forgotten = p.cfg.lastTry, p.forgotten.counted.Load()
 	s.MaxPending = int64(p.cfg.maxPending)
+	s.TimeoutsExpected = p.cfg.expiryNormal
 	s.Running = int64(p.watchers.Inside())
+	s.BlockedFor = p.watchers.Blocked(p.timer.Now(), false)
 	s.CallbacksTimed = p.cfg.slow > 0
 	s.StuckCallbacks, s.OldestRunning = p.callbacks.oldest()
 	s.SlowCallbacks = p.callbacks.slow.Load()

@@ -90,7 +90,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // check to a signal worker, as Signal does.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
-		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
+		return p.check(keys[0], p.hash(keys[0]), EveryPosition, false)
 	}
 	hashes := p.hashes(keys)
 	i := 0
@@ -110,7 +110,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 // key, and then those that wait for this position or a lower one, in order of position.
 // Its cost does not depend on how many wait for higher positions.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.watchers.Hash(key), position, false)
+	return p.check(key, p.hash(key), position, false)
 }
 
 // CheckAndCompleteInOrder tries the operations that wait for key in the order in which they
@@ -131,7 +131,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // Where operations take different amounts, the first in line may end without taking anything,
 // as when its timeout passes. Then check again in its OnComplete: those behind it may fit.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
-	return p.check(key, p.watchers.Hash(key), EveryPosition, true)
+	return p.check(key, p.hash(key), EveryPosition, true)
 }
 
 // ForceComplete ends op as forced and reports whether this call has ended it. Use it to
@@ -155,12 +155,19 @@ func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause erro
 }
 
 func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
+	p.made()
 	m := machine.Find(op)
 	if m == nil || !p.claim(m, o, cause) {
 		return false
 	}
 	m.End(o, cause)
 	return true
+}
+
+// hash returns the hash of a key.
+func (p *DelayedOperationPurgatory[K]) hash(key K) uint64 {
+	p.made()
+	return p.watchers.Hash(key)
 }
 
 func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
@@ -207,10 +214,11 @@ func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match 
 }
 
 func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
+	hash := p.hash(key)
 	if p.cfg.lastTry {
 		p.forgotten.checked(key)
 	}
-	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
+	w := p.newWalk(key, hash, EveryPosition)
 	w.claim, w.cause, w.match, w.took = o, cause, match, took
 	ended, _ := w.begin()
 	return ended
@@ -231,6 +239,7 @@ func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cau
 // zero or less op expires at once, on an expiry worker (on a manual clock: in the next
 // AdvanceClock).
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
+	p.made()
 	m := machine.Find(op)
 	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
 }
@@ -241,6 +250,7 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 // or goes meanwhile, and it may yield a key twice if many others go meanwhile. See
 // [DelayedOperationPurgatory.NumKeys] for the number of keys.
 func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
+	p.made()
 	return func(yield func(K) bool) {
 		for k := range p.watchers.AllKeys() {
 			if k.Hash != p.noKey && !yield(k.Key) {
@@ -253,7 +263,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 // Awaited reports whether an operation waits for key. It costs a lookup under a lock. The
 // answer may be outdated when it comes.
 func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
-	hash := p.watchers.Hash(key)
+	hash := p.hash(key)
 	return p.watchers.Shard(hash).Awaited(key, hash)
 }
 
@@ -264,6 +274,7 @@ func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
 // chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
 // SignalAll.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+	p.made()
 	done := false
 	defer func() {
 		if !done { // not on this stack, or after a runtime.Goexit in a callback

@@ -39,7 +39,8 @@ type Shard[K comparable] struct {
 	}
 
 	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
-	_             [24]byte     // fills the cache line
+	seen          sighting     // of own
+	_             [16]byte     // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
 	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.

@@ -12,7 +12,7 @@ type Hold struct {
 // for keys keys, 1 to MaxKeys, in the purgatory whose identity is id. Begin returns false if
 // Op is not new. It panics, with Machine unset, if Op is nil or embeds a nil pointer.
 func (h *Hold) Begin(keys int, id uint32) bool {
-	m := h.Op.machine()
+	m := h.Op.embedOperationDelayedOperation()
 	h.Machine = m
 	binding := m.entry.OperationBinding(id)
 	busy := phaseBusy | uint64(keys-1)<<extraShift | binding
