@@ -131,7 +131,7 @@ function bars(title, hint, parts) {
 }
 function wheels(w) {
   const box = el("div", {class: "wheels"}, el("h3", {}, "Timing wheels ",
-    el("small", {}, `${count(w.pending, "entry", "entries")}, ${w.due} due, ${w.youngEstimated ? "about " : ""}${w.young} not placed yet; tick ${time(w.tick)}; a row is a wheel, the frame is now`)));
+    el("small", {}, `${count(w.pending, "entry", "entries")}, ${w.due} due, ${w.youngEstimated ? "about " : ""}${w.young} not placed yet${w.never ? `, ${w.never} without a timeout` : ""}; tick ${time(w.tick)}; a row is a wheel, the frame is now`)));
   const most = Math.max(1, ...w.levels.flatMap(l => l.slots));
   for (const l of w.levels) {
     const n = l.slots.length, c = svg("svg", {viewBox: `0 0 ${n * 10} 17`, preserveAspectRatio: "none", role: "img", "aria-label": "entries by slot"});

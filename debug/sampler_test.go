@@ -60,10 +60,10 @@ func TestASourceThatHangsHoldsUpNobody(t *testing.T) {
 func TestABoundThatNobodyReachesIsNotNearlyReached(t *testing.T) {
 	for _, bound := range []int64{math.MaxInt64, math.MaxInt64 / 50} {
 		n := purgatory.Stats{MaxPending: bound, Pending: 3}
-		assert.Empty(t, notes(&n, &window{}, &purgatory.Inspection{}), bound)
+		assert.Empty(t, notes(&n, &window{}, &purgatory.Inspection{}, false), bound)
 	}
 	n := purgatory.Stats{MaxPending: math.MaxInt64, Pending: math.MaxInt64 - 1}
-	assert.Contains(t, notes(&n, &window{}, &purgatory.Inspection{})[0].Text, "100 % full")
+	assert.Contains(t, notes(&n, &window{}, &purgatory.Inspection{}, false)[0].Text, "100 % full")
 }
 
 // JSON has no NaN, which a source may return: the request then fails, in each format that is JSON.

@@ -17,12 +17,18 @@ func writeText(w http.ResponseWriter, v View) {
 
 func printView(w io.Writer, v View) {
 	fmt.Fprintf(w, "%s at %s\n", count(int64(len(v.Purgatories)), "purgatory", "purgatories"), v.Time.Format(time.RFC3339))
+	for _, n := range v.Notes {
+		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), oneLine(n.Text))
+	}
 	printOverview(w, v.Purgatories)
 	for i := range v.Purgatories {
 		printPurgatory(w, &v.Purgatories[i], v.Hidden)
 	}
 	for i := range v.Signals {
 		printSignals(w, &v.Signals[i])
+	}
+	if v.More != "" {
+		fmt.Fprintf(w, "\n%s\n", oneLine(v.More))
 	}
 }
 
@@ -123,8 +129,8 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 	} else {
 		fmt.Fprintln(w, "oldest  "+unknown)
 	}
-	fmt.Fprintf(w, "wheels  %d entries, %d due, %s%d not placed yet, tick %s\n",
-		p.Wheels.Pending, p.Wheels.Due, about(p.Wheels.YoungEstimated), p.Wheels.Young, seconds(p.Wheels.Tick))
+	fmt.Fprintf(w, "wheels  %d entries, %d due, %s%d not placed yet, %d without a timeout, tick %s\n",
+		p.Wheels.Pending, p.Wheels.Due, about(p.Wheels.YoungEstimated), p.Wheels.Young, p.Wheels.Never, seconds(p.Wheels.Tick))
 	for i, l := range p.Wheels.Levels {
 		fmt.Fprintf(w, "  level %d, %8s a slot %s\n", i, seconds(l.Span), shades(l.Slots, l.Hand))
 	}
@@ -212,7 +218,11 @@ func printOldest(w io.Writer, p *PurgatoryView) {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, o := range p.Oldest {
-		fmt.Fprintf(t, "  %s\t%s left\t%s\t%s\t%s\n", seconds(o.Age), seconds(o.Left), quote(o.Key), o.Type, quote(o.Text))
+		left := seconds(o.Left) + " left"
+		if o.NoTimeout {
+			left = "no timeout"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", seconds(o.Age), left, quote(o.Key), o.Type, quote(o.Text))
 	}
 	_ = t.Flush()
 }

@@ -10,8 +10,10 @@ import (
 type View struct {
 	Time        time.Time       `json:"time"`
 	Hidden      bool            `json:"hidden"`      // keys and operations are
+	Notes       []Note          `json:"notes"`       // about the process
 	Purgatories []PurgatoryView `json:"purgatories"` // those in trouble first
 	Signals     []SignalsView   `json:"signals"`     // sources of hints, those in trouble first
+	More        string          `json:"more"`        // which options would show more; empty if none would
 }
 
 // PurgatoryView is one purgatory.
@@ -85,6 +87,7 @@ type WindowView struct {
 	Checks       int64         `json:"checks"`
 	WastedChecks int64         `json:"wasted_checks"`
 	Panics       int64         `json:"panics"`
+	PassedOver   int64         `json:"passed_over"`
 	Slow         int64         `json:"slow_callbacks"`
 	Stalls       int64         `json:"reaper_stalls"`
 	Late         HistogramView `json:"late"`
@@ -121,8 +124,9 @@ type WheelsView struct {
 	Pending        int         `json:"pending"`
 	Due            int         `json:"due"`
 	Young          int         `json:"young"` // in no slot yet
+	Never          int         `json:"never"` // without a timeout, or with one that is years away
 	YoungEstimated bool        `json:"youngEstimated"`
-	Levels         []LevelView `json:"levels"`
+	Levels         []LevelView `json:"levels"` // up to the last that holds something
 }
 
 // LevelView is one wheel.
@@ -153,6 +157,8 @@ type OperationView struct {
 	Keys int     `json:"keys"`
 	Age  float64 `json:"age"`
 	Left float64 `json:"left"`
+
+	NoTimeout bool `json:"no_timeout"` // Left says nothing
 }
 
 // outcomes are those that an operation can end with, in the order of the samples.
