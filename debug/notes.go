@@ -30,7 +30,7 @@ const (
 	blockedLimit  = 3 * time.Second        // that callbacks run and none returns
 	dueTicks      = 20                     // that an expired operation waits for a worker,
 	dueLimit      = 50 * time.Millisecond  // and no less than this
-	dueMany       = 64                     // that wait, since whenever
+	dueMany       = 64                     // that wait at two looks; at one, a crowd may have expired just then
 	lateLimit     = 100 * time.Millisecond // a tick is 1 ms; a tenth of a second is no scheduling hiccup
 	fewLate       = 5                      // before they are more than a hiccup
 	latePercent   = 1
@@ -147,7 +147,7 @@ func (b *notebook) stuck() {
 	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {
 	case b.n.Due > 0 && b.n.OldestDue > limit:
 		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers?", waits, bound+seconds(b.n.OldestDue.Seconds()))
-	case b.n.Due > dueMany:
+	case b.w.due > dueMany:
 		b.trouble("%s for a free worker", waits)
 	}
 	if b.w.slowCallbacks > 0 {

@@ -18,6 +18,7 @@ type window struct {
 	checks, wasted, passedOver               int64
 	panics, slowCallbacks, stalls            int64
 	late                                     purgatory.Histogram
+	due                                      int64 // expired operations that wait for a worker now, and did a moment ago
 	minute                                   minute
 	pendingBefore, pendingHalfway, pendingAt int64
 }
@@ -66,6 +67,11 @@ func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Ti
 	w.passedOver = n.PassedOver - before.PassedOver
 	w.panics, w.slowCallbacks, w.stalls = n.Panics-before.Panics, n.SlowCallbacks-before.SlowCallbacks, n.ReaperStalls-before.ReaperStalls
 	w.late = n.Late.Since(&before.Late)
+	for i := range samples {
+		if now.Sub(samples[i].at) >= interval/2 {
+			w.due = min(n.Due, samples[i].stats.Due)
+		}
+	}
 	w.minute = lastMinute(samples, n, now)
 	return w
 }

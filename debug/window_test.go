@@ -111,6 +111,20 @@ func TestTheLastMinuteIsShorterThanTheWindow(t *testing.T) {
 	assert.Equal(t, minute{time.Minute, 600, 0}, at(170).minute)
 }
 
+// TestWhatIsDueIsSeenTwice: many may expire at once, and are due for a moment.
+func TestWhatIsDueIsSeenTwice(t *testing.T) {
+	samples := watched(noon, 3, func(second int64, s *purgatory.Stats) { s.Due = 100 * second })
+	at := func(now time.Duration) int64 {
+		w := windowOf(samples, &purgatory.Stats{Due: 250}, noon.Add(now))
+		return w.due
+	}
+	last := time.Duration(len(samples)-1) * time.Second
+	assert.EqualValues(t, 100*(len(samples)-2), at(last), "the sample of this moment is no second look")
+	assert.EqualValues(t, min(250, 100*(len(samples)-1)), at(last+time.Second))
+	w := windowOf(nil, &purgatory.Stats{Due: 250}, noon)
+	assert.Zero(t, w.due)
+}
+
 // TestRatesAreOfTheLastSeconds: what was long ago does not count.
 func TestRatesAreOfTheLastSeconds(t *testing.T) {
 	r, _ := ratesOf(watched(noon, 100, func(second int64, n *purgatory.Stats) { n.Expired = 1000 * min(second, 90) }))
