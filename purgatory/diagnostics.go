@@ -12,10 +12,10 @@ import (
 )
 
 // WithDiagnostics turns on what shows why requests wait: [WithHistograms], [WithKeyStats] for 512
-// keys, [WithSlowCallback] with 100 ms, and [WithStuckStacks]. Use it in the first weeks of a server,
-// and longer wherever some microseconds of processor time for each operation do not matter: most of it
-// goes into the stacks of stuck callbacks. docs/operations.md has the figures. An option that comes
-// after it overrides its part. Default: off.
+// keys, [WithSlowCallback] with 100 ms, and [WithStuckStacks]. Use it in the first weeks of a server, and
+// longer wherever half a microsecond of processor time for each operation does not matter. It allocates
+// nothing for an operation. docs/operations.md has the figures. An option that comes after it overrides
+// its part. Default: off.
 func WithDiagnostics() Option {
 	return func(c *config) {
 		for _, o := range []Option{WithHistograms(), WithKeyStats(512), WithSlowCallback(100 * time.Millisecond), WithStuckStacks()} {

@@ -151,7 +151,7 @@ func (e *ending[K]) call() {
 
 func (e *ending[K]) timed(m *machine.Machine, name string, callback func()) {
 	defer e.p.callbacks.end(e.p.callbacks.begin(m, name, e.keys[e.at]))
-	callback()
+	running(m, callback)
 }
 
 // done counts the operations as answered, which [DelayedOperationPurgatory.Shutdown] compares

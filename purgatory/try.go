@@ -33,7 +33,8 @@ func (w *walk[K]) try(m *machine.Machine) {
 func (w *walk[K]) timedTry() (end machine.Outcome, again bool) {
 	key, _ := watchers.FirstKey[K](w.held.Machine)
 	defer w.p.callbacks.end(w.p.callbacks.begin(w.held.Machine, "TryComplete", key))
-	return w.held.Try(false)
+	running(w.held.Machine, func() { end, again = w.held.Try(false) })
+	return end, again
 }
 
 // tried goes on after the first try of an operation, which has returned what [machine.Hold.Try]
