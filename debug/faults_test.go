@@ -19,7 +19,7 @@ func watch(t *testing.T, s *faults.Server, every time.Duration, look func(since 
 		p, stop, err := s.Run()
 		require.NoError(t, err)
 		defer stop()
-		page := Handler(p)
+		page := pageOf(p)
 		defer page.Close()
 		start := time.Now()
 		for more := true; more; {

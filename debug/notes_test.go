@@ -199,7 +199,7 @@ func TestTheWorstNoteIsTheState(t *testing.T) {
 func TestNobodyChecks(t *testing.T) {
 	p := newFetches(t)
 	submit(t, p, time.Second, "", "orders-0")
-	page := Handler(p)
+	page := pageOf(p)
 	look := func() PurgatoryView {
 		get(t, page, "/")
 		return page.view(nil).Purgatories[0]
@@ -227,8 +227,8 @@ func TestAForgottenCheckNamesItsKey(t *testing.T) {
 		page *Page
 		text string
 	}{
-		{Handler(p), "missing for orders-0?"},
-		{New(Options{HideDetails: true}, p), "missing for the keys in the log"},
+		{pageOf(p), "missing for orders-0?"},
+		{pageWith(Options{HideDetails: true}, p), "missing for the keys in the log"},
 	} {
 		got := get(t, c.page, "/").Body.String()
 		assert.Contains(t, got, "TROUBLE: 1 operation was ready at its timeout")
@@ -265,7 +265,7 @@ func TestStuckWorkersAreSeen(t *testing.T) {
 		require.NoError(t, err)
 	}
 	p.Signal("orders-0") // somebody does
-	page := Handler(newFetches(t), p)
+	page := pageOf(newFetches(t), p)
 	t.Cleanup(page.Close)
 	require.Eventually(t, func() bool {
 		got := page.view(nil).Purgatories[0]

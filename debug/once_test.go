@@ -17,13 +17,13 @@ import (
 // TestAStalledProcessIsOneNote: the reaper of each purgatory notices, and the timeouts of each were late.
 func TestAStalledProcessIsOneNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		page := Handler()
+		page := pageOf()
 		defer page.Close()
 		late := newFetches(t, purgatory.WithHistograms()).Stats().Late
 		late.Counts[purgatory.HistogramBuckets-1] = 500
 		stalls := int64(0)
 		for i := range 7 {
-			page.Add(&stranger{name: fmt.Sprint("p", i), stats: func() purgatory.Stats {
+			require.NoError(t, page.Add(&stranger{name: fmt.Sprint("p", i), stats: func() purgatory.Stats {
 				n := purgatory.Stats{Timed: true, CallbacksTimed: true, ReaperStalls: stalls}
 				if i < 6 && stalls > 0 {
 					n.Late = late
@@ -31,7 +31,7 @@ func TestAStalledProcessIsOneNote(t *testing.T) {
 					n.ReaperStalls = 0
 				}
 				return n
-			}})
+			}}))
 		}
 		page.view(nil)
 		get(t, page, "/")
@@ -58,11 +58,11 @@ func TestThePageSaysOnceWhatWouldShowMore(t *testing.T) {
 	all := used("all", purgatory.WithDiagnostics())
 	none := used("none")
 	for want, page := range map[string]*Page{
-		"": Handler(all),
-		"Not known of none: ages, waits and lateness (WithHistograms); which keys are busy, and which end only by timeout (WithKeyStats); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                   Handler(all, none),
-		"Not known of none, histograms, keys: ages, waits and lateness (WithHistograms); which keys are busy, and which end only by timeout (WithKeyStats); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.": Handler(none, all, used("histograms", purgatory.WithHistograms()), used("keys", purgatory.WithKeyStats(64))),
-		"Not known of new: how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                                                                  Handler(named(t, "new", purgatory.WithHistograms())),
-		"Not known of none: ages, waits and lateness (WithHistograms); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                      New(Options{HideDetails: true}, none),
+		"": pageOf(all),
+		"Not known of none: ages, waits and lateness (WithHistograms); which keys are busy, and which end only by timeout (WithKeyStats); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                   pageOf(all, none),
+		"Not known of none, histograms, keys: ages, waits and lateness (WithHistograms); which keys are busy, and which end only by timeout (WithKeyStats); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.": pageOf(none, all, used("histograms", purgatory.WithHistograms()), used("keys", purgatory.WithKeyStats(64))),
+		"Not known of new: how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                                                                  pageOf(named(t, "new", purgatory.WithHistograms())),
+		"Not known of none: ages, waits and lateness (WithHistograms); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                      pageWith(Options{HideDetails: true}, none),
 	} {
 		assert.Equal(t, want, page.view(nil).More)
 		text := get(t, page, "/").Body.String()
@@ -72,7 +72,7 @@ func TestThePageSaysOnceWhatWouldShowMore(t *testing.T) {
 			assert.NotContains(t, text, "WithDiagnostics")
 		}
 	}
-	assert.Empty(t, Handler().view(nil).More, "there is no purgatory")
+	assert.Empty(t, pageOf().view(nil).More, "there is no purgatory")
 }
 
 // TestWhatHasNoTimeoutDrawsNoWheel: its entry would lie in the eighth.
@@ -82,7 +82,7 @@ func TestWhatHasNoTimeoutDrawsNoWheel(t *testing.T) {
 		submit(t, p, purgatory.NoTimeout, "", "jobs")
 	}
 	p.AdvanceClock(10 * time.Second) // they are young at first
-	page := Handler(p)
+	page := pageOf(p)
 	v := page.view(nil).Purgatories[0]
 	assert.Len(t, v.Wheels.Levels, 1)
 	assert.Equal(t, 3, v.Wheels.Never)

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"reflect"
 	"slices"
 	"time"
 )
@@ -21,10 +22,10 @@ type sample[N any] struct {
 	stats N
 }
 
-// add shows one more source, unless it is nil. Page.mu guards list.
-func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) {
-	if any(s) == nil {
-		return
+// add shows one more source, unless it is nil, or a nil pointer. Page.mu guards list.
+func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) error {
+	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return ErrNilSource
 	}
 	p.mu.Lock()
 	*list = append(*list, &sampled[S, N]{source: s})
@@ -32,6 +33,7 @@ func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) 
 	if p.opts.Idle < 0 {
 		p.want()
 	}
+	return nil
 }
 
 // remove is the opposite of add.

@@ -73,7 +73,7 @@ func TestTheWindowIsNamedForItsLength(t *testing.T) {
 func TestTheWindowIsOfTheLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFetches(t)
-		page := Handler(p)
+		page := pageOf(p)
 		defer page.Close()
 		look := func() PurgatoryView {
 			page.want()

@@ -16,7 +16,8 @@ import (
 // draws opens a page and has it draw v, and no more: it is paused.
 func draws(t *testing.T, v debug.View) *browser {
 	t.Helper()
-	page := debug.Handler()
+	page, err := debug.New()
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
@@ -32,7 +33,8 @@ func draws(t *testing.T, v debug.View) *browser {
 // one returns what the page shows of a purgatory with histograms, at first.
 func one(t *testing.T) debug.PurgatoryView {
 	t.Helper()
-	page := debug.Handler(newPurgatory(t, "produces"))
+	page, err := debug.New(newPurgatory(t, "produces"))
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	w := httptest.NewRecorder()
 	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
