@@ -229,10 +229,10 @@ func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cau
 // false, op has ended, is expiring, is still being registered, or is an operation of
 // another purgatory. Extend runs no callback and does not block.
 //
-// A store of sessions that finds the operation by an id adds it to its map after
-// TryCompleteElseWatch, and only if its Outcome is still Pending. It does so under the lock
-// under which OnComplete deletes the entry: otherwise an operation that has ended stays in
-// the map.
+// If you keep sessions in a map, to find the one that a heartbeat is for, add a session to the map
+// after TryCompleteElseWatch has returned, and let OnComplete delete it. OnComplete may have run by
+// then. So do both under one lock, and add the session only if its Outcome is Pending: otherwise a
+// session that has ended stays in the map.
 //
 // A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and
 // does not touch the wheel. An earlier deadline moves op in its wheel. With a timeout of
