@@ -99,7 +99,11 @@ func more(all []sight, hidden bool) string {
 	if len(what) == 0 {
 		return ""
 	}
-	return "Not known of " + listed(names) + ": " + strings.Join(what, "; ") + ". WithDiagnostics turns all of them on."
+	of := " of " + listed(names)
+	if len(names) == len(all) {
+		of = " here"
+	}
+	return "Not known" + of + ": " + strings.Join(what, "; ") + ". WithDiagnostics turns all of them on."
 }
 
 func urgency(state string) int {

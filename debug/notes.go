@@ -206,11 +206,11 @@ func (b *notebook) expiries() {
 		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal? %s",
 			count(b.n.Expired, "operation has expired", "operations have expired"), normal)
 	case share >= expiredMany && len(only) > 0:
-		b.lately("%s. Only by timeout ended those of %s: does anybody call CheckAndComplete for such a key? %s", said, listed(only), normal)
+		b.lately("%s, all of %s among them: does anybody call CheckAndComplete for such a key? %s", said, listed(only), normal)
 	case share >= expiredMany:
 		b.lately("%s: is a CheckAndComplete missing, or does somebody hang who should change the state? %s", said, normal)
 	case len(only) > 0 && b.w.ended[operation.Expired] > 0:
-		b.trouble("only by timeout ended those of %s: does anybody call CheckAndComplete for such a key? %s", listed(only), normal)
+		b.trouble("all operations of %s ended by timeout: does anybody call CheckAndComplete for such a key? %s", listed(only), normal)
 	case share >= expiredLook && m.length > 0:
 		b.look("%s", said)
 	}

@@ -101,7 +101,7 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"only timeouts", func(d *day) {
 			d.w.ended[operation.Expired] = 3
 			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3), onlyTimeouts(2)}
-		}, "trouble", "only by timeout ended those of audit: does anybody"},
+		}, "trouble", "all operations of audit ended by timeout: does anybody"},
 		{"only timeouts, last week", func(d *day) { d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)} }, "", ""},
 		{"half expire", func(d *day) { d.expired(292, 591) }, "trouble", "49 % of what ended in the last 60 s has expired, 292 of 591 operations: is a CheckAndComplete missing"},
 		{"half have expired since start", func(d *day) {
@@ -111,7 +111,7 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"half expire, those of a known key", func(d *day) {
 			d.expired(292, 591)
 			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)}
-		}, "trouble", "292 of 591 operations. Only by timeout ended those of audit: does anybody"},
+		}, "trouble", "292 of 591 operations, all of audit among them: does anybody"},
 		{"half expire, as expected", func(d *day) {
 			d.expired(292, 591)
 			d.n.TimeoutsExpected, d.in.Expiring = true, []purgatory.KeyReport{onlyTimeouts(3)}

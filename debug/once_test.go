@@ -61,8 +61,8 @@ func TestThePageSaysOnceWhatWouldShowMore(t *testing.T) {
 		"": pageOf(all),
 		"Not known of none: ages, waits and lateness (WithHistograms); which keys are busy, and which end only by timeout (WithKeyStats); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                   pageOf(all, none),
 		"Not known of none, histograms, keys: ages, waits and lateness (WithHistograms); which keys are busy, and which end only by timeout (WithKeyStats); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.": pageOf(none, all, used("histograms", purgatory.WithHistograms()), used("keys", purgatory.WithKeyStats(64))),
-		"Not known of new: how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                                                                  pageOf(named(t, "new", purgatory.WithHistograms())),
-		"Not known of none: ages, waits and lateness (WithHistograms); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                      pageWith(Options{HideDetails: true}, none),
+		"Not known here: how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                                                                    pageOf(named(t, "new", purgatory.WithHistograms())),
+		"Not known here: ages, waits and lateness (WithHistograms); how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on.":                                                                                         pageWith(Options{HideDetails: true}, none),
 	} {
 		assert.Equal(t, want, page.view(nil).More)
 		text := get(t, page, "/").Body.String()

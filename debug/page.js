@@ -46,10 +46,10 @@ function tables(p) {
     {name: "tries", wide: true, of: k => num(k.tries)}, {name: "wasted", of: percent},
     {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")},
     p.forgotten ? {name: "forgotten", of: k => num(k.forgotten), suspect: k => k.forgotten > 0} : []].flat(), p.hot));
-  if (p.expiring.length) box.append(table("Keys with the most expiries", "only timeouts: is a wake-up missing?", [
-    {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts},
+  if (p.expiring.length) box.append(table("Keys with the most expiries", p.timeouts_expected ? "" : "only timeouts: is a wake-up missing?", [
+    {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts && !p.timeouts_expected},
     {name: "otherwise", of: k => num(outcomes.reduce((a, o) => a + (o === "expired" ? 0 : k.ended[o] || 0), 0))},
-    {name: "waiting", of: k => num(k.waiting)}, {name: "only timeouts", of: k => k.only_timeouts ? "yes" : "", suspect: k => k.only_timeouts}], p.expiring));
+    {name: "waiting", of: k => num(k.waiting)}, {name: "only timeouts", of: k => k.only_timeouts ? "yes" : "", suspect: k => k.only_timeouts && !p.timeouts_expected}], p.expiring));
   if (p.oldest.length) box.append(table("Oldest operations", p.looked < p.watched - p.stale
     ? `of ${num(p.looked)} of ${num(p.watched)} watches; the oldest of all is ≥ ${time(p.oldest[0].age)}` : "of all", [
     {name: "age", of: o => time(o.age)}, {name: "left", of: o => o.no_timeout ? "no timeout" : time(o.left), suspect: o => o.left < -.05},
