@@ -57,7 +57,7 @@ func TestAHealthyServerIsLeftAlone(t *testing.T) {
 	for i := range faults.Well {
 		s := &faults.Well[i]
 		t.Run(s.Name, func(t *testing.T) {
-			watch(t, s, 7*time.Second, func(since time.Duration, p *PurgatoryView, v *View) bool {
+			watch(t, s, 17*time.Second, func(since time.Duration, p *PurgatoryView, v *View) bool {
 				ok := assert.Empty(t, p.Notes, since) && assert.Empty(t, v.Notes)
 				return ok && since < time.Hour
 			})

@@ -138,7 +138,10 @@ func (s *sampled[S, N]) addLocked(one sample[N], anew func(before, now *N) bool)
 		case anew(&last.stats, &one.stats):
 			s.samples = nil
 		case n == history:
-			s.samples = append(s.samples[:0], s.samples[1:]...)
+			s.samples = s.samples[1:]
+			if cap(s.samples) < history { // so that half a megabyte moves once a minute, and not with each sample
+				s.samples = append(make([]sample[N], 0, history+history/4), s.samples...)
+			}
 		}
 	}
 	s.samples = append(s.samples, one)

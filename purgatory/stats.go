@@ -110,7 +110,7 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 
 // String returns the numbers that an operator looks at first, in one line: how many
 // operations wait, and how operations have ended. Rejections, running callbacks, due
-// operations, panics and stalls follow if they are not zero.
+// operations, waits passed over, panics and stalls follow if they are not zero.
 func (s Stats) String() string {
 	var b strings.Builder
 	positive := func(n int64, format string, args ...any) {
@@ -138,6 +138,7 @@ func (s Stats) String() string {
 	positive(oldest, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
 	positive(s.Due, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
 	positive(s.SlowCallbacks, "; slow callbacks %d", s.SlowCallbacks)
+	positive(s.PassedOver, "; passed over %d", s.PassedOver)
 	positive(s.Panics, "; panics %d", s.Panics)
 	positive(s.ReaperStalls, "; reaper stalls %d", s.ReaperStalls)
 	return b.String()

@@ -106,12 +106,12 @@ var Well = []Server{
 	{Name: "fetches", opts: expected, run: func(s *server) {
 		for partition := range partitions {
 			var end atomic.Int64
-			s.each(300*time.Millisecond, func(int) {
+			s.each(1500*time.Millisecond, func(int) {
 				after := end.Load()
-				s.submit(&request{ready: func() bool { return end.Load() > after }}, 500*time.Millisecond, key(partition))
+				s.submit(&request{ready: func() bool { return end.Load() > after }}, time.Second, key(partition))
 			})
 			if partition%2 == 0 { // the others have no news
-				s.each(100*time.Millisecond, func(int) {
+				s.each(700*time.Millisecond, func(int) {
 					end.Add(1)
 					s.p.CheckAndComplete(key(partition))
 				})
@@ -119,7 +119,7 @@ var Well = []Server{
 		}
 	}},
 	{Name: "sessions", opts: expected, run: func(s *server) {
-		for range 200 {
+		for range 50 {
 			var session *request
 			s.each(3*time.Second, func(n int) {
 				if n%50 == 0 { // one that fell silent, as each does in the end, comes back
@@ -144,11 +144,11 @@ var Well = []Server{
 		for range 10 {
 			s.running.Go(func() {
 				for s.p.Await(s.ctx, purgatory.NoTimeout, take, "jobs") == nil {
-					time.Sleep(700 * time.Millisecond) // the job
+					time.Sleep(3 * time.Second) // the job
 				}
 			})
 		}
-		s.each(100*time.Millisecond, func(int) {
+		s.each(400*time.Millisecond, func(int) {
 			jobs.Add(1)
 			s.p.CheckAndCompleteInOrder("jobs")
 		})
@@ -224,11 +224,11 @@ const (
 
 func key(partition int) string { return fmt.Sprint("orders-", partition) }
 
-// produce has each partition get a produce every second, whose followers have the record 50 ms later. replicated is called then:
+// produce has each partition get a produce every two seconds, whose followers have the record 50 ms later. replicated is called then:
 // change makes the condition of the produce true, and check checks a key.
 func (s *server) produce(replicated func(partition int, change func(), check func(key string))) {
 	for partition := range partitions {
-		s.each(time.Second, func(int) {
+		s.each(2*time.Second, func(int) {
 			var done atomic.Bool
 			s.submit(&request{ready: done.Load, answer: func() { s.answer(partition) }}, produceTimeout, key(partition))
 			s.running.Go(func() {
