@@ -165,13 +165,15 @@ func TestWhatIsNotMeasuredIsNotZero(t *testing.T) {
 		return text.String()
 	}
 	text := textOf(purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}, purgatory.Inspection{})
-	assert.Contains(t, text, "9 callbacks, none has returned for 0s, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
+	assert.Contains(t, text, "9 callbacks, the oldest for –, – stuck; 3 due, the oldest for 1s; – slow callbacks, 0 reaper stalls\n")
 	assert.Contains(t, text, " wasted; – forgotten; ")
 	assert.Contains(t, text, "oldest  –\n")
 	assert.Regexp(t, ` 0 +– +– +– "fetches"\n`, text, "the overview")
 	text = textOf(purgatory.Stats{CallbacksTimed: true, ForgottenCounted: true}, purgatory.Inspection{})
-	assert.Contains(t, text, "0 callbacks, none has returned for 0s, the oldest for 0s, 0 stuck; 0 due, the oldest for 0s; 0 slow callbacks, 0 reaper stalls\n")
+	assert.Contains(t, text, "0 callbacks, the oldest for 0s, 0 stuck; 0 due, the oldest for 0s; 0 slow callbacks, 0 reaper stalls\n")
 	assert.Contains(t, text, " wasted; 0 forgotten; ")
+	text = textOf(purgatory.Stats{Running: 9, BlockedFor: 4 * time.Second}, purgatory.Inspection{})
+	assert.Contains(t, text, "9 callbacks, under some keys none has returned for 4s, the oldest for –")
 	text = textOf(purgatory.Stats{Due: 200, OldestDue: time.Second}, purgatory.Inspection{})
 	assert.Contains(t, text, "≥ 200 due, the oldest for ≥ 1s;")
 

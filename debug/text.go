@@ -110,8 +110,12 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 		running, stuck = seconds(p.OldestRunning), strconv.FormatInt(p.StuckCallbacks, 10)
 		slow = count(p.SlowCallbacks, "slow callback", "slow callbacks")
 	}
-	fmt.Fprintf(w, "runs    %s, none has returned for %s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
-		count(p.Running, "callback", "callbacks"), seconds(p.BlockedFor), running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
+	blocked := ""
+	if p.BlockedFor > 0 {
+		blocked = ", under some keys none has returned for " + seconds(p.BlockedFor)
+	}
+	fmt.Fprintf(w, "runs    %s%s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
+		count(p.Running, "callback", "callbacks"), blocked, running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
 		slow, count(p.ReaperStalls, "reaper stall", "reaper stalls"))
 	forgotten := unknown
 	if p.ForgottenCounted {
