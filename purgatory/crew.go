@@ -134,8 +134,9 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 // wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it
 // returns.
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
+	p.made()
 	if len(keys) == 1 {
-		p.signal(keys[0], p.hash(keys[0]), EveryPosition, false)
+		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
 		return
 	}
 	hashes := p.hashes(keys)
@@ -149,7 +150,7 @@ func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 	hashes := make([]uint64, len(keys))
 	for i, key := range keys {
-		hashes[i] = p.hash(key)
+		hashes[i] = p.watchers.Hash(key)
 	}
 	return hashes
 }
@@ -158,14 +159,16 @@ func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 // calls [DelayedOperationPurgatory.CheckAndCompleteUpTo], and reports whether an operation
 // waits for key. Several signals of a key make one check up to the highest of their positions.
 func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	return p.signal(key, p.hash(key), position, false)
+	p.made()
+	return p.signal(key, p.watchers.Hash(key), position, false)
 }
 
 // SignalInOrder marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
 // calls [DelayedOperationPurgatory.CheckAndCompleteInOrder]. A signal of both kinds makes a
 // check that tries every operation.
 func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
-	p.signal(key, p.hash(key), EveryPosition, true)
+	p.made()
+	p.signal(key, p.watchers.Hash(key), EveryPosition, true)
 }
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {

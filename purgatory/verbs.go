@@ -89,8 +89,9 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // Inside a TryComplete, and on a stack of over 400 frames, CheckAndComplete may leave the
 // check to a signal worker, as Signal does.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
+	p.made()
 	if len(keys) == 1 {
-		return p.check(keys[0], p.hash(keys[0]), EveryPosition, false)
+		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
 	}
 	hashes := p.hashes(keys)
 	i := 0
@@ -110,7 +111,8 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 // key, and then those that wait for this position or a lower one, in order of position.
 // Its cost does not depend on how many wait for higher positions.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.hash(key), position, false)
+	p.made()
+	return p.check(key, p.watchers.Hash(key), position, false)
 }
 
 // CheckAndCompleteInOrder tries the operations that wait for key in the order in which they
@@ -131,7 +133,8 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // Where operations take different amounts, the first in line may end without taking anything,
 // as when its timeout passes. Then check again in its OnComplete: those behind it may fit.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
-	return p.check(key, p.hash(key), EveryPosition, true)
+	p.made()
+	return p.check(key, p.watchers.Hash(key), EveryPosition, true)
 }
 
 // ForceComplete ends op as forced and reports whether this call has ended it. Use it to
@@ -162,12 +165,6 @@ func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.
 	}
 	m.End(o, cause)
 	return true
-}
-
-// hash returns the hash of a key.
-func (p *DelayedOperationPurgatory[K]) hash(key K) uint64 {
-	p.made()
-	return p.watchers.Hash(key)
 }
 
 func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
@@ -214,11 +211,11 @@ func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match 
 }
 
 func (p *DelayedOperationPurgatory[K]) claimForKey(key K, o machine.Outcome, cause *error, match func(operation.Operation) bool, took func(operation.Operation)) int {
-	hash := p.hash(key)
+	p.made()
 	if p.cfg.lastTry {
 		p.forgotten.checked(key)
 	}
-	w := p.newWalk(key, hash, EveryPosition)
+	w := p.newWalk(key, p.watchers.Hash(key), EveryPosition)
 	w.claim, w.cause, w.match, w.took = o, cause, match, took
 	ended, _ := w.begin()
 	return ended
@@ -263,7 +260,8 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 // Awaited reports whether an operation waits for key. It costs a lookup under a lock. The
 // answer may be outdated when it comes.
 func (p *DelayedOperationPurgatory[K]) Awaited(key K) bool {
-	hash := p.hash(key)
+	p.made()
+	hash := p.watchers.Hash(key)
 	return p.watchers.Shard(hash).Awaited(key, hash)
 }
 
