@@ -243,6 +243,9 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	if n := len(keys) + len(at); m == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
+	if timeout > 0 && timeout < p.tick {
+		p.hasty(timeout)
+	}
 	var set keySet[K]
 	waits := set.fill(p, keys, at)
 	if !m.Begin(op, len(waits), p.id) {
