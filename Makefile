@@ -21,13 +21,13 @@ TIME ?= 60s
 ARGS ?=
 
 # $(call in-modules,modules,command,how many at a time) prints the output of a module when its command has ended, goes on
-# after a failure, and fails at the end with the list of modules that failed.
+# after a failure, and fails at the end with the list of modules that failed. Until then it says which modules have begun.
 define in-modules
 trap "exit 130" INT; out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
-printf '%s\n' $(1) | xargs -P $(or $(3),1) -I{} bash -c 'output=$$(mktemp "$$0/XXXXXX"); (cd {} && $(2)) >"$$output" 2>&1; echo "$$? {} $$output"' "$$out" | { \
+printf '%s\n' $(1) | xargs -P $(or $(3),1) -I{} bash -c 'echo "$$(date +%T) {} has begun" >&2; output=$$(mktemp "$$0/XXXXXX"); (cd {} && $(2)) >"$$output" 2>&1; echo "$$? {} $$output"' "$$out" | { \
 failed=; \
 while read -r status module output; do \
-	echo "--- $$module:" '$(2)'; \
+	echo "$$(date +%T) --- $$module:" '$(2)'; \
 	cat "$$output"; \
 	if [ "$$status" != 0 ]; then failed="$$failed $$module"; fi; \
 done; \
@@ -44,7 +44,7 @@ endef
 ##@ Programs
 
 .PHONY: run
-run: ## acks=all cluster on the purgatory, about 10 s (ARGS="-h" lists its flags)
+run: ## acks=all cluster on the purgatory, about 10 s after it is built (ARGS="-h" lists its flags)
 	@$(call build-and-run,.,./examples/acksall)
 
 .PHONY: longpoll
@@ -120,8 +120,13 @@ SIDE_BY_SIDE ?= 2
 # compiled in four fifths of the processor time. The tests themselves run with Go's own GOGC.
 TEST_FLAGS := -vet=off -gcflags=all=-dwarf=false -toolexec="env GOGC=400"
 
+.PHONY: check
+check: ## the core and its contract, without the race detector: a quick look, about a minute (make test has everything)
+	@echo "compiles and tests the core; each package says so when its tests have passed"
+	@$(GO) test . ./operation ./timer ./watchers ./reaper ./internal/... ./future ./watermark ./examples/quickstart
+
 .PHONY: test
-test: ## every test of the library and of every nested module, under the race detector
+test: ## every test of the library and of every nested module, under the race detector: ten minutes or more on two processors
 	@$(if $(RACE),,echo "no C compiler ($(CC_NAME)): the tests run WITHOUT the race detector")
 	@echo "$(words $(MODULES)) modules, $(SIDE_BY_SIDE) at a time; the output of each comes when it has ended"
 	@$(call in-modules,$(LONG) $(filter-out $(LONG),$(MODULES)),$(GO) test $(RACE) $(TEST_FLAGS) -timeout $(TEST_TIMEOUT) ./...,$(SIDE_BY_SIDE))

@@ -3,7 +3,10 @@
 // whether they end because their condition was met or only by their timeouts; whether the
 // timer is on time; which keys are busy, and which callbacks are stuck.
 //
-//	page := debug.Handler(produces, fetches)
+//	page, err := debug.New(produces, fetches)
+//	if err != nil {
+//		return err
+//	}
 //	defer page.Close()
 //	mux.Handle("/debug/purgatories", page)
 //
@@ -15,13 +18,13 @@
 // where only operators can reach it, or set Options.HideDetails. The page loads nothing from
 // other addresses, and its script treats what it shows as text, never as markup.
 //
-// The page begins with a line for each purgatory, those in trouble first. ?name= selects the
+// The page begins with what there is to say about the process, and a line for each purgatory, those in trouble first. ?name= selects the
 // purgatories of that name, and may be given several times.
 //
 // [Page.AddSignals] adds a source of hints from other processes. The page shows whether it is
 // subscribed, when it last sent a hint, and why it ended.
 //
-// Histograms and keys are shown for purgatories that were made with
-// purgatory.WithHistograms and purgatory.WithKeyStats. An operation describes itself if
-// it is a fmt.Stringer.
+// Counters, and whether callbacks return, are shown of every purgatory. Ages, lateness, keys and how long
+// callbacks run are shown of those that were made with purgatory.WithDiagnostics, or with the options that it
+// stands for; the foot of the page says what is missing. An operation describes itself if it is a fmt.Stringer.
 package debug

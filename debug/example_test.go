@@ -21,7 +21,7 @@ func (*fetch) OnComplete()       {}
 func (*fetch) OnExpiration()     {}
 
 // A server mounts the page where only operators reach it. Without a browser, it is text.
-func ExampleHandler() {
+func ExampleNew() {
 	fetches, err := purgatory.New[string]("fetches")
 	if err != nil {
 		panic(err)
@@ -30,7 +30,10 @@ func ExampleHandler() {
 	if _, err := fetches.TryCompleteElseWatch(&fetch{}, time.Hour, "orders-0"); err != nil {
 		panic(err)
 	}
-	page := debug.Handler(fetches)
+	page, err := debug.New(fetches)
+	if err != nil {
+		panic(err)
+	}
 	defer page.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/debug/purgatories", page)

@@ -22,6 +22,10 @@ func (p *Page) view(names []string) View {
 		rows = 0
 	}
 	ids := make(map[string]bool)
+	seen := make([]sight, 0, len(sources))
+	var stalled []string
+	var stalls int64
+	var length time.Duration
 	for _, s := range sources {
 		name := nameOf(s.source)
 		id := anchor("p-", name, ids)
@@ -35,19 +39,71 @@ func (p *Page) view(names []string) View {
 			s.samples = nil
 		}
 		w := windowOf(s.samples, &n, v.Time)
+		if w.stalls > 0 {
+			stalled, stalls, length = append(stalled, name), max(stalls, w.stalls), w.length
+		}
 		one := viewOf(name, &n, &in)
 		one.ID = id
-		one.Notes = notes(&n, &w, &in)
-		if failure != nil {
-			one.Notes = failed(failure, v.Hidden)
-		}
-		one.State = state(one.Notes)
 		one.Window, one.Rates, one.History = viewWindow(&w), viewRates(s.samples), viewHistory(s.samples)
-		v.Purgatories = append(v.Purgatories, one)
+		seen = append(seen, sight{one, n, in, w, failure})
 	}
+	for i := range seen {
+		s := &seen[i]
+		s.view.Notes = notes(&s.n, &s.w, &s.in, stalls > 0)
+		if s.failure != nil {
+			s.view.Notes = failed(s.failure, v.Hidden)
+		}
+		s.view.State = state(s.view.Notes)
+		v.Purgatories = append(v.Purgatories, s.view)
+	}
+	v.Notes, v.More = pageNotes(stalled, stalls, spanOf(length)), more(seen, v.Hidden)
 	slices.SortStableFunc(v.Purgatories, func(a, b PurgatoryView) int { return urgency(a.State) - urgency(b.State) })
 	v.Signals = p.viewSignals(names, v.Time)
 	return v
+}
+
+// sight is what was seen of one purgatory.
+type sight struct {
+	view    PurgatoryView
+	n       purgatory.Stats
+	in      purgatory.Inspection
+	w       window
+	failure error
+}
+
+// more says which options would show more, and of which purgatories: once, at the foot of the page.
+func more(all []sight, hidden bool) string {
+	var names []string
+	var histograms, keys, callbacks bool
+	for i := range all {
+		s := &all[i]
+		uncounted := !hidden && s.n.Watched > 0 && len(s.in.Hot)+len(s.in.Expiring) == 0
+		if s.failure == nil && (!s.n.Timed || !s.n.CallbacksTimed || uncounted) {
+			names = append(names, s.view.Name)
+			histograms, callbacks, keys = histograms || !s.n.Timed, callbacks || !s.n.CallbacksTimed, keys || uncounted
+		}
+	}
+	var what []string
+	for _, o := range []struct {
+		off  bool
+		what string
+	}{
+		{histograms, "ages, waits and lateness (WithHistograms)"},
+		{keys, "which keys are busy, and which end only by timeout (WithKeyStats)"},
+		{callbacks, "how long callbacks run (WithSlowCallback)"},
+	} {
+		if o.off {
+			what = append(what, o.what)
+		}
+	}
+	if len(what) == 0 {
+		return ""
+	}
+	of := " of " + listed(names)
+	if len(names) == len(all) {
+		of = " here"
+	}
+	return "Not known" + of + ": " + strings.Join(what, "; ") + ". WithDiagnostics turns all of them on."
 }
 
 func urgency(state string) int {
@@ -77,6 +133,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
 		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
 		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
+		PassedOver: n.PassedOver, TimeoutsExpected: n.TimeoutsExpected, BlockedFor: n.BlockedFor.Seconds(),
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
 		CallbacksTimed: n.CallbacksTimed, Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,
 		Timed: n.Timed, OldestAge: n.OldestAge.Seconds(), Ages: viewHistogram(&n.Ages), Late: viewHistogram(&n.Late),
@@ -89,7 +146,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 	}
 	for _, o := range in.Oldest {
 		v.Oldest = append(v.Oldest, OperationView{
-			Type: o.Type, Text: o.Text, Key: o.Key, Keys: o.Keys, Age: o.Age.Seconds(), Left: o.Left.Seconds(),
+			Type: o.Type, Text: o.Text, Key: o.Key, Keys: o.Keys, Age: o.Age.Seconds(), Left: o.Left.Seconds(), NoTimeout: o.Left == purgatory.NoTimeout,
 		})
 	}
 	return v
@@ -98,7 +155,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 func viewWindow(w *window) WindowView {
 	return WindowView{
 		Seconds: w.length.Seconds(), Text: w.name(), Expired: w.ended[operation.Expired], Rejected: w.rejected,
-		Checks: w.checks, WastedChecks: w.wasted, Panics: w.panics, Slow: w.slowCallbacks, Stalls: w.stalls, Late: viewHistogram(&w.late),
+		Checks: w.checks, WastedChecks: w.wasted, Panics: w.panics, PassedOver: w.passedOver, Slow: w.slowCallbacks, Stalls: w.stalls, Late: viewHistogram(&w.late),
 	}
 }
 
@@ -134,14 +191,19 @@ func viewHistory(samples []sample[purgatory.Stats]) []SampleView {
 
 func viewWheels(w *timer.Wheels) WheelsView {
 	v := WheelsView{Tick: w.Tick.Seconds(), Pending: w.Pending, Due: w.Due, Young: w.Young.Entries, YoungEstimated: w.Young.Estimated, Levels: []LevelView{}}
-	for _, l := range w.Levels {
-		lv := LevelView{Span: l.Span.Seconds(), Hand: l.Hand, Slots: make([]int, len(l.Slots))}
+	drawn := 1
+	for i, l := range w.Levels {
+		lv, entries := LevelView{Span: l.Span.Seconds(), Hand: l.Hand, Slots: make([]int, len(l.Slots))}, 0
 		for i, s := range l.Slots {
 			lv.Slots[i] = s.Entries
 			lv.Estimated = lv.Estimated || s.Estimated
+			entries += s.Entries
 		}
-		v.Levels = append(v.Levels, lv)
+		if v.Levels = append(v.Levels, lv); entries > 0 {
+			drawn = i + 1
+		}
 	}
+	v.Levels = v.Levels[:min(drawn, len(v.Levels))]
 	return v
 }
 

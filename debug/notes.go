@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
@@ -26,13 +27,18 @@ const (
 // When numbers deserve a note.
 const (
 	stuckLimit    = time.Second            // a callback must not block
+	blockedLimit  = 3 * time.Second        // that callbacks run and none returns
 	dueTicks      = 20                     // that an expired operation waits for a worker,
 	dueLimit      = 50 * time.Millisecond  // and no less than this
-	dueMany       = 64                     // that wait, since whenever
+	dueMany       = 64                     // that wait at two looks; at one, a crowd may have expired just then
 	lateLimit     = 100 * time.Millisecond // a tick is 1 ms; a tenth of a second is no scheduling hiccup
 	fewLate       = 5                      // before they are more than a hiccup
 	latePercent   = 1
-	fewExpiries   = 3 // of a key, before their only cause is remarkable
+	fewExpiries   = 3  // of a key, before their only cause is remarkable
+	fewExpired    = 5  // in a minute, before their share is
+	expiredLook   = 1  // percent of what ends in a minute, where timeouts are not expected:
+	expiredMany   = 10 // an expired request is an error to its client
+	fewPassedOver = 100
 	fullPercent   = 80
 	wastedPercent = 90
 	fewChecks     = 1000 // before their waste is remarkable
@@ -43,21 +49,42 @@ const (
 
 // notebook collects the notes of one purgatory.
 type notebook struct {
-	n   *purgatory.Stats
-	w   *window
-	in  *purgatory.Inspection
-	all []Note
+	n       *purgatory.Stats
+	w       *window
+	in      *purgatory.Inspection
+	stalled bool // the process has, and the page says so
+	all     []Note
 }
 
-// notes says what is remarkable about a purgatory, now and over the window: the worst first.
-func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection) []Note {
-	b := notebook{n: n, w: w, in: in, all: []Note{}}
+// notes says what is remarkable about a purgatory, now and over the window: the worst first. What a stall of the process
+// explains is left to the page's note about that.
+func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection, stalled bool) []Note {
+	b := notebook{n: n, w: w, in: in, stalled: stalled, all: []Note{}}
 	b.stuck()
 	b.late()
 	b.refused()
+	b.expiries()
 	b.vain()
 	b.growth()
 	return b.sorted()
+}
+
+// pageNotes says what is remarkable about the process. Every reaper notices that it was stalled: that is one note, and not one for
+// each purgatory. times is how often the reapers of the purgatories with these names have stalled.
+func pageNotes(names []string, times int64, span string) []Note {
+	if len(names) == 0 {
+		return []Note{}
+	}
+	return []Note{{stateLook, fmt.Sprintf("the process stalled %s %s, and timeouts were late: the reapers of %s ran late. Does it get the CPU?",
+		count(times, "time", "times"), span, listed(names))}}
+}
+
+// listed names up to maxNamed.
+func listed(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // sorted returns the notes by severity, and those of one severity in the order in which they were made.
@@ -94,14 +121,16 @@ func (b *notebook) lately(format string, args ...any) {
 // span names the window.
 func (b *notebook) span() string { return b.w.name() }
 
-func (w *window) name() string {
+func (w *window) name() string { return spanOf(w.length) }
+
+func spanOf(length time.Duration) string {
 	switch {
-	case w.length == 0:
+	case length == 0:
 		return "since start"
-	case w.length < 2*time.Minute:
-		return fmt.Sprintf("in the last %.0f s", w.length.Seconds())
+	case length < 2*time.Minute:
+		return fmt.Sprintf("in the last %.0f s", length.Seconds())
 	}
-	return fmt.Sprintf("in the last %v min", math.Round(10*w.length.Minutes())/10)
+	return fmt.Sprintf("in the last %v min", math.Round(10*length.Minutes())/10)
 }
 
 // stuck looks at what runs and waits now. What has not ended is in no histogram.
@@ -110,15 +139,15 @@ func (b *notebook) stuck() {
 		b.trouble("%s, one for %s: it blocks a worker, or the goroutine that called the purgatory",
 			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.OldestRunning.Seconds()))
 	}
-	if b.w.running > 0 && !b.n.CallbacksTimed && b.w.length > growthSpan && b.w.ended == [operation.NumOutcomes]int64{} {
-		b.trouble("%s at every look %s, and nothing ended: do they block? WithSlowCallback measures for how long",
-			count(b.w.running, "callback ran", "callbacks ran"), b.span())
+	if b.n.BlockedFor > blockedLimit && !b.n.CallbacksTimed {
+		b.trouble("%s, and under some keys none has returned for %s: it blocks a worker, or the goroutine that called the purgatory. "+
+			"A goroutine profile shows where, WithDiagnostics names it", count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.BlockedFor.Seconds()))
 	}
 	limit, bound := max(dueTicks*b.in.Wheels.Tick, dueLimit), atLeast(dueCapped(b.n))
 	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {
 	case b.n.Due > 0 && b.n.OldestDue > limit:
 		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers?", waits, bound+seconds(b.n.OldestDue.Seconds()))
-	case b.n.Due > dueMany:
+	case b.w.due > dueMany:
 		b.trouble("%s for a free worker", waits)
 	}
 	if b.w.slowCallbacks > 0 {
@@ -137,16 +166,13 @@ func (b *notebook) late() {
 			late += c
 		}
 	}
-	if late >= fewLate && 100*late > latePercent*all {
+	if !b.stalled && late >= fewLate && 100*late > latePercent*all {
 		p99 := b.w.late.Quantile(0.99)
 		bound := fmt.Sprintf("≤ %s", seconds(p99.Seconds()))
 		if p99 == math.MaxInt64 {
 			bound = fmt.Sprintf("> %s", seconds(b.w.late.Bound(purgatory.HistogramBuckets-2).Seconds()))
 		}
 		b.lately("timeouts were late %s: %d of %d by more than 0.1 s, p99 lateness %s. Stalled process, or callbacks that block the workers?", b.span(), late, all, bound)
-	}
-	if b.w.stalls > 0 {
-		b.look("the reaper stalled %s %s: does the process get the CPU?", count(b.w.stalls, "time", "times"), b.span())
 	}
 }
 
@@ -162,13 +188,39 @@ func (b *notebook) refused() {
 	}
 }
 
+// expiries looks at how many operations expire, where that is not how they are meant to end.
+func (b *notebook) expiries() {
+	if b.n.TimeoutsExpected {
+		return
+	}
+	const normal = "If that is normal here, make the purgatory with WithTimeoutsExpected"
+	m := &b.w.minute
+	share := 0.0
+	if m.expired >= fewExpired {
+		share = 100 * float64(m.expired) / float64(m.ended)
+	}
+	said := fmt.Sprintf("%.0f %% of what ended %s has expired, %d of %d operations", math.Floor(share), spanOf(m.length), m.expired, m.ended)
+	only := suspects(b.in.Expiring)
+	switch {
+	case neverChecked(b.n):
+		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal? %s",
+			count(b.n.Expired, "operation has expired", "operations have expired"), normal)
+	case share >= expiredMany && len(only) > 0:
+		b.lately("%s, all of %s among them: does anybody call CheckAndComplete for such a key? %s", said, listed(only), normal)
+	case share >= expiredMany:
+		b.lately("%s: is a CheckAndComplete missing, or does somebody hang who should change the state? %s", said, normal)
+	case len(only) > 0 && b.w.ended[operation.Expired] > 0:
+		b.trouble("all operations of %s ended by timeout: does anybody call CheckAndComplete for such a key? %s", listed(only), normal)
+	case share >= expiredLook && m.length > 0:
+		b.look("%s", said)
+	}
+}
+
 // vain looks for what is woken never, or for nothing.
 func (b *notebook) vain() {
-	if neverChecked(b.n) {
-		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal?",
-			count(b.n.Expired, "operation has expired", "operations have expired"))
-	} else if n := suspects(b.in.Expiring); n > 0 && b.w.ended[operation.Expired] > 0 {
-		b.trouble("%d of the keys shown ended only by timeout: does anybody call CheckAndComplete for such a key?", n)
+	if b.w.passedOver > fewPassedOver && b.w.passedOver > b.w.ended[operation.Satisfied] {
+		b.look("%s passed over %s, more than were satisfied: their clients had gone before it was their turn. Is the line longer than they are patient?",
+			count(b.w.passedOver, "wait was", "waits were"), b.span())
 	}
 	if b.w.checks > fewChecks && 100*b.w.wasted > wastedPercent*b.w.checks {
 		b.look("%d %% of the checks %s found nothing to do: try CheckAndCompleteUpTo for positions, CheckAndCompleteInOrder for "+
@@ -184,18 +236,19 @@ func neverChecked(n *purgatory.Stats) bool {
 
 func (b *notebook) growth() {
 	w := b.w
-	if w.length > growthSpan && w.pendingAt > fewPending && w.pendingAt > 2*w.pendingBefore && w.pendingAt > w.pendingHalfway {
-		b.look("pending has grown from %d to %d %s. For produces that is trouble, for fetches it may be load", w.pendingBefore, w.pendingAt, b.span())
+	if !b.n.TimeoutsExpected && w.length > growthSpan && w.pendingAt > fewPending && w.pendingAt > 2*w.pendingBefore && w.pendingAt > w.pendingHalfway {
+		b.look("pending has grown from %d to %d %s: do waits leak, or has somebody fallen behind who should end them?", w.pendingBefore, w.pendingAt, b.span())
 	}
 }
 
-func suspects(keys []purgatory.KeyReport) (n int64) {
+// suspects returns the keys whose operations ended only by timeout.
+func suspects(keys []purgatory.KeyReport) (only []string) {
 	for i := range keys {
 		if keys[i].OnlyTimeouts() && keys[i].Ended[operation.Expired] >= fewExpiries {
-			n++
+			only = append(only, keys[i].Key)
 		}
 	}
-	return n
+	return only
 }
 
 // dueCapped reports whether Due and OldestDue may be too low: Stats looks at 128 entries of each of the timer's shards.

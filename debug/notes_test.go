@@ -18,6 +18,13 @@ type day struct {
 	n  purgatory.Stats
 	w  window
 	in purgatory.Inspection
+
+	stalled bool
+}
+
+// expired has operations end in the last minute.
+func (d *day) expired(n, of int64) {
+	d.n.Expired, d.n.Checks, d.w.minute = n, 1, minute{time.Minute, of, n}
 }
 
 func minuteOf(t *testing.T) *day {
@@ -56,15 +63,18 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"one expiry waits", func(d *day) { d.n.Due, d.n.OldestDue = 1, 60*time.Millisecond }, "trouble", "1 expired operation waits"},
 		{"an expiry waits for some ticks", func(d *day) { d.n.Due, d.n.OldestDue = 38, 20*time.Millisecond }, "", ""},
 		{"an expiry waits for some long ticks", func(d *day) { d.n.Due, d.n.OldestDue, d.in.Wheels.Tick = 38, time.Second, 100*time.Millisecond }, "", ""},
-		{"many wait, nobody knows since when", func(d *day) { d.n.Due = 500 }, "trouble", "≥ 500 expired operations wait for a free worker"},
+		{"many wait, nobody knows since when", func(d *day) { d.n.Due, d.w.due = 500, 70 }, "trouble", "≥ 500 expired operations wait for a free worker"},
+		{"a crowd has just expired", func(d *day) { d.n.Due, d.w.due = 500, 0 }, "", ""},
 		{"more wait than are counted", func(d *day) { d.n.Due, d.n.OldestDue = 128, 3*time.Second }, "trouble", "≥ 128 expired operations wait for a free worker, one for ≥ 3s"},
 		{"all that wait are counted", func(d *day) { d.n.Due, d.n.OldestDue = 127, 3*time.Second }, "trouble", "127 expired operations wait for a free worker, one for 3s"},
-		{"blocked for minutes, untimed", func(d *day) { d.n.Running, d.w.running = 9, 9 }, "trouble", "9 callbacks ran at every look in the last 2 min, and nothing ended"},
-		{"blocked for seconds, untimed", func(d *day) { d.n.Running, d.w.running, d.w.length = 9, 9, 30*time.Second }, "", ""},
-		{"busy, untimed", func(d *day) { d.n.Running, d.w.running, d.w.ended[operation.Satisfied] = 9, 9, 1 }, "", ""},
+		{"blocked, untimed", func(d *day) { d.n.Running, d.n.BlockedFor = 9, 4*time.Second }, "trouble", "9 callbacks run, and under some keys none has returned for 4s"},
+		{"blocked for a moment", func(d *day) { d.n.Running, d.n.BlockedFor = 9, 2*time.Second }, "", ""},
+		{"blocked, timed", func(d *day) {
+			d.n.CallbacksTimed, d.n.Running, d.n.BlockedFor, d.n.OldestRunning = true, 9, 4*time.Second, 5*time.Second
+		}, "trouble", "9 callbacks run, one for 5s"},
 		{"running now and then, untimed", func(d *day) { d.n.Running = 9 }, "", ""},
 		{"callbacks of half a second", func(d *day) {
-			d.n.CallbacksTimed, d.n.Running, d.w.running, d.n.OldestRunning = true, 9, 9, time.Second/2
+			d.n.CallbacksTimed, d.n.Running, d.n.OldestRunning = true, 9, time.Second/2
 		}, "", ""},
 		{"slow callbacks", func(d *day) { d.n.SlowCallbacks, d.w.slowCallbacks = 9, 2 }, "look", "2 callbacks in the last 2 min took longer than WithSlowCallback allows"},
 		{"slow callbacks of last week", func(d *day) { d.n.SlowCallbacks = 9 }, "", ""},
@@ -76,7 +86,11 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"few timeouts, one late", func(d *day) { *d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 4, 1 }, "", ""},
 		{"many timeouts, few late", func(d *day) { *d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 40_000, 5 }, "", ""},
 		{"late last week", func(d *day) { d.n.Late.Counts[purgatory.HistogramBuckets-1] = 500 }, "", ""},
-		{"the reaper stalls", func(d *day) { d.w.stalls = 1 }, "look", "stalled 1 time in"},
+		{"the reaper stalls, which the page says once", func(d *day) { d.w.stalls = 1 }, "", ""},
+		{"timeouts late, and the process has stalled", func(d *day) {
+			d.stalled = true
+			*d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 400, 5
+		}, "", ""},
 		{"full", func(d *day) { d.n.MaxPending, d.n.Pending, d.w.rejected, d.w.rejectedFull = 10, 10, 4, 4 }, "trouble", "full: 4 operations were refused"},
 		{"nearly full", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 900 }, "look", "90 % full"},
 		{"not full", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 700 }, "", ""},
@@ -84,14 +98,40 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"only timeouts", func(d *day) {
 			d.w.ended[operation.Expired] = 3
 			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3), onlyTimeouts(2)}
-		}, "trouble", "1 of the keys shown ended only by timeout"},
+		}, "trouble", "all operations of audit ended by timeout: does anybody"},
 		{"only timeouts, last week", func(d *day) { d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)} }, "", ""},
+		{"half expire", func(d *day) { d.expired(292, 591) }, "trouble", "49 % of what ended in the last 60 s has expired, 292 of 591 operations: is a CheckAndComplete missing"},
+		{"half have expired since start", func(d *day) {
+			d.expired(292, 591)
+			d.w.length, d.w.minute.length = 0, 0
+		}, "look", "49 % of what ended since start has expired"},
+		{"half expire, those of a known key", func(d *day) {
+			d.expired(292, 591)
+			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)}
+		}, "trouble", "292 of 591 operations, all of audit among them: does anybody"},
+		{"half expire, as expected", func(d *day) {
+			d.expired(292, 591)
+			d.n.TimeoutsExpected, d.in.Expiring = true, []purgatory.KeyReport{onlyTimeouts(3)}
+		}, "", ""},
+		{"a tenth expires", func(d *day) { d.expired(10, 100) }, "trouble", "10 % of what ended"},
+		{"less than a tenth expires", func(d *day) { d.expired(9, 100) }, "look", "9 % of what ended"},
+		{"one in a hundred expires", func(d *day) { d.expired(10, 1000) }, "look", "1 % of what ended"},
+		{"less than one in a hundred expires", func(d *day) { d.expired(99, 10_000) }, "", ""},
+		{"one in a hundred has expired since start", func(d *day) {
+			d.expired(10, 1000)
+			d.w.length, d.w.minute.length = 0, 0
+		}, "", ""},
+		{"few expire", func(d *day) { d.expired(4, 5) }, "", ""},
+		{"clients go", func(d *day) { d.w.passedOver, d.w.ended[operation.Satisfied] = 101, 100 }, "look", "101 waits were passed over in the last 2 min, more than were satisfied"},
+		{"some clients go", func(d *day) { d.w.passedOver, d.w.ended[operation.Satisfied] = 101, 101 }, "", ""},
+		{"few clients go", func(d *day) { d.w.passedOver, d.w.ended[operation.Satisfied] = 100, 1 }, "", ""},
 		{"nobody ever checks", func(d *day) { d.n.Accepted, d.n.Expired = 1, 1 }, "trouble", "1 operation has expired, none was satisfied, and no check was ever made"},
 		{"nobody ever checks, clients go", func(d *day) { d.n.Expired, d.n.Cancelled, d.n.Pending = 20, 5, 9 }, "trouble", "20 operations have expired, none was satisfied, and no check was ever made"},
 		{"nobody ever checks, whatever the key", func(d *day) {
 			d.n.Expired, d.w.ended[operation.Expired] = 3, 3
 			d.in.Expiring = []purgatory.KeyReport{onlyTimeouts(3)}
 		}, "trouble", "no check was ever made"},
+		{"nobody ever checks, as expected", func(d *day) { d.n.Expired, d.n.TimeoutsExpected = 20, true }, "", ""},
 		{"nothing has ended yet", func(d *day) { d.n.Accepted, d.n.Pending = 7, 7 }, "", ""},
 		{"all expire, with checks", func(d *day) { d.n.Expired, d.n.Checks = 20, 1 }, "", ""},
 		{"all expire, with signals", func(d *day) { d.n.Expired, d.n.Signals = 20, 1 }, "", ""},
@@ -102,11 +142,14 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"one of many in vain", func(d *day) { d.w.checks, d.w.wasted = 10_000, 9_900 }, "look", "CheckAndCompleteInOrder for one of many (a semaphore, a queue)"},
 		{"few checks in vain", func(d *day) { d.w.checks, d.w.wasted = 900, 900 }, "", ""},
 		{"ever more wait", func(d *day) { d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 500, 900 }, "look", "pending has grown from 300 to 900"},
+		{"ever more wait for their timeouts", func(d *day) {
+			d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt, d.n.TimeoutsExpected = 300, 500, 900, true
+		}, "", ""},
 		{"more wait, but less than before", func(d *day) { d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 1500, 900 }, "", ""},
 	} {
 		d := minuteOf(t)
 		c.make(d)
-		got := notes(&d.n, &d.w, &d.in)
+		got := notes(&d.n, &d.w, &d.in, d.stalled)
 		if c.level == "" {
 			assert.Empty(t, got, c.name)
 			assert.Equal(t, stateOK, state(got))
@@ -124,10 +167,10 @@ func TestASickDayHasItsNote(t *testing.T) {
 func TestTheWorstNoteIsTheState(t *testing.T) {
 	d := minuteOf(t)
 	d.w.slowCallbacks, d.w.stalls, d.n.MaxPending, d.w.rejected, d.w.rejectedFull = 2, 1, 10, 4, 4
-	got := notes(&d.n, &d.w, &d.in)
-	require.Len(t, got, 3)
+	got := notes(&d.n, &d.w, &d.in, false)
+	require.Len(t, got, 2)
 	assert.Equal(t, stateTrouble, state(got))
-	for i, want := range []string{"full: 4 operations were refused", "2 callbacks", "the reaper stalled"} {
+	for i, want := range []string{"full: 4 operations were refused", "2 callbacks"} {
 		assert.Contains(t, got[i].Text, want)
 	}
 	h := hearing{window: d.w, ends: 3, failures: 1}
@@ -141,7 +184,7 @@ func TestTheWorstNoteIsTheState(t *testing.T) {
 func TestNobodyChecks(t *testing.T) {
 	p := newFetches(t)
 	submit(t, p, time.Second, "", "orders-0")
-	page := Handler(p)
+	page := pageOf(p)
 	look := func() PurgatoryView {
 		get(t, page, "/")
 		return page.view(nil).Purgatories[0]
@@ -180,7 +223,7 @@ func TestStuckWorkersAreSeen(t *testing.T) {
 		require.NoError(t, err)
 	}
 	p.Signal("orders-0") // somebody does
-	page := Handler(newFetches(t), p)
+	page := pageOf(newFetches(t), p)
 	t.Cleanup(page.Close)
 	require.Eventually(t, func() bool {
 		got := page.view(nil).Purgatories[0]

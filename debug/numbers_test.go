@@ -37,8 +37,10 @@ var shown = map[string]string{
 	"Coalesced":      "coalesced",
 	"Purges":         "purges",
 	"Purged":         "purged",
+	"PassedOver":     "passed_over",
 	"Panics":         "panics",
 	"Running":        "running",
+	"BlockedFor":     "blocked_for",
 	"OldestRunning":  "oldest_running",
 	"StuckCallbacks": "stuck_callbacks",
 	"SlowCallbacks":  "slow_callbacks",
@@ -142,7 +144,7 @@ func TestTheTextHasEachNumber(t *testing.T) {
 	printView(&text, View{Purgatories: []PurgatoryView{v}})
 	for field, value := range want {
 		word := fmt.Sprint(value)
-		if strings.HasPrefix(field, "Oldest") {
+		if strings.HasPrefix(field, "Oldest") || field == "BlockedFor" {
 			word = seconds(value)
 		}
 		if field == "Due" || field == "OldestDue" {
@@ -167,6 +169,8 @@ func TestWhatIsNotMeasuredIsNotZero(t *testing.T) {
 	assert.Regexp(t, ` 0 +– +– +– "fetches"\n`, text, "the overview")
 	text = textOf(purgatory.Stats{CallbacksTimed: true}, purgatory.Inspection{})
 	assert.Contains(t, text, "0 callbacks, the oldest for 0s, 0 stuck; 0 due, the oldest for 0s; 0 slow callbacks, 0 reaper stalls\n")
+	text = textOf(purgatory.Stats{Running: 9, BlockedFor: 4 * time.Second}, purgatory.Inspection{})
+	assert.Contains(t, text, "9 callbacks, under some keys none has returned for 4s, the oldest for –")
 	text = textOf(purgatory.Stats{Due: 200, OldestDue: time.Second}, purgatory.Inspection{})
 	assert.Contains(t, text, "≥ 200 due, the oldest for ≥ 1s;")
 

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"errors"
 	"net/http"
 	"reflect"
 	"strings"
@@ -18,7 +19,10 @@ type Source interface {
 	Inspect(keys, operations int) purgatory.Inspection
 }
 
-// Options configures a page; see [New]. [Handler] uses the zero value.
+// ErrNilSource: a purgatory or a source of hints is nil. For errors.Is.
+var ErrNilSource = errors.New("debug: nil source")
+
+// Options configures a page; see [NewWithOptions]. [New] uses the zero value.
 type Options struct {
 	// HideDetails shows no keys and no operations: numbers only. Operations' String
 	// methods are then not called.
@@ -47,11 +51,11 @@ type Page struct {
 	}
 }
 
-// Handler returns a page that shows sources.
-func Handler(sources ...Source) *Page { return New(Options{}, sources...) }
+// New returns a page that shows sources. Error: [ErrNilSource].
+func New(sources ...Source) (*Page, error) { return NewWithOptions(Options{}, sources...) }
 
-// New returns a page that shows sources, with options.
-func New(opts Options, sources ...Source) *Page {
+// NewWithOptions is [New] with options.
+func NewWithOptions(opts Options, sources ...Source) (*Page, error) {
 	if opts.Rows <= 0 {
 		opts.Rows = 12
 	}
@@ -61,13 +65,15 @@ func New(opts Options, sources ...Source) *Page {
 	}
 	p := &Page{opts: opts}
 	for _, s := range sources {
-		p.Add(s)
+		if err := p.Add(s); err != nil {
+			return nil, err
+		}
 	}
-	return p
+	return p, nil
 }
 
-// Add shows one more purgatory. It ignores nil.
-func (p *Page) Add(s Source) { add(p, &p.mu.sources, s) }
+// Add shows one more purgatory. Error: [ErrNilSource].
+func (p *Page) Add(s Source) error { return add(p, &p.mu.sources, s) }
 
 // Remove removes s from the page, which then does not refer to it. It does nothing if s is
 // not on the page, or is of a type that cannot be compared: add a pointer then.

@@ -29,8 +29,10 @@ function tiles(p) {
     tile("ended / s", rate(p, "ended")), tile("expired / s", rate(p, "expired")), tile("checks / s", rate(p, "checks")),
     tile("checks wasted", w.checks ? Math.round(100 * w.wasted_checks / w.checks) + " %" : "–")];
   if (p.timed) all.push(tile("oldest", time(p.oldest_age)), tile("p99 lateness", quantile(w.late, .99)));
+  if (p.blocked_for >= 3 && !p.callbacks_timed) all.push(tile(count(p.running, "callback runs", "callbacks run"), time(p.blocked_for), "bad"));
   if (p.oldest_running >= 1) all.push(tile(count(p.running, "callback runs", "callbacks run"), time(p.oldest_running), "bad"));
   if (p.oldest_due >= .05 || p.due > 64) all.push(tile("due for " + bound(p) + time(p.oldest_due), due(p), "bad"));
+  if (w.passed_over) all.push(tile("passed over", num(w.passed_over)));
   for (const [label, n] of [["rejected", w.rejected], ["panic", w.panics], ["slow callback", w.slow_callbacks], ["reaper stall", w.reaper_stalls]]) {
     if (n) all.push(tile(n === 1 || label === "rejected" ? label : label + "s", num(n), "bad"));
   }
@@ -43,26 +45,26 @@ function tables(p) {
     {name: "key", text: true, of: k => k.key}, {name: "waiting", of: k => num(k.waiting)}, {name: "watched", wide: true, of: k => num(k.watched)},
     {name: "tries", wide: true, of: k => num(k.tries)}, {name: "wasted", of: percent},
     {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")}], p.hot));
-  if (p.expiring.length) box.append(table("Keys with the most expiries", "only timeouts: is a wake-up missing?", [
-    {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts},
+  if (p.expiring.length) box.append(table("Keys with the most expiries", p.timeouts_expected ? "" : "only timeouts: is a wake-up missing?", [
+    {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts && !p.timeouts_expected},
     {name: "otherwise", of: k => num(outcomes.reduce((a, o) => a + (o === "expired" ? 0 : k.ended[o] || 0), 0))},
-    {name: "waiting", of: k => num(k.waiting)}, {name: "only timeouts", of: k => k.only_timeouts ? "yes" : "", suspect: k => k.only_timeouts}], p.expiring));
+    {name: "waiting", of: k => num(k.waiting)}, {name: "only timeouts", of: k => k.only_timeouts ? "yes" : "", suspect: k => k.only_timeouts && !p.timeouts_expected}], p.expiring));
   if (p.oldest.length) box.append(table("Oldest operations", p.looked < p.watched - p.stale
     ? `of ${num(p.looked)} of ${num(p.watched)} watches; the oldest of all is ≥ ${time(p.oldest[0].age)}` : "of all", [
-    {name: "age", of: o => time(o.age)}, {name: "left", of: o => time(o.left), suspect: o => o.left < -.05},
+    {name: "age", of: o => time(o.age)}, {name: "left", of: o => o.no_timeout ? "no timeout" : time(o.left), suspect: o => o.left < -.05},
     {name: "key", text: true, of: o => o.key + (o.keys > 1 ? ` +${o.keys - 1}` : "")}, {name: "operation", text: true, of: o => o.text || o.type}], p.oldest));
   return box;
 }
 // unfolded is what the reader has chosen, by section. Otherwise those that are well are folded, if there are many.
 const unfolded = new Map(), few = 2;
 function section(p, all) {
-  const box = fold(p, all, num(p.accepted) + " accepted");
+  const box = fold(p, all, num(p.accepted) + " accepted" + (p.timeouts_expected ? ", timeouts expected" : ""));
   const plots = el("div", {class: "plots"}, pendingPlot(p.history), endedPlot(p.history));
   if (p.timed) {
     plots.append(bars("Age", "of the pending", [{h: p.ages, class: "bar"}]),
       bars("Wait time", "since start", outcomes.map(o => ({h: p.waited[o], class: o}))),
       bars("Lateness", p.window.text, [{h: p.window.late, class: "late"}]));
-  } else plots.append(el("p", {class: "dim"}, "Ages, wait times and lateness are kept by a purgatory made with WithHistograms."));
+  }
   box.append(tiles(p), plots, wheels(p.wheels), tables(p));
   return el("section", {id: p.id}, box);
 }
@@ -72,9 +74,10 @@ function fold(p, all, about) {
   const box = el("details", {}, el("summary", {}, el("div", {class: "head"}, el("h2", {}, shown(p.name)), mark(p),
     el("span", {class: "dim"}, about), el("a", {class: "only", href: only(p.name)}, "only this"))));
   box.open = unfolded.get(p.id) ?? (p.state !== "ok" || all.length <= few);
-  for (const n of p.notes) box.append(el("p", {class: "note " + n.level}, shown(n.text)));
+  box.append(...notes(p.notes));
   return box;
 }
+function notes(all) { return (all || []).map(n => el("p", {class: "note " + n.level}, shown(n.text))); }
 function signalSection(s, all) {
   const box = fold(s, all, "hints from other processes"), w = s.window;
   box.append(el("div", {class: "tiles"}, tile("source", !s.running ? "not run" : s.standing ? "stands" : "restarts", s.standing ? "" : "bad"),
@@ -115,9 +118,10 @@ function become(old, wanted) {
 }
 function draw(view) {
   const all = view.purgatories, sources = view.signals || [], sick = [...all, ...sources].filter(p => p.state === "trouble").length;
-  const next = el("main", {id: "main"}, all.length + sources.length ? overview(all, sources) : el("p", {class: "dim"}, "No purgatory is shown here."),
+  const next = el("main", {id: "main"}, notes(view.notes), all.length + sources.length ? overview(all, sources) : el("p", {class: "dim"}, "No purgatory is shown here."),
     all.map(p => section(p, all)), sources.map(s => signalSection(s, sources)),
-    view.hidden ? el("p", {class: "dim"}, "Keys and operations are hidden.") : []);
+    view.hidden ? el("p", {class: "dim"}, "Keys and operations are hidden.") : [],
+    view.more ? el("p", {class: "dim"}, shown(view.more)) : []);
   become(main, next);
   document.title = (sick ? `▲ ${sick} – ` : "") + "Purgatories";
   document.getElementById("time").textContent = new Date(view.time).toLocaleTimeString();

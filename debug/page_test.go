@@ -39,6 +39,17 @@ func (f *fetch) OnComplete()       {}
 func (f *fetch) OnExpiration()     {}
 func (f *fetch) String() string    { described.Add(1); return f.says }
 
+// pageOf returns a page that shows sources.
+func pageOf(sources ...Source) *Page { return pageWith(Options{}, sources...) }
+
+func pageWith(opts Options, sources ...Source) *Page {
+	p, err := NewWithOptions(opts, sources...)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 type fetches = *purgatory.DelayedOperationPurgatory[string]
 
 func newFetches(t *testing.T, opts ...purgatory.Option) fetches {
@@ -83,7 +94,7 @@ func TestJSONOfKnownContent(t *testing.T) {
 	done.ready = true
 	require.Equal(t, 1, p.CheckAndComplete("busy"))
 
-	w := get(t, Handler(p), "/?format=json")
+	w := get(t, pageOf(p), "/?format=json")
 	assert.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	var v View
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v))
@@ -114,7 +125,7 @@ func TestJSONOfKnownContent(t *testing.T) {
 	require.Len(t, got.Notes, 1)
 	assert.Equal(t, "trouble", got.Notes[0].Level)
 	assert.Equal(t, "trouble", got.State)
-	assert.Contains(t, got.Notes[0].Text, "only by timeout")
+	assert.Contains(t, got.Notes[0].Text, "by timeout")
 }
 
 const evil = "</script><script>alert(1)</script>\x1b[2J\u2028'\"`${x}\xff"
@@ -122,7 +133,7 @@ const evil = "</script><script>alert(1)</script>\x1b[2J\u2028'\"`${x}\xff"
 func TestWhatClientsSentIsEscapedEverywhere(t *testing.T) {
 	p := newFetches(t, purgatory.WithKeyStats(64))
 	submit(t, p, time.Hour, evil, evil)
-	page := Handler(p)
+	page := pageOf(p)
 	html := get(t, page, "/", "Accept", "text/html").Body.String()
 	assert.NotContains(t, html, "<script>alert")
 	assert.Equal(t, 1, strings.Count(html, "<script"), "the page's own and no other")
@@ -137,7 +148,7 @@ func TestWhatClientsSentIsEscapedEverywhere(t *testing.T) {
 }
 
 func TestTheAcceptHeaderChoosesTheFormat(t *testing.T) {
-	page := Handler(newFetches(t))
+	page := pageOf(newFetches(t))
 	for _, c := range []struct{ target, accept, contentType string }{
 		{"/", "*/*", "text/plain; charset=utf-8"},
 		{"/", "", "text/plain; charset=utf-8"},
@@ -158,7 +169,7 @@ func TestTheAcceptHeaderChoosesTheFormat(t *testing.T) {
 }
 
 func TestThePageAllowsNothingButItself(t *testing.T) {
-	page := Handler(newFetches(t))
+	page := pageOf(newFetches(t))
 	policy := get(t, page, "/?format=html").Header().Get("Content-Security-Policy")
 	assert.Contains(t, policy, "default-src 'none'")
 	assert.NotContains(t, policy, "unsafe")
@@ -173,7 +184,7 @@ const svgNamespace = "http://www.w3.org/2000/svg"
 func TestHiddenMeansThatNobodyAsks(t *testing.T) {
 	p := newFetches(t, purgatory.WithKeyStats(64))
 	submit(t, p, time.Hour, "secret operation", "secret key")
-	page := New(Options{HideDetails: true}, p)
+	page := pageWith(Options{HideDetails: true}, p)
 	before := described.Load()
 	for _, f := range []string{"html", "json", "text"} {
 		body := get(t, page, "/?format="+f).Body.String()
@@ -197,7 +208,7 @@ func TestManyPendingCostNoMoreThanAFew(t *testing.T) {
 		_, err := p.TryCompleteElseWatch(&all[i], timeout, fmt.Sprintf("partition-%d", i%1000))
 		require.NoError(t, err)
 	}
-	page := New(Options{Rows: 20}, p)
+	page := pageWith(Options{Rows: 20}, p)
 	before := described.Load()
 	var v View
 	w := get(t, page, "/?format=json")
@@ -220,7 +231,7 @@ func TestManyPendingCostNoMoreThanAFew(t *testing.T) {
 func TestNobodyLooksNobodySamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFetches(t)
-		page := Handler(p)
+		page := pageOf(p)
 		time.Sleep(time.Hour)
 		assert.Nil(t, page.mu.stop, "it starts with the first request")
 		get(t, page, "/")
@@ -241,9 +252,9 @@ func TestNobodyLooksNobodySamples(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		page := New(Options{Idle: -1})
+		page := pageWith(Options{Idle: -1})
 		p := newFetches(t)
-		page.Add(p)
+		require.NoError(t, page.Add(p))
 		time.Sleep(time.Hour)
 		assert.Len(t, page.view(nil).Purgatories[0].History, history)
 		page.Remove(p)

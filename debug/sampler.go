@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"reflect"
 	"slices"
 	"time"
 )
@@ -21,10 +22,10 @@ type sample[N any] struct {
 	stats N
 }
 
-// add shows one more source, unless it is nil. Page.mu guards list.
-func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) {
-	if any(s) == nil {
-		return
+// add shows one more source, unless it is nil, or a nil pointer. Page.mu guards list.
+func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) error {
+	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return ErrNilSource
 	}
 	p.mu.Lock()
 	*list = append(*list, &sampled[S, N]{source: s})
@@ -32,6 +33,7 @@ func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) 
 	if p.opts.Idle < 0 {
 		p.want()
 	}
+	return nil
 }
 
 // remove is the opposite of add.
@@ -136,7 +138,10 @@ func (s *sampled[S, N]) addLocked(one sample[N], anew func(before, now *N) bool)
 		case anew(&last.stats, &one.stats):
 			s.samples = nil
 		case n == history:
-			s.samples = append(s.samples[:0], s.samples[1:]...)
+			s.samples = s.samples[1:]
+			if cap(s.samples) < history { // so that half a megabyte moves once a minute, and not with each sample
+				s.samples = append(make([]sample[N], 0, history+history/4), s.samples...)
+			}
 		}
 	}
 	s.samples = append(s.samples, one)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
@@ -17,19 +18,19 @@ import (
 // A source may be a type of the user's, and call the page.
 func TestASourceMayCallThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		page := New(Options{Idle: -1})
+		page := pageWith(Options{Idle: -1})
 		guest := &stranger{name: "guest", stats: func() purgatory.Stats { return purgatory.Stats{} }}
 		var calls atomic.Int64
-		page.Add(&stranger{name: "p", stats: func() purgatory.Stats {
+		require.NoError(t, page.Add(&stranger{name: "p", stats: func() purgatory.Stats {
 			calls.Add(1)
-			page.Add(guest)
+			require.NoError(t, page.Add(guest))
 			page.Remove(guest)
 			return purgatory.Stats{}
-		}})
-		page.AddSignals(signalsOf(func() signals.Stats {
+		}}))
+		require.NoError(t, page.AddSignals(signalsOf(func() signals.Stats {
 			page.RemoveSignals(nil)
 			return signals.Stats{}
-		}))
+		})))
 		time.Sleep(5*time.Second + time.Millisecond)
 		assert.EqualValues(t, 6, calls.Load())
 		assert.Len(t, page.view(nil).Purgatories[0].History, 6)
@@ -40,15 +41,15 @@ func TestASourceMayCallThePage(t *testing.T) {
 // A source that hangs holds up neither Close nor the other goroutines that change the page.
 func TestASourceThatHangsHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		page := New(Options{Idle: -1})
+		page := pageWith(Options{Idle: -1})
 		var hangs atomic.Bool
 		goOn := make(chan struct{})
-		page.Add(&stranger{name: "p", stats: func() purgatory.Stats {
+		require.NoError(t, page.Add(&stranger{name: "p", stats: func() purgatory.Stats {
 			if hangs.Load() {
 				<-goOn
 			}
 			return purgatory.Stats{}
-		}})
+		}}))
 		hangs.Store(true)
 		time.Sleep(time.Second + time.Millisecond)
 		page.Remove(&stranger{})
@@ -60,15 +61,15 @@ func TestASourceThatHangsHoldsUpNobody(t *testing.T) {
 func TestABoundThatNobodyReachesIsNotNearlyReached(t *testing.T) {
 	for _, bound := range []int64{math.MaxInt64, math.MaxInt64 / 50} {
 		n := purgatory.Stats{MaxPending: bound, Pending: 3}
-		assert.Empty(t, notes(&n, &window{}, &purgatory.Inspection{}), bound)
+		assert.Empty(t, notes(&n, &window{}, &purgatory.Inspection{}, false), bound)
 	}
 	n := purgatory.Stats{MaxPending: math.MaxInt64, Pending: math.MaxInt64 - 1}
-	assert.Contains(t, notes(&n, &window{}, &purgatory.Inspection{})[0].Text, "100 % full")
+	assert.Contains(t, notes(&n, &window{}, &purgatory.Inspection{}, false)[0].Text, "100 % full")
 }
 
 // JSON has no NaN, which a source may return: the request then fails, in each format that is JSON.
 func TestAViewThatIsNoJSONIsAnError(t *testing.T) {
-	page := New(Options{}, &stranger{name: "p", stats: func() (n purgatory.Stats) {
+	page := pageWith(Options{}, &stranger{name: "p", stats: func() (n purgatory.Stats) {
 		n.Late.Sum = math.NaN()
 		return n
 	}})

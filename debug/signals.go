@@ -14,8 +14,8 @@ type SignalSource interface {
 	Stats() signals.Stats
 }
 
-// AddSignals shows one more source of hints. It ignores nil.
-func (p *Page) AddSignals(s SignalSource) { add(p, &p.mu.signals, s) }
+// AddSignals shows one more source of hints. Error: [ErrNilSource].
+func (p *Page) AddSignals(s SignalSource) error { return add(p, &p.mu.signals, s) }
 
 // RemoveSignals removes s from the page, which then does not refer to it: see [Page.Remove].
 func (p *Page) RemoveSignals(s SignalSource) { remove(p, &p.mu.signals, s) }

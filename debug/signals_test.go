@@ -148,9 +148,9 @@ func TestARunnerIsShown(t *testing.T) {
 	p := newFetches(t)
 	hints, err := signals.To(p, signals.WithName("nats \u202e"), signals.WithBackoff(time.Hour, time.Hour))
 	require.NoError(t, err)
-	page := Handler(p)
+	page := pageOf(p)
 	t.Cleanup(page.Close)
-	page.AddSignals(hints)
+	require.NoError(t, page.AddSignals(hints))
 	v := page.view(nil)
 	require.Len(t, v.Signals, 1)
 	assert.Equal(t, "s-nats--", v.Signals[0].ID)
@@ -182,8 +182,8 @@ func TestARunnerIsShown(t *testing.T) {
 	assert.Contains(t, text, `== hints from "nats \u202e"`)
 	assert.NotContains(t, text, "\x1b")
 
-	hidden := New(Options{HideDetails: true}, p)
-	hidden.AddSignals(hints)
+	hidden := pageWith(Options{HideDetails: true}, p)
+	require.NoError(t, hidden.AddSignals(hints))
 	for _, format := range []string{"html", "json", "text"} {
 		body := get(t, hidden, "/?format="+format).Body.String()
 		assert.Contains(t, body, "restarting")
@@ -197,10 +197,10 @@ func TestARunnerIsShown(t *testing.T) {
 }
 
 func TestSourcesInTroubleComeFirst(t *testing.T) {
-	page := New(Options{Idle: -1})
+	page := pageWith(Options{Idle: -1})
 	t.Cleanup(page.Close)
 	for _, n := range []signals.Stats{{Name: "a", Running: true, Standing: true}, {Name: "b"}, {Name: "a", Running: true}} {
-		page.AddSignals(&fixedSource{n})
+		require.NoError(t, page.AddSignals(&fixedSource{n}))
 	}
 	v := page.view(nil)
 	var ids []string

@@ -45,7 +45,7 @@ func names(v View) (all []string) {
 func TestTroubleComesFirst(t *testing.T) {
 	sick := named(t, "broker 2, produces", purgatory.WithKeyStats(64))
 	sicken(t, sick)
-	page := Handler(named(t, "broker 0, produces"), named(t, "broker 1, produces"), sick, named(t, "broker 2; produces"))
+	page := pageOf(named(t, "broker 0, produces"), named(t, "broker 1, produces"), sick, named(t, "broker 2; produces"))
 	v := page.view(nil)
 	t.Cleanup(page.Close)
 	assert.Equal(t, []string{"broker 2, produces", "broker 0, produces", "broker 1, produces", "broker 2; produces"}, names(v))
@@ -60,7 +60,7 @@ func TestTroubleComesFirst(t *testing.T) {
 }
 
 func TestANameChoosesWhatIsShown(t *testing.T) {
-	page := Handler(named(t, "a b"), named(t, "c"), named(t, "d"), named(t, "c"))
+	page := pageOf(named(t, "a b"), named(t, "c"), named(t, "d"), named(t, "c"))
 	var v View
 	require.NoError(t, json.Unmarshal(get(t, page, "/?format=json&name=c&name=a+b").Body.Bytes(), &v))
 	assert.Equal(t, []string{"a b", "c", "c"}, names(v))
@@ -72,7 +72,7 @@ func TestANameChoosesWhatIsShown(t *testing.T) {
 
 // TestRemoveKeepsNothing: the page does not keep alive what it has been told to forget, the last one neither.
 func TestRemoveKeepsNothing(t *testing.T) {
-	page := Handler(newFetches(t))
+	page := pageOf(newFetches(t))
 	t.Cleanup(page.Close)
 	var forgotten []weak.Pointer[purgatory.DelayedOperationPurgatory[string]]
 	func() {
@@ -81,7 +81,7 @@ func TestRemoveKeepsNothing(t *testing.T) {
 			require.NoError(t, err)
 			p, err := purgatory.New[string]("short", purgatory.WithTimer(clock))
 			require.NoError(t, err)
-			page.Add(p)
+			require.NoError(t, page.Add(p))
 			page.view(nil)
 			p.Close()
 			page.Remove(p)

@@ -39,17 +39,36 @@ type deaf struct{}
 
 func (deaf) Stats() signals.Stats { panic("secret") }
 
+// unnamed is a source whose Name panics.
+type unnamed struct{ Source }
+
+func TestNilSourcesAreErrors(t *testing.T) {
+	var none fetches
+	var deaf *signals.Runner[string]
+	page := pageOf()
+	defer page.Close()
+	for _, err := range []error{page.Add(nil), page.Add(none), page.AddSignals(nil), page.AddSignals(deaf)} {
+		require.ErrorIs(t, err, ErrNilSource)
+	}
+	for _, made := range []func() (*Page, error){
+		func() (*Page, error) { return New(nil) },
+		func() (*Page, error) { return NewWithOptions(Options{}, newFetches(t), none) },
+	} {
+		page, err := made()
+		require.ErrorIs(t, err, ErrNilSource)
+		assert.Nil(t, page)
+	}
+	assert.Empty(t, page.view(nil).Purgatories)
+}
+
 func TestASourceThatPanicsIsShownAsTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		well := newFetches(t)
-		page := New(Options{Idle: -1}, nil, well)
+		page := pageWith(Options{Idle: -1}, well, unnamed{})
 		defer page.Close()
-		var none fetches
-		page.Add(none)
-		page.Add(&stranger{name: "numbers", stats: func() purgatory.Stats { panic("secret \x1b[2J") }})
-		page.Add(&stranger{name: "inspection", stats: func() purgatory.Stats { return purgatory.Stats{} }, failed: true})
-		page.AddSignals(nil)
-		page.AddSignals(deaf{})
+		require.NoError(t, page.Add(&stranger{name: "numbers", stats: func() purgatory.Stats { panic("secret \x1b[2J") }}))
+		require.NoError(t, page.Add(&stranger{name: "inspection", stats: func() purgatory.Stats { return purgatory.Stats{} }, failed: true}))
+		require.NoError(t, page.AddSignals(deaf{}))
 		time.Sleep(time.Minute + time.Millisecond) // the sampler goes on
 		v := page.view(nil)
 		assert.Equal(t, []string{"(no name)", "numbers", "inspection", "fetches"}, names(v))
@@ -79,19 +98,19 @@ func TestASourceThatPanicsIsShownAsTrouble(t *testing.T) {
 func TestCountersThatGoBackBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var replaced atomic.Bool
-		page := New(Options{Idle: -1}, &stranger{name: "p", stats: func() purgatory.Stats {
+		page := pageWith(Options{Idle: -1}, &stranger{name: "p", stats: func() purgatory.Stats {
 			if replaced.Load() {
 				return purgatory.Stats{Accepted: 10, Pending: 1, Expired: 9, Checks: 5000}
 			}
 			return purgatory.Stats{Accepted: 1000, Pending: 1, Expired: 999, Rejected: 7, Checks: 5000, WastedChecks: 4900, Panics: 3, Signals: 9}
 		}})
 		defer page.Close()
-		page.AddSignals(signalsOf(func() signals.Stats {
+		require.NoError(t, page.AddSignals(signalsOf(func() signals.Stats {
 			if replaced.Load() {
 				return signals.Stats{Name: "h", Running: true, Standing: true, Hints: 5}
 			}
 			return signals.Stats{Name: "h", Running: true, Standing: true, Hints: 50, Gaps: 4, Ends: 3, Rechecks: 7, Failures: 2, BulkReads: 3}
-		}))
+		})))
 		check := func(samples int) {
 			v := page.view(nil)
 			p, s := v.Purgatories[0], v.Signals[0]
@@ -119,7 +138,7 @@ func TestEachCounterTellsThatASourceStartedAgain(t *testing.T) {
 	var before purgatory.Stats
 	assert.False(t, startedAgain(&before, &before))
 	before.Late.Counts[3] = 1
-	all := []*int64{&before.Accepted, &before.Rejected, &before.Checks, &before.Signals, &before.Panics, &before.Purges, &before.SlowCallbacks, &before.ReaperStalls}
+	all := []*int64{&before.Accepted, &before.Rejected, &before.Checks, &before.Signals, &before.Panics, &before.PassedOver, &before.Purges, &before.SlowCallbacks, &before.ReaperStalls}
 	assert.True(t, startedAgain(&before, &purgatory.Stats{}))
 	before.Late.Counts[3] = 0
 	for i, counter := range all {
@@ -139,12 +158,14 @@ func TestEachCounterTellsThatASourceStartedAgain(t *testing.T) {
 
 // TestHostileNames: whatever a purgatory is called, its section has an anchor of its own, and ?name= finds it.
 func TestHostileNames(t *testing.T) {
-	all := []string{"a", "a.2", "a", "a", "a.2", "", "-", `"'\n` + "\r\n\t", "user\u202egpj", "\xff\xfe", "a b", "a+b", "a&name=c", "#", "{{view}}", evil}
-	page := New(Options{})
+	all := []string{"a", "a.2", "a", "a", "a.2", "-", `"'\n` + "\r\n\t", "user\u202egpj", "\xff\xfe", "a b", "a+b", "a&name=c", "#", "{{view}}", evil}
+	page := pageWith(Options{})
 	t.Cleanup(page.Close)
 	for _, name := range all {
-		page.Add(named(t, name))
+		require.NoError(t, page.Add(named(t, name)))
 	}
+	all = append(all, "")
+	require.NoError(t, page.Add(nameless{named(t, "a purgatory has a name, a source may have none")}))
 	v := page.view(nil)
 	require.Len(t, v.Purgatories, len(all))
 	var ids []string
@@ -165,17 +186,17 @@ func TestHostileNames(t *testing.T) {
 
 // TestManyPurgatories are all shown, also while others come and go.
 func TestManyPurgatories(t *testing.T) {
-	page := New(Options{})
+	page := pageWith(Options{})
 	t.Cleanup(page.Close)
 	for i := range 200 {
-		page.Add(named(t, fmt.Sprint("tenant ", i)))
+		require.NoError(t, page.Add(named(t, fmt.Sprint("tenant ", i))))
 	}
 	guest := named(t, "guest")
 	var going sync.WaitGroup
 	for range 2 {
 		going.Go(func() {
 			for range 20 {
-				page.Add(guest)
+				require.NoError(t, page.Add(guest))
 				page.Remove(guest)
 			}
 		})
@@ -189,6 +210,10 @@ func TestManyPurgatories(t *testing.T) {
 	assert.Len(t, page.view(nil).Purgatories, 200)
 }
 
+type nameless struct{ fetches }
+
+func (nameless) Name() string { return "" }
+
 // list is a source of a type that cannot be compared.
 type list []purgatory.Stats
 
@@ -197,7 +222,7 @@ func (l list) Stats() purgatory.Stats              { return l[0] }
 func (list) Inspect(int, int) purgatory.Inspection { return purgatory.Inspection{} }
 
 func TestRemoveOfASourceThatCannotBeComparedDoesNothing(t *testing.T) {
-	page := New(Options{}, list{{}})
+	page := pageWith(Options{}, list{{}})
 	defer page.Close()
 	page.Remove(list{{}})
 	page.Remove(nil)

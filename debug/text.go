@@ -17,12 +17,18 @@ func writeText(w http.ResponseWriter, v View) {
 
 func printView(w io.Writer, v View) {
 	fmt.Fprintf(w, "%s at %s\n", count(int64(len(v.Purgatories)), "purgatory", "purgatories"), v.Time.Format(time.RFC3339))
+	for _, n := range v.Notes {
+		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), oneLine(n.Text))
+	}
 	printOverview(w, v.Purgatories)
 	for i := range v.Purgatories {
 		printPurgatory(w, &v.Purgatories[i], v.Hidden)
 	}
 	for i := range v.Signals {
 		printSignals(w, &v.Signals[i])
+	}
+	if v.More != "" {
+		fmt.Fprintf(w, "\n%s\n", oneLine(v.More))
 	}
 }
 
@@ -92,15 +98,24 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 	}
 	fmt.Fprintf(w, "pending %d%s under %s, %s; %d accepted, %d rejected (%d closed, %d full, %d input)\n", p.Pending, bound,
 		count(p.Keys, "key", "keys"), count(p.Watched, "watch", "watches"), p.Accepted, p.Rejected, p.Rejections.Closed, p.Rejections.Full, p.Rejections.Input)
-	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired, %d cancelled, %d closed; %s\n",
-		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], p.Ended["cancelled"], p.Ended["closed"], count(p.Panics, "panic", "panics"))
+	expected := ""
+	if p.TimeoutsExpected {
+		expected = " as expected"
+	}
+	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired%s, %d cancelled, %d closed; %s; %d passed over\n",
+		p.Ended["satisfied"], p.Ended["forced"], p.Ended["expired"], expected, p.Ended["cancelled"], p.Ended["closed"],
+		count(p.Panics, "panic", "panics"), p.PassedOver)
 	running, stuck, slow, bound := unknown, unknown, unknown+" slow callbacks", atLeast(p.DueCapped)
 	if p.CallbacksTimed {
 		running, stuck = seconds(p.OldestRunning), strconv.FormatInt(p.StuckCallbacks, 10)
 		slow = count(p.SlowCallbacks, "slow callback", "slow callbacks")
 	}
-	fmt.Fprintf(w, "runs    %s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
-		count(p.Running, "callback", "callbacks"), running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
+	blocked := ""
+	if p.BlockedFor > 0 {
+		blocked = ", under some keys none has returned for " + seconds(p.BlockedFor)
+	}
+	fmt.Fprintf(w, "runs    %s%s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
+		count(p.Running, "callback", "callbacks"), blocked, running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
 		slow, count(p.ReaperStalls, "reaper stall", "reaper stalls"))
 	fmt.Fprintf(w, "checks  %d, %d of them wasted; %d signals, %d coalesced; %d purges of %d watches\n",
 		p.Checks, p.WastedChecks, p.Signals, p.Coalesced, p.Purges, p.Purged)
@@ -203,7 +218,11 @@ func printOldest(w io.Writer, p *PurgatoryView) {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, o := range p.Oldest {
-		fmt.Fprintf(t, "  %s\t%s left\t%s\t%s\t%s\n", seconds(o.Age), seconds(o.Left), quote(o.Key), o.Type, quote(o.Text))
+		left := seconds(o.Left) + " left"
+		if o.NoTimeout {
+			left = "no timeout"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", seconds(o.Age), left, quote(o.Key), o.Type, quote(o.Text))
 	}
 	_ = t.Flush()
 }

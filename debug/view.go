@@ -10,8 +10,10 @@ import (
 type View struct {
 	Time        time.Time       `json:"time"`
 	Hidden      bool            `json:"hidden"`      // keys and operations are
+	Notes       []Note          `json:"notes"`       // about the process
 	Purgatories []PurgatoryView `json:"purgatories"` // those in trouble first
 	Signals     []SignalsView   `json:"signals"`     // sources of hints, those in trouble first
+	More        string          `json:"more"`        // which options would show more; empty if none would
 }
 
 // PurgatoryView is one purgatory.
@@ -21,31 +23,34 @@ type PurgatoryView struct {
 	State string `json:"state"` // "trouble", "look" or "ok": its worst note
 	Notes []Note `json:"notes"` // the worst first
 
-	Pending        int64            `json:"pending"`
-	MaxPending     int64            `json:"max_pending"` // 0: no bound
-	Watched        int64            `json:"watched"`
-	Keys           int64            `json:"keys"`
-	Stale          int64            `json:"stale"`
-	Accepted       int64            `json:"accepted"`
-	Ended          map[string]int64 `json:"ended"`
-	Rejected       int64            `json:"rejected"`
-	Rejections     RejectionsView   `json:"rejections"`
-	Checks         int64            `json:"checks"`
-	WastedChecks   int64            `json:"wasted_checks"`
-	Signals        int64            `json:"signals"`
-	Coalesced      int64            `json:"coalesced"`
-	Purges         int64            `json:"purges"`
-	Purged         int64            `json:"purged"`
-	Panics         int64            `json:"panics"`
-	Running        int64            `json:"running"`         // callbacks that run now
-	CallbacksTimed bool             `json:"callbacks_timed"` // false: nothing is known of the next three
-	OldestRunning  float64          `json:"oldest_running"`
-	StuckCallbacks int64            `json:"stuck_callbacks"`
-	SlowCallbacks  int64            `json:"slow_callbacks"`
-	Due            int64            `json:"due"` // expired operations that wait for a worker
-	OldestDue      float64          `json:"oldest_due"`
-	DueCapped      bool             `json:"due_capped"` // both are lower bounds
-	ReaperStalls   int64            `json:"reaper_stalls"`
+	Pending          int64            `json:"pending"`
+	MaxPending       int64            `json:"max_pending"` // 0: no bound
+	Watched          int64            `json:"watched"`
+	Keys             int64            `json:"keys"`
+	Stale            int64            `json:"stale"`
+	Accepted         int64            `json:"accepted"`
+	Ended            map[string]int64 `json:"ended"`
+	Rejected         int64            `json:"rejected"`
+	Rejections       RejectionsView   `json:"rejections"`
+	Checks           int64            `json:"checks"`
+	WastedChecks     int64            `json:"wasted_checks"`
+	Signals          int64            `json:"signals"`
+	Coalesced        int64            `json:"coalesced"`
+	Purges           int64            `json:"purges"`
+	Purged           int64            `json:"purged"`
+	Panics           int64            `json:"panics"`
+	PassedOver       int64            `json:"passed_over"`       // waits whose clients had gone when it was their turn
+	TimeoutsExpected bool             `json:"timeouts_expected"` // WithTimeoutsExpected
+	Running          int64            `json:"running"`           // callbacks that run now
+	BlockedFor       float64          `json:"blocked_for"`       // that callbacks run and none returns
+	CallbacksTimed   bool             `json:"callbacks_timed"`   // false: nothing is known of the next three
+	OldestRunning    float64          `json:"oldest_running"`
+	StuckCallbacks   int64            `json:"stuck_callbacks"`
+	SlowCallbacks    int64            `json:"slow_callbacks"`
+	Due              int64            `json:"due"` // expired operations that wait for a worker
+	OldestDue        float64          `json:"oldest_due"`
+	DueCapped        bool             `json:"due_capped"` // both are lower bounds
+	ReaperStalls     int64            `json:"reaper_stalls"`
 
 	Timed     bool                     `json:"timed"`
 	OldestAge float64                  `json:"oldest_age"`
@@ -80,6 +85,7 @@ type WindowView struct {
 	Checks       int64         `json:"checks"`
 	WastedChecks int64         `json:"wasted_checks"`
 	Panics       int64         `json:"panics"`
+	PassedOver   int64         `json:"passed_over"`
 	Slow         int64         `json:"slow_callbacks"`
 	Stalls       int64         `json:"reaper_stalls"`
 	Late         HistogramView `json:"late"`
@@ -117,7 +123,7 @@ type WheelsView struct {
 	Due            int         `json:"due"`
 	Young          int         `json:"young"` // in no slot yet
 	YoungEstimated bool        `json:"youngEstimated"`
-	Levels         []LevelView `json:"levels"`
+	Levels         []LevelView `json:"levels"` // up to the last that holds something
 }
 
 // LevelView is one wheel.
@@ -147,6 +153,8 @@ type OperationView struct {
 	Keys int     `json:"keys"`
 	Age  float64 `json:"age"`
 	Left float64 `json:"left"`
+
+	NoTimeout bool `json:"no_timeout"` // Left says nothing
 }
 
 // outcomes are those that an operation can end with, in the order of the samples.

@@ -15,11 +15,29 @@ type window struct {
 
 	ended                                    [operation.NumOutcomes]int64
 	rejected, rejectedFull                   int64
-	checks, wasted                           int64
+	checks, wasted, passedOver               int64
 	panics, slowCallbacks, stalls            int64
 	late                                     purgatory.Histogram
-	running                                  int64 // callbacks that ran at each sample, and now
+	due                                      int64 // expired operations that wait for a worker now, and did a moment ago
+	minute                                   minute
 	pendingBefore, pendingHalfway, pendingAt int64
+}
+
+// minute is how operations have ended in the last minute, or in the window if that is shorter.
+type minute struct {
+	length         time.Duration // 0: since start
+	ended, expired int64
+}
+
+func lastMinute(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Time) minute {
+	for i := len(samples) - 1; i > 0; i-- {
+		if now.Sub(samples[i].at) >= time.Minute {
+			samples = samples[i:]
+			break
+		}
+	}
+	before, length := windowStart(samples, now)
+	return minute{length, n.Accepted - n.Pending - (before.Accepted - before.Pending), n.Expired - before.Expired}
 }
 
 // minWindow is how long the page has to have watched before it judges by what it saw.
@@ -46,12 +64,15 @@ func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Ti
 	}
 	w.rejected, w.rejectedFull = n.Rejected-before.Rejected, n.RejectedFull-before.RejectedFull
 	w.checks, w.wasted = n.Checks-before.Checks, n.WastedChecks-before.WastedChecks
+	w.passedOver = n.PassedOver - before.PassedOver
 	w.panics, w.slowCallbacks, w.stalls = n.Panics-before.Panics, n.SlowCallbacks-before.SlowCallbacks, n.ReaperStalls-before.ReaperStalls
 	w.late = n.Late.Since(&before.Late)
-	w.running = n.Running
 	for i := range samples {
-		w.running = min(w.running, samples[i].stats.Running)
+		if now.Sub(samples[i].at) >= interval/2 {
+			w.due = min(n.Due, samples[i].stats.Due)
+		}
 	}
+	w.minute = lastMinute(samples, n, now)
 	return w
 }
 

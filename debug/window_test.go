@@ -73,7 +73,7 @@ func TestTheWindowIsNamedForItsLength(t *testing.T) {
 func TestTheWindowIsOfTheLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFetches(t)
-		page := Handler(p)
+		page := pageOf(p)
 		defer page.Close()
 		look := func() PurgatoryView {
 			page.want()
@@ -95,17 +95,34 @@ func TestTheWindowIsOfTheLastMinutes(t *testing.T) {
 	})
 }
 
-func TestWhatRanAtEverySample(t *testing.T) {
-	samples := watched(noon, 60, func(second int64, s *purgatory.Stats) { s.Running = 5 + second%3 })
-	now := purgatory.Stats{Running: 7}
-	w := windowOf(samples, &now, noon.Add(time.Minute))
-	assert.EqualValues(t, 5, w.running)
-	now.Running = 3
-	w = windowOf(samples, &now, noon.Add(time.Minute))
-	assert.EqualValues(t, 3, w.running)
-	samples[30].stats.Running = 0
-	w = windowOf(samples, &now, noon.Add(time.Minute))
-	assert.Zero(t, w.running)
+// TestTheLastMinuteIsShorterThanTheWindow has operations expire for a minute, and then end as they should.
+func TestTheLastMinuteIsShorterThanTheWindow(t *testing.T) {
+	samples := watched(noon, 180, func(second int64, s *purgatory.Stats) {
+		s.Accepted, s.Expired, s.Pending = 10*second+3, 10*min(second, 100), 3
+	})
+	at := func(second int) (w window) {
+		n := samples[second].stats
+		return windowOf(samples[:second], &n, samples[second].at)
+	}
+	assert.Equal(t, minute{0, 50, 50}, at(5).minute, "since start: it has not watched for long")
+	assert.Equal(t, minute{50 * time.Second, 500, 500}, at(50).minute, "no more is known")
+	assert.Equal(t, minute{time.Minute, 600, 600}, at(100).minute)
+	assert.Equal(t, minute{time.Minute, 600, 300}, at(130).minute)
+	assert.Equal(t, minute{time.Minute, 600, 0}, at(170).minute)
+}
+
+// TestWhatIsDueIsSeenTwice: many may expire at once, and are due for a moment.
+func TestWhatIsDueIsSeenTwice(t *testing.T) {
+	samples := watched(noon, 3, func(second int64, s *purgatory.Stats) { s.Due = 100 * second })
+	at := func(now time.Duration) int64 {
+		w := windowOf(samples, &purgatory.Stats{Due: 250}, noon.Add(now))
+		return w.due
+	}
+	last := time.Duration(len(samples)-1) * time.Second
+	assert.EqualValues(t, 100*(len(samples)-2), at(last), "the sample of this moment is no second look")
+	assert.EqualValues(t, min(250, 100*(len(samples)-1)), at(last+time.Second))
+	w := windowOf(nil, &purgatory.Stats{Due: 250}, noon)
+	assert.Zero(t, w.due)
 }
 
 // TestRatesAreOfTheLastSeconds: what was long ago does not count.

@@ -49,7 +49,8 @@ type (
 // DelayedOperation is the part of an [Operation] that the purgatory uses. Embed it by
 // value, once. Its zero value is ready to use. It must not be copied, and it is used
 // once. So submit a pointer to your type, and give its methods pointer receivers: the
-// compiler rejects a value with "method machine has pointer receiver".
+// compiler rejects a value with "method OnComplete has pointer receiver", and a type that
+// embeds no DelayedOperation with "missing method embedOperationDelayedOperation".
 //
 // A DelayedOperation holds all the memory of a wait under one key: the entry in the
 // timer, the entry in the key's watcher list and the state. So an operation on one key

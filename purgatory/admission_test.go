@@ -142,7 +142,7 @@ func TestTheErrorOfARefusalSaysWhatWasWrong(t *testing.T) {
 		want error
 		says []string
 	}{
-		"nil operation": {op: nil, keys: []string{"a"}, want: purgatory.ErrNilOperation, says: []string{"<nil>"}},
+		"nil operation": {op: nil, keys: []string{"a"}, want: purgatory.ErrNilOperation, says: []string{"the operation is nil"}},
 		"typed nil":     {op: typedNil, keys: []string{"a"}, want: purgatory.ErrNilOperation, says: []string{"*purgatory_test.op"}},
 		"no keys":       {op: &op{}, want: purgatory.ErrNoKeys, says: []string{"*purgatory_test.op"}},
 		"too many keys": {op: &op{}, keys: make([]string, operation.MaxKeys+1), want: purgatory.ErrTooManyKeys, says: []string{"65537", "65536"}},

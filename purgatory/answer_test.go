@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"bytes"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -250,4 +251,11 @@ func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {
 			require.Equal(t, here, <-on)
 		}
 	}
+}
+
+// goroutine returns how the runtime names the calling goroutine in a stack: "goroutine 18 ".
+func goroutine() []byte {
+	buf := make([]byte, 64)
+	buf = buf[:runtime.Stack(buf, false)]
+	return buf[:bytes.IndexByte(buf, '[')]
 }

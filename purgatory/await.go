@@ -134,6 +134,10 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	if p.refuses(n, timeout) {
 		return p.refusal(&waiting{ended: make(chan struct{}, 1)}, n)
 	}
+	mustContext(ctx, "Await")
+	if timeout > 0 && timeout < p.tick {
+		p.hasty(timeout)
+	}
 	done := ctx.Done()
 	if closed(done) {
 		p.passedOver.Add(1)

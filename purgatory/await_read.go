@@ -79,6 +79,8 @@ func (r *reading[K]) finish(o machine.Outcome, cause error) error {
 }
 
 func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K, at []KeyPosition[K]) (value V, err error) {
+	p.made()
+	mustContext(ctx, "AwaitRead")
 	if read == nil {
 		return value, p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}

@@ -21,6 +21,7 @@ func BenchmarkObserved(b *testing.B) {
 		{"histograms", []purgatory.Option{purgatory.WithHistograms()}},
 		{"keys=512", []purgatory.Option{purgatory.WithKeyStats(512)}},
 		{"slow=1s", []purgatory.Option{purgatory.WithSlowCallback(time.Second)}},
+		{"diagnostics", []purgatory.Option{purgatory.WithDiagnostics()}},
 		{"histograms,keys=512", []purgatory.Option{purgatory.WithHistograms(), purgatory.WithKeyStats(512)}},
 	} {
 		b.Run(v.name, func(b *testing.B) {

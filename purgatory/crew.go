@@ -130,6 +130,7 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 // wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it
 // returns.
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
+	p.made()
 	if len(keys) == 1 {
 		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
 		return
@@ -154,6 +155,7 @@ func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 // calls [DelayedOperationPurgatory.CheckAndCompleteUpTo], and reports whether an operation
 // waits for key. Several signals of a key make one check up to the highest of their positions.
 func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
+	p.made()
 	return p.signal(key, p.watchers.Hash(key), position, false)
 }
 
@@ -161,6 +163,7 @@ func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaite
 // calls [DelayedOperationPurgatory.CheckAndCompleteInOrder]. A signal of both kinds makes a
 // check that tries every operation.
 func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
+	p.made()
 	p.signal(key, p.watchers.Hash(key), EveryPosition, true)
 }
 
@@ -177,6 +180,7 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 // be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
 // operation it does nothing.
 func (p *DelayedOperationPurgatory[K]) SignalAll() {
+	p.made()
 	if h := p.cfg.hook; h != nil {
 		h.Called(testhook.EveryKey{}, true, false)
 	}

@@ -145,7 +145,9 @@
 //   - [WithCallbacksOnWorkers] if crowds end together and their callbacks take long.
 //   - [WithExpiryWorkers] and [WithSignalWorkers] if many callbacks block at once. If they must
 //     run on goroutines of yours, call your pool in OnComplete.
-//   - [WithHistograms], [WithKeyStats] and [WithSlowCallback] to see why requests wait.
+//   - [WithTimeoutsExpected] if it is normal that operations expire: sessions, long polls.
+//   - [WithDiagnostics] to see why requests wait: it stands for [WithHistograms], [WithKeyStats],
+//     [WithSlowCallback] and [WithStuckStacks].
 //
 // # Lock order
 //

@@ -111,7 +111,7 @@ func (p *DelayedOperationPurgatory[K]) callbacks(m *machine.Machine, o machine.O
 // timed calls a callback with [WithSlowCallback].
 func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {
 	defer p.callbacksNow.end(p.callbacksNow.begin(m, name, key))
-	callback()
+	running(m, callback)
 }
 
 // callbackOf names the callback that has begun last.

@@ -75,6 +75,7 @@ type refusals struct{ closed, full, input atomic.Int64 }
 // refuses reports whether p refuses every wait on so many keys: without one, its timeout has to
 // pass. For other operations timeout is 0.
 func (p *DelayedOperationPurgatory[K]) refuses(keys int, timeout time.Duration) bool {
+	p.made()
 	return keys == 0 && (timeout <= 0 || timeout == NoTimeout) || keys > operation.MaxKeys || p.Closed()
 }
 
@@ -82,14 +83,25 @@ func (p *DelayedOperationPurgatory[K]) refuses(keys int, timeout time.Duration) 
 func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int) error {
 	switch {
 	case machine.Find(op) == nil:
-		return p.refuse(ErrNilOperation, "%T", op)
+		return p.refuse(ErrNilOperation, "%s", nilText(op))
 	case keys == 0 && !p.Closed():
-		return p.refuse(ErrNoKeys, "%s", kindOf(op))
+		if kind := waitsIn(op); kind != "" {
+			return p.refuse(ErrNoKeys, "%s without a key needs a timeout that passes, positive and not NoTimeout", kind)
+		}
+		return p.refuse(ErrNoKeys, "%T needs a key, under which a check finds it", op)
 	case keys > operation.MaxKeys:
 		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
 	default:
 		return p.refuse(ErrClosed, "%s", kindOf(op))
 	}
+}
+
+// nilText says what is nil about op.
+func nilText(op operation.Operation) string {
+	if op == nil {
+		return "the operation is nil"
+	}
+	return fmt.Sprintf("a %T that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
 }
 
 // refuse counts a refusal and returns its error.

@@ -42,6 +42,10 @@ const (
 	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
 	// waited). Operations of other purgatories that share the timer count, too.
 	EventDue = "purgatory.expiry.due"
+	// EventShortTimeout: a timeout is shorter than a tick, as 30 is, which means 30 ns. Logged once by
+	// each purgatory, by slog's default logger if that of WithLogger does not log warnings. Warn:
+	// timeout, tick, hint.
+	EventShortTimeout = "purgatory.timeout.short"
 	// EventManyTimers ("purgatory.timers.many"): the program has more than 64 timers; let
 	// purgatories share one (see WithTimer). Logged once per process. Warn: timers, hint.
 	EventManyTimers = timer.EventManyTimers
@@ -70,6 +74,9 @@ type events struct {
 	stalls     atomic.Int64  // of the reaper, see EventStalled
 	samples    atomic.Uint32 // taken by Inspect, each of other keys
 
+	tick      time.Duration // of the timer
+	hastySeen atomic.Bool   // a timeout was shorter
+	gatesSeen atomic.Int64  // when lookAtGates last looked, on the timer's clock
 	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
 	dueSeen   time.Duration // when overdue last looked, on the timer's clock
 }

@@ -56,7 +56,14 @@ type OperationReport struct {
 	Key  string        // one of the keys that it waits for
 	Keys int           // the number of keys that it waits for
 	Age  time.Duration // since it was registered
-	Left time.Duration // until its timeout; negative if that has passed
+	Left time.Duration // until its timeout; negative if that has passed, [NoTimeout] if it never does
+}
+
+func left(deadline, now time.Duration) time.Duration {
+	if deadline == 0 || deadline >= timer.Never { // 0: the timer does not know it
+		return NoTimeout
+	}
+	return deadline - now
 }
 
 // sampling is the size of the sample in which the oldest operations are searched.
@@ -72,6 +79,7 @@ const sampling = 1 << 12
 // ended, Inspect does that, callbacks included; so do not call Inspect while you
 // hold a lock that an operation's method takes. Texts are cut off after 200 bytes.
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
+	p.made()
 	in := Inspection{Wheels: timer.Inspect(p.timer)}
 	if keys > 0 {
 		var hot, expiring []stats.KeyCounts[K]
@@ -131,7 +139,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			Key:  keyText(w.Key),
 			Keys: keys,
 			Age:  now - w.Start,
-			Left: deadline - now,
+			Left: left(deadline, now),
 		})
 	}
 	return all, len(sample)

@@ -37,7 +37,8 @@ func (l *life) become(era uint32) (first bool) {
 
 // reaping is the purgatory's reaper, which is started when the first operation has a timeout that passes.
 type reaping struct {
-	off sched.Bool // it was started, or is not to be
+	off  sched.Bool // it was started, or is not to be
+	made uintptr    // where New was called, for its labels
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -51,7 +52,7 @@ func (p *DelayedOperationPurgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap(), p.panicked)
+		r.mu.reaper = reaper.Start(labelled{p.timer, labels(p.name, r.made)}, p.cfg.reapInterval, p.reap(), p.panicked)
 	}
 }
 
@@ -76,6 +77,7 @@ func (p *DelayedOperationPurgatory[K]) Closed() bool { return p.life.atLeast(dra
 // [DelayedOperationPurgatory.Shutdown] waits for both. Close may be called from
 // any callback. A second call does nothing.
 func (p *DelayedOperationPurgatory[K]) Close() error {
+	p.made()
 	p.close(false)
 	return nil
 }
@@ -131,6 +133,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait
 // for these. A Shutdown that is called from a callback waits for that callback, and so as long as it may.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
+	p.made()
+	mustContext(ctx, "Shutdown")
 	if p.life.become(draining) {
 		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
 	}

@@ -39,6 +39,7 @@ type config struct {
 	firstInFirstOut bool
 	spread          bool // WithCallbacksOnWorkers
 	hook            *testhook.Hook
+	expiryNormal    bool // WithTimeoutsExpected
 
 	err error // the first rule that an option breaks
 }
@@ -50,10 +51,13 @@ func rule[V any](c *config, ok bool, name string, value V, allowed string) {
 	}
 }
 
-// WithTick sets the resolution of timeouts. Default 1 ms. New rejects it together with
-// [WithTimer].
+// WithTick sets the resolution of timeouts, at least a microsecond. Default 1 ms. New rejects it
+// together with [WithTimer].
 func WithTick(d time.Duration) Option {
-	return func(c *config) { c.timerOptions = append(c.timerOptions, timer.WithTick(d)) }
+	return func(c *config) {
+		rule(c, d >= time.Microsecond, "tick", d, "at least 1µs; a number without a unit counts nanoseconds")
+		c.timerOptions = append(c.timerOptions, timer.WithTick(d))
+	}
 }
 
 // WithTimerOptions sets further options of the purgatory's own timer, such as

@@ -23,6 +23,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 	}{
 		"nil option":            {[]purgatory.Option{nil}, "nil Option"},
 		"tick":                  {[]purgatory.Option{purgatory.WithTick(0)}, "0s"},
+		"tick without a unit":   {[]purgatory.Option{purgatory.WithTick(30)}, "tick is 30ns, must be at least 1µs; a number without a unit counts nanoseconds"},
 		"wheel size":            {[]purgatory.Option{purgatory.WithTimerOptions(timer.WithWheelSize(1))}, "1"},
 		"timer shards":          {[]purgatory.Option{purgatory.WithTimerOptions(timer.WithShards(3))}, "3"},
 		"watcher shards, none":  {[]purgatory.Option{purgatory.WithWatcherShards(0)}, "0"},
@@ -56,7 +57,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 func TestExtremeOptionValuesWork(t *testing.T) {
 	for name, opts := range map[string][]purgatory.Option{
 		"smallest": {
-			purgatory.WithTick(1), purgatory.WithTimerOptions(timer.WithWheelSize(2)), purgatory.WithTimerOptions(timer.WithShards(1)), purgatory.WithWatcherShards(1),
+			purgatory.WithTick(time.Microsecond), purgatory.WithTimerOptions(timer.WithWheelSize(2)), purgatory.WithTimerOptions(timer.WithShards(1)), purgatory.WithWatcherShards(1),
 			purgatory.WithPurgeInterval(0), purgatory.WithReapInterval(time.Millisecond), purgatory.WithExpiryWorkers(1), purgatory.WithMaxPending(1),
 		},
 		"large": {

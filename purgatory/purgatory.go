@@ -46,11 +46,14 @@ type pools[K comparable] struct {
 	manyKeys sched.Pool // of *[]watchers.Wait[K]
 }
 
-// New returns a running purgatory. name is its name in errors, logs and statistics. Call
-// Close or Shutdown when you no longer need it: it has goroutines. Error:
+// New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
+// empty. Call Close or Shutdown when you no longer need it: it has goroutines. Error:
 // [ErrInvalidOption].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
+	if name == "" {
+		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
+	}
 	cfg, err := newConfig(opts)
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
@@ -87,6 +90,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		}
 		p.timer = p.own
 	}
+	p.tick = timer.Tick(p.timer)
+	p.reaping.made = caller()
 	if _, manual := p.timer.(*timer.ManualTimer); manual || !cfg.reaper {
 		p.reaping.off.Store(true)
 	} else if cfg.slow > 0 || cfg.logger.Handler() != slog.DiscardHandler {
@@ -110,6 +115,7 @@ func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 // moving the clock, as when a callback calls it, it adds d to that move and returns false
 // at once.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
+	p.made()
 	expired := p.timer.AdvanceClock(d)
 	p.sweep(0)
 	return expired
@@ -122,6 +128,7 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // and the clock must not wait for it. While that goroutine works, sweep logs nothing.
 func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 	purged := p.purge()
+	p.lookAtGates(stalled > 0)
 	if p.logger.Handler() == slog.DiscardHandler || p.reporting.Swap(true) {
 		return
 	}

@@ -41,7 +41,7 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	watched, over := false, false
 	defer func() {
 		if !over { // a TryComplete has panicked or called runtime.Goexit: that is no yes
-			completed, err = p.abandon(recover(), m, timeout, waits, watched)
+			err = p.abandon(recover(), m, timeout, waits, watched)
 		}
 	}()
 	if !tried && !deep && !(inLine && p.othersWait(waits)) && p.try(m, 0) == yes {
@@ -79,47 +79,45 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 
 // abandon goes on where a TryComplete has panicked with v, or has called runtime.Goexit: v is nil then, and
 // the goroutine is ending. It makes the second try, if that is still to come, or leaves it to a worker.
-func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) (completed bool, err error) {
-	first, key := p.watchers.Shard(waits[0].Hash), waits[0].Key
+func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) error {
+	first := p.watchers.Shard(waits[0].Hash)
 	if v != nil {
-		defer p.recovered(v, m, "TryComplete", key)()
+		defer p.recovered(v, m, "TryComplete", waits[0].Key)() // last: the handler may call runtime.Goexit
 	}
 	if !watched {
-		if err = p.watch(first, m, timeout, waits); err != nil {
-			return false, err
+		if err := p.watch(first, m, timeout, waits); err != nil {
+			return err
+		}
+		if v != nil && !p.inLine(waits) {
+			p.tryOnceMore(first, m, waits[0].Key)
+			return nil
 		}
 	}
-	end := machine.Pending
-	switch {
-	case watched: // it was the second try
-		end = p.leave(m)
-	case v == nil || p.inLine(waits):
-		if end = p.leave(m); end == machine.Pending {
-			p.signalAll(waits)
-		}
-	default:
-		end = p.askSafely(m, key)
-	}
-	if end != machine.Pending {
+	if end := p.leave(m); end != machine.Pending {
 		p.endOne(first, m, end, nil, true)
+	} else if !watched {
+		p.signalAll(waits)
 	}
-	return false, nil
+	return nil
 }
 
-// askSafely is ask that lets m go, early, if another TryComplete panics or calls runtime.Goexit.
-func (p *DelayedOperationPurgatory[K]) askSafely(m *machine.Machine, key K) (end machine.Outcome) {
-	over := false
+// tryOnceMore makes the second try of m, whose first one has panicked. Whatever this one does, m is
+// released or ended.
+func (p *DelayedOperationPurgatory[K]) tryOnceMore(first *watchers.Shard[K], m *machine.Machine, key K) {
+	end, over := machine.Pending, false
 	defer func() {
 		if !over {
 			if v := recover(); v != nil {
 				defer p.recovered(v, m, "TryComplete", key)()
 			}
-			p.letGo(m)
+			end = p.leave(m)
+		}
+		if end != machine.Pending {
+			p.endOne(first, m, end, nil, true)
 		}
 	}()
 	end, _, _ = p.ask(m, tryFirst)
 	over = true
-	return end
 }
 
 // signalAll has workers check the keys.
@@ -198,13 +196,18 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 		return p.reject(m, false, ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	now := p.timer.Now()
-	if err := p.timer.AddAt(entryOf(m), now, timer.Deadline(now, timeout)); err != nil {
-		p.freePlaces(1)
-		kind := ErrClosed
-		if errors.Is(err, timer.ErrFull) {
-			kind = ErrFull
+	if timeout != NoTimeout { // else the first Extend adds the entry
+		if !p.reaping.off.Load() {
+			p.startReaper()
 		}
-		return p.reject(m, false, kind, "%w", err)
+		if err := p.timer.AddAt(entryOf(m), now, timer.Deadline(now, timeout)); err != nil {
+			p.freePlaces(1)
+			kind := ErrClosed
+			if errors.Is(err, timer.ErrFull) {
+				kind = ErrFull
+			}
+			return p.reject(m, false, kind, "%w", err)
+		}
 	}
 	m.SetStart(now)
 	if refused := first.Watch(m, 0, &waits[0]); refused != watchers.Accepted {
@@ -212,9 +215,6 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 	}
 	for i := 1; i < len(waits); i++ {
 		p.watchers.Shard(waits[i].Hash).Watch(m, i, &waits[i]) // only the first key's shard refuses
-	}
-	if !p.reaping.off.Load() && timeout != NoTimeout {
-		p.startReaper()
 	}
 	return nil
 }
@@ -243,6 +243,9 @@ func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout 
 	m := machine.Find(op)
 	if n := len(keys) + len(at); m == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
+	}
+	if timeout > 0 && timeout < p.tick {
+		p.hasty(timeout)
 	}
 	var set keySet[K]
 	waits := set.fill(p, keys, at)

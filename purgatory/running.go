@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -21,9 +22,8 @@ import (
 func WithSlowCallback(threshold time.Duration) Option { return func(c *config) { c.slow = threshold } }
 
 // WithStuckStacks adds to [EventStuck] the stack of the goroutine that runs the
-// callback. It costs a microsecond for each callback. In a sweep that finds stuck callbacks,
-// the runtime stops all goroutines once while it writes their stacks. It requires
-// [WithSlowCallback].
+// callback. In a sweep that finds stuck callbacks, the runtime stops all goroutines once
+// while it writes their stacks. It requires [WithSlowCallback].
 func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } }
 
 // callbacks holds the callbacks that run now. It is used only with WithSlowCallback. It is
@@ -40,19 +40,25 @@ type callbacks[K comparable] struct {
 
 // callback is a call of an operation's method.
 type callback[K comparable] struct {
-	key       K // the operation's first
-	name      string
-	began     time.Time
-	goroutine []byte // how the runtime names it in a stack; nil without WithStuckStacks
-	logged    bool
+	key    K // the operation's first
+	name   string
+	began  time.Time
+	logged bool
+}
+
+// running calls callback, a method of m's operation. The runtime writes m into a stack, as the argument
+// of this function, and so [stackOf] finds the goroutine: to ask for its name at each callback would cost
+// some microseconds. m is used after the call so that the compiler keeps it where the runtime looks.
+//
+//go:noinline
+func running(m *machine.Machine, callback func()) {
+	callback()
+	runtime.KeepAlive(m)
 }
 
 // begin returns m, for end.
 func (c *callbacks[K]) begin(m *machine.Machine, name string, key K) *machine.Machine {
 	b := callback[K]{key: key, name: name, began: time.Now()}
-	if c.p.cfg.stuckStacks {
-		b.goroutine = goroutine()
-	}
 	c.mu.Lock()
 	if c.mu.running == nil {
 		c.mu.running = make(map[*machine.Machine]callback[K])
@@ -116,8 +122,8 @@ func (c *callbacks[K]) report(stuck map[*machine.Machine]callback[K]) {
 			"operation", kindOf(m.Operation()), "callback", b.name,
 			"elapsed", time.Since(b.began), "age", c.p.ageOf(m), "key", keyText(b.key),
 		}
-		if b.goroutine != nil {
-			args = append(args, "stack", stackOf(b.goroutine, stacks()))
+		if c.p.cfg.stuckStacks {
+			args = append(args, "stack", stackOf(m, stacks()))
 		}
 		c.p.log(slog.LevelWarn, EventStuck, args...)
 	}
@@ -129,14 +135,6 @@ func (p *DelayedOperationPurgatory[K]) ageOf(m *machine.Machine) time.Duration {
 		return 0
 	}
 	return p.timer.Now() - m.Start()
-}
-
-// goroutine returns how the runtime names the calling goroutine in a stack: "goroutine
-// 18 ".
-func goroutine() []byte {
-	buf := make([]byte, 64)
-	buf = buf[:runtime.Stack(buf, false)]
-	return buf[:bytes.IndexByte(buf, '[')]
 }
 
 const maxStacks = 16 << 20 // bytes of all goroutines' stacks
@@ -151,12 +149,14 @@ func allStacks() []byte {
 	}
 }
 
-// stackOf returns the stack of a goroutine, "" if it is not among stacks.
-func stackOf(goroutine, stacks []byte) string {
-	i := bytes.Index(stacks, goroutine)
+// stackOf returns the stack of the goroutine that runs a callback of m, "" if it is not among stacks.
+func stackOf(m *machine.Machine, stacks []byte) string {
+	i := bytes.Index(stacks, fmt.Appendf(nil, "purgatory.running(%p,", m))
 	if i < 0 {
 		return ""
 	}
-	stack, _, _ := bytes.Cut(stacks[i:], []byte("\n\n"))
-	return string(stack)
+	separator := []byte("\n\n")
+	rest, _, _ := bytes.Cut(stacks[i:], separator)
+	begin := bytes.LastIndex(stacks[:i], separator)
+	return string(bytes.TrimSpace(stacks[max(begin, 0) : i+len(rest)]))
 }

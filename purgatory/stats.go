@@ -51,12 +51,18 @@ type Stats struct {
 	// context had ended, or, in a check in order, its deadline had passed.
 	PassedOver int64
 
-	MaxPending int64 // the bound of WithMaxPending; 0: none
+	MaxPending       int64 // the bound of WithMaxPending; 0: none
+	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
 	// Running is how many goroutines run operations' methods now, once for each level of nested
 	// calls, except for TryComplete
 	// during a registration, which also WithSlowCallback leaves out.
 	Running int64
+	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
+	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of
+	// the reaper and calls of Stats, and so about 0.2 s too low. A method that blocks while others under
+	// the same keys, or under keys of the same watcher shard, return is not seen: see [WithSlowCallback].
+	BlockedFor time.Duration
 	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three
 	// fields are 0. OldestRunning is how long the oldest call has been running, StuckCallbacks
 	// how many calls have been running for longer than the threshold, and SlowCallbacks how
@@ -98,7 +104,7 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 
 // String returns the numbers that an operator looks at first, in one line: how many
 // operations wait, and how operations have ended. Rejections, running callbacks, due
-// operations, panics and stalls follow if they are not zero.
+// operations, waits passed over, panics and stalls follow if they are not zero.
 func (s Stats) String() string {
 	var b strings.Builder
 	positive := func(n int64, format string, args ...any) {
@@ -122,9 +128,11 @@ func (s Stats) String() string {
 	positive(s.Rejected, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
 	oldest := int64(s.OldestRunning)
 	positive(max(s.Running, oldest), "; running %d", s.Running)
+	positive(int64(s.BlockedFor/time.Second), ", blocked for %v", short(s.BlockedFor))
 	positive(oldest, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
 	positive(s.Due, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
 	positive(s.SlowCallbacks, "; slow callbacks %d", s.SlowCallbacks)
+	positive(s.PassedOver, "; passed over %d", s.PassedOver)
 	positive(s.Panics, "; panics %d", s.Panics)
 	positive(s.ReaperStalls, "; reaper stalls %d", s.ReaperStalls)
 	return b.String()
@@ -142,6 +150,7 @@ func short(d time.Duration) time.Duration {
 // totals returns the sum of the shards' counts. It adds their times to times, if that is not
 // nil.
 func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
+	p.made()
 	t := watchers.Totals{Times: times}
 	for s := range p.watchers.Shards() {
 		s.Totals(&t)
@@ -152,6 +161,7 @@ func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Total
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
+	p.made()
 	var times *stats.Times
 	if p.cfg.histograms {
 		times = stats.NewTimes()
@@ -183,7 +193,9 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	s.Accepted += t.Met
 	s.Satisfied += t.Met
 	s.MaxPending = int64(p.cfg.maxPending)
+	s.TimeoutsExpected = p.cfg.expiryNormal
 	s.Running = int64(p.watchers.Inside())
+	s.BlockedFor = p.watchers.Blocked(p.timer.Now(), false)
 	s.CallbacksTimed = p.cfg.slow > 0
 	s.StuckCallbacks, s.OldestRunning = p.callbacksNow.oldest()
 	s.SlowCallbacks = p.callbacksNow.slow.Load()

@@ -185,16 +185,19 @@ func TestStatsStringLeavesOutZeros(t *testing.T) {
 	s := Stats{
 		Pending: 1, Keys: 2, Timed: true, OldestAge: 61_234 * time.Millisecond, Accepted: 21, Satisfied: 3, Forced: 4, Expired: 5,
 		Cancelled: 6, Closed: 7, Rejected: 33, RejectedClosed: 10, RejectedFull: 11, RejectedInput: 12, Running: 14, StuckCallbacks: 15,
-		OldestRunning: 3_141_592_653, Due: 16, OldestDue: 2_718 * time.Microsecond, SlowCallbacks: 17, Panics: 18, ReaperStalls: 19,
+		OldestRunning: 3_141_592_653, Due: 16, OldestDue: 2_718 * time.Microsecond, SlowCallbacks: 17, Panics: 18, ReaperStalls: 19, PassedOver: 20,
+		BlockedFor: 2_345 * time.Millisecond,
 	}
 	s.Late = p.Stats().Late
 	s.Late.Counts = [HistogramBuckets]int64{HistogramBuckets - 1: 1}
 	assert.Equal(t, "pending 1 under 2 keys, oldest 1m1.2s; accepted 21: 3 satisfied, 4 forced, 5 expired, 6 cancelled, 7 closed; "+
-		"p99 lateness > 8m44.288s; rejected 33: 10 closed, 11 full, 12 input; running 14, 15 stuck, oldest for 3.14s; "+
-		"due 16, oldest for 2.72ms; slow callbacks 17; panics 18; reaper stalls 19", s.String())
+		"p99 lateness > 8m44.288s; rejected 33: 10 closed, 11 full, 12 input; running 14, blocked for 2.35s, 15 stuck, oldest for 3.14s; "+
+		"due 16, oldest for 2.72ms; slow callbacks 17; passed over 20; panics 18; reaper stalls 19", s.String())
 	assert.NotContains(t, s.String(), "\n")
 	s = Stats{Running: 1}
 	assert.Regexp(t, "; running 1$", s.String(), "without WithSlowCallback nothing is known of stuck callbacks")
+	s = Stats{Running: 1, BlockedFor: time.Second - 1}
+	assert.Regexp(t, "; running 1$", s.String(), "a moment is not worth a word")
 	s = Stats{Due: 1, OldestDue: 10_009}
 	assert.Regexp(t, "; due 1, oldest for 10µs$", s.String(), "three digits, or few more")
 }

@@ -34,7 +34,7 @@ const (
 
 // try calls TryComplete of m, which the caller holds. The caller recovers its panic.
 func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answer {
-	if left(m) {
+	if hasLeft(m) {
 		p.passedOver.Add(1)
 		return none
 	}
@@ -48,8 +48,8 @@ func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answe
 	return no
 }
 
-// left reports whether m is a wait whose context has ended: nobody waits for it any more.
-func left(m *machine.Machine) bool {
+// hasLeft reports whether m is a wait whose context has ended: nobody waits for it any more.
+func hasLeft(m *machine.Machine) bool {
 	w, ok := m.Operation().(*waiting)
 	return ok && closed(w.done)
 }

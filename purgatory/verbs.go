@@ -57,8 +57,8 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // Errors:
 //   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
 //     TryComplete may have returned true before
-//   - [ErrFull]: the purgatory or its timer holds as many operations as it may, whether or
-//     not op's condition is met
+//   - [ErrFull]: op has to wait, and the purgatory, its timer or op's first key has as many
+//     operations as it may
 //   - [ErrNoKeys], [ErrTooManyKeys]: there are no keys, or more than [operation.MaxKeys]
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
@@ -91,6 +91,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // Inside a TryComplete, and on a stack of over 400 frames, CheckAndComplete may leave the
 // check to a signal worker, as Signal does.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
+	p.made()
 	if len(keys) == 1 {
 		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
@@ -168,6 +169,7 @@ func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause erro
 }
 
 func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
+	p.made()
 	m := machine.Find(op)
 	if m == nil || !p.claim(m, o, cause) {
 		return false
@@ -230,18 +232,25 @@ func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match 
 // false, op has ended, is expiring, is still being registered, or is an operation of
 // another purgatory. Extend runs no callback and does not block.
 //
-// A store of sessions that finds the operation by an id adds it to its map after
-// TryCompleteElseWatch, and only if its Outcome is still Pending. It does so under the lock
-// under which OnComplete deletes the entry: otherwise an operation that has ended stays in
-// the map.
+// If you keep sessions in a map, to find the one that a heartbeat is for, add a session to the map
+// after TryCompleteElseWatch has returned, and let OnComplete delete it. OnComplete may have run by
+// then. So do both under one lock, and add the session only if its Outcome is Pending: otherwise a
+// session that has ended stays in the map.
 //
 // A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and
 // does not touch the wheel. An earlier deadline moves op in its wheel. With a timeout of
 // zero or less op expires at once, on an expiry worker (on a manual clock: in the next
 // AdvanceClock).
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
+	p.made()
 	m := machine.Find(op)
-	return m != nil && m.AcceptedBy(p.id) && p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
+	if m == nil || !m.AcceptedBy(p.id) {
+		return false
+	}
+	if !p.reaping.off.Load() {
+		p.startReaper()
+	}
+	return p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds
@@ -250,6 +259,7 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 // or goes meanwhile, and it may yield a key twice if many others go meanwhile. See
 // [DelayedOperationPurgatory.NumKeys] for the number of keys.
 func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
+	p.made()
 	return func(yield func(K) bool) {
 		for k := range p.watchers.AllKeys() {
 			if k.Hash != p.noKey && !yield(k.Key) {
@@ -262,6 +272,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 // Waiting returns how many operations wait for key. It costs a lookup under a lock. The
 // answer may be outdated when it comes.
 func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
+	p.made()
 	hash := p.watchers.Hash(key)
 	if s := p.watchers.Used(hash); s != nil {
 		return s.Waiting(key, hash)
@@ -276,6 +287,7 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 // chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
 // SignalAll.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+	p.made()
 	if h := p.cfg.hook; h != nil {
 		h.Called(testhook.EveryKey{}, false, false)
 		h.Walk(testhook.EveryKey{}, 1)

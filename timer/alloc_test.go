@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
@@ -66,20 +65,4 @@ func TestNoAllocations(t *testing.T) {
 		for timer.work() {
 		}
 	})
-}
-
-// A timer that holds nothing yet has no wheels: it takes 256 bytes for each shard and less than
-// two kilobytes besides.
-func TestATimerWithoutEntriesIsSmall(t *testing.T) {
-	const timers, shards = 50, 16
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range timers {
-		timer, err := NewSystemTimer(WithShards(shards))
-		require.NoError(t, err)
-		timer.Stop()
-	}
-	runtime.ReadMemStats(&after)
-	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(256*shards+2048))
-	assert.LessOrEqual(t, (after.Mallocs-before.Mallocs)/timers, uint64(2*shards+8))
 }

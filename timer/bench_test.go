@@ -153,3 +153,15 @@ func BenchmarkRunDue(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/entries, "ns/entry")
 }
+
+// BenchmarkNewSystemTimer measures a timer that is made, stopped and never used.
+func BenchmarkNewSystemTimer(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		t, err := NewSystemTimer()
+		if err != nil {
+			b.Fatal(err)
+		}
+		t.Stop()
+	}
+}

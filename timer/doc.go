@@ -22,7 +22,8 @@
 //   - Late by at most one tick plus scheduling, while a goroutine drives the timer and a
 //     worker is free. After a stall, the timer hands over everything that is due at once.
 //   - Adding takes O(levels) and cancelling O(1). Neither allocates if the caller owns the
-//     entry, except that the first entry that needs a further level allocates its buckets.
+//     entry, except that the first entry of a shard allocates the shard, and the first entry
+//     that needs a further level allocates its buckets.
 //     Expiry does not lock them out: a due bucket moves in O(1), and the timer spreads an
 //     overflow bucket over the wheel below in chunks and releases the lock between two
 //     chunks.

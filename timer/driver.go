@@ -22,7 +22,8 @@ import (
 // compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
 // value is never, and none succeeds.
 func (t *store) callStandIn(overdue int64) {
-	if t.overdue.CompareAndSwap(overdue, t.late(int64(t.now()))) {
+	now := t.now()
+	if !t.stalled(time.Duration(overdue), now) && t.overdue.CompareAndSwap(overdue, t.late(int64(now))) {
 		t.standIns.Add(1)
 		sched.Go(t.standIn)
 		runtime.Gosched()
@@ -41,13 +42,24 @@ const standingIn = never - 1
 // be placed. So a driver that has read next before the flush wakes up too early, not too late.
 func (t *store) standIn() {
 	defer t.standIns.Add(-1)
-	if overdue := t.overdue.Load(); overdue >= standingIn || !t.overdue.CompareAndSwap(overdue, standingIn) {
+	overdue := t.overdue.Load()
+	if overdue >= standingIn || !t.overdue.CompareAndSwap(overdue, standingIn) {
 		return
 	}
-	t.flush(t.now())
+	now := t.now()
+	if t.stalled(time.Duration(overdue), now) { // the process was stopped before this goroutine ran
+		t.overdue.CompareAndSwap(standingIn, overdue)
+		return
+	}
+	t.flush(now)
 	next := min(t.next(), never/t.tick) * t.tick
 	t.overdue.CompareAndSwap(standingIn, t.late(next)) // fails if the driver has woken up
 }
+
+// stalled reports whether a driver that was to wake up at the time at comes so late that nothing
+// expires before a grace has passed (see [WithStallGrace]). Then only the driver flushes: it waits, and
+// waits again if it was stopped meanwhile.
+func (t *store) stalled(at, now time.Duration) bool { return t.grace > 0 && now-at > t.grace }
 
 // late returns the time from which on other goroutines do the work of a driver that was to
 // wake up at the given time. Both are in ns.
@@ -78,8 +90,9 @@ func (t *SystemTimer) nextWake() int64 {
 
 // AdvanceClock waits until an entry is due, hands all due entries to the workers and returns
 // true. It returns false when d has passed or the timer stops. If d is 0, it hands over what
-// is due and does not wait. One of several callers is the driver; the others wait for their
-// turn, for up to their d. A task that calls it blocks its worker.
+// is due and does not wait. After a stall, it first waits for the grace of [WithStallGrace], if there
+// is one. One of several callers is the driver; the others wait for their turn, for up to their d. A
+// task that calls it blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed,
@@ -95,16 +108,30 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		return false
 	}
 	defer t.driver.Put()
+	planned := Never // when this goroutine was to flush
 	for {
 		now := t.now()
+		if t.grace > 0 {
+			planned = min(planned, time.Duration(min(t.next(), never/t.tick)*t.tick))
+		}
+		for ; t.stalled(planned, now); now = t.now() {
+			planned = now + t.grace
+			if t.sleeper.Sleep(t.grace, nil, stop, t.stopped) == sched.Stopped {
+				return false
+			}
+		}
 		if t.flush(now) {
 			return true
 		}
 		if now >= deadline {
 			return false
 		}
+		if t.wakeup == nil { // nobody reads it before nextWake has written wake
+			t.wakeup = sched.NewToken()
+		}
 		until := min(min(t.nextWake(), never/t.tick)*t.tick, int64(deadline))
 		t.overdue.Store(t.late(until))
+		planned = time.Duration(until)
 		woken := t.sleeper.Sleep(time.Duration(until)-t.now(), t.wakeup, stop, t.stopped)
 		t.overdue.Store(never)
 		if woken == sched.Stopped || closed(stop) || closed(t.stopped) {

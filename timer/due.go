@@ -10,6 +10,9 @@ import (
 func TakeDue(t Timer, task *TaskEntry, now time.Duration) (passed, taken bool) {
 	store, e := t.core(), &task.entry
 	s := store.shardOf(e)
+	if s == nil { // no entry was added to the shard yet
+		return false, false
+	}
 	s.mu.Lock()
 	if store.ownsLocked(e) {
 		at := int64(e.Deadline())

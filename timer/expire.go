@@ -16,7 +16,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 	tick := int64(now) / t.tick
 	for more := true; more; {
 		more = false
-		for _, s := range t.shards {
+		for s := range t.made {
 			if s.next.Load() > tick {
 				continue
 			}
@@ -37,7 +37,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 // next returns the earliest tick at which a shard has to be flushed.
 func (t *store) next() (expiration int64) {
 	expiration = never
-	for _, s := range t.shards {
+	for s := range t.made {
 		expiration = min(expiration, s.next.Load())
 	}
 	return expiration
@@ -55,8 +55,9 @@ func (t *store) runDue() (ran bool) {
 	}
 	// Begin at another shard each time, so that a shard that always has due entries does
 	// not keep the others waiting.
-	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
-	s := t.shards[(bits.TrailingZeros64(bits.RotateLeft64(ready, -first))+first)&63]
+	first := int(t.turn.Add(1) & (t.shardCount - 1))
+	index := bits.TrailingZeros64(bits.RotateLeft64(ready, -first)) + first
+	s := t.shards.Load()[index%maxShards].Load()
 	now := int64(0)
 	for range runLength {
 		s.mu.Lock()

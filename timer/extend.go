@@ -7,6 +7,9 @@ import "time"
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	e := &task.entry
 	s := t.shardOf(e)
+	if s == nil {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.ownsLocked(e) {
@@ -23,24 +26,42 @@ func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 // A deadline that is later by a tick or more is written to the entry only: when the old
 // deadline passes, the timer finds the new one and places the entry again. Another deadline
 // moves the entry at once.
+//
+// The operation of a purgatory that has no timeout is not added. Its first deadline schedules it, unless
+// Cancel was called, or Stop. No maximum of pending entries applies to that.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	to := within(deadline)
 	s := t.shardOf(e)
+	if s == nil {
+		if s = t.operationShard(e); s == nil {
+			return false
+		}
+	}
 	s.mu.Lock()
-	if !t.ownsLocked(e) || e.Next == nil {
+	if !t.ownsLocked(e) || e.Next == nil && (e.At != 0 || s.mu.stopped) {
 		s.mu.Unlock()
 		return false
 	}
+	first := e.Next == nil // it was never added, so it is an operation's: t owns no such task
+	if first && to == int64(Never) {
+		s.mu.Unlock()
+		return true // it has no timeout still
+	}
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
-	later := to-e.At >= t.tick
+	later := to-e.At >= t.tick && !first
 	e.At = to
 	if later {
 		s.mu.Unlock()
 		return true
 	}
-	s.unlinkLocked(e)
+	if first {
+		s.mu.pending++
+		t.release(-1)
+	} else {
+		s.unlinkLocked(e)
+	}
 	now := t.now()
 	s.catchUpLocked(int64(now))
 	var expiration int64

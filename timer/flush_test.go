@@ -13,7 +13,7 @@ import (
 // emptying.
 func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 	m := newManual(t, WithWheelSize(4))
-	s := m.shards[0]
+	s := m.shard(0)
 	tt := newTask(nil)
 	addIn(t, m, tt, 100*time.Millisecond)
 	bucketOf := func() int64 {
@@ -41,7 +41,7 @@ func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 // extended there.
 func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 	m := newManual(t)
-	s := m.shards[0]
+	s := m.shard(0)
 	tasks := make([]*testTask, 3*chunk)
 	for i := range tasks {
 		tasks[i] = newTask(nil)
@@ -131,7 +131,7 @@ func TestAFlushHoldsTheLockForAChunkAtMost(t *testing.T) {
 			for i := range 2 * chunk {
 				addIn(t, m, newTask(nil), c.first+time.Duration(i)*c.apart)
 			}
-			s := m.shards[0]
+			s := m.shard(0)
 			require.True(t, s.flushLocked(2048))
 			assert.Len(t, listOf(t, &s.mu.due), chunk)
 			m.Stop()
@@ -147,7 +147,7 @@ func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 		addIn(t, m, tt, 100*time.Millisecond)
 		want = append(want, tt)
 	}
-	s := m.shards[0]
+	s := m.shard(0)
 	require.True(t, s.flushLocked(100))
 	require.NotEmpty(t, halfWay(t, s))
 	assert.ElementsMatch(t, want, m.Stop())
@@ -159,7 +159,7 @@ func TestStopReturnsEntriesThatAFlushIsMoving(t *testing.T) {
 // additions wait for it. A flush here releases the lock between two chunks.
 func TestKafkaAFlushReleasesTheLockBetweenChunks(t *testing.T) {
 	m := newManual(t, WithTick(1), WithWheelSize(1024))
-	s := m.shards[0]
+	s := m.shard(0)
 	for i := range 10 * chunk { // half of them in one overflow bucket, the others in buckets of the lowest level
 		addIn(t, m, newTask(nil), 2048+time.Duration(i%chunk))
 		addIn(t, m, newTask(nil), 1+time.Duration(i)%1023)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -170,6 +171,101 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
 	require.NoError(t, m.AddAt(e, m.Now(), time.Hour))
 	assert.Empty(t, m.Stop(), "an operation is no task")
+}
+
+// untimed returns the entry of an operation that has no timeout: it is pending, and no timer knows it.
+func untimed(t testing.TB) (*operation, *TaskEntry) {
+	t.Helper()
+	o := &operation{}
+	list := new(machine.List)
+	list.Init(o)
+	hold := machine.Of(o)
+	require.True(t, hold.Begin(o, 1, 1<<25-1))
+	list.Link(hold, 0, 0, nil)
+	hold.Release(true)
+	return o, taskEntry(hold.Entry())
+}
+
+// The first deadline of an operation that was never added schedules it, on any kind of timer.
+func TestTheFirstDeadlineOfAnOperationSchedulesIt(t *testing.T) {
+	m := newManual(t, WithMaxPending(1))
+	addIn(t, m, newTask(nil), time.Hour)
+	m.AdvanceClock(time.Second)
+	o, e := untimed(t)
+	assert.True(t, m.Extend(e, Never), "it has no timeout")
+	assert.Equal(t, 1, m.Pending())
+	assert.Zero(t, m.DeadlineOf(e))
+	assert.True(t, m.Extend(e, 3*time.Second))
+	assert.Equal(t, 2, m.Pending())
+	checkInvariants(t, &m.store, func(*entry.Entry) bool { return true })
+	assert.Equal(t, 3*time.Second, m.DeadlineOf(e))
+	assert.True(t, m.Extend(e, 5*time.Second))
+	m.AdvanceClock(3*time.Second + 999*ms)
+	assert.Empty(t, o.ended, "early")
+	m.AdvanceClock(ms)
+	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+	assert.False(t, m.Extend(e, time.Hour), "it has expired")
+	checkInvariants(t, &m.store, nil)
+
+	o, e = untimed(t)
+	assert.True(t, m.Extend(e, 0), "it is due at once")
+	m.AdvanceClock(0)
+	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+
+	_, e = untimed(t)
+	assert.True(t, m.Extend(e, time.Hour))
+	assert.True(t, m.Cancel(e))
+	checkInvariants(t, &m.store, nil)
+	assert.False(t, m.Extend(new(TaskEntry), time.Hour), "a task has to be added")
+}
+
+// The driver sleeps, and the first deadline of an operation wakes it.
+func TestTheFirstDeadlineOfAnOperationWakesTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		settle(time.Second)
+		o, e := untimed(t)
+		assert.True(t, timer.Extend(e, timer.Now()+time.Second))
+		settle(time.Second + ms)
+		assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+	})
+}
+
+// An operation that has ended, or whose timer has stopped, gets no deadline any more: it would stay in
+// the timer until then.
+func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
+	for name, end := range map[string]func(m *ManualTimer, e *TaskEntry){
+		"cancel":     func(m *ManualTimer, e *TaskEntry) { assert.False(t, m.Cancel(e)) },
+		"cancel all": func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e})) },
+		"stop":       func(m *ManualTimer, e *TaskEntry) { assert.Empty(t, m.Stop()) },
+	} {
+		for _, used := range []bool{false, true} {
+			m := newManual(t)
+			if used {
+				addIn(t, m, newTask(nil), ms)
+				m.AdvanceClock(time.Second)
+			}
+			_, e := untimed(t)
+			end(m, e)
+			assert.False(t, m.Extend(e, time.Hour), name)
+			assert.False(t, m.Extend(e, Never), name)
+			assert.Zero(t, m.Pending(), name)
+			checkInvariants(t, &m.store, nil)
+		}
+	}
+}
+
+// The entry of an operation that was refused and is submitted again is as new.
+func TestAnOperationThatIsSubmittedAgainIsScheduled(t *testing.T) {
+	m := newManual(t)
+	o := &operation{}
+	hold := machine.Of(o)
+	require.True(t, hold.Begin(o, 1, 1))
+	require.False(t, m.Cancel(taskEntry(hold.Entry())))
+	new(machine.Wishes).Reject(hold, false)
+	require.True(t, hold.Begin(o, 1, 2))
+	assert.True(t, m.Extend(taskEntry(hold.Entry()), time.Hour))
+	assert.Equal(t, 1, m.Pending())
 }
 
 // ticking is an operation with a method that a Task has.

@@ -43,9 +43,8 @@ const (
 // page or a log, not for each request.
 func Inspect(t Timer) Wheels {
 	store := t.core()
-	size := store.shards[0].mu.wheel.size // constant: it needs no lock
-	w := Wheels{Now: store.now(), Tick: time.Duration(store.tick), Size: int(size)}
-	for _, s := range store.shards {
+	w := Wheels{Now: store.now(), Tick: time.Duration(store.tick), Size: int(store.wheelSize)}
+	for s := range store.made {
 		s.mu.Lock()
 		s.inspectLocked(&w)
 		s.mu.Unlock()
@@ -53,13 +52,16 @@ func Inspect(t Timer) Wheels {
 	return w
 }
 
+// Tick returns the length of t's tick: see [WithTick].
+func Tick(t Timer) time.Duration { return time.Duration(t.core().tick) }
+
 // Due returns how many entries of t have expired and wait for a worker, and how long ago the
 // first deadline of these passed. It looks at up to 128 entries in each shard, so both are
 // lower bounds if there are more.
 func Due(t Timer) (n int, oldest time.Duration) {
 	store := t.core()
 	now := max(store.now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
-	for _, s := range store.shards {
+	for s := range store.made {
 		s.mu.Lock()
 		looked := 0
 		for e := s.mu.due.root.Next; e != &s.mu.due.root && looked < chunk; e = e.Next {

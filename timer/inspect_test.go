@@ -182,7 +182,7 @@ func TestInspectGivesALowerBoundOfDueEntries(t *testing.T) {
 func TestInspectShowsEntriesHalfWayDownInTheirSlot(t *testing.T) {
 	m := newManual(t)
 	addEntries(t, m, chunk+20, 100*time.Millisecond)
-	s := m.shards[0]
+	s := m.shard(0)
 	require.True(t, s.flushLocked(100), "it stops half-way down")
 	left := len(halfWay(t, s))
 	m.mu.now = 100 * time.Millisecond

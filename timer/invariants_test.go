@@ -2,6 +2,7 @@ package timer
 
 import (
 	"math"
+	"math/bits"
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -14,8 +15,8 @@ import (
 func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 	t.Helper()
 	total := 0
-	for i := range s.shards {
-		total += checkLocked(t, s, i, exact)
+	for sh := range s.made {
+		total += checkLocked(t, s, sh, exact)
 	}
 	if s.maxPending == 0 {
 		total = 0 // without a maximum nobody writes the counter
@@ -25,9 +26,12 @@ func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 	}
 }
 
-func checkLocked(t testing.TB, s *store, i int, exact func(e *entry.Entry) bool) (entries int) {
+// shard returns the shard with the given index, which it makes if need be.
+func (t *store) shard(i int) *shard { return t.makeShard(uint32(i)) }
+
+func checkLocked(t testing.TB, s *store, sh *shard, exact func(e *entry.Entry) bool) (entries int) {
 	t.Helper()
-	sh := s.shards[i]
+	i := bits.TrailingZeros64(sh.bit)
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // deferred, because a failed check ends the goroutine
 	ready := s.ready.Load()&sh.bit != 0
@@ -37,7 +41,7 @@ func checkLocked(t testing.TB, s *store, i int, exact func(e *entry.Entry) bool)
 			require.Failf(t, "broken invariant of shard", "%d: young entry of %d waits until %d", i, e.At, sh.mu.youngAt)
 		}
 	}
-	return checkShard(t, sh, uint32(i), uint32(len(s.shards)-1), exact)
+	return checkShard(t, sh, uint32(i), s.shardCount-1, exact)
 }
 
 func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.Entry) bool) (entries int) {
@@ -51,7 +55,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.
 	w := &s.mu.wheel
 	own := func(e *entry.Entry) {
 		check(uint32(e.Word.Load())&mask == index, "entry of shard %d", uint32(e.Word.Load())&mask)
-		check(ownerOf(e) != nil, "entry without a task")
+		check(ownerOf(e) != nil || e.OfOperation(), "entry without a task")
 		check(e.At > 0, "entry in a list with deadline %d", e.At)
 	}
 	for _, e := range listOf(t, &s.mu.due) {

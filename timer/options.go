@@ -18,6 +18,7 @@ type config struct {
 	shards     int
 	workers    int
 	maxPending int
+	grace      time.Duration
 	panicked   guard.Handler
 	logger     *slog.Logger
 }
@@ -33,7 +34,7 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = n } }
 
 // WithShards sets the number of shards: wheels, each with its own lock. n is a power of two
-// from 1 to 64. More shards reduce lock contention, and each adds the memory of a wheel.
+// from 1 to 64. More shards reduce lock contention, and each that is used adds the memory of a wheel.
 // Default for a [SystemTimer]: eight for each processor (GOMAXPROCS), rounded up to a power
 // of two, at most 64. Default for a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shards = n } }
@@ -50,6 +51,14 @@ func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 // that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
+// WithStallGrace is for a program that was stopped for a while, by its machine or its operator, and then
+// finds heartbeats in its sockets beside timeouts that have passed. If a [SystemTimer] finds that it is
+// later than d, it waits for d before it expires anything: an entry that is extended or cancelled
+// meanwhile does not expire, and all others are as much later, those too that are added meanwhile. A
+// good d is longer than the program's usual pauses and shorter than the shortest session timeout; one
+// second for sessions of ten. Default 0: nothing waits. A [ManualTimer] is never late.
+func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
+
 // WithPanicHandler sets the function that gets each panic of a task, with its stack. The
 // goroutine that panicked calls it. Default: [slog.Default] logs the panic.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
@@ -60,6 +69,8 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 // Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
+var discard = slog.New(slog.DiscardHandler)
+
 func newConfig(shards int, opts []Option) (config, error) {
 	c := config{
 		tick:      time.Millisecond,
@@ -67,7 +78,7 @@ func newConfig(shards int, opts []Option) (config, error) {
 		shards:    shards,
 		workers:   16 * runtime.GOMAXPROCS(0),
 		panicked:  guard.Log,
-		logger:    slog.New(slog.DiscardHandler),
+		logger:    discard,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -83,12 +94,14 @@ func newConfig(shards int, opts []Option) (config, error) {
 		return c, invalid("tick", c.tick, "at least 1ns")
 	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
 		return c, invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	case c.shards < 1 || c.shards > 64 || c.shards&(c.shards-1) != 0:
+	case c.shards < 1 || c.shards > maxShards || c.shards&(c.shards-1) != 0:
 		return c, invalid("number of shards", c.shards, "a power of two from 1 to 64")
 	case c.workers < 1:
 		return c, invalid("number of workers", c.workers, "at least 1")
 	case c.maxPending < 0:
 		return c, invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
+	case c.grace < 0:
+		return c, invalid("grace after a stall", c.grace, "at least 0 (none)")
 	case c.panicked == nil:
 		return c, invalid("panic handler", "nil", "a function")
 	case c.logger == nil:

@@ -25,6 +25,7 @@ func TestInvalidOptionsAreAnErrorThatNamesTheValue(t *testing.T) {
 		{WithShards(-8), "number of shards is -8"},
 		{WithWorkers(0), "number of workers is 0"},
 		{WithMaxPending(-1), "maximum of pending entries is -1"},
+		{WithStallGrace(-1), "grace after a stall is -1ns"},
 		{WithPanicHandler(nil), "panic handler is nil"},
 		{WithLogger(nil), "logger is nil"},
 		{nil, "a nil Option"},
@@ -46,7 +47,7 @@ func TestExtremeOptionsWork(t *testing.T) {
 		{WithTick(1), WithWheelSize(2), WithShards(64)},
 		{WithTick(math.MaxInt64)},
 		{WithWheelSize(maxWheelSize), WithShards(1)},
-		{WithShards(1), WithWorkers(1), WithMaxPending(1)},
+		{WithShards(1), WithWorkers(1), WithMaxPending(1), WithStallGrace(1)},
 	} {
 		m := newManual(t, opts...)
 		tt := newTask(nil)
@@ -70,7 +71,7 @@ func TestDefaults(t *testing.T) {
 	assert.Zero(t, c.maxPending)
 	assert.GreaterOrEqual(t, c.shards, 8)
 	assert.LessOrEqual(t, c.shards, 64)
-	assert.Len(t, newManual(t).shards, 1)
+	assert.EqualValues(t, 1, newManual(t).shardCount)
 }
 
 func TestDefaultShardsAreEightForEachProcessor(t *testing.T) {

@@ -19,7 +19,8 @@ func TestSizes(t *testing.T) {
 	assert.Zero(t, unsafe.Sizeof(s)%line, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(s))
 	for n := 1; n <= 64; n *= 2 {
 		m := newManual(t, WithShards(n))
-		for i, s := range m.shards {
+		for i := range n {
+			s := m.shard(i)
 			begin := uintptr(unsafe.Pointer(s)) % line
 			assert.True(t, begin == 0 || begin == 8, "a shard begins %d bytes behind a cache line", begin)
 

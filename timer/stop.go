@@ -3,7 +3,10 @@ package timer
 // Stop makes the timer refuse further entries, cancels the pending ones and returns what they
 // stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
 func (t *store) Stop() (unfired []any) {
-	for _, s := range t.shards {
+	t.making.Lock()
+	t.making.stopped = true
+	t.making.Unlock()
+	for s := range t.made {
 		s.mu.Lock()
 		s.mu.stopped = true
 		take := func(l *taskList) {

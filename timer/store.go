@@ -18,9 +18,16 @@ import (
 // tells that timer that the driver is needed earlier or that an entry is due.
 type store struct {
 	id         uint32 // the owner in the binding of entries that this timer accepted
+	shardCount uint32 // how many shards there may be, a power of two
 	tick       int64  // in ns
-	shards     []*shard
+	shards     atomic.Pointer[shardTable]
+	making     struct { // level 8 of the lock order, see docs/design.md
+		sched.Mutex
+		stopped bool // shards to come are stopped
+	}
+	wheelSize  int32
 	maxPending int64
+	grace      time.Duration // see WithStallGrace
 	panicked   guard.Handler
 
 	now    func() time.Duration   // reads the clock; Extend and popLocked call it with a shard's lock held
@@ -37,7 +44,8 @@ type store struct {
 	//     that ends the driver's next sleep.
 	//  2. The driver sets wake to scanning, reads every shard's next, and with a
 	//     compare-and-swap sets wake from scanning to the minimum.
-	//  3. If the driver read that next before 1 lowered it, then the adding goroutine
+	//  3. If the driver read that next before 1 lowered it, or read the table before 1
+	//     put the shard in, then the adding goroutine
 	//     reads scanning, or the minimum that was computed without its entry, or the tick
 	//     of a third goroutine that has lowered wake since. Either its own tick is earlier,
 	//     and it puts the token in, or the third goroutine does.
@@ -62,13 +70,57 @@ type store struct {
 func (t *store) init(cfg config) {
 	t.id = identity.New()
 	t.tick = int64(cfg.tick)
-	t.maxPending = int64(cfg.maxPending)
+	t.maxPending, t.grace = int64(cfg.maxPending), cfg.grace
 	t.panicked = cfg.panicked
 	t.wake.Store(1)
 	t.overdue.Store(never)
-	t.shards = make([]*shard, cfg.shards)
-	for i := range t.shards {
-		t.shards[i] = newShard(i, cfg.tick, cfg.wheelSize, cfg.shards)
+	t.shardCount, t.wheelSize = uint32(cfg.shards), int32(cfg.wheelSize)
+	t.shards.Store(&noShards)
+}
+
+// shardTable is the table of a timer's shards. Each is made when its first entry comes, so that a
+// timer that is not used weighs little.
+type shardTable [maxShards]atomic.Pointer[shard]
+
+const maxShards = 64 // one word holds the ready bits of all shards
+
+// noShards is the table of every timer that has not been used. Nothing is written to it.
+var noShards shardTable
+
+// makeShard returns the shard with the given index, and makes it unless another goroutine has.
+func (t *store) makeShard(index uint32) *shard {
+	t.making.Lock()
+	defer t.making.Unlock()
+	table := t.shards.Load()
+	if table == &noShards {
+		table = new(shardTable)
+		t.shards.Store(table)
+	}
+	s := table[index].Load()
+	if s == nil {
+		s = newShard(int(index), time.Duration(t.tick), int(t.wheelSize), int(t.shardCount))
+		s.mu.stopped = t.making.stopped
+		table[index].Store(s)
+	}
+	return s
+}
+
+// operationShard makes the shard of e, if e is an operation's: Extend may schedule it, and Cancel notes
+// that nobody must. It returns nil if e is a task's. Then t has not accepted it.
+func (t *store) operationShard(e *entry.Entry) *shard {
+	if !e.OfOperation() {
+		return nil
+	}
+	return t.makeShard(e.Shard(t.shardCount))
+}
+
+// made yields the shards that have been made.
+func (t *store) made(yield func(*shard) bool) {
+	table := t.shards.Load()
+	for i := range t.shardCount {
+		if s := table[i%maxShards].Load(); s != nil && !yield(s) {
+			return
+		}
 	}
 }
 
@@ -76,14 +128,16 @@ func (t *store) init(cfg config) {
 func (t *store) core() *store { return t }
 
 // defaultShards returns eight for each processor, rounded up to a power of two, at most 64.
-// That keeps lock contention low, and one word holds the ready bits of all shards.
+// That keeps lock contention low.
 func defaultShards() int {
-	n := min(8*runtime.GOMAXPROCS(0), 64)
+	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e in t.
-func (t *store) shardOf(e *entry.Entry) *shard { return t.shards[e.Shard(len(t.shards))] }
+// shardOf returns the shard of e in t; nil if it has not been made.
+func (t *store) shardOf(e *entry.Entry) *shard {
+	return t.shards.Load()[e.Shard(t.shardCount)%maxShards].Load()
+}
 
 // ownsLocked reports whether the lock of e's shard in t guards e: t has accepted e, or an
 // operation owns e, whose purgatory adds it to no other timer. If e belongs to another
@@ -107,6 +161,9 @@ func (t *store) ownsLocked(e *entry.Entry) bool { return e.OwnedBy(t.id) }
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	e := &task.entry
 	s := t.shardOf(e)
+	if s == nil {
+		s = t.makeShard(e.Shard(t.shardCount))
+	}
 	s.mu.Lock()
 	if s.mu.stopped || t.maxPending != 0 || !t.ownsLocked(e) || e.Next != nil { // rare
 		if err := t.admitLocked(s, e); err != nil {
@@ -144,7 +201,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 // Pending returns the number of scheduled entries, including those that are due and not yet
 // claimed by a worker. It takes the lock of each shard in turn.
 func (t *store) Pending() (n int) {
-	for _, s := range t.shards {
+	for s := range t.made {
 		s.mu.Lock()
 		n += int(s.mu.pending)
 		s.mu.Unlock()

@@ -24,7 +24,7 @@ type SystemTimer struct {
 
 	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	sleeper sched.Sleeper // only the driver uses it
-	wakeup  sched.Token   // ends the driver's sleep
+	wakeup  sched.Token   // ends the driver's sleep; nil before the first one
 
 	started  atomic.Bool   // Start was called
 	stopping atomic.Bool   // Stop was called
@@ -56,7 +56,6 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	}
 	t := &SystemTimer{
 		base:    sched.Now(),
-		wakeup:  sched.NewToken(),
 		driver:  sched.NewToken(),
 		stopped: make(chan struct{}),
 	}

@@ -111,16 +111,17 @@ func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
 	const pages, shards = 1024, 64
 	m := newManual(t, WithShards(shards))
 	memory := make([][8192 / unsafe.Sizeof(TaskEntry{})]TaskEntry, pages)
-	count := map[*shard]int{}
+	shard := func(e *TaskEntry) uint32 { return e.entry.Shard(m.shardCount) }
+	count := map[uint32]int{}
 	for i := range memory {
 		page := &memory[i]
 		for j := range page {
 			page[j].Bind(newTask(nil))
 		}
-		count[m.shardOf(&page[0].entry)]++
+		count[shard(&page[0])]++
 		changes := 0
 		for j := range page[1:] {
-			if m.shardOf(&page[j].entry) != m.shardOf(&page[j+1].entry) {
+			if shard(&page[j]) != shard(&page[j+1]) {
 				changes++
 			}
 		}
@@ -184,7 +185,7 @@ func TestOneOfManyCancelsSucceeds(t *testing.T) {
 	m := newManual(t)
 	tt := newTask(nil)
 	addIn(t, m, tt, time.Hour)
-	s := m.shards[0]
+	s := m.shard(0)
 	s.mu.Lock()
 	var cancelled, extended atomic.Int32
 	var wg sync.WaitGroup

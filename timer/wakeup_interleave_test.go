@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
@@ -25,6 +26,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				now := 5 * time.Millisecond
 				timer.now = func() time.Duration { return now }
 				timer.wake.Store(5)
+				timer.wakeup = sched.NewToken()
 				slept := int64(never)
 				spawn("driver", func() { slept = timer.nextWake() })
 				for i, tick := range ticks {

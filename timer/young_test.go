@@ -92,7 +92,7 @@ func TestAfterAStallYoungEntriesAreDueOrPlaced(t *testing.T) {
 	assert.EqualValues(t, 1, due.runs.Load())
 	assert.Zero(t, left.runs.Load())
 	checkInvariants(t, &m.store, nil)
-	assert.Empty(t, listOf(t, &m.shards[0].mu.young))
+	assert.Empty(t, listOf(t, &m.shard(0).mu.young))
 	m.AdvanceClock(time.Hour - 1)
 	assert.Zero(t, left.runs.Load())
 	m.AdvanceClock(1)
@@ -177,8 +177,8 @@ func TestManyYoungEntriesExpireInTime(t *testing.T) {
 
 // youngOf returns the number of young entries.
 func youngOf(t testing.TB, s *store) (n int) {
-	for i := range s.shards {
-		n += len(listOf(t, &s.shards[i].mu.young))
+	for shard := range s.made {
+		n += len(listOf(t, &shard.mu.young))
 	}
 	return n
 }
@@ -225,7 +225,7 @@ func TestDueEntriesDoNotWaitForTheBucketsOfOtherShards(t *testing.T) {
 	due.inShard(1)
 	addIn(t, m, due, 60)
 	left := -1
-	m.needed = func(int64) { left = max(left, len(listOf(t, &m.shards[0].mu.wheel.levels[1].buckets[1]))) }
+	m.needed = func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.wheel.levels[1].buckets[1]))) }
 	assert.True(t, m.flush(64))
 	assert.Greater(t, left, n/2)
 	m.Stop()
@@ -266,9 +266,9 @@ func TestTheDriverWakesOnlyForPendingYoungEntries(t *testing.T) {
 			tt.inShard(i)
 			addIn(t, timer, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
-			timer.shards[i].mu.Lock()
-			at[timer.shards[i].youngTick()] = true
-			timer.shards[i].mu.Unlock()
+			timer.shard(i).mu.Lock()
+			at[timer.shard(i).youngTick()] = true
+			timer.shard(i).mu.Unlock()
 		}
 		assert.Len(t, at, shards)
 		settle(2 * time.Second)

@@ -5,17 +5,18 @@ import "github.com/delayedop/purgatory/internal/sched"
 // Gate counts the goroutines that run user code for keys of a shard, and the operations
 // whose callbacks have been run ("answered"). It is safe for concurrent use.
 type Gate struct {
-	// state holds the number of entries that have not been left in its low bits, and the
-	// number of answered operations above them. It is one word so that Exit is one
-	// addition.
+	// state holds, from the lowest bit, the number of entries that have not been left, the
+	// number of answered operations, and the number of calls of Exit. The last two wrap
+	// around. It is one word so that Exit is one addition.
 	state sched.Uint64
 }
 
 const (
 	maxGates    = 512 // if there are more shards, they share gates
-	insideBits  = 24
+	insideBits  = 22
 	insideMask  = 1<<insideBits - 1
-	answeredMax = 1 << (64 - insideBits) // answered operations are counted modulo this
+	exitShift   = 58
+	answeredMax = 1 << (exitShift - insideBits) // answered operations are counted modulo this
 )
 
 // Enter must be called before user code runs. It reports whether no other entry of the
@@ -27,14 +28,14 @@ func (g *Gate) Enter() (alone bool) {
 // Exit must be called after user code has run. answered is the number of operations
 // whose callbacks have been run since Enter.
 func (g *Gate) Exit(answered int) {
-	g.state.Add(uint64(answered)<<insideBits - 1)
+	g.state.Add(1<<exitShift + uint64(answered)<<insideBits - 1)
 }
 
 // inside returns the number of calls of Enter without their Exit.
 func (g *Gate) inside() int { return int(g.state.Load() & insideMask) }
 
 func (g *Gate) answered() uint64 {
-	return g.state.Load() >> insideBits
+	return g.state.Load() >> insideBits % answeredMax
 }
 
 // Unanswered returns how many operations have been accepted and are not answered: none, if there was a
@@ -43,7 +44,7 @@ func (g *Gate) answered() uint64 {
 // Both counts only grow, and no operation is answered before it is accepted. Unanswered reads
 // all answered counts before the first accepted count. So if the sums are equal, they
 // were equal between the two passes. They are compared modulo answeredMax. That is
-// enough, because memory does not suffice for 2^40 pending operations.
+// enough, because memory does not suffice for 2^36 pending operations.
 func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals

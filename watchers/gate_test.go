@@ -44,6 +44,12 @@ func TestAGatesAnsweredCountMayWrapAround(t *testing.T) {
 	g.Exit(1)
 	assert.EqualValues(t, 3, g.answered())
 	assert.Zero(t, g.inside())
+	for range 200 { // the count of exits wraps around, too
+		g.Enter()
+		g.Exit(0)
+	}
+	assert.EqualValues(t, 3, g.answered())
+	assert.Zero(t, g.inside())
 
 	w := newMap(0)
 	s := w.Shard(0)

@@ -41,7 +41,8 @@ type Shard[K comparable] struct {
 
 	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
 	met           atomic.Int64 // waits that did not begin, because their condition was met: see Met
-	_             [16]byte     // fills the cache line
+	seen          sighting     // of own
+	_             [8]byte      // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
 	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.

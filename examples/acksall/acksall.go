@@ -119,6 +119,7 @@ func newBroker(id int, replicas []*replica, lagTime time.Duration, options ...pu
 	if b.produces, err = purgatory.New[partition](fmt.Sprintf("produce-%d", id), options...); err != nil {
 		return nil, err
 	}
+	options = append(options[:len(options):len(options)], purgatory.WithTimeoutsExpected()) // a follower that has everything waits in vain
 	if b.fetches, err = purgatory.New[partition](fmt.Sprintf("fetch-%d", id), options...); err != nil {
 		return nil, errors.Join(err, b.produces.Close())
 	}

@@ -34,11 +34,11 @@ type service struct {
 type counts struct{ put, handedOut, givenBack, done, left int64 }
 
 func newService(lease time.Duration) (*service, error) {
-	workers, err := purgatory.New[string]("workers", purgatory.WithFirstInFirstOut(), purgatory.WithMaxPending(maxWaiting))
+	workers, err := purgatory.New[string]("workers", purgatory.WithTimeoutsExpected(), purgatory.WithFirstInFirstOut(), purgatory.WithMaxPending(maxWaiting))
 	if err != nil {
 		return nil, err
 	}
-	leases, err := purgatory.New[int64]("leases")
+	leases, err := purgatory.New[int64]("leases", purgatory.WithTimeoutsExpected())
 	if err != nil {
 		return nil, errors.Join(err, workers.Close())
 	}

@@ -29,7 +29,7 @@ func startServer(cfg config, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	waiting, err := purgatory.New[string]("poll",
-		append(page.Options(), purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))...)
+		append(page.Options(), purgatory.WithTimeoutsExpected(), purgatory.WithMaxPending(cfg.limits.waiting), purgatory.WithLogger(log))...)
 	if err != nil {
 		page.Stop()
 		return nil, err

@@ -68,7 +68,7 @@ func keepSessions(ctx context.Context, cfg config, out io.Writer) error {
 	}
 	defer page.Stop()
 	page.Announce(out)
-	r, err := purgatory.New[sessionID]("session", append(page.Options(), purgatory.WithLogger(program.ErrorLog()))...)
+	r, err := purgatory.New[sessionID]("session", append(page.Options(), purgatory.WithTimeoutsExpected(), purgatory.WithLogger(program.ErrorLog()))...)
 	if err != nil {
 		return err
 	}

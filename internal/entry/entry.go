@@ -1,6 +1,7 @@
 // Package entry is what a timer's lists consist of. Package timer begins its TaskEntry with an
 // [Entry], and package internal/machine each operation. Package timer reads and writes the
-// fields; nothing else does, except that the machine keeps its state in Word.
+// fields; nothing else does, except that the machine keeps its state in Word, and sets At to 0 when
+// an operation that was not accepted becomes new again.
 package entry
 
 import (
@@ -24,8 +25,9 @@ type Entry struct {
 	Next, Prev *Entry
 
 	// At is the time on the timer's clock at which the entry expires, in nanoseconds; the
-	// same lock guards it. 0: never added. > 0: scheduled. Cancelled: cancelled. Any other
-	// negative value: expired, with ExpiredBit set in the deadline.
+	// same lock guards it. 0: never added. > 0: scheduled. Cancelled: cancelled, or an
+	// operation's that ended without having been added. Any other negative value: expired, with
+	// ExpiredBit set in the deadline.
 	At int64
 
 	// Word is the entry's binding, in its lower half. Its upper half is for the object that
@@ -81,7 +83,7 @@ func (e *Entry) OperationBinding(id uint32) uint64 {
 }
 
 // Shard returns the shard that e belongs to in a timer with n shards, a power of two.
-func (e *Entry) Shard(n int) uint32 { return uint32(e.Word.Load()) & uint32(n-1) }
+func (e *Entry) Shard(n uint32) uint32 { return uint32(e.Word.Load()) & (n - 1) }
 
 // OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }

@@ -145,6 +145,9 @@ func (m *Machine) reject(spent bool) {
 	if spent {
 		next = phaseEnded | m.word().Load()&identity.Half
 	}
+	if !spent {
+		m.entry.At = 0 // as if it had never been added to a timer, or cancelled there; nobody else reads it
+	}
 	m.start, m.op = 0, nil
 	m.word().Swap(next)
 }

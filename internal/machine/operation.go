@@ -11,16 +11,17 @@ type Operation interface {
 
 // Embedded is implemented by the types that embed a [Core], and by no others: its
 // method is unexported.
-type Embedded interface{ machine() *Machine }
+// The method's name is what the compiler prints for a type that does not embed one.
+type Embedded interface{ embedOperationDelayedOperation() *Machine }
 
 // Core wraps the machine for a user's type to embed. It promotes no exported method to
 // that type.
 type Core struct{ m Machine }
 
-func (c *Core) machine() *Machine { return &c.m }
+func (c *Core) embedOperationDelayedOperation() *Machine { return &c.m }
 
 // Of returns the machine of op.
-func Of(op Embedded) *Machine { return op.machine() }
+func Of(op Embedded) *Machine { return op.embedOperationDelayedOperation() }
 
 // Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
 // type that embeds a nil pointer. It returns nil for these.
@@ -30,5 +31,5 @@ func Find(op Operation) (m *Machine) {
 			_ = recover()
 		}
 	}()
-	return op.machine()
+	return op.embedOperationDelayedOperation()
 }

@@ -202,7 +202,7 @@ func (w *world) must(o *waiter, cause bool) {
 	sched.Yield()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tried := o.tries > 0 && !o.travels && !w.timerFull // the timer refuses after a try
+	tried := o.tries > 0 && !o.travels && w.maxPending == 0 && w.perKey == 0 // what is full refuses after a try
 	o.mustEnd = o.mustEnd || tried || o.accepted && !o.abroad
 	o.cause = o.cause || cause
 }

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -16,7 +17,8 @@ import (
 // draws opens a page and has it draw v, and no more: it is paused.
 func draws(t *testing.T, v debug.View) *browser {
 	t.Helper()
-	page := debug.Handler()
+	page, err := debug.New()
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
@@ -32,7 +34,8 @@ func draws(t *testing.T, v debug.View) *browser {
 // one returns what the page shows of a purgatory with histograms, at first.
 func one(t *testing.T) debug.PurgatoryView {
 	t.Helper()
-	page := debug.Handler(newPurgatory(t, "produces"))
+	page, err := debug.New(newPurgatory(t, "produces"))
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	w := httptest.NewRecorder()
 	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
@@ -173,4 +176,38 @@ func TestThoseThatAreWellAreFolded(t *testing.T) {
 	require.NoError(t, err)
 	b.eval(t, "draw("+string(text)+")")
 	assert.Equal(t, "b,c", b.eval(t, open), "news do not fold or unfold what the reader has chosen")
+}
+
+// TestWhatIsSaidOnceStandsOnceOnThePage: a stall above all, what is not known below all; and what is expected is no alarm.
+func TestWhatIsSaidOnceStandsOnceOnThePage(t *testing.T) {
+	sessions, produces, fetches := one(t), one(t), one(t)
+	sessions.ID, sessions.Name, sessions.TimeoutsExpected = "p-sessions", "sessions", true
+	sessions.Expiring = []debug.KeyView{{Key: "session 7", Ended: map[string]int64{"expired": 9}, OnlyTimeouts: true}}
+	produces.State, produces.CallbacksTimed, produces.Running, produces.BlockedFor = "trouble", false, 10, 12.5
+	produces.Notes = []debug.Note{{Level: "trouble", Text: "10 callbacks run, and under some keys none has returned for 12.5s: it blocks a worker, or the goroutine that called the purgatory. A goroutine profile shows where, WithDiagnostics names it"}}
+	fetches.ID, fetches.Name, fetches.Wheels.Never, fetches.Window.PassedOver = "p-fetches", "fetches", 3, 40
+	fetches.Looked, fetches.Watched, fetches.Oldest = 1, 1, []debug.OperationView{{Age: 3, Left: 9e9, NoTimeout: true, Key: "orders-0", Keys: 1, Text: "fetch 7"}}
+	v := debug.View{
+		Notes:       []debug.Note{{Level: "look", Text: "the process stalled 2 times in the last 4 min, and timeouts were late: the reapers of produces, sessions ran late. <b>"}},
+		Purgatories: []debug.PurgatoryView{produces, sessions, fetches},
+		More:        "Not known here: how long callbacks run (WithSlowCallback). WithDiagnostics turns all of them on. <b>",
+	}
+	b := draws(t, v)
+	assert.Equal(t, v.Notes[0].Text, b.eval(t, `document.querySelector("#main > .note.look:first-child").textContent`))
+	assert.Equal(t, v.More, b.eval(t, `document.querySelector("#main > p.dim:last-child").textContent`))
+	assert.Equal(t, "0", b.eval(t, `document.querySelectorAll("#main b b, #main > p b").length`), "text, not markup")
+	tiles := `[...document.querySelectorAll("%s .tile")].map(t => t.textContent + (t.classList.contains("bad") ? "!" : "")).join(", ")`
+	assert.Contains(t, b.eval(t, fmt.Sprintf(tiles, "#p-produces")), "12.5 s10 callbacks run!")
+	assert.Contains(t, b.eval(t, fmt.Sprintf(tiles, "#p-fetches")), "40passed over")
+	b.eval(t, `document.querySelectorAll("details").forEach(d => d.open = true)`)
+	assert.Equal(t, "no timeout", b.eval(t, `document.querySelector("#p-fetches .tables td:nth-child(2)").textContent`))
+	assert.Contains(t, b.eval(t, `document.querySelector("#p-fetches .wheels h3").textContent`), ", 3 without a timeout;")
+	assert.Contains(t, b.eval(t, `document.querySelector("#p-sessions .head").textContent`), "timeouts expected")
+	assert.Equal(t, "0", b.eval(t, `document.querySelectorAll("#p-sessions .suspect").length`), "expected")
+	for _, width := range []int64{1280, 400} {
+		b.screenshot(t, fmt.Sprintf("once-light-%d", width), width, false)
+		b.screenshot(t, fmt.Sprintf("once-dark-%d", width), width, true)
+		b.do(t, chromedp.EmulateViewport(width, 900))
+		assert.Equal(t, "true", b.eval(t, `document.documentElement.scrollWidth <= innerWidth`), "nothing hangs out at a width of %d", width)
+	}
 }

@@ -35,13 +35,14 @@ var sent = []struct{ text, seen string }{
 
 // TestWhatClientsSendIsSeenAndNotObeyed: keys, operations and the purgatory's name are whatever clients like to send.
 func TestWhatClientsSendIsSeenAndNotObeyed(t *testing.T) {
-	page := debug.New(debug.Options{Rows: 100})
+	page, err := debug.NewWithOptions(debug.Options{Rows: 100})
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	for i, s := range sent {
 		p := newPurgatory(t, s.text, purgatory.WithoutReaper()) // one that stalls on a busy machine would come first
 		_, err := p.TryCompleteElseWatch(&request{what: s.text, offset: 1, end: new(atomic.Int64)}, time.Hour, s.text)
 		require.NoError(t, err, i)
-		page.Add(p)
+		require.NoError(t, page.Add(p))
 	}
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)

@@ -16,7 +16,8 @@ import (
 // serveUntil serves a page whose server accepts requests and answers none, once hangs is set. It counts those that ask for news.
 func serveUntil(t *testing.T, hangs *atomic.Bool) (url string, asked *atomic.Int64) {
 	t.Helper()
-	page := debug.Handler(newPurgatory(t, "produces"))
+	page, err := debug.New(newPurgatory(t, "produces"))
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	asked = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,12 +24,13 @@ func serve(t *testing.T) (url string) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	page := debug.Handler()
+	page, err := debug.New()
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	for broker := range 3 {
 		for _, what := range []string{"produces", "fetches"} {
 			p := newPurgatory(t, fmt.Sprintf("broker %d, %s", broker, what))
-			page.Add(p)
+			require.NoError(t, page.Add(p))
 			if broker == 2 && what == "fetches" {
 				sick(ctx, p, &running)
 			} else {
@@ -126,7 +127,8 @@ func TestWhatNobodyChecksIsOnTop(t *testing.T) {
 	t.Cleanup(func() { stop(); running.Wait() })
 	well := newPurgatory(t, "well")
 	healthy(ctx, well, &running)
-	page := debug.Handler(well)
+	page, err := debug.New(well)
+	require.NoError(t, err)
 	t.Cleanup(page.Close)
 	for name, opts := range map[string][]purgatory.Option{
 		"plain":     nil,
@@ -135,7 +137,7 @@ func TestWhatNobodyChecksIsOnTop(t *testing.T) {
 		p, err := purgatory.New[string](name, opts...)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, p.Close()) })
-		page.Add(p)
+		require.NoError(t, page.Add(p))
 		for n := range 40 {
 			end := new(atomic.Int64)
 			_, err := p.TryCompleteElseWatch(&request{what: "job", offset: 1, end: end}, time.Duration(1+n)*time.Second/10, fmt.Sprintf("jobs-%d", n%3))

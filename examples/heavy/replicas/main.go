@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 )
@@ -40,9 +41,12 @@ func main() {
 		fmt.Fprintf(os.Stderr, "replicas: no command %q; there are replica, nats, writer, put, demo and figures\n", name)
 		os.Exit(2)
 	}
+	var status *exec.ExitError
 	switch err := run(ctx, arguments); {
 	case errors.Is(err, flag.ErrHelp):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled): // it was told to end
+	case name == "keep" && errors.As(err, &status): // the program has said why
+		os.Exit(max(status.ExitCode(), 1))
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "replicas %s: %v\n", name, err)
 		os.Exit(1)

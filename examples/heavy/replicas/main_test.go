@@ -33,6 +33,27 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// TestAProgramThatIsKeptSpeaksForItself: a server that ends because another one has its files yet is started again, and that is all.
+func TestAProgramThatIsKeptSpeaksForItself(t *testing.T) {
+	var said bytes.Buffer
+	p, err := newProcess(&said, "keep", "sh", "-c", "echo why; exit 3")
+	require.NoError(t, err)
+	before := os.Stderr
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	os.Stderr = write
+	err = p.start()
+	os.Stderr = before
+	require.NoError(t, err)
+	p.await()
+	require.NoError(t, write.Close())
+	complaints, err := io.ReadAll(read)
+	require.NoError(t, err)
+	assert.Empty(t, string(complaints))
+	assert.Equal(t, "why\n", said.String())
+	assert.EqualError(t, p.failure, "exit status 3")
+}
+
 // TestDemo is the demo in five seconds, with 300 polls.
 func TestDemo(t *testing.T) {
 	for _, engine := range []string{engineNATS, engineSubjects, enginePostgres} {

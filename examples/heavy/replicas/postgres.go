@@ -119,6 +119,7 @@ func (s *postgresServer) start() error {
 	if err := s.process.start(); err != nil {
 		return err
 	}
+	var failure error // of the last server that has ended at once
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		err := s.ask()
 		if err == nil {
@@ -126,10 +127,11 @@ func (s *postgresServer) start() error {
 		}
 		if time.Now().After(deadline) {
 			s.kill()
-			return fmt.Errorf("PostgreSQL does not come up: %w", err)
+			return fmt.Errorf("PostgreSQL does not come up: %w", errors.Join(err, failure))
 		}
 		select {
 		case <-s.ended:
+			failure = s.failure
 			if err := s.process.start(); err != nil {
 				return err
 			}

@@ -29,6 +29,7 @@ type process struct {
 
 	command *exec.Cmd
 	ended   chan struct{} // closed once the process has ended and its output has been copied
+	failure error         // how it has ended; to be read once ended is closed
 }
 
 // newProcess returns another process of this program.
@@ -68,7 +69,7 @@ func (p *process) start() error {
 	p.ended = ended
 	go func() {
 		defer close(ended)
-		_ = command.Wait()
+		p.failure = command.Wait()
 	}()
 	return nil
 }

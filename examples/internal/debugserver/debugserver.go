@@ -59,7 +59,11 @@ func Serve(addr string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("debug page: %w", err)
 	}
-	s := &Server{page: debug.Handler(), url: "http://" + listener.Addr().String() + path, ended: make(chan struct{})}
+	page, err := debug.New()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{page: page, url: "http://" + listener.Addr().String() + path, ended: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle(path, s.page)
 	mux.Handle("/{$}", http.RedirectHandler(path, http.StatusFound))
@@ -92,7 +96,9 @@ func (s *Server) Options() []purgatory.Option {
 // Add shows one more purgatory.
 func (s *Server) Add(p debug.Source) {
 	if s != nil {
-		s.page.Add(p)
+		if err := s.page.Add(p); err != nil {
+			panic(err) // an example has made it
+		}
 	}
 }
 

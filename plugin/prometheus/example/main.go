@@ -5,7 +5,7 @@
 //
 // It makes its own load: each of ten topics has news ten times a second or more, and five
 // readers that wait for the next. A tenth of the requests ask for what a topic does not have
-// yet when they have to be answered, and expire. So the metrics are those of a healthy purgatory.
+// yet when they have to be answered, and expire, as is expected of polls. So the metrics are those of a healthy purgatory.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 
 // run serves until ctx ends; it calls ready when it can be scraped.
 func run(ctx context.Context, listen string, opts prometheus.Options, ready func(url string)) error {
-	polls, err := purgatory.New[int]("poll", purgatory.WithHistograms())
+	polls, err := purgatory.New[int]("poll", purgatory.WithHistograms(), purgatory.WithTimeoutsExpected())
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func main() {
 	check(err)
 	_, err = signals.To(p)
 	check(err)
-	page := debug.Handler(p)
+	page, err := debug.New(p)
+	check(err)
 
 	first, second := new(produce), new(produce)
 	for _, op := range []*produce{first, second} {

@@ -25,7 +25,8 @@ func main() {
 	defer cancel()
 	p, err := purgatory.New[string]("fetch")
 	check(err)
-	page := debug.Handler(p)
+	page, err := debug.New(p)
+	check(err)
 
 	// A hint from another process ends a wait.
 	var changed atomic.Bool

@@ -68,6 +68,9 @@ func Start(config Config) (*Broker, error) {
 func (b *Broker) open() (err error) {
 	for kind, p := range map[string]**waits{"produce": &b.produces, "fetch": &b.fetches} {
 		options := append(b.config.Page.Options(), b.config.Purgatory...)
+		if kind == "fetch" {
+			options = append(options, purgatory.WithTimeoutsExpected()) // a consumer that has read everything waits in vain
+		}
 		if *p, err = purgatory.New[waitKey](fmt.Sprintf("%s-%d", kind, b.config.ID), options...); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ func New(sessionTimeout time.Duration, log *slog.Logger, opts ...purgatory.Optio
 	c = &Controller{log: log, sessionTimeout: sessionTimeout}
 	c.mu.now = &Picture{Brokers: make(map[int32]netip.AddrPort)}
 	c.mu.brokers = make(map[int32]*Session)
+	opts = append(opts[:len(opts):len(opts)], purgatory.WithTimeoutsExpected()) // a broker that is silent is the news
 	c.sessions, err = purgatory.New[int32]("broker session", opts...)
 	return c, err
 }

@@ -56,6 +56,7 @@ type Offsets map[controller.TopicPartition]kmsg.OffsetCommitRequestTopicPartitio
 func New(minSession, initialRebalance time.Duration, opts ...purgatory.Option) (c *Coordinator, err error) {
 	c = &Coordinator{minSession: minSession, initialRebalance: initialRebalance}
 	c.mu.groups = make(map[string]*group)
+	opts = append(opts[:len(opts):len(opts)], purgatory.WithTimeoutsExpected()) // a member that is silent, or missing, is the news
 	if c.Rebalances, err = purgatory.New[WaitKey]("rebalance", opts...); err == nil {
 		c.Heartbeats, err = purgatory.New[MemberKey]("heartbeat", opts...)
 	}

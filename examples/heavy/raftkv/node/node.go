@@ -102,7 +102,7 @@ func (n *Node) open() (err error) {
 	if n.positions, err = purgatory.New[line]("positions", options...); err != nil {
 		return err
 	}
-	if n.watches, err = purgatory.New[string]("watches", options...); err != nil {
+	if n.watches, err = purgatory.New[string]("watches", append(options, purgatory.WithTimeoutsExpected())...); err != nil {
 		return err
 	}
 	if n.confirms, err = purgatory.New[line]("confirms", options...); err != nil {

@@ -45,7 +45,7 @@ type Service struct {
 // New returns a service that lets at most maxWaits requests wait. audit is the interval of
 // signals.WithAudit.
 func New(s store.Store, maxWaits int, audit time.Duration, logger *slog.Logger) (*Service, error) {
-	p, err := purgatory.New[string]("watches", purgatory.WithMaxPending(maxWaits), purgatory.WithLogger(logger))
+	p, err := purgatory.New[string]("watches", purgatory.WithTimeoutsExpected(), purgatory.WithMaxPending(maxWaits), purgatory.WithLogger(logger))
 	if err != nil {
 		return nil, err
 	}

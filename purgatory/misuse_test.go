@@ -1,0 +1,263 @@
+package purgatory_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+type unmade = purgatory.DelayedOperationPurgatory[string]
+
+// pointed embeds by pointer, and has none.
+type pointed struct{ *operation.DelayedOperation }
+
+func (pointed) TryComplete() bool { return false }
+func (pointed) OnComplete()       {}
+func (pointed) OnExpiration()     {}
+
+// TestMisuseSaysWhatToDo is a page of what newcomers write, and of what they read then.
+func TestMisuseSaysWhatToDo(t *testing.T) {
+	made := func(_ *unmade, err error) error { return err }
+	wait := func(_ *purgatory.Wait[string], err error) error { return err }
+	watch := func(_ bool, err error) error { return err }
+	value := func(_ int, err error) error { return err }
+	never := func() bool { return false }
+	one := func() (int, bool) { return 0, false }
+	read := func(context.Context) (int, bool, error) { return 0, false, nil }
+	var noContext context.Context
+	ctx := t.Context()
+
+	p := open[string](t, purgatory.WithMaxPending(2))
+	other := open[string](t)
+	closed := open[string](t)
+	require.NoError(t, closed.Close())
+	used := &op{}
+	submit(t, p, used, hour, "a")
+	pending, err := p.StartWait(hour, never, "a")
+	require.NoError(t, err)
+	defer pending.Stop()
+
+	const refused = `purgatory "test": `
+	for _, misuse := range []struct {
+		written func() error
+		kind    error
+		read    string
+	}{
+		// New.
+		{func() error { return made(purgatory.New[string]("")) }, purgatory.ErrInvalidOption, `purgatory "": invalid option: the name is empty: errors, logs and metrics need one`},
+		{func() error { return made(purgatory.New[string]("test", purgatory.WithTick(1))) }, purgatory.ErrInvalidOption, refused + "invalid option: tick is 1ns, must be at least 1µs; a number without a unit counts nanoseconds"},
+		{func() error { return made(purgatory.New[string]("test", nil)) }, purgatory.ErrInvalidOption, refused + "invalid option: a nil Option"},
+		{func() error { return made(purgatory.New[string]("test", purgatory.WithStuckStacks())) }, purgatory.ErrInvalidOption, refused + "invalid option: threshold of slow callbacks is 0s, must be positive for WithStuckStacks"},
+		{func() error { return made(purgatory.New[string]("test", purgatory.WithReapInterval(-1))) }, purgatory.ErrInvalidOption, refused + "invalid option: reap interval is -1ns, must be positive"},
+
+		// A context, a function or an operation that is nil.
+		{func() error { return p.Await(noContext, hour, never, "a") }, nil, "purgatory: Await was called with a nil context: use context.Background()"},
+		{func() error { return value(purgatory.AwaitValue(noContext, p, hour, one, "a")) }, nil, "purgatory: Await was called with a nil context: use context.Background()"},
+		{func() error { return value(purgatory.AwaitRead(noContext, p, hour, read, "a")) }, nil, "purgatory: AwaitRead was called with a nil context: use context.Background()"},
+		{func() error { return p.Shutdown(noContext) }, nil, "purgatory: Shutdown was called with a nil context: use context.Background()"},
+		{func() error { return p.Await(ctx, hour, nil, "a") }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
+		{func() error { return value(purgatory.AwaitValue[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
+		{func() error { return value(purgatory.AwaitRead[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
+		{func() error { return wait(p.StartWait(hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
+		{func() error { return watch(p.TryCompleteElseWatch(nil, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the operation is nil"},
+		{func() error { return watch(p.TryCompleteElseWatch((*op)(nil), hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a *purgatory_test.op that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
+		{func() error { return watch(p.TryCompleteElseWatch(pointed{}, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a purgatory_test.pointed that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
+
+		// Keys.
+		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour)) }, purgatory.ErrNoKeys, refused + "no keys: *purgatory_test.op needs a key, under which a check finds it"},
+		{func() error { return watch(p.TryCompleteElseWatch(&op{}, purgatory.NoTimeout)) }, purgatory.ErrNoKeys, refused + "no keys: *purgatory_test.op needs a key, under which a check finds it"},
+		{func() error { return p.Await(ctx, purgatory.NoTimeout, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
+		{func() error { return p.Await(ctx, 0, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
+		{func() error { return wait(p.StartWait(purgatory.NoTimeout, never)) }, purgatory.ErrNoKeys, refused + "no keys: Wait without a key needs a timeout that passes, positive and not NoTimeout"},
+		{func() error { return value(purgatory.AwaitRead(ctx, p, purgatory.NoTimeout, read)) }, purgatory.ErrNoKeys, refused + "no keys: AwaitRead without a key needs a timeout that passes, positive and not NoTimeout"},
+		{func() error {
+			return watch(p.TryCompleteElseWatch(&op{}, hour, make([]string, operation.MaxKeys+1)...))
+		}, purgatory.ErrTooManyKeys, refused + "too many keys: 65537, the maximum is 65536"},
+
+		// An operation, or a wait, at the wrong time.
+		{func() error { return watch(p.TryCompleteElseWatch(used, hour, "a")) }, purgatory.ErrUsed, refused + "operation used twice: *purgatory_test.op was submitted before"},
+		{func() error { return watch(other.TryCompleteElseWatch(used, hour, "a")) }, purgatory.ErrUsed, refused + "operation used twice: *purgatory_test.op was submitted before, to another purgatory"},
+		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour, "a")) }, purgatory.ErrFull, refused + "full: 2 operations are pending"},
+		{func() error { return closed.Await(ctx, hour, never, "a") }, purgatory.ErrClosed, refused + "closed: Await"},
+		{func() error { return watch(closed.TryCompleteElseWatch(&op{}, hour, "a")) }, purgatory.ErrClosed, refused + "closed: *purgatory_test.op"},
+		{pending.Err, purgatory.ErrPending, refused + "pending: the wait has not ended"},
+	} {
+		err := said(misuse.written)
+		assert.EqualError(t, err, misuse.read)
+		if misuse.kind != nil {
+			assert.ErrorIs(t, err, misuse.kind, misuse.read)
+		}
+	}
+	assert.EqualValues(t, 2, p.Stats().Pending, "nothing has begun to wait")
+}
+
+// said returns what misuse returns, or panics with.
+func said(misuse func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	return misuse()
+}
+
+// TestAPurgatoryThatNewHasNotMadeSaysSo: a method that dereferences a nil pointer says nothing of the kind.
+func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
+	never := func() bool { return false }
+	for name, call := range map[string]func(p *unmade){
+		"AdvanceClock": func(p *unmade) { p.AdvanceClock(1) },
+		"Await":        func(p *unmade) { _ = p.Await(t.Context(), hour, never, "a") },
+		"AwaitAt":      func(p *unmade) { _ = p.AwaitAt(t.Context(), hour, never) },
+		"Awaited":      func(p *unmade) { p.Waiting("a") },
+		"AwaitRead":    func(p *unmade) { _, _ = purgatory.AwaitRead[int](t.Context(), p, hour, nil, "a") },
+		"AwaitValue": func(p *unmade) {
+			_, _ = purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, false }, "a")
+		},
+		"Cancel":                  func(p *unmade) { p.Cancel(&op{}, nil) },
+		"CancelForKey":            func(p *unmade) { p.CancelForKey("a", nil) },
+		"CheckAndComplete":        func(p *unmade) { p.CheckAndComplete("a") },
+		"CheckAndComplete, two":   func(p *unmade) { p.CheckAndComplete("a", "b") },
+		"CheckAndCompleteAll":     func(p *unmade) { p.CheckAndCompleteAll() },
+		"CheckAndCompleteInOrder": func(p *unmade) { p.CheckAndCompleteInOrder("a") },
+		"CheckAndCompleteUpTo":    func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
+		"Close":                   func(p *unmade) { _ = p.Close() },
+		"CompleteForKey":          func(p *unmade) { p.CompleteForKey("a") },
+		"Extend":                  func(p *unmade) { p.Extend(&op{}, hour) },
+		"ForceComplete":           func(p *unmade) { p.ForceComplete(&op{}) },
+		"Inspect":                 func(p *unmade) { p.Inspect(1, 1) },
+		"Keys":                    func(p *unmade) { p.Keys() },
+		"NumDelayed":              func(p *unmade) { p.NumDelayed() },
+		"Shutdown":                func(p *unmade) { _ = p.Shutdown(t.Context()) },
+		"Signal":                  func(p *unmade) { p.Signal("a") },
+		"Signal, two":             func(p *unmade) { p.Signal("a", "b") },
+		"SignalAll":               func(p *unmade) { p.SignalAll() },
+		"SignalInOrder":           func(p *unmade) { p.SignalInOrder("a") },
+		"SignalUpTo":              func(p *unmade) { p.SignalUpTo("a", 1) },
+		"StartWait":               func(p *unmade) { _, _ = p.StartWait(hour, never, "a") },
+		"Stats":                   func(p *unmade) { p.Stats() },
+		"TryCompleteElseWatch":    func(p *unmade) { _, _ = p.TryCompleteElseWatch(&op{}, hour, "a") },
+	} {
+		assert.PanicsWithValue(t, "purgatory: the purgatory is nil: make one with purgatory.New, and look at its error", func() { call(nil) }, name)
+		assert.PanicsWithValue(t, "purgatory: the purgatory is a zero value: make one with purgatory.New", func() { call(new(unmade)) }, name)
+	}
+}
+
+// TestAShortTimeoutIsLoggedOnce: 30 is 30 ns.
+func TestAShortTimeoutIsLoggedOnce(t *testing.T) {
+	var log, byDefault bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&byDefault, nil)))
+	defer slog.SetDefault(before)
+
+	with := open[string](t, purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	for _, timeout := range []time.Duration{0, -1, time.Millisecond, hour} {
+		submit(t, with, &op{}, timeout, "a")
+	}
+	assert.Empty(t, log.String())
+	for range 3 {
+		submit(t, with, &op{}, 30, "a")
+		require.ErrorIs(t, with.Await(t.Context(), 30, func() bool { return false }, "a"), purgatory.ErrExpired)
+	}
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	assert.Contains(t, log.String(), `level=WARN msg=purgatory.timeout.short purgatory=test timeout=30ns tick=1ms `+
+		`hint="a number without a unit counts nanoseconds: write 30*time.Second, for example"`)
+	assert.Empty(t, byDefault.String(), "it has a logger")
+
+	without := open[string](t)
+	require.ErrorIs(t, without.Await(t.Context(), 30, func() bool { return false }, "a"), purgatory.ErrExpired)
+	assert.Contains(t, byDefault.String(), "msg=purgatory.timeout.short", "nobody has thought of a logger")
+
+	coarse := open[string](t, purgatory.WithTick(100*time.Millisecond))
+	byDefault.Reset()
+	require.ErrorIs(t, coarse.Await(t.Context(), 50*time.Millisecond, func() bool { return false }, "a"), purgatory.ErrExpired)
+	assert.Contains(t, byDefault.String(), "timeout=50ms tick=100ms")
+}
+
+// TestTheCompilerSaysWhatIsMissing compiles what newcomers write.
+func TestTheCompilerSaysWhatIsMissing(t *testing.T) {
+	const program = `package main
+
+import (
+	"time"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+type fetch struct{ %s }
+
+func (*fetch) TryComplete() bool { return true }
+func (*fetch) OnComplete()       {}
+func (*fetch) OnExpiration()     {}
+
+func main() {
+	p, _ := purgatory.New[string]("fetches")
+	p.TryCompleteElseWatch(%s, time.Second, "orders-0")
+}
+
+var _ operation.Outcome
+`
+	for _, c := range []struct{ embedded, submitted, says string }{
+		{"n int", "&fetch{}", "*fetch does not implement operation.Operation (missing method embedOperationDelayedOperation)"},
+		{"operation.DelayedOperation", "fetch{}", "fetch does not implement operation.Operation (method OnComplete has pointer receiver)"},
+		{"operation.DelayedOperation", "&fetch{}", ""},
+	} {
+		file := filepath.Join(t.TempDir(), "main.go")
+		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, program, c.embedded, c.submitted), 0o600))
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, file).CombinedOutput()
+		if c.says == "" {
+			require.NoError(t, err, "%s", out)
+			continue
+		}
+		require.Error(t, err)
+		assert.Contains(t, string(out), c.says)
+	}
+}
+
+// TestAReaperThatIsLeftNamesItsPurgatory is about what goroutine profiles and, with GODEBUG=tracebacklabels=1, goleak print.
+func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
+	p, err := purgatory.New[string]("left behind")
+	require.NoError(t, err)
+	_, file, line, ok := runtime.Caller(0)
+	require.True(t, ok)
+	label := fmt.Sprintf(`{"made at":"%s:%d", "purgatory":"left behind"}`, file, line-2)
+	labelled := func() bool {
+		var profile bytes.Buffer
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+		return strings.Contains(profile.String(), label)
+	}
+	eventually(t, labelled, label)
+	require.NoError(t, p.Shutdown(t.Context()))
+	eventually(t, func() bool { return !labelled() }, "the goroutine ends")
+	assert.NotContains(t, pprofLabels(t), "left behind", "the caller of New has no label")
+}
+
+// pprofLabels returns the calling goroutine's part of a profile.
+func pprofLabels(t *testing.T) string {
+	t.Helper()
+	var profile bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+	for part := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(part, "pprofLabels") {
+			return part
+		}
+	}
+	t.Fatal(errors.New("no such goroutine"))
+	return ""
+}
