@@ -218,6 +218,9 @@ func (o *waiter) mayHold(at int) bool {
 	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt && !claimed {
 		return false
 	}
+	if o.w.perKey > 0 && slices.ContainsFunc(o.full, func(f [2]int) bool { return f[0] <= at && at <= f[1] }) {
+		return true // it takes a place of all before its key refuses it
+	}
 	return len(o.full) == 0 || slices.ContainsFunc(o.begun, func(began int) bool { // a registration that was not refused as full
 		return !slices.ContainsFunc(o.full, func(f [2]int) bool { return f[0] == began }) && began <= at
 	})
