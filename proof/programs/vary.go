@@ -86,6 +86,35 @@ func (d *drawer) lineUp() {
 	}
 }
 
+// oneLine makes a queue of a program whose operations all wait for the first key.
+func (d *drawer) oneLine() {
+	p := d.p
+	p.inLine = true
+	d.lineUp()
+	for i := range p.ops {
+		p.ops[i].keys[0] = 0
+	}
+	line := func(s *step) {
+		s.key = 0
+		switch s.verb {
+		case vInspect:
+			s.verb = vSignalInOrder
+		case vQueue:
+			s.n = 1
+		}
+	}
+	for _, steps := range p.goroutines {
+		for i := range steps {
+			line(&steps[i])
+		}
+	}
+	for _, o := range p.ops {
+		for i := range o.inDone {
+			line(&o.inDone[i].step)
+		}
+	}
+}
+
 func inOrder(s *step) {
 	switch s.verb {
 	case vRaise:
@@ -147,6 +176,9 @@ func (d *drawer) leaveEarly() {
 		p.perKey = 1 + d.IntN(2)
 	}
 	p.rude = d.oneIn(4)
+	if p.crowd == 0 && d.oneIn(4) {
+		d.oneLine()
+	}
 	queue := p.ordered()
 	heavy := queue && d.oneIn(2)
 	unwinds := func() []reaction {
@@ -155,7 +187,7 @@ func (d *drawer) leaveEarly() {
 	for i := range p.ops {
 		o := &p.ops[i]
 		o.hungUp = o.waits && d.oneIn(6)
-		o.two = heavy && d.oneIn(3)
+		o.two = heavy && d.oneIn(2)
 		if d.oneIn(6) {
 			o.inExpire = unwinds()
 		}
@@ -163,4 +195,20 @@ func (d *drawer) leaveEarly() {
 			o.inTry = unwinds()
 		}
 	}
+	if heavy {
+		d.leaver()
+	}
+}
+
+// leaver lets the first operation of a queue be the first in line, need two items, and leave.
+func (d *drawer) leaver() {
+	p := d.p
+	if p.ops[0].waits {
+		return
+	}
+	p.ops[0].two = true
+	p.goroutines[0] = slices.Insert(p.goroutines[0], 0, step{verb: vRegister})
+	g := 1 + d.IntN(len(p.goroutines)-1)
+	leaves := step{verb: []verb{vCancel, vForce, vAdvance}[d.IntN(3)], n: 4}
+	p.goroutines[g] = append(p.goroutines[g], leaves)
 }
