@@ -98,7 +98,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 			o, err = machine.Expired, p.errorf(ErrExpired, "after %v", timeout)
 		}
 		// If the purgatory has closed meanwhile, the result of the read is not lost.
-		_ = p.endedAtOnce(p.watchers.Shard(p.noKey), o)
+		_ = p.endedAtOnce(p.watchers.Shard(0), o) // any shard: it is only counted
 		return value, err
 	}
 	if h := p.cfg.hook; h != nil {

@@ -98,7 +98,7 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 	}
 	c.pool.Look() // the callbacks may block this worker
 	if s.InOrder {
-		c.p.checkInOrder(s.Key, s.Hash)
+		c.p.checkInOrder(s.Key, s.Hash, nil)
 	} else {
 		c.p.check(s.Key, s.Hash, s.UpTo)
 	}

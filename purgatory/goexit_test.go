@@ -313,3 +313,34 @@ func TestAGoexitInAdvanceClockLeavesNoCallbackToAWorker(t *testing.T) {
 	close(release)
 	require.NoError(t, p.Shutdown(t.Context()))
 }
+
+// After a panic in the first try of a registration the second one may end the goroutine, by itself or in the
+// panic handler: the operation waits as if both had said no.
+func TestAGoexitAfterAPanicInARegistrationLeavesTheOperationPending(t *testing.T) {
+	for name, second := range map[string]func(){
+		"in the try":     runtime.Goexit,
+		"in the handler": func() { panic("second") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[int](t, purgatory.WithPanicHandler(func(v any, _ []byte) {
+				if v == "second" {
+					runtime.Goexit()
+				}
+			}))
+			var o *op
+			o = &op{try: func() bool {
+				switch o.tries.Load() {
+				case 1:
+					panic("first")
+				case 2:
+					second()
+				}
+				return true
+			}}
+			inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, 1) })()
+			pending(t, o)
+			assert.Equal(t, 1, p.CheckAndComplete(1))
+			ended(t, o, operation.Satisfied)
+		})
+	}
+}

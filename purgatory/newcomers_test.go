@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,4 +61,23 @@ func TestInspectShowsThoseThatWaitForPositionsOfManyKeys(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Len(t, p.Inspect(0, 10).Oldest, 10)
+}
+
+// A registration in line says whether it has ended its operation, also if a check of another goroutine ends
+// it meanwhile: so an operation is never counted twice.
+func TestAnOperationThatAnotherCheckEndsIsNotCompletedByItsRegistration(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	var met atomic.Bool
+	o := until(&met)
+	first := submitted(t, p, "line")
+	first.try = func() bool { // o has been tried under its first key
+		met.Store(true)
+		inBackground(func() { assert.Equal(t, 1, p.CheckAndComplete("own")) })()
+		return false
+	}
+	completed, err := p.TryCompleteElseWatch(o, hour, "own", "line")
+	require.NoError(t, err)
+	assert.False(t, completed)
+	ended(t, o, operation.Satisfied)
+	pending(t, first)
 }

@@ -72,8 +72,7 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	case deep:
 		p.signalAll(waits)
 	case inLine:
-		p.checkLines(waits)
-		completed = m.Outcome() == machine.Satisfied
+		completed = p.checkLines(waits, m)
 	}
 	return completed, nil
 }
@@ -153,8 +152,9 @@ func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool
 	})
 }
 
-// checkLines tries those that wait for the keys in order, the caller's own operation among them.
-func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K]) {
+// checkLines tries those that wait for the keys in order, the caller's own operation m among them. It
+// reports whether it has ended m.
+func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K], m *machine.Machine) (completed bool) {
 	i := 0
 	defer func() { // after a runtime.Goexit in a walk, workers check the other keys
 		p.signalAll(waits[i:])
@@ -162,8 +162,9 @@ func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K]) {
 	for i < len(waits) {
 		w := waits[i]
 		i++
-		p.checkInOrder(w.Key, w.Hash)
+		completed = p.checkInOrder(w.Key, w.Hash, m).ownToo || completed
 	}
+	return completed
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has

@@ -57,8 +57,8 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // Errors:
 //   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
 //     TryComplete may have returned true before
-//   - [ErrFull]: the purgatory or its timer holds as many operations as it may, whether or
-//     not op's condition is met
+//   - [ErrFull]: op has to wait, and the purgatory, its timer or op's first key has as many
+//     operations as it may
 //   - [ErrNoKeys], [ErrTooManyKeys]: there are no keys, or more than [operation.MaxKeys]
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
@@ -145,7 +145,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, false, true)
 	}
-	return p.checkInOrder(key, p.watchers.Hash(key))
+	return p.checkInOrder(key, p.watchers.Hash(key), nil).ended
 }
 
 // ForceComplete ends op as forced and reports whether this call has ended it. Use it to

@@ -64,21 +64,22 @@ type inLine[K comparable] struct{}
 const inLineBatch = 2
 
 // checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
-// one, which has a worker make it.
-func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64) int {
+// one, which has a worker make it. own is the operation of the registration that makes the check, if
+// there is one.
+func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, own *machine.Machine) (d done) {
 	s := p.watchers.Used(hash)
 	if s == nil {
-		return 0
+		return d
 	}
 	l, ok := s.Lock(key, hash)
 	if !ok {
-		return 0
+		return d
 	}
 	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
-	w.at = 0
+	w.at, w.done.own = 0, own
 	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
 		w.recycle()
-		return 0
+		return d
 	}
 	return w.run()
 }
@@ -180,7 +181,7 @@ func (c *claiming[K]) visit(w *walk[K]) {
 }
 
 func (c *claiming[K]) ends(w *walk[K]) bool {
-	if w.ended <= c.most {
+	if w.done.ended <= c.most {
 		return false
 	}
 	w.drop()

@@ -31,7 +31,14 @@ type walk[K comparable] struct {
 	ending    ending[K] // of this batch; its shard is that of key
 	tally     tally
 	recovered recoveries // panics of this batch
-	ended     int
+	done      done
+}
+
+// done is what a walk has ended.
+type done struct {
+	ended  int
+	own    *machine.Machine // of the registration in line that makes the walk, if there is one
+	ownToo bool             // the walk has ended own
 }
 
 // slots is the memory of a walk's batch and of its ending.
@@ -93,11 +100,11 @@ func (p *DelayedOperationPurgatory[K]) overAll(key K, hash uint64, upTo int64, v
 	w.ending.cause = cause
 	w.at = 0
 	w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:])
-	return w.run()
+	return w.run().ended
 }
 
 // run takes the walk from where it stands to its end.
-func (w *walk[K]) run() (ended int) {
+func (w *walk[K]) run() (d done) {
 	over := false
 	defer func() {
 		if !over { // user code has called runtime.Goexit
@@ -108,17 +115,17 @@ func (w *walk[K]) run() (ended int) {
 		defer w.p.region(regionCheck)()
 	}
 	var yielded time.Time // see sched.GiveWay
-	for before, more := 0, true; more; before = w.ended {
-		if more = w.step(); w.ended-before == batchSize {
+	for before, more := 0, true; more; before = w.done.ended {
+		if more = w.step(); w.done.ended-before == batchSize {
 			// The goroutines that a herd of waits wakes become runnable as fast as a walk can end
 			// them, and any other goroutine would have to wait for all of them. So they run now.
 			yielded = sched.GiveWay(yielded)
 		}
 	}
 	over = true
-	ended = w.ended
+	d = w.done
 	w.recycle()
-	return ended
+	return d
 }
 
 // recycle gives w, whose walk is over, back to its pool.
@@ -127,7 +134,7 @@ func (w *walk[K]) recycle() {
 		h.Walk(w.key, -1)
 	}
 	var none K
-	w.key, w.visitor, w.ended = none, nil, 0
+	w.key, w.visitor, w.done = none, nil, done{}
 	w.ending.shard, w.ending.cause = nil, nil
 	w.p.walks.Put(w)
 }
@@ -159,7 +166,7 @@ func (w *walk[K]) step() (more bool) {
 		}
 		w.visitor.visit(w)
 		w.count()
-		w.ended += len(w.ending.ops)
+		w.done.ended += len(w.ending.ops)
 		w.ending.end()
 		w.stage = answering
 	}
@@ -232,6 +239,7 @@ func (w *walk[K]) try(how asking) (last answer) {
 func (w *walk[K]) settle(end machine.Outcome) {
 	if end != machine.Pending {
 		w.ending.add(w.held, end)
+		w.done.ownToo = w.done.ownToo || w.held == w.done.own
 	}
 	w.held = nil
 }

@@ -31,7 +31,8 @@ func TestATurnThatFindsNobody(t *testing.T) {
 			_ = e.register(o)
 		}
 		var out [1]*machine.Machine
-		_, _ = shard.Begin(&walk, key, all.Hash(key), watchers.EveryPosition, out[:])
+		list, _ := shard.Lock(key, all.Hash(key))
+		_, _ = list.Begin(&walk, watchers.EveryPosition, out[:])
 		for _, o := range gone {
 			e.p.ForceComplete(o)
 		}

@@ -171,9 +171,9 @@ func passing(e *env) {
 	force(e)
 }
 
-// quiet calls Watchers.Quiet while the other operation waits, which no verb ends.
+// quiet calls Watchers.Unanswered while the other operation waits, which no verb ends.
 func quiet(e *env) {
-	if watchersOf(e.p).Quiet() {
+	if watchersOf(e.p).Unanswered() == 0 {
 		e.fail("quiet, while an operation waits")
 	}
 }

@@ -3,7 +3,6 @@ package programs
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -22,23 +21,6 @@ func newClient() *client {
 	return &client{ctx, end}
 }
 
-// impatient is a context that ends when it was asked often enough: so a Shutdown that polls in
-// vain ends.
-type impatient struct {
-	context.Context
-	mu   sync.Mutex
-	left int // how often Err may be called before it ends
-}
-
-func (c *impatient) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left--; c.left < 0 {
-		return context.Canceled
-	}
-	return nil
-}
-
 // await is register for an operation that is an Await. It returns when the wait has ended.
 func (w *world) await(o *waiter) {
 	w.mu.Lock()
@@ -49,11 +31,19 @@ func (w *world) await(o *waiter) {
 	w.now++
 	began := w.now
 	o.begun = append(o.begun, began)
+	o.left = o.left || o.hungUp
 	w.mu.Unlock()
+	if o.hungUp {
+		o.client.end()
+	}
+	late := o.gives() && o.client.Err() != nil
 	now, timeout := w.clock.Now(), time.Duration(o.timeout)*tick
 	returned := false
 	defer func() {
 		if !returned {
+			if v := recover(); v != nil && v != errBoom {
+				panic(v)
+			}
 			w.mu.Lock()
 			o.gone = true
 			w.mu.Unlock()
@@ -71,6 +61,9 @@ func (w *world) await(o *waiter) {
 	if o.trying {
 		o.fault("Await returns while its condition runs")
 	}
+	if late && (o.tries > 0 || !errors.Is(err, context.Canceled) && !errors.Is(err, purgatory.ErrClosed)) {
+		o.fault("its context had ended when it began, %d tries, and Await returns %v", o.tries, err)
+	}
 	if (err == nil) != o.yes && (!errors.Is(err, purgatory.ErrClosed) || !w.closing) {
 		o.fault("Await returns %v, and the condition has returned %v", err, o.yes)
 	}
@@ -86,6 +79,7 @@ func (w *world) await(o *waiter) {
 		}
 	case errors.Is(err, errCause), errors.Is(err, context.Canceled), errors.Is(err, purgatory.ErrCancelled):
 		o.outcome = operation.Cancelled
+		o.loose = o.tries == 0 // its context had ended, so that it was not registered
 		if !errors.Is(err, errCause) && !o.left && !o.forced || errors.Is(err, errCause) && !o.cause {
 			o.fault("Await returns %v, and nobody has cancelled it", err)
 		}
@@ -150,6 +144,10 @@ func choose(ctx context.Context, wait *purgatory.Wait[int], err error) error {
 	}
 	return wait.Err()
 }
+
+// gives reports whether o is a wait that gets nothing after its context has ended. AwaitRead reads once more, and a
+// StartWait has no context.
+func (o *op) gives() bool { return o.waits && (o.how == vAwait || o.how == vAwaitValue) }
 
 // leave ends the context of a wait, as a client does that hangs up.
 func (w *world) leave(o *waiter) {

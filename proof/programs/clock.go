@@ -48,6 +48,9 @@ func (w *world) options() []purgatory.Option {
 		options = append(options, purgatory.WithHistograms(), purgatory.WithKeyStats(8), purgatory.WithSlowCallback(time.Hour),
 			purgatory.WithLogger(slog.New(logger{w})))
 	}
+	if w.perKey > 0 {
+		options = append(options, purgatory.WithMaxPendingPerKey(w.perKey))
+	}
 	if w.alone {
 		options = append(options, purgatory.WithoutReaper())
 	}

@@ -149,3 +149,34 @@ func (w *world) judgeOrder() {
 		}
 	}
 }
+
+// judgeLines checks each key at rest. No more operations wait that have it as their first one than may. In a queue
+// whose operations take one item or two, those that are left do not all have what they need: somebody is the first
+// in line, and a check came after the last item, or those before have left, which lets the others be tried.
+func (w *world) judgeLines() {
+	for k := range w.keys {
+		first, able := 0, 0
+		for _, o := range w.waiters {
+			if o.pends() && o.keys[0] == k {
+				first++
+				if w.items[k] >= o.weight() && o.needs == item {
+					able++
+				}
+			}
+		}
+		if w.perKey > 0 && first > w.perKey {
+			w.fault("%d operations wait for k%d, at most %d may", first, k, w.perKey)
+		}
+		if w.ordered() && first > 0 && able == first && w.inTurn[k] > w.put[k] && !w.closing {
+			w.fault("%d operations wait in the line of k%d, beside %d items", first, k, w.items[k])
+		}
+	}
+}
+
+// pends reports whether o was accepted and has not ended.
+func (o *waiter) pends() bool {
+	if o.waits {
+		return len(o.begun) > 0 && o.completed == 0 && !o.gone
+	}
+	return o.accepted && !o.abroad && o.completed == 0
+}

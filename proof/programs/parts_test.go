@@ -5,8 +5,8 @@ package programs
 import "slices"
 
 // without returns p without the parts for which removed returns true. The parts are numbered:
-// first the steps of each goroutine, then the reactions of each operation, the crowd, the
-// bound, the clock, the options that are on or off, and the wheels.
+// first the steps of each goroutine, then the reactions of each operation, the bound for a key, the crowd,
+// the bound, the clock, the options that are on or off, and the wheels.
 func (p *program) without(removed func(part int) bool) *program {
 	q, n := *p, 0
 	keep := func() bool { n++; return !removed(n - 1) }
@@ -16,7 +16,10 @@ func (p *program) without(removed func(part int) bool) *program {
 	}
 	q.ops = slices.Clone(p.ops)
 	for i, o := range p.ops {
-		q.ops[i].inTry, q.ops[i].inDone = filter(o.inTry, keep), filter(o.inDone, keep)
+		q.ops[i].inTry, q.ops[i].inDone, q.ops[i].inExpire = filter(o.inTry, keep), filter(o.inDone, keep), filter(o.inExpire, keep)
+	}
+	if !keep() {
+		q.perKey = 0
 	}
 	if !keep() {
 		q.crowd = 0
@@ -27,7 +30,7 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.clock = manual
 	}
-	for _, option := range []*bool{&q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull} {
+	for _, option := range []*bool{&q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull, &q.rude} {
 		if !keep() {
 			*option = false
 		}

@@ -21,6 +21,8 @@ type program struct {
 	observed   bool // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
 	alone      bool // WithoutReaper: the driver of the shared timer is alone
 	timerFull  bool // the bound is that of the timer, which is not the purgatory's own
+	perKey     int  // WithMaxPendingPerKey, 0: no bound
+	rude       bool // the panic handler and the function of CancelMatching end their goroutines
 	wheels     int  // shards of the timer
 	foreign    bool // there is a second purgatory
 	crowd      int  // operations on keys of their own, all on the one shard, that end while their keys are signalled
@@ -37,9 +39,12 @@ type op struct {
 	waits    bool // a goroutine waits for it, and it has no reactions
 	how      wait // in which way
 	exits    bool // its String ends the goroutine
+	hungUp   bool // the context of its wait has ended before it begins
+	two      bool // it takes two items at once
 	wheel    int  // the shard of the timer that it is on
 	inTry    []reaction
 	inDone   []reaction
+	inExpire []reaction
 }
 
 // wait is the verb with which a goroutine waits. With a position, it is the one that ends in At.
@@ -103,7 +108,7 @@ const (
 	vAdvance
 	vClose
 	vShutdown // with a context that has ended
-	vDrain    // Shutdown with a live context; on a manual clock it ends when it was asked a few times
+	vDrain    // Shutdown with a live context; on a manual clock it ends a few polls later
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
 	vCompleteKey
@@ -163,6 +168,8 @@ func (p *program) String() string {
 		{p.alone, "no reaper"},
 		{p.foreign, "a second purgatory"},
 		{p.timerFull, "the bound is the timer's"},
+		{p.perKey > 0, fmt.Sprintf("at most %d for a key", p.perKey)},
+		{p.rude, "handlers: goexit"},
 		{p.wheels > 1, fmt.Sprint(p.wheels, " wheels")},
 	} {
 		if option.on {
@@ -185,6 +192,12 @@ func (p *program) String() string {
 		if o.position > 0 {
 			fmt.Fprintf(&b, ", position %d", o.position)
 		}
+		if o.two {
+			b.WriteString(", two of them")
+		}
+		if o.hungUp {
+			b.WriteString(", its context has ended")
+		}
 		if o.exits {
 			b.WriteString(", String: goexit")
 		}
@@ -196,6 +209,9 @@ func (p *program) String() string {
 		}
 		for _, r := range o.inDone {
 			fmt.Fprintf(&b, "; OnComplete: %v", r.step)
+		}
+		for _, r := range o.inExpire {
+			fmt.Fprintf(&b, "; OnExpiration: %v", r.step)
 		}
 		b.WriteByte('\n')
 	}
@@ -243,5 +259,7 @@ func draw(seed uint64) *program {
 	p := d.program(seed)
 	d.Rand = rand.New(rand.NewPCG(seed, 3))
 	d.vary()
+	d.Rand = rand.New(rand.NewPCG(seed, 4))
+	d.leaveEarly()
 	return p
 }

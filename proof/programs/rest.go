@@ -51,6 +51,7 @@ func (w *world) judge() {
 	}
 	w.judgeFigures()
 	w.judgeOrder()
+	w.judgeLines()
 	w.judgeAbroad()
 }
 
@@ -178,7 +179,7 @@ func (o *waiter) since() (since int) {
 		}
 	case item: // items only become fewer after the last one came
 		for _, k := range o.keys {
-			if w.items[k] > 0 && (since == 0 || w.put[k] < since) {
+			if w.items[k] >= o.weight() && (since == 0 || w.put[k] < since) {
 				since = w.put[k]
 			}
 		}
@@ -191,22 +192,22 @@ func (o *waiter) since() (since int) {
 // its registration begins, nor when its OnComplete begins, nor if it is refused as full itself.
 func (o *waiter) judgeFull(began, returned int) {
 	w := o.w
-	if w.maxPending == 0 {
-		o.fault("refused as full, and there is no bound")
-		return
-	}
-	most := 0
+	most, ofKey := 0, 0 // of all, and of those that wait for o's first key
 	for at := began; at <= returned; at++ {
-		n := 0
+		n, k := 0, 0
 		for _, other := range w.waiters {
 			if other != o && other.mayHold(at) {
 				n++
+				if slices.Contains(other.keys, o.keys[0]) {
+					k++
+				}
 			}
 		}
-		most = max(most, n)
+		most, ofKey = max(most, n), max(ofKey, k)
 	}
-	if most < w.maxPending {
-		o.fault("refused as full between events %d and %d, and only %d other operations can have been pending", began, returned, most)
+	if (w.maxPending == 0 || most < w.maxPending) && (w.perKey == 0 || ofKey < w.perKey) {
+		o.fault("refused as full between events %d and %d, and only %d other operations can have been pending, %d for its first key",
+			began, returned, most, ofKey)
 	}
 }
 
@@ -216,6 +217,9 @@ func (o *waiter) mayHold(at int) bool {
 	claimed := o.w.timerFull && o.doneTime >= o.minimum
 	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt && !claimed {
 		return false
+	}
+	if o.w.perKey > 0 && slices.ContainsFunc(o.full, func(f [2]int) bool { return f[0] <= at && at <= f[1] }) {
+		return true // it takes a place of all before its key refuses it
 	}
 	return len(o.full) == 0 || slices.ContainsFunc(o.begun, func(began int) bool { // a registration that was not refused as full
 		return !slices.ContainsFunc(o.full, func(f [2]int) bool { return f[0] == began }) && began <= at

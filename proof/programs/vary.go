@@ -134,3 +134,33 @@ func (s step) queued() step {
 	}
 	return s
 }
+
+// leaveEarly gives half of the programs what ends early: contexts that have ended before the wait begins,
+// conditions of waits, OnExpiration and handlers that panic or end their goroutine, and a bound for each key.
+// Half of the queues get operations that take two items, and so stop those behind them until they leave.
+func (d *drawer) leaveEarly() {
+	p := d.p
+	if d.oneIn(2) {
+		return
+	}
+	if d.oneIn(3) && p.crowd == 0 {
+		p.perKey = 1 + d.IntN(2)
+	}
+	p.rude = d.oneIn(4)
+	queue := p.ordered()
+	heavy := queue && d.oneIn(2)
+	unwinds := func() []reaction {
+		return []reaction{{at: 1 + d.IntN(3), step: step{verb: []verb{vPanic, vGoexit}[d.IntN(2)]}}}
+	}
+	for i := range p.ops {
+		o := &p.ops[i]
+		o.hungUp = o.waits && d.oneIn(6)
+		o.two = heavy && d.oneIn(3)
+		if d.oneIn(6) {
+			o.inExpire = unwinds()
+		}
+		if o.waits && !queue && d.oneIn(4) {
+			o.inTry = unwinds()
+		}
+	}
+}

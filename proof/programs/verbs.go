@@ -20,6 +20,10 @@ var ended = func() context.Context {
 	return ctx
 }()
 
+// drainTime is how long a Shutdown waits on a manual clock, whose time does not pass while it polls. It is time of
+// the run, or of the system.
+const drainTime = 5 * time.Millisecond
+
 // do makes one step.
 func (w *world) do(s step) {
 	if s.key >= w.keys {
@@ -81,7 +85,9 @@ func (w *world) do(s step) {
 		if w.manual == nil {
 			w.shutdown(context.Background()) // which lets time pass while it polls
 		} else {
-			w.shutdown(&impatient{Context: context.Background(), left: 3})
+			ctx, end := sched.WithTimeout(context.Background(), drainTime)
+			defer end()
+			w.shutdown(ctx)
 		}
 	case vPass:
 		w.end(w.passBy())
@@ -168,12 +174,16 @@ func (w *world) reachInOrder(key int) {
 	if w.takesInTurn(key) {
 		w.reach(key)
 	}
+	w.mu.Lock()
+	w.now++
+	w.inTurn[key] = w.now
+	w.mu.Unlock()
 }
 
 // takesInTurn reports whether every operation of the key takes an item of it. Then the first no
 // of a check in order means that there is none, so that the others miss nothing.
 func (w *world) takesInTurn(key int) bool {
-	return !slices.ContainsFunc(w.ops, func(o op) bool { return slices.Contains(o.keys, key) && !o.takesInTurn() })
+	return !slices.ContainsFunc(w.ops, func(o op) bool { return slices.Contains(o.keys, key) && (!o.takesInTurn() || o.two) })
 }
 
 // reachUpTo notes that a check or a signal up to a position begins.
@@ -192,7 +202,7 @@ func (w *world) must(o *waiter, cause bool) {
 	sched.Yield()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tried := o.tries > 0 && !o.travels && !w.timerFull // the timer refuses after a try
+	tried := o.tries > 0 && !o.travels && w.maxPending == 0 && w.perKey == 0 // what is full refuses after a try
 	o.mustEnd = o.mustEnd || tried || o.accepted && !o.abroad
 	o.cause = o.cause || cause
 }
@@ -213,7 +223,7 @@ func (w *world) endKey(s step) {
 			if k == s.key {
 				o.cause = o.cause || s.verb != vCompleteKey
 				o.forced = o.forced || s.verb == vCompleteKey
-				o.mustEnd = o.mustEnd || o.accepted && !o.abroad
+				o.mustEnd = o.mustEnd || o.accepted && !o.abroad && !(w.rude && s.verb == vCancelMatching)
 			}
 		}
 	}
@@ -228,6 +238,7 @@ func (w *world) endKey(s step) {
 	}
 	w.count(len(w.p.CancelMatching(w.ids[s.key], errCause, func(operation.Operation) bool {
 		sched.Yield()
+		w.beRude()
 		return true
 	})))
 }
@@ -238,11 +249,14 @@ func (w *world) close() {
 	w.closing = true
 }
 
-// quietLocked checks what must hold when Shutdown returns nil.
+// quietLocked checks what must hold when Shutdown returns, and does not say that some are unanswered.
 func (w *world) quietLocked() {
 	for _, o := range w.waiters {
 		if !o.travels && (o.calling || o.trying && o.accepted && !o.waits) {
 			o.fault("one of its methods runs when Shutdown returns")
+		}
+		if !o.travels && o.accepted && o.completed == 0 {
+			o.fault("it is unanswered when Shutdown returns")
 		}
 	}
 }
@@ -260,10 +274,14 @@ func (w *world) shutdown(ctx context.Context) {
 		w.faultLocked("workers of the purgatory's own timer run when Shutdown returns")
 	}
 	switch {
-	case err == nil:
+	case err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))):
+		w.faultLocked("shutdown: %v", err)
+	case err != nil && err != context.Cause(ctx): // some are unanswered
+		if exact {
+			w.faultLocked("shutdown: %v, and no callback blocks", err)
+		}
+	default:
 		w.down = true
 		w.quietLocked()
-	case !errors.Is(err, ctx.Err()) || ctx.Err() == nil:
-		w.faultLocked("shutdown: %v", err)
 	}
 }

@@ -74,8 +74,8 @@ func (o *waiter) meetsLocked() bool {
 		return !slices.ContainsFunc(o.keys, func(k int) bool { return !met(k) })
 	case item:
 		for _, k := range o.keys {
-			if o.w.items[k] > 0 {
-				o.w.items[k]--
+			if o.w.items[k] >= o.weight() {
+				o.w.items[k] -= o.weight()
 				return true
 			}
 		}
@@ -83,14 +83,26 @@ func (o *waiter) meetsLocked() bool {
 	return false
 }
 
+// weight returns how many items o takes.
+func (o *op) weight() int {
+	if o.two {
+		return 2
+	}
+	return 1
+}
+
 // maxTries is more tries than the calls of any program can cause.
 const maxTries = 2000
 
 func (o *waiter) TryComplete() (yes bool) {
 	w := o.w
+	gone := o.gives() && o.client.Err() != nil // here is no point at which another goroutine goes on
 	sched.Yield()
 	w.mu.Lock()
 	w.now++
+	if gone && exact && o.tries > 0 && !w.observed {
+		o.fault("tried after its context has ended")
+	}
 	o.tries++
 	if o.trying || o.calling || o.completed > 0 {
 		o.fault("TryComplete overlaps itself or a callback, or follows OnComplete")
@@ -173,7 +185,6 @@ func (o *waiter) OnExpiration() {
 	w := o.w
 	sched.Yield()
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.now++
 	if o.trying || o.calling || o.completed != 1 || o.outcome != operation.Expired {
 		o.fault("OnExpiration overlaps, comes before OnComplete, or the outcome is %v", o.outcome)
@@ -182,4 +193,8 @@ func (o *waiter) OnExpiration() {
 		o.fault("OnExpiration after Shutdown")
 	}
 	o.expired++
+	w.mu.Unlock()
+	for _, r := range o.inExpire {
+		w.react(r.step)
+	}
 }

@@ -47,6 +47,7 @@ type world struct {
 	put     []int   // by key: when the last item came
 	checked []int   // by key: when the last check or signal began that reaches everybody
 	reached [][]int // by key and position: when the last check up to that position began
+	inTurn  []int   // by key: when the last check in order began
 	resting bool    // the program has ended: operations do not react any more
 	closing bool    // Close or Shutdown has been called
 	down    bool    // Shutdown has returned nil
@@ -68,6 +69,7 @@ var errBoom = errors.New("a panic of the program")
 func newWorld(p *program, settle func(), pass func(time.Duration)) *world {
 	w := &world{program: p, settle: settle, pass: pass}
 	w.raised, w.items, w.put, w.checked = make([]int, p.keys), make([]int, p.keys), make([]int, p.keys), make([]int, p.keys)
+	w.inTurn = make([]int, p.keys)
 	for range p.keys {
 		w.reached = append(w.reached, make([]int, maxPosition+1))
 	}
@@ -112,6 +114,7 @@ func (w *world) panicked(v any, stack []byte) {
 	if err, ok := v.(error); !ok || !errors.Is(err, errBoom) {
 		w.fault("panic: %v\n%s", v, stack)
 	}
+	w.beRude()
 }
 
 // passBy lets an operation wait for a key of its own, and signals that.
@@ -175,6 +178,16 @@ func (w *world) before() {
 	var done sched.Group
 	done.Go(func() { w.run(w.goroutines[0]) })
 	done.Wait()
+}
+
+// beRude ends the goroutine, where handlers of the program do that.
+func (w *world) beRude() {
+	w.mu.Lock()
+	resting := w.resting
+	w.mu.Unlock()
+	if w.rude && !resting {
+		runtime.Goexit()
+	}
 }
 
 // react makes a step of a reaction.
