@@ -17,6 +17,8 @@ import (
 // is at most p. If a log's high watermark is the end of what is replicated, the record at
 // offset waits for position offset+1. A Position that is too low only causes tries in vain;
 // one that is too high completes the operation late.
+//
+// For CheckAndCompleteInOrder a Position is a priority: it tries the lowest first.
 type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
