@@ -103,7 +103,7 @@ func TestPositionsArePriorities(t *testing.T) {
 				if len(r.line) > 0 {
 					i := random.IntN(len(r.line))
 					require.True(t, r.p.Cancel(r.line[i], nil))
-				synctest.Wait() // a worker tries those behind it
+					synctest.Wait() // a worker tries those behind it
 					r.line = slices.Delete(r.line, i, i+1)
 				}
 			}
