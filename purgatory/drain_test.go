@@ -2,7 +2,6 @@ package purgatory_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -176,7 +175,7 @@ func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, ended, waits)
 		for range waits {
-			require.True(t, errors.Is(<-ended, purgatory.ErrClosed))
+			require.ErrorIs(t, <-ended, purgatory.ErrClosed)
 		}
 		free()
 		require.NoError(t, p.Shutdown(t.Context()))
