@@ -80,6 +80,9 @@ const (
 	// EventGap: the source has subscribed again, and hints may have been lost. Warn: cause,
 	// silent (how long the source had heard nothing).
 	EventGap = "signals.gap"
+	// EventBlind: there are changes that the engine sends no hints for, as it is set up: see
+	// [Subscription]. Warn: to.
+	EventBlind = "signals.source.blind"
 	// EventEnded: the source has ended; the runner restarts it after pause. Warn: error,
 	// pause.
 	EventEnded = "signals.source.ended"

@@ -18,6 +18,7 @@ type Runner[K comparable] struct {
 	read    func(context.Context, []K) error // of WithResync, or nil
 	began   time.Time                        // when To returned r
 	asked   sched.Token                      // a re-check is due
+	probes  sched.Token                      // hearItself has something to do
 	repeats *repeats[K]
 	running sched.Bool
 
@@ -32,9 +33,14 @@ type Runner[K comparable] struct {
 
 	mu struct {
 		sched.Mutex
-		stood    bool      // a source has subscribed at some time
-		standing time.Time // when the source subscribed; zero: it is not subscribed
-		queue    Queued    // the source, if it is one
+		stood    bool                    // a source has subscribed at some time
+		standing time.Time               // when the source stood first in this run; zero: it does not, or has not yet
+		within   context.Context         // of the source's Run; nil: no source runs
+		end      context.CancelCauseFunc // of within
+		hearing  *hearing                // the source's subscription; nil: it cannot hear itself, or has not subscribed
+		probe    uint64                  // the number of the last probe
+		blind    string                  // of the last Subscription
+		queue    Queued                  // the source, if it is one
 		gaps     int64
 		ends     int64
 		err      error // of the source, when it last ended
@@ -51,7 +57,7 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 	if isNil[K](p) {
 		return nil, fmt.Errorf("%w: the purgatory is nil", ErrInvalidOption)
 	}
-	r := &Runner[K]{waiters: p, cfg: cfg, began: sched.Now(), asked: sched.NewToken()}
+	r := &Runner[K]{waiters: p, cfg: cfg, began: sched.Now(), asked: sched.NewToken(), probes: sched.NewToken()}
 	r.repeats = newRepeats(cfg.lag, p.SignalUpTo, r.asked.Put)
 	if cfg.resync != nil {
 		read, ok := cfg.resync.(func(context.Context, []K) error)
@@ -86,6 +92,10 @@ func (r *Runner[K]) Missed(cause error) {
 	silent := sched.Since(r.began) - time.Duration(r.lastWord.Swap(int64(sched.Since(r.began))))
 	r.mu.Lock()
 	first := !r.mu.stood
+	if h := r.mu.hearing; h != nil && h.heard == 0 {
+		r.mu.Unlock() // it does not stand yet
+		return
+	}
 	r.mu.stood = true
 	if r.mu.standing.IsZero() {
 		r.mu.standing = sched.Now()
@@ -121,6 +131,7 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	var going sched.Group
 	going.Go(func() { rechecker.run(within) })
 	going.Go(func() { r.repeats.run(within) })
+	going.Go(func() { r.hearItself(within) })
 	defer r.calls.Wait()
 	defer going.Wait()
 	defer stop()
@@ -149,9 +160,17 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 // not.
 func (r *Runner[K]) runOnce(ctx context.Context, source Source[K]) (stood time.Duration, err error) {
 	err = ErrEnded // also of a source that panics or calls runtime.Goexit
+	within, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.mu.Lock()
+	r.mu.within, r.mu.end = within, end
+	r.mu.Unlock()
 	defer func() { stood = r.ended(ctx, err) }()
-	if broken := source.Run(ctx, r); broken != nil {
+	if broken := source.Run(within, r); broken != nil {
 		err = broken
+	}
+	if cause := context.Cause(within); ctx.Err() == nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // a source may return the error of its context
 	}
 	return stood, err
 }
@@ -164,6 +183,7 @@ func (r *Runner[K]) ended(ctx context.Context, err error) (stood time.Duration) 
 		stood = sched.Since(r.mu.standing)
 	}
 	r.mu.standing = time.Time{}
+	r.mu.hearing, r.mu.within, r.mu.end = nil, nil, nil
 	r.mu.ends++
 	if ctx.Err() == nil {
 		r.mu.err = err

@@ -27,14 +27,14 @@ func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.
 	test func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error),
 ) {
 	synctest.Test(t, func(t *testing.T) {
-		h := heard{make(chan change, room), make(chan error, 10)}
+		h := heard{changes: make(chan change, room), gaps: make(chan error, 10)}
 		s := &scripted{calm: true, state: map[string]int64{}}
 		stop := s.run()
 		nc := s.connect(t)
 		e := engine(s, nc)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- e.Source().Run(ctx, h) }()
+		go func() { ended <- run(ctx, e.Source(), h) }()
 		defer func() { // also after a failure: a bubble waits for its goroutines
 			over := errors.New("over")
 			cancel(over)

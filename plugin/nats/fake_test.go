@@ -266,7 +266,7 @@ func (x *session) deliverToLocked(to, subject, reply, header, payload string) (h
 func (s *scripted) run() (stop func()) {
 	over := make(chan struct{})
 	go func() {
-		for n := 1; ; n++ {
+		for {
 			select {
 			case <-time.After(time.Second):
 			case <-over:
@@ -276,7 +276,7 @@ func (s *scripted) run() (stop func()) {
 			s.beats++
 			s.elsewhereLocked("=beat", fmt.Sprint("elsewhere ", s.beats))
 			for _, x := range s.open {
-				if c := x.consumer; c != nil && n%2 == 0 {
+				if c := x.consumer; c != nil {
 					x.deliverLocked(c.to, fmt.Sprintf("NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n", c.delivered, c.next), "")
 				}
 			}

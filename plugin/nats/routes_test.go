@@ -40,7 +40,7 @@ func TestAHintAtAnotherServerRightAfterMissed(t *testing.T) {
 			missed := make(chan chan struct{}, 100)
 			h := startHearing(t, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
 				time.Sleep(150 * time.Millisecond) // until the other servers know that the last subscription has gone
-				return source.Run(ctx, pausing{sink, missed})
+				return source.Run(ctx, &pausing{Sink: sink, missed: missed})
 			}), signals.WithLag(c.lag))
 			lost := 0
 			for i := range rounds(10) {
@@ -83,14 +83,19 @@ func TestAHintAtAnotherServerRightAfterMissed(t *testing.T) {
 	}
 }
 
-// pausing says Missed, and then waits until the test lets it go on.
+// pausing waits, when the source has heard itself first, until the test lets it go on.
 type pausing struct {
 	signals.Sink[string]
 	missed chan chan struct{}
+	stands bool
 }
 
-func (p pausing) Missed(cause error) {
-	p.Sink.Missed(cause)
+func (p *pausing) Heard(probe uint64) {
+	p.Sink.Heard(probe)
+	if p.stands {
+		return
+	}
+	p.stands = true
 	goOn := make(chan struct{})
 	p.missed <- goOn
 	<-goOn
