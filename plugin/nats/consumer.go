@@ -54,13 +54,10 @@ func (c *consumer) probe(ctx context.Context, stream jetstream.Stream, probe uin
 	for {
 		info, err := stream.Info(ctx)
 		if err == nil {
-			err = cutOff(info)
-		}
-		if err == nil {
 			c.mu.Lock()
 			c.mu.probe, c.mu.until = probe, info.State.LastSeq
 			c.mu.Unlock()
-			return nil
+			return cutOff(info)
 		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err

@@ -20,6 +20,8 @@ import (
 const (
 	heartbeat              = time.Second
 	probeEvery, probeLimit = 2 * time.Second, 6 * time.Second
+	// A mirror hears a heartbeat of its origin each second.
+	mirrorLimit = 4 * time.Second
 )
 
 // shortest is how long the first attempt to subscribe may take; the next may take longer,
@@ -203,7 +205,7 @@ func cutOff(info *jetstream.StreamInfo) error {
 		return nil
 	case m.Active < 0:
 		return fmt.Errorf("it is a mirror of %q, from which it has heard nothing yet", m.Name)
-	case m.Active > probeLimit:
+	case m.Active > mirrorLimit:
 		return fmt.Errorf("it is a mirror of %q, from which it has heard nothing for %v", m.Name, m.Active.Round(time.Second))
 	}
 	return nil
