@@ -101,7 +101,8 @@ func listen(t *testing.T, d *database, channel string, room int) (h heard, stop 
 func TestPostgres(t *testing.T) {
 	d := startDatabase(t)
 	t.Run("conformance", func(t *testing.T) {
-		signalstest.Run(t, func(*testing.T) signalstest.Engine[string] { return d.engine() })
+		defer postgres.SetRhythm(500*time.Millisecond, 2*time.Second)()
+		signalstest.Run(t, d.deafEngine)
 	})
 	t.Run("random cuts", func(t *testing.T) {
 		o, err := signalstest.RandomCuts(t.Context(), d.engine())
@@ -118,6 +119,9 @@ func TestPostgres(t *testing.T) {
 	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
 	t.Run("a listener that is gone", func(t *testing.T) { aListenerThatIsGone(t, d) })
 	t.Run("reads at a standby", func(t *testing.T) { readsAtAStandby(t, d) })
+	t.Run("through a pooler", func(t *testing.T) { throughAPooler(t, d) })
+	t.Run("a failover behind a proxy", func(t *testing.T) { failoverBehindAProxy(t, d) })
+	t.Run("a server that ends quiet sessions", func(t *testing.T) { idleSessions(t, d) })
 	t.Run("keys and payloads", func(t *testing.T) { keysAndPayloads(t, d) })
 	t.Run("a connection with a handler of its own", func(t *testing.T) { ownHandler(t, d) })
 }
