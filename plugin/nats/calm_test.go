@@ -26,9 +26,23 @@ var sources = map[string]func(*scripted, *nats.Conn) signalstest.Engine[string]{
 func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.Engine[string], room int,
 	test func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error),
 ) {
+	atAServer(t, &scripted{calm: true, state: map[string]int64{}}, engine, room, func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error) {
+		select {
+		case cause := <-h.gaps:
+			require.ErrorIs(t, cause, signals.ErrSubscribed)
+		case err := <-ended:
+			ended <- err
+			require.NoError(t, err, "it has not stood")
+		}
+		test(t, e, h, ended)
+	})
+}
+
+func atAServer(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) signalstest.Engine[string], room int,
+	test func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		h := heard{changes: make(chan change, room), gaps: make(chan error, 10)}
-		s := &scripted{calm: true, state: map[string]int64{}}
 		stop := s.run()
 		nc := s.connect(t)
 		e := engine(s, nc)
@@ -42,7 +56,9 @@ func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.
 				select {
 				case <-h.changes:
 				case err := <-ended:
-					assert.ErrorIs(t, err, over)
+					if !s.deaf {
+						assert.ErrorIs(t, err, over)
+					}
 					open = false
 				}
 			}
@@ -50,11 +66,35 @@ func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.
 			stop()
 			time.Sleep(time.Minute)
 		}()
-		require.ErrorIs(t, <-h.gaps, signals.ErrSubscribed)
 		test(t, e, h, ended)
 	})
 	runtime.GC() // see runPrograms
 	runtime.GC()
+}
+
+// The server accepts everything, and delivers nothing: from the beginning, or from some time on.
+func TestASourceThatHearsNothingDoesNotStand(t *testing.T) {
+	for name, engine := range sources {
+		for _, begins := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", begins: ", begins), func(t *testing.T) {
+				s := &scripted{calm: true, deaf: !begins, state: map[string]int64{}}
+				atAServer(t, s, engine, 10, func(t *testing.T, _ signalstest.Engine[string], h heard, ended chan error) {
+					if begins {
+						require.ErrorIs(t, <-h.gaps, signals.ErrSubscribed)
+						s.mu.Lock()
+						s.deaf = true
+						s.mu.Unlock()
+					}
+					time.Sleep(7 * time.Second)
+					assert.Empty(t, h.gaps)
+					require.Len(t, ended, 1)
+					err := <-ended
+					assert.ErrorIs(t, err, signals.ErrDeaf)
+					ended <- err
+				})
+			})
+		}
+	}
 }
 
 // Nothing is written for an hour.

@@ -21,6 +21,7 @@ const enough = 6
 type scripted struct {
 	seed  uint64
 	calm  bool // nothing goes wrong
+	deaf  bool // but that nothing is delivered
 	mu    sync.Mutex
 	plans []plan // of the connections so far
 	open  []*session
@@ -32,19 +33,21 @@ type scripted struct {
 
 // session is a connection, as the server sees it. The server's mutex guards its fields.
 type session struct {
-	s        *scripted
-	plan     plan
-	conn     net.Conn
-	queue    chan string
-	over     chan struct{}
-	closed   bool
-	silent   bool
-	stands   bool              // the server has answered the first PING
-	subs     map[string]string // by sid: the subject
-	requests int
-	refused  int // subscriptions
-	consumer *consumer
-	cutUntil int // heartbeats from elsewhere up to this one are lost, and hints with them
+	s      *scripted
+	plan   plan
+	conn   net.Conn
+	queue  chan string
+	over   chan struct{}
+	closed bool
+	silent bool
+
+	hearsNothing bool              // subscriptions are accepted, and nothing is delivered
+	stands       bool              // the server has answered the first PING
+	subs         map[string]string // by sid: the subject
+	requests     int
+	refused      int // subscriptions
+	consumer     *consumer
+	cutUntil     int // heartbeats from elsewhere up to this one are lost, and hints with them
 }
 
 // consumer sends a bucket's entries.
@@ -69,7 +72,7 @@ func (s *scripted) Dial(string, string) (net.Conn, error) {
 	switch p.fault {
 	case anew:
 		s.stream = s.stream[:len(s.stream)/2]
-	case breaks, forgotten, revoked:
+	case breaks, forgotten, revoked, deafened:
 		time.AfterFunc(p.after, x.fail)
 	}
 	x.putLocked(info)
@@ -91,6 +94,13 @@ func (x *session) fail() {
 		x.silent = true
 	case forgotten:
 		x.consumer = nil
+	case deafened:
+		x.hearsNothing = true
+		time.AfterFunc(15*time.Second, func() {
+			x.s.mu.Lock()
+			x.hearsNothing = false
+			x.s.mu.Unlock()
+		})
 	case revoked:
 		for sid, subject := range x.subs {
 			if !strings.HasPrefix(subject, "_INBOX.") {
@@ -247,6 +257,9 @@ func (x *session) deliverLocked(subject, header, payload string) (heard bool) {
 
 // deliverToLocked sends a message to the subscriptions to another subject than its own, as a consumer does.
 func (x *session) deliverToLocked(to, subject, reply, header, payload string) (heard bool) {
+	if (x.s.deaf || x.hearsNothing) && strings.Count(to, ".") != 2 { // an answer to a request comes on _INBOX.client.request
+		return true
+	}
 	for sid, pattern := range x.subs {
 		if pattern != to && (!strings.HasSuffix(pattern, ">") && !strings.HasSuffix(pattern, "*") || !strings.HasPrefix(to, pattern[:len(pattern)-1])) {
 			continue
