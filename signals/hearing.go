@@ -57,6 +57,7 @@ func (r *Runner[K]) Subscribed(s Subscription) {
 		Subscription: s, within: r.mu.within, end: r.mu.end,
 		first: r.mu.probe + 1, since: now, next: now, pause: firstProbe / 2,
 	}
+	r.longestAudit.Store(int64(s.Audit))
 	said := r.mu.blind == s.Blind
 	r.mu.blind = s.Blind
 	r.mu.Unlock()

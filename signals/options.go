@@ -54,8 +54,8 @@ func WithLag(lag time.Duration) Option { return func(c *config) { c.lag = lag } 
 // been lost: a source may not notice that a hint was lost, and a writer can die between its
 // change and its hint. Each interval is longer or shorter at random, by at most 10 %, and
 // begins anew after each re-check. Default: one millisecond for each key that is waited for,
-// but at least 5 s and at most 1 minute, so that an audit causes about 1,000 reads a second.
-// 0: off.
+// but at least 5 s and at most 1 minute, so that an audit causes about 1,000 reads a second, or
+// at most what the source asks for: see [Subscription]. 0: off.
 func WithAudit(every time.Duration) Option {
 	return func(c *config) { c.audit, c.auditByCost = every, false }
 }

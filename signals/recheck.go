@@ -32,7 +32,7 @@ type rechecker[K comparable] struct {
 }
 
 func (c *rechecker[K]) run(ctx context.Context) {
-	audit := sched.Now().Add(c.r.cfg.auditInterval(0))
+	audit := sched.Now().Add(c.r.auditInterval(0))
 	for {
 		until := audit
 		again := !c.retry.IsZero() && c.retry.Before(audit)
@@ -51,7 +51,7 @@ func (c *rechecker[K]) run(ctx context.Context) {
 				c.r.audits.Add(1)
 			}
 			n := c.all(ctx)
-			audit = sched.Now().Add(c.r.cfg.auditInterval(n))
+			audit = sched.Now().Add(c.r.auditInterval(n))
 		}
 		if !sleep(ctx, min(restFactor*sched.Since(began), longestRest)) {
 			return
@@ -61,10 +61,14 @@ func (c *rechecker[K]) run(ctx context.Context) {
 
 // auditInterval returns the time until the next audit of n keys. Without audits it is some
 // 146 years.
-func (c *config) auditInterval(n int) time.Duration {
-	every := min(c.audit, never)
-	if c.auditByCost {
-		every = min(max(time.Duration(n)*(time.Second/auditRate), shortestAudit), longestAudit)
+func (r *Runner[K]) auditInterval(n int) time.Duration {
+	every := min(r.cfg.audit, never)
+	if r.cfg.auditByCost {
+		longest := longestAudit
+		if asked := time.Duration(r.longestAudit.Load()); asked > 0 {
+			longest = min(longest, asked)
+		}
+		every = min(max(time.Duration(n)*(time.Second/auditRate), shortestAudit), longest)
 	}
 	if every == 0 {
 		return never

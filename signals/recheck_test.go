@@ -130,6 +130,30 @@ func TestAuditsAreOnByDefaultAndKeepTheirCostsLow(t *testing.T) {
 	}
 }
 
+// An engine that may lose hints without the source's noticing asks for shorter intervals.
+func TestASourceMayAskForShorterAudits(t *testing.T) {
+	for _, c := range []struct {
+		options []signals.Option
+		audits  int64 // in an hour
+	}{{nil, 240}, {[]signals.Option{signals.WithAudit(time.Minute)}, 60}} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := signals.To[string](crowd{n: 100_000}, append(c.options, signals.WithLag(0))...)
+			require.NoError(t, err)
+			stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+				sink.Subscribed(signals.Subscription{
+					Every: time.Second, Limit: time.Minute, Audit: 15 * time.Second,
+					Probe: func(_ context.Context, n uint64) error { sink.Heard(n); return nil },
+				})
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}))
+			time.Sleep(time.Hour)
+			assert.InDelta(t, c.audits, r.Stats().Audits, 10)
+			stop()
+		})
+	}
+}
+
 // The function fails for a minute. What follows a re-check that succeeds is as it was before.
 func TestAReCheckThatSucceedsEndsTheRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,8 @@ type Runner[K comparable] struct {
 
 	rechecks, reads, failed, audits atomic.Int64
 
+	longestAudit atomic.Int64 // of the last Subscription; 0: it says nothing of it
+
 	calls   sched.Group  // of read
 	reading atomic.Int64 // when the call of read that runs began, in nanoseconds since began; 0: none
 	hanging sched.Bool   // a call of read has outlived its context

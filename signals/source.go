@@ -46,6 +46,9 @@ type Subscription struct {
 	// the Runner ends the context of Run with an error that is [ErrDeaf]. Limit is longer than
 	// Every, and it is the longest time for which a source can stand and be deaf.
 	Limit time.Duration
+	// Audit, if it is not 0, is the longest interval between audits by default, where the engine may
+	// lose a hint without the source's noticing. [WithAudit] overrides it.
+	Audit time.Duration
 	// Blind says which changes the engine sends no hints for, as it is set up now; empty: none.
 	// The Runner logs it, and Stats shows it. Only an audit ends the waits for such a change.
 	Blind string

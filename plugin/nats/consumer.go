@@ -109,22 +109,25 @@ func (c *consumer) take(m *nats.Msg) {
 		return
 	}
 	c.delivered++
-	if key, ok := keyOf(m.Subject); ok && meta.Sequence.Stream > c.known.Load() {
-		c.in.put(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
+	if meta.Sequence.Stream > c.known.Load() {
+		for _, key := range names(m.Subject) {
+			c.in.put(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
+		}
 	}
 	c.reached(meta.Sequence.Stream)
 }
 
-// keyOf returns the key of an entry's subject: $KV.bucket.key.
-func keyOf(subject string) (key string, ok bool) {
-	_, rest, ok := strings.Cut(subject, ".")
-	if !ok {
-		return "", false
+// names returns what the key of an entry may be called, whose subject is $KV.bucket.token. A token with an
+// escape is the key that it decodes to; but another program may have written it as it is: "n=10".
+func names(subject string) []string {
+	parts := strings.SplitN(subject, ".", 3)
+	if len(parts) < 3 {
+		return nil
 	}
-	_, token, ok := strings.Cut(rest, ".")
-	if !ok {
-		return "", false
-	}
+	token := parts[2]
 	key, err := Decode(token)
-	return key, err == nil
+	if err != nil || key == token {
+		return []string{token}
+	}
+	return []string{key, token}
 }

@@ -21,6 +21,9 @@ import (
 const (
 	beatEvery = time.Second
 	beatLimit = 4 * time.Second
+	// routeAudit is the longest interval between audits where the server is one of a cluster: a route
+	// that breaks between two heartbeats, and is mended before the second, loses hints and no heartbeat.
+	routeAudit = 15 * time.Second
 	// maxNew is how many heartbeats a source sends before all others must have heard it, and it
 	// them.
 	maxNew = 2

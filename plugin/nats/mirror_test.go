@@ -1,12 +1,17 @@
 package nats_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -78,6 +83,42 @@ func TestAMirrorOfABucketIsHeard(t *testing.T) {
 	}
 	err = run(t.Context(), natssignals.KeyValue(hub.connect("wrong domain"), "copy"), newHeard())
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+}
+
+// A server says nothing of a key that expires, unless the bucket has limit markers.
+func TestABucketWithATTLNeedsLimitMarkers(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	js, err := jetstream.New(b.connect("writer"))
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		config jetstream.KeyValueConfig
+		blind  bool
+	}{
+		"no TTL":     {jetstream.KeyValueConfig{Bucket: "keeps"}, false},
+		"no markers": {jetstream.KeyValueConfig{Bucket: "silent", TTL: time.Second}, true},
+		"markers":    {jetstream.KeyValueConfig{Bucket: "marks", TTL: time.Second, LimitMarkerTTL: time.Minute}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kv, err := js.CreateKeyValue(t.Context(), c.config)
+			require.NoError(t, err)
+			var log bytes.Buffer
+			h := startHearing(t, natssignals.KeyValue(b.connect("source"), c.config.Bucket), signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			eventually(t, func() bool { return h.Stats().Rechecks > 0 }) // it has logged that it stands
+			assert.Equal(t, c.blind, h.Stats().Blind != "", h.Stats().Blind)
+			assert.Equal(t, c.blind, strings.Contains(log.String(), signals.EventBlind))
+			if c.config.TTL == 0 {
+				return
+			}
+			_, err = kv.Put(t.Context(), "key", nil)
+			require.NoError(t, err)
+			eventually(t, func() bool { return h.Stats().Hints > 0 })
+			before := h.Stats().Hints
+			eventually(t, func() bool { _, err := kv.Get(t.Context(), "key"); return errors.Is(err, jetstream.ErrKeyNotFound) })
+			time.Sleep(100 * time.Millisecond) // until a hint would have come
+			assert.Equal(t, c.blind, h.Stats().Hints == before)
+		})
+	}
 }
 
 // The leaf is cut off from the hub. The source, and its connection to the leaf, notice nothing but that the mirror

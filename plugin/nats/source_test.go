@@ -199,6 +199,25 @@ func TestABucketThatWasMadeAnewIsHeardFromItsFirstRevision(t *testing.T) {
 	_ = stop()
 }
 
+// Other programs write keys with '=' as they are.
+func TestAKeyOfAnotherProgramKeepsItsName(t *testing.T) {
+	b := startBroker(t)
+	b.bucketEngine()
+	js, err := jetstream.New(b.connect("stranger"))
+	require.NoError(t, err)
+	kv, err := js.KeyValue(t.Context(), bucket)
+	require.NoError(t, err)
+	h := startHearing(t, natssignals.KeyValue(b.connect("source"), bucket))
+	h.awaitStanding(t, true)
+	for _, key := range []string{"x=41y", "orders.17", "abc==", "n=10", "page=20.x", "plain"} {
+		asleep, answered := h.await(t.Context(), key, func() bool { _, err := kv.Get(t.Context(), key); return err == nil })
+		receive(t, asleep, "the first read")
+		_, err := kv.Put(t.Context(), key, nil)
+		require.NoError(t, err)
+		require.NoError(t, receive(t, answered, "the answer to a wait for "+key))
+	}
+}
+
 // Anybody who may write to the bucket may give a message the header of a heartbeat.
 func TestAnEntryThatLooksLikeAHeartbeatIsAHint(t *testing.T) {
 	b := startBroker(t)

@@ -77,7 +77,11 @@ func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) erro
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	sink.Subscribed(signals.Subscription{Probe: b.send, Every: beatEvery, Limit: beatLimit})
+	subscription := signals.Subscription{Probe: b.send, Every: beatEvery, Limit: beatLimit}
+	if s.nc.ConnectedClusterName() != "" {
+		subscription.Audit = routeAudit
+	}
+	sink.Subscribed(subscription)
 	dropped := 0
 	for {
 		select {
