@@ -18,6 +18,7 @@ type Runner[K comparable] struct {
 	read    func(context.Context, []K) error // of WithResync, or nil
 	began   time.Time                        // when To returned r
 	asked   sched.Token                      // a re-check is due
+	gapped  sched.Bool                       // there was a gap
 	probes  sched.Token                      // hearItself has something to do
 	repeats *repeats[K]
 	running sched.Bool
@@ -82,12 +83,12 @@ func (r *Runner[K]) Changed(key K, position int64) {
 	r.repeats.add(key, position)
 }
 
-// Missed makes a goroutine of Run re-check everything that waits, and returns at once.
-// Several calls before that re-check begins cause only one. Further re-checks follow, as
-// [WithLag] describes. Before Run, a call only asks for the first re-check.
+// Missed makes a goroutine of Run re-check everything that waits, after a pause of [WithSpread],
+// and returns at once. Several calls before that re-check begins cause only one. Further
+// re-checks follow, as [WithLag] describes. Before Run, a call only asks for the first re-check.
 func (r *Runner[K]) Missed(cause error) {
 	defer r.asked.Put()
-	r.repeats.addAll()
+	defer r.gapped.Store(true)
 	if !r.running.Load() {
 		return
 	}

@@ -101,7 +101,7 @@ func (e Engine[K]) pause(limit time.Duration) time.Duration {
 // options returns the options of a Runner whose source is run again soon. There are no audits, and
 // repeats only if more says so: they would answer the waits that a source loses.
 func options(more []signals.Option) []signals.Option {
-	return append([]signals.Option{signals.WithAudit(0), signals.WithLag(0), signals.WithBackoff(time.Millisecond, 20*time.Millisecond)}, more...)
+	return append([]signals.Option{signals.WithAudit(0), signals.WithLag(0), signals.WithSpread(0), signals.WithBackoff(time.Millisecond, 20*time.Millisecond)}, more...)
 }
 
 // listen returns a purgatory to which source delivers hints until stop is called.
