@@ -50,6 +50,7 @@ func WithResyncLimit(d time.Duration) Option { return func(c *config) { c.limit 
 // last at least lag after the hint, and after a gap it re-checks everything again likewise. For a wait that is not met,
 // and that is not for a later position, each of them causes one more read: five with the
 // default. Default 2 s; 0: none, for a state that every read sees before the hint is sent.
+// [Runner.Saw] tells how long reads lag.
 func WithLag(lag time.Duration) Option { return func(c *config) { c.lag = lag } }
 
 // WithAudit sets the interval at which the runner re-checks everything, as if hints had
@@ -92,6 +93,9 @@ const (
 	// EventBlind: there are changes that the engine sends no hints for, as it is set up: see
 	// [Subscription]. Warn: to.
 	EventBlind = "signals.source.blind"
+	// EventLag: a read was behind a hint for as long as WithLag allows, or longer. Logged once.
+	// Warn: lag, allowed.
+	EventLag = "signals.lag"
 	// EventEnded: the source has ended; the runner restarts it after pause. Warn: error,
 	// pause.
 	EventEnded = "signals.source.ended"

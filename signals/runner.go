@@ -27,6 +27,7 @@ type Runner[K comparable] struct {
 	lastWord         atomic.Int64 // when a source last called r, in nanoseconds since began
 
 	rechecks, reads, failed, audits atomic.Int64
+	lag                             atomic.Int64 // how long after a hint a read was still behind it, at most
 
 	longestAudit atomic.Int64 // of the last Subscription; 0: it says nothing of it
 
@@ -76,11 +77,34 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 // purgatory and one of r for a moment.
 func (r *Runner[K]) Changed(key K, position int64) {
 	r.hints.Add(1)
-	r.lastWord.Store(int64(sched.Since(r.began)))
+	at := sched.Since(r.began)
+	r.lastWord.Store(int64(at))
 	if !r.waiters.SignalUpTo(key, position) {
 		r.unawaited.Add(1)
 	}
-	r.repeats.add(key, position)
+	r.repeats.add(key, reported{position, at})
+}
+
+// Saw says that a read of key has seen the state of this position. A read that follows a hint for a
+// higher one is behind it: its replica, standby or cache has not got the change yet. [Stats] has how
+// long after the hint that was at most, so that you can choose [WithLag]. Call Saw after each read
+// of a wait, and for the keys of a bulk read, if the hints have positions. It takes a lock of r
+// for a moment.
+func (r *Runner[K]) Saw(key K, position int64) {
+	at, behind := r.repeats.behind(key, position)
+	if !behind {
+		return
+	}
+	lag := int64(sched.Since(r.began) - at)
+	for longest := r.lag.Load(); lag > longest; longest = r.lag.Load() {
+		if !r.lag.CompareAndSwap(longest, lag) {
+			continue
+		}
+		if allowed := int64(r.cfg.lag); lag >= allowed && longest < allowed {
+			r.cfg.logger.Warn(EventLag, "lag", time.Duration(lag), "allowed", r.cfg.lag)
+		}
+		return
+	}
 }
 
 // Missed makes a goroutine of Run re-check everything that waits, after a pause of [WithSpread],

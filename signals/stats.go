@@ -30,6 +30,11 @@ type Stats struct {
 	// QueueUsed is how full the queue is in which the engine keeps hints for its subscribers,
 	// from 0 to 1; negative: the source does not say. See [Queued].
 	QueueUsed float64
+	// Lag is the longest time after a hint at which a read was still behind it, as [Runner.Saw] was
+	// told; 0: none was. It is at most about twice LagAllowed, because the runner remembers no
+	// hint for longer. LagAllowed is the option WithLag: where Lag is longer, waits have depended
+	// on audits.
+	Lag, LagAllowed time.Duration
 	// Blind says which changes the engine sends no hints for; empty: none that the source knows
 	// of. See [Subscription].
 	Blind string
@@ -54,6 +59,8 @@ func (r *Runner[K]) Stats() Stats {
 		Failures:      failed,
 		SinceLastWord: sched.Since(r.began) - time.Duration(lastWord),
 		QueueUsed:     -1,
+		Lag:           time.Duration(r.lag.Load()),
+		LagAllowed:    r.cfg.lag,
 	}
 	if reading := r.reading.Load(); reading > 0 {
 		s.Reading = sched.Since(r.began) - time.Duration(reading)
