@@ -109,25 +109,22 @@ func (c *consumer) take(m *nats.Msg) {
 		return
 	}
 	c.delivered++
-	if meta.Sequence.Stream > c.known.Load() {
-		for _, key := range names(m.Subject) {
-			c.in.put(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
-		}
+	if parts := strings.SplitN(m.Subject, ".", 3); len(parts) == 3 && meta.Sequence.Stream > c.known.Load() { // $KV.bucket.token
+		c.in.put(parts[2], int64(min(meta.Sequence.Stream, math.MaxInt64)))
 	}
 	c.reached(meta.Sequence.Stream)
 }
 
-// names returns what the key of an entry may be called, whose subject is $KV.bucket.token. A token with an
-// escape is the key that it decodes to; but another program may have written it as it is: "n=10".
-func names(subject string) []string {
-	parts := strings.SplitN(subject, ".", 3)
-	if len(parts) < 3 {
-		return nil
-	}
-	token := parts[2]
+// naming gives the entries of a bucket the names of their keys. A token with an escape is the key that it
+// decodes to; but another program may have written it as it is: "n=10".
+type naming struct{ signals.Sink[string] }
+
+func (n naming) Changed(token string, revision int64) {
 	key, err := Decode(token)
-	if err != nil || key == token {
-		return []string{token}
+	if err == nil {
+		n.Sink.Changed(key, revision)
 	}
-	return []string{key, token}
+	if key != token {
+		n.Sink.Changed(token, revision)
+	}
 }

@@ -128,7 +128,7 @@ func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link,
 	for {
 		select {
 		case <-in.ready:
-			last, lost := in.passTo(sink)
+			last, lost := in.passTo(naming{sink})
 			s.revision = max(s.revision, uint64(last))
 			if lost != nil {
 				return lost // the next Run subscribes from our revision on

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"iter"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -308,7 +309,9 @@ func TestHintsCoalesceByKeyWhileTheyQueue(t *testing.T) {
 			for !all["the end"] {
 				select {
 				case c := <-h.changes:
-					all[c.key] = true
+					if !strings.Contains(c.key, "=") { // otherwise it is the other name of one
+						all[c.key] = true
+					}
 				case err := <-h.gaps:
 					require.FailNow(t, "hints were dropped", "%v", err)
 				case err := <-ended:

@@ -2,8 +2,7 @@ package recipes
 
 import (
 	"context"
-	"errors"
-	"net"
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"time"
@@ -17,34 +16,38 @@ import (
 // PubSub.Channel, which subscribes again after a cut and says nothing of it.
 func channels(c *redis.Client, prefix string) signals.Source[string] {
 	return signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+		self := "probe/" + rand.Text()
 		subscription := c.PSubscribe(ctx, prefix+"*")
 		defer subscription.Close()
 		defer context.AfterFunc(ctx, func() { subscription.Close() })() // Receive does not end with ctx
-		for asked := false; ; {
-			message, err := subscription.ReceiveTimeout(ctx, 10*time.Second)
-			var silence net.Error
+		if err := subscription.Subscribe(ctx, self); err != nil {
+			return err
+		}
+		for {
+			message, err := subscription.Receive(ctx)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
-			case errors.As(err, &silence) && silence.Timeout() && !asked:
-				if err := subscription.Ping(ctx); err != nil {
-					return err
-				}
-				asked = true
-				continue
 			case err != nil:
 				return err // the next Run subscribes anew
 			}
-			asked = false
 			switch m := message.(type) {
 			case *redis.Subscription:
-				sink.Missed(signals.ErrSubscribed)
+				if m.Channel == self { // the second of the two
+					sink.Subscribed(signals.Subscription{Every: time.Second, Limit: 4 * time.Second, Probe: func(ctx context.Context, probe uint64) error {
+						return c.Publish(ctx, self, probe).Err()
+					}})
+				}
 			case *redis.Message:
 				position, err := strconv.ParseInt(m.Payload, 10, 64)
 				if err != nil {
 					position = signals.Unknown
 				}
-				sink.Changed(strings.TrimPrefix(m.Channel, prefix), position)
+				if m.Channel == self {
+					sink.Heard(uint64(position))
+				} else {
+					sink.Changed(strings.TrimPrefix(m.Channel, prefix), position)
+				}
 			}
 		}
 	})
