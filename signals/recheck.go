@@ -66,8 +66,8 @@ func (c *rechecker[K]) run(ctx context.Context) {
 	}
 }
 
-// gap puts off what follows a gap, so that processes that have it at the same time do not read at the same
-// time. What is said again for the sake of WithLag follows it. It reports whether ctx still lasts.
+// gap puts off the re-check after a gap, so that processes that have it at the same time do not read at
+// the same time. It reports whether ctx still lasts.
 func (c *rechecker[K]) gap(ctx context.Context) bool {
 	longest := c.r.cfg.spread
 	if c.r.cfg.spreadByCost {
@@ -77,11 +77,7 @@ func (c *rechecker[K]) gap(ctx context.Context) bool {
 		}
 		longest = min(time.Duration(n/batch)*spreadEach, longestSpread)
 	}
-	if longest > 0 && !sleep(ctx, time.Duration(sched.Dice(int64(longest)))) {
-		return false
-	}
-	c.r.repeats.addAll()
-	return true
+	return longest == 0 || sleep(ctx, time.Duration(sched.Dice(int64(longest))))
 }
 
 // auditInterval returns the time until the next audit of n keys. Without audits it is some

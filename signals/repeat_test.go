@@ -289,3 +289,28 @@ func TestReadsThatLagAreSeen(t *testing.T) {
 		stop()
 	})
 }
+
+// reader reads whenever it is signalled, at a replica that is far behind.
+type reader struct {
+	nobody
+	runner *signals.Runner[string]
+}
+
+func (r *reader) SignalUpTo(key string, _ int64) bool { r.runner.Saw(key, 6); return true }
+
+// The last read that a hint causes is the one that shows that WithLag is too short.
+func TestTheReadAfterTheLastRepeatShowsThatTheLagIsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &reader{}
+		var err error
+		w.runner, err = signals.To[string](w, signals.WithAudit(0), signals.WithLag(100*time.Millisecond))
+		require.NoError(t, err)
+		stop := runIn(t, w.runner, script(stands))
+		time.Sleep(time.Minute) // what follows the first gap is over
+		w.runner.Changed("key", 7)
+		time.Sleep(time.Second)
+		s := w.runner.Stats()
+		assert.Greater(t, s.Lag, s.LagAllowed)
+		stop()
+	})
+}

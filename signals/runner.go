@@ -112,7 +112,8 @@ func (r *Runner[K]) Saw(key K, position int64) {
 // re-checks follow, as [WithLag] describes. Before Run, a call only asks for the first re-check.
 func (r *Runner[K]) Missed(cause error) {
 	defer r.asked.Put()
-	defer r.gapped.Store(true)
+	r.gapped.Store(true)
+	r.repeats.addAll()
 	if !r.running.Load() {
 		return
 	}
