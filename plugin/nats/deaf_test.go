@@ -70,7 +70,7 @@ func (e *ear) hear(client io.Writer, server *bufio.Reader) {
 			}
 		}
 		// An answer to a request comes on _INBOX.client.request.
-		if message && e.deaf.Load() && !(strings.HasPrefix(words[1], "_INBOX.") && strings.Count(words[1], ".") == 2) {
+		if message && e.deaf.Load() && (!strings.HasPrefix(words[1], "_INBOX.") || strings.Count(words[1], ".") != 2) {
 			continue
 		}
 		if _, err := client.Write(append([]byte(line), payload...)); err != nil {
