@@ -97,6 +97,41 @@ func TestASourceThatHearsNothingDoesNotStand(t *testing.T) {
 	}
 }
 
+// The right to inboxes is taken away and given back after a while. The client does not subscribe again by itself. The source
+// stands soon, however long that was.
+func TestASourceStandsSoonAfterItsRightsAreBack(t *testing.T) {
+	for seconds := 2; seconds < 14; seconds++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{calm: true, state: map[string]int64{}}
+			stop := s.run()
+			nc := s.connect(t)
+			source := bucketProgram(s, nc).Source()
+			r, err := signals.To[string](nobody{})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx, source) }()
+			time.Sleep(5 * time.Second)
+			assert.True(t, r.Stats().Standing)
+			s.denyInboxes()
+			time.Sleep(time.Duration(seconds) * time.Second)
+			if seconds > 6 {
+				assert.False(t, r.Stats().Standing)
+			}
+			s.allowInboxes()
+			time.Sleep(6 * time.Second)
+			assert.True(t, r.Stats().Standing, "after %d s without the right, and 6 with it: %v", seconds, r.Stats().Err)
+			cancel()
+			<-ended
+			nc.Close()
+			stop()
+			time.Sleep(time.Minute)
+		})
+		runtime.GC() // see runPrograms
+		runtime.GC()
+	}
+}
+
 // Nothing is written for an hour.
 func TestAQuietSourceStands(t *testing.T) {
 	for name, engine := range sources {

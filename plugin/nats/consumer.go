@@ -34,7 +34,7 @@ type consumer struct {
 // probe sends a probe: it asks how long the stream is. The first one is on its way already, as
 // the entry at which the consumer begins, or as its first heartbeat. While one is under way
 // there is no other.
-func (c *consumer) probe(ctx context.Context, stream jetstream.Stream, probe uint64) error {
+func (c *consumer) probe(ctx context.Context, l link, stream jetstream.Stream, probe uint64) error {
 	c.mu.Lock()
 	stands, underWay := c.mu.stands, c.mu.probe > 0
 	if !stands {
@@ -49,10 +49,15 @@ func (c *consumer) probe(ctx context.Context, stream jetstream.Stream, probe uin
 		c.in.hear(probe)
 	}
 	if !stands || underWay {
-		return nil
+		return l.rights(inboxes(l.nc))
 	}
 	for {
-		info, err := stream.Info(ctx)
+		if err := l.rights(inboxes(l.nc)); err != nil {
+			return err
+		}
+		within, cancel := context.WithTimeout(ctx, probeEvery)
+		info, err := stream.Info(within)
+		cancel()
 		if err == nil {
 			c.mu.Lock()
 			c.mu.probe, c.mu.until = probe, info.State.LastSeq

@@ -22,6 +22,7 @@ type scripted struct {
 	seed  uint64
 	calm  bool // nothing goes wrong
 	deaf  bool // but that nothing is delivered
+	deny  bool // nobody may subscribe to inboxes
 	mu    sync.Mutex
 	plans []plan // of the connections so far
 	open  []*session
@@ -204,7 +205,7 @@ func (x *session) takeLocked(words []string, payload []byte) {
 	case "SUB":
 		subject := words[1]
 		inbox := strings.HasPrefix(subject, "_INBOX.")
-		if x.plan.fault == inboxRefused && inbox || (x.plan.fault == inboxRefused || x.plan.fault == subsRefused) && !inbox && x.refused < enough {
+		if (x.plan.fault == inboxRefused || x.s.deny) && inbox || (x.plan.fault == inboxRefused || x.plan.fault == subsRefused) && !inbox && x.refused < enough {
 			if !inbox {
 				x.refused++
 			}
@@ -300,6 +301,28 @@ func (s *scripted) run() (stop func()) {
 		close(over)
 		s.cut()
 	}
+}
+
+// denyInboxes takes away the right to inboxes.
+func (s *scripted) denyInboxes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deny = true
+	for _, x := range s.open {
+		for sid, subject := range x.subs {
+			if strings.HasPrefix(subject, "_INBOX.") {
+				delete(x.subs, sid)
+				x.putLocked(fmt.Sprintf("-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n", subject))
+			}
+		}
+	}
+}
+
+// allowInboxes gives it back.
+func (s *scripted) allowInboxes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deny = false
 }
 
 // elsewhereLocked delivers what was published at another server.

@@ -118,12 +118,7 @@ func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link,
 	defer leave()
 	sink.Subscribed(signals.Subscription{
 		Every: probeEvery, Limit: probeLimit, Blind: blind(&stream.CachedInfo().Config),
-		Probe: func(ctx context.Context, probe uint64) error {
-			if err := l.rights(sub.Subject); err != nil {
-				return err
-			}
-			return c.probe(ctx, stream, probe)
-		},
+		Probe: func(ctx context.Context, probe uint64) error { return c.probe(ctx, l, stream, probe) },
 	})
 	for {
 		select {
