@@ -36,8 +36,9 @@ type Sink[K comparable] interface {
 type Subscription struct {
 	// Probe sends a probe the whole way that a hint travels; the source calls [Sink.Heard] when
 	// it comes back. Probe may block until ctx ends, together with the context of Run at the
-	// latest. There is one call at a time. If it returns an error, the Runner ends the context
-	// of Run with that error.
+	// latest. There is one call at a time, on a goroutine of the Runner, and it may still be
+	// under way when Run returns. If it returns an error, the Runner ends the context of Run
+	// with that error.
 	Probe func(ctx context.Context, probe uint64) error
 	// Every is how often the Runner sends a probe. Until the first one has come back it sends
 	// them more often, after pauses that double, from 100 ms.
