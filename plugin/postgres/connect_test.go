@@ -26,11 +26,11 @@ func ownHandler(t *testing.T, d *database) {
 	h := heard{make(chan change, 10), make(chan error, 10)}
 	ended := make(chan error, 1)
 	go func() { ended <- run(t.Context(), source, h) }()
-	stop := make(chan struct{})
+	stop, pool := make(chan struct{}), d.pool()
 	var notifying sync.WaitGroup
 	notifying.Go(func() { // the handler may take the first one while Run still sets up the session
 		for {
-			assert.NoError(t, postgres.Notify(t.Context(), d.pool(), "handled", 1, "key"))
+			assert.NoError(t, postgres.Notify(t.Context(), pool, "handled", 1, "key"))
 			select {
 			case <-stop:
 				return
