@@ -84,7 +84,7 @@ func TestWhatHasNoTimeoutDrawsNoWheel(t *testing.T) {
 	p.AdvanceClock(10 * time.Second) // they are young at first
 	page := pageOf(p)
 	v := page.view(nil).Purgatories[0]
-	assert.Len(t, v.Wheels.Levels, 1)
+	assert.Empty(t, v.Wheels.Levels)
 	assert.Zero(t, v.Wheels.Pending)
 	require.Len(t, v.Oldest, 3)
 	assert.True(t, v.Oldest[0].NoTimeout)

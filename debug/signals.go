@@ -41,7 +41,10 @@ type SignalsView struct {
 	SinceLastWord float64  `json:"since_last_word"`
 	Reading       float64  `json:"reading"`    // how long the bulk read in progress has been running; 0: there is none
 	QueueUsed     *float64 `json:"queue_used"` // of the engine's queue, from 0 to 1; null if the source does not say
-	Error         string   `json:"error"`      // what the source ended with last; empty if details are hidden
+	Lag           float64  `json:"lag"`        // how long after a hint a read was still behind it, at most
+	LagAllowed    float64  `json:"lag_allowed"`
+	Blind         string   `json:"blind"` // which changes the engine sends no hints for; empty: none that the source knows of
+	Error         string   `json:"error"` // what the source ended with last; empty if details are hidden
 
 	Rate   *float64          `json:"hints_per_second"` // over the last seconds; null until there are two samples
 	Window SignalsWindowView `json:"window"`
@@ -129,6 +132,13 @@ func signalNotes(n *signals.Stats, h *hearing, now time.Time) []Note {
 	if n.QueueUsed > fullQueue {
 		b.trouble("the engine's queue of hints is full to %.0f %%: some subscriber takes nothing, and commits fail when it is full", 100*n.QueueUsed)
 	}
+	if n.Lag > 0 && n.Lag >= n.LagAllowed {
+		b.look("a read was behind its hint by %s, and WithLag allows %s: waits whose reads lag so far are ended by audits; set WithLag to more than the lag",
+			seconds(n.Lag.Seconds()), seconds(n.LagAllowed.Seconds()))
+	}
+	if n.Blind != "" {
+		b.look("the engine sends no hint for %s: only audits end waits for that", n.Blind)
+	}
 	if h.failures > 0 {
 		b.lately("%s %s, and re-checks of their keys wait for them: see the log", count(h.failures, "bulk read failed", "bulk reads failed"), b.span())
 	}
@@ -147,6 +157,7 @@ func viewOfSignals(n *signals.Stats) SignalsView {
 		Name: n.Name, Running: n.Running, Standing: n.Standing, Hints: n.Hints, Unawaited: n.Unawaited, Gaps: n.Gaps,
 		Audits: n.Audits, Rechecks: n.Rechecks, BulkReads: n.BulkReads, Failures: n.Failures, Ends: n.Ends,
 		Repeats: n.Repeats, SinceLastWord: n.SinceLastWord.Seconds(), Reading: n.Reading.Seconds(),
+		Lag: n.Lag.Seconds(), LagAllowed: n.LagAllowed.Seconds(), Blind: n.Blind,
 	}
 	if n.QueueUsed >= 0 {
 		v.QueueUsed = &n.QueueUsed

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,10 @@ func TestASickSourceHasItsNote(t *testing.T) {
 		{"bulk reads fail", func(_ *signals.Stats, h *hearing) { h.failures = 2 }, "trouble", "2 bulk reads failed in the last 2 min"},
 		{"a bulk read hangs", func(n *signals.Stats, _ *hearing) { n.Reading = 2 * time.Minute }, "trouble", "a bulk read has been in progress since 11:58:00, for 2m"},
 		{"a bulk read is in progress", func(n *signals.Stats, _ *hearing) { n.Reading = 10 * time.Second }, "", ""},
+		{"reads lag too far", func(n *signals.Stats, _ *hearing) { n.Lag, n.LagAllowed = 3*time.Second, 2*time.Second }, "look", "a read was behind its hint by 3s, and WithLag allows 2s"},
+		{"reads lag as allowed", func(n *signals.Stats, _ *hearing) { n.Lag, n.LagAllowed = time.Second, 2*time.Second }, "", ""},
+		{"no read lags, and none may", func(*signals.Stats, *hearing) {}, "", ""},
+		{"the engine does not say all", func(n *signals.Stats, _ *hearing) { n.Blind = "keys that expire" }, "look", "the engine sends no hint for keys that expire"},
 		{"the engine's queue fills", func(n *signals.Stats, _ *hearing) { n.QueueUsed = 0.5 }, "trouble", "the engine's queue of hints is full to 50 %"},
 		{"the engine's queue is all but empty", func(n *signals.Stats, _ *hearing) { n.QueueUsed = 0.01 }, "", ""},
 		{"a bulk read failed at some time", func(_ *signals.Stats, h *hearing) { h.length, h.failures = 0, 1 }, "look", "1 bulk read failed since start"},
@@ -94,6 +99,7 @@ var heardAs = map[string]string{
 	"Name": "name", "Running": "running", "Standing": "standing", "Hints": "hints", "Unawaited": "unawaited", "Gaps": "gaps",
 	"Audits": "audits", "Rechecks": "rechecks", "BulkReads": "bulk_reads", "Failures": "failures", "Ends": "ends",
 	"SinceLastWord": "since_last_word", "Err": "error", "Repeats": "repeats", "Reading": "reading", "QueueUsed": "queue_used",
+	"Lag": "lag", "LagAllowed": "lag_allowed", "Blind": "blind",
 }
 
 // distinctSource returns numbers of which no two are the same, and what they are by field.
@@ -115,7 +121,7 @@ func distinctSource() (n signals.Stats, want map[string]float64) {
 // and the page does not show is an error too.
 func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
 	n, want := distinctSource()
-	require.Len(t, want, 11)
+	require.Len(t, want, 13)
 	got := tree(t, viewOfSignals(&n))
 	for i := range reflect.TypeFor[signals.Stats]().NumField() {
 		field := reflect.TypeFor[signals.Stats]().Field(i).Name
@@ -136,7 +142,7 @@ func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
 	printView(&text, View{Signals: []SignalsView{viewOfSignals(&n)}})
 	for field, value := range want {
 		word := fmt.Sprint(value)
-		if field == "SinceLastWord" || field == "Reading" {
+		if slices.Contains([]string{"SinceLastWord", "Reading", "Lag", "LagAllowed"}, field) {
 			word = seconds(value)
 		}
 		assert.Contains(t, text.String(), word, field)

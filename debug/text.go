@@ -45,6 +45,12 @@ func printSignals(w io.Writer, s *SignalsView) {
 	if s.Reading > 0 {
 		fmt.Fprintf(w, "reading for %s\n", seconds(s.Reading))
 	}
+	if s.Lag > 0 {
+		fmt.Fprintf(w, "reads   behind their hints by at most %s, WithLag allows %s\n", seconds(s.Lag), seconds(s.LagAllowed))
+	}
+	if s.Blind != "" {
+		fmt.Fprintf(w, "no hint for %s\n", oneLine(s.Blind))
+	}
 	if s.QueueUsed != nil {
 		fmt.Fprintf(w, "queue   of the engine full to %.1f %%\n", 100**s.QueueUsed)
 	}

@@ -74,7 +74,7 @@
 // Signal.
 //
 // If you hold a lock that an operation's method takes, call only methods that run no
-// operation's method: Signal, SignalUpTo, SignalInOrder, SignalAll, Extend, Stats, Awaited
+// operation's method: Signal, SignalUpTo, SignalInOrder, SignalAll, Extend, Stats, Waiting
 // and the methods that count. For the others there is [ActionQueue].
 //
 // A check tries up to 128 operations (in order: two), and ends those whose condition is
@@ -111,7 +111,7 @@
 // With [WithFirstInFirstOut] a goroutine that registers makes such checks, too.
 //
 // With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check, or a method
-// for a whole key, ends.
+// for a whole key, ends. With one signal worker, these run one at a time.
 //
 // There are three exceptions:
 //

@@ -2,29 +2,40 @@ package purgatory_test
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// disk has room for a number of megabytes. Production code guards free with a mutex.
+// disk has room for a number of megabytes.
 type disk struct {
-	waiting    *purgatory.DelayedOperationPurgatory[string]
-	size, free int
+	waiting *purgatory.Purgatory[string]
+
+	mu         sync.Mutex
+	size, free int // guarded by mu
 }
 
 // acquire refuses at once what can never be met: it would wait in vain, and everybody behind it, too.
-func (d *disk) acquire(r *room) error {
-	if r.megabytes < 1 || r.megabytes > d.size {
-		return fmt.Errorf("%d MB: a request is for 1 to %d", r.megabytes, d.size)
+func (d *disk) acquire(megabytes int) (*room, error) {
+	d.mu.Lock()
+	size := d.size
+	d.mu.Unlock()
+	if megabytes < 1 || megabytes > size {
+		return nil, fmt.Errorf("%d MB: a request is for 1 to %d", megabytes, size)
 	}
+	r := &room{disk: d, megabytes: megabytes, answered: make(chan struct{})}
 	_, err := d.waiting.TryCompleteElseWatch(r, time.Minute, "room")
-	return err
+	return r, err
 }
 
-func (d *disk) release(megabytes int) {
-	d.free += megabytes
+// change changes the size and what is free, and then has those who wait tried in order.
+func (d *disk) change(size, free int) {
+	d.mu.Lock()
+	d.size += size
+	d.free += free
+	d.mu.Unlock()
 	d.waiting.CheckAndCompleteInOrder("room")
 }
 
@@ -33,9 +44,18 @@ type room struct {
 	operation.DelayedOperation // the state of the wait
 	disk                       *disk
 	megabytes                  int
+	never                      bool // the disk has become too small
+	answered                   chan struct{}
 }
 
+// TryComplete says yes, too, when the disk has become too small: the request has its answer then, and does not
+// keep the line standing.
 func (r *room) TryComplete() bool {
+	r.disk.mu.Lock()
+	defer r.disk.mu.Unlock()
+	if r.never = r.megabytes > r.disk.size; r.never {
+		return true
+	}
 	if r.disk.free < r.megabytes {
 		return false
 	}
@@ -44,16 +64,14 @@ func (r *room) TryComplete() bool {
 }
 
 func (r *room) OnComplete() {
-	fmt.Printf("%d MB: %v\n", r.megabytes, r.Outcome())
-	if r.Outcome() != operation.Satisfied { // it may have been the first in line: those behind it may fit
-		r.disk.waiting.CheckAndCompleteInOrder("room")
-	}
+	fmt.Printf("%d MB: %v, never: %v\n", r.megabytes, r.Outcome(), r.never)
+	close(r.answered)
 }
 
 func (r *room) OnExpiration() {}
 
 // A semaphore with weights. Small requests do not overtake a big one. If the big one leaves the
-// line, it has those behind it tried.
+// line, because its time is over or it is cancelled, the purgatory tries those behind it.
 func ExampleDelayedOperationPurgatory_CheckAndCompleteInOrder_weights() {
 	p, err := purgatory.New[string]("room", purgatory.WithFirstInFirstOut())
 	if err != nil {
@@ -62,21 +80,23 @@ func ExampleDelayedOperationPurgatory_CheckAndCompleteInOrder_weights() {
 	defer p.Close()
 
 	d := &disk{waiting: p, size: 10} // all of it is taken
-	requests := []*room{{disk: d, megabytes: 2}, {disk: d, megabytes: 9}, {disk: d, megabytes: 11}, {disk: d, megabytes: 3}}
-	for _, r := range requests {
-		if err := d.acquire(r); err != nil {
-			fmt.Println("refused:", err)
-		}
-	}
-	d.release(6)
-	fmt.Println("free:", d.free)
-	p.Cancel(requests[1], nil)
-	fmt.Println("free:", d.free)
+	_, _ = d.acquire(2)
+	big, _ := d.acquire(9)
+	_, err = d.acquire(11)
+	fmt.Println("refused:", err)
+	small, _ := d.acquire(3)
+	d.change(0, 6)
+	p.Cancel(big, nil)
+	<-small.answered // a worker has tried it
+
+	_, _ = d.acquire(8)
+	_, _ = d.acquire(1)
+	d.change(-3, 0)
 	// Output:
 	// refused: 11 MB: a request is for 1 to 10
-	// 2 MB: satisfied
-	// free: 4
-	// 9 MB: cancelled
-	// 3 MB: satisfied
-	// free: 1
+	// 2 MB: satisfied, never: false
+	// 9 MB: cancelled, never: false
+	// 3 MB: satisfied, never: false
+	// 8 MB: satisfied, never: true
+	// 1 MB: satisfied, never: false
 }

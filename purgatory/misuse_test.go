@@ -236,6 +236,7 @@ func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
 	require.NoError(t, err)
 	_, file, line, ok := runtime.Caller(0)
 	require.True(t, ok)
+	require.ErrorIs(t, p.Await(t.Context(), 1, func() bool { return false }, "a"), purgatory.ErrExpired) // the first timeout starts it
 	label := fmt.Sprintf(`{"made at":"%s:%d", "purgatory":"left behind"}`, file, line-2)
 	labelled := func() bool {
 		var profile bytes.Buffer

@@ -122,6 +122,9 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 // check itself. Use it if callbacks take longer than some microseconds and many operations end
 // together. When the check returns, the operations have ended, and their callbacks may not have
 // run. Default: off.
+//
+// With one signal worker these callbacks run one at a time, in the order in which their operations have
+// ended. The example makes of that a log whose callbacks come in order of position.
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 
 // WithMaxPending bounds the number of pending operations. Registering one more returns

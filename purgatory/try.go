@@ -38,11 +38,14 @@ func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answe
 		p.passedOver.Add(1)
 		return none
 	}
+	met := false
 	if how&timed != 0 && p.cfg.slow > 0 {
 		key, _ := watchers.FirstKey[K](m)
-		defer p.callbacksNow.end(p.callbacksNow.begin(m, "TryComplete", key))
+		p.timed(m, "TryComplete", key, func() { met = m.Try() })
+	} else {
+		met = m.Try()
 	}
-	if m.Try() {
+	if met {
 		return yes
 	}
 	return no

@@ -17,6 +17,8 @@ import (
 // is at most p. If a log's high watermark is the end of what is replicated, the record at
 // offset waits for position offset+1. A Position that is too low only causes tries in vain;
 // one that is too high completes the operation late.
+//
+// For CheckAndCompleteInOrder a Position is a priority: it tries the lowest first.
 type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
@@ -139,8 +141,10 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // panics. So when every item has been put and followed by such a check, there is never an item
 // and an operation that could take it if it were first in line.
 //
-// Where operations take different amounts, the first in line may end without taking anything,
-// as when its timeout passes. Then check again in its OnComplete: those behind it may fit.
+// Where operations take different amounts, the first in line may say no although there is enough for
+// those behind it. If it ends without having taken anything, as when its timeout passes, a worker checks
+// the key in order: those behind it may fit. One that can never be met would keep the line standing:
+// refuse it before you submit it, or have its TryComplete return true and note that the answer is "never".
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, false, true)

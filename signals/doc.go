@@ -5,13 +5,15 @@
 // its change and its hint. A hint may also be late, or arrive twice. So a wait never
 // depends on hints alone:
 //
-//	subscribe ─► confirmed ─► Missed ─► everything that waits is re-checked ─► hints
-//	    ▲                                                                       │
-//	    └───────────────── the connection breaks, with back-off ◄───────────────┘
+//	subscribe ─► the source hears itself ─► everything that waits is re-checked ─► hints
+//	    ▲                                                                          │
+//	    └──── the connection breaks, or the source is deaf, with back-off ◄────────┘
 //
-// The order matters. The re-check sees each change that was made before the engine
-// confirmed the subscription; each later change arrives as a hint. A re-check before the
-// confirmation would miss the changes that are made between the two.
+// The order matters. The re-check sees each change whose hint was sent before the source heard
+// itself; each later hint arrives. A re-check before that would miss the changes that are made
+// between the two. What the source hears is a probe of its own, which has gone the whole way of
+// a hint: that an engine has accepted a subscription does not say that it delivers. While the
+// source stands it goes on hearing itself; see [Subscription].
 //
 // A [Source] is the engine's side: it subscribes, and tells a [Sink] what it hears. The
 // modules plugin/nats and plugin/postgres have sources. [To] returns the purgatory's side, a
@@ -28,7 +30,7 @@
 // # What is promised
 //
 // Each hint that a source hears signals its key. After each gap that a source notices,
-// the runner re-checks every wait, once the engine has confirmed the new subscription. A
+// the runner re-checks every wait, once the new subscription is heard. A
 // wait whose condition is met therefore ends after one re-subscription and one re-check at
 // the latest. A hint, or the re-check after a gap, may come before a read can see the change,
 // because a replica answers the read. So the runner repeats them until the lag of [WithLag] has
@@ -44,7 +46,7 @@
 //
 // After a gap, ten thousand waits would each read the database. [WithResync] instead reads
 // the keys that are waited for in batches of a thousand, into a copy that the conditions
-// look at. It covers the waits that exist when the subscription is confirmed. A wait that
+// look at. It covers the waits that exist when the re-check begins. A wait that
 // begins later has to read the state itself, as the first read of AwaitRead does: the copy
 // may be older than the gap.
 package signals

@@ -17,6 +17,8 @@ type config struct {
 	lag                time.Duration
 	audit              time.Duration
 	auditByCost        bool
+	spread             time.Duration
+	spreadByCost       bool
 	minPause, maxPause time.Duration
 	logger             *slog.Logger
 }
@@ -48,16 +50,24 @@ func WithResyncLimit(d time.Duration) Option { return func(c *config) { c.limit 
 // last at least lag after the hint, and after a gap it re-checks everything again likewise. For a wait that is not met,
 // and that is not for a later position, each of them causes one more read: five with the
 // default. Default 2 s; 0: none, for a state that every read sees before the hint is sent.
+// [Runner.Saw] tells how long reads lag.
 func WithLag(lag time.Duration) Option { return func(c *config) { c.lag = lag } }
 
 // WithAudit sets the interval at which the runner re-checks everything, as if hints had
 // been lost: a source may not notice that a hint was lost, and a writer can die between its
-// change and its hint. Each interval is longer or shorter at random, by at most 10 %, and
-// begins anew after each re-check. Default: one millisecond for each key that is waited for,
-// but at least 5 s and at most 1 minute, so that an audit causes about 1,000 reads a second.
-// 0: off.
+// change and its hint. Each interval is shortened at random by up to one half, so that processes do
+// not audit all at once, and begins anew after each re-check. Default: one millisecond for each key that is waited for,
+// but at least 5 s and at most 1 minute, so that an audit causes about 1,000 reads a second, or
+// at most what the source asks for: see [Subscription]. 0: off.
 func WithAudit(every time.Duration) Option {
 	return func(c *config) { c.audit, c.auditByCost = every, false }
+}
+
+// WithSpread sets the longest time by which the re-check after a gap is put off, at random: a thousand
+// processes that lose one server do not read all at once. Default: 100 ms for each thousand keys that
+// are waited for, but at most 5 s, so that a gap causes about 10,000 reads a second. 0: none.
+func WithSpread(longest time.Duration) Option {
+	return func(c *config) { c.spread, c.spreadByCost = longest, false }
 }
 
 // WithBackoff sets the first and the longest pause before the runner restarts a source
@@ -80,6 +90,12 @@ const (
 	// EventGap: the source has subscribed again, and hints may have been lost. Warn: cause,
 	// silent (how long the source had heard nothing).
 	EventGap = "signals.gap"
+	// EventBlind: there are changes that the engine sends no hints for, as it is set up: see
+	// [Subscription]. Warn: to.
+	EventBlind = "signals.source.blind"
+	// EventLag: a read was behind a hint for as long as WithLag allows, or longer. Logged once.
+	// Warn: lag, allowed.
+	EventLag = "signals.lag"
 	// EventEnded: the source has ended; the runner restarts it after pause. Warn: error,
 	// pause.
 	EventEnded = "signals.source.ended"
@@ -97,7 +113,7 @@ const (
 func newConfig(opts []Option) (config, error) {
 	c := config{
 		name:  "signals",
-		limit: 30 * time.Second, lag: 2 * time.Second, auditByCost: true,
+		limit: 30 * time.Second, lag: 2 * time.Second, auditByCost: true, spreadByCost: true,
 		minPause: 20 * time.Millisecond, maxPause: time.Second,
 		logger: slog.New(slog.DiscardHandler),
 	}
@@ -110,6 +126,8 @@ func newConfig(opts []Option) (config, error) {
 	switch {
 	case c.audit < 0:
 		return c, fmt.Errorf("%w: the audit's interval is %v, must be at least 0 (off)", ErrInvalidOption, c.audit)
+	case c.spread < 0:
+		return c, fmt.Errorf("%w: the spread is %v, must be at least 0 (none)", ErrInvalidOption, c.spread)
 	case c.limit <= 0:
 		return c, fmt.Errorf("%w: the limit of a bulk read is %v, must be positive", ErrInvalidOption, c.limit)
 	case c.lag < 0 || c.lag > maxLag:

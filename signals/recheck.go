@@ -14,6 +14,10 @@ const (
 	auditRate                   = 1000
 	shortestAudit, longestAudit = 5 * time.Second, time.Minute
 
+	// Without WithSpread, the re-check after a gap is put off by up to spreadEach for each batch of keys, at
+	// most longestSpread.
+	spreadEach, longestSpread = 100 * time.Millisecond, 5 * time.Second
+
 	// After a re-check the next one waits for restFactor times as long as the first one took,
 	// but at most for longestRest: re-checks that cause each other leave time for the hints.
 	// What is measured, marking the keys, is about a third of the work.
@@ -32,7 +36,7 @@ type rechecker[K comparable] struct {
 }
 
 func (c *rechecker[K]) run(ctx context.Context) {
-	audit := sched.Now().Add(c.r.cfg.auditInterval(0))
+	audit := sched.Now().Add(c.r.auditInterval(0))
 	for {
 		until := audit
 		again := !c.retry.IsZero() && c.retry.Before(audit)
@@ -43,6 +47,9 @@ func (c *rechecker[K]) run(ctx context.Context) {
 		if woken == sched.Stopped {
 			return
 		}
+		if c.r.gapped.Swap(false) && !c.gap(ctx) {
+			return
+		}
 		began := sched.Now()
 		if woken == sched.Elapsed && again {
 			c.readAgain(ctx)
@@ -51,7 +58,7 @@ func (c *rechecker[K]) run(ctx context.Context) {
 				c.r.audits.Add(1)
 			}
 			n := c.all(ctx)
-			audit = sched.Now().Add(c.r.cfg.auditInterval(n))
+			audit = sched.Now().Add(c.r.auditInterval(n))
 		}
 		if !sleep(ctx, min(restFactor*sched.Since(began), longestRest)) {
 			return
@@ -59,17 +66,35 @@ func (c *rechecker[K]) run(ctx context.Context) {
 	}
 }
 
+// gap puts off the re-check after a gap, so that processes that have it at the same time do not read at
+// the same time. It reports whether ctx still lasts.
+func (c *rechecker[K]) gap(ctx context.Context) bool {
+	longest := c.r.cfg.spread
+	if c.r.cfg.spreadByCost {
+		n := 0
+		for range c.r.waiters.Keys() {
+			n++
+		}
+		longest = min(time.Duration(n/batch)*spreadEach, longestSpread)
+	}
+	return longest == 0 || sleep(ctx, time.Duration(sched.Dice(int64(longest))))
+}
+
 // auditInterval returns the time until the next audit of n keys. Without audits it is some
 // 146 years.
-func (c *config) auditInterval(n int) time.Duration {
-	every := min(c.audit, never)
-	if c.auditByCost {
-		every = min(max(time.Duration(n)*(time.Second/auditRate), shortestAudit), longestAudit)
+func (r *Runner[K]) auditInterval(n int) time.Duration {
+	every := min(r.cfg.audit, never)
+	if r.cfg.auditByCost {
+		longest := longestAudit
+		if asked := time.Duration(r.longestAudit.Load()); asked > 0 {
+			longest = min(longest, asked)
+		}
+		every = min(max(time.Duration(n)*(time.Second/auditRate), shortestAudit), longest)
 	}
-	if every == 0 {
+	if every == 0 || every == never {
 		return never
 	}
-	return every - every/10 + time.Duration(sched.Dice(int64(every/5+1)))
+	return every - time.Duration(sched.Dice(int64(every/2+1)))
 }
 
 // all reads all keys in bulk, if there is a function of WithResync, and signals them. It

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"math"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -100,7 +102,7 @@ func (c crowd) Keys() iter.Seq[string] {
 // Gaps without end leave nine tenths of the time to the hints; a gap alone is re-checked at once.
 func TestReChecksThatFollowEachOtherLeaveTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := signals.To[string](crowd{n: 10_000}, signals.WithLag(0), signals.WithAudit(0)) // 10 ms
+		r, err := signals.To[string](crowd{n: 10_000}, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0)) // 10 ms
 		require.NoError(t, err)
 		stop := runIn(t, r, script())
 		r.Missed(errBroken)
@@ -115,9 +117,69 @@ func TestReChecksThatFollowEachOtherLeaveTime(t *testing.T) {
 	})
 }
 
+// Forty processes have a gap at the same time. They do not read at the same time.
+func TestProcessesReCheckOneAfterTheOther(t *testing.T) {
+	const processes = 40
+	for name, c := range map[string]struct {
+		keys    int
+		options []signals.Option
+		longest time.Duration
+	}{
+		"few keys":   {keys: 999},
+		"many keys":  {keys: 20_000, longest: 2 * time.Second},
+		"more":       {keys: 60_000, longest: 5 * time.Second},
+		"an option":  {keys: 1, options: []signals.Option{signals.WithSpread(time.Minute)}, longest: time.Minute},
+		"no spread":  {keys: 20_000, options: []signals.Option{signals.WithSpread(0)}},
+		"with a lag": {keys: 20_000, options: []signals.Option{signals.WithLag(time.Second)}, longest: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var mu sync.Mutex
+				var after []time.Duration // of the first signal of each process
+				for range processes {
+					r, err := signals.To[string](&herd{n: c.keys, signalled: func() {
+						mu.Lock()
+						defer mu.Unlock()
+						after = append(after, time.Since(began))
+					}}, append([]signals.Option{signals.WithLag(0), signals.WithAudit(0)}, c.options...)...)
+					require.NoError(t, err)
+					defer runIn(t, r, script(stands))()
+				}
+				time.Sleep(2 * time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				require.Len(t, after, processes)
+				slices.Sort(after)
+				assert.LessOrEqual(t, after[processes-1], c.longest)
+				if c.longest > 0 {
+					assert.Less(t, after[0], c.longest/4)
+					assert.Greater(t, after[processes-1], 3*c.longest/4)
+				}
+			})
+		})
+	}
+}
+
+// herd is a purgatory with n keys that says when it is signalled first.
+type herd struct {
+	n         int
+	signalled func()
+	once      sync.Once
+}
+
+func (h *herd) SignalUpTo(string, int64) bool { h.once.Do(h.signalled); return true }
+
+func (h *herd) Keys() iter.Seq[string] {
+	return func(y func(string) bool) {
+		for i := 0; i < h.n && y("key"); i++ {
+		}
+	}
+}
+
 // An audit of more keys comes at longer intervals.
 func TestAuditsAreOnByDefaultAndKeepTheirCostsLow(t *testing.T) {
-	for keys, audits := range map[int][2]int64{0: {600, 800}, 5000: {600, 800}, 20_000: {150, 190}, 100_000: {50, 70}} {
+	for keys, audits := range map[int][2]int64{0: {850, 1100}, 5000: {850, 1100}, 20_000: {210, 280}, 100_000: {70, 95}} {
 		synctest.Test(t, func(t *testing.T) {
 			r, err := signals.To[string](crowd{n: keys}, signals.WithLag(0))
 			require.NoError(t, err)
@@ -125,6 +187,30 @@ func TestAuditsAreOnByDefaultAndKeepTheirCostsLow(t *testing.T) {
 			time.Sleep(time.Hour)
 			assert.GreaterOrEqual(t, r.Stats().Audits, audits[0], keys)
 			assert.LessOrEqual(t, r.Stats().Audits, audits[1], keys)
+			stop()
+		})
+	}
+}
+
+// An engine that may lose hints without the source's noticing asks for shorter intervals.
+func TestASourceMayAskForShorterAudits(t *testing.T) {
+	for _, c := range []struct {
+		options []signals.Option
+		audits  int64 // in an hour
+	}{{nil, 320}, {[]signals.Option{signals.WithAudit(time.Minute)}, 80}} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := signals.To[string](crowd{n: 100_000}, append(c.options, signals.WithLag(0))...)
+			require.NoError(t, err)
+			stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+				sink.Subscribed(signals.Subscription{
+					Every: time.Second, Limit: time.Minute, Audit: 15 * time.Second,
+					Probe: func(_ context.Context, n uint64) error { sink.Heard(n); return nil },
+				})
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}))
+			time.Sleep(time.Hour)
+			assert.InEpsilon(t, c.audits, r.Stats().Audits, 0.15)
 			stop()
 		})
 	}
@@ -208,7 +294,7 @@ func TestReChecksEndWithRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v := visited{crowd{n: 10_000}, new(atomic.Int64), new(atomic.Bool)} // 10 ms
-				r, err := signals.To[string](v, signals.WithLag(0), signals.WithAudit(0))
+				r, err := signals.To[string](v, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0))
 				require.NoError(t, err)
 				stop := runIn(t, r, script(stands))
 				time.Sleep(c.after)

@@ -36,6 +36,7 @@ type repeats[K comparable] struct {
 	mu struct {
 		sched.Mutex
 		levels []level[K]
+		said   heard[K] // what was last said for the last time
 	}
 }
 
@@ -48,8 +49,14 @@ type level[K comparable] struct {
 
 // heard is a set of hints.
 type heard[K comparable] struct {
-	all  bool        // everything has changed; keys is nil then
-	keys map[K]int64 // the highest position of each key
+	all  bool           // everything has changed; keys is nil then
+	keys map[K]reported // the highest position of each key
+}
+
+// reported is up to which position a key has changed, and when the hint of that came.
+type reported struct {
+	position int64
+	at       time.Duration // since the Runner began
 }
 
 // newRepeats returns repeats whose pauses have the sum lag. It has no level if lag is 0.
@@ -66,11 +73,11 @@ func newRepeats[K comparable](lag time.Duration, hint func(K, int64) bool, all f
 }
 
 // add remembers a hint.
-func (r *repeats[K]) add(key K, position int64) {
+func (r *repeats[K]) add(key K, hint reported) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.mu.levels) > 0 {
-		r.mu.levels[0].young.add(key, position)
+		r.mu.levels[0].young.add(key, hint)
 		r.plannedLocked()
 	}
 }
@@ -104,8 +111,8 @@ func (r *repeats[K]) run(ctx context.Context) {
 			if h.all {
 				r.all()
 			}
-			for key, position := range h.keys {
-				r.hint(key, position)
+			for key, hint := range h.keys {
+				r.hint(key, hint.position)
 			}
 			r.count.Add(int64(len(h.keys)))
 		}
@@ -137,6 +144,9 @@ func (r *repeats[K]) tick(now time.Time) (said []heard[K], next time.Time) {
 					r.mu.levels[i+1].enter(out, now)
 				}
 			}
+			if i+1 == len(r.mu.levels) {
+				r.mu.said = out
+			}
 		}
 	}
 	for _, l := range r.mu.levels {
@@ -155,8 +165,8 @@ func (l *level[K]) enter(h heard[K], now time.Time) {
 	case h.all:
 		l.young = h
 	default:
-		for key, position := range h.keys {
-			l.young.add(key, position)
+		for key, hint := range h.keys {
+			l.young.add(key, hint)
 		}
 	}
 	if l.due.IsZero() {
@@ -166,13 +176,13 @@ func (l *level[K]) enter(h heard[K], now time.Time) {
 
 func (h *heard[K]) empty() bool { return !h.all && len(h.keys) == 0 }
 
-func (h *heard[K]) add(key K, position int64) {
+func (h *heard[K]) add(key K, hint reported) {
 	if h.all {
 		return
 	}
 	if before, ok := h.keys[key]; ok {
-		if position > before {
-			h.keys[key] = position
+		if hint.position > before.position {
+			h.keys[key] = hint
 		}
 		return
 	}
@@ -181,7 +191,26 @@ func (h *heard[K]) add(key K, position int64) {
 		return
 	}
 	if h.keys == nil {
-		h.keys = make(map[K]int64)
+		h.keys = make(map[K]reported)
 	}
-	h.keys[key] = position
+	h.keys[key] = hint
+}
+
+// behind returns when the earliest hint came, of those that are remembered, that is for a position of
+// key above this one. It reports whether there is one.
+func (r *repeats[K]) behind(key K, position int64) (at time.Duration, found bool) {
+	look := func(h heard[K]) {
+		hint, ok := h.keys[key]
+		if ok && hint.position > position && hint.position != Unknown && (!found || hint.at < at) {
+			at, found = hint.at, true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	look(r.mu.said)
+	for _, l := range r.mu.levels {
+		look(l.young)
+		look(l.old)
+	}
+	return at, found
 }

@@ -1,9 +1,12 @@
 package signals_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,4 +246,71 @@ func TestAGapAfterAHintIsSaidAgainAsOften(t *testing.T) {
 			require.NoError(t, p.Close())
 		})
 	}
+}
+
+// A read that sees an older position than that of a hint is behind it.
+func TestReadsThatLagAreSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r, err := signals.To[string](nobody{}, signals.WithAudit(0), signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Minute) // what follows the first gap is over
+		r.Changed("key", 7)
+		r.Changed("unknown", signals.Unknown)
+		time.Sleep(15 * time.Millisecond)
+		for key, position := range map[string]int64{"key": 7, "unknown": 1, "another": 1} {
+			r.Saw(key, position)
+			assert.Zero(t, r.Stats().Lag, key)
+		}
+		r.Saw("key", 6)
+		assert.Equal(t, 15*time.Millisecond, r.Stats().Lag)
+		time.Sleep(time.Second)
+		r.Changed("key", 9) // the hint of 7 is the older one that the next read is behind
+		r.Saw("key", 8)
+		assert.Equal(t, 15*time.Millisecond, r.Stats().Lag)
+		r.Saw("key", 6)
+		assert.Equal(t, 1015*time.Millisecond, r.Stats().Lag)
+		assert.NotContains(t, log.String(), signals.EventLag)
+		for range 300 { // a read follows each repeat
+			time.Sleep(10 * time.Millisecond)
+			r.Saw("key", 8)
+		}
+		s := r.Stats()
+		assert.GreaterOrEqual(t, s.Lag, s.LagAllowed, "also a read after the last repeat is seen to be behind")
+		assert.Equal(t, 2*time.Second, s.LagAllowed)
+		assert.Equal(t, 1, strings.Count(log.String(), signals.EventLag))
+		time.Sleep(time.Minute)
+		r.Changed("other", 1) // the last level turns again
+		time.Sleep(time.Minute)
+		before := r.Stats().Lag
+		r.Saw("key", 8)
+		assert.Equal(t, before, r.Stats().Lag, "the hint is forgotten")
+		stop()
+	})
+}
+
+// reader reads whenever it is signalled, at a replica that is far behind.
+type reader struct {
+	nobody
+	runner *signals.Runner[string]
+}
+
+func (r *reader) SignalUpTo(key string, _ int64) bool { r.runner.Saw(key, 6); return true }
+
+// The last read that a hint causes is the one that shows that WithLag is too short.
+func TestTheReadAfterTheLastRepeatShowsThatTheLagIsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &reader{}
+		var err error
+		w.runner, err = signals.To[string](w, signals.WithAudit(0), signals.WithLag(100*time.Millisecond))
+		require.NoError(t, err)
+		stop := runIn(t, w.runner, script(stands))
+		time.Sleep(time.Minute) // what follows the first gap is over
+		w.runner.Changed("key", 7)
+		time.Sleep(time.Second)
+		s := w.runner.Stats()
+		assert.Greater(t, s.Lag, s.LagAllowed)
+		stop()
+	})
 }

@@ -25,7 +25,7 @@ func TestEachBulkReadHasASliceOfItsOwn(t *testing.T) {
 		const waits = 2500
 		p := open(t)
 		var kept [][]string
-		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(_ context.Context, keys []string) error {
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0), signals.WithResync(func(_ context.Context, keys []string) error {
 			kept = append(kept, keys)
 			return nil
 		}))
@@ -51,7 +51,7 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		p := open(t)
 		truth, copied := map[string]bool{}, sync.Map{}
 		var calls []int
-		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(_ context.Context, keys []string) error {
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0), signals.WithResync(func(_ context.Context, keys []string) error {
 			calls = append(calls, len(keys))
 			if len(calls) == 2 {
 				return errBroken // and these keys are read again
@@ -212,7 +212,7 @@ func TestAFaultInABulkReadConcernsItsKeysOnly(t *testing.T) {
 				p := open(t)
 				var log bytes.Buffer
 				var healed atomic.Bool
-				r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(time.Minute), signals.WithResyncLimit(10*time.Second),
+				r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(time.Minute), signals.WithSpread(0), signals.WithResyncLimit(10*time.Second),
 					signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 					signals.WithResync(func(ctx context.Context, keys []string) error {
 						if !healed.Load() && slices.Contains(keys, "bad") {

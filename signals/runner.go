@@ -18,6 +18,8 @@ type Runner[K comparable] struct {
 	read    func(context.Context, []K) error // of WithResync, or nil
 	began   time.Time                        // when To returned r
 	asked   sched.Token                      // a re-check is due
+	gapped  sched.Bool                       // there was a gap
+	probes  sched.Token                      // hearItself has something to do
 	repeats *repeats[K]
 	running sched.Bool
 
@@ -25,6 +27,9 @@ type Runner[K comparable] struct {
 	lastWord         atomic.Int64 // when a source last called r, in nanoseconds since began
 
 	rechecks, reads, failed, audits atomic.Int64
+	lag                             atomic.Int64 // how long after a hint a read was still behind it, at most
+
+	longestAudit atomic.Int64 // of the last Subscription; 0: it says nothing of it
 
 	calls   sched.Group  // of read
 	reading atomic.Int64 // when the call of read that runs began, in nanoseconds since began; 0: none
@@ -32,9 +37,14 @@ type Runner[K comparable] struct {
 
 	mu struct {
 		sched.Mutex
-		stood    bool      // a source has subscribed at some time
-		standing time.Time // when the source subscribed; zero: it is not subscribed
-		queue    Queued    // the source, if it is one
+		stood    bool                    // a source has subscribed at some time
+		standing time.Time               // when the source stood first in this run; zero: it does not, or has not yet
+		within   context.Context         // of the source's Run; nil: no source runs
+		end      context.CancelCauseFunc // of within
+		hearing  *hearing                // the source's subscription; nil: it cannot hear itself, or has not subscribed
+		probe    uint64                  // the number of the last probe
+		blind    string                  // of the last Subscription
+		queue    Queued                  // the source, if it is one
 		gaps     int64
 		ends     int64
 		err      error // of the source, when it last ended
@@ -51,7 +61,7 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 	if isNil[K](p) {
 		return nil, fmt.Errorf("%w: the purgatory is nil", ErrInvalidOption)
 	}
-	r := &Runner[K]{waiters: p, cfg: cfg, began: sched.Now(), asked: sched.NewToken()}
+	r := &Runner[K]{waiters: p, cfg: cfg, began: sched.Now(), asked: sched.NewToken(), probes: sched.NewToken()}
 	r.repeats = newRepeats(cfg.lag, p.SignalUpTo, r.asked.Put)
 	if cfg.resync != nil {
 		read, ok := cfg.resync.(func(context.Context, []K) error)
@@ -67,18 +77,42 @@ func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
 // purgatory and one of r for a moment.
 func (r *Runner[K]) Changed(key K, position int64) {
 	r.hints.Add(1)
-	r.lastWord.Store(int64(sched.Since(r.began)))
+	at := sched.Since(r.began)
+	r.lastWord.Store(int64(at))
 	if !r.waiters.SignalUpTo(key, position) {
 		r.unawaited.Add(1)
 	}
-	r.repeats.add(key, position)
+	r.repeats.add(key, reported{position, at})
 }
 
-// Missed makes a goroutine of Run re-check everything that waits, and returns at once.
-// Several calls before that re-check begins cause only one. Further re-checks follow, as
-// [WithLag] describes. Before Run, a call only asks for the first re-check.
+// Saw says that a read of key has seen the state of this position. A read that follows a hint for a
+// higher one is behind it: its replica, standby or cache has not got the change yet. [Stats] has how
+// long after the hint that was at most, so that you can choose [WithLag]. Call Saw after each read
+// of a wait, and for the keys of a bulk read, if the hints have positions. It takes a lock of r
+// for a moment.
+func (r *Runner[K]) Saw(key K, position int64) {
+	at, behind := r.repeats.behind(key, position)
+	if !behind {
+		return
+	}
+	lag := int64(sched.Since(r.began) - at)
+	for longest := r.lag.Load(); lag > longest; longest = r.lag.Load() {
+		if !r.lag.CompareAndSwap(longest, lag) {
+			continue
+		}
+		if allowed := int64(r.cfg.lag); lag >= allowed && longest < allowed {
+			r.cfg.logger.Warn(EventLag, "lag", time.Duration(lag), "allowed", r.cfg.lag)
+		}
+		return
+	}
+}
+
+// Missed makes a goroutine of Run re-check everything that waits, after a pause of [WithSpread],
+// and returns at once. Several calls before that re-check begins cause only one. Further
+// re-checks follow, as [WithLag] describes. Before Run, a call only asks for the first re-check.
 func (r *Runner[K]) Missed(cause error) {
 	defer r.asked.Put()
+	r.gapped.Store(true)
 	r.repeats.addAll()
 	if !r.running.Load() {
 		return
@@ -86,6 +120,10 @@ func (r *Runner[K]) Missed(cause error) {
 	silent := sched.Since(r.began) - time.Duration(r.lastWord.Swap(int64(sched.Since(r.began))))
 	r.mu.Lock()
 	first := !r.mu.stood
+	if h := r.mu.hearing; h != nil && h.heard == 0 {
+		r.mu.Unlock() // it does not stand yet
+		return
+	}
 	r.mu.stood = true
 	if r.mu.standing.IsZero() {
 		r.mu.standing = sched.Now()
@@ -121,6 +159,7 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	var going sched.Group
 	going.Go(func() { rechecker.run(within) })
 	going.Go(func() { r.repeats.run(within) })
+	going.Go(func() { r.hearItself(within) })
 	defer r.calls.Wait()
 	defer going.Wait()
 	defer stop()
@@ -149,9 +188,17 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 // not.
 func (r *Runner[K]) runOnce(ctx context.Context, source Source[K]) (stood time.Duration, err error) {
 	err = ErrEnded // also of a source that panics or calls runtime.Goexit
+	within, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.mu.Lock()
+	r.mu.within, r.mu.end = within, end
+	r.mu.Unlock()
 	defer func() { stood = r.ended(ctx, err) }()
-	if broken := source.Run(ctx, r); broken != nil {
+	if broken := source.Run(within, r); broken != nil {
 		err = broken
+	}
+	if cause := context.Cause(within); ctx.Err() == nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // a source may return the error of its context
 	}
 	return stood, err
 }
@@ -164,6 +211,7 @@ func (r *Runner[K]) ended(ctx context.Context, err error) (stood time.Duration) 
 		stood = sched.Since(r.mu.standing)
 	}
 	r.mu.standing = time.Time{}
+	r.mu.hearing, r.mu.within, r.mu.end = nil, nil, nil
 	r.mu.ends++
 	if ctx.Err() == nil {
 		r.mu.err = err

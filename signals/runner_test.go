@@ -296,6 +296,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	for name, o := range map[string]signals.Option{
 		"nil":             nil,
 		"audit":           signals.WithAudit(-1),
+		"spread":          signals.WithSpread(-1),
 		"lag":             signals.WithLag(-1),
 		"lag of a day":    signals.WithLag(24 * time.Hour),
 		"resync's limit":  signals.WithResyncLimit(0),

@@ -10,7 +10,7 @@ import (
 type Stats struct {
 	Name     string // of WithName
 	Running  bool   // Run has been called and has not returned
-	Standing bool   // the source is subscribed: it has called Missed, and has not ended since
+	Standing bool   // hints arrive: the source hears itself, or, if it cannot do so, it has called Missed, and has not ended since
 
 	Hints     int64 // calls of Changed
 	Unawaited int64 // of Hints: no operation waited for the key
@@ -22,14 +22,22 @@ type Stats struct {
 	Failures  int64 // of BulkReads: returned an error, panicked, called runtime.Goexit, or did not return
 	Ends      int64 // how often the source ended
 
-	// SinceLastWord is the time since the source last called Changed or Missed, or since To
-	// if it never has.
+	// SinceLastWord is the time since the source last called Changed, Missed or Heard, or since
+	// To if it never has.
 	SinceLastWord time.Duration
 	// Reading is how long the bulk read that is in progress has been running; 0: there is none.
 	Reading time.Duration
 	// QueueUsed is how full the queue is in which the engine keeps hints for its subscribers,
 	// from 0 to 1; negative: the source does not say. See [Queued].
 	QueueUsed float64
+	// Lag is the longest time after a hint at which a read was still behind it, as [Runner.Saw] was
+	// told; 0: none was. It is at most about twice LagAllowed, because the runner remembers no
+	// hint for longer. LagAllowed is the option WithLag: where Lag is longer, waits have depended
+	// on audits.
+	Lag, LagAllowed time.Duration
+	// Blind says which changes the engine sends no hints for; empty: none that the source knows
+	// of. See [Subscription].
+	Blind string
 	// Err is the error with which the source last ended, other than the end of its context;
 	// nil if there was none.
 	Err error
@@ -51,13 +59,15 @@ func (r *Runner[K]) Stats() Stats {
 		Failures:      failed,
 		SinceLastWord: sched.Since(r.began) - time.Duration(lastWord),
 		QueueUsed:     -1,
+		Lag:           time.Duration(r.lag.Load()),
+		LagAllowed:    r.cfg.lag,
 	}
 	if reading := r.reading.Load(); reading > 0 {
 		s.Reading = sched.Since(r.began) - time.Duration(reading)
 	}
 	r.mu.Lock()
-	s.Standing = !r.mu.standing.IsZero()
-	s.Gaps, s.Ends, s.Err = r.mu.gaps, r.mu.ends, r.mu.err
+	s.Standing = !r.mu.standing.IsZero() && (r.mu.hearing == nil || !r.mu.hearing.deafLocked())
+	s.Gaps, s.Ends, s.Err, s.Blind = r.mu.gaps, r.mu.ends, r.mu.err, r.mu.blind
 	queue := r.mu.queue
 	r.mu.Unlock()
 	if queue != nil {

@@ -109,6 +109,8 @@ type broker struct {
 
 	ctx      context.Context // ends when the broker stops
 	cancel   context.CancelFunc
+	patience context.Context // ends when the time of the stop is over: clients that do not take their answers are cut off
+	cutOff   context.CancelFunc
 	running  sync.WaitGroup // every goroutine of the broker
 	listener net.Listener
 }
@@ -116,6 +118,7 @@ type broker struct {
 func newBroker(id int, replicas []*replica, lagTime time.Duration, options ...purgatory.Option) (b *broker, err error) {
 	b = &broker{id: id, replicas: replicas, lagTime: lagTime, late: func(time.Duration) {}, say: func(string, ...any) {}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.patience, b.cutOff = context.WithCancel(context.Background())
 	if b.produces, err = purgatory.New[partition](fmt.Sprintf("produce-%d", id), options...); err != nil {
 		return nil, err
 	}
@@ -238,13 +241,16 @@ func (b *broker) resign(id partition) (successor int, insync map[int]bool, cance
 	return successor, insync, cancelled, true
 }
 
-// stop ends the broker: whatever still waits is answered, and every goroutine has ended when it returns.
+// stop ends the broker: whatever still waits is answered, and every goroutine has ended when it returns. When ctx ends, it
+// cuts off the clients that do not take their answers.
 func (b *broker) stop(ctx context.Context) error {
 	b.cancel()
+	defer b.cutOff()
+	defer context.AfterFunc(ctx, b.cutOff)()
 	if b.listener != nil {
 		b.listener.Close()
 	}
-	// The connections wait for their answers, and the purgatories give them.
+	// The connections wait for their answers, and the purgatories give them: so these come first.
 	err := errors.Join(b.produces.Close(), b.fetches.Close())
 	b.running.Wait()
 	return errors.Join(err, b.produces.Shutdown(ctx), b.fetches.Shutdown(ctx))

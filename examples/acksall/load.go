@@ -5,11 +5,14 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/examples/internal/program"
@@ -160,7 +163,7 @@ type producer struct {
 	leaders func() []int // of each partition
 
 	brokers []*gob.Encoder // to each broker
-	readers sync.WaitGroup
+	readers errgroup.Group
 }
 
 const producers = 4 // each with a connection to every broker
@@ -175,34 +178,38 @@ func connectProducers(cfg config, c *cluster, l *ledger) (all []*producer, err e
 				return nil, fmt.Errorf("producer %d: %w", id, err)
 			}
 			p.brokers = append(p.brokers, gob.NewEncoder(conn))
-			p.readers.Go(func() { p.read(conn) })
+			p.readers.Go(func() error { return p.read(conn) })
 		}
 	}
 	return all, nil
 }
 
-// read enters the answers in the ledger, until the broker hangs up.
-func (p *producer) read(conn net.Conn) {
+// read enters the answers in the ledger, until the broker hangs up. A connection that ends in another way, as when it is
+// reset, may have lost answers.
+func (p *producer) read(conn net.Conn) error {
 	defer conn.Close()
 	decoder := gob.NewDecoder(conn)
 	for {
 		var r produceResponse
-		if decoder.Decode(&r) != nil {
-			return
+		switch err := decoder.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("producer %d: %w", p.id, err)
 		}
 		p.ledger.answer(r, time.Now())
 	}
 }
 
 // run produces until ctx ends. Every millisecond it sends what is due by then.
-func (p *producer) run(ctx context.Context) {
+func (p *producer) run(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	start := time.Now()
 	for sent := 0; ; {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 		leaders := p.leaders()
@@ -213,8 +220,9 @@ func (p *producer) run(ctx context.Context) {
 				records = append(records, newRecord{id, fmt.Sprintf("producer %d, produce %d", p.id, sent)})
 			}
 			id := p.ledger.open(records, time.Now())
-			// A produce that cannot be sent stays open in the ledger, and is found there in the end.
-			_ = p.brokers[broker].Encode(produceRequest{id, p.timeout, records})
+			if err := p.brokers[broker].Encode(produceRequest{id, p.timeout, records}); err != nil {
+				return fmt.Errorf("producer %d: %w", p.id, err)
+			}
 		}
 	}
 }

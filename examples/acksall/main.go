@@ -6,8 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/examples/internal/program"
@@ -101,12 +102,12 @@ func produce(ctx context.Context, cfg config, out io.Writer) (tally, error) {
 	if cfg.duration > 0 {
 		defer time.AfterFunc(cfg.duration, stopProducing).Stop()
 	}
-	var running sync.WaitGroup
+	var running errgroup.Group
 	for _, p := range all {
-		running.Go(func() { p.run(producing) })
+		running.Go(func() error { return p.run(producing) })
 	}
 	c.makeTrouble(producing, cfg, func() { console.Printf("%v", l.tally()) })
-	running.Wait()
+	err = running.Wait()
 	console.Printf("  * the producers have stopped, %d produces wait for their answers", l.tally().open)
 
 	// Every produce has its timeout, so all are answered by then; what is added is for a machine that is busy.
@@ -115,9 +116,9 @@ func produce(ctx context.Context, cfg config, out io.Writer) (tally, error) {
 	}
 	stopping, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err = c.stop(stopping)
+	err = errors.Join(err, c.stop(stopping))
 	for _, p := range all {
-		p.readers.Wait() // until the brokers have hung up, and every answer of theirs is in the ledger
+		err = errors.Join(err, p.readers.Wait()) // until the brokers have hung up, and every answer of theirs is in the ledger
 	}
 	l.report(out)
 	for _, b := range c.brokers {

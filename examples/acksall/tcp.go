@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/gob"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -82,8 +83,14 @@ const maxInFlight = 4096
 // there is not. It reads them in order, writes their answers as they come, and returns when all have been answered.
 func (b *broker) serve(conn net.Conn) {
 	defer conn.Close()
+	defer context.AfterFunc(b.patience, func() { conn.Close() })()
 	// When the broker stops it reads no more; what was read is still answered.
-	defer context.AfterFunc(b.ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	reading, stopReading := context.WithCancel(b.ctx)
+	deaf := make(chan struct{})
+	context.AfterFunc(reading, func() {
+		defer close(deaf)
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	})
 	slots := make(chan struct{}, maxInFlight)          // one taken for each produce read, given back when its answer has been written
 	answers := make(chan produceResponse, maxInFlight) // as long as slots, so that answering never blocks, whatever the client does
 	var writer sync.WaitGroup
@@ -116,4 +123,19 @@ func (b *broker) serve(conn net.Conn) {
 	}
 	close(answers)
 	writer.Wait()
+	stopReading()
+	<-deaf
+	linger(conn)
+}
+
+// lingerTime is how long a client may take to hang up after the broker has.
+const lingerTime = time.Second
+
+// linger tells the client that no more answers come, and waits until it hangs up. If the broker closed a connection
+// in which requests lie unread, the kernel would reset it, and drop the answers that are still on their way.
+func linger(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+		_ = tcp.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, tcp)
+	}
 }

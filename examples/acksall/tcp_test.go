@@ -6,11 +6,15 @@ import (
 	"encoding/gob"
 	"io"
 	"net"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/examples/internal/httpload/httploadtest"
 )
 
 func silent(string, ...any) {}
@@ -93,4 +97,60 @@ func TestBrokerHangsUpOnWhatItDoesNotKnow(t *testing.T) {
 			assert.ErrorContains(t, err, "reset", name)
 		}
 	}
+}
+
+// A broker that stops answers every produce that it has read, although more of them lie in the socket: also those
+// that the client has yet to receive when the broker hangs up.
+func TestAStopAnswersEveryProduce(t *testing.T) {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
+		c, err := startCluster(parse(t, "-lag-time", "1h", "-slow-from", "0", "-slow-to", "1h"), newLedger(), silent, nil)
+		require.NoError(t, err)
+		b := c.brokers[0]
+		client := connect(t, b)
+		var sending sync.WaitGroup
+		sending.Go(func() { // until the broker does not read any more
+			for id := int64(0); client.encoder.Encode(produceRequest{id, time.Hour, []newRecord{{orders0, "a"}}}) == nil; id++ {
+			}
+		})
+		httploadtest.Until(t, func() bool { return b.produces.NumDelayed() == maxInFlight })
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.stop(t.Context()) }()
+		answered := int64(0)
+		for {
+			var r produceResponse
+			if err = client.decoder.Decode(&r); err != nil {
+				break
+			}
+			require.Equal(t, shuttingDown, r.Code)
+			answered++
+		}
+		require.ErrorIs(t, err, io.EOF)
+		require.GreaterOrEqual(t, answered, int64(maxInFlight))
+		client.Close()
+		sending.Wait()
+		require.NoError(t, <-stopped)
+	}
+}
+
+// A client that does not take its answers holds a broker up until the time of the stop is over.
+func TestAStopEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := newBroker(0, newTrio(t).replicas[:1], time.Hour)
+		require.NoError(t, err)
+		client, server := net.Pipe()
+		defer client.Close()
+		b.running.Go(func() { b.serve(server) })
+		require.NoError(t, gob.NewEncoder(client).Encode(produceRequest{1, time.Hour, []newRecord{{orders0, "a"}}}))
+		synctest.Wait()
+		assert.Equal(t, 1, b.produces.NumDelayed())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		_ = b.stop(ctx)
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
 }

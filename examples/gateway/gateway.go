@@ -94,13 +94,23 @@ func (g *gateway) free() int {
 	return g.mu.free
 }
 
+// answerTime is how long a drain waits, when its time is over, for answers that are being written.
+const answerTime = 5 * time.Second
+
 // drain ends the gateway and its server. The requests that wait get their slots as others end. New ones
 // get 503 until nobody waits any more; then the listener closes, and the requests under way end. When
-// ctx ends, drain sends away whoever still waits, and cuts off the rest.
+// ctx ends, drain sends away whoever still waits. It cuts off what has not ended answerTime later.
 func (g *gateway) drain(ctx context.Context, server *http.Server) error {
 	err := g.waiting.Shutdown(ctx)
-	if late := server.Shutdown(ctx); late != nil {
-		err = errors.Join(err, late, server.Close())
+	if server.Shutdown(ctx) == nil {
+		return err
+	}
+	// The waits have ended, but their handlers have yet to write the 503. With ctx, which has ended,
+	// server.Shutdown does not wait for them, and server.Close would hang up on them.
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+	defer cancel()
+	if cut := server.Shutdown(late); cut != nil {
+		err = errors.Join(err, cut, server.Close())
 	}
 	return err
 }

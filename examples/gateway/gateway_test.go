@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/examples/internal/httpload/httploadtest"
 	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/internal/program/programtest"
 )
@@ -148,6 +150,51 @@ func TestDrain(t *testing.T) {
 		assert.Equal(t, http.StatusOK, (<-second).Code)
 		assert.Equal(t, 1, g.free())
 	})
+}
+
+// Over real connections, SIGTERM ends nobody's request without an answer: those in line are served within the
+// grace, or get 503 and are told to come back.
+func TestADrainAnswersEverybody(t *testing.T) {
+	const line = 200
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
+	for grace, want := range map[time.Duration]int{0: http.StatusServiceUnavailable, time.Hour: http.StatusOK} {
+		for range rounds {
+			b := newBackend()
+			b.entered = make(chan struct{}, line+1)
+			g := open(t, b, limits{slots: 1, line: line, wait: time.Hour})
+			serving, sigterm := context.WithCancel(t.Context())
+			started, served := make(chan string, 1), make(chan error, 1)
+			go func() {
+				served <- g.serve(serving, "127.0.0.1:0", grace, io.Discard, func(url string) { started <- url })
+			}()
+			answers := httploadtest.Send(t, <-started, line+1, "GET /")
+			httploadtest.Until(t, func() bool { return g.waiting.NumDelayed() == line })
+			sigterm()
+			httploadtest.Until(t, g.waiting.Closed)
+			if grace == 0 {
+				httploadtest.Until(t, func() bool { return g.waiting.NumDelayed() == 0 })
+			}
+			close(b.finish)
+			got := make(map[int]int)
+			for _, a := range answers() {
+				got[a.Status]++
+				if a.Status == http.StatusServiceUnavailable {
+					require.Equal(t, "1", a.Header.Get("Retry-After"))
+				}
+			}
+			if grace == 0 {
+				require.Equal(t, map[int]int{http.StatusOK: 1, want: line}, got)
+				require.ErrorIs(t, <-served, context.DeadlineExceeded)
+			} else {
+				require.Equal(t, map[int]int{want: line + 1}, got)
+				require.NoError(t, <-served)
+			}
+			require.Equal(t, 1, g.free())
+		}
+	}
 }
 
 // Clients leave, slots come free and the gateway drains, all at once: no slot is lost.

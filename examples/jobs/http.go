@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ const (
 	maxWaiting = 100_000
 	maxWait    = 5 * time.Minute
 )
+
+const answerTime = 10 * time.Second // that a drain waits for answers
 
 // routes returns a handler for
 //
@@ -72,4 +75,16 @@ func (s *service) serveClaim(w http.ResponseWriter, r *http.Request) {
 			s.drop(j.ID, err)
 		}
 	}
+}
+
+// drain ends the service and its server. It ends the claims that wait first, because server.Shutdown would wait
+// until they expire. Then server.Shutdown waits until their handlers have answered 503.
+func (s *service) drain(server *http.Server) error {
+	err := s.close()
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	if late := server.Shutdown(ctx); late != nil {
+		err = errors.Join(err, late, server.Close())
+	}
+	return err
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/examples/internal/httpload"
+	"github.com/delayedop/purgatory/examples/internal/httpload/httploadtest"
 	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/internal/program/programtest"
 )
@@ -158,6 +160,38 @@ func TestNoJobIsLost(t *testing.T) {
 		c := s.counts()
 		require.EqualValues(t, 11, c.left, "%+v: after Close every job has been given back", c)
 		require.Equal(t, c.put+c.givenBack, c.handedOut+c.left, "%+v", c)
+	}
+}
+
+// Over real connections, a drain ends no claim without an answer: each is told to come back, and no job is lost.
+func TestADrainAnswersEveryClaim(t *testing.T) {
+	const claims = 200
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
+	for range rounds {
+		s := open(t, time.Hour)
+		server, err := httpload.Serve("", s.routes())
+		require.NoError(t, err)
+		answers := httploadtest.Send(t, server.URL, claims, "POST /claims?wait=5m&type=mail")
+		httploadtest.Until(t, func() bool { return s.workers.NumDelayed() == claims })
+		drained := make(chan error, 1)
+		go func() { drained <- s.drain(server.HTTP) }()
+		s.put("mail", "") // a job that comes in the drain goes to a claim, or is left
+		given := 0
+		for _, a := range answers() {
+			if a.Status == http.StatusOK {
+				given++
+				continue
+			}
+			require.Equal(t, http.StatusServiceUnavailable, a.Status)
+			require.Equal(t, "1", a.Header.Get("Retry-After"))
+		}
+		require.LessOrEqual(t, given, 1)
+		require.NoError(t, <-drained)
+		c := s.counts()
+		require.EqualValues(t, 1, c.left, "%+v", c)
 	}
 }
 

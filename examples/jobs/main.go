@@ -53,10 +53,7 @@ func serve(ctx context.Context, listen string, lease time.Duration, l *load, out
 		fmt.Fprintf(out, "  curl -d hello %s/jobs/mail\n  curl -X POST '%s/claims?type=mail&wait=30s'\n", server.URL, server.URL)
 		err = server.Until(ctx)
 	}
-	err = errors.Join(err, s.close()) // before Shutdown, which waits for handlers
-	late, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	err = errors.Join(err, server.HTTP.Shutdown(late))
+	err = errors.Join(err, s.drain(server.HTTP))
 	c := s.counts()
 	fmt.Fprintf(out, "put %d, handed out %d, of these given back %d, done %d, left %d\n", c.put, c.handedOut, c.givenBack, c.done, c.left)
 	return err

@@ -8,9 +8,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // demoConfig is the load of the demo.
@@ -61,7 +62,7 @@ func demonstrate(ctx context.Context, cfg config, out io.Writer, log *slog.Logge
 }
 
 func (d *demo) run(ctx context.Context, out io.Writer) error {
-	var polling sync.WaitGroup
+	var polling errgroup.Group
 	for i := range d.cfg.pollers {
 		p := &poller{client: d.client, topic: topicName(i % d.cfg.topics)}
 		d.pollers = append(d.pollers, p)
@@ -76,7 +77,7 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 	// been used 5 s for its first request, so it is closed here.
 	d.client.close()
 	broken = errors.Join(broken, d.server.shutdown())
-	polling.Wait()
+	broken = errors.Join(broken, polling.Wait())
 	sent, received := 0, 0
 	for i, p := range d.pollers {
 		received += len(p.latency)
@@ -98,17 +99,15 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 
 func topicName(i int) string { return "topic-" + strconv.Itoa(i) }
 
-// publishFor runs a publisher per topic for the demo's duration, or until ctx ends.
+// publishFor runs a publisher per topic for the demo's duration, or until ctx ends or one of them fails.
 func (d *demo) publishFor(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.duration)
 	defer cancel()
-	var publishing sync.WaitGroup
-	errs := make([]error, d.cfg.topics)
+	publishing, ctx := errgroup.WithContext(ctx)
 	for i := range d.cfg.topics {
-		publishing.Go(func() { errs[i] = d.publish(ctx, i) })
+		publishing.Go(func() error { return d.publish(ctx, i) })
 	}
-	publishing.Wait()
-	return errors.Join(errs...)
+	return publishing.Wait()
 }
 
 // publish posts messages at the demo's rate; each says when it was sent.
@@ -139,7 +138,7 @@ func (d *demo) caughtUp() error {
 	return until(ctx, func() error {
 		for i, p := range d.pollers {
 			if p.stopped.Load() {
-				return nil // its verdict says why
+				return nil // its error says why
 			}
 			if got, want := p.next.Load(), d.published[i%d.cfg.topics].Load(); got < want {
 				return fmt.Errorf("poller %d has come to offset %d of %d", i, got, want)

@@ -23,7 +23,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -56,8 +55,7 @@ func serve(ctx context.Context, cfg config, out io.Writer, log *slog.Logger) err
 	s.debug.Announce(out)
 	select {
 	case <-ctx.Done():
-	case err := <-s.failed:
-		return errors.Join(err, s.shutdown())
+	case <-s.failed:
 	}
 	fmt.Fprintf(out, "shutting down: %d waiting requests are answered\n", s.waiting.NumDelayed())
 	return s.shutdown()

@@ -28,25 +28,33 @@ type poller struct {
 	missed   int64           // messages that were gone before it asked for them; it was told so
 	latency  []time.Duration // of each message that it was sent, from POST to the answer
 	sentAway bool            // by a 503 with Retry-After
-	err      error
 }
 
-func (p *poller) run() {
+// run polls until the poller is sent away.
+func (p *poller) run() error {
 	defer p.stopped.Store(true)
-	for p.err == nil && !p.sentAway {
-		r, err := p.client.poll(context.Background(), p.topic, p.next.Load()-1, pollTimeout)
-		switch {
-		case err != nil:
-			p.err = err
-		case r.status == http.StatusServiceUnavailable && r.retryAfter != "":
-			p.sentAway = true
-		case r.status == http.StatusOK:
-			p.err = p.take(r.body.Messages)
-		case r.status == http.StatusGone:
-			p.err = p.skipTo(r.body.Oldest)
-		default:
-			p.err = fmt.Errorf("status %d: %s", r.status, r.body.Error)
+	for !p.sentAway {
+		if err := p.poll(); err != nil {
+			return fmt.Errorf("a poller of %s: %w", p.topic, err)
 		}
+	}
+	return nil
+}
+
+func (p *poller) poll() error {
+	r, err := p.client.poll(context.Background(), p.topic, p.next.Load()-1, pollTimeout)
+	switch {
+	case err != nil:
+		return err
+	case r.status == http.StatusServiceUnavailable && r.retryAfter != "":
+		p.sentAway = true
+		return nil
+	case r.status == http.StatusOK:
+		return p.take(r.body.Messages)
+	case r.status == http.StatusGone:
+		return p.skipTo(r.body.Oldest)
+	default:
+		return fmt.Errorf("status %d: %s", r.status, r.body.Error)
 	}
 }
 
@@ -81,8 +89,6 @@ func (p *poller) skipTo(oldest int64) error {
 // verdict says, after run has returned, what was wrong.
 func (p *poller) verdict(published int64) error {
 	switch {
-	case p.err != nil:
-		return fmt.Errorf("a poller of %s: %w", p.topic, p.err)
 	case int64(len(p.latency))+p.missed != published:
 		return fmt.Errorf("a poller of %s was sent %d messages of %d, and told of %d that it missed", p.topic, len(p.latency), published, p.missed)
 	case !p.sentAway:

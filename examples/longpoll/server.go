@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -19,7 +21,8 @@ type server struct {
 	http            *http.Server
 	listener        net.Listener
 	shutdownTimeout time.Duration
-	failed          chan error // gets one error if serving ends before shutdown
+	serving         *errgroup.Group
+	failed          <-chan struct{} // closed when serving ends before shutdown
 	debug           *debugserver.Server
 }
 
@@ -51,7 +54,6 @@ func startServer(cfg config, log *slog.Logger) (*server, error) {
 		handler:         h,
 		listener:        listener,
 		shutdownTimeout: cfg.shutdownTimeout,
-		failed:          make(chan error, 1),
 		debug:           page,
 		http: &http.Server{
 			Handler:           h.routes(),
@@ -62,11 +64,14 @@ func startServer(cfg config, log *slog.Logger) (*server, error) {
 			ErrorLog:     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 	}
-	go func() {
+	serving, failed := errgroup.WithContext(context.Background())
+	serving.Go(func() error {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.failed <- err
+			return err
 		}
-	}()
+		return nil
+	})
+	s.serving, s.failed = serving, failed.Done()
 	return s, nil
 }
 
@@ -85,6 +90,6 @@ func (s *server) shutdown() error {
 	if late := s.http.Shutdown(ctx); late != nil {
 		err = errors.Join(err, fmt.Errorf("requests still under way after %v: %w", s.shutdownTimeout, late), s.http.Close())
 	}
-	// (3) The purgatory's goroutines have ended.
-	return errors.Join(err, s.waiting.Shutdown(ctx))
+	// (3) The purgatory's goroutines have ended, and so has the server's.
+	return errors.Join(err, s.waiting.Shutdown(ctx), s.serving.Wait())
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/examples/internal/httpload/httploadtest"
 )
 
 // serving starts a server with these flags, and shuts it down with the test.
@@ -261,6 +263,28 @@ func TestShutdownAnswersWhoWaits(t *testing.T) {
 	}
 	_, err := c.publish(t.Context(), "t0", "x")
 	assert.Error(t, err, "nobody listens any more")
+}
+
+// However many GETs wait, each on a connection of its own: none is hung up on.
+func TestShutdownAnswersEverybody(t *testing.T) {
+	const waiting = 200
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
+	for range rounds {
+		s := serving(t)
+		answers := httploadtest.Send(t, s.url(), waiting, "GET /topics/news?timeout=1m")
+		waits(t, s, waiting)
+		shutDown := make(chan error, 1)
+		go func() { shutDown <- s.shutdown() }()
+		s.waiting.SignalUpTo("news", 0) // tries those that are being ended
+		for _, a := range answers() {
+			require.Equal(t, http.StatusServiceUnavailable, a.Status)
+			require.Equal(t, "1", a.Header.Get("Retry-After"))
+		}
+		require.NoError(t, <-shutDown)
+	}
 }
 
 // A request that was accepted just before the end is refused, and not kept waiting.

@@ -26,15 +26,29 @@ var sources = map[string]func(*scripted, *nats.Conn) signalstest.Engine[string]{
 func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.Engine[string], room int,
 	test func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error),
 ) {
+	atAServer(t, &scripted{calm: true, state: map[string]int64{}}, engine, room, func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error) {
+		select {
+		case cause := <-h.gaps:
+			require.ErrorIs(t, cause, signals.ErrSubscribed)
+		case err := <-ended:
+			ended <- err
+			require.NoError(t, err, "it has not stood")
+		}
+		test(t, e, h, ended)
+	})
+}
+
+func atAServer(t *testing.T, s *scripted, engine func(*scripted, *nats.Conn) signalstest.Engine[string], room int,
+	test func(t *testing.T, e signalstest.Engine[string], h heard, ended chan error),
+) {
 	synctest.Test(t, func(t *testing.T) {
-		h := heard{make(chan change, room), make(chan error, 10)}
-		s := &scripted{calm: true, state: map[string]int64{}}
+		h := heard{changes: make(chan change, room), gaps: make(chan error, 10)}
 		stop := s.run()
 		nc := s.connect(t)
 		e := engine(s, nc)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- e.Source().Run(ctx, h) }()
+		go func() { ended <- run(ctx, e.Source(), h) }()
 		defer func() { // also after a failure: a bubble waits for its goroutines
 			over := errors.New("over")
 			cancel(over)
@@ -42,7 +56,9 @@ func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.
 				select {
 				case <-h.changes:
 				case err := <-ended:
-					assert.ErrorIs(t, err, over)
+					if !s.deaf {
+						assert.ErrorIs(t, err, over)
+					}
 					open = false
 				}
 			}
@@ -50,11 +66,70 @@ func atACalmServer(t *testing.T, engine func(*scripted, *nats.Conn) signalstest.
 			stop()
 			time.Sleep(time.Minute)
 		}()
-		require.ErrorIs(t, <-h.gaps, signals.ErrSubscribed)
 		test(t, e, h, ended)
 	})
 	runtime.GC() // see runPrograms
 	runtime.GC()
+}
+
+// The server accepts everything, and delivers nothing: from the beginning, or from some time on.
+func TestASourceThatHearsNothingDoesNotStand(t *testing.T) {
+	for name, engine := range sources {
+		for _, begins := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", begins: ", begins), func(t *testing.T) {
+				s := &scripted{calm: true, deaf: !begins, state: map[string]int64{}}
+				atAServer(t, s, engine, 10, func(t *testing.T, _ signalstest.Engine[string], h heard, ended chan error) {
+					if begins {
+						require.ErrorIs(t, <-h.gaps, signals.ErrSubscribed)
+						s.mu.Lock()
+						s.deaf = true
+						s.mu.Unlock()
+					}
+					time.Sleep(7 * time.Second)
+					assert.Empty(t, h.gaps)
+					require.Len(t, ended, 1)
+					err := <-ended
+					assert.ErrorIs(t, err, signals.ErrDeaf)
+					ended <- err
+				})
+			})
+		}
+	}
+}
+
+// The right to inboxes is taken away and given back after a while. The client does not subscribe again by itself. The source
+// stands soon, however long that was.
+func TestASourceStandsSoonAfterItsRightsAreBack(t *testing.T) {
+	for seconds := 2; seconds < 14; seconds++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{calm: true, state: map[string]int64{}}
+			stop := s.run()
+			nc := s.connect(t)
+			source := bucketProgram(s, nc).Source()
+			r, err := signals.To[string](nobody{})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx, source) }()
+			time.Sleep(5 * time.Second)
+			assert.True(t, r.Stats().Standing)
+			s.denyInboxes()
+			time.Sleep(time.Duration(seconds) * time.Second)
+			if seconds > 6 {
+				assert.False(t, r.Stats().Standing)
+			}
+			s.allowInboxes()
+			time.Sleep(6 * time.Second)
+			assert.True(t, r.Stats().Standing, "after %d s without the right, and 6 with it: %v", seconds, r.Stats().Err)
+			cancel()
+			<-ended
+			nc.Close()
+			stop()
+			time.Sleep(time.Minute)
+		})
+		runtime.GC() // see runPrograms
+		runtime.GC()
+	}
 }
 
 // Nothing is written for an hour.

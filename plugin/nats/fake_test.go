@@ -21,6 +21,8 @@ const enough = 6
 type scripted struct {
 	seed  uint64
 	calm  bool // nothing goes wrong
+	deaf  bool // but that nothing is delivered
+	deny  bool // nobody may subscribe to inboxes
 	mu    sync.Mutex
 	plans []plan // of the connections so far
 	open  []*session
@@ -32,19 +34,21 @@ type scripted struct {
 
 // session is a connection, as the server sees it. The server's mutex guards its fields.
 type session struct {
-	s        *scripted
-	plan     plan
-	conn     net.Conn
-	queue    chan string
-	over     chan struct{}
-	closed   bool
-	silent   bool
-	stands   bool              // the server has answered the first PING
-	subs     map[string]string // by sid: the subject
-	requests int
-	refused  int // subscriptions
-	consumer *consumer
-	cutUntil int // heartbeats from elsewhere up to this one are lost, and hints with them
+	s      *scripted
+	plan   plan
+	conn   net.Conn
+	queue  chan string
+	over   chan struct{}
+	closed bool
+	silent bool
+
+	hearsNothing bool              // subscriptions are accepted, and nothing is delivered
+	stands       bool              // the server has answered the first PING
+	subs         map[string]string // by sid: the subject
+	requests     int
+	refused      int // subscriptions
+	consumer     *consumer
+	cutUntil     int // heartbeats from elsewhere up to this one are lost, and hints with them
 }
 
 // consumer sends a bucket's entries.
@@ -69,7 +73,7 @@ func (s *scripted) Dial(string, string) (net.Conn, error) {
 	switch p.fault {
 	case anew:
 		s.stream = s.stream[:len(s.stream)/2]
-	case breaks, forgotten, revoked:
+	case breaks, forgotten, revoked, deafened:
 		time.AfterFunc(p.after, x.fail)
 	}
 	x.putLocked(info)
@@ -91,6 +95,13 @@ func (x *session) fail() {
 		x.silent = true
 	case forgotten:
 		x.consumer = nil
+	case deafened:
+		x.hearsNothing = true
+		time.AfterFunc(15*time.Second, func() {
+			x.s.mu.Lock()
+			x.hearsNothing = false
+			x.s.mu.Unlock()
+		})
 	case revoked:
 		for sid, subject := range x.subs {
 			if !strings.HasPrefix(subject, "_INBOX.") {
@@ -194,7 +205,7 @@ func (x *session) takeLocked(words []string, payload []byte) {
 	case "SUB":
 		subject := words[1]
 		inbox := strings.HasPrefix(subject, "_INBOX.")
-		if x.plan.fault == inboxRefused && inbox || (x.plan.fault == inboxRefused || x.plan.fault == subsRefused) && !inbox && x.refused < enough {
+		if (x.plan.fault == inboxRefused || x.s.deny) && inbox || (x.plan.fault == inboxRefused || x.plan.fault == subsRefused) && !inbox && x.refused < enough {
 			if !inbox {
 				x.refused++
 			}
@@ -247,6 +258,9 @@ func (x *session) deliverLocked(subject, header, payload string) (heard bool) {
 
 // deliverToLocked sends a message to the subscriptions to another subject than its own, as a consumer does.
 func (x *session) deliverToLocked(to, subject, reply, header, payload string) (heard bool) {
+	if (x.s.deaf || x.hearsNothing) && strings.Count(to, ".") != 2 { // an answer to a request comes on _INBOX.client.request
+		return true
+	}
 	for sid, pattern := range x.subs {
 		if pattern != to && (!strings.HasSuffix(pattern, ">") && !strings.HasSuffix(pattern, "*") || !strings.HasPrefix(to, pattern[:len(pattern)-1])) {
 			continue
@@ -266,7 +280,7 @@ func (x *session) deliverToLocked(to, subject, reply, header, payload string) (h
 func (s *scripted) run() (stop func()) {
 	over := make(chan struct{})
 	go func() {
-		for n := 1; ; n++ {
+		for {
 			select {
 			case <-time.After(time.Second):
 			case <-over:
@@ -276,7 +290,7 @@ func (s *scripted) run() (stop func()) {
 			s.beats++
 			s.elsewhereLocked("=beat", fmt.Sprint("elsewhere ", s.beats))
 			for _, x := range s.open {
-				if c := x.consumer; c != nil && n%2 == 0 {
+				if c := x.consumer; c != nil {
 					x.deliverLocked(c.to, fmt.Sprintf("NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n", c.delivered, c.next), "")
 				}
 			}
@@ -287,6 +301,28 @@ func (s *scripted) run() (stop func()) {
 		close(over)
 		s.cut()
 	}
+}
+
+// denyInboxes takes away the right to inboxes.
+func (s *scripted) denyInboxes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deny = true
+	for _, x := range s.open {
+		for sid, subject := range x.subs {
+			if strings.HasPrefix(subject, "_INBOX.") {
+				delete(x.subs, sid)
+				x.putLocked(fmt.Sprintf("-ERR 'Permissions Violation for Subscription to \"%s\"'\r\n", subject))
+			}
+		}
+	}
+}
+
+// allowInboxes gives it back.
+func (s *scripted) allowInboxes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deny = false
 }
 
 // elsewhereLocked delivers what was published at another server.

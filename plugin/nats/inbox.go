@@ -21,7 +21,7 @@ type inbox struct {
 		hints []hint
 		at    map[string]int // by key: the index in hints
 		lost  error          // not nil: something may have been lost
-		beat  uint64         // the last of our own heartbeats that has come back
+		probe uint64         // the last that has come back; 0: none since the source has taken notice
 	}
 }
 
@@ -72,26 +72,32 @@ func (b *inbox) lose(cause error) {
 	b.mu.lost = cause
 }
 
-// hear notes that our heartbeat of this number has come back.
-func (b *inbox) hear(beat uint64) {
+// hear notes that a probe has come back.
+func (b *inbox) hear(probe uint64) {
 	defer b.wake()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.beat = max(b.mu.beat, beat)
+	b.mu.probe = probe
 }
 
-// take returns and removes the hints, and why something may have been lost.
-func (b *inbox) take() (hints []hint, lost error) {
+// take returns and removes the hints, the probe that has come back, and why something may have been lost.
+func (b *inbox) take() (hints []hint, probe uint64, lost error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	hints, lost = b.mu.hints, b.mu.lost
-	b.mu.hints, b.mu.at, b.mu.lost = nil, nil, nil
-	return hints, lost
+	hints, probe, lost = b.mu.hints, b.mu.probe, b.mu.lost
+	b.mu.hints, b.mu.at, b.mu.probe, b.mu.lost = nil, nil, 0, nil
+	return hints, probe, lost
 }
 
-// beat returns the number of the last of our heartbeats that has come back.
-func (b *inbox) beat() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.beat
+// passTo passes on to sink what has been heard, and returns why something may have been lost.
+func (b *inbox) passTo(sink signals.Sink[string]) (last int64, lost error) {
+	hints, probe, lost := b.take()
+	for _, h := range hints {
+		sink.Changed(h.key, h.position)
+		last = max(last, h.position)
+	}
+	if probe > 0 {
+		sink.Heard(probe)
+	}
+	return last, lost
 }

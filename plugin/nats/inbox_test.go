@@ -13,12 +13,12 @@ func TestAnInboxKeepsEachKeyOnce(t *testing.T) {
 	for _, h := range []hint{{"a", 2}, {"b", 5}, {"a", 1}, {"b", 7}} {
 		in.put(h.key, h.position)
 	}
-	hints, lost := in.take()
+	hints, _, lost := in.take()
 	assert.Equal(t, []hint{{"a", 2}, {"b", 7}}, hints, "with its highest position")
 	assert.NoError(t, lost)
 	in.put("b", 8)
 	in.put("a", 9)
-	hints, _ = in.take()
+	hints, _, _ = in.take()
 	assert.Equal(t, []hint{{"b", 8}, {"a", 9}}, hints, "what was taken has no place any more")
 }
 
@@ -44,7 +44,7 @@ func TestAHeartbeatThatIsMissingIsALoss(t *testing.T) {
 			for _, beat := range c.beats {
 				b.heard([]byte(beat))
 			}
-			_, lost := in.take()
+			_, _, lost := in.take()
 			if c.lost {
 				assert.ErrorIs(t, lost, signals.ErrOverflow)
 			} else {

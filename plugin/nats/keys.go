@@ -49,7 +49,8 @@ func Encode(key string) (string, error) {
 	return b.String(), nil
 }
 
-// Decode returns the key that Encode has encoded. Error: ErrKey.
+// Decode returns the key that Encode has encoded. It leaves a token without '=' as it is. Error:
+// ErrKey if token has an escape that Encode does not write, so that it is somebody else's.
 func Decode(token string) (string, error) {
 	if !strings.Contains(token, "=") {
 		return token, nil
@@ -68,7 +69,11 @@ func Decode(token string) (string, error) {
 		if high < 0 || low < 0 {
 			return "", fmt.Errorf("%w: %q has an escape that is not hexadecimal", ErrKey, token)
 		}
-		b.WriteByte(byte(high<<4 | low))
+		c := byte(high<<4 | low)
+		if plain(c) {
+			return "", fmt.Errorf("%w: %q has an escape for %q, which needs none", ErrKey, token, c)
+		}
+		b.WriteByte(c)
 		i += 2
 	}
 	return b.String(), nil

@@ -31,7 +31,7 @@ func TestAKeyIsOneTokenWhateverItSays(t *testing.T) {
 		_, err := natssignals.Encode(key)
 		assert.ErrorIs(t, err, natssignals.ErrKey)
 	}
-	for _, token := range []string{"=", "a=2", "=zz", "=2a"} {
+	for _, token := range []string{"=", "a=2", "=zz", "=2a", "x=41y", "abc==", "a=2Eb=2Fc"} {
 		_, err := natssignals.Decode(token)
 		assert.ErrorIs(t, err, natssignals.ErrKey, token)
 	}

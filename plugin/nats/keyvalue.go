@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,19 +13,28 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
-// heartbeat is how often a server says that it is there, where it has nothing else to say.
-const heartbeat = 2 * time.Second
+// The server sends a heartbeat where a consumer has nothing else to send, and tells in it how far the
+// consumer has come in the stream. So a probe is a question to the server how long the stream is. It
+// has come back when the consumer is as far: then everything that was written before the question
+// has been delivered. Nothing has to be written to the bucket for that.
+const (
+	heartbeat              = time.Second
+	probeEvery, probeLimit = 2 * time.Second, 6 * time.Second
+	// A mirror hears a heartbeat of its origin each second.
+	mirrorLimit = 4 * time.Second
+)
 
 // shortest is how long the first attempt to subscribe may take; the next may take longer,
-// up to patience.
-const shortest = 100 * time.Millisecond
+// up to patience. After one that took deafAfter, the source asks whether any answer comes back.
+const shortest, deafAfter = 100 * time.Millisecond, 400 * time.Millisecond
 
 // BucketSource hears what is written to a key-value bucket. It is a signals.Source, and
 // must not be run twice at a time.
 type BucketSource struct {
 	nc       *nats.Conn
+	js       jetstream.JetStream // nil: that of nc
 	bucket   string
-	revision uint64 // of the last entry that was heard; 0: none
+	revision uint64 // of the last entry that was heard, or that was there when the source first subscribed; 0: none
 }
 
 // KeyValue returns a source of the keys of a bucket: each put, delete and purge is a hint
@@ -35,10 +42,19 @@ type BucketSource struct {
 // [Decode]; write with those of [Encode].
 //
 // After a gap the source goes on with the next revision, so that what changed meanwhile
-// is hinted at, and it also says Missed: the bucket may have been restored, and entries
+// is hinted at, and everything is re-checked, too: the bucket may have been restored, and entries
 // may have left it by its limits.
+//
+// The bucket may be a mirror of another one. The source does not stand while the mirror hears
+// nothing from its origin.
 func KeyValue(nc *nats.Conn, bucket string) *BucketSource {
 	return &BucketSource{nc: nc, bucket: bucket}
+}
+
+// KeyValueOf is KeyValue for a bucket in another JetStream domain, or that has another prefix of its
+// API: js comes from jetstream.NewWithDomain or jetstream.NewWithAPIPrefix.
+func KeyValueOf(js jetstream.JetStream, bucket string) *BucketSource {
+	return &BucketSource{nc: js.Conn(), js: js, bucket: bucket}
 }
 
 // Run implements signals.Source. It ends when the connection breaks, a message is missing, the
@@ -49,7 +65,10 @@ func KeyValue(nc *nats.Conn, bucket string) *BucketSource {
 // to the answers of all requests, and the client does not notice. If Run finds the connection
 // so, it has the client reconnect, because nothing else makes that subscription again.
 func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error {
-	js, err := jetstream.New(s.nc)
+	js, err := s.js, error(nil)
+	if js == nil {
+		js, err = jetstream.New(s.nc)
+	}
 	if err != nil {
 		return err
 	}
@@ -60,60 +79,55 @@ func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error
 			return err
 		}
 		err := s.hear(ctx, js, l, sink, wait)
+		cause := context.Cause(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !errors.Is(err, context.DeadlineExceeded):
-			return fmt.Errorf("nats: bucket %q: %w", s.bucket, err)
-		case wait < patience:
-			// A request on a connection that broke is never answered.
-		case l.deaf(ctx):
+		case cause != nil && !errors.Is(cause, signals.ErrDeaf):
+			return cause
+		case !errors.Is(err, context.DeadlineExceeded) || cause != nil:
+			return s.failed(l, err)
+		case wait >= deafAfter && l.deaf(ctx):
 			_ = s.nc.ForceReconnect()
-			return fmt.Errorf("nats: bucket %q: no answer comes back, and the connection is made anew; its user must be allowed to subscribe to %q: %w",
-				s.bucket, inboxes(s.nc), err)
-		default:
-			return fmt.Errorf("nats: bucket %q: %w", s.bucket, err)
+			return s.failed(l, fmt.Errorf("no answer comes back, and the connection is made anew: %w", err))
+		case wait >= patience:
+			return s.failed(l, err)
 		}
+		// A request on a connection that broke is never answered.
 	}
+}
+
+func (s *BucketSource) failed(l link, err error) error {
+	return l.why(fmt.Errorf("nats: bucket %q: %w", s.bucket, err), inboxes(s.nc), "subscribe to")
 }
 
 // hear listens to the bucket until something happens to the connection, or a message is
 // missing. It waits for the subscription only so long.
 func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link, sink signals.Sink[string], wait time.Duration) error {
 	in := newInbox()
-	delivered := uint64(0)
-	sub, err := s.nc.Subscribe(s.nc.NewInbox(), func(m *nats.Msg) { s.take(m, &delivered, in) })
+	c := consumer{in: in}
+	sub, err := s.nc.Subscribe(s.nc.NewInbox(), c.take)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	leave, err := s.subscribe(within, js, sub.Subject)
+	stream, leave, err := s.subscribe(within, js, sub.Subject, &c)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	sink.Missed(signals.ErrSubscribed)
-	silence := time.NewTimer(3 * heartbeat)
-	defer silence.Stop()
+	sink.Subscribed(signals.Subscription{
+		Every: probeEvery, Limit: probeLimit, Blind: blind(&stream.CachedInfo().Config),
+		Probe: func(ctx context.Context, probe uint64) error { return c.probe(ctx, l, stream, probe) },
+	})
 	for {
 		select {
 		case <-in.ready:
-			silence.Reset(3 * heartbeat)
-			hints, lost := in.take()
-			for _, h := range hints {
-				s.revision = max(s.revision, uint64(h.position))
-				sink.Changed(h.key, h.position)
-			}
+			last, lost := in.passTo(naming{sink})
+			s.revision = max(s.revision, uint64(last))
 			if lost != nil {
 				return lost // the next Run subscribes from our revision on
 			}
-		case <-silence.C:
-			if len(in.ready) == 0 { // otherwise it was the sink that was slow
-				return errSilent
-			}
-			silence.Reset(3 * heartbeat)
 		case <-l.events:
 			return l.broken()
 		case <-ctx.Done():
@@ -122,20 +136,40 @@ func (s *BucketSource) hear(ctx context.Context, js jetstream.JetStream, l link,
 	}
 }
 
-// subscribe has the server send the bucket's entries to a subject, from the next revision
-// on. The server has confirmed that when it returns.
-func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to string) (leave func(), err error) {
-	stream, err := js.Stream(ctx, "KV_"+s.bucket)
-	if err != nil {
-		return nil, err
+// blind says what the server sends no hint for in a bucket of this configuration.
+func blind(c *jetstream.StreamConfig) string {
+	if c.MaxAge > 0 && c.SubjectDeleteMarkerTTL == 0 {
+		return fmt.Sprintf("keys that expire after the TTL of bucket %q, %v: it has no limit markers (LimitMarkerTTL)", strings.TrimPrefix(c.Name, "KV_"), c.MaxAge)
 	}
-	if stream.CachedInfo().State.LastSeq < s.revision {
-		s.revision = 0 // another bucket of that name, or an older state of it
+	return ""
+}
+
+// subscribe has the server send the bucket's entries to a subject, from the next revision on, or
+// from the last one that the source knows if there is none: the first message shows that the
+// consumer delivers. The server has confirmed the consumer when subscribe returns.
+//
+// The consumer has no filter. The stream of a bucket holds its entries and nothing else, and those
+// of a mirror have the name of their origin in their subjects.
+func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to string, c *consumer) (stream jetstream.Stream, leave func(), err error) {
+	stream, err = js.Stream(ctx, "KV_"+s.bucket)
+	if err != nil {
+		return nil, nil, err
+	}
+	info := stream.CachedInfo()
+	if err := cutOff(info); err != nil {
+		return nil, nil, err
+	}
+	if s.revision == 0 || info.State.LastSeq < s.revision {
+		s.revision = info.State.LastSeq // also of another bucket of that name, or an older state of it
+	}
+	from := max(s.revision, 1)
+	if info.State.LastSeq > s.revision {
+		from = s.revision + 1
 	}
 	config := jetstream.ConsumerConfig{
 		DeliverSubject:    to,
-		DeliverPolicy:     jetstream.DeliverNewPolicy,
-		FilterSubject:     s.subject(">"),
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       from,
 		AckPolicy:         jetstream.AckNonePolicy,
 		HeadersOnly:       true,
 		IdleHeartbeat:     heartbeat,
@@ -143,15 +177,13 @@ func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to
 		MemoryStorage:     true,
 		Replicas:          1,
 	}
-	if s.revision > 0 {
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, s.revision+1
-	}
-	consumer, err := stream.CreatePushConsumer(ctx, config)
+	c.known.Store(s.revision)
+	made, err := stream.CreatePushConsumer(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	name := consumer.CachedInfo().Name
-	return func() {
+	name := made.CachedInfo().Name
+	return stream, func() {
 		if !s.nc.IsConnected() {
 			return // the server forgets it by itself
 		}
@@ -161,27 +193,15 @@ func (s *BucketSource) subscribe(ctx context.Context, js jetstream.JetStream, to
 	}, nil
 }
 
-func (s *BucketSource) subject(key string) string { return "$KV." + s.bucket + "." + key }
-
-// take puts an entry into the inbox. If one before it is missing, the inbox says that something
-// was lost: delivered is the number of the consumer's last message. The client may drop a
-// message where many come at once.
-func (s *BucketSource) take(m *nats.Msg, delivered *uint64, in *inbox) {
-	meta, err := m.Metadata()
-	if err != nil { // a heartbeat, which says how far the consumer is, or a stranger's
-		last, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
-		if err == nil && last != *delivered {
-			in.lose(signals.ErrOverflow)
-		}
-		in.wake()
-		return
+// cutOff returns an error if the stream is a mirror that does not hear its origin.
+func cutOff(info *jetstream.StreamInfo) error {
+	switch m := info.Mirror; {
+	case m == nil:
+		return nil
+	case m.Active < 0:
+		return fmt.Errorf("it is a mirror of %q, from which it has heard nothing yet", m.Name)
+	case m.Active > mirrorLimit:
+		return fmt.Errorf("it is a mirror of %q, from which it has heard nothing for %v", m.Name, m.Active.Round(time.Second))
 	}
-	if meta.Sequence.Consumer != *delivered+1 {
-		in.lose(signals.ErrOverflow)
-		return
-	}
-	*delivered++
-	if key, err := Decode(strings.TrimPrefix(m.Subject, s.subject(""))); err == nil {
-		in.put(key, int64(min(meta.Sequence.Stream, math.MaxInt64)))
-	}
+	return nil
 }

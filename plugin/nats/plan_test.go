@@ -22,13 +22,14 @@ const (
 	drops              // some messages never come
 	anew               // the stream was made anew, with the same state and lower revisions
 	revoked            // the right to the subscription is taken away after a while, and given back at once
+	deafened           // nothing is delivered for a while, although subscriptions are accepted
 	routeIsCut         // for a while nothing comes from elsewhere, and later once more
 	faults
 )
 
 var faultNames = [faults]string{
 	"none", "refused", "breaks", "silent", "subscriptions are refused", "inboxes are refused", "requests are lost", "requests fail",
-	"breaks at a request", "the consumer is forgotten", "messages are dropped", "the stream is new", "rights are taken away", "a route is cut",
+	"breaks at a request", "the consumer is forgotten", "messages are dropped", "the stream is new", "rights are taken away", "nothing is delivered", "a route is cut",
 }
 
 func (f fault) String() string { return faultNames[f] }

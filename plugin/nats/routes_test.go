@@ -40,7 +40,7 @@ func TestAHintAtAnotherServerRightAfterMissed(t *testing.T) {
 			missed := make(chan chan struct{}, 100)
 			h := startHearing(t, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
 				time.Sleep(150 * time.Millisecond) // until the other servers know that the last subscription has gone
-				return source.Run(ctx, pausing{sink, missed})
+				return source.Run(ctx, &pausing{Sink: sink, missed: missed})
 			}), signals.WithLag(c.lag))
 			lost := 0
 			for i := range rounds(10) {
@@ -83,14 +83,19 @@ func TestAHintAtAnotherServerRightAfterMissed(t *testing.T) {
 	}
 }
 
-// pausing says Missed, and then waits until the test lets it go on.
+// pausing waits, when the source has heard itself first, until the test lets it go on.
 type pausing struct {
 	signals.Sink[string]
 	missed chan chan struct{}
+	stands bool
 }
 
-func (p pausing) Missed(cause error) {
-	p.Sink.Missed(cause)
+func (p *pausing) Heard(probe uint64) {
+	p.Sink.Heard(probe)
+	if p.stands {
+		return
+	}
+	p.stands = true
 	goOn := make(chan struct{})
 	p.missed <- goOn
 	<-goOn
@@ -219,6 +224,66 @@ func TestASourceThatBeginsWhileARouteIsCut(t *testing.T) {
 	for _, answered := range answers {
 		require.NoError(t, receive(t, answered, "the answer, once the route is mended"))
 	}
+}
+
+// A route breaks and is mended at once, as where servers find each other by gossip. Heartbeats may miss nothing, and
+// so nobody notices that hints were lost. The audit sees their changes, which is on by default.
+func TestAShortBreakOfARouteIsSeenByTheAudit(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	source, err := natssignals.Subjects(c.brokers[0].connect("source"), "hints.test")
+	require.NoError(t, err)
+	asked := make(chan time.Duration, 10)
+	p, err := purgatory.New[string]("test")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	r, err := signals.To(p)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = r.Run(ctx, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			return source.Run(ctx, asking{sink, asked})
+		}))
+	}()
+	t.Cleanup(func() { cancel(); <-over })
+	h := hearing{Runner: r, p: p}
+	h.awaitStanding(t, true)
+	assert.Equal(t, 15*time.Second, receive(t, asked, "a subscription"))
+	time.Sleep(5 * time.Second) // the re-checks that follow the subscription are over, and an audit begins them anew
+	writer := c.brokers[1].connect("writer")
+	var state sync.Map
+	var answers []chan error
+	for i := range 30 {
+		key := fmt.Sprint("key", i)
+		asleep, answered := h.await(t.Context(), key, func() bool { _, ok := state.Load(key); return ok })
+		receive(t, asleep, "the first read")
+		answers = append(answers, answered)
+	}
+	c.cut([2]int{1, 0}, [2]int{2, 1})
+	for i := range answers {
+		state.Store(fmt.Sprint("key", i), true)
+		require.NoError(t, natssignals.Hint(writer, "hints.test", fmt.Sprint("key", i), signals.Unknown))
+	}
+	require.NoError(t, writer.Flush())
+	c.mend()
+	for _, answered := range answers {
+		require.NoError(t, receive(t, answered, "the answer"))
+	}
+	assert.Zero(t, r.Stats().Gaps, "nobody has noticed a gap")
+	assert.Positive(t, r.Stats().Audits)
+}
+
+// asking tells for which audits a source asks.
+type asking struct {
+	signals.Sink[string]
+	audits chan time.Duration
+}
+
+func (a asking) Subscribed(s signals.Subscription) {
+	a.audits <- s.Audit
+	a.Sink.Subscribed(s)
 }
 
 // Routes between the three servers of a bucket are cut while its keys are written at each.

@@ -38,11 +38,12 @@ func TestAMessageThatIsMissingShows(t *testing.T) {
 		"the last":            {[]*nats.Msg{entry(7, 1), idle(2)}, 1, true},
 		"what follows a loss": {[]*nats.Msg{entry(7, 1), entry(9, 3), entry(10, 4)}, 1, true},
 	} {
-		s, in, delivered := KeyValue(nil, "state"), newInbox(), uint64(0)
+		in := newInbox()
+		taking := consumer{in: in}
 		for _, m := range c.messages {
-			s.take(m, &delivered, in)
+			taking.take(m)
 		}
-		hints, lost := in.take()
+		hints, _, lost := in.take()
 		assert.Len(t, hints, c.hints, name)
 		if c.lost {
 			assert.ErrorIs(t, lost, signals.ErrOverflow, name)

@@ -85,12 +85,17 @@ func (b *broker) running() *server.Server {
 // connect returns a connection that comes back at once, for as long as the test lasts.
 func (b *broker) connect(name string, more ...nats.Option) *nats.Conn {
 	b.t.Helper()
+	return b.connectTo(b.running().ClientURL(), name, more...)
+}
+
+func (b *broker) connectTo(url, name string, more ...nats.Option) *nats.Conn {
+	b.t.Helper()
 	options := append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond), nats.ReconnectJitter(0, 0),
 		nats.ReconnectBufSize(64 << 20),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they are expected
 	}, more...)
-	nc, err := nats.Connect(b.running().ClientURL(), options...)
+	nc, err := nats.Connect(url, options...)
 	require.NoError(b.t, err)
 	b.t.Cleanup(nc.Close)
 	return nc
@@ -168,7 +173,8 @@ func replicasEngine(t *testing.T) signalstest.Engine[string] {
 }
 
 func (b *broker) bucketEngine() signalstest.Engine[string] {
-	hearing, writing := b.connect("source", nats.UserInfo("source", "p")), b.connect("writer", nats.UserInfo("writer", "writer"))
+	ear := startEar(b.t, b)
+	hearing, writing := ear.connect("source", nats.UserInfo("source", "p")), b.connect("writer", nats.UserInfo("writer", "writer"))
 	_, _ = hearing.Request("nobody", nil, time.Minute) // starts a goroutine of the connection, not of a source
 	js, err := jetstream.New(writing)
 	require.NoError(b.t, err)
@@ -213,9 +219,11 @@ func (b *broker) bucketEngine() signalstest.Engine[string] {
 			})
 			return value, err
 		},
-		Cut:   func() { b.cut(hearing) },
-		Stop:  b.stop,
-		Start: b.start,
+		Cut:      func() { b.cut(hearing) },
+		Stop:     b.stop,
+		Start:    b.start,
+		Deafen:   func() { ear.deaf.Store(true) },
+		Undeafen: func() { ear.deaf.Store(false) },
 		Overflow: func(ctx context.Context, _ func()) error {
 			return overflow(ctx, hearing, func(i int) error {
 				_, err := js.PublishAsync(fmt.Sprintf("$KV.%s.key-%d", bucket, i), nil, jetstream.WithStallWait(time.Minute))
@@ -264,7 +272,8 @@ func overflow(ctx context.Context, hearing *nats.Conn, send func(i int) error) e
 func subjectEngine(t *testing.T) signalstest.Engine[string] {
 	brokers := startCluster(t, func(o *server.Options) { o.Users = users("p", nil) }).brokers
 	b := brokers[0]
-	hearing := b.connect("source", nats.UserInfo("source", "p"))
+	ear := startEar(t, b)
+	hearing := ear.connect("source", nats.UserInfo("source", "p"))
 	writing := b.connect("writer", nats.UserInfo("writer", "writer"))
 	var state sync.Map
 	writeBy := func(nc *nats.Conn, key string, value int64) error {
@@ -299,6 +308,8 @@ func subjectEngine(t *testing.T) signalstest.Engine[string] {
 			b.reload("p", &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"hints.test.>"}}})
 		},
 		Restore:   func() { b.reload("p", nil) },
+		Deafen:    func() { ear.deaf.Store(true) },
+		Undeafen:  func() { ear.deaf.Store(false) },
 		Elsewhere: elsewhere,
 		Overflow: func(ctx context.Context, _ func()) error {
 			return overflow(ctx, hearing, func(i int) error { return write(key(i), 1) })

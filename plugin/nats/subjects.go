@@ -2,10 +2,10 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -59,34 +59,34 @@ func checkPrefix(prefix string) error {
 
 // Run implements signals.Source. It ends when the connection breaks, or when heartbeats do not
 // come back, as when the server refuses the subscription. It waits for a connection that is
-// being made again. If the connection is closed, the error wraps signals.ErrFinal.
+// being made again. If the connection is closed, or has nats.NoEcho, the error wraps
+// signals.ErrFinal.
 func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) error {
+	if s.nc.Opts.NoEcho {
+		return fmt.Errorf("nats: %q: %w", s.prefix+">", errNoEcho)
+	}
 	l := watch(s.nc)
 	defer l.close()
 	if err := l.connected(ctx); err != nil {
 		return err
 	}
 	in := newInbox()
-	b := newBeats(s.nc, s.prefix, in)
+	b := newBeats(l, s.prefix, in)
 	sub, err := s.nc.Subscribe(s.prefix+">", func(m *nats.Msg) { s.hear(m, b) })
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := b.confirm(ctx, l); err != nil {
-		return err
+	subscription := signals.Subscription{Probe: b.send, Every: beatEvery, Limit: beatLimit}
+	if s.nc.ConnectedClusterName() != "" {
+		subscription.Audit = routeAudit
 	}
-	sink.Missed(signals.ErrSubscribed)
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
+	sink.Subscribed(subscription)
 	dropped := 0
 	for {
 		select {
 		case <-in.ready:
-			hints, lost := in.take()
-			for _, h := range hints {
-				sink.Changed(h.key, h.position)
-			}
+			_, lost := in.passTo(sink)
 			// The client drops a message only while there are others, which it then hears.
 			if now, err := sub.Dropped(); err == nil && now != dropped {
 				dropped, lost = now, signals.ErrOverflow
@@ -94,14 +94,13 @@ func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) erro
 			if lost != nil {
 				sink.Missed(lost)
 			}
-		case <-tick.C:
-			if err := b.send(); err != nil {
-				return err
-			}
 		case <-l.events:
 			return l.broken()
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			if err := context.Cause(ctx); !errors.Is(err, signals.ErrDeaf) {
+				return err
+			}
+			return l.why(fmt.Errorf("nats: %q: %w", s.prefix+">", context.Cause(ctx)), s.prefix, "publish and to subscribe to")
 		}
 	}
 }

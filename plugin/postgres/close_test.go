@@ -38,7 +38,7 @@ func TestAConnectionThatTakesNothingIsClosed(t *testing.T) {
 			return pgx.ConnectConfig(ctx, config)
 		}, "hints")
 		require.NoError(t, err)
-		require.Error(t, source.Run(t.Context(), heard{make(chan change, 10), make(chan error, 10)}))
+		require.Error(t, run(t.Context(), source, heard{make(chan change, 10), make(chan error, 10)}))
 		time.Sleep(time.Minute)
 		assert.Empty(t, s.sessions(false))
 		s.cut()

@@ -25,13 +25,12 @@ func ownHandler(t *testing.T, d *database) {
 	require.NoError(t, err)
 	h := heard{make(chan change, 10), make(chan error, 10)}
 	ended := make(chan error, 1)
-	go func() { ended <- source.Run(t.Context(), h) }()
-	_ = receive(t, h.gaps, "Missed")
-	stop := make(chan struct{})
+	go func() { ended <- run(t.Context(), source, h) }()
+	stop, pool := make(chan struct{}), d.pool()
 	var notifying sync.WaitGroup
 	notifying.Go(func() { // the handler may take the first one while Run still sets up the session
 		for {
-			assert.NoError(t, postgres.Notify(t.Context(), d.pool(), "handled", 1, "key"))
+			assert.NoError(t, postgres.Notify(t.Context(), pool, "handled", 1, "key"))
 			select {
 			case <-stop:
 				return
@@ -40,6 +39,7 @@ func ownHandler(t *testing.T, d *database) {
 		}
 	})
 	assert.ErrorContains(t, receive(t, ended, "the end of Run"), "OnNotification")
+	assert.Empty(t, h.gaps, "it has never stood")
 	close(stop)
 	notifying.Wait()
 }
@@ -82,7 +82,7 @@ func TestRunReturnsWhenTheConnectionIsClosed(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- source.Run(ctx, heard{}) }()
+	go func() { ended <- run(ctx, source, heard{}) }()
 	receive(t, asked, "LISTEN")
 	cancel()
 	assert.ErrorIs(t, receive(t, ended, "the end of Run"), context.Canceled)

@@ -8,3 +8,10 @@ func SetServerPatience(d time.Duration) (restore func()) {
 	serverPatience = d
 	return func() { serverPatience = before }
 }
+
+// SetRhythm sets how often a source asks, and how long it may hear nothing of itself.
+func SetRhythm(every, limit time.Duration) (restore func()) {
+	everyBefore, limitBefore := askEvery, askLimit
+	askEvery, askLimit = every, limit
+	return func() { askEvery, askLimit = everyBefore, limitBefore }
+}

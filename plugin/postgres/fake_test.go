@@ -37,7 +37,10 @@ type session struct {
 	over      chan struct{}
 	listening bool // guarded by s.mu
 	silent    bool // likewise
-	sent      int
+
+	hearsNothing bool // likewise
+	sent         int
+	own          string // the second channel
 }
 
 func newServer(seed uint64) *server {
@@ -103,7 +106,8 @@ func (x *session) serve() {
 		x.put(&pgproto3.AuthenticationOk{}, &pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"},
 			&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"}, &pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 2}}, ready)
 	}
-	if x.plan.fault == breaks || x.plan.fault == silent {
+	switch x.plan.fault {
+	case breaks, silent, deafLater, otherSession:
 		time.AfterFunc(x.plan.after, x.fail)
 	}
 	for {
@@ -129,11 +133,25 @@ func (x *session) hush() {
 
 // fail is what happens after a while.
 func (x *session) fail() {
-	if x.plan.fault == silent {
+	switch x.plan.fault {
+	case silent:
 		x.hush()
-	} else {
+	case otherSession:
+		x.listen(false)
+	case deafLater:
+		x.s.mu.Lock()
+		x.hearsNothing = true
+		x.s.mu.Unlock()
+	default:
 		x.close()
 	}
+}
+
+// deaf reports whether no notification gets through any more.
+func (x *session) deaf() bool {
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
+	return x.hearsNothing || x.plan.fault == deafAtOnce
 }
 
 // put queues messages.
@@ -152,6 +170,9 @@ func (x *session) send(b *pgproto3.Backend) {
 		select {
 		case m := <-x.queue:
 			if _, notice := m.(*pgproto3.NotificationResponse); notice {
+				if x.deaf() {
+					continue
+				}
 				time.Sleep(x.plan.delay)
 			}
 			x.s.mu.Lock()
@@ -181,12 +202,14 @@ func (x *session) answer(query string) {
 			x.put(failed, ready)
 			return
 		case listenLost, listenSilent:
+			x.own = strings.Split(query, `"`)[3]
 			x.listen(x.plan.began)
 			if at == listenLost {
 				x.close()
 			}
 			return
 		}
+		x.own = strings.Split(query, `"`)[3]
 		x.listen(true)
 	case strings.HasPrefix(query, "DO "):
 		tag = "DO"
@@ -203,13 +226,39 @@ func (x *session) answer(query string) {
 		case askSilent:
 			return
 		}
-		x.put(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("used"), DataTypeOID: 701, DataTypeSize: 8, TypeModifier: -1}}},
-			&pgproto3.DataRow{Values: [][]byte{[]byte("0.25")}})
+		field := func(name string, oid uint32) pgproto3.FieldDescription {
+			return pgproto3.FieldDescription{Name: []byte(name), DataTypeOID: oid, TypeModifier: -1}
+		}
+		x.s.mu.Lock()
+		listens := x.listening
+		x.s.mu.Unlock()
+		x.put(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{field("used", 701), field("pid", 23), field("listens", 16)}},
+			&pgproto3.DataRow{Values: [][]byte{[]byte("0.25"), []byte(strconv.Itoa(x.pid())), []byte(map[bool]string{true: "t", false: "f"}[listens])}})
+	case strings.HasPrefix(query, "SELECT pg_notify("):
+		literals := strings.Split(query, "'")
+		x.s.echo(literals[1], literals[3])
 	case query == ";" || query == "-- ping":
 		x.put(&pgproto3.EmptyQueryResponse{}, ready)
 		return
 	}
 	x.put(&pgproto3.CommandComplete{CommandTag: []byte(tag)}, ready)
+}
+
+// pid is the process that answers. A pooler tells its clients another one.
+func (x *session) pid() int {
+	if x.plan.pooled {
+		return 2
+	}
+	return 1
+}
+
+// echo tells the sessions that listen on a channel, other than that of the hints.
+func (s *server) echo(channel, payload string) {
+	for _, x := range s.sessions(true) {
+		if x.own == channel {
+			x.put(&pgproto3.NotificationResponse{PID: 1, Channel: channel, Payload: payload})
+		}
+	}
 }
 
 func (x *session) listen(begin bool) {

@@ -23,12 +23,16 @@ const (
 	askFails           // an error instead of an answer to the question how full the queue is
 	askSilent          // nothing comes instead, although notifications do
 	settingsFail       // the server refuses the settings
+	deafAtOnce         // the statements are answered, and no notification comes
+	deafLater          // nor one any more after a while
+	otherSession       // a proxy gives the connection another session after a while, which does not listen
 	faults
 )
 
 var faultNames = [faults]string{
 	"none", "refused", "silent at once", "starting", "LISTEN fails", "LISTEN is lost", "LISTEN is not answered", "breaks", "silent",
 	"the question fails", "the question is not answered", "the settings fail",
+	"no notification comes", "no notification comes any more", "another session",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -41,6 +45,7 @@ type plan struct {
 	twice   int           // every so many notifications one comes twice; 0: none
 	strange bool          // others notify on the channel
 	delay   time.Duration // of each statement and each notification
+	pooled  bool          // a pooler stands between
 }
 
 func (p plan) String() string {
@@ -63,6 +68,7 @@ func (s *server) plan(n int) (p plan) {
 	if d.IntN(4) == 0 {
 		p.after = time.Duration(d.Int64N(int64(30 * time.Second)))
 	}
+	p.pooled = d.IntN(4) == 0
 	if n < faulty {
 		p.fault = fault(d.IntN(int(faults)))
 	}

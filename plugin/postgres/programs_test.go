@@ -80,7 +80,7 @@ func TestAQuietConnectionStands(t *testing.T) {
 		h := heard{make(chan change, 10), make(chan error, 10)}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- s.source().Run(ctx, h) }()
+		go func() { ended <- run(ctx, s.source(), h) }()
 		time.Sleep(time.Hour)
 		assert.Empty(t, ended)
 		assert.Len(t, h.gaps, 1)
@@ -98,5 +98,5 @@ func TestTheErrorWrapsWhy(t *testing.T) {
 	why := errors.New("no password")
 	source, err := postgres.Listen(func(context.Context) (*pgx.Conn, error) { return nil, why }, "hints")
 	require.NoError(t, err)
-	assert.ErrorIs(t, source.Run(t.Context(), heard{}), why)
+	assert.ErrorIs(t, run(t.Context(), source, heard{}), why)
 }

@@ -95,7 +95,7 @@ func (d *database) command(name string, arguments ...string) *exec.Cmd {
 func (d *database) start() {
 	d.server = d.command("postgres", append([]string{
 		"-D", d.data(), "-p", strconv.Itoa(d.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + d.dir, "-c", "fsync=off", "-c", "max_connections=50",
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + d.dir, "-c", "fsync=off", "-c", "max_connections=300",
 	}, d.settings...)...)
 	require.NoError(d.t, d.server.Start())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,48 @@ type heard struct {
 func (h heard) Changed(key string, position int64) { h.changes <- change{key, position} }
 func (h heard) Missed(cause error)                 { h.gaps <- cause }
 
+// run runs source once, at a runner that tells h what it is told.
+func run(ctx context.Context, source signals.Source[string], h heard) (err error) {
+	r, err := signals.To[string](nobody{}, signals.WithAudit(0), signals.WithLag(0))
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	_ = r.Run(within, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+		err = source.Run(ctx, telling{sink, h, r})
+		cancel(nil) // it is not run again
+		return err
+	}))
+	return err
+}
+
+// nobody are Waiters without a wait.
+type nobody struct{}
+
+func (nobody) SignalUpTo(string, int64) bool { return false }
+func (nobody) Keys() iter.Seq[string]        { return func(func(string) bool) {} }
+
+// telling tells h of hints and gaps, and that the source stands.
+type telling struct {
+	signals.Sink[string]
+	h heard
+	r *signals.Runner[string]
+}
+
+func (t telling) Changed(key string, position int64) {
+	t.h.Changed(key, position)
+	t.Sink.Changed(key, position)
+}
+
+func (t telling) Heard(probe uint64) {
+	stood := t.r.Stats().Standing
+	t.Sink.Heard(probe)
+	if !stood && t.r.Stats().Standing {
+		t.h.Missed(signals.ErrSubscribed)
+	}
+}
+
 func receive[T any](t *testing.T, c <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -49,8 +92,12 @@ func listen(t *testing.T, d *database, channel string, room int) (h heard, stop 
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- source.Run(ctx, h) }()
-	require.ErrorIs(t, receive(t, h.gaps, "Missed"), signals.ErrSubscribed)
+	go func() { done <- run(ctx, source, h) }()
+	select {
+	case <-h.gaps:
+	case err := <-done:
+		require.NoError(t, err, "the source has not stood")
+	}
 	return h, func() { cancel(); _ = receive(t, done, "the end of Run") }
 }
 
@@ -58,7 +105,8 @@ func listen(t *testing.T, d *database, channel string, room int) (h heard, stop 
 func TestPostgres(t *testing.T) {
 	d := startDatabase(t)
 	t.Run("conformance", func(t *testing.T) {
-		signalstest.Run(t, func(*testing.T) signalstest.Engine[string] { return d.engine() })
+		defer postgres.SetRhythm(500*time.Millisecond, 2*time.Second)()
+		signalstest.Run(t, d.deafEngine)
 	})
 	t.Run("random cuts", func(t *testing.T) {
 		o, err := signalstest.RandomCuts(t.Context(), d.engine())
@@ -68,13 +116,16 @@ func TestPostgres(t *testing.T) {
 		assert.Equal(t, o.Waits, o.Answered)
 		t.Log(o)
 	})
-	t.Run("waits end because of Missed", func(t *testing.T) { waitsNeedMissed(t, d, false) })
-	t.Run("without Missed waits are lost", func(t *testing.T) { waitsNeedMissed(t, d, true) })
+	t.Run("waits end because of the re-check", func(t *testing.T) { waitsNeedRechecks(t, d, false) })
+	t.Run("without it waits are lost", func(t *testing.T) { waitsNeedRechecks(t, d, true) })
 	t.Run("a hint is part of its transaction", func(t *testing.T) { hintsAreTransactional(t, d) })
 	t.Run("many keys in one transaction", func(t *testing.T) { manyKeys(t, d) })
 	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
 	t.Run("a listener that is gone", func(t *testing.T) { aListenerThatIsGone(t, d) })
 	t.Run("reads at a standby", func(t *testing.T) { readsAtAStandby(t, d) })
+	t.Run("through a pooler", func(t *testing.T) { throughAPooler(t, d) })
+	t.Run("a failover behind a proxy", func(t *testing.T) { failoverBehindAProxy(t, d) })
+	t.Run("a server that ends quiet sessions", func(t *testing.T) { idleSessions(t, d) })
 	t.Run("keys and payloads", func(t *testing.T) { keysAndPayloads(t, d) })
 	t.Run("a connection with a handler of its own", func(t *testing.T) { ownHandler(t, d) })
 }

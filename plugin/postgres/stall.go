@@ -9,25 +9,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// askEvery is how often the source asks how full the queue of notifications is. The answer also
-// shows that the connection stands, so that it is how long the answer may take, too.
-const askEvery = 10 * time.Second
-
 // serverPatience is how long the server keeps a connection whose other end takes nothing and
 // answers nothing. Until then its session holds every notification in the server's queue. It
 // is a variable for the tests.
 var serverPatience = 30 * time.Second
 
-// giveUpLater has the server end the session of conn if the other end is gone without a word.
-// It does nothing where the server's system cannot do that, or conn is not TCP.
+// giveUpLater has the server end the session of conn if the other end is gone without a word, and
+// keep it while nothing is said. It leaves out what the server, or its system, cannot do.
 func giveUpLater(ctx context.Context, conn *pgx.Conn) error {
 	seconds := int(serverPatience / time.Second)
-	_, err := conn.Exec(ctx, fmt.Sprintf(`DO $$ BEGIN
-		PERFORM set_config('tcp_user_timeout', '%ds', false);
-		PERFORM set_config('tcp_keepalives_idle', '%d', false);
-		PERFORM set_config('tcp_keepalives_interval', '%d', false);
-		PERFORM set_config('tcp_keepalives_count', '3', false);
-		EXCEPTION WHEN OTHERS THEN NULL; END $$`, seconds, max(seconds/3, 1), max(seconds/9, 1)))
+	_, err := conn.Exec(ctx, fmt.Sprintf(`DO $$
+		DECLARE setting text[];
+		BEGIN
+			FOREACH setting SLICE 1 IN ARRAY ARRAY[['tcp_user_timeout', '%ds'], ['tcp_keepalives_idle', '%d'],
+				['tcp_keepalives_interval', '%d'], ['tcp_keepalives_count', '3'], ['idle_session_timeout', '0']]
+			LOOP
+				BEGIN
+					PERFORM set_config(setting[1], setting[2], false);
+				EXCEPTION WHEN OTHERS THEN NULL; -- this server has no such setting
+				END;
+			END LOOP;
+		END $$`, seconds, max(seconds/3, 1), max(seconds/9, 1)))
 	return err
 }
 
@@ -35,17 +37,7 @@ func giveUpLater(ctx context.Context, conn *pgx.Conn) error {
 // millionths plus one; 0: it has not asked.
 type usage struct{ atomic.Int64 }
 
-// ask asks the server how full its queue is.
-func (u *usage) ask(ctx context.Context, conn *pgx.Conn) error {
-	within, cancel := context.WithTimeout(ctx, askEvery)
-	defer cancel()
-	var used float64
-	if err := conn.QueryRow(within, "SELECT pg_notification_queue_usage()").Scan(&used); err != nil {
-		return err
-	}
-	u.Store(int64(used*1e6) + 1)
-	return nil
-}
+func (u *usage) set(used float64) { u.Store(int64(used*1e6) + 1) }
 
 // QueueUsed implements signals.Queued: it returns how full the server's queue of notifications
 // was when the source last asked, from 0 to 1; negative if it has not. The queue is full of

@@ -58,7 +58,7 @@ func aListenerThatIsGone(t *testing.T, d *database) {
 	h := heard{make(chan change, 100_000), make(chan error, 10)}
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { ended <- source.Run(ctx, h) }()
+	go func() { ended <- run(ctx, source, h) }()
 	require.ErrorIs(t, receive(t, h.gaps, "Missed"), signals.ErrSubscribed)
 	for deadline := time.Now().Add(time.Minute); source.QueueUsed() < 0; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "the source has not asked")

@@ -65,6 +65,10 @@ var signalMetrics = []metric[signals.Stats]{
 		func(n *signals.Stats) int64 { return n.Failures }),
 	signalGauge("bulk_read_seconds", "How long the call of the function of WithResync that is in progress has been running; 0: there is none.",
 		func(n *signals.Stats) float64 { return n.Reading.Seconds() }),
+	signalGauge("hint_read_lag_seconds", "The longest time after a hint at which a read was still behind it, as Runner.Saw was told.",
+		func(n *signals.Stats) float64 { return n.Lag.Seconds() }),
+	signalGauge("hint_read_lag_allowed_seconds", "The option WithLag: waits whose reads lag longer are ended by audits.",
+		func(n *signals.Stats) float64 { return n.LagAllowed.Seconds() }),
 	signalGauge("hint_queue_used_ratio", "How full the queue is in which the engine keeps hints for its subscribers; absent if the source does not say.",
 		func(n *signals.Stats) float64 {
 			if n.QueueUsed < 0 {

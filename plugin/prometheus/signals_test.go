@@ -39,6 +39,9 @@ var exportedSignals = map[string]string{
 	"SinceLastWord": "purgatory_hint_source_silence_seconds",
 	"Name":          "", // the label
 	"Err":           "", // a text
+	"Blind":         "", // a text
+	"Lag":           "purgatory_hint_read_lag_seconds",
+	"LagAllowed":    "purgatory_hint_read_lag_allowed_seconds",
 }
 
 // TestEachNumberOfASourceIsUnderItsName gives every number a value that no other has. A field that signals.Stats gains and
@@ -55,7 +58,7 @@ func TestEachNumberOfASourceIsUnderItsName(t *testing.T) {
 			}
 			want[field] = value
 		})
-		require.Len(t, want, 11)
+		require.Len(t, want, 13)
 		n.QueueUsed, want["QueueUsed"] = 1, 1
 		want["Running"], want["Standing"] = 0, 1
 		if running {

@@ -19,7 +19,8 @@ import (
 
 // TestRunners runs a signals.Runner on an engine whose every answer the schedule decides: it
 // drops hints before the subscription and after a cut, doubles them, overflows, ends its source
-// with an error, without one or by a panic, or subscribes again within the source. Writers raise
+// with an error, without one or by a panic, or subscribes again within the source. If the source
+// hears itself, the engine may also deliver nothing for a while, and break nothing. Writers raise
 // keys and tell the engine, and goroutines wait in one purgatory or in two.
 //
 //   - No wake-up is lost: when the source is subscribed and the pauses have passed, no wait for a
@@ -36,6 +37,7 @@ type engines struct {
 	resync            bool
 	reads             []string // what the bulk reads do, in turn; then they succeed
 	ends              []string // how the source ends at its cuts, in turn; then it subscribes again by itself
+	itself            bool     // the source hears itself
 	queue             int      // hints that the engine keeps for the source; beyond it they are dropped
 	writers           [][]call
 	waits             []int // keys
@@ -52,13 +54,14 @@ func drawRunner(d *drawer) small {
 			e.reads = append(e.reads, []string{"fails", "leaves one", "panics", "hangs"}[d.IntN(4)])
 		}
 	}
+	e.itself = d.oneIn(2)
 	for range d.IntN(3) {
 		e.ends = append(e.ends, []string{"error", "nil", "panic", "again"}[d.IntN(4)])
 	}
 	for range 1 + d.IntN(2) {
 		var calls []call
 		for range 1 + d.IntN(3) {
-			what := []string{"raise", "raise", "hint", "cut"}[d.IntN(4)]
+			what := []string{"raise", "raise", "hint", "cut", "deafen"}[d.IntN(5)]
 			calls = append(calls, call{what: what, source: d.IntN(e.keys)})
 		}
 		e.writers = append(e.writers, calls)
@@ -68,8 +71,8 @@ func drawRunner(d *drawer) small {
 	}
 	e.twice = d.oneIn(3)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d keys, %d purgatories, a queue of %d, reads lag by %v, resync %v: %v, cuts: %v, waits for %v, run twice: %v\n",
-		e.keys, e.purgatories, e.queue, e.lag, e.resync, e.reads, e.ends, e.waits, e.twice)
+	fmt.Fprintf(&b, "%d keys, %d purgatories, the source hears itself: %v, a queue of %d, reads lag by %v, resync %v: %v, cuts: %v, waits for %v, run twice: %v\n",
+		e.keys, e.purgatories, e.itself, e.queue, e.lag, e.resync, e.reads, e.ends, e.waits, e.twice)
 	for _, calls := range e.writers {
 		b.WriteString(" ")
 		for _, c := range calls {
@@ -88,7 +91,8 @@ type engine struct {
 	raised []time.Time
 
 	subscribed, over, cut bool
-	hints                 []int
+	deafUntil             time.Time
+	hints                 []int       // key numbers; negative: a probe
 	news                  sched.Token // of the source: hints, a cut, an overflow
 	inside                int         // sources that run
 	nthRead, nthEnd       int
@@ -181,8 +185,8 @@ func (e *engine) run(ctx context.Context, r *signals.Runner[int]) {
 	}
 }
 
-// source is the subscription. It is subscribed from the moment at which it says Missed at the
-// latest.
+// source is the subscription. It is subscribed from the moment at which it says Missed or Subscribed
+// at the latest.
 func (e *engine) source(ctx context.Context, sink signals.Sink[int]) error {
 	if e.inside++; e.inside > 1 {
 		e.fault("the source runs twice at once")
@@ -195,7 +199,11 @@ func (e *engine) source(ctx context.Context, sink signals.Sink[int]) error {
 		sched.Yield()
 		e.subscribed, e.cut, e.hints = true, false, nil
 		sched.Yield()
-		sink.Missed(signals.ErrSubscribed)
+		if e.itself {
+			sink.Subscribed(signals.Subscription{Probe: e.probe, Every: time.Second, Limit: 3 * time.Second})
+		} else {
+			sink.Missed(signals.ErrSubscribed)
+		}
 		for !e.cut {
 			if e.over {
 				e.over = false
@@ -204,6 +212,10 @@ func (e *engine) source(ctx context.Context, sink signals.Sink[int]) error {
 			if len(e.hints) > 0 {
 				k := e.hints[0]
 				e.hints = e.hints[1:]
+				if k < 0 {
+					sink.Heard(uint64(-k))
+					continue
+				}
 				sink.Changed(e.ids[k], signals.Unknown)
 				continue
 			}
@@ -242,13 +254,26 @@ func (e *engine) write(c call) {
 	case "cut":
 		e.cut, e.subscribed, e.hints = true, false, nil
 		e.news.Put()
+	case "deafen":
+		if e.itself {
+			e.deafUntil = sched.Now().Add(5 * time.Second)
+		}
 	}
+}
+
+// probe sends a probe by the way that hints take.
+func (e *engine) probe(_ context.Context, n uint64) error {
+	sched.Yield()
+	if len(e.hints) < e.queue { // otherwise it is lost, and no hint with it
+		e.hint(-int(n))
+	}
+	return nil
 }
 
 // hint tells the source, if it is subscribed.
 func (e *engine) hint(k int) {
 	switch {
-	case !e.subscribed:
+	case !e.subscribed || sched.Now().Before(e.deafUntil):
 		return
 	case len(e.hints) == e.queue:
 		e.over = true

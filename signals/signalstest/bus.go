@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/delayedop/purgatory/signals"
 )
@@ -16,7 +17,7 @@ type Moment int
 const (
 	Connected  Moment = iota // the source is connected, but not subscribed
 	Subscribed               // hints arrive, but the source does not take them yet
-	Confirmed                // the source has called Missed
+	Confirmed                // the source has heard itself
 	Hearing                  // the source has taken a hint, but not passed it on
 )
 
@@ -40,6 +41,7 @@ type Bus[K comparable] struct {
 		position int64
 		conns    map[*conn[K]]bool // true: subscribed
 		stopped  bool              // nobody can connect
+		deaf     bool              // nothing is delivered
 	}
 }
 
@@ -50,9 +52,11 @@ type conn[K comparable] struct {
 	dropped chan struct{} // capacity 1: a hint was dropped because the queue was full
 }
 
+// hint is a hint, or a probe of the subscriber's own.
 type hint[K comparable] struct {
 	key      K
 	position int64
+	probe    uint64 // 0: it is a hint
 }
 
 // NewBus returns a Bus whose connections queue at most depth hints each.
@@ -70,11 +74,11 @@ func (b *Bus[K]) Write(_ context.Context, key K, value int64) error {
 	b.mu.state[key] = value
 	b.mu.position++
 	for c, subscribed := range b.mu.conns {
-		if !subscribed {
+		if !subscribed || b.mu.deaf {
 			continue
 		}
 		select {
-		case c.hints <- hint[K]{key, b.mu.position}:
+		case c.hints <- hint[K]{key: key, position: b.mu.position}:
 		default:
 			select {
 			case c.dropped <- struct{}{}:
@@ -124,6 +128,18 @@ func (b *Bus[K]) stop(stopped bool) {
 	}
 }
 
+// Deafen has b accept connections and subscriptions, and deliver nothing, until Undeafen is called.
+func (b *Bus[K]) Deafen() { b.deafen(true) }
+
+// Undeafen ends what Deafen has begun.
+func (b *Bus[K]) Undeafen() { b.deafen(false) }
+
+func (b *Bus[K]) deafen(deaf bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.deaf = deaf
+}
+
 // Connections returns the number of connections.
 func (b *Bus[K]) Connections() int {
 	b.mu.Lock()
@@ -152,6 +168,19 @@ func (b *Bus[K]) subscribe(c *conn[K]) error {
 	return nil
 }
 
+// probe sends a probe to c by the way that hints take. It is lost where they are.
+func (b *Bus[K]) probe(c *conn[K], n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.mu.conns[c] || b.mu.deaf {
+		return
+	}
+	select {
+	case c.hints <- hint[K]{probe: n}:
+	default:
+	}
+}
+
 func (b *Bus[K]) disconnect(c *conn[K]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,13 +207,24 @@ func (b *Bus[K]) run(ctx context.Context, sink signals.Sink[K]) error {
 		return err
 	}
 	b.at(Subscribed)
-	sink.Missed(signals.ErrSubscribed)
-	b.at(Confirmed)
+	sink.Subscribed(signals.Subscription{
+		Probe: func(_ context.Context, n uint64) error { b.probe(c, n); return nil },
+		Every: 50 * time.Millisecond, Limit: time.Second,
+	})
+	confirmed := false
 	for {
 		select {
 		case h := <-c.hints:
-			b.at(Hearing)
-			sink.Changed(h.key, h.position)
+			if h.probe == 0 {
+				b.at(Hearing)
+				sink.Changed(h.key, h.position)
+				continue
+			}
+			sink.Heard(h.probe)
+			if !confirmed {
+				confirmed = true
+				b.at(Confirmed)
+			}
 		case <-c.dropped:
 			sink.Missed(signals.ErrOverflow)
 		case <-c.cut:
@@ -207,6 +247,7 @@ func (b *Bus[K]) Engine(key func(i int) K) Engine[K] {
 		Start:  b.Start,
 		// A source of a Bus has no right but to connect.
 		Revoke: b.Stop, Restore: b.Start,
+		Deafen: b.Deafen, Undeafen: b.Undeafen,
 		Elsewhere: []func(context.Context, K, int64) error{b.Write},
 		Overflow: func(ctx context.Context, _ func()) error {
 			for i := range 2*b.depth + 2 {

@@ -9,15 +9,19 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/delayedop/purgatory/signals"
 )
 
-// standsFirst checks that the first call is Missed, and that the sink hears of each later
-// write.
+// standsFirst checks that every hint arrives for what is written after the source stands.
 func standsFirst[K comparable](ctx context.Context, e Engine[K]) error {
-	r := newRecorder[K]()
-	stop := keepRunning(ctx, e, e.Middle(r))
+	r := &recorder[K]{}
+	runner, stop, err := keepRunning(ctx, e, r)
+	if err != nil {
+		return err
+	}
 	defer stop()
-	if err := await(ctx, e, "the first Missed", func() bool { return len(r.gaps()) > 0 }); err != nil {
+	if err := stands(ctx, e, runner); err != nil {
 		return err
 	}
 	for i := range 10 {
@@ -29,16 +33,14 @@ func standsFirst[K comparable](ctx context.Context, e Engine[K]) error {
 			return err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.first
+	return nil
 }
 
-// hearsAfterMissed writes inside Missed, and checks that the sink hears of that write or of
-// another gap. A source that calls Missed before the engine has confirmed its subscription
-// loses the hint. If the source resumes, the writes after the first one follow cuts.
-func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
-	r := newRecorder[K]()
+// hearsAfterRecheck writes inside a re-check, and checks that there is a hint for that write or
+// another re-check. A source that stands before the engine has confirmed its subscription loses
+// the hint. If the source resumes, the writes after the first one follow cuts.
+func hearsAfterRecheck[K comparable](ctx context.Context, e Engine[K]) error {
+	r := &recorder[K]{}
 	type change struct {
 		key   K
 		after int
@@ -46,7 +48,7 @@ func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
 	changes := make(chan change, 10_000)
 	failed := make(chan error, 10_000)
 	var i atomic.Int64
-	r.onGap = func() {
+	r.onRecheck = func() {
 		n := int(i.Add(1))
 		key, after := e.Key(n), r.calls()
 		if err := e.Write(ctx, key, int64(n)); err != nil && ctx.Err() == nil {
@@ -54,11 +56,14 @@ func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
 		}
 		changes <- change{key, after}
 	}
-	stop := keepRunning(ctx, e, e.Middle(r))
+	_, stop, err := keepRunning(ctx, e, r)
+	if err != nil {
+		return err
+	}
 	defer stop()
 	for round := range min(e.Cuts, 20) {
 		if e.Resumes && round > 0 {
-			r.onGap()
+			r.onRecheck()
 		}
 		var c change
 		select {
@@ -66,9 +71,9 @@ func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
 		case err := <-failed:
 			return err
 		case <-time.After(e.Patience):
-			return fmt.Errorf("round %d: %w within %v: Missed after a cut", round, errPatience, e.Patience)
+			return fmt.Errorf("round %d: %w within %v: a re-check after a cut", round, errPatience, e.Patience)
 		}
-		what := fmt.Sprintf("round %d: a hint for what changed inside Missed, or another Missed", round)
+		what := fmt.Sprintf("round %d: a hint for what changed inside a re-check, or another re-check", round)
 		if err := await(ctx, e, what, func() bool { return r.heard(c.key, c.after) }); err != nil {
 			return err
 		}
@@ -80,27 +85,32 @@ func hearsAfterMissed[K comparable](ctx context.Context, e Engine[K]) error {
 	return nil
 }
 
-// saysOverflow checks that a source that loses hints because its sink is slow calls Missed.
+// saysOverflow checks that a source that loses hints because its sink is slow says so.
 func saysOverflow[K comparable](ctx context.Context, e Engine[K]) error {
-	r := newRecorder[K]()
-	r.block = make(chan struct{})
+	r := &recorder[K]{block: make(chan struct{})}
 	var released atomic.Bool
 	release := func() {
 		if !released.Swap(true) {
 			close(r.block)
 		}
 	}
-	stop := keepRunning(ctx, e, e.Middle(r))
+	runner, stop, err := keepRunning(ctx, e, r)
+	if err != nil {
+		return err
+	}
 	defer stop()
 	defer release() // runs before stop, which would otherwise wait for Changed
-	if err := await(ctx, e, "the first Missed", func() bool { return len(r.gaps()) > 0 }); err != nil {
+	if err := stands(ctx, e, runner); err != nil {
+		return err
+	}
+	if err := await(ctx, e, "the first re-check", func() bool { return r.rechecks() > 0 }); err != nil {
 		return err
 	}
 	if err := e.Overflow(ctx, release); err != nil {
 		return fmt.Errorf("overflow: %w", err)
 	}
 	release()
-	return await(ctx, e, "Missed after an overflow", func() bool { return len(r.gaps()) > 1 })
+	return await(ctx, e, "a re-check after an overflow", func() bool { return r.rechecks() > 1 })
 }
 
 var errOver = errors.New("over")
@@ -108,32 +118,26 @@ var errOver = errors.New("over")
 // endsWithContext checks that Run returns when its context ends, at several points of a
 // subscription, and does not call the sink afterwards.
 func endsWithContext[K comparable](ctx context.Context, e Engine[K]) error {
-	for name, when := range map[string]func(r *recorder[K]) error{
-		"at once": func(*recorder[K]) error { return nil },
-		"while it subscribes": func(*recorder[K]) error {
+	for name, when := range map[string]func(r *signals.Runner[K]) error{
+		"at once": func(*signals.Runner[K]) error { return nil },
+		"while it subscribes": func(*signals.Runner[K]) error {
 			time.Sleep(time.Millisecond)
 			return nil
 		},
-		"while it stands": func(r *recorder[K]) error {
-			return await(ctx, e, "the first Missed", func() bool { return len(r.gaps()) > 0 })
-		},
-		"after a cut": func(r *recorder[K]) error {
-			err := await(ctx, e, "the first Missed", func() bool { return len(r.gaps()) > 0 })
+		"while it stands": func(r *signals.Runner[K]) error { return stands(ctx, e, r) },
+		"after a cut": func(r *signals.Runner[K]) error {
+			err := stands(ctx, e, r)
 			e.Cut()
 			return err
 		},
 	} {
-		within, cancel := context.WithCancelCause(ctx)
-		r := newRecorder[K]()
+		runner, stop, err := keepRunning(ctx, e, &recorder[K]{})
+		if err != nil {
+			return err
+		}
+		err = when(runner)
 		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for ok := true; ok; ok = within.Err() == nil {
-				_ = e.Source().Run(within, e.Middle(r))
-			}
-		}()
-		err := when(r)
-		cancel(errOver)
+		go func() { stop(); close(done) }()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -142,19 +146,13 @@ func endsWithContext[K comparable](ctx context.Context, e Engine[K]) error {
 		case <-time.After(e.Patience):
 			return fmt.Errorf("%s: Run has not returned %v after its context ended", name, e.Patience)
 		}
-		r.mu.Lock()
-		r.mu.over = true
-		r.mu.Unlock()
 		for i := range 20 {
 			if err := e.Write(ctx, e.Key(i), 1); err != nil {
 				return fmt.Errorf("write: %w", err)
 			}
 		}
 		time.Sleep(5 * time.Millisecond) // leaves time for a call that would be an error
-		r.mu.Lock()
-		late := r.mu.late
-		r.mu.Unlock()
-		if late > 0 {
+		if late := e.late.Load(); late > 0 {
 			return fmt.Errorf("%s: the sink was called %d times after Run had returned", name, late)
 		}
 	}
@@ -171,10 +169,14 @@ var runs atomic.Int64
 func leavesNothing[K comparable](ctx context.Context, e Engine[K]) error {
 	mark := strconv.FormatInt(runs.Add(1), 10)
 	for range 5 {
-		r := newRecorder[K]()
+		var runner *signals.Runner[K]
 		var stop func()
-		pprof.Do(ctx, pprof.Labels(label, mark), func(ctx context.Context) { stop = keepRunning(ctx, e, e.Middle(r)) })
-		err := await(ctx, e, "the first Missed", func() bool { return len(r.gaps()) > 0 })
+		var err error
+		pprof.Do(ctx, pprof.Labels(label, mark), func(ctx context.Context) { runner, stop, err = keepRunning(ctx, e, &recorder[K]{}) })
+		if err != nil {
+			return err
+		}
+		err = stands(ctx, e, runner)
 		e.Cut()
 		stop()
 		if err != nil {

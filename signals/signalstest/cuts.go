@@ -55,9 +55,7 @@ func losesNothing[K comparable](ctx context.Context, e Engine[K]) error {
 // OnComplete.
 func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err error) {
 	e = e.withDefaults()
-	p, runner, stop, err := listen(ctx, signals.SourceFunc[K](func(ctx context.Context, sink signals.Sink[K]) error {
-		return e.Source().Run(ctx, e.Middle(sink))
-	}))
+	p, runner, stop, err := listen(ctx, signals.SourceFunc[K](e.run))
 	if err != nil {
 		return o, err
 	}
@@ -68,7 +66,7 @@ func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err 
 			o.Twice += max(0, int(w.answers.Load())-1)
 		}
 	}()
-	if err := await(ctx, e, "the first Missed", func() bool { return runner.Stats().Standing }); err != nil {
+	if err := stands(ctx, e, runner); err != nil {
 		return o, err
 	}
 	for i := range e.Cuts {
@@ -100,15 +98,19 @@ func (e Engine[K]) pause(limit time.Duration) time.Duration {
 	return time.Duration(e.pauses.Int64N(int64(limit)))
 }
 
-// listen returns a purgatory to which source delivers hints until stop is called. There are no
-// audits, and repeats only if options say so: they would answer the waits that a source loses.
-func listen[K comparable](ctx context.Context, source signals.Source[K], options ...signals.Option) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
+// options returns the options of a Runner whose source is run again soon. There are no audits, and
+// repeats only if more says so: they would answer the waits that a source loses.
+func options(more []signals.Option) []signals.Option {
+	return append([]signals.Option{signals.WithAudit(0), signals.WithLag(0), signals.WithSpread(0), signals.WithBackoff(time.Millisecond, 20*time.Millisecond)}, more...)
+}
+
+// listen returns a purgatory to which source delivers hints until stop is called.
+func listen[K comparable](ctx context.Context, source signals.Source[K], more ...signals.Option) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
 	p, err = purgatory.New[K]("signalstest")
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	options = append([]signals.Option{signals.WithAudit(0), signals.WithLag(0), signals.WithBackoff(time.Millisecond, 20*time.Millisecond)}, options...)
-	r, err = signals.To(p, options...)
+	r, err = signals.To(p, options(more)...)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, p.Close())
 	}

@@ -13,11 +13,12 @@
 //		})
 //	}
 //
-// [Checks] returns the checks, each of which can also be run alone. They test that a source
-// calls Missed only after the engine has confirmed its subscription, at the start and at
-// each reconnection; that no wait is lost or answered twice, whenever the connection breaks;
-// that the source calls Missed after an overflow; that it does not seem to stand while its
+// [Checks] returns the checks, each of which can also be run alone. They run sources at a
+// [signals.Runner], and test that a source stands only when hints arrive, at the start and at
+// each reconnection, and not where its engine accepts the subscription and delivers nothing, from
+// the beginning or from some time on; that no wait is lost or answered twice, whenever the
+// connection breaks; that an overflow is a gap; that a source does not seem to stand while its
 // engine is stopped, or refuses the subscription; that hints from other servers or partitions,
-// and hints that come before a read can see their change, lose no wait; and that Run ends with its context, leaves no goroutine behind, and
-// does not call the sink afterwards.
+// and hints that come before a read can see their change, lose no wait; and that Run ends with
+// its context, leaves no goroutine behind, and does not call the sink afterwards.
 package signalstest

@@ -3,6 +3,7 @@ package signalstest
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ type Engine[K comparable] struct {
 	// Revoke takes away the source's right to subscribe, while its connection stands, and Restore
 	// gives it back. Nil: that check does not apply.
 	Revoke, Restore func()
+	// Deafen has the engine accept connections and subscriptions, as it did, and deliver nothing to
+	// the source; Undeafen ends that. Nil: those checks do not apply.
+	Deafen, Undeafen func()
 	// Elsewhere are like Write, each at another server of a cluster, or to another partition.
 	// None: that check does not apply.
 	Elsewhere []func(ctx context.Context, key K, value int64) error
@@ -51,11 +55,12 @@ type Engine[K comparable] struct {
 	// Default 30 s.
 	Patience time.Duration
 	// Middle wraps the sink that the source is given. Default: nothing does. It is for the
-	// tests of this package and of plugins, which leave out calls of Missed.
+	// tests of this package and of plugins, which leave out calls.
 	Middle func(signals.Sink[K]) signals.Sink[K]
 
 	pauses  *rand.Rand
-	release func() // ends what a check has made to hang
+	release func()        // ends what a check has made to hang
+	late    *atomic.Int64 // calls of a sink after the end of its source
 }
 
 func (e *Engine[K]) withDefaults() Engine[K] {
@@ -69,6 +74,7 @@ func (e *Engine[K]) withDefaults() Engine[K] {
 	if d.Seed == 0 {
 		d.Seed = rand.Uint64()
 	}
+	d.late = new(atomic.Int64)
 	d.pauses = rand.New(rand.NewPCG(d.Seed, 0))
 	if d.Pause == 0 {
 		d.Pause = 5 * time.Millisecond
@@ -81,6 +87,38 @@ func (e *Engine[K]) withDefaults() Engine[K] {
 	}
 	return d
 }
+
+// run runs a new source of e. It counts the calls of sink that come after that has ended.
+func (e Engine[K]) run(ctx context.Context, sink signals.Sink[K]) error {
+	return e.runs(e.Source())(ctx, sink)
+}
+
+// runs is run for one source that is run again and again.
+func (e Engine[K]) runs(source signals.Source[K]) signals.SourceFunc[K] {
+	return func(ctx context.Context, sink signals.Sink[K]) error {
+		counting := &counting[K]{Sink: sink, late: e.late}
+		defer counting.over.Store(true)
+		return source.Run(ctx, e.Middle(counting))
+	}
+}
+
+// counting counts the calls that come after the end of the source.
+type counting[K comparable] struct {
+	signals.Sink[K]
+	over atomic.Bool
+	late *atomic.Int64
+}
+
+func (c *counting[K]) count() {
+	if c.over.Load() {
+		c.late.Add(1)
+	}
+}
+
+func (c *counting[K]) Changed(key K, position int64)     { c.count(); c.Sink.Changed(key, position) }
+func (c *counting[K]) Missed(cause error)                { c.count(); c.Sink.Missed(cause) }
+func (c *counting[K]) Subscribed(s signals.Subscription) { c.count(); c.Sink.Subscribed(s) }
+func (c *counting[K]) Heard(probe uint64)                { c.count(); c.Sink.Heard(probe) }
 
 // Check is a check of the suite.
 type Check[K comparable] struct {
@@ -99,7 +137,7 @@ func Checks[K comparable]() []Check[K] {
 			Skip: func(Engine[K]) string { return "" },
 		}
 	}
-	overflow := check("says Missed after an overflow", saysOverflow[K])
+	overflow := check("says so after an overflow", saysOverflow[K])
 	overflow.Skip = func(e Engine[K]) string {
 		if e.Overflow == nil {
 			return "the engine never drops hints of a slow source"
@@ -120,16 +158,28 @@ func Checks[K comparable]() []Check[K] {
 		}
 		return ""
 	}
-	elsewhere := check("no wait is lost whose key is written elsewhere after Missed", hearsFromElsewhere[K])
+	deafness := []Check[K]{
+		check("does not stand where the engine delivers nothing", standsNotWhereDeaf[K]),
+		check("an engine that delivers nothing any more shows, and loses no wait", survivesDeafness[K]),
+	}
+	for i := range deafness {
+		deafness[i].Skip = func(e Engine[K]) string {
+			if e.Deafen == nil || e.Undeafen == nil {
+				return "the engine delivers, or breaks the connection"
+			}
+			return ""
+		}
+	}
+	elsewhere := check("no wait is lost whose key is written elsewhere after a gap", hearsFromElsewhere[K])
 	elsewhere.Skip = func(e Engine[K]) string {
 		if len(e.Elsewhere) == 0 {
 			return "the engine is one server, or one partition"
 		}
 		return ""
 	}
-	return []Check[K]{
+	return append([]Check[K]{
 		check("stands before it says so", standsFirst[K]),
-		check("no hint is lost that comes after Missed, at a reconnect", hearsAfterMissed[K]),
+		check("no hint is lost that comes after the re-check, at a reconnect", hearsAfterRecheck[K]),
 		check("no wait is lost at a cut", losesNothing[K]),
 		overflow,
 		outage,
@@ -139,7 +189,7 @@ func Checks[K comparable]() []Check[K] {
 		check("a bulk read that hangs holds up no wait", survivesHang[K]),
 		check("ends with its context", endsWithContext[K]),
 		check("leaves no goroutine", leavesNothing[K]),
-	}
+	}, deafness...)
 }
 
 // Run runs every check as a subtest, each with an engine of its own.

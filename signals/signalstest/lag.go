@@ -20,7 +20,7 @@ const lagOfReads = 200 * time.Millisecond
 // the write and the moment at which a read sees it.
 func survivesLag[K comparable](ctx context.Context, e Engine[K]) error {
 	var written sync.Map // by key: when
-	return endsWaits(ctx, e, []signals.Option{signals.WithLag(lagOfReads)}, e.Waits, func(ctx context.Context, key K, i int, wait func(read func(context.Context) (bool, error)) error) error {
+	return endsWaits(ctx, e, []signals.Option{signals.WithLag(lagOfReads)}, e.Waits, func(ctx context.Context, _ *signals.Runner[K], key K, i int, wait func(read func(context.Context) (bool, error)) error) error {
 		read := func(ctx context.Context) (bool, error) {
 			at, ok := written.Load(key)
 			if !ok || time.Since(at.(time.Time)) < lagOfReads {
@@ -30,7 +30,7 @@ func survivesLag[K comparable](ctx context.Context, e Engine[K]) error {
 			return value > 0, err
 		}
 		if i == 0 {
-			time.Sleep(3 * lagOfReads) // the re-checks that follow the first Missed are over
+			time.Sleep(3 * lagOfReads) // the re-checks that follow the first subscription are over
 		}
 		if i%2 == 0 {
 			if err := wait(read); err != nil {
@@ -50,10 +50,13 @@ func survivesLag[K comparable](ctx context.Context, e Engine[K]) error {
 
 // hearsFromElsewhere checks that the source hears what each of e.Elsewhere writes, some time
 // after it has subscribed, and that waits are answered whose keys are written there as soon as
-// the source has said Missed after a cut.
+// the source stands again after a cut.
 func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
-	r := newRecorder[K]()
-	stop := keepRunning(ctx, e, e.Middle(r))
+	r := &recorder[K]{}
+	_, stop, err := keepRunning(ctx, e, r)
+	if err != nil {
+		return err
+	}
 	for i, write := range e.Elsewhere {
 		key := e.Key(1_000_000 + i)
 		err := await(ctx, e, fmt.Sprintf("a hint from elsewhere, %d", i), func() bool {
@@ -69,11 +72,8 @@ func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
 		}
 	}
 	stop()
-	missed := make(chan error, 1)
-	middle := e.Middle
-	e.Middle = func(s signals.Sink[K]) signals.Sink[K] { return telling[K]{middle(s), missed} }
 	n := min(e.Cuts, 5) * len(e.Elsewhere)
-	return endsWaits(ctx, e, []signals.Option{signals.WithLag(2 * time.Second)}, n, func(ctx context.Context, key K, i int, wait func(read func(context.Context) (bool, error)) error) error {
+	return endsWaits(ctx, e, []signals.Option{signals.WithLag(2 * time.Second)}, n, func(ctx context.Context, runner *signals.Runner[K], key K, i int, wait func(read func(context.Context) (bool, error)) error) error {
 		err := wait(func(ctx context.Context) (bool, error) {
 			value, err := e.Read(ctx, key)
 			return value > 0, err
@@ -81,31 +81,15 @@ func hearsFromElsewhere[K comparable](ctx context.Context, e Engine[K]) error {
 		if err != nil {
 			return err
 		}
-		for len(missed) > 0 { // of an earlier gap
-			_ = receive(e, missed, "")
-		}
+		gaps := runner.Stats().Gaps
 		e.Cut()
 		if !e.Resumes {
-			if err := receive(e, missed, "Missed after a cut"); err != nil {
+			if err := await(ctx, e, "a gap after a cut", func() bool { return runner.Stats().Gaps > gaps }); err != nil {
 				return err
 			}
 		}
 		return e.Elsewhere[i%len(e.Elsewhere)](ctx, key, 1)
 	})
-}
-
-// telling tells of each Missed.
-type telling[K comparable] struct {
-	signals.Sink[K]
-	missed chan error
-}
-
-func (t telling[K]) Missed(cause error) {
-	t.Sink.Missed(cause)
-	select {
-	case t.missed <- nil:
-	default:
-	}
 }
 
 // survivesHang checks that a bulk read that hangs after a cut holds up no wait that reads for
@@ -114,7 +98,7 @@ func survivesHang[K comparable](ctx context.Context, e Engine[K]) error {
 	hang := make(chan struct{})
 	e.release = func() { close(hang) }
 	resync := signals.WithResync(func(context.Context, []K) error { <-hang; return nil })
-	return endsWaits(ctx, e, []signals.Option{resync, signals.WithResyncLimit(time.Millisecond)}, e.Waits, func(ctx context.Context, key K, _ int, wait func(read func(context.Context) (bool, error)) error) error {
+	return endsWaits(ctx, e, []signals.Option{resync, signals.WithResyncLimit(time.Millisecond)}, e.Waits, func(ctx context.Context, _ *signals.Runner[K], key K, _ int, wait func(read func(context.Context) (bool, error)) error) error {
 		err := wait(func(ctx context.Context) (bool, error) {
 			value, err := e.Read(ctx, key)
 			return value > 0, err
@@ -129,13 +113,10 @@ func survivesHang[K comparable](ctx context.Context, e Engine[K]) error {
 
 // endsWaits runs e's source, without audits, calls do for each of n keys, and checks that
 // every wait that do has begun is answered.
-func endsWaits[K comparable](ctx context.Context, e Engine[K], options []signals.Option, n int,
-	do func(ctx context.Context, key K, i int, wait func(read func(context.Context) (bool, error)) error) error,
+func endsWaits[K comparable](ctx context.Context, e Engine[K], more []signals.Option, n int,
+	do func(ctx context.Context, runner *signals.Runner[K], key K, i int, wait func(read func(context.Context) (bool, error)) error) error,
 ) (err error) {
-	source := e.Source()
-	p, runner, stop, err := listen(ctx, signals.SourceFunc[K](func(ctx context.Context, sink signals.Sink[K]) error {
-		return source.Run(ctx, e.Middle(sink))
-	}), options...)
+	p, runner, stop, err := listen(ctx, e.runs(e.Source()), more...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +126,7 @@ func endsWaits[K comparable](ctx context.Context, e Engine[K], options []signals
 		}
 		err = errors.Join(err, stop())
 	}()
-	if err := await(ctx, e, "the first Missed", func() bool { return runner.Stats().Standing }); err != nil {
+	if err := stands(ctx, e, runner); err != nil {
 		return err
 	}
 	within, cancel := context.WithCancel(ctx)
@@ -155,7 +136,7 @@ func endsWaits[K comparable](ctx context.Context, e Engine[K], options []signals
 	var answered atomic.Int64
 	for i := range n {
 		key := e.Key(i)
-		err := do(within, key, i, func(read func(context.Context) (bool, error)) error {
+		err := do(within, runner, key, i, func(read func(context.Context) (bool, error)) error {
 			first := make(chan error, 1)
 			waiting.Go(func() {
 				_, err := purgatory.AwaitRead(within, p, time.Hour, func(ctx context.Context) (bool, bool, error) {

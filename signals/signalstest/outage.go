@@ -23,28 +23,54 @@ func survivesRevocation[K comparable](ctx context.Context, e Engine[K]) error {
 	return survives(ctx, e, 1, e.Revoke, e.Restore)
 }
 
+// survivesDeafness is survivesOutage for an engine that delivers nothing, and breaks nothing.
+func survivesDeafness[K comparable](ctx context.Context, e Engine[K]) error {
+	return survives(ctx, e, 1, e.Deafen, e.Undeafen)
+}
+
+// standsNotWhereDeaf runs a source at an engine that delivers nothing, and checks that it does not
+// stand, ends, and stands when the engine delivers.
+func standsNotWhereDeaf[K comparable](ctx context.Context, e Engine[K]) error {
+	e.Deafen()
+	runner, stop, err := keepRunning(ctx, e, &recorder[K]{})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var stood bool
+	err = await(ctx, e, "the end of a source that hears nothing", func() bool {
+		s := runner.Stats()
+		stood = stood || s.Standing
+		return stood || s.Ends > 0
+	})
+	e.Undeafen()
+	switch {
+	case err != nil:
+		return err
+	case stood:
+		return errors.New("the source stands, and the engine has delivered nothing")
+	}
+	return stands(ctx, e, runner)
+}
+
 func survives[K comparable](ctx context.Context, e Engine[K], rounds int, begin, end func()) (err error) {
-	source := e.Source()
-	p, runner, stop, err := listen(ctx, signals.SourceFunc[K](func(ctx context.Context, sink signals.Sink[K]) error {
-		return source.Run(ctx, e.Middle(sink))
-	}))
+	p, runner, stop, err := listen(ctx, e.runs(e.Source()))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	stands := func() bool { return runner.Stats().Standing }
 	for round := range rounds {
-		if err := await(ctx, e, "the source stands", stands); err != nil {
+		if err := stands(ctx, e, runner); err != nil {
 			return err
 		}
-		if err := outage(ctx, e, p, e.Key(round), stands, begin, end); err != nil {
+		if err := outage(ctx, e, p, e.Key(round), runner, begin, end); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
 	}
 	return nil
 }
 
-func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, stands func() bool, begin, end func()) error {
+func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, runner *signals.Runner[K], begin, end func()) error {
 	within, cancel := context.WithCancel(ctx)
 	var going sync.WaitGroup
 	defer going.Wait()
@@ -65,7 +91,7 @@ func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Delayed
 		return err
 	}
 	begin()
-	err := await(ctx, e, "the runner says that the source does not stand", func() bool { return !stands() })
+	err := await(ctx, e, "the runner says that the source does not stand", func() bool { return !runner.Stats().Standing })
 	going.Go(func() { written <- e.Write(within, key, 1) })
 	end()
 	if err != nil {

@@ -73,18 +73,25 @@ func TestManyWaitsInAShortPause(t *testing.T) {
 	assert.Zero(t, o.Lost)
 }
 
-// deaf passes on hints and the first Missed, without which the checks would not begin.
+// deaf passes on hints and the first subscription, without which the checks would not begin.
 type deaf struct {
 	signals.Sink[string]
 	heard *bool
 }
 
-func (d deaf) Missed(cause error) {
+func (d deaf) Missed(error) {}
+
+func (d deaf) Subscribed(s signals.Subscription) {
 	if !*d.heard {
 		*d.heard = true
-		d.Sink.Missed(cause)
+		d.Sink.Subscribed(s)
 	}
 }
+
+// believing takes a subscription that the engine has accepted for one that it delivers to.
+type believing struct{ signals.Sink[string] }
+
+func (b believing) Subscribed(signals.Subscription) { b.Missed(signals.ErrSubscribed) }
 
 // deafTo passes on everything but hints whose keys have a part.
 type deafTo struct {
@@ -118,15 +125,20 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 		run   run
 		check string
 	}{
-		"hears before it says so": {func(ctx context.Context, sink signals.Sink[string]) error {
-			sink.Changed(key(0), 1)
-			return good.Run(ctx, sink)
+		"hears nothing but itself": {func(ctx context.Context, sink signals.Sink[string]) error {
+			return good.Run(ctx, deafTo{sink, "key-"})
 		}, "stands before it says so"},
+		"believes what it is told": {func(ctx context.Context, sink signals.Sink[string]) error {
+			return good.Run(ctx, believing{sink})
+		}, "does not stand where the engine delivers nothing"},
+		"hears itself once": {func(ctx context.Context, sink signals.Sink[string]) error {
+			return good.Run(ctx, believing{sink})
+		}, "an engine that delivers nothing any more shows, and loses no wait"},
 		"says so before it stands": {func(ctx context.Context, sink signals.Sink[string]) error {
 			sink.Missed(signals.ErrSubscribed)
 			heard := true
 			return good.Run(ctx, deaf{sink, &heard})
-		}, "no hint is lost that comes after Missed, at a reconnect"},
+		}, "no hint is lost that comes after the re-check, at a reconnect"},
 		"does not say that it reconnected": {func() run {
 			heard := false
 			return func(ctx context.Context, sink signals.Sink[string]) error { return good.Run(ctx, deaf{sink, &heard}) }
@@ -134,11 +146,11 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 		"does not resume": {func() run {
 			heard := false
 			return func(ctx context.Context, sink signals.Sink[string]) error { return good.Run(ctx, deaf{sink, &heard}) }
-		}(), "no hint is lost that comes after Missed, at a reconnect"},
+		}(), "no hint is lost that comes after the re-check, at a reconnect"},
 		"keeps quiet about an overflow": {func(ctx context.Context, sink signals.Sink[string]) error {
 			heard := false
 			return good.Run(ctx, deaf{sink, &heard})
-		}, "says Missed after an overflow"},
+		}, "says so after an overflow"},
 		"stays in Run during an outage": {func(ctx context.Context, sink signals.Sink[string]) error {
 			for ctx.Err() == nil {
 				_ = good.Run(ctx, sink)
@@ -147,7 +159,7 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 		}, "an outage shows, and loses no wait"},
 		"hears one server only": {func(ctx context.Context, sink signals.Sink[string]) error {
 			return good.Run(ctx, deafTo{sink, "key-1"})
-		}, "no wait is lost whose key is written elsewhere after Missed"},
+		}, "no wait is lost whose key is written elsewhere after a gap"},
 		"delivers no hints": {func(ctx context.Context, sink signals.Sink[string]) error {
 			heard := false
 			return good.Run(ctx, deaf{deafTo{sink, "key-"}, &heard})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/signals"
 )
 
 // hint is what a sink was told: a change, or with an empty key, a gap.
@@ -22,6 +24,12 @@ type sink chan hint
 
 func (s sink) Changed(key string, position int64) { s <- hint{key, position} }
 func (s sink) Missed(error)                       { s <- hint{} }
+
+// A source that hears itself stands when its only probe has come back.
+func (s sink) Subscribed(subscription signals.Subscription) {
+	_ = subscription.Probe(context.Background(), 1)
+}
+func (s sink) Heard(uint64) { s <- hint{} }
 
 func receive[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()

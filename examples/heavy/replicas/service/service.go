@@ -76,6 +76,7 @@ func (v *Service) resync(ctx context.Context, keys []string) error {
 	revisions, err := v.store.Revisions(ctx, keys)
 	for key, revision := range revisions {
 		v.known.rise(key, revision)
+		v.hints.Saw(key, revision)
 	}
 	return err
 }
@@ -146,6 +147,7 @@ func (v *Service) Watch(ctx context.Context, r *connect.Request[replicasv1.Watch
 		e, err := v.get(ctx, key)
 		if err == nil {
 			last, been = e, true
+			v.hints.Saw(key, e.Revision)
 		}
 		return last, e.Revision > after, err
 	}

@@ -1,0 +1,279 @@
+package signals_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/signals"
+)
+
+// mirror is a source of which a test says what comes back.
+type mirror struct {
+	probes chan uint64 // sent so far
+	fails  error       // of Probe
+	hangs  bool        // Probe does, until its context ends
+}
+
+func newMirror() *mirror { return &mirror{probes: make(chan uint64, 10_000)} }
+
+func (m *mirror) subscription() signals.Subscription {
+	return signals.Subscription{Every: time.Second, Limit: 3 * time.Second, Probe: func(ctx context.Context, n uint64) error {
+		m.probes <- n
+		if m.hangs {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return m.fails
+	}}
+}
+
+func (m *mirror) Run(ctx context.Context, sink signals.Sink[string]) error {
+	sink.Subscribed(m.subscription())
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (m *mirror) last() (n uint64) {
+	for len(m.probes) > 0 {
+		n = <-m.probes
+	}
+	return n
+}
+
+func alone(t *testing.T, options ...signals.Option) *signals.Runner[string] {
+	t.Helper()
+	r, err := signals.To[string](nobody{}, append([]signals.Option{signals.WithLag(0), signals.WithAudit(0)}, options...)...)
+	require.NoError(t, err)
+	return r
+}
+
+func TestASourceStandsWhenItHasHeardItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t), newMirror()
+		stop := runIn(t, r, m)
+		time.Sleep(time.Second)
+		s := r.Stats()
+		assert.False(t, s.Standing)
+		assert.Zero(t, s.Rechecks, "what is written before the first probe comes back has no hint yet")
+		assert.Len(t, m.probes, 4, "after 0, 100, 300 and 700 ms")
+		r.Heard(m.last())
+		synctest.Wait()
+		s = r.Stats()
+		assert.True(t, s.Standing)
+		assert.EqualValues(t, 1, s.Rechecks)
+		assert.Zero(t, s.Gaps)
+		time.Sleep(500 * time.Millisecond)
+		for range 3600 {
+			time.Sleep(time.Second)
+			require.Len(t, m.probes, 1)
+			r.Heard(m.last())
+		}
+		s = r.Stats()
+		assert.True(t, s.Standing)
+		assert.Zero(t, s.Ends)
+		assert.EqualValues(t, 1, s.Rechecks)
+		assert.Zero(t, s.SinceLastWord)
+		stop()
+	})
+}
+
+// The engine delivers nothing, from the beginning or from some time on.
+func TestASourceThatDoesNotHearItselfEnds(t *testing.T) {
+	for name, begins := range map[string]bool{"at the beginning": false, "in the middle": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, m := alone(t, signals.WithBackoff(time.Hour, time.Hour)), newMirror()
+				stop := runIn(t, r, m)
+				synctest.Wait()
+				if begins {
+					r.Heard(m.last())
+				}
+				time.Sleep(3*time.Second - 1)
+				assert.Equal(t, begins, r.Stats().Standing)
+				assert.Zero(t, r.Stats().Ends)
+				time.Sleep(time.Nanosecond)
+				assert.False(t, r.Stats().Standing, "at the limit, whichever goroutine runs first")
+				synctest.Wait()
+				s := r.Stats()
+				assert.EqualValues(t, 1, s.Ends)
+				assert.ErrorIs(t, s.Err, signals.ErrDeaf)
+				stop()
+			})
+		})
+	}
+}
+
+func TestAProbeThatCannotBeSentEndsTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t, signals.WithBackoff(time.Hour, time.Hour)), newMirror()
+		m.fails = errors.New("no right to publish")
+		stop := runIn(t, r, m)
+		synctest.Wait()
+		s := r.Stats()
+		assert.EqualValues(t, 1, s.Ends)
+		assert.ErrorIs(t, s.Err, signals.ErrDeaf)
+		assert.ErrorIs(t, s.Err, m.fails)
+		stop()
+	})
+}
+
+func TestAProbeThatHangsIsGivenUpAtTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t, signals.WithBackoff(time.Hour, time.Hour)), newMirror()
+		m.hangs = true
+		stop := runIn(t, r, m)
+		time.Sleep(3*time.Second - 1)
+		assert.Zero(t, r.Stats().Ends)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		assert.EqualValues(t, 1, r.Stats().Ends)
+		assert.ErrorIs(t, r.Stats().Err, signals.ErrDeaf)
+		assert.ErrorContains(t, r.Stats().Err, "no probe could be sent for 3s")
+		stop()
+	})
+}
+
+// Only a probe of this subscription that has been sent, and has not come back, is an answer.
+func TestWhatIsNoAnswerDoesNotMakeASourceStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t, signals.WithBackoff(time.Second, time.Second)), newMirror()
+		r.Heard(1)
+		r.Subscribed(m.subscription()) // no source runs
+		stop := runIn(t, r, m)
+		synctest.Wait()
+		early := m.last()
+		r.Heard(early + 1)
+		r.Heard(0)
+		assert.False(t, r.Stats().Standing, "it was not sent yet")
+		time.Sleep(5 * time.Second)
+		assert.EqualValues(t, 1, r.Stats().Ends)
+		r.Heard(early)
+		assert.False(t, r.Stats().Standing, "it is of an earlier subscription")
+		n := m.last()
+		r.Heard(n)
+		assert.True(t, r.Stats().Standing)
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			r.Heard(n)
+		}
+		assert.False(t, r.Stats().Standing, "it has come back before")
+		stop()
+	})
+}
+
+// A source that subscribes again by itself does not stand until it has heard itself again.
+func TestASourceThatSubscribesAgainHasAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t), newMirror()
+		again := make(chan struct{})
+		stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			sink.Subscribed(m.subscription())
+			<-again
+			sink.Subscribed(m.subscription())
+			<-ctx.Done()
+			return ctx.Err() // the error, and not the cause
+		}))
+		synctest.Wait()
+		before := m.last()
+		r.Heard(before)
+		r.Missed(errBroken) // an overflow
+		synctest.Wait()
+		assert.EqualValues(t, 1, r.Stats().Gaps)
+		assert.True(t, r.Stats().Standing)
+		close(again)
+		synctest.Wait()
+		assert.False(t, r.Stats().Standing)
+		r.Missed(errBroken)
+		r.Heard(before)
+		assert.False(t, r.Stats().Standing)
+		r.Heard(m.last())
+		assert.True(t, r.Stats().Standing)
+		assert.EqualValues(t, 2, r.Stats().Gaps)
+		assert.Zero(t, r.Stats().Ends)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.ErrorIs(t, r.Stats().Err, signals.ErrDeaf)
+		stop()
+	})
+}
+
+func TestASubscriptionThatCannotBeProbedIsFinal(t *testing.T) {
+	valid := newMirror().subscription()
+	for name, change := range map[string]func(*signals.Subscription){
+		"no probe": func(s *signals.Subscription) { s.Probe = nil }, "never": func(s *signals.Subscription) { s.Every = 0 },
+		"no patience": func(s *signals.Subscription) { s.Limit = s.Every },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := valid
+				change(&s)
+				assert.ErrorIs(t, alone(t).Run(t.Context(), signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+					sink.Subscribed(s)
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})), signals.ErrFinal)
+			})
+		})
+	}
+}
+
+// What an engine does not say at all is logged when it is found, and once.
+func TestWhatASourceIsBlindToIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r, m := alone(t, signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newMirror()
+		stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			s := m.subscription()
+			s.Blind = "keys that expire"
+			sink.Subscribed(s)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		time.Sleep(time.Minute)
+		assert.Equal(t, "keys that expire", r.Stats().Blind)
+		assert.Greater(t, r.Stats().Ends, int64(10))
+		stop()
+		assert.Equal(t, 1, strings.Count(log.String(), signals.EventBlind))
+	})
+}
+
+// A source that has stood for an hour, and is deaf, is run again after the first pause.
+func TestTheBackoffBeginsAnewAfterDeafness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := alone(t, signals.WithBackoff(time.Second, time.Hour))
+		var delivers atomic.Bool
+		stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			sink.Subscribed(signals.Subscription{Every: time.Second, Limit: 3 * time.Second, Probe: func(_ context.Context, n uint64) error {
+				if delivers.Load() {
+					sink.Heard(n)
+				}
+				return nil
+			}})
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		time.Sleep(10 * time.Hour)
+		delivers.Store(true)
+		time.Sleep(2 * time.Hour)
+		require.True(t, r.Stats().Standing)
+		ends := r.Stats().Ends
+		delivers.Store(false)
+		time.Sleep(3 * time.Second)
+		assert.False(t, r.Stats().Standing)
+		delivers.Store(true)
+		time.Sleep(2 * time.Second)
+		assert.True(t, r.Stats().Standing)
+		assert.Equal(t, ends+1, r.Stats().Ends)
+		stop()
+	})
+}
