@@ -163,12 +163,12 @@ func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
 	}
 }
 
-// Each TryComplete registers the next operation. The first such chain is recognised by and
-// by, so its stack may hold thousands of them; a later one is recognised at once.
+// Each TryComplete registers the next operation. One registration in some hundred looks at its stack,
+// so the stack may hold thousands of them, and not all.
 func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
 	length := howMany(50_000, 20_000)
 	p := open[int](t)
-	for round := range 2 {
+	for range 2 {
 		var deep, completed atomic.Int64
 		var register func(i int)
 		register = func(i int) {
@@ -190,8 +190,6 @@ func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
 		}
 		register(0)
 		eventually(t, func() bool { return completed.Load() == int64(length) }, "every operation completes")
-		if round > 0 {
-			assert.Less(t, deep.Load(), int64(4000), "frames")
-		}
+		assert.Less(t, deep.Load(), int64(40_000), "frames")
 	}
 }

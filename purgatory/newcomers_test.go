@@ -27,27 +27,17 @@ func (s *successor) OnComplete() {
 }
 
 // A check of more operations than fit into a batch ends those that waited when it was called, and
-// none that their callbacks register. That also holds where others wait for positions of the key, and
-// where they have done so for a key whose list is used again.
+// none that their callbacks register.
 func TestACheckEndsNoNewcomers(t *testing.T) {
-	for name, key := range map[string]int{"without positions": 0, "beside a position": 1, "in a list that had positions": 2} {
-		t.Run(name, func(t *testing.T) {
-			p, err := purgatory.New[int](t.Name(), purgatory.WithWatcherShards(1))
-			require.NoError(t, err)
-			defer p.Close()
-			if key > 0 {
-				_, err := p.StartWaitAt(time.Hour, func() bool { return false }, purgatory.KeyPosition[int]{Key: key, Position: 7})
-				require.NoError(t, err)
-				p.CancelForKey(2, nil)
-			}
-			const waiting = 200
-			for range waiting {
-				_, err := p.TryCompleteElseWatch(&successor{p: p}, purgatory.NoTimeout, 1)
-				require.NoError(t, err)
-			}
-			assert.Equal(t, waiting, p.CheckAndComplete(1))
-		})
+	p, err := purgatory.New[int](t.Name(), purgatory.WithWatcherShards(1))
+	require.NoError(t, err)
+	defer p.Close()
+	const waiting = 200
+	for range waiting {
+		_, err := p.TryCompleteElseWatch(&successor{p: p}, purgatory.NoTimeout, 1)
+		require.NoError(t, err)
 	}
+	assert.Equal(t, waiting, p.CheckAndComplete(1))
 }
 
 // Where there are more keys than the sample has room for, Inspect shows operations that wait for

@@ -130,7 +130,7 @@ func (p *DelayedOperationPurgatory[K]) signalAll(waits []watchers.Wait[K]) {
 // tooDeep reports whether a registration must not try m on this stack: a TryComplete may register the next
 // operation, whose TryComplete registers the next. A registration enters no gate, which would tell, because
 // the goroutine that registers an operation and the one that ends it would pass the gate's memory to and
-// fro. So one in 512 looks at its stack, as sched.Picks picks it.
+// fro. So one in 256 looks at its stack, as sched.Picks picks it.
 func (p *DelayedOperationPurgatory[K]) tooDeep(m *machine.Machine) bool {
 	if !sched.Picks(unsafe.Pointer(m)) {
 		return false

@@ -16,7 +16,7 @@ import (
 func TestCompleteForKeyEndsWhatWaitsAndNothingElse(t *testing.T) {
 	const n = 300 // more than two batches
 	for _, ordered := range []bool{false, true} {
-		p := onManualClock[string](t)
+		p := open[string](t)
 		var waiting, later []*op
 		other := submitted(t, p, "b")
 		for i := range n {

@@ -23,7 +23,7 @@ func TestShutdownWithAnEndedContextLeavesNothingPending(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errGone)
 	for range 200 {
-		p := open[int](t, purgatory.WithWatcherShards(4))
+		p := open[int](t, purgatory.WithWatcherShards(4), purgatory.WithDrainTime(0))
 		release := make(chan struct{})
 		all := make([]*op, 50)
 		for i := range all {

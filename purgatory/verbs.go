@@ -123,6 +123,7 @@ func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) in
 // key, and then those that wait for this position or a lower one, in order of position.
 // Its cost does not depend on how many wait for higher positions.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
+	p.made()
 	return p.called(key, p.watchers.Hash(key), position)
 }
 
@@ -146,6 +147,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // the key in order: those behind it may fit. One that can never be met would keep the line standing:
 // refuse it before you submit it, or have its TryComplete return true and note that the answer is "never".
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
+	p.made()
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, false, true)
 	}
