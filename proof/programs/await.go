@@ -41,8 +41,10 @@ func (w *world) await(o *waiter) {
 	returned := false
 	defer func() {
 		if !returned {
-			if v := recover(); v != nil && v != errBoom {
-				panic(v)
+			if v := recover(); v != nil {
+				if err, ok := v.(error); !ok || !errors.Is(err, errBoom) {
+					panic(v)
+				}
 			}
 			w.mu.Lock()
 			o.gone = true

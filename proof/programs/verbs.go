@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -217,13 +218,14 @@ func (o *waiter) home() {
 // endKey ends the operations of a key.
 func (w *world) endKey(s step) {
 	sched.Yield()
+	sure := !w.rude || s.verb != vCancelMatching // its function returns true for all
 	w.mu.Lock()
 	for _, o := range w.waiters {
 		for _, k := range o.keys {
 			if k == s.key {
 				o.cause = o.cause || s.verb != vCompleteKey
 				o.forced = o.forced || s.verb == vCompleteKey
-				o.mustEnd = o.mustEnd || o.accepted && !o.abroad && !(w.rude && s.verb == vCancelMatching)
+				o.mustEnd = o.mustEnd || sure && o.accepted && !o.abroad
 			}
 		}
 	}
@@ -276,7 +278,7 @@ func (w *world) shutdown(ctx context.Context) {
 	switch {
 	case err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))):
 		w.faultLocked("shutdown: %v", err)
-	case err != nil && err != context.Cause(ctx): // some are unanswered
+	case err != nil && strings.Contains(err.Error(), "unanswered"):
 		if exact {
 			w.faultLocked("shutdown: %v, and no callback blocks", err)
 		}
