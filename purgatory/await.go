@@ -98,13 +98,14 @@ func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o m
 	return counted
 }
 
-// waiting is the operation behind Await and behind a Wait. Its end closes a channel without a
+// waiting is the operation behind Await, behind AwaitRead and behind a Wait. Its end closes a channel without a
 // buffer; one with a buffer gets a token, so that it can be used again.
 type waiting struct {
 	operation.DelayedOperation
 	ready func() bool
 	ended chan struct{}
 	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
+	over  func()          // of AwaitRead: is called when the wait has ended
 	met   bool            // ready has returned true in TryComplete; written by the holder
 }
 
@@ -112,6 +113,9 @@ func (w *waiting) TryComplete() bool { w.met = w.ready(); return w.met }
 func (w *waiting) OnExpiration()     {}
 
 func (w *waiting) OnComplete() {
+	if w.over != nil {
+		w.over()
+	}
 	if cap(w.ended) == 0 {
 		close(w.ended)
 	} else {
@@ -120,11 +124,18 @@ func (w *waiting) OnComplete() {
 }
 
 func (w *waiting) waitsIn() string {
-	if cap(w.ended) == 0 {
+	switch {
+	case cap(w.ended) > 0:
+		return "Await"
+	case w.over != nil:
+		return "AwaitRead"
+	default:
 		return "Wait"
 	}
-	return "Await"
 }
+
+// OnlyWakes implements [machine.Waker].
+func (w *waiting) OnlyWakes() {}
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	if ready == nil {

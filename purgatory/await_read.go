@@ -6,7 +6,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/operation"
 )
 
 // AwaitRead is [AwaitValue] for a condition that must be read from a database, a file or
@@ -28,7 +27,8 @@ import (
 // read returns true, AwaitRead returns its value and no error; if it fails, AwaitRead
 // returns the error of the wait. If a change is signalled just before the timeout, and the
 // caller's goroutine wakes up only after it, AwaitRead reads once more, with ctx itself. With a timeout
-// of zero or less AwaitRead reads once, with ctx, and does not block.
+// of zero or less AwaitRead reads once, with ctx, and does not block. If ctx has ended, AwaitRead does not read,
+// and returns its cause.
 //
 // To a check an AwaitRead says no, so that one in order stops there: where callers compete for
 // items, use AwaitValue. In [Stats] each wake-up counts as a wasted check. A panic in read goes to the caller
@@ -43,77 +43,56 @@ func AwaitReadAt[V any, K comparable](ctx context.Context, p *DelayedOperationPu
 	return awaitRead(ctx, p, timeout, read, nil, at)
 }
 
-// reading is the operation behind AwaitRead. Its TryComplete always returns false: a
-// check only tells the reading goroutine to read again.
-type reading[K comparable] struct {
-	operation.DelayedOperation
-	p       *DelayedOperationPurgatory[K]
-	timeout time.Duration
-	changed sched.Token             // a check has called TryComplete
-	stop    context.CancelCauseFunc // ends the context of read
-	ended   chan struct{}
-}
-
-// TryComplete is called by checks, and by the registration.
-func (r *reading[K]) TryComplete() bool {
-	r.changed.Put()
-	return false
-}
-
-func (r *reading[K]) OnComplete() {
-	r.stop(r.p.howEnded(&r.DelayedOperation, r.timeout))
-	close(r.ended)
-}
-
-func (r *reading[K]) OnExpiration() {}
-
-func (r *reading[K]) waitsIn() string { return "AwaitRead" }
-
-// finish ends r with o, unless another goroutine was faster, and returns how the wait has
-// ended. If another goroutine is trying r at this moment, finish waits until that
-// goroutine has ended it.
-func (r *reading[K]) finish(o machine.Outcome, cause error) error {
-	r.p.endNow(r, o, &cause)
-	sched.Receive(r.ended)
-	return r.p.howEnded(&r.DelayedOperation, r.timeout)
-}
-
 func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K, at []KeyPosition[K]) (value V, err error) {
 	p.made()
 	mustContext(ctx, "AwaitRead")
 	if read == nil {
 		return value, p.refuse(ErrNilOperation, "the function to wait for is nil")
 	}
-	r := &reading[K]{p: p, timeout: timeout}
-	if timeout <= 0 {
-		if n := len(keys) + len(at); p.refuses(n, timeout) {
-			return value, p.refusal(r, n)
-		}
-		value, met, err := read(ctx)
-		o := machine.Satisfied
-		switch {
-		case err != nil:
-			o = machine.Cancelled
-		case !met:
-			o, err = machine.Expired, p.errorf(ErrExpired, "after %v", timeout)
-		}
-		// If the purgatory has closed meanwhile, the result of the read is not lost.
-		_ = p.endedAtOnce(p.watchers.Shard(0), o) // any shard: it is only counted
-		return value, err
+	switch n := len(keys) + len(at); {
+	case p.refuses(n, timeout):
+		return value, p.refusal(&waiting{over: func() {}}, n)
+	case closed(ctx.Done()):
+		p.passedOver.Add(1)
+		return value, context.Cause(ctx)
+	case timeout <= 0:
+		return readOnce(ctx, p, timeout, read)
+	default:
+		return blockRead(ctx, p, timeout, read, keys, at)
 	}
+}
+
+// blockRead is awaitRead that may have to wait.
+func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K, at []KeyPosition[K]) (value V, err error) {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	r.changed, r.ended = sched.NewToken(), make(chan struct{})
+	done := ctx.Done()
 	until, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r.stop = stop
-	r.changed.Put() // the first read, whether or not the registration tries r
-	if _, err := p.register(r, timeout, keys, at); err != nil {
+	changed := sched.NewToken() // a check has asked for another read
+	changed.Put()               // the first one, whether or not the registration tries the wait
+	w := &waiting{ready: func() bool { changed.Put(); return false }, ended: make(chan struct{}), done: done}
+	w.over = func() { stop(p.howEnded(&w.DelayedOperation, timeout)) } // ends a read that blocks
+	// finish ends the wait, unless it has ended, and returns how it has. If another goroutine is trying it at
+	// this moment, finish waits until that one has ended it.
+	finish := func(o machine.Outcome, cause error) error {
+		p.endNow(w, o, &cause)
+		sched.Receive(w.ended)
+		return p.howEnded(&w.DelayedOperation, timeout)
+	}
+	accepted := true
+	defer func() {
+		// Also if read fails or panics, or a method of another operation has ended this goroutine.
+		if accepted && machine.Of(w).Owner() != 0 {
+			_ = finish(machine.Cancelled, err)
+		}
+	}()
+	if _, err := p.register(w, timeout, keys, at); err != nil {
+		accepted = false
 		return value, err
 	}
-	defer func() { _ = r.finish(machine.Cancelled, err) }() // if read fails or panics; otherwise the wait has ended
-	for over := false; !over && (sched.Either(r.changed, until.Done()) || len(r.changed) > 0); {
+	for over := false; !over && (sched.Either(changed, until.Done()) || len(changed) > 0) && !closed(done); {
 		with := until
 		if over = until.Err() != nil; over { // the change came before the end
 			with = ctx
@@ -121,7 +100,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		got, met, err := read(with)
 		switch {
 		case err == nil && met:
-			_ = r.finish(machine.Satisfied, nil) // whatever ended the wait, the value of this read is the result
+			_ = finish(machine.Satisfied, nil) // whatever ended the wait, the value of this read is the result
 			return got, nil
 		case err == nil:
 			value = got
@@ -131,5 +110,20 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 			over = true
 		}
 	}
-	return value, r.finish(machine.Cancelled, context.Cause(ctx))
+	return value, finish(machine.Cancelled, context.Cause(ctx))
+}
+
+// readOnce is AwaitRead without time to wait.
+func readOnce[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error)) (V, error) {
+	value, met, err := read(ctx)
+	o := machine.Satisfied
+	switch {
+	case err != nil:
+		o = machine.Cancelled
+	case !met:
+		o, err = machine.Expired, p.errorf(ErrExpired, "after %v", timeout)
+	}
+	// If the purgatory has closed meanwhile, the result of the read is not lost.
+	_ = p.endedAtOnce(p.watchers.Shard(0), o) // any shard: it is only counted
+	return value, err
 }

@@ -173,7 +173,10 @@ func (p *DelayedOperationPurgatory[K]) callbacksSafely(m *machine.Machine, o mac
 }
 
 // isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.
-func isWait(m *machine.Machine) bool { return waitsIn(m.Operation()) != "" }
+func isWait(m *machine.Machine) bool {
+	_, is := m.Operation().(machine.Waker)
+	return is
+}
 
 // enter enters the gate of s before user code runs. If another goroutine is inside, or this one is, it
 // looks at the stack: every level of a chain, in which a callback completes the next operation, enters a

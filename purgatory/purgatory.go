@@ -31,8 +31,9 @@ type DelayedOperationPurgatory[K comparable] struct {
 	reaping  reaping
 	crew     crew[K]
 
-	wishes machine.Wishes
-	places sched.Int64 // taken by pending operations, with WithMaxPending
+	wishes  machine.Wishes
+	places  sched.Int64 // taken by pending operations, with WithMaxPending
+	chained sched.Bool  // a chain of registrations inside TryComplete was found: see tooDeep
 	pools[K]
 
 	callbacksNow callbacks[K]

@@ -44,7 +44,7 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 			err = p.abandon(recover(), m, timeout, waits, watched)
 		}
 	}()
-	if !tried && !deep && !(inLine && p.othersWait(waits)) && p.try(m, 0) == yes {
+	if !tried && !deep && (!inLine || !p.othersWait(waits)) && p.try(m, 0) == yes {
 		over = true
 		return p.pass(first, m, key)
 	}
@@ -130,12 +130,16 @@ func (p *DelayedOperationPurgatory[K]) signalAll(waits []watchers.Wait[K]) {
 // tooDeep reports whether a registration must not try m on this stack: a TryComplete may register the next
 // operation, whose TryComplete registers the next. A registration enters no gate, which would tell, because
 // the goroutine that registers an operation and the one that ends it would pass the gate's memory to and
-// fro. So one in 256 looks at its stack, as sched.Picks picks it.
+// fro. So one in 512 looks at its stack, as sched.Picks picks it, and all do once one has found such a chain:
+// each registration that goes on behind a chain makes a second try, which may begin another one.
 func (p *DelayedOperationPurgatory[K]) tooDeep(m *machine.Machine) bool {
-	if !sched.Picks(unsafe.Pointer(m)) {
+	if !p.chained.Load() && !sched.Picks(unsafe.Pointer(m)) {
 		return false
 	}
 	deep, inTry := machine.Nesting()
+	if deep && inTry && !p.chained.Load() {
+		p.chained.Store(true)
+	}
 	return deep && inTry
 }
 

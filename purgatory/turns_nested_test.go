@@ -28,48 +28,6 @@ func TestOthersDoNotKeepTheCallerOfACheckInOrder(t *testing.T) {
 	assert.Positive(t, p.Stats().Signals, "the caller has left the rest to a worker")
 }
 
-// Items that are put all the time, each by a callback, do not keep the caller of a check in order
-// for ever.
-func TestACheckInOrderLeavesAnEndlessLineToAWorker(t *testing.T) {
-	const all = 20_000
-	p := onManualClock[string](t)
-	var answered atomic.Int32
-	var next func()
-	next = func() {
-		if answered.Add(1) < all {
-			o := afterRegistration(func(*op) bool { return true })
-			o.complete = next
-			_, err := p.TryCompleteElseWatch(o, hour, "a")
-			assert.NoError(t, err)
-		}
-	}
-	first := afterRegistration(func(*op) bool { return true })
-	first.complete = next
-	submit(t, p, first, hour, "a")
-	completed := p.CheckAndCompleteInOrder("a")
-	assert.Positive(t, completed)
-	assert.Less(t, completed, all)
-	eventually(t, func() bool { return answered.Load() == all }, "a worker goes on")
-	empty(t, p)
-}
-
-// In each turn of a check in order it counts who has said no in this turn.
-func TestANoCountsInItsTurnOnly(t *testing.T) {
-	p := onManualClock[string](t)
-	newcomer := afterRegistration(func(*op) bool { return true })
-	first := afterRegistration(func(o *op) bool {
-		if o.tries.Load() == 3 { // the first turn
-			inBackground(func() { assert.Zero(t, p.CheckAndCompleteInOrder("a"), "its work is left") })()
-			return false
-		}
-		return true
-	})
-	first.complete = func() { submit(t, p, newcomer, hour, "a") }
-	submit(t, p, first, hour, "a")
-	assert.Equal(t, 2, p.CheckAndCompleteInOrder("a"))
-	ended(t, newcomer, operation.Satisfied)
-}
-
 // A check in order of a key for which nobody waits, but in whose list another check stands, keeps no
 // turn: the next one serves who comes later.
 func TestACheckInOrderThatFindsNobodyKeepsNoTurn(t *testing.T) {

@@ -195,6 +195,7 @@ func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outco
 // nil, make its condition true and call CheckAndComplete.) For the rest it does what
 // [DelayedOperationPurgatory.CancelForKey] does.
 func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
+	p.made()
 	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Forced}, nil)
 }
 
@@ -210,6 +211,7 @@ func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
 // first, have conditions return true in that state too, and then call CancelForKey.
 // [AwaitValue] can return which state made the condition true.
 func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
+	p.made()
 	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Cancelled}, &cause)
 }
 

@@ -191,7 +191,7 @@ func (w *walk[K]) blame(v any) {
 	w.recovered = append(w.recovered, w.p.recovered(v, w.held, "TryComplete", key))
 }
 
-// read reads a batch of at most most operations.
+// read reads a batch of at most the given number of operations.
 func (w *walk[K]) read(most int) {
 	w.at = 0
 	w.n, _ = w.cursor.Next(w.slots.batch[:most])

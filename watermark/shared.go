@@ -26,6 +26,9 @@ type shared[K comparable] struct {
 	ended    bool          // guarded by mu
 }
 
+// OnlyWakes says that the callbacks of a wait need no worker of the purgatory.
+func (*shared[K]) OnlyWakes() {}
+
 var (
 	reached   error // nil, for verdict
 	errExited = fmt.Errorf("%w: another goroutine, which was about to register this wait, has exited", purgatory.ErrCancelled)

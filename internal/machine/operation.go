@@ -14,6 +14,10 @@ type Operation interface {
 // The method's name is what the compiler prints for a type that does not embed one.
 type Embedded interface{ embedOperationDelayedOperation() *Machine }
 
+// Waker is implemented by the operations of this module whose callbacks only wake goroutines. Nobody has to
+// run these on a worker.
+type Waker interface{ OnlyWakes() }
+
 // Core wraps the machine for a user's type to embed. It promotes no exported method to
 // that type.
 type Core struct{ m Machine }

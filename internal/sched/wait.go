@@ -35,13 +35,13 @@ var WithTimeout = context.WithTimeout
 // schedule only.
 func Dice(n int64) int64 { return rand.Int64N(n) }
 
-// Picks picks one address in 256, whatever the stride between addresses: its bits are mixed as those of
+// Picks picks one address in 512, whatever the stride between addresses: its bits are mixed as those of
 // a number of SplitMix64 are. With the tag interleave it is a throw of Dice.
 func Picks(p unsafe.Pointer) bool {
 	x := uint64(uintptr(p))
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x>>(64-8) == 0
+	return x>>(64-9) == 0
 }
 
 // Receive receives from c.
