@@ -24,6 +24,10 @@ import (
 // returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
 // ready has taken is the caller's.
 //
+// Nothing is for who has left: ready is not called once ctx has ended, neither at first nor by a check that
+// comes before the caller's goroutine has run. [Stats].PassedOver counts that. What may still cross is a call of
+// ready that had begun before.
+//
 // A wait needs no key if its timeout is positive and not [NoTimeout]: it ends with its timeout or its context, or
 // when [DelayedOperationPurgatory.CheckAndCompleteAll] finds that ready returns true. Such waits
 // together count as one key in [Stats].
@@ -32,9 +36,9 @@ import (
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
 // of a test calls it, ends the wait as cancelled.
 //
-// Await allocates nothing if ready returns true at first. A wait for one key uses the memory
-// of an earlier one; other waits make two allocations, or three if there are more than four
-// keys. Await starts no goroutine and no timer of the runtime. Do not call it from a callback.
+// Await allocates nothing of its own if ready returns true at first; the function itself may be allocated by
+// the caller, so where that counts compare first, and then call Await. A wait makes one allocation, or two if
+// it has several keys. Await starts no goroutine and no timer of the runtime. Do not call it from a callback.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
 // CancelForKey; [ErrCancelled] if that is nil, or if CompleteForKey or ForceComplete ended the wait (the

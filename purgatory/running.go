@@ -129,6 +129,15 @@ func (c *callbacks[K]) report(stuck map[*machine.Machine]callback[K]) {
 	}
 }
 
+// Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
+// did not have to wait, or is an operation of another purgatory. Call it in a callback of op, or afterwards.
+func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
+	if m := machine.Find(op); m != nil && m.Owner() == p.id {
+		return p.ageOf(m)
+	}
+	return 0
+}
+
 // ageOf returns how long ago m was accepted, 0 if it has not been watched.
 func (p *DelayedOperationPurgatory[K]) ageOf(m *machine.Machine) time.Duration {
 	if m.Start() < 0 {
