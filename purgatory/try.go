@@ -38,17 +38,24 @@ func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answe
 		p.passedOver.Add(1)
 		return none
 	}
-	met := false
 	if how&timed != 0 && p.cfg.slow > 0 {
-		key, _ := watchers.FirstKey[K](m)
-		p.timed(m, "TryComplete", key, func() { met = m.Try() })
-	} else {
-		met = m.Try()
+		return p.timedTry(m)
 	}
-	if met {
+	if m.Try() {
 		return yes
 	}
 	return no
+}
+
+// timedTry is try with [WithSlowCallback].
+func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine) (a answer) {
+	key, _ := watchers.FirstKey[K](m)
+	p.timed(m, "TryComplete", key, func() {
+		if a = no; m.Try() {
+			a = yes
+		}
+	})
+	return a
 }
 
 // hasLeft reports whether m is a wait whose context has ended: nobody waits for it any more.
