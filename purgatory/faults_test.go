@@ -13,6 +13,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // A registration whose TryComplete panics each time, while each of its tries asks for another one, returns.
@@ -151,4 +152,20 @@ func TestAPurgatoryThatIsNotUsedIsLight(t *testing.T) {
 	assert.LessOrEqual(t, allocations, 40.0)
 	assert.Equal(t, before, runtime.NumGoroutine())
 	t.Log(allocations)
+}
+
+// A timer that is passed in is driven although no operation waits: it may have other users.
+func TestATimerThatIsPassedInIsDriven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared, err := timer.NewSystemTimer()
+		require.NoError(t, err)
+		p, err := purgatory.New[string]("test", purgatory.WithTimer(shared))
+		require.NoError(t, err)
+		fired := make(chan struct{})
+		_, err = shared.AfterFunc(time.Second, func() { close(fired) })
+		require.NoError(t, err)
+		<-fired
+		require.NoError(t, p.Shutdown(t.Context()))
+		shared.Stop()
+	})
 }

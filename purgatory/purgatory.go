@@ -48,8 +48,11 @@ type pools[K comparable] struct {
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
-// empty. Call Close or Shutdown when you no longer need it: it has goroutines. Error:
-// [ErrInvalidOption].
+// empty. Error: [ErrInvalidOption].
+//
+// Call Close or Shutdown when you no longer need it. The first timeout that passes starts a goroutine, the
+// reaper, which runs until then; so do [WithTimer], [WithLogger] and [WithSlowCallback], in New. A purgatory
+// that has no reaper is memory only, and needs no Close.
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
 	if name == "" {
@@ -95,8 +98,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.reaping.made = caller()
 	if _, manual := p.timer.(*timer.ManualTimer); manual || !cfg.reaper {
 		p.reaping.off.Store(true)
-	} else if cfg.slow > 0 || cfg.logger.Handler() != slog.DiscardHandler {
-		p.startReaper() // which also looks for what is to be logged
+	} else if cfg.timer != nil || cfg.slow > 0 || cfg.logger.Handler() != slog.DiscardHandler {
+		p.startReaper() // which also drives the timer for others, and looks for what is to be logged
 	}
 	return p, nil
 }
