@@ -199,7 +199,12 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 				e.Cuts, e.Waits, e.Pause, e.Patience = 300, 15, 2*time.Millisecond, 300*time.Millisecond
 				e.Resumes = name == "does not resume"
 				e.Source = func() signals.Source[string] { return signals.SourceFunc[string](mutant.run) }
-				err := c.Run(t.Context(), e)
+				var err error
+				for range 30 { // some defects show only where a hint falls into a short moment
+					if err = c.Run(t.Context(), e); err != nil {
+						break
+					}
+				}
 				require.Error(t, err)
 				assert.NotErrorIs(t, err, context.Canceled)
 				t.Log(err)

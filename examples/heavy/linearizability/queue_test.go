@@ -30,7 +30,6 @@ const (
 	overtaken   mistake = "newcomers overtake those who wait"
 	twoSteps    mistake = "the condition looks and takes in two steps"
 	tooFew      mistake = "units are taken although there are too few"
-	notPassedOn mistake = "when the first in line leaves, those behind it are not tried"
 )
 
 // everybody is the key for which everybody waits.
@@ -92,18 +91,7 @@ func (s *stock) await(ctx context.Context, timeout time.Duration, want int, keys
 	if s.mistake == dropped && err == nil {
 		err = ctx.Err()
 	}
-	if err != nil {
-		s.left(want)
-	}
 	return item, err
-}
-
-// left is called when somebody has left the line without anything. There may be enough for those
-// behind.
-func (s *stock) left(want int) {
-	if want > 0 && s.mistake != notPassedOn {
-		s.p.CheckAndCompleteInOrder(everybody)
-	}
 }
 
 // claim is one who waits without a goroutine.
@@ -126,7 +114,4 @@ func (c *claim) OnExpiration() {}
 func (c *claim) OnComplete() {
 	c.took = c.Outcome() == operation.Satisfied
 	c.ended(c)
-	if !c.took {
-		c.stock.left(c.want)
-	}
 }
