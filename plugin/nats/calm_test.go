@@ -122,7 +122,7 @@ func TestASourceStandsSoonAfterItsRightsAreBack(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			assert.True(t, r.Stats().Standing, "after %d s without the right, and 6 with it: %v", seconds, r.Stats().Err)
 			cancel()
-			_ = <-ended
+			t.Log(<-ended)
 			nc.Close()
 			stop()
 			time.Sleep(time.Minute)

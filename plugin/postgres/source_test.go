@@ -94,7 +94,8 @@ func listen(t *testing.T, d *database, channel string, room int) (h heard, stop 
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, source, h) }()
 	select {
-	case _ = <-h.gaps:
+	case err := <-h.gaps:
+		t.Log(err)
 	case err := <-done:
 		require.NoError(t, err, "the source has not stood")
 	}

@@ -23,13 +23,13 @@ type stock struct {
 type mistake string
 
 const (
-	none        mistake = "none"
-	noCheck     mistake = "no check follows what is added"
-	checkFirst  mistake = "the check comes before what it is for"
-	dropped     mistake = "what was taken is dropped if the client has left"
-	overtaken   mistake = "newcomers overtake those who wait"
-	twoSteps    mistake = "the condition looks and takes in two steps"
-	tooFew      mistake = "units are taken although there are too few"
+	none       mistake = "none"
+	noCheck    mistake = "no check follows what is added"
+	checkFirst mistake = "the check comes before what it is for"
+	dropped    mistake = "what was taken is dropped if the client has left"
+	overtaken  mistake = "newcomers overtake those who wait"
+	twoSteps   mistake = "the condition looks and takes in two steps"
+	tooFew     mistake = "units are taken although there are too few"
 )
 
 // everybody is the key for which everybody waits.
