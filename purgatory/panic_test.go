@@ -131,7 +131,7 @@ func TestPanicOrGoexitInTryCompleteCountsAsFalse(t *testing.T) {
 				eventually(t, func() bool { return o.expired.Load() == 1 }, "a worker may be trying it, because of the nested check")
 				ended(t, o, operation.Expired)
 				reported := map[string]int{"panic": 1, "Goexit": 0}[misdeed]
-				assert.EqualValues(t, reported, told.n.Load())
+				eventually(t, func() bool { return int(told.n.Load()) == reported }, "a worker reports it when its batch is over")
 				assert.EqualValues(t, reported, p.Stats().Panics)
 				empty(t, p)
 			})
