@@ -203,7 +203,7 @@ func (p *DelayedOperationPurgatory[K]) noteClose(began time.Time) {
 	t := p.totals(nil)
 	p.log(slog.LevelInfo, EventClosed,
 		"closed", t.Counts[machine.Closed], "left", t.Pending(),
-		"satisfied", t.Counts[machine.Satisfied], "forced", t.Counts[machine.Forced],
+		"satisfied", t.Counts[machine.Satisfied]+t.Met, "forced", t.Counts[machine.Forced],
 		"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
 		"elapsed", time.Since(began))
 }

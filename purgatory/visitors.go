@@ -171,7 +171,7 @@ func (c *claiming[K]) begin(w *walk[K], deep, _ bool) stage {
 
 func (c *claiming[K]) visit(w *walk[K]) {
 	for m := w.pop(); m != nil; m = w.pop() {
-		if m.Start() > c.began || c.match != nil && !c.matches(w, m) || !w.p.claim(m, c.outcome, w.ending.cause) {
+		if m.Start() > c.began && c.outcome != machine.Closed || c.match != nil && !c.matches(w, m) || !w.p.claim(m, c.outcome, w.ending.cause) {
 			continue
 		}
 		if w.ending.add(m, c.outcome); c.took != nil {
@@ -181,7 +181,7 @@ func (c *claiming[K]) visit(w *walk[K]) {
 }
 
 func (c *claiming[K]) ends(w *walk[K]) bool {
-	if w.done.ended <= c.most {
+	if w.done.ended <= c.most || c.outcome == machine.Closed { // Close leaves nobody, and nobody comes
 		return false
 	}
 	w.drop()
