@@ -110,11 +110,23 @@ type waiting struct {
 	ended chan struct{}
 	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
 	over  func()          // of AwaitRead: is called when the wait has ended
-	met   bool            // ready has returned true in TryComplete; written by the holder
+	// The holder writes these:
+	met  bool // ready has returned true in TryComplete
+	gone bool // a try, or a check in order, found that its context had ended
 }
 
-func (w *waiting) TryComplete() bool { w.met = w.ready(); return w.met }
-func (w *waiting) OnExpiration()     {}
+func (w *waiting) TryComplete() bool {
+	w.met = !w.left() && w.ready()
+	return w.met
+}
+
+// left reports whether the context has ended: then nothing is for w any more.
+func (w *waiting) left() bool {
+	w.gone = w.gone || closed(w.done)
+	return w.gone
+}
+
+func (w *waiting) OnExpiration() {}
 
 func (w *waiting) OnComplete() {
 	if w.over != nil {
@@ -215,6 +227,9 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}
 	returned = true
+	if w.gone {
+		p.passedOver.Add(1)
+	}
 	p.keepChannel(m, w.ended)
 	return p.howEnded(&w.DelayedOperation, timeout)
 }

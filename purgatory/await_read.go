@@ -87,6 +87,9 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		if accepted && machine.Of(w).Owner() != 0 {
 			_ = finish(machine.Cancelled, err)
 		}
+		if w.gone {
+			p.passedOver.Add(1)
+		}
 	}()
 	if _, err := p.register(w, timeout, keys, at); err != nil {
 		accepted = false

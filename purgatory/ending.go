@@ -39,7 +39,7 @@ type ending[K comparable] struct {
 	keys     []K // the first key of each, from step 1 until its callbacks have run; for records
 
 	at    int // ops[at] is the operation whose callbacks run
-	begun int // how many of its callbacks have begun: 1 OnComplete, 2 OnExpiration
+	begun int // how many of its callbacks have begun
 }
 
 // add adds m, which the caller holds.
@@ -59,8 +59,7 @@ func (e *ending[K]) end() {
 	e.p.wishes.Settle(e.ops, e.outcomes, e.cause)
 }
 
-// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it. If a callback
-// panics, the caller recovers, and calls answer again.
+// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it.
 func (e *ending[K]) answer(later bool) {
 	if trace.IsEnabled() {
 		defer e.p.region(regionCallbacks)()
@@ -79,43 +78,55 @@ func (e *ending[K]) answer(later bool) {
 		e.ops[e.at], e.keys[e.at], e.begun = nil, none, 0
 	}
 	if !later {
-		answered = len(e.ops) // also before a panic
+		answered = len(e.ops) // also before a runtime.Goexit
 	}
 	e.ops, e.outcomes, e.keys, e.at = e.ops[:0], e.outcomes[:0], e.keys[:0], 0
 	// Shutdown compares the number of those that are answered with that of those that were accepted.
 	e.shard.Gate().Exit(answered)
 }
 
-// callbacks runs those of the callbacks of m, which has ended with o, that have not begun yet: begun is 1
-// once OnComplete has, 2 once OnExpiration has.
+// callbacks runs those of the callbacks of m, which has ended with o, that have not begun yet: begun is how
+// many have.
 func (p *DelayedOperationPurgatory[K]) callbacks(m *machine.Machine, o machine.Outcome, key K, begun *int) {
-	op := m.Operation()
-	if *begun == 0 {
-		*begun = 1
-		if p.cfg.slow == 0 {
-			op.OnComplete()
-		} else {
-			p.timed(m, "OnComplete", key, op.OnComplete)
-		}
+	last := 1
+	if o == machine.Expired {
+		last = 2
 	}
-	if o == machine.Expired && *begun == 1 {
-		*begun = 2
-		if p.cfg.slow == 0 {
-			op.OnExpiration()
-		} else {
-			p.timed(m, "OnExpiration", key, op.OnExpiration)
-		}
+	for *begun < last {
+		p.call(m, key, begun)
 	}
 }
+
+// call runs the next callback of m. A panic goes to the handler.
+func (p *DelayedOperationPurgatory[K]) call(m *machine.Machine, key K, begun *int) {
+	over := false
+	defer func() {
+		if !over {
+			if v := recover(); v != nil {
+				p.recovered(v, m, callbackNames[*begun], key)()
+			}
+		}
+	}()
+	*begun++
+	switch op := m.Operation(); {
+	case p.cfg.slow > 0:
+		p.timed(m, callbackNames[*begun], key, [...]func(){1: op.OnComplete, 2: op.OnExpiration}[*begun])
+	case *begun == 1:
+		op.OnComplete()
+	default:
+		op.OnExpiration()
+	}
+	over = true
+}
+
+// callbackNames are the names of the callbacks, in the order in which they begin.
+var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
 
 // timed calls a callback with [WithSlowCallback].
 func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {
 	defer p.callbacksNow.end(p.callbacksNow.begin(m, name, key))
 	running(m, callback)
 }
-
-// callbackOf names the callback that has begun last.
-func callbackOf(begun int) string { return [...]string{"", "OnComplete", "OnExpiration"}[begun] }
 
 // endHeld is endOne for an operation that expires: a worker of the timer calls it.
 func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
@@ -144,7 +155,7 @@ func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.M
 	p.answerOne(s, m, o, keys[0], 0)
 }
 
-// answerOne runs the callbacks of one operation, and leaves the gate of s.
+// answerOne runs the callbacks of one operation that have not begun yet, and leaves the gate of s.
 func (p *DelayedOperationPurgatory[K]) answerOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K, begun int) {
 	over := false
 	defer func() {
@@ -153,23 +164,9 @@ func (p *DelayedOperationPurgatory[K]) answerOne(s *watchers.Shard[K], m *machin
 			sched.Go(func() { p.answerOne(s, m, o, key, begun) })
 		}
 	}()
-	for !over {
-		over = p.callbacksSafely(m, o, key, &begun)
-	}
+	p.callbacks(m, o, key, &begun)
+	over = true
 	s.Gate().Exit(1)
-}
-
-// callbacksSafely is callbacks that returns false, early, if one panics.
-func (p *DelayedOperationPurgatory[K]) callbacksSafely(m *machine.Machine, o machine.Outcome, key K, begun *int) (over bool) {
-	defer func() {
-		if !over {
-			if v := recover(); v != nil {
-				p.recovered(v, m, callbackOf(*begun), key)()
-			}
-		}
-	}()
-	p.callbacks(m, o, key, begun)
-	return true
 }
 
 // isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.

@@ -36,32 +36,31 @@ import (
 // With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
 // it comes later than the link, too.
 func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
-	first, key := p.watchers.Shard(waits[0].Hash), waits[0].Key
+	first := p.watchers.Shard(waits[0].Hash)
 	inLine, deep := p.inLine(waits), p.tooDeep(m)
+	t := tries[K]{p: p, registration: true, key: waits[0].Key}
 	watched, over := false, false
 	defer func() {
-		if !over { // a TryComplete has panicked or called runtime.Goexit: that is no yes
-			err = p.abandon(recover(), m, timeout, waits, watched)
+		if !over { // a TryComplete has called runtime.Goexit
+			p.abandon(first, m, timeout, waits, watched)
+			t.report()
 		}
 	}()
-	if !tried && !deep && (!inLine || !p.othersWait(waits)) && p.try(m, 0) == yes {
+	if !tried && !deep && (!inLine || !p.othersWait(waits)) && t.try(m) == yes {
 		over = true
-		return p.pass(first, m, key)
+		return p.pass(first, m, waits[0].Key)
 	}
 	if err = p.watch(first, m, timeout, waits); err != nil {
 		over = true
+		t.report()
 		return false, err
 	}
 	watched = true
 	var end machine.Outcome
-	how := tryFirst
-	if inLine {
-		how = 0
-	}
 	if deep {
 		end = p.leave(m)
 	} else {
-		end, _, _ = p.ask(m, how)
+		end, _ = t.ask(m, !inLine)
 	}
 	over = true
 	switch {
@@ -74,50 +73,21 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	case inLine:
 		completed = p.checkLines(waits, m)
 	}
+	t.report()
 	return completed, nil
 }
 
-// abandon goes on where a TryComplete has panicked with v, or has called runtime.Goexit: v is nil then, and
-// the goroutine is ending. It makes the second try, if that is still to come, or leaves it to a worker.
-func (p *DelayedOperationPurgatory[K]) abandon(v any, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) error {
-	first := p.watchers.Shard(waits[0].Hash)
-	if v != nil {
-		defer p.recovered(v, m, "TryComplete", waits[0].Key)() // last: the handler may call runtime.Goexit
-	}
-	if !watched {
-		if err := p.watch(first, m, timeout, waits); err != nil {
-			return err
-		}
-		if v != nil && !p.inLine(waits) {
-			p.tryOnceMore(first, m, waits[0].Key)
-			return nil
-		}
+// abandon goes on where a TryComplete has called runtime.Goexit, which is no yes, and the goroutine is ending.
+// If the second try is still to come, a worker makes it.
+func (p *DelayedOperationPurgatory[K]) abandon(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) {
+	if !watched && p.watch(first, m, timeout, waits) != nil {
+		return
 	}
 	if end := p.leave(m); end != machine.Pending {
 		p.endOne(first, m, end, nil, true)
 	} else if !watched {
 		p.signalAll(waits)
 	}
-	return nil
-}
-
-// tryOnceMore makes the second try of m, whose first one has panicked. Whatever this one does, m is
-// released or ended.
-func (p *DelayedOperationPurgatory[K]) tryOnceMore(first *watchers.Shard[K], m *machine.Machine, key K) {
-	end, over := machine.Pending, false
-	defer func() {
-		if !over {
-			if v := recover(); v != nil {
-				defer p.recovered(v, m, "TryComplete", key)()
-			}
-			end = p.leave(m)
-		}
-		if end != machine.Pending {
-			p.endOne(first, m, end, nil, true)
-		}
-	}()
-	end, _, _ = p.ask(m, tryFirst)
-	over = true
 }
 
 // signalAll has workers check the keys.

@@ -47,8 +47,8 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
-	// PassedOver counts how often a wait got nothing because nobody was there any more to take it: its
-	// context had ended, or, in a check in order, its deadline had passed.
+	// PassedOver counts the waits and operations that were not tried, because nobody was there any more to take
+	// anything: a wait's context had ended, or, in a check in order, an operation's deadline had passed.
 	PassedOver int64
 
 	MaxPending       int64 // the bound of WithMaxPending; 0: none

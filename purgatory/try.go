@@ -13,7 +13,7 @@ import (
 type answer uint8
 
 const (
-	none answer = iota // it was not tried: nobody waits for it any more, or another goroutine holds it
+	none answer = iota // its TryComplete has panicked, or it was not tried
 	no                 // its condition is not met
 	yes                // its condition is met: whatever TryComplete has taken is the operation's
 )
@@ -23,68 +23,107 @@ const (
 // signals its own key would keep its caller for ever.
 const maxInRow = 8
 
-// asking says how ask asks.
-type asking uint8
+// tries are the tries of a walk, or of a registration.
+type tries[K comparable] struct {
+	p            *DelayedOperationPurgatory[K]
+	registration bool
+	key          K // of a registration: the first of its operation
+	made, wasted int
+	panics       []func() // their reports
+}
 
-const (
-	tryFirst asking = 1 << iota // it begins with a try
-	noteStop                    // it notes that a walk in order stops at an operation that says no
-	timed                       // it times the tries, with WithSlowCallback; m is watched
-)
-
-// try calls TryComplete of m, which the caller holds. The caller recovers its panic.
-func (p *DelayedOperationPurgatory[K]) try(m *machine.Machine, how asking) answer {
-	if hasLeft(m) {
-		p.passedOver.Add(1)
-		return none
+// try calls TryComplete of m, which the caller holds. The report of a panic waits until the caller holds
+// neither an operation nor the turn of a line: the handler is user code, and may block.
+func (t *tries[K]) try(m *machine.Machine) (a answer) {
+	over := false
+	defer func() {
+		if !over { // it has panicked, or called runtime.Goexit
+			if v := recover(); v != nil {
+				t.panics = append(t.panics, t.p.recovered(v, m, "TryComplete", t.keyOf(m)))
+			}
+		}
+	}()
+	met := false
+	if t.p.cfg.slow > 0 && !t.registration {
+		met = t.timed(m)
+	} else {
+		met = m.Try()
 	}
-	if how&timed != 0 && p.cfg.slow > 0 {
-		return p.timedTry(m)
-	}
-	if m.Try() {
+	over = true
+	t.made++
+	if met {
 		return yes
 	}
+	t.wasted++
 	return no
 }
 
-// timedTry is try with [WithSlowCallback].
-func (p *DelayedOperationPurgatory[K]) timedTry(m *machine.Machine) (a answer) {
+// timed is [machine.Machine.Try] with [WithSlowCallback].
+func (t *tries[K]) timed(m *machine.Machine) (met bool) {
+	t.p.timed(m, "TryComplete", t.keyOf(m), func() { met = m.Try() })
+	return met
+}
+
+// keyOf returns the first key of m, which the caller holds.
+func (t *tries[K]) keyOf(m *machine.Machine) K {
+	if t.registration {
+		return t.key
+	}
 	key, _ := watchers.FirstKey[K](m)
-	p.timed(m, "TryComplete", key, func() {
-		if a = no; m.Try() {
-			a = yes
-		}
-	})
-	return a
+	return key
 }
 
-// hasLeft reports whether m is a wait whose context has ended: nobody waits for it any more.
-func hasLeft(m *machine.Machine) bool {
-	w, ok := m.Operation().(*waiting)
-	return ok && closed(w.done)
-}
-
-// ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile. It
-// returns how the caller has to end m. If that is Pending, m is released. last is what a try has said last,
-// and tries is how many there were.
-func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, how asking) (end machine.Outcome, last answer, tries int) {
-	for again := how&tryFirst != 0; ; {
+// ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile; with
+// again, it begins with a try. It returns how the caller has to end m. If that is Pending, m is released.
+// last is what the last try has said.
+func (t *tries[K]) ask(m *machine.Machine, again bool) (end machine.Outcome, last answer) {
+	for n := 0; ; {
 		if again {
-			last = p.try(m, how)
-			if tries++; last == yes {
-				return machine.Satisfied, yes, tries
+			if last = t.try(m); last == yes {
+				return machine.Satisfied, yes
 			}
-			if how&noteStop != 0 && last == no {
-				m.SetStopped()
-			}
-			if tries == maxInRow {
-				return p.leave(m), last, tries
+			if n++; n == maxInRow {
+				return t.p.leave(m), last
 			}
 		}
 		if end, again = m.Release(true); !again {
-			return end, last, tries
+			return end, last
 		}
 	}
+}
+
+// report reports the panics. If a handler calls runtime.Goexit, another goroutine reports the others.
+func (t *tries[K]) report() {
+	if len(t.panics) == 0 {
+		return
+	}
+	reports := t.panics
+	t.panics = nil
+	reportAll(reports)
+}
+
+func reportAll(reports []func()) {
+	over := false
+	defer func() {
+		if !over {
+			sched.Go(func() { reportAll(reports) })
+		}
+	}()
+	for len(reports) > 0 {
+		next := reports[0]
+		reports = reports[1:]
+		next()
+	}
+	over = true
+}
+
+// recovered returns what reports v, the value of a panic in a method of m. The deferred function that has
+// recovered v calls recovered: the stack still has the panic there. The operation is named by its String
+// method; the caller holds m, or has just run one of its callbacks.
+func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, method string, key K) (report func()) {
+	stack := debug.Stack()
+	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
+	return func() { guard.Report(v, stack, p.blame(m, name, method, key)) }
 }
 
 // leave releases m, which the caller holds and will not try again: if others have asked for a
@@ -105,36 +144,4 @@ func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
 	if end := p.leave(m); end != machine.Pending {
 		p.endOne(s, m, end, nil, false)
 	}
-}
-
-// recoveries are panics that were recovered. Their handler is user code, and may block: so it is called
-// when the operations and the turn of a line are free.
-type recoveries []func()
-
-// recovered returns the call of the handler for v, the value of a panic in a method of m. The deferred function
-// that has recovered v calls it: the stack still has the panic there. The operation is named by its String method; the caller holds m,
-// or has just run one of its callbacks.
-func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, method string, key K) func() {
-	stack := debug.Stack()
-	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
-	return func() { guard.Report(v, stack, p.blame(m, name, method, key)) }
-}
-
-// deliver calls the handlers. If one of them calls runtime.Goexit, another goroutine calls the others.
-func (r *recoveries) deliver() {
-	if len(*r) == 0 {
-		return
-	}
-	defer func() {
-		if rest := *r; len(rest) > 0 {
-			*r = nil
-			sched.Go(func() { rest.deliver() })
-		}
-	}()
-	for len(*r) > 0 {
-		next := (*r)[0]
-		*r = (*r)[1:]
-		next()
-	}
-	*r = nil
 }

@@ -25,7 +25,7 @@ func (trying[K]) begin(w *walk[K], deep, inTry bool) stage {
 func (trying[K]) visit(w *walk[K]) {
 	for m := w.pop(); m != nil; m = w.pop() {
 		if w.hold(m) {
-			w.try(tryFirst)
+			w.try()
 		}
 	}
 }
@@ -114,16 +114,21 @@ func (v inLine[K]) visit(w *walk[K]) {
 	}
 }
 
-// one tries m, unless its deadline has passed: then nothing is for it, and it ends as expired. An
-// operation that another goroutine is trying is passed over.
+// one tries m, unless its context has ended, or its deadline has passed: then nothing is for it, and one whose
+// deadline has passed ends as expired. An operation that another goroutine is trying is passed over.
 func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 	if !w.hold(m) {
+		return none
+	}
+	if wait, ok := m.Operation().(*waiting); ok && wait.left() {
+		w.settle(w.p.leave(m))
 		return none
 	}
 	passed, taken := timer.TakeDue(w.p.timer, entryOf(m), now)
 	switch {
 	case !passed:
-		return w.try(tryFirst | noteStop)
+		m.SetStopped() // if it says no
+		return w.try()
 	case taken:
 		w.settle(machine.Expired)
 	default: // a worker of the timer ends it, or has asked for that

@@ -28,10 +28,9 @@ type walk[K comparable] struct {
 	stage  stage
 	held   *machine.Machine // is being tried
 
-	ending    ending[K] // of this batch; its shard is that of key
-	tally     tally
-	recovered recoveries // panics of this batch
-	done      done
+	ending ending[K] // of this batch; its shard is that of key
+	tries  tries[K]  // of this batch
+	done   done
 }
 
 // done is what a walk has ended.
@@ -58,9 +57,6 @@ const (
 	answering              // the operations of the batch have ended, and their callbacks run
 )
 
-// tally counts the tries of a batch.
-type tally struct{ tries, wasted int }
-
 // visitor is what a walk does with the operations that it comes to.
 type visitor[K comparable] interface {
 	// begin begins a batch, inside the gate, and returns visiting, or leaving. If the walk must not
@@ -76,7 +72,7 @@ type visitor[K comparable] interface {
 func (p *DelayedOperationPurgatory[K]) newWalk(s *watchers.Shard[K], key K, hash uint64, upTo int64, v visitor[K]) *walk[K] {
 	w, _ := p.walks.Get().(*walk[K])
 	if w == nil {
-		w = &walk[K]{p: p}
+		w = &walk[K]{p: p, tries: tries[K]{p: p}}
 		w.ending = ending[K]{p: p, ops: w.slots.ops[:0], outcomes: w.slots.outcomes[:0], keys: w.slots.keys[:0]}
 	}
 	w.ending.shard, w.key, w.hash, w.upTo, w.visitor = s, key, hash, upTo, v
@@ -139,29 +135,18 @@ func (w *walk[K]) recycle() {
 	w.p.walks.Put(w)
 }
 
-// step takes a batch from where it stands to its end, and reads the next one, if there is one. It returns
-// early, with true, if user code panics.
+// step takes a batch from where it stands to its end, and reads the next one, if there is one.
 func (w *walk[K]) step() (more bool) {
-	over := false
-	defer func() {
-		if !over {
-			if v := recover(); v != nil {
-				w.blame(v)
-				more = true
-			}
-		}
-	}()
 	if w.stage == outside {
 		deep, inTry := w.p.enter(w.ending.shard)
 		if w.stage = w.visitor.begin(w, deep, inTry); w.stage == outside {
 			w.ending.shard.Gate().Exit(0)
-			over = true
 			return false
 		}
 	}
 	later := w.stage == leaving
 	if w.stage != answering {
-		if w.held != nil { // its TryComplete has panicked or called runtime.Goexit: that is no yes
+		if w.held != nil { // its TryComplete has called runtime.Goexit: that is no yes
 			w.settle(w.p.leave(w.held))
 		}
 		w.visitor.visit(w)
@@ -170,25 +155,13 @@ func (w *walk[K]) step() (more bool) {
 		w.ending.end()
 		w.stage = answering
 	}
-	w.recovered.deliver()
+	w.tries.report()
 	w.ending.answer(later)
 	w.stage = outside
 	if more = w.cursor.More() && !w.visitor.ends(w); more {
 		w.read(batchSize)
 	}
-	over = true
 	return more
-}
-
-// blame notes v, the value of a panic in a TryComplete, or reports that of a callback.
-func (w *walk[K]) blame(v any) {
-	if w.stage == answering {
-		e := &w.ending
-		w.p.recovered(v, e.ops[e.at], callbackOf(e.begun), e.keys[e.at])()
-		return
-	}
-	key, _ := watchers.FirstKey[K](w.held)
-	w.recovered = append(w.recovered, w.p.recovered(v, w.held, "TryComplete", key))
 }
 
 // read reads a batch of at most the given number of operations.
@@ -225,12 +198,8 @@ func (w *walk[K]) hold(m *machine.Machine) (held bool) {
 }
 
 // try tries the operation that the walk holds.
-func (w *walk[K]) try(how asking) (last answer) {
-	end, last, tries := w.p.ask(w.held, how|timed)
-	w.tally.tries += tries
-	if w.tally.wasted += tries; last == yes {
-		w.tally.wasted--
-	}
+func (w *walk[K]) try() (last answer) {
+	end, last := w.tries.ask(w.held, true)
 	w.settle(end)
 	return last
 }
@@ -246,8 +215,8 @@ func (w *walk[K]) settle(end machine.Outcome) {
 
 // count counts the tries of the batch.
 func (w *walk[K]) count() {
-	if w.tally.tries > 0 {
-		w.ending.shard.Tried(w.key, w.hash, int64(w.tally.tries), int64(w.tally.wasted))
-		w.tally = tally{}
+	if t := &w.tries; t.made > 0 {
+		w.ending.shard.Tried(w.key, w.hash, int64(t.made), int64(t.wasted))
+		t.made, t.wasted = 0, 0
 	}
 }
