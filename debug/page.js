@@ -52,7 +52,7 @@ function tables(p) {
   if (p.oldest.length) box.append(table("Oldest operations", p.looked < p.watched - p.stale
     ? `of ${num(p.looked)} of ${num(p.watched)} watches; the oldest of all is ≥ ${time(p.oldest[0].age)}` : "of all", [
     {name: "age", of: o => time(o.age)}, {name: "left", of: o => o.no_timeout ? "no timeout" : time(o.left), suspect: o => o.left < -.05},
-    {name: "key", text: true, of: o => o.key + (o.keys > 1 ? ` +${o.keys - 1}` : "")}, {name: "operation", text: true, of: o => o.text || o.type}], p.oldest));
+    {name: "key", text: true, of: o => o.keys ? o.key + (o.keys > 1 ? ` +${o.keys - 1}` : "") : "(no key)"}, {name: "operation", text: true, of: o => o.text || o.type}], p.oldest));
   return box;
 }
 // unfolded is what the reader has chosen, by section. Otherwise those that are well are folded, if there are many.

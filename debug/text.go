@@ -228,7 +228,11 @@ func printOldest(w io.Writer, p *PurgatoryView) {
 		if o.NoTimeout {
 			left = "no timeout"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", seconds(o.Age), left, quote(o.Key), o.Type, quote(o.Text))
+		key := quote(o.Key)
+		if o.Keys == 0 {
+			key = "no key"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", seconds(o.Age), left, key, o.Type, quote(o.Text))
 	}
 	_ = t.Flush()
 }

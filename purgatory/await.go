@@ -139,7 +139,7 @@ func (w *waiting) OnComplete() {
 	}
 }
 
-func (w *waiting) waitsIn() string {
+func (w *waiting) WaitsIn() string {
 	switch {
 	case cap(w.ended) > 0:
 		return "Await"

@@ -1,14 +1,12 @@
 package purgatory
 
 import (
-	"context"
+	"fmt"
 	"log/slog"
-	"runtime"
-	"runtime/pprof"
-	"strconv"
 	"time"
 
-	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
 )
 
 // WithDiagnostics turns on what shows why requests wait: [WithHistograms], [WithKeyStats] for 512
@@ -31,18 +29,25 @@ func WithDiagnostics() Option {
 // report a purgatory in which more than a few operations expire. Default: off.
 func WithTimeoutsExpected() Option { return func(c *config) { c.expiryNormal = true } }
 
-// gateInterval is how long after a look at the gates the next one comes at the earliest: a busy
-// reaper sweeps many times a second.
-const gateInterval = 200 * time.Millisecond
+// WithSlowCallback reports callbacks (OnComplete, OnExpiration, and TryComplete when a check
+// calls it, but not when the registration does) that take longer than threshold. While one
+// still runs, [EventStuck] is logged, once, at most a reap interval after threshold has
+// passed. When it returns, the goroutine that ran it logs [EventSlow]. [Stats] counts both.
+// WithSlowCallback costs two readings of the clock and a lock for each callback. Default 0: off.
+func WithSlowCallback(threshold time.Duration) Option { return func(c *config) { c.slow = threshold } }
 
-// lookAtGates notes in a sweep in which gates user code runs, for [Stats.BlockedFor]. After a stall
-// of the reaper it begins anew: the user code did not run meanwhile either.
-func (p *DelayedOperationPurgatory[K]) lookAtGates(stalled bool) {
-	now := p.timer.Now()
-	if stalled || now-time.Duration(p.gatesSeen.Load()) >= gateInterval {
-		p.gatesSeen.Store(int64(now))
-		p.watchers.Blocked(now, stalled)
+// WithStuckStacks adds to [EventStuck] the stack of the goroutine that runs the
+// callback. In a sweep that finds stuck callbacks, the runtime stops all goroutines once
+// while it writes their stacks. It requires [WithSlowCallback].
+func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } }
+
+// Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
+// did not have to wait, or is an operation of another purgatory. Call it in a callback of op, or afterwards.
+func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
+	if m := machine.Find(op); m != nil && m.Owner() == p.id {
+		return p.records.AgeOf(m)
 	}
+	return 0
 }
 
 // hasty logs, once, that a timeout is shorter than a tick: perhaps its unit is missing.
@@ -50,57 +55,6 @@ func (p *DelayedOperationPurgatory[K]) hasty(timeout time.Duration) {
 	if p.hastySeen.Swap(true) {
 		return
 	}
-	args := []any{"timeout", timeout, "tick", p.tick, "hint", "a number without a unit counts nanoseconds: write " +
-		strconv.FormatInt(int64(timeout), 10) + "*time.Second, for example"}
-	if !p.tell(p.logger, slog.LevelWarn, EventShortTimeout, args, nil) {
-		p.tell(slog.Default(), slog.LevelWarn, EventShortTimeout, args, nil)
-	}
-}
-
-// made panics unless New has made p, and says so: the runtime would only report a nil pointer.
-func (p *DelayedOperationPurgatory[K]) made() {
-	switch {
-	case p == nil:
-		panic("purgatory: the purgatory is nil: make one with purgatory.New, and look at its error")
-	case p.watchers == nil:
-		panic("purgatory: the purgatory is a zero value: make one with purgatory.New")
-	}
-}
-
-// mustContext panics if ctx is nil, and says what to do.
-func mustContext(ctx context.Context, method string) {
-	if ctx == nil {
-		panic("purgatory: " + method + " was called with a nil context: use context.Background()")
-	}
-}
-
-// labelled is a timer for the reaper, whose goroutine gets labels: the purgatory's name, and where
-// New was called. Goroutine profiles show them, and with GODEBUG=tracebacklabels=1 (from Go 1.26 on)
-// all stacks, among them those that goleak prints. The expiry workers that the reaper starts inherit
-// them.
-type labelled struct {
-	timer  timer.Timer
-	labels context.Context
-}
-
-// AdvanceClockUntil sets the labels each time, since after a runtime.Goexit another goroutine is the reaper.
-func (l labelled) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	pprof.SetGoroutineLabels(l.labels)
-	return l.timer.AdvanceClockUntil(stop, d)
-}
-
-// labels returns the labels of a purgatory with this name; made is the program counter of the call of New.
-func labels(name string, at uintptr) context.Context {
-	made := "?"
-	if frame, _ := runtime.CallersFrames([]uintptr{at}).Next(); frame.File != "" {
-		made = frame.File + ":" + strconv.Itoa(frame.Line)
-	}
-	return pprof.WithLabels(context.Background(), pprof.Labels("purgatory", name, "made at", made))
-}
-
-// caller returns the program counter of the call of New, which calls caller.
-func caller() uintptr {
-	var at [1]uintptr
-	runtime.Callers(3, at[:])
-	return at[0]
+	p.records.LogOrDefault(slog.LevelWarn, EventShortTimeout, "timeout", timeout, "tick", p.tick,
+		"hint", fmt.Sprintf("a number without a unit counts nanoseconds: write %d*time.Second, for example", int64(timeout)))
 }

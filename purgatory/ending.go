@@ -103,14 +103,14 @@ func (p *DelayedOperationPurgatory[K]) call(m *machine.Machine, key K, begun *in
 	defer func() {
 		if !over {
 			if v := recover(); v != nil {
-				p.recovered(v, m, callbackNames[*begun], key)()
+				p.records.Recovered(v, m, callbackNames[*begun], key)()
 			}
 		}
 	}()
 	*begun++
 	switch op := m.Operation(); {
-	case p.cfg.slow > 0:
-		p.timed(m, callbackNames[*begun], key, [...]func(){1: op.OnComplete, 2: op.OnExpiration}[*begun])
+	case p.observed != nil:
+		p.observed.Run(m, callbackNames[*begun], key, [...]func(){1: op.OnComplete, 2: op.OnExpiration}[*begun])
 	case *begun == 1:
 		op.OnComplete()
 	default:
@@ -121,12 +121,6 @@ func (p *DelayedOperationPurgatory[K]) call(m *machine.Machine, key K, begun *in
 
 // callbackNames are the names of the callbacks, in the order in which they begin.
 var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
-
-// timed calls a callback with [WithSlowCallback].
-func (p *DelayedOperationPurgatory[K]) timed(m *machine.Machine, name string, key K, callback func()) {
-	defer p.callbacksNow.end(p.callbacksNow.begin(m, name, key))
-	running(m, callback)
-}
 
 // endHeld is endOne for an operation that expires: a worker of the timer calls it.
 func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/operation"
 )
 
@@ -85,14 +86,14 @@ func (p *DelayedOperationPurgatory[K]) refusal(op operation.Operation, keys int)
 	case machine.Find(op) == nil:
 		return p.refuse(ErrNilOperation, "%s", nilText(op))
 	case keys == 0 && !p.Closed():
-		if kind := waitsIn(op); kind != "" {
+		if kind := observe.WaitsIn(op); kind != "" {
 			return p.refuse(ErrNoKeys, "%s without a key needs a timeout that passes, positive and not NoTimeout", kind)
 		}
 		return p.refuse(ErrNoKeys, "%T needs a key, under which a check finds it", op)
 	case keys > operation.MaxKeys:
 		return p.refuse(ErrTooManyKeys, "%d, the maximum is %d", keys, operation.MaxKeys)
 	default:
-		return p.refuse(ErrClosed, "%s", kindOf(op))
+		return p.refuse(ErrClosed, "%s", observe.Kind(op))
 	}
 }
 
@@ -135,5 +136,22 @@ func (p *DelayedOperationPurgatory[K]) takePlace() bool {
 func (p *DelayedOperationPurgatory[K]) freePlaces(n int) {
 	if p.cfg.maxPending > 0 {
 		p.places.Add(int64(-n))
+	}
+}
+
+// made panics unless New has made p, and says so: the runtime would only report a nil pointer.
+func (p *DelayedOperationPurgatory[K]) made() {
+	switch {
+	case p == nil:
+		panic("purgatory: the purgatory is nil: make one with purgatory.New, and look at its error")
+	case p.watchers == nil:
+		panic("purgatory: the purgatory is a zero value: make one with purgatory.New")
+	}
+}
+
+// mustContext panics if ctx is nil, and says what to do.
+func mustContext(ctx context.Context, method string) {
+	if ctx == nil {
+		panic("purgatory: " + method + " was called with a nil context: use context.Background()")
 	}
 }

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -17,8 +18,8 @@ func (p *DelayedOperationPurgatory[K]) lastLook(h *testhook.Hook, m *machine.Mac
 		return false
 	}
 	e := testhook.Expiring{Machine: m, First: watchers.First[K](m), Line: p.cfg.firstInFirstOut}
-	e.Name = func() string { return nameOf(m, func(any, []byte) {}) }
-	e.Panicked = p.blame(m, kindOf(m.Operation()), "TryComplete", key)
+	e.Name = func() string { return observe.Name(m, func(any, []byte) {}) }
+	e.Panicked = p.records.Blame(m, observe.Kind(m.Operation()), "TryComplete", key)
 	for _, key := range watchers.Keys[K](m) {
 		e.Keys = append(e.Keys, key)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
@@ -53,7 +54,7 @@ func (k *KeyReport) OnlyTimeouts() bool {
 type OperationReport struct {
 	Type string        // or "Await", "AwaitRead", "Wait"
 	Text string        // what its String method returns; empty if it has none, or was being tried
-	Key  string        // one of the keys that it waits for
+	Key  string        // one of the keys that it waits for; empty if it waits without one
 	Keys int           // the number of keys that it waits for
 	Age  time.Duration // since it was registered
 	Left time.Duration // until its timeout; negative if that has passed, [NoTimeout] if it never does
@@ -86,6 +87,8 @@ func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection 
 		for s := range p.watchers.Shards() {
 			hot, expiring = s.Keys(hot, expiring)
 		}
+		keyless := func(c stats.KeyCounts[K]) bool { return c.Hash == p.noKey }
+		hot, expiring = slices.DeleteFunc(hot, keyless), slices.DeleteFunc(expiring, keyless)
 		in.Hot = reports(hot, keys, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
 		in.Expiring = reports(expiring, keys, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
 	}
@@ -102,7 +105,7 @@ func reports[K comparable](counts []stats.KeyCounts[K], n int, weight func(*stat
 	for i := range all {
 		c := &counts[i]
 		all[i] = KeyReport{
-			Key: keyText(c.Key), Since: c.Since, Waiting: c.Waiting,
+			Key: observe.Key(c.Key), Since: c.Since, Waiting: c.Waiting,
 			Watched: c.Watched, Tries: c.Tries, Wasted: c.Wasted, Ended: c.Ended,
 		}
 	}
@@ -133,14 +136,16 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 		if w.Machine.Outcome() != machine.Pending {
 			continue
 		}
-		all = append(all, OperationReport{
-			Type: kindOf(w.Machine.Operation()),
+		r := OperationReport{
+			Type: observe.Kind(w.Machine.Operation()),
 			Text: p.describe(w),
-			Key:  keyText(w.Key),
-			Keys: keys,
 			Age:  now - w.Start,
 			Left: left(deadline, now),
-		})
+		}
+		if w.Hash != p.noKey {
+			r.Key, r.Keys = observe.Key(w.Key), keys
+		}
+		all = append(all, r)
 	}
 	return all, len(sample)
 }
@@ -150,7 +155,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 // other methods, and letGo sees the marks that other goroutines leave.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text string) {
 	if _, ok := w.Machine.Operation().(fmt.Stringer); ok && w.Machine.Hold(p.id) {
-		text = textOf(w.Machine, p.blame(w.Machine, kindOf(w.Machine.Operation()), "String", w.Key))
+		text = observe.Text(w.Machine, p.records.Blame(w.Machine, observe.Kind(w.Machine.Operation()), "String", w.Key))
 		p.letGo(w.Machine)
 	}
 	return text

@@ -118,3 +118,21 @@ func TestWhoWaitsForANaNIsTriedAgainInOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Err(), "a change of state before CheckAndCompleteAll is seen")
 }
+
+// Those who wait without a key stand under none in Inspect: not under the key's zero value, which may be a key
+// that others wait for and check.
+func TestThoseWithoutAKeyStandUnderNoneInInspect(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithKeyStats(64))
+	no := func() bool { return false }
+	_, err := p.StartWait(time.Hour, no, "")
+	require.NoError(t, err)
+	_, err = p.StartWait(time.Second, no)
+	require.NoError(t, err)
+	in := p.Inspect(10, 10)
+	require.Len(t, in.Hot, 1)
+	assert.Equal(t, []any{"", int64(1), 1}, []any{in.Hot[0].Key, in.Hot[0].Watched, in.Hot[0].Waiting})
+	require.Len(t, in.Oldest, 2)
+	assert.ElementsMatch(t, []int{1, 0}, []int{in.Oldest[0].Keys, in.Oldest[1].Keys})
+	p.AdvanceClock(2 * time.Second)
+	assert.Empty(t, p.Inspect(10, 10).Expiring, "the wait has expired, and it has no key")
+}

@@ -3,12 +3,16 @@ package purgatory
 import (
 	"context"
 	"log/slog"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/reaper"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // life is how far a purgatory has come. It only grows. It is safe for concurrent use.
@@ -52,7 +56,7 @@ func (p *DelayedOperationPurgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(labelled{p.timer, labels(p.name, r.made)}, p.cfg.reapInterval, p.reap(), p.panicked)
+		r.mu.reaper = reaper.Start(labelled{p.timer, labels(p.name, r.made)}, p.cfg.reapInterval, p.reap(), p.records.Panicked)
 	}
 }
 
@@ -136,7 +140,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.made()
 	mustContext(ctx, "Shutdown")
 	if p.life.become(draining) {
-		p.log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
+		p.records.Log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
 	}
 	// A registration may have looked at the era before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
@@ -191,4 +195,35 @@ func closed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// labelled is a timer for the reaper, whose goroutine gets labels: the purgatory's name, and where
+// New was called. Goroutine profiles show them, and with GODEBUG=tracebacklabels=1 (from Go 1.26 on)
+// all stacks, among them those that goleak prints. The expiry workers that the reaper starts inherit
+// them.
+type labelled struct {
+	timer  timer.Timer
+	labels context.Context
+}
+
+// AdvanceClockUntil sets the labels each time, since after a runtime.Goexit another goroutine is the reaper.
+func (l labelled) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
+	pprof.SetGoroutineLabels(l.labels)
+	return l.timer.AdvanceClockUntil(stop, d)
+}
+
+// labels returns the labels of a purgatory with this name; made is the program counter of the call of New.
+func labels(name string, at uintptr) context.Context {
+	made := "?"
+	if frame, _ := runtime.CallersFrames([]uintptr{at}).Next(); frame.File != "" {
+		made = frame.File + ":" + strconv.Itoa(frame.Line)
+	}
+	return pprof.WithLabels(context.Background(), pprof.Labels("purgatory", name, "made at", made))
+}
+
+// caller returns the program counter of the call of New, which calls caller.
+func caller() uintptr {
+	var at [1]uintptr
+	runtime.Callers(3, at[:])
+	return at[0]
 }

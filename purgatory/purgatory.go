@@ -1,11 +1,11 @@
 package purgatory
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -36,7 +36,8 @@ type DelayedOperationPurgatory[K comparable] struct {
 	chained sched.Bool  // a chain of registrations inside TryComplete was found: see tooDeep
 	pools[K]
 
-	callbacksNow callbacks[K]
+	records  *observe.Records
+	observed *observe.Callbacks[K] // nil without WithSlowCallback
 	events
 }
 
@@ -62,8 +63,9 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	p.cfg, p.logger = cfg, cfg.logger
-	p.panicked = func(recovered any, stack []byte) { p.notePanic(recovered, stack) }
+	p.cfg = cfg
+	p.records = observe.NewRecords(name, cfg.logger, cfg.panicHandler, func() time.Duration { return p.timer.Now() })
+	p.observed = observe.NewCallbacks[K](p.records, cfg.slow, cfg.stuckStacks)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
@@ -78,7 +80,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	})
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
-	p.callbacksNow.p = p
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
@@ -87,7 +88,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	if p.timer = cfg.timer; p.timer == nil {
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
-			timer.WithPanicHandler(p.panicked),
+			timer.WithPanicHandler(p.records.Panicked),
 			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
 		if err != nil {
 			return nil, p.errorf(ErrInvalidOption, "%w", err)
@@ -98,7 +99,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.reaping.made = caller()
 	if _, manual := p.timer.(*timer.ManualTimer); manual || !cfg.reaper {
 		p.reaping.off.Store(true)
-	} else if cfg.timer != nil || cfg.slow > 0 || cfg.logger.Handler() != slog.DiscardHandler {
+	} else if cfg.timer != nil || cfg.slow > 0 || !p.records.Off() {
 		p.startReaper() // which also drives the timer for others, and looks for what is to be logged
 	}
 	return p, nil
@@ -106,65 +107,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 
 // Name returns the name that New was given.
 func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
-
-// AdvanceClock expires what is due, and purges. The reaper does this in a loop; call
-// AdvanceClock yourself on a manual clock, or if you use [WithoutReaper].
-//
-// On the system's clock it blocks until something in the timer is due, at most for d, and
-// reports whether anything was; expiry workers run the callbacks. Do not call it from a
-// callback.
-//
-// On a manual clock it moves the time by d and reports whether an operation has expired;
-// the callbacks have run on this goroutine when it returns. If another AdvanceClock is
-// moving the clock, as when a callback calls it, it adds d to that move and returns false
-// at once.
-func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
-	p.made()
-	expired := p.timer.AdvanceClock(d)
-	p.sweep(0)
-	return expired
-}
-
-// sweep is the second job of the reaper: it purges, and looks for stuck callbacks and for expired
-// operations that wait. stalled is how long the reaper has stalled, 0 if it has not.
-//
-// Another goroutine logs what sweep has found: the logger, or the String method of a key, may block,
-// and the clock must not wait for it. While that goroutine works, sweep logs nothing.
-func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
-	purged := p.purge()
-	p.lookAtGates(stalled > 0)
-	if p.logger.Handler() == slog.DiscardHandler || p.reporting.Swap(true) {
-		return
-	}
-	due, waited := p.overdue()
-	stuck := p.callbacksNow.takeStuck()
-	if stalled == 0 && purged == 0 && due == 0 && len(stuck) == 0 {
-		p.reporting.Store(false)
-		return
-	}
-	sched.Go(func() {
-		defer p.reporting.Store(false)
-		if stalled > 0 {
-			p.log(slog.LevelWarn, EventStalled, "elapsed", stalled, "interval", p.cfg.reapInterval)
-		}
-		if purged > 0 {
-			p.log(slog.LevelDebug, EventPurged, "entries", purged)
-		}
-		if due > 0 {
-			p.log(slog.LevelWarn, EventDue, "due", due, "elapsed", waited)
-		}
-		p.callbacksNow.report(stuck)
-	})
-}
-
-// purge unlinks the watches that ended operations have left in lists, and returns their number.
-func (p *DelayedOperationPurgatory[K]) purge() (n int) {
-	if n = p.watchers.Purge(); n > 0 {
-		p.purges.Add(1)
-		p.purged.Add(int64(n))
-	}
-	return n
-}
 
 // The instance New[string] makes the compiler export the small functions of internal
 // packages that the generic code calls. Without it no instance in another package inlines

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
@@ -146,7 +147,7 @@ func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K], m *m
 // runs.
 func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine.Machine, key K) (completed bool, err error) {
 	if !first.Pass(machine.Satisfied) {
-		return false, p.reject(m, false, ErrClosed, "%s", kindOf(m.Operation()))
+		return false, p.reject(m, false, ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
 	deep, _ := p.enter(first)
 	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
@@ -200,9 +201,9 @@ func (p *DelayedOperationPurgatory[K]) unwatch(m *machine.Machine, refused watch
 	spent := !p.timer.Cancel(entryOf(m)) && p.timer.DeadlineOf(entryOf(m)) != 0
 	p.freePlaces(1)
 	if refused == watchers.KeyFull {
-		return p.reject(m, spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, keyText(w.Key))
+		return p.reject(m, spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(w.Key))
 	}
-	return p.reject(m, spent, ErrClosed, "%s", kindOf(m.Operation()))
+	return p.reject(m, spent, ErrClosed, "%s", observe.Kind(m.Operation()))
 }
 
 // reject gives the operation back, which is in no list, and returns the error of its registration. spent
@@ -215,7 +216,7 @@ func (p *DelayedOperationPurgatory[K]) reject(m *machine.Machine, spent bool, ki
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	m := machine.Find(op)
-	if n := len(keys) + len(at); m == nil || p.refuses(n, 0) && (waitsIn(op) == "" || p.refuses(n, timeout)) {
+	if n := len(keys) + len(at); m == nil || p.refuses(n, 0) && (observe.WaitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
 	if timeout > 0 && timeout < p.tick {

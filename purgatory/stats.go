@@ -187,7 +187,7 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Coalesced:      t.Coalesced,
 		Purges:         p.purges.Load(),
 		Purged:         p.purged.Load(),
-		Panics:         p.panics.Load(),
+		Panics:         p.records.Panics(),
 		PassedOver:     p.passedOver.Load(),
 	}
 	s.Accepted += t.Met
@@ -196,9 +196,8 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	s.TimeoutsExpected = p.cfg.expiryNormal
 	s.Running = int64(p.watchers.Inside())
 	s.BlockedFor = p.watchers.Blocked(p.timer.Now(), false)
-	s.CallbacksTimed = p.cfg.slow > 0
-	s.StuckCallbacks, s.OldestRunning = p.callbacksNow.oldest()
-	s.SlowCallbacks = p.callbacksNow.slow.Load()
+	s.CallbacksTimed = p.observed != nil
+	s.StuckCallbacks, s.OldestRunning, s.SlowCallbacks = p.observed.Now()
 	due, oldest := timer.Due(p.timer)
 	s.Due, s.OldestDue = int64(due), oldest
 	s.ReaperStalls = p.stalls.Load()

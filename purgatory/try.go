@@ -1,9 +1,6 @@
 package purgatory
 
 import (
-	"runtime/debug"
-
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/watchers"
@@ -39,12 +36,12 @@ func (t *tries[K]) try(m *machine.Machine) (a answer) {
 	defer func() {
 		if !over { // it has panicked, or called runtime.Goexit
 			if v := recover(); v != nil {
-				t.panics = append(t.panics, t.p.recovered(v, m, "TryComplete", t.keyOf(m)))
+				t.panics = append(t.panics, t.p.records.Recovered(v, m, "TryComplete", t.keyOf(m)))
 			}
 		}
 	}()
 	met := false
-	if t.p.cfg.slow > 0 && !t.registration {
+	if t.p.observed != nil && !t.registration {
 		met = t.timed(m)
 	} else {
 		met = m.Try()
@@ -60,7 +57,7 @@ func (t *tries[K]) try(m *machine.Machine) (a answer) {
 
 // timed is [machine.Machine.Try] with [WithSlowCallback].
 func (t *tries[K]) timed(m *machine.Machine) (met bool) {
-	t.p.timed(m, "TryComplete", t.keyOf(m), func() { met = m.Try() })
+	t.p.observed.Run(m, "TryComplete", t.keyOf(m), func() { met = m.Try() })
 	return met
 }
 
@@ -115,15 +112,6 @@ func reportAll(reports []func()) {
 		next()
 	}
 	over = true
-}
-
-// recovered returns what reports v, the value of a panic in a method of m. The deferred function that has
-// recovered v calls recovered: the stack still has the panic there. The operation is named by its String
-// method; the caller holds m, or has just run one of its callbacks.
-func (p *DelayedOperationPurgatory[K]) recovered(v any, m *machine.Machine, method string, key K) (report func()) {
-	stack := debug.Stack()
-	name := nameOf(m, func(any, []byte) {}) // one panic is reported, not that of String, too
-	return func() { guard.Report(v, stack, p.blame(m, name, method, key)) }
 }
 
 // leave releases m, which the caller holds and will not try again: if others have asked for a

@@ -6,6 +6,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -199,7 +200,7 @@ func (c *claiming[K]) matches(w *walk[K], m *machine.Machine) (matched bool) {
 		if v := recover(); v != nil {
 			// The report has the type of m, not what its String method returns: other
 			// goroutines may be running m's methods.
-			guard.Report(v, debug.Stack(), w.p.blame(m, kindOf(m.Operation()), "match", w.key))
+			guard.Report(v, debug.Stack(), w.p.records.Blame(m, observe.Kind(m.Operation()), "match", w.key))
 		}
 	}()
 	return c.match(m.Operation().(operation.Operation))

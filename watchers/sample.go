@@ -10,6 +10,7 @@ import (
 type Waiting[K comparable] struct {
 	Machine *machine.Machine
 	Key     K             // the key under which Sample has found it
+	Hash    uint64        // of Key
 	Start   time.Duration // on the timer's clock
 }
 
@@ -34,7 +35,7 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 				}
 				if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one was left there
 					n--
-					out = append(out, Waiting[K]{Machine: m, Key: l.key, Start: m.Start()})
+					out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Start: m.Start()})
 				}
 			}
 		}

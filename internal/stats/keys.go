@@ -19,14 +19,15 @@ func (o *Observer[K]) Keys(hot, expiring []KeyCounts[K], waiting func(key K, has
 		return hot, expiring
 	}
 	for i, c := range o.hot.keys {
-		c.Waiting = waiting(c.Key, o.hot.hashes[i])
+		c.Hash = o.hot.hashes[i]
+		c.Waiting = waiting(c.Key, c.Hash)
 		hot = append(hot, c)
 	}
 	for i, c := range o.expiring.keys {
-		hash := o.expiring.hashes[i]
-		c.Waiting = waiting(c.Key, hash)
+		c.Hash = o.expiring.hashes[i]
+		c.Waiting = waiting(c.Key, c.Hash)
 		// These are counted in the sketch hot only.
-		if busy := o.hot.find(c.Key, hash); busy != nil {
+		if busy := o.hot.find(c.Key, c.Hash); busy != nil {
 			c.Watched, c.Tries, c.Wasted = busy.Watched, busy.Tries, busy.Wasted
 		}
 		expiring = append(expiring, c)

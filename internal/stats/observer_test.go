@@ -203,10 +203,10 @@ func TestAnObserverCountsOnlyWhatConfigAsksFor(t *testing.T) {
 		}
 		require.Len(t, hot, 2)
 		assert.Equal(t, KeyCounts[int]{
-			Key: 1, Since: time.Second, Watched: 2, Tries: 5, Wasted: 4,
+			Key: 1, Hash: 1, Since: time.Second, Watched: 2, Tries: 5, Wasted: 4,
 			Ended: [machine.NumOutcomes]int64{machine.Expired: 1}, Weight: 7, Waiting: 10,
 		}, hot[0])
-		assert.Equal(t, KeyCounts[int]{Key: 2, Since: time.Second, Watched: 1, Weight: 1, Waiting: 20}, hot[1])
+		assert.Equal(t, KeyCounts[int]{Key: 2, Hash: 2, Since: time.Second, Watched: 1, Weight: 1, Waiting: 20}, hot[1])
 		require.Len(t, expiring, 1)
 		assert.EqualValues(t, 1, expiring[0].Ended[machine.Expired])
 		assert.EqualValues(t, 5, expiring[0].Tries)

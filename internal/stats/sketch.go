@@ -9,6 +9,7 @@ import (
 // KeyCounts has the counts of a key since the sketch has included it.
 type KeyCounts[K comparable] struct {
 	Key   K
+	Hash  uint64        // set by Observer.Keys
 	Since time.Duration // when the sketch included the key, on the timer's clock
 
 	Watched int64 // operations that have begun to wait for the key

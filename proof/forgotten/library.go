@@ -25,7 +25,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/delayedop/purgatory/internal/forgotten"
+	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/testhook"
 )
 

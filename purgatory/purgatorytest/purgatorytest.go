@@ -48,7 +48,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/forgotten"
+	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
