@@ -763,5 +763,5 @@ func TestAKeyThatCannotBeFormattedUndoesNothing(t *testing.T) {
 	assert.Equal(t, 1, p.CompleteForKey(1))
 	found := log.find(purgatory.EventSlow)
 	require.Len(t, found, 1)
-	assert.Equal(t, "purgatory.mute", found[0]["key"], "its type")
+	assert.Equal(t, "purgatory_test.mute", found[0]["key"], "its type")
 }
