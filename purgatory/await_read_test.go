@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -407,4 +408,101 @@ func TestAFailedReadIsTheCauseOfItsContext(t *testing.T) {
 	}, "orders-0")
 	require.ErrorIs(t, err, errRead)
 	assert.Equal(t, errRead, context.Cause(with))
+}
+
+// onEvent is a slog.Handler that is told the names of events.
+type onEvent func(event string)
+
+func (onEvent) Enabled(context.Context, slog.Level) bool          { return true }
+func (f onEvent) Handle(_ context.Context, rec slog.Record) error { f(rec.Message); return nil }
+func (f onEvent) WithAttrs([]slog.Attr) slog.Handler              { return f }
+func (f onEvent) WithGroup(string) slog.Handler                   { return f }
+
+// If a check holds the operation behind AwaitRead when the context ends, AwaitRead waits until
+// the check lets go, and returns the context's cause. A log handler keeps the check busy here.
+func TestAwaitReadWaitsForACheckThatHoldsIt(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	p := newManual(t, purgatory.WithSlowCallback(1), purgatory.WithLogger(slog.New(onEvent(func(event string) {
+		if event == purgatory.EventSlow {
+			once.Do(func() { close(entered); <-leave })
+		}
+	}))))
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	returned := make(chan error, 1)
+	go func() {
+		_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
+		returned <- err
+	}()
+	require.Eventually(t, func() bool { return p.NumDelayed() == 1 }, deadline, time.Millisecond)
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		for { // a try that takes no time on the clock is not slow
+			select {
+			case <-entered:
+				return
+			default:
+				p.CheckAndComplete("a")
+			}
+		}
+	})
+	<-entered
+	cancel(gone)
+	require.Eventually(t, func() bool {
+		return p.Wishes() == 1
+	}, deadline, time.Millisecond, "AwaitRead leaves its wish to the check")
+	close(leave)
+	require.Equal(t, gone, <-returned)
+	checks.Wait()
+	assert.Zero(t, p.NumDelayed())
+}
+
+// watchedContext is a context that counts who wants to be told of its end.
+type watchedContext struct {
+	context.Context
+	watching atomic.Int64
+}
+
+func (c *watchedContext) AfterFunc(func()) (stop func() bool) {
+	c.watching.Add(1)
+	var stopped atomic.Bool
+	return func() bool {
+		first := !stopped.Swap(true)
+		if first {
+			c.watching.Add(-1)
+		}
+		return first
+	}
+}
+
+func (c *watchedContext) Value(any) any { return nil }
+
+// However an AwaitRead ends, its caller's context, which may live for long, does not refer to it
+// afterwards.
+func TestAnAwaitReadLeavesNothingInItsContext(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ctx := &watchedContext{Context: parent}
+	p := onManualClock[string](t, purgatory.WithMaxPending(1))
+	read := func(ok bool, err error, then func()) error {
+		_, got := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) {
+			assert.EqualValues(t, 1, ctx.watching.Load(), "the context of a read ends with ctx")
+			then()
+			return 0, ok, err
+		}, "a")
+		return got
+	}
+	nothing := func() {}
+	require.NoError(t, read(true, nil, nothing))
+	assert.Zero(t, ctx.watching.Load(), "it has read")
+	require.ErrorIs(t, read(false, errGone, nothing), errGone)
+	assert.Zero(t, ctx.watching.Load(), "it has failed")
+	require.ErrorIs(t, read(false, nil, func() { p.CancelForKey("a", errGone) }), errGone)
+	assert.Zero(t, ctx.watching.Load(), "it was cancelled")
+	o := submitted(t, p, "b")
+	require.ErrorIs(t, read(true, nil, nothing), purgatory.ErrFull)
+	assert.Zero(t, ctx.watching.Load(), "it was refused")
+	p.ForceComplete(o)
+	empty(t, p)
 }

@@ -2,13 +2,21 @@ package purgatory_test
 
 import (
 	"context"
+	"log/slog"
+	"math"
+	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -101,139 +109,593 @@ func TestCallbacksMayCallEveryNonBlockingMethod(t *testing.T) {
 	}
 }
 
-// aWhile returns a context for a Shutdown that has little or nothing to wait for. It ends when the
-// test counts as stuck.
-func aWhile(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), min(time.Minute, patience/2))
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// chained is an operation whose OnComplete completes the next operation of its chain.
-type chained struct {
-	operation.DelayedOperation
-	chain  *chain
-	number int
-}
-
-type chain struct {
-	p       *intPurgatory
-	length  int
-	reached int
-	depth   int // deepest stack
-	key     func(number int) int
-	end     func(c *chain, o *chained) // completes the operation
-}
-
-func (o *chained) TryComplete() bool { return o.chain.reached == o.number }
-func (o *chained) OnExpiration()     {}
-
-func (o *chained) OnComplete() {
-	c := o.chain
-	if o.number%997 == 0 {
-		c.depth = max(c.depth, depth())
-	}
-	if o.number == c.length {
-		return
-	}
-	next := &chained{chain: c, number: o.number + 1}
-	if _, err := c.p.TryCompleteElseWatch(next, hour, c.key(next.number)); err != nil {
-		panic(err)
-	}
-	c.end(c, next)
-}
-
 // depth returns the number of frames on this goroutine's stack, up to 20,000.
 func depth() int {
 	pcs := make([]uintptr, 20_000)
 	return runtime.Callers(0, pcs)
 }
 
-func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
-	length := 100_000
-	if purgatory.RaceDetector || testing.Short() {
-		length = 8000 // still several times the frames that are allowed
+// curious is a logger's handler that calls the purgatory that logs.
+type curious struct {
+	call  *func()
+	calls *atomic.Int64
+}
+
+func (curious) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h curious) Handle(context.Context, slog.Record) error {
+	h.calls.Add(1)
+	(*h.call)()
+	return nil
+}
+
+func (h curious) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h curious) WithGroup(string) slog.Handler      { return h }
+
+// A logger and a panic handler may call any method that does not block, whatever is
+// being logged: no lock is held, under which one of these would wait.
+func TestLoggersAndHandlersMayCallBack(t *testing.T) {
+	var told, logged atomic.Int64
+	call := func() {}
+	within := 0
+	p := open[string](t,
+		purgatory.WithLogger(slog.New(curious{&call, &logged})),
+		purgatory.WithPanicHandler(func(any, []byte) { told.Add(1); call() }),
+		purgatory.WithSlowCallback(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8),
+		purgatory.WithReapInterval(10*time.Millisecond))
+	var busy atomic.Bool
+	call = func() {
+		if busy.Swap(true) { // what it calls may log, and call again
+			return
+		}
+		defer busy.Store(false)
+		within++
+		_, _, _, _ = p.Stats(), p.Inspect(10, 10), p.NumDelayed(), p.Watched()
+		o := &op{}
+		_, _ = p.TryCompleteElseWatch(o, hour, "other")
+		p.Extend(o, hour)
+		p.CheckAndComplete("other")
+		p.Cancel(o, nil)
 	}
-	ways := map[string]func(c *chain, o *chained){
-		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(c.key(o.number)) },
-		"force":  func(c *chain, o *chained) { c.p.ForceComplete(o) },
-		"cancel": func(c *chain, o *chained) { c.p.CancelForKey(c.key(o.number), nil) },
+	soon(t, "what is logged waits for what is called from the logger", func() {
+		var met atomic.Bool
+		slow := func() { time.Sleep(time.Microsecond) }
+		var all []*op
+		for i := range 20 {
+			o := until(&met)
+			o.complete = slow
+			switch i % 4 {
+			case 1:
+				o.complete = func() { panic("of the test") }
+			case 2:
+				o.try = func() bool { slow(); return met.Load() }
+			}
+			all = append(all, o)
+			submit(t, p, o, hour, "a", "b")
+		}
+		met.Store(true)
+		p.Signal("a")
+		eventually(t, func() bool {
+			return told.Load() >= 5 && !slices.ContainsFunc(all, func(o *op) bool { return o.completed.Load() == 0 })
+		}, "the check by a worker")
+		submit(t, p, &op{complete: slow}, hour, "a")
+		require.NoError(t, p.Close())
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+	assert.Positive(t, logged.Load())
+	assert.Positive(t, within)
+}
+
+// A small group coordinator: its callbacks take the lock under which it adds actions.
+func TestActionsRunAfterTheCallerUnlocks(t *testing.T) {
+	p := open[int](t)
+	var mu sync.Mutex
+	var actions purgatory.ActionQueue
+	locked := func(f func()) {
+		defer actions.Run()
+		mu.Lock()
+		defer mu.Unlock()
+		f()
 	}
-	for name, end := range ways {
-		t.Run(name, func(t *testing.T) {
-			p := onManualClock[int](t)
-			c := &chain{p: p, length: length, reached: -1, end: end, key: func(int) int { return 7 }}
-			first := &chained{chain: c}
-			submit(t, p, first, hour, 7)
-			end(c, first)
-			answered(t, p, int64(length)+1)
-			assert.Less(t, c.depth, 1500, "frames")
-			empty(t, p)
+	members, answered := 0, 0
+	join := &op{}
+	join.try = func() bool { mu.Lock(); defer mu.Unlock(); return members == 100 }
+	join.complete = func() { locked(func() { answered++ }) }
+	locked(func() {
+		actions.Add(func() { submit(t, p, join, hour, 1) })
+		assert.Equal(t, operation.Pending, join.Outcome(), "nothing runs under the lock")
+	})
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			locked(func() {
+				members++
+				actions.Add(func() { p.CheckAndComplete(1) })
+			})
 		})
 	}
-	t.Run("registrations that are satisfied at once", func(t *testing.T) {
-		p := onManualClock[int](t)
-		deepest := 0
-		var n atomic.Int64
-		var next func()
-		next = func() {
-			n := n.Add(1)
-			if n == int64(length) {
-				return
+	wg.Wait()
+	eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return answered == 1 }, "the last member's check")
+	ended(t, join, operation.Satisfied)
+}
+
+func TestActionsRunInOrderOneAtATime(t *testing.T) {
+	var mu sync.Mutex
+	var q purgatory.ActionQueue
+	var got []int
+	var inside atomic.Int32
+	const all = 2000
+	next := 0
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				n := next
+				if n == all {
+					mu.Unlock()
+					return
+				}
+				next++
+				q.Add(func() {
+					assert.EqualValues(t, 1, inside.Add(1))
+					got = append(got, n)
+					runtime.Gosched()
+					inside.Add(-1)
+				})
+				mu.Unlock()
+				q.Run()
 			}
-			if n%997 == 0 {
-				deepest = max(deepest, depth())
-			}
-			_, err := p.TryCompleteElseWatch(&op{try: func() bool { return true }, complete: next}, hour, 7)
-			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	eventually(t, func() bool {
+		done := make(chan int)
+		q.Add(func() { done <- len(got) })
+		go q.Run()
+		return <-done == all
+	}, "all have run")
+	for i, n := range got {
+		require.Equal(t, i, n)
+	}
+}
+
+func TestAPanickingActionStopsNoOtherAction(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		var q purgatory.ActionQueue
+		var ran atomic.Int32
+		q.Add(misdeed)
+		for range 300 {
+			q.Add(func() { ran.Add(1) })
 		}
-		next()
-		eventually(t, func() bool { return n.Load() == int64(length) }, "workers go on where the stack is deep")
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.Less(t, deepest, 1500, "frames")
+		inBackground(func() {
+			if name == "panic" {
+				assert.Panics(t, q.Run)
+			} else {
+				q.Run()
+			}
+		})()
+		eventually(t, func() bool { return ran.Load() == 300 }, name)
+	}
+}
+
+func TestAnActionAddedByAnActionRunsAfterIt(t *testing.T) {
+	var q purgatory.ActionQueue
+	var n atomic.Int32
+	var seen deepest
+	var again func()
+	again = func() {
+		seen.look()
+		if n.Add(1) < 10_000 {
+			q.Add(again)
+			q.Run()
+		}
+	}
+	q.Add(again)
+	q.Run()
+	eventually(t, func() bool { return n.Load() == 10_000 }, "they go on")
+	assert.Less(t, seen.frames.Load(), int64(200))
+}
+
+func TestAddPanicsOnANilAction(t *testing.T) {
+	var q purgatory.ActionQueue
+	assert.PanicsWithValue(t, "purgatory: ActionQueue.Add(nil)", func() { q.Add(nil) })
+	ran := false
+	q.Add(func() { ran = true })
+	q.Run()
+	assert.True(t, ran)
+}
+
+// A goroutine holds a lock of its own while CheckAndComplete runs a callback that does not
+// take the lock. Neither waits for the other: KAFKA-2821, 6042, 7697, 18129, 20505.
+func TestALockHeldAcrossACheckBlocksNobody(t *testing.T) {
+	p := onManualClock[string](t)
+	var mu sync.Mutex
+	var met atomic.Bool
+	first, second := until(&met), until(&met)
+	inCallback, leave := make(chan struct{}), make(chan struct{})
+	first.complete = func() { close(inCallback); <-leave }
+	submit(t, p, first, hour, "a")
+	wait := inBackground(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		met.Store(true)
+		p.CheckAndComplete("a")
 	})
-	t.Run("all keys of one shard", func(t *testing.T) {
-		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
-		c := &chain{p: p, length: length, reached: -1, end: ways["check"], key: func(n int) int { return n % 1000 }}
-		submit(t, p, &chained{chain: c}, hour, 0)
-		c.reached = 0
-		p.CheckAndComplete(0)
-		answered(t, p, int64(length)+1)
-		assert.EqualValues(t, length+1, conserved(t, p).Satisfied)
-		assert.Less(t, c.depth, 1500, "frames")
+	<-inCallback // mu is held, and a callback of a is under way
+	assert.False(t, mu.TryLock())
+	met.Store(false)
+	submit(t, p, second, hour, "a", "b")
+	met.Store(true)
+	assert.Equal(t, 1, p.CheckAndComplete("a"), "another goroutine completes under the same key")
+	ended(t, second, operation.Satisfied)
+	last := submitted(t, p, "a")
+	assert.True(t, p.ForceComplete(last))
+	p.AdvanceClock(hour)
+	close(leave)
+	wait()
+	ended(t, first, operation.Satisfied)
+	empty(t, p)
+}
+
+func TestSignalDoesNotDeadlockUnderTheCallbacksLock(t *testing.T) {
+	p := open[string](t, purgatory.WithoutReaper()) // the reaper would try the operation later
+	var mu sync.Mutex
+	var met atomic.Bool
+	o := until(&met)
+	o.complete = func() { mu.Lock(); defer mu.Unlock() }
+	submit(t, p, o, hour, "a")
+	mu.Lock()
+	met.Store(true)
+	p.Signal("a") // CheckAndComplete would deadlock
+	for range 100 {
+		runtime.Gosched()
+	}
+	mu.Unlock()
+	eventually(t, func() bool { return o.completed.Load() == 1 && p.NumDelayed() == 0 }, "it completes")
+}
+
+func TestKAFKA8334OtherCodeMayHoldTheUsersLock(t *testing.T) {
+	// Kafka's pending flag helped only where the holder of the lock looked at it: while
+	// other code held the group's lock, operations waited until their timeout.
+	p := onManualClock[string](t)
+	var group sync.Mutex // TryComplete takes it, and so does code that does not use the purgatory
+	ready := false
+	o := &op{try: func() bool { group.Lock(); defer group.Unlock(); return ready }}
+	submit(t, p, o, hour, "group")
+	group.Lock()
+	first := inBackground(func() { p.CheckAndComplete("group") }) // waits for the lock, inside the check
+	eventually(t, func() bool { return o.tries.Load() == 3 }, "inside TryComplete")
+	ready = true
+	assert.Zero(t, p.CheckAndComplete("group"), "leaves its mark, under the lock that the check needs")
+	group.Unlock()
+	first()
+	ended(t, o, operation.Satisfied)
+}
+
+func TestKAFKA2821ACheckUnderALockDeadlocksNoOther(t *testing.T) {
+	// Two goroutines call CheckAndComplete, each with a lock of its own held. They do not
+	// deadlock if no callback takes one of the locks; otherwise they use Signal.
+	p := onManualClock[string](t)
+	var mine sync.Mutex
+	var wg sync.WaitGroup
+	for g := range 2 {
+		wg.Go(func() {
+			for range 500 {
+				var met atomic.Bool
+				o := until(&met)
+				_, err := p.TryCompleteElseWatch(o, hour, "a", "b")
+				assert.NoError(t, err)
+				met.Store(true)
+				if g == 0 {
+					mine.Lock()
+					p.CheckAndComplete("a")
+					mine.Unlock()
+				} else {
+					p.CheckAndComplete("b")
+				}
+				eventually(t, func() bool { return o.completed.Load() == 1 }, "by one of the two")
+			}
+		})
+	}
+	wg.Wait()
+	empty(t, p)
+}
+
+// looped is an operation of a server that keeps its state on one goroutine, without a lock.
+type looped struct {
+	operation.DelayedOperation
+	state *loop
+	at    int
+	ended func()
+}
+
+type loop struct{ reached, tries int } // only the goroutine of the loop may read and write it
+
+func (o *looped) TryComplete() bool { o.state.tries++; return o.state.reached >= o.at }
+func (o *looped) OnComplete()       { o.ended() }
+func (o *looped) OnExpiration()     {}
+
+// While one goroutine makes all registrations and checks, only it calls TryComplete, whoever
+// else ends the operations. The race detector shows a violation.
+func TestOnlyWhoRegistersAndChecksTries(t *testing.T) {
+	p := open[int](t, purgatory.WithTick(50*time.Microsecond), purgatory.WithHistograms(), purgatory.WithKeyStats(8))
+	const rounds, keys = 5_000, 3
+	var state loop
+	var pending sync.WaitGroup
+	ended := func() { pending.Done() }
+	others := make(chan *looped, rounds)
+	var enders sync.WaitGroup
+	for i := range 3 {
+		enders.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 1))
+			for o := range others {
+				switch r.IntN(5) {
+				case 0:
+					p.Cancel(o, nil)
+				case 1:
+					p.ForceComplete(o)
+				case 2:
+					p.CancelForKey(r.IntN(keys), nil)
+				case 3:
+					p.Extend(o, time.Duration(r.IntN(2_000_000)))
+				case 4:
+					_ = p.Stats()
+					p.Waiting(r.IntN(keys))
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	for range rounds { // the goroutine of the loop
+		o := &looped{state: &state, at: state.reached + r.IntN(4), ended: ended}
+		pending.Add(1)
+		_, err := p.TryCompleteElseWatch(o, time.Duration(r.IntN(300_000)), r.IntN(keys), keys+r.IntN(keys))
+		require.NoError(t, err)
+		others <- o
+		state.reached += r.IntN(2)
+		p.CheckAndComplete(r.IntN(keys), keys+r.IntN(keys))
+	}
+	close(others)
+	enders.Wait()
+	for i, end := range []func(o *looped){ // whichever way the others have ended, these end in each
+		func(o *looped) { p.Extend(o, 0) },
+		func(o *looped) { p.Cancel(o, nil) },
+		func(o *looped) { p.ForceComplete(o) },
+	} {
+		pending.Add(1)
+		o := &looped{state: &state, at: math.MaxInt, ended: ended}
+		_, err := p.TryCompleteElseWatch(o, hour, i)
+		require.NoError(t, err)
+		inBackground(func() { end(o) })()
+	}
+	eventually(t, func() bool { return p.Stats().Expired > 0 }, "an expiry")
+	require.NoError(t, p.Close())
+	pending.Wait()
+	s := p.Stats()
+	assert.GreaterOrEqual(t, state.tries, rounds)
+	assert.Positive(t, s.Satisfied)
+	assert.Positive(t, s.Expired)
+	assert.Positive(t, s.Cancelled)
+	assert.Positive(t, s.Forced)
+}
+
+// The recipe of the example: while several goroutines register, one flushes, another cancels and the log closes, each
+// wait that was accepted is called back once. The callbacks do not overlap, none runs on a goroutine that
+// registers, and those of reached positions come in order.
+func TestCallbacksOfALogAreSerial(t *testing.T) {
+	const registering = 4
+	for round := range howMany(40, 8) {
+		l, err := newWAL()
+		require.NoError(t, err)
+		watched(t)
+		var last, next, accepted, answered, cancelled, inside atomic.Int64
+		callback := func(position int64) func(error) {
+			return func(err error) {
+				assert.EqualValues(t, 1, inside.Add(1), "callbacks overlap")
+				if err == nil {
+					assert.Less(t, last.Swap(position), position, "order")
+				} else {
+					cancelled.Add(1)
+				}
+				if position%16 == 0 {
+					assert.NotContains(t, string(debug.Stack()), "whenDurableLocked")
+				}
+				answered.Add(1)
+				inside.Add(-1)
+			}
+		}
+		var running errgroup.Group
+		for range registering {
+			running.Go(func() error {
+				for range 500 {
+					l.mu.Lock()
+					n := next.Add(1) // as an append does
+					if l.whenDurableLocked(n, callback(n)) == nil {
+						accepted.Add(1)
+					}
+					l.mu.Unlock()
+				}
+				return nil
+			})
+		}
+		running.Go(func() error {
+			for l.durable.Load() < 300*registering {
+				l.flushed(next.Load())
+			}
+			return nil
+		})
+		var cancelling errgroup.Group
+		var over atomic.Bool
+		if round%4 > 1 { // also those that are being registered
+			cancelling.Go(func() error {
+				for !over.Load() {
+					l.waits.CancelForKey(struct{}{}, nil)
+				}
+				return nil
+			})
+		}
+		if round%2 == 0 {
+			require.NoError(t, running.Wait())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_ = l.waits.Shutdown(ctx)
+		cancel()
+		require.NoError(t, running.Wait())
+		over.Store(true)
+		require.NoError(t, cancelling.Wait())
+		require.Equal(t, accepted.Load(), answered.Load())
+		require.NoError(t, l.waits.Shutdown(t.Context()))
+		if round%4 == 0 {
+			require.Positive(t, answered.Load()-cancelled.Load())
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// One that waits for a position that is durable already is called back without another flush.
+func TestAWaitForWhatIsDurableIsCalledBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newWAL()
+		require.NoError(t, err)
+		l.flushed(2)
+		answers := make(chan error, 1)
+		require.NoError(t, l.whenDurable(2, func(err error) { answers <- err }))
+		synctest.Wait()
+		require.Len(t, answers, 1)
+		require.NoError(t, <-answers)
+		require.NoError(t, l.waits.Shutdown(t.Context()))
 	})
 }
 
-// answered waits until n operations have been accepted and have ended, and shuts p down.
-func answered[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], n int64) {
-	t.Helper()
-	eventually(t, func() bool { s := p.Stats(); return s.Accepted == n && s.Pending == 0 }, "all are answered")
-	require.NoError(t, p.Shutdown(aWhile(t)))
+// With one signal worker and WithCallbacksOnWorkers, callbacks run one after the other in the order in which the
+// operations ended, whatever check has ended them.
+func TestOneWorkerRunsCallbacksInTheOrderOfTheirEnds(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithSignalWorkers(1), purgatory.WithCallbacksOnWorkers())
+	var reached, inside atomic.Int64
+	var order []int64 // the worker's
+	const n = 1000
+	reached.Store(-1)
+	for i := range int64(n) {
+		position := i * 7919 % n
+		o := &op{try: func() bool { return position <= reached.Load() }}
+		o.complete = func() {
+			assert.EqualValues(t, 1, inside.Add(1), "callbacks overlap")
+			assert.NotContains(t, string(debug.Stack()), "CheckAndComplete")
+			order = append(order, position)
+			inside.Add(-1)
+		}
+		_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[int]{Key: 1, Position: position})
+		require.NoError(t, err)
+	}
+	for end := int64(9); end < n; end += 10 {
+		reached.Store(end)
+		if end%20 == 9 {
+			p.CheckAndCompleteUpTo(1, end)
+		} else {
+			p.CheckAndComplete(1)
+		}
+	}
+	require.NoError(t, p.Shutdown(t.Context()))
+	require.Len(t, order, n)
+	assert.IsIncreasing(t, order)
 }
 
-func TestBlockedCallbacksDoNotHoldUpLaterOnes(t *testing.T) {
-	// Many goroutines are blocked in callbacks of one shard, more than there are workers,
-	// until the callback of the operation that ends last releases them.
-	const workers = 4
-	const blocked = 64 + workers - 1
-	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithReapInterval(time.Millisecond), purgatory.WithExpiryWorkers(workers))
-	var waiting atomic.Int32
-	release := make(chan struct{})
-	var waits []func()
-	for i := range blocked {
-		o := &op{complete: func() { waiting.Add(1); <-release }}
+// meeting is an operation whose OnComplete returns when several of them run at once.
+type meeting struct {
+	operation.DelayedOperation
+	ready *atomic.Bool
+	meet  func()
+}
+
+func (m *meeting) TryComplete() bool { return m.ready.Load() }
+func (m *meeting) OnComplete()       { m.meet() }
+func (m *meeting) OnExpiration()     {}
+
+// With WithCallbacksOnWorkers the callbacks of a crowd run on several goroutines at once, and
+// the operations have ended when the check returns.
+func TestCallbacksOnWorkersRunAtOnce(t *testing.T) {
+	const crowd, together = 400, 8
+	for name, end := range map[string]func(p *purgatory.DelayedOperationPurgatory[string]) int{
+		"CheckAndComplete": func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CheckAndComplete("a") },
+		"CompleteForKey":   func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CompleteForKey("a") },
+		"CancelForKey":     func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CancelForKey("a", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open[string](t, purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(together))
+			var ready atomic.Bool
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			there, gate := 0, make(chan struct{})
+			meet := func() {
+				defer all.Done()
+				mu.Lock()
+				mine := gate
+				if there++; there == together {
+					close(gate)
+					there, gate = 0, make(chan struct{})
+				}
+				mu.Unlock()
+				<-mine
+			}
+			all.Add(crowd)
+			ops := make([]*meeting, crowd)
+			for i := range ops {
+				ops[i] = &meeting{ready: &ready, meet: meet}
+				_, err := p.TryCompleteElseWatch(ops[i], hour, "a")
+				require.NoError(t, err)
+			}
+			ready.Store(true)
+			assert.Equal(t, crowd, end(p))
+			for _, o := range ops {
+				require.NotEqual(t, operation.Pending, o.Outcome())
+			}
+			all.Wait()
+			require.NoError(t, p.Shutdown(t.Context()))
+		})
+	}
+}
+
+// deepest is the maximum, in frames, of the stacks of the goroutines that call look.
+type deepest struct{ frames atomic.Int64 }
+
+func (d *deepest) look() {
+	for n := int64(depth()); ; {
+		was := d.frames.Load()
+		if n <= was || d.frames.CompareAndSwap(was, n) {
+			return
+		}
+	}
+}
+
+func TestKAFKA3994NoLockIsHeldWhileUserCodeRuns(t *testing.T) {
+	// There are two operations. TryComplete and OnComplete of each take the other's lock and
+	// check the other's key.
+	p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+	var locks [2]sync.Mutex
+	var met atomic.Bool
+	var ops [2]*op
+	for i := range ops {
+		o := &op{}
+		o.try = func() bool { locks[i].Lock(); defer locks[i].Unlock(); return met.Load() }
+		o.complete = func() {
+			locks[1-i].Lock()
+			locks[1-i].Unlock() //nolint:staticcheck // an empty section shows that the lock is free
+			p.CheckAndComplete(1 - i)
+			p.CheckAndComplete(i)
+		}
+		ops[i] = o
 		submit(t, p, o, hour, i)
-		waits = append(waits, inBackground(func() { p.ForceComplete(o) }))
 	}
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "all are ended")
-	key := submitted(t, p, blocked)
-	key.complete = func() { close(release) }
-	assert.True(t, p.ForceComplete(key))
-	for _, wait := range waits {
-		wait()
+	met.Store(true)
+	var wg sync.WaitGroup
+	for i := range ops {
+		wg.Go(func() { p.CheckAndComplete(i) })
 	}
-	eventually(t, func() bool { return waiting.Load() == blocked }, "every callback runs")
-	ended(t, key, operation.Forced)
-	require.NoError(t, p.Shutdown(aWhile(t)), "no goroutine counts as being inside a callback")
+	wg.Wait()
+	for _, o := range ops {
+		ended(t, o, operation.Satisfied)
+	}
 }

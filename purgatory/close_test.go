@@ -3,6 +3,7 @@ package purgatory_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,9 +14,45 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
+
+// A Shutdown whose context has ended returns when the callbacks of what it has ended have run. One that blocks
+// holds it up for the drain time only, and the error counts it.
+func TestADrainAnswersEverybody(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		text  string
+	}{
+		"all answer":          {900 * time.Millisecond, ""},
+		"one does not answer": {3 * time.Second, "1 operations are unanswered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[string](t)
+				o := &op{complete: func() { time.Sleep(c.takes) }}
+				submit(t, p, o, hour, "a")
+				ctx, end := context.WithCancelCause(t.Context())
+				cause := errors.New("the process ends")
+				end(cause)
+				began := time.Now()
+				err := p.Shutdown(ctx)
+				require.ErrorIs(t, err, cause)
+				assert.LessOrEqual(t, time.Since(began), 1100*time.Millisecond, "the bubble's time")
+				if c.text == "" {
+					assert.GreaterOrEqual(t, time.Since(began), c.takes)
+					assert.Equal(t, cause, err)
+				} else {
+					assert.ErrorContains(t, err, c.text)
+				}
+				require.NoError(t, p.Shutdown(t.Context()))
+				ended(t, o, operation.Closed)
+			})
+		})
+	}
+}
 
 func TestCloseRunsCallbacksOnTheCallersGoroutine(t *testing.T) {
 	p, err := purgatory.New[int]("test")
@@ -246,33 +283,6 @@ func TestCloseEndsAnOperationThatExpiresDuringRegistration(t *testing.T) {
 	empty(t, p)
 }
 
-// Goroutines that go on signalling all keys, as nobody has told them of the end, keep Shutdown
-// neither from closing nor from returning.
-func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
-	p := open[int](t)
-	stop, callers := make(chan struct{}), sync.WaitGroup{}
-	defer callers.Wait()
-	defer close(stop)
-	var calls atomic.Int64
-	for range 4 {
-		callers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					p.SignalAll()
-					calls.Add(1)
-				}
-			}
-		})
-	}
-	eventually(t, func() bool { return calls.Load() > 1000 }, "the callers are at it")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	assert.NoError(t, p.Shutdown(ctx))
-}
-
 // A callback that blocks Close holds up nothing else: what Close has not reached is still tried.
 func TestSignalAllReachesWhatABlockedCloseHasNotReached(t *testing.T) {
 	for name, signal := range map[string]func(p *intPurgatory){
@@ -324,5 +334,195 @@ func TestCloseWakesWhoAdvancesTheClock(t *testing.T) {
 		require.NoError(t, p.Close())
 		wait()
 		assert.Zero(t, time.Since(began), "on the clock of the bubble")
+	})
+}
+
+// Close ends an operation whatever the clocks say: one that was registered outside a synctest bubble seems to
+// come from the future in it.
+func TestCloseEndsWhatSeemsToHaveComeLater(t *testing.T) {
+	p := newManual(t)
+	o := probed(t, p, time.Hour, "a")
+	machine.Of(o).SetStart(time.Hour)
+	assert.Zero(t, p.CancelForKey("a", nil), "it has come later")
+	require.NoError(t, p.Close())
+	assert.Equal(t, operation.Closed, o.Outcome())
+}
+
+// The record of Close counts waits that were met at once, as Stats does.
+func TestTheRecordOfCloseCountsWaitsThatWereMetAtOnce(t *testing.T) {
+	log := &records{}
+	p := newManual(t, purgatory.WithLogger(slog.New(log)))
+	require.NoError(t, p.Await(t.Context(), time.Hour, func() bool { return true }, "a"))
+	require.NoError(t, p.Close())
+	got := log.find(purgatory.EventClosed)
+	require.Len(t, got, 1)
+	assert.EqualValues(t, 1, got[0]["satisfied"])
+	assert.EqualValues(t, 1, p.Stats().Satisfied)
+}
+
+// A broker with 20,000 pending produces is told to stop while others come and go, and its time passes. When
+// Shutdown has returned the process may end: each request that was accepted has its answer.
+func TestADrainThatRunsOutOfTimeAnswersEverybody(t *testing.T) {
+	const pending, partitions, handlers = 20_000, 500, 4
+	for range howMany(60, 6) {
+		p := open[int](t)
+		var accepted, answered atomic.Int64
+		produce := func(key int, met *atomic.Bool) error {
+			o := until(met)
+			o.complete = func() { answered.Add(1) }
+			_, err := p.TryCompleteElseWatch(o, hour, key)
+			if err == nil {
+				accepted.Add(1)
+			}
+			return err
+		}
+		var never atomic.Bool
+		for i := range pending {
+			require.NoError(t, produce(i%partitions, &never))
+		}
+		var handling sync.WaitGroup
+		for h := range handlers {
+			handling.Go(func() {
+				for i := h; ; i++ {
+					var met atomic.Bool
+					if err := produce(i%partitions, &met); err != nil {
+						assert.ErrorIs(t, err, purgatory.ErrClosed)
+						return
+					}
+					met.Store(true)
+					p.CheckAndComplete(i % partitions)
+				}
+			})
+		}
+		eventually(t, func() bool { return accepted.Load() > pending+100 }, "it is busy")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errGone)
+		err := p.Shutdown(ctx)
+		answers := answered.Load()
+		cancel()
+		handling.Wait()
+		require.ErrorIs(t, err, errGone)
+		require.EqualError(t, err, errGone.Error(), "nobody is unanswered")
+		require.Equal(t, accepted.Load(), answers, "answers when Shutdown had returned")
+		require.Positive(t, p.Stats().Closed)
+	}
+}
+
+// Close has run the callbacks of what it has ended when it returns.
+func TestCloseHasAnsweredWhatItEnded(t *testing.T) {
+	for range howMany(20, 4) {
+		p := open[int](t)
+		all := make([]*op, 5_000)
+		for i := range all {
+			all[i] = submitted(t, p, i%100)
+		}
+		require.NoError(t, p.Close())
+		for _, o := range all {
+			require.EqualValues(t, 1, o.completed.Load())
+		}
+	}
+}
+
+// released returns a channel, and a function that closes it: once, also for a test that has failed before.
+func released() (release chan struct{}, free func()) {
+	release = make(chan struct{})
+	return release, sync.OnceFunc(func() { close(release) })
+}
+
+// Callbacks that block hold Shutdown up for the drain time, and its error says how many operations are
+// unanswered. Those of the other operations run.
+func TestCallbacksThatBlockADrainAreCounted(t *testing.T) {
+	const all, blocked = 300, 7
+	for _, test := range []struct {
+		options []purgatory.Option
+		drain   time.Duration
+		says    string
+		answers int32
+	}{
+		{nil, time.Second, `7 operations are unanswered`, all - blocked},
+		{[]purgatory.Option{purgatory.WithDrainTime(time.Minute)}, time.Minute, `7 operations are unanswered`, all - blocked},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(blocked)}, time.Second, `300 operations are unanswered`, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := purgatory.New[string]("produce", test.options...)
+			require.NoError(t, err)
+			var answers atomic.Int32
+			release, free := released()
+			defer free()
+			ops := make([]*op, all)
+			for i := range ops {
+				ops[i] = &op{complete: func() {
+					if i < blocked {
+						<-release
+					}
+					answers.Add(1)
+				}}
+				submit(t, p, ops[i], hour, "orders-0")
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errGone)
+			defer cancel()
+			began := time.Now()
+			err = p.Shutdown(ctx)
+			took := time.Since(began) - 10*time.Second
+			require.ErrorIs(t, err, errGone)
+			require.ErrorContains(t, err, test.says)
+			assert.Equal(t, test.answers, answers.Load())
+			assert.GreaterOrEqual(t, took, test.drain)
+			assert.Less(t, took, test.drain+100*time.Millisecond, "of the bubble's time")
+			assert.Zero(t, p.NumDelayed())
+
+			free()
+			require.NoError(t, p.Shutdown(t.Context()), "it waits for them")
+			for _, o := range ops {
+				ended(t, o, operation.Closed)
+			}
+		})
+	}
+}
+
+// With a drain time of zero Shutdown returns when its context ends, whoever is unanswered.
+func TestADrainTimeOfZeroIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("produce", purgatory.WithDrainTime(0))
+		require.NoError(t, err)
+		release, free := released()
+		defer free()
+		submit(t, p, &op{complete: func() { <-release }}, hour, "orders-0")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errGone)
+		defer cancel()
+		began := time.Now()
+		err = p.Shutdown(ctx)
+		require.ErrorIs(t, err, errGone)
+		require.ErrorContains(t, err, "1 operations are unanswered")
+		assert.Equal(t, time.Second, time.Since(began))
+		free()
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
+// A wait of Await ends with its purgatory's Shutdown, whatever blocks the callbacks of others.
+func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("produce", purgatory.WithSignalWorkers(1))
+		require.NoError(t, err)
+		release, free := released()
+		defer free()
+		submit(t, p, &op{complete: func() { <-release }}, hour, "orders-0")
+		const waits = 50
+		ended := make(chan error, waits)
+		for range waits {
+			go func() {
+				ended <- p.Await(context.WithoutCancel(t.Context()), hour, func() bool { return false }, "orders-0")
+			}()
+		}
+		synctest.Wait()
+		err = p.Shutdown(over(t))
+		require.ErrorContains(t, err, "1 operations are unanswered")
+		synctest.Wait()
+		require.Len(t, ended, waits)
+		for range waits {
+			require.ErrorIs(t, <-ended, purgatory.ErrClosed)
+		}
+		free()
+		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }

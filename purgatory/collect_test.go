@@ -1,7 +1,12 @@
 package purgatory_test
 
 import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +19,77 @@ import (
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
+
+// A purgatory that looks at a long line only up to a position leaves the rest of it alone, also
+// while a callback of an earlier batch blocks.
+func TestACheckThatStopsKeepsNoOperation(t *testing.T) {
+	p := onManualClock[string](t)
+	s := &store{items: make([]int, 1)}
+	g := newGate()
+	submit(t, p, &op{try: func() bool { return s.take([]int{0}) }, complete: g.pass}, hour, "a")
+	all := submittedWeakly(t, p, new(atomic.Bool), 5, "a")
+	s.add(0, 1)
+	wait := inBackground(func() { p.CheckAndCompleteInOrder("a") })
+	<-g.entered
+	forceAll(t, p, all)
+	gone(t, all)
+	close(g.leave)
+	wait()
+	runtime.KeepAlive(p)
+}
+
+// A check inside a TryComplete that is left to a worker is made by it, and nothing of it is kept
+// meanwhile.
+func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
+	for name, check := range map[string]func(p *stringPurgatory) int{
+		"check":    func(p *stringPurgatory) int { return p.CheckAndComplete("b") },
+		"in order": func(p *stringPurgatory) int { return p.CheckAndCompleteInOrder("b") },
+		"up to":    func(p *stringPurgatory) int { return p.CheckAndCompleteUpTo("b", 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, purgatory.WithWatcherShards(1))
+			held := purgatory.HoldWorkers(t, p)
+			all := submittedWeakly(t, p, new(atomic.Bool), 5, "b")
+			nests := afterRegistration(func(*op) bool {
+				assert.Zero(t, check(p))
+				return false
+			})
+			submit(t, p, nests, hour, "a")
+			p.CheckAndComplete("a")
+			require.True(t, held.Waiting(), "it is left to a worker")
+			forceAll(t, p, all)
+			gone(t, all)
+			late := afterRegistration(func(*op) bool { return true })
+			submit(t, p, late, hour, "b")
+			if name == "in order" {
+				assert.Equal(t, 1, p.CheckAndCompleteInOrder("b"), "the turn has ended")
+			} else {
+				assert.Equal(t, 1, p.CheckAndComplete("b"))
+			}
+			held.Work()
+			ended(t, late, operation.Satisfied)
+		})
+	}
+}
+
+// Operations that a worker has answered are not kept while it runs the callback of another one that
+// has ended with them.
+func TestABlockedWorkerKeepsNoAnsweredOperation(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers())
+	held := purgatory.HoldWorkers(t, p)
+	all := submittedWeakly(t, p, new(atomic.Bool), 5, "a")
+	g := newGate()
+	submit(t, p, &op{complete: g.pass}, hour, "a")
+	submitted(t, p, "a")
+	require.Equal(t, 7, p.CompleteForKey("a"))
+	wait := inBackground(held.Work)
+	<-g.entered
+	gone(t, all)
+	close(g.leave)
+	wait()
+	held.Release()
+	require.NoError(t, p.Shutdown(t.Context()))
+}
 
 // Tests that the purgatory does not refer to operations that have ended.
 
@@ -113,27 +189,6 @@ func TestAnOperationCancelledDuringACheckCanBeCollected(t *testing.T) {
 	}
 }
 
-func TestARetryIsSignalledUnderANaNKey(t *testing.T) {
-	// During each try another goroutine checks the key, so that the holder has to try
-	// again, lets go after some tries, and signals the operation's first key for a worker: a NaN,
-	// which only this signal finds.
-	nan := 0.0
-	nan /= nan
-	p := open[float64](t, purgatory.WithoutReaper())
-	o := &op{}
-	o.try = func() bool {
-		n := o.tries.Load()
-		if n > 2 && n < 100 {
-			inBackground(func() { p.CheckAndComplete(2) })()
-		}
-		return n >= 100
-	}
-	submit(t, p, o, hour, nan, 2)
-	p.CheckAndComplete(2)
-	eventually(t, func() bool { return o.completed.Load() == 1 }, "a worker tries again")
-	ended(t, o, operation.Satisfied)
-}
-
 // three returns an operation that has ended, and weak pointers to its neighbours in the
 // list.
 //
@@ -216,4 +271,423 @@ func forceAll(t *testing.T, p *stringPurgatory, all []weak.Pointer[op]) {
 	for _, w := range all {
 		assert.True(t, p.ForceComplete(w.Value()))
 	}
+}
+
+// Tests that what callers have handed in is not kept when it has served its purpose.
+
+// An action that has run, with all that it refers to, is not kept while a later one blocks.
+func TestABlockedActionKeepsNoEarlierAction(t *testing.T) {
+	var q purgatory.ActionQueue
+	var all []weak.Pointer[op]
+	for range 5 {
+		all = append(all, addUsing(&q))
+	}
+	g := newGate()
+	q.Add(g.pass)
+	q.Add(func() {})
+	wait := inBackground(q.Run)
+	<-g.entered
+	gone(t, all)
+	close(g.leave)
+	wait()
+	runtime.KeepAlive(&q)
+}
+
+//go:noinline
+func addUsing(q *purgatory.ActionQueue) weak.Pointer[op] {
+	o := &op{}
+	q.Add(func() { o.tries.Add(1) })
+	return weak.Make(o)
+}
+
+// When an Await has returned, its function, with all that it refers to, is not kept, although the
+// memory of the wait is.
+func TestAnAwaitKeepsNothingOfItsFunction(t *testing.T) {
+	for name, cause := range map[string]error{"cancelled": errGone, "its context": context.Canceled, "satisfied": nil} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			gone(t, []weak.Pointer[op]{awaited(t, p, cause)})
+			empty(t, p)
+		})
+	}
+}
+
+//go:noinline
+func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
+	t.Helper()
+	o := &op{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := inBackground(func() {
+		for p.Waiting("a") == 0 {
+			runtime.Gosched()
+		}
+		switch {
+		case errors.Is(cause, context.Canceled):
+			cancel()
+		case cause != nil:
+			p.CancelForKey("a", cause)
+		default:
+			p.CheckAndComplete("a")
+		}
+	})
+	assert.ErrorIs(t, p.Await(ctx, hour, func() bool { return o.tries.Add(1) > 2 && cause == nil }, "a"), cause)
+	ended() // a walk refers to what it has ended, until it is over
+	return weak.Make(o)
+}
+
+// What is kept of a callback that was timed refers to no operation.
+func TestATimedCallbackKeepsNoOperation(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithSlowCallback(hour))
+	all := forcedWeakly(t, p)
+	gone(t, all)
+	empty(t, p)
+}
+
+// Tests that operations that have ended do not stay reachable while others go on.
+
+// A verb ends 300 operations, and the first callback blocks. Operations of later batches, which
+// others end meanwhile, can be collected.
+func TestABlockedCallbackKeepsNoOperationOfALaterBatch(t *testing.T) {
+	for name, verb := range map[string]func(p *stringPurgatory){
+		"CancelForKey":   func(p *stringPurgatory) { p.CancelForKey("a", nil) },
+		"CompleteForKey": func(p *stringPurgatory) { p.CompleteForKey("a") },
+		"Close":          func(p *stringPurgatory) { _ = p.Close() },
+		"CancelMatching": func(p *stringPurgatory) {
+			p.CancelMatching("a", nil, func(o operation.Operation) bool { return o.(*op).complete != nil })
+		},
+	} {
+		for _, ordered := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				p := onManualClock[string](t)
+				in, out := make(chan struct{}), make(chan struct{})
+				blocks := &op{complete: func() { close(in); <-out }}
+				submit(t, p, blocks, hour, "a")
+				first := submittedAt(t, p, ordered, 200)
+				rest := submittedAt(t, p, ordered, 100)
+				var wg sync.WaitGroup
+				wg.Go(func() { verb(p) })
+				<-in
+				forceAll(t, p, rest)
+				gone(t, rest)
+				close(out)
+				wg.Wait()
+				runtime.KeepAlive(first)
+			})
+		}
+	}
+}
+
+//go:noinline
+func submittedAt(t *testing.T, p *stringPurgatory, ordered bool, n int) (all []weak.Pointer[op]) {
+	t.Helper()
+	for range n {
+		o := &op{}
+		if !ordered {
+			submit(t, p, o, hour, "a")
+		} else {
+			_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 5})
+			require.NoError(t, err)
+		}
+		all = append(all, weak.Make(o))
+	}
+	return all
+}
+
+// connection is a key that refers to the operation that waits under it.
+type connection struct{ waits *op }
+
+// The key of an operation that has been answered is not kept while a later callback blocks.
+func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
+	p := onManualClock[any](t)
+	in, out := make(chan struct{}), make(chan struct{})
+	all := func() (all []weak.Pointer[op]) {
+		for range 50 {
+			c := &connection{waits: &op{}}
+			submit[any](t, p, c.waits, hour, c, "all")
+			all = append(all, weak.Make(c.waits))
+		}
+		return all
+	}()
+	submit[any](t, p, &op{complete: func() { close(in); <-out }}, hour, "all")
+	var wg sync.WaitGroup
+	wg.Go(func() { p.CancelForKey("all", nil) })
+	<-in
+	gone(t, all)
+	close(out)
+	wg.Wait()
+}
+
+// heavy is an operation of 1 MB.
+type heavy struct {
+	op
+	_ [1 << 20]byte
+}
+
+// 16 goroutines make operations of 1 MB on 3 keys and end them. Of those that were answered,
+// never more than 4 are reachable.
+func TestFewHeavyOperationsAreReachable(t *testing.T) {
+	const goroutines = 16
+	p := onManualClock[int](t)
+	var mu sync.Mutex
+	var answered []weak.Pointer[heavy]
+	round := func(rnd *rand.Rand) {
+		var met atomic.Bool
+		done := make(chan struct{})
+		keys := rnd.Perm(8)[:3]
+		weakly := func() weak.Pointer[heavy] {
+			o := &heavy{op: op{try: met.Load, complete: func() { close(done) }}}
+			_, err := p.TryCompleteElseWatch(o, hour, keys...)
+			assert.NoError(t, err)
+			return weak.Make(o)
+		}()
+		switch rnd.IntN(4) {
+		case 0:
+			p.CancelForKey(keys[1], nil)
+		case 1:
+			p.CompleteForKey(keys[2])
+		default:
+			met.Store(true)
+			p.CheckAndComplete(keys[rnd.IntN(3)])
+		}
+		<-done
+		mu.Lock()
+		defer mu.Unlock()
+		answered = append(answered, weakly)
+	}
+	var stop atomic.Bool
+	var rounds atomic.Int64
+	var wg sync.WaitGroup
+	for g := range uint64(goroutines) {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, g))
+			for !stop.Load() {
+				round(rnd)
+				rounds.Add(1)
+			}
+		})
+	}
+	// A goroutine that is interrupted in a walk refers to what is left of its batch. With the race
+	// detector, or on a busy machine, some are interrupted at any moment: it only looks for races then.
+	few := 0
+	for range howMany(60, 6) {
+		for before := rounds.Load(); rounds.Load() < before+20; {
+			runtime.Gosched()
+		}
+		mu.Lock()
+		before := answered
+		answered = nil
+		mu.Unlock()
+		runtime.GC() // frees what was not reachable when it began
+		reachable := 0
+		for _, w := range before {
+			if w.Value() != nil {
+				reachable++
+			}
+		}
+		if reachable <= 4 {
+			few++
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if !purgatory.RaceDetector {
+		assert.Greater(t, few, 20, "of 60 samples, those in which at most 4 answered operations of 1 MB are reachable")
+	}
+	runtime.GC()
+	for _, w := range answered {
+		assert.Nil(t, w.Value(), "nobody is in a walk any more")
+	}
+	empty(t, p)
+}
+
+// large is an operation that refers to much memory.
+type large struct {
+	operation.DelayedOperation
+	_   [64 << 10]byte
+	yes bool
+}
+
+func (o *large) TryComplete() bool { return o.yes }
+func (o *large) OnComplete()       {}
+func (o *large) OnExpiration()     {}
+
+func TestKAFKA664AQuietKeyKeepsNoEndedOperation(t *testing.T) {
+	// The timer does not refer to it either, however late its timeout (KAFKA-19389, KoP #1739).
+	clockless := onManualClock[int](t)
+	ends := map[string]func(o *large){
+		"checked":   func(o *large) { o.yes = true; clockless.CheckAndComplete(1) },
+		"forced":    func(o *large) { clockless.ForceComplete(o) },
+		"cancelled": func(o *large) { clockless.Cancel(o, errGone) },
+		"for key":   func(*large) { clockless.CancelForKey(1, errGone) },
+	}
+	for name, end := range ends {
+		for _, ordered := range []bool{false, true} {
+			submitted(t, clockless, 2, 3) // these wait for the quiet keys during the whole test
+			ended := func() weak.Pointer[large] {
+				o := &large{}
+				var err error
+				if ordered {
+					at := make([]purgatory.KeyPosition[int], 200)
+					for i := range at {
+						at[i] = purgatory.KeyPosition[int]{Key: 1 + i, Position: int64(i)}
+					}
+					_, err = clockless.TryCompleteElseWatchAt(o, math.MaxInt64, at...)
+				} else {
+					_, err = clockless.TryCompleteElseWatch(o, math.MaxInt64, 1, 2, 3, 4, 5, 6, 7)
+				}
+				require.NoError(t, err)
+				end(o)
+				require.NotEqual(t, operation.Pending, o.Outcome())
+				return weak.Make(o)
+			}()
+			for range 5 {
+				if ended.Value() == nil {
+					break
+				}
+				runtime.GC()
+			}
+			assert.Nil(t, ended.Value(), "%s, ordered %v: without a purge, and without an event on its keys", name, ordered)
+		}
+	}
+	assert.Equal(t, 8, clockless.NumDelayed())
+}
+
+func TestKAFKA1441APurgeVisitsNoPendingOperations(t *testing.T) {
+	// In Kafka a purge walked over 340,809 watchers, and nothing expired meanwhile. Here a
+	// sweep visits stale watches only, of which there are none, and tries no operation.
+	p := onManualClock[int](t)
+	for i := range 20_000 {
+		submitted(t, p, i%500)
+	}
+	for range 1000 {
+		p.AdvanceClock(0)
+	}
+	s := p.Stats()
+	assert.Zero(t, s.Checks)
+	assert.Zero(t, s.Purges)
+	assert.EqualValues(t, 20_000, s.Watched)
+}
+
+func TestEntriesLeftToThePurgeAreBounded(t *testing.T) {
+	// Kafka's purge interval is no bound: millions of stale watchers gathered between two
+	// purges, and fewer than the interval stayed for ever.
+	const limit = 10
+	p := open[int](t, purgatory.WithPurgeInterval(limit), purgatory.WithoutReaper(), purgatory.WithWatcherShards(4))
+	var wg sync.WaitGroup
+	var most atomic.Int64
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 1500 {
+				o := &op{}
+				_, err := p.TryCompleteElseWatch(o, hour, g, 10+i%20, 40+i%20, 70+i%20)
+				assert.NoError(t, err)
+				p.ForceComplete(o)
+				if stale := p.Stats().Stale; stale > most.Load() {
+					most.Store(stale)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.LessOrEqual(t, most.Load(), int64(limit+4), "who finds that there is no room has been counted for a moment")
+	assert.Zero(t, p.NumDelayed())
+	assert.EqualValues(t, p.Stats().Stale, p.Watched())
+	empty(t, p) // one sweep takes out all
+}
+
+// Who has few keys does not pay for the memory of one who had many.
+func TestKeysThatAreGivenBackAreForgotten(t *testing.T) {
+	if purgatory.RaceDetector {
+		t.Skip("with it, a pool drops things at random")
+	}
+	// A sync.Pool gives back what was put on the same processor, and before the last two collections.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	p := newManual(t)
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = "key"
+	}
+	many, array, release := p.FillKeys(keys)
+	require.Len(t, many, 1000)
+	release()
+	few, again, release := p.FillKeys(keys[:5])
+	require.Same(t, array, again, "the memory is used again")
+	require.Len(t, few, 5)
+	for _, w := range (*array)[5:cap(*array)] {
+		require.Empty(t, w.Key)
+	}
+	(*array)[:6][5].Key = "not touched"
+	release()
+	assert.Equal(t, "not touched", (*array)[:6][5].Key, "release clears what was filled, and no more")
+	assert.Empty(t, (*array)[:5][4].Key)
+}
+
+// The pool lives as long as the purgatory: what it holds must not keep keys in memory.
+func TestThePoolOfKeysHoldsNone(t *testing.T) {
+	p := newManual(t)
+	submitted(t, p, "a", "b", "c", "d", "e", "f")
+	pooled := p.PooledKeys()
+	if pooled == nil {
+		t.Skip("the race detector makes a sync.Pool drop items")
+	}
+	require.NotZero(t, cap(*pooled))
+	for _, w := range (*pooled)[:cap(*pooled)] {
+		assert.Zero(t, w)
+	}
+}
+
+// A callback that blocks during a call of several keys must not keep the operations in memory
+// that the call has ended before.
+func TestACallOfSeveralKeysPinsNoEndedOperation(t *testing.T) {
+	for name, call := range map[string]func(p *stringPurgatory, keys ...string){
+		"one by one": func(p *stringPurgatory, keys ...string) {
+			for _, k := range keys {
+				p.Signal(k)
+			}
+		},
+		"signal": (*stringPurgatory).Signal,
+		"check":  func(p *stringPurgatory, keys ...string) { go p.CheckAndComplete(keys...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate()
+			p := onManualClock[string](t, purgatory.WithSignalWorkers(1), purgatory.WithWatcherShards(1))
+			var met atomic.Bool
+			var freed weak.Pointer[op]
+			var answered atomic.Bool
+			func() {
+				o := until(&met)
+				o.complete = func() { answered.Store(true) }
+				submit(t, p, o, hour, "a", "b")
+				freed = weak.Make(o)
+			}()
+			submit(t, p, &op{try: met.Load, complete: g.pass}, hour, "c", "d")
+			submitted(t, p, "z")
+			met.Store(true)
+			call(p, "a", "b", "c", "z")
+			<-g.entered
+			assert.True(t, answered.Load())
+			gone(t, []weak.Pointer[op]{freed}) // its callbacks have returned
+			close(g.leave)
+		})
+	}
+}
+
+func TestKAFKA2160EmptyKeysAreRemoved(t *testing.T) {
+	p := onManualClock[int](t)
+	for i := range 20_000 {
+		o := &op{}
+		submit(t, p, o, time.Second, i, -i-1)
+		switch i % 3 {
+		case 0:
+			p.ForceComplete(o)
+		case 1:
+			p.CancelForKey(i, nil)
+		default:
+			p.AdvanceClock(time.Second)
+		}
+	}
+	p.AdvanceClock(time.Second)
+	assert.Zero(t, p.NumKeys())
 }

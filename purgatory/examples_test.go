@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,4 +178,99 @@ func ExampleDelayedOperationPurgatory_Shutdown() {
 	// shut down: context deadline exceeded
 	// closed with 0 bytes
 	// shut down: <nil>
+}
+
+// Each request waits until the high watermark has passed its record. The high watermark is
+// the end of what is replicated, so the record at offset waits for position offset+1. A step
+// of the high watermark calls the conditions of the requests that it has reached, and no
+// others.
+func ExampleDelayedOperationPurgatory_AwaitAt() {
+	p, _ := purgatory.New[string]("produce")
+	defer p.Close()
+
+	var highWatermark atomic.Int64
+	answers := make(chan string)
+	for offset := range int64(3) {
+		go func() {
+			replicated := func() bool { return highWatermark.Load() > offset }
+			err := p.AwaitAt(context.Background(), time.Minute, replicated,
+				purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
+			answers <- fmt.Sprintf("offset %d, error: %v", offset, err)
+		}()
+	}
+	for p.NumDelayed() < 3 { // until all three wait
+		runtime.Gosched()
+	}
+
+	highWatermark.Store(2)
+	p.CheckAndCompleteUpTo("orders-0", 2)
+	fmt.Println(<-answers)
+	fmt.Println(<-answers)
+	fmt.Println("waiting:", p.NumDelayed())
+
+	highWatermark.Store(3)
+	p.CheckAndCompleteUpTo("orders-0", 3)
+	fmt.Println(<-answers)
+	// Unordered output:
+	// offset 0, error: <nil>
+	// offset 1, error: <nil>
+	// waiting: 1
+	// offset 2, error: <nil>
+}
+
+// Positions as priorities: the request with the lowest position gets the next item, and of those with the same
+// position the one that has waited longest.
+func ExampleDelayedOperationPurgatory_TryCompleteElseWatchAt_priority() {
+	p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
+
+	const urgent, normal, bulk = 0, 1, 2
+	var jobs []string
+	wait := func(worker string, priority int64) {
+		at := purgatory.KeyPosition[string]{Key: "jobs", Position: priority}
+		_, _ = p.TryCompleteElseWatchAt(&claim{worker: worker, jobs: &jobs}, time.Minute, at)
+	}
+	wait("Ada", bulk)
+	wait("Bob", normal)
+	wait("Cy", urgent)
+	wait("Dot", normal)
+
+	jobs = append(jobs, "wash", "dry", "fold")
+	p.CheckAndCompleteInOrder("jobs")
+	// Output:
+	// Cy: wash, satisfied
+	// Bob: dry, satisfied
+	// Dot: fold, satisfied
+	// Ada: , closed
+}
+
+// Positions that fall: the request that came last gets the next item. Under overload it is the one whose client
+// has most likely not given up yet.
+func ExampleDelayedOperationPurgatory_TryCompleteElseWatchAt_lastInFirstOut() {
+	p, err := purgatory.New[string]("claims")
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
+
+	var jobs []string
+	var came int64 // production code uses an atomic.Int64
+	wait := func(worker string) {
+		came++
+		at := purgatory.KeyPosition[string]{Key: "jobs", Position: -came}
+		_, _ = p.TryCompleteElseWatchAt(&claim{worker: worker, jobs: &jobs}, time.Minute, at)
+	}
+	wait("Ada")
+	wait("Bob")
+	wait("Cy")
+
+	jobs = append(jobs, "wash", "dry")
+	p.CheckAndCompleteInOrder("jobs")
+	// Output:
+	// Cy: wash, satisfied
+	// Bob: dry, satisfied
+	// Ada: , closed
 }

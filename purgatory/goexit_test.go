@@ -1,6 +1,8 @@
 package purgatory_test
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -9,9 +11,142 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
+
+// The operation that a goroutine holds when user code ends it by runtime.Goexit is let go of.
+func TestGoexitLeavesNoOperationHeld(t *testing.T) {
+	for name, leave := range map[string]func(p *purgatory.DelayedOperationPurgatory[string], op *probe){
+		"try": func(p *purgatory.DelayedOperationPurgatory[string], op *probe) {
+			op.while = runtime.Goexit
+			p.CheckAndComplete("a")
+		},
+		"String": func(p *purgatory.DelayedOperationPurgatory[string], op *probe) {
+			op.while = runtime.Goexit
+			p.Inspect(0, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newManual(t)
+			op := probed(t, p, time.Hour, "a")
+			apart(func() { leave(p, op) })
+			op.while = nil
+			p.ForceComplete(op) // the goroutine that goes on may be about to let go of it
+			assert.Eventually(t, func() bool { return p.Watchers().Unanswered() == 0 }, time.Minute, time.Millisecond)
+			assert.Equal(t, operation.Forced, op.Outcome())
+		})
+	}
+}
+
+// Marks that were left to a goroutine which runtime.Goexit ends are not lost.
+func TestGoexitLosesNoMarkLeftToTheHolder(t *testing.T) {
+	gone := errors.New("gone")
+	for name, of := range map[string]func(p *purgatory.DelayedOperationPurgatory[string], op *probe){
+		"CheckAndComplete": func(p *purgatory.DelayedOperationPurgatory[string], _ *probe) { p.CheckAndComplete("a") },
+		"Inspect":          func(p *purgatory.DelayedOperationPurgatory[string], _ *probe) { p.Inspect(0, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newManual(t)
+			op := probed(t, p, time.Hour, "a", "b")
+			op.while = func() {
+				op.while = nil
+				apart(func() { assert.False(t, p.Cancel(op, gone), "left to the holder") })
+				runtime.Goexit()
+			}
+			apart(func() { of(p, op) })
+			require.Eventually(t, p.Idle, deadline, time.Millisecond)
+			assert.Equal(t, operation.Cancelled, op.Outcome())
+			assert.Equal(t, gone, op.Cause())
+			assert.Zero(t, p.Wishes())
+			assert.Zero(t, p.Watched())
+
+			op = probed(t, p, time.Hour, "a")
+			op.while = func() {
+				op.while, op.ready = nil, true
+				apart(func() { assert.Zero(t, p.CheckAndComplete("a"), "left to the holder") })
+				runtime.Goexit()
+			}
+			apart(func() { of(p, op) })
+			require.Eventually(t, func() bool { return op.Outcome() == operation.Satisfied }, deadline, time.Millisecond)
+		})
+	}
+}
+
+// leaver is an operation whose callbacks call runtime.Goexit.
+type leaver struct {
+	operation.DelayedOperation
+	ready              bool
+	completed, expired atomic.Int32
+	stay               bool // OnComplete returns; only OnExpiration calls Goexit
+	deep               bool // OnComplete ran on a stack of over 5,000 frames
+}
+
+func (l *leaver) TryComplete() bool { return l.ready }
+func (l *leaver) OnExpiration()     { l.expired.Add(1); runtime.Goexit() }
+
+func (l *leaver) OnComplete() {
+	l.deep = runtime.Callers(5000, make([]uintptr, 1)) > 0
+	l.completed.Add(1)
+	if !l.stay {
+		runtime.Goexit()
+	}
+}
+
+// All callbacks of all operations run although callbacks call runtime.Goexit: within a
+// batch, between two batches, and when the stack is so deep that workers go on.
+func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
+	for _, n := range []int{1, 2, 2*purgatory.BatchSize + 1, 900} {
+		for name, end := range map[string]func(p *purgatory.DelayedOperationPurgatory[string], ops []*leaver){
+			"CheckAndComplete": func(p *purgatory.DelayedOperationPurgatory[string], ops []*leaver) {
+				for _, op := range ops {
+					op.ready = true
+				}
+				p.CheckAndComplete("a")
+			},
+			"CancelForKey": func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.CancelForKey("a", nil) },
+			"Close":        func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.Close() },
+		} {
+			p := newManual(t)
+			var ops []*leaver
+			for range n {
+				op := &leaver{}
+				_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+				require.NoError(t, err)
+				ops = append(ops, op)
+			}
+			apart(func() { end(p, ops) })
+			require.Eventually(t, p.Idle, deadline, time.Millisecond, "%s of %d", name, n)
+			for _, op := range ops {
+				assert.EqualValues(t, 1, op.completed.Load())
+				assert.Zero(t, op.expired.Load())
+				assert.False(t, op.deep, "its stack is bounded")
+			}
+			assert.Zero(t, p.Watchers().Inside())
+			assert.Zero(t, p.NumDelayed())
+		}
+	}
+}
+
+// OnExpiration runs after an OnComplete that called runtime.Goexit, on the same goroutine or
+// on a worker.
+func TestOnExpirationRunsAfterGoexitInOnComplete(t *testing.T) {
+	for _, stay := range []bool{false, true} {
+		for _, frames := range []int{0, machine.DeepStack, 5000} {
+			p := newManual(t)
+			op := &leaver{stay: stay}
+			_, err := p.TryCompleteElseWatch(op, time.Second, "a")
+			require.NoError(t, err)
+			apart(func() { nest(frames, func() { p.AdvanceClock(time.Minute) }) })
+			require.Eventually(t, p.Idle, deadline, time.Millisecond)
+			assert.EqualValues(t, 1, op.completed.Load())
+			assert.EqualValues(t, 1, op.expired.Load(), "%d frames", frames)
+			assert.Equal(t, operation.Expired, op.Outcome())
+			assert.Zero(t, p.Watchers().Inside())
+		}
+	}
+}
 
 func TestAGoexitInEveryCallbackKeepsTheStackSmall(t *testing.T) {
 	ops := 20_000
@@ -227,12 +362,6 @@ func TestAPanicDuringAGoexitInARegistrationLosesNothing(t *testing.T) {
 	}
 }
 
-func TestANilOperationIsRefusedBeforeItsKeysAreHashed(t *testing.T) {
-	p := open[any](t)
-	_, err := p.TryCompleteElseWatch(nil, hour, []int{1})
-	require.ErrorIs(t, err, purgatory.ErrNilOperation)
-}
-
 // A chain each of whose links runs on because the one before it has called runtime.Goexit
 // neither grows a stack nor keeps a goroutine for each link.
 func TestAChainThroughGoexitsKeepsFewGoroutines(t *testing.T) {
@@ -343,4 +472,94 @@ func TestAGoexitAfterAPanicInARegistrationLeavesTheOperationPending(t *testing.T
 			ended(t, o, operation.Satisfied)
 		})
 	}
+}
+
+// User code that unwinds the stack, by a panic or runtime.Goexit, at places other than a
+// callback: the logger, the first try of a registration.
+
+func TestAGoexitInTheFirstTryLosesNoWakeUp(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("of the try's") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			var told panics
+			p := open[string](t, told.option())
+			var met atomic.Bool
+			g := newGate()
+			o := &op{}
+			o.try = func() bool {
+				seen := met.Load()
+				if o.tries.Load() == 1 {
+					g.pass()
+					end()
+				}
+				return seen
+			}
+			wait := inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, "a") })
+			<-g.entered
+			met.Store(true)
+			p.CheckAndComplete("a")
+			close(g.leave)
+			wait()
+			eventually(t, func() bool { return o.completed.Load() == 1 }, "it is tried with the change visible")
+		})
+	}
+}
+
+// A callback that ends the goroutine of AdvanceClock leaves the manual clock usable.
+func TestAGoexitInAdvanceClockStopsNoClock(t *testing.T) {
+	p := onManualClock[string](t)
+	first := &op{expire: runtime.Goexit}
+	second := &op{complete: runtime.Goexit}
+	third := &op{}
+	submit(t, p, first, time.Second, "a")
+	submit(t, p, second, time.Second, "a")
+	submit(t, p, third, 2*time.Second, "a")
+	inBackground(func() { p.AdvanceClock(time.Second) })()
+	for range 5 {
+		inBackground(func() { p.AdvanceClock(time.Second) })()
+	}
+	endsSoon(t, first, operation.Expired)
+	endsSoon(t, second, operation.Expired)
+	endsSoon(t, third, operation.Expired)
+}
+
+func TestAnActionThatEndsItsGoroutineLosesNoOther(t *testing.T) {
+	var q purgatory.ActionQueue
+	var n atomic.Int32
+	for i := range 1000 {
+		q.Add(func() {
+			n.Add(1)
+			q.Run()
+			if i%3 == 0 {
+				runtime.Goexit()
+			}
+			if i%100 == 0 {
+				q.Add(func() { n.Add(1) })
+			}
+		})
+	}
+	inBackground(q.Run)()
+	eventually(t, func() bool { return n.Load() == 1006 }, "all actions run")
+}
+
+// A read that ends its goroutine ends the wait, beside a check and Close.
+func TestAReadThatEndsItsGoroutineEndsTheWait(t *testing.T) {
+	p := onManualClock[string](t)
+	for _, in := range []int{1, 2} {
+		reads := 0
+		wait := inBackground(func() {
+			_, _ = purgatory.AwaitRead(context.Background(), p, hour, func(context.Context) (int, bool, error) {
+				reads++
+				if reads <= 3 {
+					p.CheckAndComplete("a") // its own key
+				}
+				if reads == in {
+					runtime.Goexit()
+				}
+				return 0, false, nil
+			}, "a")
+		})
+		wait()
+		assert.Zero(t, p.NumDelayed())
+	}
+	empty(t, p)
 }

@@ -1,8 +1,11 @@
 package purgatory_test
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"sync"
@@ -19,11 +22,14 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
+// The files are named for what the library promises (docs/proof.md). A test whose name begins with a public issue,
+// as TestKAFKA3994 does, guards against a defect that another library had.
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
 		patience = min(patience, limit/2)
-		purgatory.ShortenDeadline(limit / 3)
+		deadline = min(deadline, limit/3)
 	}
 	go watch()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
@@ -267,4 +273,173 @@ func inTime(done func() bool) bool {
 		time.Sleep(time.Millisecond)
 	}
 	return false
+}
+
+// The contract, from outside: how an operation ends, in which order, and what is counted.
+
+var errGone = errors.New("the leader is gone")
+
+// deadline is how long tests wait for another goroutine.
+var deadline = 30 * time.Second
+
+// aWhile returns a context for a Shutdown that has little or nothing to wait for. It ends when the
+// test counts as stuck.
+func aWhile(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), min(time.Minute, patience/2))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// soon ends the run, with the stacks of all goroutines, if f does not return in time: what f waits
+// for may keep the end of the test waiting, too.
+func soon(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(patience / 10 * 8):
+		stacks := make([]byte, 1<<20)
+		fmt.Fprintf(os.Stderr, "--- FAIL: %s (did not happen: %s)\n%s", t.Name(), what, stacks[:runtime.Stack(stacks, true)])
+		os.Exit(1)
+	}
+}
+
+// Tests of checks in order: one of many gets an item, and no item is left over.
+
+// store has items of several kinds. Its kinds are the keys of the purgatory.
+type store struct {
+	sync.Mutex
+	items      []int // by kind
+	put, taken int
+}
+
+func (s *store) add(kind, n int) {
+	s.Lock()
+	defer s.Unlock()
+	s.items[kind] += n
+	s.put += n
+}
+
+// take takes an item of the first of kinds that has one.
+func (s *store) take(kinds []int) bool {
+	s.Lock()
+	defer s.Unlock()
+	for _, kind := range kinds {
+		if s.items[kind] > 0 {
+			s.items[kind]--
+			s.taken++
+			return true
+		}
+	}
+	return false
+}
+
+// back gives an item back whose taker was refused.
+func (s *store) back(kind int) {
+	s.Lock()
+	defer s.Unlock()
+	s.items[kind]++
+	s.taken--
+}
+
+// probe is an operation that says yes when ready is set.
+type probe struct {
+	operation.DelayedOperation
+	ready bool
+	says  string
+	while func() // it is tried, or describes itself
+}
+
+func (p *probe) TryComplete() bool { p.meanwhile(); return p.ready }
+func (p *probe) OnComplete()       {}
+func (p *probe) OnExpiration()     {}
+func (p *probe) String() string    { p.meanwhile(); return p.says }
+
+func (p *probe) meanwhile() {
+	if p.while != nil {
+		p.while()
+	}
+}
+
+// newManual returns a purgatory on a manual clock.
+func newManual(t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
+	t.Helper()
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	p, err := purgatory.New[string]("test", append(opts, purgatory.WithTimer(clock))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func probed(t *testing.T, p *purgatory.DelayedOperationPurgatory[string], timeout time.Duration, keys ...string) *probe {
+	t.Helper()
+	op := &probe{}
+	_, err := p.TryCompleteElseWatch(op, timeout, keys...)
+	require.NoError(t, err)
+	return op
+}
+
+// records is a slog.Handler that keeps what it is told.
+type records struct {
+	mu  sync.Mutex
+	all []slog.Record
+}
+
+func (r *records) Enabled(context.Context, slog.Level) bool { return true }
+func (r *records) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *records) WithGroup(string) slog.Handler            { return r }
+
+func (r *records) Handle(_ context.Context, rec slog.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, rec)
+	return nil
+}
+
+// find returns the attributes of the records of an event.
+func (r *records) find(event string) (all []map[string]any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rec := range r.all {
+		if rec.Message != event {
+			continue
+		}
+		attrs := map[string]any{"level": rec.Level}
+		rec.Attrs(func(a slog.Attr) bool {
+			attrs[a.Key] = a.Value.Any()
+			return true
+		})
+		all = append(all, attrs)
+	}
+	return all
+}
+
+// teller says when it is complete.
+type teller struct {
+	operation.DelayedOperation
+	tell func()
+}
+
+func (*teller) TryComplete() bool { return false }
+func (o *teller) OnComplete()     { o.tell() }
+func (*teller) OnExpiration()     {}
+
+// flagged is an operation that waits until its flag is set.
+type flagged struct {
+	operation.DelayedOperation
+	flag  *atomic.Bool
+	tries atomic.Int32
+	done  func()
+}
+
+func (f *flagged) TryComplete() bool { f.tries.Add(1); return f.flag.Load() }
+func (f *flagged) OnExpiration()     {}
+
+func (f *flagged) OnComplete() {
+	if f.done != nil {
+		f.done()
+	}
 }

@@ -1,24 +1,90 @@
-package purgatory
+package purgatory_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
-func TestInspectCountsEachKeyApart(t *testing.T) {
-	p := newManual(t, WithKeyStats(512))
-	for range 3 {
-		submit(t, p, time.Second, "forgotten") // no goroutine checks this key
+// Where there are more keys than the sample has room for, Inspect shows operations that wait for
+// positions, too.
+func TestInspectShowsThoseThatWaitForPositionsOfManyKeys(t *testing.T) {
+	p, err := purgatory.New[int](t.Name())
+	require.NoError(t, err)
+	defer p.Close()
+	for key := range 10_000 {
+		_, err := p.StartWaitAt(time.Hour, func() bool { return false }, purgatory.KeyPosition[int]{Key: key, Position: 7})
+		require.NoError(t, err)
 	}
-	stays := submit(t, p, time.Hour, "busy")
+	assert.Len(t, p.Inspect(0, 10).Oldest, 10)
+}
+
+func TestStringDoesNotOverlapTryCompleteAfterMatchPanics(t *testing.T) {
+	var told panics
+	p := open[string](t, told.option())
+	g := newGate()
+	var trying, overlaps atomic.Int32
+	o := &described{}
+	o.say = func() string { overlaps.Add(trying.Load()); return "" }
+	o.try = func() bool {
+		if o.tries.Load() == 3 {
+			trying.Store(1)
+			g.pass()
+			trying.Store(0)
+		}
+		return false
+	}
+	submit(t, p, o, hour, "a")
+	wait := inBackground(func() { p.CheckAndComplete("a") })
+	<-g.entered
+	p.CancelMatching("a", nil, func(operation.Operation) bool { panic("of match's") })
+	close(g.leave)
+	wait()
+	assert.Zero(t, overlaps.Load(), "String ran while TryComplete did")
+}
+
+// A first try that panics finds an operation that has not begun to wait.
+func TestTheAgeOfAnOperationWhoseFirstTryPanicsIsZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p, err := purgatory.New[string]("p", purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		defer p.Close()
+		time.Sleep(10 * time.Second)
+		o := &op{}
+		o.try = func() bool {
+			if o.tries.Load() == 1 {
+				panic("x")
+			}
+			return false
+		}
+		_, err = p.TryCompleteElseWatch(o, time.Hour, "k")
+		require.NoError(t, err)
+		assert.Contains(t, log.String(), "callback=TryComplete age=0s")
+	})
+}
+
+func TestInspectCountsEachKeyApart(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(512))
+	for range 3 {
+		probed(t, p, time.Second, "forgotten") // no goroutine checks this key
+	}
+	stays := probed(t, p, time.Hour, "busy")
 	for range 10 {
 		p.CheckAndComplete("busy")
 	}
@@ -29,7 +95,7 @@ func TestInspectCountsEachKeyApart(t *testing.T) {
 	require.Len(t, in.Hot, 2)
 	busy := in.Hot[0]
 	assert.Equal(t, "busy", busy.Key)
-	assert.Equal(t, KeyReport{Key: "busy", Waiting: 1, Watched: 1, Tries: 10, Wasted: 10}, busy)
+	assert.Equal(t, purgatory.KeyReport{Key: "busy", Waiting: 1, Watched: 1, Tries: 10, Wasted: 10}, busy)
 	assert.False(t, busy.OnlyTimeouts())
 	require.Len(t, in.Expiring, 1)
 	assert.Equal(t, "forgotten", in.Expiring[0].Key)
@@ -39,9 +105,9 @@ func TestInspectCountsEachKeyApart(t *testing.T) {
 	require.Len(t, in.Oldest, 1)
 	assert.Equal(t, 1, in.Looked)
 	none := p.Inspect(0, 0)
-	assert.Equal(t, Inspection{Wheels: none.Wheels}, none, "nobody asked")
-	assert.Equal(t, OperationReport{
-		Type: "*purgatory.probe", Text: "fetch of 1 MB", Key: "busy", Keys: 1,
+	assert.Equal(t, purgatory.Inspection{Wheels: none.Wheels}, none, "nobody asked")
+	assert.Equal(t, purgatory.OperationReport{
+		Type: "*purgatory_test.probe", Text: "fetch of 1 MB", Key: "busy", Keys: 1,
 		Age: 2 * time.Second, Left: time.Hour - 2*time.Second,
 	}, in.Oldest[0])
 	assert.Equal(t, 1, in.Wheels.Pending)
@@ -51,9 +117,9 @@ func TestInspectCountsEachKeyApart(t *testing.T) {
 func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
 	p := newManual(t)
 	p.AdvanceClock(time.Hour)
-	first := submit(t, p, time.Minute, "a")
+	first := probed(t, p, time.Minute, "a")
 	p.AdvanceClock(time.Second)
-	second := submit(t, p, time.Minute, "b")
+	second := probed(t, p, time.Minute, "b")
 	first.while = func() {
 		p.ForceComplete(first) // ends it after its String method has run
 		p.ForceComplete(second)
@@ -63,7 +129,7 @@ func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
 	assert.Equal(t, 59*time.Second, reports[0].Left)
 	assert.Equal(t, operation.Forced, first.Outcome())
 
-	var registering []OperationReport
+	var registering []purgatory.OperationReport
 	third := &probe{}
 	third.while = func() { registering = p.Inspect(0, 10).Oldest }
 	_, err := p.TryCompleteElseWatch(third, time.Minute, "c")
@@ -75,15 +141,15 @@ func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
 // Inspect puts the oldest operations and the busiest keys first, and returns no more than
 // it is asked for.
 func TestInspectSortsByAgeAndByEvents(t *testing.T) {
-	p := newManual(t, WithKeyStats(1<<12))
+	p := newManual(t, purgatory.WithKeyStats(1<<12))
 	for i := range 10 {
 		for range i + 1 {
-			submit(t, p, time.Second, fmt.Sprint("key ", i))
+			probed(t, p, time.Second, fmt.Sprint("key ", i))
 		}
 	}
 	p.AdvanceClock(time.Minute)
 	for i := range 10 {
-		submit(t, p, time.Hour, fmt.Sprint("key ", i))
+		probed(t, p, time.Hour, fmt.Sprint("key ", i))
 		p.AdvanceClock(time.Minute)
 	}
 	in := p.Inspect(3, 2)
@@ -100,12 +166,12 @@ func TestInspectSortsByAgeAndByEvents(t *testing.T) {
 
 // Inspect visits a bounded number of operations. The test counts visits, not time.
 func TestInspectVisitsABoundedNumberOfOperations(t *testing.T) {
-	p := newManual(t, WithKeyStats(512))
+	p := newManual(t, purgatory.WithKeyStats(512))
 	for i := range 20_000 {
-		submit(t, p, time.Hour, fmt.Sprint(i%5000), "everybody")
+		probed(t, p, time.Hour, fmt.Sprint(i%5000), "everybody")
 	}
 	in := p.Inspect(20, 20)
-	assert.LessOrEqual(t, in.Looked, sampling)
+	assert.LessOrEqual(t, in.Looked, purgatory.Sampling)
 	assert.Len(t, in.Hot, 20)
 	assert.Len(t, in.Oldest, 20)
 	assert.Equal(t, "everybody", in.Hot[0].Key)
@@ -115,7 +181,7 @@ func TestInspectVisitsABoundedNumberOfOperations(t *testing.T) {
 // Inspect allocates for what there is, whatever its caller asks for.
 func TestInspectOfMoreOperationsThanThereAre(t *testing.T) {
 	p := newManual(t)
-	submit(t, p, time.Hour, "a")
+	probed(t, p, time.Hour, "a")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	in := p.Inspect(math.MaxInt, math.MaxInt)
@@ -131,7 +197,307 @@ func TestInspectCallsNoMethodOfAnOperationWithoutString(t *testing.T) {
 	require.NoError(t, err)
 	in := p.Inspect(0, 1)
 	require.Len(t, in.Oldest, 1)
-	assert.Equal(t, "*purgatory.silent", in.Oldest[0].Type)
+	assert.Equal(t, "*purgatory_test.silent", in.Oldest[0].Type)
 	assert.Empty(t, in.Oldest[0].Text)
 	assert.Zero(t, p.Stats().Panics)
 }
+
+func TestOnlyTimeoutsIsFalseForKeysEverWoken(t *testing.T) {
+	counts := func(outcomes ...operation.Outcome) *purgatory.KeyReport {
+		k := new(purgatory.KeyReport)
+		for _, o := range outcomes {
+			k.Ended[o]++
+		}
+		return k
+	}
+	assert.False(t, counts().OnlyTimeouts())
+	assert.True(t, counts(operation.Expired).OnlyTimeouts())
+	assert.True(t, counts(operation.Expired, operation.Closed).OnlyTimeouts())
+	assert.False(t, counts(operation.Expired, operation.Satisfied, operation.Forced).OnlyTimeouts())
+	assert.False(t, counts(operation.Expired, operation.Satisfied, operation.Cancelled).OnlyTimeouts())
+	assert.False(t, counts(operation.Expired, operation.Forced, operation.Cancelled).OnlyTimeouts())
+}
+
+// The end of an operation counts for all its keys, whichever shards they are in.
+func TestAnEndCountsForAllKeysOfAnOperation(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(1<<12))
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	require.True(t, p.ForceComplete(probed(t, p, time.Hour, keys...)))
+	hot := p.Inspect(100, 0).Hot
+	require.Len(t, hot, 20)
+	for _, k := range hot {
+		assert.EqualValues(t, 1, k.Ended[operation.Forced], k.Key)
+	}
+}
+
+// An expiry of a quiet key is counted although busy keys have displaced the key from the
+// list of the busiest.
+func TestExpiriesOfAQuietKeyAreCounted(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	p.AdvanceClock(time.Hour)
+	probed(t, p, time.Second, "quiet")
+	for i := range 100 {
+		probed(t, p, time.Hour, fmt.Sprint(i%5))
+	}
+	p.AdvanceClock(time.Minute)
+	in := p.Inspect(10, 0)
+	for _, k := range in.Hot {
+		assert.NotEqual(t, "quiet", k.Key)
+	}
+	require.Len(t, in.Expiring, 1)
+	assert.Equal(t, "quiet", in.Expiring[0].Key)
+	assert.EqualValues(t, 1, in.Expiring[0].Ended[operation.Expired])
+	assert.GreaterOrEqual(t, in.Expiring[0].Since, time.Hour)
+}
+
+// Each expiry of a key counts once, also while busy keys displace the key from the list of the
+// busiest.
+func TestRepeatedExpiriesOfAQuietKeyCountOnceEach(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	for n := range 3 {
+		probed(t, p, time.Second, "quiet")
+		for i := range 100 {
+			probed(t, p, time.Hour, fmt.Sprint(i%5))
+		}
+		p.AdvanceClock(2 * time.Second)
+		in := p.Inspect(10, 0)
+		for _, k := range in.Hot {
+			require.NotEqual(t, "quiet", k.Key)
+		}
+		require.Len(t, in.Expiring, 1)
+		require.EqualValues(t, n+1, in.Expiring[0].Ended[operation.Expired])
+	}
+}
+
+// Keys that expire once do not displace a key that expires often, however many they are.
+func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	expire := func(key string) {
+		probed(t, p, time.Second, key)
+		p.AdvanceClock(2 * time.Second)
+	}
+	for range 20 {
+		expire("often")
+	}
+	for i := range 12 {
+		expire(fmt.Sprint(i))
+	}
+	first := p.Inspect(1, 0).Expiring[0]
+	assert.Equal(t, "often", first.Key)
+	assert.EqualValues(t, 20, first.Ended[operation.Expired])
+}
+
+// A try that CheckAndCompleteAll makes counts for the key, as one of CheckAndComplete does.
+func TestTriesOfACheckOfAllKeysCountForEachKey(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(8))
+	probed(t, p, time.Hour, "a")
+	probed(t, p, time.Hour, "b")
+	probed(t, p, time.Hour, "b")
+	p.CheckAndCompleteAll()
+	hot := p.Inspect(10, 0).Hot
+	require.Len(t, hot, 2)
+	for _, k := range hot {
+		assert.Equal(t, map[string]int64{"a": 1, "b": 2}[k.Key], k.Tries, k.Key)
+		assert.Equal(t, k.Tries, k.Wasted, k.Key)
+	}
+}
+
+func TestInspectPutsTheBusiestFirst(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(1<<12))
+	for i := range 10 {
+		for range 1 + (i*7)%10 {
+			probed(t, p, time.Hour, fmt.Sprint(i))
+		}
+	}
+	hot := p.Inspect(10, 0).Hot
+	require.Len(t, hot, 10)
+	for i, k := range hot {
+		assert.EqualValues(t, 10-i, k.Watched, k.Key)
+	}
+}
+
+// Watched, Tries and Wasted of an expiring key are not reported once the key has been
+// displaced from the list of the busiest: they are not counted since.
+func TestAnExpiringKeyHasNoStaleCounts(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	probed(t, p, time.Second, "quiet")
+	p.CheckAndComplete("quiet")
+	p.AdvanceClock(2 * time.Second)
+	k := p.Inspect(10, 0).Expiring[0]
+	assert.Equal(t, []int64{1, 1, 1}, []int64{k.Watched, k.Tries, k.Wasted})
+	for i := range 100 {
+		probed(t, p, time.Hour, fmt.Sprint(i%5))
+	}
+	k = p.Inspect(10, 0).Expiring[0]
+	assert.Equal(t, "quiet", k.Key)
+	assert.Equal(t, []int64{0, 0, 0}, []int64{k.Watched, k.Tries, k.Wasted})
+	assert.EqualValues(t, 1, k.Ended[operation.Expired])
+}
+
+// The end of an operation is no try, and no event that makes its key a hot one.
+func TestAnEndIsNotCountedAsATry(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(8))
+	probed(t, p, time.Hour, "a", "b")
+	assert.Equal(t, 1, p.CancelForKey("a", nil))
+	probed(t, p, time.Hour, "b")
+	require.NoError(t, p.Close())
+	assert.Empty(t, p.Inspect(10, 0).Expiring)
+	hot := p.Inspect(10, 0).Hot
+	require.Len(t, hot, 2)
+	for _, k := range hot {
+		assert.Contains(t, "ab", k.Key)
+		assert.Zero(t, k.Tries)
+	}
+}
+
+func TestOnlyTimeoutsBecomesFalseWhenAKeyIsWoken(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(64))
+	probed(t, p, time.Second, "a")
+	p.AdvanceClock(2 * time.Second)
+	require.True(t, p.Inspect(10, 0).Expiring[0].OnlyTimeouts())
+	op := probed(t, p, time.Second, "a")
+	op.ready = true
+	p.CheckAndComplete("a")
+	assert.False(t, p.Inspect(10, 0).Expiring[0].OnlyTimeouts())
+}
+
+// A key is not reported as ended only by timeouts if operations of it were satisfied before
+// its first expiry.
+func TestOnlyTimeoutsRemembersEarlierSatisfiedOperations(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(64))
+	op := probed(t, p, time.Second, "a")
+	op.ready = true
+	require.Equal(t, 1, p.CheckAndComplete("a"))
+	probed(t, p, time.Second, "a")
+	p.AdvanceClock(2 * time.Second)
+	got := p.Inspect(10, 0).Expiring[0]
+	assert.False(t, got.OnlyTimeouts())
+	assert.EqualValues(t, 1, got.Ended[operation.Expired])
+	assert.EqualValues(t, 1, got.Ended[operation.Satisfied])
+	assert.EqualValues(t, 2, got.Watched)
+}
+
+func TestInspectWithoutKeyStatsKnowsNoKeys(t *testing.T) {
+	p := newManual(t)
+	probed(t, p, time.Second, "a", "b")
+	in := p.Inspect(10, 10)
+	assert.Empty(t, in.Hot)
+	assert.Len(t, in.Oldest, 1, "found under both keys, shown once")
+	assert.Equal(t, 2, in.Oldest[0].Keys)
+	assert.Empty(t, p.Inspect(0, 0).Oldest)
+	p = newManual(t, purgatory.WithHistograms())
+	probed(t, p, time.Second, "a")
+	assert.Empty(t, p.Inspect(10, 0).Hot)
+}
+
+// racer writes to a plain field in TryComplete, which String reads: the race detector sees an overlap.
+type racer struct {
+	operation.DelayedOperation
+	tries int
+	ended bool
+}
+
+func (r *racer) TryComplete() bool { r.tries++; return r.tries > 2000 }
+func (r *racer) OnComplete()       { r.ended = true }
+func (r *racer) OnExpiration()     {}
+func (r *racer) String() string    { return fmt.Sprint(r.tries, r.ended) }
+
+func TestStringOverlapsNoOtherMethod(t *testing.T) {
+	p := newManual(t)
+	op := &racer{}
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	for range 2 {
+		running.Go(func() {
+			for op.Outcome() == operation.Pending {
+				p.CheckAndComplete("a")
+			}
+		})
+		running.Go(func() {
+			for op.Outcome() == operation.Pending {
+				p.Inspect(0, 1)
+			}
+		})
+	}
+	running.Wait()
+	assert.True(t, op.ended)
+}
+
+// A check that comes while String runs leaves a mark, and is not lost.
+func TestCheckDuringStringIsNotLost(t *testing.T) {
+	p := newManual(t)
+	op := &selfish{p: p}
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	in := p.Inspect(0, 1)
+	assert.Equal(t, "changed", in.Oldest[0].Text)
+	require.Eventually(t, func() bool { return op.Outcome() == operation.Satisfied }, deadline, time.Millisecond)
+}
+
+// A call that ends an operation while String runs returns false, and the operation ends as
+// asked.
+func TestAnEndRequestedDuringStringIsCarriedOut(t *testing.T) {
+	p := newManual(t)
+	gone := errors.New("gone")
+	op := &selfish{p: p}
+	op.during = func() { assert.False(t, p.Cancel(op, gone)) }
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
+	require.NoError(t, err)
+	p.Inspect(0, 1)
+	assert.Equal(t, operation.Cancelled, op.Outcome())
+	assert.Equal(t, gone, op.Cause())
+	assert.Zero(t, p.Watched())
+	assert.EqualValues(t, 0, p.Stats().Checks, "nobody tried it")
+}
+
+type selfish struct {
+	operation.DelayedOperation
+	p      *purgatory.DelayedOperationPurgatory[string]
+	ready  bool
+	during func() // what String does
+}
+
+func (s *selfish) TryComplete() bool { return s.ready }
+func (s *selfish) OnComplete()       {}
+func (s *selfish) OnExpiration()     {}
+
+func (s *selfish) String() string {
+	if s.during != nil {
+		s.during()
+		return ""
+	}
+	s.ready = true
+	s.p.CheckAndComplete("a")
+	return "changed"
+}
+
+func TestInspectCutsLongTexts(t *testing.T) {
+	p := newManual(t, purgatory.WithKeyStats(8))
+	op := probed(t, p, time.Hour, strings.Repeat("é", 5000)+"\xff")
+	op.says = strings.Repeat("x", 199) + "€"
+	in := p.Inspect(1, 1)
+	assert.Equal(t, strings.Repeat("x", 199)+"…", in.Oldest[0].Text)
+	assert.Equal(t, strings.Repeat("é", 100)+"…", in.Hot[0].Key)
+}
+
+func TestAPanicInStringLosesNoOperation(t *testing.T) {
+	told := 0
+	p := newManual(t, purgatory.WithPanicHandler(func(any, []byte) { told++ }))
+	op := &broken{}
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	assert.Empty(t, p.Inspect(0, 1).Oldest[0].Text)
+	assert.Equal(t, 1, told)
+	assert.True(t, p.ForceComplete(op))
+}
+
+type broken struct{ operation.DelayedOperation }
+
+func (*broken) TryComplete() bool { return false }
+func (*broken) OnComplete()       {}
+func (*broken) OnExpiration()     {}
+func (*broken) String() string    { panic("no words") }

@@ -6,21 +6,51 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
 )
+
+// The purgatory overrides what WithTimerOptions says of workers and panic handler,
+// whatever the order of the options.
+func TestThePurgatorysOptionsOverrideThoseOfItsTimer(t *testing.T) {
+	of := purgatory.WithTimerOptions(timer.WithWorkers(1),
+		timer.WithPanicHandler(func(v any, _ []byte) { t.Errorf("the timer's handler has got %v", v) }))
+	var inside atomic.Int32
+	var told panics
+	for _, opts := range [][]purgatory.Option{
+		{of, purgatory.WithExpiryWorkers(3), told.option()},
+		{purgatory.WithExpiryWorkers(3), told.option(), of},
+	} {
+		inside.Store(0)
+		p := open[string](t, opts...)
+		leave := make(chan struct{})
+		for range 3 {
+			submit(t, p, &op{expire: func() { inside.Add(1); <-leave; panic("of the test") }}, time.Millisecond, "a")
+		}
+		eventually(t, func() bool { return inside.Load() == 3 }, "three workers at once")
+		close(leave)
+		require.NoError(t, p.Shutdown(t.Context()))
+	}
+	assert.EqualValues(t, 6, told.n.Load())
+}
 
 type unmade = purgatory.DelayedOperationPurgatory[string]
 
@@ -261,4 +291,117 @@ func pprofLabels(t *testing.T) string {
 	}
 	t.Fatal(errors.New("no such goroutine"))
 	return ""
+}
+
+func TestOptionsOutOfRangeAreErrors(t *testing.T) {
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	tests := map[string]struct {
+		opts []purgatory.Option
+		says string
+	}{
+		"nil option":            {[]purgatory.Option{nil}, "nil Option"},
+		"tick":                  {[]purgatory.Option{purgatory.WithTick(0)}, "0s"},
+		"tick without a unit":   {[]purgatory.Option{purgatory.WithTick(30)}, "tick is 30ns, must be at least 1µs; a number without a unit counts nanoseconds"},
+		"wheel size":            {[]purgatory.Option{purgatory.WithTimerOptions(timer.WithWheelSize(1))}, "1"},
+		"timer shards":          {[]purgatory.Option{purgatory.WithTimerOptions(timer.WithShards(3))}, "3"},
+		"watcher shards, none":  {[]purgatory.Option{purgatory.WithWatcherShards(0)}, "0"},
+		"watcher shards, odd":   {[]purgatory.Option{purgatory.WithWatcherShards(12)}, "12"},
+		"watcher shards, many":  {[]purgatory.Option{purgatory.WithWatcherShards(1 << 17)}, "131072"},
+		"purge interval":        {[]purgatory.Option{purgatory.WithPurgeInterval(-1)}, "-1"},
+		"too many key stats":    {[]purgatory.Option{purgatory.WithKeyStats(1<<20 + 1)}, "1048577"},
+		"reap interval":         {[]purgatory.Option{purgatory.WithReapInterval(0)}, "0s"},
+		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "0"},
+		"maximum":               {[]purgatory.Option{purgatory.WithMaxPending(-3)}, "-3"},
+		"slow callback":         {[]purgatory.Option{purgatory.WithSlowCallback(-1)}, "-1ns"},
+		"panic handler":         {[]purgatory.Option{purgatory.WithPanicHandler(nil)}, "panic handler"},
+		"logger":                {[]purgatory.Option{purgatory.WithLogger(nil)}, "logger"},
+		"timer with tick":       {[]purgatory.Option{purgatory.WithTimer(clock), purgatory.WithTick(time.Second)}, "injected"},
+		"no timer":              {[]purgatory.Option{purgatory.WithTimer(nil)}, "nil"},
+		"timer that is nil":     {[]purgatory.Option{purgatory.WithTimer((*timer.SystemTimer)(nil))}, "*timer.SystemTimer"},
+		"timer in a wrapper":    {[]purgatory.Option{purgatory.WithTimer(struct{ timer.Timer }{clock})}, "struct { timer.Timer }"},
+		"hand-held that is nil": {[]purgatory.Option{purgatory.WithTimer((*timer.ManualTimer)(nil))}, "*timer.ManualTimer"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, err := purgatory.New[string]("test", test.opts...)
+			assert.Nil(t, p)
+			require.ErrorIs(t, err, purgatory.ErrInvalidOption)
+			assert.ErrorContains(t, err, test.says)
+			assert.ErrorContains(t, err, `purgatory "test": invalid option: `)
+		})
+	}
+}
+
+func TestExtremeOptionValuesWork(t *testing.T) {
+	for name, opts := range map[string][]purgatory.Option{
+		"smallest": {
+			purgatory.WithTick(time.Microsecond), purgatory.WithTimerOptions(timer.WithWheelSize(2)), purgatory.WithTimerOptions(timer.WithShards(1)), purgatory.WithWatcherShards(1),
+			purgatory.WithPurgeInterval(0), purgatory.WithReapInterval(time.Millisecond), purgatory.WithExpiryWorkers(1), purgatory.WithMaxPending(1),
+		},
+		"large": {
+			purgatory.WithTick(hour), purgatory.WithTimerOptions(timer.WithWheelSize(1 << 12)), purgatory.WithTimerOptions(timer.WithShards(64)), purgatory.WithWatcherShards(1 << 16),
+			purgatory.WithPurgeInterval(math.MaxInt), purgatory.WithReapInterval(hour), purgatory.WithExpiryWorkers(math.MaxInt), purgatory.WithMaxPending(math.MaxInt), purgatory.WithKeyStats(1 << 20),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := open[string](t, opts...)
+			var met atomic.Bool
+			o := until(&met)
+			submit(t, p, o, hour, "a", "b")
+			met.Store(true)
+			p.Signal("b")
+			eventually(t, func() bool { return o.completed.Load() == 1 }, "the check of a signalled key")
+			ended(t, o, operation.Satisfied)
+			expiring := &op{}
+			submit(t, p, expiring, 0, "a")
+			eventually(t, func() bool { return expiring.expired.Load() == 1 }, "expiry at once")
+		})
+	}
+}
+
+func TestDiagnosticsAreSeveralOptions(t *testing.T) {
+	s := open[string](t).Stats()
+	assert.False(t, s.Timed || s.CallbacksTimed)
+	p := open[string](t, purgatory.WithDiagnostics())
+	submit(t, p, &op{}, hour, "a")
+	assert.Len(t, p.Inspect(1, 0).Hot, 1, "keys are counted")
+	s = p.Stats()
+	assert.True(t, s.Timed)
+	assert.True(t, s.CallbacksTimed)
+	for _, c := range []struct {
+		opts []purgatory.Option
+		slow int64
+	}{
+		{[]purgatory.Option{purgatory.WithDiagnostics()}, 1},
+		{[]purgatory.Option{purgatory.WithDiagnostics(), purgatory.WithSlowCallback(hour)}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := purgatory.New[string]("test", c.opts...)
+			require.NoError(t, err)
+			submit(t, p, &op{complete: func() { time.Sleep(101 * time.Millisecond) }}, time.Second, "a")
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, c.slow, p.Stats().SlowCallbacks)
+			require.NoError(t, p.Shutdown(t.Context()))
+		})
+	}
+}
+
+func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
+	assert.False(t, open[string](t).Stats().TimeoutsExpected)
+	assert.True(t, open[string](t, purgatory.WithTimeoutsExpected()).Stats().TimeoutsExpected)
+}
+
+func TestATimerHasATick(t *testing.T) {
+	clock, err := timer.NewManualTimer(timer.WithTick(7 * time.Second))
+	require.NoError(t, err)
+	assert.Equal(t, 7*time.Second, timer.Tick(clock))
+}
+
+// The documentation shows these as numbers. They are those of the packages that use them.
+func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
+	assert.Equal(t, purgatory.AnyPosition, int64(watchers.AnyPosition))
+	assert.Equal(t, purgatory.EveryPosition, int64(watchers.EveryPosition))
+	assert.Len(t, purgatory.Histogram{}.Counts, purgatory.HistogramBuckets)
+	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }

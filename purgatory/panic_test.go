@@ -18,6 +18,25 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
+func TestAPanicInTheSecondTryCountsAsFalse(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	o := &op{}
+	o.try = func() bool {
+		switch n := o.tries.Load(); {
+		case n == 2:
+			p.CheckAndComplete("a") // a mark
+		case n > 2 && n < 20:
+			panic("while looking again")
+		}
+		return false
+	}
+	submit(t, p, o, hour, "a")
+	assert.EqualValues(t, 3, o.tries.Load())
+	assert.EqualValues(t, 1, told.n.Load())
+	pending(t, o)
+}
+
 func TestAPanicIsCountedThoughTheHandlerCallsGoexit(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithPanicHandler(func(any, []byte) { runtime.Goexit() }))
 	o := submitted(t, p, "a")
@@ -238,30 +257,6 @@ func TestWorkersAndReaperSurvivePanicsAndGoexits(t *testing.T) {
 	}
 }
 
-func TestStringDoesNotOverlapTryCompleteAfterMatchPanics(t *testing.T) {
-	var told panics
-	p := open[string](t, told.option())
-	g := newGate()
-	var trying, overlaps atomic.Int32
-	o := &described{}
-	o.say = func() string { overlaps.Add(trying.Load()); return "" }
-	o.try = func() bool {
-		if o.tries.Load() == 3 {
-			trying.Store(1)
-			g.pass()
-			trying.Store(0)
-		}
-		return false
-	}
-	submit(t, p, o, hour, "a")
-	wait := inBackground(func() { p.CheckAndComplete("a") })
-	<-g.entered
-	p.CancelMatching("a", nil, func(operation.Operation) bool { panic("of match's") })
-	close(g.leave)
-	wait()
-	assert.Zero(t, overlaps.Load(), "String ran while TryComplete did")
-}
-
 // group is a key that is compared by its address.
 type group struct{ name string }
 
@@ -276,23 +271,58 @@ func TestLogRecordsDoNotDereferencePointerKeys(t *testing.T) {
 	assert.NotContains(t, log.String(), "another goroutine")
 }
 
-// A first try that panics finds an operation that has not begun to wait.
-func TestTheAgeOfAnOperationWhoseFirstTryPanicsIsZero(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		p, err := purgatory.New[string]("p", purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		require.NoError(t, err)
-		defer p.Close()
-		time.Sleep(10 * time.Second)
-		o := &op{}
-		o.try = func() bool {
-			if o.tries.Load() == 1 {
-				panic("x")
-			}
-			return false
+func TestKAFKA17234APanicStopsNoOtherOperation(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	var met atomic.Bool
+	bad := &op{}
+	bad.try = func() bool {
+		if met.Load() {
+			panic("thrown")
 		}
-		_, err = p.TryCompleteElseWatch(o, time.Hour, "k")
+		return false
+	}
+	first, last := until(&met), until(&met)
+	submit(t, p, first, hour, "a")
+	submit(t, p, bad, hour, "a")
+	submit(t, p, last, hour, "a")
+	met.Store(true)
+	assert.NotPanics(t, func() { assert.Equal(t, 2, p.CheckAndComplete("a")) })
+	ended(t, first, operation.Satisfied)
+	ended(t, last, operation.Satisfied)
+	assert.EqualValues(t, 1, told.n.Load())
+}
+
+func TestTheReaperSurvivesPanickingOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told panics
+		p, err := purgatory.New[string]("test", told.option())
 		require.NoError(t, err)
-		assert.Contains(t, log.String(), "callback=TryComplete age=0s")
+		for range 20 {
+			submit(t, p, &op{complete: func() { panic("thrown") }, expire: runtime.Goexit}, time.Second, "a")
+			time.Sleep(time.Second)
+		}
+		last := &op{}
+		submit(t, p, last, time.Second, "a")
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		ended(t, last, operation.Expired)
+		assert.EqualValues(t, 20, told.n.Load())
+		require.NoError(t, p.Shutdown(t.Context()))
 	})
+}
+
+// A registration whose TryComplete panics each time, while each of its tries asks for another one, returns.
+func TestARegistrationThatPanicsAndIsAskedForMoreReturns(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	o := &op{}
+	o.try = func() bool {
+		inBackground(func() { p.CheckAndComplete("a") })()
+		panic("of the try's")
+	}
+	submit(t, p, o, hour, "a")
+	assert.LessOrEqual(t, o.tries.Load(), int32(2+8), "and a worker's tries in a row")
+	p.ForceComplete(o)
+	endsSoon(t, o, operation.Forced)
 }

@@ -2,6 +2,8 @@ package purgatory_test
 
 import (
 	"context"
+	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,52 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
+
+// A wait that is refused because ready has closed the purgatory does not count as answered:
+// Shutdown compares the accepted waits with the answered ones.
+func TestShutdownReturnsAfterAReadyThatClosesThePurgatory(t *testing.T) {
+	for _, met := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := onManualClock[string](t)
+			err := p.Await(t.Context(), 0, func() bool { _ = p.Close(); return met }, "a")
+			if met {
+				require.NoError(t, err, "a yes wins")
+			} else {
+				require.ErrorIs(t, err, purgatory.ErrClosed)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, p.Shutdown(ctx))
+		})
+	}
+}
+
+// Goroutines that go on signalling all keys, as nobody has told them of the end, keep Shutdown
+// neither from closing nor from returning.
+func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
+	p := open[int](t)
+	stop, callers := make(chan struct{}), sync.WaitGroup{}
+	defer callers.Wait()
+	defer close(stop)
+	var calls atomic.Int64
+	for range 4 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					p.SignalAll()
+					calls.Add(1)
+				}
+			}
+		})
+	}
+	eventually(t, func() bool { return calls.Load() > 1000 }, "the callers are at it")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	assert.NoError(t, p.Shutdown(ctx))
+}
 
 // After Shutdown with a context that has ended no operation is pending, however many
 // callbacks block.
@@ -278,4 +326,289 @@ func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
 		wait()
 		assert.Less(t, time.Since(before), 100*time.Millisecond, "of the bubble's time")
 	})
+}
+
+// onStuck is a slog.Handler that calls a function for the records of stuck callbacks.
+type onStuck struct {
+	records
+	call func()
+}
+
+func (h *onStuck) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == purgatory.EventStuck {
+		h.call()
+	}
+	return h.records.Handle(ctx, r)
+}
+
+// Shutdown waits for whatever of the purgatory still runs, also when every operation has ended.
+func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T, pause func()) (p *purgatory.DelayedOperationPurgatory[string]){
+		"a worker of its timer": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+			p, err := purgatory.New[string]("test")
+			require.NoError(t, err)
+			_, err = p.OwnTimer().AfterFunc(time.Second, pause)
+			require.NoError(t, err)
+			p.StartReaper()
+			time.Sleep(2 * time.Second)
+			return p
+		},
+		"a worker that has not begun": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+			p := newManual(t)
+			held := purgatory.HoldWorkers(t, p)
+			go func() { pause(); held.Release() }()
+			o := probed(t, p, time.Hour, "a")
+			p.Signal("a")
+			require.True(t, p.ForceComplete(o))
+			return p
+		},
+		"a function of CancelMatching, whose operation has ended": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+			p := newManual(t)
+			o := probed(t, p, time.Hour, "a")
+			go p.CancelMatching("a", nil, func(operation.Operation) bool { pause(); return true })
+			synctest.Wait()
+			require.True(t, p.ForceComplete(o))
+			return p
+		},
+		"a callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+			p := newManual(t)
+			o := &teller{tell: pause}
+			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
+			require.NoError(t, err)
+			go p.ForceComplete(o)
+			return p
+		},
+		"a record of a stuck callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+			p := newManual(t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&onStuck{call: pause})))
+			o := &teller{tell: func() { time.Sleep(time.Minute) }}
+			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
+			require.NoError(t, err)
+			go p.ForceComplete(o)
+			time.Sleep(2 * time.Second)
+			p.AdvanceClock(0)
+			return p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leave := make(chan struct{})
+				p := run(t, func() { <-leave })
+				synctest.Wait()
+				done := make(chan error, 1)
+				go func() { done <- p.Shutdown(t.Context()) }()
+				time.Sleep(10 * time.Minute)
+				select {
+				case err := <-done:
+					t.Errorf("it has returned (%v)", err)
+				default:
+				}
+				close(leave)
+				assert.NoError(t, <-done)
+			})
+		})
+	}
+}
+
+// A callback that is stuck while Shutdown waits for it is logged, though the reaper has ended.
+func TestACallbackThatKeepsShutdownIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p, err := purgatory.New[string]("test", purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
+		require.NoError(t, err)
+		leave := make(chan struct{})
+		o := &teller{tell: func() { <-leave }}
+		_, err = p.TryCompleteElseWatch(o, time.Hour, "a")
+		require.NoError(t, err)
+		go p.ForceComplete(o)
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		done := make(chan error, 1)
+		go func() { done <- p.Shutdown(t.Context()) }()
+		time.Sleep(time.Minute)
+		assert.Len(t, log.find(purgatory.EventStuck), 1)
+		close(leave)
+		assert.NoError(t, <-done)
+	})
+}
+
+// Shutdown with a context that lives returns while others register, check, cancel and end their
+// goroutines. Nothing is pending then, every accepted operation was answered once, and no
+// callback runs any more.
+func TestShutdownReturnsWhateverRaces(t *testing.T) {
+	for seed := range uint64(80) {
+		var opts []purgatory.Option
+		if seed%3 == 0 {
+			opts = append(opts, purgatory.WithFirstInFirstOut())
+		}
+		if seed%4 == 0 {
+			opts = append(opts, purgatory.WithSignalWorkers(1), purgatory.WithExpiryWorkers(1))
+		}
+		shutdownRound(t, seed, opts)
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+			return
+		}
+	}
+}
+
+func shutdownRound(t *testing.T, seed uint64, opts []purgatory.Option) {
+	p := open[int](t, append(opts, purgatory.WithPanicHandler(func(any, []byte) {
+		if rand.IntN(2) == 0 {
+			runtime.Goexit()
+		}
+	}))...)
+	var returned atomic.Bool
+	var late, answers, steps atomic.Int64
+	var wg sync.WaitGroup
+	unwinds := func(n int) {
+		switch n {
+		case 0:
+			panic("of the user's")
+		case 1:
+			runtime.Goexit()
+		}
+	}
+	step := func(rnd *rand.Rand) {
+		key := rnd.IntN(4)
+		switch rnd.IntN(6) {
+		case 0, 1, 2:
+			fails, met := rnd.IntN(12), rnd.IntN(3)
+			o := &op{}
+			o.try = func() bool {
+				if o.tries.Load() > 1 {
+					unwinds(fails - 2)
+				}
+				return o.tries.Load() > 2 && met == 0
+			}
+			o.complete = func() {
+				if answers.Add(1); returned.Load() {
+					late.Add(1)
+				}
+				p.SignalInOrder(key)
+				unwinds(fails)
+			}
+			_, _ = p.TryCompleteElseWatch(o, time.Duration(rnd.IntN(3))*time.Millisecond, key, rnd.IntN(4))
+		case 3:
+			p.CheckAndComplete(key, rnd.IntN(4))
+		case 4:
+			p.CheckAndCompleteInOrder(key)
+		case 5:
+			if rnd.IntN(2) == 0 {
+				p.CancelForKey(key, nil)
+			} else {
+				p.CompleteForKey(key)
+			}
+		}
+	}
+	for g := range uint64(5) {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(seed, g))
+			for after := 0; after < 10; steps.Add(1) { // some steps come after Shutdown has returned
+				if returned.Load() {
+					after++
+				}
+				inBackground(func() { step(rnd) })()
+			}
+		})
+	}
+	for begin := rand.New(rand.NewPCG(seed, 99)).Int64N(300); steps.Load() < begin; {
+		runtime.Gosched()
+	}
+	within, cancel := context.WithTimeout(t.Context(), patience/2)
+	defer cancel()
+	assert.NoError(t, p.Shutdown(within))
+	returned.Store(true)
+	assert.Zero(t, p.NumDelayed())
+	wg.Wait()
+	s := conserved(t, p)
+	assert.Zero(t, s.Pending)
+	assert.Equal(t, s.Accepted, answers.Load(), "answers")
+	assert.Zero(t, late.Load(), "callbacks after Shutdown has returned")
+	empty(t, p)
+}
+
+// While Shutdown waits, no operation is tried or accepted, and it is logged once that Shutdown waits.
+func TestShutdownRefusesFromItsBeginningOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &records{}
+		p := newManual(t, purgatory.WithLogger(slog.New(log)))
+		waits := probed(t, p, time.Hour, "a")
+		done := make(chan error)
+		go func() { done <- p.Shutdown(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { done <- p.Shutdown(ctx) }()
+		synctest.Wait()
+		tried := &counted{}
+		_, err := p.TryCompleteElseWatch(tried, time.Hour, "a")
+		require.ErrorIs(t, err, purgatory.ErrClosed)
+		require.ErrorIs(t, p.Await(ctx, time.Hour, tried.TryComplete, "a"), purgatory.ErrClosed)
+		assert.Zero(t, tried.tries)
+		assert.Len(t, log.find(purgatory.EventShutdown), 1)
+		assert.Equal(t, operation.Pending, waits.Outcome())
+		require.True(t, p.ForceComplete(waits))
+		assert.NoError(t, <-done)
+		assert.NoError(t, <-done)
+	})
+}
+
+// counted counts its tries.
+type counted struct {
+	operation.DelayedOperation
+	tries int
+}
+
+func (c *counted) TryComplete() bool { c.tries++; return true }
+func (*counted) OnComplete()         {}
+func (*counted) OnExpiration()       {}
+
+// A registration that began before Shutdown, and is not accepted yet, is refused: Shutdown would not
+// wait for its condition.
+func TestARegistrationDuringWhichShutdownBeginsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newManual(t)
+		waits := probed(t, p, time.Hour, "a")
+		done := make(chan error)
+		o := &starter{start: func() {
+			go func() { done <- p.Shutdown(t.Context()) }()
+			synctest.Wait()
+		}}
+		completed, err := p.TryCompleteElseWatch(o, time.Hour, "a")
+		assert.False(t, completed)
+		require.ErrorIs(t, err, purgatory.ErrClosed)
+		assert.Equal(t, 1, p.NumDelayed())
+		require.True(t, p.ForceComplete(waits))
+		assert.NoError(t, <-done)
+		assert.Equal(t, operation.Pending, o.Outcome())
+	})
+}
+
+// starter starts something in its first try.
+type starter struct {
+	counted
+	start func()
+}
+
+func (s *starter) TryComplete() bool {
+	if s.tries++; s.tries == 1 {
+		s.start()
+	}
+	return false
+}
+
+// If the context of Shutdown ends while operations wait, Shutdown returns the context's cause,
+// even if their callbacks have run by then.
+func TestShutdownThatEndsOperationsReturnsTheCause(t *testing.T) {
+	var p *purgatory.DelayedOperationPurgatory[string]
+	p = newManual(t, purgatory.WithLogger(slog.New(onEvent(func(event string) {
+		if event == purgatory.EventClosed { // logged when all have ended: wait for the workers that run the callbacks
+			assert.Eventually(t, p.Idle, deadline, time.Millisecond)
+		}
+	}))))
+	probed(t, p, time.Hour, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Shutdown(ctx), context.Canceled)
+	require.NoError(t, p.Shutdown(t.Context()))
 }

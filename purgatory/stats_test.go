@@ -1,8 +1,9 @@
-package purgatory
+package purgatory_test
 
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,55 +12,17 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
-// probe is an operation that says yes when ready is set.
-type probe struct {
-	operation.DelayedOperation
-	ready bool
-	says  string
-	while func() // it is tried, or describes itself
-}
-
-func (p *probe) TryComplete() bool { p.meanwhile(); return p.ready }
-func (p *probe) OnComplete()       {}
-func (p *probe) OnExpiration()     {}
-func (p *probe) String() string    { p.meanwhile(); return p.says }
-
-func (p *probe) meanwhile() {
-	if p.while != nil {
-		p.while()
-	}
-}
-
-// newManual returns a purgatory on a manual clock.
-func newManual(t *testing.T, opts ...Option) *DelayedOperationPurgatory[string] {
-	t.Helper()
-	clock, err := timer.NewManualTimer()
-	require.NoError(t, err)
-	p, err := New[string]("test", append(opts, WithTimer(clock))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-func submit(t *testing.T, p *DelayedOperationPurgatory[string], timeout time.Duration, keys ...string) *probe {
-	t.Helper()
-	op := &probe{}
-	_, err := p.TryCompleteElseWatch(op, timeout, keys...)
-	require.NoError(t, err)
-	return op
-}
-
 func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
-	p := newManual(t, WithHistograms())
+	p := newManual(t, purgatory.WithHistograms())
 	_, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Second, "a")
 	require.NoError(t, err)
-	satisfied := submit(t, p, time.Minute, "a", "b")
-	cancelled := submit(t, p, time.Minute, "b")
-	submit(t, p, 100*time.Millisecond, "c")
-	oldest := submit(t, p, time.Hour, "d")
+	satisfied := probed(t, p, time.Minute, "a", "b")
+	cancelled := probed(t, p, time.Minute, "b")
+	probed(t, p, 100*time.Millisecond, "c")
+	oldest := probed(t, p, time.Hour, "d")
 
 	p.AdvanceClock(3 * time.Millisecond)
 	satisfied.ready = true
@@ -85,7 +48,7 @@ func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
 	assert.EqualValues(t, 1, s.Late.Count())
 	assert.EqualValues(t, 1, s.Late.Counts[0], "a manual clock is never late")
 
-	age := p.timer.Now() - machine.Of(oldest).Start()
+	age := p.Now() - machine.Of(oldest).Start()
 	assert.GreaterOrEqual(t, s.OldestAge, age)
 	assert.LessOrEqual(t, s.OldestAge, age+age/16)
 	assert.EqualValues(t, 1, s.Ages.Count())
@@ -98,7 +61,7 @@ func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
 
 func TestStatsWithoutHistogramsReadNoClock(t *testing.T) {
 	p := newManual(t)
-	submit(t, p, time.Second, "a")
+	probed(t, p, time.Second, "a")
 	p.AdvanceClock(time.Minute)
 	s := p.Stats()
 	assert.False(t, s.Timed)
@@ -109,15 +72,15 @@ func TestStatsWithoutHistogramsReadNoClock(t *testing.T) {
 
 // What the first key's shard refuses was not accepted, and is in no count but that of the refused.
 func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
-	p := newManual(t, WithHistograms(), WithWatcherShards(2), WithMaxPending(1))
+	p := newManual(t, purgatory.WithHistograms(), purgatory.WithWatcherShards(2), purgatory.WithMaxPending(1))
 	for _, key := range []string{"a", "b"} {
-		p.watchers.Shard(p.watchers.Hash(key)) // in use before
+		p.Watchers().Shard(p.Watchers().Hash(key)) // in use before
 	}
-	p.watchers.Close() // after the registration has looked whether the purgatory is closed
+	p.Watchers().Close() // after the registration has looked whether the purgatory is closed
 	for i := range 3 {
 		op := &probe{ready: i == 1} // one would not have to wait
 		_, err := p.TryCompleteElseWatch(op, time.Second, "a", "b")
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, purgatory.ErrClosed)
 		assert.Equal(t, operation.Pending, op.Outcome())
 		s := p.Stats()
 		assert.Zero(t, s.Pending+s.Accepted+s.Closed)
@@ -131,84 +94,47 @@ func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
 	}
 }
 
-func TestAUsedOperationGivesItsPlaceBack(t *testing.T) {
-	p := newManual(t, WithMaxPending(2))
-	op := submit(t, p, time.Hour, "a")
-	for range 5 {
-		_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-		require.ErrorIs(t, err, ErrUsed)
-	}
-	submit(t, p, time.Hour, "a")
-	_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, "a")
-	require.ErrorIs(t, err, ErrFull)
-}
-
-func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
-	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
-	require.NoError(t, err)
-	p, err := New[string]("test", WithTimer(clock), WithMaxPending(1))
-	require.NoError(t, err)
-	defer p.Close()
-	other, err := clock.AfterFunc(time.Hour, func() {})
-	require.NoError(t, err)
-	_, err = p.TryCompleteElseWatch(&probe{}, time.Hour, "a")
-	require.ErrorIs(t, err, timer.ErrFull)
-	assert.EqualValues(t, 1, p.Stats().Rejected)
-	require.True(t, other.Stop())
-	submit(t, p, time.Hour, "a")
-}
-
-func TestAClosedPurgatoryReturnsErrClosedForAnyKeys(t *testing.T) {
-	p := newManual(t)
-	require.NoError(t, p.Close())
-	keys := make([]string, operation.MaxKeys+1)
-	_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, keys[1:]...)
-	require.ErrorIs(t, err, ErrClosed)
-	_, err = p.TryCompleteElseWatch(&probe{}, time.Hour, keys...)
-	require.ErrorIs(t, err, ErrTooManyKeys)
-}
-
 // An operator reads it in a log or at a prompt. What is zero is left out, but for the
 // numbers that everybody asks for.
 func TestStatsStringLeavesOutZeros(t *testing.T) {
-	assert.Equal(t, "pending 0 under 0 keys; accepted 0: 0 satisfied, 0 forced, 0 expired, 0 cancelled, 0 closed", Stats{}.String())
-	p := newManual(t, WithHistograms(), WithMaxPending(2))
-	submit(t, p, time.Second, "a")
+	assert.Equal(t, "pending 0 under 0 keys; accepted 0: 0 satisfied, 0 forced, 0 expired, 0 cancelled, 0 closed", purgatory.Stats{}.String())
+	p := newManual(t, purgatory.WithHistograms(), purgatory.WithMaxPending(2))
+	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
-	submit(t, p, time.Minute, "a", "b")
-	submit(t, p, time.Minute, "a")
+	probed(t, p, time.Minute, "a", "b")
+	probed(t, p, time.Minute, "a")
 	_, err := p.TryCompleteElseWatch(&probe{}, time.Minute, "a")
-	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, err, purgatory.ErrFull)
 	assert.Regexp(t, `^pending 2 of 2 under 2 keys, oldest [\d.]+ms; accepted 3: 0 satisfied, 0 forced, 1 expired, 0 cancelled, 0 closed; `+
 		`p99 lateness <= 125µs; rejected 1: 0 closed, 1 full, 0 input$`, fmt.Sprint(p.Stats()))
 
-	s := Stats{
+	s := purgatory.Stats{
 		Pending: 1, Keys: 2, Timed: true, OldestAge: 61_234 * time.Millisecond, Accepted: 21, Satisfied: 3, Forced: 4, Expired: 5,
 		Cancelled: 6, Closed: 7, Rejected: 33, RejectedClosed: 10, RejectedFull: 11, RejectedInput: 12, Running: 14, StuckCallbacks: 15,
 		OldestRunning: 3_141_592_653, Due: 16, OldestDue: 2_718 * time.Microsecond, SlowCallbacks: 17, Panics: 18, ReaperStalls: 19, PassedOver: 20,
 		BlockedFor: 2_345 * time.Millisecond,
 	}
 	s.Late = p.Stats().Late
-	s.Late.Counts = [HistogramBuckets]int64{HistogramBuckets - 1: 1}
+	s.Late.Counts = [purgatory.HistogramBuckets]int64{purgatory.HistogramBuckets - 1: 1}
 	assert.Equal(t, "pending 1 under 2 keys, oldest 1m1.2s; accepted 21: 3 satisfied, 4 forced, 5 expired, 6 cancelled, 7 closed; "+
 		"p99 lateness > 8m44.288s; rejected 33: 10 closed, 11 full, 12 input; running 14, blocked for 2.35s, 15 stuck, oldest for 3.14s; "+
 		"due 16, oldest for 2.72ms; slow callbacks 17; passed over 20; panics 18; reaper stalls 19", s.String())
 	assert.NotContains(t, s.String(), "\n")
-	s = Stats{Running: 1}
+	s = purgatory.Stats{Running: 1}
 	assert.Regexp(t, "; running 1$", s.String(), "without WithSlowCallback nothing is known of stuck callbacks")
-	s = Stats{Running: 1, BlockedFor: time.Second - 1}
+	s = purgatory.Stats{Running: 1, BlockedFor: time.Second - 1}
 	assert.Regexp(t, "; running 1$", s.String(), "a moment is not worth a word")
-	s = Stats{Due: 1, OldestDue: 10_009}
+	s = purgatory.Stats{Due: 1, OldestDue: 10_009}
 	assert.Regexp(t, "; due 1, oldest for 10µs$", s.String(), "three digits, or few more")
 }
 
 // Methods of a histogram work where it has no address: in a map, or as what a function
 // returns.
 func TestHistogramMethodsHaveValueReceivers(t *testing.T) {
-	p := newManual(t, WithHistograms())
-	submit(t, p, time.Second, "a")
+	p := newManual(t, purgatory.WithHistograms())
+	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
-	byName := map[string]Stats{"fetch": p.Stats()}
+	byName := map[string]purgatory.Stats{"fetch": p.Stats()}
 	assert.Equal(t, 1024*time.Millisecond, byName["fetch"].Waited[operation.Expired].Quantile(0.5))
 	assert.EqualValues(t, 1, p.Stats().Late.Count())
 	assert.Equal(t, 125*time.Microsecond, p.Stats().Late.Bound(0))
@@ -219,8 +145,8 @@ func TestHistogramMethodsHaveValueReceivers(t *testing.T) {
 // While a check tries the operation of an AwaitRead, the reader may read and be satisfied.
 func TestATryThatReturnsFalseIsWastedWhateverTheOutcome(t *testing.T) {
 	p := newManual(t)
-	op := submit(t, p, time.Hour, "a")
-	op.while = func() { p.endNow(op, machine.Satisfied, nil) }
+	op := probed(t, p, time.Hour, "a")
+	op.while = func() { p.SatisfyNow(op) }
 	require.Equal(t, 1, p.CheckAndComplete("a"))
 	assert.Equal(t, operation.Satisfied, op.Outcome())
 	s := p.Stats()
@@ -230,14 +156,67 @@ func TestATryThatReturnsFalseIsWastedWhateverTheOutcome(t *testing.T) {
 // TestWhatIsMeasuredIsSaid: a 0 that nobody has counted must be told from a 0 that was.
 func TestWhatIsMeasuredIsSaid(t *testing.T) {
 	for _, c := range []struct {
-		opts  []Option
+		opts  []purgatory.Option
 		timed bool
 	}{
 		{nil, false},
-		{[]Option{WithSlowCallback(0)}, false},
-		{[]Option{WithSlowCallback(time.Second)}, true},
+		{[]purgatory.Option{purgatory.WithSlowCallback(0)}, false},
+		{[]purgatory.Option{purgatory.WithSlowCallback(time.Second)}, true},
 	} {
 		s := newManual(t, c.opts...).Stats()
 		assert.Equal(t, c.timed, s.CallbacksTimed)
 	}
+}
+
+func TestRejectionsAndLimitsAreInStats(t *testing.T) {
+	p := newManual(t, purgatory.WithMaxPending(1))
+	probed(t, p, time.Second, "a")
+	_, err := p.TryCompleteElseWatch(&probe{}, time.Second, "a")
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	_, err = p.TryCompleteElseWatch(nil, time.Second, "a")
+	require.ErrorIs(t, err, purgatory.ErrNilOperation)
+	require.NoError(t, p.Close())
+	for range 3 {
+		_, err = p.TryCompleteElseWatch(&probe{}, time.Second, "a")
+		require.ErrorIs(t, err, purgatory.ErrClosed)
+	}
+	s := p.Stats()
+	assert.Equal(t, []int64{1, 5, 3, 1, 1}, []int64{s.MaxPending, s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput})
+}
+
+func TestKAFKA9198AMissingCheckShowsAsExpiries(t *testing.T) {
+	// State changes and no goroutine calls CheckAndComplete. The counters show it: operations end
+	// only by timeout, and no check has tried them.
+	p := onManualClock[string](t)
+	var met atomic.Bool
+	for range 10 {
+		submit(t, p, until(&met), time.Second, "a")
+	}
+	met.Store(true)
+	p.AdvanceClock(time.Second)
+	s := p.Stats()
+	assert.EqualValues(t, 10, s.Expired)
+	assert.Zero(t, s.Satisfied)
+	assert.Zero(t, s.Checks)
+}
+
+func TestKAFKA1616GaugesCountOperationsApartFromEntries(t *testing.T) {
+	p := onManualClock[int](t)
+	submitted(t, p, 1, 2, 3)
+	s := p.Stats()
+	assert.Equal(t, []int64{1, 3, 3}, []int64{s.Pending, s.Watched, s.Keys})
+}
+
+// How long an operation has waited is known when it ends.
+func TestWaitedSaysHowLongAnOperationHasWaited(t *testing.T) {
+	p := onManualClock[string](t)
+	o := &op{}
+	var waited time.Duration
+	o.complete = func() { waited = p.Waited(o) }
+	submit(t, p, o, hour, "a")
+	p.AdvanceClock(3 * time.Second)
+	p.ForceComplete(o)
+	assert.Equal(t, 3*time.Second, waited)
+	assert.Zero(t, onManualClock[string](t).Waited(o), "in another purgatory")
+	assert.Zero(t, p.Waited(nil))
 }

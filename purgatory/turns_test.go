@@ -1,9 +1,10 @@
 package purgatory_test
 
 import (
-	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -272,24 +273,6 @@ func TestOperationsThatAreReadyOnADeepStackAreAnsweredOnce(t *testing.T) {
 	}
 }
 
-// A purgatory that looks at a long line only up to a position leaves the rest of it alone, also
-// while a callback of an earlier batch blocks.
-func TestACheckThatStopsKeepsNoOperation(t *testing.T) {
-	p := onManualClock[string](t)
-	s := &store{items: make([]int, 1)}
-	g := newGate()
-	submit(t, p, &op{try: func() bool { return s.take([]int{0}) }, complete: g.pass}, hour, "a")
-	all := submittedWeakly(t, p, new(atomic.Bool), 5, "a")
-	s.add(0, 1)
-	wait := inBackground(func() { p.CheckAndCompleteInOrder("a") })
-	<-g.entered
-	forceAll(t, p, all)
-	gone(t, all)
-	close(g.leave)
-	wait()
-	runtime.KeepAlive(p)
-}
-
 // A check in order passes over those whose tries panic, also where operations wait for positions.
 func TestACheckInOrderOfPositionsPassesOverPanics(t *testing.T) {
 	var told panics
@@ -328,4 +311,106 @@ func TestACancelledRegistrationTriesNobodyInLine(t *testing.T) {
 	ended(t, o, operation.Cancelled)
 	pending(t, waits)
 	assert.Equal(t, tries, waits.tries.Load())
+}
+
+// Other checks in order that come all the time do not keep the caller of one: a worker goes on.
+func TestOthersDoNotKeepTheCallerOfACheckInOrder(t *testing.T) {
+	const all = 300
+	p := onManualClock[string](t)
+	o := afterRegistration(func(o *op) bool {
+		if o.tries.Load() < all {
+			inBackground(func() { p.CheckAndCompleteInOrder("a") })()
+		}
+		return o.tries.Load() == all
+	})
+	submit(t, p, o, hour, "a")
+	p.CheckAndCompleteInOrder("a")
+	eventually(t, func() bool { return o.completed.Load() == 1 }, "workers go on")
+	ended(t, o, operation.Satisfied)
+	assert.Positive(t, p.Stats().Signals, "the caller has left the rest to a worker")
+}
+
+// A check in order of a key for which nobody waits, but in whose list another check stands, keeps no
+// turn: the next one serves who comes later.
+func TestACheckInOrderThatFindsNobodyKeepsNoTurn(t *testing.T) {
+	p := onManualClock[string](t)
+	g := newGate()
+	blocks := &op{complete: g.pass}
+	submit(t, p, blocks, hour, "a")
+	var rest []*op
+	for range 200 { // more than a walk takes at once, so that it stands in the list
+		rest = append(rest, submitted(t, p, "a"))
+	}
+	wait := inBackground(func() { p.CompleteForKey("a") })
+	<-g.entered
+	for _, o := range rest {
+		p.ForceComplete(o)
+	}
+	require.Zero(t, p.NumDelayed())
+	assert.Zero(t, p.CheckAndCompleteInOrder("a"))
+	assert.Zero(t, p.Stats().Signals, "nothing is left to a worker")
+	late := afterRegistration(func(*op) bool { return true })
+	submit(t, p, late, hour, "a")
+	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+	ended(t, late, operation.Satisfied)
+	close(g.leave)
+	wait()
+}
+
+// Walks in order take turns.
+
+// slowTaker is a taker whose TryComplete, when the test says so, returns late.
+type slowTaker struct {
+	taker
+	late *gate // entered when TryComplete has found nothing
+}
+
+func (t *slowTaker) TryComplete() bool {
+	took := t.taker.TryComplete()
+	if g := t.late; g != nil && !took {
+		t.late = nil
+		g.pass()
+	}
+	return took
+}
+
+// One goroutine checks. A newcomer registers and tries the first in line; the item and its check
+// come while that try returns. The first in line gets the item all the same.
+func TestARegistrationLetsNobodyOvertakeTheFirstInLine(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithFirstInFirstOut())
+	s := &store{items: make([]int, 1)}
+	first := &slowTaker{taker: taker{from: s, kinds: []int{0}}}
+	submit(t, p, first, hour, 0)
+	g := newGate()
+	first.late = g
+	second := &taker{from: s, kinds: []int{0}}
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = p.TryCompleteElseWatch(second, hour, 0) })
+	<-g.entered
+	s.add(0, 1)
+	p.CheckAndCompleteInOrder(0)
+	close(g.leave)
+	wg.Wait()
+	require.True(t, inTime(func() bool { return first.Outcome() == operation.Satisfied })) // by a worker
+	assert.Equal(t, operation.Pending, second.Outcome())
+}
+
+// A panic handler that blocks holds up its own goroutine, and not the line.
+func TestAPanicHandlerThatBlocksDoesNotStopTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := onManualClock[string](t, purgatory.WithPanicHandler(func(any, []byte) { <-release }))
+		first := afterRegistration(func(*op) bool { panic("of the try's") })
+		submit(t, p, first, hour, "a")
+		met := false
+		second := afterRegistration(func(*op) bool { return met })
+		submit(t, p, second, hour, "a")
+		go p.CheckAndCompleteInOrder("a") // passes over the first, and the second says no
+		synctest.Wait()
+		met = true
+		go p.CheckAndCompleteInOrder("a")
+		synctest.Wait()
+		assert.Equal(t, operation.Satisfied, second.Outcome())
+		close(release)
+	})
 }

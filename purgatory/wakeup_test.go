@@ -169,21 +169,138 @@ func TestOneCallerTriesAnOperationAtMostEightTimes(t *testing.T) {
 	ended(t, o, operation.Satisfied)
 }
 
-func TestAPanicInTheSecondTryCountsAsFalse(t *testing.T) {
-	var told panics
-	p := onManualClock[string](t, told.option())
+// A TryComplete that returns false ends a check in order, and no other check: also not one that a
+// worker makes. The operations are more than a walk takes at once.
+func TestANoEndsOnlyACheckInOrder(t *testing.T) {
+	const waiting = 300
+	for name, c := range map[string]struct {
+		check   func(p *stringPurgatory)
+		inOrder bool
+	}{
+		"check":              {func(p *stringPurgatory) { p.CheckAndComplete("a") }, false},
+		"check of two":       {func(p *stringPurgatory) { p.CheckAndComplete("b", "a") }, false},
+		"up to":              {func(p *stringPurgatory) { p.CheckAndCompleteUpTo("a", 7) }, false},
+		"all":                {func(p *stringPurgatory) { p.CheckAndCompleteAll() }, false},
+		"signal":             {func(p *stringPurgatory) { p.Signal("a") }, false},
+		"signal of two":      {func(p *stringPurgatory) { p.Signal("b", "a") }, false},
+		"signal up to":       {func(p *stringPurgatory) { p.SignalUpTo("a", 7) }, false},
+		"signal all":         {func(p *stringPurgatory) { p.SignalAll() }, false},
+		"both":               {func(p *stringPurgatory) { p.Signal("a"); p.SignalInOrder("a") }, false},
+		"in order":           {func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, true},
+		"signal in order":    {func(p *stringPurgatory) { p.SignalInOrder("a") }, true},
+		"check of a Goexit":  {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndComplete("c", "a") }) }, false},
+		"all, with a Goexit": {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndCompleteAll() }) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			var met atomic.Bool
+			no := &op{}
+			submit(t, p, no, hour, "a")
+			var all []*op
+			for i := range waiting {
+				o := until(&met)
+				if i%2 == 0 {
+					submit(t, p, o, hour, "a")
+				} else {
+					_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 5})
+					require.NoError(t, err)
+				}
+				all = append(all, o)
+			}
+			met.Store(true)
+			c.check(p)
+			eventually(t, func() bool { return no.tries.Load() > 2 }, "the first in line is tried")
+			for _, o := range all {
+				if c.inOrder {
+					pending(t, o)
+				} else {
+					endsSoon(t, o, operation.Satisfied)
+				}
+			}
+			pending(t, no)
+		})
+	}
+}
+
+// endsItsGoroutine runs check on another goroutine, after it has registered an operation for key
+// whose callback ends the goroutine.
+func endsItsGoroutine(p *stringPurgatory, key string, check func()) {
+	o := &op{complete: runtime.Goexit}
+	o.try = func() bool { return o.tries.Load() > 2 }
+	_, _ = p.TryCompleteElseWatch(o, hour, key)
+	inBackground(check)()
+}
+
+func TestKAFKA6653AChangeDuringACheckIsSeen(t *testing.T) {
+	// Kafka used a try-lock on the operation, to avoid a deadlock, and missed a change that
+	// came while another goroutine held the lock.
+	for range 300 {
+		p := onManualClock[string](t)
+		var a, b atomic.Bool
+		o := &op{try: func() bool { ok := a.Load(); runtime.Gosched(); return ok && b.Load() }}
+		submit(t, p, o, hour, "a", "b")
+		var wg sync.WaitGroup
+		wg.Go(func() { a.Store(true); p.CheckAndComplete("a") })
+		wg.Go(func() { b.Store(true); p.CheckAndComplete("b") })
+		wg.Wait()
+		ended(t, o, operation.Satisfied)
+	}
+}
+
+func TestKAFKA1952RegistrationDoesNotTryOncePerKey(t *testing.T) {
+	p := onManualClock[int](t)
+	keys := make([]int, 1000)
+	for i := range keys {
+		keys[i] = i
+	}
+	assert.EqualValues(t, 2, submitted(t, p, keys...).tries.Load())
+}
+
+func TestRocketMQ7359ARegistrationTriesASecondTime(t *testing.T) {
+	p := onManualClock[string](t)
+	var met atomic.Bool
 	o := &op{}
 	o.try = func() bool {
-		switch n := o.tries.Load(); {
-		case n == 2:
-			p.CheckAndComplete("a") // a mark
-		case n > 2 && n < 20:
-			panic("while looking again")
+		seen := met.Load()
+		if o.tries.Load() == 1 { // the state changes after the first try, before the operation is watched
+			met.Store(true)
+			assert.Zero(t, p.CheckAndComplete("a"))
 		}
-		return false
+		return seen
 	}
-	submit(t, p, o, hour, "a")
-	assert.EqualValues(t, 3, o.tries.Load())
-	assert.EqualValues(t, 1, told.n.Load())
-	pending(t, o)
+	completed, err := p.TryCompleteElseWatch(o, hour, "a")
+	require.NoError(t, err)
+	assert.True(t, completed)
+}
+
+func TestKAFKA2253NoOperationIsAddedToARemovedList(t *testing.T) {
+	// A key's list becomes empty and is removed while another operation is added to it.
+	p := open[int](t, purgatory.WithWatcherShards(1))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 2000 {
+				var met atomic.Bool
+				o := until(&met)
+				_, err := p.TryCompleteElseWatch(o, hour, 1)
+				assert.NoError(t, err)
+				met.Store(true)
+				p.CheckAndComplete(1)
+				eventually(t, func() bool { return o.Outcome() == operation.Satisfied }, "found under its key")
+			}
+		})
+	}
+	wg.Wait()
+	empty(t, p)
+}
+
+func TestRegistrationTriesTwiceForAnyNumberOfKeys(t *testing.T) {
+	p := onManualClock[int](t)
+	for keys := 1; keys <= 100; keys *= 10 {
+		o := submitted(t, p, make([]int, keys)...)
+		assert.EqualValues(t, 2, o.tries.Load())
+	}
+	o := &op{}
+	submit(t, p, o, 0, 1, 2, 3)
+	assert.EqualValues(t, 2, o.tries.Load(), "also when there is no time to wait")
 }

@@ -1,0 +1,120 @@
+package purgatory
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/workers"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/proof/built"
+	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// What the tests, which are outside of the package, use of its inside.
+
+// RaceDetector reports whether the tests run under the race detector.
+var RaceDetector = slices.Contains(built.Flags(), "-race=true")
+
+// Bounds and names that tests compare with.
+const (
+	BatchSize       = batchSize
+	FewKeys         = fewKeys
+	GateInterval    = gateInterval
+	MaxInRow        = maxInRow
+	RegionCallbacks = regionCallbacks
+	RegionCheck     = regionCheck
+	Sampling        = sampling
+	WalkSize        = unsafe.Sizeof(walk[string]{})
+)
+
+// Idle reports whether nothing of p runs or waits to run.
+func (p *DelayedOperationPurgatory[K]) Idle() bool { return p.idle() }
+
+// AtRest reports whether no callback of p runs and no worker runs or has work.
+func (p *DelayedOperationPurgatory[K]) AtRest() bool {
+	return p.watchers.Inside() == 0 && p.crew.idle()
+}
+
+// Wishes returns how many causes are kept for those that hold their operations.
+func (p *DelayedOperationPurgatory[K]) Wishes() int { return p.wishes.Len() }
+
+// Watchers returns the lists of p.
+func (p *DelayedOperationPurgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
+
+// Totals returns the sum of the shards' counts.
+func (p *DelayedOperationPurgatory[K]) Totals() watchers.Totals { return p.totals(nil) }
+
+// Now returns the time of p's clock.
+func (p *DelayedOperationPurgatory[K]) Now() time.Duration { return p.timer.Now() }
+
+// Scheduled returns how many entries p's timer has.
+func (p *DelayedOperationPurgatory[K]) Scheduled() int { return p.timer.Pending() }
+
+// OwnTimer returns the timer that p has made.
+func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.own }
+
+// SetTimer has p use t. Call it before p is used.
+func (p *DelayedOperationPurgatory[K]) SetTimer(t timer.Timer) { p.timer = t }
+
+// StartReaper starts the reaper of p.
+func (p *DelayedOperationPurgatory[K]) StartReaper() { p.startReaper() }
+
+// Reap returns the function that the reaper calls each turn.
+func (p *DelayedOperationPurgatory[K]) Reap() func() { return p.reap() }
+
+// Sweep is one turn of the reaper, which has stalled for so long.
+func (p *DelayedOperationPurgatory[K]) Sweep(stalled time.Duration) { p.sweep(stalled) }
+
+// CloseOnWorkers closes p and leaves the callbacks to workers.
+func (p *DelayedOperationPurgatory[K]) CloseOnWorkers() { p.close(true) }
+
+// SatisfyNow ends op as a reader does that is satisfied during a check.
+func (p *DelayedOperationPurgatory[K]) SatisfyNow(op operation.Operation) {
+	p.endNow(op, machine.Satisfied, nil)
+}
+
+// FillKeys puts keys into a set, and returns its waits, the pooled array that it took, and what gives it back.
+func (p *DelayedOperationPurgatory[K]) FillKeys(keys []K) (waits []watchers.Wait[K], array *[]watchers.Wait[K], release func()) {
+	s := new(keySet[K])
+	waits = s.fill(p, keys, nil)
+	return waits, s.many, func() { s.release(p) }
+}
+
+// PooledKeys takes an array of the pool of keys, nil if there is none.
+func (p *DelayedOperationPurgatory[K]) PooledKeys() *[]watchers.Wait[K] {
+	pooled, _ := p.manyKeys.Get().(*[]watchers.Wait[K])
+	return pooled
+}
+
+// HeldWorkers are the signal workers of a purgatory, which do nothing until Release is called. A
+// test does their work when it wants it done.
+type HeldWorkers struct {
+	Asked   func() int  // how many workers have been started
+	Waiting func() bool // whether there is work
+	Step    func() bool // does one piece of work, and reports whether there was any
+	Release func()      // lets the workers do what is left
+}
+
+// HoldWorkers holds the workers of p until Release, or the end of the test. Call it before p is used.
+func HoldWorkers[K comparable](t testing.TB, p *DelayedOperationPurgatory[K]) *HeldWorkers {
+	released := make(chan struct{})
+	work := func() bool {
+		<-released
+		return p.crew.work()
+	}
+	p.crew.pool = workers.New(p.cfg.signalWorkers, work, p.crew.waiting)
+	h := &HeldWorkers{p.crew.pool.Running, p.crew.waiting, p.crew.work, sync.OnceFunc(func() { close(released) })}
+	t.Cleanup(h.Release)
+	return h
+}
+
+// Work does what there is to do on the caller's goroutine.
+func (h *HeldWorkers) Work() {
+	for h.Step() {
+	}
+}

@@ -1,0 +1,520 @@
+package purgatory_test
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// Operations that wait for a position on a key.
+
+// atPosition registers o, which waits for position on key.
+func atPosition[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], o operation.Operation, key K, position int64) {
+	t.Helper()
+	completed, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[K]{Key: key, Position: position})
+	require.NoError(t, err)
+	require.False(t, completed)
+}
+
+// thresholds is a log, and the positions of the operations that a check has tried, in order.
+type thresholds struct {
+	p     *stringPurgatory
+	end   int64
+	tried []int64
+	on    bool
+}
+
+func (l *thresholds) waiter(position int64) *op {
+	o := &op{}
+	o.try = func() bool {
+		if l.on {
+			l.tried = append(l.tried, position)
+		}
+		return l.end >= position
+	}
+	return o
+}
+
+// check moves the log to end, and returns the positions that were tried.
+func (l *thresholds) check(end int64) (completed int, tried []int64) {
+	l.end, l.tried, l.on = end, nil, true
+	completed = l.p.CheckAndCompleteUpTo("log", end)
+	l.on = false
+	return completed, l.tried
+}
+
+func TestACheckUpToAPositionTriesInOrder(t *testing.T) {
+	l := &thresholds{p: onManualClock[string](t), end: -100}
+	for _, position := range []int64{50, 10, 30, 20, 40, 10, -5, math.MaxInt64} {
+		atPosition(t, l.p, l.waiter(position), "log", position)
+	}
+	n, tried := l.check(-6)
+	assert.Zero(t, n)
+	assert.Empty(t, tried)
+	n, tried = l.check(30)
+	assert.Equal(t, 5, n)
+	assert.Equal(t, []int64{-5, 10, 10, 20, 30}, tried)
+	n, tried = l.check(49)
+	assert.Equal(t, 1, n)
+	assert.Equal(t, []int64{40}, tried)
+	n, tried = l.check(50)
+	assert.Equal(t, 1, n)
+	assert.Equal(t, []int64{50}, tried)
+	assert.Equal(t, 1, l.p.NumDelayed())
+	n, tried = l.check(math.MaxInt64)
+	assert.Equal(t, 1, n)
+	assert.Equal(t, []int64{math.MaxInt64}, tried)
+	empty(t, l.p)
+}
+
+func TestEqualPositionsAreTriedInRegistrationOrder(t *testing.T) {
+	p := onManualClock[string](t)
+	var order []int
+	for i := range 500 {
+		o := &op{}
+		o.try = func() bool { return o.tries.Load() > 2 }
+		o.complete = func() { order = append(order, i) }
+		atPosition(t, p, o, "log", 7)
+		if i%5 == 0 { // operations at other positions
+			atPosition(t, p, &op{}, "log", int64(i%2)*100)
+		}
+	}
+	assert.Equal(t, 500, p.CheckAndCompleteUpTo("log", 7))
+	assert.True(t, slices.IsSorted(order))
+}
+
+func TestOneKeyHoldsWaitersWithAndWithoutPositions(t *testing.T) {
+	p := onManualClock[string](t)
+	ordered, unordered, never := &op{}, &op{}, &op{}
+	atPosition(t, p, ordered, "log", 100)
+	submit(t, p, unordered, hour, "log")
+	atPosition(t, p, never, "log", purgatory.AnyPosition) // position Any is the same as no position
+	assert.Equal(t, 1, p.NumKeys())
+	base := [3]int32{ordered.tries.Load(), unordered.tries.Load(), never.tries.Load()}
+	p.CheckAndCompleteUpTo("log", 99)
+	assert.Equal(t, base[0], ordered.tries.Load(), "not reached")
+	assert.Equal(t, base[1]+1, unordered.tries.Load(), "tried at every event")
+	assert.Equal(t, base[2]+1, never.tries.Load(), "tried at every event")
+	p.CheckAndCompleteUpTo("log", 100)
+	assert.Equal(t, base[0]+1, ordered.tries.Load())
+	p.CheckAndComplete("log")
+	assert.Equal(t, base[0]+2, ordered.tries.Load(), "CheckAndComplete reaches everybody")
+	p.CheckAndCompleteUpTo("log", purgatory.AnyPosition)
+	assert.Equal(t, base[0]+2, ordered.tries.Load())
+	assert.Equal(t, base[1]+4, unordered.tries.Load())
+	assert.Equal(t, 3, p.CancelForKey("log", errGone), "of both kinds")
+	empty(t, p)
+}
+
+func TestAnOperationWaitsOnSeveralKeysAtDifferentPositions(t *testing.T) {
+	p := onManualClock[string](t)
+	var a, b atomic.Int64
+	o := &op{try: func() bool { return a.Load() >= 10 && b.Load() >= 20 }}
+	_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 10}, purgatory.KeyPosition[string]{Key: "b", Position: 20},
+		purgatory.KeyPosition[string]{Key: "a", Position: 15})
+	require.NoError(t, err)
+	assert.Equal(t, []int{1, 3, 2}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	tries := o.tries.Load()
+	a.Store(9)
+	assert.Zero(t, p.CheckAndCompleteUpTo("a", 9))
+	assert.Equal(t, tries, o.tries.Load())
+	a.Store(10)
+	assert.Zero(t, p.CheckAndCompleteUpTo("a", 10))
+	assert.Equal(t, tries+1, o.tries.Load())
+	b.Store(20)
+	assert.Equal(t, 1, p.CheckAndCompleteUpTo("b", 20))
+	ended(t, o, operation.Satisfied)
+	empty(t, p)
+}
+
+func TestAPositionThatIsReachedAlreadyDoesNotWait(t *testing.T) {
+	p := onManualClock[string](t)
+	completed, err := p.TryCompleteElseWatchAt(&op{try: func() bool { return true }}, hour, purgatory.KeyPosition[string]{Key: "log", Position: 3})
+	require.NoError(t, err)
+	assert.True(t, completed)
+	// The position is reached between the first try and the second.
+	o := &op{}
+	o.try = func() bool { return o.tries.Load() == 2 }
+	completed, err = p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "log", Position: 3})
+	require.NoError(t, err)
+	assert.True(t, completed)
+	empty(t, p) // an idle key is not in the map
+}
+
+func TestAPositionReachedDuringRegistrationIsSeen(t *testing.T) {
+	p := open[string](t)
+	const positions = 6000
+	var end atomic.Int64
+	var wg sync.WaitGroup
+	ops := make([]*op, positions)
+	for g := range 3 {
+		wg.Go(func() {
+			for i := g; i < positions; i += 3 {
+				o := &op{try: func() bool { return end.Load() >= int64(i) }}
+				ops[i] = o
+				_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "log", Position: int64(i)})
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := int64(0); i < positions; i += 1 + i%5 {
+			end.Store(i)
+			if i%2 == 0 {
+				p.CheckAndCompleteUpTo("log", i)
+			} else {
+				p.SignalUpTo("log", i)
+			}
+		}
+		end.Store(positions)
+		p.SignalUpTo("log", positions)
+	})
+	wg.Wait()
+	eventually(t, func() bool { return p.NumDelayed() == 0 }, "everything was reached")
+	for _, o := range ops {
+		eventually(t, func() bool { return o.completed.Load() == 1 }, "every callback runs")
+		ended(t, o, operation.Satisfied)
+	}
+	empty(t, p)
+}
+
+func TestPositionsAgainstASortedModel(t *testing.T) {
+	// Many operations wait for random positions and end in every way. In each step exactly
+	// those are tried that a sorted model has, in its order.
+	for seed, waiters := range []int{12_000, 1000, 100, 200, 300} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(seed), 1))
+			l := &thresholds{p: onManualClock[string](t), end: -1}
+			type waiter struct {
+				position int64
+				op       *op
+			}
+			var model []waiter // sorted by position, then by arrival
+			next := int64(0)
+			add := func() {
+				position := next
+				switch rng.IntN(4) {
+				case 0:
+					position = rng.Int64N(next + 1000)
+				case 1:
+					position = max(0, next-rng.Int64N(100))
+				}
+				next++
+				position = max(position, l.end+1)
+				o := l.waiter(position)
+				atPosition(t, l.p, o, "log", position)
+				i, _ := slices.BinarySearchFunc(model, position, func(w waiter, p int64) int {
+					if w.position <= p {
+						return -1
+					}
+					return 1
+				})
+				model = slices.Insert(model, i, waiter{position, o})
+			}
+			for range waiters {
+				add()
+			}
+			for l.p.NumDelayed() > 0 {
+				switch rng.IntN(3) {
+				case 0:
+					for range rng.IntN(20) {
+						add()
+					}
+				case 1:
+					for range rng.IntN(40) {
+						if len(model) == 0 {
+							break
+						}
+						i := rng.IntN(len(model))
+						require.True(t, l.p.ForceComplete(model[i].op))
+						model = slices.Delete(model, i, i+1)
+					}
+				}
+				end := l.end + 1 + rng.Int64N(400)
+				n, tried := l.check(end)
+				var want []int64
+				for len(model) > 0 && model[0].position <= end {
+					want = append(want, model[0].position)
+					assert.Equal(t, operation.Satisfied, model[0].op.Outcome())
+					model = model[1:]
+				}
+				require.Equal(t, want, tried)
+				require.Equal(t, len(want), n)
+				require.Equal(t, len(model), l.p.NumDelayed())
+			}
+			empty(t, l.p)
+		})
+	}
+}
+
+func TestACheckTriesNoWaiterOfAHigherPosition(t *testing.T) {
+	for _, n := range []int{100, 20_000} {
+		p := onManualClock[string](t)
+		for i := range n {
+			atPosition(t, p, &op{}, "log", int64(1000+i))
+		}
+		checks := p.Stats().Checks
+		for i := range int64(1000) {
+			p.CheckAndCompleteUpTo("log", i)
+		}
+		assert.Equal(t, checks, p.Stats().Checks)
+		p.CheckAndCompleteUpTo("log", 1009)
+		assert.Equal(t, checks+10, p.Stats().Checks)
+		assert.Equal(t, checks+10, p.Stats().WastedChecks)
+	}
+}
+
+func TestWaitersRegisteredByACallbackKeepPositionOrder(t *testing.T) {
+	l := &thresholds{p: onManualClock[string](t)}
+	for i := range int64(300) {
+		o := l.waiter(i)
+		o.complete = func() {
+			l.on = false
+			defer func() { l.on = true }()
+			// At higher, at lower and at intermediate positions, while the check runs.
+			for _, position := range []int64{i + 1000, l.end + 1, l.end + 2} {
+				atPosition(t, l.p, l.waiter(position), "log", position)
+			}
+		}
+		if i > 0 {
+			atPosition(t, l.p, o, "log", i)
+		}
+	}
+	_, tried := l.check(299)
+	assert.Len(t, tried[:299], 299)
+	assert.True(t, slices.IsSorted(tried[:299]))
+	_, tried = l.check(math.MaxInt64 - 1)
+	assert.True(t, slices.IsSortedFunc(tried, cmp.Compare[int64]))
+	assert.Len(t, tried, 897)
+	empty(t, l.p)
+}
+
+func TestWaitersForAPositionTimeOut(t *testing.T) {
+	p := onManualClock[string](t)
+	var all []*op
+	for i := range 200 {
+		o := &op{}
+		_, err := p.TryCompleteElseWatchAt(o, time.Duration(1+i)*time.Second, purgatory.KeyPosition[string]{Key: "log", Position: int64(i * 37 % 200)})
+		require.NoError(t, err)
+		all = append(all, o)
+	}
+	for i, o := range all {
+		pending(t, o)
+		p.AdvanceClock(time.Second)
+		ended(t, o, operation.Expired)
+		assert.Equal(t, 199-i, p.Watched())
+	}
+	empty(t, p)
+}
+
+// ranked is a line in which a position is a rank: the lowest goes first.
+type ranked struct {
+	t     *testing.T
+	p     *intPurgatory
+	items int
+	came  int
+	line  []*rankedOp // the model: those who wait, in the order in which they have to go
+	went  []*rankedOp
+}
+
+type rankedOp struct {
+	op
+	position int64
+	n        int // the order of arrival
+}
+
+func newRanked(t *testing.T, opts ...purgatory.Option) *ranked {
+	return &ranked{t: t, p: onManualClock[int](t, opts...)}
+}
+
+// arrive lets one more wait, and reports whether it went at once.
+func (r *ranked) arrive(position int64) (o *rankedOp, at bool) {
+	o = &rankedOp{position: position, n: r.came}
+	r.came++
+	o.try = func() bool {
+		if r.items == 0 {
+			return false
+		}
+		r.items--
+		return true
+	}
+	o.complete = func() {
+		if o.Outcome() == operation.Satisfied {
+			r.went = append(r.went, o)
+		}
+	}
+	at, err := r.p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[int]{Key: 1, Position: position})
+	require.NoError(r.t, err)
+	if !at {
+		r.line = append(r.line, o)
+		slices.SortStableFunc(r.line, func(a, b *rankedOp) int {
+			if a.position == b.position {
+				return a.n - b.n
+			}
+			if a.position < b.position {
+				return -1
+			}
+			return 1
+		})
+	}
+	return o, at
+}
+
+// put adds items, which have to go to the first in line.
+func (r *ranked) put(n int) {
+	r.t.Helper()
+	r.items += n
+	r.went = nil
+	r.p.CheckAndCompleteInOrder(1)
+	synctest.Wait() // where it leaves work to a worker
+	n = min(n, len(r.line))
+	require.Len(r.t, r.went, n)
+	for i, o := range r.went {
+		require.Same(r.t, r.line[i], o)
+	}
+	r.line = r.line[n:]
+}
+
+// bothLines runs f with and without WithFirstInFirstOut.
+func bothLines(t *testing.T, f func(t *testing.T, fifo bool, r *ranked)) {
+	synctest.Test(t, func(t *testing.T) { f(t, true, newRanked(t, purgatory.WithFirstInFirstOut())) })
+	synctest.Test(t, func(t *testing.T) { f(t, false, newRanked(t)) })
+}
+
+// Whoever comes and leaves in between: items go to the lowest position, and of equal ones to the one that came first.
+// AnyPosition is the lowest, and EveryPosition the highest.
+func TestPositionsArePriorities(t *testing.T) {
+	bothLines(t, func(t *testing.T, _ bool, r *ranked) {
+		random := rand.New(rand.NewPCG(1, 2))
+		positions := []int64{purgatory.AnyPosition, -1, 0, 1, 2, purgatory.EveryPosition}
+		for range 5_000 {
+			switch random.IntN(5) {
+			case 0, 1, 2:
+				_, at := r.arrive(positions[random.IntN(len(positions))])
+				require.False(t, at, "there is no item")
+			case 3:
+				r.put(min(1+random.IntN(3), len(r.line)))
+			case 4:
+				if len(r.line) > 0 {
+					i := random.IntN(len(r.line))
+					require.True(t, r.p.Cancel(r.line[i], nil))
+					synctest.Wait() // a worker tries those behind it
+					r.line = slices.Delete(r.line, i, i+1)
+				}
+			}
+		}
+		r.put(len(r.line))
+		empty(t, r.p)
+	})
+}
+
+// With positions that fall, the last one in is the first one out.
+func TestFallingPositionsAreLastInFirstOut(t *testing.T) {
+	bothLines(t, func(t *testing.T, _ bool, r *ranked) {
+		var stack []*rankedOp
+		random := rand.New(rand.NewPCG(3, 4))
+		for range 2_000 {
+			if random.IntN(2) == 0 || len(stack) == 0 {
+				o, _ := r.arrive(-int64(r.came))
+				stack = append(stack, o)
+				continue
+			}
+			r.put(1)
+			last := len(stack) - 1
+			require.Equal(t, stack[last:], r.went)
+			stack = stack[:last]
+		}
+	})
+}
+
+// An item has been added, and its check has not come yet. Without the option a newcomer takes it, whatever its
+// priority. With the option it goes to the first in line, which may be the newcomer.
+func TestWhoGetsAnItemWhenANewcomerArrives(t *testing.T) {
+	const urgent, normal, bulk = 0, 1, 2
+	bothLines(t, func(t *testing.T, fifo bool, r *ranked) {
+		waiting, _ := r.arrive(normal)
+		r.items++
+		low, at := r.arrive(bulk)
+		if fifo {
+			require.False(t, at)
+			require.Equal(t, []*rankedOp{waiting}, r.went)
+			require.Equal(t, operation.Pending, low.Outcome())
+		} else {
+			require.True(t, at)
+			require.Equal(t, []*rankedOp{low}, r.went)
+			require.Equal(t, operation.Pending, waiting.Outcome())
+		}
+		r.went = nil
+		r.items++
+		high, at := r.arrive(urgent)
+		require.True(t, at)
+		require.Equal(t, []*rankedOp{high}, r.went, "it is urgent")
+	})
+}
+
+func TestPositionsAtBothEnds(t *testing.T) {
+	p := onManualClock[string](t)
+	var met atomic.Bool
+	all := map[int64]*op{}
+	for _, at := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 - 1, math.MaxInt64} {
+		for range 200 {
+			o := until(&met)
+			_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
+			require.NoError(t, err)
+			all[at] = o
+		}
+	}
+	met.Store(true)
+	for _, c := range []struct {
+		upTo int64
+		n    int
+	}{{math.MinInt64, 200}, {math.MinInt64 + 1, 200}, {0, 400}, {math.MaxInt64 - 1, 400}, {math.MaxInt64, 200}} {
+		assert.Equal(t, c.n, p.CheckAndCompleteUpTo("a", c.upTo), "up to %d", c.upTo)
+	}
+	empty(t, p)
+}
+
+// A check up to a position tries what waits when it begins. Operations that keep arriving at
+// or below the position must not keep its caller, also if one waits beyond the position.
+func TestOperationsThatKeepArrivingDoNotKeepACheckUpToAPosition(t *testing.T) {
+	for name, beyond := range map[string]bool{"nothing beyond": false, "one beyond": true} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			register := func(o *op, at int64) { // also on workers, when the test has ended and p is closed
+				_, _ = p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
+			}
+			const waiting, enough = 200, 20_000
+			var registered atomic.Int64 // workers go on where the check stops
+			var arrive func()
+			arrive = func() {
+				if registered.Add(1) > enough {
+					return
+				}
+				o := &op{complete: func() { arrive() }}
+				o.try = func() bool { return o.tries.Load() > 2 } // not while it registers
+				register(o, 5)
+			}
+			for range waiting {
+				arrive()
+			}
+			if beyond {
+				register(&op{}, 2000)
+			}
+			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+1)+2*128, "of %d operations that waited", waiting)
+			registered.Store(enough) // no more while the purgatory closes
+		})
+	}
+}

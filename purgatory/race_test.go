@@ -1,5 +1,0 @@
-//go:build race
-
-package purgatory
-
-const RaceDetector = true

@@ -1,0 +1,678 @@
+package purgatory_test
+
+import (
+	"bytes"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// chained is an operation whose OnComplete completes the next operation of its chain.
+type chained struct {
+	operation.DelayedOperation
+	chain  *chain
+	number int
+}
+
+type chain struct {
+	p       *intPurgatory
+	length  int
+	reached int
+	depth   int // deepest stack
+	key     func(number int) int
+	end     func(c *chain, o *chained) // completes the operation
+}
+
+func (o *chained) TryComplete() bool { return o.chain.reached == o.number }
+func (o *chained) OnExpiration()     {}
+
+func (o *chained) OnComplete() {
+	c := o.chain
+	if o.number%997 == 0 {
+		c.depth = max(c.depth, depth())
+	}
+	if o.number == c.length {
+		return
+	}
+	next := &chained{chain: c, number: o.number + 1}
+	if _, err := c.p.TryCompleteElseWatch(next, hour, c.key(next.number)); err != nil {
+		panic(err)
+	}
+	c.end(c, next)
+}
+
+func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
+	length := 100_000
+	if purgatory.RaceDetector || testing.Short() {
+		length = 8000 // still several times the frames that are allowed
+	}
+	ways := map[string]func(c *chain, o *chained){
+		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(c.key(o.number)) },
+		"force":  func(c *chain, o *chained) { c.p.ForceComplete(o) },
+		"cancel": func(c *chain, o *chained) { c.p.CancelForKey(c.key(o.number), nil) },
+	}
+	for name, end := range ways {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[int](t)
+			c := &chain{p: p, length: length, reached: -1, end: end, key: func(int) int { return 7 }}
+			first := &chained{chain: c}
+			submit(t, p, first, hour, 7)
+			end(c, first)
+			answered(t, p, int64(length)+1)
+			assert.Less(t, c.depth, 1500, "frames")
+			empty(t, p)
+		})
+	}
+	t.Run("registrations that are satisfied at once", func(t *testing.T) {
+		p := onManualClock[int](t)
+		deepest := 0
+		var n atomic.Int64
+		var next func()
+		next = func() {
+			n := n.Add(1)
+			if n == int64(length) {
+				return
+			}
+			if n%997 == 0 {
+				deepest = max(deepest, depth())
+			}
+			_, err := p.TryCompleteElseWatch(&op{try: func() bool { return true }, complete: next}, hour, 7)
+			assert.NoError(t, err)
+		}
+		next()
+		eventually(t, func() bool { return n.Load() == int64(length) }, "workers go on where the stack is deep")
+		require.NoError(t, p.Shutdown(t.Context()))
+		assert.Less(t, deepest, 1500, "frames")
+	})
+	t.Run("all keys of one shard", func(t *testing.T) {
+		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+		c := &chain{p: p, length: length, reached: -1, end: ways["check"], key: func(n int) int { return n % 1000 }}
+		submit(t, p, &chained{chain: c}, hour, 0)
+		c.reached = 0
+		p.CheckAndComplete(0)
+		answered(t, p, int64(length)+1)
+		assert.EqualValues(t, length+1, conserved(t, p).Satisfied)
+		assert.Less(t, c.depth, 1500, "frames")
+	})
+}
+
+// answered waits until n operations have been accepted and have ended, and shuts p down.
+func answered[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], n int64) {
+	t.Helper()
+	eventually(t, func() bool { s := p.Stats(); return s.Accepted == n && s.Pending == 0 }, "all are answered")
+	require.NoError(t, p.Shutdown(aWhile(t)))
+}
+
+// Each completion of a chain completes the next operation. The stack stays small whatever
+// the length of the chain, and however its keys lie in shards.
+func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
+	const maxFrames = 4000 // of some hundred bytes each: below a megabyte
+	length := 20_000
+	if purgatory.RaceDetector || testing.Short() {
+		length = 3000
+	}
+	for _, shards := range []int{1, 64, 1024, 65_536} {
+		for _, where := range []string{"OnComplete", "TryComplete", "OnComplete of two purgatories", "OnComplete beside a crowd"} {
+			t.Run(where+" "+strconv.Itoa(shards), func(t *testing.T) {
+				p := open[int](t, purgatory.WithWatcherShards(shards))
+				q := p
+				if where == "OnComplete of two purgatories" {
+					q = open[int](t, purgatory.WithWatcherShards(shards))
+				}
+				at := func(i int) *intPurgatory {
+					if i%2 == 0 {
+						return p
+					}
+					return q
+				}
+				disperse := func() {}
+				if where == "OnComplete beside a crowd" {
+					disperse = crowd(t, p, 200)
+					for range 1000 { // by now few completions look at their stack
+						o := &op{}
+						submit(t, p, o, hour, -1)
+						require.True(t, p.ForceComplete(o))
+					}
+				}
+				var seen deepest
+				var reached, done atomic.Int64
+				all := make([]*op, length)
+				for i := range all {
+					next := func() {
+						if i%61 == 0 {
+							seen.look()
+						}
+						if i+1 < length {
+							reached.Store(int64(i + 1))
+							at(i + 1).CheckAndComplete(i + 1)
+						}
+					}
+					o := &op{}
+					all[i] = o
+					o.try = func() bool { return reached.Load() >= int64(i) }
+					o.complete = func() { next(); done.Add(1) }
+					if where == "TryComplete" {
+						o.complete = func() { done.Add(1) }
+						o.try = func() bool {
+							if reached.Load() < int64(i) {
+								return false
+							}
+							next()
+							return true
+						}
+					}
+				}
+				reached.Store(-1)
+				for i, o := range all {
+					submit(t, at(i), o, hour, i)
+				}
+				reached.Store(0)
+				p.CheckAndComplete(0)
+				eventually(t, func() bool { return done.Load() == int64(length) }, "every one completes")
+				disperse()
+				require.NoError(t, p.Shutdown(t.Context()))
+				require.NoError(t, q.Shutdown(t.Context()))
+				for _, o := range all {
+					require.EqualValues(t, 1, o.completed.Load())
+				}
+				assert.Less(t, seen.frames.Load(), int64(maxFrames))
+			})
+		}
+	}
+}
+
+// waker is an operation whose TryComplete changes state that operations of other keys wait
+// for, and checks these keys: Kafka's share fetch does so when it gives back a lock.
+type waker struct {
+	operation.DelayedOperation
+	try      func() bool
+	finished atomic.Int64
+}
+
+func (w *waker) TryComplete() bool { return w.try() }
+func (w *waker) OnComplete()       { w.finished.Add(1) }
+func (w *waker) OnExpiration()     {}
+
+// Checks that are made inside a TryComplete, and that come back to the key that is being checked, cost at
+// most a small constant times the number of waiting operations, and lose no wake-up.
+func TestChecksInsideATryAreBounded(t *testing.T) {
+	graphs := map[string]func(key int) []int{
+		"own key": func(key int) []int { return []int{key} },
+	}
+	keys := map[string]int{"own key": 1}
+	for name, checks := range graphs {
+		for _, each := range []int{1, 2, 3, 6, 10, 1000} {
+			if each = min(each, 1200/keys[name]); purgatory.RaceDetector || testing.Short() {
+				each = min(each, 100)
+			}
+			t.Run(name+" "+strconv.Itoa(each), func(t *testing.T) {
+				p := open[int](t)
+				var tries, calls atomic.Int64
+				var round atomic.Int64 // of the outermost calls
+				var caller atomic.Value
+				caller.Store("")
+				var all []*waker
+				for key := range keys[name] {
+					for range each {
+						w := new(waker)
+						w.try = func() bool {
+							tries.Add(1)
+							if goroutineID() == caller.Load() {
+								calls.Add(1)
+							}
+							if round.Load() == 0 {
+								return false // registering
+							}
+							// Before the checks: an operation that ends wakes the next
+							// ones up after the condition is met.
+							met := round.Load() >= 3
+							for _, other := range checks(key) {
+								p.CheckAndComplete(other)
+							}
+							return met
+						}
+						all = append(all, w)
+						_, err := p.TryCompleteElseWatch(w, hour, key)
+						require.NoError(t, err)
+					}
+				}
+				caller.Store(goroutineID())
+				for r := int64(1); r <= 2; r++ {
+					round.Store(r)
+					calls.Store(0)
+					soon(t, "the caller is not kept", func() {
+						caller.Store(goroutineID())
+						p.CheckAndComplete(0)
+					})
+					assert.LessOrEqual(t, calls.Load(), int64(16*len(all)+64), "tries in one call, of %d waiters", len(all))
+				}
+				round.Store(3)
+				soon(t, "no wake-up is lost", func() {
+					eventually(t, func() bool {
+						p.CheckAndComplete(0) // in a graph without a cycle the test makes the first check
+						return p.NumDelayed() == 0
+					}, "all end")
+				})
+				require.NoError(t, p.Shutdown(t.Context()))
+				for _, w := range all {
+					require.EqualValues(t, 1, w.finished.Load())
+				}
+			})
+		}
+	}
+}
+
+// Tests of crowds, of deep stacks and of checks inside a TryComplete. Those named
+// TestDefect… find a defect of proof/seeded.
+
+// crowd blocks n callbacks of operations on different keys of one shard, and returns a
+// function that releases them.
+func crowd(t *testing.T, p *intPurgatory, n int) (disperse func()) {
+	t.Helper()
+	release := make(chan struct{})
+	var inside atomic.Int32
+	var waits []func()
+	for i := range n {
+		o := &op{complete: func() { inside.Add(1); <-release }}
+		submit(t, p, o, hour, 1000+i)
+		waits = append(waits, inBackground(func() { p.ForceComplete(o) }))
+	}
+	eventually(t, func() bool { return inside.Load() == int32(n) }, "every callback runs where its operation has ended")
+	return func() {
+		close(release)
+		for _, wait := range waits {
+			wait()
+		}
+	}
+}
+
+// deepestOf runs a chain of operations on different keys, each of which ends the next, and
+// returns the depth of the deepest stack.
+func deepestOf(t *testing.T, p *intPurgatory, length int, link func(i int, next func()) *op, end func(o *op, i int)) int {
+	t.Helper()
+	var deep, reached atomic.Int64
+	var ops []*op
+	next := func(i int) {
+		if i%101 == 0 {
+			deep.Store(max(deep.Load(), int64(depth())))
+		}
+		reached.Store(int64(i))
+		if i < length {
+			end(ops[i], i)
+		}
+	}
+	for i := range length {
+		ops = append(ops, link(i, func() { next(i + 1) }))
+		submit(t, p, ops[i], hour, i)
+	}
+	next(0)
+	eventually(t, func() bool { return reached.Load() == int64(length) && p.NumDelayed() == 0 }, "the last one")
+	return int(deep.Load())
+}
+
+func TestAChainOverManyShardsKeepsTheStackSmall(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithWatcherShards(1<<13))
+	deep := deepestOf(t, p, 5000, func(_ int, next func()) *op { return &op{complete: next} },
+		func(o *op, _ int) { p.ForceComplete(o) })
+	assert.Less(t, deep, 12_000, "frames")
+}
+
+func TestAChainThroughTryCompleteKeepsTheStackSmall(t *testing.T) {
+	for _, shards := range []int{1, 1 << 13} {
+		p := onManualClock[int](t, purgatory.WithWatcherShards(shards))
+		ready := make([]atomic.Bool, 5001)
+		deep := deepestOf(t, p, 5000, func(i int, next func()) *op {
+			return &op{try: func() bool {
+				if !ready[i].Load() {
+					return false
+				}
+				next()
+				return true
+			}}
+		}, func(_ *op, i int) { ready[i].Store(true); p.CheckAndComplete(i) })
+		assert.Less(t, deep, 12_000, "frames, with %d shards", shards)
+	}
+}
+
+func TestNestedChecksOfEachWaiterAreBounded(t *testing.T) {
+	const waiters = 7
+	p := open[string](t)
+	var tries atomic.Int64
+	var checks atomic.Bool
+	var met atomic.Bool
+	for range waiters {
+		var nested atomic.Int32
+		submit(t, p, &op{try: func() bool {
+			tries.Add(1)
+			if checks.Load() && nested.Add(1) <= 20 {
+				p.CheckAndComplete("a")
+			}
+			return met.Load()
+		}}, hour, "a")
+	}
+	tries.Store(0)
+	checks.Store(true)
+	p.CheckAndComplete("a")
+	assert.LessOrEqual(t, tries.Load(), int64(20*20*waiters), "each of 20 nested checks of each waiter tries each waiter once, on a worker")
+	met.Store(true)
+	p.Signal("a")
+	eventually(t, func() bool { return p.NumDelayed() == 0 }, "no wake-up is lost")
+}
+
+func TestANestedCheckIsLeftToAWorker(t *testing.T) {
+	p := open[string](t, purgatory.WithWatcherShards(1))
+	for range 2 { // after the first nested check every check calls nested
+		var met atomic.Bool
+		waits, wakes := until(&met), &op{}
+		submit(t, p, waits, hour, "b")
+		wakes.try = func() bool {
+			if wakes.tries.Load() == 3 {
+				met.Store(true)
+				assert.Zero(t, p.CheckAndComplete("b"))
+			}
+			return wakes.tries.Load() >= 3
+		}
+		submit(t, p, wakes, hour, "a")
+		assert.Equal(t, 1, p.CheckAndComplete("a"))
+		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
+	}
+}
+
+// CheckAndCompleteAll inside a TryComplete is left to workers, which check every key.
+func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
+	p := open[string](t, purgatory.WithWatcherShards(1))
+	for range 2 { // after the first nested check every check calls nested
+		var met atomic.Bool
+		waits, wakes := until(&met), &op{}
+		submit(t, p, waits, hour, "b")
+		wakes.try = func() bool {
+			if wakes.tries.Load() == 3 {
+				met.Store(true)
+				assert.Zero(t, p.CheckAndCompleteAll())
+			}
+			return wakes.tries.Load() >= 3
+		}
+		submit(t, p, wakes, hour, "a")
+		assert.Equal(t, 1, p.CheckAndComplete("a"))
+		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
+	}
+}
+
+// Each TryComplete registers the next operation. One registration in some hundred looks at its stack,
+// so the stack may hold thousands of them, and not all.
+func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
+	length := howMany(50_000, 20_000)
+	p := open[int](t)
+	for range 2 {
+		var deep, completed atomic.Int64
+		var register func(i int)
+		register = func(i int) {
+			if i == length {
+				return
+			}
+			o := &op{complete: func() { completed.Add(1) }}
+			o.try = func() bool {
+				if o.tries.Load() == 1 {
+					if i%100 == 0 {
+						deep.Store(max(deep.Load(), int64(depth())))
+					}
+					register(i + 1)
+				}
+				return true
+			}
+			_, err := p.TryCompleteElseWatch(o, hour, i)
+			assert.NoError(t, err)
+		}
+		register(0)
+		eventually(t, func() bool { return completed.Load() == int64(length) }, "every operation completes")
+		assert.Less(t, deep.Load(), int64(40_000), "frames")
+	}
+}
+
+// nest calls f on a stack that is deeper by this many frames.
+//
+//go:noinline
+func nest(frames int, f func()) {
+	if frames == 0 {
+		f()
+		return
+	}
+	nest(frames-1, f)
+}
+
+// A goroutine that ends an operation inside another callback, on a deep stack, leaves the
+// callbacks to a worker. On a stack that is not deep it runs them itself, even if the gate
+// is occupied.
+func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
+	for frames, deep := range map[int]bool{0: false, machine.DeepStack / 2: false, machine.DeepStack: true} {
+		p := newManual(t, purgatory.WithWatcherShards(1))
+		var inside atomic.Bool
+		ended := make(chan bool, 1)
+		inner := &teller{tell: func() { ended <- inside.Load() }}
+		_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
+		require.NoError(t, err)
+		proceed := make(chan struct{})
+		if deep { // the only worker is inside the outer callback
+			blocked := inner.tell
+			inner.tell = func() { <-proceed; blocked() }
+		}
+		outer := &teller{tell: func() {
+			nest(frames, func() {
+				inside.Store(true)
+				assert.True(t, p.ForceComplete(inner))
+				inside.Store(false)
+			})
+		}}
+		_, err = p.TryCompleteElseWatch(outer, time.Hour, "b")
+		require.NoError(t, err)
+		require.True(t, p.ForceComplete(outer))
+		assert.Equal(t, operation.Forced, inner.Outcome(), "it has ended in any case")
+		if deep {
+			assert.NotZero(t, p.Watchers().Unanswered(), "and is not answered")
+		}
+		close(proceed)
+		select {
+		case nested := <-ended:
+			assert.Equal(t, !deep, nested, "%d frames", frames)
+		case <-time.After(deadline):
+			t.Fatal("it is not answered")
+		}
+		require.Eventually(t, p.Idle, deadline, time.Millisecond)
+	}
+}
+
+// A registration on a deep stack makes its tries itself, unless it is inside a TryComplete.
+func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
+	p := newManual(t, purgatory.WithWatcherShards(1))
+	nest(machine.DeepStack, func() {
+		completed, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a")
+		assert.NoError(t, err)
+		assert.True(t, completed)
+	})
+}
+
+// A chain whose operations wait in different shards, each of them behind a gate of its
+// own while there are gates, nests no deeper than there are gates.
+func TestAChainNestsNoDeeperThanThereAreGates(t *testing.T) {
+	const length = 2000
+	p := newManual(t, purgatory.WithWatcherShards(1<<13))
+	var keys []string
+	taken := make(map[any]bool)
+	for i := 0; len(keys) < length; i++ {
+		key := strconv.Itoa(i)
+		if shard := p.Watchers().Shard(p.Watchers().Hash(key)); !taken[shard] {
+			taken[shard] = true
+			keys = append(keys, key)
+		}
+	}
+	links := make([]link, length)
+	done := make(chan struct{})
+	var deepest atomic.Int64
+	for i := range links {
+		links[i].complete = func() {
+			if i == length-1 {
+				close(done)
+				return
+			}
+			if i%10 == 0 {
+				deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, 30*length)))))
+			}
+			p.ForceComplete(&links[i+1])
+		}
+		_, err := p.TryCompleteElseWatch(&links[i], time.Hour, keys[i])
+		require.NoError(t, err)
+	}
+	p.ForceComplete(&links[0])
+	<-done
+	assert.Less(t, deepest.Load(), int64(8000), "frames")
+}
+
+// link is an operation of a chain.
+type link struct {
+	probe
+	complete func()
+}
+
+func (l *link) OnComplete() { l.complete() }
+
+// A walk that ends operations on a deep stack leaves their callbacks to a worker. The next walk,
+// which uses the same memory, does not.
+func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {
+	p := newManual(t, purgatory.WithWatcherShards(1))
+	on := make(chan string, 1)
+	wait := func(key string, tell func()) {
+		_, err := p.TryCompleteElseWatch(&teller{tell: tell}, time.Hour, key)
+		require.NoError(t, err)
+	}
+	where := func() { on <- string(goroutineName()) }
+	here := string(goroutineName())
+	for range 10 { // the pool of another processor may have a walk that was not deep
+		wait("a", where)
+		wait("b", func() {
+			nest(machine.DeepStack, func() { assert.Equal(t, 1, p.CancelForKey("a", nil)) })
+		})
+		require.Equal(t, 1, p.CancelForKey("b", nil))
+		assert.NotEqual(t, here, <-on, "the stack was deep")
+		require.Eventually(t, p.Idle, deadline, time.Millisecond)
+		for range 3 {
+			wait("c", where)
+			require.Equal(t, 1, p.CancelForKey("c", nil))
+			require.Equal(t, here, <-on)
+		}
+	}
+}
+
+// goroutine returns how the runtime names the calling goroutine in a stack: "goroutine 18 ".
+func goroutineName() []byte {
+	buf := make([]byte, 64)
+	buf = buf[:runtime.Stack(buf, false)]
+	return buf[:bytes.IndexByte(buf, '[')]
+}
+
+// small has the size of 224 bytes that a slice's neighbours share.
+type small struct {
+	operation.DelayedOperation
+	try func()
+	_   [96]byte
+}
+
+func (s *small) TryComplete() bool { s.try(); return false }
+func (s *small) OnComplete()       {}
+func (s *small) OnExpiration()     {}
+
+// Registrations without time, each made inside the TryComplete of the one before, keep the
+// stack small.
+func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
+	for _, inSlice := range []bool{false, true} {
+		for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
+			n := int64(howMany(50_000, 15_000)) // without a bound more frames than are allowed
+			p := onManualClock[int](t, opts...)
+			var all []small
+			if inSlice {
+				all = make([]small, n)
+			}
+			var deepest, next, returned atomic.Int64
+			var try func()
+			try = func() {
+				i := next.Add(1)
+				if i > n {
+					return
+				}
+				if i%2048 == 0 {
+					pcs := make([]uintptr, 1<<16)
+					deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, pcs))))
+				}
+				o := &small{}
+				if inSlice {
+					o = &all[i-1]
+				}
+				o.try = try
+				_, err := p.TryCompleteElseWatch(o, time.Duration(-(i % 2)), int(i))
+				assert.NoError(t, err)
+				returned.Add(1)
+			}
+			try()
+			// Shutdown refuses a registration that goes on beside it.
+			require.True(t, inTime(func() bool { return next.Load() > n && returned.Load() == n }), "%d, %d", next.Load(), returned.Load())
+			assert.Less(t, deepest.Load(), int64(40_000), "frames")
+			p.AdvanceClock(time.Millisecond)
+			require.NoError(t, p.Shutdown(t.Context()))
+		}
+	}
+}
+
+func TestKAFKA15380DeferredCompletionsRunOnEveryPath(t *testing.T) {
+	// A chain of completions that is too long for one stack runs to its end without a
+	// further call, whichever method has begun it.
+	for name, begin := range map[string]func(p *intPurgatory, o *chained){
+		"force":  func(p *intPurgatory, o *chained) { p.ForceComplete(o) },
+		"cancel": func(p *intPurgatory, o *chained) { p.Cancel(o, nil) },
+		"key":    func(p *intPurgatory, _ *chained) { p.CancelForKey(7, nil) },
+		"expire": func(p *intPurgatory, _ *chained) { p.AdvanceClock(2 * hour) },
+		"close":  func(p *intPurgatory, _ *chained) { assert.NoError(t, p.Close()) },
+	} {
+		p := onManualClock[int](t)
+		c := &chain{p: p, length: 500, reached: -1, key: func(int) int { return 7 }}
+		c.end = func(c *chain, o *chained) { c.p.ForceComplete(o) }
+		first := &chained{chain: c}
+		submit(t, p, first, hour, 7)
+		if name == "close" {
+			c.length = 0 // the purgatory accepts no operation any more
+		}
+		begin(p, first)
+		answered(t, p, int64(c.length+1))
+	}
+}
+
+// A chain of completions in order, each begun in the TryComplete of the one before, keeps the stack small, also
+// after the first batch.
+func TestAChainOfChecksInOrderThroughTryCompleteKeepsTheStackSmall(t *testing.T) {
+	const all = 20_000
+	p := open[int](t, purgatory.WithWatcherShards(4))
+	var deepest, ended atomic.Int64
+	for i := range all {
+		o := afterRegistration(func(*op) bool {
+			if i%64 == 0 {
+				deepest.Store(max(deepest.Load(), int64(depth())))
+			}
+			if i+1 < all {
+				p.CheckAndCompleteInOrder(i + 1)
+			}
+			return true
+		})
+		o.complete = func() { ended.Add(1) }
+		submit(t, p, o, hour, i)
+	}
+	p.CheckAndCompleteInOrder(0)
+	eventually(t, func() bool { return ended.Load() == all }, "every operation completes")
+	assert.Less(t, deepest.Load(), int64(10_000), "frames")
+}

@@ -1,0 +1,473 @@
+package purgatory_test
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// While one goroutine is inside an operation's TryComplete, other goroutines ask for the
+// operation to be tried or ended. None waits for that goroutine, and no request is lost.
+
+// heldOp is an operation whose TryComplete blocks until the test releases it.
+type heldOp struct {
+	op
+	gate   atomic.Pointer[gate]
+	answer atomic.Bool
+}
+
+func newHeldOp() *heldOp {
+	o := &heldOp{}
+	o.try = func() bool {
+		if g := o.gate.Swap(nil); g != nil {
+			g.pass()
+		}
+		return o.answer.Load()
+	}
+	return o
+}
+
+// holdInCheck returns when another goroutine, which has called CheckAndComplete, is inside
+// the operation's TryComplete. proceed makes TryComplete return answer, and returns what
+// CheckAndComplete has returned.
+func (o *heldOp) holdInCheck(p *stringPurgatory, key string) (proceed func(answer bool) (n int)) {
+	g := newGate()
+	o.gate.Store(g)
+	n := 0
+	wait := inBackground(func() { n = p.CheckAndComplete(key) })
+	<-g.entered
+	return func(answer bool) int {
+		o.answer.Store(answer)
+		close(g.leave)
+		wait()
+		return n
+	}
+}
+
+// holdInRegistration is holdInCheck for the first or the second try of
+// TryCompleteElseWatch.
+func (o *heldOp) holdInRegistration(p *stringPurgatory, try int, timeout time.Duration, keys ...string) (proceed func(answer bool) (completed bool, err error)) {
+	g := newGate()
+	o.try = func() bool {
+		if int(o.tries.Load()) == try {
+			g.pass()
+		}
+		return o.answer.Load()
+	}
+	var completed bool
+	var err error
+	wait := inBackground(func() { completed, err = p.TryCompleteElseWatch(o, timeout, keys...) })
+	<-g.entered
+	return func(answer bool) (bool, error) {
+		o.answer.Store(answer)
+		close(g.leave)
+		wait()
+		return completed, err
+	}
+}
+
+// wishes are the ways to end an operation that another goroutine is trying.
+var wishes = map[operation.Outcome]func(t *testing.T, p *stringPurgatory, o operation.Operation){
+	operation.Forced: func(t *testing.T, p *stringPurgatory, o operation.Operation) {
+		t.Helper()
+		assert.False(t, p.ForceComplete(o), "not by this call")
+	},
+	operation.Cancelled: func(t *testing.T, p *stringPurgatory, o operation.Operation) {
+		t.Helper()
+		assert.False(t, p.Cancel(o, errGone), "not by this call")
+	},
+	operation.Expired: func(t *testing.T, p *stringPurgatory, _ operation.Operation) {
+		t.Helper()
+		p.AdvanceClock(time.Minute)
+	},
+	operation.Closed: func(t *testing.T, p *stringPurgatory, _ operation.Operation) {
+		t.Helper()
+		require.NoError(t, p.Close())
+	},
+}
+
+func TestAnEndRequestedDuringACheckIsCarriedOut(t *testing.T) {
+	for outcome, wish := range wishes {
+		t.Run(outcome.String(), func(t *testing.T) {
+			p := onManualClock[string](t)
+			o := newHeldOp()
+			submit(t, p, o, time.Minute, "a", "b")
+			proceed := o.holdInCheck(p, "a")
+			wish(t, p, o)
+			pending(t, &o.op)
+			assert.Equal(t, 1, proceed(false), "ended by the runner, at once")
+			ended(t, &o.op, outcome)
+			if outcome == operation.Cancelled {
+				assert.Equal(t, errGone, o.Cause())
+			}
+			empty(t, p)
+		})
+	}
+}
+
+func TestATrueTryWinsOverAnEndRequest(t *testing.T) {
+	for outcome, wish := range wishes {
+		t.Run(outcome.String(), func(t *testing.T) {
+			p := onManualClock[string](t)
+			o := newHeldOp()
+			submit(t, p, o, time.Minute, "a", "b")
+			proceed := o.holdInCheck(p, "a")
+			wish(t, p, o)
+			assert.Equal(t, 1, proceed(true))
+			ended(t, &o.op, operation.Satisfied)
+			require.NoError(t, o.Cause())
+			empty(t, p)
+		})
+	}
+}
+
+func TestTheFirstEndRequestWins(t *testing.T) {
+	for first, leaveFirst := range wishes {
+		for second, leaveSecond := range wishes {
+			t.Run(first.String()+" then "+second.String(), func(t *testing.T) {
+				p := onManualClock[string](t)
+				o := newHeldOp()
+				submit(t, p, o, time.Minute, "a")
+				proceed := o.holdInCheck(p, "a")
+				leaveFirst(t, p, o)
+				leaveSecond(t, p, o)
+				proceed(false)
+				ended(t, &o.op, first)
+			})
+		}
+	}
+}
+
+func TestAnEndRequestedDuringRegistrationIsCarriedOut(t *testing.T) {
+	for outcome, wish := range wishes {
+		if outcome == operation.Expired {
+			continue // the registration leaves it to the timer: see the next test
+		}
+		for try := 1; try <= 2; try++ {
+			t.Run(outcome.String()+[]string{"", " in the first try", " in the second try"}[try], func(t *testing.T) {
+				p := onManualClock[string](t)
+				o := newHeldOp()
+				proceed := o.holdInRegistration(p, try, time.Minute, "a", "b")
+				wish(t, p, o)
+				completed, err := proceed(false)
+				if outcome == operation.Closed && try == 1 {
+					require.ErrorIs(t, err, purgatory.ErrClosed, "it was not watched yet")
+					pending(t, &o.op)
+					return
+				}
+				require.NoError(t, err)
+				assert.True(t, completed, "by this very call")
+				ended(t, &o.op, outcome)
+				empty(t, p)
+			})
+		}
+	}
+}
+
+// If the timeout passes during the registration, the registering goroutine does not expire
+// the operation. A worker does.
+func TestAnExpiryDuringRegistrationIsLeftToAWorker(t *testing.T) {
+	p := onManualClock[string](t)
+	registering := goroutineID()
+	o := &op{complete: func() { assert.NotEqual(t, registering, goroutineID()) }}
+	o.try = func() bool {
+		switch o.tries.Load() {
+		case 2:
+			p.CheckAndComplete("a") // a mark: the registration tries once more
+		case 3:
+			p.AdvanceClock(time.Second) // a wish: the timeout has passed
+			assert.False(t, p.Cancel(o, errGone), "the wish to expire came first")
+		}
+		return false
+	}
+	submit(t, p, o, time.Second, "a")
+	assert.False(t, p.Extend(o, hour), "it has ended")
+	endsSoon(t, o, operation.Expired)
+	empty(t, p)
+}
+
+func TestCancelForKeyReachesAnOperationBeingTried(t *testing.T) {
+	p := onManualClock[string](t)
+	o, other := newHeldOp(), submitted(t, p, "a")
+	submit(t, p, o, time.Minute, "b", "a")
+	proceed := o.holdInCheck(p, "b")
+	assert.Equal(t, 1, p.CancelForKey("a", errGone), "those that nobody is trying")
+	ended(t, other, operation.Cancelled)
+	pending(t, &o.op)
+	assert.Equal(t, 1, proceed(false))
+	ended(t, &o.op, operation.Cancelled)
+	assert.Equal(t, errGone, o.Cause())
+}
+
+func TestNoMethodBlocksOnARunningTryComplete(t *testing.T) {
+	p := onManualClock[string](t)
+	o := newHeldOp()
+	submit(t, p, o, time.Minute, "a", "b")
+	proceed := o.holdInCheck(p, "a")
+	// All these calls return while another goroutine is inside TryComplete.
+	assert.Zero(t, p.CheckAndComplete("a"))
+	assert.Zero(t, p.CheckAndComplete("b"))
+	assert.Zero(t, p.CheckAndCompleteUpTo("b", 1))
+	p.Signal("a")
+	assert.True(t, p.Extend(o, 2*time.Minute))
+	assert.False(t, p.ForceComplete(o))
+	assert.False(t, p.Cancel(o, nil))
+	assert.Zero(t, p.CancelForKey("b", nil))
+	other := submitted(t, p, "a", "b")
+	assert.True(t, p.ForceComplete(other))
+	p.AdvanceClock(time.Second)
+	assert.Equal(t, 1, p.NumDelayed())
+	assert.EqualValues(t, 2, p.Stats().Watched)
+	require.NoError(t, p.Close())
+	proceed(false)
+	ended(t, &o.op, operation.Forced)
+}
+
+func TestTryCompleteNeverOverlapsItselfOrTheCallbacks(t *testing.T) {
+	p := open[int](t, purgatory.WithTick(100*time.Microsecond), purgatory.WithWatcherShards(2))
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 300 {
+				var inside atomic.Int32
+				alone := func() {
+					if !assert.EqualValues(t, 1, inside.Add(1)) {
+						return
+					}
+					runtime.Gosched()
+					inside.Add(-1)
+				}
+				calls := 0 // without a lock: the race detector sees an overlap, too
+				o := &op{complete: func() { alone(); calls++ }, expire: func() { alone(); calls++ }}
+				o.try = func() bool { alone(); calls++; return calls > 4 }
+				_, err := p.TryCompleteElseWatch(o, time.Duration(i%5)*50*time.Microsecond, 0, 1)
+				assert.NoError(t, err)
+				p.CheckAndComplete(g % 2)
+				switch i % 4 {
+				case 0:
+					p.ForceComplete(o)
+				case 1:
+					p.Cancel(o, errGone)
+				case 2:
+					p.Signal(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.CancelForKey(0, nil)
+	eventually(t, func() bool { return p.NumDelayed() == 0 }, "all ended")
+	assert.EqualValues(t, 1200, conserved(t, p).Accepted)
+}
+
+func TestAnOperationMayEndItselfInTryComplete(t *testing.T) {
+	tests := map[string]struct {
+		do     func(p *stringPurgatory, o *op)
+		answer bool
+		want   operation.Outcome
+	}{
+		"force, no":   {func(p *stringPurgatory, o *op) { assert.False(t, p.ForceComplete(o)) }, false, operation.Forced},
+		"force, yes":  {func(p *stringPurgatory, o *op) { assert.False(t, p.ForceComplete(o)) }, true, operation.Satisfied},
+		"cancel, no":  {func(p *stringPurgatory, o *op) { assert.False(t, p.Cancel(o, errGone)) }, false, operation.Cancelled},
+		"for key, no": {func(p *stringPurgatory, _ *op) { assert.Zero(t, p.CancelForKey("a", errGone)) }, false, operation.Cancelled},
+		"close, no":   {func(p *stringPurgatory, _ *op) { assert.NoError(t, p.Close()) }, false, operation.Closed},
+		"close, yes":  {func(p *stringPurgatory, _ *op) { assert.NoError(t, p.Close()) }, true, operation.Satisfied},
+		"advance, no": {func(p *stringPurgatory, _ *op) { p.AdvanceClock(hour) }, false, operation.Expired},
+		"submit again": {func(p *stringPurgatory, o *op) {
+			_, err := p.TryCompleteElseWatch(o, hour, "b")
+			assert.ErrorIs(t, err, purgatory.ErrUsed)
+		}, true, operation.Satisfied},
+	}
+	for name, test := range tests {
+		for _, stage := range []string{"second try", "check"} {
+			t.Run(name+" in the "+stage, func(t *testing.T) {
+				p := onManualClock[string](t)
+				o := &op{}
+				at := map[string]int32{"second try": 2, "check": 3}[stage]
+				o.try = func() bool {
+					if o.tries.Load() < at {
+						return false
+					}
+					if o.tries.Load() == at {
+						test.do(p, o)
+					}
+					return test.answer
+				}
+				completed, err := p.TryCompleteElseWatch(o, hour, "a")
+				require.NoError(t, err)
+				if stage == "check" {
+					require.False(t, completed)
+					assert.Equal(t, 1, p.CheckAndComplete("a"))
+				}
+				endsSoon(t, o, test.want) // an expiry in the registration is left to a worker
+				empty(t, p)
+			})
+		}
+	}
+}
+
+// apart runs f on another goroutine, which f may end, and waits for that goroutine.
+func apart(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// restless is an operation whose state changes in each try, and whose key another goroutine
+// checks then.
+type restless struct {
+	operation.DelayedOperation
+	p     *purgatory.DelayedOperationPurgatory[string]
+	yes   int32 // the number of the try that returns true
+	calm  atomic.Bool
+	tries atomic.Int32
+	ended atomic.Int32
+}
+
+func (r *restless) TryComplete() bool {
+	n := r.tries.Add(1)
+	if !r.calm.Load() {
+		apart(func() { r.p.CheckAndComplete("a") })
+	}
+	return n == r.yes
+}
+
+func (r *restless) OnComplete()   { r.ended.Add(1) }
+func (r *restless) OnExpiration() {}
+
+// A holder tries again as often as it is asked to, up to a bound; then a worker tries. So
+// the caller returns, and the operation is tried after the last change.
+func TestAfterABoundOfRetriesAWorkerTries(t *testing.T) {
+	p := newManual(t)
+	op := &restless{p: p, yes: 100}
+	op.calm.Store(true)
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, op.tries.Load())
+	op.calm.Store(false)
+	done := make(chan int)
+	go func() { done <- p.CheckAndComplete("a") }()
+	select {
+	case completed := <-done:
+		assert.LessOrEqual(t, completed, 1)
+	case <-time.After(deadline):
+		t.Fatal("the caller is kept")
+	}
+	require.Eventually(t, func() bool { return op.ended.Load() == 1 }, deadline, time.Millisecond)
+	assert.EqualValues(t, 100, op.tries.Load(), "the 100th said yes")
+	assert.Equal(t, operation.Satisfied, op.Outcome())
+}
+
+func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
+	p := newManual(t)
+	held := purgatory.HoldWorkers(t, p) // so only the caller tries
+	op := &restless{p: p}
+	op.calm.Store(true)
+	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.NoError(t, err)
+	before := op.tries.Load()
+	op.calm.Store(false)
+	assert.Zero(t, p.CheckAndComplete("a"))
+	assert.EqualValues(t, purgatory.MaxInRow, op.tries.Load()-before)
+	assert.Positive(t, held.Asked(), "the next look is left to a worker")
+	assert.True(t, p.Watchers().Signalled())
+	assert.Equal(t, operation.Pending, op.Outcome())
+	op.calm.Store(true)
+	s := p.Stats()
+	assert.EqualValues(t, purgatory.MaxInRow, s.Checks)
+	assert.EqualValues(t, purgatory.MaxInRow, s.WastedChecks)
+	assert.True(t, p.ForceComplete(op), "nobody holds it")
+}
+
+// The cause of a wish to cancel is dropped when the operation has ended, in whatever way.
+func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
+	gone := errors.New("gone")
+	for name, says := range map[string]bool{"yes": true, "no": false} {
+		for _, at := range []string{"the first try", "the second try", "a check"} {
+			t.Run(name+" of "+at, func(t *testing.T) {
+				p := newManual(t)
+				op := &probe{}
+				tries, wished := 0, map[string]int{"the first try": 1, "the second try": 2, "a check": 3}[at]
+				op.while = func() {
+					if tries++; tries == wished {
+						op.ready = says
+						apart(func() { assert.False(t, p.Cancel(op, gone)) })
+						assert.Equal(t, 1, p.Wishes())
+					}
+				}
+				_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
+				require.NoError(t, err)
+				p.CheckAndComplete("b")
+				assert.Zero(t, p.Wishes())
+				assert.Zero(t, p.Scheduled())
+				if says {
+					assert.Equal(t, operation.Satisfied, op.Outcome())
+				} else {
+					assert.Equal(t, operation.Cancelled, op.Outcome())
+					assert.Equal(t, gone, op.Cause())
+				}
+			})
+		}
+	}
+}
+
+// Many goroutines check and end the same operations. Each operation ends once, and none
+// stays held.
+func TestNoOperationStaysHeldAfterRacingCalls(t *testing.T) {
+	p := newManual(t, purgatory.WithWatcherShards(2))
+	const operations = 300
+	var ops []*restless
+	for i := range operations {
+		op := &restless{p: p, yes: int32(3 + i%7)}
+		op.calm.Store(i%3 > 0)
+		_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
+		require.NoError(t, err)
+		ops = append(ops, op)
+	}
+	var group sync.WaitGroup
+	for _, do := range []func(op *restless){
+		func(*restless) { p.CheckAndComplete("b") },
+		func(*restless) { p.Signal("a") },
+		func(op *restless) { p.Cancel(op, nil) },
+		func(*restless) { p.Inspect(0, 3) },
+	} {
+		group.Go(func() {
+			for i, op := range ops {
+				if i%5 == 0 {
+					do(op)
+				}
+			}
+		})
+	}
+	group.Wait()
+	p.CancelForKey("a", nil)
+	require.Eventually(t, p.Idle, deadline, time.Millisecond)
+	for _, op := range ops {
+		assert.EqualValues(t, 1, op.ended.Load())
+	}
+	assert.Zero(t, p.Wishes())
+	assert.Zero(t, p.NumDelayed())
+}
+
+func TestKAFKA19312ExpiryDoesNotOverlapACheck(t *testing.T) {
+	p := onManualClock[string](t)
+	o := newHeldOp()
+	submit(t, p, o, time.Second, "a")
+	proceed := o.holdInCheck(p, "a")
+	p.AdvanceClock(hour)
+	pending(t, &o.op) // it does not expire while TryComplete runs
+	assert.Equal(t, 1, proceed(false))
+	ended(t, &o.op, operation.Expired)
+}
