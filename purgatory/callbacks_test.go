@@ -603,6 +603,41 @@ func TestOneWorkerRunsCallbacksInTheOrderOfTheirEnds(t *testing.T) {
 	assert.IsIncreasing(t, order)
 }
 
+// With WithCallbacksOnWorkers no callback runs on the goroutine that registers, checks, cancels, forces, or advances
+// the clock; only Close runs those of what it ends.
+func TestCallbacksOnWorkersRunOnNoCallersGoroutine(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers())
+	var ready atomic.Bool
+	start := func(timeout time.Duration, where func(t assert.TestingT, s, contains any, msgAndArgs ...any) bool) *op {
+		o := &op{try: ready.Load}
+		o.complete = func() { where(t, string(debug.Stack()), "TestCallbacksOnWorkersRunOnNoCallersGoroutine(") }
+		_, err := p.TryCompleteElseWatch(o, timeout, "a")
+		require.NoError(t, err)
+		return o
+	}
+	checked := start(hour, assert.NotContains)
+	ready.Store(true)
+	met := start(hour, assert.NotContains)
+	assert.Equal(t, 1, p.CheckAndComplete("a"))
+	ready.Store(false)
+	cancelled, forced := start(hour, assert.NotContains), start(hour, assert.NotContains)
+	assert.True(t, p.Cancel(cancelled, nil))
+	assert.True(t, p.ForceComplete(forced))
+	expired := start(time.Second, assert.NotContains)
+	assert.True(t, p.AdvanceClock(time.Second))
+	ofKey := start(hour, assert.NotContains)
+	assert.Equal(t, 1, p.CancelForKey("a", nil))
+	for o, outcome := range map[*op]operation.Outcome{
+		checked: operation.Satisfied, met: operation.Satisfied, cancelled: operation.Cancelled,
+		forced: operation.Forced, expired: operation.Expired, ofKey: operation.Cancelled,
+	} {
+		endsSoon(t, o, outcome)
+	}
+	closed := start(hour, assert.Contains)
+	require.NoError(t, p.Close())
+	endsSoon(t, closed, operation.Closed)
+}
+
 // meeting is an operation whose OnComplete returns when several of them run at once.
 type meeting struct {
 	operation.DelayedOperation

@@ -110,8 +110,8 @@
 // A goroutine that makes a check in order runs the callbacks of those that take an item.
 // With [WithFirstInFirstOut] a goroutine that registers makes such checks, too.
 //
-// With [WithCallbacksOnWorkers], signal workers run the callbacks of all that a check, or a method
-// for a whole key, ends. With one signal worker, these run one at a time.
+// With [WithCallbacksOnWorkers], signal workers run the callbacks of all but what Close ends. With one
+// signal worker, they run one at a time.
 //
 // There are three exceptions:
 //

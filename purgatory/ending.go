@@ -130,8 +130,8 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 	p.endOne(s, m, o, cause, false)
 }
 
-// endOne takes m, which the caller holds, through the steps of an ending. With later, a worker runs its
-// callbacks. s is the shard of its first key.
+// endOne takes m, which the caller holds, through the steps of an ending. With later, as where the options
+// say so, a worker runs its callbacks. s is the shard of its first key.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
 	deep, _ := p.enter(s)
@@ -141,7 +141,7 @@ func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.M
 	}
 	p.freePlaces(1)
 	p.wishes.Settle(ops[:], outcomes[:], cause)
-	if (later || deep) && !isWait(m) {
+	if (later || deep || p.cfg.spread) && !isWait(m) {
 		p.crew.hand(handed[K]{m, s, keys[0]})
 		s.Gate().Exit(0)
 		return

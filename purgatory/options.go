@@ -116,14 +116,14 @@ func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers 
 // work. Default: 16 per processor (GOMAXPROCS).
 func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
 
-// WithCallbacksOnWorkers has signal workers run the callbacks of the operations that a check or a
-// method for a whole key ends: OnComplete of a crowd then runs on all processors at once, in no
-// order, and not on the goroutine that makes the check. It costs an operation about as much as the
-// check itself. Use it if callbacks take longer than some microseconds and many operations end
-// together. When the check returns, the operations have ended, and their callbacks may not have
-// run. Default: off.
+// WithCallbacksOnWorkers has signal workers run the callbacks of all operations, but for those that Close
+// ends: OnComplete never runs on the goroutine that registers, checks or cancels, and that of a crowd runs
+// on all processors at once, in no order. It costs an operation about as much as a
+// check. Use it if callbacks take longer than some microseconds and many operations end
+// together, or if the callers hold locks that callbacks take. When a method returns that has ended an
+// operation, its callbacks may not have run. Default: off.
 //
-// With one signal worker these callbacks run one at a time, in the order in which their operations have
+// With one signal worker the callbacks run one at a time, in the order in which their operations have
 // ended. The example makes of that a log whose callbacks come in order of position.
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 

@@ -151,7 +151,7 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 	}
 	deep, _ := p.enter(first)
 	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
-	if deep && !isWait(m) {
+	if (deep || p.cfg.spread) && !isWait(m) {
 		p.crew.hand(handed[K]{m, first, key})
 		first.Gate().Exit(0)
 	} else {

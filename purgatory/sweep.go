@@ -16,7 +16,7 @@ import (
 // callback.
 //
 // On a manual clock it moves the time by d and reports whether an operation has expired;
-// the callbacks have run on this goroutine when it returns. If another AdvanceClock is
+// the callbacks have run on this goroutine when it returns (but with [WithCallbacksOnWorkers]). If another AdvanceClock is
 // moving the clock, as when a callback calls it, it adds d to that move and returns false
 // at once.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {

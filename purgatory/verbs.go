@@ -42,7 +42,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // If err is nil, op was accepted and ends exactly once. completed reports whether this
 // call has ended op: its condition was met, or another goroutine asked this one to end
 // it. OnComplete has then run on this goroutine, unless the goroutine's stack is over
-// 400 frames deep. If err is not nil, op was not accepted: this call causes no
+// 400 frames deep or the purgatory has [WithCallbacksOnWorkers]. If err is not nil, op was not accepted: this call causes no
 // callback, and op can be submitted again, except after [ErrUsed], and after an
 // [ErrClosed] that came when its timeout was passing.
 //
