@@ -2,10 +2,12 @@ package purgatory
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/operation"
 )
 
 // AwaitRead is [AwaitValue] for a condition that must be read from a database, a file or
@@ -16,14 +18,15 @@ import (
 // AwaitRead registers the wait before the first read. A check or a signal that comes
 // while a read runs causes another read; several of them cause one. So no change is lost
 // that was made before its signal. While a read blocks, signals and cancellations cannot
-// interrupt it except through its context: give requests to other processes a time limit,
-// because a request whose connection breaks may never be answered.
+// interrupt it except through its context, which ends when read returns, or when the wait ends: give requests to
+// other processes a time limit, because a request whose connection breaks may never be answered. AwaitRead starts
+// no goroutine, but package context starts one for each read, while it runs, if ctx is not of that package.
 //
 // The wait can also end as one of [DelayedOperationPurgatory.Await] does, with the same
 // errors: [ErrExpired] after timeout, the cause of ctx, the cause given to CancelForKey,
 // [ErrClosed]. AwaitRead then returns the value of the last read that succeeded, so that
-// a fetch whose timeout has passed can answer with what it has. When the wait ends, so
-// does the context that read was given, and AwaitRead waits until read returns. If that
+// a fetch whose timeout has passed can answer with what it has. If the wait ends
+// during a read, AwaitRead waits until that returns. If that
 // read returns true, AwaitRead returns its value and no error; if it fails, AwaitRead
 // returns the error of the wait. If a change is signalled just before the timeout, and the
 // caller's goroutine wakes up only after it, AwaitRead reads once more, with ctx itself. With a timeout
@@ -68,12 +71,23 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		h.Await()
 	}
 	done := ctx.Done()
-	until, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	changed := sched.NewToken() // a check has asked for another read
-	changed.Put()               // the first one, whether or not the registration tries the wait
-	w := &waiting{ready: func() bool { changed.Put(); return false }, ended: make(chan struct{}), done: done}
-	w.over = func() { stop(p.howEnded(&w.DelayedOperation, timeout)) } // ends a read that blocks
+	changed := sched.NewToken() // a check has asked for another read, or the wait has ended
+	changed.Put()
+	var asked sched.Bool
+	asked.Store(true) // for the first read, whether or not the registration tries the wait
+	var stop atomic.Pointer[context.CancelCauseFunc]
+	w := &waiting{ended: make(chan struct{}), done: done}
+	w.ready = func() bool {
+		asked.Store(true)
+		changed.Put()
+		return false
+	}
+	w.over = func() {
+		if end := stop.Load(); end != nil {
+			(*end)(p.howEnded(&w.DelayedOperation, timeout)) // of a read that blocks
+		}
+		changed.Put()
+	}
 	// finish ends the wait, unless it has ended, and returns how it has. If another goroutine is trying it at
 	// this moment, finish waits until that one has ended it.
 	finish := func(o machine.Outcome, cause error) error {
@@ -95,10 +109,19 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		accepted = false
 		return value, err
 	}
-	for over := false; !over && (sched.Either(changed, until.Done()) || len(changed) > 0) && !closed(done); {
-		with := until
-		if over = until.Err() != nil; over { // the change came before the end
-			with = ctx
+	for over := false; !over && sched.Either(changed, done) && !closed(done); {
+		// Each read has a context of its own, which does not outlive it: to link it to one that is not of package
+		// context takes a goroutine, and mostly no read runs.
+		with, end := context.WithCancelCause(ctx)
+		stop.Store(&end)
+		over = w.Outcome() != operation.Pending // if not, its end ends with
+		more := asked.Swap(false)
+		if over || !more {
+			end(nil)
+			with = ctx // the change came before the end
+		}
+		if !more {
+			continue
 		}
 		got, met, err := read(with)
 		switch {
@@ -107,6 +130,7 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 			return got, nil
 		case err == nil:
 			value = got
+			end(nil)
 		case with.Err() == nil:
 			return got, err
 		default: // the end of the wait has ended the context of read

@@ -128,15 +128,20 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 
 // WithMaxPending bounds the number of pending operations. Registering one more returns
-// [ErrFull] at once. Default 0: no bound. A bound costs a counter that all goroutines
-// contend for.
+// [ErrFull] at once. Default 0: no bound. An operation gives its place back when it ends. One whose timeout has
+// passed ends when an expiry worker is free, or when a check in order comes to it: while callbacks block all
+// those workers, it keeps its place.
+//
+// A bound costs an operation two writes to one word that all processors share: a tenth of its life if two
+// processors do nothing else. [WithMaxPendingPerKey] shares none.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
 
 // WithMaxPendingPerKey bounds how many operations wait for a key, so that one busy key does not shut out
 // the others. An operation is refused, with [ErrFull], if n wait for its first key. It is exact for that
 // key, and costs no word that all goroutines share. An operation on several keys counts for each of them,
 // and is refused for its first one only; so name the key first that is to be bounded. An operation whose
-// condition is met at once does not wait, and is not refused. Default: no bound. n is at least 1.
+// condition is met at once does not wait, and is not refused. With WithMaxPending, too, one that is refused for
+// its key may hold one of those places until then. Default: no bound. n is at least 1.
 func WithMaxPendingPerKey(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 1, "maximum of pending operations per key", n, "at least 1")

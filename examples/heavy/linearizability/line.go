@@ -13,6 +13,7 @@ type step string
 // The steps. A wait is two of them, so that the model sees who came first.
 const (
 	join step = "join" // somebody begins to wait
+	gone step = "gone" // the context of a wait has ended
 	end  step = "end"  // the wait is over
 	put  step = "put"  // an item is added
 	give step = "give" // units are given back
@@ -30,6 +31,7 @@ type event struct {
 	// overtakes says that who may take before others who wait, as one may that is being
 	// registered without [purgatory.WithFirstInFirstOut].
 	overtakes bool
+	late      bool // end: its context had ended when its condition was called
 }
 
 type result struct {
@@ -43,6 +45,7 @@ type result struct {
 type line struct {
 	waiting string // in order of arrival
 	wants   string // how many units each of them wants
+	left    string // whose context has ended
 	items   string // in the order in which they were put
 	units   int
 }
@@ -77,6 +80,8 @@ func (l line) step(e event, r result) (ok bool, next line) {
 	case join:
 		l.waiting += string([]byte{e.who})
 		l.wants += string([]byte{byte(e.want)})
+	case gone:
+		l.left += string([]byte{e.who})
 	case put:
 		l.items += string([]byte{e.item})
 	case give:
@@ -85,7 +90,7 @@ func (l line) step(e event, r result) (ok bool, next line) {
 		return l.items == r.items && l.units == r.units && !l.leftOver(), l
 	case end:
 		at := strings.IndexByte(l.waiting, e.who)
-		if at < 0 || r.took && at > 0 && !e.overtakes {
+		if at < 0 || r.took && (at > 0 && !e.overtakes || e.late && strings.IndexByte(l.left, e.who) >= 0) {
 			return false, l
 		}
 		l.waiting = l.waiting[:at] + l.waiting[at+1:]

@@ -10,7 +10,7 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// stock is a queue of items, or a semaphore, as somebody would write it. It can have a mistake.
+// stock is a queue of items, a pool, or a semaphore, as somebody would write it. It can have a mistake.
 type stock struct {
 	p       *purgatory.DelayedOperationPurgatory[int]
 	mistake mistake
@@ -85,13 +85,18 @@ func (s *stock) change(signal bool, add func()) {
 	}
 }
 
-// await waits on this goroutine.
-func (s *stock) await(ctx context.Context, timeout time.Duration, want int, keys []int) (item byte, err error) {
-	item, err = purgatory.AwaitValue(ctx, s.p, timeout, func() (byte, bool) { return s.take(want) }, keys...)
+// await waits on this goroutine. late reports that the condition was called
+// again when ctx had ended.
+func (s *stock) await(ctx context.Context, timeout time.Duration, want int, keys []int) (item byte, late bool, err error) {
+	again := false
+	item, err = purgatory.AwaitValue(ctx, s.p, timeout, func() (byte, bool) {
+		late, again = again && ctx.Err() != nil, true
+		return s.take(want)
+	}, keys...)
 	if s.mistake == dropped && err == nil {
 		err = ctx.Err()
 	}
-	return item, err
+	return item, late, err
 }
 
 // claim is one who waits without a goroutine.

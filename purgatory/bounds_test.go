@@ -1,0 +1,186 @@
+package purgatory_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// A busy key is full, and says so by its name. All others have room, and so has it once one of its operations has ended,
+// however.
+func TestABusyKeyDoesNotShutOutOthers(t *testing.T) {
+	const most = 250
+	for name, leave := range map[string]func(p *stringPurgatory, o *op){
+		"satisfied": func(p *stringPurgatory, o *op) { o.try = func() bool { return true }; p.CheckAndComplete("busy") },
+		"forced":    func(p *stringPurgatory, o *op) { p.ForceComplete(o) },
+		"cancelled": func(p *stringPurgatory, o *op) { p.Cancel(o, nil) },
+		"expired":   func(p *stringPurgatory, _ *op) { p.AdvanceClock(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(most))
+			first := &op{}
+			submit(t, p, first, time.Minute, "busy")
+			for range most - 1 {
+				submitted(t, p, "busy")
+			}
+			refused := &op{}
+			_, err := p.TryCompleteElseWatch(refused, hour, "busy")
+			require.ErrorIs(t, err, purgatory.ErrFull)
+			require.EqualError(t, err, `purgatory "test": full: 250 operations wait for key busy`)
+			require.ErrorIs(t, p.Await(t.Context(), hour, func() bool { return false }, "busy"), purgatory.ErrFull)
+			_, err = p.StartWait(hour, func() bool { return false }, "busy")
+			require.ErrorIs(t, err, purgatory.ErrFull)
+			assert.Equal(t, most, p.Waiting("busy"))
+			assert.EqualValues(t, 3, p.Stats().RejectedFull)
+			assert.Equal(t, most, p.NumDelayed())
+			assert.Equal(t, 1, p.NumKeys())
+
+			submitted(t, p, "quiet")
+			leave(p, first)
+			submit(t, p, refused, hour, "busy")
+			assert.Equal(t, most, p.Waiting("busy"))
+			assert.Equal(t, 1, p.Waiting("quiet"))
+			conserved(t, p)
+		})
+	}
+}
+
+// An operation on several keys counts for each, and is refused for its first one only.
+func TestTheBoundOfAKeyIsForTheFirst(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(2))
+	submitted(t, p, "a", "b")
+	submitted(t, p, "a", "b")
+	submitted(t, p, "c", "b")
+	assert.Equal(t, 3, p.Waiting("b"))
+	for _, keys := range [][]string{{"b"}, {"a", "c"}, {"b", "c"}} {
+		_, err := p.TryCompleteElseWatch(&op{}, hour, keys...)
+		require.ErrorIs(t, err, purgatory.ErrFull, "%v", keys)
+	}
+	assert.Equal(t, []int{2, 3, 1}, []int{p.Waiting("a"), p.Waiting("b"), p.Waiting("c")}, "a refused one leaves nothing")
+	assert.EqualValues(t, 6, p.Watched())
+}
+
+// Whoever has seen that an operation has ended finds its place under the key, though the end has left a watch behind because the
+// lock of the list was contended.
+func TestAnOperationThatHasEndedTakesNoPlaceUnderItsKey(t *testing.T) {
+	const most = 4
+	p := open[int](t, purgatory.WithMaxPendingPerKey(most), purgatory.WithoutReaper(), purgatory.WithWatcherShards(1))
+	var all sync.WaitGroup
+	for range most {
+		all.Go(func() {
+			for i := range howMany(20_000, 4_000) {
+				o := &op{}
+				if _, err := p.TryCompleteElseWatch(o, hour, 7); !assert.NoError(t, err, "round %d", i) {
+					return
+				}
+				p.ForceComplete(o)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Of those who come at once no more wait for a key than its bound allows.
+func TestNoMoreWaitForAKeyThanItsBoundAllows(t *testing.T) {
+	const most = 2
+	for range howMany(2_000, 400) {
+		p := open[int](t, purgatory.WithMaxPendingPerKey(most), purgatory.WithoutReaper())
+		var accepted atomic.Int32
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 4 {
+			all.Go(func() {
+				<-begin
+				if _, err := p.TryCompleteElseWatch(&op{}, hour, 7); err == nil {
+					accepted.Add(1)
+				} else {
+					assert.ErrorIs(t, err, purgatory.ErrFull)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		require.EqualValues(t, most, accepted.Load())
+		require.Equal(t, most, p.Waiting(7))
+		require.NoError(t, p.Close())
+	}
+}
+
+// Who is met at once does not wait: it is not refused, by whatever form it comes and whatever is full. One that has to wait is.
+func TestFullIsForThoseWhoWait(t *testing.T) {
+	for bound, option := range map[string]purgatory.Option{
+		"all": purgatory.WithMaxPending(1), "key": purgatory.WithMaxPendingPerKey(1), "timer": purgatory.WithTimerOptions(timer.WithMaxPending(1)),
+	} {
+		for name, try := range map[string]func(p *stringPurgatory, ready func() bool) error{
+			"operation": func(p *stringPurgatory, ready func() bool) error {
+				_, err := p.TryCompleteElseWatch(&op{try: ready}, hour, "a")
+				return err
+			},
+			"Await": func(p *stringPurgatory, ready func() bool) error { return p.Await(t.Context(), hour, ready, "a") },
+			"AwaitAt": func(p *stringPurgatory, ready func() bool) error {
+				return p.AwaitAt(t.Context(), hour, ready, purgatory.KeyPosition[string]{Key: "a", Position: 1})
+			},
+			"AwaitValue": func(p *stringPurgatory, ready func() bool) error {
+				_, err := purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, ready() }, "a")
+				return err
+			},
+			"StartWait": func(p *stringPurgatory, ready func() bool) error {
+				_, err := p.StartWait(hour, ready, "a")
+				return err
+			},
+		} {
+			t.Run(bound+", "+name, func(t *testing.T) {
+				p := open[string](t, option)
+				submitted(t, p, "a")
+				require.NoError(t, try(p, func() bool { return true }))
+				require.ErrorIs(t, try(p, func() bool { return false }), purgatory.ErrFull)
+				s := conserved(t, p)
+				assert.EqualValues(t, []int64{1, 1}, []int64{s.Pending, s.RejectedFull})
+			})
+		}
+	}
+}
+
+// Another error of the timer is not that it is full.
+func TestAStoppedTimerIsNotFull(t *testing.T) {
+	shared, err := timer.NewSystemTimer()
+	require.NoError(t, err)
+	p := open[string](t, purgatory.WithTimer(shared))
+	shared.Stop()
+	_, err = p.TryCompleteElseWatch(&op{}, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrClosed)
+	require.ErrorIs(t, err, timer.ErrStopped)
+	require.NotErrorIs(t, err, purgatory.ErrFull)
+}
+
+// While a callback blocks the only expiry worker, an operation whose timeout has passed is pending, and keeps its place, as the doc
+// of WithMaxPending says. It gives it back when the worker is free.
+func TestADueOperationKeepsItsPlaceUntilAWorkerIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t, purgatory.WithMaxPending(2), purgatory.WithExpiryWorkers(1))
+		g := newGate()
+		submit(t, p, &op{complete: g.pass}, time.Second, "a")
+		due := &op{}
+		submit(t, p, due, 2*time.Second, "a")
+		time.Sleep(time.Minute)
+		<-g.entered
+		submitted(t, p, "b") // the place of the one that has ended, whose callback blocks
+		_, err := p.TryCompleteElseWatch(&op{}, hour, "b")
+		require.ErrorIs(t, err, purgatory.ErrFull)
+		pending(t, due)
+		close(g.leave)
+		synctest.Wait()
+		ended(t, due, operation.Expired)
+		submitted(t, p, "b")
+		require.NoError(t, p.Close())
+	})
+}

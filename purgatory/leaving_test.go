@@ -1,0 +1,302 @@
+package purgatory_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+)
+
+// requestContext is a context that is not of package context, as those of some servers are.
+type requestContext struct {
+	context.Context
+	gone chan struct{}
+}
+
+func (c *requestContext) Done() <-chan struct{} { return c.gone }
+
+func (c *requestContext) Err() error {
+	select {
+	case <-c.gone:
+		return errGone
+	default:
+		return nil
+	}
+}
+
+// To link a context to one of another type takes a goroutine. A wait has none, also where its read has said no; and its end, or
+// that of the caller's context, ends a read that blocks.
+func TestAWaitUnderAContextOfAnotherTypeStartsNoGoroutine(t *testing.T) {
+	const waits = 600
+	for name, wait := range map[string]func(ctx context.Context, p *purgatory.Purgatory[string]) error{
+		"Await": func(ctx context.Context, p *purgatory.Purgatory[string]) error {
+			return p.Await(ctx, hour, func() bool { return false }, "a")
+		},
+		"AwaitRead": func(ctx context.Context, p *purgatory.Purgatory[string]) error {
+			_, err := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[string](t)
+				ctx := &requestContext{t.Context(), make(chan struct{})}
+				before := runtime.NumGoroutine()
+				errs := make(chan error, waits)
+				for range waits {
+					go func() { errs <- wait(ctx, p) }()
+				}
+				synctest.Wait()
+				p.CheckAndComplete("a") // AwaitRead reads once more
+				synctest.Wait()
+				assert.Less(t, runtime.NumGoroutine()-before, waits+20, "the reaper and the like")
+				require.Equal(t, waits, p.NumDelayed())
+				close(ctx.gone)
+				for range waits {
+					require.ErrorIs(t, <-errs, errGone)
+				}
+				nothingLeft(t, p)
+			})
+		})
+	}
+}
+
+// The context of a read ends with it, with the wait, or with the caller's context, whatever type that has.
+func TestTheContextOfAReadUnderOneOfAnotherType(t *testing.T) {
+	for name, end := range map[string]func(ctx *requestContext, p *purgatory.Purgatory[string]){
+		"the caller's context": func(ctx *requestContext, _ *purgatory.Purgatory[string]) { close(ctx.gone) },
+		"the wait":             func(_ *requestContext, p *purgatory.Purgatory[string]) { p.CancelForKey("a", errGone) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[string](t)
+				ctx := &requestContext{t.Context(), make(chan struct{})}
+				var first context.Context
+				got := startRead(ctx, p, time.Minute, func(with context.Context) (int64, bool, error) {
+					if first == nil {
+						first = with
+						return 1, false, nil
+					}
+					assert.Error(t, first.Err(), "the context of the first read, which is over")
+					<-with.Done()
+					assert.ErrorIs(t, context.Cause(with), errGone)
+					return 0, false, with.Err()
+				}, "a")
+				synctest.Wait()
+				p.Signal("a")
+				synctest.Wait()
+				end(ctx, p)
+				r := <-got
+				assert.EqualValues(t, 1, r.value)
+				assert.ErrorIs(t, r.err, errGone)
+				nothingLeft(t, p)
+			})
+		})
+	}
+}
+
+// forms are the ways to wait for an item with a context.
+var forms = map[string]func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error{
+	"Await": func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error {
+		return p.Await(ctx, hour, take, "line")
+	},
+	"AwaitAt": func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error {
+		return p.AwaitAt(ctx, hour, take, purgatory.KeyPosition[string]{Key: "line", Position: purgatory.AnyPosition})
+	},
+	"AwaitValue": func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error {
+		_, err := purgatory.AwaitValue(ctx, p, hour, func() (int, bool) { return 0, take() }, "line")
+		return err
+	},
+	"AwaitRead": func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error {
+		_, err := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) { return 0, take(), nil }, "line")
+		return err
+	},
+}
+
+// A wait whose context has ended returns its cause, and takes nothing, though there is an item.
+func TestNothingIsTakenUnderAContextThatHasEnded(t *testing.T) {
+	for name, wait := range forms {
+		for line, options := range map[string][]purgatory.Option{"in line": {purgatory.WithFirstInFirstOut()}, "at once": nil} {
+			t.Run(name+", "+line, func(t *testing.T) {
+				p := open[string](t, options...)
+				ctx, leave := context.WithCancelCause(t.Context())
+				leave(errGone)
+				require.Equal(t, errGone, wait(ctx, p, func() bool {
+					t.Error("it takes an item")
+					return true
+				}))
+				s := conserved(t, p)
+				assert.Equal(t, []int64{1, 0, 0}, []int64{s.PassedOver, s.Accepted, s.Pending})
+			})
+		}
+	}
+}
+
+// A storm of clients that have gone stands in the line before one that lives (vitess 20310). The check comes before their goroutines
+// have run: the item goes to the living one, by this check.
+func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	waits := func(p *purgatory.Purgatory[string], n int) {
+		for p.NumDelayed() < n {
+			runtime.Gosched()
+		}
+	}
+	for name, wait := range forms {
+		if name == "AwaitRead" {
+			continue // it says no to every check: see its doc
+		}
+		for line, options := range map[string][]purgatory.Option{"in line": {purgatory.WithFirstInFirstOut()}, "at once": nil} {
+			for _, dead := range []int{1, 8, 1000} {
+				t.Run(fmt.Sprintf("%s, %s, %d dead", name, line, dead), func(t *testing.T) {
+					p := open[string](t, options...)
+					var items, toTheDead, toTheLiving atomic.Int32
+					take := func(by *atomic.Int32) func() bool {
+						return func() bool {
+							if items.Load() == 0 {
+								return false
+							}
+							items.Add(-1)
+							by.Add(1)
+							return true
+						}
+					}
+					ctx, leave := context.WithCancelCause(t.Context())
+					var all sync.WaitGroup
+					for i := range dead {
+						all.Go(func() { assert.Equal(t, errGone, wait(ctx, p, take(&toTheDead))) })
+						waits(p, i+1)
+					}
+					living, end := context.WithCancel(t.Context())
+					all.Go(func() { assert.NoError(t, wait(living, p, take(&toTheLiving))) })
+					waits(p, dead+1)
+					leave(errGone)
+					items.Store(1)
+					assert.Equal(t, 1, p.CheckAndCompleteInOrder("line"))
+					end() // it has its yes
+					all.Wait()
+					assert.Equal(t, []int32{0, 0, 1}, []int32{items.Load(), toTheDead.Load(), toTheLiving.Load()})
+				})
+			}
+		}
+	}
+}
+
+// An AwaitRead whose context has ended does not read once more, though that was asked for during the read before.
+func TestNothingIsReadForAClientThatHasLeft(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			p := open[string](t)
+			ctx, leave := context.WithCancelCause(t.Context())
+			reads, g := 0, newGate()
+			got := startRead(ctx, p, hour, func(context.Context) (int64, bool, error) {
+				if reads++; reads == 1 {
+					g.pass()
+				}
+				return 0, false, nil
+			}, "a")
+			<-g.entered
+			p.CheckAndComplete("a")
+			leave(errGone)
+			p.CheckAndComplete("a")
+			close(g.leave)
+			require.Equal(t, errGone, (<-got).err)
+			require.Equal(t, 1, reads)
+			nothingLeft(t, p)
+		})
+	}
+}
+
+// The first in line needs three slots of two. Whichever way it waits and leaves, those behind it are tried, and nobody calls a check.
+func TestWhoLeavesALineLetsThoseBehindBeTried(t *testing.T) {
+	no := func() bool { return false }
+	for name, first := range map[string]func(ctx context.Context, p *purgatory.Purgatory[string]) (leave func()){
+		"a context that ends": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
+			ctx, leave := context.WithCancel(ctx)
+			go func() { _ = p.Await(ctx, hour, no, "line") }()
+			return leave
+		},
+		"a timeout of Await": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
+			go func() { _ = p.Await(ctx, time.Minute, no, "line") }()
+			return func() { time.Sleep(time.Minute) }
+		},
+		"Stop": func(_ context.Context, p *purgatory.Purgatory[string]) func() {
+			w, _ := p.StartWait(hour, no, "line")
+			return func() { w.Stop() }
+		},
+		"CancelMatching": func(_ context.Context, p *purgatory.Purgatory[string]) func() {
+			o := &op{}
+			_, _ = p.TryCompleteElseWatch(o, hour, "line")
+			return func() { p.CancelMatching("line", nil, func(other operation.Operation) bool { return other == o }) }
+		},
+		"a panic in read": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
+			reads, leave := 0, make(chan struct{})
+			go func() {
+				defer func() { _ = recover() }()
+				_, _ = purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) {
+					if reads++; reads == 2 { // the check in order asks for it
+						<-leave
+						panic("the client's")
+					}
+					return 0, false, nil
+				}, "line")
+			}()
+			return func() { close(leave) }
+		},
+		"runtime.Goexit": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
+			reads, leave := 0, make(chan struct{})
+			go func() {
+				_, _ = purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) {
+					if reads++; reads == 2 {
+						<-leave
+						runtime.Goexit()
+					}
+					return 0, false, nil
+				}, "line")
+			}()
+			return func() { close(leave) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := open[string](t, purgatory.WithFirstInFirstOut())
+				s := &slots{}
+				leave := first(t.Context(), p)
+				synctest.Wait()
+				require.Equal(t, 1, p.NumDelayed())
+				second := &op{try: s.take(2)}
+				submit(t, p, second, 24*hour, "line")
+				s.free = 2
+				require.Zero(t, p.CheckAndCompleteInOrder("line"), "the first in line needs three")
+				synctest.Wait()
+				leave()
+				synctest.Wait()
+				ended(t, second, operation.Satisfied)
+				nothingLeft(t, p)
+			})
+		})
+	}
+}
+
+// Where no check is in order nobody stands behind another, and nobody is tried because another one leaves.
+func TestNobodyIsTriedWhereThereIsNoLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		first, second := submitted(t, p, "a"), submitted(t, p, "a")
+		require.Zero(t, p.CheckAndComplete("a"))
+		tries := second.tries.Load()
+		require.True(t, p.Cancel(first, nil))
+		synctest.Wait()
+		assert.Equal(t, tries, second.tries.Load())
+		require.NoError(t, p.Close())
+	})
+}
