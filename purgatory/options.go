@@ -123,14 +123,23 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 // together. When the check returns, the operations have ended, and their callbacks may not have
 // run. Default: off.
 //
+// An operation whose condition is met when it is registered has its callback on the goroutine that registers all
+// the same: it never waited, and would overtake those that a worker is about to end.
+//
 // With one signal worker these callbacks run one at a time, in the order in which their operations have
-// ended. The example makes of that a log whose callbacks come in order of position.
+// ended. The example makes of that a log whose callbacks come in order of position, and never on the goroutine that
+// registers.
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 
 // WithMaxPending bounds the number of pending operations. Registering one more returns
-// [ErrFull] at once. Default 0: no bound. A bound costs a counter that all goroutines
-// contend for.
-func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
+// [ErrFull] at once. With 0, whoever would have to wait is refused. n is at least 0. Default: no
+// bound. A bound costs a counter that all goroutines contend for.
+func WithMaxPending(n int) Option {
+	return func(c *config) {
+		rule(c, n >= 0, "maximum of pending operations", n, "at least 0")
+		c.maxPending = n
+	}
+}
 
 // WithMaxPendingPerKey bounds how many operations wait for a key, so that one busy key does not shut out
 // the others. An operation is refused, with [ErrFull], if n wait for its first key. It is exact for that
@@ -192,7 +201,10 @@ func WithHistograms() Option { return func(c *config) { c.histograms = true } }
 // 1,048,576. Default 0: off.
 func WithKeyStats(n int) Option { return func(c *config) { c.keyStats = n } }
 
-const workersPerProcessor = 16
+const (
+	workersPerProcessor = 16
+	noBound             = -1 // on pending operations
+)
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
@@ -200,6 +212,7 @@ func newConfig(opts []Option) (config, error) {
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
 		reaper:        true,
+		maxPending:    noBound,
 		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		signalWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		drainTime:     time.Second,
@@ -219,7 +232,6 @@ func newConfig(opts []Option) (config, error) {
 	rule(&c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
 	rule(&c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
 	rule(&c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
-	rule(&c, c.maxPending >= 0, "maximum of pending operations", c.maxPending, "at least 0 (no bound)")
 	rule(&c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
 	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
 	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
