@@ -257,6 +257,24 @@ lint: ## golangci-lint in every module
 tidy-check: ## what go mod tidy would change in each module's go.mod; fails when there is anything
 	@$(call in-modules,$(MODULES) tools,$(GO) mod tidy -diff)
 
+# What each of the root's requirements is not lower for: the version before it, the package that uses it, and what is missing.
+LOWEST := go.uber.org/atomic@v1.9.0=./proof/soak=CompareAndSwap go.uber.org/goleak@v1.2.1=./purgatory=IgnoreAnyFunction
+
+.PHONY: lowest
+lowest: ## that the library's own requirements are no higher than what is used of them
+	@low=$$(mktemp -d); trap 'rm -rf "$$low"' EXIT; \
+	for line in $(LOWEST); do \
+		IFS='=' read -r lower package missing <<<"$$line"; \
+		cp go.mod go.sum "$$low"; \
+		$(GO) mod edit -require="$$lower" "$$low/go.mod"; \
+		found=$$($(GO) vet -mod=mod -modfile="$$low/go.mod" "$$package" 2>&1) && { echo "$$package passes with $$lower: require that"; exit 1; }; \
+		grep "$$missing" <<<"$$found" || { echo "$$found"; exit 1; }; \
+	done; \
+	cp go.mod go.sum "$$low"; \
+	$(GO) mod edit -require=github.com/stretchr/testify@v1.7.5 "$$low/go.mod"; \
+	$(GO) list -m -mod=mod -modfile="$$low/go.mod" all | grep -F "$$(grep -o 'github.com/stretchr/testify v[0-9.]*' go.mod)" || { \
+		echo "nothing else requires this testify: try a lower one"; exit 1; }
+
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the library needs (asks the Go vulnerability database)
 	$(TOOL) govulncheck ./...

@@ -37,10 +37,12 @@ import (
 // of a test calls it, ends the wait as cancelled.
 //
 // Await allocates nothing of its own if ready returns true at first; the function itself may be allocated by
-// the caller, so where that counts compare first, and then call Await. A wait makes one allocation, or two if
+// the caller, so where that counts compare first, and then call Await. Who does so also knows who had to wait:
+// those who went on to Await (see the example Waited). A wait makes one allocation, or two if
 // it has several keys. Await starts no goroutine and no timer of the runtime. Do not call it from a callback.
 //
-// Errors: [ErrExpired] after timeout; the cause of ctx; the cause that was given to
+// Errors: [ErrExpired] after timeout; the cause of ctx, which is ctx.Err() itself unless ctx was given another
+// one; the cause that was given to
 // CancelForKey; [ErrCancelled] if that is nil, or if CompleteForKey or ForceComplete ended the wait (the
 // function match of CancelMatching is called with the operation behind it); [ErrClosed];
 // and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is:
@@ -302,6 +304,8 @@ type Wait[K comparable] struct {
 //
 // If ready takes something, and Stop returns false, another goroutine may have ended the wait with
 // it: receive from Done and look at Err. If that is nil, the caller has what ready took.
+//
+// If ready is met at once, the channel of Done is closed when StartWait returns: the wait did not have to wait.
 //
 // A Wait has no goroutine. It and its channel are two allocations. Many goroutines may receive
 // from the channel of one Wait. Where they wait for the same position, package watermark lets them share

@@ -129,12 +129,12 @@ func (p *DelayedOperationPurgatory[K]) elsewhere(m *machine.Machine) string {
 
 // takePlace counts one more pending operation, unless as many are pending as WithMaxPending allows.
 func (p *DelayedOperationPurgatory[K]) takePlace() bool {
-	return p.cfg.maxPending == 0 || bounded.Increment(&p.places, int64(p.cfg.maxPending))
+	return p.cfg.maxPending == noBound || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
 
 // freePlaces subtracts n operations that takePlace has counted.
 func (p *DelayedOperationPurgatory[K]) freePlaces(n int) {
-	if p.cfg.maxPending > 0 {
+	if p.cfg.maxPending != noBound {
 		p.places.Add(int64(-n))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -326,4 +327,406 @@ func TestANewcomerIsTriedWhereItIsTheFirstInLine(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, completed, "the item of kind 1 is left for it")
 	assert.Equal(t, operation.Pending, first.Outcome())
+}
+
+// afterRegistration returns an operation whose try is f after the two tries of its registration.
+func afterRegistration(f func(o *op) bool) *op {
+	o := &op{}
+	o.try = func() bool { return o.tries.Load() > 2 && f(o) }
+	return o
+}
+
+// While a callback of a check in order blocks, the next check in order serves the next in line.
+func TestABlockedCallbackHoldsUpNoCheckInOrder(t *testing.T) {
+	p := onManualClock[string](t)
+	s := &store{items: make([]int, 1)}
+	g := newGate()
+	first := &op{try: func() bool { return s.take([]int{0}) }, complete: g.pass}
+	second := &op{try: func() bool { return s.take([]int{0}) }}
+	third := &op{try: func() bool { return s.take([]int{0}) }}
+	for _, o := range []*op{first, second, third} {
+		submit(t, p, o, hour, "a")
+	}
+	s.add(0, 1)
+	wait := inBackground(func() { assert.Equal(t, 1, p.CheckAndCompleteInOrder("a")) })
+	<-g.entered
+	s.add(0, 1)
+	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+	ended(t, second, operation.Satisfied)
+	pending(t, third)
+	close(g.leave)
+	wait()
+	ended(t, first, operation.Satisfied)
+	pending(t, third)
+}
+
+// A check in order passes over an operation whose try panics.
+func TestACheckInOrderPassesOverAPanic(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked bool // somebody asks for another try while the first one runs
+		tries int32
+	}{"a panic": {false, 3}} {
+		t.Run(name, func(t *testing.T) {
+			var told panics
+			p := onManualClock[string](t, told.option())
+			first := afterRegistration(func(o *op) bool {
+				if o.tries.Load() > 3 {
+					return false
+				}
+				if c.asked { // by another goroutine: a check inside a try may be left to a worker
+					inBackground(func() { p.CheckAndComplete("own") })()
+				}
+				panic("of the try's")
+			})
+			submit(t, p, first, hour, "a", "own")
+			next := submitted(t, p, "a")
+			assert.Zero(t, p.CheckAndCompleteInOrder("a"))
+			assert.Equal(t, c.tries, next.tries.Load())
+			assert.EqualValues(t, 1, told.n.Load())
+			pending(t, first)
+		})
+	}
+}
+
+// An operation that was tried eight times in a row, and is to be tried again, is tried by a worker,
+// wherever it stands in the line of its key.
+func TestAWorkerTriesWhoIsNotTheFirstInLine(t *testing.T) {
+	for name, check := range map[string]func(p *stringPurgatory){
+		"check":    func(p *stringPurgatory) { p.CheckAndComplete("own") },
+		"in order": func(p *stringPurgatory) { p.CheckAndCompleteInOrder("own") },
+		"signal":   func(p *stringPurgatory) { p.SignalInOrder("own") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			first := submitted(t, p, "a")
+			o := afterRegistration(func(o *op) bool {
+				if o.tries.Load() < 100 {
+					inBackground(func() { p.CheckAndComplete("own") })()
+				}
+				return o.tries.Load() >= 100
+			})
+			submit(t, p, o, hour, "a", "own")
+			check(p)
+			eventually(t, func() bool { return o.completed.Load() == 1 }, "a worker goes on")
+			ended(t, o, operation.Satisfied)
+			pending(t, first)
+		})
+	}
+}
+
+// An operation of a purgatory with WithFirstInFirstOut that is asked during its first try to end, or
+// to be tried again, does so.
+func TestWhatIsAskedDuringTheFirstTryIsDoneInLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		ask     func(p *stringPurgatory, o *op)
+		outcome operation.Outcome
+		cause   error
+	}{
+		"cancel":   {func(p *stringPurgatory, o *op) { p.Cancel(o, errGone) }, operation.Cancelled, errGone},
+		"force":    {func(p *stringPurgatory, o *op) { p.ForceComplete(o) }, operation.Forced, nil},
+		"nothing":  {func(*stringPurgatory, *op) {}, operation.Pending, nil},
+		"come met": {func(_ *stringPurgatory, o *op) { o.try = func() bool { return true } }, operation.Satisfied, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+			o := &op{}
+			o.try = func() bool { c.ask(p, o); return false }
+			completed, err := p.TryCompleteElseWatch(o, hour, "a", "b")
+			require.NoError(t, err)
+			assert.Equal(t, c.outcome != operation.Pending, completed)
+			if c.outcome == operation.Pending {
+				pending(t, o)
+				p.ForceComplete(o)
+			} else {
+				ended(t, o, c.outcome)
+			}
+			assert.Equal(t, c.cause, o.Cause())
+			empty(t, p)
+			conserved(t, p)
+		})
+	}
+}
+
+// A newcomer that is the first in line for one of its keys is tried there, though a callback of the
+// walk over another of its keys ends the goroutine that registers.
+func TestAGoexitInTheWalkOfANewcomerSkipsNoKey(t *testing.T) {
+	for name, callback := range misdeeds {
+		t.Run(name, func(t *testing.T) {
+			var told panics
+			p := onManualClock[string](t, purgatory.WithFirstInFirstOut(), told.option())
+			var met atomic.Bool
+			first := until(&met)
+			first.complete = callback
+			submit(t, p, first, hour, "a")
+			second := submitted(t, p, "a")
+			newcomer := &op{try: func() bool { return true }}
+			met.Store(true)
+			inBackground(func() { _, _ = p.TryCompleteElseWatch(newcomer, hour, "a", "own") })()
+			endsSoon(t, newcomer, operation.Satisfied)
+			endsSoon(t, first, operation.Satisfied)
+			pending(t, second)
+		})
+	}
+}
+
+// However many checks in order there were before, one that is alone leaves nothing to a worker.
+func TestACheckInOrderThatIsAloneIsMadeByItsCaller(t *testing.T) {
+	for name, meanwhile := range map[string]func(p *stringPurgatory){
+		"alone": func(*stringPurgatory) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t)
+			for range 20_000 {
+				o := afterRegistration(func(*op) bool { meanwhile(p); return true })
+				submit(t, p, o, hour, "a")
+				require.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+			}
+			assert.Zero(t, p.Stats().Signals, "nothing is left to a worker")
+			empty(t, p)
+		})
+	}
+}
+
+// A newcomer that leaves its walk to a check in order that is under way has not completed.
+func TestANewcomerBesideACheckInOrderHasNotCompleted(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	g := newGate()
+	first := afterRegistration(func(o *op) bool {
+		if o.tries.Load() == 3 {
+			g.pass()
+		}
+		return false
+	})
+	submit(t, p, first, hour, "a")
+	wait := inBackground(func() { p.CheckAndCompleteInOrder("a") })
+	<-g.entered
+	newcomer := &op{}
+	submit(t, p, newcomer, hour, "a") // not completed
+	pending(t, newcomer)
+	close(g.leave)
+	wait()
+	pending(t, newcomer)
+}
+
+// Of the tries of checks, those that said no were wasted.
+func TestWastedChecksAreThoseThatSaidNo(t *testing.T) {
+	for name, check := range map[string]func(p *stringPurgatory) int{
+		"check":    func(p *stringPurgatory) int { return p.CheckAndComplete("a") },
+		"all":      (*stringPurgatory).CheckAndCompleteAll,
+		"in order": func(p *stringPurgatory) int { return p.CheckAndCompleteInOrder("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, purgatory.WithKeyStats(8))
+			for range 200 {
+				submit(t, p, afterRegistration(func(*op) bool { return true }), hour, "a")
+			}
+			for range 3 {
+				submitted(t, p, "a")
+			}
+			wasted := map[string]int64{"in order": 1}[name]
+			if wasted == 0 {
+				wasted = 3
+			}
+			assert.Positive(t, check(p))
+			eventually(t, func() bool { return p.NumDelayed() == 3 && p.Stats().Checks == 200+wasted }, "in order, a worker goes on behind a batch")
+			s := p.Stats()
+			assert.Equal(t, []int64{200 + wasted, wasted}, []int64{s.Checks, s.WastedChecks})
+			hot := p.Inspect(1, 0).Hot
+			require.Len(t, hot, 1)
+			assert.Equal(t, []int64{200 + wasted, wasted}, []int64{hot[0].Tries, hot[0].Wasted})
+			assert.Zero(t, check(p))
+			s = p.Stats()
+			assert.Equal(t, []int64{200 + 2*wasted, 2 * wasted}, []int64{s.Checks, s.WastedChecks})
+		})
+	}
+}
+
+// A try that unwinds has returned, for those who count what runs.
+func TestATryThatUnwindsDoesNotRunAnyMore(t *testing.T) {
+	for name, misdeed := range misdeeds {
+		t.Run(name, func(t *testing.T) {
+			var told panics
+			p := onManualClock[string](t, told.option(), purgatory.WithSlowCallback(hour))
+			o := afterRegistration(func(*op) bool { misdeed(); return false })
+			submit(t, p, o, hour, "a")
+			inBackground(func() { p.CheckAndComplete("a") })()
+			eventually(t, func() bool { return p.Stats().Running == 0 }, "the walk ends")
+			assert.Zero(t, p.Stats().OldestRunning)
+			pending(t, o)
+		})
+	}
+}
+
+// Operations that are ready at once, submitted by a callback on a deep stack, are answered once each
+// by workers.
+func TestOperationsThatAreReadyOnADeepStackAreAnsweredOnce(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
+	held := purgatory.HoldWorkers(t, p)
+	var all []*op
+	var atDepth func(n int)
+	atDepth = func(n int) {
+		if n > 0 {
+			atDepth(n - 1)
+			return
+		}
+		for range 10 {
+			o := &op{try: func() bool { return true }}
+			all = append(all, o)
+			completed, err := p.TryCompleteElseWatch(o, hour, "a")
+			assert.NoError(t, err)
+			assert.True(t, completed)
+			assert.Equal(t, operation.Satisfied, o.Outcome())
+			assert.Zero(t, o.completed.Load(), "its callback is left to a worker")
+		}
+	}
+	o := &op{complete: func() { atDepth(500) }}
+	submit(t, p, o, hour, "a")
+	require.True(t, p.ForceComplete(o))
+	held.Release()
+	require.NoError(t, p.Shutdown(t.Context()))
+	for _, o := range all {
+		ended(t, o, operation.Satisfied)
+	}
+}
+
+// A check in order passes over those whose tries panic, also where operations wait for positions.
+func TestACheckInOrderOfPositionsPassesOverPanics(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option())
+	var last *op
+	for position := range 5 {
+		last = afterRegistration(func(o *op) bool {
+			if o != last {
+				panic("each time")
+			}
+			return true
+		})
+		_, err := p.TryCompleteElseWatchAt(last, hour, purgatory.KeyPosition[string]{Key: "a", Position: int64(position)})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+	ended(t, last, operation.Satisfied)
+	assert.Equal(t, 4, p.NumDelayed())
+}
+
+// In a purgatory whose operations wait their turn, one that is cancelled while it is registered costs
+// the others no try.
+func TestACancelledRegistrationTriesNobodyInLine(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	o, waits := &op{}, &op{}
+	var tries int32
+	o.try = func() bool {
+		inBackground(func() { submit(t, p, waits, hour, "a") })() // inside a try, a worker may try it once more
+		tries = waits.tries.Load()
+		p.Cancel(o, errGone) // this try carries it out
+		return false
+	}
+	completed, err := p.TryCompleteElseWatch(o, hour, "a")
+	require.NoError(t, err)
+	assert.True(t, completed)
+	ended(t, o, operation.Cancelled)
+	pending(t, waits)
+	assert.Equal(t, tries, waits.tries.Load())
+}
+
+// Other checks in order that come all the time do not keep the caller of one: a worker goes on.
+func TestOthersDoNotKeepTheCallerOfACheckInOrder(t *testing.T) {
+	const all = 300
+	p := onManualClock[string](t)
+	o := afterRegistration(func(o *op) bool {
+		if o.tries.Load() < all {
+			inBackground(func() { p.CheckAndCompleteInOrder("a") })()
+		}
+		return o.tries.Load() == all
+	})
+	submit(t, p, o, hour, "a")
+	p.CheckAndCompleteInOrder("a")
+	eventually(t, func() bool { return o.completed.Load() == 1 }, "workers go on")
+	ended(t, o, operation.Satisfied)
+	assert.Positive(t, p.Stats().Signals, "the caller has left the rest to a worker")
+}
+
+// A check in order of a key for which nobody waits, but in whose list another check stands, keeps no
+// turn: the next one serves who comes later.
+func TestACheckInOrderThatFindsNobodyKeepsNoTurn(t *testing.T) {
+	p := onManualClock[string](t)
+	g := newGate()
+	blocks := &op{complete: g.pass}
+	submit(t, p, blocks, hour, "a")
+	var rest []*op
+	for range 200 { // more than a walk takes at once, so that it stands in the list
+		rest = append(rest, submitted(t, p, "a"))
+	}
+	wait := inBackground(func() { p.CompleteForKey("a") })
+	<-g.entered
+	for _, o := range rest {
+		p.ForceComplete(o)
+	}
+	require.Zero(t, p.NumDelayed())
+	assert.Zero(t, p.CheckAndCompleteInOrder("a"))
+	assert.Zero(t, p.Stats().Signals, "nothing is left to a worker")
+	late := afterRegistration(func(*op) bool { return true })
+	submit(t, p, late, hour, "a")
+	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+	ended(t, late, operation.Satisfied)
+	close(g.leave)
+	wait()
+}
+
+// Walks in order take turns.
+
+// slowTaker is a taker whose TryComplete, when the test says so, returns late.
+type slowTaker struct {
+	taker
+	late *gate // entered when TryComplete has found nothing
+}
+
+func (t *slowTaker) TryComplete() bool {
+	took := t.taker.TryComplete()
+	if g := t.late; g != nil && !took {
+		t.late = nil
+		g.pass()
+	}
+	return took
+}
+
+// One goroutine checks. A newcomer registers and tries the first in line; the item and its check
+// come while that try returns. The first in line gets the item all the same.
+func TestARegistrationLetsNobodyOvertakeTheFirstInLine(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithFirstInFirstOut())
+	s := &store{items: make([]int, 1)}
+	first := &slowTaker{taker: taker{from: s, kinds: []int{0}}}
+	submit(t, p, first, hour, 0)
+	g := newGate()
+	first.late = g
+	second := &taker{from: s, kinds: []int{0}}
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = p.TryCompleteElseWatch(second, hour, 0) })
+	<-g.entered
+	s.add(0, 1)
+	p.CheckAndCompleteInOrder(0)
+	close(g.leave)
+	wg.Wait()
+	require.True(t, inTime(func() bool { return first.Outcome() == operation.Satisfied })) // by a worker
+	assert.Equal(t, operation.Pending, second.Outcome())
+}
+
+// A panic handler that blocks holds up its own goroutine, and not the line.
+func TestAPanicHandlerThatBlocksDoesNotStopTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := onManualClock[string](t, purgatory.WithPanicHandler(func(any, []byte) { <-release }))
+		first := afterRegistration(func(*op) bool { panic("of the try's") })
+		submit(t, p, first, hour, "a")
+		met := false
+		second := afterRegistration(func(*op) bool { return met })
+		submit(t, p, second, hour, "a")
+		go p.CheckAndCompleteInOrder("a") // passes over the first, and the second says no
+		synctest.Wait()
+		met = true
+		go p.CheckAndCompleteInOrder("a")
+		synctest.Wait()
+		assert.Equal(t, operation.Satisfied, second.Outcome())
+		close(release)
+	})
 }

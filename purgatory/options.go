@@ -128,13 +128,19 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
 
 // WithMaxPending bounds the number of pending operations. Registering one more returns
-// [ErrFull] at once. Default 0: no bound. An operation gives its place back when it ends. One whose timeout has
+// [ErrFull] at once. With 0, whoever would have to wait is refused. n is at least 0. Default: no bound. An
+// operation gives its place back when it ends. One whose timeout has
 // passed ends when an expiry worker is free, or when a check in order comes to it: while callbacks block all
 // those workers, it keeps its place.
 //
 // A bound costs an operation two writes to one word that all processors share: a tenth of its life if two
 // processors do nothing else. [WithMaxPendingPerKey] shares none.
-func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
+func WithMaxPending(n int) Option {
+	return func(c *config) {
+		rule(c, n >= 0, "maximum of pending operations", n, "at least 0")
+		c.maxPending = n
+	}
+}
 
 // WithMaxPendingPerKey bounds how many operations wait for a key, so that one busy key does not shut out
 // the others. An operation is refused, with [ErrFull], if n wait for its first key. It is exact for that
@@ -197,7 +203,10 @@ func WithHistograms() Option { return func(c *config) { c.histograms = true } }
 // 1,048,576. Default 0: off.
 func WithKeyStats(n int) Option { return func(c *config) { c.keyStats = n } }
 
-const workersPerProcessor = 16
+const (
+	workersPerProcessor = 16
+	noBound             = -1 // on pending operations
+)
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
@@ -205,6 +214,7 @@ func newConfig(opts []Option) (config, error) {
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
 		reaper:        true,
+		maxPending:    noBound,
 		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		signalWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		drainTime:     time.Second,
@@ -224,7 +234,6 @@ func newConfig(opts []Option) (config, error) {
 	rule(&c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
 	rule(&c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
 	rule(&c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
-	rule(&c, c.maxPending >= 0, "maximum of pending operations", c.maxPending, "at least 0 (no bound)")
 	rule(&c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
 	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
 	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")

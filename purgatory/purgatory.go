@@ -49,7 +49,11 @@ type pools[K comparable] struct {
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
-// empty. Error: [ErrInvalidOption].
+// empty. Error: [ErrInvalidOption], because of an option or an empty name only: where these are
+// constants, use [Must].
+//
+// All that wait for the same thing wait under one key. Where there is one such thing, as in a pool or
+// a condition variable, K is struct{}, and the key struct{}{}.
 //
 // Call Close or Shutdown when you no longer need it. The first timeout that passes starts a goroutine, the
 // reaper, which runs until then; so do [WithTimer], [WithLogger] and [WithSlowCallback], in New. A purgatory
@@ -103,6 +107,16 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		p.startReaper() // which also drives the timer for others, and looks for what is to be logged
 	}
 	return p, nil
+}
+
+// Must returns p, and panics if err is not nil:
+//
+//	var waiting = purgatory.Must(purgatory.New[string]("produce"))
+func Must[K comparable](p *DelayedOperationPurgatory[K], err error) *DelayedOperationPurgatory[K] {
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // Name returns the name that New was given.

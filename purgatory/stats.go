@@ -51,7 +51,7 @@ type Stats struct {
 	// anything: a wait's context had ended, or, in a check in order, an operation's deadline had passed.
 	PassedOver int64
 
-	MaxPending       int64 // the bound of WithMaxPending; 0: none
+	MaxPending       int64 // the bound of WithMaxPending; 0: none, or nobody may wait
 	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
 	// Running is how many goroutines run operations' methods now, once for each level of nested
@@ -192,7 +192,7 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	}
 	s.Accepted += t.Met
 	s.Satisfied += t.Met
-	s.MaxPending = int64(p.cfg.maxPending)
+	s.MaxPending = int64(max(0, p.cfg.maxPending))
 	s.TimeoutsExpected = p.cfg.expiryNormal
 	s.Running = int64(p.watchers.Inside())
 	s.BlockedFor = p.watchers.Blocked(p.timer.Now(), false)

@@ -27,6 +27,7 @@ type plan struct {
 	only   regexp.Regexp
 	crowd  int // equal waiters
 	many   int // waiters of the largest crowds
+	least  bool
 }
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 	flag.UintVar(&p.rounds, "rounds", 3, "how often each figure is measured, interleaved; the table has medians")
 	flag.DurationVar(&p.window, "window", 100*time.Millisecond, "how long a loop is measured each time")
 	flag.TextVar(&p.only, "only", regexp.MustCompile(""), "measure only the shapes whose name matches this `regexp`")
+	flag.BoolVar(&p.least, "least", false, "show the least of the rounds instead of their median, as on a machine that does other work")
 	flag.Parse()
 	if flag.NArg() > 0 || p.rounds == 0 {
 		fmt.Fprintln(os.Stderr, "neighbours: no arguments, and at least one round; see -h")
@@ -41,8 +43,12 @@ func main() {
 	}
 	start := time.Now()
 	run(os.Stdout, os.Stderr, p)
-	fmt.Printf("\n%s, %s/%s, GOMAXPROCS %d, medians of %d rounds, %.0f s.\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), p.rounds, time.Since(start).Seconds())
+	shown := "medians"
+	if p.least {
+		shown = "the least"
+	}
+	fmt.Printf("\n%s, %s/%s, GOMAXPROCS %d, %s of %d rounds, %.0f s.\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), shown, p.rounds, time.Since(start).Seconds())
 }
 
 // run measures every peer of a shape in turn, round after round, and prints the table.
@@ -58,5 +64,5 @@ func run(out, progress io.Writer, p plan) {
 			}
 		}
 	}
-	writeTable(out, set, measured)
+	writeTable(out, figures{set, p.least}, measured)
 }

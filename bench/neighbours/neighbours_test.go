@@ -15,12 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/delayedop/purgatory/bench/result"
 )
 
 // Those whose position is reached end, two for each, and no others, until they are given up.
 func TestPositionsEndWhomTheyReach(t *testing.T) {
 	const last = 20
-	for _, m := range positionMakers {
+	for _, m := range slices.Concat(positionMakers, timedPositions) {
 		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
 			s := m.make()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -73,12 +75,64 @@ func TestPositionsEndWhomTheyReach(t *testing.T) {
 
 // A position that comes while its waiter registers is not lost.
 func TestPositionsAreNotMissed(t *testing.T) {
-	for _, m := range positionMakers {
+	for _, m := range slices.Concat(positionMakers, untimedPositions, timedPositions) {
 		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
 			s := m.make()
 			defer s.Close()
 			m := waitAndWake(s, 2, 5*time.Millisecond)
 			assert.Positive(t, m["ns/op"])
+		})
+	}
+}
+
+// A wait on two keys ends when either of them has come as far, and no earlier.
+func TestEitherKeyEndsAWait(t *testing.T) {
+	for _, m := range slices.Concat(untimedEither, timedEither) {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			s := m.make()
+			defer s.Close()
+			for key := range keys {
+				s.Advance(key, 2)
+				require.NoError(t, s.WaitEither(t.Context(), 2))
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				require.ErrorIs(t, s.WaitEither(ctx, int64(3+key)), context.Canceled)
+				s.Advance(key, int64(3+key))
+				require.NoError(t, s.WaitEither(t.Context(), int64(3+key)))
+			}
+		})
+	}
+}
+
+// Each position that is acknowledged has one callback, before the acknowledgement or after it, and the others have none.
+func TestAcknowledgementsCallBackOnce(t *testing.T) {
+	for _, m := range slices.Concat(untimedAcks, timedAcks) {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			a := m.make()
+			const last = 100
+			called := make(chan int64, 2*last)
+			register := func(from, to int64) {
+				for position := from; position <= to; position++ {
+					a.Register(position, func(err error) {
+						if err == nil {
+							called <- position
+						}
+					})
+				}
+			}
+			register(1, last/2)
+			a.Ack(last / 2)
+			a.Ack(last)
+			register(last/2+1, last+10)
+			var got []int64
+			for range last {
+				got = append(got, <-called)
+			}
+			a.Close()
+			assert.Empty(t, called)
+			slices.Sort(got)
+			assert.Len(t, slices.Compact(got), last)
+			assert.EqualValues(t, last, got[last-1])
 		})
 	}
 }
@@ -106,7 +160,7 @@ func TestResultsGoToTheirIds(t *testing.T) {
 // Every item is taken once, by waiters that came before and after it, and those without one can be ended.
 func TestQueuesHandOutEachItemOnce(t *testing.T) {
 	const takers, items = 8, 500
-	for _, m := range queueMakers {
+	for _, m := range slices.Concat(queueMakers, untimedQueues, timedQueues) {
 		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
 			q := m.make()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -180,8 +234,27 @@ func TestTheTableIsFull(t *testing.T) {
 			assert.NotEmpty(t, strings.TrimSpace(c), line)
 			assert.False(t, strings.HasSuffix(c, ": "), line)
 		}
+		assert.NotContains(t, cells[1]+cells[2], "–", line) // there may be no neighbour
 		assert.NotContains(t, cells[4], "–", line)
 		assert.Equal(t, 1, strings.Count(line, "**")/2, "one is the best: %s", line)
+	}
+}
+
+// The least of the rounds is shown if that is asked for.
+func TestTheTableShowsMediansOrTheLeast(t *testing.T) {
+	set := new(result.Set)
+	s := shape{"a shape", []peer{{side: hand}, {side: ours}}}
+	for round, ns := range []float64{30, 10, 20} {
+		set.Add(result.Sample{Workload: s.name, Peer: s.peers[0].id(), Round: round, Metrics: map[string]float64{result.NsOp: ns}})
+		set.Add(result.Sample{Workload: s.name, Peer: s.peers[1].id(), Round: round, Metrics: map[string]float64{result.NsOp: 2*ns + 10}})
+	}
+	for least, line := range map[bool]string{
+		false: "| a shape | **20ns** | 50ns | – | 2.50 |",
+		true:  "| a shape | **10ns** | 30ns | – | 3.00 |",
+	} {
+		var out strings.Builder
+		writeTable(&out, figures{set, least}, []shape{s})
+		assert.Contains(t, out.String(), line)
 	}
 }
 

@@ -28,15 +28,49 @@ const keys = 2
 
 var positionMakers = []maker[positions]{
 	{hand, "", newByHand},
-	{ours, "`AwaitAt`", newAwaits},
-	{ours, "operation and channel", newOperations},
+	{ours, "`AwaitAt`", func() positions { return newAwaits(timeout) }},
+	{ours, "operation and channel", func() positions { return newOperations(timeout) }},
 	{ours, "`watermark`", newShared},
 	{theirs, "badger `WaterMark`", newWaterMarks},
 	{theirs, "etcd `WaitTime`", newWaitTimes},
 }
 
-// timeout is that of every wait in a purgatory. The others have none.
+// untimedPositions are positionMakers of which none has a timeout.
+var untimedPositions = []maker[positions]{
+	{hand, "", newByHand},
+	{ours, "`AwaitAt`", func() positions { return newAwaits(purgatory.NoTimeout) }},
+	{ours, "operation and channel", func() positions { return newOperations(purgatory.NoTimeout) }},
+	{ours, "`watermark`", newShared},
+	{theirs, "badger `WaterMark`", newWaterMarks},
+	{theirs, "etcd `WaitTime`", newWaitTimes},
+}
+
+// timedPositions are positionMakers of which all have a timeout.
+var timedPositions = []maker[positions]{
+	{hand, "`time.NewTimer`", func() positions { return &timedByHand{newByHand().(*byHand)} }},
+	{hand, "`context.WithTimeout`", inTime(newByHand)},
+	{ours, "`AwaitAt`", func() positions { return newAwaits(timeout) }},
+	{ours, "operation and channel", func() positions { return newOperations(timeout) }},
+	{ours, "`watermark`, `context.WithTimeout`", inTime(newShared)},
+	{theirs, "badger `WaterMark`, `context.WithTimeout`", inTime(newWaterMarks)},
+	{theirs, "etcd `WaitTime`, `context.WithTimeout`", inTime(newWaitTimes)},
+}
+
+// timeout is that of every wait in a purgatory. The others have none, except in the shapes that say so.
 const timeout = time.Minute
+
+// withContext gives each wait of its positions a context that ends after the timeout.
+type withContext struct{ positions }
+
+func inTime(untimed func() positions) func() positions {
+	return func() positions { return withContext{untimed()} }
+}
+
+func (w withContext) Wait(ctx context.Context, key int, position int64) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return w.positions.Wait(ctx, key, position)
+}
 
 // byHand is what one writes: a mutex and a map of channels for each key. Equal waiters share a channel.
 type byHand struct {
@@ -64,10 +98,26 @@ func newByHand() positions {
 }
 
 func (s *byHand) Wait(ctx context.Context, key int, position int64) error {
+	w := s.enter(key, position)
+	if w == nil {
+		return nil
+	}
+	defer s.waiting.Add(-1)
+	select {
+	case <-w.reached:
+		return nil
+	case <-ctx.Done():
+		s.leave(w, key, position)
+		return context.Cause(ctx)
+	}
+}
+
+// enter returns the waiters of a position, with one more, or nil if key has come as far.
+func (s *byHand) enter(key int, position int64) *handWaiters {
 	k := &s.keys[key]
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.position >= position {
-		k.mu.Unlock()
 		return nil
 	}
 	w := k.waiters[position]
@@ -77,18 +127,15 @@ func (s *byHand) Wait(ctx context.Context, key int, position int64) error {
 	}
 	w.n++
 	s.waiting.Add(1)
-	k.mu.Unlock()
-	defer s.waiting.Add(-1)
-	select {
-	case <-w.reached:
-		return nil
-	case <-ctx.Done():
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if w.n--; w.n == 0 && k.waiters[position] == w {
-			delete(k.waiters, position)
-		}
-		return context.Cause(ctx)
+	return w
+}
+
+func (s *byHand) leave(w *handWaiters, key int, position int64) {
+	k := &s.keys[key]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w.n--; w.n == 0 && k.waiters[position] == w {
+		delete(k.waiters, position)
 	}
 }
 
@@ -120,10 +167,34 @@ func (k *handKey) wake(at int64) {
 func (s *byHand) Waiting() int { return int(s.waiting.Load()) }
 func (s *byHand) Close()       {}
 
+// timedByHand is byHand with a timer for each wait.
+type timedByHand struct{ *byHand }
+
+func (s *timedByHand) Wait(ctx context.Context, key int, position int64) error {
+	w := s.enter(key, position)
+	if w == nil {
+		return nil
+	}
+	defer s.waiting.Add(-1)
+	expiry := time.NewTimer(timeout)
+	defer expiry.Stop()
+	select {
+	case <-w.reached:
+		return nil
+	case <-expiry.C:
+		s.leave(w, key, position)
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		s.leave(w, key, position)
+		return context.Cause(ctx)
+	}
+}
+
 // inPurgatory is what the forms of the library share.
 type inPurgatory struct {
-	p  *purgatory.DelayedOperationPurgatory[int]
-	at [keys]atomic.Int64
+	p       *purgatory.DelayedOperationPurgatory[int]
+	timeout time.Duration
+	at      [keys]atomic.Int64
 }
 
 func newPurgatory[K comparable](opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
@@ -148,17 +219,21 @@ func shutdown[K comparable](p *purgatory.DelayedOperationPurgatory[K]) {
 // awaits blocks in AwaitAt.
 type awaits struct{ inPurgatory }
 
-func newAwaits() positions { return &awaits{inPurgatory{p: newPurgatory[int]()}} }
+func newAwaits(timeout time.Duration) *awaits {
+	return &awaits{inPurgatory{p: newPurgatory[int](), timeout: timeout}}
+}
 
 func (s *awaits) Wait(ctx context.Context, key int, position int64) error {
 	ready := func() bool { return s.at[key].Load() >= position }
-	return s.p.AwaitAt(ctx, timeout, ready, purgatory.KeyPosition[int]{Key: key, Position: position})
+	return s.p.AwaitAt(ctx, s.timeout, ready, purgatory.KeyPosition[int]{Key: key, Position: position})
 }
 
 // operations blocks on a channel that an operation closes.
 type operations struct{ inPurgatory }
 
-func newOperations() positions { return &operations{inPurgatory{p: newPurgatory[int]()}} }
+func newOperations(timeout time.Duration) *operations {
+	return &operations{inPurgatory{p: newPurgatory[int](), timeout: timeout}}
+}
 
 type positionReached struct {
 	operation.DelayedOperation
@@ -173,7 +248,7 @@ func (o *positionReached) OnExpiration()     {}
 
 func (s *operations) Wait(ctx context.Context, key int, position int64) error {
 	op := &positionReached{at: &s.at[key], position: position, ended: make(chan struct{})}
-	if _, err := s.p.TryCompleteElseWatchAt(op, timeout, purgatory.KeyPosition[int]{Key: key, Position: position}); err != nil {
+	if _, err := s.p.TryCompleteElseWatchAt(op, s.timeout, purgatory.KeyPosition[int]{Key: key, Position: position}); err != nil {
 		return err
 	}
 	select {

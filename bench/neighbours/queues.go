@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"sync"
+	"time"
 
+	"github.com/jackc/puddle/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/delayedop/purgatory/purgatory"
@@ -21,9 +23,44 @@ type queue interface {
 var queueMakers = []maker[queue]{
 	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
 	{hand, "`sync.Cond`", newCondQueue},
-	{ours, "`CheckAndCompleteInOrder`", newPurgatoryQueue},
+	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
+	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(timeout)} }},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
+	{theirs, "puddle's pool", newPuddleQueue},
 	{theirs, "NATS's wait queue", func() queue { return &natsQueue{line: newWaitQueue(1 << 30)} }},
+}
+
+// untimedQueues are queueMakers of which none has a timeout.
+var untimedQueues = []maker[queue]{
+	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
+	{hand, "`sync.Cond`", newCondQueue},
+	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(purgatory.NoTimeout) }},
+	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(purgatory.NoTimeout)} }},
+	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
+	{theirs, "puddle's pool", newPuddleQueue},
+}
+
+// timedQueues are queueMakers of which all have a timeout.
+var timedQueues = []maker[queue]{
+	{hand, "one channel, `time.NewTimer`", func() queue { return timedChannelQueue{make(channelQueue, 1)} }},
+	{hand, "one channel, `context.WithTimeout`", takenInTime(func() queue { return make(channelQueue, 1) })},
+	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
+	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(timeout)} }},
+	{theirs, "`semaphore.Weighted`, `context.WithTimeout`", takenInTime(newSemaphoreQueue)},
+	{theirs, "puddle's pool, `context.WithTimeout`", takenInTime(newPuddleQueue)},
+}
+
+// withTakeContext gives each Take of its queue a context that ends after the timeout.
+type withTakeContext struct{ queue }
+
+func takenInTime(untimed func() queue) func() queue {
+	return func() queue { return withTakeContext{untimed()} }
+}
+
+func (q withTakeContext) Take(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return q.queue.Take(ctx)
 }
 
 // channelQueue is a channel on which everybody waits: the runtime keeps its receivers in order.
@@ -40,6 +77,27 @@ func (q channelQueue) Take(ctx context.Context) error {
 
 func (q channelQueue) Put()   { q <- struct{}{} }
 func (q channelQueue) Close() {}
+
+// timedChannelQueue is channelQueue with a timer for each Take that finds no item.
+type timedChannelQueue struct{ channelQueue }
+
+func (q timedChannelQueue) Take(ctx context.Context) error {
+	select {
+	case <-q.channelQueue:
+		return nil
+	default:
+	}
+	expiry := time.NewTimer(timeout)
+	defer expiry.Stop()
+	select {
+	case <-q.channelQueue:
+		return nil
+	case <-expiry.C:
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // condQueue wakes one waiter for each item. Close ends the waits whose ctx has ended; nothing else does.
 type condQueue struct {
@@ -86,17 +144,56 @@ func (q semaphoreQueue) Take(ctx context.Context) error { return q.units.Acquire
 func (q semaphoreQueue) Put()                           { q.units.Release(1) }
 func (q semaphoreQueue) Close()                         {}
 
-// purgatoryQueue counts its items under a mutex.
-type purgatoryQueue struct {
-	p     *purgatory.DelayedOperationPurgatory[int]
-	mu    sync.Mutex
-	items int
+// puddleQueue is a pool of one resource. It is not in the pool while there is no item: whoever has taken the item
+// leaves it in held, and Put releases it.
+type puddleQueue struct {
+	pool *puddle.Pool[struct{}]
+	held chan *puddle.Resource[struct{}]
 }
 
-func newPurgatoryQueue() queue { return &purgatoryQueue{p: newPurgatory[int]()} }
+func newPuddle() *puddle.Pool[struct{}] {
+	pool, err := puddle.NewPool(&puddle.Config[struct{}]{
+		Constructor: func(context.Context) (struct{}, error) { return struct{}{}, nil },
+		Destructor:  func(struct{}) {},
+		MaxSize:     1,
+	})
+	must(err)
+	return pool
+}
+
+func newPuddleQueue() queue {
+	q := puddleQueue{newPuddle(), make(chan *puddle.Resource[struct{}], 1)}
+	must(q.Take(context.Background()))
+	return q
+}
+
+func (q puddleQueue) Take(ctx context.Context) error {
+	item, err := q.pool.Acquire(ctx)
+	if err == nil {
+		q.held <- item
+	}
+	return err
+}
+
+func (q puddleQueue) Put() { (<-q.held).Release() }
+
+// Close leaves the pool to the collector: closing it would wait for its resource.
+func (q puddleQueue) Close() {}
+
+// purgatoryQueue counts its items under a mutex.
+type purgatoryQueue struct {
+	p       *purgatory.DelayedOperationPurgatory[int]
+	timeout time.Duration
+	mu      sync.Mutex
+	items   int
+}
+
+func newPurgatoryQueue(timeout time.Duration) *purgatoryQueue {
+	return &purgatoryQueue{p: newPurgatory[int](), timeout: timeout}
+}
 
 func (q *purgatoryQueue) Take(ctx context.Context) error {
-	return q.p.Await(ctx, timeout, q.take, 0)
+	return q.p.Await(ctx, q.timeout, q.take, 0)
 }
 
 func (q *purgatoryQueue) take() bool {
@@ -117,3 +214,13 @@ func (q *purgatoryQueue) Put() {
 }
 
 func (q *purgatoryQueue) Close() { shutdown(q.p) }
+
+// signalledQueue asks for the check while it holds the lock of its items: a worker makes it.
+type signalledQueue struct{ *purgatoryQueue }
+
+func (q *signalledQueue) Put() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items++
+	q.p.SignalInOrder(0)
+}

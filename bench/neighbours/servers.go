@@ -26,7 +26,7 @@ const (
 // way; the others have a small server around the positions of one key, which counts bytes.
 var serverMakers = []maker[broker]{
 	{hand, "", func() broker { return startServer(newByHand()) }},
-	{ours, "`AwaitAt`", func() broker { return startServer(newAwaits()) }},
+	{ours, "`AwaitAt`", func() broker { return startServer(newAwaits(timeout)) }},
 	{theirs, "kfake", startKfake},
 }
 

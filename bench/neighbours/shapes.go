@@ -9,21 +9,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dgraph-io/badger/v4/y"
-	"github.com/dgraph-io/ristretto/v2/z"
-	"go.etcd.io/etcd/pkg/v3/wait"
-
 	"github.com/delayedop/purgatory/bench/meter"
 	"github.com/delayedop/purgatory/bench/result"
-	"github.com/delayedop/purgatory/purgatory"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // shapes are the lines of the table.
 func shapes(p plan) []shape {
 	all := []shape{
-		over("one wait and one wake, one goroutine", positionMakers, 1, waitAndWake),
+		over("a wait for a position that is reached", positionMakers, 0, ready),
+		over("a key advances, and nobody waits", positionMakers, 0, push),
+		over("an item that is there is taken, and put back", queueMakers, 0, takeAndPut),
+		over("one wait and one wake, nobody has a timeout", untimedPositions, 1, waitAndWake),
+		over("one wait and one wake, everybody has a timeout", timedPositions, 1, waitAndWake),
 		over("one wait and one wake, two goroutines", positionMakers, 2, waitAndWake),
+		over("one wait on two keys and one wake, nobody has a timeout", untimedEither, 0, waitForEither),
+		over("one wait on two keys and one wake, everybody has a timeout", timedEither, 0, waitForEither),
+		over("one callback on another goroutine, nobody has a timeout", untimedAcks, 0, oneCallback),
+		over("one callback on another goroutine, everybody has a timeout", timedAcks, 0, oneCallback),
 		over("a result by its id, registered and triggered on one goroutine", resultMakers, 0, handOver),
 		over("a result by its id, triggered by another goroutine", slices.Concat(resultMakers, blockingResults), 1, handOver),
 		over(count(p.crowd)+" waits for one position, each", positionMakers, p.crowd, equalWaiters),
@@ -32,13 +34,18 @@ func shapes(p plan) []shape {
 		all = append(all, over("one wait and one wake below "+count(n)+" far waiters", positionMakers, n, waitBelow))
 	}
 	all = append(all,
-		over("a wait that is given up, and what it leaves", positionMakers, 1, abandoned),
+		over("a wait that is given up, and what it leaves, nobody has a timeout", untimedPositions, 1, abandoned),
+		over("a wait that is given up, and what it leaves, everybody has a timeout", timedPositions, 1, abandoned),
 		over("a push beside 100 waiters, none of whom it is enough for", positionMakers, 100, push),
 		over("a produce over loopback, client included", serverMakers, 0, produces),
 		over("a produce over loopback beside 100 fetches, none of which it is enough for", serverMakers, 100, produces),
-		creation(),
+		making("make one and close it, unused", objectMakers, 0, creation),
+		making("held by one that is unused", objectMakers, p.crowd, held),
+		making("held by one that has had a wait on each of two keys", positionMakers, p.crowd, heldAfterWaits),
+		over("one item for one of 1, nobody has a timeout", untimedQueues, 1, oneOfMany),
+		over("one item for one of 1, everybody has a timeout", timedQueues, 1, oneOfMany),
 	)
-	for _, n := range []int{1, p.crowd, p.many} {
+	for _, n := range []int{p.crowd, p.many} {
 		all = append(all, over("one item for one of "+count(n), queueMakers, n, oneOfMany))
 	}
 	return append(all,
@@ -101,6 +108,13 @@ func waitAndWake(s positions, pairs int, window time.Duration) map[string]float6
 func waitBelow(s positions, n int, window time.Duration) map[string]float64 {
 	defer crowd(s, n)()
 	return waitAndWake(s, 1, window)
+}
+
+// ready waits for a position that its key has come to.
+func ready(s positions, _ int, window time.Duration) map[string]float64 {
+	s.Advance(0, 1)
+	must(s.Wait(context.Background(), 0, 1)) // badger's mark follows a moment later
+	return loop(window, 100, func() { must(s.Wait(context.Background(), 0, 1)) })
 }
 
 // push advances a key on which n wait for positions that do not come.
@@ -224,32 +238,14 @@ func handOver(r results, others int, window time.Duration) map[string]float64 {
 	return m
 }
 
-// creation makes one for one key, unused, and closes it. What has goroutines waits for their end.
-func creation() shape {
-	shared, err := timer.NewSystemTimer()
-	must(err)
-	shared.Start()
-	unused := func(at side, name string, do func()) peer {
-		return peer{at, name, func(window time.Duration) map[string]float64 { return loop(window, 10, do) }}
-	}
-	return shape{"make one and close it, unused", []peer{
-		unused(hand, "", func() { kept = &handKey{waiters: make(map[int64]*handWaiters)} }),
-		unused(ours, "`New`", func() { shutdown(newPurgatory[int]()) }),
-		unused(ours, "`New` with a shared timer and no reaper", func() {
-			shutdown(newPurgatory[int](purgatory.WithTimer(shared), purgatory.WithoutReaper()))
-		}),
-		unused(theirs, "badger `WaterMark`", func() {
-			closer := z.NewCloser(1)
-			new(y.WaterMark).Init(closer)
-			closer.SignalAndWait()
-		}),
-		unused(theirs, "etcd `WaitTime`", func() { kept = wait.NewTimeList() }),
-		unused(theirs, "etcd `Wait`", func() { kept = wait.New() }),
-	}}
+// takeAndPut takes the only item, which is there, and puts it back. Nobody waits.
+func takeAndPut(q queue, _ int, window time.Duration) map[string]float64 {
+	q.Put()
+	return loop(window, 100, func() {
+		must(q.Take(context.Background()))
+		q.Put()
+	})
 }
-
-// kept has the compiler make what it would leave out.
-var kept any //nolint:unused // it is written, so that what it refers to is made
 
 // oneOfMany puts one item at a time among n that wait. Who gets it waits again.
 func oneOfMany(q queue, n int, window time.Duration) map[string]float64 {

@@ -43,13 +43,18 @@ type maker[P interface{ Close() }] struct {
 
 // over is a shape of all that the makers make, measured with n goroutines or the like.
 func over[P interface{ Close() }](name string, makers []maker[P], n int, measure func(P, int, time.Duration) map[string]float64) shape {
+	return making(name, makers, n, func(create func() P, n int, window time.Duration) map[string]float64 {
+		p := create()
+		defer p.Close()
+		return measure(p, n, window)
+	})
+}
+
+// making is a shape whose measurement makes what it measures, and closes it.
+func making[P interface{ Close() }](name string, makers []maker[P], n int, measure func(create func() P, n int, window time.Duration) map[string]float64) shape {
 	s := shape{name: name}
 	for _, m := range makers {
-		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 {
-			p := m.make()
-			defer p.Close()
-			return measure(p, n, window)
-		}})
+		s.peers = append(s.peers, peer{m.side, m.name, func(window time.Duration) map[string]float64 { return measure(m.make, n, window) }})
 	}
 	return s
 }
@@ -72,54 +77,76 @@ var units = []struct {
 	{result.Bytes, func(v float64) string { return fmt.Sprintf("%.0f B each", v) }},
 }
 
+// figures are what was measured, one for each metric of a peer: the median of the rounds, or the least of them.
+type figures struct {
+	set   *result.Set
+	least bool
+}
+
+// of returns the figure of a metric; ok is false if the peer has none.
+func (f figures) of(s shape, x peer, metric string) (figure float64, ok bool) {
+	st, ok := f.set.Stat(s.name, "", x.id(), metric)
+	if f.least {
+		return st.Min, ok
+	}
+	return st.Median, ok
+}
+
+// ratio returns how a peer stands to the first one of its shape, within each round, or by their least figures.
+func (f figures) ratio(s shape, x peer, metric string) float64 {
+	if f.least {
+		own, _ := f.of(s, x, metric)
+		first, _ := f.of(s, s.peers[0], metric)
+		return own / first
+	}
+	if r, ok := f.set.Ratio(s.name, "", x.id(), metric, s.peers[0].id()); ok {
+		return r
+	}
+	return math.Inf(1)
+}
+
 // writeTable writes a line for each shape. The best figure of a line is bold, and the last column says how the best form
 // of the library stands to that by hand.
-func writeTable(w io.Writer, set *result.Set, shapes []shape) {
+func writeTable(w io.Writer, f figures, shapes []shape) {
 	fmt.Fprintf(w, "| | %s | %s | %s | purgatory / by hand |\n| --- | --- | --- | --- | ---: |\n", hand, ours, theirs)
 	for _, s := range shapes {
-		metric := s.decisive(set)
-		best := slices.MinFunc(s.peers, func(a, b peer) int {
-			return cmp.Compare(median(set, s, a, metric), median(set, s, b, metric))
-		})
+		metric := s.decisive(f)
+		decides := func(x peer) float64 { figure, _ := f.of(s, x, metric); return figure }
+		best := slices.MinFunc(s.peers, func(a, b peer) int { return cmp.Compare(decides(a), decides(b)) })
 		cells, ratio := map[side][]string{}, math.Inf(1)
 		for _, x := range s.peers {
-			figures := cell(set, s, x)
+			shown := cell(f, s, x)
 			if x.id() == best.id() {
-				figures = "**" + figures + "**"
+				shown = "**" + shown + "**"
 			}
 			if x.name != "" {
-				figures = x.name + ": " + figures
+				shown = x.name + ": " + shown
 			}
-			cells[x.side] = append(cells[x.side], figures)
-			if r, ok := set.Ratio(s.name, "", x.id(), metric, s.peers[0].id()); ok && x.side == ours {
-				ratio = min(ratio, r)
+			cells[x.side] = append(cells[x.side], shown)
+			if x.side == ours {
+				ratio = min(ratio, f.ratio(s, x, metric))
 			}
 		}
-		column := func(at side) string { return strings.Join(cells[at], "<br>") }
+		column := func(at side) string { return cmp.Or(strings.Join(cells[at], "<br>"), "–") }
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %.2f |\n", s.name, column(hand), column(ours), column(theirs), ratio)
 	}
 }
 
 // decisive returns the metric that says who is best.
-func (s shape) decisive(set *result.Set) string {
+func (s shape) decisive(f figures) string {
 	for _, u := range units {
-		if _, ok := set.Stat(s.name, "", s.peers[0].id(), u.metric); ok {
+		if _, ok := f.of(s, s.peers[0], u.metric); ok {
 			return u.metric
 		}
 	}
 	panic(s.name + " has no figures")
 }
 
-func median(set *result.Set, s shape, x peer, metric string) float64 {
-	st, _ := set.Stat(s.name, "", x.id(), metric)
-	return st.Median
-}
-
-func cell(set *result.Set, s shape, x peer) string {
+func cell(f figures, s shape, x peer) string {
 	var parts []string
 	for _, u := range units {
-		if st, ok := set.Stat(s.name, "", x.id(), u.metric); ok {
-			parts = append(parts, u.show(st.Median))
+		if figure, ok := f.of(s, x, u.metric); ok {
+			parts = append(parts, u.show(figure))
 		}
 	}
 	return strings.Join(parts, ", ")

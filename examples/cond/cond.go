@@ -23,11 +23,7 @@ type Cond struct {
 
 // New returns a Cond with the lock l. It needs no Close: it has no goroutine and no timer.
 func New(l sync.Locker) *Cond {
-	p, err := purgatory.New[struct{}]("cond", purgatory.WithFirstInFirstOut())
-	if err != nil {
-		panic(err) // never: the options are constant
-	}
-	return &Cond{L: l, waiting: p}
+	return &Cond{L: l, waiting: purgatory.Must(purgatory.New[struct{}]("cond", purgatory.WithFirstInFirstOut()))}
 }
 
 // Wait unlocks L, waits until it is woken or ctx ends, and locks L. It returns nil if it was woken, even if ctx has

@@ -28,10 +28,7 @@ func (s *server) acknowledge(end int64) {
 }
 
 func main() {
-	p, err := purgatory.New[string]("produce")
-	if err != nil {
-		panic(err)
-	}
+	p := purgatory.Must(purgatory.New[string]("produce"))
 	defer p.Close()
 
 	s := &server{waiting: p}

@@ -119,7 +119,7 @@ func TestNestingFindsTheFrameOfEveryTry(t *testing.T) {
 	for runtime.FuncForPC(end) == f {
 		end++
 	}
-	assert.LessOrEqual(t, end-tryEntry, uintptr(tryLength), "every return address inside Try is found")
+	assert.LessOrEqual(t, uint64(end-tryEntry), uint64(tryLength), "every return address inside Try is found")
 	inTry := true
 	(&asking{try: func() { _, inTry = Nesting() }}).TryComplete()
 	assert.False(t, inTry, "a TryComplete that somebody calls himself")

@@ -122,7 +122,7 @@ func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
 		m.Watch(i).Unlink()
 	}
 	m.settle(Forced, nil)
-	assert.Nil(t, m.tail, "the watches of the other keys")
+	assert.Zero(t, m.tail, "the watches of the other keys")
 	assert.Equal(t, Forced, m.Outcome())
 	assert.NoError(t, m.Cause())
 	assert.False(t, m.Acquire())
