@@ -67,4 +67,4 @@ func Deadline(now, timeout time.Duration) time.Duration {
 }
 
 // within clamps d to the deadlines that a scheduled entry can have, 1 ns to Never.
-func within(d time.Duration) int64 { return int64(min(max(d, 1), Never)) }
+func within(d time.Duration) int64 { return max(int64(min(d, Never)), 1) }
