@@ -230,9 +230,10 @@ func TestTheFirstDeadlineOfAnOperationWakesTheDriver(t *testing.T) {
 // the timer until then.
 func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
 	for name, end := range map[string]func(m *ManualTimer, e *TaskEntry){
-		"cancel":     func(m *ManualTimer, e *TaskEntry) { assert.False(t, m.Cancel(e)) },
-		"cancel all": func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e})) },
-		"stop":       func(m *ManualTimer, e *TaskEntry) { assert.Empty(t, m.Stop()) },
+		"cancel":            func(m *ManualTimer, e *TaskEntry) { assert.False(t, m.Cancel(e)) },
+		"cancel all":        func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e})) },
+		"cancel one of all": func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{e})) },
+		"stop":              func(m *ManualTimer, e *TaskEntry) { assert.Empty(t, m.Stop()) },
 	} {
 		for _, used := range []bool{false, true} {
 			m := newManual(t)

@@ -130,12 +130,11 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 		if task == nil || !task.entry.OwnedBy(t.id) {
 			continue
 		}
-		if next := t.shardOf(&task.entry); next != s || i%chunk == 0 {
+		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = next
-			s.mu.Lock()
+			s = t.lock(&task.entry)
 		}
 		if t.cancelLocked(s, &task.entry) {
 			n++
