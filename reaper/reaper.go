@@ -66,12 +66,8 @@ func (r *ExpirationReaper) Ended() bool {
 // Wait blocks until the goroutine has ended after [ExpirationReaper.Stop], and returns nil. If
 // ctx ends before, it returns ctx's cause. Do not call it from the clock or from sweep.
 func (r *ExpirationReaper) Wait(ctx context.Context) error {
-	if !sched.Either(r.ended, ctx.Done()) {
-		select {
-		case <-r.ended: // both have ended
-		default:
-			return context.Cause(ctx)
-		}
+	if !sched.Either(r.ended, ctx.Done()) && !r.Ended() { // both may have ended
+		return context.Cause(ctx)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func TestNoAllocations(t *testing.T) {
 			_ = timer.AddAt(e, timer.Now(), timer.Now())
 		}
 		timer.AdvanceClock(0)
-		for timer.work() {
+		for timer.runDue() {
 		}
 	})
 }

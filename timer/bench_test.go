@@ -148,7 +148,7 @@ func BenchmarkRunDue(b *testing.B) {
 			_ = t.AddAt(&e.TaskEntry, now, 1)
 		}
 		t.AdvanceClock(0)
-		for t.work() {
+		for t.runDue() {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/entries, "ns/entry")

@@ -22,8 +22,7 @@ import (
 // compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
 // value is never, and none succeeds.
 func (t *store) callStandIn(overdue int64) {
-	now := t.now()
-	if !t.stalled(time.Duration(overdue), now) && t.overdue.CompareAndSwap(overdue, t.late(int64(now))) {
+	if t.overdue.CompareAndSwap(overdue, t.late(int64(t.now()))) {
 		t.standIns.Add(1)
 		sched.Go(t.standIn)
 		runtime.Gosched()
@@ -46,31 +45,31 @@ func (t *store) standIn() {
 	if overdue >= standingIn || !t.overdue.CompareAndSwap(overdue, standingIn) {
 		return
 	}
-	now := t.now()
-	if t.stalled(time.Duration(overdue), now) { // the process was stopped before this goroutine ran
-		t.overdue.CompareAndSwap(standingIn, overdue)
-		return
-	}
-	t.flush(now)
-	next := min(t.next(), never/t.tick) * t.tick
-	t.overdue.CompareAndSwap(standingIn, t.late(next)) // fails if the driver has woken up
+	t.flush(t.now())
+	t.overdue.CompareAndSwap(standingIn, t.late(t.timeOf(t.next()))) // fails if the driver has woken up
 }
 
-// stalled reports whether a driver that was to wake up at the time at comes so late that nothing
-// expires before a grace has passed (see [WithStallGrace]). Then only the driver flushes: it waits, and
-// waits again if it was stopped meanwhile.
-func (t *store) stalled(at, now time.Duration) bool { return t.grace > 0 && now-at > t.grace }
-
 // late returns the time from which on other goroutines do the work of a driver that was to
-// wake up at the given time. Both are in ns.
+// wake up at the given time. Both are in ns. They never do where a stall has a grace, which the driver
+// waits for.
 func (t *store) late(at int64) int64 {
+	if t.grace > 0 {
+		return never
+	}
 	// The runtime usually needs about 50 µs to wake a goroutine.
 	patience := max(t.tick/4, int64(250*time.Microsecond))
 	return min(at, never-patience) + patience
 }
 
-// wakeBy makes the driver wake up at tick at the latest.
-func (t *SystemTimer) wakeBy(tick int64) {
+// timeOf returns the time of a tick, in ns.
+func (t *store) timeOf(tick int64) int64 { return min(tick, never/t.tick) * t.tick }
+
+// need starts a worker if tick is 0; otherwise it makes the driver wake up at tick at the latest.
+func (t *SystemTimer) need(tick int64) {
+	if tick == 0 {
+		t.pool.Kick()
+		return
+	}
 	for wake := t.wake.Load(); tick < wake; wake = t.wake.Load() {
 		if t.wake.CompareAndSwap(wake, tick) {
 			t.wakeup.Put() // if the driver is awake, its next sleep ends at once
@@ -84,7 +83,7 @@ func (t *SystemTimer) wakeBy(tick int64) {
 func (t *SystemTimer) nextWake() int64 {
 	t.wake.Store(scanning)
 	tick := t.next()
-	t.wake.CompareAndSwap(scanning, tick) // if wakeBy has lowered it, the sleep ends at once
+	t.wake.CompareAndSwap(scanning, tick) // if need has lowered it, the sleep ends at once
 	return tick
 }
 
@@ -99,24 +98,22 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // whether it is the driver or waits for its turn. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	if stop != nil && closed(t.stopped) {
+	if stop != nil && closed(t.ended) {
 		sched.Sleep(d, nil, stop, nil)
 		return false
 	}
 	deadline := Deadline(t.now(), d)
-	if closed(stop) || sched.Sleep(d, t.driver, stop, t.stopped) != sched.Taken {
+	if closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
 		return false
 	}
 	defer t.driver.Put()
 	planned := Never // when this goroutine was to flush
 	for {
 		now := t.now()
-		if t.grace > 0 {
-			planned = min(planned, time.Duration(min(t.next(), never/t.tick)*t.tick))
-		}
-		for ; t.stalled(planned, now); now = t.now() {
+		planned = min(planned, time.Duration(t.timeOf(t.next())))
+		for ; t.grace > 0 && now-planned > t.grace; now = t.now() { // a stall, perhaps after another one
 			planned = now + t.grace
-			if t.sleeper.Sleep(t.grace, nil, stop, t.stopped) == sched.Stopped {
+			if t.sleeper.Sleep(t.grace, nil, stop, t.ended) == sched.Stopped {
 				return false
 			}
 		}
@@ -126,15 +123,12 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		if now >= deadline {
 			return false
 		}
-		if t.wakeup == nil { // nobody reads it before nextWake has written wake
-			t.wakeup = sched.NewToken()
-		}
-		until := min(min(t.nextWake(), never/t.tick)*t.tick, int64(deadline))
+		until := min(t.timeOf(t.nextWake()), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		woken := t.sleeper.Sleep(time.Duration(until)-t.now(), t.wakeup, stop, t.stopped)
+		woken := t.sleeper.Sleep(time.Duration(until)-t.now(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
-		if woken == sched.Stopped || closed(stop) || closed(t.stopped) {
+		if woken == sched.Stopped || closed(stop) || closed(t.ended) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
@@ -22,8 +23,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 			}
 			s.mu.Lock()
 			more = s.flushLocked(tick) || more
-			found := !s.mu.due.empty()
-			t.readyLocked(s)
+			found := t.readyLocked(s)
 			s.mu.Unlock()
 			if found {
 				due = true
@@ -55,20 +55,18 @@ func (t *store) runDue() (ran bool) {
 	}
 	// Begin at another shard each time, so that a shard that always has due entries does
 	// not keep the others waiting.
-	first := int(t.turn.Add(1) & (t.shardCount - 1))
+	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
 	index := bits.TrailingZeros64(bits.RotateLeft64(ready, -first)) + first
-	s := t.shards.Load()[index%maxShards].Load()
+	s := t.shards[index%len(t.shards)].Load()
 	now := int64(0)
 	for range runLength {
 		s.mu.Lock()
-		e, expiration := s.popLocked(&now, t.now)
+		e, expiration := t.popLocked(s, &now)
 		t.readyLocked(s)
-		s.mu.Unlock()
-		t.placed(expiration)
+		t.publish(s, expiration)
 		if e == nil {
 			break
 		}
-		t.release(1)
 		ran = true
 		if t.waiting() { // before the task, because it may block
 			t.needed(0)
@@ -81,35 +79,48 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it looks at another shard.
 const runLength = 32
 
+// popLocked claims one due entry of s for the caller to run; nil if it found none. It puts an
+// entry whose deadline was extended back into the wheel; expiration is the earliest tick at
+// which the driver is needed for one of those, never if there are none. now is an earlier
+// reading of the clock. It suffices to show that a deadline has passed; if it does not show
+// that, popLocked reads the clock again, once.
+func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int64) {
+	expiration = never
+	renewed := false
+	for i := 0; i < chunk && !s.mu.due.empty(); i++ {
+		e := s.mu.due.root.Next
+		if e.At > *now && !renewed {
+			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
+			*now, renewed = max(int64(t.now()), 1), true
+		}
+		unlink(e)
+		if e.At <= *now {
+			e.At |= entry.ExpiredBit
+			t.countLocked(s, -1)
+			return e, expiration
+		}
+		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
+		// reached the deadline's tick, the entry is due again, and the next iteration or
+		// the next call compares it anew.
+		if at := s.placeLocked(e); at != 0 {
+			expiration = min(expiration, at)
+		}
+	}
+	return nil, expiration
+}
+
 // waiting reports whether an entry is due and waits for a worker.
 func (t *store) waiting() bool {
 	return t.ready.Load() != 0
 }
 
-// readyLocked sets or clears the ready bit of s.
-func (t *store) readyLocked(s *shard) {
-	if s.mu.due.empty() {
+// readyLocked sets or clears the ready bit of s, and reports which.
+func (t *store) readyLocked(s *shard) (due bool) {
+	due = !s.mu.due.empty()
+	if !due {
 		t.ready.And(^s.bit)
 	} else if t.ready.Load()&s.bit == 0 {
 		t.ready.Or(s.bit)
 	}
-}
-
-// placedLocked publishes that an entry was placed: expiration is the tick at which its
-// bucket is to be flushed, 0 if it is due. The caller then releases the shard's lock and
-// calls placed.
-func (t *store) placedLocked(s *shard, expiration int64) {
-	if expiration == 0 {
-		t.readyLocked(s)
-		return
-	}
-	s.lowerNextLocked(expiration)
-}
-
-// placed starts a worker if expiration is 0, which means that an entry is due, and otherwise
-// wakes the driver if it sleeps beyond expiration. The caller holds no lock of the timer.
-func (t *store) placed(expiration int64) {
-	if expiration < t.wake.Load() {
-		t.needed(expiration)
-	}
+	return due
 }

@@ -16,23 +16,20 @@ func TestRussellLuo53AFlushMovesEntriesDown(t *testing.T) {
 	s := m.shard(0)
 	tt := newTask(nil)
 	addIn(t, m, tt, 100*time.Millisecond)
-	bucketOf := func() int64 {
-		for e := tt.entry.Next; ; e = e.Next {
-			if e.At > 0 && e != &tt.entry { // the root of the bucket
-				return (e.At - 1) / s.mu.wheel.size
-			}
-		}
+	levelOf := func() int {
+		_, level, _ := s.mu.wheel.next()
+		return level
 	}
-	levels := []int64{bucketOf()}
+	levels := []int{levelOf()}
 	for m.Now() < 100*time.Millisecond {
 		m.AdvanceClock(time.Millisecond)
 		if tt.entry.Next != nil {
-			if l := bucketOf(); l != levels[len(levels)-1] {
+			if l := levelOf(); l != levels[len(levels)-1] {
 				levels = append(levels, l)
 			}
 		}
 	}
-	assert.Equal(t, []int64{3, 2, 1}, levels, "100 is 1210 in base 4: one level lower each time, due from level 1")
+	assert.Equal(t, []int{3, 2, 1}, levels, "100 is 1210 in base 4: one level lower each time, due from level 1")
 	assert.EqualValues(t, 1, tt.runs.Load())
 }
 
@@ -94,9 +91,9 @@ func TestAddingDoesNotSkipDueBuckets(t *testing.T) {
 
 // halfWay returns the entries of the overflow bucket that a flush is emptying.
 func halfWay(t *testing.T, s *shard) []*entry.Entry {
-	expiration, bucket := s.mu.wheel.next()
+	expiration, level, bucket := s.mu.wheel.next()
 	require.Equal(t, s.mu.wheel.now, expiration)
-	require.False(t, s.mu.wheel.lowest(bucket))
+	require.Positive(t, level)
 	return listOf(t, bucket)
 }
 

@@ -91,7 +91,7 @@ func runScript(t testing.TB, data []byte) {
 	start := s.span(int64(tick))
 	s.m = newModel(t, 24, start, WithTick(tick), WithWheelSize(int(s.size)), WithShards(shards), WithMaxPending(limit))
 	if tick < Never/32 && s.byte()%2 == 0 { // let entries be young at deadlines that scripts often use
-		for i := range int(s.m.timer.shardCount) {
+		for i := range s.m.timer.shards {
 			shard := s.m.timer.shard(i)
 			shard.far = 16 * int64(tick)
 			shard.youngWait = shard.far/8 + shard.far/8/int64(shards)*int64(i+1)

@@ -19,24 +19,24 @@ const (
 	Cancelled              // was stopped before it ran; a periodic handle: was stopped
 )
 
-var stateNames = [...]string{"pending", "expired", "cancelled"}
-
 // String returns "pending", "expired" or "cancelled".
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
-}
+func (s State) String() string { return [...]string{"pending", "expired", "cancelled"}[s] }
 
 // Handle stands for a scheduled function: AfterFunc, ScheduleAtFixedRate and
 // ScheduleWithFixedDelay return one. It is safe for concurrent use. The function may call
 // its methods too. A Handle takes 64 bytes, one cache line.
 type Handle struct {
-	task  TaskEntry // bound to the Handle, or to the periodic that contains it
+	task  TaskEntry // bound to a once or a periodic, which is or contains the Handle
 	timer *store
 	f     func()
 }
+
+// once is a Handle whose function runs once. As a type of its own it has the method of a [Task], which
+// is none of the user's.
+type once Handle
+
+// RunTask implements [Task].
+func (o *once) RunTask(*TaskEntry) { o.f() }
 
 // periodic is a Handle whose function runs repeatedly.
 type periodic struct {
@@ -60,8 +60,8 @@ func (h *Handle) periodic() *periodic {
 	return p
 }
 
-// start binds h's entry to owner, h or the periodic that contains it, and schedules it to expire first from now.
-func (t *store) start(h *Handle, owner any, first time.Duration) (*Handle, error) {
+// start binds h's entry to owner, and schedules it to expire first from now.
+func (t *store) start(h *Handle, owner Task, first time.Duration) (*Handle, error) {
 	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
@@ -89,7 +89,7 @@ func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Han
 // Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
 	h := &Handle{f: f}
-	return t.start(h, h, d)
+	return t.start(h, (*once)(h), d)
 }
 
 // ScheduleAtFixedRate runs f after first, and then every period: each run is due one period
@@ -111,8 +111,8 @@ func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*H
 	return t.startPeriodic(first, delay, -1, f)
 }
 
-// run runs the function, and schedules the next run.
-func (p *periodic) run() {
+// RunTask runs the function, and schedules the next run.
+func (p *periodic) RunTask(*TaskEntry) {
 	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
 	defer p.again(p.task.Deadline())
 	if !p.halted() {
@@ -197,8 +197,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 
 // State returns the state of h.
 func (h *Handle) State() State {
-	s := h.timer.shardOf(&h.task.entry)
-	s.mu.Lock()
+	s := h.timer.lock(&h.task.entry)
 	d := h.task.entry.At
 	s.mu.Unlock()
 	switch {

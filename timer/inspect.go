@@ -102,7 +102,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 		if l == len(w.Levels) {
 			w.Levels = append(w.Levels, WheelLevel{
 				Span:  time.Duration(min(lv.span, int64(Never)/fold/s.tick) * fold * s.tick),
-				Hand:  int(wheel.slot(lv.number(int64(w.Now)/s.tick)) / fold),
+				Hand:  int(wheel.slot(int64(w.Now)/s.tick/lv.span) / fold),
 				Slots: make([]Slot, (wheel.size+fold-1)/fold),
 			})
 		}

@@ -75,6 +75,9 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 	return guard.Finish((*ManualTimer).move, t)
 }
 
+// lastTime is where the clock stops.
+const lastTime = Never - 1
+
 // move moves the clock to the target and reports whether any task ran.
 func (t *ManualTimer) move() (ran bool) {
 	for t.step() {

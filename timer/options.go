@@ -13,11 +13,11 @@ import (
 type Option func(*config)
 
 type config struct {
-	tick       time.Duration
-	wheelSize  int
-	shards     int
+	tick       int64 // in ns
+	maxPending int64
+	wheelSize  int64
+	shardCount int
 	workers    int
-	maxPending int
 	grace      time.Duration
 	panicked   guard.Handler
 	logger     *slog.Logger
@@ -25,19 +25,19 @@ type config struct {
 
 // WithTick sets the length of a tick, the resolution of the lowest wheel: the timer itself
 // makes an entry late by less than one tick. Default 1 ms, at least 1 ns.
-func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
+func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(d) } }
 
 // WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Any number
 // in this range is used as it is; powers of two are faster. Default 64: the bitmap of a
 // wheel's non-empty buckets is one machine word, and three wheels reach more than 4 minutes
 // at a tick of 1 ms.
-func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = n } }
+func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
 // WithShards sets the number of shards: wheels, each with its own lock. n is a power of two
 // from 1 to 64. More shards reduce lock contention, and each that is used adds the memory of a wheel.
 // Default for a [SystemTimer]: eight for each processor (GOMAXPROCS), rounded up to a power
 // of two, at most 64. Default for a [ManualTimer]: 1.
-func WithShards(n int) Option { return func(c *config) { c.shards = n } }
+func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
 // WithWorkers sets how many goroutines may run expired tasks at a time. They start on
 // demand and end when nothing is due. While that many tasks block, no other task runs, also
@@ -49,14 +49,16 @@ func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 // with [ErrFull]. The next run of a periodic handle is always added: while the function runs
 // its entry is not pending, and other entries may take its place. A limit costs one counter
 // that every goroutine writes. Default 0: no limit.
-func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = n } }
+func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
 // WithStallGrace is for a program that was stopped for a while, by its machine or its operator, and then
 // finds heartbeats in its sockets beside timeouts that have passed. If a [SystemTimer] finds that it is
 // later than d, it waits for d before it expires anything: an entry that is extended or cancelled
 // meanwhile does not expire, and all others are as much later, those too that are added meanwhile. A
 // good d is longer than the program's usual pauses and shorter than the shortest session timeout; one
-// second for sessions of ten. Default 0: nothing waits. A [ManualTimer] is never late.
+// second for sessions of ten. With a grace, goroutines that add entries do not do the work of a late
+// driver, so what expires while the garbage collector marks is some 20 ms later. Default 0: nothing
+// waits. A [ManualTimer] is never late.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack. The
@@ -73,12 +75,12 @@ var discard = slog.New(slog.DiscardHandler)
 
 func newConfig(shards int, opts []Option) (config, error) {
 	c := config{
-		tick:      time.Millisecond,
-		wheelSize: 64,
-		shards:    shards,
-		workers:   16 * runtime.GOMAXPROCS(0),
-		panicked:  guard.Log,
-		logger:    discard,
+		tick:       int64(time.Millisecond),
+		wheelSize:  64,
+		shardCount: shards,
+		workers:    16 * runtime.GOMAXPROCS(0),
+		panicked:   guard.Log,
+		logger:     discard,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -91,11 +93,11 @@ func newConfig(shards int, opts []Option) (config, error) {
 	}
 	switch {
 	case c.tick < 1:
-		return c, invalid("tick", c.tick, "at least 1ns")
+		return c, invalid("tick", time.Duration(c.tick), "at least 1ns")
 	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
 		return c, invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	case c.shards < 1 || c.shards > maxShards || c.shards&(c.shards-1) != 0:
-		return c, invalid("number of shards", c.shards, "a power of two from 1 to 64")
+	case c.shardCount < 1 || c.shardCount > maxShards || c.shardCount&(c.shardCount-1) != 0:
+		return c, invalid("number of shards", c.shardCount, "a power of two from 1 to 64")
 	case c.workers < 1:
 		return c, invalid("number of workers", c.workers, "at least 1")
 	case c.maxPending < 0:

@@ -65,13 +65,13 @@ func TestExtremeOptionsWork(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c, err := newConfig(defaultShards(), nil)
 	require.NoError(t, err, "the defaults are valid")
-	assert.Equal(t, time.Millisecond, c.tick)
-	assert.Equal(t, 64, c.wheelSize)
+	assert.EqualValues(t, time.Millisecond, c.tick)
+	assert.EqualValues(t, 64, c.wheelSize)
 	assert.GreaterOrEqual(t, c.workers, 2)
 	assert.Zero(t, c.maxPending)
-	assert.GreaterOrEqual(t, c.shards, 8)
-	assert.LessOrEqual(t, c.shards, 64)
-	assert.EqualValues(t, 1, newManual(t).shardCount)
+	assert.GreaterOrEqual(t, c.shardCount, 8)
+	assert.LessOrEqual(t, c.shardCount, 64)
+	assert.Len(t, newManual(t).shards, 1)
 }
 
 func TestDefaultShardsAreEightForEachProcessor(t *testing.T) {

@@ -29,8 +29,7 @@ type shard struct {
 
 	mu struct { // level 3 of the lock order, see docs/design.md
 		sched.Mutex
-		pending int32
-		stopped bool
+		pending int64
 		youngAt int64 // the time at which young is to be placed, in ns; 0: no time is set
 		young   taskList
 		wheel   timingWheel
@@ -49,18 +48,19 @@ type shard struct {
 // additions go on while millions of entries expire or are cancelled.
 const chunk = 128
 
-func newShard(index int, tick time.Duration, wheelSize, shards int) *shard {
-	s := &shard{tick: int64(tick), bit: 1 << index}
+func newShard(index int, cfg *config) *shard {
+	s := &shard{tick: cfg.tick, bit: 1 << index}
+	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
-	s.youngWait = s.far/8 + s.far/8/int64(shards)*int64(index+1)
-	s.mu.wheel.size = int64(wheelSize)
+	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
+	s.mu.wheel.size = cfg.wheelSize
 	// When a bucket of an overflow wheel expires, the timer places all its entries again at once.
 	// If the overflow buckets of all shards expired together, the next expiry would be late by
 	// the time that all these placements take. So each wheel is ahead of the previous one by
 	// 1/shards of a bucket of level 1 plus 1/shards of a bucket of level 2. Ticks of 1 ns use
 	// the whole range of int64, so a phase would overflow.
-	if size := s.mu.wheel.size; tick > 1 {
-		s.mu.wheel.phase = int64(index) * (size + size*size) / int64(shards)
+	if size := cfg.wheelSize; s.tick > 1 {
+		s.mu.wheel.phase = i * (size + size*size) / shards
 	}
 	s.mu.due.init()
 	s.mu.young.init()
@@ -75,6 +75,33 @@ func (s *shard) dueTick(deadline int64) int64 {
 	return (deadline-1)/s.tick + 1
 }
 
+// scheduleLocked puts e, which is in no list, into the one for its deadline. It returns the tick at which
+// s is to be flushed for that: 0 if e is due, never if a flush is planned anyway.
+func (s *shard) scheduleLocked(e *entry.Entry, now, deadline time.Duration) (expiration int64) {
+	at, since := within(deadline), max(int64(now), 0) // a caller may pass any value
+	e.At = at
+	switch {
+	case deadline <= now:
+		s.mu.due.pushBack(e) // due now, not at the end of the tick
+		return 0
+	case at-since > s.far && at-s.mu.youngAt > s.far/2: // see youngFor
+		s.mu.young.pushBack(e)
+		if s.mu.youngAt != 0 {
+			return never
+		}
+		s.mu.youngAt = since + s.youngWait
+		return s.youngTick()
+	}
+	// Move the wheel to now if no bucket expires until then, so that e is placed in the lowest
+	// possible level. That does not interfere with a flush that has released the lock between two
+	// chunks: a flush raises next only at its end, so until then next is not after the tick that is
+	// being flushed.
+	if tick := since / s.tick; tick > s.mu.wheel.now && tick < s.next.Load() {
+		s.mu.wheel.now = tick
+	}
+	return s.placeLocked(e)
+}
+
 // placeLocked puts e into the bucket of its deadline, or into due, and returns the tick at
 // which the bucket is to be flushed; 0 if e is due.
 func (s *shard) placeLocked(e *entry.Entry) (expiration int64) {
@@ -86,24 +113,6 @@ func (s *shard) placeLocked(e *entry.Entry) (expiration int64) {
 	return s.mu.wheel.add(e, tick)
 }
 
-// unlinkLocked removes e from its list.
-func (s *shard) unlinkLocked(e *entry.Entry) {
-	if root := unlink(e); root != nil {
-		s.mu.wheel.emptied(root)
-	}
-}
-
-// catchUpLocked moves the wheel to now, a time in ns, if no bucket expires until then, so
-// that the next entry is placed in the lowest possible level. It does not interfere with a
-// flush that has released the lock between two chunks: a flush raises next only at its end,
-// so until then next is not after the tick that is being flushed.
-func (s *shard) catchUpLocked(now int64) {
-	tick := now / s.tick
-	if tick > s.mu.wheel.now && tick < s.next.Load() {
-		s.mu.wheel.moveTo(tick)
-	}
-}
-
 // flushLocked moves entries whose buckets have expired by tick towards due: a bucket of the
 // lowest wheel in one step, a bucket of an overflow wheel entry by entry. It makes up to chunk
 // steps; if none is left, it places young entries. It reports whether this flush has to call it
@@ -111,68 +120,27 @@ func (s *shard) catchUpLocked(now int64) {
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
 	for steps := 0; steps < chunk; steps++ {
-		expiration, bucket := w.next()
+		expiration, level, bucket := w.next()
 		if expiration > tick {
-			w.moveTo(max(tick, w.now))
+			w.now = max(tick, w.now)
 			if s.youngTick() <= tick {
 				more = s.placeYoungLocked(tick)
-				expiration, _ = w.next()
+				expiration, _, _ = w.next()
 			}
 			s.next.Store(min(expiration, s.youngTick()))
 			return more
 		}
-		w.moveTo(expiration)
-		if bucket.root.At <= w.size { // of level 0
+		w.now = expiration
+		if level == 0 {
 			s.mu.due.takeAll(bucket)
-			w.emptied(&bucket.root)
 			continue
 		}
 		// If entries are left in the bucket, next returns it again: no other comes before it.
 		for ; steps < chunk && !bucket.empty(); steps++ {
 			e := bucket.root.Next
-			s.unlinkLocked(e)
+			unlink(e)
 			s.placeLocked(e)
 		}
 	}
 	return true
-}
-
-// popLocked claims one due entry for the caller to run; nil if it found none. It puts an
-// entry whose deadline was extended back into the wheel; expiration is the earliest tick at
-// which the driver is needed for one of those, never if there are none. now is an earlier
-// reading of the clock. It suffices to show that a deadline has passed; if it does not show
-// that, popLocked reads the clock again, once.
-func (s *shard) popLocked(now *int64, clock func() time.Duration) (e *entry.Entry, expiration int64) {
-	expiration = never
-	renewed := false
-	for i := 0; i < chunk && !s.mu.due.empty(); i++ {
-		e := s.mu.due.root.Next
-		if e.At > *now && !renewed {
-			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
-			*now, renewed = max(int64(clock()), 1), true
-		}
-		unlink(e)
-		if e.At <= *now {
-			e.At |= entry.ExpiredBit
-			s.mu.pending--
-			return e, expiration
-		}
-		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
-		// reached the deadline's tick, the entry is due again, and the next iteration or
-		// the next call compares it anew.
-		if at := s.placeLocked(e); at != 0 {
-			expiration = min(expiration, at)
-			s.lowerNextLocked(at)
-		}
-	}
-	return nil, expiration
-}
-
-// lowerNextLocked lowers next to expiration unless next is earlier. The lock makes the
-// comparison and the store one step: without it, two goroutines could lower next together
-// and leave the later tick.
-func (s *shard) lowerNextLocked(expiration int64) {
-	if expiration < s.next.Load() {
-		s.next.Store(expiration)
-	}
 }

@@ -10,6 +10,11 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
+// EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process
+// has more than 64 running SystemTimers. Logged once per process. Level Warn; attributes timers
+// (their number) and hint. The message does not change between releases.
+const EventManyTimers = "purgatory.timers.many"
+
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
 //
 // One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a
@@ -24,11 +29,10 @@ type SystemTimer struct {
 
 	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	sleeper sched.Sleeper // only the driver uses it
-	wakeup  sched.Token   // ends the driver's sleep; nil before the first one
+	wakeup  sched.Token   // ends the driver's sleep
 
-	started  atomic.Bool   // Start was called
-	stopping atomic.Bool   // Stop was called
-	stopped  chan struct{} // closed by the call of Stop that set stopping
+	started atomic.Bool   // Start was called
+	ended   chan struct{} // closed by the first call of Stop, at its end
 }
 
 // scanning is the value of wake while the driver computes the next one.
@@ -55,21 +59,16 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		return nil, err
 	}
 	t := &SystemTimer{
-		base:    sched.Now(),
-		driver:  sched.NewToken(),
-		stopped: make(chan struct{}),
+		base:   sched.Now(),
+		driver: sched.NewToken(),
+		wakeup: sched.NewToken(),
+		ended:  make(chan struct{}),
 	}
 	t.driver.Put()
 	t.init(cfg)
 	t.now = t.Now
-	t.needed = func(tick int64) {
-		if tick == 0 {
-			t.pool.Kick()
-			return
-		}
-		t.wakeBy(tick)
-	}
-	t.pool = workers.New(cfg.workers, t.work, t.waiting)
+	t.needed = t.need
+	t.pool = workers.New(cfg.workers, t.runDue, t.waiting)
 	if n := live.Add(1); n > tooManyTimers &&
 		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
 		cfg.logger.Warn(EventManyTimers, "timers", n,
@@ -81,12 +80,6 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 // Now returns the time since the timer's start. It is the only place that reads the clock.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
-// work runs what is due in one shard, for the pool, and reports whether more is due.
-func (t *SystemTimer) work() (more bool) {
-	t.runDue()
-	return t.waiting()
-}
-
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
 // purgatory that uses the timer drives it too, so such a timer needs no Start. Starting it
 // again does nothing.
@@ -95,7 +88,7 @@ func (t *SystemTimer) Start() {
 		return
 	}
 	sched.Go(func() {
-		for !closed(t.stopped) {
+		for !closed(t.ended) {
 			t.AdvanceClock(time.Hour)
 		}
 	})
@@ -107,12 +100,12 @@ func (t *SystemTimer) Start() {
 // closes. Tasks that workers have claimed still run; Stop does not wait for them and
 // may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
-	if t.stopping.Swap(true) {
+	if t.stopped.Swap(true) {
 		return nil
 	}
 	live.Add(-1)
 	unfired = t.store.Stop()
-	close(t.stopped)
+	close(t.ended)
 	return unfired
 }
 

@@ -35,7 +35,7 @@ func newSystem(t *testing.T, opts ...Option) *SystemTimer {
 // holdWorkers keeps the workers of t from doing anything until the test ends. Call it before t is used.
 func holdWorkers(t testing.TB, timer *SystemTimer) {
 	leave := make(chan struct{})
-	timer.pool = workers.New(1, func() bool { <-leave; return timer.work() }, timer.waiting)
+	timer.pool = workers.New(1, func() bool { <-leave; return timer.runDue() }, timer.waiting)
 	t.Cleanup(func() { close(leave) })
 }
 

@@ -23,16 +23,15 @@ type Task interface {
 // concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
-	owner any // a Task, a *Handle or a *periodic; nil until e is bound, constant afterwards
+	owner Task // nil until it is bound, constant afterwards
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the
 // first field of a TaskEntry, or that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
-// ownerOf returns what e is bound to: a [Task], a *Handle or a *periodic; nil if e is not bound,
-// or is an operation's.
-func ownerOf(e *entry.Entry) any {
+// ownerOf returns what e is bound to; nil if e is not bound, or is an operation's.
+func ownerOf(e *entry.Entry) Task {
 	if e.OfOperation() {
 		return nil
 	}
@@ -44,15 +43,9 @@ var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless e
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
 func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
 
-func (e *TaskEntry) bind(owner any, id uint32) {
+func (e *TaskEntry) bind(owner Task, id uint32) {
 	e.owner = owner
 	e.entry.Bind(id)
-}
-
-// Task returns the task that Bind bound e to, nil if there is none.
-func (e *TaskEntry) Task() Task {
-	task, _ := ownerOf(&e.entry).(Task)
-	return task
 }
 
 // Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if
@@ -61,17 +54,12 @@ func (e *TaskEntry) Task() Task {
 // elsewhere call [Timer.DeadlineOf].
 func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 
-// run runs what e is bound to: a task, a handle's function, or the end of an operation (see
+// run runs what e is bound to: a task, a handle's too, or the end of an operation (see
 // [entry.Expire]). The caller has claimed e.
 func run(e *entry.Entry) {
-	switch owner := ownerOf(e).(type) {
-	case nil:
-		entry.Expire(e)
-	case *Handle:
-		owner.f()
-	case *periodic:
-		owner.run()
-	case Task:
+	if owner := ownerOf(e); owner != nil {
 		owner.RunTask(taskEntry(e))
+	} else {
+		entry.Expire(e)
 	}
 }

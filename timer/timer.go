@@ -1,6 +1,10 @@
 package timer
 
-import "time"
+import (
+	"errors"
+	"math"
+	"time"
+)
 
 // Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer] in a
 // test. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
@@ -33,7 +37,34 @@ type Timer interface {
 	// Pending returns the number of entries that are scheduled.
 	Pending() int
 
-	// core is for Inspect and Due. Being unexported, it also keeps other packages from
-	// implementing Timer, so that methods can be added to it.
+	// core is for the functions of this package that take a Timer. Being unexported, it also
+	// keeps other packages from implementing Timer, so that methods can be added to it.
 	core() *store
 }
+
+// Errors of this package, for [errors.Is].
+var (
+	ErrInvalidOption = errors.New("timer: invalid option")
+	ErrStopped       = errors.New("timer: stopped")
+	ErrFull          = errors.New("timer: too many pending entries")
+	ErrScheduled     = errors.New("timer: entry is scheduled already")
+	ErrNoTask        = errors.New("timer: entry is bound to no task")
+	ErrForeign       = errors.New("timer: entry belongs to another timer")
+)
+
+// Never is the latest deadline, 292 years after the timer's start. Later deadlines saturate
+// to it. It does not pass: no clock reaches it.
+const Never = time.Duration(math.MaxInt64 - 1)
+
+// Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most
+// [Never].
+func Deadline(now, timeout time.Duration) time.Duration {
+	d := now + max(timeout, 0)
+	if d < now || d > Never { // overflow
+		return Never
+	}
+	return d
+}
+
+// within clamps d to the deadlines that a scheduled entry can have, 1 ns to Never.
+func within(d time.Duration) int64 { return max(int64(min(d, Never)), 1) }

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A timer makes its shards when entries come: one that is not used takes some 600 bytes.
+// A timer makes its shards when entries come: one that is not used takes a kilobyte, half of it
+// pointers if there may be 64.
 func TestATimerWithoutEntriesIsSmall(t *testing.T) {
 	const timers = 50
 	var before, after runtime.MemStats
@@ -22,7 +23,7 @@ func TestATimerWithoutEntriesIsSmall(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
-	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(800), "with some for the options")
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(1500), "with some for the options")
 	assert.LessOrEqual(t, (after.Mallocs-before.Mallocs)/timers, uint64(13), "with some for the options")
 }
 

@@ -25,49 +25,38 @@ import (
 type timingWheel struct {
 	size   int64
 	phase  int64 // ticks by which bucket numbers are ahead of the clock, see newShard
-	now    int64 // the current tick: no bucket that expires at or before it holds an entry
+	now    int64 // the current tick: no bucket that expires at or before it holds an entry, but one that is being emptied
 	levels []level
 }
 
-// Every move and every add writes a level's numbers and its bitmap. So the levels of one
-// wheel share no cache line with those of another: otherwise two processors on two shards do
-// no more work than one processor.
-const (
-	lineWords   = 64 / 8 // minimal capacity of a bitmap, one cache line
-	startLevels = 8      // 576 bytes, nine cache lines
-)
-
 type level struct {
 	span    int64 // ticks per bucket
-	shift   int   // log2(span) if size is a power of two, -1 otherwise
-	now     int64 // number of the bucket that holds the wheel's now
+	shift   int   // log2(span) if size is a power of two, 64 otherwise
 	buckets []taskList
-	filled  []uint64 // bit i: buckets[i] is not empty
+	filled  []uint64 // bit i is set if buckets[i] is not empty, and perhaps since it was emptied until next looks
 }
 
-// maxWheelSize keeps a bucket's position, level*size + slot, within 32 bits.
+// lineWords is the minimal capacity of a bitmap, one cache line: every addition writes it, and
+// processors that write one line do no more work on two wheels than on one.
+const lineWords = 64 / 8
+
+// maxWheelSize bounds the memory of a level, 32 MB.
 const maxWheelSize = 1 << 20
 
 // grow adds a level on top. An empty wheel has none.
 func (w *timingWheel) grow() {
-	if w.levels == nil {
-		w.levels = make([]level, 0, startLevels)
-	}
-	lv := level{span: 1, shift: -1}
+	lv := level{span: 1, shift: 64}
 	if n := len(w.levels); n > 0 {
 		lv.span = w.levels[n-1].span * w.size
 	}
 	if w.size&(w.size-1) == 0 {
 		lv.shift = bits.TrailingZeros64(uint64(lv.span))
 	}
-	lv.now = lv.number(w.now + w.phase)
 	lv.buckets = make([]taskList, w.size)
 	words := (w.size + 63) / 64
 	lv.filled = make([]uint64, words, max(words, lineWords))
-	base := int64(len(w.levels)) * w.size
 	for i := range lv.buckets {
 		lv.buckets[i].init()
-		lv.buckets[i].root.At = base + int64(i) + 1
 	}
 	w.levels = append(w.levels, lv)
 }
@@ -75,7 +64,7 @@ func (w *timingWheel) grow() {
 // number returns the number of the bucket that holds tick. The caller has added the phase
 // to tick.
 func (lv *level) number(tick int64) int64 {
-	if lv.shift >= 0 {
+	if uint(lv.shift) < 64 {
 		return tick >> lv.shift
 	}
 	return tick / lv.span
@@ -92,13 +81,15 @@ func (w *timingWheel) slot(number int64) int64 {
 // expires. The loop ends: when span*size exceeds an int64, every bucket number is below
 // size.
 func (w *timingWheel) add(e *entry.Entry, tick int64) (expiration int64) {
+	now := w.now + w.phase
+	tick += w.phase
 	for i := 0; ; i++ {
 		if i == len(w.levels) {
 			w.grow()
 		}
 		lv := &w.levels[i]
-		number := lv.number(tick + w.phase)
-		if number-lv.now >= w.size {
+		number := lv.number(tick)
+		if number-lv.number(now) >= w.size {
 			continue
 		}
 		slot := w.slot(number)
@@ -108,40 +99,37 @@ func (w *timingWheel) add(e *entry.Entry, tick int64) (expiration int64) {
 	}
 }
 
-// emptied clears the bit of the bucket with this root, which holds no entry. It does nothing
-// for a list that is no bucket.
-func (w *timingWheel) emptied(root *entry.Entry) {
-	position := root.At - 1
-	if position < 0 {
-		return // young or due
-	}
-	slot := w.slot(position)
-	w.levels[(position-slot)/w.size].filled[slot>>6] &^= 1 << (slot & 63)
-}
-
 // never is later than any tick and any time.
 const never = math.MaxInt64
 
-// next returns the tick at which the earliest non-empty bucket expires, and that bucket;
+// next returns the tick at which the earliest non-empty bucket expires, its level, and that bucket;
 // never and nil if there is none. Of two buckets that expire together it returns the one of
 // the higher level, because entries of that bucket may have to go into the other.
-func (w *timingWheel) next() (expiration int64, bucket *taskList) {
+func (w *timingWheel) next() (expiration int64, l int, bucket *taskList) {
 	expiration = never
 	for i := range w.levels {
 		lv := &w.levels[i]
-		here := w.slot(lv.now)
-		slot, ahead := nextBit(lv.filled, here, w.size), -here
-		if slot == w.size {
-			slot, ahead = nextBit(lv.filled, 0, here), w.size-here
-		}
-		if ahead+slot == w.size { // none
-			continue
-		}
-		if at := (lv.now+ahead+slot)*lv.span - w.phase; at <= expiration {
-			expiration, bucket = at, &lv.buckets[slot]
+		now := lv.number(w.now + w.phase)
+		here := w.slot(now)
+		for {
+			slot, ahead := nextBit(lv.filled, here, w.size), -here
+			if slot == w.size {
+				slot, ahead = nextBit(lv.filled, 0, here), w.size-here
+			}
+			if ahead += slot; ahead == w.size { // none
+				break
+			}
+			if lv.buckets[slot].empty() {
+				lv.filled[slot>>6] &^= 1 << (slot & 63)
+				continue
+			}
+			if at := (now+ahead)*lv.span - w.phase; at <= expiration {
+				expiration, l, bucket = at, i, &lv.buckets[slot]
+			}
+			break
 		}
 	}
-	return expiration, bucket
+	return expiration, l, bucket
 }
 
 // nextBit returns the index of the first set bit in [from, to), to if there is none.
@@ -155,12 +143,37 @@ func nextBit(words []uint64, from, to int64) int64 {
 	return to
 }
 
-// moveTo sets the current tick. No non-empty bucket may expire at or before tick, except one
-// that expires at tick: the caller empties it before it moves the wheel again, and may use
-// the wheel meanwhile.
-func (w *timingWheel) moveTo(tick int64) {
-	w.now = tick
-	for i := range w.levels {
-		w.levels[i].now = w.levels[i].number(tick + w.phase)
-	}
+// taskList is a doubly linked ring of entries around a root: a bucket of a wheel, or another
+// list of a shard. It is not safe for concurrent use. An entry can be removed without
+// knowing its list. So a whole bucket can move to another list in O(1), and its entries can
+// still be cancelled.
+type taskList struct {
+	root entry.Entry // only Next and Prev of root are used
+}
+
+func (l *taskList) init() {
+	l.root.Next, l.root.Prev = &l.root, &l.root
+}
+
+func (l *taskList) empty() bool { return l.root.Next == &l.root }
+
+func (l *taskList) pushBack(e *entry.Entry) {
+	last := l.root.Prev
+	e.Prev, e.Next = last, &l.root
+	last.Next, l.root.Prev = e, e
+}
+
+// takeAll moves all entries of from, which is not empty, to the end of l.
+func (l *taskList) takeAll(from *taskList) {
+	first, last := from.root.Next, from.root.Prev
+	from.init()
+	tail := l.root.Prev
+	tail.Next, first.Prev = first, tail
+	last.Next, l.root.Prev = &l.root, last
+}
+
+// unlink removes e from its list.
+func unlink(e *entry.Entry) {
+	e.Prev.Next, e.Next.Prev = e.Next, e.Prev
+	e.Next, e.Prev = nil, nil
 }

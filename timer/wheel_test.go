@@ -23,14 +23,14 @@ func TestWheelWorkedExamples(t *testing.T) {
 		w := newWheel(20, 43)
 		w.add(&entry.Entry{}, 43+20)
 		require.Len(t, w.levels, 2)
-		assert.EqualValues(t, 40, w.levels[1].now*w.levels[1].span)
+		assert.EqualValues(t, 40, w.levels[1].number(w.now)*w.levels[1].span)
 	})
 	t.Run("with tick 20 ms an expiration of 237 ms lies in the bucket that expires at 220 ms", func(t *testing.T) {
 		w := newWheel(20, 43)
 		assert.EqualValues(t, 220, w.add(&entry.Entry{}, 237))
-		expiration, bucket := w.next()
+		expiration, level, _ := w.next()
 		assert.EqualValues(t, 220, expiration)
-		assert.False(t, w.lowest(bucket))
+		assert.Positive(t, level)
 	})
 	t.Run("with tick 1 ms and size 20, 4 levels cover 160 s", func(t *testing.T) {
 		w := newWheel(20, 0)
@@ -50,7 +50,7 @@ func TestWheelGrowsOnDemandToTheLastTick(t *testing.T) {
 		assert.Positive(t, expiration)
 		assert.Less(t, len(w.levels), 64)
 		checkWheel(t, w, func(*entry.Entry, int64, int64) {})
-		got, _ := w.next()
+		got, _, _ := w.next()
 		assert.Equal(t, expiration, got)
 	}
 }
@@ -61,9 +61,9 @@ func TestWheelHonoursEverySizeExactly(t *testing.T) {
 		e := &entry.Entry{}
 		w.add(e, int64(size)-1)
 		assert.Len(t, w.levels, 1, "size %d: the last tick of the first round is of level 0", size)
-		_, bucket := w.next()
-		assert.True(t, w.lowest(bucket), "size %d: so it moves as a whole when it is due", size)
-		w.emptied(unlink(e))
+		_, level, _ := w.next()
+		assert.Zero(t, level, "size %d: so it moves as a whole when it is due", size)
+		unlink(e)
 		w.add(e, int64(size))
 		assert.Len(t, w.levels, 2, "size %d: the next one is of level 1", size)
 		assert.Len(t, w.levels[1].buckets, size)
@@ -73,11 +73,11 @@ func TestWheelHonoursEverySizeExactly(t *testing.T) {
 func TestWheelReturnsTheHigherOfTwoEqualBuckets(t *testing.T) {
 	w := newWheel(10, 0)
 	w.add(&entry.Entry{}, 10) // level 1, bucket 1
-	w.moveTo(5)
+	w.now = 5
 	w.add(&entry.Entry{}, 10) // level 0
-	expiration, bucket := w.next()
+	expiration, level, _ := w.next()
 	assert.EqualValues(t, 10, expiration)
-	assert.False(t, w.lowest(bucket))
+	assert.Positive(t, level)
 }
 
 func TestNextBit(t *testing.T) {
@@ -132,9 +132,7 @@ func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
 			w.add(e, ticks[e])
 		case 3:
 			for e := range ticks {
-				if root := unlink(e); root != nil {
-					w.emptied(root)
-				}
+				unlink(e)
 				delete(ticks, e)
 				break
 			}
@@ -162,14 +160,13 @@ func walk(w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64
 	var out taskList
 	out.init()
 	for {
-		expiration, bucket := w.next()
+		expiration, _, bucket := w.next()
 		if expiration > tick {
-			w.moveTo(tick)
+			w.now = tick
 			return due
 		}
-		w.moveTo(expiration)
+		w.now = expiration
 		out.takeAll(bucket)
-		w.emptied(&bucket.root)
 		for !out.empty() {
 			e := out.root.Next
 			unlink(e)

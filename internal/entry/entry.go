@@ -82,8 +82,8 @@ func (e *Entry) OperationBinding(id uint32) uint64 {
 	return e.unowned() | uint64(id)<<identity.Shift | operationBit
 }
 
-// Shard returns the shard that e belongs to in a timer with n shards, a power of two.
-func (e *Entry) Shard(n uint32) uint32 { return uint32(e.Word.Load()) & (n - 1) }
+// Shard returns the index of the shard that e belongs to in a timer with n shards, a power of two.
+func (e *Entry) Shard(n int) int { return int(uint32(e.Word.Load())) & (n - 1) }
 
 // OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
@@ -95,15 +95,15 @@ func (e *Entry) OwnedBy(id uint32) bool {
 	return word&operationBit != 0 || identity.In(word) == id
 }
 
-// Claim makes the timer with the identity id the owner of e, and reports whether it did. It does
-// not if e has an owner already.
+// Owned reports whether e has an owner.
+func (e *Entry) Owned() bool { return identity.In(e.Word.Load()) != 0 }
+
+// Claim makes the timer with the identity id the owner of e for good, and reports whether it did. It
+// does not if e has an owner already.
 func (e *Entry) Claim(id uint32) bool {
 	word := e.Word.Load()
 	return identity.In(word) == 0 && e.Word.CompareAndSwap(word, word|uint64(id)<<identity.Shift)
 }
-
-// Disown takes back what Claim has done.
-func (e *Entry) Disown() { e.Word.And(^uint64(identity.Half &^ (1<<identity.Shift - 1))) }
 
 // Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if
 // e was never added or was cancelled. The caller holds the lock of e's shard, or knows that

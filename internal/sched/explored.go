@@ -13,7 +13,6 @@ type (
 	Mutex   = explored.Mutex
 	Group   = explored.Group
 	Pool    = explored.Pool
-	Timer   = explored.Timer
 	Token   = explored.Token
 	Woken   = explored.Woken
 	Sleeper = explored.Sleeper
@@ -31,7 +30,6 @@ var (
 	Now         = explored.Now
 	Since       = explored.Since
 	Advance     = explored.Advance
-	AfterFunc   = explored.AfterFunc
 	WithTimeout = explored.WithTimeout
 	Dice        = explored.Dice
 	Picks       = explored.Picks

@@ -16,17 +16,11 @@ type Group = sync.WaitGroup
 // Pool keeps objects that are used again.
 type Pool = sync.Pool
 
-// Timer is what AfterFunc returns.
-type Timer = time.Timer
-
 // Now returns the time. With the tag interleave the scenario moves it.
 func Now() time.Time { return time.Now() }
 
 // Since returns the time since t.
 func Since(t time.Time) time.Duration { return time.Since(t) }
-
-// AfterFunc runs f on a goroutine of its own when d has passed.
-func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
 
 // WithTimeout is the function of package context.
 var WithTimeout = context.WithTimeout

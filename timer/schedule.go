@@ -1,0 +1,224 @@
+package timer
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/bounded"
+	"github.com/delayedop/purgatory/internal/entry"
+)
+
+// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]).
+// now is a recent reading of this timer's Now, never a later time. An entry whose deadline
+// is not after now is due at once; its task does not run inside AddAt.
+//
+// AddAt takes O(levels) and does not block.
+//
+// Errors, after which nothing has changed:
+//
+//   - [ErrNoTask]: task is not bound.
+//   - [ErrForeign]: task belongs to another timer.
+//   - [ErrScheduled]: task is scheduled already.
+//   - [ErrFull]: the limit of [WithMaxPending] is reached.
+//   - [ErrStopped]: the timer was stopped.
+func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
+	e := &task.entry
+	s := t.shardOf(e)
+	if s == nil {
+		s = t.makeShard(e)
+	}
+	s.mu.Lock()
+	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Next != nil { // rare
+		if err := t.admitLocked(e); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	s.mu.pending++
+	t.publish(s, s.scheduleLocked(e, now, deadline))
+	if overdue := t.overdue.Load(); int64(now) > overdue {
+		t.callStandIn(overdue)
+	}
+	return nil
+}
+
+// admitLocked accepts e, or returns the error that AddAt returns. It makes t the owner of e unless it
+// is that already. A timer that finds another owner reads and writes nothing else of the entry, so an
+// entry is never in two timers.
+//
+// It counts e against the limit when no other error is possible. If it counted e first
+// and then refused it, another entry could meanwhile be refused with ErrFull although there
+// is room. The limit does not apply to the next run of a periodic handle.
+func (t *store) admitLocked(e *entry.Entry) error {
+	owned, limit := e.OwnedBy(t.id), t.maxPending
+	owner := ownerOf(e)
+	switch {
+	case owner == nil && !e.OfOperation():
+		return ErrNoTask
+	case t.stopped.Load():
+		return ErrStopped
+	case !owned && e.Owned():
+		return ErrForeign
+	case owned && e.Next != nil:
+		return ErrScheduled
+	}
+	if _, ok := owner.(*periodic); ok && e.At != 0 {
+		limit = math.MaxInt64
+	}
+	if t.maxPending > 0 && !bounded.Increment(&t.pending, limit) {
+		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
+	}
+	if !owned && !e.Claim(t.id) { // another timer claims it at this moment
+		if t.maxPending > 0 {
+			t.pending.Add(-1)
+		}
+		return ErrForeign
+	}
+	return nil
+}
+
+// lock returns the shard of e, with its lock held; nil if t has not accepted e. A timer's own entries
+// stay its own.
+func (t *store) lock(e *entry.Entry) *shard {
+	if !e.OwnedBy(t.id) {
+		return nil
+	}
+	s := t.shardOf(e)
+	if s == nil { // e is an operation's that was never added
+		s = t.makeShard(e)
+	}
+	s.mu.Lock()
+	return s
+}
+
+// publish says that an entry was placed in s, and unlocks it. expiration is the tick at which the
+// entry's bucket is to be flushed, 0 if it is due, never if there is nothing to do.
+func (t *store) publish(s *shard, expiration int64) {
+	if expiration == 0 {
+		t.readyLocked(s)
+	} else if expiration < s.next.Load() { // with the lock: of two goroutines, the earlier tick remains
+		s.next.Store(expiration)
+	}
+	s.mu.Unlock()
+	if expiration < t.wake.Load() {
+		t.needed(expiration)
+	}
+}
+
+// Cancel removes task from the timer and reports whether it did. True means that its task will
+// not run for the last AddAt. False means that it has expired or is expiring, was cancelled,
+// was never added, or belongs to another timer. It takes O(1) and does not block.
+//
+// The entry of an operation that was never added is cancelled for good: Extend does not schedule it.
+func (t *store) Cancel(task *TaskEntry) bool {
+	s := t.lock(&task.entry)
+	if s == nil {
+		return false
+	}
+	ok := t.cancelLocked(s, &task.entry)
+	s.mu.Unlock()
+	return ok
+}
+
+// CancelAll is [Timer.Cancel] for many entries and returns how many it cancelled. It
+// skips nil entries and those of other timers. It takes a shard's lock once for up to 128
+// adjacent entries of that shard, which is faster than to cancel them one by one.
+func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
+	var s *shard // its lock is held
+	for i, task := range tasks {
+		if task == nil || !task.entry.OwnedBy(t.id) {
+			continue
+		}
+		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
+			if s != nil {
+				s.mu.Unlock()
+			}
+			s = t.lock(&task.entry)
+		}
+		if t.cancelLocked(s, &task.entry) {
+			n++
+		}
+	}
+	if s != nil {
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// TakeDue reports whether the deadline of task has passed at now, a recent reading of t's clock. If no
+// worker has claimed the entry yet, TakeDue takes it out of the timer, as Cancel does, and taken is true:
+// then the caller does what the worker would have done.
+func TakeDue(t Timer, task *TaskEntry, now time.Duration) (passed, taken bool) {
+	store, e := t.core(), &task.entry
+	s := store.lock(e)
+	if s == nil {
+		return false, false
+	}
+	at := e.Deadline()
+	passed = at > 0 && at <= now
+	taken = passed && store.cancelLocked(s, e)
+	s.mu.Unlock()
+	return passed, taken
+}
+
+// cancelLocked removes e, if it is in a list of s, and reports whether it did.
+func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
+	if e.Next == nil {
+		if e.At == 0 { // an operation's: a timer owns no task that was never added
+			e.At = entry.Cancelled
+		}
+		return false
+	}
+	unlink(e)
+	e.At = entry.Cancelled
+	t.countLocked(s, -1)
+	return true
+}
+
+// Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports
+// whether it came in time. True means that it does not expire before the new deadline. False
+// means that it has expired or is expiring, was cancelled, was never added, or belongs to
+// another timer. It does not block.
+//
+// A deadline that is later by a tick or more is written to the entry only: when the old
+// deadline passes, the timer finds the new one and places the entry again. Another deadline
+// moves the entry at once.
+//
+// The operation of a purgatory that has no timeout is not added. Its first deadline schedules it, unless
+// Cancel was called, or Stop. No maximum of pending entries applies to that.
+func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
+	e := &task.entry
+	s := t.lock(e)
+	if s == nil {
+		return false
+	}
+	// If the old deadline has passed, and its tick has not come, the new one may have passed
+	// too. Then the two are less than a tick apart.
+	switch to := within(deadline); {
+	case e.Next != nil && to-e.At >= s.tick:
+		e.At = to
+		s.mu.Unlock()
+		return true
+	case e.Next != nil:
+		unlink(e)
+	case e.At != 0 || t.stopped.Load():
+		s.mu.Unlock()
+		return false
+	default: // it was never added, so it is an operation's: t owns no such task
+		t.countLocked(s, 1)
+	}
+	t.publish(s, s.scheduleLocked(e, t.now(), deadline))
+	return true
+}
+
+// DeadlineOf returns what [TaskEntry.Deadline] returns, with the lock that guards it, so it
+// may be called at any time. It returns 0 if task belongs to another timer.
+func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
+	s := t.lock(&task.entry)
+	if s == nil {
+		return 0
+	}
+	defer s.mu.Unlock()
+	return task.entry.Deadline()
+}

@@ -1,0 +1,38 @@
+//go:build interleave
+
+package timer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/delayedop/purgatory/proof/explore"
+)
+
+// The first entry of a shard is added while the timer stops: it is refused, or Stop returns it.
+func TestAShardThatIsMadeBesideStopEveryInterleaving(t *testing.T) {
+	setup := func(spawn func(string, func())) func() error {
+		timer, err := NewManualTimer(WithShards(2))
+		if err != nil {
+			return func() error { return err }
+		}
+		tt := newTask(nil)
+		var added error
+		var unfired []any
+		spawn("adder", func() { added = timer.AddAt(&tt.TaskEntry, 0, time.Hour) })
+		spawn("stop", func() { unfired = timer.Stop() })
+		return func() error {
+			if timer.Pending() != 0 || (added == nil) != (len(unfired) == 1) {
+				return fmt.Errorf("added %v, %d unfired, %d pending", added, len(unfired), timer.Pending())
+			}
+			return nil
+		}
+	}
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
