@@ -364,7 +364,7 @@ func TestTheRecordOfCloseCountsWaitsThatWereMetAtOnce(t *testing.T) {
 // Shutdown has returned the process may end: each request that was accepted has its answer.
 func TestADrainThatRunsOutOfTimeAnswersEverybody(t *testing.T) {
 	const pending, partitions, handlers = 20_000, 500, 4
-	for range howMany(60, 6) {
+	for range howMany(12, 6) {
 		p := open[int](t)
 		var accepted, answered atomic.Int64
 		produce := func(key int, met *atomic.Bool) error {

@@ -306,14 +306,16 @@ func TestNothingGoesToAClientThatHasLeft(t *testing.T) {
 	for range 200 {
 		ctx, leave := context.WithCancel(t.Context())
 		var left, taken atomic.Bool
+		var tries atomic.Int32
 		wait := inBackground(func() {
 			err := p.Await(ctx, time.Hour, func() bool {
+				defer tries.Add(1)
 				taken.Store(left.Load())
 				return taken.Load()
 			}, "a")
 			assert.ErrorIs(t, err, context.Canceled)
 		})
-		eventually(t, func() bool { return p.NumDelayed() == 1 }, "the wait begins")
+		eventually(t, func() bool { return tries.Load() == 2 }, "the wait begins")
 		leave()
 		left.Store(true)
 		p.CheckAndComplete("a")

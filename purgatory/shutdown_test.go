@@ -435,7 +435,7 @@ func TestACallbackThatKeepsShutdownIsLogged(t *testing.T) {
 // goroutines. Nothing is pending then, every accepted operation was answered once, and no
 // callback runs any more.
 func TestShutdownReturnsWhateverRaces(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range uint64(40) {
 		var opts []purgatory.Option
 		if seed%3 == 0 {
 			opts = append(opts, purgatory.WithFirstInFirstOut())
