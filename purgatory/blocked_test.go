@@ -195,11 +195,11 @@ func TestCallbacksRunInlineBesideManyBlockedGoroutines(t *testing.T) {
 // worker that a callback ends by runtime.Goexit is replaced.
 func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 	const n = 8
-	p := newManual(t, purgatory.WithSignalWorkers(n))
+	p := onManualClock[string](t, purgatory.WithSignalWorkers(n))
 	var running, ended atomic.Int32
 	together := make(chan struct{})
 	for i := range n {
-		op := &teller{tell: func() {
+		o := &op{complete: func() {
 			defer ended.Add(1)
 			if running.Add(1) == n {
 				close(together)
@@ -209,7 +209,7 @@ func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 				runtime.Goexit()
 			}
 		}}
-		_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+		_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 		require.NoError(t, err)
 	}
 	p.CloseOnWorkers()

@@ -588,7 +588,7 @@ func TestKeysThatAreGivenBackAreForgotten(t *testing.T) {
 	// A sync.Pool gives back what was put on the same processor, and before the last two collections.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	p := newManual(t)
+	p := onManualClock[string](t)
 	keys := make([]string, 1000)
 	for i := range keys {
 		keys[i] = "key"
@@ -610,7 +610,7 @@ func TestKeysThatAreGivenBackAreForgotten(t *testing.T) {
 
 // The pool lives as long as the purgatory: what it holds must not keep keys in memory.
 func TestThePoolOfKeysHoldsNone(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	submitted(t, p, "a", "b", "c", "d", "e", "f")
 	pooled := p.PooledKeys()
 	if pooled == nil {

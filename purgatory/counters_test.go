@@ -438,16 +438,6 @@ func (c *chaos) run(t *testing.T, shards int) {
 	assert.Equal(t, s.Accepted, s.Satisfied+s.Forced+s.Expired+s.Cancelled+s.Closed)
 }
 
-// coin is an operation whose TryComplete returns true at random.
-type coin struct {
-	operation.DelayedOperation
-	ended *atomic.Int64
-}
-
-func (c *coin) TryComplete() bool { return rand.IntN(4) == 0 }
-func (c *coin) OnComplete()       { c.ended.Add(1) }
-func (c *coin) OnExpiration()     {}
-
 // Operations begin and end on several keys, shards and goroutines at once. Afterwards the
 // histograms, the ages and the counts of the keys agree with the counters.
 func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
@@ -458,15 +448,15 @@ func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
 	for range 4 {
 		running.Go(func() {
 			for i := range 500 {
-				op := &coin{ended: &ended}
+				o := &op{try: func() bool { return rand.IntN(4) == 0 }, complete: func() { ended.Add(1) }}
 				keys := []int{rand.IntN(50), 50 + rand.IntN(50), 100}[:1+rand.IntN(3)]
-				_, err := p.TryCompleteElseWatch(op, time.Duration(rand.IntN(20))*time.Millisecond, keys...)
+				_, err := p.TryCompleteElseWatch(o, time.Duration(rand.IntN(20))*time.Millisecond, keys...)
 				assert.NoError(t, err)
 				switch i % 7 {
 				case 0:
-					p.Cancel(op, nil)
+					p.Cancel(o, nil)
 				case 1:
-					p.ForceComplete(op)
+					p.ForceComplete(o)
 				case 2:
 					p.CheckAndComplete(keys[len(keys)-1])
 				case 3:

@@ -29,7 +29,7 @@ func TestGoexitLeavesNoOperationHeld(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			op := probed(t, p, time.Hour, "a")
 			apart(func() { leave(p, op) })
 			op.while = nil
@@ -48,7 +48,7 @@ func TestGoexitLosesNoMarkLeftToTheHolder(t *testing.T) {
 		"Inspect":          func(p *purgatory.DelayedOperationPurgatory[string], _ *probe) { p.Inspect(0, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			op := probed(t, p, time.Hour, "a", "b")
 			op.while = func() {
 				op.while = nil
@@ -108,7 +108,7 @@ func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
 			"CancelForKey": func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.CancelForKey("a", nil) },
 			"Close":        func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.Close() },
 		} {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			var ops []*leaver
 			for range n {
 				op := &leaver{}
@@ -134,7 +134,7 @@ func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
 func TestOnExpirationRunsAfterGoexitInOnComplete(t *testing.T) {
 	for _, stay := range []bool{false, true} {
 		for _, frames := range []int{0, machine.DeepStack, 5000} {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			op := &leaver{stay: stay}
 			_, err := p.TryCompleteElseWatch(op, time.Second, "a")
 			require.NoError(t, err)

@@ -309,14 +309,14 @@ func TestAnOperationThatCloseRefusesIsAsNew(t *testing.T) {
 	p, err := purgatory.New[int](t.Name())
 	require.NoError(t, err)
 	p.SetTimer(&thenTimer{p.OwnTimer(), func() { _ = p.Close() }})
-	op := &refusedOp{}
-	_, err = p.TryCompleteElseWatch(op, time.Hour, 1)
+	o := &op{}
+	_, err = p.TryCompleteElseWatch(o, time.Hour, 1)
 	require.ErrorIs(t, err, purgatory.ErrClosed)
 
 	other, err := purgatory.New[int]("other")
 	require.NoError(t, err)
 	defer other.Close()
-	_, err = other.TryCompleteElseWatch(op, time.Hour, 1)
+	_, err = other.TryCompleteElseWatch(o, time.Hour, 1)
 	assert.NoError(t, err)
 }
 
@@ -326,7 +326,7 @@ func TestARefusedOperationIsSubmittedByAnotherType(t *testing.T) {
 	closed, err := purgatory.New[int](t.Name(), purgatory.WithMaxPending(1))
 	require.NoError(t, err)
 	defer closed.Close()
-	_, err = closed.TryCompleteElseWatch(&refusedOp{}, time.Hour, 1)
+	_, err = closed.TryCompleteElseWatch(&op{}, time.Hour, 1)
 	require.NoError(t, err)
 	part := new(operation.DelayedOperation)
 	first, second := &sharedOp{DelayedOperation: part}, &sharedOp{DelayedOperation: part}
@@ -342,12 +342,6 @@ func TestARefusedOperationIsSubmittedByAnotherType(t *testing.T) {
 	assert.Zero(t, first.completed)
 	assert.Equal(t, 1, second.completed)
 }
-
-type refusedOp struct{ operation.DelayedOperation }
-
-func (*refusedOp) TryComplete() bool { return false }
-func (*refusedOp) OnComplete()       {}
-func (*refusedOp) OnExpiration()     {}
 
 type sharedOp struct {
 	*operation.DelayedOperation
@@ -528,7 +522,7 @@ func TestANilOperationIsRefusedBeforeItsKeysAreHashed(t *testing.T) {
 }
 
 func TestAUsedOperationGivesItsPlaceBack(t *testing.T) {
-	p := newManual(t, purgatory.WithMaxPending(2))
+	p := onManualClock[string](t, purgatory.WithMaxPending(2))
 	op := probed(t, p, time.Hour, "a")
 	for range 5 {
 		_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
@@ -555,7 +549,7 @@ func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
 }
 
 func TestAClosedPurgatoryReturnsErrClosedForAnyKeys(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	require.NoError(t, p.Close())
 	keys := make([]string, operation.MaxKeys+1)
 	_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, keys[1:]...)

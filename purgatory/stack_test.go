@@ -113,7 +113,7 @@ func answered[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory
 // the length of the chain, and however its keys lie in shards.
 func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
 	const maxFrames = 4000 // of some hundred bytes each: below a megabyte
-	const length = 3000 // without a bound several times the frames that are allowed
+	const length = 3000    // without a bound several times the frames that are allowed
 	for _, shards := range []int{1, 64, 1024, 65_536} {
 		for _, where := range []string{"OnComplete", "TryComplete", "OnComplete of two purgatories", "OnComplete beside a crowd"} {
 			t.Run(where+" "+strconv.Itoa(shards), func(t *testing.T) {
@@ -433,18 +433,18 @@ func nest(frames int, f func()) {
 // is occupied.
 func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 	for frames, deep := range map[int]bool{0: false, machine.DeepStack / 2: false, machine.DeepStack: true} {
-		p := newManual(t, purgatory.WithWatcherShards(1))
+		p := onManualClock[string](t, purgatory.WithWatcherShards(1))
 		var inside atomic.Bool
 		ended := make(chan bool, 1)
-		inner := &teller{tell: func() { ended <- inside.Load() }}
+		inner := &op{complete: func() { ended <- inside.Load() }}
 		_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
 		require.NoError(t, err)
 		proceed := make(chan struct{})
 		if deep { // the only worker is inside the outer callback
-			blocked := inner.tell
-			inner.tell = func() { <-proceed; blocked() }
+			blocked := inner.complete
+			inner.complete = func() { <-proceed; blocked() }
 		}
-		outer := &teller{tell: func() {
+		outer := &op{complete: func() {
 			nest(frames, func() {
 				inside.Store(true)
 				assert.True(t, p.ForceComplete(inner))
@@ -471,7 +471,7 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 
 // A registration on a deep stack makes its tries itself, unless it is inside a TryComplete.
 func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
-	p := newManual(t, purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
 	nest(machine.DeepStack, func() {
 		completed, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a")
 		assert.NoError(t, err)
@@ -483,7 +483,7 @@ func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
 // own while there are gates, nests no deeper than there are gates.
 func TestAChainNestsNoDeeperThanThereAreGates(t *testing.T) {
 	const length = 2000
-	p := newManual(t, purgatory.WithWatcherShards(1<<13))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1<<13))
 	var keys []string
 	taken := make(map[any]bool)
 	for i := 0; len(keys) < length; i++ {
@@ -526,10 +526,10 @@ func (l *link) OnComplete() { l.complete() }
 // A walk that ends operations on a deep stack leaves their callbacks to a worker. The next walk,
 // which uses the same memory, does not.
 func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {
-	p := newManual(t, purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
 	on := make(chan string, 1)
 	wait := func(key string, tell func()) {
-		_, err := p.TryCompleteElseWatch(&teller{tell: tell}, time.Hour, key)
+		_, err := p.TryCompleteElseWatch(&op{complete: tell}, time.Hour, key)
 		require.NoError(t, err)
 	}
 	where := func() { on <- string(goroutineName()) }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
-	p := newManual(t, purgatory.WithHistograms())
+	p := onManualClock[string](t, purgatory.WithHistograms())
 	_, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Second, "a")
 	require.NoError(t, err)
 	satisfied := probed(t, p, time.Minute, "a", "b")
@@ -60,7 +60,7 @@ func TestStatsHaveWaitsByOutcomeAndLateness(t *testing.T) {
 }
 
 func TestStatsWithoutHistogramsReadNoClock(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	probed(t, p, time.Second, "a")
 	p.AdvanceClock(time.Minute)
 	s := p.Stats()
@@ -72,7 +72,7 @@ func TestStatsWithoutHistogramsReadNoClock(t *testing.T) {
 
 // What the first key's shard refuses was not accepted, and is in no count but that of the refused.
 func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
-	p := newManual(t, purgatory.WithHistograms(), purgatory.WithWatcherShards(2), purgatory.WithMaxPending(1))
+	p := onManualClock[string](t, purgatory.WithHistograms(), purgatory.WithWatcherShards(2), purgatory.WithMaxPending(1))
 	for _, key := range []string{"a", "b"} {
 		p.Watchers().Shard(p.Watchers().Hash(key)) // in use before
 	}
@@ -86,7 +86,7 @@ func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
 		assert.Zero(t, s.Pending+s.Accepted+s.Closed)
 		assert.Zero(t, s.Ages.Count())
 		assert.EqualValues(t, i+1, s.RejectedClosed)
-		other := newManual(t)
+		other := onManualClock[string](t)
 		op.ready = true
 		completed, err := other.TryCompleteElseWatch(op, time.Second, "a")
 		require.NoError(t, err, "it can be submitted again")
@@ -98,7 +98,7 @@ func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
 // numbers that everybody asks for.
 func TestStatsStringLeavesOutZeros(t *testing.T) {
 	assert.Equal(t, "pending 0 under 0 keys; accepted 0: 0 satisfied, 0 forced, 0 expired, 0 cancelled, 0 closed", purgatory.Stats{}.String())
-	p := newManual(t, purgatory.WithHistograms(), purgatory.WithMaxPending(2))
+	p := onManualClock[string](t, purgatory.WithHistograms(), purgatory.WithMaxPending(2))
 	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
 	probed(t, p, time.Minute, "a", "b")
@@ -131,7 +131,7 @@ func TestStatsStringLeavesOutZeros(t *testing.T) {
 // Methods of a histogram work where it has no address: in a map, or as what a function
 // returns.
 func TestHistogramMethodsHaveValueReceivers(t *testing.T) {
-	p := newManual(t, purgatory.WithHistograms())
+	p := onManualClock[string](t, purgatory.WithHistograms())
 	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
 	byName := map[string]purgatory.Stats{"fetch": p.Stats()}
@@ -144,7 +144,7 @@ func TestHistogramMethodsHaveValueReceivers(t *testing.T) {
 
 // While a check tries the operation of an AwaitRead, the reader may read and be satisfied.
 func TestATryThatReturnsFalseIsWastedWhateverTheOutcome(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	op := probed(t, p, time.Hour, "a")
 	op.while = func() { p.SatisfyNow(op) }
 	require.Equal(t, 1, p.CheckAndComplete("a"))
@@ -163,13 +163,13 @@ func TestWhatIsMeasuredIsSaid(t *testing.T) {
 		{[]purgatory.Option{purgatory.WithSlowCallback(0)}, false},
 		{[]purgatory.Option{purgatory.WithSlowCallback(time.Second)}, true},
 	} {
-		s := newManual(t, c.opts...).Stats()
+		s := onManualClock[string](t, c.opts...).Stats()
 		assert.Equal(t, c.timed, s.CallbacksTimed)
 	}
 }
 
 func TestRejectionsAndLimitsAreInStats(t *testing.T) {
-	p := newManual(t, purgatory.WithMaxPending(1))
+	p := onManualClock[string](t, purgatory.WithMaxPending(1))
 	probed(t, p, time.Second, "a")
 	_, err := p.TryCompleteElseWatch(&probe{}, time.Second, "a")
 	require.ErrorIs(t, err, purgatory.ErrFull)

@@ -350,7 +350,7 @@ func (r *restless) OnExpiration() {}
 // A holder tries again as often as it is asked to, up to a bound; then a worker tries. So
 // the caller returns, and the operation is tried after the last change.
 func TestAfterABoundOfRetriesAWorkerTries(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	op := &restless{p: p, yes: 100}
 	op.calm.Store(true)
 	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
@@ -371,7 +371,7 @@ func TestAfterABoundOfRetriesAWorkerTries(t *testing.T) {
 }
 
 func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	held := purgatory.HoldWorkers(t, p) // so only the caller tries
 	op := &restless{p: p}
 	op.calm.Store(true)
@@ -397,7 +397,7 @@ func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 	for name, says := range map[string]bool{"yes": true, "no": false} {
 		for _, at := range []string{"the first try", "the second try", "a check"} {
 			t.Run(name+" of "+at, func(t *testing.T) {
-				p := newManual(t)
+				p := onManualClock[string](t)
 				op := &probe{}
 				tries, wished := 0, map[string]int{"the first try": 1, "the second try": 2, "a check": 3}[at]
 				op.while = func() {
@@ -426,7 +426,7 @@ func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 // Many goroutines check and end the same operations. Each operation ends once, and none
 // stays held.
 func TestNoOperationStaysHeldAfterRacingCalls(t *testing.T) {
-	p := newManual(t, purgatory.WithWatcherShards(2))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(2))
 	const operations = 300
 	var ops []*restless
 	for i := range operations {
