@@ -256,19 +256,6 @@ func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
 	assert.Zero(t, p.NumDelayed())
 }
 
-func TestKoP322ManyPurgatoriesShareOneTimer(t *testing.T) {
-	// KoP had a purgatory for each connection and exhausted threads. With a shared timer and
-	// without a reaper a purgatory has no goroutine.
-	p := open[int](t)
-	before := runtime.NumGoroutine()
-	q := onManualClock[int](t)
-	for i := range 100 {
-		submitted(t, onManualClock[int](t), i)
-	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before }, "no goroutine more") // the number of the runtime's own goroutines varies
-	_, _ = p, q
-}
-
 // The callbacks of operations that wait for a worker weigh little: no batch is kept for each.
 func TestEndedOperationsThatWaitForAWorkerWeighLittle(t *testing.T) {
 	const all = 10_000

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -578,34 +577,6 @@ func TestEntriesLeftToThePurgeAreBounded(t *testing.T) {
 	assert.Zero(t, p.NumDelayed())
 	assert.EqualValues(t, p.Stats().Stale, p.Watched())
 	empty(t, p) // one sweep takes out all
-}
-
-// Who has few keys does not pay for the memory of one who had many.
-func TestKeysThatAreGivenBackAreForgotten(t *testing.T) {
-	if purgatory.RaceDetector {
-		t.Skip("with it, a pool drops things at random")
-	}
-	// A sync.Pool gives back what was put on the same processor, and before the last two collections.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	p := onManualClock[string](t)
-	keys := make([]string, 1000)
-	for i := range keys {
-		keys[i] = "key"
-	}
-	many, array, release := p.FillKeys(keys)
-	require.Len(t, many, 1000)
-	release()
-	few, again, release := p.FillKeys(keys[:5])
-	require.Same(t, array, again, "the memory is used again")
-	require.Len(t, few, 5)
-	for _, w := range (*array)[5:cap(*array)] {
-		require.Empty(t, w.Key)
-	}
-	(*array)[:6][5].Key = "not touched"
-	release()
-	assert.Equal(t, "not touched", (*array)[:6][5].Key, "release clears what was filled, and no more")
-	assert.Empty(t, (*array)[:5][4].Key)
 }
 
 // The pool lives as long as the purgatory: what it holds must not keep keys in memory.

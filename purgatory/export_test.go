@@ -78,13 +78,6 @@ func (p *DelayedOperationPurgatory[K]) SatisfyNow(op operation.Operation) {
 	p.endNow(op, machine.Satisfied, nil)
 }
 
-// FillKeys puts keys into a set, and returns its waits, the pooled array that it took, and what gives it back.
-func (p *DelayedOperationPurgatory[K]) FillKeys(keys []K) (waits []watchers.Wait[K], array *[]watchers.Wait[K], release func()) {
-	s := new(keySet[K])
-	waits = s.fill(p, keys, nil)
-	return waits, s.many, func() { s.release(p) }
-}
-
 // PooledKeys takes an array of the pool of keys, nil if there is none.
 func (p *DelayedOperationPurgatory[K]) PooledKeys() *[]watchers.Wait[K] {
 	pooled, _ := p.manyKeys.Get().(*[]watchers.Wait[K])

@@ -479,50 +479,6 @@ func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
 	})
 }
 
-// A chain whose operations wait in different shards, each of them behind a gate of its
-// own while there are gates, nests no deeper than there are gates.
-func TestAChainNestsNoDeeperThanThereAreGates(t *testing.T) {
-	const length = 2000
-	p := onManualClock[string](t, purgatory.WithWatcherShards(1<<13))
-	var keys []string
-	taken := make(map[any]bool)
-	for i := 0; len(keys) < length; i++ {
-		key := strconv.Itoa(i)
-		if shard := p.Watchers().Shard(p.Watchers().Hash(key)); !taken[shard] {
-			taken[shard] = true
-			keys = append(keys, key)
-		}
-	}
-	links := make([]link, length)
-	done := make(chan struct{})
-	var deepest atomic.Int64
-	for i := range links {
-		links[i].complete = func() {
-			if i == length-1 {
-				close(done)
-				return
-			}
-			if i%10 == 0 {
-				deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, 30*length)))))
-			}
-			p.ForceComplete(&links[i+1])
-		}
-		_, err := p.TryCompleteElseWatch(&links[i], time.Hour, keys[i])
-		require.NoError(t, err)
-	}
-	p.ForceComplete(&links[0])
-	<-done
-	assert.Less(t, deepest.Load(), int64(8000), "frames")
-}
-
-// link is an operation of a chain.
-type link struct {
-	probe
-	complete func()
-}
-
-func (l *link) OnComplete() { l.complete() }
-
 // A walk that ends operations on a deep stack leaves their callbacks to a worker. The next walk,
 // which uses the same memory, does not.
 func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {

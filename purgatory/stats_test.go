@@ -168,22 +168,6 @@ func TestWhatIsMeasuredIsSaid(t *testing.T) {
 	}
 }
 
-func TestRejectionsAndLimitsAreInStats(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithMaxPending(1))
-	probed(t, p, time.Second, "a")
-	_, err := p.TryCompleteElseWatch(&probe{}, time.Second, "a")
-	require.ErrorIs(t, err, purgatory.ErrFull)
-	_, err = p.TryCompleteElseWatch(nil, time.Second, "a")
-	require.ErrorIs(t, err, purgatory.ErrNilOperation)
-	require.NoError(t, p.Close())
-	for range 3 {
-		_, err = p.TryCompleteElseWatch(&probe{}, time.Second, "a")
-		require.ErrorIs(t, err, purgatory.ErrClosed)
-	}
-	s := p.Stats()
-	assert.Equal(t, []int64{1, 5, 3, 1, 1}, []int64{s.MaxPending, s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput})
-}
-
 func TestKAFKA9198AMissingCheckShowsAsExpiries(t *testing.T) {
 	// State changes and no goroutine calls CheckAndComplete. The counters show it: operations end
 	// only by timeout, and no check has tried them.
@@ -198,13 +182,6 @@ func TestKAFKA9198AMissingCheckShowsAsExpiries(t *testing.T) {
 	assert.EqualValues(t, 10, s.Expired)
 	assert.Zero(t, s.Satisfied)
 	assert.Zero(t, s.Checks)
-}
-
-func TestKAFKA1616GaugesCountOperationsApartFromEntries(t *testing.T) {
-	p := onManualClock[int](t)
-	submitted(t, p, 1, 2, 3)
-	s := p.Stats()
-	assert.Equal(t, []int64{1, 3, 3}, []int64{s.Pending, s.Watched, s.Keys})
 }
 
 // How long an operation has waited is known when it ends.
