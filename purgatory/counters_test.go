@@ -470,8 +470,8 @@ func TestHistogramsAndKeyCountsAgreeWithCounters(t *testing.T) {
 	_, err = p.TryCompleteElseWatch(held, time.Hour, 1000)
 	require.NoError(t, err)
 	quiet := func() bool {
-		t := p.Totals()
-		return t.Pending() == 1 && t.Watched == 1 && t.Accepted == ended.Load()+1 && p.AtRest()
+		t := p.Stats()
+		return t.Pending == 1 && t.Watched == 1 && t.Accepted == ended.Load()+1 && p.AtRest()
 	}
 	require.Eventually(t, quiet, 30*time.Second, time.Millisecond)
 

@@ -46,15 +46,6 @@ func (p *DelayedOperationPurgatory[K]) Wishes() int { return p.wishes.Len() }
 // Watchers returns the lists of p.
 func (p *DelayedOperationPurgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
 
-// Totals returns the sum of the shards' counts.
-func (p *DelayedOperationPurgatory[K]) Totals() watchers.Totals { return p.totals(nil) }
-
-// Now returns the time of p's clock.
-func (p *DelayedOperationPurgatory[K]) Now() time.Duration { return p.timer.Now() }
-
-// Scheduled returns how many entries p's timer has.
-func (p *DelayedOperationPurgatory[K]) Scheduled() int { return p.timer.Pending() }
-
 // OwnTimer returns the timer that p has made.
 func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.own }
 

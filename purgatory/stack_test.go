@@ -456,7 +456,7 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 		require.True(t, p.ForceComplete(outer))
 		assert.Equal(t, operation.Forced, inner.Outcome(), "it has ended in any case")
 		if deep {
-			assert.NotZero(t, p.Watchers().Unanswered(), "and is not answered")
+			assert.False(t, p.Idle(), "and is not answered")
 		}
 		close(proceed)
 		select {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // While one goroutine is inside an operation's TryComplete, other goroutines ask for the
@@ -316,16 +317,6 @@ func TestAnOperationMayEndItselfInTryComplete(t *testing.T) {
 	}
 }
 
-// apart runs f on another goroutine, which f may end, and waits for that goroutine.
-func apart(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
-
 // restless is an operation whose state changes in each try, and whose key another goroutine
 // checks then.
 type restless struct {
@@ -340,7 +331,7 @@ type restless struct {
 func (r *restless) TryComplete() bool {
 	n := r.tries.Add(1)
 	if !r.calm.Load() {
-		apart(func() { r.p.CheckAndComplete("a") })
+		inBackground(func() { r.p.CheckAndComplete("a") })()
 	}
 	return n == r.yes
 }
@@ -375,21 +366,23 @@ func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 	for name, says := range map[string]bool{"yes": true, "no": false} {
 		for _, at := range []string{"the first try", "the second try", "a check"} {
 			t.Run(name+" of "+at, func(t *testing.T) {
-				p := onManualClock[string](t)
+				clock, err := timer.NewManualTimer()
+				require.NoError(t, err)
+				p := open[string](t, purgatory.WithTimer(clock))
 				op := &probe{}
 				tries, wished := 0, map[string]int{"the first try": 1, "the second try": 2, "a check": 3}[at]
 				op.while = func() {
 					if tries++; tries == wished {
 						op.ready = says
-						apart(func() { assert.False(t, p.Cancel(op, gone)) })
+						inBackground(func() { assert.False(t, p.Cancel(op, gone)) })()
 						assert.Equal(t, 1, p.Wishes())
 					}
 				}
-				_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
+				_, err = p.TryCompleteElseWatch(op, time.Hour, "a", "b")
 				require.NoError(t, err)
 				p.CheckAndComplete("b")
 				assert.Zero(t, p.Wishes())
-				assert.Zero(t, p.Scheduled())
+				assert.Zero(t, clock.Pending())
 				if says {
 					assert.Equal(t, operation.Satisfied, op.Outcome())
 				} else {
