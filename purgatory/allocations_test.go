@@ -36,7 +36,7 @@ func TestACrowdMakesAShardOnce(t *testing.T) {
 	for range crowd {
 		all.Go(func() {
 			<-start
-			_, err := p.TryCompleteElseWatch(&refusedOp{}, purgatory.NoTimeout, 1)
+			_, err := p.TryCompleteElseWatch(&op{}, purgatory.NoTimeout, 1)
 			assert.NoError(t, err)
 		})
 	}
@@ -86,7 +86,7 @@ func TestEndingAnOperationAllocatesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			var keys []string
 			var batches [][]*probe
 			for i := range runs + 1 { // the first is not counted
@@ -117,7 +117,7 @@ func TestEndingAnOperationAllocatesNothing(t *testing.T) {
 // An operation on several keys allocates nothing, whichever of its keys share a shard.
 func TestSubmittingToFewShardsAllocatesNothingBesideTheOperation(t *testing.T) {
 	const keys = 4
-	p := newManual(t, purgatory.WithWatcherShards(2))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(2))
 	all := make([]string, 40)
 	for i := range all {
 		all[i] = strconv.Itoa(i)
@@ -141,7 +141,7 @@ func TestSubmittingToFewShardsAllocatesNothingBesideTheOperation(t *testing.T) {
 // Submitting an operation allocates nothing: with one key, with as many keys as fit on the
 // stack, and with more keys while operations come and go.
 func TestSubmittingAllocatesNothingBesideTheOperation(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	all := make([]string, 40)
 	for i := range all {
 		all[i] = strconv.Itoa(i)
@@ -181,18 +181,11 @@ func TestAnOperationThatIsSatisfiedAtOnceAllocatesNothing(t *testing.T) {
 	if purgatory.RaceDetector {
 		t.Skip("it makes a sync.Pool drop items")
 	}
-	p := newManual(t)
+	p := onManualClock[string](t)
 	op := func() { _, _ = p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a") }
 	op()
 	assert.LessOrEqual(t, testing.AllocsPerRun(2000, op), 1.0)
 }
-
-// leaves is an operation whose OnComplete ends its goroutine.
-type leaves struct{ operation.DelayedOperation }
-
-func (*leaves) TryComplete() bool { return false }
-func (*leaves) OnComplete()       { runtime.Goexit() }
-func (*leaves) OnExpiration()     {}
 
 // What ends operations together is large, and used again: also if a worker runs the callbacks, or if
 // one of them ends its goroutine.
@@ -201,13 +194,13 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 		t.Skip("it makes a sync.Pool drop items")
 	}
 	for name, opts := range map[string][]purgatory.Option{"worker": {purgatory.WithCallbacksOnWorkers()}, "goexit": nil} {
-		p := newManual(t, opts...)
-		op := func() {
-			var op operation.Operation = &probe{}
+		p := onManualClock[string](t, opts...)
+		life := func() {
+			o := &op{}
 			if name == "goexit" {
-				op = &leaves{}
+				o.complete = runtime.Goexit
 			}
-			_, _ = p.TryCompleteElseWatch(op, time.Hour, "a")
+			_, _ = p.TryCompleteElseWatch(o, time.Hour, "a")
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -219,10 +212,10 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 			}
 		}
 		var before, after runtime.MemStats
-		op()
+		life()
 		runtime.ReadMemStats(&before)
 		for range 1000 {
-			op()
+			life()
 		}
 		runtime.ReadMemStats(&after)
 		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/1000, uint64(purgatory.WalkSize)/2, "%s: bytes for each", name)
@@ -232,7 +225,7 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 // Await makes at most two allocations if it waits for several keys, three if it waits for more than
 // four, and none if its condition is met at once.
 func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	ctx := context.Background()
 	yes := func() bool { return true }
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
@@ -261,19 +254,6 @@ func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
 	}
 	assert.Zero(t, tries%2)
 	assert.Zero(t, p.NumDelayed())
-}
-
-func TestKoP322ManyPurgatoriesShareOneTimer(t *testing.T) {
-	// KoP had a purgatory for each connection and exhausted threads. With a shared timer and
-	// without a reaper a purgatory has no goroutine.
-	p := open[int](t)
-	before := runtime.NumGoroutine()
-	q := onManualClock[int](t)
-	for i := range 100 {
-		submitted(t, onManualClock[int](t), i)
-	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before }, "no goroutine more") // the number of the runtime's own goroutines varies
-	_, _ = p, q
 }
 
 // The callbacks of operations that wait for a worker weigh little: no batch is kept for each.
@@ -330,7 +310,7 @@ func TestManyKeysAndAwaitAllocateLittle(t *testing.T) {
 
 // An operation costs its own allocation only, whichever observing options are set.
 func TestObservingOptionsAllocateNothingPerOperation(t *testing.T) {
-	p := newManual(t, purgatory.WithHistograms(), purgatory.WithKeyStats(512), purgatory.WithSlowCallback(time.Hour))
+	p := onManualClock[string](t, purgatory.WithHistograms(), purgatory.WithKeyStats(512), purgatory.WithSlowCallback(time.Hour))
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = fmt.Sprint(i)

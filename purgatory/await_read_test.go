@@ -410,20 +410,12 @@ func TestAFailedReadIsTheCauseOfItsContext(t *testing.T) {
 	assert.Equal(t, errRead, context.Cause(with))
 }
 
-// onEvent is a slog.Handler that is told the names of events.
-type onEvent func(event string)
-
-func (onEvent) Enabled(context.Context, slog.Level) bool          { return true }
-func (f onEvent) Handle(_ context.Context, rec slog.Record) error { f(rec.Message); return nil }
-func (f onEvent) WithAttrs([]slog.Attr) slog.Handler              { return f }
-func (f onEvent) WithGroup(string) slog.Handler                   { return f }
-
 // If a check holds the operation behind AwaitRead when the context ends, AwaitRead waits until
 // the check lets go, and returns the context's cause. A log handler keeps the check busy here.
 func TestAwaitReadWaitsForACheckThatHoldsIt(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	p := newManual(t, purgatory.WithSlowCallback(1), purgatory.WithLogger(slog.New(onEvent(func(event string) {
+	p := onManualClock[string](t, purgatory.WithSlowCallback(1), purgatory.WithLogger(slog.New(onEvent(func(event string) {
 		if event == purgatory.EventSlow {
 			once.Do(func() { close(entered); <-leave })
 		}

@@ -340,7 +340,7 @@ func TestCloseWakesWhoAdvancesTheClock(t *testing.T) {
 // Close ends an operation whatever the clocks say: one that was registered outside a synctest bubble seems to
 // come from the future in it.
 func TestCloseEndsWhatSeemsToHaveComeLater(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	o := probed(t, p, time.Hour, "a")
 	machine.Of(o).SetStart(time.Hour)
 	assert.Zero(t, p.CancelForKey("a", nil), "it has come later")
@@ -351,7 +351,7 @@ func TestCloseEndsWhatSeemsToHaveComeLater(t *testing.T) {
 // The record of Close counts waits that were met at once, as Stats does.
 func TestTheRecordOfCloseCountsWaitsThatWereMetAtOnce(t *testing.T) {
 	log := &records{}
-	p := newManual(t, purgatory.WithLogger(slog.New(log)))
+	p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 	require.NoError(t, p.Await(t.Context(), time.Hour, func() bool { return true }, "a"))
 	require.NoError(t, p.Close())
 	got := log.find(purgatory.EventClosed)
@@ -364,7 +364,7 @@ func TestTheRecordOfCloseCountsWaitsThatWereMetAtOnce(t *testing.T) {
 // Shutdown has returned the process may end: each request that was accepted has its answer.
 func TestADrainThatRunsOutOfTimeAnswersEverybody(t *testing.T) {
 	const pending, partitions, handlers = 20_000, 500, 4
-	for range howMany(60, 6) {
+	for range howMany(12, 6) {
 		p := open[int](t)
 		var accepted, answered atomic.Int64
 		produce := func(key int, met *atomic.Bool) error {

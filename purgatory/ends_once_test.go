@@ -152,6 +152,8 @@ func TestWatchedCountsEntriesNotOperations(t *testing.T) {
 	a, b := submitted(t, p, "x"), submitted(t, p, "x", "y", "z")
 	c := submitted(t, p, "x", "x") // the same key twice: two entries
 	assert.Equal(t, []int{3, 6, 3}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	s := p.Stats() // KAFKA-1616
+	assert.Equal(t, []int64{3, 6, 3}, []int64{s.Pending, s.Watched, s.Keys})
 	p.ForceComplete(b)
 	assert.Equal(t, []int{2, 3, 1}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
 	p.ForceComplete(c)

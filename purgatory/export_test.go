@@ -46,15 +46,6 @@ func (p *DelayedOperationPurgatory[K]) Wishes() int { return p.wishes.Len() }
 // Watchers returns the lists of p.
 func (p *DelayedOperationPurgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
 
-// Totals returns the sum of the shards' counts.
-func (p *DelayedOperationPurgatory[K]) Totals() watchers.Totals { return p.totals(nil) }
-
-// Now returns the time of p's clock.
-func (p *DelayedOperationPurgatory[K]) Now() time.Duration { return p.timer.Now() }
-
-// Scheduled returns how many entries p's timer has.
-func (p *DelayedOperationPurgatory[K]) Scheduled() int { return p.timer.Pending() }
-
 // OwnTimer returns the timer that p has made.
 func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.own }
 
@@ -76,13 +67,6 @@ func (p *DelayedOperationPurgatory[K]) CloseOnWorkers() { p.close(true) }
 // SatisfyNow ends op as a reader does that is satisfied during a check.
 func (p *DelayedOperationPurgatory[K]) SatisfyNow(op operation.Operation) {
 	p.endNow(op, machine.Satisfied, nil)
-}
-
-// FillKeys puts keys into a set, and returns its waits, the pooled array that it took, and what gives it back.
-func (p *DelayedOperationPurgatory[K]) FillKeys(keys []K) (waits []watchers.Wait[K], array *[]watchers.Wait[K], release func()) {
-	s := new(keySet[K])
-	waits = s.fill(p, keys, nil)
-	return waits, s.many, func() { s.release(p) }
 }
 
 // PooledKeys takes an array of the pool of keys, nil if there is none.

@@ -29,12 +29,12 @@ func TestGoexitLeavesNoOperationHeld(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			op := probed(t, p, time.Hour, "a")
-			apart(func() { leave(p, op) })
+			inBackground(func() { leave(p, op) })()
 			op.while = nil
 			p.ForceComplete(op) // the goroutine that goes on may be about to let go of it
-			assert.Eventually(t, func() bool { return p.Watchers().Unanswered() == 0 }, time.Minute, time.Millisecond)
+			eventually(t, p.Idle, "every operation is answered")
 			assert.Equal(t, operation.Forced, op.Outcome())
 		})
 	}
@@ -48,14 +48,14 @@ func TestGoexitLosesNoMarkLeftToTheHolder(t *testing.T) {
 		"Inspect":          func(p *purgatory.DelayedOperationPurgatory[string], _ *probe) { p.Inspect(0, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			op := probed(t, p, time.Hour, "a", "b")
 			op.while = func() {
 				op.while = nil
-				apart(func() { assert.False(t, p.Cancel(op, gone), "left to the holder") })
+				inBackground(func() { assert.False(t, p.Cancel(op, gone), "left to the holder") })()
 				runtime.Goexit()
 			}
-			apart(func() { of(p, op) })
+			inBackground(func() { of(p, op) })()
 			require.Eventually(t, p.Idle, deadline, time.Millisecond)
 			assert.Equal(t, operation.Cancelled, op.Outcome())
 			assert.Equal(t, gone, op.Cause())
@@ -65,10 +65,10 @@ func TestGoexitLosesNoMarkLeftToTheHolder(t *testing.T) {
 			op = probed(t, p, time.Hour, "a")
 			op.while = func() {
 				op.while, op.ready = nil, true
-				apart(func() { assert.Zero(t, p.CheckAndComplete("a"), "left to the holder") })
+				inBackground(func() { assert.Zero(t, p.CheckAndComplete("a"), "left to the holder") })()
 				runtime.Goexit()
 			}
-			apart(func() { of(p, op) })
+			inBackground(func() { of(p, op) })()
 			require.Eventually(t, func() bool { return op.Outcome() == operation.Satisfied }, deadline, time.Millisecond)
 		})
 	}
@@ -108,7 +108,7 @@ func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
 			"CancelForKey": func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.CancelForKey("a", nil) },
 			"Close":        func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.Close() },
 		} {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			var ops []*leaver
 			for range n {
 				op := &leaver{}
@@ -116,14 +116,13 @@ func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
 				require.NoError(t, err)
 				ops = append(ops, op)
 			}
-			apart(func() { end(p, ops) })
+			inBackground(func() { end(p, ops) })()
 			require.Eventually(t, p.Idle, deadline, time.Millisecond, "%s of %d", name, n)
 			for _, op := range ops {
 				assert.EqualValues(t, 1, op.completed.Load())
 				assert.Zero(t, op.expired.Load())
 				assert.False(t, op.deep, "its stack is bounded")
 			}
-			assert.Zero(t, p.Watchers().Inside())
 			assert.Zero(t, p.NumDelayed())
 		}
 	}
@@ -134,16 +133,15 @@ func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
 func TestOnExpirationRunsAfterGoexitInOnComplete(t *testing.T) {
 	for _, stay := range []bool{false, true} {
 		for _, frames := range []int{0, machine.DeepStack, 5000} {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			op := &leaver{stay: stay}
 			_, err := p.TryCompleteElseWatch(op, time.Second, "a")
 			require.NoError(t, err)
-			apart(func() { nest(frames, func() { p.AdvanceClock(time.Minute) }) })
+			inBackground(func() { nest(frames, func() { p.AdvanceClock(time.Minute) }) })()
 			require.Eventually(t, p.Idle, deadline, time.Millisecond)
 			assert.EqualValues(t, 1, op.completed.Load())
 			assert.EqualValues(t, 1, op.expired.Load(), "%d frames", frames)
 			assert.Equal(t, operation.Expired, op.Outcome())
-			assert.Zero(t, p.Watchers().Inside())
 		}
 	}
 }

@@ -363,23 +363,29 @@ func (p *probe) meanwhile() {
 	}
 }
 
-// newManual returns a purgatory on a manual clock.
-func newManual(t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
-	t.Helper()
-	clock, err := timer.NewManualTimer()
-	require.NoError(t, err)
-	p, err := purgatory.New[string]("test", append(opts, purgatory.WithTimer(clock))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
 func probed(t *testing.T, p *purgatory.DelayedOperationPurgatory[string], timeout time.Duration, keys ...string) *probe {
 	t.Helper()
 	op := &probe{}
 	_, err := p.TryCompleteElseWatch(op, timeout, keys...)
 	require.NoError(t, err)
 	return op
+}
+
+// onEvent is a slog.Handler that is told the names of events.
+type onEvent func(event string)
+
+func (onEvent) Enabled(context.Context, slog.Level) bool          { return true }
+func (f onEvent) Handle(_ context.Context, rec slog.Record) error { f(rec.Message); return nil }
+func (f onEvent) WithAttrs([]slog.Attr) slog.Handler              { return f }
+func (f onEvent) WithGroup(string) slog.Handler                   { return f }
+
+// on returns an option for a logger that calls f for the records of one event.
+func on(event string, f func()) purgatory.Option {
+	return purgatory.WithLogger(slog.New(onEvent(func(e string) {
+		if e == event {
+			f()
+		}
+	})))
 }
 
 // records is a slog.Handler that keeps what it is told.
@@ -416,16 +422,6 @@ func (r *records) find(event string) (all []map[string]any) {
 	}
 	return all
 }
-
-// teller says when it is complete.
-type teller struct {
-	operation.DelayedOperation
-	tell func()
-}
-
-func (*teller) TryComplete() bool { return false }
-func (o *teller) OnComplete()     { o.tell() }
-func (*teller) OnExpiration()     {}
 
 // flagged is an operation that waits until its flag is set.
 type flagged struct {

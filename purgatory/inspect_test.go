@@ -80,7 +80,7 @@ func TestTheAgeOfAnOperationWhoseFirstTryPanicsIsZero(t *testing.T) {
 }
 
 func TestInspectCountsEachKeyApart(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(512))
+	p := onManualClock[string](t, purgatory.WithKeyStats(512))
 	for range 3 {
 		probed(t, p, time.Second, "forgotten") // no goroutine checks this key
 	}
@@ -115,7 +115,7 @@ func TestInspectCountsEachKeyApart(t *testing.T) {
 
 // A report never has the deadline of an operation that has ended.
 func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	p.AdvanceClock(time.Hour)
 	first := probed(t, p, time.Minute, "a")
 	p.AdvanceClock(time.Second)
@@ -141,7 +141,7 @@ func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
 // Inspect puts the oldest operations and the busiest keys first, and returns no more than
 // it is asked for.
 func TestInspectSortsByAgeAndByEvents(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(1<<12))
+	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
 	for i := range 10 {
 		for range i + 1 {
 			probed(t, p, time.Second, fmt.Sprint("key ", i))
@@ -166,7 +166,7 @@ func TestInspectSortsByAgeAndByEvents(t *testing.T) {
 
 // Inspect visits a bounded number of operations. The test counts visits, not time.
 func TestInspectVisitsABoundedNumberOfOperations(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(512))
+	p := onManualClock[string](t, purgatory.WithKeyStats(512))
 	for i := range 20_000 {
 		probed(t, p, time.Hour, fmt.Sprint(i%5000), "everybody")
 	}
@@ -180,7 +180,7 @@ func TestInspectVisitsABoundedNumberOfOperations(t *testing.T) {
 
 // Inspect allocates for what there is, whatever its caller asks for.
 func TestInspectOfMoreOperationsThanThereAre(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	probed(t, p, time.Hour, "a")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -192,7 +192,7 @@ func TestInspectOfMoreOperationsThanThereAre(t *testing.T) {
 
 // Inspect calls String only where there is one.
 func TestInspectCallsNoMethodOfAnOperationWithoutString(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	_, err := p.TryCompleteElseWatch(&silent{}, time.Hour, "a")
 	require.NoError(t, err)
 	in := p.Inspect(0, 1)
@@ -220,7 +220,7 @@ func TestOnlyTimeoutsIsFalseForKeysEverWoken(t *testing.T) {
 
 // The end of an operation counts for all its keys, whichever shards they are in.
 func TestAnEndCountsForAllKeysOfAnOperation(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(1<<12))
+	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
 	var keys []string
 	for i := range 20 {
 		keys = append(keys, fmt.Sprint(i))
@@ -236,7 +236,7 @@ func TestAnEndCountsForAllKeysOfAnOperation(t *testing.T) {
 // An expiry of a quiet key is counted although busy keys have displaced the key from the
 // list of the busiest.
 func TestExpiriesOfAQuietKeyAreCounted(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
 	p.AdvanceClock(time.Hour)
 	probed(t, p, time.Second, "quiet")
 	for i := range 100 {
@@ -256,7 +256,7 @@ func TestExpiriesOfAQuietKeyAreCounted(t *testing.T) {
 // Each expiry of a key counts once, also while busy keys displace the key from the list of the
 // busiest.
 func TestRepeatedExpiriesOfAQuietKeyCountOnceEach(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
 	for n := range 3 {
 		probed(t, p, time.Second, "quiet")
 		for i := range 100 {
@@ -274,7 +274,7 @@ func TestRepeatedExpiriesOfAQuietKeyCountOnceEach(t *testing.T) {
 
 // Keys that expire once do not displace a key that expires often, however many they are.
 func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
 	expire := func(key string) {
 		probed(t, p, time.Second, key)
 		p.AdvanceClock(2 * time.Second)
@@ -292,7 +292,7 @@ func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
 
 // A try that CheckAndCompleteAll makes counts for the key, as one of CheckAndComplete does.
 func TestTriesOfACheckOfAllKeysCountForEachKey(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(8))
+	p := onManualClock[string](t, purgatory.WithKeyStats(8))
 	probed(t, p, time.Hour, "a")
 	probed(t, p, time.Hour, "b")
 	probed(t, p, time.Hour, "b")
@@ -306,7 +306,7 @@ func TestTriesOfACheckOfAllKeysCountForEachKey(t *testing.T) {
 }
 
 func TestInspectPutsTheBusiestFirst(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(1<<12))
+	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
 	for i := range 10 {
 		for range 1 + (i*7)%10 {
 			probed(t, p, time.Hour, fmt.Sprint(i))
@@ -322,7 +322,7 @@ func TestInspectPutsTheBusiestFirst(t *testing.T) {
 // Watched, Tries and Wasted of an expiring key are not reported once the key has been
 // displaced from the list of the busiest: they are not counted since.
 func TestAnExpiringKeyHasNoStaleCounts(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
 	probed(t, p, time.Second, "quiet")
 	p.CheckAndComplete("quiet")
 	p.AdvanceClock(2 * time.Second)
@@ -339,7 +339,7 @@ func TestAnExpiringKeyHasNoStaleCounts(t *testing.T) {
 
 // The end of an operation is no try, and no event that makes its key a hot one.
 func TestAnEndIsNotCountedAsATry(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(8))
+	p := onManualClock[string](t, purgatory.WithKeyStats(8))
 	probed(t, p, time.Hour, "a", "b")
 	assert.Equal(t, 1, p.CancelForKey("a", nil))
 	probed(t, p, time.Hour, "b")
@@ -354,7 +354,7 @@ func TestAnEndIsNotCountedAsATry(t *testing.T) {
 }
 
 func TestOnlyTimeoutsBecomesFalseWhenAKeyIsWoken(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(64))
+	p := onManualClock[string](t, purgatory.WithKeyStats(64))
 	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
 	require.True(t, p.Inspect(10, 0).Expiring[0].OnlyTimeouts())
@@ -367,7 +367,7 @@ func TestOnlyTimeoutsBecomesFalseWhenAKeyIsWoken(t *testing.T) {
 // A key is not reported as ended only by timeouts if operations of it were satisfied before
 // its first expiry.
 func TestOnlyTimeoutsRemembersEarlierSatisfiedOperations(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(64))
+	p := onManualClock[string](t, purgatory.WithKeyStats(64))
 	op := probed(t, p, time.Second, "a")
 	op.ready = true
 	require.Equal(t, 1, p.CheckAndComplete("a"))
@@ -381,14 +381,14 @@ func TestOnlyTimeoutsRemembersEarlierSatisfiedOperations(t *testing.T) {
 }
 
 func TestInspectWithoutKeyStatsKnowsNoKeys(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	probed(t, p, time.Second, "a", "b")
 	in := p.Inspect(10, 10)
 	assert.Empty(t, in.Hot)
 	assert.Len(t, in.Oldest, 1, "found under both keys, shown once")
 	assert.Equal(t, 2, in.Oldest[0].Keys)
 	assert.Empty(t, p.Inspect(0, 0).Oldest)
-	p = newManual(t, purgatory.WithHistograms())
+	p = onManualClock[string](t, purgatory.WithHistograms())
 	probed(t, p, time.Second, "a")
 	assert.Empty(t, p.Inspect(10, 0).Hot)
 }
@@ -406,7 +406,7 @@ func (r *racer) OnExpiration()     {}
 func (r *racer) String() string    { return fmt.Sprint(r.tries, r.ended) }
 
 func TestStringOverlapsNoOtherMethod(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	op := &racer{}
 	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
 	require.NoError(t, err)
@@ -429,7 +429,7 @@ func TestStringOverlapsNoOtherMethod(t *testing.T) {
 
 // A check that comes while String runs leaves a mark, and is not lost.
 func TestCheckDuringStringIsNotLost(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	op := &selfish{p: p}
 	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
 	require.NoError(t, err)
@@ -441,7 +441,7 @@ func TestCheckDuringStringIsNotLost(t *testing.T) {
 // A call that ends an operation while String runs returns false, and the operation ends as
 // asked.
 func TestAnEndRequestedDuringStringIsCarriedOut(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	gone := errors.New("gone")
 	op := &selfish{p: p}
 	op.during = func() { assert.False(t, p.Cancel(op, gone)) }
@@ -476,7 +476,7 @@ func (s *selfish) String() string {
 }
 
 func TestInspectCutsLongTexts(t *testing.T) {
-	p := newManual(t, purgatory.WithKeyStats(8))
+	p := onManualClock[string](t, purgatory.WithKeyStats(8))
 	op := probed(t, p, time.Hour, strings.Repeat("é", 5000)+"\xff")
 	op.says = strings.Repeat("x", 199) + "€"
 	in := p.Inspect(1, 1)
@@ -486,7 +486,7 @@ func TestInspectCutsLongTexts(t *testing.T) {
 
 func TestAPanicInStringLosesNoOperation(t *testing.T) {
 	told := 0
-	p := newManual(t, purgatory.WithPanicHandler(func(any, []byte) { told++ }))
+	p := onManualClock[string](t, purgatory.WithPanicHandler(func(any, []byte) { told++ }))
 	op := &broken{}
 	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
 	require.NoError(t, err)

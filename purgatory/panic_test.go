@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -111,6 +110,7 @@ func TestPanicOrGoexitInACallbackStopsNoOther(t *testing.T) {
 	}
 }
 
+// KAFKA-17234: a panic stopped the operations behind it.
 func TestPanicOrGoexitInTryCompleteCountsAsFalse(t *testing.T) {
 	for misdeed, commit := range misdeeds {
 		for at, stage := range map[int32]string{1: "first try", 2: "second try", 3: "check", 4: "look after a mark"} {
@@ -219,19 +219,6 @@ func TestAFailingPanicHandlerStopsNoOtherOperation(t *testing.T) {
 	}
 }
 
-func TestPanicsWithoutAHandlerAreLoggedWithTheirStack(t *testing.T) {
-	var log bytes.Buffer
-	restore := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(restore)
-	p := onManualClock[string](t)
-	o := &op{complete: func() { panic("what was wrong") }}
-	submit(t, p, o, hour, "a")
-	assert.True(t, p.ForceComplete(o))
-	assert.Contains(t, log.String(), "what was wrong")
-	assert.Contains(t, log.String(), "panic_test.go", "the stack")
-}
-
 func TestWorkersAndReaperSurvivePanicsAndGoexits(t *testing.T) {
 	for misdeed, commit := range misdeeds {
 		t.Run(misdeed, func(t *testing.T) {
@@ -271,47 +258,6 @@ func TestLogRecordsDoNotDereferencePointerKeys(t *testing.T) {
 	p.ForceComplete(o)
 	assert.Contains(t, log.String(), fmt.Sprintf("%p", key), "as Inspect shows it")
 	assert.NotContains(t, log.String(), "another goroutine")
-}
-
-func TestKAFKA17234APanicStopsNoOtherOperation(t *testing.T) {
-	var told panics
-	p := onManualClock[string](t, told.option())
-	var met atomic.Bool
-	bad := &op{}
-	bad.try = func() bool {
-		if met.Load() {
-			panic("thrown")
-		}
-		return false
-	}
-	first, last := until(&met), until(&met)
-	submit(t, p, first, hour, "a")
-	submit(t, p, bad, hour, "a")
-	submit(t, p, last, hour, "a")
-	met.Store(true)
-	assert.NotPanics(t, func() { assert.Equal(t, 2, p.CheckAndComplete("a")) })
-	ended(t, first, operation.Satisfied)
-	ended(t, last, operation.Satisfied)
-	assert.EqualValues(t, 1, told.n.Load())
-}
-
-func TestTheReaperSurvivesPanickingOperations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told panics
-		p, err := purgatory.New[string]("test", told.option())
-		require.NoError(t, err)
-		for range 20 {
-			submit(t, p, &op{complete: func() { panic("thrown") }, expire: runtime.Goexit}, time.Second, "a")
-			time.Sleep(time.Second)
-		}
-		last := &op{}
-		submit(t, p, last, time.Second, "a")
-		time.Sleep(time.Second + time.Millisecond)
-		synctest.Wait()
-		ended(t, last, operation.Expired)
-		assert.EqualValues(t, 20, told.n.Load())
-		require.NoError(t, p.Shutdown(t.Context()))
-	})
 }
 
 // A registration whose TryComplete panics each time, while each of its tries asks for another one, returns: after its

@@ -60,9 +60,9 @@ func TestACallbackIsSlowAboveTheThreshold(t *testing.T) {
 	for threshold, logged := range map[time.Duration]int{0: 0, time.Second: 0, time.Second - 1: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			log := &records{}
-			p := newManual(t, purgatory.WithLogger(slog.New(log)), purgatory.WithSlowCallback(threshold))
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)), purgatory.WithSlowCallback(threshold))
 			told := 0
-			_, err := p.TryCompleteElseWatch(&teller{tell: func() { told++; time.Sleep(time.Second) }}, time.Hour, "a")
+			_, err := p.TryCompleteElseWatch(&op{complete: func() { told++; time.Sleep(time.Second) }}, time.Hour, "a")
 			require.NoError(t, err)
 			p.CheckAndComplete("a")
 			assert.Equal(t, 1, p.CancelForKey("a", nil))
@@ -78,30 +78,11 @@ func TestACallbackIsSlowAboveTheThreshold(t *testing.T) {
 	}
 }
 
-func TestPanicsAreLoggedWithTheirStack(t *testing.T) {
-	log := &records{}
-	p := newManual(t, purgatory.WithLogger(slog.New(log)))
-	_, err := p.TryCompleteElseWatch(&panicking{}, time.Second, "a")
-	require.NoError(t, err)
-	got := log.find(purgatory.EventPanic)
-	require.Len(t, got, 2, "once for each try")
-	assert.Equal(t, "no", got[0]["panic"])
-	assert.Equal(t, "test", got[0]["purgatory"])
-	assert.Contains(t, got[0]["stack"], "TryComplete")
-	assert.EqualValues(t, 2, p.Stats().Panics)
-}
-
-type panicking struct{ operation.DelayedOperation }
-
-func (*panicking) TryComplete() bool { panic("no") }
-func (*panicking) OnComplete()       {}
-func (*panicking) OnExpiration()     {}
-
 // TestAStalledReaperIsLogged drives the reaper's work by hand: a stall is a gap between two rounds.
 func TestAStalledReaperIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &records{}
-		p := newManual(t, purgatory.WithLogger(slog.New(log)))
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 		round := p.Reap()
 		time.Sleep(400 * time.Millisecond)
 		round()
@@ -114,7 +95,7 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 		assert.Equal(t, time.Second, got[0]["elapsed"])
 		assert.Equal(t, 200*time.Millisecond, got[0]["interval"])
 
-		p = newManual(t, purgatory.WithLogger(slog.New(log)), purgatory.WithReapInterval(math.MaxInt64))
+		p = onManualClock[string](t, purgatory.WithLogger(slog.New(log)), purgatory.WithReapInterval(math.MaxInt64))
 		round = p.Reap()
 		time.Sleep(time.Hour)
 		round()
@@ -123,28 +104,15 @@ func TestAStalledReaperIsLogged(t *testing.T) {
 	})
 }
 
-// onStalled is a slog.Handler that calls a function for the records of stalls.
-type onStalled struct {
-	records
-	call func()
-}
-
-func (h *onStalled) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == purgatory.EventStalled {
-		h.call()
-	}
-	return nil
-}
-
 // A logger that blocks when it is told of a stall does not keep the reaper's rounds. Shutdown waits
 // for it, though the reaper has ended.
 func TestALoggerThatBlocksStopsNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged atomic.Bool
-		p := newManual(t, purgatory.WithLogger(slog.New(&onStalled{call: func() {
+		p := onManualClock[string](t, on(purgatory.EventStalled, func() {
 			time.Sleep(time.Minute)
 			logged.Store(true)
-		}})))
+		}))
 		round := p.Reap()
 		time.Sleep(time.Second)
 		begun := time.Now()
@@ -161,8 +129,8 @@ func TestALoggerThatBlocksStopsNoSweep(t *testing.T) {
 func TestALoggerThatPanicsOfAStallStopsNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
-		p := newManual(t, purgatory.WithPanicHandler(func(any, []byte) { told.Add(1) }),
-			purgatory.WithLogger(slog.New(&onStalled{call: func() { panic("of the logger's") }})))
+		p := onManualClock[string](t, purgatory.WithPanicHandler(func(any, []byte) { told.Add(1) }),
+			on(purgatory.EventStalled, func() { panic("of the logger's") }))
 		round := p.Reap()
 		for n := range int64(3) {
 			time.Sleep(time.Second)
@@ -175,7 +143,7 @@ func TestALoggerThatPanicsOfAStallStopsNoSweep(t *testing.T) {
 
 func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {
 	log := &records{}
-	p := newManual(t, purgatory.WithLogger(slog.New(log)))
+	p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
 	probed(t, p, time.Second, "a")
@@ -206,7 +174,7 @@ func TestTracesHaveRegionsOfChecksAndCallbacks(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	told := 0
-	_, err = p.TryCompleteElseWatch(&teller{tell: func() { told++ }}, time.Second, "a")
+	_, err = p.TryCompleteElseWatch(&op{complete: func() { told++ }}, time.Second, "a")
 	require.NoError(t, err)
 	assert.Equal(t, 1, p.CancelForKey("a", nil))
 	trace.Stop()
@@ -220,9 +188,9 @@ func TestTracesHaveRegionsOfChecksAndCallbacks(t *testing.T) {
 func TestRecordsOfOneEventSuppressNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &records{}
-		p := newManual(t, purgatory.WithLogger(slog.New(log)))
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 		for range 30 {
-			_, err := p.TryCompleteElseWatch(&panicking{}, time.Second, "a")
+			_, err := p.TryCompleteElseWatch(&op{try: func() bool { panic("no") }}, time.Second, "a")
 			require.NoError(t, err)
 		}
 		assert.Len(t, log.find(purgatory.EventPanic), 10)
@@ -237,11 +205,11 @@ func TestRecordsOfOneEventSuppressNoOther(t *testing.T) {
 func TestWhatWasSuppressedIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &records{}
-		p := newManual(t, purgatory.WithLogger(slog.New(log)))
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 		panicked := func(n int) (suppressed []any) { // 2n panics: each operation is tried twice
 			before := len(log.find(purgatory.EventPanic))
 			for range n {
-				_, err := p.TryCompleteElseWatch(&panicking{}, time.Second, "a")
+				_, err := p.TryCompleteElseWatch(&op{try: func() bool { panic("no") }}, time.Second, "a")
 				require.NoError(t, err)
 			}
 			for _, r := range log.find(purgatory.EventPanic)[before:] {
@@ -262,22 +230,18 @@ func TestWhatWasSuppressedIsSaidOnce(t *testing.T) {
 	})
 }
 
-// failing is a slog.Handler that panics.
-type failing struct{ records }
-
-func (*failing) Handle(context.Context, slog.Record) error { panic("of the logger's") }
-
 // A panic that the logger cannot be told of goes to slog's default logger, unless a handler has it.
 // One that the logger was told of does not.
 func TestAPanicThatTheLoggerFailsToLogIsNotLost(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
+	failing := onEvent(func(string) { panic("of the logger's") })
 	for name, c := range map[string]struct {
 		logger  slog.Handler
 		handled bool
 		lost    int
 	}{
-		"a failing logger":                {&failing{}, false, 2},
-		"a failing logger and a handler":  {&failing{}, true, 0},
+		"a failing logger":                {failing, false, 2},
+		"a failing logger and a handler":  {failing, true, 0},
 		"a logger":                        {&records{}, false, 0},
 		"a logger and a handler":          {&records{}, true, 0},
 		"a logger that logs none of them": {slog.DiscardHandler, false, 2},
@@ -290,8 +254,8 @@ func TestAPanicThatTheLoggerFailsToLogIsNotLost(t *testing.T) {
 			if c.handled {
 				opts = append(opts, purgatory.WithPanicHandler(func(any, []byte) { handled++ }))
 			}
-			p := newManual(t, opts...)
-			_, err := p.TryCompleteElseWatch(&panicking{}, time.Second, "a")
+			p := onManualClock[string](t, opts...)
+			_, err := p.TryCompleteElseWatch(&op{try: func() bool { panic("no") }}, time.Second, "a")
 			require.NoError(t, err)
 			got := standard.find(purgatory.EventPanic)
 			assert.Len(t, got, c.lost)
@@ -307,7 +271,7 @@ func TestAPanicThatTheLoggerFailsToLogIsNotLost(t *testing.T) {
 func TestAStallIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &records{}
-		p := newManual(t, purgatory.WithLogger(slog.New(log)))
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 		turn := p.Reap()
 		for i, gap := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 401 * time.Millisecond, time.Minute, 0} {
 			time.Sleep(gap)
@@ -349,7 +313,7 @@ func (s *stuck) maybe(method string) {
 func TestPanicsNameTheOperationAndTheCallback(t *testing.T) {
 	for _, method := range []string{"TryComplete", "OnComplete", "OnExpiration"} {
 		var log records
-		p := newManual(t, purgatory.WithLogger(slog.New(&log)))
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(&log)))
 		_, err := p.TryCompleteElseWatch(&stuck{fail: method}, time.Second, "a")
 		require.NoError(t, err)
 		p.AdvanceClock(time.Minute)
@@ -374,26 +338,13 @@ func TestPanicsWithoutALoggerGoToSlogsDefault(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	slog.SetDefault(slog.New(&log))
-	p := newManual(t)
+	p := onManualClock[string](t)
 	_, err := p.TryCompleteElseWatch(&stuck{fail: "OnComplete"}, 0, "a")
 	require.NoError(t, err)
 	p.AdvanceClock(0)
 	require.Len(t, log.find(purgatory.EventPanic), 1)
 	assert.Equal(t, "test", log.find(purgatory.EventPanic)[0]["purgatory"])
-}
-
-// A logger of the purgatory that takes the record is the only one that gets it.
-func TestPanicsWithALoggerDoNotGoToSlogsDefault(t *testing.T) {
-	var log, standard records
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	slog.SetDefault(slog.New(&standard))
-	p := newManual(t, purgatory.WithLogger(slog.New(&log)))
-	_, err := p.TryCompleteElseWatch(&stuck{fail: "OnComplete"}, 0, "a")
-	require.NoError(t, err)
-	p.AdvanceClock(0)
-	assert.Len(t, log.find(purgatory.EventPanic), 1)
-	assert.Empty(t, standard.find(purgatory.EventPanic))
+	assert.Contains(t, log.find(purgatory.EventPanic)[0]["stack"], "maybe")
 }
 
 // An operation that was refused has not begun to wait: the record of a panic gives it no age.
@@ -423,7 +374,7 @@ func TestARefusedOperationHasNoAge(t *testing.T) {
 // A String that panics while a panic is reported loses nothing.
 func TestAPanicInStringLosesNoPanicReport(t *testing.T) {
 	var log records
-	p := newManual(t, purgatory.WithLogger(slog.New(&log)), purgatory.WithSlowCallback(1))
+	p := onManualClock[string](t, purgatory.WithLogger(slog.New(&log)), purgatory.WithSlowCallback(1))
 	op := &speechless{}
 	_, err := p.TryCompleteElseWatch(op, time.Second, "a")
 	require.NoError(t, err)
@@ -444,7 +395,7 @@ func TestARecordUndoesNothing(t *testing.T) {
 	for name, unwind := range unwind {
 		t.Run("String/"+name, func(t *testing.T) {
 			var told []any
-			p := newManual(t, purgatory.WithLogger(slog.New(&records{})), purgatory.WithSlowCallback(1),
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(&records{})), purgatory.WithSlowCallback(1),
 				purgatory.WithPanicHandler(func(v any, _ []byte) { told = append(told, v) }))
 			op := &unwinder{text: unwind}
 			_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
@@ -456,7 +407,7 @@ func TestARecordUndoesNothing(t *testing.T) {
 		})
 		t.Run("logger/"+name, func(t *testing.T) {
 			var told []any
-			p := newManual(t, purgatory.WithLogger(slog.New(unwindingLog{unwind})),
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(onEvent(func(string) { unwind() }))),
 				purgatory.WithPanicHandler(func(v any, _ []byte) { told = append(told, v) }))
 			op := &unwinder{}
 			_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
@@ -485,14 +436,6 @@ func (u *unwinder) String() string {
 	}
 	return "unwinder"
 }
-
-// unwindingLog calls a function instead of writing a record.
-type unwindingLog struct{ f func() }
-
-func (unwindingLog) Enabled(context.Context, slog.Level) bool    { return true }
-func (l unwindingLog) Handle(context.Context, slog.Record) error { l.f(); return nil }
-func (l unwindingLog) WithAttrs([]slog.Attr) slog.Handler        { return l }
-func (l unwindingLog) WithGroup(string) slog.Handler             { return l }
 
 // silent has no String method.
 type silent struct{ operation.DelayedOperation }
@@ -565,7 +508,7 @@ func TestRecordsOfCallbacksNameTheKey(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			var log records
-			p := newManual(t, purgatory.WithLogger(slog.New(&log)), purgatory.WithSlowCallback(1))
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(&log)), purgatory.WithSlowCallback(1))
 			op := &stuck{fail: "OnComplete", met: way.end == nil}
 			_, err := p.TryCompleteElseWatch(op, time.Second, "a", "b")
 			require.NoError(t, err)
@@ -628,7 +571,7 @@ func TestRecordsOfABatchNameEachOperationsKey(t *testing.T) {
 			const many = 300 // more than two batches
 			var log records
 			var met atomic.Bool
-			p := newManual(t, purgatory.WithLogger(slog.New(&log)), purgatory.WithSlowCallback(1), purgatory.WithWatcherShards(1))
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(&log)), purgatory.WithSlowCallback(1), purgatory.WithWatcherShards(1))
 			for n := range many {
 				key := fmt.Sprint("key ", n)
 				_, err := p.TryCompleteElseWatch(&confused{n: n, key: key, met: &met}, time.Hour, key, key+", too")
@@ -657,30 +600,12 @@ func TestRecordsOfABatchNameEachOperationsKey(t *testing.T) {
 	}
 }
 
-// unwinding is a logger's handler that calls unwind for the records of one event.
-type unwinding struct {
-	event  string
-	unwind func()
-}
-
-func (unwinding) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h unwinding) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == h.event {
-		h.unwind()
-	}
-	return nil
-}
-
-func (h unwinding) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h unwinding) WithGroup(string) slog.Handler      { return h }
-
 // The logger is told of a slow TryComplete after that has returned true. If the logger calls
 // Goexit, the verdict must stay.
 func TestALoggerThatCallsGoexitUndoesNoVerdict(t *testing.T) {
 	met := false
 	p := onManualClock[string](t, purgatory.WithSlowCallback(1),
-		purgatory.WithLogger(slog.New(unwinding{purgatory.EventSlow, runtime.Goexit})))
+		on(purgatory.EventSlow, runtime.Goexit))
 	o := &op{try: func() bool { time.Sleep(time.Microsecond); return met }}
 	submit(t, p, o, hour, "a")
 	met = true
@@ -696,13 +621,13 @@ func TestALoggerThatBlocksStopsNoTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				told, release := make(chan struct{}, 1), make(chan struct{})
 				p := open[string](t, purgatory.WithExpiryWorkers(1), purgatory.WithSlowCallback(time.Second),
-					purgatory.WithLogger(slog.New(unwinding{event, func() {
+					on(event, func() {
 						select {
 						case told <- struct{}{}:
 						default:
 						}
 						<-release
-					}})))
+					}))
 				leave := make(chan struct{})
 				for range 2 { // one blocks the worker, the other waits for it
 					submit(t, p, &op{complete: func() { <-leave }}, time.Millisecond, "a")
@@ -759,8 +684,8 @@ func TestAKeyThatCannotBeFormattedUndoesNothing(t *testing.T) {
 	p, err := purgatory.New[mute]("test", purgatory.WithTimer(clock), purgatory.WithLogger(slog.New(log)), purgatory.WithSlowCallback(1))
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Close() })
-	op := &teller{tell: func() { time.Sleep(time.Millisecond) }}
-	_, err = p.TryCompleteElseWatch(op, time.Hour, 1)
+	o := &op{complete: func() { time.Sleep(time.Millisecond) }}
+	_, err = p.TryCompleteElseWatch(o, time.Hour, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 1, p.CompleteForKey(1))
 	found := log.find(purgatory.EventSlow)

@@ -111,26 +111,6 @@ func TestErrorsNameThePurgatoryOnce(t *testing.T) {
 	assert.EqualError(t, p.Await(t.Context(), hour, func() bool { return false }, 1), `purgatory "test": closed: Await`)
 }
 
-func TestAnOperationThatTheTimerRefusesIsNotAccepted(t *testing.T) {
-	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
-	require.NoError(t, err)
-	p := open[string](t, purgatory.WithTimer(clock))
-	first, second := submitted(t, p, "a"), &op{}
-	_, err = p.TryCompleteElseWatch(second, hour, "a")
-	require.ErrorIs(t, err, purgatory.ErrFull)
-	s := conserved(t, p)
-	assert.Equal(t, []int64{1, 1, 1}, []int64{s.Accepted, s.Pending, s.RejectedFull})
-	require.True(t, p.ForceComplete(first))
-	submit(t, p, second, hour, "a") // it was refused before because another one was pending
-}
-
-func TestAUsedOperationIsRefusedAsUsedNotFull(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithMaxPending(1))
-	o := submitted(t, p, "a")
-	_, err := p.TryCompleteElseWatch(o, hour, "a")
-	require.ErrorIs(t, err, purgatory.ErrUsed, "not ErrFull: it was never counted")
-}
-
 func TestTheErrorOfARefusalSaysWhatWasWrong(t *testing.T) {
 	var typedNil *op
 	tests := map[string]struct {
@@ -145,7 +125,7 @@ func TestTheErrorOfARefusalSaysWhatWasWrong(t *testing.T) {
 		"typed nil":     {op: typedNil, keys: []string{"a"}, want: purgatory.ErrNilOperation, says: []string{"*purgatory_test.op"}},
 		"no keys":       {op: &op{}, want: purgatory.ErrNoKeys, says: []string{"*purgatory_test.op"}},
 		"too many keys": {op: &op{}, keys: make([]string, operation.MaxKeys+1), want: purgatory.ErrTooManyKeys, says: []string{"65537", "65536"}},
-		"used": {
+		"used": { // KAFKA-18027
 			op: &op{}, keys: []string{"a"}, want: purgatory.ErrUsed, says: []string{"*purgatory_test.op"},
 			prep: func(p *stringPurgatory, o operation.Operation) {
 				_, _ = p.TryCompleteElseWatch(o, hour, "a")
@@ -309,14 +289,14 @@ func TestAnOperationThatCloseRefusesIsAsNew(t *testing.T) {
 	p, err := purgatory.New[int](t.Name())
 	require.NoError(t, err)
 	p.SetTimer(&thenTimer{p.OwnTimer(), func() { _ = p.Close() }})
-	op := &refusedOp{}
-	_, err = p.TryCompleteElseWatch(op, time.Hour, 1)
+	o := &op{}
+	_, err = p.TryCompleteElseWatch(o, time.Hour, 1)
 	require.ErrorIs(t, err, purgatory.ErrClosed)
 
 	other, err := purgatory.New[int]("other")
 	require.NoError(t, err)
 	defer other.Close()
-	_, err = other.TryCompleteElseWatch(op, time.Hour, 1)
+	_, err = other.TryCompleteElseWatch(o, time.Hour, 1)
 	assert.NoError(t, err)
 }
 
@@ -326,7 +306,7 @@ func TestARefusedOperationIsSubmittedByAnotherType(t *testing.T) {
 	closed, err := purgatory.New[int](t.Name(), purgatory.WithMaxPending(1))
 	require.NoError(t, err)
 	defer closed.Close()
-	_, err = closed.TryCompleteElseWatch(&refusedOp{}, time.Hour, 1)
+	_, err = closed.TryCompleteElseWatch(&op{}, time.Hour, 1)
 	require.NoError(t, err)
 	part := new(operation.DelayedOperation)
 	first, second := &sharedOp{DelayedOperation: part}, &sharedOp{DelayedOperation: part}
@@ -342,12 +322,6 @@ func TestARefusedOperationIsSubmittedByAnotherType(t *testing.T) {
 	assert.Zero(t, first.completed)
 	assert.Equal(t, 1, second.completed)
 }
-
-type refusedOp struct{ operation.DelayedOperation }
-
-func (*refusedOp) TryComplete() bool { return false }
-func (*refusedOp) OnComplete()       {}
-func (*refusedOp) OnExpiration()     {}
 
 type sharedOp struct {
 	*operation.DelayedOperation
@@ -528,7 +502,7 @@ func TestANilOperationIsRefusedBeforeItsKeysAreHashed(t *testing.T) {
 }
 
 func TestAUsedOperationGivesItsPlaceBack(t *testing.T) {
-	p := newManual(t, purgatory.WithMaxPending(2))
+	p := onManualClock[string](t, purgatory.WithMaxPending(2))
 	op := probed(t, p, time.Hour, "a")
 	for range 5 {
 		_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
@@ -537,6 +511,8 @@ func TestAUsedOperationGivesItsPlaceBack(t *testing.T) {
 	probed(t, p, time.Hour, "a")
 	_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, "a")
 	require.ErrorIs(t, err, purgatory.ErrFull)
+	_, err = p.TryCompleteElseWatch(op, time.Hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrUsed, "not ErrFull: it was never counted")
 }
 
 func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
@@ -555,23 +531,13 @@ func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
 }
 
 func TestAClosedPurgatoryReturnsErrClosedForAnyKeys(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	require.NoError(t, p.Close())
 	keys := make([]string, operation.MaxKeys+1)
 	_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, keys[1:]...)
 	require.ErrorIs(t, err, purgatory.ErrClosed)
 	_, err = p.TryCompleteElseWatch(&probe{}, time.Hour, keys...)
 	require.ErrorIs(t, err, purgatory.ErrTooManyKeys)
-}
-
-func TestKAFKA18027ACompletedOperationIsRefused(t *testing.T) {
-	p := onManualClock[string](t)
-	o := submitted(t, p, "a")
-	p.ForceComplete(o)
-	_, err := p.TryCompleteElseWatch(o, hour, "a")
-	require.ErrorIs(t, err, purgatory.ErrUsed)
-	ended(t, o, operation.Forced)
-	empty(t, p)
 }
 
 func TestARefusedRegistrationDropsRequestsToEnd(t *testing.T) {

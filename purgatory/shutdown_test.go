@@ -328,19 +328,6 @@ func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
 	})
 }
 
-// onStuck is a slog.Handler that calls a function for the records of stuck callbacks.
-type onStuck struct {
-	records
-	call func()
-}
-
-func (h *onStuck) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == purgatory.EventStuck {
-		h.call()
-	}
-	return h.records.Handle(ctx, r)
-}
-
 // Shutdown waits for whatever of the purgatory still runs, also when every operation has ended.
 func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, pause func()) (p *purgatory.DelayedOperationPurgatory[string]){
@@ -354,7 +341,7 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			return p
 		},
 		"a worker that has not begun": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			held := purgatory.HoldWorkers(t, p)
 			go func() { pause(); held.Release() }()
 			o := probed(t, p, time.Hour, "a")
@@ -363,7 +350,7 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			return p
 		},
 		"a function of CancelMatching, whose operation has ended": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
-			p := newManual(t)
+			p := onManualClock[string](t)
 			o := probed(t, p, time.Hour, "a")
 			go p.CancelMatching("a", nil, func(operation.Operation) bool { pause(); return true })
 			synctest.Wait()
@@ -371,16 +358,16 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			return p
 		},
 		"a callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
-			p := newManual(t)
-			o := &teller{tell: pause}
+			p := onManualClock[string](t)
+			o := &op{complete: pause}
 			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 			require.NoError(t, err)
 			go p.ForceComplete(o)
 			return p
 		},
 		"a record of a stuck callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
-			p := newManual(t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&onStuck{call: pause})))
-			o := &teller{tell: func() { time.Sleep(time.Minute) }}
+			p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), on(purgatory.EventStuck, pause))
+			o := &op{complete: func() { time.Sleep(time.Minute) }}
 			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 			require.NoError(t, err)
 			go p.ForceComplete(o)
@@ -416,7 +403,7 @@ func TestACallbackThatKeepsShutdownIsLogged(t *testing.T) {
 		p, err := purgatory.New[string]("test", purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
 		require.NoError(t, err)
 		leave := make(chan struct{})
-		o := &teller{tell: func() { <-leave }}
+		o := &op{complete: func() { <-leave }}
 		_, err = p.TryCompleteElseWatch(o, time.Hour, "a")
 		require.NoError(t, err)
 		go p.ForceComplete(o)
@@ -435,7 +422,7 @@ func TestACallbackThatKeepsShutdownIsLogged(t *testing.T) {
 // goroutines. Nothing is pending then, every accepted operation was answered once, and no
 // callback runs any more.
 func TestShutdownReturnsWhateverRaces(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range uint64(40) {
 		var opts []purgatory.Option
 		if seed%3 == 0 {
 			opts = append(opts, purgatory.WithFirstInFirstOut())
@@ -531,7 +518,7 @@ func shutdownRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 func TestShutdownRefusesFromItsBeginningOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &records{}
-		p := newManual(t, purgatory.WithLogger(slog.New(log)))
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 		waits := probed(t, p, time.Hour, "a")
 		done := make(chan error)
 		go func() { done <- p.Shutdown(t.Context()) }()
@@ -540,11 +527,11 @@ func TestShutdownRefusesFromItsBeginningOn(t *testing.T) {
 		defer cancel()
 		go func() { done <- p.Shutdown(ctx) }()
 		synctest.Wait()
-		tried := &counted{}
+		tried := &op{try: func() bool { return true }}
 		_, err := p.TryCompleteElseWatch(tried, time.Hour, "a")
 		require.ErrorIs(t, err, purgatory.ErrClosed)
 		require.ErrorIs(t, p.Await(ctx, time.Hour, tried.TryComplete, "a"), purgatory.ErrClosed)
-		assert.Zero(t, tried.tries)
+		assert.Zero(t, tried.tries.Load())
 		assert.Len(t, log.find(purgatory.EventShutdown), 1)
 		assert.Equal(t, operation.Pending, waits.Outcome())
 		require.True(t, p.ForceComplete(waits))
@@ -553,27 +540,21 @@ func TestShutdownRefusesFromItsBeginningOn(t *testing.T) {
 	})
 }
 
-// counted counts its tries.
-type counted struct {
-	operation.DelayedOperation
-	tries int
-}
-
-func (c *counted) TryComplete() bool { c.tries++; return true }
-func (*counted) OnComplete()         {}
-func (*counted) OnExpiration()       {}
-
 // A registration that began before Shutdown, and is not accepted yet, is refused: Shutdown would not
 // wait for its condition.
 func TestARegistrationDuringWhichShutdownBeginsIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newManual(t)
+		p := onManualClock[string](t)
 		waits := probed(t, p, time.Hour, "a")
 		done := make(chan error)
-		o := &starter{start: func() {
-			go func() { done <- p.Shutdown(t.Context()) }()
-			synctest.Wait()
-		}}
+		o := &op{}
+		o.try = func() bool {
+			if o.tries.Load() == 1 {
+				go func() { done <- p.Shutdown(t.Context()) }()
+				synctest.Wait()
+			}
+			return false
+		}
 		completed, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 		assert.False(t, completed)
 		require.ErrorIs(t, err, purgatory.ErrClosed)
@@ -584,28 +565,13 @@ func TestARegistrationDuringWhichShutdownBeginsIsRefused(t *testing.T) {
 	})
 }
 
-// starter starts something in its first try.
-type starter struct {
-	counted
-	start func()
-}
-
-func (s *starter) TryComplete() bool {
-	if s.tries++; s.tries == 1 {
-		s.start()
-	}
-	return false
-}
-
 // If the context of Shutdown ends while operations wait, Shutdown returns the context's cause,
 // even if their callbacks have run by then.
 func TestShutdownThatEndsOperationsReturnsTheCause(t *testing.T) {
 	var p *purgatory.DelayedOperationPurgatory[string]
-	p = newManual(t, purgatory.WithLogger(slog.New(onEvent(func(event string) {
-		if event == purgatory.EventClosed { // logged when all have ended: wait for the workers that run the callbacks
-			assert.Eventually(t, p.Idle, deadline, time.Millisecond)
-		}
-	}))))
+	p = onManualClock[string](t, on(purgatory.EventClosed, func() { // logged when all have ended: wait for the workers that run the callbacks
+		assert.Eventually(t, p.Idle, deadline, time.Millisecond)
+	}))
 	probed(t, p, time.Hour, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

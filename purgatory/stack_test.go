@@ -51,10 +51,7 @@ func (o *chained) OnComplete() {
 }
 
 func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
-	length := 100_000
-	if purgatory.RaceDetector || testing.Short() {
-		length = 8000 // still several times the frames that are allowed
-	}
+	const length = 8000 // several times the frames that are allowed
 	ways := map[string]func(c *chain, o *chained){
 		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(c.key(o.number)) },
 		"force":  func(c *chain, o *chained) { c.p.ForceComplete(o) },
@@ -116,10 +113,7 @@ func answered[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory
 // the length of the chain, and however its keys lie in shards.
 func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
 	const maxFrames = 4000 // of some hundred bytes each: below a megabyte
-	length := 20_000
-	if purgatory.RaceDetector || testing.Short() {
-		length = 3000
-	}
+	const length = 3000    // without a bound several times the frames that are allowed
 	for _, shards := range []int{1, 64, 1024, 65_536} {
 		for _, where := range []string{"OnComplete", "TryComplete", "OnComplete of two purgatories", "OnComplete beside a crowd"} {
 			t.Run(where+" "+strconv.Itoa(shards), func(t *testing.T) {
@@ -205,69 +199,54 @@ func (w *waker) OnExpiration()     {}
 // Checks that are made inside a TryComplete, and that come back to the key that is being checked, cost at
 // most a small constant times the number of waiting operations, and lose no wake-up.
 func TestChecksInsideATryAreBounded(t *testing.T) {
-	graphs := map[string]func(key int) []int{
-		"own key": func(key int) []int { return []int{key} },
-	}
-	keys := map[string]int{"own key": 1}
-	for name, checks := range graphs {
-		for _, each := range []int{1, 2, 3, 6, 10, 1000} {
-			if each = min(each, 1200/keys[name]); purgatory.RaceDetector || testing.Short() {
-				each = min(each, 100)
-			}
-			t.Run(name+" "+strconv.Itoa(each), func(t *testing.T) {
-				p := open[int](t)
-				var tries, calls atomic.Int64
-				var round atomic.Int64 // of the outermost calls
-				var caller atomic.Value
-				caller.Store("")
-				var all []*waker
-				for key := range keys[name] {
-					for range each {
-						w := new(waker)
-						w.try = func() bool {
-							tries.Add(1)
-							if goroutineID() == caller.Load() {
-								calls.Add(1)
-							}
-							if round.Load() == 0 {
-								return false // registering
-							}
-							// Before the checks: an operation that ends wakes the next
-							// ones up after the condition is met.
-							met := round.Load() >= 3
-							for _, other := range checks(key) {
-								p.CheckAndComplete(other)
-							}
-							return met
-						}
-						all = append(all, w)
-						_, err := p.TryCompleteElseWatch(w, hour, key)
-						require.NoError(t, err)
+	for _, waiters := range []int{1, 2, 3, 6, 10, 100} {
+		t.Run(strconv.Itoa(waiters), func(t *testing.T) {
+			p := open[int](t)
+			var calls atomic.Int64
+			var round atomic.Int64 // of the outermost calls
+			var caller atomic.Value
+			caller.Store("")
+			var all []*waker
+			for range waiters {
+				w := new(waker)
+				w.try = func() bool {
+					if goroutineID() == caller.Load() {
+						calls.Add(1)
 					}
+					if round.Load() == 0 {
+						return false // registering
+					}
+					// Before the check: an operation that ends wakes the next ones up after the
+					// condition is met.
+					met := round.Load() >= 3
+					p.CheckAndComplete(0)
+					return met
 				}
-				caller.Store(goroutineID())
-				for r := int64(1); r <= 2; r++ {
-					round.Store(r)
-					calls.Store(0)
-					soon(t, "the caller is not kept", func() {
-						caller.Store(goroutineID())
-						p.CheckAndComplete(0)
-					})
-					assert.LessOrEqual(t, calls.Load(), int64(16*len(all)+64), "tries in one call, of %d waiters", len(all))
-				}
-				round.Store(3)
-				soon(t, "no wake-up is lost", func() {
-					eventually(t, func() bool {
-						p.CheckAndComplete(0) // in a graph without a cycle the test makes the first check
-						return p.NumDelayed() == 0
-					}, "all end")
+				all = append(all, w)
+				_, err := p.TryCompleteElseWatch(w, hour, 0)
+				require.NoError(t, err)
+			}
+			for r := int64(1); r <= 2; r++ {
+				round.Store(r)
+				calls.Store(0)
+				soon(t, "the caller is not kept", func() {
+					caller.Store(goroutineID())
+					p.CheckAndComplete(0)
 				})
-				require.NoError(t, p.Shutdown(t.Context()))
-				for _, w := range all {
-					require.EqualValues(t, 1, w.finished.Load())
-				}
+				assert.LessOrEqual(t, calls.Load(), int64(16*waiters+64), "tries in one call")
+			}
+			round.Store(3)
+			soon(t, "no wake-up is lost", func() {
+				eventually(t, func() bool {
+					p.CheckAndComplete(0)
+					return p.NumDelayed() == 0
+				}, "all end")
 			})
-		}
+			require.NoError(t, p.Shutdown(t.Context()))
+			for _, w := range all {
+				require.EqualValues(t, 1, w.finished.Load())
+			}
+		})
 	}
 }
 
@@ -410,7 +389,7 @@ func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
 // Each TryComplete registers the next operation. One registration in some hundred looks at its stack,
 // so the stack may hold thousands of them, and not all.
 func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
-	length := howMany(50_000, 20_000)
+	const length = 20_000 // without a bound several times the frames that are allowed
 	p := open[int](t)
 	for range 2 {
 		var deep, completed atomic.Int64
@@ -454,18 +433,18 @@ func nest(frames int, f func()) {
 // is occupied.
 func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 	for frames, deep := range map[int]bool{0: false, machine.DeepStack / 2: false, machine.DeepStack: true} {
-		p := newManual(t, purgatory.WithWatcherShards(1))
+		p := onManualClock[string](t, purgatory.WithWatcherShards(1))
 		var inside atomic.Bool
 		ended := make(chan bool, 1)
-		inner := &teller{tell: func() { ended <- inside.Load() }}
+		inner := &op{complete: func() { ended <- inside.Load() }}
 		_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
 		require.NoError(t, err)
 		proceed := make(chan struct{})
 		if deep { // the only worker is inside the outer callback
-			blocked := inner.tell
-			inner.tell = func() { <-proceed; blocked() }
+			blocked := inner.complete
+			inner.complete = func() { <-proceed; blocked() }
 		}
-		outer := &teller{tell: func() {
+		outer := &op{complete: func() {
 			nest(frames, func() {
 				inside.Store(true)
 				assert.True(t, p.ForceComplete(inner))
@@ -477,7 +456,7 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 		require.True(t, p.ForceComplete(outer))
 		assert.Equal(t, operation.Forced, inner.Outcome(), "it has ended in any case")
 		if deep {
-			assert.NotZero(t, p.Watchers().Unanswered(), "and is not answered")
+			assert.False(t, p.Idle(), "and is not answered")
 		}
 		close(proceed)
 		select {
@@ -492,7 +471,7 @@ func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 
 // A registration on a deep stack makes its tries itself, unless it is inside a TryComplete.
 func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
-	p := newManual(t, purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
 	nest(machine.DeepStack, func() {
 		completed, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a")
 		assert.NoError(t, err)
@@ -500,57 +479,13 @@ func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
 	})
 }
 
-// A chain whose operations wait in different shards, each of them behind a gate of its
-// own while there are gates, nests no deeper than there are gates.
-func TestAChainNestsNoDeeperThanThereAreGates(t *testing.T) {
-	const length = 2000
-	p := newManual(t, purgatory.WithWatcherShards(1<<13))
-	var keys []string
-	taken := make(map[any]bool)
-	for i := 0; len(keys) < length; i++ {
-		key := strconv.Itoa(i)
-		if shard := p.Watchers().Shard(p.Watchers().Hash(key)); !taken[shard] {
-			taken[shard] = true
-			keys = append(keys, key)
-		}
-	}
-	links := make([]link, length)
-	done := make(chan struct{})
-	var deepest atomic.Int64
-	for i := range links {
-		links[i].complete = func() {
-			if i == length-1 {
-				close(done)
-				return
-			}
-			if i%10 == 0 {
-				deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, 30*length)))))
-			}
-			p.ForceComplete(&links[i+1])
-		}
-		_, err := p.TryCompleteElseWatch(&links[i], time.Hour, keys[i])
-		require.NoError(t, err)
-	}
-	p.ForceComplete(&links[0])
-	<-done
-	assert.Less(t, deepest.Load(), int64(8000), "frames")
-}
-
-// link is an operation of a chain.
-type link struct {
-	probe
-	complete func()
-}
-
-func (l *link) OnComplete() { l.complete() }
-
 // A walk that ends operations on a deep stack leaves their callbacks to a worker. The next walk,
 // which uses the same memory, does not.
 func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {
-	p := newManual(t, purgatory.WithWatcherShards(1))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
 	on := make(chan string, 1)
 	wait := func(key string, tell func()) {
-		_, err := p.TryCompleteElseWatch(&teller{tell: tell}, time.Hour, key)
+		_, err := p.TryCompleteElseWatch(&op{complete: tell}, time.Hour, key)
 		require.NoError(t, err)
 	}
 	where := func() { on <- string(goroutineName()) }
@@ -594,7 +529,7 @@ func (s *small) OnExpiration()     {}
 func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
 	for _, inSlice := range []bool{false, true} {
 		for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
-			n := int64(howMany(50_000, 15_000)) // without a bound more frames than are allowed
+			const n = int64(15_000) // without a bound more frames than are allowed
 			p := onManualClock[int](t, opts...)
 			var all []small
 			if inSlice {

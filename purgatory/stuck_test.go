@@ -24,12 +24,12 @@ func TestEachStuckCallbackIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const threshold = time.Second
 		var log records
-		p := newManual(t, purgatory.WithSlowCallback(threshold), purgatory.WithLogger(slog.New(&log)))
+		p := onManualClock[string](t, purgatory.WithSlowCallback(threshold), purgatory.WithLogger(slog.New(&log)))
 		leave := make(chan struct{})
 		var group sync.WaitGroup
 		const all = 25
 		for range all {
-			o := &teller{tell: func() { <-leave }}
+			o := &op{complete: func() { <-leave }}
 			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 			require.NoError(t, err)
 			group.Go(func() { p.ForceComplete(o) })
@@ -60,7 +60,7 @@ func TestEachStuckCallbackIsLoggedOnce(t *testing.T) {
 func TestAStuckStackIsFoundInACrowd(t *testing.T) {
 	const crowd = 6000 // their stacks are more than a megabyte
 	var log records
-	p := newManual(t, purgatory.WithSlowCallback(1), purgatory.WithStuckStacks(), purgatory.WithLogger(slog.New(&log)))
+	p := onManualClock[string](t, purgatory.WithSlowCallback(1), purgatory.WithStuckStacks(), purgatory.WithLogger(slog.New(&log)))
 	leave := make(chan struct{})
 	var group sync.WaitGroup
 	for range crowd {
@@ -69,7 +69,7 @@ func TestAStuckStackIsFoundInACrowd(t *testing.T) {
 	var entered sync.WaitGroup
 	for range 3 {
 		entered.Add(1)
-		o := &stuckInACrowd{teller{tell: func() { entered.Done(); <-leave }}}
+		o := &stuckInACrowd{op{complete: func() { entered.Done(); <-leave }}}
 		_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 		require.NoError(t, err)
 		group.Go(func() { p.ForceComplete(o) })
@@ -86,17 +86,17 @@ func TestAStuckStackIsFoundInACrowd(t *testing.T) {
 	group.Wait()
 }
 
-type stuckInACrowd struct{ teller }
+type stuckInACrowd struct{ op }
 
-func (s *stuckInACrowd) OnComplete() { s.tell() }
+func (s *stuckInACrowd) OnComplete() { s.complete() }
 
 // A clock that always finds something to expire sweeps all the same.
 func TestAnAdvanceThatExpiresSomethingSweepsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
-		p := newManual(t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
+		p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
 		leave := make(chan struct{})
-		stuck := &teller{tell: func() { <-leave }}
+		stuck := &op{complete: func() { <-leave }}
 		_, err := p.TryCompleteElseWatch(stuck, time.Hour, "a")
 		require.NoError(t, err)
 		go p.ForceComplete(stuck)
@@ -164,7 +164,7 @@ func TestATryThatUnwindsIsSlowAndNotStuck(t *testing.T) {
 	for name, unwind := range map[string]func(){"panic": func() { panic("of the user's") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newManual(t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&records{})))
+				p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&records{})))
 				op := probed(t, p, time.Hour, "a")
 				op.while = func() {
 					op.while = nil
@@ -207,39 +207,12 @@ func TestACallbackIsStuckOnlyAfterTheThreshold(t *testing.T) {
 	})
 }
 
-// Tests that what is stuck stops nobody else.
-
-// blockingLogs is a handler that blocks for records of one event until the test ends.
-type blockingLogs struct {
-	event   string
-	entered atomic.Int32
-	leave   chan struct{}
-}
-
-func (b *blockingLogs) Enabled(context.Context, slog.Level) bool { return true }
-func (b *blockingLogs) WithAttrs([]slog.Attr) slog.Handler       { return b }
-func (b *blockingLogs) WithGroup(string) slog.Handler            { return b }
-
-func (b *blockingLogs) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == b.event {
-		b.entered.Add(1)
-		<-b.leave
-	}
-	return nil
-}
-
-// blockingKey is a key whose String method blocks.
-type blockingKey struct{ of *keyText }
-
-type keyText struct {
-	entered atomic.Int32
-	leave   chan struct{}
-}
+// blockingKey is a key whose String method calls a function.
+type blockingKey struct{ said *func() }
 
 func (k blockingKey) String() string {
-	if k.of != nil {
-		k.of.entered.Add(1)
-		<-k.of.leave
+	if k.said != nil {
+		(*k.said)()
 	}
 	return "key"
 }
@@ -249,17 +222,19 @@ func (k blockingKey) String() string {
 func TestTimeoutsPassWhileARecordOfAStuckCallbackBlocks(t *testing.T) {
 	for _, blocks := range []string{"logger", "key"} {
 		t.Run(blocks, func(t *testing.T) {
-			logs := &blockingLogs{leave: make(chan struct{})}
-			if blocks == "logger" {
-				logs.event = purgatory.EventStuck
+			var entered atomic.Int32
+			leave := make(chan struct{})
+			block := func() { entered.Add(1); <-leave }
+			inLogger := block
+			if blocks == "key" {
+				inLogger = func() {}
 			}
-			texts := &keyText{leave: make(chan struct{})}
 			p := open[blockingKey](t, purgatory.WithSlowCallback(time.Millisecond), purgatory.WithStuckStacks(),
-				purgatory.WithReapInterval(5*time.Millisecond), purgatory.WithLogger(slog.New(logs)))
+				purgatory.WithReapInterval(5*time.Millisecond), on(purgatory.EventStuck, inLogger))
 			out := make(chan struct{})
 			var key blockingKey
 			if blocks == "key" {
-				key.of = texts
+				key.said = &block
 			}
 			var wg sync.WaitGroup
 			var in atomic.Int32
@@ -269,14 +244,13 @@ func TestTimeoutsPassWhileARecordOfAStuckCallbackBlocks(t *testing.T) {
 				wg.Go(func() { p.ForceComplete(o) })
 			}
 			eventually(t, func() bool { return in.Load() == 300 }, "300 callbacks are stuck")
-			eventually(t, func() bool { return logs.entered.Load()+texts.entered.Load() > 0 }, "a record blocks")
+			eventually(t, func() bool { return entered.Load() > 0 }, "a record blocks")
 			for range 20 {
 				o := &op{}
 				submit(t, p, o, 5*time.Millisecond, blockingKey{})
 				require.True(t, inTime(func() bool { return o.expired.Load() == 1 }), "no timeout passes")
 			}
-			close(logs.leave)
-			close(texts.leave)
+			close(leave)
 			close(out)
 			wg.Wait()
 			require.NoError(t, p.Shutdown(t.Context()))
@@ -286,7 +260,7 @@ func TestTimeoutsPassWhileARecordOfAStuckCallbackBlocks(t *testing.T) {
 
 // TestAStallIsNoCallbackThatBlocks: what ran before the stall did not run during it.
 func TestAStallIsNoCallbackThatBlocks(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	gate := p.Watchers().Shard(0).Gate()
 	gate.Enter()
 	defer gate.Exit(0)
@@ -503,11 +477,11 @@ func TestCallbacksRunInlineBesideManyBlockedGoroutines(t *testing.T) {
 // worker that a callback ends by runtime.Goexit is replaced.
 func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 	const n = 8
-	p := newManual(t, purgatory.WithSignalWorkers(n))
+	p := onManualClock[string](t, purgatory.WithSignalWorkers(n))
 	var running, ended atomic.Int32
 	together := make(chan struct{})
 	for i := range n {
-		op := &teller{tell: func() {
+		o := &op{complete: func() {
 			defer ended.Add(1)
 			if running.Add(1) == n {
 				close(together)
@@ -517,7 +491,7 @@ func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 				runtime.Goexit()
 			}
 		}}
-		_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
+		_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
 		require.NoError(t, err)
 	}
 	p.CloseOnWorkers()

@@ -346,14 +346,14 @@ func TestASlowTryMovesNoDeadline(t *testing.T) {
 			require.NoError(t, err)
 			defer p.Close()
 			var took time.Duration
-			start := p.Now()
+			start := time.Now()
 			o := &slowSecond{
 				second: func() {
 					time.Sleep(slow)
 					_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, "another")
 					assert.NoError(t, err)
 				},
-				expired: func() { took = p.Now() - start },
+				expired: func() { took = time.Since(start) },
 			}
 			_, err = p.TryCompleteElseWatch(o, timeout, "key")
 			require.NoError(t, err)

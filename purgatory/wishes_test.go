@@ -13,6 +13,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // While one goroutine is inside an operation's TryComplete, other goroutines ask for the
@@ -95,6 +96,7 @@ var wishes = map[operation.Outcome]func(t *testing.T, p *stringPurgatory, o oper
 	},
 }
 
+// KAFKA-19312: an expiry overlapped a check.
 func TestAnEndRequestedDuringACheckIsCarriedOut(t *testing.T) {
 	for outcome, wish := range wishes {
 		t.Run(outcome.String(), func(t *testing.T) {
@@ -315,16 +317,6 @@ func TestAnOperationMayEndItselfInTryComplete(t *testing.T) {
 	}
 }
 
-// apart runs f on another goroutine, which f may end, and waits for that goroutine.
-func apart(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
-
 // restless is an operation whose state changes in each try, and whose key another goroutine
 // checks then.
 type restless struct {
@@ -339,7 +331,7 @@ type restless struct {
 func (r *restless) TryComplete() bool {
 	n := r.tries.Add(1)
 	if !r.calm.Load() {
-		apart(func() { r.p.CheckAndComplete("a") })
+		inBackground(func() { r.p.CheckAndComplete("a") })()
 	}
 	return n == r.yes
 }
@@ -347,31 +339,8 @@ func (r *restless) TryComplete() bool {
 func (r *restless) OnComplete()   { r.ended.Add(1) }
 func (r *restless) OnExpiration() {}
 
-// A holder tries again as often as it is asked to, up to a bound; then a worker tries. So
-// the caller returns, and the operation is tried after the last change.
-func TestAfterABoundOfRetriesAWorkerTries(t *testing.T) {
-	p := newManual(t)
-	op := &restless{p: p, yes: 100}
-	op.calm.Store(true)
-	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-	require.NoError(t, err)
-	require.EqualValues(t, 2, op.tries.Load())
-	op.calm.Store(false)
-	done := make(chan int)
-	go func() { done <- p.CheckAndComplete("a") }()
-	select {
-	case completed := <-done:
-		assert.LessOrEqual(t, completed, 1)
-	case <-time.After(deadline):
-		t.Fatal("the caller is kept")
-	}
-	require.Eventually(t, func() bool { return op.ended.Load() == 1 }, deadline, time.Millisecond)
-	assert.EqualValues(t, 100, op.tries.Load(), "the 100th said yes")
-	assert.Equal(t, operation.Satisfied, op.Outcome())
-}
-
 func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
-	p := newManual(t)
+	p := onManualClock[string](t)
 	held := purgatory.HoldWorkers(t, p) // so only the caller tries
 	op := &restless{p: p}
 	op.calm.Store(true)
@@ -382,7 +351,7 @@ func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
 	assert.Zero(t, p.CheckAndComplete("a"))
 	assert.EqualValues(t, purgatory.MaxInRow, op.tries.Load()-before)
 	assert.Positive(t, held.Asked(), "the next look is left to a worker")
-	assert.True(t, p.Watchers().Signalled())
+	assert.True(t, held.Waiting())
 	assert.Equal(t, operation.Pending, op.Outcome())
 	op.calm.Store(true)
 	s := p.Stats()
@@ -397,21 +366,23 @@ func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 	for name, says := range map[string]bool{"yes": true, "no": false} {
 		for _, at := range []string{"the first try", "the second try", "a check"} {
 			t.Run(name+" of "+at, func(t *testing.T) {
-				p := newManual(t)
+				clock, err := timer.NewManualTimer()
+				require.NoError(t, err)
+				p := open[string](t, purgatory.WithTimer(clock))
 				op := &probe{}
 				tries, wished := 0, map[string]int{"the first try": 1, "the second try": 2, "a check": 3}[at]
 				op.while = func() {
 					if tries++; tries == wished {
 						op.ready = says
-						apart(func() { assert.False(t, p.Cancel(op, gone)) })
+						inBackground(func() { assert.False(t, p.Cancel(op, gone)) })()
 						assert.Equal(t, 1, p.Wishes())
 					}
 				}
-				_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
+				_, err = p.TryCompleteElseWatch(op, time.Hour, "a", "b")
 				require.NoError(t, err)
 				p.CheckAndComplete("b")
 				assert.Zero(t, p.Wishes())
-				assert.Zero(t, p.Scheduled())
+				assert.Zero(t, clock.Pending())
 				if says {
 					assert.Equal(t, operation.Satisfied, op.Outcome())
 				} else {
@@ -426,7 +397,7 @@ func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 // Many goroutines check and end the same operations. Each operation ends once, and none
 // stays held.
 func TestNoOperationStaysHeldAfterRacingCalls(t *testing.T) {
-	p := newManual(t, purgatory.WithWatcherShards(2))
+	p := onManualClock[string](t, purgatory.WithWatcherShards(2))
 	const operations = 300
 	var ops []*restless
 	for i := range operations {
@@ -459,15 +430,4 @@ func TestNoOperationStaysHeldAfterRacingCalls(t *testing.T) {
 	}
 	assert.Zero(t, p.Wishes())
 	assert.Zero(t, p.NumDelayed())
-}
-
-func TestKAFKA19312ExpiryDoesNotOverlapACheck(t *testing.T) {
-	p := onManualClock[string](t)
-	o := newHeldOp()
-	submit(t, p, o, time.Second, "a")
-	proceed := o.holdInCheck(p, "a")
-	p.AdvanceClock(hour)
-	pending(t, &o.op) // it does not expire while TryComplete runs
-	assert.Equal(t, 1, proceed(false))
-	ended(t, &o.op, operation.Expired)
 }

@@ -48,8 +48,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
