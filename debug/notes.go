@@ -29,6 +29,8 @@ const (
 const (
 	stuckLimit    = time.Second            // a callback must not block
 	blockedLimit  = 3 * time.Second        // that callbacks run and none returns
+	busyTime      = 20 * time.Second       // that ever so many run,
+	busyMany      = 4                      // for each processor: a busy process has some that wait for a lock or a processor
 	dueTicks      = 20                     // that an expired operation waits for a worker,
 	dueLimit      = 50 * time.Millisecond  // and no less than this
 	dueMany       = 64                     // that wait at two looks; at one, a crowd may have expired just then
@@ -58,7 +60,7 @@ type notebook struct {
 }
 
 // notes says what is remarkable about a purgatory, now and over the window: the worst first. What a stall of the process
-// explains is left to the page's note about that.
+// explains is left to the page's note about that, and what stuck callbacks explain is no trouble of its own.
 func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection, stalled bool) []Note {
 	b := notebook{n: n, w: w, in: in, stalled: stalled, all: []Note{}}
 	stuck := b.stuck()
@@ -66,7 +68,9 @@ func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection, stalled bool
 	b.refused()
 	b.expiries(stuck)
 	b.vain()
-	b.growth()
+	if !stuck {
+		b.growth()
+	}
 	return b.sorted()
 }
 
@@ -146,11 +150,11 @@ func (b *notebook) stuck() (found bool) {
 	case b.n.BlockedFor > blockedLimit:
 		b.trouble("%s, and under some keys none has returned for %s: it blocks a worker, or the goroutine that called the purgatory. %s",
 			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.BlockedFor.Seconds()), profile)
-	case b.w.busy > procs: // BlockedFor does not see those that block beside others that return
-		b.trouble("at every look in the last %.0f s at least %d callbacks ran, more than there are processors: do they block, or wait for a lock? %s",
-			minWindow.Seconds(), b.w.busy, profile)
+	case b.w.busy > busyMany*procs: // BlockedFor does not see those that block beside others that return
+		b.trouble("at every look in the last %.0f s at least %d callbacks ran, on %s: they block, or wait for a lock. %s",
+			busyTime.Seconds(), b.w.busy, count(procs, "processor", "processors"), profile)
 	case b.w.longBusy > 0:
-		b.look("at every look in the last minute at least %s: does it block? %s", count(b.w.longBusy, "callback ran", "callbacks ran"), profile)
+		b.look("at every look in the last minute at least %s: does it block, or is the process that busy? %s", count(b.w.longBusy, "callback ran", "callbacks ran"), profile)
 	}
 	limit, bound := max(dueTicks*b.in.Wheels.Tick, dueLimit), atLeast(dueCapped(b.n))
 	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {

@@ -19,7 +19,7 @@ type window struct {
 	panics, slowCallbacks, stalls            int64
 	late                                     purgatory.Histogram
 	due                                      int64 // expired operations that wait for a worker now, and did a moment ago
-	busy, longBusy                           int64 // callbacks that ran at every look of the last 10 s, and of the last minute: at least so many
+	busy, longBusy                           int64 // callbacks that ran at every look of the last 20 s, and of the last minute: at least so many
 	minute                                   minute
 	pendingBefore, pendingHalfway, pendingAt int64
 }
@@ -73,7 +73,7 @@ func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Ti
 			w.due = min(n.Due, samples[i].stats.Due)
 		}
 	}
-	w.busy, w.longBusy = alwaysRunning(samples, n, now, minWindow), alwaysRunning(samples, n, now, time.Minute)
+	w.busy, w.longBusy = alwaysRunning(samples, n, now, busyTime), alwaysRunning(samples, n, now, time.Minute)
 	w.minute = lastMinute(samples, n, now)
 	return w
 }

@@ -75,7 +75,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "one callback blocks", Page: "look", Note: `^at every look in the last minute at least 1 callback ran: does it block`, After: 75 * time.Second,
+		Name: "one callback blocks", Page: "look", Note: `^at every look in the last minute at least 1 callback ran: does it block, or`, After: 75 * time.Second,
 		Alerts: []string{"PurgatoryCallbacksAlwaysRun"},
 		run: func(s *server) {
 			var blocked atomic.Bool
