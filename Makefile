@@ -121,9 +121,9 @@ SIDE_BY_SIDE ?= 2
 TEST_FLAGS := -vet=off -gcflags=all=-dwarf=false -toolexec="env GOGC=400"
 
 .PHONY: check
-check: ## the core and its contract, without the race detector: a quick look, about a minute (make test has everything)
+check: ## the core and its contract, without the race detector: a quick look, a minute or two (make test has everything)
 	@echo "compiles and tests the core; each package says so when its tests have passed"
-	@$(GO) test . ./operation ./timer ./watchers ./reaper ./internal/... ./future ./watermark ./examples/quickstart
+	@$(GO) test -short . ./operation ./timer ./watchers ./reaper ./purgatory/... ./internal/... ./future ./watermark ./examples/quickstart
 
 .PHONY: test
 test: ## every test of the library and of every nested module, under the race detector: ten minutes or more on two processors

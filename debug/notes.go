@@ -3,6 +3,7 @@ package debug
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ const (
 const (
 	stuckLimit    = time.Second            // a callback must not block
 	blockedLimit  = 3 * time.Second        // that callbacks run and none returns
+	busyTime      = 20 * time.Second       // that ever so many run,
+	busyMany      = 4                      // for each processor: a busy process has some that wait for a lock or a processor
 	dueTicks      = 20                     // that an expired operation waits for a worker,
 	dueLimit      = 50 * time.Millisecond  // and no less than this
 	dueMany       = 64                     // that wait at two looks; at one, a crowd may have expired just then
@@ -57,15 +60,17 @@ type notebook struct {
 }
 
 // notes says what is remarkable about a purgatory, now and over the window: the worst first. What a stall of the process
-// explains is left to the page's note about that.
+// explains is left to the page's note about that, and what stuck callbacks explain is no trouble of its own.
 func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection, stalled bool) []Note {
 	b := notebook{n: n, w: w, in: in, stalled: stalled, all: []Note{}}
-	b.stuck()
+	stuck := b.stuck()
 	b.late()
 	b.refused()
-	b.expiries()
+	b.expiries(stuck)
 	b.vain()
-	b.growth()
+	if !stuck {
+		b.growth()
+	}
 	return b.sorted()
 }
 
@@ -133,15 +138,23 @@ func spanOf(length time.Duration) string {
 	return fmt.Sprintf("in the last %v min", math.Round(10*length.Minutes())/10)
 }
 
-// stuck looks at what runs and waits now. What has not ended is in no histogram.
-func (b *notebook) stuck() {
+// stuck looks at what runs and waits now. What has not ended is in no histogram. It reports whether it has found trouble.
+func (b *notebook) stuck() (found bool) {
 	if b.n.OldestRunning > stuckLimit {
 		b.trouble("%s, one for %s: it blocks a worker, or the goroutine that called the purgatory",
 			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.OldestRunning.Seconds()))
 	}
-	if b.n.BlockedFor > blockedLimit && !b.n.CallbacksTimed {
-		b.trouble("%s, and under some keys none has returned for %s: it blocks a worker, or the goroutine that called the purgatory. "+
-			"A goroutine profile shows where, WithDiagnostics names it", count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.BlockedFor.Seconds()))
+	const profile = "A goroutine profile shows where, WithDiagnostics names it"
+	switch procs := int64(runtime.GOMAXPROCS(0)); {
+	case b.n.CallbacksTimed:
+	case b.n.BlockedFor > blockedLimit:
+		b.trouble("%s, and under some keys none has returned for %s: it blocks a worker, or the goroutine that called the purgatory. %s",
+			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.BlockedFor.Seconds()), profile)
+	case b.w.busy > busyMany*procs: // BlockedFor does not see those that block beside others that return
+		b.trouble("at every look in the last %.0f s at least %d callbacks ran, on %s: they block, or wait for a lock. %s",
+			busyTime.Seconds(), b.w.busy, count(procs, "processor", "processors"), profile)
+	case b.w.longBusy > 0:
+		b.look("at every look in the last minute at least %s: does it block, or is the process that busy? %s", count(b.w.longBusy, "callback ran", "callbacks ran"), profile)
 	}
 	limit, bound := max(dueTicks*b.in.Wheels.Tick, dueLimit), atLeast(dueCapped(b.n))
 	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {
@@ -150,12 +163,14 @@ func (b *notebook) stuck() {
 	case b.w.due > dueMany:
 		b.trouble("%s for a free worker", waits)
 	}
+	found = state(b.all) == stateTrouble
 	if b.w.slowCallbacks > 0 {
 		b.look("%s %s took longer than WithSlowCallback allows: see the log", count(b.w.slowCallbacks, "callback", "callbacks"), b.span())
 	}
 	if b.w.panics > 0 {
 		b.lately("%s in operations' methods %s, see the log", count(b.w.panics, "panic", "panics"), b.span())
 	}
+	return found
 }
 
 func (b *notebook) late() {
@@ -188,8 +203,8 @@ func (b *notebook) refused() {
 	}
 }
 
-// expiries looks at how many operations expire, where that is not how they are meant to end.
-func (b *notebook) expiries() {
+// expiries looks at how many operations expire, where that is not how they are meant to end. If callbacks are stuck, that may be why.
+func (b *notebook) expiries(stuck bool) {
 	if b.n.TimeoutsExpected {
 		return
 	}
@@ -202,17 +217,21 @@ func (b *notebook) expiries() {
 	said := fmt.Sprintf("%.0f %% of what ended %s has expired, %d of %d operations", math.Floor(share), spanOf(m.length), m.expired, m.ended)
 	only := suspects(b.in.Expiring)
 	switch {
+	case stuck:
+		if share >= expiredLook {
+			b.look("%s", said)
+		}
 	case neverChecked(b.n):
 		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal? %s",
 			count(b.n.Expired, "operation has expired", "operations have expired"), normal)
 	case share >= expiredMany && len(only) > 0:
 		b.lately("%s, all of %s among them: does anybody call CheckAndComplete for such a key? %s", said, listed(only), normal)
 	case share >= expiredMany:
-		b.lately("%s: is a CheckAndComplete missing, or does somebody hang who should change the state? %s", said, normal)
+		b.lately("%s: is a CheckAndComplete missing, or made for another key, or does somebody hang who should change the state? %s", said, normal)
 	case len(only) > 0 && b.w.ended[operation.Expired] > 0:
 		b.trouble("all operations of %s ended by timeout: does anybody call CheckAndComplete for such a key? %s", listed(only), normal)
 	case share >= expiredLook && m.length > 0:
-		b.look("%s", said)
+		b.look("%s. %s", said, normal)
 	}
 }
 

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -72,6 +73,12 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"blocked, timed", func(d *day) {
 			d.n.CallbacksTimed, d.n.Running, d.n.BlockedFor, d.n.OldestRunning = true, 9, 4*time.Second, 5*time.Second
 		}, "trouble", "9 callbacks run, one for 5s"},
+		{"one blocks beside others that return", func(d *day) { d.n.Running, d.w.busy, d.w.longBusy = 1, 1, 1 }, "look", "at every look in the last minute at least 1 callback ran: does it block, or is the process that busy?"},
+		{"some run for each processor", func(d *day) { d.w.busy = busyMany * int64(runtime.GOMAXPROCS(0)) }, "", ""},
+		{"more run than processors explain", func(d *day) {
+			d.w.busy, d.w.longBusy = busyMany*int64(runtime.GOMAXPROCS(0))+1, 1
+		}, "trouble", "they block, or wait for a lock"},
+		{"they always run, timed", func(d *day) { d.n.CallbacksTimed, d.w.busy, d.w.longBusy = true, 1000, 1000 }, "", ""},
 		{"running now and then, untimed", func(d *day) { d.n.Running = 9 }, "", ""},
 		{"callbacks of half a second", func(d *day) {
 			d.n.CallbacksTimed, d.n.Running, d.n.OldestRunning = true, 9, time.Second/2
@@ -161,6 +168,21 @@ func TestASickDayHasItsNote(t *testing.T) {
 			assert.Contains(t, got[0].Text, c.text, c.name)
 		}
 	}
+}
+
+// TestStuckCallbacksExplainExpiries: one cause, one trouble.
+func TestStuckCallbacksExplainExpiries(t *testing.T) {
+	d := minuteOf(t)
+	d.expired(292, 591)
+	d.n.Running, d.n.BlockedFor = 9, 4*time.Second
+	d.w.pendingBefore, d.w.pendingHalfway, d.w.pendingAt = 300, 500, 900
+	got := notes(&d.n, &d.w, &d.in, false)
+	require.Len(t, got, 2)
+	assert.Contains(t, got[0].Text, "none has returned")
+	assert.Equal(t, Note{stateLook, "49 % of what ended in the last 60 s has expired, 292 of 591 operations"}, got[1])
+	d.expired(1, 591)
+	d.w.ended[operation.Expired], d.in.Expiring = 3, []purgatory.KeyReport{onlyTimeouts(3)}
+	assert.Len(t, notes(&d.n, &d.w, &d.in, false), 1)
 }
 
 // TestTheWorstNoteIsTheState has slow callbacks, which are noted before refusals and to be looked at only.

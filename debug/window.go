@@ -19,6 +19,7 @@ type window struct {
 	panics, slowCallbacks, stalls            int64
 	late                                     purgatory.Histogram
 	due                                      int64 // expired operations that wait for a worker now, and did a moment ago
+	busy, longBusy                           int64 // callbacks that ran at every look of the last 20 s, and of the last minute: at least so many
 	minute                                   minute
 	pendingBefore, pendingHalfway, pendingAt int64
 }
@@ -72,8 +73,22 @@ func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Ti
 			w.due = min(n.Due, samples[i].stats.Due)
 		}
 	}
+	w.busy, w.longBusy = alwaysRunning(samples, n, now, busyTime), alwaysRunning(samples, n, now, time.Minute)
 	w.minute = lastMinute(samples, n, now)
 	return w
+}
+
+// alwaysRunning returns how many callbacks ran at least, now and at every look for that long; 0 if the page has looked less often.
+func alwaysRunning(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Time, length time.Duration) int64 {
+	first := len(samples) - int(length/interval)
+	if first < 0 || now.Sub(samples[first].at) > length+length/4 {
+		return 0
+	}
+	least := n.Running
+	for i := range samples[first:] {
+		least = min(least, samples[first+i].stats.Running)
+	}
+	return least
 }
 
 // rates is what happens per second, over the last seconds.

@@ -69,6 +69,20 @@ func TestTheWindowIsNamedForItsLength(t *testing.T) {
 	}
 }
 
+// TestCallbacksThatAlwaysRun are seen once the page has looked often enough, and has never found fewer.
+func TestCallbacksThatAlwaysRun(t *testing.T) {
+	samples := watched(noon, 240, func(second int64, n *purgatory.Stats) { n.Running = 3 + second%5 })
+	last := samples[239].at
+	n := &purgatory.Stats{Running: 9}
+	assert.EqualValues(t, 3, alwaysRunning(samples, n, last, busyTime))
+	assert.EqualValues(t, 1, alwaysRunning(samples, &purgatory.Stats{Running: 1}, last, busyTime), "now")
+	samples[200].stats.Running = 0
+	assert.EqualValues(t, 3, alwaysRunning(samples, n, last, busyTime))
+	assert.Zero(t, alwaysRunning(samples, n, last, time.Minute), "none at one look")
+	assert.Zero(t, alwaysRunning(samples[221:], n, last, busyTime), "one look less")
+	assert.Zero(t, alwaysRunning(samples[:230], n, last, busyTime), "nobody has looked for a while")
+}
+
 // TestTheWindowIsOfTheLastMinutes, also after an hour in which nobody looked.
 func TestTheWindowIsOfTheLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

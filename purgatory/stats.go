@@ -55,13 +55,13 @@ type Stats struct {
 	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
 	// Running is how many goroutines run operations' methods now, once for each level of nested
-	// calls, except for TryComplete
-	// during a registration, which also WithSlowCallback leaves out.
+	// calls, except for TryComplete during a registration, which also WithSlowCallback leaves out.
 	Running int64
 	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
 	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of
 	// the reaper and calls of Stats, and so about 0.2 s too low. A method that blocks while others under
-	// the same keys, or under keys of the same watcher shard, return is not seen: see [WithSlowCallback].
+	// the same keys, or under keys of the same watcher shard, return is not seen: then Running does not
+	// fall to 0, and [WithSlowCallback] measures each.
 	BlockedFor time.Duration
 	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three
 	// fields are 0. OldestRunning is how long the oldest call has been running, StuckCallbacks

@@ -26,6 +26,7 @@ const (
 	scrapes  = 30 * time.Second
 	sickFor  = 20 * time.Minute
 	wellFor  = time.Hour
+	goneFor  = 40 * time.Minute // afterwards; rates look back for half an hour
 	question = `count by (purgatory, alertname) (ALERTS{alertstate="firing"})`
 )
 
@@ -57,8 +58,8 @@ func (d *day) scraped(t *testing.T, s *faults.Server, length time.Duration) {
 			time.Sleep(scrapes)
 		}
 	})
-	for series, of := range values {
-		fmt.Fprintf(&d.series, "      - {series: '%s', values: '%s'}\n", series, strings.Join(of, " "))
+	for series, of := range values { // and then the server is gone
+		fmt.Fprintf(&d.series, "      - {series: '%s', values: '%s stale'}\n", series, strings.Join(of, " "))
 	}
 }
 
@@ -86,7 +87,7 @@ func TestFaultsFireAndHealthIsQuiet(t *testing.T) {
 	for i := range faults.Well {
 		well.scraped(t, &faults.Well[i], wellFor)
 	}
-	for at := time.Minute; at <= wellFor; at += time.Minute {
+	for at := time.Minute; at <= wellFor+goneFor; at += time.Minute {
 		well.asks(at, nil)
 	}
 	rules, err := filepath.Abs("alerts.yaml")

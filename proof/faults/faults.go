@@ -75,6 +75,21 @@ var Sick = []Server{
 		},
 	},
 	{
+		Name: "one callback blocks", Page: "look", Note: `^at every look in the last minute at least 1 callback ran: does it block, or`, After: 75 * time.Second,
+		Alerts: []string{"PurgatoryCallbacksAlwaysRun"},
+		run: func(s *server) {
+			var blocked atomic.Bool
+			s.answer = func(partition int) {
+				if partition == 0 { // whose later answers return
+					if blocked.CompareAndSwap(false, true) {
+						<-s.ctx.Done()
+					}
+				}
+			}
+			s.produce(checked)
+		},
+	},
+	{
 		Name: "a follower hangs", Page: "trouble", Note: `^\d\d % of what ended in the last \d\d s has expired`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryRequestsExpire"},
 		run: func(s *server) {

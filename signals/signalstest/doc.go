@@ -18,7 +18,8 @@
 // each reconnection, and not where its engine accepts the subscription and delivers nothing, from
 // the beginning or from some time on; that no wait is lost or answered twice, whenever the
 // connection breaks; that an overflow is a gap; that a source does not seem to stand while its
-// engine is stopped, or refuses the subscription; that hints from other servers or partitions,
-// and hints that come before a read can see their change, lose no wait; and that Run ends with
-// its context, leaves no goroutine behind, and does not call the sink afterwards.
+// engine is stopped, or refuses the subscription; that no wait is lost whose hint comes from another
+// server or partition; and that Run ends with its context, leaves no goroutine behind, and does not call
+// the sink afterwards. Reads that lag behind their hints, and bulk reads that hang, are the Runner's
+// concern, whatever the engine.
 package signalstest

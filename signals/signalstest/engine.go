@@ -58,9 +58,8 @@ type Engine[K comparable] struct {
 	// tests of this package and of plugins, which leave out calls.
 	Middle func(signals.Sink[K]) signals.Sink[K]
 
-	pauses  *rand.Rand
-	release func()        // ends what a check has made to hang
-	late    *atomic.Int64 // calls of a sink after the end of its source
+	pauses *rand.Rand
+	late   *atomic.Int64 // calls of a sink after the end of its source
 }
 
 func (e *Engine[K]) withDefaults() Engine[K] {
@@ -185,8 +184,6 @@ func Checks[K comparable]() []Check[K] {
 		outage,
 		rights,
 		elsewhere,
-		check("no wait is lost whose read lags behind its hint", survivesLag[K]),
-		check("a bulk read that hangs holds up no wait", survivesHang[K]),
 		check("ends with its context", endsWithContext[K]),
 		check("leaves no goroutine", leavesNothing[K]),
 	}, deafness...)

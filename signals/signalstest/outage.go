@@ -75,23 +75,13 @@ func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Delayed
 	var going sync.WaitGroup
 	defer going.Wait()
 	defer cancel()
-	read, answered, written := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-	going.Go(func() {
-		_, err := purgatory.AwaitRead(within, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
-			value, err := e.Read(ctx, key)
-			select {
-			case read <- nil:
-			default:
-			}
-			return value, value > 0, err
-		}, key)
-		answered <- err
-	})
-	if err := receive(e, read, "the first read"); err != nil {
+	answered, err := asleep(within, e, p, key, &going)
+	if err != nil {
 		return err
 	}
+	written := make(chan error, 1)
 	begin()
-	err := await(ctx, e, "the runner says that the source does not stand", func() bool { return !runner.Stats().Standing })
+	err = await(ctx, e, "the runner says that the source does not stand", func() bool { return !runner.Stats().Standing })
 	going.Go(func() { written <- e.Write(within, key, 1) })
 	end()
 	if err != nil {
@@ -101,6 +91,24 @@ func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Delayed
 		return err
 	}
 	return receive(e, answered, "the answer to a wait whose key was written")
+}
+
+// asleep has a goroutine of going wait until key has been written, and returns when it has read once. Its
+// answer comes through answered.
+func asleep[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, going *sync.WaitGroup) (answered <-chan error, err error) {
+	read, answer := make(chan error, 1), make(chan error, 1)
+	going.Go(func() {
+		_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+			value, err := e.Read(ctx, key)
+			select {
+			case read <- nil:
+			default:
+			}
+			return value, value > 0, err
+		}, key)
+		answer <- err
+	})
+	return answer, receive(e, read, "the first read")
 }
 
 // receive returns what comes from c; it fails after e.Patience.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,12 @@ func TestDemo(t *testing.T) {
 			for _, a := range accidents {
 				assert.Contains(t, out.String(), a.what)
 			}
+			var gaps []int
+			for _, said := range regexp.MustCompile(`(\d+) gaps`).FindAllStringSubmatch(out.String(), -1) {
+				n, _ := strconv.Atoi(said[1])
+				gaps = append(gaps, n)
+			}
+			assert.IsNonDecreasing(t, gaps, "also when a replica is killed, or frozen")
 			if engine != enginePostgres {
 				assert.Regexp(t, `killed between its commit and its hint \(core NATS\): 100 waits answered .*; 0 hints, [1-9]`, out.String())
 			}
