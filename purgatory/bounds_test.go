@@ -117,24 +117,25 @@ func TestNoMoreWaitForAKeyThanItsBoundAllows(t *testing.T) {
 
 // Who is met at once does not wait: it is not refused, by whatever form it comes and whatever is full. One that has to wait is.
 func TestFullIsForThoseWhoWait(t *testing.T) {
+	const soon = 10 * time.Millisecond // for one that is not refused
 	for bound, option := range map[string]purgatory.Option{
 		"all": purgatory.WithMaxPending(1), "key": purgatory.WithMaxPendingPerKey(1), "timer": purgatory.WithTimerOptions(timer.WithMaxPending(1)),
 	} {
 		for name, try := range map[string]func(p *stringPurgatory, ready func() bool) error{
 			"operation": func(p *stringPurgatory, ready func() bool) error {
-				_, err := p.TryCompleteElseWatch(&op{try: ready}, hour, "a")
+				_, err := p.TryCompleteElseWatch(&op{try: ready}, soon, "a")
 				return err
 			},
-			"Await": func(p *stringPurgatory, ready func() bool) error { return p.Await(t.Context(), hour, ready, "a") },
+			"Await": func(p *stringPurgatory, ready func() bool) error { return p.Await(t.Context(), soon, ready, "a") },
 			"AwaitAt": func(p *stringPurgatory, ready func() bool) error {
-				return p.AwaitAt(t.Context(), hour, ready, purgatory.KeyPosition[string]{Key: "a", Position: 1})
+				return p.AwaitAt(t.Context(), soon, ready, purgatory.KeyPosition[string]{Key: "a", Position: 1})
 			},
 			"AwaitValue": func(p *stringPurgatory, ready func() bool) error {
-				_, err := purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, ready() }, "a")
+				_, err := purgatory.AwaitValue(t.Context(), p, soon, func() (int, bool) { return 0, ready() }, "a")
 				return err
 			},
 			"StartWait": func(p *stringPurgatory, ready func() bool) error {
-				_, err := p.StartWait(hour, ready, "a")
+				_, err := p.StartWait(soon, ready, "a")
 				return err
 			},
 		} {
