@@ -66,27 +66,7 @@ func TestTheBoundOfAKeyIsForTheFirst(t *testing.T) {
 		require.ErrorIs(t, err, purgatory.ErrFull, "%v", keys)
 	}
 	assert.Equal(t, []int{2, 3, 1}, []int{p.Waiting("a"), p.Waiting("b"), p.Waiting("c")}, "a refused one leaves nothing")
-	assert.EqualValues(t, 6, p.Watched())
-}
-
-// Whoever has seen that an operation has ended finds its place under the key, though the end has left a watch behind because the
-// lock of the list was contended.
-func TestAnOperationThatHasEndedTakesNoPlaceUnderItsKey(t *testing.T) {
-	const most = 4
-	p := open[int](t, purgatory.WithMaxPendingPerKey(most), purgatory.WithoutReaper(), purgatory.WithWatcherShards(1))
-	var all sync.WaitGroup
-	for range most {
-		all.Go(func() {
-			for i := range howMany(20_000, 4_000) {
-				o := &op{}
-				if _, err := p.TryCompleteElseWatch(o, hour, 7); !assert.NoError(t, err, "round %d", i) {
-					return
-				}
-				p.ForceComplete(o)
-			}
-		})
-	}
-	all.Wait()
+	assert.Equal(t, 6, p.Watched())
 }
 
 // Of those who come at once no more wait for a key than its bound allows.
@@ -117,24 +97,25 @@ func TestNoMoreWaitForAKeyThanItsBoundAllows(t *testing.T) {
 
 // Who is met at once does not wait: it is not refused, by whatever form it comes and whatever is full. One that has to wait is.
 func TestFullIsForThoseWhoWait(t *testing.T) {
+	const soon = 10 * time.Millisecond // for one that is not refused
 	for bound, option := range map[string]purgatory.Option{
 		"all": purgatory.WithMaxPending(1), "key": purgatory.WithMaxPendingPerKey(1), "timer": purgatory.WithTimerOptions(timer.WithMaxPending(1)),
 	} {
 		for name, try := range map[string]func(p *stringPurgatory, ready func() bool) error{
 			"operation": func(p *stringPurgatory, ready func() bool) error {
-				_, err := p.TryCompleteElseWatch(&op{try: ready}, hour, "a")
+				_, err := p.TryCompleteElseWatch(&op{try: ready}, soon, "a")
 				return err
 			},
-			"Await": func(p *stringPurgatory, ready func() bool) error { return p.Await(t.Context(), hour, ready, "a") },
+			"Await": func(p *stringPurgatory, ready func() bool) error { return p.Await(t.Context(), soon, ready, "a") },
 			"AwaitAt": func(p *stringPurgatory, ready func() bool) error {
-				return p.AwaitAt(t.Context(), hour, ready, purgatory.KeyPosition[string]{Key: "a", Position: 1})
+				return p.AwaitAt(t.Context(), soon, ready, purgatory.KeyPosition[string]{Key: "a", Position: 1})
 			},
 			"AwaitValue": func(p *stringPurgatory, ready func() bool) error {
-				_, err := purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, ready() }, "a")
+				_, err := purgatory.AwaitValue(t.Context(), p, soon, func() (int, bool) { return 0, ready() }, "a")
 				return err
 			},
 			"StartWait": func(p *stringPurgatory, ready func() bool) error {
-				_, err := p.StartWait(hour, ready, "a")
+				_, err := p.StartWait(soon, ready, "a")
 				return err
 			},
 		} {
@@ -144,7 +125,7 @@ func TestFullIsForThoseWhoWait(t *testing.T) {
 				require.NoError(t, try(p, func() bool { return true }))
 				require.ErrorIs(t, try(p, func() bool { return false }), purgatory.ErrFull)
 				s := conserved(t, p)
-				assert.EqualValues(t, []int64{1, 1}, []int64{s.Pending, s.RejectedFull})
+				assert.Equal(t, []int64{1, 1}, []int64{s.Pending, s.RejectedFull})
 			})
 		}
 	}

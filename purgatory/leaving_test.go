@@ -280,8 +280,8 @@ func TestWhoLeavesALineLetsThoseBehindBeTried(t *testing.T) {
 				synctest.Wait()
 				leave()
 				synctest.Wait()
-				ended(t, second, operation.Satisfied)
-				nothingLeft(t, p)
+				assert.Equal(t, operation.Satisfied, second.Outcome())
+				require.NoError(t, p.Close())
 			})
 		})
 	}

@@ -95,7 +95,10 @@ func (p *DelayedOperationPurgatory[K]) overAll(key K, hash uint64, upTo int64, v
 	w := p.newWalk(s, key, hash, upTo, v)
 	w.ending.cause = cause
 	w.at = 0
-	w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:])
+	if w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:]); w.n == 0 { // all wait for a higher position
+		w.recycle()
+		return 0
+	}
 	return w.run().ended
 }
 
