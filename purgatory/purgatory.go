@@ -86,6 +86,8 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.noKey = ^p.watchers.Hash(none)
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
+	// A bubble of testing/synctest must not end while a worker lingers in it. Its clock begins in the year 2000.
+	p.crew.pool.Linger(sched.Now().Year() > 2010)
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
 		h.Idle = func() bool { return !p.crew.waiting() && p.crew.idle() }
 	}

@@ -1,7 +1,9 @@
 package workers
 
 import (
+	"bytes"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -172,4 +174,87 @@ func TestNoKickIsLost(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 5000, done.Load())
 	})
+}
+
+// lingeringPool returns a pool one of whose workers may linger. A bubble that is left with a goroutine that waits is an error.
+func lingeringPool(t *testing.T, limit int) (*Pool, *queue) {
+	t.Helper()
+	q := new(queue)
+	p := New(limit, q.work, q.waiting)
+	p.Linger(true)
+	return p, q
+}
+
+func TestAWorkerThatLingersDoesWhatComesNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := lingeringPool(t, 2)
+		var workers []string
+		for range 5 {
+			q.push(func() { workers = append(workers, goroutine()) })
+			p.Kick()
+			synctest.Wait()
+			assert.Zero(t, p.Running(), "it counts as none")
+			time.Sleep(lingering / 10)
+		}
+		assert.Equal(t, slices.Repeat(workers[:1], 5), workers)
+		time.Sleep(lingering)
+	})
+}
+
+func TestAWorkerDoesNotLingerForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := lingeringPool(t, 2)
+		for range 3 {
+			q.push(func() {})
+			p.Kick()
+			synctest.Wait()
+			assert.Equal(t, one, p.lingers.Load())
+			time.Sleep(lingering)
+			synctest.Wait()
+			assert.Equal(t, nobody, p.lingers.Load())
+		}
+	})
+}
+
+func TestOneWorkerLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := lingeringPool(t, 3)
+		q.look = p.Look
+		for range 3 {
+			q.push(func() { time.Sleep(time.Second) })
+			p.Kick()
+		}
+		synctest.Wait()
+		assert.Equal(t, 3, p.Running())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, one, p.lingers.Load())
+		time.Sleep(lingering) // the bubble must not end with another one
+	})
+}
+
+func TestNobodyLingersUnlessHeMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		p := New(1, q.work, q.waiting)
+		q.push(func() {})
+		p.Kick()
+		synctest.Wait()
+		assert.Equal(t, never, p.lingers.Load())
+
+		p.Linger(true)
+		q.push(func() {})
+		p.Kick()
+		synctest.Wait()
+		p.Linger(false)
+		q.push(func() {})
+		p.Kick()
+	})
+}
+
+// goroutine names the goroutine that calls it.
+func goroutine() string {
+	text := make([]byte, 64)
+	text, _, _ = bytes.Cut(text[:runtime.Stack(text, false)], []byte("["))
+	return string(text)
 }
