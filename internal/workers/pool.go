@@ -15,8 +15,7 @@ import (
 const turn = 64
 
 // Pool runs up to a fixed number of workers. It is safe for concurrent use and holds no lock.
-// The queue is not part of the pool: the pool calls functions to do a piece of work and to
-// ask whether work is waiting.
+// The queue is not part of the pool: it is a [Job].
 //
 // No wake-up is lost:
 //
@@ -36,11 +35,10 @@ const turn = 64
 // A worker that lingers counts as none. Kick wakes it, and it asks for a place as Kick does for a
 // goroutine: if it gets none, 2 or 4 holds.
 type Pool struct {
-	max     int64
-	procs   int64       // processors when the pool was made
-	work    func() bool // does one bounded piece of work; false: there is no more
-	waiting func() bool // reports whether work is queued
-	loop    func()      // p.run, evaluated once so that starting a worker allocates nothing
+	max   int64
+	procs int64 // processors when the pool was made
+	job   Job
+	loop  func() // p.run, evaluated once so that starting a worker allocates nothing
 
 	running sched.Int64 // workers that run, and starting+1 for each that is being started
 
@@ -63,10 +61,15 @@ const lingering = 10 * time.Millisecond
 // starting is added to running, beside the worker's 1, while its goroutine is being started.
 const starting = 1 << 32
 
-// New returns a pool of at most limit workers. work does one bounded piece of work, and reports
-// false if there is none; waiting reports whether work is queued.
-func New(limit int, work, waiting func() bool) *Pool {
-	p := &Pool{max: min(int64(limit), starting-1), procs: int64(runtime.GOMAXPROCS(0)), work: work, waiting: waiting}
+// Job is what a pool does.
+type Job interface {
+	Work() bool    // does one bounded piece of work; false: there is none
+	Waiting() bool // reports whether work is queued
+}
+
+// New returns a pool of at most limit workers.
+func New(limit int, job Job) *Pool {
+	p := &Pool{max: min(int64(limit), starting-1), procs: int64(runtime.GOMAXPROCS(0)), job: job}
 	p.loop = p.run
 	return p
 }
@@ -113,7 +116,7 @@ func (p *Pool) admit() bool {
 
 // Look starts a worker if work is queued. A worker calls it before it runs code that may block it.
 func (p *Pool) Look() {
-	if p.waiting() {
+	if p.job.Waiting() {
 		p.Kick()
 	}
 }
@@ -161,7 +164,7 @@ func (p *Pool) shift() (worked bool) {
 		p.Look()
 	}()
 	p.running.Add(-starting) // it has started
-	for n := 1; p.work(); n++ {
+	for n := 1; p.job.Work(); n++ {
 		if worked = true; n%turn == 0 {
 			runtime.Gosched()
 		}

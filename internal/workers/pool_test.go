@@ -24,6 +24,12 @@ type queue struct {
 	look   func() // Look of the pool, for work that blocks
 }
 
+// job is the Work of a Job for which none waits.
+type job func() bool
+
+func (j job) Work() bool  { return j() }
+func (job) Waiting() bool { return false }
+
 // tooOften is how often a pool may ask in vain: each kick of a test starts a worker or two.
 const tooOften = 100_000
 
@@ -33,7 +39,7 @@ func (q *queue) push(f func()) {
 	q.items = append(q.items, f)
 }
 
-func (q *queue) work() bool {
+func (q *queue) Work() bool {
 	q.mu.Lock()
 	if len(q.items) == 0 {
 		q.inVain++
@@ -54,7 +60,7 @@ func (q *queue) work() bool {
 	return true
 }
 
-func (q *queue) waiting() bool {
+func (q *queue) Waiting() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items) > 0
@@ -65,7 +71,7 @@ func TestAWorkerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var pieces, seen atomic.Int64
 	work := func() bool { return pieces.Add(1) < 1e8 && seen.Load() == 0 }
-	p := New(1, work, func() bool { return false })
+	p := New(1, job(work))
 	var other sync.WaitGroup
 	other.Go(func() { seen.Store(pieces.Load() + 1) })
 	p.Kick() // the worker runs before the other goroutine
@@ -78,7 +84,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(3, q.work, q.waiting)
+		p := New(3, &q)
 		q.look = p.Look
 		var running, most, done atomic.Int32
 		for range 30 {
@@ -105,18 +111,17 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 // Kicks may come before the goroutines run that earlier ones have started: those find the work.
 func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	p := New(4, nil, nil)
+	p := New(4, nil)
 	assert.True(t, p.admit())
 	assert.True(t, p.admit())
 	assert.False(t, p.admit(), "two are being started")
 	assert.Equal(t, 2, p.Running())
-	p.work = func() bool {
+	p.job = job(func() bool {
 		assert.True(t, p.admit(), "one has started")
 		assert.False(t, p.admit())
 		assert.Equal(t, 3, p.Running())
 		return false
-	}
-	p.waiting = func() bool { return false }
+	})
 	p.run()
 	assert.Equal(t, 2, p.Running())
 }
@@ -124,7 +129,7 @@ func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
 func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, q.work, q.waiting)
+		p := New(2, &q)
 		p.Kick()
 		synctest.Wait()
 		assert.Zero(t, p.Running())
@@ -134,7 +139,7 @@ func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(1, q.work, q.waiting)
+		p := New(1, &q)
 		var done atomic.Int32
 		for i := range 10 {
 			q.push(func() {
@@ -155,7 +160,7 @@ func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 func TestNoKickIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, q.work, q.waiting)
+		p := New(2, &q)
 		var done atomic.Int32
 		for range 5000 {
 			before := done.Load()
@@ -166,7 +171,7 @@ func TestNoKickIsLost(t *testing.T) {
 			}
 			if before%7 == 0 {
 				synctest.Wait()
-				if q.waiting() {
+				if q.Waiting() {
 					t.Fatal("work waits and no worker runs")
 				}
 			}
@@ -180,7 +185,7 @@ func TestNoKickIsLost(t *testing.T) {
 func lingeringPool(t *testing.T, limit int) (*Pool, *queue) {
 	t.Helper()
 	q := new(queue)
-	p := New(limit, q.work, q.waiting)
+	p := New(limit, q)
 	p.Linger(true)
 	return p, q
 }
@@ -236,7 +241,7 @@ func TestOneWorkerLingers(t *testing.T) {
 func TestNobodyLingersUnlessHeMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(1, q.work, q.waiting)
+		p := New(1, &q)
 		q.push(func() {})
 		p.Kick()
 		synctest.Wait()

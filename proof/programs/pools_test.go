@@ -27,6 +27,12 @@ type pools struct {
 	passes               bool  // the time passes meanwhile after which none lingers
 }
 
+// job does what a program says.
+type job struct{ work, waiting func() bool }
+
+func (j job) Work() bool    { return j.work() }
+func (j job) Waiting() bool { return j.waiting() }
+
 func drawPool(d *drawer) small {
 	p := &pools{limit: 1 + d.IntN(2), kickers: 2 + d.IntN(2), each: 1 + d.IntN(2), goexits: uint8(d.IntN(4)), queues: uint8(d.IntN(4)), lingers: d.IntN(2) == 0, stops: d.IntN(4) == 0, passes: d.IntN(2) == 0}
 	return small{fmt.Sprintf("%+v\n", *p), p.setup}
@@ -60,7 +66,7 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 		return true
 	}
 	waiting := func() bool { sched.Yield(); return queued > 0 }
-	p = workers.New(g.limit, work, waiting)
+	p = workers.New(g.limit, job{work, waiting})
 	p.Linger(g.lingers)
 	if g.stops {
 		spawn("stops", func() { p.Linger(false) })
