@@ -51,8 +51,8 @@ func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	return h, true
 }
 
-// waiting reports whether there is work.
-func (c *crew[K]) waiting() bool {
+// Waiting reports whether there is work.
+func (c *crew[K]) Waiting() bool {
 	if c.all.Load() || c.p.watchers.Signalled() {
 		return true
 	}
@@ -62,11 +62,11 @@ func (c *crew[K]) waiting() bool {
 }
 
 // idle reports whether no worker runs and there is no work.
-func (c *crew[K]) idle() bool { return c.pool.Running() == 0 && !c.waiting() }
+func (c *crew[K]) idle() bool { return c.pool.Running() == 0 && !c.Waiting() }
 
-// work does one piece of work, and reports whether there was any. Each of the three kinds in
+// Work does one piece of work, and reports whether there was any. Each of the three kinds in
 // turn comes first, so that none of them, arriving without end, keeps the others waiting.
-func (c *crew[K]) work() bool {
+func (c *crew[K]) Work() bool {
 	kinds := [...]func(turn uint) bool{c.workHanded, c.workAll, c.workSignal}
 	const n = uint(len(kinds))
 	turn := uint(c.turn.Add(1))

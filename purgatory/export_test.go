@@ -84,15 +84,22 @@ type HeldWorkers struct {
 	Release func()      // lets the workers do what is left
 }
 
+// heldJob is a Job whose work is done when it is released.
+type heldJob struct {
+	workers.Job
+	released chan struct{}
+}
+
+func (j heldJob) Work() bool {
+	<-j.released
+	return j.Job.Work()
+}
+
 // HoldWorkers holds the workers of p until Release, or the end of the test. Call it before p is used.
 func HoldWorkers[K comparable](t testing.TB, p *DelayedOperationPurgatory[K]) *HeldWorkers {
 	released := make(chan struct{})
-	work := func() bool {
-		<-released
-		return p.crew.work()
-	}
-	p.crew.pool = workers.New(p.cfg.signalWorkers, work, p.crew.waiting)
-	h := &HeldWorkers{p.crew.pool.Running, p.crew.waiting, p.crew.work, sync.OnceFunc(func() { close(released) })}
+	p.crew.pool = workers.New(p.cfg.signalWorkers, heldJob{&p.crew, released})
+	h := &HeldWorkers{p.crew.pool.Running, p.crew.Waiting, p.crew.Work, sync.OnceFunc(func() { close(released) })}
 	t.Cleanup(h.Release)
 	return h
 }

@@ -91,7 +91,9 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	p.life.become(draining)
 	first := p.life.become(closing)
 	if first {
-		defer p.noteClose(time.Now())
+		if !p.records.Off() {
+			defer p.noteClose(time.Now())
+		}
 		defer p.stop() // also when a callback ends the goroutine
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
@@ -118,6 +120,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
+	p.crew.pool.Linger(false)
 	if r := p.reaping.started(); r != nil {
 		r.Stop()
 	}

@@ -208,8 +208,9 @@ const (
 	noBound             = -1 // on pending operations
 )
 
-func newConfig(opts []Option) (config, error) {
-	c := config{
+// configure sets c to the defaults, and then to what opts ask for.
+func (c *config) configure(opts []Option) error {
+	*c = config{
 		watcherShards: watchers.DefaultShards(),
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
@@ -218,25 +219,27 @@ func newConfig(opts []Option) (config, error) {
 		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		signalWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
 		drainTime:     time.Second,
-		logger:        slog.New(slog.DiscardHandler),
+		logger:        discard,
 	}
 	for _, o := range opts {
 		if o == nil {
-			return c, errors.New("a nil Option")
+			return errors.New("a nil Option")
 		}
-		o(&c)
+		o(c)
 	}
 	n := c.watcherShards
-	rule(&c, c.timer == nil || len(c.timerOptions) == 0, "timer", "injected", "free of WithTick and WithTimerOptions")
-	rule(&c, n >= 1 && n <= 1<<16 && n&(n-1) == 0, "number of watcher shards", n, "a power of two from 1 to 65,536")
-	rule(&c, c.purgeInterval >= 0, "purge interval", c.purgeInterval, "at least 0")
-	rule(&c, c.reapInterval > 0, "reap interval", c.reapInterval, "positive")
-	rule(&c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
-	rule(&c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
-	rule(&c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
-	rule(&c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
-	rule(&c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
-	rule(&c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
-	rule(&c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
-	return c, c.err
+	rule(c, c.timer == nil || len(c.timerOptions) == 0, "timer", "injected", "free of WithTick and WithTimerOptions")
+	rule(c, n >= 1 && n <= 1<<16 && n&(n-1) == 0, "number of watcher shards", n, "a power of two from 1 to 65,536")
+	rule(c, c.purgeInterval >= 0, "purge interval", c.purgeInterval, "at least 0")
+	rule(c, c.reapInterval > 0, "reap interval", c.reapInterval, "positive")
+	rule(c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
+	rule(c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
+	rule(c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
+	rule(c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
+	rule(c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
+	rule(c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
+	rule(c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
+	return c.err
 }
+
+var discard = slog.New(slog.DiscardHandler)

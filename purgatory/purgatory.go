@@ -63,12 +63,13 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}
-	cfg, err := newConfig(opts)
+	cfg := &p.cfg
+	err := cfg.configure(opts)
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	p.cfg = cfg
-	p.records = observe.NewRecords(name, cfg.logger, cfg.panicHandler, func() time.Duration { return p.timer.Now() })
+	now := func() time.Duration { return p.timer.Now() }
+	p.records = observe.NewRecords(name, cfg.logger, cfg.panicHandler, now)
 	p.observed = observe.NewCallbacks[K](p.records, cfg.slow, cfg.stuckStacks)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
@@ -79,21 +80,27 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		Observe: stats.Config{
 			Times: cfg.histograms,
 			Keys:  cfg.keyStats,
-			Now:   func() time.Duration { return p.timer.Now() },
+			Now:   now,
 		},
 	})
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
 	p.crew.p = p
-	p.crew.pool = workers.New(cfg.signalWorkers, p.crew.work, p.crew.waiting)
+	p.crew.pool = workers.New(cfg.signalWorkers, &p.crew)
+	// A bubble of testing/synctest must not end while a worker lingers in it. Its clock begins in the year 2000.
+	p.crew.pool.Linger(sched.Now().Year() > 2010)
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
-		h.Idle = func() bool { return !p.crew.waiting() && p.crew.idle() }
+		h.Idle = func() bool { return !p.crew.Waiting() && p.crew.idle() }
 	}
 	if p.timer = cfg.timer; p.timer == nil {
+		logger := cfg.logger
+		if !p.records.Off() {
+			logger = logger.With("purgatory", name)
+		}
 		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
 			timer.WithWorkers(cfg.expiryWorkers),
 			timer.WithPanicHandler(p.records.Panicked),
-			timer.WithLogger(cfg.logger.With("purgatory", name)))...)
+			timer.WithLogger(logger))...)
 		if err != nil {
 			return nil, p.errorf(ErrInvalidOption, "%w", err)
 		}

@@ -171,6 +171,9 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 		return p.reject(m, false, ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	now := p.timer.Now()
+	if now < 0 { // see channel: a worker from outside of the bubble must not run callbacks of it
+		p.crew.pool.Linger(false)
+	}
 	if timeout != NoTimeout { // else the first Extend adds the entry
 		if !p.reaping.off.Load() {
 			p.startReaper()

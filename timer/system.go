@@ -68,7 +68,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t.init(cfg)
 	t.now = t.Now
 	t.needed = t.need
-	t.pool = workers.New(cfg.workers, t.runDue, t.waiting)
+	t.pool = workers.New(cfg.workers, (*expiries)(t))
 	if n := live.Add(1); n > tooManyTimers &&
 		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
 		cfg.logger.Warn(EventManyTimers, "timers", n,
@@ -76,6 +76,12 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	}
 	return t, nil
 }
+
+// expiries is a SystemTimer as the job of its pool.
+type expiries SystemTimer
+
+func (e *expiries) Work() (ran bool) { return e.runDue() }
+func (e *expiries) Waiting() bool    { return e.waiting() }
 
 // Now returns the time since the timer's start. It is the only place that reads the clock.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }

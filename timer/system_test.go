@@ -32,10 +32,18 @@ func newSystem(t *testing.T, opts ...Option) *SystemTimer {
 	return timer
 }
 
+// heldJob is a Job whose work is done when leave is closed.
+type heldJob struct {
+	workers.Job
+	leave chan struct{}
+}
+
+func (j heldJob) Work() bool { <-j.leave; return j.Job.Work() }
+
 // holdWorkers keeps the workers of t from doing anything until the test ends. Call it before t is used.
 func holdWorkers(t testing.TB, timer *SystemTimer) {
 	leave := make(chan struct{})
-	timer.pool = workers.New(1, func() bool { <-leave; return timer.runDue() }, timer.waiting)
+	timer.pool = workers.New(1, heldJob{(*expiries)(timer), leave})
 	t.Cleanup(func() { close(leave) })
 }
 

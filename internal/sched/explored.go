@@ -29,6 +29,7 @@ var (
 	Go          = explored.Go
 	Now         = explored.Now
 	Since       = explored.Since
+	AfterFunc   = explored.AfterFunc
 	Advance     = explored.Advance
 	WithTimeout = explored.WithTimeout
 	Dice        = explored.Dice

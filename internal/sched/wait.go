@@ -22,6 +22,9 @@ func Now() time.Time { return time.Now() }
 // Since returns the time since t.
 func Since(t time.Time) time.Duration { return time.Since(t) }
 
+// AfterFunc runs f on a goroutine of its own when d has passed.
+func AfterFunc(d time.Duration, f func()) { time.AfterFunc(d, f) }
+
 // WithTimeout is the function of package context.
 var WithTimeout = context.WithTimeout
 

@@ -1,7 +1,9 @@
 package workers
 
 import (
+	"bytes"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +24,12 @@ type queue struct {
 	look   func() // Look of the pool, for work that blocks
 }
 
+// job is the Work of a Job for which none waits.
+type job func() bool
+
+func (j job) Work() bool  { return j() }
+func (job) Waiting() bool { return false }
+
 // tooOften is how often a pool may ask in vain: each kick of a test starts a worker or two.
 const tooOften = 100_000
 
@@ -31,7 +39,7 @@ func (q *queue) push(f func()) {
 	q.items = append(q.items, f)
 }
 
-func (q *queue) work() bool {
+func (q *queue) Work() bool {
 	q.mu.Lock()
 	if len(q.items) == 0 {
 		q.inVain++
@@ -52,7 +60,7 @@ func (q *queue) work() bool {
 	return true
 }
 
-func (q *queue) waiting() bool {
+func (q *queue) Waiting() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items) > 0
@@ -63,7 +71,7 @@ func TestAWorkerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var pieces, seen atomic.Int64
 	work := func() bool { return pieces.Add(1) < 1e8 && seen.Load() == 0 }
-	p := New(1, work, func() bool { return false })
+	p := New(1, job(work))
 	var other sync.WaitGroup
 	other.Go(func() { seen.Store(pieces.Load() + 1) })
 	p.Kick() // the worker runs before the other goroutine
@@ -76,7 +84,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(3, q.work, q.waiting)
+		p := New(3, &q)
 		q.look = p.Look
 		var running, most, done atomic.Int32
 		for range 30 {
@@ -103,18 +111,17 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 // Kicks may come before the goroutines run that earlier ones have started: those find the work.
 func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	p := New(4, nil, nil)
+	p := New(4, nil)
 	assert.True(t, p.admit())
 	assert.True(t, p.admit())
 	assert.False(t, p.admit(), "two are being started")
 	assert.Equal(t, 2, p.Running())
-	p.work = func() bool {
+	p.job = job(func() bool {
 		assert.True(t, p.admit(), "one has started")
 		assert.False(t, p.admit())
 		assert.Equal(t, 3, p.Running())
 		return false
-	}
-	p.waiting = func() bool { return false }
+	})
 	p.run()
 	assert.Equal(t, 2, p.Running())
 }
@@ -122,7 +129,7 @@ func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
 func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, q.work, q.waiting)
+		p := New(2, &q)
 		p.Kick()
 		synctest.Wait()
 		assert.Zero(t, p.Running())
@@ -132,7 +139,7 @@ func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(1, q.work, q.waiting)
+		p := New(1, &q)
 		var done atomic.Int32
 		for i := range 10 {
 			q.push(func() {
@@ -153,7 +160,7 @@ func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 func TestNoKickIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, q.work, q.waiting)
+		p := New(2, &q)
 		var done atomic.Int32
 		for range 5000 {
 			before := done.Load()
@@ -164,7 +171,7 @@ func TestNoKickIsLost(t *testing.T) {
 			}
 			if before%7 == 0 {
 				synctest.Wait()
-				if q.waiting() {
+				if q.Waiting() {
 					t.Fatal("work waits and no worker runs")
 				}
 			}
@@ -172,4 +179,87 @@ func TestNoKickIsLost(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 5000, done.Load())
 	})
+}
+
+// lingeringPool returns a pool one of whose workers may linger. A bubble that is left with a goroutine that waits is an error.
+func lingeringPool(t *testing.T, limit int) (*Pool, *queue) {
+	t.Helper()
+	q := new(queue)
+	p := New(limit, q)
+	p.Linger(true)
+	return p, q
+}
+
+func TestAWorkerThatLingersDoesWhatComesNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := lingeringPool(t, 2)
+		var workers []string
+		for range 5 {
+			q.push(func() { workers = append(workers, goroutine()) })
+			p.Kick()
+			synctest.Wait()
+			assert.Zero(t, p.Running(), "it counts as none")
+			time.Sleep(lingering / 10)
+		}
+		assert.Equal(t, slices.Repeat(workers[:1], 5), workers)
+		time.Sleep(lingering)
+	})
+}
+
+func TestAWorkerDoesNotLingerForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := lingeringPool(t, 2)
+		for range 3 {
+			q.push(func() {})
+			p.Kick()
+			synctest.Wait()
+			assert.Equal(t, one, p.lingers.Load())
+			time.Sleep(lingering)
+			synctest.Wait()
+			assert.Equal(t, nobody, p.lingers.Load())
+		}
+	})
+}
+
+func TestOneWorkerLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := lingeringPool(t, 3)
+		q.look = p.Look
+		for range 3 {
+			q.push(func() { time.Sleep(time.Second) })
+			p.Kick()
+		}
+		synctest.Wait()
+		assert.Equal(t, 3, p.Running())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, one, p.lingers.Load())
+		time.Sleep(lingering) // the bubble must not end with another one
+	})
+}
+
+func TestNobodyLingersUnlessHeMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queue
+		p := New(1, &q)
+		q.push(func() {})
+		p.Kick()
+		synctest.Wait()
+		assert.Equal(t, never, p.lingers.Load())
+
+		p.Linger(true)
+		q.push(func() {})
+		p.Kick()
+		synctest.Wait()
+		p.Linger(false)
+		q.push(func() {})
+		p.Kick()
+	})
+}
+
+// goroutine names the goroutine that calls it.
+func goroutine() string {
+	text := make([]byte, 64)
+	text, _, _ = bytes.Cut(text[:runtime.Stack(text, false)], []byte("["))
+	return string(text)
 }

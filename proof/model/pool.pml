@@ -1,7 +1,7 @@
 /*
- * The pool of workers that exist only while there is work: three goroutines queue a piece
- * of work each and call Kick; at most LIMIT workers, of which one is being started at a time,
- * as with one processor.
+ * The pool of workers that exist only while there is work, and one of them perhaps a moment longer:
+ * PIECES goroutines queue a piece of work each and call Kick; at most LIMIT workers, of which one is being
+ * started at a time, as with one processor.
  *
  * A worker that finds nothing decrements running first and looks once more after that.
  * BUG_POOL looks once more first and decrements after.
@@ -9,10 +9,23 @@
  * A worker that has taken work looks for more before it does it. With BLOCKS the first piece of
  * work goes on until the others are done, so another worker has to do these. BUG_STARTED says
  * only after its first piece of work that it has started.
+ *
+ * With LINGERS a worker that has done work may linger. Who wakes it, a kick or the timer, puts a token into a channel
+ * that has room for one. It counts as none until it has asked for a place. BUG_TOKEN lets another one linger
+ * before the token is taken, so that a second token finds no room. The timer fires at any time; it says that it
+ * is not set any more before it looks for somebody to wake, and BUG_TIMED after.
  */
 
 #ifndef LIMIT
 #define LIMIT 1
+#endif
+
+#ifndef LINGERS
+#define LINGERS 0
+#endif
+
+#ifndef PIECES
+#define PIECES 3
 #endif
 
 byte queued;
@@ -21,18 +34,58 @@ byte done;
 byte running;
 bool starting;
 
+mtype = { nobody, one, woken };
+mtype lingers = nobody;
+bool timed;
+chan wake = [1] of { bit };
+
+#ifdef BUG_TOKEN
+#define WOKEN nobody
+#else
+#define WOKEN woken
+#endif
+
+inline put() {
+	if
+	:: nfull(wake) -> wake ! 1
+	:: full(wake)
+	fi
+}
+
 inline kick() {
 	atomic {
 		if
-		:: running < LIMIT && !starting -> running++; starting = true; run worker()
+		:: lingers == one -> lingers = WOKEN; put()
+		:: lingers != one && running < LIMIT && !starting -> running++; starting = true; run worker()
 		:: else
 		fi
 	}
 }
 
+inline rouse() {
+	atomic {
+		if
+		:: lingers == one -> lingers = WOKEN; put()
+		:: else
+		fi
+	}
+}
+
+proctype timer() {
+#ifdef BUG_TIMED
+	rouse();
+	timed = false
+#else
+	timed = false;
+	rouse()
+#endif
+}
+
 proctype worker() {
-	bool again;
+	bool again, worked;
 	byte mine;
+begin:
+	worked = false;
 #ifndef BUG_STARTED
 	starting = false;
 #endif
@@ -44,11 +97,12 @@ proctype worker() {
 		fi;
 #ifdef BLOCKS
 		if
-		:: mine == 0 -> done == 2
+		:: mine == 0 -> done == PIECES - 1
 		:: else
 		fi;
 #endif
 		done++;
+		worked = true;
 #ifdef BUG_STARTED
 		starting = false
 #endif
@@ -68,13 +122,44 @@ proctype worker() {
 	:: again -> kick()
 	:: else
 	fi;
-	assert(running <= LIMIT)
+	assert(running <= LIMIT);
+	if
+	:: atomic { LINGERS && worked && lingers == nobody -> lingers = one };
+		atomic {
+			if
+			:: !timed -> timed = true; run timer()
+			:: else
+			fi
+		}
+		wake ? _;
+		atomic {
+			if
+			:: lingers == woken -> lingers = nobody
+			:: else
+			fi
+		}
+		if
+		:: atomic { running < LIMIT && !starting -> running++; starting = true }; goto begin
+		:: atomic { running == LIMIT || starting -> skip }
+		fi
+	:: skip /* it must not, or another one does */
+	fi
 }
 
-proctype producer() { queued++; kick() }
+proctype producer() {
+	queued++;
+	kick()
+}
 
 init {
-	atomic { run producer(); run producer(); run producer() }
+	atomic {
+		run producer();
+		run producer();
+		if
+		:: PIECES == 3 -> run producer()
+		:: else
+		fi
+	}
 	(_nr_pr == 1);
-	assert(queued == 0 && done == 3 && running == 0 && !starting)
+	assert(queued == 0 && done == PIECES && running == 0 && !starting && lingers == nobody && empty(wake))
 }

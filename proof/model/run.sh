@@ -54,6 +54,8 @@ gate-shallow       | gate.pml      | GATES=2 DEEP=1 MAXWORKERS=2           | all
 pool               | pool.pml      |                                       | all   | three pieces of work, one worker at a time
 pool-two           | pool.pml      | LIMIT=2                               | all   | the same, two at a time
 pool-blocks        | pool.pml      | LIMIT=2 BLOCKS                        | all   | the same, the first piece of work ends after the others
+pool-lingers       | pool.pml      | LINGERS=1 PIECES=2                    | all   | two pieces of work, one worker at a time, which may linger
+pool-two-linger    | pool.pml      | LIMIT=2 LINGERS=1 PIECES=2            | all   | the same, two at a time
 BUG-6653   | operation.pml | SCENARIO_CHECKS BUG_6653            | state\[1\]   | KAFKA-6653: a try-lock that fails and leaves no mark: wake-up lost
 BUG-8334   | operation.pml | SCENARIO_CHECKS BUG_8334            | state\[1\]   | KAFKA-8334: a mark that this way out does not look at: wake-up lost
 BUG-second | operation.pml | SCENARIO_CHECKS BUG_NOSECOND        | state\[1\]   | no second try after linking (KAFKA-1952, RocketMQ #7359): wake-up lost
@@ -80,6 +82,8 @@ BUG-stranger | gate.pml    | BUG_STRANGER                        | me           
 BUG-kick   | gate.pml      | BUG_KICK                            | callbacks    | handed over, and nobody told: callback left behind
 BUG-pool   | pool.pml      | BUG_POOL                            | queued       | a worker looks first and leaves after: work left behind
 BUG-starts | pool.pml      | LIMIT=2 BLOCKS BUG_STARTED          | end state    | a goroutine says after its first piece of work that it has started: others wait behind it
+BUG-token  | pool.pml      | LIMIT=2 LINGERS=1 BUG_TOKEN                   | end state    | a worker lingers before the one that was woken has its token: it waits for ever
+BUG-timed  | pool.pml      | LINGERS=1 BUG_TIMED                     | end state    | the timer says after its look that it is not set: a worker waits for ever
 END
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -22,10 +23,18 @@ type pools struct {
 	limit, kickers, each int
 	goexits              uint8 // bit i: the i-th piece of work
 	queues               uint8 // likewise: it queues one more, and kicks
+	lingers, stops       bool  // a worker may linger; a goroutine forbids it meanwhile
+	passes               bool  // the time passes meanwhile after which none lingers
 }
 
+// job does what a program says.
+type job struct{ work, waiting func() bool }
+
+func (j job) Work() bool    { return j.work() }
+func (j job) Waiting() bool { return j.waiting() }
+
 func drawPool(d *drawer) small {
-	p := &pools{limit: 1 + d.IntN(2), kickers: 2 + d.IntN(2), each: 1 + d.IntN(2), goexits: uint8(d.IntN(4)), queues: uint8(d.IntN(4))}
+	p := &pools{limit: 1 + d.IntN(2), kickers: 2 + d.IntN(2), each: 1 + d.IntN(2), goexits: uint8(d.IntN(4)), queues: uint8(d.IntN(4)), lingers: d.IntN(2) == 0, stops: d.IntN(4) == 0, passes: d.IntN(2) == 0}
 	return small{fmt.Sprintf("%+v\n", *p), p.setup}
 }
 
@@ -57,7 +66,11 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 		return true
 	}
 	waiting := func() bool { sched.Yield(); return queued > 0 }
-	p = workers.New(g.limit, work, waiting)
+	p = workers.New(g.limit, job{work, waiting})
+	p.Linger(g.lingers)
+	if g.stops {
+		spawn("stops", func() { p.Linger(false) })
+	}
 	for i := range g.kickers {
 		spawn(fmt.Sprint("kicker", i), func() {
 			for range g.each {
@@ -67,8 +80,18 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 			}
 		})
 	}
+	if g.passes {
+		spawn("time", func() { sched.Advance(time.Second) })
+	}
 	var faults []error
 	spawn("last", func() {
+		explore.Settle()
+		if !g.passes {
+			queued, added = queued+1, added+1
+			p.Kick() // of a worker that lingers
+			explore.Settle()
+		}
+		sched.Advance(time.Second) // it ends: a run must not end with a goroutine that waits
 		explore.Settle()
 		if queued > 0 || done != added || p.Running() != 0 || most > g.limit {
 			faults = append(faults, fmt.Errorf("%d of %d pieces are queued, %d were done, %d workers run, %d at once", queued, added, done, p.Running(), most))
