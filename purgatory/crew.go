@@ -62,7 +62,7 @@ func (c *crew[K]) Waiting() bool {
 }
 
 // idle reports whether no worker runs and there is no work.
-func (c *crew[K]) idle() bool { return c.pool.Running() == 0 && !c.Waiting() }
+func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Waiting() }
 
 // Work does one piece of work, and reports whether there was any. Each of the three kinds in
 // turn comes first, so that none of them, arriving without end, keeps the others waiting.

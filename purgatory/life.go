@@ -120,7 +120,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
 // work that is queued.
 func (p *DelayedOperationPurgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
-	p.crew.pool.Linger(false)
+	p.crew.pool.Dismiss()
 	if r := p.reaping.started(); r != nil {
 		r.Stop()
 	}

@@ -88,7 +88,9 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.crew.p = p
 	p.crew.pool = workers.New(cfg.signalWorkers, &p.crew)
 	// A bubble of testing/synctest must not end while a worker lingers in it. Its clock begins in the year 2000.
-	p.crew.pool.Linger(sched.Now().Year() > 2010)
+	if sched.Now().Year() > 2010 {
+		p.crew.pool.MayLinger()
+	}
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
 		h.Idle = func() bool { return !p.crew.Waiting() && p.crew.idle() }
 	}

@@ -172,7 +172,7 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 	}
 	now := p.timer.Now()
 	if now < 0 { // see channel: a worker from outside of the bubble must not run callbacks of it
-		p.crew.pool.Linger(false)
+		p.crew.pool.Dismiss()
 	}
 	if timeout != NoTimeout { // else the first Extend adds the entry
 		if !p.reaping.off.Load() {

@@ -42,7 +42,7 @@ type Pool struct {
 
 	running sched.Int64 // workers that run, and starting+1 for each that is being started
 
-	lingers sched.Uint32 // who lingers; a goroutine that changes one to another value puts the token into wake
+	lingers sched.Uint32 // who lingers; a goroutine that changes one to another value puts a token into wake
 	timed   sched.Bool   // a timer is set, see linger
 	wake    sched.Token
 }
@@ -52,7 +52,8 @@ const (
 	never uint32 = iota // nobody, and nobody may
 	nobody
 	one
-	woken // nobody, but a worker has yet to take the token: until then no other lingers
+	woken     // nobody, but a worker has yet to take the token: until then no other lingers
+	dismissed // as woken, and nobody may any more
 )
 
 // lingering is how long a worker waits for more work at most.
@@ -90,14 +91,27 @@ func (p *Pool) rouse() (roused bool) {
 	return roused
 }
 
-// Linger says whether a worker that finds no more work may wait for some, for 10 ms at most. It may not
-// until Linger is called. A new goroutine has a small stack, which the runtime copies when
+// MayLinger allows that a worker that finds no more work waits for some, for 10 ms at most. Call it before
+// the first Kick. A new goroutine has a small stack, which the runtime copies when
 // the work does not fit: a signal and its callback take 0.9 µs if a worker lingers, and 2.5 µs if none does.
-func (p *Pool) Linger(may bool) {
-	if may {
-		p.lingers.Store(nobody)
-	} else if p.lingers.Swap(never) == one {
-		p.wake.Put()
+func (p *Pool) MayLinger() { p.lingers.Store(nobody) }
+
+// Dismiss ends the worker that lingers. From now on none does.
+func (p *Pool) Dismiss() {
+	for {
+		now, next := p.lingers.Load(), dismissed
+		switch now {
+		case never, dismissed:
+			return
+		case nobody:
+			next = never
+		}
+		if p.lingers.CompareAndSwap(now, next) {
+			if now == one {
+				p.wake.Put()
+			}
+			return
+		}
 	}
 }
 
@@ -121,6 +135,9 @@ func (p *Pool) Look() {
 	}
 }
 
+// Idle reports whether no worker runs, and none that was dismissed has yet to end.
+func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != dismissed }
+
 // Running returns the number of workers that run or are being started.
 func (p *Pool) Running() int {
 	return int(p.running.Load() % starting)
@@ -128,14 +145,14 @@ func (p *Pool) Running() int {
 
 // run is a worker: it works, and lingers if it has found work. So one that the timer wakes ends.
 func (p *Pool) run() {
-	for p.shift() && p.linger() && p.admit() {
+	for p.shift() && p.linger() {
 	}
 }
 
-// linger waits until the worker is woken, and returns true. It returns false at once if the worker
-// must not linger, or another one does. A timer bounds the wait. It is set for whoever lingers, not for
+// linger waits until the worker is woken, and reports whether it is to work again. It returns false at once if
+// the worker must not linger, or another one does. A timer bounds the wait. It is set for whoever lingers, not for
 // each wait: a worker waits for less than 10 ms if the timer was set for an earlier wait.
-func (p *Pool) linger() (roused bool) {
+func (p *Pool) linger() (again bool) {
 	if !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
 	}
@@ -143,6 +160,7 @@ func (p *Pool) linger() (roused bool) {
 		p.wake = sched.NewToken()
 	}
 	if !p.lingers.CompareAndSwap(woken, one) {
+		p.lingers.Store(never)
 		return false
 	}
 	if !p.timed.Swap(true) {
@@ -152,8 +170,11 @@ func (p *Pool) linger() (roused bool) {
 		})
 	}
 	sched.Receive(p.wake)
-	p.lingers.CompareAndSwap(woken, nobody) // else never
-	return true
+	again = p.admit() // before the word changes: see Idle
+	if !p.lingers.CompareAndSwap(woken, nobody) {
+		p.lingers.Store(never)
+	}
+	return again
 }
 
 // shift works until no work is left, and reports whether there was any.

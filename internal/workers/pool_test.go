@@ -186,7 +186,7 @@ func lingeringPool(t *testing.T, limit int) (*Pool, *queue) {
 	t.Helper()
 	q := new(queue)
 	p := New(limit, q)
-	p.Linger(true)
+	p.MayLinger()
 	return p, q
 }
 
@@ -247,13 +247,19 @@ func TestNobodyLingersUnlessHeMay(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, never, p.lingers.Load())
 
-		p.Linger(true)
+		p.MayLinger()
 		q.push(func() {})
 		p.Kick()
 		synctest.Wait()
-		p.Linger(false)
+		assert.True(t, p.Idle(), "one that lingers may be woken at any time")
+		p.Dismiss()
+		assert.False(t, p.Idle(), "it has yet to end")
+		synctest.Wait()
+		assert.True(t, p.Idle())
 		q.push(func() {})
 		p.Kick()
+		synctest.Wait()
+		assert.Equal(t, never, p.lingers.Load())
 	})
 }
 

@@ -67,9 +67,11 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 	}
 	waiting := func() bool { sched.Yield(); return queued > 0 }
 	p = workers.New(g.limit, job{work, waiting})
-	p.Linger(g.lingers)
+	if g.lingers {
+		p.MayLinger()
+	}
 	if g.stops {
-		spawn("stops", func() { p.Linger(false) })
+		spawn("stops", func() { p.Dismiss() })
 	}
 	for i := range g.kickers {
 		spawn(fmt.Sprint("kicker", i), func() {
@@ -93,7 +95,7 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 		}
 		sched.Advance(time.Second) // it ends: a run must not end with a goroutine that waits
 		explore.Settle()
-		if queued > 0 || done != added || p.Running() != 0 || most > g.limit {
+		if queued > 0 || done != added || !p.Idle() || most > g.limit {
 			faults = append(faults, fmt.Errorf("%d of %d pieces are queued, %d were done, %d workers run, %d at once", queued, added, done, p.Running(), most))
 		}
 	})
