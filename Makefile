@@ -250,7 +250,8 @@ vet: ## go vet in every module
 	@$(call in-modules,$(MODULES),$(GO) vet ./...)
 
 .PHONY: lint
-lint: ## golangci-lint in every module
+lint: ## golangci-lint in every module; and what the pages and comments name exists
+	@$(GO) test ./docs
 	@$(call in-modules,$(MODULES),$(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
 
 .PHONY: tidy-check
