@@ -71,10 +71,10 @@ func findsWhatIsGone(t *testing.T, r *repository) {
 	}
 	s := source{path: "docs/a.go", fset: token.NewFileSet()}
 	s.file, _ = parser.ParseFile(s.fset, s.path, `
-// [source.path], [repository] and [timer.Timer], see docs/design.md.
-// [source.paths], [repositories] and [timer.Timers], see docs/designs.md.
+// [source.path], [repository] and [timer.Timer], see docs/design.md#the-clock.
+// [source.paths], [repositories] and [timer.Timers], see docs/designs.md and docs/design.md#the-clocks.
 package docs`, parser.ParseComments)
-	if missing := r.comments(s); len(missing) != 4 {
+	if missing := r.comments(s); len(missing) != 5 {
 		t.Errorf("%q are said to be gone", missing)
 	}
 }
@@ -102,7 +102,7 @@ var (
 	makes   = regexp.MustCompile(`^make((?: [a-z][a-z0-9-]*\b)+)`)
 	folder  = regexp.MustCompile(`(?:^| )(\./[\w./-]+)`)
 	choice  = regexp.MustCompile(` -(?:run|bench|fuzz) '?\^?(\w+)`)
-	aPage   = regexp.MustCompile(`[\w./-]+\.md\b`)
+	aPage   = regexp.MustCompile(`([\w./-]+\.md)\b(?:#([\w-]+))?`)
 )
 
 // page returns what a page names and does not exist.
@@ -232,9 +232,9 @@ func (r *repository) linked(page, text, file, anchor string) bool {
 func (r *repository) comments(s source) (missing []string) {
 	for _, group := range s.file.Comments {
 		for line := range strings.SplitSeq(group.Text(), "\n") {
-			for _, p := range aPage.FindAllString(line, -1) {
-				if !r.isPath(path.Dir(s.path), p) {
-					missing = append(missing, fmt.Sprintf("%s: %s", s.fset.Position(group.Pos()), p))
+			for _, m := range aPage.FindAllStringSubmatch(line, -1) {
+				if !r.isPath(path.Dir(s.path), m[1]) || m[2] != "" && !r.linked("README.md", "", m[1], m[2]) {
+					missing = append(missing, fmt.Sprintf("%s: %s", s.fset.Position(group.Pos()), m[0]))
 				}
 			}
 			if strings.HasPrefix(line, "\t") {

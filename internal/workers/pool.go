@@ -30,7 +30,8 @@ const turn = 64
 // No work waits for a worker that is blocked while a place is free: whoever takes work calls Look
 // before it runs code that may block, and 4 holds for that call of Kick, too. So no more goroutines
 // are being started than there are processors to run them. If each piece of short work had another
-// one started, most would find nothing: T2 of bench takes 10 % less processor time.
+// one started, most would find nothing: T2 of bench takes 10 % less processor time. See
+// docs/decisions.md#as-many-new-workers-as-processors.
 type Pool struct {
 	max     int64
 	procs   int64       // processors when the pool was made
