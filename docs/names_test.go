@@ -152,8 +152,8 @@ func (r *repository) exists(dir, s string) bool {
 		return r.inPackage(name[1], name[2])
 	case r.types[name[1]]:
 		return r.words[name[1]+"."+name[2]]
-	default: // a variable and a member
-		return r.words[name[2]]
+	default: // a variable and a member, perhaps of a member
+		return r.words[name[2][strings.LastIndexByte(name[2], '.')+1:]]
 	}
 }
 
