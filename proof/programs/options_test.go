@@ -11,7 +11,7 @@ import (
 // notDrawn says why no program has an option.
 var notDrawn = map[string]string{
 	"WithDiagnostics":      "it stands for others",
-	"WithDrainTime":        "on a manual clock it would be the system's time; a drain draws how long it lasts",
+	"WithDrainTime":        "it matters only where a callback never returns, and such a run is a deadlock",
 	"WithHook":             "it is package purgatorytest's",
 	"WithStuckStacks":      "it reads stacks when the system's clock says so",
 	"WithTick":             "it has no concurrency",
