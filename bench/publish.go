@@ -89,6 +89,6 @@ func writeResults(set *result.Set, folder, text string) error {
 		os.MkdirAll(folder, 0o755),
 		set.WriteJSON(&samples),
 		os.WriteFile(filepath.Join(folder, "samples.json"), samples.Bytes(), 0o644),
-		os.WriteFile(filepath.Join(folder, "tables.md"), []byte("```\n"+text+"```\n"), 0o644),
+		os.WriteFile(filepath.Join(folder, "tables.md"), fmt.Appendf(nil, "Commit %s, %s.\n\n```\n%s```\n", set.About["commit"], set.About["date"], text), 0o644),
 	)
 }
