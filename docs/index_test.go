@@ -47,6 +47,8 @@ type source struct {
 	fset *token.FileSet
 }
 
+var jsonTag = regexp.MustCompile(`json:"(\w+)`)
+
 // index reads the repository at root.
 func index(t *testing.T, root string) *repository {
 	r := &repository{
@@ -136,6 +138,9 @@ func (r *repository) readGo(t *testing.T, file string) {
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); err == nil {
 				r.words.add(text)
+				for _, m := range jsonTag.FindAllStringSubmatch(text, -1) {
+					r.words[m[1]] = true
+				}
 			}
 		}
 		return true

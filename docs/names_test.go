@@ -22,6 +22,8 @@ import (
 //   - in a command: a folder (./examples/jobs), and what -run and -bench select
 //   - a link's file, and its heading
 //   - a doc link, and a page that a comment sends its reader to
+//
+// A line of code leads to each decision.
 func TestEveryNameExists(t *testing.T) {
 	r := index(t, "..")
 	if !r.paths["examples/heavy"] {
@@ -37,9 +39,22 @@ func TestEveryNameExists(t *testing.T) {
 			t.Error(what)
 		}
 	}
+	decisions, err := os.ReadFile("decisions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var linked strings.Builder
 	for _, s := range r.sources {
 		for _, what := range r.comments(s) {
 			t.Error(what)
+		}
+		for _, group := range s.file.Comments {
+			linked.WriteString(group.Text())
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(string(decisions), -1) {
+		if !strings.Contains(linked.String(), "decisions.md#"+anchorOf(m[1])) {
+			t.Errorf("docs/decisions.md: no line of code leads to %q", m[1])
 		}
 	}
 }
@@ -223,9 +238,14 @@ func (r *repository) linked(page, text, file, anchor string) bool {
 		text = string(other)
 	}
 	return slices.ContainsFunc(heading.FindAllStringSubmatch(text, -1), func(m []string) bool {
-		kept := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		return strings.ReplaceAll(kept, " ", "-") == anchor
+		return anchorOf(m[1]) == anchor
 	})
+}
+
+// anchorOf returns the anchor that GitHub gives a heading.
+func anchorOf(heading string) string {
+	kept := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(kept, " ", "-")
 }
 
 // comments returns what the comments of a Go file name and does not exist.

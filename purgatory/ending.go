@@ -10,7 +10,7 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// batchSize is how many operations end together.
+// batchSize is how many operations end together: see docs/decisions.md#batches-of-128.
 const batchSize = 128
 
 // ending has operations on their way from held to answered. Every way in which an operation
@@ -59,7 +59,8 @@ func (e *ending[K]) end() {
 	e.p.wishes.Settle(e.ops, e.outcomes, e.cause)
 }
 
-// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it.
+// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it. Why not a pool: see
+// docs/decisions.md#callbacks-run-on-the-goroutine-that-ends.
 func (e *ending[K]) answer(later bool) {
 	if trace.IsEnabled() {
 		defer e.p.region(regionCallbacks)()
