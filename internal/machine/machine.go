@@ -241,6 +241,7 @@ func (m *Machine) Stopped() bool { return m.word().Load()&stopped != 0 }
 func (m *Machine) Release(retry bool) (wish Outcome, tryAgain bool) {
 	for {
 		word := m.word().Load()
+		assertHeld(word)
 		switch {
 		case word&again != 0 && retry:
 			if m.word().CompareAndSwap(word, word&^again) {
@@ -267,7 +268,9 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 		m.tail = nil
 	}
 	kept := m.word().Load() & (identity.Half | stopped)
-	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | kept))
+	before := m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | kept)
+	assertHeld(before)
+	return wishOf(before)
 }
 
 // AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the
