@@ -1,22 +1,17 @@
 //go:build invariants
 
-// Package invariants is for a build with the tag invariants: there the library asserts, at each point at which a lock
-// is released or an operation changes hands, what has to hold then. Without the tag these calls are empty, and
-// the package is not built.
+// Package invariants is for a build with the tag invariants: there the library asserts, whenever a lock is released or an
+// operation changes hands, what has to hold then. Without the tag the calls are empty, and this package is not built.
 package invariants
 
 import (
-	"fmt"
-	"os"
+	"log"
 	"runtime/debug"
 )
 
 // Broken is called if an invariant does not hold, perhaps with a lock held. A test that has to say in which run it
 // was may set it before the library is used.
-var Broken = func(what string) {
-	fmt.Fprintf(os.Stderr, "broken invariant: %s\n%s", what, debug.Stack())
-	os.Exit(2)
-}
+var Broken = func(what string) { log.Fatalf("broken invariant: %s\n%s", what, debug.Stack()) }
 
 // Assert calls Broken unless ok.
 func Assert(ok bool, what string) {
@@ -24,6 +19,3 @@ func Assert(ok bool, what string) {
 		Broken(what)
 	}
 }
-
-// Few is how many elements an assertion looks at, at most: what has more is passed over.
-const Few = 64
