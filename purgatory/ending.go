@@ -132,7 +132,8 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 }
 
 // endOne takes m, which the caller holds, through the steps of an ending. With later, as where the options
-// say so, a worker runs its callbacks. s is the shard of its first key.
+// say so, a worker runs its callbacks. s is the shard of its first key. Its arrays stay on the stack, as those of an
+// ending could not: see docs/decisions.md#one-operation-has-an-ending-of-its-own.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
 	deep, _ := p.enter(s)

@@ -24,6 +24,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 			s.mu.Lock()
 			more = s.flushLocked(tick) || more
 			found := t.readyLocked(s)
+			s.assertLocked()
 			s.mu.Unlock()
 			if found {
 				due = true
