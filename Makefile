@@ -188,19 +188,19 @@ PLUGIN_PROGRAMS ?= 5000
 .PHONY: programs
 programs: ## random programs on Go's own goroutines, under the race detector and as arm, and those of the plugins: once a release
 	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
-	$(GO) test $(RACE) -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
+	$(GO) test $(RACE) -tags invariants -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
 	cd plugin/postgres && POSTGRES_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run 'TestPrograms$$' .
 	cd plugin/nats && NATS_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run TestPrograms .
 	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
-	GOARCH=arm $(GO) test -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
+	GOARCH=arm $(GO) test -tags invariants -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
 	./examples/heavy/raftcheck/check.sh $(ARGS)
 
 .PHONY: soak
-soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second
-	$(GO) run ./proof/soak -for $(SOAK_TIME) $(ARGS)
+soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second, and the invariants asserted
+	$(GO) run -tags invariants ./proof/soak -for $(SOAK_TIME) $(ARGS)
 
 .PHONY: forgotten
 forgotten: ## each check of the example programs taken out, one at a time: it must be reported (half an hour)
@@ -250,7 +250,8 @@ vet: ## go vet in every module
 	@$(call in-modules,$(MODULES),$(GO) vet ./...)
 
 .PHONY: lint
-lint: ## golangci-lint in every module
+lint: ## golangci-lint in every module; and what the pages and comments name exists
+	@$(GO) test ./docs
 	@$(call in-modules,$(MODULES),$(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...)
 
 .PHONY: tidy-check

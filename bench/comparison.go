@@ -45,8 +45,8 @@ func comparisons() []comparison {
 // hand, and the standard library's timer alone. Lines that were not measured are left out.
 func writeComparison(w io.Writer, set *result.Set) {
 	a := set.About
-	fmt.Fprintf(w, "Measured %s on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
-		a["date"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
+	fmt.Fprintf(w, "Measured %s, commit %s, on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
+		a["date"], a["commit"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
 	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | the timer alone |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, c := range comparisons() {
 		cells := []string{c.what}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -25,6 +26,7 @@ func about(o options) map[string]string {
 		rounds = fmt.Sprint(o.rounds)
 	}
 	return map[string]string{
+		"commit": commit(),
 		"date":   time.Now().UTC().Format("2006-01-02 15:04 MST"),
 		"go":     runtime.Version(),
 		"goos":   runtime.GOOS,
@@ -37,6 +39,12 @@ func about(o options) map[string]string {
 		"quick":  strconv.FormatBool(o.quick),
 		"custom": strconv.FormatBool(o.custom),
 	}
+}
+
+// commit names the code that is measured; nothing where git does not know.
+func commit() string {
+	out, _ := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	return strings.TrimSpace(string(out))
 }
 
 // publish prints the tables and writes the files: each kind of run has a folder of its own.
@@ -81,6 +89,6 @@ func writeResults(set *result.Set, folder, text string) error {
 		os.MkdirAll(folder, 0o755),
 		set.WriteJSON(&samples),
 		os.WriteFile(filepath.Join(folder, "samples.json"), samples.Bytes(), 0o644),
-		os.WriteFile(filepath.Join(folder, "tables.md"), []byte("```\n"+text+"```\n"), 0o644),
+		os.WriteFile(filepath.Join(folder, "tables.md"), fmt.Appendf(nil, "Commit %s, %s.\n\n```\n%s```\n", set.About["commit"], set.About["date"], text), 0o644),
 	)
 }

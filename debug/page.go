@@ -12,7 +12,7 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
-// Source is what the page shows: a *purgatory.DelayedOperationPurgatory[K] of any K.
+// Source is what the page shows: a *purgatory.Purgatory[K] of any K.
 type Source interface {
 	Name() string
 	Stats() purgatory.Stats

@@ -50,7 +50,7 @@ func pageWith(opts Options, sources ...Source) *Page {
 	return p
 }
 
-type fetches = *purgatory.DelayedOperationPurgatory[string]
+type fetches = *purgatory.Purgatory[string]
 
 func newFetches(t *testing.T, opts ...purgatory.Option) fetches {
 	t.Helper()

@@ -74,7 +74,7 @@ func TestANameChoosesWhatIsShown(t *testing.T) {
 func TestRemoveKeepsNothing(t *testing.T) {
 	page := pageOf(newFetches(t))
 	t.Cleanup(page.Close)
-	var forgotten []weak.Pointer[purgatory.DelayedOperationPurgatory[string]]
+	var forgotten []weak.Pointer[purgatory.Purgatory[string]]
 	func() {
 		for range 3 {
 			clock, err := timer.NewManualTimer()

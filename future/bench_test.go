@@ -77,7 +77,7 @@ func BenchmarkQuorum2Of3(b *testing.B) {
 	})
 }
 
-func newBenched(b *testing.B) *purgatory.DelayedOperationPurgatory[uint64] {
+func newBenched(b *testing.B) *purgatory.Purgatory[uint64] {
 	b.Helper()
 	p, err := purgatory.New[uint64]("futures")
 	require.NoError(b, err)

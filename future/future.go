@@ -34,7 +34,7 @@ type place interface {
 }
 
 type keyed[K comparable] struct {
-	p   *purgatory.DelayedOperationPurgatory[K]
+	p   *purgatory.Purgatory[K]
 	key K
 }
 
@@ -56,7 +56,7 @@ func (k *keyed[K]) cancel(op operation.Operation, cause error) bool {
 //
 // Errors: [ErrInvalidCondition], and those of p.TryCompleteElseWatch (purgatory.ErrClosed,
 // ErrFull, ErrNoKeys, ErrTooManyKeys). The future is nil then.
-func Gather[V any, K comparable](p *purgatory.DelayedOperationPurgatory[K], timeout time.Duration, c Condition, keys ...K) (*Future[V], error) {
+func Gather[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duration, c Condition, keys ...K) (*Future[V], error) {
 	return GatherFunc[V](p, timeout, c, nil, keys...)
 }
 
@@ -73,7 +73,7 @@ func Gather[V any, K comparable](p *purgatory.DelayedOperationPurgatory[K], time
 // of this library is held. If you hold a lock that ended takes, use [Future.Post].
 //
 // Errors: those of Gather.
-func GatherFunc[V any, K comparable](p *purgatory.DelayedOperationPurgatory[K], timeout time.Duration, c Condition, ended func(results []Result[V], err error), keys ...K) (*Future[V], error) {
+func GatherFunc[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duration, c Condition, ended func(results []Result[V], err error), keys ...K) (*Future[V], error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type futures = purgatory.DelayedOperationPurgatory[string]
+type futures = purgatory.Purgatory[string]
 
 // newManual returns a purgatory whose clock moves by AdvanceClock only.
 func newManual(t *testing.T) *futures {

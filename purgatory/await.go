@@ -237,7 +237,8 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 }
 
 // channel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
-// sends one token and receives it, so that its channel is free then.
+// sends one token and receives it, so that its channel is free then. See
+// docs/decisions.md#await-uses-its-channel-again.
 //
 // A channel belongs to the synctest bubble in which it was made, and a wait in another one would end the
 // program. A purgatory that is made in a bubble is used in that bubble only. One that is made outside, as a

@@ -37,7 +37,8 @@ func (c *crew[K]) hand(h handed[K]) {
 	c.pool.Kick()
 }
 
-// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
+// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free. See
+// docs/decisions.md#callbacks-are-handed-over-one-by-one.
 func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	c.handed.Lock()
 	defer c.handed.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// batchSize is how many operations end together.
+// batchSize is how many operations end together: see docs/decisions.md#batches-of-128.
 const batchSize = 128
 
 // ending has operations on their way from held to answered. Every way in which an operation
@@ -59,7 +59,8 @@ func (e *ending[K]) end() {
 	e.p.wishes.Settle(e.ops, e.outcomes, e.cause)
 }
 
-// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it.
+// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it. Why not a pool: see
+// docs/decisions.md#callbacks-run-on-the-goroutine-that-ends.
 func (e *ending[K]) answer(later bool) {
 	if trace.IsEnabled() {
 		defer e.p.region(regionCallbacks)()
@@ -131,7 +132,8 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 }
 
 // endOne takes m, which the caller holds, through the steps of an ending. With later, as where the options
-// say so, a worker runs its callbacks. s is the shard of its first key.
+// say so, a worker runs its callbacks. s is the shard of its first key. Its arrays stay on the stack, as those of an
+// ending could not: see docs/decisions.md#one-operation-has-an-ending-of-its-own.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
 	deep, _ := p.enter(s)

@@ -15,7 +15,7 @@ type journal struct {
 	records  []string
 	appended int64 // bytes, since the beginning
 
-	waiting *purgatory.DelayedOperationPurgatory[string]
+	waiting *purgatory.Purgatory[string]
 }
 
 func (j *journal) size() int64 {

@@ -18,7 +18,7 @@ type longPoll struct {
 }
 
 // start submits l.
-func (l *longPoll) start(ctx context.Context, p *purgatory.DelayedOperationPurgatory[string]) error {
+func (l *longPoll) start(ctx context.Context, p *purgatory.Purgatory[string]) error {
 	l.detach = context.AfterFunc(ctx, func() { p.Cancel(l, context.Cause(ctx)) })
 	if _, err := p.TryCompleteElseWatch(l, time.Minute, "news"); err != nil {
 		l.detach()

@@ -17,7 +17,7 @@ import (
 // news answers GET /?after=n with the items after the first n. While there are none, the
 // request waits.
 type news struct {
-	polls *purgatory.DelayedOperationPurgatory[string]
+	polls *purgatory.Purgatory[string]
 	mu    sync.Mutex
 	items []string
 }

@@ -213,7 +213,7 @@ func (c *config) configure(opts []Option) error {
 	*c = config{
 		watcherShards: watchers.DefaultShards(),
 		purgeInterval: 1000,
-		reapInterval:  200 * time.Millisecond,
+		reapInterval:  200 * time.Millisecond, // see docs/decisions.md#the-reaper-wakes-five-times-a-second
 		reaper:        true,
 		maxPending:    noBound,
 		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),

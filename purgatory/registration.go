@@ -102,7 +102,8 @@ func (p *DelayedOperationPurgatory[K]) signalAll(waits []watchers.Wait[K]) {
 // operation, whose TryComplete registers the next. A registration enters no gate, which would tell, because
 // the goroutine that registers an operation and the one that ends it would pass the gate's memory to and
 // fro. So one in 512 looks at its stack, as sched.Picks picks it, and all do once one has found such a chain:
-// each registration that goes on behind a chain makes a second try, which may begin another one.
+// each registration that goes on behind a chain makes a second try, which may begin another one. See
+// docs/decisions.md#one-registration-in-512-looks.
 func (p *DelayedOperationPurgatory[K]) tooDeep(m *machine.Machine) bool {
 	if !p.chained.Load() && !sched.Picks(unsafe.Pointer(m)) {
 		return false

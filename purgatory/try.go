@@ -17,7 +17,7 @@ const (
 
 // maxInRow bounds how often a holder tries one operation in a row because state keeps
 // changing. After that a worker tries it: otherwise an operation whose TryComplete
-// signals its own key would keep its caller for ever.
+// signals its own key would keep its caller for ever. See docs/decisions.md#eight-tries-in-a-row.
 const maxInRow = 8
 
 // tries are the tries of a walk, or of a registration.
@@ -30,7 +30,8 @@ type tries[K comparable] struct {
 }
 
 // try calls TryComplete of m, which the caller holds. The report of a panic waits until the caller holds
-// neither an operation nor the turn of a line: the handler is user code, and may block.
+// neither an operation nor the turn of a line: the handler is user code, and may block. See
+// docs/decisions.md#a-panic-is-recovered-where-it-happens.
 func (t *tries[K]) try(m *machine.Machine) (a answer) {
 	over := false
 	defer func() {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBroken = errors.New("broken")
 
-func open(t *testing.T) *purgatory.DelayedOperationPurgatory[string] {
+func open(t *testing.T) *purgatory.Purgatory[string] {
 	t.Helper()
 	p, err := purgatory.New[string]("test")
 	require.NoError(t, err)
@@ -270,7 +270,7 @@ func TestSeveralPurgatoriesGetEveryHint(t *testing.T) {
 		require.NoError(t, err)
 		var met atomic.Bool
 		var wg sync.WaitGroup
-		for i, at := range []*purgatory.DelayedOperationPurgatory[string]{p, q, q} {
+		for i, at := range []*purgatory.Purgatory[string]{p, q, q} {
 			wg.Go(func() { assert.NoError(t, at.Await(t.Context(), time.Hour, met.Load, fmt.Sprint("key", i))) })
 		}
 		synctest.Wait()
@@ -309,7 +309,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		_, err := signals.To(p, o)
 		assert.ErrorIs(t, err, signals.ErrInvalidOption, name)
 	}
-	var none *purgatory.DelayedOperationPurgatory[string]
+	var none *purgatory.Purgatory[string]
 	for name, w := range map[string]signals.Waiters[string]{
 		"nil": nil, "typed nil": none, "a typed nil of several": signals.Several(p, none), "a part of a typed nil": signals.Part(none, even),
 		"a part without keys": signals.Part(p, nil),

@@ -5,10 +5,10 @@ import (
 	"reflect"
 )
 
-// Waiters receives the hints of a [Runner]. A *purgatory.DelayedOperationPurgatory and the
+// Waiters receives the hints of a [Runner]. A *purgatory.Purgatory and the
 // result of [Several] are Waiters.
 type Waiters[K comparable] interface {
-	// Hint signals key up to position, and reports whether an operation waits for key.
+	// SignalUpTo signals key up to position, and reports whether an operation waits for key.
 	SignalUpTo(key K, position int64) (awaited bool)
 	// Keys returns the keys that are waited for.
 	Keys() iter.Seq[K]

@@ -24,6 +24,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 			s.mu.Lock()
 			more = s.flushLocked(tick) || more
 			found := t.readyLocked(s)
+			s.assertLocked()
 			s.mu.Unlock()
 			if found {
 				due = true
@@ -47,7 +48,8 @@ func (t *store) next() (expiration int64) {
 // and starts another worker if entries are left. It reports whether a task ran.
 //
 // It does not claim entries in advance: an entry claimed behind a task that blocks would
-// wait although another worker is free, and could not be cancelled.
+// wait although another worker is free, and could not be cancelled. See
+// docs/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	ready := t.ready.Load()
 	if ready == 0 {

@@ -76,7 +76,7 @@ var discard = slog.New(slog.DiscardHandler)
 func newConfig(shards int, opts []Option) (config, error) {
 	c := config{
 		tick:       int64(time.Millisecond),
-		wheelSize:  64,
+		wheelSize:  64, // see docs/decisions.md#64-buckets
 		shardCount: shards,
 		workers:    16 * runtime.GOMAXPROCS(0),
 		panicked:   guard.Log,

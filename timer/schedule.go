@@ -100,6 +100,7 @@ func (t *store) publish(s *shard, expiration int64) {
 	} else if expiration < s.next.Load() { // with the lock: of two goroutines, the earlier tick remains
 		s.next.Store(expiration)
 	}
+	s.assertLocked()
 	s.mu.Unlock()
 	if expiration < t.wake.Load() {
 		t.needed(expiration)
@@ -196,7 +197,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
-	case e.Next != nil && to-e.At >= s.tick:
+	case e.Next != nil && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true

@@ -69,7 +69,7 @@ func (t *store) init(cfg config) {
 const maxShards = 64 // one word holds the ready bits of all shards
 
 // defaultShards returns eight for each processor, rounded up to a power of two, at most 64.
-// That keeps lock contention low.
+// That keeps lock contention low: see docs/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))

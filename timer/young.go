@@ -7,7 +7,8 @@ import "time"
 // places the entries that are left in that list within youngFor. An entry that stays is
 // linked twice; an entry that is cancelled before touches no bucket and no level. To add and
 // cancel an entry takes 54 ns of processor time with the list and 61 without (T1 of bench), an
-// operation's life on one key 1,735 and 1,901 instructions (callgrind).
+// operation's life on one key 1,735 and 1,901 instructions (callgrind). See
+// docs/decisions.md#young-entries.
 //
 // A flush places up to chunk young entries of each shard, and then the driver flushes what is due
 // by then: due entries do not wait for a million young ones. For 64 shards that takes 0.3 ms.

@@ -15,7 +15,7 @@ import "github.com/delayedop/purgatory/internal/machine"
 // registers an operation tries it again after it has linked it. In a list that extends beyond the
 // position there is no end marker, because finding its place would cost a walk over all
 // operations beyond the position. The position ends the walk; if operations keep arriving
-// before it, [Cursor.Overdue] does.
+// before it, [Cursor.Overdue] does. See docs/decisions.md#a-walk-keeps-its-place-by-a-marker.
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
@@ -54,7 +54,8 @@ func (l Locked[K]) Begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n in
 
 // BeginTurn is [Locked.Begin] for a walk in order over every position. Such walks over a key take
 // turns: one that comes during another's turn leaves its work to that one, and ok is false. So no
-// operation is passed over because another walk in order is trying it. If ok is true, the caller
+// operation is passed over because another walk in order is trying it: see
+// docs/decisions.md#checks-in-order-take-turns. If ok is true, the caller
 // must call [Cursor.EndTurn].
 func (l Locked[K]) BeginTurn(c *Cursor[K], out []*machine.Machine) (n int, more, ok bool) {
 	defer l.list.shard.unlock()

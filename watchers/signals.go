@@ -5,7 +5,8 @@ import (
 )
 
 // signalQueue holds a shard's signalled keys, each once, in the order of their first signal. They
-// are a ring: before the first is the last. A key that leaves the map leaves the queue.
+// are a ring: before the first is the last. A key that leaves the map leaves the queue. See
+// docs/decisions.md#a-signal-is-a-mark.
 type signalQueue[K comparable] struct {
 	first *keyList[K]
 

@@ -29,6 +29,7 @@ func (s *Shard[K]) unlock() {
 
 // release unlocks s, and tells the workers if a key was queued meanwhile.
 func (s *Shard[K]) release() {
+	s.assertLocked()
 	kick := s.mu.kick
 	if kick {
 		s.mu.kick = false

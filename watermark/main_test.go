@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type strings = purgatory.DelayedOperationPurgatory[string]
+type strings = purgatory.Purgatory[string]
 
 // newPurgatory returns a purgatory without a reaper: nothing repairs later what a check has missed.
 func newPurgatory(t *testing.T, opts ...purgatory.Option) *strings {

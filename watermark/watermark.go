@@ -47,7 +47,7 @@ var ErrClosed = errors.New("the watermark is closed")
 //     about to end it.
 //  2. A wait that is made later is compared with the position only later.
 type Watermark[K comparable] struct {
-	p      *purgatory.DelayedOperationPurgatory[K]
+	p      *purgatory.Purgatory[K]
 	key    K
 	at     sched.Int64 // written under mu, until w is closed
 	closed sched.Bool  // set once, under mu
@@ -64,7 +64,7 @@ type Watermark[K comparable] struct {
 // their positions. Other operations may wait under key. Give each watermark a key of its own:
 // otherwise each tries the waits of the others in vain. A key that is not equal to itself, as NaN,
 // is no key for a watermark: Advance and Close do not find those that wait under it.
-func New[K comparable](p *purgatory.DelayedOperationPurgatory[K], key K, at int64) *Watermark[K] {
+func New[K comparable](p *purgatory.Purgatory[K], key K, at int64) *Watermark[K] {
 	w := &Watermark[K]{p: p, key: key}
 	w.at.Store(at)
 	return w

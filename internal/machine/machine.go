@@ -14,6 +14,9 @@ import (
 // Machine is the state machine of one operation. It is safe for concurrent use,
 // except for the methods that are documented for the holder only.
 //
+// There is no mutex: a check that waited for one would wait for another goroutine's TryComplete, and
+// one that gave up would lose a wake-up. See docs/decisions.md#a-state-word.
+//
 // An operation is new, pending, busy, or ended. Busy means that one goroutine, the
 // holder, has exclusive access to the operation, to try it or to end it. No goroutine
 // waits for a holder. A goroutine that finds one leaves a mark in the state word and
@@ -57,7 +60,7 @@ type Machine struct {
 	// extra() Watches, one for each key beyond the first. After the operation was
 	// cancelled, tail points to the cause, an error. The outcome in the state word tells
 	// the two apart. One pointer for both keeps a user's type with 8 bytes of its own in
-	// the size class of 112 bytes.
+	// the size class of 112 bytes. See docs/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	// first is the watch of the first key. It is inline, so that an operation on one key
@@ -71,7 +74,8 @@ type Machine struct {
 //
 // The owner is in the same word as the phase, so that a goroutine that ends an operation
 // on a user's request checks the owner and claims the operation in one step. A rejected
-// operation may be submitted to another purgatory at any time, even between two steps.
+// operation may be submitted to another purgatory at any time, even between two steps. See
+// docs/decisions.md#the-owner-is-in-the-state-word.
 const (
 	phaseShift   = 32
 	phaseNew     = 0 << phaseShift
@@ -237,6 +241,7 @@ func (m *Machine) Stopped() bool { return m.word().Load()&stopped != 0 }
 func (m *Machine) Release(retry bool) (wish Outcome, tryAgain bool) {
 	for {
 		word := m.word().Load()
+		assertHeld(word)
 		switch {
 		case word&again != 0 && retry:
 			if m.word().CompareAndSwap(word, word&^again) {
@@ -263,7 +268,9 @@ func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 		m.tail = nil
 	}
 	kept := m.word().Load() & (identity.Half | stopped)
-	return wishOf(m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | kept))
+	before := m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | kept)
+	assertHeld(before)
+	return wishOf(before)
 }
 
 // AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the

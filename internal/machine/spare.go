@@ -5,7 +5,7 @@ import "unsafe"
 // Spare is a free list of the arrays of watches that ended operations have used. A new
 // operation on several keys takes one of them instead of allocating. The zero value is
 // empty. A Spare is not safe for concurrent use: the lock of the watcher shard that
-// owns it guards it.
+// owns it guards it. See docs/decisions.md#the-array-of-watches-is-lent.
 //
 // An array in a Spare is referred to by nothing else:
 //

@@ -22,7 +22,8 @@ const tryLength = 1024
 // a [Machine.Try].
 //
 // It takes 0.5 µs for 5 frames and 12 µs for DeepStack frames, so callers should use it
-// only when something indicates that calls are nested.
+// only when something indicates that calls are nested: see
+// docs/decisions.md#an-occupied-gate-asks-for-a-look-at-the-stack.
 func Nesting() (deep, inTry bool) {
 	var pcs [DeepStack]uintptr
 	n := runtime.Callers(2, pcs[:])

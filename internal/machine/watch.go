@@ -24,7 +24,7 @@ type ListOwner interface {
 }
 
 // List is a ring of watches in the order in which they were linked. It is not safe
-// for concurrent use: the lock of the watcher shard that owns it guards it.
+// for concurrent use: the lock of the watcher shard that owns it guards it. See docs/decisions.md#lists-are-linked.
 type List struct {
 	root  Watch // only next, prev and position are used; position counts the operations
 	owner ListOwner

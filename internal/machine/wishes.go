@@ -4,7 +4,7 @@ import "github.com/delayedop/purgatory/internal/sched"
 
 // Wishes has the causes of cancellations that were left as a wish to an operation's holder:
 // the state word has room for the wish, but not for its cause. A purgatory has one Wishes for
-// its operations. It is safe for concurrent use.
+// its operations. It is safe for concurrent use. See docs/decisions.md#the-cause-of-a-wish-is-in-a-map.
 //
 // The holder finds the cause that belongs to the wish: a cause is added under the lock under
 // which the wish is left, and the holder takes the lock after it has seen the wish.

@@ -34,7 +34,7 @@ import (
 // so that is two steps for each cell that is added. Of the operations that start in order,
 // one in ageUnit adds a cell.
 //
-// ages is not safe for concurrent use: the shard's lock guards it.
+// ages is not safe for concurrent use: the shard's lock guards it. See docs/decisions.md#ages-and-a-sample.
 type ages struct {
 	cells []ageCell // oldest first
 }

@@ -30,7 +30,8 @@ const turn = 64
 // No work waits for a worker that is blocked while a place is free: whoever takes work calls Look
 // before it runs code that may block, and 4 holds for that call of Kick, too. So no more goroutines
 // are being started than there are processors to run them. If each piece of short work had another
-// one started, most would find nothing: T2 of bench takes 10 % less processor time.
+// one started, most would find nothing: T2 of bench takes 10 % less processor time. See
+// docs/decisions.md#as-many-new-workers-as-processors.
 //
 // A worker that lingers counts as none. Kick wakes it, and it asks for a place as Kick does for a
 // goroutine: if it gets none, 2 or 4 holds.

@@ -34,7 +34,7 @@ func users(password string, p *server.Permissions) []*server.User {
 // hearing is a runner, and a purgatory that it signals.
 type hearing struct {
 	*signals.Runner[string]
-	p     *purgatory.DelayedOperationPurgatory[string]
+	p     *purgatory.Purgatory[string]
 	ended chan error // of Run
 }
 

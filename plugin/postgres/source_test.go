@@ -211,7 +211,7 @@ func keysAndPayloads(t *testing.T, d *database) {
 }
 
 // hear returns a purgatory to which the source's hints are delivered until the test ends.
-func hear(t *testing.T, source signals.Source[string]) *purgatory.DelayedOperationPurgatory[string] {
+func hear(t *testing.T, source signals.Source[string]) *purgatory.Purgatory[string] {
 	t.Helper()
 	p, err := purgatory.New[string]("test")
 	require.NoError(t, err)

@@ -86,7 +86,7 @@ type replica struct {
 }
 
 // listen returns a purgatory that is told of writes until stop is called.
-func (r replica) listen(options ...signals.Option) (p *purgatory.DelayedOperationPurgatory[string], stop func()) {
+func (r replica) listen(options ...signals.Option) (p *purgatory.Purgatory[string], stop func()) {
 	p, err := purgatory.New[string]("test")
 	require.NoError(r.t, err)
 	runner, err := signals.To(p, append(options, signals.WithAudit(0))...)
@@ -103,7 +103,7 @@ func (r replica) listen(options ...signals.Option) (p *purgatory.DelayedOperatio
 // round has n waits begin, and then writes their keys. It returns how many were answered within
 // patience of the last write, and the shortest time from the beginning of a write to a read that
 // saw it.
-func (r replica) round(p *purgatory.DelayedOperationPurgatory[string], first, n int, patience time.Duration) (answered int, earliest time.Duration) {
+func (r replica) round(p *purgatory.Purgatory[string], first, n int, patience time.Duration) (answered int, earliest time.Duration) {
 	t := r.t
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

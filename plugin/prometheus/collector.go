@@ -15,7 +15,7 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// Source is what is collected: a *purgatory.DelayedOperationPurgatory[K] of any K.
+// Source is what is collected: a *purgatory.Purgatory[K] of any K.
 type Source interface {
 	Name() string
 	Stats() purgatory.Stats

@@ -30,7 +30,7 @@ func (p *produce) TryComplete() bool { return p.ready }
 func (p *produce) OnComplete()       {}
 func (p *produce) OnExpiration()     {}
 
-func newPurgatory[K comparable](t *testing.T, name string, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
+func newPurgatory[K comparable](t *testing.T, name string, opts ...purgatory.Option) *purgatory.Purgatory[K] {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func newPurgatory[K comparable](t *testing.T, name string, opts ...purgatory.Opt
 }
 
 // used returns a purgatory named produce, with one operation that expired, one that was satisfied after 3 ms, one that waits.
-func used(t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
+func used(t *testing.T, opts ...purgatory.Option) *purgatory.Purgatory[string] {
 	t.Helper()
 	p := newPurgatory[string](t, "produce", opts...)
 	satisfied := &produce{}

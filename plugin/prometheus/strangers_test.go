@@ -78,7 +78,7 @@ func TestNoLockIsHeldWhileASourceIsAsked(t *testing.T) {
 }
 
 func TestNilPointersAreNoSources(t *testing.T) {
-	var p *purgatory.DelayedOperationPurgatory[string]
+	var p *purgatory.Purgatory[string]
 	var r *signals.Runner[string]
 	_, err := New(p)
 	require.ErrorIs(t, err, ErrNilSource)

@@ -57,7 +57,7 @@ func (w *world) options() []purgatory.Option {
 	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(w.wheels), timer.WithPanicHandler(w.panicked)}
 	if w.timerFull {
 		wheels = append(wheels, timer.WithMaxPending(w.maxPending))
-	} else {
+	} else if w.maxPending > 0 {
 		options = append(options, purgatory.WithMaxPending(w.maxPending))
 	}
 	var of timer.Timer

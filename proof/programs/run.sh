@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$dir"' EXIT
 ${GO:-go} test -tags interleave -count=1 ./proof/explore
-${GO:-go} test -tags interleave -c -o "$dir/programs" ./proof/programs
+${GO:-go} test -tags interleave,invariants -c -o "$dir/programs" ./proof/programs
 for word in "$@"; do
 	[ "${word#--}" = -replay ] || [ "${word#-}" = replay ] && JOBS=1
 done

@@ -105,7 +105,7 @@ func options(more []signals.Option) []signals.Option {
 }
 
 // listen returns a purgatory to which source delivers hints until stop is called.
-func listen[K comparable](ctx context.Context, source signals.Source[K], more ...signals.Option) (p *purgatory.DelayedOperationPurgatory[K], r *signals.Runner[K], stop func() error, err error) {
+func listen[K comparable](ctx context.Context, source signals.Source[K], more ...signals.Option) (p *purgatory.Purgatory[K], r *signals.Runner[K], stop func() error, err error) {
 	p, err = purgatory.New[K]("signalstest")
 	if err != nil {
 		return nil, nil, nil, err
@@ -161,7 +161,7 @@ func (w *wait) end() {
 var errGivenUp = errors.New("signalstest: given up")
 
 // round is a round of RandomCuts, with keys from the given one on.
-func round[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], from int) (waits []*wait, err error) {
+func round[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgatory[K], from int) (waits []*wait, err error) {
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	waits = make([]*wait, e.Waits)

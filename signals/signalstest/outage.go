@@ -70,7 +70,7 @@ func survives[K comparable](ctx context.Context, e Engine[K], rounds int, begin,
 	return nil
 }
 
-func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, runner *signals.Runner[K], begin, end func()) error {
+func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgatory[K], key K, runner *signals.Runner[K], begin, end func()) error {
 	within, cancel := context.WithCancel(ctx)
 	var going sync.WaitGroup
 	defer going.Wait()

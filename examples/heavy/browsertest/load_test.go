@@ -28,7 +28,7 @@ func (r *request) OnComplete()       {}
 func (r *request) OnExpiration()     {}
 func (r *request) String() string    { return r.what }
 
-func newPurgatory(t *testing.T, name string, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
+func newPurgatory(t *testing.T, name string, opts ...purgatory.Option) *purgatory.Purgatory[string] {
 	t.Helper()
 	p, err := purgatory.New[string](name, append(opts, purgatory.WithHistograms(), purgatory.WithKeyStats(512))...)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func newPurgatory(t *testing.T, name string, opts ...purgatory.Option) *purgator
 }
 
 // healthy has produces wait for a few milliseconds, until replication comes by.
-func healthy(ctx context.Context, p *purgatory.DelayedOperationPurgatory[string], running *sync.WaitGroup) {
+func healthy(ctx context.Context, p *purgatory.Purgatory[string], running *sync.WaitGroup) {
 	for partition := range 12 {
 		running.Go(func() {
 			end := new(atomic.Int64)
@@ -57,7 +57,7 @@ func healthy(ctx context.Context, p *purgatory.DelayedOperationPurgatory[string]
 }
 
 // sick forgets to wake one key, and wakes another for nothing.
-func sick(ctx context.Context, p *purgatory.DelayedOperationPurgatory[string], running *sync.WaitGroup) {
+func sick(ctx context.Context, p *purgatory.Purgatory[string], running *sync.WaitGroup) {
 	running.Go(func() {
 		never := new(atomic.Int64)
 		for n := 0; ctx.Err() == nil; n++ {

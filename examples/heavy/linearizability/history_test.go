@@ -121,7 +121,7 @@ func anyOf(random *rand.Rand, client int) verb {
 }
 
 // advance is one call for all operations: it is recorded for each.
-func (r *recorder) advance(p *purgatory.DelayedOperationPurgatory[int], v verb, d time.Duration, ops int) {
+func (r *recorder) advance(p *purgatory.Purgatory[int], v verb, d time.Duration, ops int) {
 	at := time.Since(r.began)
 	p.AdvanceClock(d)
 	for op := range ops {
@@ -131,7 +131,7 @@ func (r *recorder) advance(p *purgatory.DelayedOperationPurgatory[int], v verb, 
 	}
 }
 
-func perform(p *purgatory.DelayedOperationPurgatory[int], o *watched, c call) (a answer) {
+func perform(p *purgatory.Purgatory[int], o *watched, c call) (a answer) {
 	first, second := 2*c.op, 2*c.op+1 // its keys, nobody else's
 	switch c.verb {
 	case set:

@@ -12,7 +12,7 @@ import (
 
 // stock is a queue of items, a pool, or a semaphore, as somebody would write it. It can have a mistake.
 type stock struct {
-	p       *purgatory.DelayedOperationPurgatory[int]
+	p       *purgatory.Purgatory[int]
 	mistake mistake
 
 	mu    sync.Mutex

@@ -81,7 +81,7 @@ func measure(ctx context.Context, out io.Writer, engine string, puts, cuts int) 
 type meter struct {
 	proxy          *faultproxy.Proxy
 	hearing, reads store.Store
-	waits          *purgatory.DelayedOperationPurgatory[string]
+	waits          *purgatory.Purgatory[string]
 	hints          *signals.Runner[string]
 	stop           func()
 	writer         *process

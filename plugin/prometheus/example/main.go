@@ -101,7 +101,7 @@ type topic struct {
 }
 
 // publish has news now and then: it changes the topic, and then says so.
-func (t *topic) publish(ctx context.Context, polls *purgatory.DelayedOperationPurgatory[int]) {
+func (t *topic) publish(ctx context.Context, polls *purgatory.Purgatory[int]) {
 	for ctx.Err() == nil {
 		pause(ctx, time.Duration(1+rand.IntN(100))*time.Millisecond)
 		t.length.Add(1)
@@ -110,7 +110,7 @@ func (t *topic) publish(ctx context.Context, polls *purgatory.DelayedOperationPu
 }
 
 // read waits for the topic to get longer than it is, again and again.
-func (t *topic) read(ctx context.Context, polls *purgatory.DelayedOperationPurgatory[int]) {
+func (t *topic) read(ctx context.Context, polls *purgatory.Purgatory[int]) {
 	for ctx.Err() == nil {
 		next, timeout := t.length.Load()+1, 30*time.Second
 		if rand.IntN(10) == 0 {

@@ -33,7 +33,7 @@ func (k waitKey) String() string {
 }
 
 type (
-	waits = purgatory.DelayedOperationPurgatory[waitKey]
+	waits = purgatory.Purgatory[waitKey]
 	// position is a key with the place that is waited for: an offset in produces, a
 	// number of bytes in fetches.
 	position = purgatory.KeyPosition[waitKey]

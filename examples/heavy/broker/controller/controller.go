@@ -29,7 +29,7 @@ import (
 type Controller struct {
 	log            *slog.Logger
 	sessionTimeout time.Duration
-	sessions       *purgatory.DelayedOperationPurgatory[int32] // by broker
+	sessions       *purgatory.Purgatory[int32] // by broker
 	producerID     atomic.Int64
 
 	mu struct {

@@ -37,8 +37,8 @@ const (
 // brokers of the process, as there is one controller: a group outlives each of them.
 // Safe for concurrent use. Its lock may be taken under a group's.
 type Coordinator struct {
-	Rebalances       *purgatory.DelayedOperationPurgatory[WaitKey]
-	Heartbeats       *purgatory.DelayedOperationPurgatory[MemberKey]
+	Rebalances       *purgatory.Purgatory[WaitKey]
+	Heartbeats       *purgatory.Purgatory[MemberKey]
 	minSession       time.Duration
 	initialRebalance time.Duration
 

@@ -52,11 +52,11 @@ type Node struct {
 	runs      atomic.Bool // raft is set: the engine calls back before it is
 	remote    *Remote
 
-	proposals *purgatory.DelayedOperationPurgatory[uint64]
-	positions *purgatory.DelayedOperationPurgatory[line]
-	watches   *purgatory.DelayedOperationPurgatory[string]
+	proposals *purgatory.Purgatory[uint64]
+	positions *purgatory.Purgatory[line]
+	watches   *purgatory.Purgatory[string]
 	// confirms has those who wait on lineConfirmed. Reads wait for them, so reads that fill positions must not keep them out.
-	confirms *purgatory.DelayedOperationPurgatory[line]
+	confirms *purgatory.Purgatory[line]
 
 	// reign is odd while this node leads, and grows by one whenever that changes.
 	reign atomic.Uint64

@@ -36,7 +36,7 @@ const (
 // Service answers the requests of one replica. It is safe for concurrent use.
 type Service struct {
 	store store.Store
-	waits *purgatory.DelayedOperationPurgatory[string]
+	waits *purgatory.Purgatory[string]
 	hints *signals.Runner[string]
 	known known
 	reads chan struct{} // holds an element for each read that runs

@@ -1,0 +1,55 @@
+package programs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// notDrawn says why no program has an option.
+var notDrawn = map[string]string{
+	"WithDiagnostics":      "it stands for others",
+	"WithDrainTime":        "it matters only where a callback never returns, and such a run is a deadlock",
+	"WithHook":             "it is package purgatorytest's",
+	"WithStuckStacks":      "it reads stacks when the system's clock says so",
+	"WithTick":             "it has no concurrency",
+	"WithTimeoutsExpected": "it changes what is said, and nothing that is done",
+}
+
+// A new option that no program draws is one that no schedule meets.
+func TestEveryOptionIsDrawn(t *testing.T) {
+	drawn := sources(t, ".")
+	for _, m := range regexp.MustCompile(`(?m)^func (With\w+)\(.*\) Option \{`).FindAllStringSubmatch(sources(t, "../../purgatory"), -1) {
+		option := m[1]
+		if _, not := notDrawn[option]; not == strings.Contains(drawn, "purgatory."+option+"(") {
+			t.Errorf("%s: it has to be drawn (options in clock.go), or to have a line in notDrawn", option)
+		}
+		delete(notDrawn, option)
+	}
+	for option := range notDrawn {
+		t.Errorf("%s: there is no such option", option)
+	}
+}
+
+// sources returns the Go files of a folder, tests left out.
+func sources(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(folder, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
