@@ -27,7 +27,7 @@ func short(d time.Duration) string {
 func main() {
 	out := flag.String("o", "results/cores.json", "`file` for the matrix")
 	window := flag.Duration("window", 25*time.Millisecond, "how long a workload runs at a time")
-	most := flag.Duration("for", 20*time.Second, "how long a figure is measured at most, until there are enough slices in which nothing else disturbed it")
+	most := flag.Duration("for", 2*time.Minute, "how long the matrix is measured, in rounds; a figure of the other experiments takes a tenth of it at most")
 	var only regexp.Regexp
 	flag.TextVar(&only, "only", regexp.MustCompile(""), "measure only the rows of the matrix whose names match this `regexp`, such as '^P1$'")
 	flag.Usage = func() {
@@ -41,11 +41,11 @@ func main() {
 		must(m.save(*out))
 		m.write(os.Stdout)
 	case "cliff":
-		writeCliff(os.Stdout, 8**window, *most, 1, 2, 5, 10, 30, 100, 200)
+		writeCliff(os.Stdout, 8**window, *most/10, 1, 2, 5, 10, 30, 100, 200)
 	case "bare":
-		writeBare(os.Stdout, *most)
+		writeBare(os.Stdout, *most/10)
 	case "words":
-		writeWords(os.Stdout, *most)
+		writeWords(os.Stdout, *most/10)
 	case "model":
 		m, err := readMatrix(*out)
 		must(err)

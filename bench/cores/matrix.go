@@ -39,36 +39,29 @@ func measureMatrix(only *regexp.Regexp, d, most time.Duration, progress io.Write
 		Date: time.Now().UTC().Format(time.DateOnly), Processors: all,
 	}
 	if all > 1 {
-		m.Line, _ = timeWord(words()[sharedWord], 2, most)
+		m.Line, _ = timeWord(words()[sharedWord], 2, most/10)
 	}
 	var procs []int
 	for n := 1; n < all; n *= 2 {
 		procs = append(procs, n)
 	}
 	procs = append(procs, all)
+	var rows []load
 	for _, l := range loads() {
-		if !only.MatchString(l.name) {
-			continue
+		if only.MatchString(l.name) {
+			rows = append(rows, l)
 		}
-		windows := make([][]window, len(procs))
-		finished := func(i int) bool { return len(windows[i]) > 0 && typical(windows[i]).slices >= enough }
-		for begun := time.Now(); time.Since(begun) < time.Duration(len(procs))*most; {
-			over := true
-			for i, n := range procs { // in turns, so that what slows the machine down for a while slows all
-				if !finished(i) {
-					over = false
-					windows[i] = append(windows[i], l.sample(n, d)...)
-				}
-			}
-			if over {
-				break
-			}
+	}
+	windows := make([][]window, len(rows)*len(procs))
+	for round, begun := 1, time.Now(); round == 1 || time.Since(begun) < most; round++ {
+		fmt.Fprintf(progress, "round %d, after %s\n", round, time.Since(begun).Round(time.Second))
+		for i := range windows { // in turns, so that what slows the machine down for a while slows all
+			windows[i] = append(windows[i], rows[i/len(procs)].sample(procs[i%len(procs)], d)...)
 		}
-		for i, n := range procs {
-			f := typical(windows[i])
-			m.Rows = append(m.Rows, row{l.name, n, f.rate, f.lockWait, f.slices})
-			fmt.Fprintf(progress, "%s, %d processors: %.0f/s, %d slices\n", l.name, n, f.rate, f.slices)
-		}
+	}
+	for i := range windows {
+		f := typical(windows[i])
+		m.Rows = append(m.Rows, row{rows[i/len(procs)].name, procs[i%len(procs)], f.rate, f.lockWait, f.slices})
 	}
 	return m
 }

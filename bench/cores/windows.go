@@ -23,6 +23,15 @@ type stream struct {
 	n     int64 // operations so far
 	calls int
 	every int // calls between two marks
+	laps  []float64
+	lap   time.Duration // when the last one was over
+}
+
+// lapped notes that n operations are over that many goroutines do in turns: the rate of a lap stands for that of its slices.
+func (s *stream) lapped(n int) {
+	at := time.Since(s.begun)
+	s.laps = append(s.laps, float64(n)/(at-s.lap).Seconds())
+	s.lap = at
 }
 
 type mark struct {
@@ -93,6 +102,9 @@ func aWindow(goroutines int, d time.Duration, streamOf func(worker int) int, run
 		together[streamOf(worker)] = append(together[streamOf(worker)], s)
 	}
 	w.slice(together)
+	if laps := streams[0].laps; len(laps) > 1 {
+		w.rates = laps[1:] // goroutines begin in the first one
+	}
 	return w
 }
 
@@ -116,7 +128,7 @@ func (w *window) slice(together map[int][]stream) {
 		slices.Sort(times)
 		gone := map[int64]bool{} // slices in which the stream stood still
 		for i := 1; i < len(times); i++ {
-			if times[i]-times[i-1] > slice*4/5 {
+			if times[i]-times[i-1] > slice/2 {
 				for at := int64(times[i-1] / slice); at <= int64(times[i]/slice); at++ {
 					gone[at] = true
 				}
@@ -157,8 +169,8 @@ func lockWait() float64 {
 // enough is how many slices make a figure.
 const enough = 100
 
-// figure is the rate that one slice in twenty exceeds. What else runs on a machine makes slices slower, also on the other thread
-// of a core, and no slice faster.
+// figure is the rate that a quarter of the slices exceed: what else runs on a machine makes slices slower, also on the other
+// thread of a core.
 type figure struct {
 	rate, lockWait float64
 	slices         int // below enough the figure is a guess; with none it is the best window's
@@ -183,7 +195,7 @@ func typical(windows []window) (f figure) {
 		return f
 	}
 	slices.Sort(rates)
-	f.rate = rates[len(rates)*19/20]
+	f.rate = rates[len(rates)*3/4]
 	return f
 }
 

@@ -43,7 +43,6 @@ func loads() []load {
 		{"P2", "an operation's life, 3 keys, two of them of 1,000 that all share", lives(ours, 3)},
 		{"P4", "an operation's life, 3 of 100 keys that all share, ended one by one", forced(ours)},
 		{"hot key", "an operation's life under one key, ended by itself", hot(ours)},
-		{"crowd", "the same, beside a goroutine that ends cold operations of that key 128 at a time", beside},
 		{"herd", "2,000 waits under one key, ended by a check, and begun again", ourHerd},
 		{"apart", "P1, each goroutine with a purgatory of its own: what the machine itself allows", apart},
 		{"AfterFunc", "time.AfterFunc and Stop", afterFunc},
@@ -122,27 +121,6 @@ func hot(peer string) func(int) world {
 	}
 }
 
-// beside is the cliff as a row: with one processor, one goroutine registers beside the one that checks.
-func beside(procs int) world {
-	c := newCrowd(200_000)
-	return world{max(procs, 2), alone, func(worker int, s *stream) {
-		if worker == 0 {
-			for s.more(0) && c.check() {
-				if procs == 1 {
-					runtime.Gosched()
-				}
-			}
-			return
-		}
-		for s.more(1) {
-			c.p.ForceComplete(c.register())
-			if procs == 1 {
-				runtime.Gosched()
-			}
-		}
-	}, c.end, 0}
-}
-
 func ourHerd(int) world {
 	p, err := purgatory.New[string]("herd")
 	must(err)
@@ -207,6 +185,7 @@ func (h *herd) run(worker int, s *stream) {
 			runtime.Gosched()
 			continue
 		}
+		s.lapped(herdSize)
 		h.come.Store(0)
 		h.round.Add(1)
 		h.wake()
