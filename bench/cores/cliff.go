@@ -90,7 +90,7 @@ type registration struct{ begun, took time.Duration }
 
 // measure adds a window to f.
 func (f *cliff) measure(goroutines int, d time.Duration) {
-	c := newCrowd(1_000_000)
+	c := newCrowd(600_000)
 	defer c.end()
 	lock := shardLock(c.p)
 	runtime.SetMutexProfileFraction(1)

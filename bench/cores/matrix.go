@@ -39,7 +39,7 @@ func measureMatrix(only *regexp.Regexp, d, most time.Duration, progress io.Write
 		Date: time.Now().UTC().Format(time.DateOnly), Processors: all,
 	}
 	if all > 1 {
-		m.Line, _ = timeWord(words()[sharedWord], 2, most/10)
+		m.Line = timeLine()
 	}
 	var procs []int
 	for n := 1; n < all; n *= 2 {

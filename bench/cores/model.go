@@ -63,10 +63,10 @@ func writeModel(w io.Writer, m matrix) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, `
-The model is wrong if make cores, on a machine of 8 processors or more with a cache for all of them, finds
-  - P1 more than 15 % away from the ratio above, with no more than 5 % of the time waiting for locks;
-  - the hot key faster with all processors than with eight;
-  - starvation mode below 20 µs in the experiment "bare".
+The model is wrong if, on a machine of 8 processors or more,
+  - make cores finds P1 with 8 processors of one group more than 15 % away from the ratio above;
+  - make cores finds the hot key faster with 32 processors than with 8;
+  - cores bare finds no waits of a millisecond at a hold of 10 µs.
 `)
 }
 

@@ -30,7 +30,9 @@ type stream struct {
 // lapped notes that n operations are over that many goroutines do in turns: the rate of a lap stands for that of its slices.
 func (s *stream) lapped(n int) {
 	at := time.Since(s.begun)
-	s.laps = append(s.laps, float64(n)/(at-s.lap).Seconds())
+	if !s.over.Load() {
+		s.laps = append(s.laps, float64(n)/(at-s.lap).Seconds())
+	}
 	s.lap = at
 }
 
@@ -169,14 +171,17 @@ func lockWait() float64 {
 // enough is how many slices make a figure.
 const enough = 100
 
-// figure is the rate that a quarter of the slices exceed: what else runs on a machine makes slices slower, also on the other
-// thread of a core.
+// figure is the rate that one slice in twenty exceeds: what else runs on a machine makes slices slower, also on the other thread
+// of a core.
 type figure struct {
 	rate, lockWait float64
 	slices         int // below enough the figure is a guess; with none it is the best window's
 }
 
-func typical(windows []window) (f figure) {
+func typical(windows []window) (f figure) { return atLevel(windows, 19, 20) }
+
+// atLevel is typical for another level.
+func atLevel(windows []window, level, of int) (f figure) {
 	var rates []float64
 	for _, w := range windows {
 		rates = append(rates, w.rates...)
@@ -195,7 +200,7 @@ func typical(windows []window) (f figure) {
 		return f
 	}
 	slices.Sort(rates)
-	f.rate = rates[len(rates)*3/4]
+	f.rate = rates[len(rates)*level/of]
 	return f
 }
 

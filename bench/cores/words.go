@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,9 +14,6 @@ type word struct {
 	name  string
 	write func(worker int)
 }
-
-// sharedWord is the index of the one that says how long a line takes from one processor to another.
-const sharedWord = 2
 
 func words() []word {
 	var one atomic.Int64
@@ -48,7 +46,7 @@ func timeWord(w word, goroutines int, most time.Duration) (ns float64, slices in
 	const chunk = 256
 	var windows []window
 	var f figure
-	for begun := time.Now(); f.slices < enough && time.Since(begun) < most; f = typical(windows) {
+	for begun := time.Now(); f.slices < enough && time.Since(begun) < most; f = atLevel(windows, 1, 2) {
 		windows = append(windows, aWindow(goroutines, 5*time.Millisecond, alone, func(worker int, s *stream) {
 			for s.more(chunk) {
 				for range chunk {
@@ -61,10 +59,40 @@ func timeWord(w word, goroutines int, most time.Duration) (ns float64, slices in
 }
 
 func writeWords(w io.Writer, most time.Duration) {
+	fmt.Fprintf(w, "a line moves in %.0f ns\n", timeLine())
 	fmt.Fprintf(w, "%-42s %14s %14s\n", "ns for one goroutine's write (slices)", "one processor", "two")
 	for _, word := range words() {
 		one, n1 := timeWord(word, 1, most)
 		two, n2 := timeWord(word, 2, most)
 		fmt.Fprintf(w, "%-42s %8.1f (%d) %8.1f (%d)\n", word.name, one, n1, two, n2)
 	}
+}
+
+// timeLine returns how long a cache line takes from one processor to another: two goroutines write a word in turns, and the
+// fastest of many short runs is one in which both had a processor.
+func timeLine() (ns float64) {
+	const turns, runs = 200, 5000
+	ns = math.Inf(1)
+	var word atomic.Int64
+	var over atomic.Bool
+	var done sync.WaitGroup
+	done.Go(func() {
+		for n := int64(1); !over.Load(); {
+			if word.CompareAndSwap(n, n+1) {
+				n += 2
+			}
+		}
+	})
+	for run, n := 0, int64(0); run < runs; run++ {
+		start := time.Now()
+		for range turns {
+			for !word.CompareAndSwap(n, n+1) {
+			}
+			n += 2
+		}
+		ns = min(ns, float64(time.Since(start))/(2*turns))
+	}
+	over.Store(true)
+	done.Wait()
+	return ns
 }

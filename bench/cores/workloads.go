@@ -145,7 +145,7 @@ func condHerd(int) world {
 	}
 	h.wake = func() {
 		mu.Lock() // a goroutine that has seen the old round waits by now
-		mu.Unlock()
+		defer mu.Unlock()
 		cond.Broadcast()
 	}
 	return world{herdSize + 1, together, h.run, func() {}, 100 * time.Millisecond}

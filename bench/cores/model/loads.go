@@ -87,11 +87,7 @@ func lives(shared, keys int, forced bool) func(*Sim, Costs) {
 func (l *life) batch(g *goroutine, steps []step, shared, keys int, forced bool) []step {
 	k, w := l.world.k, l.world
 	own := w.shards[g.rand.IntN(len(w.shards))]
-	part := k.Add + k.Stop + float64(shared+keys)*(k.Watch+k.Unlink)
-	if !forced {
-		part += k.Find
-	}
-	free := k.Total - part
+	free := k.Total - k.Add - k.Stop - k.Find - float64(shared+keys)*(k.Watch+k.Unlink)
 	timers, others := [batch]*mutex{}, [batch][]*mutex{}
 	for i := range batch {
 		timers[i] = l.timer(g)
@@ -190,8 +186,7 @@ func herd(s *Sim, k Costs) {
 	w := newWorld(s, k)
 	free := k.Total - k.Add - k.Watch - k.Unlink - k.Stop - k.Find
 	var waiting []*goroutine
-	var waker *goroutine
-	waker = s.start(0, func(_ *goroutine, steps []step) []step {
+	waker := s.start(0, func(_ *goroutine, steps []step) []step {
 		if len(waiting) < herdSize {
 			return append(steps, step{kind: park})
 		}

@@ -103,13 +103,7 @@ func (s *Sim) unlock(c *core, g *goroutine, m *mutex) (wait bool) {
 	g.at++
 	m.held = false
 	if s.counts() {
-		u := s.busy[m]
-		if u == nil {
-			u = new(usage)
-			s.busy[m] = u
-		}
-		u.held += s.now - m.taken
-		u.locks++
+		s.busy[m] += s.now - m.taken
 	}
 	switch {
 	case m.starving: // to the one that has waited longest, which runs here at once

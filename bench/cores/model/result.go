@@ -51,8 +51,8 @@ func runFor(m Machine, k Costs, load func(*Sim, Costs), warm, until float64) (r 
 	if slices.Sort(s.waits); len(s.waits) > 0 {
 		r.WaitP99 = s.waits[len(s.waits)*99/100]
 	}
-	for lock, u := range s.busy {
-		if held := u.held / span; held > r.Held {
+	for lock, held := range s.busy {
+		if held /= span; held > r.Held {
 			r.Busiest, r.Held = lock.name, held
 		}
 	}

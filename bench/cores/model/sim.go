@@ -10,7 +10,10 @@
 // cores only read.
 package model
 
-import "math/rand/v2"
+import (
+	"math"
+	"math/rand/v2"
+)
 
 // Machine is what a simulation runs on. Times are in nanoseconds.
 type Machine struct {
@@ -56,7 +59,6 @@ type kind uint8
 
 const (
 	work   kind = iota // for a time
-	touch              // a line
 	lock               // a mutex
 	unlock             // it
 	yield              // to the other goroutines of the core
@@ -68,7 +70,6 @@ const (
 type step struct {
 	kind kind
 	for_ float64 // ns of work; number of operations
-	line *line
 	lock *mutex
 	g    *goroutine
 }
@@ -94,6 +95,7 @@ type goroutine struct {
 
 type core struct {
 	id    int
+	at    float64 // when it goes on; never if it is idle
 	g     *goroutine
 	queue []*goroutine
 	idle  bool
@@ -102,22 +104,19 @@ type core struct {
 // Sim is one run.
 type Sim struct {
 	Machine
-	now    float64
-	events events
-	cores  []core
-	waits  []float64 // of every lock that was not free at once, and 0 of the others
+	now   float64
+	cores []core
+	waits []float64 // of every lock that was not free at once, and 0 of the others
 
 	ops    float64
-	waited float64 // by goroutines, for locks
-	warm   float64 // before this time nothing is counted
-	busy   map[*mutex]*usage
-	moved  float64 // time for which cores wait for lines
+	waited float64            // by goroutines, for locks
+	warm   float64            // before this time nothing is counted
+	busy   map[*mutex]float64 // for how long each lock is held
+	moved  float64            // time for which cores wait for lines
 }
 
-type usage struct{ held, locks float64 }
-
 func newSim(m Machine) *Sim {
-	s := &Sim{Machine: m, cores: make([]core, m.Cores), busy: map[*mutex]*usage{}}
+	s := &Sim{Machine: m, cores: make([]core, m.Cores), busy: map[*mutex]float64{}}
 	for i := range s.cores {
 		s.cores[i].id = i
 	}
@@ -136,22 +135,26 @@ func (s *Sim) start(i int, next func(*goroutine, []step) []step) *goroutine {
 func (s *Sim) run(warm, until float64) {
 	s.warm = warm
 	for i := range s.cores {
-		s.events.push(event{float64(i), &s.cores[i]}) // not all at once
+		s.cores[i].at = float64(i) // not all at once
 	}
-	for len(s.events) > 0 {
-		e := s.events.pop()
-		if e.at > until {
-			break
+	for {
+		next := &s.cores[0]
+		for i := range s.cores {
+			if s.cores[i].at < next.at {
+				next = &s.cores[i]
+			}
 		}
-		s.now = e.at
-		s.proceed(e.core)
+		if next.at > until {
+			return
+		}
+		s.now, next.at = next.at, math.Inf(1)
+		s.proceed(next)
 	}
-	s.now = until
 }
 
 func (s *Sim) counts() bool { return s.now >= s.warm }
 
-func (s *Sim) after(c *core, d float64) { s.events.push(event{s.now + d, c}) }
+func (s *Sim) after(c *core, d float64) { c.at = s.now + d }
 
 // proceed takes steps on c until one of them takes time.
 func (s *Sim) proceed(c *core) {
@@ -182,10 +185,6 @@ func (s *Sim) proceed(c *core) {
 				d *= s.Slow
 			}
 			s.after(c, d)
-			return
-		case touch:
-			g.at++
-			s.after(c, s.take(c, st.line))
 			return
 		case lock:
 			if s.lock(c, g, st.lock) {
@@ -255,46 +254,4 @@ func (s *Sim) take(c *core, l *line) float64 {
 		s.moved += l.free - s.now
 	}
 	return l.free - s.now
-}
-
-// event is when a core goes on.
-type event struct {
-	at   float64
-	core *core
-}
-
-// events is a heap.
-type events []event
-
-func (h *events) push(e event) {
-	*h = append(*h, e)
-	for i := len(*h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if (*h)[up].at <= (*h)[i].at {
-			break
-		}
-		(*h)[up], (*h)[i] = (*h)[i], (*h)[up]
-		i = up
-	}
-}
-
-func (h *events) pop() event {
-	q := *h
-	first := q[0]
-	n := len(q) - 1
-	q[0] = q[n]
-	q = q[:n]
-	for i := 0; ; {
-		down := 2*i + 1
-		if down+1 < n && q[down+1].at < q[down].at {
-			down++
-		}
-		if down >= n || q[i].at <= q[down].at {
-			break
-		}
-		q[i], q[down] = q[down], q[i]
-		i = down
-	}
-	*h = q
-	return first
 }
