@@ -234,6 +234,10 @@ bench-quick: ## the essentials of make bench within a minute
 neighbours: ## one wait, many, far, given up, one of many, a herd: beside code by hand and other servers', two minutes
 	cd bench && $(GO) run ./neighbours $(ARGS)
 
+.PHONY: cores
+cores: ## ratios to one processor for 1, 2, 4 … all processors, beside peers, in one file to send in (ARGS=model: simulates larger machines)
+	cd bench && $(GO) run ./cores $(ARGS)
+
 ##@ Code
 
 .PHONY: fmt

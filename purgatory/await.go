@@ -56,7 +56,7 @@ func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.D
 // at least that of the wait. A check without a position always calls ready.
 //
 // Waits for one position share the pass that wakes them: one check goes over their list once, and takes
-// its lock twice for 128 of them. They share nothing else. Each has a condition of its own, which the
+// its lock 17 times for 128 of them, for a microsecond or two each. They share nothing else. Each has a condition of its own, which the
 // check calls, a timeout and a context. Where many goroutines wait for the same position, and the
 // position is all that they wait for, those of package watermark share the operation, too.
 //

@@ -69,7 +69,7 @@ func WithTimerOptions(opts ...timer.Option) Option {
 
 // WithWatcherShards sets the number of shards of the map from keys to operations, each with
 // a lock of its own: a power of two from 1 to 65,536. More shards mean less lock contention
-// and more memory. Default: 32 per processor (GOMAXPROCS), from 64 to 1024.
+// and more memory. Default: 32 per processor (GOMAXPROCS), from 64 to 4096.
 func WithWatcherShards(n int) Option { return func(c *config) { c.watcherShards = n } }
 
 // WithPurgeInterval bounds how many entries of ended operations may stand in the lists at

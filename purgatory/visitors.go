@@ -77,7 +77,8 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, own *mac
 		return d
 	}
 	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
-	w.at, w.done.own = 0, own
+	w.read(inLineBatch)
+	w.done.own = own
 	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
 		w.recycle()
 		return d

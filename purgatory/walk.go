@@ -23,7 +23,8 @@ type walk[K comparable] struct {
 	visitor visitor[K]
 
 	cursor watchers.Cursor[K]
-	at, n  int // slots.batch[at:n] is still to be visited
+	at, n  int // slots.batch[at:n] has been read and is still to be visited
+	most   int // operations of the batch, with those that are still to be read
 	slots  slots[K]
 	stage  stage
 	held   *machine.Machine // is being tried
@@ -94,8 +95,8 @@ func (p *DelayedOperationPurgatory[K]) overAll(key K, hash uint64, upTo int64, v
 	}
 	w := p.newWalk(s, key, hash, upTo, v)
 	w.ending.cause = cause
-	w.at = 0
-	if w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:]); w.n == 0 { // all wait for a higher position
+	w.read(batchSize)
+	if w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:holdSize]); w.n == 0 { // all wait for a higher position
 		w.recycle()
 		return 0
 	}
@@ -167,14 +168,21 @@ func (w *walk[K]) step() (more bool) {
 	return more
 }
 
-// read reads a batch of at most the given number of operations.
-func (w *walk[K]) read(most int) {
-	w.at = 0
-	w.n, _ = w.cursor.Next(w.slots.batch[:most])
-}
+// read begins a batch of at most the given number of operations, which pop reads.
+func (w *walk[K]) read(most int) { w.at, w.n, w.most = 0, 0, most }
+
+// holdSize is how many operations a walk reads before it releases the shard's lock. To read one that is in
+// no cache takes 0.2 µs, and a goroutine that waits for a [sync.Mutex] looks at it for 2.5 µs before it
+// sleeps. So a goroutine that registers an operation beside a walk mostly gets the lock while the walk
+// tries what it has read.
+const holdSize = 8
 
 // pop takes the next operation of the batch; nil if there is none.
 func (w *walk[K]) pop() (m *machine.Machine) {
+	if w.at == w.n && w.n < w.most && w.cursor.More() {
+		n, _ := w.cursor.Next(w.slots.batch[w.n:min(w.n+holdSize, w.most)])
+		w.n += n
+	}
 	if w.at < w.n {
 		m = w.slots.batch[w.at]
 		w.slots.batch[w.at] = nil // others may end it while a callback blocks

@@ -51,15 +51,10 @@ func (t *store) next() (expiration int64) {
 // wait although another worker is free, and could not be cancelled. See
 // docs/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
-	ready := t.ready.Load()
-	if ready == 0 {
+	s := t.readyShard()
+	if s == nil {
 		return false
 	}
-	// Begin at another shard each time, so that a shard that always has due entries does
-	// not keep the others waiting.
-	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
-	index := bits.TrailingZeros64(bits.RotateLeft64(ready, -first)) + first
-	s := t.shards[index%len(t.shards)].Load()
 	now := int64(0)
 	for range runLength {
 		s.mu.Lock()
@@ -113,16 +108,39 @@ func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int6
 
 // waiting reports whether an entry is due and waits for a worker.
 func (t *store) waiting() bool {
-	return t.ready.Load() != 0
+	for i := range t.ready {
+		if t.ready[i].Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// readyShard returns a shard whose ready bit is set, nil if there is none. It begins at another shard each
+// time, so that a shard that always has due entries does not keep the others waiting.
+func (t *store) readyShard() *shard {
+	if !t.waiting() {
+		return nil
+	}
+	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
+	for i := range t.ready {
+		at := (first/64 + i) % len(t.ready)
+		if word := t.ready[at].Load(); word != 0 {
+			bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
+			return t.shards[at*64+bit].Load()
+		}
+	}
+	return nil
 }
 
 // readyLocked sets or clears the ready bit of s, and reports which.
 func (t *store) readyLocked(s *shard) (due bool) {
 	due = !s.mu.due.empty()
+	ready, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64)
 	if !due {
-		t.ready.And(^s.bit)
-	} else if t.ready.Load()&s.bit == 0 {
-		t.ready.Or(s.bit)
+		ready.And(^bit)
+	} else if ready.Load()&bit == 0 {
+		ready.Or(bit)
 	}
 	return due
 }

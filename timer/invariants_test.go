@@ -2,7 +2,6 @@ package timer
 
 import (
 	"math"
-	"math/bits"
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -35,10 +34,10 @@ func (t *store) shard(i int) *shard {
 
 func checkLocked(t testing.TB, s *store, sh *shard, exact func(e *entry.Entry) bool) (entries int) {
 	t.Helper()
-	i := bits.TrailingZeros64(sh.bit)
+	i := sh.index
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // deferred, because a failed check ends the goroutine
-	ready := s.ready.Load()&sh.bit != 0
+	ready := s.ready[i/64].Load()&(1<<(i%64)) != 0
 	require.True(t, ready || sh.mu.due.empty(), "something is due in shard %d and its ready bit is not set", i)
 	for _, e := range listOf(t, &sh.mu.young) {
 		if e.At-sh.mu.youngAt <= sh.far/2 {

@@ -34,9 +34,9 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
 // WithShards sets the number of shards: wheels, each with its own lock. n is a power of two
-// from 1 to 64. More shards reduce lock contention, and each that is used adds the memory of a wheel.
+// from 1 to 256. More shards reduce lock contention, and each that is used adds the memory of a wheel.
 // Default for a [SystemTimer]: eight for each processor (GOMAXPROCS), rounded up to a power
-// of two, at most 64. Default for a [ManualTimer]: 1.
+// of two, at most 256. Default for a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
 // WithWorkers sets how many goroutines may run expired tasks at a time. They start on
@@ -97,7 +97,7 @@ func newConfig(shards int, opts []Option) (config, error) {
 	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
 		return c, invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
 	case c.shardCount < 1 || c.shardCount > maxShards || c.shardCount&(c.shardCount-1) != 0:
-		return c, invalid("number of shards", c.shardCount, "a power of two from 1 to 64")
+		return c, invalid("number of shards", c.shardCount, "a power of two from 1 to 256")
 	case c.workers < 1:
 		return c, invalid("number of workers", c.workers, "at least 1")
 	case c.maxPending < 0:

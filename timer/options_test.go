@@ -21,7 +21,7 @@ func TestInvalidOptionsAreAnErrorThatNamesTheValue(t *testing.T) {
 		{WithWheelSize(maxWheelSize + 1), "wheel size is 1048577"},
 		{WithShards(0), "number of shards is 0"},
 		{WithShards(3), "number of shards is 3"},
-		{WithShards(128), "number of shards is 128"},
+		{WithShards(512), "number of shards is 512"},
 		{WithShards(-8), "number of shards is -8"},
 		{WithWorkers(0), "number of workers is 0"},
 		{WithMaxPending(-1), "maximum of pending entries is -1"},
@@ -44,7 +44,7 @@ func TestInvalidOptionsAreAnErrorThatNamesTheValue(t *testing.T) {
 
 func TestExtremeOptionsWork(t *testing.T) {
 	for _, opts := range [][]Option{
-		{WithTick(1), WithWheelSize(2), WithShards(64)},
+		{WithTick(1), WithWheelSize(2), WithShards(maxShards)},
 		{WithTick(math.MaxInt64)},
 		{WithWheelSize(maxWheelSize), WithShards(1)},
 		{WithShards(1), WithWorkers(1), WithMaxPending(1), WithStallGrace(1)},
@@ -70,13 +70,13 @@ func TestDefaults(t *testing.T) {
 	assert.GreaterOrEqual(t, c.workers, 2)
 	assert.Zero(t, c.maxPending)
 	assert.GreaterOrEqual(t, c.shardCount, 8)
-	assert.LessOrEqual(t, c.shardCount, 64)
+	assert.LessOrEqual(t, c.shardCount, maxShards)
 	assert.Len(t, newManual(t).shards, 1)
 }
 
 func TestDefaultShardsAreEightForEachProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	for procs, want := range map[int]int{1: 8, 2: 16, 3: 32, 4: 32, 5: 64, 8: 64, 9: 64, 100: 64} {
+	for procs, want := range map[int]int{1: 8, 2: 16, 3: 32, 4: 32, 5: 64, 8: 64, 9: 128, 32: 256, 100: 256} {
 		runtime.GOMAXPROCS(procs)
 		assert.Equal(t, want, defaultShards(), "%d processors", procs)
 	}
@@ -113,7 +113,7 @@ func TestOutcomesDoNotDependOnWheelOptions(t *testing.T) {
 	assert.Greater(t, len(want), 200)
 	for _, opts := range [][]Option{
 		{WithTick(1), WithWheelSize(2)},
-		{WithTick(1), WithWheelSize(20), WithShards(64)},
+		{WithTick(1), WithWheelSize(20), WithShards(maxShards)},
 		{WithTick(time.Microsecond), WithWheelSize(512)},
 		{WithTick(time.Millisecond), WithWheelSize(3), WithShards(2)},
 		{WithTick(10 * time.Millisecond)},

@@ -40,7 +40,7 @@ type shard struct {
 	// far/8 and far/4. It differs so that shards that get their first young entry together are
 	// handled one after the other.
 	youngWait int64
-	bit       uint64 // 1 << the shard's index
+	index     int
 	_         [16]byte
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
@@ -49,7 +49,7 @@ type shard struct {
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
-	s := &shard{tick: cfg.tick, bit: 1 << index}
+	s := &shard{tick: cfg.tick, index: index}
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)

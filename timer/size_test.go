@@ -17,7 +17,7 @@ func TestSizes(t *testing.T) {
 	var s shard
 	const line = 64
 	assert.Zero(t, unsafe.Sizeof(s)%line, "a shard of %d bytes shares a cache line with the next", unsafe.Sizeof(s))
-	for n := 1; n <= 64; n *= 2 {
+	for n := 1; n <= maxShards; n *= 2 {
 		m := newManual(t, WithShards(n))
 		for i := range n {
 			s := m.shard(i)

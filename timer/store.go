@@ -50,10 +50,10 @@ type store struct {
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	// ready has bit i set whenever shards[i].mu.due is not empty and that shard's lock is
+	// Bit i%64 of ready[i/64] is set whenever shards[i].mu.due is not empty and that shard's lock is
 	// free. The bit may stay set after the last due entry was cancelled, until a worker
 	// looks. It is written with that lock held.
-	ready   sched.Uint64
+	ready   [maxShards / 64]sched.Uint64
 	turn    atomic.Uint32 // the shard at which the next worker begins to look for a bit
 	pending sched.Int64   // counted only if maxPending > 0
 }
@@ -66,9 +66,9 @@ func (t *store) init(cfg config) {
 	t.overdue.Store(never)
 }
 
-const maxShards = 64 // one word holds the ready bits of all shards
+const maxShards = 256 // an entry has eight bits for its shard
 
-// defaultShards returns eight for each processor, rounded up to a power of two, at most 64.
+// defaultShards returns eight for each processor, rounded up to a power of two, at most 256.
 // That keeps lock contention low: see docs/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)

@@ -34,7 +34,7 @@ func newTask(f func()) *testTask {
 }
 
 // inShard assigns e, which is not scheduled, to the i-th shard.
-func (e *TaskEntry) inShard(i int) { e.entry.Word.Store(uint64(i) & 63) }
+func (e *TaskEntry) inShard(i int) { e.entry.Word.Store(uint64(i) & (maxShards - 1)) }
 
 func newManual(t testing.TB, opts ...Option) *ManualTimer {
 	t.Helper()
@@ -107,7 +107,7 @@ func TestTimersDoNotTouchAnOperationsState(t *testing.T) {
 // The entries of a page share a shard. The entries of many pages are spread over all shards,
 // whatever the addresses of the pages.
 func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
-	const pages, shards = 1024, 64
+	const pages, shards = 8192, maxShards
 	m := newManual(t, WithShards(shards))
 	memory := make([][8192 / unsafe.Sizeof(TaskEntry{})]TaskEntry, pages)
 	shard := func(e *TaskEntry) int { return e.entry.Shard(len(m.shards)) }

@@ -11,7 +11,7 @@ import "time"
 // docs/decisions.md#young-entries.
 //
 // A flush places up to chunk young entries of each shard, and then the driver flushes what is due
-// by then: due entries do not wait for a million young ones. For 64 shards that takes 0.3 ms.
+// by then: due entries do not wait for a million young ones. For 64 shards that takes 0.3 ms, on one processor.
 //
 // No entry is late because it is young:
 //

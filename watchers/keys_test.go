@@ -161,10 +161,10 @@ func TestEndCallsTheMapsFunction(t *testing.T) {
 	assert.Equal(t, []end{{w.Shard(w.Hash(a)), first, machine.Expired, nil}, {w.Shard(w.Hash(b)), second, machine.Cancelled, &cause}}, ends)
 }
 
-// There are 32 shards for each processor, rounded up to a power of two, from 64 to 1024.
+// There are 32 shards for each processor, rounded up to a power of two, from 64 to 4096.
 func TestDefaultShards(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	for processors, shards := range map[int]int{1: 64, 2: 64, 3: 128, 4: 128, 5: 256, 32: 1024, 100: 1024} {
+	for processors, shards := range map[int]int{1: 64, 2: 64, 3: 128, 4: 128, 5: 256, 32: 1024, 100: 4096, 256: 4096} {
 		runtime.GOMAXPROCS(processors)
 		assert.Equal(t, shards, DefaultShards(), "%d processors", processors)
 	}

@@ -67,9 +67,9 @@ type Config[K comparable] struct {
 }
 
 // DefaultShards returns 32 for each processor, rounded up to a power of two, at least 64
-// and at most 1024. See docs/decisions.md#shards.
+// and at most 4096. See docs/decisions.md#shards.
 func DefaultShards() int {
-	n := min(max(32*runtime.GOMAXPROCS(0), 64), 1024)
+	n := min(max(32*runtime.GOMAXPROCS(0), 64), 4096)
 	return 1 << bits.Len(uint(n-1))
 }
 

@@ -45,7 +45,7 @@ func BenchmarkShards(b *testing.B) {
 				b.Run(fmt.Sprintf("shards=%d/G=%d/keys=%d", shards, g, keys), func(b *testing.B) {
 					p := purgatories.NewOurs(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards)))
 					defer p.Close()
-					perWorker(b, g, lifeLoop(p, g, keys), batch)
+					perWorker(b, g, LifeLoop(p, g, keys), batch)
 				})
 			}
 		}

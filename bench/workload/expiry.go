@@ -84,7 +84,7 @@ func probesOne(r *Run, round int, peer string) {
 	probes := purgatories.Probes(late, n)
 	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
 	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
-	load := lifeLoop(p, 1, 3)
+	load := LifeLoop(p, 1, 3)
 	if peer == purgatories.Timers { // which has no checks
 		load = newAddCancelLoop(timers.New(timers.Std), 1, 1, requests).run
 	}

@@ -46,7 +46,7 @@ func life(r *Run) {
 func lifeBeside(r *Run, round int, peer, heap string, window time.Duration) {
 	p := purgatories.New(peer)
 	measure := func(workload string, g, keys int) {
-		names, bodies := []string{peer}, []func(worker, n int){lifeLoop(p, g, keys)}
+		names, bodies := []string{peer}, []func(worker, n int){LifeLoop(p, g, keys)}
 		if peer == purgatories.Ours {
 			names = append(names, timers.Alone)
 			bodies = append(bodies, newAddCancelLoop(timers.New(timers.Std), g, 1, requests).run)
@@ -67,7 +67,7 @@ func lifeAmong(r *Run, round int, peer string) {
 	crowd(p, r.Million, 1)
 	for _, g := range []int{1, 2} {
 		// For whole cycles of the collector, which has many to mark.
-		rate := meter.Loop(g, 8*r.Window, 4*batch, lifeLoop(p, g, 3))
+		rate := meter.Loop(g, 8*r.Window, 4*batch, LifeLoop(p, g, 3))
 		r.addRate("P3", fmt.Sprintf("G=%d/P=%d", g, r.Million), peer, round, rate)
 	}
 }
@@ -87,8 +87,8 @@ type lifeWorker struct {
 	_    [64]byte
 }
 
-// lifeLoop returns the body of the loop: n operations' lives, n a multiple of the batch.
-func lifeLoop(p purgatories.Purgatory, g, keys int) func(worker, n int) {
+// LifeLoop returns the body of a loop for g goroutines: n operations' lives, n a multiple of the batch.
+func LifeLoop(p purgatories.Purgatory, g, keys int) func(worker, n int) {
 	quiet := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("quiet-%d", i)} })
 	workers := make([]*lifeWorker, g)
 	for w := range workers {

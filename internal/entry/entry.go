@@ -49,7 +49,7 @@ const (
 // that first accepted it, or the purgatory in which its operation waits. The owner is 0
 // before that. A bit distinguishes the two kinds of owners.
 const (
-	shardBits    = 6 // enough for 64 shards
+	shardBits    = 8 // enough for 256 shards
 	operationBit = 1 << shardBits
 )
 

@@ -5,7 +5,7 @@ package identity
 import "sync/atomic"
 
 // Bits is the number of bits of an identity.
-const Bits = 25
+const Bits = 23
 
 var last atomic.Uint64
 
@@ -19,9 +19,9 @@ const (
 // In returns the identity of the owner in an entry's word, 0 if it has no owner.
 func In(word uint64) uint32 { return uint32(word) >> Shift }
 
-// New returns an identity from 1 to 2^25-1. It never returns 0, which means "no owner". It is
+// New returns an identity from 1 to 2^23-1. It never returns 0, which means "no owner". It is
 // safe for concurrent use.
 //
-// Identities repeat after 33,554,431 calls. Two objects that are alive together and whose
+// Identities repeat after 8,388,607 calls. Two objects that are alive together and whose
 // identities were made that many calls apart cannot tell their entries apart.
 func New() uint32 { return uint32(last.Add(1)%(1<<Bits-1)) + 1 }
