@@ -644,9 +644,9 @@ func TestALimitOfZeroRefusesWhoeverWouldWait(t *testing.T) {
 			met := false
 			ready := func() bool { return met }
 			for range 2 {
-				require.ErrorIs(t, p.Await(t.Context(), purgatory.NoTimeout, ready, "a"), purgatory.ErrFull)
 				_, err := p.StartWait(hour, ready, "a")
 				require.ErrorIs(t, err, purgatory.ErrFull)
+				require.ErrorIs(t, p.Await(t.Context(), purgatory.NoTimeout, ready, "a"), purgatory.ErrFull)
 				_, err = p.TryCompleteElseWatch(&op{try: ready}, hour, "a", "b")
 				require.ErrorIs(t, err, purgatory.ErrFull)
 				require.ErrorIs(t, p.Await(t.Context(), 0, ready, "a"), purgatory.ErrExpired, "who would not wait in any case")

@@ -15,12 +15,11 @@ import (
 // goroutine of the purgatory and never on one that registers, in order of position. So a callback may take a lock
 // that a goroutine holds while it registers, and needs none of its own against other callbacks.
 //
-//   - One signal worker runs them all: those of checks, of CancelForKey and of Shutdown.
-//   - TryComplete says yes on that worker only, since the state of a wait is waiting only when its registration is
-//     over.
+//   - One signal worker runs them all, whoever ends a wait.
+//   - TryComplete says yes on that worker only, and so in order of position: a wait that says yes to the goroutine that
+//     registers it would overtake those that a signal is about to end.
 //   - SignalUpTo names only what is durable. So a check finds no wait that says no before one that says yes.
-//   - There are no timeouts, whose callbacks are the expiry workers', and no Cancel or Close, which run callbacks on
-//     the goroutine that calls them.
+//   - There is no Close, which runs callbacks on the goroutine that calls it.
 type wal struct {
 	waits   *purgatory.Purgatory[struct{}]
 	durable atomic.Int64
