@@ -95,7 +95,7 @@ func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgato
 
 // asleep has a goroutine of going wait until key has been written, and returns when it has read once. Its
 // answer comes through answered.
-func asleep[K comparable](ctx context.Context, e Engine[K], p *purgatory.DelayedOperationPurgatory[K], key K, going *sync.WaitGroup) (answered <-chan error, err error) {
+func asleep[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgatory[K], key K, going *sync.WaitGroup) (answered <-chan error, err error) {
 	read, answer := make(chan error, 1), make(chan error, 1)
 	going.Go(func() {
 		_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
