@@ -35,7 +35,7 @@ func main() {
 	flag.UintVar(&p.rounds, "rounds", 3, "how often each figure is measured, interleaved; the table has medians")
 	flag.DurationVar(&p.window, "window", 100*time.Millisecond, "how long a loop is measured each time")
 	flag.TextVar(&p.only, "only", regexp.MustCompile(""), "measure only the shapes whose name matches this `regexp`")
-	flag.BoolVar(&p.least, "least", false, "show the least of the rounds instead of their median, as on a machine that does other work")
+	flag.BoolVar(&p.least, "least", false, "show the least of the rounds instead of their median, except for memory, as on a machine that does other work")
 	flag.Parse()
 	if flag.NArg() > 0 || p.rounds == 0 {
 		fmt.Fprintln(os.Stderr, "neighbours: no arguments, and at least one round; see -h")

@@ -77,7 +77,8 @@ var units = []struct {
 	{result.Bytes, func(v float64) string { return fmt.Sprintf("%.0f B each", v) }},
 }
 
-// figures are what was measured, one for each metric of a peer: the median of the rounds, or the least of them.
+// figures are what was measured, one for each metric of a peer: the median of the rounds, or the least of them. Memory is a
+// median in any case: what else the program holds adds to it, or takes from it.
 type figures struct {
 	set   *result.Set
 	least bool
@@ -86,7 +87,7 @@ type figures struct {
 // of returns the figure of a metric; ok is false if the peer has none.
 func (f figures) of(s shape, x peer, metric string) (figure float64, ok bool) {
 	st, ok := f.set.Stat(s.name, "", x.id(), metric)
-	if f.least {
+	if f.least && metric != result.Bytes {
 		return st.Min, ok
 	}
 	return st.Median, ok
