@@ -696,9 +696,9 @@ func TestAWaitReturnsTheErrorOfItsContextUnchanged(t *testing.T) {
 					want = errGone
 				}
 				for range 2 {
-					assert.True(t, <-waits == want) //nolint:errorlint // the very error, and not one that wraps it
+					assert.Equal(t, want, <-waits, "the very error, and not one that wraps it")
 				}
-				assert.True(t, p.Await(ctx, hour, never, "a") == want) //nolint:errorlint // as above
+				assert.Equal(t, want, p.Await(ctx, hour, never, "a"))
 			})
 		})
 	}

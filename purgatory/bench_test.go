@@ -339,7 +339,7 @@ func BenchmarkCallbacksOfACrowd(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			const crowd, work = 10_000, 20 * time.Microsecond
-			p, err := purgatory.New[string]("bench", opts...)
+			p, err := purgatory.New[string]("bench")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -702,9 +702,9 @@ func BenchmarkSignalledCallback(b *testing.B) {
 	}
 }
 
-func newBenchPurgatory(b *testing.B, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[string] {
+func newBenchPurgatory(b *testing.B) *purgatory.DelayedOperationPurgatory[string] {
 	b.Helper()
-	p, err := purgatory.New[string]("bench", opts...)
+	p, err := purgatory.New[string]("bench")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func (t *tries[K]) try(m *machine.Machine) (a answer) {
 			}
 		}
 	}()
-	met := false
+	var met bool
 	if t.p.observed != nil && !t.registration {
 		met = t.timed(m)
 	} else {
