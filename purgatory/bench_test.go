@@ -339,7 +339,7 @@ func BenchmarkCallbacksOfACrowd(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			const crowd, work = 10_000, 20 * time.Microsecond
-			p, err := purgatory.New[string]("bench")
+			p, err := purgatory.New[string]("bench", opts...)
 			if err != nil {
 				b.Fatal(err)
 			}
