@@ -142,7 +142,7 @@ func (o *op) OnExpiration() {
 var errCause = errors.New("cause")
 
 // newEnv creates the objects of a run. Each key is on its own shard. If full is true, an entry
-// fills the timer, so that it refuses operations. maxPending is the limit of the purgatory.
+// fills the timer, so that it refuses operations. maxPending is the limit of the purgatory, 0 for none.
 func newEnv(keys int, want []bool, full bool, maxPending int) *env {
 	e := &env{facts: make([]bool, keys), ended: make(map[string]int)}
 	e.clock, e.anotherClock = newClock(0), newClock(0)
@@ -150,13 +150,17 @@ func newEnv(keys int, want []bool, full bool, maxPending int) *env {
 		e.clock = newClock(1)
 		e.fill()
 	}
-	var err error
-	e.p, err = purgatory.New[int]("interleave",
+	options := []purgatory.Option{
 		purgatory.WithTimer(e.clock),
 		purgatory.WithWatcherShards(keys),
 		purgatory.WithSignalWorkers(1),
-		purgatory.WithMaxPending(maxPending),
-		purgatory.WithPanicHandler(func(v any, stack []byte) { e.fail("panic: %v\n%s", v, stack) }))
+		purgatory.WithPanicHandler(func(v any, stack []byte) { e.fail("panic: %v\n%s", v, stack) }),
+	}
+	if maxPending > 0 {
+		options = append(options, purgatory.WithMaxPending(maxPending))
+	}
+	var err error
+	e.p, err = purgatory.New[int]("interleave", options...)
 	if err != nil {
 		panic(err)
 	}
