@@ -29,7 +29,6 @@ type Shard[K comparable] struct {
 
 		sched.Mutex
 		watched  uint32   // watches that are linked in this shard
-		closed   bool     // Pass, and Watch of a first key, fail: no operation is accepted
 		kick     bool     // a key was queued: release calls Config.Kick
 		accepted int64    // total number of operations accepted in this shard
 		keys     table[K] // in this line, except for the capacity of its buckets
@@ -118,7 +117,7 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 // refusesLocked says whether an operation with the first key of w is refused. Where a key is full, it
 // first takes out the watches that ended operations have left: so the limit is exact.
 func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
-	if s.mu.closed {
+	if s.all.closed.Load() {
 		return ShardClosed
 	}
 	limit := s.all.config.KeyLimit
@@ -147,7 +146,7 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.mu.closed {
+	if s.all.closed.Load() {
 		return false
 	}
 	s.mu.accepted++

@@ -37,7 +37,7 @@ func TestSizes(t *testing.T) {
 		stale := unsafe.Offsetof(s.stale)
 		lines := []uintptr{
 			lineOf("for each operation and each key",
-				mu+unsafe.Offsetof(s.mu.Mutex), mu+unsafe.Offsetof(s.mu.watched), mu+unsafe.Offsetof(s.mu.closed), mu+unsafe.Offsetof(s.mu.accepted),
+				mu+unsafe.Offsetof(s.mu.Mutex), mu+unsafe.Offsetof(s.mu.watched), mu+unsafe.Offsetof(s.mu.accepted),
 				keys+unsafe.Offsetof(s.mu.keys.free), keys+unsafe.Offsetof(s.mu.keys.nfree), keys+unsafe.Offsetof(s.mu.keys.len),
 				buckets, buckets+unsafe.Sizeof(uintptr(0))), // the length of buckets
 			lineOf("for who ends operations", unsafe.Offsetof(s.own), counts, counts+unsafe.Sizeof(s.mu.counts)-1),

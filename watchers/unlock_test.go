@@ -87,7 +87,6 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 	}
 	few := make([]*machine.Machine, 1)
 	methods := map[string]func(f fixture){
-		"Close":           func(f fixture) { f.Shard.all.Close() },
 		"Begin":           func(f fixture) { f.Begin(new(Cursor[int]), f.key, f.hash, EveryPosition, few) },
 		"Begin, no key":   func(f fixture) { f.Begin(new(Cursor[int]), -1, f.hash, EveryPosition, few) },
 		"BeginTurn":       func(f fixture) { f.BeginTurn(new(Cursor[int]), f.key, f.hash, few) },
@@ -101,7 +100,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"leaveRest":       func(f fixture) { leaveRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },
 		"Sample":          func(f fixture) { f.Sample(nil, 1, 0) },
 		"Watch":           func(f fixture) { waitAt(t, f.Shard.all, f.key, 5) },
-		"Watch, refused":  func(f fixture) { f.mu.closed = true; f.Watch(nil, 0, &Wait[int]{}) },
+		"Watch, refused":  func(f fixture) { f.Shard.all.Close(); f.Watch(nil, 0, &Wait[int]{}) },
 		"Pass":            func(f fixture) { f.Pass(machine.Satisfied) },
 		"Quiet":           func(f fixture) { f.Shard.all.Quiet() },
 		"Tried":           func(f fixture) { f.Tried(f.key, f.hash, 1, 1) },

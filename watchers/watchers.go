@@ -43,12 +43,8 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	mu struct { // lock level 8, taken with no other held
-		sched.Mutex
-		closed bool // a shard that is made later is closed
-	}
-
-	stale sched.Int64 // watches that Leave has left in their lists, over all shards
+	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
+	stale  sched.Int64 // watches that Leave has left in their lists, over all shards
 
 	signalled []sched.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }
@@ -110,22 +106,15 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 
 // make makes the shard of slots[i], unless another goroutine has.
 func (w *Watchers[K]) make(i uint64) *Shard[K] {
-	var gate *Gate
-	if i >= maxGates { // before the lock, which it may take
-		gate = w.Shard(i % maxGates).gate
+	s := &Shard[K]{all: w, index: uint32(i), observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
+	s.gate = &s.own
+	if i >= maxGates {
+		s.gate = w.Shard(i % maxGates).gate
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if made := w.slots[i].Load(); made != nil {
-		return made
-	}
-	s := &Shard[K]{all: w, index: uint32(i), gate: gate, observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
-	if gate == nil {
-		s.gate = &s.own
-	}
-	s.mu.closed = w.mu.closed
 	s.mu.keys.buckets = make([]*keyList[K], minBuckets)
-	w.slots[i].Store(s)
+	if !w.slots[i].CompareAndSwap(nil, s) {
+		s = w.slots[i].Load()
+	}
 	return s
 }
 
@@ -142,19 +131,14 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 }
 
 // Close makes every shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
-// first key of an operation, fail from now on. So a walk over the keys of all shards, by
-// [Watchers.AllKeys], then finds every operation that was accepted, under its first key at least:
+// first key of an operation, fail from now on. Whoever takes a shard's lock after Close, as [Watchers.AllKeys]
+// and [Watchers.Unanswered] do, finds every operation that the shard has accepted, under its first key at least:
 // the goroutine that registers it may still link its further watches.
-func (w *Watchers[K]) Close() {
-	w.mu.Lock()
-	w.mu.closed = true
-	w.mu.Unlock()
-	for s := range w.Shards() {
-		s.mu.Lock()
-		s.mu.closed = true
-		s.unlock()
-	}
-}
+//
+//  1. Who registers an operation with that lock held has linked it before the other one has the lock,
+//     or takes the lock later, and reads closed.
+//  2. A shard that the other one does not find is made after Close, and so whoever uses it reads closed.
+func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
 // FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash.
 func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64) {
