@@ -132,7 +132,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Accepted: n.Accepted, Ended: make(map[string]int64), Rejected: n.Rejected,
 		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
 		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
-		Purges: n.Purges, Purged: n.Purged, Panics: n.Panics,
+		Purged: n.Purged, Panics: n.Panics,
 		PassedOver: n.PassedOver, TimeoutsExpected: n.TimeoutsExpected, BlockedFor: n.BlockedFor.Seconds(),
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
 		CallbacksTimed: n.CallbacksTimed, Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,

@@ -35,7 +35,6 @@ var shown = map[string]string{
 	"WastedChecks":   "wasted_checks",
 	"Signals":        "signals",
 	"Coalesced":      "coalesced",
-	"Purges":         "purges",
 	"Purged":         "purged",
 	"PassedOver":     "passed_over",
 	"Panics":         "panics",

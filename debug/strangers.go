@@ -43,7 +43,7 @@ func nameOf(s Source) (name string) {
 // nothing can be said about what has happened in between.
 func startedAgain(before, now *purgatory.Stats) bool {
 	return now.Accepted < before.Accepted || now.Rejected < before.Rejected || now.Checks < before.Checks || now.Signals < before.Signals ||
-		now.Panics < before.Panics || now.PassedOver < before.PassedOver || now.Purges < before.Purges || now.SlowCallbacks < before.SlowCallbacks ||
+		now.Panics < before.Panics || now.PassedOver < before.PassedOver || now.SlowCallbacks < before.SlowCallbacks ||
 		now.ReaperStalls < before.ReaperStalls || now.Late.Count() < before.Late.Count()
 }
 

@@ -36,7 +36,6 @@ type PurgatoryView struct {
 	WastedChecks     int64            `json:"wasted_checks"`
 	Signals          int64            `json:"signals"`
 	Coalesced        int64            `json:"coalesced"`
-	Purges           int64            `json:"purges"`
 	Purged           int64            `json:"purged"`
 	Panics           int64            `json:"panics"`
 	PassedOver       int64            `json:"passed_over"`       // waits whose clients had gone when it was their turn

@@ -548,7 +548,7 @@ func TestKAFKA1441APurgeVisitsNoPendingOperations(t *testing.T) {
 	}
 	s := p.Stats()
 	assert.Zero(t, s.Checks)
-	assert.Zero(t, s.Purges)
+	assert.Zero(t, s.Purged)
 	assert.EqualValues(t, 20_000, s.Watched)
 }
 

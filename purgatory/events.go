@@ -60,7 +60,6 @@ const (
 type events struct {
 	refused    refusals
 	passedOver atomic.Int64
-	purges     atomic.Int64
 	purged     atomic.Int64
 	stalls     atomic.Int64  // of the reaper, see EventStalled
 	samples    atomic.Uint32 // taken by Inspect, each of other keys

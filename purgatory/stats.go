@@ -43,7 +43,6 @@ type Stats struct {
 	WastedChecks int64 // of Checks: TryComplete returned false
 	Signals      int64 // signals of a key
 	Coalesced    int64 // of Signals: the key was marked already
-	Purges       int64 // purges that found stale entries
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
@@ -185,7 +184,6 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		WastedChecks:   t.Wasted,
 		Signals:        t.Signals,
 		Coalesced:      t.Coalesced,
-		Purges:         p.purges.Load(),
 		Purged:         p.purged.Load(),
 		Panics:         p.records.Panics(),
 		PassedOver:     p.passedOver.Load(),

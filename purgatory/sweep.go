@@ -62,10 +62,8 @@ func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 
 // purge unlinks the watches that ended operations have left in lists, and returns their number.
 func (p *DelayedOperationPurgatory[K]) purge() (n int) {
-	if n = p.watchers.Purge(); n > 0 {
-		p.purges.Add(1)
-		p.purged.Add(int64(n))
-	}
+	n = p.watchers.Purge()
+	p.purged.Add(int64(n))
 	return n
 }
 
