@@ -526,3 +526,33 @@ func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }
+
+// A purgatory that is made outside of a bubble, as a variable of a package is, is used there, in a bubble, and outside again:
+// nothing that it keeps for later, neither the channel of a wait nor a worker, crosses the border, which would end the
+// program (tailscale PR 20693, golang/go 73648).
+func TestAPurgatoryOfAPackageIsUsedInABubbleToo(t *testing.T) {
+	p := open[string](t)
+	use := func(t *testing.T) {
+		var met atomic.Bool
+		wait := inBackground(func() {
+			assert.NoError(t, p.Await(t.Context(), hour, met.Load, "a"))
+		})
+		for p.NumDelayed() == 0 {
+			runtime.Gosched()
+		}
+		met.Store(true)
+		p.Signal("a") // a worker ends the wait, and may linger
+		wait()
+		w, err := p.StartWait(hour, func() bool { return !met.Load() }, "a")
+		require.NoError(t, err)
+		met.Store(false)
+		p.Signal("a")
+		<-w.Done()
+		require.NoError(t, w.Err())
+	}
+	for range 20 {
+		use(t)
+		synctest.Test(t, use)
+	}
+	use(t)
+}

@@ -43,6 +43,7 @@ type Pool struct {
 
 	running sched.Int64 // workers that run, and starting+1 for each that is being started
 
+	may     sched.Bool   // a worker may linger
 	lingers sched.Uint32 // who lingers; a goroutine that changes one to another value puts a token into wake
 	timed   sched.Bool   // a timer is set, see linger
 	wake    sched.Token
@@ -50,11 +51,10 @@ type Pool struct {
 
 // Who lingers.
 const (
-	never uint32 = iota // nobody, and nobody may
-	nobody
+	nobody uint32 = iota
 	one
 	woken     // nobody, but a worker has yet to take the token: until then no other lingers
-	dismissed // as woken, and nobody may any more
+	dismissed // as woken, and that worker must not work
 )
 
 // lingering is how long a worker waits for more work at most.
@@ -95,24 +95,13 @@ func (p *Pool) rouse() (roused bool) {
 // MayLinger allows that a worker that finds no more work waits for some, for 10 ms at most. Call it before
 // the first Kick. A new goroutine has a small stack, which the runtime copies when
 // the work does not fit: a signal and its callback take 0.9 µs if a worker lingers, and 2.5 µs if none does.
-func (p *Pool) MayLinger() { p.lingers.Store(nobody) }
+func (p *Pool) MayLinger() { p.may.Store(true) }
 
-// Dismiss ends the worker that lingers. From now on none does.
+// Dismiss ends the worker that lingers, which does not work any more. From now on none lingers.
 func (p *Pool) Dismiss() {
-	for {
-		now, next := p.lingers.Load(), dismissed
-		switch now {
-		case never, dismissed:
-			return
-		case nobody:
-			next = never
-		}
-		if p.lingers.CompareAndSwap(now, next) {
-			if now == one {
-				p.wake.Put()
-			}
-			return
-		}
+	p.may.Store(false)
+	if p.lingers.CompareAndSwap(one, dismissed) {
+		p.wake.Put()
 	}
 }
 
@@ -154,14 +143,14 @@ func (p *Pool) run() {
 // the worker must not linger, or another one does. A timer bounds the wait. It is set for whoever lingers, not for
 // each wait: a worker waits for less than 10 ms if the timer was set for an earlier wait.
 func (p *Pool) linger() (again bool) {
-	if !p.lingers.CompareAndSwap(nobody, woken) {
+	if !p.may.Load() || !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
 	}
 	if p.wake == nil {
 		p.wake = sched.NewToken()
 	}
-	if !p.lingers.CompareAndSwap(woken, one) {
-		p.lingers.Store(never)
+	p.lingers.Store(one)
+	if !p.may.Load() && p.lingers.CompareAndSwap(one, nobody) { // Dismiss came before it lingered
 		return false
 	}
 	if !p.timed.Swap(true) {
@@ -171,10 +160,11 @@ func (p *Pool) linger() (again bool) {
 		})
 	}
 	sched.Receive(p.wake)
-	again = p.admit() // before the word changes: see Idle
-	if !p.lingers.CompareAndSwap(woken, nobody) {
-		p.lingers.Store(never)
+	if p.lingers.CompareAndSwap(dismissed, nobody) {
+		return false
 	}
+	again = p.admit()
+	p.lingers.Store(nobody)
 	return again
 }
 

@@ -245,7 +245,7 @@ func TestNobodyLingersUnlessHeMay(t *testing.T) {
 		q.push(func() {})
 		p.Kick()
 		synctest.Wait()
-		assert.Equal(t, never, p.lingers.Load())
+		assert.Equal(t, nobody, p.lingers.Load())
 
 		p.MayLinger()
 		q.push(func() {})
@@ -259,7 +259,7 @@ func TestNobodyLingersUnlessHeMay(t *testing.T) {
 		q.push(func() {})
 		p.Kick()
 		synctest.Wait()
-		assert.Equal(t, never, p.lingers.Load())
+		assert.Equal(t, nobody, p.lingers.Load())
 	})
 }
 
