@@ -717,3 +717,150 @@ func TestKAFKA3994NoLockIsHeldWhileUserCodeRuns(t *testing.T) {
 		ended(t, o, operation.Satisfied)
 	}
 }
+
+// told is an operation that says what it is, by calling what a test wants.
+type told struct {
+	op
+	say func()
+}
+
+func (o *told) String() string {
+	o.say()
+	return "told"
+}
+
+// User code that nobody expects to call the purgatory may do so, from wherever the purgatory calls it: nothing waits for
+// itself, no operation stays held, and each ends once.
+func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
+	rest := func() {
+		time.Sleep(time.Minute) // of the bubble: a Shutdown waits for a callback that calls it as long as its drain time
+		synctest.Wait()
+	}
+	type scene struct {
+		p     *stringPurgatory
+		first *told
+		all   []*told
+		late  []*op
+		then  func() // what is called back, once
+	}
+	calls := map[string]func(s *scene){
+		"panic":              func(*scene) { panic("of the test") },
+		"Goexit":             func(*scene) { runtime.Goexit() },
+		"Close":              func(s *scene) { _ = s.p.Close() },
+		"check":              func(s *scene) { s.p.CheckAndComplete("k") },
+		"check in order":     func(s *scene) { s.p.CheckAndCompleteInOrder("k") },
+		"check all":          func(s *scene) { s.p.CheckAndCompleteAll() },
+		"signal":             func(s *scene) { s.p.Signal("k", "l") },
+		"end itself":         func(s *scene) { s.p.Cancel(s.first, errGone) },
+		"end all":            func(s *scene) { s.p.CancelForKey("k", errGone) },
+		"let time pass":      func(s *scene) { s.p.AdvanceClock(2 * hour) },
+		"purge":              func(s *scene) { s.p.AdvanceClock(0) },
+		"ask for everything": func(s *scene) { _, _, _ = s.p.Stats(), s.p.Inspect(10, 10), s.p.NumKeys() },
+		"register": func(s *scene) {
+			o := &op{}
+			if _, err := s.p.TryCompleteElseWatch(o, hour, "k", "l"); err == nil {
+				s.late = append(s.late, o)
+			}
+		},
+		"cancel those that match": func(s *scene) {
+			s.p.CancelMatching("k", nil, func(o operation.Operation) bool { return o != operation.Operation(s.first) })
+		},
+		"Shutdown that may not wait": func(s *scene) {
+			ctx, end := context.WithCancel(context.Background())
+			end()
+			_ = s.p.Shutdown(ctx)
+		},
+	}
+	logs := func(event string) func(s *scene) purgatory.Option {
+		return func(s *scene) purgatory.Option {
+			return purgatory.WithLogger(slog.New(onEvent(func(e string) {
+				if e == event {
+					s.then()
+				}
+			})))
+		}
+	}
+	handles := func(s *scene) purgatory.Option { return purgatory.WithPanicHandler(func(any, []byte) { s.then() }) }
+	panics := func(s *scene) { s.first.try = func() bool { panic("of the test") }; s.p.CheckAndComplete("k") }
+	panicsAtTheEnd := func(s *scene) { s.first.complete = func() { panic("of the test") }; s.p.ForceComplete(s.first) }
+	none := func(*scene) purgatory.Option { return purgatory.WithPanicHandler(func(any, []byte) {}) }
+	places := map[string]struct {
+		with func(s *scene) purgatory.Option
+		get  func(s *scene)
+	}{
+		"handler of a try":           {handles, panics},
+		"handler of a try in a line": {handles, func(s *scene) { s.first.try = func() bool { panic("of the test") }; s.p.CheckAndCompleteInOrder("k") }},
+		"handler of a callback":      {handles, panicsAtTheEnd},
+		"handler of a match":         {handles, func(s *scene) { s.p.CancelMatching("k", nil, func(operation.Operation) bool { panic("of the test") }) }},
+		"logger of a panic":          {logs(purgatory.EventPanic), panics},
+		"logger of a callback's":     {logs(purgatory.EventPanic), panicsAtTheEnd},
+		"logger of Close":            {logs(purgatory.EventClosed), func(s *scene) { _ = s.p.Close() }},
+		"String":                     {none, func(s *scene) { s.first.say = s.then; s.p.Inspect(10, 10) }},
+		"match": {none, func(s *scene) {
+			s.p.CancelMatching("k", errGone, func(o operation.Operation) bool { s.then(); return o == operation.Operation(s.all[1]) })
+		}},
+		"a loop over the keys": {none, func(s *scene) {
+			for range s.p.Keys() {
+				s.then()
+			}
+		}},
+		"TryComplete":           {none, func(s *scene) { s.first.try = func() bool { s.then(); return false }; s.p.CheckAndComplete("k") }},
+		"TryComplete in a line": {none, func(s *scene) { s.first.try = func() bool { s.then(); return false }; s.p.CheckAndCompleteInOrder("k") }},
+		"OnComplete":            {none, func(s *scene) { s.first.complete = s.then; s.p.ForceComplete(s.first) }},
+		"OnExpiration":          {none, func(s *scene) { s.first.expire = s.then; s.p.AdvanceClock(hour) }},
+		"TryComplete of a newcomer": {none, func(s *scene) {
+			o := &op{try: func() bool { s.then(); return true }}
+			_, _ = s.p.TryCompleteElseWatch(o, hour, "n")
+		}},
+		"condition of a wait": {none, func(s *scene) { _ = s.p.Await(context.Background(), 0, func() bool { s.then(); return true }, "n") }},
+	}
+	for place, at := range places {
+		for name, call := range calls {
+			for form, opts := range map[string][]purgatory.Option{"": nil, ", on workers, in line": {purgatory.WithCallbacksOnWorkers(), purgatory.WithFirstInFirstOut()}} {
+				t.Run(name+" from "+place+form, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := &scene{}
+						var met atomic.Bool
+						var times atomic.Int32 // a worker may call it, too
+						s.then = func() {
+							if times.Add(1) == 1 {
+								call(s)
+							}
+						}
+						s.p = onManualClock[string](t, append(opts, at.with(s), purgatory.WithWatcherShards(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8))...)
+						for range 3 {
+							o := &told{op: op{try: met.Load}, say: func() {}}
+							submit(t, s.p, o, hour, "k", "l")
+							s.all = append(s.all, o)
+						}
+						s.first = s.all[0]
+						inBackground(func() {
+							defer func() { _ = recover() }() // of a panic that is its caller's
+							at.get(s)
+						})()
+						rest()
+						require.Positive(t, times.Load(), "it was called")
+						s.first.say, s.first.try = func() {}, met.Load
+						met.Store(true)
+						s.p.CheckAndComplete("k")
+						rest()
+						for i, o := range s.all {
+							assert.NotEqual(t, operation.Pending, o.Outcome(), "operation %d", i)
+							assert.EqualValues(t, 1, o.completed.Load(), "operation %d", i)
+						}
+						require.NoError(t, s.p.Close())
+						rest()
+						for _, o := range s.late {
+							assert.EqualValues(t, 1, o.completed.Load())
+						}
+						ctx, end := context.WithTimeout(context.Background(), hour)
+						defer end()
+						assert.NoError(t, s.p.Shutdown(ctx), "everybody is answered")
+						assert.Zero(t, conserved(t, s.p).Pending)
+						empty(t, s.p)
+					})
+				})
+			}
+		}
+	}
+}

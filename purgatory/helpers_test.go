@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,7 +34,26 @@ func TestMain(m *testing.M) {
 		deadline = min(deadline, limit/3)
 	}
 	go watch()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
+	goleak.VerifyTestMain(unreachable{m}, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
+}
+
+// unreachable runs the tests, and then asks the runtime for goroutines that wait for what nobody can reach any more, where the
+// toolchain has that profile (Go 1.27, or GOEXPERIMENT=goroutineleakprofile). goleak sees every goroutine that is left, and
+// not those that tests let it ignore.
+type unreachable struct{ m *testing.M }
+
+func (u unreachable) Run() (status int) {
+	status = u.m.Run()
+	profile := pprof.Lookup("goroutineleak")
+	if profile == nil || status != 0 {
+		return status
+	}
+	var text bytes.Buffer
+	if err := profile.WriteTo(&text, 1); err != nil || profile.Count() > 0 {
+		fmt.Fprintln(os.Stderr, "goroutines that nobody can wake:", err, text.String())
+		return 1
+	}
+	return 0
 }
 
 // howMany returns how many rounds or operations a test makes: many, or few under the race detector, where each costs several

@@ -313,6 +313,8 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 		"reap interval":         {[]purgatory.Option{purgatory.WithReapInterval(0)}, "0s"},
 		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "0"},
 		"maximum":               {[]purgatory.Option{purgatory.WithMaxPending(-3)}, "-3"},
+		"maximum of a key, 0":   {[]purgatory.Option{purgatory.WithMaxPendingPerKey(0)}, "maximum of pending operations per key is 0, must be at least 1"},
+		"maximum of a key, < 0": {[]purgatory.Option{purgatory.WithMaxPendingPerKey(-3)}, "maximum of pending operations per key is -3, must be at least 1"},
 		"slow callback":         {[]purgatory.Option{purgatory.WithSlowCallback(-1)}, "-1ns"},
 		"panic handler":         {[]purgatory.Option{purgatory.WithPanicHandler(nil)}, "panic handler"},
 		"logger":                {[]purgatory.Option{purgatory.WithLogger(nil)}, "logger"},

@@ -2,10 +2,13 @@ package purgatory_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -610,4 +613,167 @@ func TestAChainOfChecksInOrderThroughTryCompleteKeepsTheStackSmall(t *testing.T)
 	p.CheckAndCompleteInOrder(0)
 	eventually(t, func() bool { return ended.Load() == all }, "every operation completes")
 	assert.Less(t, deepest.Load(), int64(10_000), "frames")
+}
+
+// handing is what the verbs of TestAVerbIsWhatItWasWhereverItIsCalled are called on: four operations of the key "k", two
+// of them without a position, and then those of positions 5 and 6, and one of the key "l".
+type handing struct {
+	p     *stringPurgatory
+	ops   [5]*op
+	exits bool // user code is to end its goroutine
+}
+
+var errOtherGone = errors.New("another leader is gone")
+
+// A verb may be called where the caller must not, or does not, do all of the work. Whoever does it then does what was asked:
+// as far, in the order, with the outcome and with the cause that the caller has named.
+func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
+	const (
+		waits     = operation.Pending
+		satisfied = operation.Satisfied
+		forced    = operation.Forced
+		cancelled = operation.Cancelled
+		behind    = "behind more than a batch, in which goroutines end"
+	)
+	type outcomes [5]operation.Outcome
+	type bools [5]bool
+	verbs := map[string]struct {
+		call  func(h *handing)
+		says  bools // the operations' TryComplete
+		tried bools
+		ended outcomes
+		cause [5]error
+	}{
+		"check":         {call: func(h *handing) { h.p.CheckAndComplete("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, waits}},
+		"two keys":      {call: func(h *handing) { h.p.CheckAndComplete("l", "k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
+		"all keys":      {call: func(h *handing) { h.p.CheckAndCompleteAll() }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
+		"up to":         {call: func(h *handing) { h.p.CheckAndCompleteUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"in order":      {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied}},
+		"in order, no":  {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{false, true, true, true, true}, tried: bools{true}},
+		"signal":        {call: func(h *handing) { h.p.Signal("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied}},
+		"signal of all": {call: func(h *handing) { h.p.SignalAll() }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
+		"signal up to":  {call: func(h *handing) { h.p.SignalUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"signal twice":  {call: func(h *handing) { h.p.SignalUpTo("k", 5); h.p.SignalUpTo("k", 4) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"signal in order": {
+			call: func(h *handing) { h.p.SignalInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied},
+		},
+		"complete": {call: func(h *handing) { h.p.CompleteForKey("k") }, ended: outcomes{forced, forced, forced, forced}},
+		"cancel for two causes": {
+			call:  func(h *handing) { h.p.CancelForKey("l", errOtherGone); h.p.CancelForKey("k", errGone) },
+			ended: outcomes{cancelled, cancelled, cancelled, cancelled, cancelled}, cause: [5]error{errGone, errGone, errGone, errGone, errOtherGone},
+		},
+		"cancel those that match": {
+			call: func(h *handing) {
+				h.p.CancelMatching("k", errGone, func(o operation.Operation) bool {
+					if h.exits {
+						h.exits = false
+						runtime.Goexit()
+					}
+					return o == h.ops[1] || o == h.ops[3]
+				})
+			},
+			ended: outcomes{waits, cancelled, waits, cancelled}, cause: [5]error{1: errGone, 3: errGone},
+		},
+		"cancel two": {
+			call:  func(h *handing) { h.p.Cancel(h.ops[0], errGone); h.p.Cancel(h.ops[2], errOtherGone) },
+			ended: outcomes{0: cancelled, 2: cancelled}, cause: [5]error{0: errGone, 2: errOtherGone},
+		},
+		"force and cancel": {
+			call: func(h *handing) { h.p.ForceComplete(h.ops[3]); h.p.Cancel(h.ops[1], errGone) }, ended: outcomes{1: cancelled, 3: forced}, cause: [5]error{1: errGone},
+		},
+	}
+	// inCallback calls f on a goroutine that has an open entry of the gate.
+	inCallback := func(t *testing.T, h *handing, f func()) {
+		o := &op{complete: f}
+		submit(t, h.p, o, hour, "outer")
+		assert.True(t, h.p.ForceComplete(o))
+	}
+	// inTry calls f in the n-th of many tries in a row.
+	inTry := func(t *testing.T, h *handing, n int32, f func()) {
+		o := &op{}
+		submit(t, h.p, o, hour, "outer")
+		before := o.tries.Load()
+		o.try = func() bool {
+			tries := o.tries.Load() - before
+			if tries == n {
+				f()
+			}
+			if tries < 12 {
+				h.p.CheckAndComplete("outer") // once more
+			}
+			return false
+		}
+		h.p.CheckAndComplete("outer")
+	}
+	places := map[string]func(t *testing.T, h *handing, call func()){
+		"where nothing is in the way": func(_ *testing.T, _ *handing, call func()) { call() },
+		"in a callback":               inCallback,
+		"on a deep stack": func(t *testing.T, h *handing, call func()) {
+			inCallback(t, h, func() { nest(machine.DeepStack, call) })
+		},
+		"in a try":             func(t *testing.T, h *handing, call func()) { inTry(t, h, 1, call) },
+		"in the eighth try":    func(t *testing.T, h *handing, call func()) { inTry(t, h, 8, call) },
+		"in a try of a worker": func(t *testing.T, h *handing, call func()) { inTry(t, h, 9, call) },
+		"on a deep stack in a try": func(t *testing.T, h *handing, call func()) {
+			inTry(t, h, 1, func() { nest(machine.DeepStack, call) })
+		},
+		"in an action": func(_ *testing.T, _ *handing, call func()) {
+			var q purgatory.ActionQueue
+			q.Add(call)
+			q.Run()
+		},
+		behind: func(_ *testing.T, h *handing, call func()) {
+			h.exits = true
+			inBackground(call)()
+		},
+		"while a Shutdown waits": func(t *testing.T, h *handing, call func()) {
+			ctx, stop := context.WithCancel(t.Context())
+			wait := inBackground(func() { _ = h.p.Shutdown(ctx) })
+			synctest.Wait()
+			_, err := h.p.TryCompleteElseWatch(&op{}, hour, "k")
+			require.ErrorIs(t, err, purgatory.ErrClosed)
+			call()
+			t.Cleanup(func() { stop(); wait() })
+		},
+	}
+	ahead := map[string]int{behind: 130} // how many operations stand before the others
+	for place, in := range places {
+		for name, verb := range verbs {
+			for where, opts := range map[string][]purgatory.Option{"": nil, ", callbacks on workers": {purgatory.WithCallbacksOnWorkers()}} {
+				t.Run(name+" "+place+where, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						h := &handing{p: onManualClock[string](t, append(opts, purgatory.WithWatcherShards(1))...)}
+						armed := false
+						for i := range ahead[place] {
+							o := &op{complete: func() {
+								if i == 0 && h.exits {
+									runtime.Goexit()
+								}
+							}}
+							o.try = func() bool { return armed }
+							submit(t, h.p, o, hour, "k")
+						}
+						for i := range h.ops {
+							h.ops[i] = &op{try: func() bool { return armed && verb.says[i] }}
+							at := purgatory.KeyPosition[string]{Key: "k", Position: []int64{purgatory.AnyPosition, purgatory.AnyPosition, 5, 6, 7}[i]}
+							if i == 4 {
+								at.Key = "l"
+							}
+							_, err := h.p.TryCompleteElseWatchAt(h.ops[i], hour, at)
+							require.NoError(t, err)
+						}
+						armed = true
+						in(t, h, func() { verb.call(h) })
+						synctest.Wait() // for all workers
+						for i, o := range h.ops {
+							assert.Equal(t, verb.tried[i], o.tries.Load() > 2, "operation %d: it was tried", i)
+							assert.Equal(t, verb.ended[i], o.Outcome(), "operation %d", i)
+							assert.Equal(t, verb.cause[i], o.Cause(), "operation %d", i)
+							assert.Equal(t, verb.ended[i] != waits, o.completed.Load() == 1, "operation %d: its callback has run", i)
+						}
+					})
+				})
+			}
+		}
+	}
 }

@@ -226,3 +226,44 @@ func TestAWatchTakenOutBeforeSettleCountsTheOutcome(t *testing.T) {
 	assert.EqualValues(t, 0, hot[0].Ended[machine.Pending])
 	assert.EqualValues(t, 1, hot[0].Ended[machine.Forced])
 }
+
+// The limit of a key is exact: a watch that an ended operation has left under it takes nobody's place, however many
+// others were left in the shard after it.
+func TestAWatchThatIsLeftTakesNoPlace(t *testing.T) {
+	for _, others := range []int{0, 1, maxSteps, 2*maxSteps + 1} {
+		w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: others + 1, KeyLimit: 1})
+		a, full := twoKeys(w)
+		beside := full + 1
+		for w.Shard(w.Hash(beside)) != w.Shard(w.Hash(full)) {
+			beside++
+		}
+		s := w.Shard(w.Hash(full))
+		leaves := []*machine.Machine{wait(t, w, a, full)}
+		other := 1000
+		for range others {
+			for other++; w.Shard(w.Hash(other)) == s; other++ {
+			}
+			leaves = append(leaves, wait(t, w, other, beside))
+		}
+		newcomer := &waiter{}
+		m := machine.Of(newcomer)
+		require.True(t, m.Begin(newcomer, 1, 1))
+		at := &Wait[int]{full, AnyPosition, w.Hash(full)}
+		require.Equal(t, KeyFull, s.Watch(m, 0, at))
+
+		s.mu.Lock()
+		for _, m := range leaves {
+			end(w, a, m)
+		}
+		s.mu.Unlock() // and has not looked at what was left
+		require.Equal(t, others+1, w.Stale())
+		assert.Equal(t, Accepted, s.Watch(m, 0, at), "%d others", others)
+		assert.Zero(t, w.Stale())
+		assert.Equal(t, 1, s.Waiting(full, at.Hash))
+		assert.Zero(t, s.Waiting(beside, w.Hash(beside)))
+		last := &waiter{}
+		require.True(t, machine.Of(last).Begin(last, 1, 1))
+		assert.Equal(t, KeyFull, s.Watch(machine.Of(last), 0, at), "one place, and no second")
+		checkInvariants(t, w)
+	}
+}

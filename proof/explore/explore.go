@@ -17,6 +17,7 @@ type Exploration struct {
 // Result is the result of an exploration.
 type Result struct {
 	Schedules int      // how many schedules were run
+	Distinct  int      // Random: how many of them differ
 	Points    int      // the largest number of points in a schedule
 	Failure   error    // the failure of the first schedule that failed
 	Schedule  string   // that schedule, for Replay

@@ -197,6 +197,23 @@ func TestRandomSchedulesDependOnTheSeedOnly(t *testing.T) {
 	assert.NotEqual(t, first.Schedule, e.Random(4, 1000).Schedule)
 }
 
+func TestEqualSchedulesCountOnceAsDistinct(t *testing.T) {
+	defer Close()
+	for goroutines, distinct := range map[int]int{1: 1, 2: 6} { // each reads and writes: six orders of two
+		r := Exploration{Setup: func(spawn func(string, func())) func() error {
+			var n sched.Int64
+			for range goroutines {
+				spawn("adds", func() { n.Load(); n.Add(1) })
+			}
+			return func() error { return nil }
+		}}.Random(1, 500)
+		require.NoError(t, r.Failure)
+		assert.Equal(t, 500, r.Schedules)
+		assert.GreaterOrEqual(t, r.Distinct, distinct)
+		assert.Less(t, r.Distinct, 10*distinct)
+	}
+}
+
 func BenchmarkSchedule(b *testing.B) {
 	defer Close()
 	e := lost(3)

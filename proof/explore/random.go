@@ -16,6 +16,7 @@ func (e Exploration) Random(seed uint64, n int) (r Result) {
 	source := rand.NewPCG(seed, 0)
 	dice := rand.New(source)
 	p, w := &pct{dice: dice}, &walk{dice: dice}
+	seen := make(map[uint64]bool, n)
 	for i := range n {
 		source.Seed(seed, uint64(i))
 		var by strategy = w
@@ -25,10 +26,13 @@ func (e Exploration) Random(seed uint64, n int) (r Result) {
 		} else {
 			w.every = 1 << (2 * dice.IntN(3))
 		}
-		if r.add(execute(e.Setup, by, false)) {
+		s := execute(e.Setup, by, false)
+		seen[hash(s.moves)] = true
+		if r.add(s) {
 			break
 		}
 	}
+	r.Distinct = len(seen)
 	return r
 }
 

@@ -28,6 +28,17 @@ func format(moves []move) string {
 	return out.String()
 }
 
+// hash returns the FNV-1a hash of a schedule, a number at a time.
+func hash(moves []move) uint64 {
+	h := uint64(14695981039346656037)
+	for _, m := range moves {
+		for _, n := range [...]int{m.of, m.at, m.to} {
+			h = (h ^ uint64(n)) * 1099511628211
+		}
+	}
+	return h
+}
+
 // parse is the inverse of format.
 func parse(schedule string) (moves []move, err error) {
 	if schedule == "none" {

@@ -68,13 +68,14 @@ func TestPrograms(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	began, programs, ran := time.Now(), 0, 0
+	began, programs, ran, distinct := time.Now(), 0, 0, 0
 	var small, large pace
 	for ; time.Since(began) < *duration; seed++ {
 		p, before := draw(seed), used()
 		r := exploration(p).Random(seed, *schedules)
 		programs++
 		ran += r.Schedules
+		distinct += r.Distinct
 		if p.crowd > 0 || len(p.goroutines) > 5 {
 			large.add(r.Schedules, used()-before)
 		} else {
@@ -85,8 +86,8 @@ func TestPrograms(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d programs, %d schedules in %.0f s; for each second of processor time %v of two to four goroutines, %v of more or of a crowd",
-		programs, ran, time.Since(began).Seconds(), small, large)
+	t.Logf("%d programs, %d schedules, %d of them distinct, in %.0f s; for each second of processor time %v of two to four goroutines, %v of more or of a crowd",
+		programs, ran, distinct, time.Since(began).Seconds(), small, large)
 }
 
 // pace is how many schedules took how long.

@@ -37,12 +37,13 @@ func runFamily(t *testing.T, name string, draw func(d *drawer) small) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	began, programs, ran := time.Now(), 0, 0
+	began, programs, ran, distinct := time.Now(), 0, 0, 0
 	for ; time.Since(began) < *duration/6; seed++ {
 		text, e := of(seed)
 		r := e.Random(seed, *schedules)
 		programs++
 		ran += r.Schedules
+		distinct += r.Distinct
 		if r.Failure != nil {
 			schedules := r.Schedules
 			r = e.Shrink(r)
@@ -51,7 +52,7 @@ func runFamily(t *testing.T, name string, draw func(d *drawer) small) {
 			break
 		}
 	}
-	t.Logf("%s: %d programs, %d schedules in %.0f s", name, programs, ran, time.Since(began).Seconds())
+	t.Logf("%s: %d programs, %d schedules, %d of them distinct, in %.0f s", name, programs, ran, distinct, time.Since(began).Seconds())
 }
 
 func replayFamily(t *testing.T, name string, of func(seed uint64) (string, explore.Exploration)) {

@@ -34,6 +34,7 @@ type defect struct {
 
 // kinds are those to which suites are easily blind.
 var kinds = map[string]string{
+	"variant":   "a verb does less, or more, where another goroutine does the work",
 	"rescued":   "a sweep, a poll or a retry repairs it later",
 	"pooled":    "state is left in an object that is used again",
 	"batches":   "it takes more than one batch or recipient",
