@@ -529,13 +529,13 @@ func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
 
 // A purgatory that is made outside of a bubble, as a variable of a package is, is used there, in a bubble, and outside again:
 // nothing that it keeps for later, neither the channel of a wait nor a worker, crosses the border, which would end the
-// program (tailscale PR 20693, golang/go 73648).
+// program (tailscale PR 20693, golang/go 73648). Its waits have no timeout, since its clock is that outside.
 func TestAPurgatoryOfAPackageIsUsedInABubbleToo(t *testing.T) {
 	p := open[string](t)
 	use := func(t *testing.T) {
 		var met atomic.Bool
 		wait := inBackground(func() {
-			assert.NoError(t, p.Await(t.Context(), hour, met.Load, "a"))
+			assert.NoError(t, p.Await(t.Context(), purgatory.NoTimeout, met.Load, "a"))
 		})
 		for p.NumDelayed() == 0 {
 			runtime.Gosched()
@@ -543,7 +543,7 @@ func TestAPurgatoryOfAPackageIsUsedInABubbleToo(t *testing.T) {
 		met.Store(true)
 		p.Signal("a") // a worker ends the wait, and may linger
 		wait()
-		w, err := p.StartWait(hour, func() bool { return !met.Load() }, "a")
+		w, err := p.StartWait(purgatory.NoTimeout, func() bool { return !met.Load() }, "a")
 		require.NoError(t, err)
 		met.Store(false)
 		p.Signal("a")

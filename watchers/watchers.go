@@ -43,6 +43,7 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
+	making sched.Mutex // of a shard: a crowd makes one once; lock level 8, taken with no other held
 	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
 	stale  sched.Int64 // watches that Leave has left in their lists, over all shards
 
@@ -106,15 +107,21 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 
 // make makes the shard of slots[i], unless another goroutine has.
 func (w *Watchers[K]) make(i uint64) *Shard[K] {
-	s := &Shard[K]{all: w, index: uint32(i), observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
-	s.gate = &s.own
-	if i >= maxGates {
-		s.gate = w.Shard(i % maxGates).gate
+	var gate *Gate
+	if i >= maxGates { // before the lock, which it may take
+		gate = w.Shard(i % maxGates).gate
+	}
+	w.making.Lock()
+	defer w.making.Unlock()
+	if made := w.slots[i].Load(); made != nil {
+		return made
+	}
+	s := &Shard[K]{all: w, index: uint32(i), gate: gate, observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
+	if gate == nil {
+		s.gate = &s.own
 	}
 	s.mu.keys.buckets = make([]*keyList[K], minBuckets)
-	if !w.slots[i].CompareAndSwap(nil, s) {
-		s = w.slots[i].Load()
-	}
+	w.slots[i].Store(s)
 	return s
 }
 
