@@ -123,7 +123,8 @@ var forms = map[string]func(ctx context.Context, p *purgatory.Purgatory[string],
 	},
 }
 
-// A wait whose context has ended returns its cause, and takes nothing, though there is an item.
+// A wait whose context has ended returns its cause, and takes nothing, though there is an item (golang/go 63615, of the
+// semaphore).
 func TestNothingIsTakenUnderAContextThatHasEnded(t *testing.T) {
 	for name, wait := range forms {
 		for line, options := range map[string][]purgatory.Option{"in line": {purgatory.WithFirstInFirstOut()}, "at once": nil} {

@@ -259,7 +259,8 @@ func (s *slots) take(n int) func() bool {
 	}
 }
 
-// Two slots are too few for the first in line. When it leaves, the second one gets them, and nobody calls a check.
+// Two slots are too few for the first in line. When it leaves, the second one gets them, and nobody calls a check (golang/go
+// 37852, of the semaphore).
 func TestThoseBehindALeaverAreTried(t *testing.T) {
 	for name, leave := range map[string]func(p *purgatory.Purgatory[string], first *op){
 		"cancelled":      func(p *purgatory.Purgatory[string], first *op) { p.Cancel(first, nil) },

@@ -53,7 +53,7 @@ func startLeaf(t *testing.T) (hub, leaf *broker, origin jetstream.KeyValue) {
 	return hub, leaf, origin
 }
 
-// The entries of a mirror have the name of its origin in their subjects.
+// The entries of a mirror have the name of its origin in their subjects (nats.go 1116).
 func TestAMirrorOfABucketIsHeard(t *testing.T) {
 	t.Parallel()
 	hub, leaf, origin := startLeaf(t)

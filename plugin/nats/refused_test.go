@@ -71,7 +71,7 @@ func TestEachRefusalKeepsItsText(t *testing.T) {
 }
 
 // A client that does not hear what it publishes cannot hear the heartbeats of its own source. A bucket's
-// come from the server.
+// come from the server (nats.go 424).
 func TestAConnectionWithoutEcho(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
