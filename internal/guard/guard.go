@@ -75,6 +75,9 @@ func Report(v any, stack []byte, h Handler) {
 // formats the address, too. A String method of the value runs apart; if it calls runtime.Goexit,
 // Text returns the type.
 func Text(v any) (text string) {
+	if t := reflect.TypeOf(v); t != nil && t.NumMethod() == 0 && (t.Kind() <= reflect.Complex128 || t.Kind() == reflect.String) {
+		return fmt.Sprint(v) // runs no code of the user's, and so no goroutine for it
+	}
 	text = fmt.Sprintf("%T", v)
 	Apart(func() {
 		switch v.(type) {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -122,4 +123,13 @@ func TestFinishGoesOnAfterGoexit(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 5, calls)
 	})
+}
+
+// A text that needs no code of the user's needs no goroutine either, and so no channel: ErrFull names a key with it.
+func TestTheTextOfAPlainKeyStartsNoGoroutine(t *testing.T) {
+	type topic string
+	for _, key := range []any{"orders-0", topic("orders-0"), 7, 1.5, true} {
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { Text(key) }), 2.0, "%T", key)
+		assert.Equal(t, fmt.Sprint(key), Text(key))
+	}
 }
