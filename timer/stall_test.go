@@ -159,7 +159,7 @@ func TestNobodyStandsInForADriverThatGivesAGrace(t *testing.T) {
 		s := open(t, timer, 1)
 		timer.Start()
 		synctest.Wait()
-		assert.EqualValues(t, int64(never), timer.overdue.Load(), "though it sleeps")
+		assert.Equal(t, int64(never), timer.overdue.Load(), "though it sleeps")
 		timer.stop(3 * time.Second)
 		settle(sessionTimeout) // the driver waits
 		assert.Zero(t, s.expired.Load())
