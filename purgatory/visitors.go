@@ -126,18 +126,13 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 		w.settle(w.p.leave(m))
 		return none
 	}
-	passed, taken := timer.TakeDue(w.p.timer, entryOf(m), now)
-	switch {
-	case !passed:
-		m.SetStopped() // if it says no
-		return w.try()
-	case taken:
+	if timer.TakeDue(w.p.timer, entryOf(m), now) {
 		w.settle(machine.Expired)
-	default: // a worker of the timer ends it, or has asked for that
-		w.settle(w.p.leave(m))
+		w.p.passedOver.Add(1)
+		return none
 	}
-	w.p.passedOver.Add(1)
-	return none
+	m.SetStopped() // if it says no
+	return w.try()
 }
 
 func (inLine[K]) ends(*walk[K]) bool { return true }

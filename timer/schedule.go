@@ -147,20 +147,20 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// TakeDue reports whether the deadline of task has passed at now, a recent reading of t's clock. If no
-// worker has claimed the entry yet, TakeDue takes it out of the timer, as Cancel does, and taken is true:
-// then the caller does what the worker would have done.
-func TakeDue(t Timer, task *TaskEntry, now time.Duration) (passed, taken bool) {
+// TakeDue reports whether the deadline of task has passed at now, a recent reading of t's clock. If it has, the
+// caller does what a worker of t would do, and t forgets task; a worker that has it already finds that.
+func TakeDue(t Timer, task *TaskEntry, now time.Duration) (passed bool) {
 	store, e := t.core(), &task.entry
 	s := store.lock(e)
 	if s == nil {
-		return false, false
+		return false
 	}
 	at := e.Deadline()
-	passed = at > 0 && at <= now
-	taken = passed && store.cancelLocked(s, e)
+	if passed = at > 0 && at <= now; passed {
+		store.cancelLocked(s, e)
+	}
 	s.mu.Unlock()
-	return passed, taken
+	return passed
 }
 
 // cancelLocked removes e, if it is in a list of s, and reports whether it did.
