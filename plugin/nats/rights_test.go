@@ -110,7 +110,9 @@ func TestRightsThatAreTakenAwayShowAndComeBack(t *testing.T) {
 			nc, writer := b.connect("source", nats.UserInfo("source", "p")), b.connect("writer", nats.UserInfo("writer", "writer"))
 			js, err := jetstream.New(writer)
 			require.NoError(t, err)
-			kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+			_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+			require.NoError(t, err)
+			kv, err := withoutDirectGets(t.Context(), js)
 			require.NoError(t, err)
 			var source signals.Source[string] = natssignals.KeyValue(nc, bucket)
 			if !c.bucket {
