@@ -27,8 +27,15 @@ const (
 	batch    = 64
 	crowd    = 128
 	pageOps  = 73 // operations on a page of 8 KiB, by which a timer's shard is chosen
-	shardOwn = 2  // lines beside the lock's that a goroutine writes under the lock of a shard: the list, and its last element
-	timerOwn = 2  // of a timer's shard
+	timerOwn = 2  // lines beside the lock's that a goroutine writes under the lock of a timer's shard
+)
+
+// Lines beside the lock's that a goroutine writes under the lock of a map's shard: the list; the operation beside
+// the one that comes or leaves, if there is one; the counts.
+const (
+	ofMany    = 1 // keys, most of which have no other operation
+	ofHundred = 2
+	hotLines  = 3
 )
 
 // world is what the goroutines of a load share.
@@ -37,15 +44,16 @@ type world struct {
 	k      Costs
 	timers []*mutex
 	shards []*mutex
+	last   *line // of the operation that has been registered last under a hot key
 }
 
-func newWorld(s *Sim, k Costs) *world {
+func newWorld(s *Sim, k Costs, lines float64) *world {
 	w := &world{s: s, k: k, timers: make([]*mutex, k.TimerShards(s.Cores)), shards: make([]*mutex, k.Shards(s.Cores))}
 	for i := range w.timers {
 		w.timers[i] = newMutex("timer shards", timerOwn)
 	}
 	for i := range w.shards {
-		w.shards[i] = newMutex("map shards", shardOwn)
+		w.shards[i] = newMutex("map shards", lines)
 	}
 	return w
 }
@@ -74,9 +82,9 @@ func does(steps []step, d float64) []step { return append(steps, step{kind: work
 
 // lives has each core run one goroutine, whose operations live in batches on a key of its own and on others that all share.
 // The batch ends by one check, or each operation by itself.
-func lives(shared, keys int, forced bool) func(*Sim, Costs) {
+func lives(shared, keys int, forced bool, lines float64) func(*Sim, Costs) {
 	return func(s *Sim, k Costs) {
-		w := newWorld(s, k)
+		w := newWorld(s, k, lines)
 		for i := range s.Cores {
 			l := &life{world: w}
 			s.start(i, func(g *goroutine, steps []step) []step { return l.batch(g, steps, shared, keys, forced) })
@@ -113,10 +121,11 @@ func (l *life) batch(g *goroutine, steps []step, shared, keys int, forced bool) 
 	}
 	if forced {
 		for i := range batch {
-			steps = does(steps, free/2)
+			first := others[i][0]
+			steps = append(does(steps, free/2), step{kind: write, line: &first.gate})
 			steps = leaves(steps, i)
 			steps = under(steps, timers[i], k.Stop)
-			steps = append(steps, step{kind: count, for_: 1})
+			steps = append(steps, step{kind: write, line: &first.gate}, step{kind: count, for_: 1})
 		}
 		return steps
 	}
@@ -139,28 +148,33 @@ func (l *life) batch(g *goroutine, steps []step, shared, keys int, forced bool) 
 
 // hot has each core register an operation under one key, and cancel it.
 func hot(s *Sim, k Costs) {
-	w := newWorld(s, k)
+	w := newWorld(s, k, hotLines)
 	for i := range s.Cores {
 		s.start(i, w.oneHot())
 	}
 }
 
 func (w *world) oneHot() func(*goroutine, []step) []step {
-	l, k := &life{world: w}, w.k
+	l, k, s := &life{world: w}, w.k, w.shards[0]
+	own := &line{at: -1} // of the operation: who links another one behind it writes it
 	free := k.Total - k.Add - k.Watch - k.Unlink - k.Stop
 	return func(g *goroutine, steps []step) []step {
 		timer := l.timer(g)
 		steps = under(does(steps, free/2), timer, k.Add)
-		steps = under(steps, w.shards[0], k.Watch)
-		steps = under(does(steps, free/2), w.shards[0], k.Unlink)
-		steps = under(steps, timer, k.Stop)
-		return append(steps, step{kind: count, for_: 1})
+		steps = append(steps, step{kind: lock, lock: s}, step{kind: work, for_: k.Watch})
+		if w.last != nil && w.last != own {
+			steps = append(steps, step{kind: write, line: w.last})
+		}
+		w.last = own
+		steps = append(does(append(steps, step{kind: unlock, lock: s}), free/2), step{kind: write, line: own}, step{kind: write, line: &s.gate})
+		steps = under(under(steps, s, k.Unlink), timer, k.Stop)
+		return append(steps, step{kind: write, line: &s.gate}, step{kind: count, for_: 1})
 	}
 }
 
 // crowded is hot beside a goroutine that ends operations of the key in batches, which are in no cache.
 func crowded(s *Sim, k Costs) {
-	w := newWorld(s, k)
+	w := newWorld(s, k, hotLines)
 	checker := func(g *goroutine, steps []step) []step {
 		for read := 0; read < crowd; read += k.Hold {
 			steps = under(steps, w.shards[0], k.Read*float64(k.Hold))
@@ -183,7 +197,7 @@ const herdSize = 2000
 
 // herd has goroutines wait under one key, ends all of them by a check, and has them wait again.
 func herd(s *Sim, k Costs) {
-	w := newWorld(s, k)
+	w := newWorld(s, k, hotLines)
 	free := k.Total - k.Add - k.Watch - k.Unlink - k.Stop - k.Find
 	var waiting []*goroutine
 	waker := s.start(0, func(_ *goroutine, steps []step) []step {
@@ -235,9 +249,9 @@ func (b Bare) build(s *Sim, _ Costs) {
 // Loads are the workloads of the matrix that are simulated.
 func Loads() []Load {
 	return []Load{
-		{"P1", lives(1, 0, false)},
-		{"P2", lives(1, 2, false)},
-		{"P4", lives(0, 3, true)},
+		{"P1", lives(1, 0, false, ofMany)},
+		{"P2", lives(1, 2, false, ofMany)},
+		{"P4", lives(0, 3, true, ofHundred)},
 		{"hot key", hot},
 		{"crowd", crowded},
 		{"herd", herd},

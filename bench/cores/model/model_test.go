@@ -59,12 +59,12 @@ func TestAChangedLatencyMovesTheResult(t *testing.T) {
 	assert.NotEqual(t, herd(1000), herd(50_000))
 }
 
-// Work takes longer while the other thread of a core runs, and only then.
+// Work takes longer while the other thread of a core runs, and only then. A few lines move, and a few locks are taken.
 func TestAThreadOfTheSameCoreSlowsWork(t *testing.T) {
 	l := load(t, "P1")
 	one := l.Run(Here(1, 10, 1.5), Parts(800)).Rate
 	assert.InEpsilon(t, 1e9/800, one, 0.03)
-	assert.InEpsilon(t, 2/1.5, l.Run(Here(2, 10, 1.5), Parts(800)).Rate/one, 0.05)
+	assert.InEpsilon(t, 2/1.5, l.Run(Here(2, 10, 1.5), Parts(800)).Rate/one, 0.07)
 }
 
 // More shards of a timer help where there are more cores than shards, and only there.

@@ -6,6 +6,7 @@ import "slices"
 type mutex struct {
 	name     string
 	word     line
+	gate     line    // of a shard of the map: whoever runs callbacks enters it, and leaves it
 	lines    float64 // further lines that a goroutine writes while it holds the lock
 	last     int     // the core that has those
 	held     bool
@@ -17,7 +18,7 @@ type mutex struct {
 }
 
 func newMutex(name string, lines float64) *mutex {
-	return &mutex{name: name, word: line{at: -1}, lines: lines, last: -1}
+	return &mutex{name: name, word: line{at: -1}, gate: line{at: -1}, lines: lines, last: -1}
 }
 
 // lock takes the next step of g towards m. It reports whether c has to wait for an event.

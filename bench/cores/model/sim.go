@@ -61,6 +61,7 @@ const (
 	work   kind = iota // for a time
 	lock               // a mutex
 	unlock             // it
+	write              // to a line
 	yield              // to the other goroutines of the core
 	ready              // makes a goroutine ready
 	park               // until somebody makes it ready
@@ -71,6 +72,7 @@ type step struct {
 	kind kind
 	for_ float64 // ns of work; number of operations
 	lock *mutex
+	line *line
 	g    *goroutine
 }
 
@@ -194,6 +196,10 @@ func (s *Sim) proceed(c *core) {
 			if s.unlock(c, g, st.lock) {
 				return
 			}
+		case write:
+			g.at++
+			s.after(c, s.take(c, st.line))
+			return
 		case yield:
 			g.at++
 			s.putBack(c)
