@@ -172,10 +172,16 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		p.passedOver.Add(1)
 		return context.Cause(ctx)
 	}
-	if len(keys) != 1 || p.cfg.firstInFirstOut {
+	if n != 1 || p.cfg.firstInFirstOut {
 		return p.awaitSet(ctx, done, timeout, ready, keys, at)
 	}
-	wait := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: p.watchers.Hash(keys[0])}} // before ready: it may write to keys
+	var wait [1]watchers.Wait[K] // filled before ready, which may write to keys, or to at
+	if len(at) == 1 {
+		wait[0].Key, wait[0].Position = at[0].Key, at[0].Position
+	} else {
+		wait[0].Key, wait[0].Position = keys[0], AnyPosition
+	}
+	wait[0].Hash = p.watchers.Hash(wait[0].Key)
 	first := p.watchers.Shard(wait[0].Hash)
 	if ready() {
 		first.Met()
