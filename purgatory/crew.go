@@ -12,7 +12,7 @@ import (
 // handed to them, signalled keys, and the signal of all keys. It is safe for concurrent use.
 type crew[K comparable] struct {
 	p    *DelayedOperationPurgatory[K]
-	pool *workers.Pool
+	pool workers.Pool
 	turn sched.Uint32 // the kind of work, and the shard, with which the next worker begins
 	all  sched.Bool   // SignalAll has asked for a check of every key
 

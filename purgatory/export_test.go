@@ -98,7 +98,7 @@ func (j heldJob) Work() bool {
 // HoldWorkers holds the workers of p until Release, or the end of the test. Call it before p is used.
 func HoldWorkers[K comparable](t testing.TB, p *DelayedOperationPurgatory[K]) *HeldWorkers {
 	released := make(chan struct{})
-	p.crew.pool = workers.New(p.cfg.signalWorkers, heldJob{&p.crew, released})
+	p.crew.pool.Init(p.cfg.signalWorkers, heldJob{&p.crew, released})
 	h := &HeldWorkers{p.crew.pool.Running, p.crew.Waiting, p.crew.Work, sync.OnceFunc(func() { close(released) })}
 	t.Cleanup(h.Release)
 	return h

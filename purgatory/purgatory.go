@@ -8,7 +8,6 @@ import (
 	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
-	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -86,7 +85,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	var none K
 	p.noKey = ^p.watchers.Hash(none)
 	p.crew.p = p
-	p.crew.pool = workers.New(cfg.signalWorkers, &p.crew)
+	p.crew.pool.Init(cfg.signalWorkers, &p.crew)
 	// A bubble of testing/synctest must not end while a worker lingers in it. Its clock begins in the year 2000.
 	if sched.Now().Year() > 2010 {
 		p.crew.pool.MayLinger()
@@ -95,14 +94,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		h.Idle = func() bool { return !p.crew.Waiting() && p.crew.idle() }
 	}
 	if p.timer = cfg.timer; p.timer == nil {
-		logger := cfg.logger
+		opts := append(cfg.timerOptions, timer.WithWorkers(cfg.expiryWorkers), timer.WithPanicHandler(p.records.Panicked))
 		if !p.records.Off() {
-			logger = logger.With("purgatory", name)
+			opts = append(opts, timer.WithLogger(cfg.logger.With("purgatory", name)))
 		}
-		p.own, err = timer.NewSystemTimer(append(cfg.timerOptions,
-			timer.WithWorkers(cfg.expiryWorkers),
-			timer.WithPanicHandler(p.records.Panicked),
-			timer.WithLogger(logger))...)
+		p.own, err = timer.NewSystemTimer(opts...)
 		if err != nil {
 			return nil, p.errorf(ErrInvalidOption, "%w", err)
 		}

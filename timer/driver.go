@@ -23,7 +23,7 @@ import (
 // compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
 // value is never, and none succeeds.
 func (t *store) callStandIn(overdue int64) {
-	if t.overdue.CompareAndSwap(overdue, t.late(int64(t.now()))) {
+	if t.overdue.CompareAndSwap(overdue, t.late(int64(t.clock.Now()))) {
 		t.standIns.Add(1)
 		sched.Go(t.standIn)
 		runtime.Gosched()
@@ -46,7 +46,7 @@ func (t *store) standIn() {
 	if overdue >= standingIn || !t.overdue.CompareAndSwap(overdue, standingIn) {
 		return
 	}
-	t.flush(t.now())
+	t.flush(t.clock.Now())
 	t.overdue.CompareAndSwap(standingIn, t.late(t.timeOf(t.next()))) // fails if the driver has woken up
 }
 
@@ -103,16 +103,16 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		sched.Sleep(d, nil, stop, nil)
 		return false
 	}
-	deadline := Deadline(t.now(), d)
+	deadline := Deadline(t.clock.Now(), d)
 	if closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
 		return false
 	}
 	defer t.driver.Put()
 	planned := Never // when this goroutine was to flush
 	for {
-		now := t.now()
+		now := t.clock.Now()
 		planned = min(planned, time.Duration(t.timeOf(t.next())))
-		for ; t.grace > 0 && now-planned > t.grace; now = t.now() { // a stall, perhaps after another one
+		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.Now() { // a stall, perhaps after another one
 			planned = now + t.grace
 			if t.sleeper.Sleep(t.grace, nil, stop, t.ended) == sched.Stopped {
 				return false
@@ -127,7 +127,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		until := min(t.timeOf(t.nextWake()), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		woken := t.sleeper.Sleep(time.Duration(until)-t.now(), t.wakeup, stop, t.ended)
+		woken := t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
 		if woken == sched.Stopped || closed(stop) || closed(t.ended) {
 			return false

@@ -28,7 +28,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 			s.mu.Unlock()
 			if found {
 				due = true
-				t.needed(0)
+				t.clock.need(0)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func (t *store) runDue() (ran bool) {
 		}
 		ran = true
 		if t.waiting() { // before the task, because it may block
-			t.needed(0)
+			t.clock.need(0)
 		}
 		guard.Call(func() { run(e) }, t.panicked)
 	}
@@ -88,7 +88,7 @@ func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int6
 		e := s.mu.due.root.Next
 		if e.At > *now && !renewed {
 			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
-			*now, renewed = max(int64(t.now()), 1), true
+			*now, renewed = max(int64(t.clock.Now()), 1), true
 		}
 		unlink(e)
 		if e.At <= *now {

@@ -97,6 +97,16 @@ func halfWay(t *testing.T, s *shard) []*entry.Entry {
 	return listOf(t, bucket)
 }
 
+// spied is a clock whose calls a test sees.
+type spied struct {
+	clock
+	now    func() time.Duration
+	needed func(tick int64)
+}
+
+func (s spied) Now() time.Duration { return s.now() }
+func (s spied) need(tick int64)    { s.needed(tick) }
+
 // A flush has looked at a shard, and an entry that is due by the flush's time is added there.
 func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
 	m := newManual(t, WithShards(2))
@@ -104,10 +114,10 @@ func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
 	behind.inShard(0)
 	due.inShard(1)
 	addIn(t, m, due, ms)
-	m.needed = func(int64) {
-		m.needed = func(int64) {}
+	m.clock = spied{m, m.Now, func(int64) {
+		m.clock = m
 		addIn(t, m, behind, 2*ms)
-	}
+	}}
 	assert.True(t, m.flush(time.Second))
 	assert.Equal(t, 1, Inspect(m).Due)
 	assert.EqualValues(t, 2, m.next(), "so that the next flush comes at once")

@@ -67,7 +67,7 @@ func (t *store) start(h *Handle, owner Task, first time.Duration) (*Handle, erro
 	}
 	h.timer = t
 	h.task.bind(owner, t.id)
-	now := t.now()
+	now := t.clock.Now()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (p *periodic) again(due time.Duration) {
 	if p.halted() {
 		return
 	}
-	now := p.timer.now()
+	now := p.timer.clock.Now()
 	if p.atZero && due == 1 {
 		due = 0
 	}
@@ -162,7 +162,7 @@ func (h *Handle) Stop() bool {
 // lock; the entry moves in the wheel when the old deadline passes. Extend moves the next run
 // of a periodic handle; while a run is in progress, it does nothing and returns false.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.extend(Deadline(h.timer.now(), d))
+	return h.extend(Deadline(h.timer.clock.Now(), d))
 }
 
 // extend moves the deadline unless h is a periodic handle that was stopped: then its entry may be
@@ -179,7 +179,7 @@ func (h *Handle) extend(deadline time.Duration) bool {
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
-		now := h.timer.now()
+		now := h.timer.clock.Now()
 		deadline := Deadline(now, d)
 		if h.extend(deadline) {
 			return true, nil

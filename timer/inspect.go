@@ -43,7 +43,7 @@ const (
 // page or a log, not for each request.
 func Inspect(t Timer) Wheels {
 	store := t.core()
-	w := Wheels{Now: store.now(), Tick: time.Duration(store.tick), Size: int(store.wheelSize)}
+	w := Wheels{Now: store.clock.Now(), Tick: time.Duration(store.tick), Size: int(store.wheelSize)}
 	for s := range store.made {
 		s.mu.Lock()
 		s.inspectLocked(&w)
@@ -60,7 +60,7 @@ func Tick(t Timer) time.Duration { return time.Duration(t.core().tick) }
 // lower bounds if there are more.
 func Due(t Timer) (n int, oldest time.Duration) {
 	store := t.core()
-	now := max(store.now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
+	now := max(store.clock.Now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
 	for s := range store.made {
 		s.mu.Lock()
 		looked := 0

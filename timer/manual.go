@@ -33,11 +33,12 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 		return nil, err
 	}
 	t := &ManualTimer{}
-	t.init(cfg)
-	t.now = t.Now
-	t.needed = func(int64) {}
+	t.init(cfg, t)
 	return t, nil
 }
+
+// need does nothing: AdvanceClock looks at every shard, and runs what is due.
+func (t *ManualTimer) need(int64) {}
 
 // Now returns how far AdvanceClock has moved the clock. Inside a task it is the first tick at
 // or after the task's deadline, or the time at which the entry was added if the deadline had

@@ -297,13 +297,12 @@ func TestPeriodicStopDuringARunPreventsTheNext(t *testing.T) {
 	runs := 0
 	h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { runs++ })
 	require.NoError(t, err)
-	now := m.now
-	m.now = func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
+	m.clock = spied{m, func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
 		if runs > 0 {
 			h.Stop()
 		}
-		return now()
-	}
+		return m.Now()
+	}, m.need}
 	m.AdvanceClock(time.Second)
 	assert.Equal(t, 1, runs)
 	assert.Zero(t, m.Pending(), "it does not stay in the timer")
@@ -317,16 +316,15 @@ func TestAStoppedPeriodicHandleIsNotResetBesideItsRun(t *testing.T) {
 	run := false
 	h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { run = true })
 	require.NoError(t, err)
-	now := m.now
-	m.now = func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
+	now := func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
 		if run && !h.halted() {
-			m.wake.Store(never) // so that needed is called when the entry has been added
+			m.wake.Store(never) // so that need is called when the entry has been added
 			assert.True(t, h.Stop())
 		}
-		return now()
+		return m.Now()
 	}
 	added := 0
-	m.needed = func(tick int64) {
+	m.clock = spied{m, now, func(tick int64) {
 		if tick == 0 { // it is due
 			return
 		}
@@ -337,7 +335,7 @@ func TestAStoppedPeriodicHandleIsNotResetBesideItsRun(t *testing.T) {
 		assert.NoError(t, err)
 		assert.False(t, pending, "Stop has returned true")
 		assert.False(t, h.Extend(time.Minute))
-	}
+	}}
 	m.AdvanceClock(time.Second)
 	assert.Equal(t, 1, added)
 	assert.Zero(t, m.Pending())

@@ -103,7 +103,7 @@ func (t *store) publish(s *shard, expiration int64) {
 	s.assertLocked()
 	s.mu.Unlock()
 	if expiration < t.wake.Load() {
-		t.needed(expiration)
+		t.clock.need(expiration)
 	}
 }
 
@@ -209,7 +209,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	default: // it was never added, so it is an operation's: t owns no such task
 		t.countLocked(s, 1)
 	}
-	t.publish(s, s.scheduleLocked(e, t.now(), deadline))
+	t.publish(s, s.scheduleLocked(e, t.clock.Now(), deadline))
 	return true
 }
 

@@ -24,10 +24,11 @@ func newStoppable(t *testing.T, opts ...Option) *stoppable {
 	require.NoError(t, err)
 	t.Cleanup(func() { timer.Stop() })
 	s := &stoppable{SystemTimer: timer}
-	now := timer.now
-	timer.now = func() time.Duration { return now() + time.Duration(s.gone.Load()) }
+	timer.clock = s
 	return s
 }
+
+func (s *stoppable) Now() time.Duration { return s.SystemTimer.Now() + time.Duration(s.gone.Load()) }
 
 const (
 	sessionTimeout = time.Second
@@ -120,7 +121,7 @@ func TestOnlyAStallCostsItsGrace(t *testing.T) {
 		timer := newStoppable(t, WithStallGrace(grace))
 		var at atomic.Int64
 		after := func(d time.Duration) {
-			_, err := timer.AfterFunc(d, func() { at.Store(int64(timer.now())) })
+			_, err := timer.AfterFunc(d, func() { at.Store(int64(timer.Now())) })
 			require.NoError(t, err)
 		}
 		timer.Start()

@@ -131,10 +131,10 @@ func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
 	defer timer.Stop()
 	addIn(t, timer, newTask(nil), time.Hour)
 	asleep(timer, 0)
-	timer.now = func() time.Duration {
+	timer.clock = spied{timer, func() time.Duration {
 		assert.Equal(t, int64(standingIn), timer.overdue.Swap(never), "it begins to flush")
 		return timer.Now()
-	}
+	}, timer.need}
 	timer.standIns.Add(1)
 	timer.standIn()
 	assert.Equal(t, int64(never), timer.overdue.Load())
@@ -162,13 +162,12 @@ func TestOneStandInFlushesAtATime(t *testing.T) {
 		require.NoError(t, err)
 		defer timer.Stop()
 		readings := countingClock(timer)
-		needed := timer.needed
-		timer.needed = func(tick int64) {
+		timer.clock = spied{timer, timer.clock.Now, func(tick int64) {
 			if tick == 0 {
 				<-leave // the stand-in's flush has found what is due
 			}
-			needed(tick)
-		}
+			timer.need(tick)
+		}}
 		due := newTask(nil)
 		addIn(t, timer, due, time.Millisecond)
 		asleep(timer, time.Millisecond)

@@ -13,16 +13,14 @@ import (
 
 // store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
 // methods on entries. It is safe for concurrent use. It waits for no goroutine, and starts none
-// but stand-ins. Through function fields it reads the clock of the timer that embeds it, and
-// tells that timer that the driver is needed earlier or that an entry is due.
+// but stand-ins.
 type store struct {
 	config
 	id      uint32                  // the owner in the binding of entries that this timer accepted
 	shards  []atomic.Pointer[shard] // a power of two of them; each is made when its first entry comes
 	stopped sched.Bool              // Stop was called
 
-	now    func() time.Duration   // reads the clock; Extend and popLocked call it with a shard's lock held
-	needed func(expiration int64) // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
+	clock clock // the timer that embeds the store
 
 	// wake is the tick until which the driver sleeps, or has last slept; 1 before it has
 	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
@@ -58,8 +56,14 @@ type store struct {
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
-func (t *store) init(cfg config) {
-	t.config = cfg
+// clock is what a store needs of its timer.
+type clock interface {
+	Now() time.Duration // is called with a shard's lock held, too
+	need(tick int64)    // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
+}
+
+func (t *store) init(cfg config, c clock) {
+	t.config, t.clock = cfg, c
 	t.id = identity.New()
 	t.shards = make([]atomic.Pointer[shard], cfg.shardCount)
 	t.wake.Store(1)

@@ -25,7 +25,7 @@ const EventManyTimers = "purgatory.timers.many"
 type SystemTimer struct {
 	store
 	base time.Time
-	pool *workers.Pool
+	pool workers.Pool
 
 	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	sleeper sched.Sleeper // only the driver uses it
@@ -65,10 +65,8 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		ended:  make(chan struct{}),
 	}
 	t.driver.Put()
-	t.init(cfg)
-	t.now = t.Now
-	t.needed = t.need
-	t.pool = workers.New(cfg.workers, (*expiries)(t))
+	t.init(cfg, t)
+	t.pool.Init(cfg.workers, (*expiries)(t))
 	if n := live.Add(1); n > tooManyTimers &&
 		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
 		cfg.logger.Warn(EventManyTimers, "timers", n,

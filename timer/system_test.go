@@ -43,7 +43,7 @@ func (j heldJob) Work() bool { <-j.leave; return j.Job.Work() }
 // holdWorkers keeps the workers of t from doing anything until the test ends. Call it before t is used.
 func holdWorkers(t testing.TB, timer *SystemTimer) {
 	leave := make(chan struct{})
-	timer.pool = workers.New(1, heldJob{(*expiries)(timer), leave})
+	timer.pool.Init(1, heldJob{(*expiries)(timer), leave})
 	t.Cleanup(func() { close(leave) })
 }
 
@@ -68,7 +68,7 @@ func TestADriverThatOversleepsBeforeItSleeps(t *testing.T) {
 				addIn(t, timer, tt, time.Second)
 				stop := make(chan struct{})
 				var readings atomic.Int32
-				timer.now = func() time.Duration {
+				timer.clock = spied{timer, func() time.Duration {
 					switch readings.Add(1) {
 					case 1, 2: // at first, and before it looks at the wheels
 						return time.Millisecond
@@ -76,7 +76,7 @@ func TestADriverThatOversleepsBeforeItSleeps(t *testing.T) {
 						c.meanwhile(timer, stop)
 					}
 					return time.Minute
-				}
+				}, timer.need}
 				assert.Equal(t, c.due, timer.AdvanceClockUntil(stop, time.Hour))
 				synctest.Wait()
 				assert.Equal(t, c.due, tt.runs.Load() == 1)
@@ -154,7 +154,7 @@ func TestADriverDoesNotSleepPastItsWakeUp(t *testing.T) {
 		require.NoError(t, err)
 		defer timer.Stop()
 		readings := time.Duration(0)
-		timer.now = func() time.Duration { readings++; return timer.Now() + readings*time.Millisecond }
+		timer.clock = spied{timer, func() time.Duration { readings++; return timer.Now() + readings*time.Millisecond }, timer.need}
 		require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, 0, 5*time.Millisecond))
 		assert.True(t, timer.AdvanceClock(time.Hour))
 	})

@@ -24,7 +24,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 					return func() error { return err }
 				}
 				now := 5 * time.Millisecond
-				timer.now = func() time.Duration { return now }
+				timer.clock = spied{timer, func() time.Duration { return now }, timer.need}
 				timer.wake.Store(5)
 				timer.wakeup = sched.NewToken()
 				slept := int64(never)
@@ -99,12 +99,12 @@ func TestAStandInThatDoesNotRunIsReplaced(t *testing.T) {
 			return func() error { return err }
 		}
 		flushed := 0
-		timer.now = func() time.Duration {
+		timer.clock = spied{timer, func() time.Duration {
 			if timer.overdue.Load() == standingIn {
 				flushed++
 			}
 			return late
-		}
+		}, timer.need}
 		asleep(timer, time.Millisecond)
 		for _, now := range []time.Duration{late, later} {
 			spawn(fmt.Sprint("adder at ", now), func() {

@@ -15,7 +15,7 @@ import (
 // it at most three times for each time that it wakes up. Call countingClock before Start.
 func countingClock(timer *SystemTimer) *atomic.Int64 {
 	n := new(atomic.Int64)
-	timer.now = func() time.Duration { n.Add(1); return timer.Now() }
+	timer.clock = spied{timer, func() time.Duration { n.Add(1); return timer.Now() }, timer.need}
 	return n
 }
 

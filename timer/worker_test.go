@@ -39,7 +39,7 @@ func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
 func TestAWorkerReadsTheClockOnceForAllThatIsDue(t *testing.T) {
 	m := newManual(t)
 	readings := 0
-	m.now = func() time.Duration { readings++; return m.Now() }
+	m.clock = spied{m, func() time.Duration { readings++; return m.Now() }, m.need}
 	tasks := make([]*testTask, runLength)
 	for i := range tasks {
 		tasks[i] = newTask(nil)

@@ -193,7 +193,7 @@ func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	due.inShard(shards - 1)
 	addIn(t, m, due, 3*time.Second)
 	var left []int
-	m.needed = func(int64) { left = append(left, youngOf(t, &m.store)) }
+	m.clock = spied{m, m.Now, func(int64) { left = append(left, youngOf(t, &m.store)) }}
 	assert.True(t, m.flush(5*time.Second))
 	assert.GreaterOrEqual(t, left[0], 2*shards*chunk)
 	m.Stop()
@@ -225,7 +225,7 @@ func TestDueEntriesDoNotWaitForTheBucketsOfOtherShards(t *testing.T) {
 	due.inShard(1)
 	addIn(t, m, due, 60)
 	left := -1
-	m.needed = func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.wheel.levels[1].buckets[1]))) }
+	m.clock = spied{m, m.Now, func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.wheel.levels[1].buckets[1]))) }}
 	assert.True(t, m.flush(64))
 	assert.Greater(t, left, n/2)
 	m.Stop()

@@ -14,7 +14,7 @@ import (
 // worker's processor, because the worker has released a lock, would wait for that long.
 const turn = 64
 
-// Pool runs up to a fixed number of workers. It is safe for concurrent use and holds no lock.
+// Pool runs up to a fixed number of workers, once Init has been called. It is safe for concurrent use and holds no lock.
 // The queue is not part of the pool: it is a [Job].
 //
 // No wake-up is lost:
@@ -69,11 +69,10 @@ type Job interface {
 	Waiting() bool // reports whether work is queued
 }
 
-// New returns a pool of at most limit workers.
-func New(limit int, job Job) *Pool {
-	p := &Pool{max: min(int64(limit), starting-1), procs: int64(runtime.GOMAXPROCS(0)), job: job}
+// Init makes p a pool of at most limit workers.
+func (p *Pool) Init(limit int, job Job) {
+	p.max, p.procs, p.job = min(int64(limit), starting-1), int64(runtime.GOMAXPROCS(0)), job
 	p.loop = p.run
-	return p
 }
 
 // Kick wakes the worker that lingers, or starts one unless the maximum of workers is running, or enough

@@ -66,12 +66,18 @@ func (q *queue) Waiting() bool {
 	return len(q.items) > 0
 }
 
+func newPool(limit int, job Job) *Pool {
+	p := new(Pool)
+	p.Init(limit, job)
+	return p
+}
+
 // Without the pause a worker has done a million pieces when the scheduler stops it.
 func TestAWorkerLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var pieces, seen atomic.Int64
 	work := func() bool { return pieces.Add(1) < 1e8 && seen.Load() == 0 }
-	p := New(1, job(work))
+	p := newPool(1, job(work))
 	var other sync.WaitGroup
 	other.Go(func() { seen.Store(pieces.Load() + 1) })
 	p.Kick() // the worker runs before the other goroutine
@@ -84,7 +90,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(3, &q)
+		p := newPool(3, &q)
 		q.look = p.Look
 		var running, most, done atomic.Int32
 		for range 30 {
@@ -111,7 +117,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 // Kicks may come before the goroutines run that earlier ones have started: those find the work.
 func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	p := New(4, nil)
+	p := newPool(4, nil)
 	assert.True(t, p.admit())
 	assert.True(t, p.admit())
 	assert.False(t, p.admit(), "two are being started")
@@ -129,7 +135,7 @@ func TestNoMoreGoroutinesAreStartedThanProcessorsRun(t *testing.T) {
 func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, &q)
+		p := newPool(2, &q)
 		p.Kick()
 		synctest.Wait()
 		assert.Zero(t, p.Running())
@@ -139,7 +145,7 @@ func TestKickWithoutWorkEndsAtOnce(t *testing.T) {
 func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(1, &q)
+		p := newPool(1, &q)
 		var done atomic.Int32
 		for i := range 10 {
 			q.push(func() {
@@ -160,7 +166,7 @@ func TestWorkerThatIsEndedByGoexitIsReplaced(t *testing.T) {
 func TestNoKickIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(2, &q)
+		p := newPool(2, &q)
 		var done atomic.Int32
 		for range 5000 {
 			before := done.Load()
@@ -185,7 +191,7 @@ func TestNoKickIsLost(t *testing.T) {
 func lingeringPool(t *testing.T, limit int) (*Pool, *queue) {
 	t.Helper()
 	q := new(queue)
-	p := New(limit, q)
+	p := newPool(limit, q)
 	p.MayLinger()
 	return p, q
 }
@@ -241,7 +247,7 @@ func TestOneWorkerLingers(t *testing.T) {
 func TestNobodyLingersUnlessHeMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
-		p := New(1, &q)
+		p := newPool(1, &q)
 		q.push(func() {})
 		p.Kick()
 		synctest.Wait()

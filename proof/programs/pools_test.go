@@ -66,7 +66,8 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 		return true
 	}
 	waiting := func() bool { sched.Yield(); return queued > 0 }
-	p = workers.New(g.limit, job{work, waiting})
+	p = new(workers.Pool)
+	p.Init(g.limit, job{work, waiting})
 	if g.lingers {
 		p.MayLinger()
 	}
