@@ -123,7 +123,7 @@ func (w *Watermark[K]) Recede(to int64) {
 // is [ErrClosed]. Only the first Close has an effect.
 //
 // Close is CancelMatching of the purgatory, for the waits of w only. It does not block. You may hold a
-// lock when you call it, unless a function of WithLogger, WithExecutor or WithPanicHandler takes
+// lock when you call it, unless a function of WithLogger or WithPanicHandler takes
 // that lock.
 func (w *Watermark[K]) Close(cause error) {
 	if cause == nil {
