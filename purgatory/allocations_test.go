@@ -222,6 +222,16 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 	}
 }
 
+func TestAPurgatoryThatIsNotUsedMakesAtMostTwentyAllocations(t *testing.T) {
+	assert.LessOrEqual(t, testing.AllocsPerRun(200, func() {
+		p, err := purgatory.New[string]("idle", purgatory.WithWatcherShards(64))
+		if err == nil {
+			err = p.Close()
+		}
+		assert.NoError(t, err)
+	}), 22.0) // of these, two make the option, and its slice
+}
+
 // Await makes at most two allocations if it waits for several keys, three if it waits for more than
 // four, and none if its condition is met at once.
 func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
