@@ -8,7 +8,7 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// crew is the purgatory's signal workers, and what they take: endings whose callbacks were
+// crew is the purgatory's signal workers, and what they take: operations whose callbacks were
 // handed to them, signalled keys, and the signal of all keys. It is safe for concurrent use.
 type crew[K comparable] struct {
 	p    *DelayedOperationPurgatory[K]

@@ -61,7 +61,7 @@
 //     they have run, the purgatory does not refer to it, even if the next callback blocks.
 //     (Where the lock of a list is contended, the goroutine that holds it takes the entry
 //     out when it releases it: see [WithPurgeInterval]. A check that has read the list
-//     before refers to the operation for at most 127 tries more.)
+//     before refers to the operation for at most seven tries more.)
 //
 // An Await is an operation, too, with the same guarantees.
 //

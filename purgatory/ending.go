@@ -14,9 +14,9 @@ import (
 const batchSize = 128
 
 // ending has operations on their way from held to answered. Every way in which an operation
-// can end goes through it, except that one whose first try says yes is in no list and no timer: its
-// registration begins with 3. The caller holds the operations, adds each with its outcome,
-// and goes through these steps.
+// can end goes through its steps: a batch in an ending, one operation in endOne, and one whose first try says
+// yes, which is in no list and no timer, from 3 on, in pass. The caller holds the operations, and adds each with
+// its outcome.
 //
 //  1. The operations leave their lists.
 //  2. They leave the timer. A worker of the timer that has an entry already finds that the
@@ -38,8 +38,9 @@ type ending[K comparable] struct {
 	outcomes []machine.Outcome
 	keys     []K // the first key of each, from step 1 until its callbacks have run; for records
 
-	at    int // ops[at] is the operation whose callbacks run
-	begun int // how many of its callbacks have begun
+	later bool // the crew is to answer them
+	at    int  // ops[at] is the operation whose callbacks run
+	begun int  // how many of its callbacks have begun
 }
 
 // add adds m, which the caller holds.
@@ -61,7 +62,7 @@ func (e *ending[K]) end() {
 
 // answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it. Why not a pool: see
 // docs/decisions.md#callbacks-run-on-the-goroutine-that-ends.
-func (e *ending[K]) answer(later bool) {
+func (e *ending[K]) answer() {
 	if trace.IsEnabled() {
 		defer e.p.region(regionCallbacks)()
 	}
@@ -69,7 +70,7 @@ func (e *ending[K]) answer(later bool) {
 	answered := 0
 	for ; e.at < len(e.ops); e.at++ {
 		m, key := e.ops[e.at], e.keys[e.at]
-		if !later || isWait(m) {
+		if !e.later || isWait(m) {
 			e.p.callbacks(m, e.outcomes[e.at], key, &e.begun)
 			answered++
 		} else {
@@ -78,7 +79,7 @@ func (e *ending[K]) answer(later bool) {
 		// A later callback may block: it must not keep this operation in memory.
 		e.ops[e.at], e.keys[e.at], e.begun = nil, none, 0
 	}
-	if !later {
+	if !e.later {
 		answered = len(e.ops) // also before a runtime.Goexit
 	}
 	e.ops, e.outcomes, e.keys, e.at = e.ops[:0], e.outcomes[:0], e.keys[:0], 0
@@ -143,12 +144,17 @@ func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.M
 	}
 	p.freePlaces(1)
 	p.wishes.Settle(ops[:], outcomes[:], cause)
-	if (later || deep || p.cfg.spread) && !isWait(m) {
-		p.crew.hand(handed[K]{m, s, keys[0]})
+	p.answerOrHand(s, m, o, keys[0], later || deep)
+}
+
+// answerOrHand is steps 4 and 5 for one operation.
+func (p *DelayedOperationPurgatory[K]) answerOrHand(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K, later bool) {
+	if (later || p.cfg.spread) && !isWait(m) {
+		p.crew.hand(handed[K]{m, s, key})
 		s.Gate().Exit(0)
-		return
+	} else {
+		p.answerOne(s, m, o, key, 0)
 	}
-	p.answerOne(s, m, o, keys[0], 0)
 }
 
 // answerOne runs the callbacks of one operation that have not begun yet, and leaves the gate of s.

@@ -561,3 +561,28 @@ func TestAReadThatEndsItsGoroutineEndsTheWait(t *testing.T) {
 	}
 	empty(t, p)
 }
+
+// With WithCallbacksOnWorkers, callbacks stay with the workers when another goroutine goes on with a check.
+func TestAfterAGoexitTheCallbacksAreStillLeftToWorkers(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers(), purgatory.WithPanicHandler(func(any, []byte) { runtime.Goexit() }))
+	held := purgatory.HoldWorkers(t, p)
+	var met atomic.Bool
+	panics := &op{try: func() bool {
+		if met.Load() {
+			panic("in a check")
+		}
+		return false
+	}}
+	submit(t, p, panics, time.Hour, "a")
+	ends := until(&met)
+	submit(t, p, ends, time.Hour, "a")
+	met.Store(true)
+	inBackground(func() { p.CheckAndComplete("a") })()
+	eventually(t, func() bool { return p.Stats().Running == 0 }, "another goroutine has gone on with the check")
+	assert.Equal(t, operation.Satisfied, ends.Outcome())
+	assert.Zero(t, ends.completed.Load(), "no worker has come yet")
+	held.Work()
+	assert.EqualValues(t, 1, ends.completed.Load())
+	p.Cancel(panics, nil)
+	held.Work()
+}

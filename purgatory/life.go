@@ -105,12 +105,8 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 
 // endAll ends every operation as closed, and returns true.
 func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
-	callbacks := visiting
-	if later {
-		callbacks = leaving
-	}
 	for k := range p.watchers.AllKeys() {
-		p.claimForKey(k.Key, k.Hash, claiming[K]{outcome: machine.Closed, callbacks: callbacks}, nil)
+		p.claimForKey(k.Key, k.Hash, claiming[K]{outcome: machine.Closed, later: later}, nil)
 	}
 	p.life.become(emptied)
 	return true

@@ -54,7 +54,7 @@ type pools[K comparable] struct {
 // All that wait for the same thing wait under one key. Where there is one such thing, as in a pool or
 // a condition variable, K is struct{}, and the key struct{}{}.
 //
-// Call Close or Shutdown when you no longer need it. The first timeout that passes starts a goroutine, the
+// Call Close or Shutdown when you no longer need it. The first operation with a timeout starts a goroutine, the
 // reaper, which runs until then; so do [WithTimer], [WithLogger] and [WithSlowCallback], in New. A purgatory
 // that has no reaper is memory only, and needs no Close.
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {

@@ -152,12 +152,7 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 	}
 	deep, _ := p.enter(first)
 	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
-	if (deep || p.cfg.spread) && !isWait(m) {
-		p.crew.hand(handed[K]{m, first, key})
-		first.Gate().Exit(0)
-	} else {
-		p.answerOne(first, m, machine.Satisfied, key, 0)
-	}
+	p.answerOrHand(first, m, machine.Satisfied, key, deep)
 	return true, nil
 }
 

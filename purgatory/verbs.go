@@ -225,6 +225,7 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 // each time that key is among the operation's keys. A panic in match counts as false. A nil match
 // matches nothing.
 func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
+	p.made()
 	if match == nil {
 		return nil
 	}
@@ -292,8 +293,7 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 // if state may have changed and the keys are not known, as after a gap in a subscription.
 // It tries every operation that waits, or is being registered, when it is called, key by key.
 // It returns how many it ended. It reads the keys in chunks, and releases the lock between two
-// chunks. Where CheckAndComplete leaves work to other goroutines, CheckAndCompleteAll calls
-// SignalAll.
+// chunks.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 	p.made()
 	if h := p.cfg.hook; h != nil {
@@ -303,7 +303,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
 	}
 	done := false
 	defer func() {
-		if !done { // not on this stack, or after a runtime.Goexit in a callback
+		if !done { // a callback has called runtime.Goexit
 			p.SignalAll()
 		}
 	}()

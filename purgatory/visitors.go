@@ -14,13 +14,13 @@ import (
 // trying is the visitor of a check: it tries every operation.
 type trying[K comparable] struct{}
 
-func (trying[K]) begin(w *walk[K], deep, inTry bool) stage {
+func (trying[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 	if deep || inTry {
 		w.drop()
 		w.p.signal(w.key, w.hash, w.upTo, false)
-		return outside
+		return false, false
 	}
-	return w.p.answering()
+	return true, w.p.cfg.spread
 }
 
 func (trying[K]) visit(w *walk[K]) {
@@ -39,14 +39,6 @@ func (trying[K]) ends(w *walk[K]) bool {
 	w.drop()
 	w.p.signal(w.key, w.hash, w.upTo, false)
 	return true
-}
-
-// answering returns the stage of a walk that visits, and whose callbacks run where the options say.
-func (p *DelayedOperationPurgatory[K]) answering() stage {
-	if p.cfg.spread {
-		return leaving
-	}
-	return visiting
 }
 
 // check tries the operations that wait for key up to a position, and returns how many it ended.
@@ -77,7 +69,7 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, own *mac
 		return d
 	}
 	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
-	w.read(inLineBatch)
+	w.nextBatch(inLineBatch)
 	w.done.own = own
 	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
 		w.recycle()
@@ -86,14 +78,14 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, own *mac
 	return w.run()
 }
 
-func (inLine[K]) begin(w *walk[K], deep, inTry bool) stage {
+func (inLine[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 	if deep || inTry {
 		w.drop()
 		w.cursor.EndTurn()
 		w.p.signal(w.key, w.hash, EveryPosition, true)
-		return outside
+		return false, false
 	}
-	return w.p.answering()
+	return true, w.p.cfg.spread
 }
 
 func (v inLine[K]) visit(w *walk[K]) {
@@ -104,7 +96,7 @@ func (v inLine[K]) visit(w *walk[K]) {
 			if !w.cursor.More() || len(w.ending.ops) > batchSize-inLineBatch {
 				break
 			}
-			w.read(inLineBatch)
+			w.nextBatch(inLineBatch)
 			continue
 		}
 		said = v.one(w, m, now)
@@ -123,11 +115,11 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 		return none
 	}
 	if wait, ok := m.Operation().(*waiting); ok && wait.left() {
-		w.settle(w.p.leave(m))
+		w.collect(w.p.leave(m))
 		return none
 	}
 	if timer.TakeDue(w.p.timer, entryOf(m), now) {
-		w.settle(machine.Expired)
+		w.collect(machine.Expired)
 		w.p.passedOver.Add(1)
 		return none
 	}
@@ -145,7 +137,7 @@ type claiming[K comparable] struct {
 	match   func(operation.Operation) bool
 	took    func(operation.Operation) // is told of each operation that match has chosen and the walk has claimed
 
-	callbacks stage // where they run; outside: where the options say
+	later bool // workers are to run the callbacks, also where no option says so
 }
 
 // claimForKey ends the operations that wait for key, and for which match returns true, if it is not nil. It
@@ -160,15 +152,8 @@ func (p *DelayedOperationPurgatory[K]) claimForKey(key K, hash uint64, c claimin
 	return p.overAll(key, hash, EveryPosition, &c, cause)
 }
 
-func (c *claiming[K]) begin(w *walk[K], deep, _ bool) stage {
-	switch {
-	case deep:
-		return leaving
-	case c.callbacks != outside:
-		return c.callbacks
-	default:
-		return w.p.answering()
-	}
+func (c *claiming[K]) begin(w *walk[K], deep, _ bool) (goOn, later bool) {
+	return true, deep || c.later || w.p.cfg.spread && c.outcome != machine.Closed
 }
 
 func (c *claiming[K]) visit(w *walk[K]) {

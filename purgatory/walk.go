@@ -54,15 +54,14 @@ type stage uint8
 const (
 	outside   stage = iota // it is not inside the gate
 	visiting               // it is inside the gate
-	leaving                // as visiting; workers are to run the callbacks
 	answering              // the operations of the batch have ended, and their callbacks run
 )
 
 // visitor is what a walk does with the operations that it comes to.
 type visitor[K comparable] interface {
-	// begin begins a batch, inside the gate, and returns visiting, or leaving. If the walk must not
-	// run user code on a stack like this one, begin leaves it to a worker, and returns outside.
-	begin(w *walk[K], deep, inTry bool) stage
+	// begin begins a batch, inside the gate, and reports whether the walk goes on, and whether workers are to run its
+	// callbacks. If the walk must not run user code on a stack like this one, begin leaves it to a worker.
+	begin(w *walk[K], deep, inTry bool) (goOn, later bool)
 	// visit visits the batch of w, and adds those that have to end to its ending.
 	visit(w *walk[K])
 	// ends is asked before another batch is read, and reports whether the walk ends here.
@@ -95,7 +94,7 @@ func (p *DelayedOperationPurgatory[K]) overAll(key K, hash uint64, upTo int64, v
 	}
 	w := p.newWalk(s, key, hash, upTo, v)
 	w.ending.cause = cause
-	w.read(batchSize)
+	w.nextBatch(batchSize)
 	if w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:holdSize]); w.n == 0 { // all wait for a higher position
 		w.recycle()
 		return 0
@@ -142,16 +141,14 @@ func (w *walk[K]) recycle() {
 // step takes a batch from where it stands to its end, and reads the next one, if there is one.
 func (w *walk[K]) step() (more bool) {
 	if w.stage == outside {
-		deep, inTry := w.p.enter(w.ending.shard)
-		if w.stage = w.visitor.begin(w, deep, inTry); w.stage == outside {
-			w.ending.shard.Gate().Exit(0)
+		if !w.begin() {
 			return false
 		}
+		w.stage = visiting
 	}
-	later := w.stage == leaving
 	if w.stage != answering {
 		if w.held != nil { // its TryComplete has called runtime.Goexit: that is no yes
-			w.settle(w.p.leave(w.held))
+			w.collect(w.p.leave(w.held))
 		}
 		w.visitor.visit(w)
 		w.count()
@@ -160,16 +157,25 @@ func (w *walk[K]) step() (more bool) {
 		w.stage = answering
 	}
 	w.tries.report()
-	w.ending.answer(later)
+	w.ending.answer()
 	w.stage = outside
 	if more = w.cursor.More() && !w.visitor.ends(w); more {
-		w.read(batchSize)
+		w.nextBatch(batchSize)
 	}
 	return more
 }
 
-// read begins a batch of at most the given number of operations, which pop reads.
-func (w *walk[K]) read(most int) { w.at, w.n, w.most = 0, 0, most }
+// begin enters the gate for a batch.
+func (w *walk[K]) begin() (goOn bool) {
+	deep, inTry := w.p.enter(w.ending.shard)
+	if goOn, w.ending.later = w.visitor.begin(w, deep, inTry); !goOn {
+		w.ending.shard.Gate().Exit(0)
+	}
+	return goOn
+}
+
+// nextBatch begins a batch of at most the given number of operations, which pop reads.
+func (w *walk[K]) nextBatch(most int) { w.at, w.n, w.most = 0, 0, most }
 
 // holdSize is how many operations a walk reads before it releases the shard's lock. To read one that is in
 // no cache takes 0.2 µs, and a goroutine that waits for a [sync.Mutex] looks at it for 2.5 µs before it
@@ -211,12 +217,12 @@ func (w *walk[K]) hold(m *machine.Machine) (held bool) {
 // try tries the operation that the walk holds.
 func (w *walk[K]) try() (last answer) {
 	end, last := w.tries.ask(w.held, true)
-	w.settle(end)
+	w.collect(end)
 	return last
 }
 
-// settle adds the operation that the walk holds to those that end, unless end is Pending.
-func (w *walk[K]) settle(end machine.Outcome) {
+// collect adds the operation that the walk holds to those that end, unless end is Pending.
+func (w *walk[K]) collect(end machine.Outcome) {
 	if end != machine.Pending {
 		w.ending.add(w.held, end)
 		w.done.ownToo = w.done.ownToo || w.held == w.done.own

@@ -12,7 +12,7 @@ type staleWatch struct {
 }
 
 // unlock releases the lock of s. If watches were left in the lists of s because the lock was
-// held, it takes them out. Every release of the lock goes through unlock.
+// held, it takes them out. Whoever takes the lock releases it by unlock, but for those who take it to do just that.
 //
 // So an operation that has ended stays in a list for as long as one hold of the lock:
 //
