@@ -107,8 +107,8 @@
 //	                                 that advances it
 //	expired during registration      a signal worker
 //
-// A goroutine that makes a check in order runs the callbacks of those that take an item.
-// With [WithFirstInFirstOut] a goroutine that registers makes such checks, too.
+// A goroutine that makes a check in order runs the callbacks of those that take an item, and of those before them
+// whose deadlines have passed. With [WithFirstInFirstOut] a goroutine that registers makes such checks, too.
 //
 // With [WithCallbacksOnWorkers], signal workers run the callbacks of all but what Close ends. With one
 // signal worker, they run one at a time.

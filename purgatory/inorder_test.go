@@ -730,3 +730,18 @@ func TestAPanicHandlerThatBlocksDoesNotStopTheLine(t *testing.T) {
 		close(release)
 	})
 }
+
+// The callbacks of an operation that expires never run on the goroutine that registers it, and so not in the check in order
+// that a registration makes.
+func TestARegistrationInLineDoesNotExpireItsOwnOperation(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	p.AdvanceClock(time.Second)
+	o := &op{}
+	completed, err := p.TryCompleteElseWatch(o, 0, "line")
+	require.NoError(t, err)
+	assert.False(t, completed)
+	assert.Equal(t, operation.Pending, o.Outcome())
+	assert.EqualValues(t, 2, o.tries.Load())
+	p.AdvanceClock(time.Second)
+	ended(t, o, operation.Expired)
+}

@@ -130,8 +130,8 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			continue
 		}
 		seen[w.Machine] = true
-		// These are read before the outcome. An operation's outcome is final before its entry
-		// leaves the timer, so if the outcome is pending the deadline was right.
+		// Read before the outcome: so that of an operation that waits is right. One that is about to end may have left
+		// the timer, and then seems to have no timeout.
 		keys, deadline := w.Machine.Keys(), p.timer.DeadlineOf(entryOf(w.Machine))
 		if w.Machine.Outcome() != machine.Pending {
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // requestContext is a context that is not of package context, as those of some servers are.
@@ -299,5 +300,47 @@ func TestNobodyIsTriedWhereThereIsNoLine(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, tries, second.tries.Load())
 		require.NoError(t, p.Close())
+	})
+}
+
+// While the driver waits for the grace that follows a stall, no check expires anything either.
+func TestACheckInOrderKeepsTheGraceAfterAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t, purgatory.WithoutReaper(), purgatory.WithTimerOptions(timer.WithStallGrace(time.Second)))
+		session := submitted(t, p, "line")
+		require.True(t, p.Extend(session, 10*time.Second))
+		time.Sleep(20 * time.Second) // the program was stopped
+		go p.AdvanceClock(hour)      // the driver wakes up, and finds that it is late
+		synctest.Wait()
+		assert.Zero(t, p.CheckAndCompleteInOrder("line"))
+		time.Sleep(time.Millisecond)
+		assert.True(t, p.Extend(session, hour), "the heartbeat is in time")
+		assert.NoError(t, p.Close())
+	})
+}
+
+// An operation that a check in order expires is as late in the histogram as it was, and Inspect sees its deadline until it has ended.
+func TestWhatACheckInOrderExpiresIsSeenAsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t, purgatory.WithoutReaper(), purgatory.WithHistograms())
+		o, looks := &op{}, false
+		submit(t, p, o, time.Minute, "line")
+		var left []time.Duration
+		submit(t, p, &op{try: func() bool {
+			if looks {
+				for _, r := range p.Inspect(0, 10).Oldest {
+					left = append(left, r.Left)
+				}
+			}
+			return false
+		}}, hour, "line")
+		time.Sleep(2 * time.Minute)
+		looks = true
+		assert.Equal(t, 1, p.CheckAndCompleteInOrder("line"))
+		ended(t, o, operation.Expired)
+		assert.Contains(t, left, -time.Minute)
+		assert.NotContains(t, left, purgatory.NoTimeout)
+		assert.EqualValues(t, 1, p.Stats().Late.Count())
+		assert.NoError(t, p.Close())
 	})
 }

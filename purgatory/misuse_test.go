@@ -28,11 +28,11 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// The purgatory overrides what WithTimerOptions says of workers and panic handler,
+// The purgatory overrides what WithTimerOptions says of workers, panic handler and logger,
 // whatever the order of the options.
 func TestThePurgatorysOptionsOverrideThoseOfItsTimer(t *testing.T) {
 	of := purgatory.WithTimerOptions(timer.WithWorkers(1),
-		timer.WithPanicHandler(func(v any, _ []byte) { t.Errorf("the timer's handler has got %v", v) }))
+		timer.WithPanicHandler(func(v any, _ []byte) { t.Errorf("the timer's handler has got %v", v) }), timer.WithLogger(nil))
 	var inside atomic.Int32
 	var told panics
 	for _, opts := range [][]purgatory.Option{

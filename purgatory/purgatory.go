@@ -95,8 +95,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	}
 	if p.timer = cfg.timer; p.timer == nil {
 		opts := append(cfg.timerOptions, timer.WithWorkers(cfg.expiryWorkers), timer.WithPanicHandler(p.records.Panicked))
-		if !p.records.Off() {
+		switch {
+		case !p.records.Off():
 			opts = append(opts, timer.WithLogger(cfg.logger.With("purgatory", name)))
+		case len(cfg.timerOptions) > 0: // among them may be a logger
+			opts = append(opts, timer.WithLogger(cfg.logger))
 		}
 		p.own, err = timer.NewSystemTimer(opts...)
 		if err != nil {

@@ -109,7 +109,8 @@ func (v inLine[K]) visit(w *walk[K]) {
 }
 
 // one tries m, unless its context has ended, or its deadline has passed: then nothing is for it, and one whose
-// deadline has passed ends as expired. An operation that another goroutine is trying is passed over.
+// deadline has passed ends as expired, but not on the goroutine that is registering it. An operation that another
+// goroutine is trying is passed over.
 func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 	if !w.hold(m) {
 		return none
@@ -118,7 +119,7 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
 		w.collect(w.p.leave(m))
 		return none
 	}
-	if timer.TakeDue(w.p.timer, entryOf(m), now) {
+	if m != w.done.own && timer.TakeDue(w.p.timer, entryOf(m), now) {
 		w.collect(machine.Expired)
 		w.p.passedOver.Add(1)
 		return none

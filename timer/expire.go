@@ -90,12 +90,11 @@ func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int6
 			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
 			*now, renewed = max(int64(t.clock.Now()), 1), true
 		}
-		unlink(e)
 		if e.At <= *now {
-			e.At |= entry.ExpiredBit
-			t.countLocked(s, -1)
+			t.claimLocked(s, e)
 			return e, expiration
 		}
+		unlink(e)
 		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
 		// reached the deadline's tick, the entry is due again, and the next iteration or
 		// the next call compares it anew.
@@ -104,6 +103,13 @@ func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int6
 		}
 	}
 	return nil, expiration
+}
+
+// claimLocked takes e, whose deadline has passed, out of its list.
+func (t *store) claimLocked(s *shard, e *entry.Entry) {
+	unlink(e)
+	e.At |= entry.ExpiredBit
+	t.countLocked(s, -1)
 }
 
 // waiting reports whether an entry is due and waits for a worker.

@@ -147,20 +147,25 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// TakeDue reports whether the deadline of task has passed at now, a recent reading of t's clock. If it has, the
-// caller does what a worker of t would do, and t forgets task; a worker that has it already finds that.
-func TakeDue(t Timer, task *TaskEntry, now time.Duration) (passed bool) {
-	store, e := t.core(), &task.entry
+// TakeDue is for a purgatory that finds that the deadline of an operation has passed at now, a recent reading of t's
+// clock. It reports whether it has: then the caller ends the operation as expired, and a worker of t that comes, or
+// that has claimed the entry already, finds that. It is false for a [Task], and always with [WithStallGrace]: there only
+// the driver knows whether it is to wait.
+func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
+	store, e := t.core(), &operation.entry
 	s := store.lock(e)
 	if s == nil {
 		return false
 	}
+	defer s.mu.Unlock()
 	at := e.Deadline()
-	if passed = at > 0 && at <= now; passed {
-		store.cancelLocked(s, e)
+	if at <= 0 || at > now || store.grace > 0 || !e.OfOperation() {
+		return false
 	}
-	s.mu.Unlock()
-	return passed
+	if e.Next != nil {
+		store.claimLocked(s, e)
+	}
+	return true
 }
 
 // cancelLocked removes e, if it is in a list of s, and reports whether it did.

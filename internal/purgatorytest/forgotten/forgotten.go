@@ -6,9 +6,9 @@ package forgotten
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/testhook"
 )
 
@@ -20,7 +20,7 @@ type Judge struct {
 	hook testhook.Hook
 
 	mu struct {
-		sync.Mutex
+		sched.Mutex
 		keys     map[any]*key
 		every    bool // all keys were checked or signalled
 		walks    int  // under way
