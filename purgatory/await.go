@@ -124,7 +124,7 @@ func (w *waiting) TryComplete() bool {
 
 // left reports whether the context has ended: then nothing is for w any more.
 func (w *waiting) left() bool {
-	w.gone = w.gone || closed(w.done)
+	w.gone = w.gone || sched.Closed(w.done)
 	return w.gone
 }
 
@@ -168,7 +168,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		p.hasty(timeout)
 	}
 	done := ctx.Done()
-	if closed(done) {
+	if sched.Closed(done) {
 		p.passedOver.Add(1)
 		return context.Cause(ctx)
 	}

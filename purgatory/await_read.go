@@ -55,7 +55,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	switch n := len(keys) + len(at); {
 	case p.refuses(n, timeout):
 		return value, p.refusal(&waiting{over: func() {}}, n)
-	case closed(ctx.Done()):
+	case sched.Closed(ctx.Done()):
 		p.passedOver.Add(1)
 		return value, context.Cause(ctx)
 	case timeout <= 0:
@@ -109,7 +109,7 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		accepted = false
 		return value, err
 	}
-	for over := false; !over && sched.Either(changed, done) && !closed(done); {
+	for over := false; !over && sched.Either(changed, done) && !sched.Closed(done); {
 		// Each read has a context of its own, which does not outlive it: to link it to one that is not of package
 		// context takes a goroutine, and mostly no read runs.
 		with, end := context.WithCancelCause(ctx)

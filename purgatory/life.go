@@ -176,7 +176,7 @@ func (p *DelayedOperationPurgatory[K]) idle() bool {
 func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {
-		if closed(done) {
+		if sched.Closed(done) {
 			return false
 		}
 		sched.Pause(pause, done)
@@ -184,16 +184,6 @@ func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() b
 		p.sweep(0)
 	}
 	return true
-}
-
-// closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // labelled is a timer for the reaper, whose goroutine gets labels: the purgatory's name, and where

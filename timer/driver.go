@@ -99,12 +99,12 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // whether it is the driver or waits for its turn. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	if stop != nil && closed(t.ended) {
+	if stop != nil && sched.Closed(t.ended) {
 		sched.Sleep(d, nil, stop, nil)
 		return false
 	}
 	deadline := Deadline(t.clock.Now(), d)
-	if closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
+	if sched.Closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
 		return false
 	}
 	defer t.driver.Put()
@@ -129,18 +129,8 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		planned = time.Duration(until)
 		woken := t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
-		if woken == sched.Stopped || closed(stop) || closed(t.ended) {
+		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(t.ended) {
 			return false
 		}
-	}
-}
-
-// closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

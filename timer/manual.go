@@ -61,7 +61,7 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 // AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed when it is called:
 // then it returns false and does not move the clock. It does not look at stop again.
 func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (ran bool) {
-	if closed(stop) {
+	if sched.Closed(stop) {
 		return false
 	}
 	t.mu.Lock()

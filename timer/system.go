@@ -92,7 +92,7 @@ func (t *SystemTimer) Start() {
 		return
 	}
 	sched.Go(func() {
-		for !closed(t.ended) {
+		for !sched.Closed(t.ended) {
 			t.AdvanceClock(time.Hour)
 		}
 	})

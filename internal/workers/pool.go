@@ -92,8 +92,7 @@ func (p *Pool) rouse() (roused bool) {
 }
 
 // MayLinger allows that a worker that finds no more work waits for some, for 10 ms at most. Call it before
-// the first Kick. A new goroutine has a small stack, which the runtime copies when
-// the work does not fit: a signal and its callback take 0.9 µs if a worker lingers, and 2.5 µs if none does.
+// the first Kick. See docs/decisions.md#a-worker-lingers.
 func (p *Pool) MayLinger() { p.may.Store(true) }
 
 // Dismiss ends the worker that lingers, which does not work any more. From now on none lingers.
