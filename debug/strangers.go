@@ -1,8 +1,10 @@
 package debug
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
@@ -11,16 +13,25 @@ import (
 // A Source may be a type of the user's. Its panic must end neither the program nor the page: the sampler has a goroutine of
 // its own, and the other purgatories are to be seen.
 
-// guarded calls f and returns what it panicked with, nil if it did not.
+// guarded calls f and returns what it panicked with, nil if it did not. It has a goroutine of its own, which f may end.
 func guarded(f func()) (failure error) {
-	defer func() {
-		if v := recover(); v != nil {
-			failure = fmt.Errorf("%v", v)
-		}
-	}()
-	f()
-	return nil
+	failure = errExited
+	var called sync.WaitGroup
+	called.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				failure = fmt.Errorf("%v", v)
+			}
+		}()
+		f()
+		failure = nil
+	})
+	called.Wait()
+	return failure
 }
+
+// errExited: a source has ended its goroutine.
+var errExited = errors.New("it called runtime.Goexit")
 
 // failed is the note about a source that panicked. What it panicked with may hold what clients have sent.
 func failed(failure error, hidden bool) []Note {

@@ -3,6 +3,7 @@ package debug
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -127,6 +128,75 @@ func TestCountersThatGoBackBeginAnew(t *testing.T) {
 		time.Sleep(5*time.Second + time.Millisecond)
 		check(5)
 	})
+}
+
+// A source may end the goroutine that asks it, or close what it shows, or the page. The page samples the others, and goes on.
+func TestASourceMayStopWhatItShows(t *testing.T) {
+	for name, call := range map[string]func(p *purgatory.Purgatory[string], page *Page){
+		"ends its goroutine": func(*purgatory.Purgatory[string], *Page) { runtime.Goexit() },
+		"closes it":          func(p *purgatory.Purgatory[string], _ *Page) { _ = p.Close() },
+		"closes it, and ends its goroutine": func(p *purgatory.Purgatory[string], _ *Page) {
+			_ = p.Close()
+			runtime.Goexit()
+		},
+		"asks for the page":   func(_ *purgatory.Purgatory[string], page *Page) { page.view(nil) },
+		"closes the page":     func(_ *purgatory.Purgatory[string], page *Page) { page.Close() },
+		"adds another":        func(_ *purgatory.Purgatory[string], page *Page) { _ = page.AddSignals(deaf{}) },
+		"panics with no text": func(*purgatory.Purgatory[string], *Page) { panic(nil) },
+	} {
+		for _, place := range []string{"Name", "Stats", "Inspect", "Stats of hints"} {
+			t.Run(name+", "+place, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p, err := purgatory.New[string]("asked")
+					require.NoError(t, err)
+					defer p.Close()
+					page := pageWith(Options{Idle: -1}, newFetches(t))
+					defer page.Close()
+					var armed atomic.Bool
+					var calls atomic.Int32
+					at := func(here string) {
+						if armed.Load() && here == place && calls.Add(1) < 3 { // by the sampler, and for a view
+							call(p, page)
+						}
+					}
+					require.NoError(t, page.Add(&asked{p, at}))
+					require.NoError(t, page.AddSignals(signalsOf(func() signals.Stats { at("Stats of hints"); return signals.Stats{Name: "hints"} })))
+					armed.Store(true)
+					for range 3 {
+						time.Sleep(time.Second + time.Millisecond)
+						shown := make(chan View, 1)
+						go func() { shown <- page.view(nil) }()
+						synctest.Wait()
+						require.Len(t, shown, 1, "the page is there")
+						assert.Len(t, (<-shown).Purgatories, 2)
+					}
+					assert.Positive(t, calls.Load())
+					samples := 4 // the first of them when the page was made
+					if name == "closes the page" {
+						samples = 0
+					}
+					for _, shown := range page.view(nil).Purgatories {
+						if shown.Name == "fetches" {
+							assert.GreaterOrEqual(t, len(shown.History), samples)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// asked is a purgatory that does something else first when it is asked.
+type asked struct {
+	*purgatory.Purgatory[string]
+	at func(place string)
+}
+
+func (a *asked) Name() string           { a.at("Name"); return a.Purgatory.Name() }
+func (a *asked) Stats() purgatory.Stats { a.at("Stats"); return a.Purgatory.Stats() }
+func (a *asked) Inspect(n, m int) purgatory.Inspection {
+	a.at("Inspect")
+	return a.Purgatory.Inspect(n, m)
 }
 
 type signalsOf func() signals.Stats

@@ -744,17 +744,21 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 		then  func() // what is called back, once
 	}
 	calls := map[string]func(s *scene){
-		"panic":              func(*scene) { panic("of the test") },
-		"Goexit":             func(*scene) { runtime.Goexit() },
-		"Close":              func(s *scene) { _ = s.p.Close() },
-		"check":              func(s *scene) { s.p.CheckAndComplete("k") },
-		"check in order":     func(s *scene) { s.p.CheckAndCompleteInOrder("k") },
-		"check all":          func(s *scene) { s.p.CheckAndCompleteAll() },
-		"signal":             func(s *scene) { s.p.Signal("k", "l") },
-		"end itself":         func(s *scene) { s.p.Cancel(s.first, errGone) },
-		"end all":            func(s *scene) { s.p.CancelForKey("k", errGone) },
-		"let time pass":      func(s *scene) { s.p.AdvanceClock(2 * hour) },
-		"purge":              func(s *scene) { s.p.AdvanceClock(0) },
+		"panic":          func(*scene) { panic("of the test") },
+		"Goexit":         func(*scene) { runtime.Goexit() },
+		"Close":          func(s *scene) { _ = s.p.Close() },
+		"check":          func(s *scene) { s.p.CheckAndComplete("k") },
+		"check in order": func(s *scene) { s.p.CheckAndCompleteInOrder("k") },
+		"check all":      func(s *scene) { s.p.CheckAndCompleteAll() },
+		"signal":         func(s *scene) { s.p.Signal("k", "l") },
+		"end itself":     func(s *scene) { s.p.Cancel(s.first, errGone) },
+		"end all":        func(s *scene) { s.p.CancelForKey("k", errGone) },
+		"let time pass":  func(s *scene) { s.p.AdvanceClock(2 * hour) },
+		"purge":          func(s *scene) { s.p.AdvanceClock(0) },
+		"close, and ask for everything": func(s *scene) {
+			_ = s.p.Close()
+			_, _, _ = s.p.Stats(), s.p.Inspect(10, 10), s.p.NumKeys()
+		},
 		"ask for everything": func(s *scene) { _, _, _ = s.p.Stats(), s.p.Inspect(10, 10), s.p.NumKeys() },
 		"register": func(s *scene) {
 			o := &op{}

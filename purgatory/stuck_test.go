@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -522,4 +523,200 @@ func TestABlockedCallbackDoesNotStopSignalAll(t *testing.T) {
 	eventually(t, func() bool { return done.Load() == 2000 }, "done.Load() == 2000")
 	close(leave)
 	eventually(t, func() bool { return p.NumDelayed() == 0 }, "p.NumDelayed() == 0")
+}
+
+// rescue is where a test of work that is left leaves it.
+type rescue struct {
+	*stringPurgatory
+	t     *testing.T
+	ops   []*op
+	stays int         // so many of ops are to wait on
+	armed atomic.Bool // the condition of those of some
+}
+
+// add registers an operation, which may be refused.
+func (r *rescue) add(o *op, at ...purgatory.KeyPosition[string]) {
+	r.ops = append(r.ops, o)
+	_, _ = r.TryCompleteElseWatchAt(o, hour, at...)
+}
+
+// some registers n operations, which wait for r.armed.
+func (r *rescue) some(n int, key string) {
+	for range n {
+		r.add(until(&r.armed), purgatory.KeyPosition[string]{Key: key, Position: purgatory.AnyPosition})
+	}
+	r.armed.Store(false)
+}
+
+// outer calls f in the callback of an operation, or in its third try.
+func (r *rescue) outer(inTry bool, f func()) {
+	o := &op{}
+	r.add(o, purgatory.KeyPosition[string]{Key: "outer", Position: purgatory.AnyPosition})
+	if !inTry {
+		o.complete = f
+		r.ForceComplete(o)
+		return
+	}
+	o.try = func() bool { f(); return true }
+	r.CheckAndComplete("outer")
+}
+
+// Whoever leaves work leaves it to somebody who finds it, though every other worker blocks, or all of them until one comes
+// back: no sweep, no timeout and no second event helps. A Shutdown that comes to what is left ends it.
+func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
+	const workers = 2
+	places := map[string]func(r *rescue){
+		"the rest of an overdue walk": func(r *rescue) {
+			const waiting, all = 130, 1000
+			var arrive func()
+			arrive = func() {
+				if len(r.ops) < all {
+					o := &op{complete: func() { arrive() }}
+					o.try = func() bool { return o.tries.Load() > 2 } // not while it registers
+					r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: 5})
+				}
+			}
+			for range waiting {
+				arrive()
+			}
+			r.add(&op{}, purgatory.KeyPosition[string]{Key: "k", Position: 2000})
+			r.stays++
+			assert.Less(r.t, r.CheckAndCompleteUpTo("k", 1000), all/2)
+		},
+		"the rest of a line": func(r *rescue) {
+			r.some(3*purgatory.BatchSize, "k")
+			r.armed.Store(true)
+			assert.LessOrEqual(r.t, r.CheckAndCompleteInOrder("k"), purgatory.BatchSize)
+		},
+		"a turn for which another came": func(r *rescue) {
+			g := newGate()
+			o := &op{}
+			o.try = func() bool {
+				said := r.armed.Load()
+				if o.tries.Load() == 3 {
+					g.pass()
+				}
+				return said
+			}
+			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
+			wait := inBackground(func() { r.CheckAndCompleteInOrder("k") })
+			<-g.entered
+			r.armed.Store(true)
+			assert.Zero(r.t, r.CheckAndCompleteInOrder("k"))
+			close(g.leave)
+			wait()
+		},
+		"eight tries in a row": func(r *rescue) {
+			o := &op{}
+			o.try = func() bool {
+				if o.tries.Load() > 2 {
+					r.CheckAndComplete("k")
+				}
+				return o.tries.Load() > 2+purgatory.MaxInRow
+			}
+			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
+			assert.Zero(r.t, r.CheckAndComplete("k"))
+		},
+		"a check in a try": func(r *rescue) {
+			r.some(2, "k")
+			r.armed.Store(true)
+			r.outer(true, func() { assert.Zero(r.t, r.CheckAndComplete("k")) })
+		},
+		"a check in order in a try": func(r *rescue) {
+			r.some(2, "k")
+			r.armed.Store(true)
+			r.outer(true, func() { assert.Zero(r.t, r.CheckAndCompleteInOrder("k")) })
+		},
+		"callbacks on a deep stack": func(r *rescue) {
+			r.some(2, "k")
+			r.outer(false, func() { nest(machine.DeepStack, func() { r.CompleteForKey("k") }) })
+		},
+		"a check on a deep stack": func(r *rescue) {
+			r.some(2, "k")
+			r.armed.Store(true)
+			r.outer(false, func() { nest(machine.DeepStack, func() { assert.Zero(r.t, r.CheckAndComplete("k")) }) })
+		},
+		"a first try that exits": func(r *rescue) {
+			o := &op{}
+			o.try = func() bool {
+				if o.tries.Load() == 1 {
+					r.CheckAndComplete("k") // it is in no list yet
+					runtime.Goexit()
+				}
+				return true
+			}
+			inBackground(func() { r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition}) })()
+		},
+		"an expiry during the registration": func(r *rescue) {
+			o := &op{}
+			o.try = func() bool {
+				if o.tries.Load() == 2 {
+					r.AdvanceClock(2 * hour)
+				}
+				return false
+			}
+			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
+		},
+		"a signal of all": func(r *rescue) {
+			for i := range 300 {
+				r.some(1, strconv.Itoa(i))
+			}
+			r.armed.Store(true)
+			r.SignalAll()
+		},
+		"what a worker that exits has not begun": func(r *rescue) {
+			for _, key := range []string{"k", "l", "m"} {
+				r.some(2, key)
+				r.ops[len(r.ops)-2].complete = runtime.Goexit
+			}
+			r.armed.Store(true)
+			r.Signal("k", "l", "m")
+		},
+	}
+	for place, leave := range places {
+		for name, blocked := range map[string]int{"one is free": workers - 1, "one comes back": workers, "one comes back, a Shutdown": workers} {
+			t.Run(place+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := &rescue{stringPurgatory: onManualClock[string](t, purgatory.WithSignalWorkers(workers), purgatory.WithWatcherShards(1)), t: t}
+					back := make(chan struct{})
+					var busy []*op
+					for i := range blocked {
+						var met atomic.Bool
+						o := until(&met)
+						o.complete = func() { <-back }
+						submit(t, r.stringPurgatory, o, hour, "busy"+strconv.Itoa(i))
+						met.Store(true)
+						r.Signal("busy" + strconv.Itoa(i))
+						synctest.Wait()
+						require.EqualValues(t, 1, o.completed.Load(), "it blocks its worker")
+						busy = append(busy, o)
+					}
+					leave(r)
+					synctest.Wait()
+					answers := func() (n int64) {
+						for _, o := range r.ops {
+							assert.LessOrEqual(t, o.completed.Load(), int32(1))
+							n += int64(o.completed.Load())
+						}
+						return n
+					}
+					if blocked == workers {
+						require.Less(t, answers(), conserved(t, r.stringPurgatory).Accepted-int64(blocked+r.stays), "something is left")
+						if name == "one comes back, a Shutdown" {
+							wait := inBackground(func() { assert.ErrorIs(t, r.Shutdown(over(t)), context.Canceled) })
+							synctest.Wait()
+							r.stays = 0
+							defer wait()
+						}
+						back <- struct{}{}
+						synctest.Wait()
+					}
+					s := conserved(t, r.stringPurgatory)
+					assert.EqualValues(t, r.stays, s.Pending)
+					assert.Equal(t, s.Accepted-int64(r.stays+len(busy)), answers(), "all that was accepted is answered")
+					close(back)
+				})
+			})
+		}
+	}
 }

@@ -277,3 +277,98 @@ func TestTheBackoffBeginsAnewAfterDeafness(t *testing.T) {
 		stop()
 	})
 }
+
+// What a connection still says when its source has ended does nothing to the next source: it neither ends nor stands
+// by it, and what has changed meanwhile is found when it stands, without another event.
+func TestAnOldConnectionSaysNothingOfTheNextSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithBackoff(time.Second, time.Second))
+		require.NoError(t, err)
+		var probes []uint64 // of the first source
+		m := newMirror()
+		runs := 0
+		stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			s := m.subscription()
+			s.Limit = time.Hour
+			if runs++; runs == 1 {
+				s.Probe = func(ctx context.Context, n uint64) error {
+					if probes = append(probes, n); len(probes) == 1 {
+						sink.Heard(n)
+						return nil
+					}
+					<-ctx.Done()
+					time.Sleep(10 * time.Second) // the connection ends slowly
+					return errBroken
+				}
+				sink.Subscribed(s)
+				time.Sleep(1500 * time.Millisecond)
+				return errBroken
+			}
+			sink.Subscribed(s)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		var state atomic.Bool
+		answered := make(chan error, 1)
+		go func() { answered <- p.Await(t.Context(), time.Hour, state.Load, "a") }()
+		time.Sleep(time.Second)
+		require.True(t, r.Stats().Standing)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, runs)
+		require.Len(t, probes, 2, "the second is under way")
+		r.Heard(probes[1])
+		r.Missed(errBroken)
+		r.Changed("a", signals.Unknown)
+		synctest.Wait()
+		assert.False(t, r.Stats().Standing)
+		rechecks := r.Stats().Rechecks
+		state.Store(true) // its hint goes to nobody
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 1, r.Stats().Ends, "the probe that fails is of the first source")
+		assert.False(t, r.Stats().Standing)
+		assert.Equal(t, rechecks, r.Stats().Rechecks)
+		assert.Empty(t, answered)
+		r.Heard(m.last())
+		synctest.Wait()
+		assert.True(t, r.Stats().Standing)
+		assert.Len(t, answered, 1)
+		require.NoError(t, <-answered)
+		stop()
+		require.NoError(t, p.Close())
+	})
+}
+
+// While no source runs nothing stands, whoever says that hints were lost, and the pauses go on growing.
+func TestAGapWithoutASourceIsNoSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := alone(t, signals.WithBackoff(10*time.Second, time.Hour))
+		ends := 0
+		var ended, again time.Time
+		stop := runIn(t, r, script(
+			func(signals.Sink[string]) error { ends++; return errBroken },
+			func(sink signals.Sink[string]) error { return stands(sink) },
+			func(signals.Sink[string]) error { ends, ended = ends+1, time.Now(); return errBroken },
+			func(signals.Sink[string]) error { again = time.Now(); return nil }))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, ends)
+		r.Missed(errBroken)
+		synctest.Wait()
+		assert.False(t, r.Stats().Standing, "no source has subscribed")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, ends)
+		r.Missed(errBroken)
+		synctest.Wait()
+		assert.False(t, r.Stats().Standing, "the source has ended")
+		assert.EqualValues(t, 1, r.Stats().Gaps)
+		assert.EqualValues(t, 3, r.Stats().Rechecks)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, again.Sub(ended), 10*time.Second, "half of the second pause")
+		stop()
+	})
+}

@@ -109,7 +109,8 @@ func (r *Runner[K]) Saw(key K, position int64) {
 
 // Missed makes a goroutine of Run re-check everything that waits, after a pause of [WithSpread],
 // and returns at once. Several calls before that re-check begins cause only one. Further
-// re-checks follow, as [WithLag] describes. Before Run, a call only asks for the first re-check.
+// re-checks follow, as [WithLag] describes. Before Run, a call only asks for the first re-check. While
+// no source runs, no call says that one stands.
 func (r *Runner[K]) Missed(cause error) {
 	defer r.asked.Put()
 	r.gapped.Store(true)
@@ -119,13 +120,13 @@ func (r *Runner[K]) Missed(cause error) {
 	}
 	silent := sched.Since(r.began) - time.Duration(r.lastWord.Swap(int64(sched.Since(r.began))))
 	r.mu.Lock()
-	first := !r.mu.stood
-	if h := r.mu.hearing; h != nil && h.heard == 0 {
+	first, runs := !r.mu.stood, r.mu.within != nil
+	if h := r.mu.hearing; h != nil && h.heard == 0 || first && !runs {
 		r.mu.Unlock() // it does not stand yet
 		return
 	}
 	r.mu.stood = true
-	if r.mu.standing.IsZero() {
+	if runs && r.mu.standing.IsZero() {
 		r.mu.standing = sched.Now()
 	}
 	if !first {

@@ -69,3 +69,48 @@ func TestTwoTakeTheLastPlaceEveryInterleaving(t *testing.T) {
 		t.Logf("%d schedules", r.Schedules)
 	}
 }
+
+// Two goroutines add entries while the driver is late, and both have read since when. One of them has a stand-in flush, and
+// no stand-in does for a driver that has woken up.
+func TestTwoCallAStandInEveryInterleaving(t *testing.T) {
+	for _, wakes := range []bool{false, true} {
+		setup := func(spawn func(string, func())) func() error {
+			timer, err := NewSystemTimer(WithShards(1))
+			if err != nil {
+				return func() error { return err }
+			}
+			readings, now := 0, 20*time.Millisecond
+			timer.clock = spied{timer, func() time.Duration { readings++; return now }, timer.need}
+			task := newTask(nil)
+			err = timer.AddAt(&task.TaskEntry, 0, 10*time.Millisecond)
+			overdue := timer.late(int64(10 * time.Millisecond))
+			timer.overdue.Store(overdue)
+			readings = 0
+			for i := range 2 {
+				spawn(fmt.Sprint("adder ", i), func() { timer.callStandIn(overdue) })
+			}
+			if wakes {
+				spawn("driver", func() { timer.overdue.Store(never) })
+			}
+			return func() error {
+				defer timer.Stop()
+				flushes := readings - 2 // each adder has read the clock, and the worker
+				if task.runs.Load() > 0 {
+					flushes--
+				}
+				awake := timer.overdue.Load() == never
+				if err != nil || flushes > 1 || flushes != int(task.runs.Load()) || !wakes && flushes == 0 || wakes && !awake || timer.standIns.Load() != 0 {
+					return fmt.Errorf("%v; %d flushes, the task has run %d times; overdue says that the driver is awake: %v; %d stand-ins are left",
+						err, flushes, task.runs.Load(), awake, timer.standIns.Load())
+				}
+				return nil
+			}
+		}
+		t.Cleanup(explore.Close)
+		r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
+		if r.Failure != nil {
+			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+		}
+		t.Logf("%d schedules", r.Schedules)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
@@ -137,6 +138,97 @@ func TestTwoAtTheBoundOfWhatIsLeftEveryInterleaving(t *testing.T) {
 		return func() error {
 			if n, _ := watched(w); n+w.Stale() > 0 || most > 1 {
 				return fmt.Errorf("%d watches stand, %d are left, %d were at once", n, w.Stale(), most)
+			}
+			return nil
+		}
+	}
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
+
+// Two walks in order come to the turn of a line together, again and again: one at a time has it, and the last turn begins
+// after everything for which another one came.
+func TestTwoComeToATurnEveryInterleaving(t *testing.T) {
+	for _, walks := range []int{2, 3} {
+		setup := func(spawn func(string, func())) func() error {
+			w := newMap(1)
+			s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+			op := &waiter{}
+			machine.Of(op).Begin(op, 1, 1)
+			s.Watch(machine.Of(op), 0, &Wait[int]{1, AnyPosition, hash})
+			changed, seen, having, most := 0, 0, 0, 0
+			for i := range walks {
+				spawn(fmt.Sprint("walk ", i), func() {
+					changed++
+					for again := true; again; {
+						var c Cursor[int]
+						_, _, ok := s.BeginTurn(&c, 1, hash, make([]*machine.Machine, 1))
+						if !ok {
+							return
+						}
+						having++
+						most, seen = max(most, having), changed
+						sched.Yield()
+						having--
+						again = c.EndTurn()
+					}
+				})
+			}
+			return func() error {
+				if most != 1 || seen != walks {
+					return fmt.Errorf("%d had the turn at once; the last one has seen %d of %d changes", most, seen, walks)
+				}
+				return nil
+			}
+		}
+		t.Cleanup(explore.Close)
+		r := explore.Exploration{Setup: setup, Preemptions: 5 - walks}.Explore()
+		if r.Failure != nil {
+			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+		}
+		t.Logf("%d schedules", r.Schedules)
+	}
+}
+
+// Two newcomers come to the last array of watches that a shard can lend, while another operation gives one back, whose watch
+// a third goroutine may still have to take out: no two share one, and each stands under all its keys.
+func TestTwoTakeTheLastSpareArrayEveryInterleaving(t *testing.T) {
+	setup := func(spawn func(string, func())) func() error {
+		w := newMap(10)
+		keys := fourKeys(w)[:3]
+		begin := func() *machine.Machine {
+			op := &waiter{}
+			machine.Of(op).Begin(op, len(keys), 1)
+			return machine.Of(op)
+		}
+		watch := func(m *machine.Machine) {
+			for i, key := range keys {
+				w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)})
+			}
+		}
+		first, leaves := begin(), begin()
+		watch(first)
+		watch(leaves)
+		end(w, keys[0], first) // its array is the spare one
+		stand := []*machine.Machine{begin(), begin()}
+		for i, m := range stand {
+			spawn(fmt.Sprint("newcomer ", i), func() { watch(m) })
+		}
+		spawn("leaver", func() { end(w, keys[0], leaves) })
+		spawn("holder", func() { w.Shard(w.Hash(keys[2])).Awaited(keys[2], w.Hash(keys[2])) })
+		return func() error {
+			shared := &stand[0].Extra()[0] == &stand[1].Extra()[0]
+			for i, key := range keys {
+				if n := w.Shard(w.Hash(key)).Waiting(key, w.Hash(key)); n != len(stand) || stand[0].Watch(i).List() == nil || stand[1].Watch(i).List() == nil {
+					return fmt.Errorf("%d stand under key %d of %d; shared: %v", n, i, len(keys), shared)
+				}
+			}
+			if n, _ := watched(w); shared || n != len(stand)*len(keys) || w.Stale() > 0 {
+				return fmt.Errorf("%d watches stand, %d are left; shared: %v", n, w.Stale(), shared)
 			}
 			return nil
 		}

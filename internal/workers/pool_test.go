@@ -2,6 +2,7 @@ package workers
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -267,6 +268,61 @@ func TestNobodyLingersUnlessHeMay(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, nobody, p.lingers.Load())
 	})
+}
+
+// Work is found although the workers that others rely on do none of it: one that was dismissed and has yet to end, one that
+// was woken for nothing, and those that block. No second kick comes.
+func TestWorkThatIsLeftIsFoundBesideWorkersThatDoNone(t *testing.T) {
+	for name, leave := range map[string]func(p *Pool, q *queue, work func()){
+		"one is dismissed": func(p *Pool, q *queue, work func()) {
+			p.Kick()
+			synctest.Wait()
+			p.Dismiss() // and has yet to end
+			q.push(work)
+			p.Kick()
+		},
+		"one is being woken": func(p *Pool, q *queue, work func()) {
+			p.Kick()
+			synctest.Wait()
+			p.Kick()
+			q.push(work)
+			p.Kick()
+		},
+		"one is being started, and the others block": func(p *Pool, q *queue, work func()) {
+			p.Kick()
+			p.Kick()
+			q.push(work)
+			p.Kick()
+		},
+		"one exits, and the others block": func(p *Pool, q *queue, work func()) {
+			q.push(runtime.Goexit)
+			q.push(work)
+			p.Kick()
+		},
+	} {
+		for _, blocked := range []int{0, 1, 2} {
+			t.Run(fmt.Sprint(name, ", ", blocked, " block"), func(t *testing.T) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what was started runs when the test waits
+				synctest.Test(t, func(t *testing.T) {
+					p, q := lingeringPool(t, 3)
+					q.look = p.Look
+					back, done := make(chan struct{}), false
+					for range blocked {
+						q.push(func() { <-back })
+						p.Kick()
+						synctest.Wait()
+					}
+					q.push(func() {})
+					leave(p, q, func() { done = true })
+					synctest.Wait()
+					assert.True(t, done)
+					assert.Equal(t, blocked, p.Running())
+					close(back)
+					time.Sleep(lingering)
+				})
+			})
+		}
+	}
 }
 
 // goroutine names the goroutine that calls it.

@@ -117,7 +117,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. If a source's Stats panics, Collect returns an
+// Collect implements prometheus.Collector. If a source's Stats panics, or ends its goroutine, Collect returns an
 // invalid metric in its place, which says so: what the registry gathers has an error then, and
 // the metrics of the other sources.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
@@ -142,14 +142,22 @@ func collectAll[S interface{ Stats() N }, N any](c *Collector, in map[string]S, 
 }
 
 // statsOf returns what a source's Stats returns, or what it panicked with. The registry calls
-// Collect on a goroutine of its own, where a panic would end the program.
+// Collect on a goroutine of its own, where a panic would end the program. A call of runtime.Goexit would
+// end that goroutine, and the registry wait for it for ever: so Stats has another one.
 func statsOf[S any](name string, of func() S) (stats S, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("prometheus: Stats of %q panicked: %v", name, v)
-		}
-	}()
-	return of(), nil
+	err = fmt.Errorf("prometheus: Stats of %q called runtime.Goexit", name)
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("prometheus: Stats of %q panicked: %v", name, v)
+			}
+		}()
+		stats = of()
+		err = nil
+	})
+	asked.Wait()
+	return stats, err
 }
 
 func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- prometheus.Metric) {

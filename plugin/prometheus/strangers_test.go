@@ -1,15 +1,21 @@
 package prometheus
 
 import (
+	"context"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
@@ -126,4 +132,92 @@ func TestPurgatoriesComeAndGoDuringAScrape(t *testing.T) {
 	}
 	going.Wait()
 	assert.Equal(t, 200, testutil.CollectAndCount(c, "purgatory_keys"))
+}
+
+// asked is a purgatory, or a source of hints, whose Stats does something else first.
+type asked struct {
+	*purgatory.Purgatory[string]
+	first func()
+}
+
+func (a *asked) Stats() purgatory.Stats { a.first(); return a.Purgatory.Stats() }
+
+type askedHints struct {
+	name  string
+	first func()
+}
+
+func (a *askedHints) Stats() signals.Stats { a.first(); return signals.Stats{Name: a.name} }
+
+// Stats of a source may stop what it measures, the source itself, or its goroutine. The scrape ends, and it and the next one
+// have what the others measure.
+func TestASourceMayStopWhatItMeasures(t *testing.T) {
+	type scene struct {
+		c       *Collector
+		p       *purgatory.Purgatory[string]
+		waiting *produce
+	}
+	for name, call := range map[string]struct {
+		do    func(s *scene)
+		fails bool
+		gone  bool // the source is removed
+		ended bool // what waits has ended
+	}{
+		"closes it":            {do: func(s *scene) { _ = s.p.Close() }, ended: true},
+		"shuts it down":        {do: func(s *scene) { ctx, end := context.WithCancel(context.Background()); end(); _ = s.p.Shutdown(ctx) }, ended: true},
+		"ends what waits":      {do: func(s *scene) { s.p.CancelForKey("a", nil) }, ended: true},
+		"inspects it":          {do: func(s *scene) { _ = s.p.Inspect(10, 10) }},
+		"removes itself":       {do: func(s *scene) { s.c.Remove("asked"); s.c.RemoveSignals("asked") }, gone: true},
+		"closes and removes":   {do: func(s *scene) { s.c.Remove("asked"); s.c.RemoveSignals("asked"); _ = s.p.Close() }, gone: true, ended: true},
+		"adds another":         {do: func(s *scene) { _ = s.c.AddSignals(said{Name: "nats"}) }},
+		"panics":               {do: func(*scene) { panic("of the test") }, fails: true},
+		"panics with nil":      {do: func(*scene) { panic(nil) }, fails: true},
+		"ends its goroutine":   {do: func(*scene) { runtime.Goexit() }, fails: true},
+		"closes, and ends its": {do: func(s *scene) { _ = s.p.Close(); runtime.Goexit() }, fails: true, ended: true},
+	} {
+		for _, hints := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, hints %v", name, hints), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c, err := New(newPurgatory[string](t, "well"))
+					require.NoError(t, err)
+					s := &scene{c, newPurgatory[string](t, "asked"), &produce{}}
+					_, err = s.p.TryCompleteElseWatch(s.waiting, time.Hour, "a")
+					require.NoError(t, err)
+					calls := 0
+					first := func() {
+						if calls++; calls == 1 {
+							call.do(s)
+						}
+					}
+					if hints {
+						calls = -1 // AddSignals asks for the name
+						require.NoError(t, c.AddSignals(&askedHints{"asked", first}))
+						calls = 0
+					} else {
+						require.NoError(t, c.Add(&asked{s.p, first}))
+					}
+					r := prometheus.NewRegistry()
+					require.NoError(t, r.Register(c))
+					for round := range 2 {
+						failed := make(chan error, 1)
+						go func() {
+							_, err := r.Gather()
+							failed <- err
+						}()
+						select {
+						case err := <-failed:
+							assert.Equal(t, call.fails && round == 0, err != nil, "%v", err)
+						case <-time.After(time.Hour): // of the bubble
+							require.Fail(t, "the scrape waits for ever")
+						}
+						synctest.Wait()
+						assert.Equal(t, call.ended, s.waiting.Outcome() != operation.Pending)
+					}
+					text := scrape(t, c)
+					assert.Contains(t, text, `purgatory_keys{purgatory="well"}`)
+					assert.Equal(t, !call.gone, strings.Contains(text, `="asked"`))
+				})
+			})
+		}
+	}
 }

@@ -3,11 +3,13 @@ package programs
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // client is the context of a wait, which ends when a step of the program says so.
@@ -16,9 +18,75 @@ type client struct {
 	end context.CancelFunc
 }
 
-func newClient() *client {
+func newClient(strange bool) *client {
+	if strange {
+		ctx := &foreign{Context: context.Background(), done: make(chan struct{})}
+		return &client{ctx, ctx.end}
+	}
 	ctx, end := context.WithCancel(context.Background())
 	return &client{ctx, end}
+}
+
+// AfterFunc is that of a foreign context. Package context asks its own without it.
+func (c *client) AfterFunc(f func()) (stop func() bool) {
+	if ctx, is := c.Context.(*foreign); is {
+		return ctx.afterFunc(f)
+	}
+	return context.AfterFunc(c.Context, f)
+}
+
+// foreign is a context that package context does not know. It starts what waits for its end itself, so that the scheduler
+// knows those goroutines.
+type foreign struct {
+	context.Context
+	done chan struct{} // closed by end
+
+	mu    sync.Mutex
+	err   error
+	after []func()
+}
+
+func (c *foreign) Done() <-chan struct{} { return c.done }
+func (c *foreign) Value(any) any         { return nil }
+
+func (c *foreign) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *foreign) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = context.Canceled
+	close(c.done)
+	for _, f := range c.after {
+		if f != nil {
+			sched.Go(f)
+		}
+	}
+}
+
+// afterFunc calls f when c has ended.
+func (c *foreign) afterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		sched.Go(f)
+		return func() bool { return false }
+	}
+	c.after = append(c.after, f)
+	i := len(c.after) - 1
+	return func() (stopped bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		stopped = c.err == nil && c.after[i] != nil
+		c.after[i] = nil
+		return stopped
+	}
 }
 
 // await is register for an operation that is an Await. It returns when the wait has ended.
@@ -37,7 +105,7 @@ func (w *world) await(o *waiter) {
 		o.client.end()
 	}
 	late := o.gives() && o.client.Err() != nil
-	now, timeout := w.clock.Now(), time.Duration(o.timeout)*tick
+	now, timeout := w.clock.Now(), o.span()
 	returned := false
 	defer func() {
 		if !returned {
@@ -76,8 +144,8 @@ func (w *world) await(o *waiter) {
 	case errors.Is(err, purgatory.ErrExpired):
 		o.outcome = operation.Expired
 		o.loose = w.closing && o.tries == 1
-		if later < now+timeout {
-			o.fault("expired at %v, not allowed before %v", later, now+timeout)
+		if deadline := timer.Deadline(now, timeout); later < deadline {
+			o.fault("expired at %v, not allowed before %v", later, deadline)
 		}
 	case errors.Is(err, errCause), errors.Is(err, context.Canceled), errors.Is(err, purgatory.ErrCancelled):
 		o.outcome = operation.Cancelled

@@ -48,13 +48,19 @@ func (w *world) options() []purgatory.Option {
 		options = append(options, purgatory.WithHistograms(), purgatory.WithKeyStats(8), purgatory.WithSlowCallback(time.Hour),
 			purgatory.WithLogger(slog.New(logger{w})))
 	}
+	if w.none {
+		options = append(options, purgatory.WithMaxPending(0))
+	}
+	if w.hasty {
+		options = append(options, purgatory.WithDrainTime(0))
+	}
 	if w.perKey > 0 {
 		options = append(options, purgatory.WithMaxPendingPerKey(w.perKey))
 	}
 	if w.alone {
 		options = append(options, purgatory.WithoutReaper())
 	}
-	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(w.wheels), timer.WithPanicHandler(w.panicked)}
+	wheels := []timer.Option{timer.WithWheelSize(4), timer.WithShards(w.wheels), timer.WithPanicHandler(w.panicked), timer.WithStallGrace(time.Duration(w.grace) * tick)}
 	if w.timerFull {
 		wheels = append(wheels, timer.WithMaxPending(w.maxPending))
 	} else if w.maxPending > 0 {
@@ -100,10 +106,24 @@ func (w *world) advance(d time.Duration) {
 	}
 }
 
-// late is how late, on a system timer, an operation may expire.
+// late is how late, on a system timer, an operation may expire. Where a stall has a grace, each step that lets time pass may
+// be a stall.
 func (w *world) late() time.Duration {
-	if w.manual != nil {
+	switch {
+	case w.manual != nil:
 		return 0
+	case w.grace > 0:
+		return longest
 	}
 	return tick
+}
+
+// advanceAll lets all timeouts pass, and the grace that follows a stall.
+func (w *world) advanceAll() {
+	w.advance(longest)
+	w.settle()
+	if w.grace > 0 {
+		w.advance(time.Duration(w.grace) * tick)
+		w.settle()
+	}
 }

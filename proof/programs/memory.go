@@ -21,7 +21,7 @@ func (w *world) newWaiter(i int) *waiter {
 	if w.wheels > 1 {
 		o = w.onWheel(w.ops[i].wheel)
 	}
-	*o = waiter{w: w, id: i, op: &w.ops[i], client: newClient(), travels: w.travels(i)}
+	*o = waiter{w: w, id: i, op: &w.ops[i], client: newClient(w.ops[i].strange), travels: w.travels(i)}
 	return o
 }
 

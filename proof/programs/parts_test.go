@@ -6,7 +6,7 @@ import "slices"
 
 // without returns p without the parts for which removed returns true. The parts are numbered:
 // first the steps of each goroutine, then the reactions of each operation, the bound for a key, the crowd,
-// the bound, the clock, the options that are on or off, and the wheels.
+// the bound, the clock, the options that are on or off, the wheels, and the rarer options.
 func (p *program) without(removed func(part int) bool) *program {
 	q, n := *p, 0
 	keep := func() bool { n++; return !removed(n - 1) }
@@ -37,6 +37,14 @@ func (p *program) without(removed func(part int) bool) *program {
 	}
 	if !keep() {
 		q.wheels = 1
+	}
+	for _, option := range []*bool{&q.none, &q.hasty} {
+		if !keep() {
+			*option = false
+		}
+	}
+	if !keep() {
+		q.grace = 0
 	}
 	return &q
 }

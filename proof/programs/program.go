@@ -22,6 +22,9 @@ type program struct {
 	alone      bool // WithoutReaper: the driver of the shared timer is alone
 	timerFull  bool // the bound is that of the timer, which is not the purgatory's own
 	perKey     int  // WithMaxPendingPerKey, 0: no bound
+	none       bool // WithMaxPending(0): nobody may wait
+	hasty      bool // WithDrainTime(0)
+	grace      int  // WithStallGrace of the timer, in ticks
 	rude       bool // the panic handler and the function of CancelMatching end their goroutines
 	wheels     int  // shards of the timer
 	foreign    bool // there is a second purgatory
@@ -40,6 +43,8 @@ type op struct {
 	how      wait // in which way
 	exits    bool // its String ends the goroutine
 	hungUp   bool // the context of its wait has ended before it begins
+	strange  bool // the context of its wait is not one of package context
+	endless  bool // NoTimeout; the first Extend, which adds the timeout, gives it a deadline
 	two      bool // it takes two items at once
 	wheel    int  // the shard of the timer that it is on
 	inTry    []reaction
@@ -170,6 +175,9 @@ func (p *program) String() string {
 		{p.timerFull, "the bound is the timer's"},
 		{p.perKey > 0, fmt.Sprintf("at most %d for a key", p.perKey)},
 		{p.rude, "handlers: goexit"},
+		{p.none, "nobody may wait"},
+		{p.hasty, "no drain time"},
+		{p.grace > 0, fmt.Sprintf("a stall has a grace of %d", p.grace)},
 		{p.wheels > 1, fmt.Sprint(p.wheels, " wheels")},
 	} {
 		if option.on {
@@ -194,6 +202,12 @@ func (p *program) String() string {
 		}
 		if o.two {
 			b.WriteString(", two of them")
+		}
+		if o.endless {
+			b.WriteString(", which nothing begins but an Extend")
+		}
+		if o.strange {
+			b.WriteString(", with a context of its own kind")
 		}
 		if o.hungUp {
 			b.WriteString(", its context has ended")
@@ -261,5 +275,7 @@ func draw(seed uint64) *program {
 	d.vary()
 	d.Rand = rand.New(rand.NewPCG(seed, 4))
 	d.leaveEarly()
+	d.Rand = rand.New(rand.NewPCG(seed, 5))
+	d.unusual()
 	return p
 }

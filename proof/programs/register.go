@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // register registers o in p, the first purgatory or the second one.
@@ -14,9 +15,9 @@ func (w *world) register(o *waiter, p *purgatory.DelayedOperationPurgatory[int])
 	w.now++
 	began := w.now
 	o.begun = append(o.begun, began)
-	timeout := time.Duration(o.timeout) * tick
+	timeout := o.span()
 	if len(o.begun) == 1 {
-		o.minimum = now + timeout
+		o.minimum = timer.Deadline(now, timeout)
 	}
 	w.mu.Unlock()
 	var completed bool
@@ -38,9 +39,11 @@ func (w *world) register(o *waiter, p *purgatory.DelayedOperationPurgatory[int])
 		o.fault("accepted twice")
 	case err == nil:
 		o.accepted, o.abroad, o.watched = true, abroad, w.now
-		o.maximum = max(o.maximum, later+timeout)
-		if len(o.begun) > 1 {
-			o.minimum = now + timeout
+		if !o.endless || o.extends == 0 {
+			o.maximum = max(o.maximum, timer.Deadline(later, timeout))
+		}
+		if len(o.begun) > 1 && (!o.endless || o.extends == 0) {
+			o.minimum = timer.Deadline(now, timeout)
 		}
 	case errors.Is(err, purgatory.ErrUsed):
 		if len(o.begun) < 2 {
@@ -57,6 +60,17 @@ func (w *world) register(o *waiter, p *purgatory.DelayedOperationPurgatory[int])
 	}
 }
 
+// span returns the timeout of a registration.
+func (o *op) span() time.Duration {
+	if o.endless {
+		return purgatory.NoTimeout
+	}
+	return time.Duration(o.timeout) * tick
+}
+
+// passes reports whether o has a timeout that passes.
+func (o *waiter) passes() bool { return !o.endless || o.extends > 0 }
+
 // extend extends o to a deadline that is not before the one of its registration.
 func (w *world) extend(o *waiter, d time.Duration) {
 	d += time.Duration(o.timeout) * tick
@@ -69,7 +83,9 @@ func (w *world) extend(o *waiter, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.extends++
-	if o.extends == 1 {
+	if o.endless && o.extends == 1 {
+		o.minimum, o.maximum = promised, 0
+	} else if o.extends == 1 {
 		o.minimum = max(o.minimum, promised)
 	} else {
 		o.minimum = min(o.minimum, promised)

@@ -40,8 +40,15 @@ func (w *world) judge() {
 	if int(stats.Pending) < pending || int(stats.Pending) > pending+unknown {
 		w.fault("%d pending, must be %d (and up to %d more)", stats.Pending, pending, unknown)
 	}
-	if w.maxPending > 0 && pending > w.maxPending {
+	if (w.maxPending > 0 || w.none) && pending > w.maxPending {
 		w.fault("%d pending, at most %d may be", pending, w.maxPending)
+	}
+	timed := int(stats.Pending)
+	if w.abroad != nil {
+		timed += w.abroad.NumDelayed()
+	}
+	if n := w.clock.Pending(); n > timed {
+		w.fault("%d are in the timer, and %d are pending", n, timed)
 	}
 	if stats.Stale != 0 {
 		w.fault("%d watches of ended operations are left at rest, and nothing has purged", stats.Stale)
@@ -58,11 +65,10 @@ func (w *world) judge() {
 // finish lets all timeouts pass, and closes.
 func (w *world) finish() {
 	for range w.waiters { // whose wait has ended may begin the next one
-		w.advance(longest)
-		w.settle()
+		w.advanceAll()
 	}
 	for _, o := range w.waiters {
-		if ended := o.completed > 0; !ended && (o.accepted || o.waits && len(o.begun) > 0 && !o.gone) {
+		if ended := o.completed > 0; !ended && o.passes() && (o.accepted || o.waits && len(o.begun) > 0 && !o.gone) {
 			w.fault("o%d: all timeouts have passed, and it is still pending", o.id)
 		}
 	}
@@ -127,7 +133,7 @@ func (o *waiter) judge() {
 	if w.closing && !o.abroad {
 		o.fault("closed, and still pending")
 	}
-	if now := w.clock.Now(); now >= o.maximum+w.late() {
+	if now := w.clock.Now(); now-w.late() >= o.maximum {
 		o.fault("must have expired at %v, it is %v", o.maximum, now)
 	}
 	if o.yes {
@@ -192,6 +198,9 @@ func (o *waiter) since() (since int) {
 // its registration begins, nor when its OnComplete begins, nor if it is refused as full itself.
 func (o *waiter) judgeFull(began, returned int) {
 	w := o.w
+	if w.none {
+		return
+	}
 	most, ofKey := 0, 0 // of all, and of those that wait for o's first key
 	for at := began; at <= returned; at++ {
 		n, k := 0, 0

@@ -35,6 +35,7 @@ type timing struct {
 	wheels     int
 	workers    int
 	maxPending int
+	grace      int // WithStallGrace, in ticks
 	entries    []entryPlan
 	handles    []handlePlan
 	goroutines [][]timerCall
@@ -118,8 +119,11 @@ func drawTimer(d *drawer) small {
 		}
 		g.goroutines = append(g.goroutines, calls)
 	}
+	if g.system && d.oneIn(4) {
+		g.grace = 1 + d.IntN(3)
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "system %v, %d wheels, %d workers, at most %d, entries %v, handles %v\n", g.system, g.wheels, g.workers, g.maxPending, g.entries, g.handles)
+	fmt.Fprintf(&b, "system %v, %d wheels, %d workers, at most %d, grace %d, entries %v, handles %v\n", g.system, g.wheels, g.workers, g.maxPending, g.grace, g.entries, g.handles)
 	for _, calls := range g.goroutines {
 		fmt.Fprintln(&b, " ", calls)
 	}
@@ -153,6 +157,7 @@ func (g *timing) setup(spawn func(string, func())) func() error {
 	}
 	options := []timer.Option{
 		timer.WithWheelSize(4), timer.WithShards(g.wheels), timer.WithWorkers(g.workers), timer.WithMaxPending(g.maxPending), timer.WithPanicHandler(panicked),
+		timer.WithStallGrace(time.Duration(g.grace) * tick),
 	}
 	var err, failed error
 	if g.system {
@@ -291,6 +296,10 @@ func (r *timed) last() {
 		}
 		r.pass(100 * tick)
 		explore.Settle()
+		if r.grace > 0 { // that was a stall
+			r.pass(time.Duration(r.grace) * tick)
+			explore.Settle()
+		}
 	}
 	if w := timer.Inspect(r.timer); r.timer.Pending() != 0 || w.Pending != 0 || w.Due != 0 {
 		r.fault("%d are pending when all has passed; Inspect says %d, and %d due", r.timer.Pending(), w.Pending, w.Due)

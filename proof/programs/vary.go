@@ -212,3 +212,31 @@ func (d *drawer) leaver() {
 	leaves := step{verb: []verb{vCancel, vForce, vAdvance}[d.IntN(3)], n: 4}
 	p.goroutines[g] = append(p.goroutines[g], leaves)
 }
+
+// unusual gives a third of the programs a bound of nobody, a Shutdown that waits for no callback, a timer that waits after a
+// stall, operations without a timeout, or contexts that are not of package context.
+func (d *drawer) unusual() {
+	p := d.p
+	if !d.oneIn(3) {
+		return
+	}
+	p.none = p.crowd == 0 && p.maxPending == 0 && d.oneIn(8)
+	p.hasty = d.oneIn(4)
+	if p.clock != manual && d.oneIn(3) {
+		p.grace = 1 + d.IntN(3)
+	}
+	// A Shutdown that waits for them would do so for ever, and a timer that is full has no place for the first deadline. What comes
+	// behind such a wait finds the purgatories closed, and the second one must not be.
+	endless := !p.timerFull && !p.calls(vDrain)
+	for i := range p.ops {
+		p.ops[i].strange = p.ops[i].waits && d.oneIn(2)
+		p.ops[i].endless = endless && (!p.foreign || !p.ops[i].waits) && d.oneIn(4)
+	}
+}
+
+// calls reports whether a goroutine of p makes a step of this verb.
+func (p *program) calls(v verb) bool {
+	return slices.ContainsFunc(p.goroutines, func(steps []step) bool {
+		return slices.ContainsFunc(steps, func(s step) bool { return s.verb == v })
+	})
+}

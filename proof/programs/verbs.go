@@ -203,7 +203,7 @@ func (w *world) must(o *waiter, cause bool) {
 	sched.Yield()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tried := o.tries > 0 && !o.travels && w.maxPending == 0 && w.perKey == 0 // what is full refuses after a try
+	tried := o.tries > 0 && !o.travels && w.maxPending == 0 && !w.none && w.perKey == 0 // what is full refuses after a try
 	o.mustEnd = o.mustEnd || tried || o.accepted && !o.abroad
 	o.cause = o.cause || cause
 }
@@ -279,7 +279,7 @@ func (w *world) shutdown(ctx context.Context) {
 	case err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))):
 		w.faultLocked("shutdown: %v", err)
 	case err != nil && strings.Contains(err.Error(), "unanswered"):
-		if exact {
+		if exact && !w.hasty {
 			w.faultLocked("shutdown: %v, and no callback blocks", err)
 		}
 	default:
