@@ -136,6 +136,7 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 		}, "an engine that delivers nothing any more shows, and loses no wait"},
 		"says so before it stands": {func(ctx context.Context, sink signals.Sink[string]) error {
 			sink.Missed(signals.ErrSubscribed)
+			time.Sleep(5 * time.Millisecond) // until it subscribes, hints come
 			heard := true
 			return good.Run(ctx, deaf{sink, &heard})
 		}, "no hint is lost that comes after the re-check, at a reconnect"},
