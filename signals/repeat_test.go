@@ -298,6 +298,42 @@ type reader struct {
 
 func (r *reader) SignalUpTo(key string, _ int64) bool { r.runner.Saw(key, 6); return true }
 
+// Of two hints of a key a read may be behind the first, the second, or both: the lag is that of the earliest
+// that is remembered.
+func TestTheLagIsThatOfTheEarliestHintThatIsAhead(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		second int64         // the position of the second hint; that of the first is 7
+		apart  time.Duration // between the two
+		read   int64         // 3 ms after the second
+		lag    time.Duration
+	}{
+		"both young, behind the second":                  {9, 5 * ms, 8, 3 * ms},
+		"both young, not behind":                         {9, 5 * ms, 9, 0},
+		"both young, the second is lower":                {5, 5 * ms, 6, 8 * ms},
+		"the first was said, behind both":                {9, 15 * ms, 6, 18 * ms},
+		"the first was said, behind the second":          {9, 15 * ms, 7, 3 * ms},
+		"the first was said for the last time":           {9, 500 * ms, 6, 503 * ms},
+		"the first was said for the last time, and seen": {9, 500 * ms, 7, 3 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := signals.To[string](nobody{}, signals.WithAudit(0), signals.WithLag(100*ms))
+				require.NoError(t, err)
+				stop := runIn(t, r, script(stands))
+				time.Sleep(time.Minute) // what follows the first gap is over
+				r.Changed("key", 7)
+				time.Sleep(c.apart)
+				r.Changed("key", c.second)
+				time.Sleep(3 * ms)
+				r.Saw("key", c.read)
+				assert.Equal(t, c.lag, r.Stats().Lag)
+				stop()
+			})
+		})
+	}
+}
+
 // The last read that a hint causes is the one that shows that WithLag is too short.
 func TestTheReadAfterTheLastRepeatShowsThatTheLagIsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -99,6 +99,7 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 				want[key] = true
 			}
 			for len(want) > 0 {
+				require.True(t, w.Signalled())
 				taken, ok := w.TakeSignal(turn)
 				require.True(t, ok)
 				require.True(t, want[taken.Key])
