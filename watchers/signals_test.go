@@ -67,17 +67,18 @@ func TestASignalInOrderReachesEveryPosition(t *testing.T) {
 func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	for key := range 5 {
-		wait(t, w, key)
+		waitAt(t, w, key, 100)
 	}
-	order := []int{3, 0, 4, 1, 2}
-	for _, key := range append(order, 0, 3) {
-		w.Shard(0).Signal(key, w.Hash(key), EveryPosition, false)
+	// Each is signalled in its own way: up to a position, in order, and twice, up to two positions.
+	for _, s := range []Signalled[int]{{3, 0, 30, false}, {0, 0, 1, false}, {4, 0, EveryPosition, true}, {1, 0, 10, false}, {2, 0, EveryPosition, false}, {0, 0, 2, false}, {3, 0, 29, false}} {
+		w.Shard(0).Signal(s.Key, w.Hash(s.Key), s.UpTo, s.InOrder)
 	}
 	checkInvariants(t, w)
-	for _, key := range order {
+	for _, want := range []Signalled[int]{{3, 0, 30, false}, {0, 0, 2, false}, {4, 0, EveryPosition, true}, {1, 0, 10, false}, {2, 0, EveryPosition, false}} {
+		want.Hash = w.Hash(want.Key)
 		taken, ok := w.TakeSignal(7)
 		assert.True(t, ok)
-		assert.Equal(t, key, taken.Key)
+		assert.Equal(t, want, taken)
 		checkInvariants(t, w)
 	}
 	_, ok := w.TakeSignal(7)
