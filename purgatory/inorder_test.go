@@ -458,13 +458,14 @@ func TestAGoexitInTheWalkOfANewcomerSkipsNoKey(t *testing.T) {
 			first := until(&met)
 			first.complete = callback
 			submit(t, p, first, hour, "a")
-			second := submitted(t, p, "a")
+			second, other := submitted(t, p, "a"), submitted(t, p, "b")
 			newcomer := &op{try: func() bool { return true }}
 			met.Store(true)
-			inBackground(func() { _, _ = p.TryCompleteElseWatch(newcomer, hour, "a", "own") })()
-			endsSoon(t, newcomer, operation.Satisfied)
+			inBackground(func() { _, _ = p.TryCompleteElseWatch(newcomer, hour, "a", "b", "own") })()
+			endsSoon(t, newcomer, operation.Satisfied) // it is the first under the last of its keys only
 			endsSoon(t, first, operation.Satisfied)
 			pending(t, second)
+			pending(t, other)
 		})
 	}
 }

@@ -112,12 +112,16 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 }
 
 func TestASignalOfAKeyWithoutWaitersIsDropped(t *testing.T) {
-	w := newMap(0)
+	kicks := 0
+	w := New(Config[int]{Kick: func() { kicks++ }, Shards: 8})
 	h := w.Hash(1)
 	s := w.Shard(h)
 	assert.False(t, queued(s, 1, h, EveryPosition, false))
+	assert.Zero(t, kicks, "there is no work")
 	m := wait(t, w, 1)
 	assert.True(t, queued(s, 1, h, EveryPosition, false))
+	assert.False(t, queued(s, 1, h, EveryPosition, false))
+	assert.Equal(t, []int64{1, 3, 1}, []int64{int64(kicks), s.mu.signals.made, s.mu.signals.coalesced}, "one kick for one piece of work")
 	end(w, 1, m) // the key leaves the map while it is marked
 	wait(t, w, 1)
 	assert.True(t, queued(s, 1, h, EveryPosition, false), "the key is another one")
