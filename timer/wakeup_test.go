@@ -197,7 +197,7 @@ func TestTheDriverWakesForTwoExtendedEntries(t *testing.T) {
 			var ran [2]time.Duration
 			for i := range later {
 				tt := newTask(func() { ran[i] = timer.Now() })
-				addIn(t, timer, tt, time.Second)
+				addIn(t, timer, tt, 50*time.Millisecond) // in the lowest wheel: nothing places them before they are due
 				require.True(t, timer.Extend(&tt.TaskEntry, later[i]))
 			}
 			settle(time.Hour)
