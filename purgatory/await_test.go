@@ -698,7 +698,9 @@ func TestAWaitReturnsTheErrorOfItsContextUnchanged(t *testing.T) {
 				for range 2 {
 					assert.Equal(t, want, <-waits, "the very error, and not one that wraps it")
 				}
+				assert.Zero(t, p.Stats().PassedOver, "no check has come to them")
 				assert.Equal(t, want, p.Await(ctx, hour, never, "a"))
+				assert.EqualValues(t, 1, p.Stats().PassedOver)
 			})
 		})
 	}

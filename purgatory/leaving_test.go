@@ -187,6 +187,7 @@ func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
 					eventually(t, func() bool { return items.Load() == 0 }, "somebody takes it")
 					end() // it has its yes
 					all.Wait()
+					assert.LessOrEqual(t, p.Stats().PassedOver, int64(dead), "each counts once")
 					assert.Equal(t, []int32{0, 0, 1}, []int32{items.Load(), toTheDead.Load(), toTheLiving.Load()})
 				})
 			}

@@ -136,12 +136,14 @@ type noting struct {
 	nobody
 	mu sync.Mutex
 	at map[string][]time.Time
+	up map[string]int64 // the sum of the positions
 }
 
-func (n *noting) SignalUpTo(key string, _ int64) bool {
+func (n *noting) SignalUpTo(key string, position int64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.at[key] = append(n.at[key], time.Now())
+	n.up[key] += position
 	return false
 }
 
@@ -154,12 +156,12 @@ func TestWhenAHintIsSaidAgain(t *testing.T) {
 	}{{time.Millisecond, time.Millisecond, 1}, {20 * time.Millisecond, 10 * time.Millisecond, 2}, {2 * time.Second, 10 * time.Millisecond, 5}} {
 		t.Run(fmt.Sprint(c.lag), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := &noting{at: map[string][]time.Time{}}
+				n := &noting{at: map[string][]time.Time{}, up: map[string]int64{}}
 				r, err := signals.To[string](n, signals.WithLag(c.lag), signals.WithAudit(0))
 				require.NoError(t, err)
 				stop := runIn(t, r, script())
 				for i := range 200 {
-					r.Changed(fmt.Sprint(i), 1)
+					r.Changed(fmt.Sprint(i), int64(i))
 					time.Sleep(3 * time.Millisecond)
 				}
 				time.Sleep(time.Minute)
@@ -167,6 +169,7 @@ func TestWhenAHintIsSaidAgain(t *testing.T) {
 				assert.Len(t, n.at, 200)
 				for key, at := range n.at {
 					require.Len(t, at, 1+c.times, key)
+					require.Equal(t, key, fmt.Sprint(n.up[key]/int64(len(at))), "each time with its own position")
 					first, last := at[1].Sub(at[0]), at[c.times].Sub(at[0])
 					assert.GreaterOrEqual(t, first, c.first, key)
 					assert.LessOrEqual(t, first, 2*c.first, key)

@@ -184,6 +184,34 @@ func TestABulkReadIsMadeAgainWhenAHangIsOver(t *testing.T) {
 	})
 }
 
+// Two of three keys cannot be read: both are read again, and only these.
+func TestTwoKeysThatCouldNotBeReadAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		var calls [][]string
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0), signals.WithResync(func(_ context.Context, keys []string) error {
+			if calls = append(calls, slices.Sorted(slices.Values(keys))); len(calls) == 1 {
+				return signals.UnreadError[string]{"a": errBroken, "c": errBroken}
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, key := range []string{"a", "b", "c"} {
+			go func() { _ = p.Await(ctx, time.Hour, func() bool { return false }, key) }()
+		}
+		synctest.Wait()
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Minute)
+		assert.Equal(t, [][]string{{"a", "b", "c"}, {"a", "c"}}, calls)
+		s := r.Stats()
+		assert.Equal(t, []int64{2, 1, 1, 3}, []int64{s.BulkReads, s.Failures, s.Rechecks, p.Stats().Signals})
+		cancel()
+		stop()
+		require.NoError(t, p.Close())
+	})
+}
+
 // One key that cannot be read, a panic, a Goexit or a hang keeps nothing but its own keys from being signalled.
 func TestAFaultInABulkReadConcernsItsKeysOnly(t *testing.T) {
 	for name, c := range map[string]struct {
