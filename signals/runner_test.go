@@ -165,6 +165,7 @@ func TestTheBackoffDoublesAndBeginsAnewAfterStanding(t *testing.T) {
 			switch count() {
 			case 3, 4: // it stands for a moment, which is no reason to begin anew
 				sink.Missed(signals.ErrSubscribed)
+				time.Sleep(time.Microsecond)
 			case 7:
 				sink.Missed(signals.ErrSubscribed)
 				time.Sleep(2 * time.Second)
