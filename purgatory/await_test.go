@@ -489,6 +489,7 @@ func TestAStoppedWaitLeavesNothing(t *testing.T) {
 		return weak.Make(w)
 	}()
 	empty(t, p)
+	assert.Equal(t, []int64{0, 1}, []int64{p.Stats().PassedOver, p.Stats().Cancelled})
 	runtime.GC()
 	assert.Nil(t, stopped.Value())
 	if !purgatory.RaceDetector { // it makes a sync.Pool drop items

@@ -333,6 +333,7 @@ func TestPanicsNameTheOperationAndTheCallback(t *testing.T) {
 		assert.Equal(t, "test", found[0]["purgatory"])
 		assert.Equal(t, "produce of client 7", found[0]["operation"])
 		assert.Equal(t, method, found[0]["callback"])
+		assert.Equal(t, map[bool]time.Duration{true: 0, false: time.Second}[method == "TryComplete"], found[0]["age"])
 		assert.Equal(t, "of the user's", found[0]["panic"])
 		assert.Contains(t, found[0]["stack"], "maybe")
 	}

@@ -53,6 +53,7 @@ func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 	for o := operation.Satisfied; o <= operation.Closed; o++ {
 		assert.Equal(t, s.Ended(o), s.Waited[o].Count(), o)
 	}
+	assert.Equal(t, []int64{0, 0, 0, 0}, []int64{s.Pending, s.Checks, s.Signals, s.PassedOver})
 	assert.Equal(t, []int64{7, 1, 2, 4}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
 }
 
