@@ -201,7 +201,8 @@ func TestPostMayBeCalledUnderTheFunctionsLock(t *testing.T) {
 		assert.True(t, f.Post(0, 1, nil))
 		lock.Unlock()
 		assert.NoError(t, <-ended)
-		assert.False(t, f.Post(0, 1, nil), "it has ended, and nobody need look")
+		assert.False(t, f.Post(0, 1, nil), "it has ended")
+		assert.EqualValues(t, 1, p.Stats().Signals, "nobody need look again")
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }
@@ -244,13 +245,13 @@ func TestErrorNamesAFewFailures(t *testing.T) {
 	f, err := Gather[int](p, time.Second, Any(6), "f")
 	require.NoError(t, err)
 	last := errors.New("the last one")
-	for i := range 6 {
-		f.Deliver(i, 0, []error{errDown, last}[i/5])
+	for _, from := range []int{3, 1, 2, 5, 0, 4} { // in the order in which they have failed
+		f.Deliver(from, 0, []error{errDown, last}[from/5])
 	}
 	_, err = f.Wait(t.Context())
 	assert.ErrorIs(t, err, last)
 	assert.EqualError(t, err, "future: the results wanted can no longer arrive (wanted 1 of 6 results, arrived 0, failed 6); "+
-		"source 0: replica is down; source 1: replica is down; source 2: replica is down; and 3 more")
+		"source 3: replica is down; source 1: replica is down; source 2: replica is down; and 3 more")
 }
 
 func TestInvalidFuturesAreRefused(t *testing.T) {

@@ -489,6 +489,7 @@ func TestAStoppedWaitLeavesNothing(t *testing.T) {
 		return weak.Make(w)
 	}()
 	empty(t, p)
+	assert.Equal(t, []int64{0, 1}, []int64{p.Stats().PassedOver, p.Stats().Cancelled})
 	runtime.GC()
 	assert.Nil(t, stopped.Value())
 	if !purgatory.RaceDetector { // it makes a sync.Pool drop items
@@ -698,7 +699,9 @@ func TestAWaitReturnsTheErrorOfItsContextUnchanged(t *testing.T) {
 				for range 2 {
 					assert.Equal(t, want, <-waits, "the very error, and not one that wraps it")
 				}
+				assert.Zero(t, p.Stats().PassedOver, "no check has come to them")
 				assert.Equal(t, want, p.Await(ctx, hour, never, "a"))
+				assert.EqualValues(t, 1, p.Stats().PassedOver)
 			})
 		})
 	}

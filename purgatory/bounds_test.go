@@ -56,7 +56,7 @@ func TestABusyKeyDoesNotShutOutOthers(t *testing.T) {
 
 // An operation on several keys counts for each, and is refused for its first one only.
 func TestTheBoundOfAKeyIsForTheFirst(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(2))
+	p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(2), purgatory.WithMaxPending(4))
 	submitted(t, p, "a", "b")
 	submitted(t, p, "a", "b")
 	submitted(t, p, "c", "b")
@@ -67,6 +67,9 @@ func TestTheBoundOfAKeyIsForTheFirst(t *testing.T) {
 	}
 	assert.Equal(t, []int{2, 3, 1}, []int{p.Waiting("a"), p.Waiting("b"), p.Waiting("c")}, "a refused one leaves nothing")
 	assert.Equal(t, 6, p.Watched())
+	submitted(t, p, "c") // and takes no place of the purgatory's
+	_, err := p.TryCompleteElseWatch(&op{}, hour, "d")
+	require.ErrorIs(t, err, purgatory.ErrFull)
 }
 
 // Of those who come at once no more wait for a key than its bound allows.

@@ -350,14 +350,17 @@ func TestCloseEndsWhatSeemsToHaveComeLater(t *testing.T) {
 
 // The record of Close counts waits that were met at once, as Stats does.
 func TestTheRecordOfCloseCountsWaitsThatWereMetAtOnce(t *testing.T) {
-	log := &records{}
-	p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
-	require.NoError(t, p.Await(t.Context(), time.Hour, func() bool { return true }, "a"))
-	require.NoError(t, p.Close())
-	got := log.find(purgatory.EventClosed)
-	require.Len(t, got, 1)
-	assert.EqualValues(t, 1, got[0]["satisfied"])
-	assert.EqualValues(t, 1, p.Stats().Satisfied)
+	synctest.Test(t, func(t *testing.T) {
+		log := &records{}
+		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
+		require.NoError(t, p.Await(t.Context(), time.Hour, func() bool { return true }, "a"))
+		submit(t, p, &op{complete: func() { time.Sleep(3 * time.Second) }}, hour, "b")
+		require.NoError(t, p.Close())
+		got := log.find(purgatory.EventClosed)
+		require.Len(t, got, 1)
+		assert.Equal(t, []any{int64(1), int64(1), 3 * time.Second}, []any{got[0]["satisfied"], got[0]["closed"], got[0]["elapsed"]})
+		assert.EqualValues(t, 1, p.Stats().Satisfied)
+	})
 }
 
 // A broker with 20,000 pending produces is told to stop while others come and go, and its time passes. When

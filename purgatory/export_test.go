@@ -52,6 +52,9 @@ func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.
 // SetTimer has p use t. Call it before p is used.
 func (p *DelayedOperationPurgatory[K]) SetTimer(t timer.Timer) { p.timer = t }
 
+// Reaping reports whether the reaper was started.
+func (p *DelayedOperationPurgatory[K]) Reaping() bool { return p.reaping.off.Load() }
+
 // StartReaper starts the reaper of p.
 func (p *DelayedOperationPurgatory[K]) StartReaper() { p.startReaper() }
 

@@ -370,7 +370,7 @@ func TestACheckInOrderPassesOverAPanic(t *testing.T) {
 			var told panics
 			p := onManualClock[string](t, told.option())
 			first := afterRegistration(func(o *op) bool {
-				if o.tries.Load() > 3 {
+				if o.tries.Load() > 4 {
 					return false
 				}
 				if c.asked { // by another goroutine: a check inside a try may be left to a worker
@@ -383,6 +383,8 @@ func TestACheckInOrderPassesOverAPanic(t *testing.T) {
 			assert.Zero(t, p.CheckAndCompleteInOrder("a"))
 			assert.Equal(t, c.tries, next.tries.Load())
 			assert.EqualValues(t, 1, told.n.Load())
+			assert.Zero(t, p.CheckAndCompleteInOrder("own")) // where it is the last, too
+			assert.Equal(t, []int64{4, 2, 0}, []int64{int64(first.tries.Load()), int64(told.n.Load()), p.Stats().Signals}, "nobody has to walk once more")
 			pending(t, first)
 		})
 	}
@@ -458,13 +460,14 @@ func TestAGoexitInTheWalkOfANewcomerSkipsNoKey(t *testing.T) {
 			first := until(&met)
 			first.complete = callback
 			submit(t, p, first, hour, "a")
-			second := submitted(t, p, "a")
+			second, other := submitted(t, p, "a"), submitted(t, p, "b")
 			newcomer := &op{try: func() bool { return true }}
 			met.Store(true)
-			inBackground(func() { _, _ = p.TryCompleteElseWatch(newcomer, hour, "a", "own") })()
-			endsSoon(t, newcomer, operation.Satisfied)
+			inBackground(func() { _, _ = p.TryCompleteElseWatch(newcomer, hour, "a", "b", "own") })()
+			endsSoon(t, newcomer, operation.Satisfied) // it is the first under the last of its keys only
 			endsSoon(t, first, operation.Satisfied)
 			pending(t, second)
+			pending(t, other)
 		})
 	}
 }

@@ -351,6 +351,13 @@ func TestAnEndIsNotCountedAsATry(t *testing.T) {
 		assert.Contains(t, "ab", k.Key)
 		assert.Zero(t, k.Tries)
 	}
+	p = onManualClock[string](t)
+	for _, end := range []func(o *probe){
+		func(o *probe) { p.ForceComplete(o) }, func(o *probe) { p.Cancel(o, nil) }, func(*probe) { p.CompleteForKey("a") }, func(*probe) { p.AdvanceClock(time.Hour) },
+	} {
+		end(probed(t, p, time.Hour, "a"))
+		assert.Equal(t, []int64{0, 0}, []int64{p.Stats().Pending, p.Stats().Checks})
+	}
 }
 
 func TestOnlyTimeoutsBecomesFalseWhenAKeyIsWoken(t *testing.T) {

@@ -196,8 +196,9 @@ func TestAShortTimeoutIsLoggedOnce(t *testing.T) {
 	defer slog.SetDefault(before)
 
 	with := open[string](t, purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	for _, timeout := range []time.Duration{0, -1, time.Millisecond, hour} {
+	for _, timeout := range []time.Duration{0, -1, time.Millisecond, hour} { // a millisecond is a tick
 		submit(t, with, &op{}, timeout, "a")
+		require.NoError(t, with.Await(t.Context(), timeout, func() bool { return true }, "a"))
 	}
 	assert.Empty(t, log.String())
 	for range 3 {
@@ -266,6 +267,10 @@ func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
 	require.NoError(t, err)
 	_, file, line, ok := runtime.Caller(0)
 	require.True(t, ok)
+	submit(t, p, &op{}, purgatory.NoTimeout, "b")
+	assert.False(t, p.Extend(&op{}, hour), "it was not submitted")
+	assert.Equal(t, 1, p.CompleteForKey("b"))
+	assert.False(t, p.Reaping(), "nothing can expire")
 	require.ErrorIs(t, p.Await(t.Context(), 1, func() bool { return false }, "a"), purgatory.ErrExpired) // the first timeout starts it
 	label := fmt.Sprintf(`{"made at":"%s:%d", "purgatory":"left behind"}`, file, line-2)
 	labelled := func() bool {
@@ -274,6 +279,7 @@ func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
 		return strings.Contains(profile.String(), label)
 	}
 	eventually(t, labelled, label)
+	assert.True(t, p.Reaping())
 	require.NoError(t, p.Shutdown(t.Context()))
 	eventually(t, func() bool { return !labelled() }, "the goroutine ends")
 	assert.NotContains(t, pprofLabels(t), "left behind", "the caller of New has no label")

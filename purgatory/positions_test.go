@@ -123,7 +123,7 @@ func TestAnOperationWaitsOnSeveralKeysAtDifferentPositions(t *testing.T) {
 	p := onManualClock[string](t)
 	var a, b atomic.Int64
 	o := &op{try: func() bool { return a.Load() >= 10 && b.Load() >= 20 }}
-	_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 10}, purgatory.KeyPosition[string]{Key: "b", Position: 20},
+	_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "b", Position: 20}, purgatory.KeyPosition[string]{Key: "a", Position: 10},
 		purgatory.KeyPosition[string]{Key: "a", Position: 15})
 	require.NoError(t, err)
 	assert.Equal(t, []int{1, 3, 2}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})

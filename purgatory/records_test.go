@@ -146,8 +146,12 @@ func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
 	probed(t, p, time.Second, "a")
 	p.AdvanceClock(2 * time.Second)
-	probed(t, p, time.Second, "a")
-	probed(t, p, time.Second, "b")
+	for key, n := range map[string]int{"a": 2, "forced": 3, "cancelled": 4, "met": 5} { // no two are equal
+		for range n {
+			probed(t, p, time.Second, key).ready = key == "met"
+		}
+	}
+	assert.Equal(t, []int{3, 4, 5}, []int{p.CompleteForKey("forced"), p.CancelForKey("cancelled", nil), p.CheckAndComplete("met")})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, p.Shutdown(ctx), context.Canceled)
@@ -157,9 +161,9 @@ func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {
 	assert.EqualValues(t, 2, log.find(purgatory.EventShutdown)[0]["pending"])
 	got := log.find(purgatory.EventClosed)
 	require.Len(t, got, 1)
-	assert.EqualValues(t, 2, got[0]["closed"])
-	assert.EqualValues(t, 1, got[0]["expired"])
-	assert.EqualValues(t, 0, got[0]["left"])
+	for attr, n := range map[string]int64{"closed": 2, "left": 0, "satisfied": 5, "forced": 3, "expired": 1, "cancelled": 4} {
+		assert.EqualValues(t, n, got[0][attr], attr)
+	}
 }
 
 func TestTracesHaveRegionsOfChecksAndCallbacks(t *testing.T) {
@@ -270,16 +274,19 @@ func TestAPanicThatTheLoggerFailsToLogIsNotLost(t *testing.T) {
 // A stall is counted and logged; a turn that is late by less is none.
 func TestAStallIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &records{}
-		p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
-		turn := p.Reap()
-		for i, gap := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 401 * time.Millisecond, time.Minute, 0} {
-			time.Sleep(gap)
-			turn()
-			synctest.Wait()
-			want := min(max(i-1, 0), 2)
-			assert.EqualValues(t, want, p.Stats().ReaperStalls, "after %v", gap)
-			assert.Len(t, log.find(purgatory.EventStalled), want)
+		const ms = time.Millisecond
+		for interval, longest := range map[time.Duration]time.Duration{ms: 101 * ms, 60 * ms: 160 * ms, 200 * ms: 400 * ms, time.Second: 2 * time.Second} {
+			log := &records{}
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)), purgatory.WithReapInterval(interval))
+			turn := p.Reap()
+			for i, gap := range []time.Duration{interval, longest, longest + 1, time.Minute, 0} {
+				time.Sleep(gap)
+				turn()
+				synctest.Wait()
+				want := min(max(i-1, 0), 2)
+				assert.EqualValues(t, want, p.Stats().ReaperStalls, "after %v of %v", gap, interval)
+				assert.Len(t, log.all, want, "and nothing else is logged")
+			}
 		}
 	})
 }
@@ -326,6 +333,7 @@ func TestPanicsNameTheOperationAndTheCallback(t *testing.T) {
 		assert.Equal(t, "test", found[0]["purgatory"])
 		assert.Equal(t, "produce of client 7", found[0]["operation"])
 		assert.Equal(t, method, found[0]["callback"])
+		assert.Equal(t, map[bool]time.Duration{true: 0, false: time.Second}[method == "TryComplete"], found[0]["age"])
 		assert.Equal(t, "of the user's", found[0]["panic"])
 		assert.Contains(t, found[0]["stack"], "maybe")
 	}

@@ -23,7 +23,7 @@ import (
 func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
 	require.NoError(t, err)
-	p := open[string](t, purgatory.WithTimer(clock), purgatory.WithMaxPending(2))
+	p := open[string](t, purgatory.WithTimer(clock), purgatory.WithMaxPending(2), purgatory.WithHistograms())
 	first := submitted(t, p, "a")
 	o := &op{}
 	_, err = p.TryCompleteElseWatch(o, hour, "a", "b")
@@ -42,14 +42,19 @@ func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 	require.ErrorIs(t, p.Await(t.Context(), hour, nil, "a"), purgatory.ErrNilOperation)
 	_, err = purgatory.AwaitRead[int](t.Context(), p, hour, nil, "a")
 	require.ErrorIs(t, err, purgatory.ErrNilOperation)
-	require.NoError(t, p.Close())
+	_, err = p.TryCompleteElseWatch(&op{try: func() bool { return p.Close() == nil }}, hour, "a") // met, and too late
+	require.ErrorIs(t, err, purgatory.ErrClosed)
 	_, err = p.TryCompleteElseWatch(&op{}, hour, "a")
 	require.ErrorIs(t, err, purgatory.ErrClosed)
 	s := conserved(t, p)
 	assert.EqualValues(t, 4, s.Accepted)
 	assert.EqualValues(t, 1, s.Satisfied)
 	assert.EqualValues(t, 1, s.Expired)
-	assert.Equal(t, []int64{6, 1, 1, 4}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
+	for o := operation.Satisfied; o <= operation.Closed; o++ {
+		assert.Equal(t, s.Ended(o), s.Waited[o].Count(), o)
+	}
+	assert.Equal(t, []int64{0, 0, 0, 0}, []int64{s.Pending, s.Checks, s.Signals, s.PassedOver})
+	assert.Equal(t, []int64{7, 1, 2, 4}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
 }
 
 // A used operation is refused as used, and counts against no maximum.

@@ -110,6 +110,102 @@ func TestAnAdvanceThatExpiresSomethingSweepsToo(t *testing.T) {
 	})
 }
 
+// Three callbacks that block differ in method, key, outcome and age, and in how long they have been running: each
+// record has its own.
+func TestStuckCallbacksThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
+		leave := make(chan struct{})
+		block := func() { <-leave }
+		var begun atomic.Bool
+		completes, expires := &op{complete: block}, &op{expire: block}
+		tried := &op{try: func() bool {
+			if begun.Load() {
+				block()
+			}
+			return false
+		}}
+		submit(t, p, completes, hour, "a")
+		p.AdvanceClock(time.Second)
+		submit(t, p, tried, hour, "b")
+		p.AdvanceClock(time.Second)
+		submit(t, p, expires, time.Second, "c")
+		begun.Store(true)
+		var group sync.WaitGroup
+		for _, blocks := range []func(){
+			func() { p.ForceComplete(completes) },
+			func() { p.CheckAndComplete("b") },
+			func() { p.AdvanceClock(time.Second) },
+		} {
+			group.Go(blocks)
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Second)
+		s := p.Stats()
+		assert.Equal(t, []int64{3, 0, int64(4 * time.Second)}, []int64{s.StuckCallbacks, s.SlowCallbacks, int64(s.OldestRunning)})
+		p.AdvanceClock(0)
+		synctest.Wait()
+		close(leave)
+		group.Wait()
+		synctest.Wait()
+		type record struct {
+			callback     string
+			elapsed, age time.Duration
+			outcome      any
+		}
+		of := func(event string) map[any]record {
+			all := map[any]record{}
+			for _, r := range log.find(event) {
+				all[r["key"]] = record{r["callback"].(string), r["elapsed"].(time.Duration), r["age"].(time.Duration), r["outcome"]}
+			}
+			return all
+		}
+		second := time.Second
+		assert.Equal(t, map[any]record{
+			"a": {"OnComplete", 4 * second, 3 * second, nil},
+			"b": {"TryComplete", 3 * second, 2 * second, nil},
+			"c": {"OnExpiration", 2 * second, second, nil},
+		}, of(purgatory.EventStuck))
+		assert.Equal(t, map[any]record{
+			"a": {"OnComplete", 4 * second, 3 * second, "forced"},
+			"b": {"TryComplete", 3 * second, 2 * second, "pending"},
+			"c": {"OnExpiration", 2 * second, second, "expired"},
+		}, of(purgatory.EventSlow))
+		s = p.Stats()
+		assert.Equal(t, []int64{0, 3, 0}, []int64{s.StuckCallbacks, s.SlowCallbacks, int64(s.OldestRunning)})
+		assert.Len(t, log.all, 6, "nothing else is logged")
+	})
+}
+
+// Expired operations that wait for a worker for a second are no record, for longer one a second.
+func TestWhatIsDueIsLoggedAfterASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		p, err := purgatory.New[string]("due", purgatory.WithExpiryWorkers(1), purgatory.WithoutReaper(), purgatory.WithLogger(slog.New(&log)))
+		require.NoError(t, err)
+		leave := make(chan struct{})
+		for range 3 {
+			submit(t, p, &op{complete: func() { <-leave }}, time.Second, "a")
+		}
+		require.True(t, p.AdvanceClock(hour))
+		for i, pause := range []time.Duration{0, time.Second, time.Second - 1, 1, time.Second} {
+			time.Sleep(pause)
+			p.Sweep(0)
+			synctest.Wait()
+			require.Len(t, log.all, max(i-2, 0), "after another %v", pause)
+		}
+		s := p.Stats()
+		assert.Equal(t, []int64{1, 2, int64(3 * time.Second)}, []int64{s.Running, s.Due, int64(s.OldestDue)})
+		for i, rec := range log.find(purgatory.EventDue) {
+			assert.Equal(t, []any{2, time.Duration(i+2) * time.Second}, []any{int(rec["due"].(int64)), rec["elapsed"]})
+		}
+		close(leave)
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
 // A sick day: forty operations expire, and two workers are stuck in their callbacks.
 func TestStuckCallbacksAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -358,6 +359,66 @@ func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
 	assert.EqualValues(t, purgatory.MaxInRow, s.Checks)
 	assert.EqualValues(t, purgatory.MaxInRow, s.WastedChecks)
 	assert.True(t, p.ForceComplete(op), "nobody holds it")
+}
+
+// One check ends operations that differ in outcome, cause, age and first key: each gets its own.
+func TestACheckEndsEachOfItsBatchInItsOwnWay(t *testing.T) {
+	gone, away := errors.New("gone"), errors.New("away")
+	each := []struct {
+		in    func(p *stringPurgatory, o *op) // in its try
+		says  bool
+		want  operation.Outcome
+		cause error
+	}{
+		{func(p *stringPurgatory, o *op) { p.Cancel(o, gone) }, false, operation.Cancelled, gone},
+		{func(p *stringPurgatory, o *op) { p.Cancel(o, away) }, true, operation.Satisfied, nil},
+		{func(p *stringPurgatory, o *op) { p.Cancel(o, away) }, false, operation.Cancelled, away},
+		{func(*stringPurgatory, *op) {}, false, operation.Pending, nil},
+		{func(p *stringPurgatory, o *op) { p.ForceComplete(o) }, false, operation.Forced, nil},
+		{func(p *stringPurgatory, o *op) { p.Cancel(o, nil) }, false, operation.Cancelled, nil},
+		{func(*stringPurgatory, *op) {}, true, operation.Satisfied, nil},
+	}
+	for name, check := range map[string]func(p *stringPurgatory){
+		"here":        func(p *stringPurgatory) { assert.Equal(t, 6, p.CheckAndComplete("all")) },
+		"by a worker": func(p *stringPurgatory) { p.Signal("all") },
+	} {
+		for _, callbacks := range []purgatory.Option{purgatory.WithPurgeInterval(1), purgatory.WithCallbacksOnWorkers()} {
+			p := onManualClock[string](t, purgatory.WithHistograms(), callbacks)
+			var begun atomic.Bool
+			var ops []*op
+			want := map[operation.Outcome]float64{}
+			for i, e := range each {
+				o := &op{}
+				o.try = func() bool {
+					if begun.Load() {
+						e.in(p, o)
+					}
+					return begun.Load() && e.says
+				}
+				submit(t, p, o, hour, fmt.Sprint("own", i), "all")
+				ops = append(ops, o)
+				want[e.want] += float64(len(each) - i)
+				p.AdvanceClock(time.Second)
+			}
+			begun.Store(true)
+			check(p)
+			for i, e := range each {
+				if e.want == operation.Pending {
+					pending(t, ops[i])
+					continue
+				}
+				endsSoon(t, ops[i], e.want)
+				assert.Equal(t, e.cause, ops[i].Cause(), name)
+			}
+			assert.Zero(t, p.Wishes())
+			assert.Equal(t, []int{1, 2, 2}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+			s := conserved(t, p)
+			for o, n := range map[operation.Outcome]int64{operation.Satisfied: 2, operation.Cancelled: 3, operation.Forced: 1} {
+				assert.Equal(t, []int64{n, n}, []int64{s.Ended(o), s.Waited[o].Count()}, o)
+				assert.InDelta(t, want[o], s.Waited[o].Sum, 1e-6, o)
+			}
+		}
+	}
 }
 
 // The cause of a wish to cancel is dropped when the operation has ended, in whatever way.

@@ -162,11 +162,19 @@ func TestWhatIsNoAnswerDoesNotMakeASourceStand(t *testing.T) {
 		n := m.last()
 		r.Heard(n)
 		assert.True(t, r.Stats().Standing)
-		for range 30 {
+		time.Sleep(2 * time.Second)
+		later := m.last()
+		require.Greater(t, later, n)
+		r.Heard(later)
+		for range 29 {
 			time.Sleep(100 * time.Millisecond)
-			r.Heard(n)
+			r.Heard(n) // of two answers, one comes again, and the other one late
+			r.Heard(later)
 		}
-		assert.False(t, r.Stats().Standing, "it has come back before")
+		s := r.Stats()
+		assert.Equal(t, []any{true, 2900 * time.Millisecond}, []any{s.Standing, s.SinceLastWord})
+		time.Sleep(100 * time.Millisecond)
+		assert.False(t, r.Stats().Standing, "both have come back before")
 		stop()
 	})
 }

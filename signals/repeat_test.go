@@ -136,12 +136,14 @@ type noting struct {
 	nobody
 	mu sync.Mutex
 	at map[string][]time.Time
+	up map[string]int64 // the sum of the positions
 }
 
-func (n *noting) SignalUpTo(key string, _ int64) bool {
+func (n *noting) SignalUpTo(key string, position int64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.at[key] = append(n.at[key], time.Now())
+	n.up[key] += position
 	return false
 }
 
@@ -154,12 +156,12 @@ func TestWhenAHintIsSaidAgain(t *testing.T) {
 	}{{time.Millisecond, time.Millisecond, 1}, {20 * time.Millisecond, 10 * time.Millisecond, 2}, {2 * time.Second, 10 * time.Millisecond, 5}} {
 		t.Run(fmt.Sprint(c.lag), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := &noting{at: map[string][]time.Time{}}
+				n := &noting{at: map[string][]time.Time{}, up: map[string]int64{}}
 				r, err := signals.To[string](n, signals.WithLag(c.lag), signals.WithAudit(0))
 				require.NoError(t, err)
 				stop := runIn(t, r, script())
 				for i := range 200 {
-					r.Changed(fmt.Sprint(i), 1)
+					r.Changed(fmt.Sprint(i), int64(i))
 					time.Sleep(3 * time.Millisecond)
 				}
 				time.Sleep(time.Minute)
@@ -167,6 +169,7 @@ func TestWhenAHintIsSaidAgain(t *testing.T) {
 				assert.Len(t, n.at, 200)
 				for key, at := range n.at {
 					require.Len(t, at, 1+c.times, key)
+					require.Equal(t, key, fmt.Sprint(n.up[key]/int64(len(at))), "each time with its own position")
 					first, last := at[1].Sub(at[0]), at[c.times].Sub(at[0])
 					assert.GreaterOrEqual(t, first, c.first, key)
 					assert.LessOrEqual(t, first, 2*c.first, key)
@@ -297,6 +300,42 @@ type reader struct {
 }
 
 func (r *reader) SignalUpTo(key string, _ int64) bool { r.runner.Saw(key, 6); return true }
+
+// Of two hints of a key a read may be behind the first, the second, or both: the lag is that of the earliest
+// that is remembered.
+func TestTheLagIsThatOfTheEarliestHintThatIsAhead(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		second int64         // the position of the second hint; that of the first is 7
+		apart  time.Duration // between the two
+		read   int64         // 3 ms after the second
+		lag    time.Duration
+	}{
+		"both young, behind the second":                  {9, 5 * ms, 8, 3 * ms},
+		"both young, not behind":                         {9, 5 * ms, 9, 0},
+		"both young, the second is lower":                {5, 5 * ms, 6, 8 * ms},
+		"the first was said, behind both":                {9, 15 * ms, 6, 18 * ms},
+		"the first was said, behind the second":          {9, 15 * ms, 7, 3 * ms},
+		"the first was said for the last time":           {9, 500 * ms, 6, 503 * ms},
+		"the first was said for the last time, and seen": {9, 500 * ms, 7, 3 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := signals.To[string](nobody{}, signals.WithAudit(0), signals.WithLag(100*ms))
+				require.NoError(t, err)
+				stop := runIn(t, r, script(stands))
+				time.Sleep(time.Minute) // what follows the first gap is over
+				r.Changed("key", 7)
+				time.Sleep(c.apart)
+				r.Changed("key", c.second)
+				time.Sleep(3 * ms)
+				r.Saw("key", c.read)
+				assert.Equal(t, c.lag, r.Stats().Lag)
+				stop()
+			})
+		})
+	}
+}
 
 // The last read that a hint causes is the one that shows that WithLag is too short.
 func TestTheReadAfterTheLastRepeatShowsThatTheLagIsLonger(t *testing.T) {

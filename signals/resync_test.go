@@ -53,8 +53,8 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		var calls []int
 		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0), signals.WithResync(func(_ context.Context, keys []string) error {
 			calls = append(calls, len(keys))
-			if len(calls) == 2 {
-				return errBroken // and these keys are read again
+			if len(calls) <= 2 {
+				return errBroken // and these keys are read again, in two batches
 			}
 			for _, key := range keys {
 				copied.Store(key, truth[key])
@@ -81,14 +81,14 @@ func TestBulkReadsAreFewAndComeBeforeTheReCheck(t *testing.T) {
 		stop := runIn(t, r, script(stands))
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, waits, answered.Load())
-		assert.Equal(t, []int{1000, 1000, 500, 1000}, calls)
+		assert.Equal(t, []int{1000, 1000, 500, 1000, 1000}, calls)
 		assert.EqualValues(t, waits, tries.Load()-before, "one re-check")
 		s := r.Stats()
-		assert.Equal(t, []int64{4, 1, 1}, []int64{s.BulkReads, s.Failures, s.Rechecks})
+		assert.Equal(t, []int64{5, 2, 1}, []int64{s.BulkReads, s.Failures, s.Rechecks})
 		stop()
 		stop = runIn(t, r, script(stands)) // nobody waits: nothing is read
 		synctest.Wait()
-		assert.EqualValues(t, 4, r.Stats().BulkReads)
+		assert.EqualValues(t, 5, r.Stats().BulkReads)
 		assert.EqualValues(t, 2, r.Stats().Rechecks)
 		stop()
 		require.NoError(t, p.Close())
@@ -117,7 +117,7 @@ func TestRunWaitsForABulkRead(t *testing.T) {
 		assert.True(t, reading)
 		stop()
 		assert.False(t, reading, "Run has returned")
-		assert.Zero(t, r.Stats().Rechecks)
+		assert.Equal(t, []int64{1, 0, 0}, []int64{r.Stats().BulkReads, r.Stats().Failures, r.Stats().Rechecks})
 		assert.NotContains(t, log.String(), signals.EventUnread, "the end of Run is no failure")
 		leave()
 		synctest.Wait()
@@ -181,6 +181,34 @@ func TestABulkReadIsMadeAgainWhenAHangIsOver(t *testing.T) {
 		require.Len(t, given, 2)
 		assert.ErrorIs(t, given[1].Err(), context.Canceled, "the context of a call ends with it")
 		stop()
+	})
+}
+
+// Two of three keys cannot be read: both are read again, and only these.
+func TestTwoKeysThatCouldNotBeReadAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		var calls [][]string
+		r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0), signals.WithResync(func(_ context.Context, keys []string) error {
+			if calls = append(calls, slices.Sorted(slices.Values(keys))); len(calls) == 1 {
+				return signals.UnreadError[string]{"a": errBroken, "c": errBroken}
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, key := range []string{"a", "b", "c"} {
+			go func() { _ = p.Await(ctx, time.Hour, func() bool { return false }, key) }()
+		}
+		synctest.Wait()
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Minute)
+		assert.Equal(t, [][]string{{"a", "b", "c"}, {"a", "c"}}, calls)
+		s := r.Stats()
+		assert.Equal(t, []int64{2, 1, 1, 3}, []int64{s.BulkReads, s.Failures, s.Rechecks, p.Stats().Signals})
+		cancel()
+		stop()
+		require.NoError(t, p.Close())
 	})
 }
 

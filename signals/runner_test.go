@@ -165,6 +165,7 @@ func TestTheBackoffDoublesAndBeginsAnewAfterStanding(t *testing.T) {
 			switch count() {
 			case 3, 4: // it stands for a moment, which is no reason to begin anew
 				sink.Missed(signals.ErrSubscribed)
+				time.Sleep(time.Microsecond)
 			case 7:
 				sink.Missed(signals.ErrSubscribed)
 				time.Sleep(2 * time.Second)
@@ -269,7 +270,17 @@ func TestSeveralPurgatoriesGetEveryHint(t *testing.T) {
 		r, err := signals.To(signals.Several(p, q))
 		require.NoError(t, err)
 		var met atomic.Bool
-		var wg sync.WaitGroup
+		var wg, both sync.WaitGroup
+		for _, at := range []*purgatory.Purgatory[string]{p, q} {
+			both.Go(func() { assert.NoError(t, at.Await(t.Context(), time.Hour, met.Load, "both")) })
+		}
+		synctest.Wait()
+		met.Store(true)
+		r.Changed("both", 1)
+		synctest.Wait()
+		assert.Equal(t, []int{0, 0}, []int{p.NumDelayed(), q.NumDelayed()}, "both were signalled")
+		both.Wait()
+		met.Store(false)
 		for i, at := range []*purgatory.Purgatory[string]{p, q, q} {
 			wg.Go(func() { assert.NoError(t, at.Await(t.Context(), time.Hour, met.Load, fmt.Sprint("key", i))) })
 		}
@@ -282,7 +293,12 @@ func TestSeveralPurgatoriesGetEveryHint(t *testing.T) {
 		r.Changed("key2", 1)
 		synctest.Wait()
 		assert.Equal(t, 1, q.NumDelayed())
+		r.Changed("key0", 1) // for the first of them only
+		synctest.Wait()
+		assert.Zero(t, p.NumDelayed())
 		assert.Zero(t, r.Stats().Unawaited)
+		r.Changed("nobody's", 1)
+		assert.Equal(t, []int64{4, 1}, []int64{r.Stats().Hints, r.Stats().Unawaited})
 		stop := runIn(t, r, script(stands))
 		wg.Wait()
 		stop()

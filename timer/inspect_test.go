@@ -238,4 +238,18 @@ func TestDueCountsWhatWasDueWhenItWasAdded(t *testing.T) {
 		assert.Equal(t, 1, n, "deadline %v", deadline)
 		assert.Equal(t, 1, Inspect(m).Due)
 	}
+	// Of several, in two shards, the oldest may be any.
+	m := newManual(t, WithShards(2))
+	m.AdvanceClock(10 * time.Second)
+	for i, late := range []time.Duration{2, 7, 3, 1, 4, 2} {
+		tt := newTask(nil)
+		tt.inShard(i / 3)
+		require.NoError(t, m.AddAt(&tt.TaskEntry, m.Now(), m.Now()-late*time.Second))
+		n, oldest := Due(m)
+		assert.Equal(t, i+1, n)
+		assert.Equal(t, []time.Duration{2, 7, 7, 7, 7, 7}[i]*time.Second, oldest)
+	}
+	m.Stop()
+	n, oldest := Due(m)
+	assert.Equal(t, []time.Duration{0, 0}, []time.Duration{time.Duration(n), oldest})
 }

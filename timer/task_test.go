@@ -3,6 +3,7 @@ package timer
 import (
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // testTask is an entry with a task that counts its runs and then calls f, unless f is nil.
@@ -164,8 +167,10 @@ func TestCancelAllCountsWhatItCancelled(t *testing.T) {
 		addIn(t, m, tt, time.Duration(i)*time.Millisecond)
 		entries = append(entries, &tt.TaskEntry, nil)
 	}
-	entries = append(entries, entries[0], &TaskEntry{})
-	assert.Equal(t, 1000, m.CancelAll(entries))
+	// The first is cancelled already, the second belongs to no timer, and the third comes twice.
+	require.True(t, m.Cancel(entries[0]))
+	entries = slices.Insert(append(entries, entries[2]), 1, &TaskEntry{}, entries[2])
+	assert.Equal(t, 999, m.CancelAll(entries))
 	assert.Zero(t, m.CancelAll(entries))
 	assert.Zero(t, m.CancelAll(nil))
 	assert.Zero(t, m.Pending())
@@ -211,4 +216,27 @@ func TestOneOfManyCancelsSucceeds(t *testing.T) {
 	assert.Zero(t, extended.Load())
 	assert.Zero(t, m.Pending())
 	checkInvariants(t, &m.store, nil)
+}
+
+// An operation is taken when its deadline has passed, and not before: then nothing has changed.
+func TestTakeDueTakesWhatIsDue(t *testing.T) {
+	m := newManual(t)
+	taken, first := untimed(t)
+	neighbour, second := untimed(t)
+	_, never := untimed(t)
+	require.True(t, m.Extend(first, time.Minute))
+	require.True(t, m.Extend(second, time.Minute+1))
+	for _, c := range []struct {
+		e       *TaskEntry
+		now     time.Duration
+		taken   bool
+		pending int
+	}{{never, time.Hour, false, 2}, {first, time.Minute - 1, false, 2}, {first, time.Minute, true, 1}, {second, time.Minute, false, 1}} {
+		assert.Equal(t, c.taken, TakeDue(m, c.e, c.now))
+		assert.Equal(t, c.pending, m.Pending())
+	}
+	assert.Equal(t, time.Minute+1, m.DeadlineOf(second))
+	m.AdvanceClock(time.Hour)
+	assert.Empty(t, taken.ended, "its taker ends it")
+	assert.Equal(t, []machine.Outcome{machine.Expired}, neighbour.ended)
 }

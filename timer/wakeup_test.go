@@ -188,3 +188,20 @@ func TestTheDriverWakesForAnExtendedEntry(t *testing.T) {
 		}
 	})
 }
+
+// A worker finds two entries of one bucket extended, each to a time of its own: the driver wakes for both.
+func TestTheDriverWakesForTwoExtendedEntries(t *testing.T) {
+	for _, later := range [][2]time.Duration{{5 * time.Second, 2 * time.Second}, {2 * time.Second, 5 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			timer := newSystem(t, WithShards(1))
+			var ran [2]time.Duration
+			for i := range later {
+				tt := newTask(func() { ran[i] = timer.Now() })
+				addIn(t, timer, tt, 50*time.Millisecond) // in the lowest wheel: nothing places them before they are due
+				require.True(t, timer.Extend(&tt.TaskEntry, later[i]))
+			}
+			settle(time.Hour)
+			assert.Equal(t, later, [2]time.Duration{ran[0].Truncate(time.Millisecond), ran[1].Truncate(time.Millisecond)})
+		})
+	}
+}

@@ -32,6 +32,8 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 		assert.Equal(t, ShardClosed, w.Shard(i).Watch(begin(), 0, wait(i)), "shard %d", i)
 		assert.False(t, w.Shard(i).Pass(machine.Satisfied), "shard %d", i)
 	}
+	n, keys := watched(w)
+	assert.Equal(t, []int{shards / 2, shards / 2}, []int{n, keys}, "a refusal leaves no key")
 	for i, m := range accepted {
 		at := uint64(shards - 1 - i)
 		assert.Zero(t, w.Shard(at).Watch(m, 1, wait(at)))

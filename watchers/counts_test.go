@@ -86,18 +86,27 @@ func TestAKeysTriesAreCounted(t *testing.T) {
 	assert.Equal(t, []any{2, 1}, []any{expiring[0].Key, expiring[0].Waiting})
 }
 
-func TestTotalsCountSignals(t *testing.T) {
+func TestTotalsAreSumsOfShardsThatDiffer(t *testing.T) {
 	w := newMap(0)
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	wait(t, w, 1)
-	for range 3 {
-		s.Signal(1, hash, EveryPosition, false)
+	a, b := twoKeys(w)
+	wait(t, w, a)
+	wait(t, w, a)
+	wait(t, w, b)
+	for key, n := range map[int]int64{a: 3, b: 5} {
+		s, hash := w.Shard(w.Hash(key)), w.Hash(key)
+		for range n {
+			s.Signal(key, hash, EveryPosition, false)
+			s.Met()
+		}
+		s.Tried(key, hash, 10*n, n)
 	}
-	s.Signal(2, hash, EveryPosition, false) // nobody waits for it
+	w.Shard(w.Hash(a)).Signal(-1, w.Hash(a), EveryPosition, false) // nobody waits for it
 	var total Totals
-	s.Totals(&total)
-	assert.EqualValues(t, 4, total.Signals)
-	assert.EqualValues(t, 2, total.Coalesced)
+	for s := range w.Shards() {
+		s.Totals(&total)
+	}
+	want := Totals{Accepted: 3, Keys: 2, Watched: 3, Met: 8, Checks: 80, Wasted: 8, Signals: 9, Coalesced: 2 + 4}
+	assert.Equal(t, want, total)
 }
 
 // A shard for which no operation has waited yet has no keys to walk over.

@@ -67,17 +67,18 @@ func TestASignalInOrderReachesEveryPosition(t *testing.T) {
 func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	for key := range 5 {
-		wait(t, w, key)
+		waitAt(t, w, key, 100)
 	}
-	order := []int{3, 0, 4, 1, 2}
-	for _, key := range append(order, 0, 3) {
-		w.Shard(0).Signal(key, w.Hash(key), EveryPosition, false)
+	// Each is signalled in its own way: up to a position, in order, and twice, up to two positions.
+	for _, s := range []Signalled[int]{{3, 0, 30, false}, {0, 0, 1, false}, {4, 0, EveryPosition, true}, {1, 0, 10, false}, {2, 0, EveryPosition, false}, {0, 0, 2, false}, {3, 0, 29, false}} {
+		w.Shard(0).Signal(s.Key, w.Hash(s.Key), s.UpTo, s.InOrder)
 	}
 	checkInvariants(t, w)
-	for _, key := range order {
+	for _, want := range []Signalled[int]{{3, 0, 30, false}, {0, 0, 2, false}, {4, 0, EveryPosition, true}, {1, 0, 10, false}, {2, 0, EveryPosition, false}} {
+		want.Hash = w.Hash(want.Key)
 		taken, ok := w.TakeSignal(7)
 		assert.True(t, ok)
-		assert.Equal(t, key, taken.Key)
+		assert.Equal(t, want, taken)
 		checkInvariants(t, w)
 	}
 	_, ok := w.TakeSignal(7)
@@ -99,6 +100,7 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 				want[key] = true
 			}
 			for len(want) > 0 {
+				require.True(t, w.Signalled())
 				taken, ok := w.TakeSignal(turn)
 				require.True(t, ok)
 				require.True(t, want[taken.Key])
@@ -110,12 +112,16 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 }
 
 func TestASignalOfAKeyWithoutWaitersIsDropped(t *testing.T) {
-	w := newMap(0)
+	kicks := 0
+	w := New(Config[int]{Kick: func() { kicks++ }, Shards: 8})
 	h := w.Hash(1)
 	s := w.Shard(h)
 	assert.False(t, queued(s, 1, h, EveryPosition, false))
+	assert.Zero(t, kicks, "there is no work")
 	m := wait(t, w, 1)
 	assert.True(t, queued(s, 1, h, EveryPosition, false))
+	assert.False(t, queued(s, 1, h, EveryPosition, false))
+	assert.Equal(t, []int64{1, 3, 1}, []int64{int64(kicks), s.mu.signals.made, s.mu.signals.coalesced}, "one kick for one piece of work")
 	end(w, 1, m) // the key leaves the map while it is marked
 	wait(t, w, 1)
 	assert.True(t, queued(s, 1, h, EveryPosition, false), "the key is another one")

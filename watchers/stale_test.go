@@ -213,18 +213,17 @@ func TestLeavingAWatchAllocatesNothing(t *testing.T) {
 func TestAWatchTakenOutBeforeSettleCountsTheOutcome(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 10, Observe: stats.Config{Keys: 64, Now: func() time.Duration { return 0 }}})
 	a, b := twoKeys(w)
-	m := wait(t, w, a, b)
+	two, outcomes := []*machine.Machine{wait(t, w, a, b), wait(t, w, a, b)}, []machine.Outcome{machine.Forced, machine.Cancelled}
 	other := w.Shard(w.Hash(b))
 	other.mu.Lock()
-	w.Shard(w.Hash(a)).Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, make([]int, 1))
-	require.Equal(t, 1, w.Stale())
+	w.Shard(w.Hash(a)).Leave(two, outcomes, make([]int, len(two)))
+	require.Equal(t, 2, w.Stale())
 	other.unlock()
 	require.Zero(t, w.Stale())
-	wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, nil)
+	wishes.Settle(two, outcomes, nil)
 	hot, _ := other.Keys(nil, nil)
 	require.Len(t, hot, 1)
-	assert.EqualValues(t, 0, hot[0].Ended[machine.Pending])
-	assert.EqualValues(t, 1, hot[0].Ended[machine.Forced])
+	assert.Equal(t, [machine.NumOutcomes]int64{machine.Forced: 1, machine.Cancelled: 1}, hot[0].Ended)
 }
 
 // The limit of a key is exact: a watch that an ended operation has left under it takes nobody's place, however many

@@ -48,6 +48,37 @@ func TestWalksInOrderTakeTurns(t *testing.T) {
 	checkInvariants(t, w)
 }
 
+// Only an operation at which a line stands, and which takes nothing, leaves a signal: one, in order. Nobody has called
+// Signal.
+func TestOnlyALeaverAtWhichALineStandsIsSignalled(t *testing.T) {
+	for i := range 2 * 2 * 3 {
+		line, stopped, o := i&1 != 0, i&2 != 0, []machine.Outcome{machine.Satisfied, machine.Forced, machine.Expired}[i/4]
+		kicks := 0
+		w := New(Config[int]{Kick: func() { kicks++ }, Shards: 1})
+		s, hash := w.Shard(0), w.Hash(1)
+		m, behind := wait(t, w, 1), wait(t, w, 1)
+		if line {
+			var c Cursor[int]
+			_, _, ok := s.BeginTurn(&c, 1, hash, make([]*machine.Machine, 2))
+			require.True(t, ok)
+			require.False(t, c.EndTurn())
+		}
+		if stopped {
+			m.SetStopped()
+		}
+		s.Leave([]*machine.Machine{m}, []machine.Outcome{o}, make([]int, 1))
+		want, signalled := 0, Signalled[int]{}
+		if line && stopped && o != machine.Satisfied {
+			want, signalled = 1, Signalled[int]{1, hash, EveryPosition, true}
+		}
+		got, ok := w.TakeSignal(0)
+		assert.Equal(t, []any{want, want == 1, signalled}, []any{kicks, ok, got}, "in line %v, stopped %v, %v", line, stopped, o)
+		assert.Equal(t, []int64{0, 0}, []int64{s.mu.signals.made, s.mu.signals.coalesced})
+		end(w, 1, behind)
+		assert.Equal(t, want, kicks)
+	}
+}
+
 // A turn may go on with Next until it has visited everything.
 func TestATurnVisitsAllThatWait(t *testing.T) {
 	w := newMap(0)

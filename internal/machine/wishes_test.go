@@ -111,8 +111,16 @@ func TestNoCauseIsLeft(t *testing.T) {
 			require.Equal(t, 2, w.Len())
 			giveUp(&w, m)
 			assert.Equal(t, 1, w.Len())
-			w.Settle([]*Machine{other}, []Outcome{Cancelled}, nil)
-			assert.Equal(t, own, other.Cause(), "that of another operation stays")
+			met, third, none := begun(t), begun(t), begun(t)
+			w.Claim(met, Cancelled, purgatory1, &cause)
+			w.Claim(third, Cancelled, purgatory1, &cause)
+			w.Claim(none, Cancelled, purgatory1, nil)
+			batch, outcomes := []*Machine{met, other, third, none}, []Outcome{Satisfied, Cancelled, Cancelled, Cancelled}
+			w.Settle(batch, outcomes, nil)
+			for i, want := range []error{nil, own, cause, nil} {
+				assert.Equal(t, outcomes[i], batch[i].Outcome())
+				assert.Equal(t, want, batch[i].Cause(), "each has its own")
+			}
 			assert.Zero(t, w.Len())
 		})
 	}

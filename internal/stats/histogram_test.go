@@ -22,6 +22,11 @@ func TestHistogramQuantiles(t *testing.T) {
 	for q, want := range map[float64]time.Duration{0: 1, 0.33: 1, 0.34: 2, 0.5: 2, 0.66: 2, 0.67: 4, 1: 4} { // the rank of 0.5 is 1.5, and so the second
 		assert.Equal(t, want*time.Millisecond, few.Quantile(q), "%v", q)
 	}
+	late := Histogram{unit: time.Millisecond} // nothing in the first buckets
+	late.Counts[2], late.Counts[4] = 1, 2
+	for q, want := range map[float64]time.Duration{0: 4, 0.33: 4, 0.34: 16, 1: 16} {
+		assert.Equal(t, want*time.Millisecond, late.Quantile(q), "%v", q)
+	}
 	h.Sum = 60
 	before := h
 	h.Counts[3]++

@@ -37,16 +37,17 @@ func TestAKeysOutcomesAreCountedFromItsFirstOperationOn(t *testing.T) {
 	o, counts := observerOfKeys(t)
 	m := since(0)
 	o.Watched(m, true, 1, 1)
-	o.Unwatched(m, true, machine.Satisfied, 1, 1)
-	hot, expiring := counts(1)
-	assert.EqualValues(t, 1, hot.Ended[machine.Satisfied])
-	assert.Nil(t, expiring, "none of its operations has expired")
-
+	for _, outcome := range []machine.Outcome{machine.Satisfied, machine.Forced, machine.Cancelled, machine.Closed} {
+		o.Unwatched(m, true, outcome, 1, 1)
+		hot, expiring := counts(1)
+		assert.EqualValues(t, 1, hot.Ended[outcome])
+		assert.Nil(t, expiring, "none of its operations has expired")
+	}
 	o.Unwatched(m, true, machine.Expired, 1, 1)
 	o.Unwatched(m, true, machine.Forced, 1, 1)
 	o.Unwatched(m, true, machine.Expired, 1, 1)
-	want := [machine.NumOutcomes]int64{machine.Satisfied: 1, machine.Expired: 2, machine.Forced: 1}
-	hot, expiring = counts(1)
+	want := [machine.NumOutcomes]int64{machine.Satisfied: 1, machine.Expired: 2, machine.Forced: 2, machine.Cancelled: 1, machine.Closed: 1}
+	hot, expiring := counts(1)
 	assert.Equal(t, want, hot.Ended)
 	assert.Equal(t, want, expiring.Ended, "what ended before the first expiry is there, too")
 	assert.Equal(t, 10, expiring.Waiting)

@@ -131,22 +131,28 @@ func TestHistogramsHaveTheirUnits(t *testing.T) {
 // Lateness counts expired operations that had a deadline, by the time since then.
 func TestLatenessCountsOnlyExpiredOperations(t *testing.T) {
 	o := observerAt(time.Second)
-	var m *machine.Machine
+	var machines []*machine.Machine // of one batch
+	var outcomes []machine.Outcome
 	for _, late := range []time.Duration{-time.Millisecond, 0, 2 * LateUnit, 2*LateUnit + 1, 3 * time.Millisecond} {
 		op := &waiter{}
-		m = machine.Of(op)
+		m := machine.Of(op)
 		require.True(t, machine.Of(op).Begin(op, 1, 1))
 		m.Entry().At = int64(time.Second - late)
-		end(o, m, machine.Expired)
+		machines, outcomes = append(machines, m, since(900*time.Millisecond)), append(outcomes, machine.Expired, machine.Cancelled)
 	}
-	end(o, since(0), machine.Expired) // ended before the timer had it
-	end(o, m, machine.Forced)
+	forced := since(400 * time.Millisecond)
+	forced.Entry().At = int64(time.Millisecond)
+	machines, outcomes = append(machines, since(0), forced), append(outcomes, machine.Expired, machine.Forced) // the first ended before the timer had it
+	o.Ended(machines, outcomes)
 	var want [NumBuckets]int64
 	want[0], want[1], want[2], want[5] = 2, 1, 1, 1
 	sum := timesOf(o)
 	assert.Equal(t, want, sum.Late.Counts)
 	assert.InDelta(t, 3500e-6, sum.Late.Sum, 1e-8)
 	assert.EqualValues(t, 6, sum.Waited[machine.Expired].Counts[10])
+	assert.InDelta(t, 6, sum.Waited[machine.Expired].Sum, 1e-6)
+	assert.InDelta(t, 0.5, sum.Waited[machine.Cancelled].Sum, 1e-6)
+	assert.InDelta(t, 0.6, sum.Waited[machine.Forced].Sum, 1e-6)
 
 	twice := timesOf(o, o)
 	assert.InDelta(t, 7000e-6, twice.Late.Sum, 1e-8)
