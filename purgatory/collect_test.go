@@ -258,6 +258,9 @@ func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 			wg.Go(func() { check(p) })
 			<-in
 			forceAll(t, p, all)
+			if name == "in order" {
+				eventually(t, p.WorkersIdle, "no worker tries those behind one that has left")
+			}
 			gone(t, all)
 			close(out)
 			wg.Wait()
