@@ -198,6 +198,10 @@ programs: ## random programs on Go's own goroutines, under the race detector and
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
 	./examples/heavy/raftcheck/check.sh $(ARGS)
 
+.PHONY: stall
+stall: ## the core's tests with a library whose locks, atomics and goroutines stall at random: a minute or two
+	$(GO) test -tags stall -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) . ./operation ./timer ./watchers ./reaper ./purgatory/... ./internal/... ./signals/... ./future ./watermark
+
 .PHONY: soak
 soak: ## a randomised mix for SOAK_TIME (default 1m) with a conservation check each second, and the invariants asserted
 	$(GO) run -tags invariants ./proof/soak -for $(SOAK_TIME) $(ARGS)

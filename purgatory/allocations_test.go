@@ -207,9 +207,7 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 				p.CompleteForKey("a")
 			}()
 			<-done
-			for !p.Idle() {
-				runtime.Gosched()
-			}
+			eventually(t, p.Idle, "nothing runs")
 		}
 		var before, after runtime.MemStats
 		life()

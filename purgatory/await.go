@@ -248,7 +248,8 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 //
 // A channel belongs to the synctest bubble in which it was made, and a wait in another one would end the
 // program. A purgatory that is made in a bubble is used in that bubble only. One that is made outside, as a
-// variable of a package is, may be used in a bubble, too: there its clock stands decades before its start.
+// variable of a package is, may be used in a bubble, too, while none of its workers works outside: there its clock
+// stands decades before its start.
 // Then no channel is used again.
 func (p *DelayedOperationPurgatory[K]) channel() chan struct{} {
 	if c, ok := p.channels.Get().(chan struct{}); ok {

@@ -555,6 +555,7 @@ func TestAPurgatoryOfAPackageIsUsedInABubbleToo(t *testing.T) {
 	}
 	for range 20 {
 		use(t)
+		eventually(t, p.AtRest, "no worker works: it would take what is signalled in the bubble")
 		synctest.Test(t, use)
 	}
 	use(t)

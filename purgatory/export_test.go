@@ -40,6 +40,9 @@ func (p *DelayedOperationPurgatory[K]) AtRest() bool {
 	return p.watchers.Inside() == 0 && p.crew.idle()
 }
 
+// WorkersIdle reports whether no worker of p runs or has work.
+func (p *DelayedOperationPurgatory[K]) WorkersIdle() bool { return p.crew.idle() }
+
 // Wishes returns how many causes are kept for those that hold their operations.
 func (p *DelayedOperationPurgatory[K]) Wishes() int { return p.wishes.Len() }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -442,14 +443,16 @@ func TestAGoexitInAdvanceClockLeavesNoCallbackToAWorker(t *testing.T) {
 }
 
 // After a panic in the first try of a registration the second one may end the goroutine, by itself or in the
-// panic handler: the operation waits as if both had said no.
+// panic handler: the operation waits as if both had said no, and each panic is reported.
 func TestAGoexitAfterAPanicInARegistrationLeavesTheOperationPending(t *testing.T) {
 	for name, second := range map[string]func(){
 		"in the try":     runtime.Goexit,
 		"in the handler": func() { panic("second") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			var reported []any
 			p := onManualClock[int](t, purgatory.WithPanicHandler(func(v any, _ []byte) {
+				reported = append(reported, v)
 				if v == "second" {
 					runtime.Goexit()
 				}
@@ -465,6 +468,7 @@ func TestAGoexitAfterAPanicInARegistrationLeavesTheOperationPending(t *testing.T
 				return true
 			}}
 			inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, 1) })()
+			assert.Equal(t, map[string][]any{"in the try": {"first"}, "in the handler": {"first", "second"}}[name], reported)
 			pending(t, o)
 			assert.Equal(t, 1, p.CheckAndComplete(1))
 			ended(t, o, operation.Satisfied)
@@ -499,6 +503,47 @@ func TestAGoexitInTheFirstTryLosesNoWakeUp(t *testing.T) {
 			wait()
 			eventually(t, func() bool { return o.completed.Load() == 1 }, "it is tried with the change visible")
 		})
+	}
+}
+
+// A registration whose first try calls runtime.Goexit, and that is refused, leaves nothing: the operation may be submitted elsewhere.
+func TestAGoexitBeforeARefusalLeavesNothing(t *testing.T) {
+	full, other := onManualClock[string](t, purgatory.WithMaxPending(1)), onManualClock[string](t)
+	submitted(t, full, "a")
+	o := &op{}
+	o.try = func() bool {
+		if o.tries.Load() == 1 {
+			full.Signal("b") // asks for another try
+			runtime.Goexit()
+		}
+		return false
+	}
+	inBackground(func() { _, _ = full.TryCompleteElseWatch(o, hour, "b") })()
+	assert.Equal(t, []int{1, 1, 1}, []int{full.NumDelayed(), full.Watched(), full.NumKeys()})
+	submit(t, other, o, time.Second, "c")
+	other.AdvanceClock(time.Second)
+	ended(t, o, operation.Expired)
+}
+
+// A try of a registration asks for the end of its operation and calls runtime.Goexit: the operation ends, and a worker
+// runs its callback, since the goroutine that registers is ending.
+func TestAnEndThatARegistrationWasAskedForOutlivesItsGoexit(t *testing.T) {
+	for _, in := range []int32{1, 2} {
+		p := onManualClock[string](t)
+		var stack []byte
+		o := &op{complete: func() { stack = debug.Stack() }}
+		o.try = func() bool {
+			if o.tries.Load() == in {
+				assert.False(t, p.ForceComplete(o), "left to the holder")
+				runtime.Goexit()
+			}
+			return false
+		}
+		inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, "a") })()
+		endsSoon(t, o, operation.Forced)
+		eventually(t, p.Idle, "the callback has returned")
+		assert.NotContains(t, string(stack), "TryCompleteElseWatch")
+		empty(t, p)
 	}
 }
 

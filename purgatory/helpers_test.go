@@ -269,12 +269,15 @@ func inBackground(f func()) (wait func()) {
 // eventually polls until ok returns true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience / 10 * 9); !ok(); {
+	deadline := time.Now().Add(patience / 10 * 9)
+	for looks := 1; !ok(); looks++ {
 		if time.Now().After(deadline) {
 			require.FailNow(t, "did not happen", what)
 		}
 		runtime.Gosched()
-		time.Sleep(50 * time.Microsecond)
+		if looks > 100 {
+			time.Sleep(50 * time.Microsecond)
+		}
 	}
 }
 

@@ -144,14 +144,52 @@ func TestNothingIsTakenUnderAContextThatHasEnded(t *testing.T) {
 	}
 }
 
+// lateContext ends when gone is closed, but says why only when told is closed: until then a wait that leaves has not left.
+type lateContext struct {
+	context.Context
+	gone, told chan struct{}
+}
+
+func (c *lateContext) Done() <-chan struct{} { return c.gone }
+
+func (c *lateContext) Err() error {
+	<-c.told
+	return errGone
+}
+
 // A storm of clients that have gone stands in the line before one that lives (vitess 20310). The check comes before their goroutines
 // have run: the item goes to the living one, by this check.
 func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	waits := func(p *purgatory.Purgatory[string], n int) {
-		for p.NumDelayed() < n {
-			runtime.Gosched()
+	test := func(t *testing.T, wait func(context.Context, *purgatory.Purgatory[string], func() bool) error, dead int, options []purgatory.Option) {
+		p := open[string](t, options...)
+		var items, toTheDead, toTheLiving atomic.Int32
+		take := func(by *atomic.Int32) func() bool {
+			return func() bool {
+				if items.Load() == 0 {
+					return false
+				}
+				items.Add(-1)
+				by.Add(1)
+				return true
+			}
 		}
+		ctx := &lateContext{t.Context(), make(chan struct{}), make(chan struct{})}
+		var all sync.WaitGroup
+		for range dead {
+			all.Go(func() { assert.Equal(t, errGone, wait(ctx, p, take(&toTheDead))) })
+			synctest.Wait()
+		}
+		living, end := context.WithCancel(t.Context())
+		all.Go(func() { assert.NoError(t, wait(living, p, take(&toTheLiving))) })
+		synctest.Wait()
+		close(ctx.gone)
+		items.Store(1)
+		assert.Equal(t, 1, p.CheckAndCompleteInOrder("line"))
+		end() // it has its yes
+		close(ctx.told)
+		all.Wait()
+		assert.EqualValues(t, dead, p.Stats().PassedOver, "each once")
+		assert.Equal(t, []int32{0, 0, 1}, []int32{items.Load(), toTheDead.Load(), toTheLiving.Load()})
 	}
 	for name, wait := range forms {
 		if name == "AwaitRead" {
@@ -160,35 +198,7 @@ func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
 		for line, options := range map[string][]purgatory.Option{"in line": {purgatory.WithFirstInFirstOut()}, "at once": nil} {
 			for _, dead := range []int{1, 8, 1000} {
 				t.Run(fmt.Sprintf("%s, %s, %d dead", name, line, dead), func(t *testing.T) {
-					p := open[string](t, options...)
-					var items, toTheDead, toTheLiving atomic.Int32
-					take := func(by *atomic.Int32) func() bool {
-						return func() bool {
-							if items.Load() == 0 {
-								return false
-							}
-							items.Add(-1)
-							by.Add(1)
-							return true
-						}
-					}
-					ctx, leave := context.WithCancelCause(t.Context())
-					var all sync.WaitGroup
-					for i := range dead {
-						all.Go(func() { assert.Equal(t, errGone, wait(ctx, p, take(&toTheDead))) })
-						waits(p, i+1)
-					}
-					living, end := context.WithCancel(t.Context())
-					all.Go(func() { assert.NoError(t, wait(living, p, take(&toTheLiving))) })
-					waits(p, dead+1)
-					leave(errGone)
-					items.Store(1)
-					p.CheckAndCompleteInOrder("line") // it may end some of the dead, too, as cancelled
-					eventually(t, func() bool { return items.Load() == 0 }, "somebody takes it")
-					end() // it has its yes
-					all.Wait()
-					assert.LessOrEqual(t, p.Stats().PassedOver, int64(dead), "each counts once")
-					assert.Equal(t, []int32{0, 0, 1}, []int32{items.Load(), toTheDead.Load(), toTheLiving.Load()})
+					synctest.Test(t, func(t *testing.T) { test(t, wait, dead, options) })
 				})
 			}
 		}

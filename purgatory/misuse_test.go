@@ -203,6 +203,7 @@ func TestAShortTimeoutIsLoggedOnce(t *testing.T) {
 	assert.Empty(t, log.String())
 	for range 3 {
 		submit(t, with, &op{}, 30, "a")
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "a registration says so, too")
 		require.ErrorIs(t, with.Await(t.Context(), 30, func() bool { return false }, "a"), purgatory.ErrExpired)
 	}
 	assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())

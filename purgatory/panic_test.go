@@ -46,6 +46,16 @@ func TestAPanicIsCountedThoughTheHandlerCallsGoexit(t *testing.T) {
 	assert.EqualValues(t, 1, p.Stats().Panics)
 }
 
+// A panic in the first try is reported though the registration is refused.
+func TestAPanicBeforeARefusalIsReported(t *testing.T) {
+	var told panics
+	p := onManualClock[string](t, told.option(), purgatory.WithMaxPending(1))
+	submitted(t, p, "a")
+	_, err := p.TryCompleteElseWatch(&op{try: func() bool { panic("of the test") }}, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	assert.EqualValues(t, 1, told.n.Load())
+}
+
 // misdeeds are what a callback may do wrong without harm to other operations.
 var misdeeds = map[string]func(){
 	"panic":  func() { panic("of the user's") },
@@ -217,6 +227,29 @@ func TestAFailingPanicHandlerStopsNoOtherOperation(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Two operations of a check panic, and the handler ends the goroutine at the first: the second panic is reported, too.
+func TestAHandlerThatEndsItsGoroutineKeepsNoOtherPanicUnreported(t *testing.T) {
+	reported := make(chan any, 3)
+	p := onManualClock[string](t, purgatory.WithPanicHandler(func(v any, _ []byte) {
+		reported <- v
+		runtime.Goexit()
+	}))
+	var met atomic.Bool
+	for _, name := range []string{"first", "second"} {
+		submit(t, p, &op{try: func() bool {
+			if met.Load() {
+				panic(name)
+			}
+			return false
+		}}, hour, "a")
+	}
+	met.Store(true)
+	inBackground(func() { p.CheckAndComplete("a") })()
+	eventually(t, func() bool { return len(reported) == 2 }, "two reports")
+	assert.Equal(t, []any{"first", "second"}, []any{<-reported, <-reported})
+	met.Store(false)
 }
 
 func TestWorkersAndReaperSurvivePanicsAndGoexits(t *testing.T) {

@@ -488,7 +488,8 @@ func TestPositionsAtBothEnds(t *testing.T) {
 }
 
 // A check up to a position tries what waits when it begins. Operations that keep arriving at
-// or below the position must not keep its caller, also if one waits beyond the position.
+// or below the position must not keep its caller, also if one waits beyond the position. Workers try the rest, behind one
+// that says no, too.
 func TestOperationsThatKeepArrivingDoNotKeepACheckUpToAPosition(t *testing.T) {
 	for name, beyond := range map[string]bool{"nothing beyond": false, "one beyond": true} {
 		t.Run(name, func(t *testing.T) {
@@ -496,7 +497,7 @@ func TestOperationsThatKeepArrivingDoNotKeepACheckUpToAPosition(t *testing.T) {
 			register := func(o *op, at int64) { // also on workers, when the test has ended and p is closed
 				_, _ = p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
 			}
-			const waiting, enough = 200, 20_000
+			const waiting, enough = 200, 2000
 			var registered atomic.Int64 // workers go on where the check stops
 			var arrive func()
 			arrive = func() {
@@ -510,11 +511,44 @@ func TestOperationsThatKeepArrivingDoNotKeepACheckUpToAPosition(t *testing.T) {
 			for range waiting {
 				arrive()
 			}
+			register(&op{}, 0)
 			if beyond {
 				register(&op{}, 2000)
 			}
-			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+1)+2*128, "of %d operations that waited", waiting)
+			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+2)+2*128, "of %d operations that waited", waiting)
+			if beyond { // else they arrive behind those that waited
+				eventually(t, func() bool { return registered.Load() > enough && p.NumDelayed() == 2 }, "the rest ends")
+			}
 			registered.Store(enough) // no more while the purgatory closes
 		})
 	}
+}
+
+// A cancellation ends what waits when it begins. Operations that its callbacks register at the same moment must not keep its
+// caller: it ends at most twice as many, and what it has read with them.
+func TestOperationsThatKeepArrivingDoNotKeepACancellation(t *testing.T) {
+	p := onManualClock[string](t) // stands still
+	const waiting, enough = 192, 2000
+	registered := 0
+	register := func(o *op, at int64) {
+		registered++
+		_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
+		require.NoError(t, err)
+	}
+	var arrives func()
+	arrives = func() {
+		if registered < enough {
+			register(&op{complete: arrives}, 5)
+		}
+	}
+	for range waiting - 1 {
+		arrives()
+	}
+	register(&op{}, 10)
+	n := p.CancelForKey("a", nil)
+	assert.Greater(t, n, 2*waiting)
+	assert.LessOrEqual(t, n, 2*waiting+purgatory.BatchSize)
+	registered = enough
+	p.CancelForKey("a", nil)
+	assert.Equal(t, []int{0, 0, 0}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
 }

@@ -214,6 +214,20 @@ func TestARefusedOperationMayBeSubmittedElsewhere(t *testing.T) {
 	ended(t, o, operation.Expired)
 }
 
+// So may one whose condition is met by the try in which the purgatory closes.
+func TestAMetOperationOfAClosingPurgatoryMayBeSubmittedElsewhere(t *testing.T) {
+	p, other := onManualClock[string](t), onManualClock[string](t)
+	o := &op{}
+	o.try = func() bool { return o.tries.Load() == 1 && p.Close() == nil }
+	completed, err := p.TryCompleteElseWatch(o, hour, "a")
+	require.ErrorIs(t, err, purgatory.ErrClosed)
+	assert.False(t, completed)
+	pending(t, o)
+	submit(t, other, o, time.Second, "a")
+	other.AdvanceClock(time.Second)
+	ended(t, o, operation.Expired)
+}
+
 func TestMaxPendingBoundsAndEveryOutcomeMakesRoom(t *testing.T) {
 	const most = 3
 	p := onManualClock[string](t, purgatory.WithMaxPending(most))

@@ -422,6 +422,25 @@ func TestACheckEndsEachOfItsBatchInItsOwnWay(t *testing.T) {
 }
 
 // The cause of a wish to cancel is dropped when the operation has ended, in whatever way.
+// The memory of a cancellation's walk is used again by a check in order: the cause that an operation of that check is
+// cancelled with is its own.
+func TestACauseIsOfItsOwnCancellation(t *testing.T) {
+	p := onManualClock[string](t)
+	for range 20 { // under the race detector a sync.Pool drops items
+		submitted(t, p, "a")
+		assert.Equal(t, 1, p.CancelForKey("a", errors.New("of the key")))
+		o := &op{}
+		submit(t, p, o, hour, "b")
+		o.try = func() bool {
+			assert.False(t, p.Cancel(o, errGone), "left to the holder")
+			return false
+		}
+		assert.Equal(t, 1, p.CheckAndCompleteInOrder("b"))
+		ended(t, o, operation.Cancelled)
+		assert.Equal(t, errGone, o.Cause())
+	}
+}
+
 func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 	gone := errors.New("gone")
 	for name, says := range map[string]bool{"yes": true, "no": false} {

@@ -1,10 +1,10 @@
-//go:build !interleave
+//go:build !interleave && !stall
 
 // Package sched lets tests run the library's code under schedules of their choice. In a normal
 // build its types are those of sync and sync/atomic, and Go is the go statement. With the build tag
 // interleave they are those of proof/explore/sched, whose scheduler runs one goroutine at a time:
 // at each lock, at each atomic operation and at each call of Yield it chooses which goroutine goes
-// on.
+// on. With the tag stall each of them, and the beginning of each goroutine, stalls at random.
 package sched
 
 import "sync"

@@ -1,4 +1,4 @@
-//go:build !interleave
+//go:build !interleave && !stall
 
 package sched
 

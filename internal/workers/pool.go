@@ -98,6 +98,10 @@ func (p *Pool) MayLinger() { p.may.Store(true) }
 // Dismiss ends the worker that lingers, which does not work any more. From now on none lingers.
 func (p *Pool) Dismiss() {
 	p.may.Store(false)
+	p.dismiss()
+}
+
+func (p *Pool) dismiss() {
 	if p.lingers.CompareAndSwap(one, dismissed) {
 		p.wake.Put()
 	}
@@ -131,15 +135,15 @@ func (p *Pool) Running() int {
 	return int(p.running.Load() % starting)
 }
 
-// run is a worker: it works, and lingers if it has found work. So one that the timer wakes ends.
+// run is a worker: it works, and lingers if it has found work.
 func (p *Pool) run() {
 	for p.shift() && p.linger() {
 	}
 }
 
 // linger waits until the worker is woken, and reports whether it is to work again. It returns false at once if
-// the worker must not linger, or another one does. A timer bounds the wait. It is set for whoever lingers, not for
-// each wait: a worker waits for less than 10 ms if the timer was set for an earlier wait.
+// the worker must not linger, or another one does. A timer bounds the wait, and dismisses the worker. It is set for
+// whoever lingers, not for each wait: a worker waits for less than 10 ms if the timer was set for an earlier wait.
 func (p *Pool) linger() (again bool) {
 	if !p.may.Load() || !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
@@ -154,7 +158,7 @@ func (p *Pool) linger() (again bool) {
 	if !p.timed.Swap(true) {
 		sched.AfterFunc(lingering, func() {
 			p.timed.Store(false) // before it looks: a worker that begins to wait later sets a timer
-			p.rouse()
+			p.dismiss()
 		})
 	}
 	sched.Receive(p.wake)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -259,8 +261,12 @@ func TestNobodyLingersUnlessHeMay(t *testing.T) {
 		p.Kick()
 		synctest.Wait()
 		assert.True(t, p.Idle(), "one that lingers may be woken at any time")
+		waitsFor := p.wake
+		p.wake = sched.NewToken() // the worker goes on when the test has looked
 		p.Dismiss()
+		assert.Len(t, p.wake, 1)
 		assert.False(t, p.Idle(), "it has yet to end")
+		waitsFor.Put()
 		synctest.Wait()
 		assert.True(t, p.Idle())
 		q.push(func() {})

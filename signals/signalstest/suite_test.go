@@ -119,7 +119,7 @@ func TestWithoutMissedWaitsAreLost(t *testing.T) {
 // Each check finds a source that has the defect that the check is for.
 func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 	bus := signalstest.NewBus[string](64)
-	good := bus.Source()
+	good, written := bus.Source(), make(chan struct{}, 1)
 	type run = func(ctx context.Context, sink signals.Sink[string]) error
 	mutants := map[string]struct {
 		run   run
@@ -136,7 +136,10 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 		}, "an engine that delivers nothing any more shows, and loses no wait"},
 		"says so before it stands": {func(ctx context.Context, sink signals.Sink[string]) error {
 			sink.Missed(signals.ErrSubscribed)
-			time.Sleep(5 * time.Millisecond) // until it subscribes, hints come
+			select {
+			case <-written: // inside the re-check
+			case <-ctx.Done():
+			}
 			heard := true
 			return good.Run(ctx, deaf{sink, &heard})
 		}, "no hint is lost that comes after the re-check, at a reconnect"},
@@ -190,6 +193,17 @@ func TestEachConformanceCheckFindsItsDefect(t *testing.T) {
 				e.Cuts, e.Waits, e.Pause, e.Patience = 300, 15, 2*time.Millisecond, 300*time.Millisecond
 				e.Resumes = name == "does not resume"
 				e.Source = func() signals.Source[string] { return signals.SourceFunc[string](mutant.run) }
+				if write := e.Write; name == "says so before it stands" {
+					e.Write = func(ctx context.Context, key string, position int64) error {
+						defer func() {
+							select {
+							case written <- struct{}{}:
+							default:
+							}
+						}()
+						return write(ctx, key, position)
+					}
+				}
 				var err error
 				for range 30 { // some defects show only where a hint falls into a short moment
 					if err = c.Run(t.Context(), e); err != nil {
