@@ -203,6 +203,7 @@ func TestTwoKeysThatCouldNotBeReadAreReadAgain(t *testing.T) {
 		synctest.Wait()
 		stop := runIn(t, r, script(stands))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Equal(t, [][]string{{"a", "b", "c"}, {"a", "c"}}, calls)
 		s := r.Stats()
 		assert.Equal(t, []int64{2, 1, 1, 3}, []int64{s.BulkReads, s.Failures, s.Rechecks, p.Stats().Signals})
