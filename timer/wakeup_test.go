@@ -201,7 +201,8 @@ func TestTheDriverWakesForTwoExtendedEntries(t *testing.T) {
 				require.True(t, timer.Extend(&tt.TaskEntry, later[i]))
 			}
 			settle(time.Hour)
-			assert.Equal(t, later, [2]time.Duration{ran[0].Truncate(time.Millisecond), ran[1].Truncate(time.Millisecond)})
+			got := [2]time.Duration{ran[0].Truncate(time.Millisecond), ran[1].Truncate(time.Millisecond)}
+			assert.Equal(t, later, got)
 		})
 	}
 }
