@@ -24,18 +24,13 @@ type Costs struct {
 
 // batch is how many operations live together in P1, P2 and P4, and end together in a check of a crowd.
 const (
-	batch    = 64
-	crowd    = 128
-	pageOps  = 73 // operations on a page of 8 KiB, by which a timer's shard is chosen
-	timerOwn = 2  // lines beside the lock's that a goroutine writes under the lock of a timer's shard
-)
+	batch   = 64
+	crowd   = 128
+	pageOps = 73 // operations on a page of 8 KiB, by which a timer's shard is chosen
 
-// Lines beside the lock's that a goroutine writes under the lock of a map's shard: the list; the operation beside
-// the one that comes or leaves, if there is one; the counts.
-const (
-	ofMany    = 1 // keys, most of which have no other operation
-	ofHundred = 2
-	hotLines  = 3
+	// Lines beside the lock's that a goroutine writes under the lock of a timer's shard, and of a map's: the list; the
+	// operation beside the one that comes or leaves, if there is one; the counts. For each of many keys, a hundred, and one.
+	timerOwn, ofMany, ofHundred, hotLines = 2, 1, 2, 3
 )
 
 // world is what the goroutines of a load share.

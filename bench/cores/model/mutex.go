@@ -69,17 +69,14 @@ func (s *Sim) lock(c *core, g *goroutine, m *mutex) (wait bool) {
 		return false
 	}
 	m.held, m.taken = true, s.now
-	if s.counts() {
+	if s.now >= s.warm {
 		s.waits = append(s.waits, s.now-g.came)
-		s.waited += s.now - g.came
 	}
 	g.at++
 	g.spins, g.queued, g.awoke, g.starved, g.handed = 0, false, false, false, false
 	way := m.lines * s.way(m.last, c.id)
 	m.last = c.id
-	if s.counts() {
-		s.moved += way
-	}
+	s.moved += s.counted(way)
 	s.after(c, way)
 	return true
 }
@@ -103,9 +100,7 @@ func (s *Sim) unlock(c *core, g *goroutine, m *mutex) (wait bool) {
 	g.reached = false
 	g.at++
 	m.held = false
-	if s.counts() {
-		s.busy[m] += s.now - m.taken
-	}
+	s.busy[m] += s.counted(s.now - m.taken)
 	switch {
 	case m.starving: // to the one that has waited longest, which runs here at once
 		next := m.queue[0]

@@ -110,11 +110,10 @@ type Sim struct {
 	cores []core
 	waits []float64 // of every lock that was not free at once, and 0 of the others
 
-	ops    float64
-	waited float64            // by goroutines, for locks
-	warm   float64            // before this time nothing is counted
-	busy   map[*mutex]float64 // for how long each lock is held
-	moved  float64            // time for which cores wait for lines
+	ops   float64
+	warm  float64            // before this time nothing is counted
+	busy  map[*mutex]float64 // for how long each lock is held
+	moved float64            // time for which cores wait for lines
 }
 
 func newSim(m Machine) *Sim {
@@ -154,7 +153,13 @@ func (s *Sim) run(warm, until float64) {
 	}
 }
 
-func (s *Sim) counts() bool { return s.now >= s.warm }
+// counted returns what counts of x.
+func (s *Sim) counted(x float64) float64 {
+	if s.now < s.warm {
+		return 0
+	}
+	return x
+}
 
 func (s *Sim) after(c *core, d float64) { c.at = s.now + d }
 
@@ -211,9 +216,7 @@ func (s *Sim) proceed(c *core) {
 			c.g = nil
 		case count:
 			g.at++
-			if s.counts() {
-				s.ops += st.for_
-			}
+			s.ops += s.counted(st.for_)
 		}
 	}
 }
@@ -256,8 +259,6 @@ func (s *Sim) take(c *core, l *line) float64 {
 		return 0
 	}
 	l.free = max(l.free, s.now) + way
-	if s.counts() {
-		s.moved += l.free - s.now
-	}
+	s.moved += s.counted(l.free - s.now)
 	return l.free - s.now
 }
