@@ -224,6 +224,10 @@ func (d *drawer) unusual() {
 	p.hasty = d.oneIn(4)
 	if p.clock != manual && d.oneIn(3) {
 		p.grace = 1 + d.IntN(3)
+		// A Shutdown that waits polls at longer intervals, and each is a stall where nothing else lets time pass: nothing would expire.
+		if p.calls(vDrain) {
+			p.grace = 0
+		}
 	}
 	// A Shutdown that waits for them would do so for ever, and a timer that is full has no place for the first deadline. What comes
 	// behind such a wait finds the purgatories closed, and the second one must not be.
