@@ -56,10 +56,11 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int6
 // later than d, it waits for d before it expires anything: an entry that is extended or cancelled
 // meanwhile does not expire, and all others are as much later, those too that are added meanwhile. A
 // good d is longer than the program's usual pauses and shorter than the shortest session timeout; one
-// second for sessions of ten. (While the program is later than d each time that it wakes up, nothing expires. And a
-// purgatory's check in order tries an operation whose deadline has passed, since only the driver knows whether it is to wait.) With a grace, goroutines that add entries do not do the work of a late
-// driver, so what expires while the garbage collector marks is some 20 ms later. Default 0: nothing
-// waits. A [ManualTimer] is never late.
+// second for sessions of ten. While the program is later than d each time that it wakes up, nothing
+// expires. A purgatory's check in order tries an operation whose deadline has passed, since only the
+// driver knows whether it is to wait. Goroutines that add entries do not do the work of a late driver,
+// so what expires while the garbage collector marks is some 20 ms later. Default 0: nothing waits. A
+// [ManualTimer] is never late.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack. The
