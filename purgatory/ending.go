@@ -88,37 +88,23 @@ func (e *ending[K]) answer() {
 }
 
 // callbacks runs those of the callbacks of m, which has ended with o, that have not begun yet: begun is how
-// many have.
+// many have. A panic goes to the caller, whose deferred function recovers it.
 func (p *DelayedOperationPurgatory[K]) callbacks(m *machine.Machine, o machine.Outcome, key K, begun *int) {
 	last := 1
 	if o == machine.Expired {
 		last = 2
 	}
 	for *begun < last {
-		p.call(m, key, begun)
-	}
-}
-
-// call runs the next callback of m. A panic goes to the handler.
-func (p *DelayedOperationPurgatory[K]) call(m *machine.Machine, key K, begun *int) {
-	over := false
-	defer func() {
-		if !over {
-			if v := recover(); v != nil {
-				p.records.Recovered(v, m, callbackNames[*begun], key)()
-			}
+		*begun++
+		switch op := m.Operation(); {
+		case p.observed != nil:
+			p.observed.Run(m, callbackNames[*begun], key, [...]func(){1: op.OnComplete, 2: op.OnExpiration}[*begun])
+		case *begun == 1:
+			op.OnComplete()
+		default:
+			op.OnExpiration()
 		}
-	}()
-	*begun++
-	switch op := m.Operation(); {
-	case p.observed != nil:
-		p.observed.Run(m, callbackNames[*begun], key, [...]func(){1: op.OnComplete, 2: op.OnExpiration}[*begun])
-	case *begun == 1:
-		op.OnComplete()
-	default:
-		op.OnExpiration()
 	}
-	over = true
 }
 
 // callbackNames are the names of the callbacks, in the order in which they begin.
@@ -161,9 +147,15 @@ func (p *DelayedOperationPurgatory[K]) answerOrHand(s *watchers.Shard[K], m *mac
 func (p *DelayedOperationPurgatory[K]) answerOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K, begun int) {
 	over := false
 	defer func() {
-		if !over { // a callback, or the handler of its panic, has called runtime.Goexit
-			begun := begun
+		if over {
+			return
+		}
+		begun := begun
+		if v := recover(); v == nil { // a callback has called runtime.Goexit
 			sched.Go(func() { p.answerOne(s, m, o, key, begun) })
+		} else {
+			defer p.answerOne(s, m, o, key, begun) // also if the handler of the panic calls runtime.Goexit
+			p.records.Recovered(v, m, callbackNames[begun], key)()
 		}
 	}()
 	p.callbacks(m, o, key, &begun)

@@ -468,7 +468,7 @@ func TestAGoexitAfterAPanicInARegistrationLeavesTheOperationPending(t *testing.T
 				return true
 			}}
 			inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, 1) })()
-			assert.Equal(t, map[string][]any{"in the try": {"first"}, "in the handler": {"first", "second"}}[name], reported)
+			assert.Equal(t, map[string][]any{"in the try": {"first"}, "in the handler": {"second", "first"}}[name], reported)
 			pending(t, o)
 			assert.Equal(t, 1, p.CheckAndComplete(1))
 			ended(t, o, operation.Satisfied)

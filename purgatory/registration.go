@@ -39,21 +39,18 @@ import (
 func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	first := p.watchers.Shard(waits[0].Hash)
 	inLine, deep := p.inLine(waits), p.tooDeep(m)
-	t := tries[K]{p: p, registration: true, key: waits[0].Key}
 	watched, over := false, false
 	defer func() {
-		if !over { // a TryComplete has called runtime.Goexit
-			p.abandon(first, m, timeout, waits, watched)
-			t.report()
+		if !over { // a TryComplete has panicked, or has called runtime.Goexit
+			completed, err = p.abandon(first, m, timeout, waits, watched, recover())
 		}
 	}()
-	if !tried && !deep && (!inLine || !p.othersWait(waits)) && t.try(m) == yes {
+	if !tried && !deep && (!inLine || !p.othersWait(waits)) && m.Try() {
 		over = true
 		return p.pass(first, m, waits[0].Key)
 	}
 	if err = p.watch(first, m, timeout, waits); err != nil {
 		over = true
-		t.report()
 		return false, err
 	}
 	watched = true
@@ -61,7 +58,8 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	if deep {
 		end = p.leave(m)
 	} else {
-		end, _ = t.ask(m, !inLine)
+		var t tries[K]
+		end, _ = p.ask(m, !inLine, &t)
 	}
 	over = true
 	switch {
@@ -74,21 +72,28 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	case inLine:
 		completed = p.checkLines(waits, m)
 	}
-	t.report()
 	return completed, nil
 }
 
-// abandon goes on where a TryComplete has called runtime.Goexit, which is no yes, and the goroutine is ending.
-// If the second try is still to come, a worker makes it.
-func (p *DelayedOperationPurgatory[K]) abandon(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool) {
+// abandon goes on where a TryComplete has panicked with v, or, if v is nil, has called runtime.Goexit: that is
+// no yes. If the second try is still to come, a worker makes it after a Goexit.
+func (p *DelayedOperationPurgatory[K]) abandon(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], watched bool, v any) (completed bool, err error) {
+	if v != nil { // the panic is reported at the end, because the handler is user code, and may block
+		defer p.records.Recovered(v, m, "TryComplete", waits[0].Key)()
+		if !watched {
+			return p.registerHeld(m, timeout, waits, true)
+		}
+	}
 	if !watched && p.watch(first, m, timeout, waits) != nil {
-		return
+		return false, nil // to nobody
 	}
 	if end := p.leave(m); end != machine.Pending {
-		p.endOne(first, m, end, nil, true)
+		completed = v != nil && end != machine.Expired
+		p.endOne(first, m, end, nil, !completed)
 	} else if !watched {
 		p.signalAll(waits)
 	}
+	return completed, nil
 }
 
 // signalAll has workers check the keys.
@@ -214,10 +219,18 @@ func (p *DelayedOperationPurgatory[K]) reject(m *machine.Machine, spent bool, ki
 
 // register is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) register(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	m := machine.Find(op)
-	if n := len(keys) + len(at); m == nil || p.refuses(n, 0) && (observe.WaitsIn(op) == "" || p.refuses(n, timeout)) {
+	n := len(keys) + len(at)
+	if p.refuses(n, 0) && (observe.WaitsIn(op) == "" || p.refuses(n, timeout)) {
 		return false, p.refusal(op, n)
 	}
+	var m *machine.Machine
+	defer func() {
+		if m == nil { // op is nil, or the promoted method has dereferenced a nil pointer
+			_ = recover()
+			err = p.refusal(op, n)
+		}
+	}()
+	m = machine.Of(op)
 	if timeout > 0 && timeout < p.tick {
 		p.hasty(timeout)
 	}

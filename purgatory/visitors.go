@@ -89,8 +89,8 @@ func (inLine[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 }
 
 func (v inLine[K]) visit(w *walk[K]) {
-	said, now := yes, w.p.timer.Now()
-	for said != no {
+	goOn, now := true, w.p.timer.Now()
+	for goOn {
 		m := w.pop()
 		if m == nil {
 			if !w.cursor.More() || len(w.ending.ops) > batchSize-inLineBatch {
@@ -99,9 +99,9 @@ func (v inLine[K]) visit(w *walk[K]) {
 			w.nextBatch(inLineBatch)
 			continue
 		}
-		said = v.one(w, m, now)
+		goOn = v.one(w, m, now)
 	}
-	rest := said != no && w.cursor.More()
+	rest := goOn && w.cursor.More()
 	w.drop()
 	if w.cursor.EndTurn() || rest {
 		w.p.signal(w.key, w.hash, EveryPosition, true)
@@ -110,19 +110,19 @@ func (v inLine[K]) visit(w *walk[K]) {
 
 // one tries m, unless its context has ended, or its deadline has passed: then nothing is for it, and one whose
 // deadline has passed ends as expired, but not on the goroutine that is registering it. An operation that another
-// goroutine is trying is passed over.
-func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) answer {
+// goroutine is trying is passed over. one returns false if m has said no.
+func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn bool) {
 	if !w.hold(m) {
-		return none
+		return true
 	}
 	if wait, ok := m.Operation().(*waiting); ok && wait.left() {
 		w.collect(w.p.leave(m))
-		return none
+		return true
 	}
 	if m != w.done.own && timer.TakeDue(w.p.timer, entryOf(m), now) {
 		w.collect(machine.Expired)
 		w.p.passedOver.Add(1)
-		return none
+		return true
 	}
 	m.SetStopped() // if it says no
 	return w.try()

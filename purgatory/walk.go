@@ -31,6 +31,7 @@ type walk[K comparable] struct {
 
 	ending ending[K] // of this batch; its shard is that of key
 	tries  tries[K]  // of this batch
+	panics []func()  // what reports those that were recovered
 	done   done
 }
 
@@ -72,7 +73,7 @@ type visitor[K comparable] interface {
 func (p *DelayedOperationPurgatory[K]) newWalk(s *watchers.Shard[K], key K, hash uint64, upTo int64, v visitor[K]) *walk[K] {
 	w, _ := p.walks.Get().(*walk[K])
 	if w == nil {
-		w = &walk[K]{p: p, tries: tries[K]{p: p}}
+		w = &walk[K]{p: p, tries: tries[K]{observed: p.observed}}
 		w.ending = ending[K]{p: p, ops: w.slots.ops[:0], outcomes: w.slots.outcomes[:0], keys: w.slots.keys[:0]}
 	}
 	w.ending.shard, w.key, w.hash, w.upTo, w.visitor = s, key, hash, upTo, v
@@ -113,6 +114,24 @@ func (w *walk[K]) run() (d done) {
 	if trace.IsEnabled() {
 		defer w.p.region(regionCheck)()
 	}
+	for !w.goOn() {
+	}
+	over = true
+	d = w.done
+	w.recycle()
+	return d
+}
+
+// goOn takes the walk from where it stands to its end. It returns false after a panic of an operation's method.
+func (w *walk[K]) goOn() (over bool) {
+	defer func() {
+		if over {
+			return
+		}
+		if v := recover(); v != nil {
+			w.panics = append(w.panics, w.panicked(v))
+		}
+	}()
 	var yielded time.Time // see sched.GiveWay
 	for before, more := 0, true; more; before = w.done.ended {
 		if more = w.step(); w.done.ended-before == batchSize {
@@ -121,10 +140,16 @@ func (w *walk[K]) run() (d done) {
 			yielded = sched.GiveWay(yielded)
 		}
 	}
-	over = true
-	d = w.done
-	w.recycle()
-	return d
+	return true
+}
+
+// panicked returns what reports v, the value of a panic in a TryComplete, or in a callback.
+func (w *walk[K]) panicked(v any) (report func()) {
+	if e := &w.ending; w.stage == answering {
+		return w.p.records.Recovered(v, e.ops[e.at], callbackNames[e.begun], e.keys[e.at])
+	}
+	key, _ := watchers.FirstKey[K](w.held)
+	return w.p.records.Recovered(v, w.held, "TryComplete", key)
 }
 
 // recycle gives w, whose walk is over, back to its pool.
@@ -147,7 +172,7 @@ func (w *walk[K]) step() (more bool) {
 		w.stage = visiting
 	}
 	if w.stage != answering {
-		if w.held != nil { // its TryComplete has called runtime.Goexit: that is no yes
+		if w.held != nil { // its TryComplete has panicked, or has called runtime.Goexit: that is no yes
 			w.collect(w.p.leave(w.held))
 		}
 		w.visitor.visit(w)
@@ -156,7 +181,7 @@ func (w *walk[K]) step() (more bool) {
 		w.ending.end()
 		w.stage = answering
 	}
-	w.tries.report()
+	w.report()
 	w.ending.answer()
 	w.stage = outside
 	if more = w.cursor.More() && !w.visitor.ends(w); more {
@@ -215,10 +240,10 @@ func (w *walk[K]) hold(m *machine.Machine) (held bool) {
 }
 
 // try tries the operation that the walk holds.
-func (w *walk[K]) try() (last answer) {
-	end, last := w.tries.ask(w.held, true)
+func (w *walk[K]) try() (met bool) {
+	end, met := w.p.ask(w.held, true, &w.tries)
 	w.collect(end)
-	return last
+	return met
 }
 
 // collect adds the operation that the walk holds to those that end, unless end is Pending.
@@ -236,4 +261,29 @@ func (w *walk[K]) count() {
 		w.ending.shard.Tried(w.key, w.hash, int64(t.made), int64(t.wasted))
 		t.made, t.wasted = 0, 0
 	}
+}
+
+// report reports the panics, while the walk holds neither an operation nor the turn of a line: the handler is user
+// code, and may block. If it calls runtime.Goexit, another goroutine reports the others.
+func (w *walk[K]) report() {
+	if len(w.panics) > 0 {
+		reports := w.panics
+		w.panics = nil
+		reportAll(reports)
+	}
+}
+
+func reportAll(reports []func()) {
+	over := false
+	defer func() {
+		if !over {
+			sched.Go(func() { reportAll(reports) })
+		}
+	}()
+	for len(reports) > 0 {
+		next := reports[0]
+		reports = reports[1:]
+		next()
+	}
+	over = true
 }
