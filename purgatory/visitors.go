@@ -31,14 +31,14 @@ func (trying[K]) visit(w *walk[K]) {
 	}
 }
 
-// ends leaves the rest to a worker if operations arrive as fast as the walk ends them.
+// ends leaves the rest to a worker if operations arrive as fast as the walk ends them, or if a crowd of walks
+// stands in the list.
 func (trying[K]) ends(w *walk[K]) bool {
-	if !w.cursor.Overdue() {
-		return false
+	overdue := w.cursor.Overdue()
+	if overdue {
+		w.p.signal(w.key, w.hash, w.upTo, false)
 	}
-	w.drop()
-	w.p.signal(w.key, w.hash, w.upTo, false)
-	return true
+	return overdue
 }
 
 // check tries the operations that wait for key up to a position, and returns how many it ended.
@@ -169,11 +169,7 @@ func (c *claiming[K]) visit(w *walk[K]) {
 }
 
 func (c *claiming[K]) ends(w *walk[K]) bool {
-	if w.done.ended <= c.most || c.outcome == machine.Closed { // Close leaves nobody, and nobody comes
-		return false
-	}
-	w.drop()
-	return true
+	return w.done.ended > c.most && c.outcome != machine.Closed // Close leaves nobody, and nobody comes
 }
 
 // matches calls match. A panic counts as false.

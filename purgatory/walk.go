@@ -65,7 +65,7 @@ type visitor[K comparable] interface {
 	begin(w *walk[K], deep, inTry bool) (goOn, later bool)
 	// visit visits the batch of w, and adds those that have to end to its ending.
 	visit(w *walk[K])
-	// ends is asked before another batch is read, and reports whether the walk ends here.
+	// ends is asked if there is more to read, and reports whether the walk ends with this batch.
 	ends(w *walk[K]) bool
 }
 
@@ -179,12 +179,15 @@ func (w *walk[K]) step() (more bool) {
 		w.count()
 		w.done.ended += len(w.ending.ops)
 		w.ending.end()
+		if w.cursor.More() && w.visitor.ends(w) { // before a callback blocks, and with it a place in the list
+			w.drop()
+		}
 		w.stage = answering
 	}
 	w.report()
 	w.ending.answer()
 	w.stage = outside
-	if more = w.cursor.More() && !w.visitor.ends(w); more {
+	if more = w.cursor.More(); more {
 		w.nextBatch(batchSize)
 	}
 	return more

@@ -98,9 +98,15 @@ func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n 
 		l.Mark(&c.end, last.Position(), last)
 	}
 	c.list, c.upTo, c.left = l, upTo, 2*l.Len()-n
-	l.readers++
+	if l.readers++; l.readers > crowd {
+		c.left = -1
+	}
 	return n, true
 }
+
+// crowd is how many walks may keep a place in a list, while callbacks block them for example: whoever reads the
+// list has to pass over their markers. A walk that comes then is overdue at once.
+const crowd = 64
 
 // fillLocked visits the operations of l from w on until out is full. Then it puts the marker
 // here before the next one.
@@ -162,5 +168,5 @@ func (c *Cursor[K]) endLocked() {
 }
 
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
-// when it began. The caller should stop it then, and begin another one elsewhere.
+// when it began, or whether it began in a crowd. The caller should stop it then, and begin another one elsewhere.
 func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
