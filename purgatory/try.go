@@ -15,6 +15,7 @@ const maxInRow = 8
 type tries[K comparable] struct {
 	observed     *observe.Callbacks[K] // nil: they are not timed
 	made, wasted int
+	panics       []func() // what reports them, and those of the callbacks
 }
 
 // timed is [machine.Machine.Try] with [WithSlowCallback].

@@ -31,7 +31,6 @@ type walk[K comparable] struct {
 
 	ending ending[K] // of this batch; its shard is that of key
 	tries  tries[K]  // of this batch
-	panics []func()  // what reports those that were recovered
 	done   done
 }
 
@@ -129,7 +128,7 @@ func (w *walk[K]) goOn() (over bool) {
 			return
 		}
 		if v := recover(); v != nil {
-			w.panics = append(w.panics, w.panicked(v))
+			w.tries.panics = append(w.tries.panics, w.panicked(v))
 		}
 	}()
 	var yielded time.Time // see sched.GiveWay
@@ -269,9 +268,9 @@ func (w *walk[K]) count() {
 // report reports the panics, while the walk holds neither an operation nor the turn of a line: the handler is user
 // code, and may block. If it calls runtime.Goexit, another goroutine reports the others.
 func (w *walk[K]) report() {
-	if len(w.panics) > 0 {
-		reports := w.panics
-		w.panics = nil
+	if len(w.tries.panics) > 0 {
+		reports := w.tries.panics
+		w.tries.panics = nil
 		reportAll(reports)
 	}
 }
