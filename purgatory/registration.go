@@ -38,7 +38,8 @@ import (
 // it comes later than the link, too.
 func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	first := p.watchers.Shard(waits[0].Hash)
-	inLine, deep := p.inLine(waits), p.tooDeep(m)
+	inLine := p.inLine(waits)
+	deep := (p.chained.Load() || sched.Picks(unsafe.Pointer(m))) && p.tooDeep()
 	watched, over := false, false
 	defer func() {
 		if !over { // a TryComplete has panicked, or has called runtime.Goexit
@@ -103,16 +104,13 @@ func (p *DelayedOperationPurgatory[K]) signalAll(waits []watchers.Wait[K]) {
 	}
 }
 
-// tooDeep reports whether a registration must not try m on this stack: a TryComplete may register the next
+// tooDeep reports whether a registration must not try its operation on this stack: a TryComplete may register the next
 // operation, whose TryComplete registers the next. A registration enters no gate, which would tell, because
 // the goroutine that registers an operation and the one that ends it would pass the gate's memory to and
 // fro. So one in 512 looks at its stack, as sched.Picks picks it, and all do once one has found such a chain:
 // each registration that goes on behind a chain makes a second try, which may begin another one. See
 // docs/decisions.md#one-registration-in-512-looks.
-func (p *DelayedOperationPurgatory[K]) tooDeep(m *machine.Machine) bool {
-	if !p.chained.Load() && !sched.Picks(unsafe.Pointer(m)) {
-		return false
-	}
+func (p *DelayedOperationPurgatory[K]) tooDeep() bool {
 	deep, inTry := machine.Nesting()
 	if deep && inTry && !p.chained.Load() {
 		p.chained.Store(true)

@@ -36,7 +36,11 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		}
 	}
 	s.mu.pending++
-	t.publish(s, s.scheduleLocked(e, now, deadline))
+	if at := s.scheduleLocked(e, now, deadline); at == never {
+		s.mu.Unlock()
+	} else {
+		t.publish(s, at)
+	}
 	if overdue := t.overdue.Load(); int64(now) > overdue {
 		t.callStandIn(overdue)
 	}

@@ -92,9 +92,11 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 	s.mu.Lock()
 	switch i {
 	case 0:
-		if refused = s.refusesLocked(w); refused != Accepted {
-			s.unlock()
-			return refused
+		if s.all.closed.Load() || s.all.config.KeyLimit != 0 { // rare
+			if refused = s.refusesLocked(w); refused != Accepted {
+				s.unlock()
+				return refused
+			}
 		}
 		s.mu.accepted++
 	case 1:
@@ -114,14 +116,14 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 	return Accepted
 }
 
-// refusesLocked says whether an operation with the first key of w is refused. Where a key is full, it
+// refusesLocked says whether an operation with the first key of w is refused, if a reason is possible. Where a key is full, it
 // first takes out the watches that ended operations have left: so the limit is exact.
 func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
 	if s.all.closed.Load() {
 		return ShardClosed
 	}
 	limit := s.all.config.KeyLimit
-	if limit == 0 || s.waitingLocked(w.Key, w.Hash) < limit {
+	if s.waitingLocked(w.Key, w.Hash) < limit {
 		return Accepted
 	}
 	for s.left.Load() != 0 {
