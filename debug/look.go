@@ -131,7 +131,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Name: name, Pending: n.Pending, MaxPending: n.MaxPending, Watched: n.Watched, Keys: n.Keys, Stale: n.Stale,
 		Accepted: n.Accepted, Ended: make(map[string]int64), Rejected: n.Rejected,
 		Rejections: RejectionsView{Closed: n.RejectedClosed, Full: n.RejectedFull, Input: n.RejectedInput},
-		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals, Coalesced: n.Coalesced,
+		Checks:     n.Checks, WastedChecks: n.WastedChecks, Signals: n.Signals,
 		Purged: n.Purged, Panics: n.Panics,
 		PassedOver: n.PassedOver, TimeoutsExpected: n.TimeoutsExpected, BlockedFor: n.BlockedFor.Seconds(),
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,

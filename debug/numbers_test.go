@@ -34,7 +34,6 @@ var shown = map[string]string{
 	"Checks":         "checks",
 	"WastedChecks":   "wasted_checks",
 	"Signals":        "signals",
-	"Coalesced":      "coalesced",
 	"Purged":         "purged",
 	"PassedOver":     "passed_over",
 	"Panics":         "panics",

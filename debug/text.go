@@ -123,8 +123,8 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 	fmt.Fprintf(w, "runs    %s%s, the oldest for %s, %s stuck; %s%d due, the oldest for %s%s; %s, %s\n",
 		count(p.Running, "callback", "callbacks"), blocked, running, stuck, bound, p.Due, bound, seconds(p.OldestDue),
 		slow, count(p.ReaperStalls, "reaper stall", "reaper stalls"))
-	fmt.Fprintf(w, "checks  %d, %d of them wasted; %d signals, %d coalesced; %d watches purged\n",
-		p.Checks, p.WastedChecks, p.Signals, p.Coalesced, p.Purged)
+	fmt.Fprintf(w, "checks  %d, %d of them wasted; %d signals; %d watches purged\n",
+		p.Checks, p.WastedChecks, p.Signals, p.Purged)
 	if p.Timed {
 		fmt.Fprintf(w, "oldest  %s\n", seconds(p.OldestAge))
 		printHistogram(w, "ages", p.Ages)

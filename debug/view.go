@@ -35,7 +35,6 @@ type PurgatoryView struct {
 	Checks           int64            `json:"checks"`
 	WastedChecks     int64            `json:"wasted_checks"`
 	Signals          int64            `json:"signals"`
-	Coalesced        int64            `json:"coalesced"`
 	Purged           int64            `json:"purged"`
 	Panics           int64            `json:"panics"`
 	PassedOver       int64            `json:"passed_over"`       // waits whose clients had gone when it was their turn

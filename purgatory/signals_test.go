@@ -60,9 +60,7 @@ func TestSignalsOfAKeyCoalesceUntilItsCheckBegins(t *testing.T) {
 		p.SignalUpTo("b", i%60)
 	}
 	p.Signal("nobody waits for it")
-	s := p.Stats()
-	assert.EqualValues(t, 2001, s.Signals)
-	assert.EqualValues(t, 1998, s.Coalesced)
+	assert.EqualValues(t, 2001, p.Stats().Signals)
 	assert.Equal(t, tries, o.tries.Load(), "only marked")
 	held.Work()
 	assert.Equal(t, tries+1, o.tries.Load(), "one check")

@@ -42,7 +42,6 @@ type Stats struct {
 	Checks       int64 // calls of TryComplete by checks; those during a registration do not count
 	WastedChecks int64 // of Checks: TryComplete returned false
 	Signals      int64 // signals of a key
-	Coalesced    int64 // of Signals: the key was marked already
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods
 
@@ -183,7 +182,6 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Checks:         t.Checks,
 		WastedChecks:   t.Wasted,
 		Signals:        t.Signals,
-		Coalesced:      t.Coalesced,
 		Purged:         p.purged.Load(),
 		Panics:         p.records.Panics(),
 		PassedOver:     p.passedOver.Load(),

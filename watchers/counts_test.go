@@ -105,7 +105,7 @@ func TestTotalsAreSumsOfShardsThatDiffer(t *testing.T) {
 	for s := range w.Shards() {
 		s.Totals(&total)
 	}
-	want := Totals{Accepted: 3, Keys: 2, Watched: 3, Met: 8, Checks: 80, Wasted: 8, Signals: 9, Coalesced: 2 + 4}
+	want := Totals{Accepted: 3, Keys: 2, Watched: 3, Met: 8, Checks: 80, Wasted: 8, Signals: 9}
 	assert.Equal(t, want, total)
 }
 

@@ -41,7 +41,7 @@ type Shard[K comparable] struct {
 	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
 	met           atomic.Int64 // waits that did not begin, because their condition was met: see Met
 	seen          sighting     // of own
-	_             [8]byte      // fills the cache line
+	_             [16]byte     // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
 	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.
@@ -232,7 +232,6 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Keys += int(s.mu.keys.len)
 	t.Watched += int(s.mu.watched)
 	t.Signals += s.mu.signals.made
-	t.Coalesced += s.mu.signals.coalesced
 	if t.Times != nil {
 		s.observer.AddTimes(t.Times)
 	}
@@ -246,11 +245,11 @@ func (s *Shard[K]) Totals(t *Totals) {
 // and signalQueue.
 type Totals struct {
 	Counts
-	Accepted           int64
-	Keys, Watched      int
-	Met                int64 // neither in Accepted nor in Counts
-	Checks, Wasted     int64
-	Signals, Coalesced int64
+	Accepted       int64
+	Keys, Watched  int
+	Met            int64 // neither in Accepted nor in Counts
+	Checks, Wasted int64
+	Signals        int64
 
 	Times *stats.Times // nil if it is not wanted, or not counted
 }

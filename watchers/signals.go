@@ -10,8 +10,7 @@ import (
 type signalQueue[K comparable] struct {
 	first *keyList[K]
 
-	made      int64 // calls of Signal
-	coalesced int64 // of made: the key was marked already
+	made int64 // calls of Signal
 }
 
 // Signal marks key as changed up to the position upTo; with inOrder, for a check in the order
@@ -47,7 +46,6 @@ func (s *Shard[K]) signalLocked(l *keyList[K], upTo int64, inOrder bool) {
 	}
 	if l.signalled {
 		l.inOrder = l.inOrder && inOrder
-		q.coalesced++
 		return
 	}
 	l.signalled, l.inOrder, s.mu.kick = true, inOrder, true

@@ -25,6 +25,6 @@ func (d *demo) report(out io.Writer) {
 		published, len(latency), answers, missed)
 	fmt.Fprintf(out, "from POST to a poller: %s\n", program.Spread(latency))
 	s := d.server.waiting.Stats()
-	fmt.Fprintf(out, "purgatory: %d waits: %d satisfied, %d expired, %d cancelled, %d closed; %d signals, %d coalesced; %d checks, %d wasted\n",
-		s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed, s.Signals, s.Coalesced, s.Checks, s.WastedChecks)
+	fmt.Fprintf(out, "purgatory: %d waits: %d satisfied, %d expired, %d cancelled, %d closed; %d signals; %d checks, %d wasted\n",
+		s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed, s.Signals, s.Checks, s.WastedChecks)
 }

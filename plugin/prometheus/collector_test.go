@@ -191,12 +191,15 @@ func TestTheDocumentationCountsTheSeries(t *testing.T) {
 	require.NoError(t, err)
 	all, err := New(newPurgatory[string](t, "p", purgatory.WithHistograms()))
 	require.NoError(t, err)
+	most, err := New(newPurgatory[string](t, "p", purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour)))
+	require.NoError(t, err)
 	histograms := testutil.CollectAndCount(all, "purgatory_wait_seconds", "purgatory_expiry_lateness_seconds")
 	classic := histograms * (purgatory.HistogramBuckets + 2) // buckets, sum, count
 	none, err := New()
 	require.NoError(t, err)
 	require.NoError(t, none.AddSignals(said{Name: "nats", QueueUsed: -1}))
 	for _, says := range []string{
+		fmt.Sprintf("%d to %d series a purgatory", series(few), series(most)),
 		fmt.Sprintf("It has %d series with its name", series(none)),
 		fmt.Sprintf("A purgatory has %d series without histograms, %d with them, and %d where", series(few), series(all), series(all)-classic+histograms),
 	} {

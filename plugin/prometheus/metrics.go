@@ -61,8 +61,6 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.WastedChecks }),
 	counter("signals_total", "Signals, which leave the check of a key to a worker.",
 		func(n *purgatory.Stats) int64 { return n.Signals }),
-	counter("coalesced_signals_total", "Signals whose key was marked already.",
-		func(n *purgatory.Stats) int64 { return n.Coalesced }),
 	counter("purged_entries_total", "Entries of ended operations that purges took out.",
 		func(n *purgatory.Stats) int64 { return n.Purged }),
 	gauge("timeouts_expected", "1 if WithTimeoutsExpected says that it is normal that operations expire, 0 otherwise.",

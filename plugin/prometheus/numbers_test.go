@@ -33,7 +33,6 @@ var exported = map[string]string{
 	"Checks":         `purgatory_checks_total{purgatory="p"}`,
 	"WastedChecks":   `purgatory_wasted_checks_total{purgatory="p"}`,
 	"Signals":        `purgatory_signals_total{purgatory="p"}`,
-	"Coalesced":      `purgatory_coalesced_signals_total{purgatory="p"}`,
 	"Purged":         `purgatory_purged_entries_total{purgatory="p"}`,
 	"PassedOver":     `purgatory_passed_over_waits_total{purgatory="p"}`,
 	"Panics":         `purgatory_panics_total{purgatory="p"}`,
