@@ -90,11 +90,11 @@ func TestAwaitedReportsWhetherOperationsWait(t *testing.T) {
 	assert.False(t, s.Awaited(1, hash))
 }
 
-func TestTriedReturnsTheTriesOfTheShard(t *testing.T) {
+func TestTriesOfAShardAddUp(t *testing.T) {
 	s := newMap(0).Shard(0)
-	assert.EqualValues(t, 3, s.Tried(1, 1, 3, 0))
-	assert.EqualValues(t, 8, s.Tried(1, 1, 5, 2))
-	assert.EqualValues(t, 9, s.Tried(1, 1, 1, 1))
+	s.Tried(1, 1, 3, 0)
+	s.Tried(1, 1, 5, 2)
+	s.Tried(1, 1, 1, 1)
 	var total Totals
 	s.Totals(&total)
 	assert.Equal(t, []int64{9, 3}, []int64{total.Checks, total.Wasted})

@@ -200,9 +200,8 @@ func (s *Shard[K]) dropLocked(l *keyList[K]) {
 	s.mu.keys.remove(l)
 }
 
-// Tried counts tries that a check of key has made, and how many of them were wasted. It
-// returns the number of tries of the shard, with these.
-func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (run int64) {
+// Tried counts tries that a check of key has made, and how many of them were wasted.
+func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) {
 	if s.observer.CountsKeys() {
 		s.mu.Lock()
 		s.observer.Tried(key, hash, tries, wasted)
@@ -211,7 +210,7 @@ func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) (run int64) {
 	if wasted > 0 {
 		s.wasted.Add(wasted)
 	}
-	return s.tries.Add(tries)
+	s.tries.Add(tries)
 }
 
 // Keys appends the counts of keys: to hot those of the keys with the most operations and
