@@ -55,7 +55,7 @@ func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
 			})
 			submit(t, p, nests, hour, "a")
 			p.CheckAndComplete("a")
-			require.True(t, held.Waiting(), "it is left to a worker")
+			require.True(t, held.Queued(), "it is left to a worker")
 			forceAll(t, p, all)
 			gone(t, all)
 			late := afterRegistration(func(*op) bool { return true })

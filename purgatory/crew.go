@@ -52,8 +52,8 @@ func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	return h, true
 }
 
-// Waiting reports whether there is work.
-func (c *crew[K]) Waiting() bool {
+// Queued reports whether there is work.
+func (c *crew[K]) Queued() bool {
 	if c.all.Load() || c.p.watchers.Signalled() {
 		return true
 	}
@@ -63,7 +63,7 @@ func (c *crew[K]) Waiting() bool {
 }
 
 // idle reports whether no worker runs and there is no work.
-func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Waiting() }
+func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
 // Work does one piece of work, and reports whether there was any. Each of the three kinds in
 // turn comes first, so that none of them, arriving without end, keeps the others waiting.
@@ -84,7 +84,7 @@ func (c *crew[K]) Work() bool {
 func (c *crew[K]) workHanded(uint) (found bool) {
 	h, found := c.takeHanded()
 	if found {
-		c.pool.Look() // the callbacks may block this worker
+		c.pool.KickIfQueued() // the callbacks may block this worker
 		h.shard.Gate().Enter()
 		c.p.answerOne(h.shard, h.m, h.m.Outcome(), h.key, 0)
 	}
@@ -97,7 +97,7 @@ func (c *crew[K]) workSignal(turn uint) (found bool) {
 	if !ok {
 		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
 	}
-	c.pool.Look() // the callbacks may block this worker
+	c.pool.KickIfQueued() // the callbacks may block this worker
 	if s.InOrder {
 		c.p.checkInOrder(s.Key, s.Hash, nil)
 	} else {

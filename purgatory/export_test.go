@@ -85,7 +85,7 @@ func (p *DelayedOperationPurgatory[K]) PooledKeys() *[]watchers.Wait[K] {
 // test does their work when it wants it done.
 type HeldWorkers struct {
 	Asked   func() int  // how many workers have been started
-	Waiting func() bool // whether there is work
+	Queued  func() bool // whether there is work
 	Step    func() bool // does one piece of work, and reports whether there was any
 	Release func()      // lets the workers do what is left
 }
@@ -105,7 +105,7 @@ func (j heldJob) Work() bool {
 func HoldWorkers[K comparable](t testing.TB, p *DelayedOperationPurgatory[K]) *HeldWorkers {
 	released := make(chan struct{})
 	p.crew.pool.Init(p.cfg.signalWorkers, heldJob{&p.crew, released})
-	h := &HeldWorkers{p.crew.pool.Running, p.crew.Waiting, p.crew.Work, sync.OnceFunc(func() { close(released) })}
+	h := &HeldWorkers{p.crew.pool.Running, p.crew.Queued, p.crew.Work, sync.OnceFunc(func() { close(released) })}
 	t.Cleanup(h.Release)
 	return h
 }

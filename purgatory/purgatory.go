@@ -91,7 +91,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		p.crew.pool.MayLinger()
 	}
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
-		h.Idle = func() bool { return !p.crew.Waiting() && p.crew.idle() }
+		h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
 	}
 	if p.timer = cfg.timer; p.timer == nil {
 		opts := append(cfg.timerOptions, timer.WithWorkers(cfg.expiryWorkers), timer.WithPanicHandler(p.records.Panicked))

@@ -515,10 +515,10 @@ func TestSignalAllAfterCloseAsksForNoWorker(t *testing.T) {
 	held := purgatory.HoldWorkers(t, p)
 	submitted(t, p, "a")
 	p.SignalAll()
-	assert.True(t, held.Waiting())
+	assert.True(t, held.Queued())
 	held.Work()
 	require.NoError(t, p.Close())
 	held.Work() // the callback of what Close has ended
 	p.SignalAll()
-	assert.False(t, held.Waiting())
+	assert.False(t, held.Queued())
 }

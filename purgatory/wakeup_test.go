@@ -160,7 +160,7 @@ func TestOneCallerTriesAnOperationAtMostEightTimes(t *testing.T) {
 	}
 	submit(t, p, o, hour, "a")
 	assert.EqualValues(t, 1+8, o.tries.Load(), "by its registration: before anybody can find it, and then")
-	assert.True(t, held.Waiting(), "the rest is left to a worker")
+	assert.True(t, held.Queued(), "the rest is left to a worker")
 	nested = true
 	o.tries.Store(0)
 	p.CheckAndComplete("a")

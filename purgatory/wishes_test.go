@@ -352,7 +352,7 @@ func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
 	assert.Zero(t, p.CheckAndComplete("a"))
 	assert.EqualValues(t, purgatory.MaxInRow, op.tries.Load()-before)
 	assert.Positive(t, held.Asked(), "the next look is left to a worker")
-	assert.True(t, held.Waiting())
+	assert.True(t, held.Queued())
 	assert.Equal(t, operation.Pending, op.Outcome())
 	op.calm.Store(true)
 	s := p.Stats()

@@ -79,7 +79,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 type expiries SystemTimer
 
 func (e *expiries) Work() (ran bool) { return e.runDue() }
-func (e *expiries) Waiting() bool    { return e.waiting() }
+func (e *expiries) Queued() bool     { return e.waiting() }
 
 // Now returns the time since the timer's start. It is the only place that reads the clock.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }

@@ -9,10 +9,10 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// turn is how many pieces of work a worker does before it lets other goroutines run. The
+// yieldAfter is how many pieces of work a worker does before it lets other goroutines run. The
 // scheduler interrupts a goroutine only after 10 ms. A goroutine that becomes ready on the
 // worker's processor, because the worker has released a lock, would wait for that long.
-const turn = 64
+const yieldAfter = 64
 
 // Pool runs up to a fixed number of workers, once Init has been called. It is safe for concurrent use and holds no lock.
 // The queue is not part of the pool: it is a [Job].
@@ -22,18 +22,18 @@ const turn = 64
 //  1. A goroutine that queues work does so before it calls Kick.
 //  2. If Kick finds the maximum of workers running, each of them has yet to decrement
 //     running.
-//  3. A worker first decrements running and then asks for waiting work. So either Kick
-//     finds a place for a worker, or that worker finds the work.
+//  3. A worker first decrements running and then asks for queued work. So either Kick
+//     finds room for a worker, or that worker finds the work.
 //  4. If Kick finds enough goroutines being started as workers, each has yet to say that it has
 //     started. It does so before it looks for work, so it finds the work, or somebody else has.
 //
-// No work waits for a worker that is blocked while a place is free: whoever takes work calls Look
+// No work waits for a worker that is blocked while there is room for another: whoever takes work calls KickIfQueued
 // before it runs code that may block, and 4 holds for that call of Kick, too. So no more goroutines
 // are being started than there are processors to run them. If each piece of short work had another
 // one started, most would find nothing: T2 of bench takes 10 % less processor time. See
 // docs/decisions.md#as-many-new-workers-as-processors.
 //
-// A worker that lingers counts as none. Kick wakes it, and it asks for a place as Kick does for a
+// A worker that lingers counts as none. Kick wakes it, and it asks for room as Kick does for a
 // goroutine: if it gets none, 2 or 4 holds.
 type Pool struct {
 	max   int64
@@ -65,8 +65,8 @@ const starting = 1 << 32
 
 // Job is what a pool does.
 type Job interface {
-	Work() bool    // does one bounded piece of work; false: there is none
-	Waiting() bool // reports whether work is queued
+	Work() bool   // does one bounded piece of work; false: there is none
+	Queued() bool // reports whether work is queued
 }
 
 // Init makes p a pool of at most limit workers.
@@ -120,9 +120,9 @@ func (p *Pool) admit() bool {
 	}
 }
 
-// Look starts a worker if work is queued. A worker calls it before it runs code that may block it.
-func (p *Pool) Look() {
-	if p.job.Waiting() {
+// KickIfQueued starts a worker if work is queued. A worker calls it before it runs code that may block it.
+func (p *Pool) KickIfQueued() {
+	if p.job.Queued() {
 		p.Kick()
 	}
 }
@@ -175,11 +175,11 @@ func (p *Pool) shift() (worked bool) {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {
 		p.running.Add(-1)
-		p.Look()
+		p.KickIfQueued()
 	}()
 	p.running.Add(-starting) // it has started
 	for n := 1; p.job.Work(); n++ {
-		if worked = true; n%turn == 0 {
+		if worked = true; n%yieldAfter == 0 {
 			runtime.Gosched()
 		}
 	}

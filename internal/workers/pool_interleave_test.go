@@ -17,7 +17,7 @@ type counted struct {
 	working, most, did int
 }
 
-func (c *counted) Waiting() bool { return c.left.Load() > 0 }
+func (c *counted) Queued() bool { return c.left.Load() > 0 }
 
 func (c *counted) Work() bool {
 	for n := c.left.Load(); n > 0; n = c.left.Load() {

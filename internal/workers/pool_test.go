@@ -24,14 +24,14 @@ type queue struct {
 	mu     sync.Mutex
 	items  []func()
 	inVain int    // how often work was called while nothing was queued
-	look   func() // Look of the pool, for work that blocks
+	look   func() // KickIfQueued of the pool, for work that blocks
 }
 
 // job is the Work of a Job for which none waits.
 type job func() bool
 
-func (j job) Work() bool  { return j() }
-func (job) Waiting() bool { return false }
+func (j job) Work() bool { return j() }
+func (job) Queued() bool { return false }
 
 // tooOften is how often a pool may ask in vain: each kick of a test starts a worker or two.
 const tooOften = 100_000
@@ -63,7 +63,7 @@ func (q *queue) Work() bool {
 	return true
 }
 
-func (q *queue) Waiting() bool {
+func (q *queue) Queued() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items) > 0
@@ -85,7 +85,7 @@ func TestAWorkerLetsOthersRun(t *testing.T) {
 	other.Go(func() { seen.Store(pieces.Load() + 1) })
 	p.Kick() // the worker runs before the other goroutine
 	other.Wait()
-	assert.Less(t, seen.Load(), int64(100*turn))
+	assert.Less(t, seen.Load(), int64(100*yieldAfter))
 }
 
 // The kicks come before the first worker runs. It asks for the second one before its work blocks.
@@ -94,7 +94,7 @@ func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
 		p := newPool(3, &q)
-		q.look = p.Look
+		q.look = p.KickIfQueued
 		var running, most, done atomic.Int32
 		for range 30 {
 			q.push(func() {
@@ -180,7 +180,7 @@ func TestNoKickIsLost(t *testing.T) {
 			}
 			if before%7 == 0 {
 				synctest.Wait()
-				if q.Waiting() {
+				if q.Queued() {
 					t.Fatal("work waits and no worker runs")
 				}
 			}
@@ -233,7 +233,7 @@ func TestAWorkerDoesNotLingerForLong(t *testing.T) {
 func TestOneWorkerLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := lingeringPool(t, 3)
-		q.look = p.Look
+		q.look = p.KickIfQueued
 		for range 3 {
 			q.push(func() { time.Sleep(time.Second) })
 			p.Kick()
@@ -311,7 +311,7 @@ func TestWorkThatIsLeftIsFoundBesideWorkersThatDoNone(t *testing.T) {
 				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what was started runs when the test waits
 				synctest.Test(t, func(t *testing.T) {
 					p, q := lingeringPool(t, 3)
-					q.look = p.Look
+					q.look = p.KickIfQueued
 					back, done := make(chan struct{}), false
 					for range blocked {
 						q.push(func() { <-back })

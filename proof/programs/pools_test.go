@@ -31,7 +31,7 @@ type pools struct {
 type job struct{ work, waiting func() bool }
 
 func (j job) Work() bool    { return j.work() }
-func (j job) Waiting() bool { return j.waiting() }
+func (j job) Queued() bool { return j.waiting() }
 
 func drawPool(d *drawer) small {
 	p := &pools{limit: 1 + d.IntN(2), kickers: 2 + d.IntN(2), each: 1 + d.IntN(2), goexits: uint8(d.IntN(4)), queues: uint8(d.IntN(4)), lingers: d.IntN(2) == 0, stops: d.IntN(4) == 0, passes: d.IntN(2) == 0}
@@ -53,7 +53,7 @@ func (g *pools) setup(spawn func(string, func())) func() error {
 		running++
 		most = max(most, running)
 		defer func() { running-- }()
-		p.Look() // as before code that may block
+		p.KickIfQueued() // as before code that may block
 		sched.Yield()
 		if g.queues>>n&1 == 1 {
 			queued++
