@@ -65,7 +65,7 @@ func (t *store) runDue() (ran bool) {
 			break
 		}
 		ran = true
-		if t.waiting() { // before the task, because it may block
+		if t.anyReady() { // before the task, because it may block
 			t.clock.need(0)
 		}
 		guard.Call(func() { run(e) }, t.panicked)
@@ -112,8 +112,8 @@ func (t *store) claimLocked(s *shard, e *entry.Entry) {
 	t.countLocked(s, -1)
 }
 
-// waiting reports whether an entry is due and waits for a worker.
-func (t *store) waiting() bool {
+// anyReady reports whether an entry is due: its shard has a ready bit.
+func (t *store) anyReady() bool {
 	for i := range t.ready {
 		if t.ready[i].Load() != 0 {
 			return true
@@ -125,10 +125,10 @@ func (t *store) waiting() bool {
 // readyShard returns a shard whose ready bit is set, nil if there is none. It begins at another shard each
 // time, so that a shard that always has due entries does not keep the others waiting.
 func (t *store) readyShard() *shard {
-	if !t.waiting() {
+	if !t.anyReady() {
 		return nil
 	}
-	first := int(t.turn.Add(1)) & (len(t.shards) - 1)
+	first := int(t.from.Add(1)) & (len(t.shards) - 1)
 	for i := range t.ready {
 		at := (first/64 + i) % len(t.ready)
 		if word := t.ready[at].Load(); word != 0 {

@@ -83,7 +83,7 @@ const lastTime = Never - 1
 func (t *ManualTimer) move() (ran bool) {
 	for t.step() {
 		t.flush(t.Now())
-		for t.waiting() {
+		for t.anyReady() {
 			ran = t.runDue() || ran
 		}
 	}
@@ -96,7 +96,7 @@ func (t *ManualTimer) move() (ran bool) {
 func (t *ManualTimer) step() (more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.waiting() { // entries that were due when they were added
+	if t.anyReady() { // entries that were due when they were added
 		return true
 	}
 	if tick := t.next(); tick <= int64(t.mu.target)/t.tick {

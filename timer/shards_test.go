@@ -23,5 +23,5 @@ func TestWhatIsDueInAnyShardRuns(t *testing.T) {
 	for i, n := range ran {
 		assert.Equal(t, 2, n, "shard %d", i)
 	}
-	assert.False(t, m.waiting())
+	assert.False(t, m.anyReady())
 }

@@ -52,7 +52,7 @@ type store struct {
 	// free. The bit may stay set after the last due entry was cancelled, until a worker
 	// looks. It is written with that lock held.
 	ready   [maxShards / 64]sched.Uint64
-	turn    atomic.Uint32 // the shard at which the next worker begins to look for a bit
+	from    atomic.Uint32 // the shard from which on the next worker searches for a bit
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
@@ -105,7 +105,7 @@ func (t *store) made(yield func(*shard) bool) {
 func (t *store) core() *store { return t }
 
 // Pending returns the number of scheduled entries, including those that are due and not yet
-// claimed by a worker. It takes the lock of each shard in turn.
+// claimed by a worker. It takes the locks of the shards one after the other.
 func (t *store) Pending() (n int) {
 	for s := range t.made {
 		s.mu.Lock()

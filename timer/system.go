@@ -79,7 +79,7 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 type expiries SystemTimer
 
 func (e *expiries) Work() (ran bool) { return e.runDue() }
-func (e *expiries) Queued() bool     { return e.waiting() }
+func (e *expiries) Queued() bool     { return e.anyReady() }
 
 // Now returns the time since the timer's start. It is the only place that reads the clock.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
@@ -116,5 +116,5 @@ func (t *SystemTimer) Stop() (unfired []any) {
 // Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that
 // no worker is left; the goroutine of Start ends by itself.
 func (t *SystemTimer) Idle() bool {
-	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.waiting()
+	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.anyReady()
 }

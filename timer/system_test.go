@@ -254,9 +254,9 @@ func TestAfterStopNothingIsDue(t *testing.T) {
 		holdWorkers(t, timer)
 		tt := newTask(nil)
 		addIn(t, timer, tt, 0)
-		assert.True(t, timer.waiting())
+		assert.True(t, timer.anyReady())
 		assert.Equal(t, []any{tt}, timer.Stop())
-		assert.False(t, timer.waiting(), "although no worker has looked")
+		assert.False(t, timer.anyReady(), "although no worker has looked")
 	})
 }
 
