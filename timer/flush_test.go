@@ -51,7 +51,7 @@ func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 	left := halfWay(t, s)
 	s.mu.Unlock()
 	require.Greater(t, len(left), 10)
-	taskOf := func(i int) *testTask { return ownerOf(left[i]).(*testTask) }
+	task := func(i int) *testTask { return taskOf(left[i]).(*testTask) }
 	assert.True(t, m.Cancel(taskEntry(left[0])))
 	assert.True(t, m.Cancel(taskEntry(left[5])))
 	assert.True(t, m.Cancel(taskEntry(left[len(left)-1])))
@@ -61,13 +61,13 @@ func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 	addIn(t, m, added, time.Second)
 	m.AdvanceClock(time.Second)
 	for _, i := range []int{0, 5, len(left) - 1, 1} {
-		assert.Zero(t, taskOf(i).runs.Load(), "entry %d", i)
+		assert.Zero(t, task(i).runs.Load(), "entry %d", i)
 	}
-	assert.EqualValues(t, 1, taskOf(2).runs.Load())
+	assert.EqualValues(t, 1, task(2).runs.Load())
 	assert.EqualValues(t, 1, added.runs.Load())
 	checkInvariants(t, &m.store, nil)
 	m.AdvanceClock(time.Hour)
-	assert.EqualValues(t, 1, taskOf(1).runs.Load())
+	assert.EqualValues(t, 1, task(1).runs.Load())
 	assert.Zero(t, m.Pending())
 }
 

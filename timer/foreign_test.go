@@ -155,7 +155,7 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	list.Link(hold, 0, 0, nil)
 	hold.Release(true)
 	e := taskEntry(hold.Entry())
-	assert.Nil(t, ownerOf(&e.entry))
+	assert.Nil(t, taskOf(&e.entry))
 
 	require.NoError(t, m.AddAt(e, 0, time.Second))
 	assert.EqualValues(t, 1<<23-1, hold.Owner(), "a timer does not take it over")

@@ -56,17 +56,17 @@ func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit 
 
 // periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
-	p, _ := h.task.owner.(*periodic)
+	p, _ := h.task.bound.(*periodic)
 	return p
 }
 
-// start binds h's entry to owner, and schedules it to expire first from now.
-func (t *store) start(h *Handle, owner Task, first time.Duration) (*Handle, error) {
+// start binds h's entry to task, and schedules it to expire first from now.
+func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error) {
 	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
 	h.timer = t
-	h.task.bind(owner, t.id)
+	h.task.bind(task, t.id)
 	now := t.clock.Now()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.
 	w := &s.mu.wheel
 	own := func(e *entry.Entry) {
 		check(uint32(e.Word.Load())&mask == index, "entry of shard %d", uint32(e.Word.Load())&mask)
-		check(ownerOf(e) != nil || e.OfOperation(), "entry without a task")
+		check(taskOf(e) != nil || e.OfOperation(), "entry without a task")
 		check(e.At > 0, "entry in a list with deadline %d", e.At)
 	}
 	for _, e := range listOf(t, &s.mu.due) {

@@ -192,5 +192,5 @@ func (m *model) stop() {
 func (m *model) check() {
 	pending := m.timer.Pending()
 	m.require(pending == m.pending(), "%d entries pending, not %d", pending, m.pending())
-	checkInvariants(m.t, &m.timer.store, func(e *entry.Entry) bool { return !ownerOf(e).(*modelItem).extended })
+	checkInvariants(m.t, &m.timer.store, func(e *entry.Entry) bool { return !taskOf(e).(*modelItem).extended })
 }

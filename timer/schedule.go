@@ -56,9 +56,9 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 // is room. The limit does not apply to the next run of a periodic handle.
 func (t *store) admitLocked(e *entry.Entry) error {
 	owned, limit := e.OwnedBy(t.id), t.maxPending
-	owner := ownerOf(e)
+	task := taskOf(e)
 	switch {
-	case owner == nil && !e.OfOperation():
+	case task == nil && !e.OfOperation():
 		return ErrNoTask
 	case t.stopped.Load():
 		return ErrStopped
@@ -67,7 +67,7 @@ func (t *store) admitLocked(e *entry.Entry) error {
 	case owned && e.Next != nil:
 		return ErrScheduled
 	}
-	if _, ok := owner.(*periodic); ok && e.At != 0 {
+	if _, ok := task.(*periodic); ok && e.At != 0 {
 		limit = math.MaxInt64
 	}
 	if t.maxPending > 0 && !bounded.Increment(&t.pending, limit) {

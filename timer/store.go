@@ -136,16 +136,16 @@ func (t *store) Stop() (unfired []any) {
 			for !l.empty() {
 				e := l.root.Next
 				t.cancelLocked(s, e)
-				switch owner := ownerOf(e).(type) {
+				switch task := taskOf(e).(type) {
 				case nil: // an operation's
 				case *once:
-					unfired = append(unfired, (*Handle)(owner))
+					unfired = append(unfired, (*Handle)(task))
 				case *periodic:
-					if owner.halt() { // otherwise Stop has prevented it
-						unfired = append(unfired, &owner.Handle) // the *Handle that the caller got
+					if task.halt() { // otherwise Stop has prevented it
+						unfired = append(unfired, &task.Handle) // the *Handle that the caller got
 					}
 				default:
-					unfired = append(unfired, owner)
+					unfired = append(unfired, task)
 				}
 			}
 		}

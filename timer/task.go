@@ -23,19 +23,19 @@ type Task interface {
 // concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
-	owner Task // nil until it is bound, constant afterwards
+	bound Task // nil until it is bound, constant afterwards
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the
 // first field of a TaskEntry, or that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
-// ownerOf returns what e is bound to; nil if e is not bound, or is an operation's.
-func ownerOf(e *entry.Entry) Task {
+// taskOf returns what e is bound to; nil if e is not bound, or is an operation's.
+func taskOf(e *entry.Entry) Task {
 	if e.OfOperation() {
 		return nil
 	}
-	return taskEntry(e).owner
+	return taskEntry(e).bound
 }
 
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
@@ -43,8 +43,8 @@ var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless e
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
 func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
 
-func (e *TaskEntry) bind(owner Task, id uint32) {
-	e.owner = owner
+func (e *TaskEntry) bind(task Task, id uint32) {
+	e.bound = task
 	e.entry.Bind(id)
 }
 
@@ -57,8 +57,8 @@ func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 // run runs what e is bound to: a task, a handle's too, or the end of an operation (see
 // [entry.Expire]). The caller has claimed e.
 func run(e *entry.Entry) {
-	if owner := ownerOf(e); owner != nil {
-		owner.RunTask(taskEntry(e))
+	if task := taskOf(e); task != nil {
+		task.RunTask(taskEntry(e))
 	} else {
 		entry.Expire(e)
 	}
