@@ -161,7 +161,7 @@ func TestShutdownOnASharedTimerDoesNotWaitForTheReaper(t *testing.T) {
 		clock, err := timer.NewSystemTimer()
 		require.NoError(t, err)
 		defer clock.Stop()
-		for range 2 { // one reaper drives, the other waits for its turn
+		for range 2 { // one reaper drives, the other waits to be the driver
 			p, err := purgatory.New[int]("test", purgatory.WithTimer(clock), purgatory.WithReapInterval(3*time.Second))
 			require.NoError(t, err)
 			defer func() {

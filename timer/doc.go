@@ -32,20 +32,20 @@
 //     of workers, those of a [ManualTimer] on the goroutine that advances its clock. A panic
 //     in a task goes to the panic handler, and the next task runs.
 //   - The driver of a SystemTimer sleeps until the next non-empty bucket expires, or until
-//     it has young entries to place. Clocks are monotonic.
+//     it has to put young entries into a wheel. Clocks are monotonic.
 //   - Tasks of one tick run in no particular order.
 //
 // # The path of an entry
 //
 //	AddAt ─┬─► bucket of level l ──► … ──► bucket of level 0 ──► due ──► worker: RunTask
-//	       ▼   ▲    its first tick is reached: placed again    │
+//	       ▼   ▲    its first tick is reached: one level down  │
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
 // Most entries are cancelled soon after they were added. An entry that is due in more than
 // four seconds (or four ticks, if that is longer) is young at first: it is in a list of its
-// shard and in no bucket. Within one second (or one tick), the driver begins to place the
-// entries that are left there; it handles due entries first.
+// shard and in no bucket. Within one second (or one tick), the driver begins to put the
+// entries that are still there into the wheel; it handles due entries first.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical
 // Timing Wheels" (SOSP 1987), scheme 7, with two changes. A bitmap of non-empty buckets

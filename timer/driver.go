@@ -33,13 +33,13 @@ func (t *store) callStandIn(overdue int64) {
 // standingIn is the value of overdue while a stand-in flushes and the driver sleeps.
 const standingIn = never - 1
 
-// standIn flushes once in place of the driver, unless that is awake or another stand-in flushes. It
+// standIn flushes once instead of the driver, unless that is awake or another stand-in flushes. It
 // flushes perhaps beside the driver: if that wakes up meanwhile, each of the two goes on where the
 // other one has released a shard's lock.
 //
 // The driver still does not sleep past an entry (see wake). A flush raises a shard's next, under
-// the shard's lock, to the tick at which the first bucket expires or the young entries are to
-// be placed. So a driver that has read next before the flush wakes up too early, not too late.
+// the shard's lock, to the tick at which the first bucket expires or young is to be
+// emptied. So a driver that has read next before the flush wakes up too early, not too late.
 func (t *store) standIn() {
 	defer t.standIns.Add(-1)
 	overdue := t.overdue.Load()
@@ -91,12 +91,12 @@ func (t *SystemTimer) nextWake() int64 {
 // AdvanceClock waits until an entry is due, hands all due entries to the workers and returns
 // true. It returns false when d has passed or the timer stops. If d is 0, it hands over what
 // is due and does not wait. After a stall, it first waits for the grace of [WithStallGrace], if there
-// is one. One of several callers is the driver; the others wait for their turn, for up to their d. A
+// is one. One of several callers is the driver; the others wait until they can be it, for up to their d. A
 // task that calls it blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed,
-// whether it is the driver or waits for its turn. Another caller can then become the driver.
+// whether it is the driver or waits to be it. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 	if stop != nil && sched.Closed(t.ended) {

@@ -9,9 +9,9 @@ import (
 )
 
 // flush moves all entries that have expired by now to due, starts workers for them, and
-// reports whether any entry is due. The shards take turns, one hold of the lock each, so that
+// reports whether any entry is due. It goes from shard to shard, one hold of the lock each, so that
 // what is due in one does not wait for all the work of another. If young entries are left that
-// are to be placed by now, then their shard's next is not after now's tick, so that the driver
+// should be in the wheel by now, then their shard's next is not after now's tick, so that the driver
 // flushes again at once.
 func (t *store) flush(now time.Duration) (due bool) {
 	tick := int64(now) / t.tick
@@ -98,7 +98,7 @@ func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int6
 		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
 		// reached the deadline's tick, the entry is due again, and the next iteration or
 		// the next call compares it anew.
-		if at := s.placeLocked(e); at != 0 {
+		if at := s.putLocked(e); at != 0 {
 			expiration = min(expiration, at)
 		}
 	}

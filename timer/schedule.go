@@ -96,7 +96,7 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// publish says that an entry was placed in s, and unlocks it. expiration is the tick at which the
+// publish says that an entry was put into s, and unlocks it. expiration is the tick at which the
 // entry's bucket is to be flushed, 0 if it is due, never if there is nothing to do.
 func (t *store) publish(s *shard, expiration int64) {
 	if expiration == 0 {
@@ -192,7 +192,7 @@ func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
 // another timer. It does not block.
 //
 // A deadline that is later by a tick or more is written to the entry only: when the old
-// deadline passes, the timer finds the new one and places the entry again. Another deadline
+// deadline passes, the timer finds the new one and puts the entry back into the wheel. Another deadline
 // moves the entry at once.
 //
 // The operation of a purgatory that has no timeout is not added. Its first deadline schedules it, unless

@@ -14,23 +14,23 @@ import (
 // A scheduled entry is in exactly one of these lists, and can be cancelled from each in
 // O(1):
 //
-//   - young: its deadline is far away, and the driver has not placed it yet;
+//   - young: its deadline is far away, and the driver has not put it into the wheel yet;
 //   - a bucket of the wheel;
 //   - due: its bucket of the lowest wheel has expired, or its deadline had passed when it
-//     was placed. It waits for a worker.
+//     came. It waits for a worker.
 type shard struct {
 	tick int64 // in ns
 	far  int64 // how far ahead the deadline of a young entry is at least, in ns
 
 	// next is a lower bound on the tick at which this shard has to be flushed.
-	// Goroutines that place entries lower it, a flush raises it, both with mu held.
+	// Goroutines that put entries in lower it, a flush raises it, both with mu held.
 	// It is read without mu.
 	next sched.Int64
 
 	mu struct { // level 3 of the lock order, see docs/design.md
 		sched.Mutex
 		pending int64
-		youngAt int64 // the time at which young is to be placed, in ns; 0: no time is set
+		youngAt int64 // the time at which young is to be emptied into the wheel, in ns; 0: no time is set
 		young   taskList
 		wheel   timingWheel
 		due     taskList // workers write it: it begins a cache line
@@ -54,9 +54,9 @@ func newShard(index int, cfg *config) *shard {
 	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
 	s.mu.wheel.size = cfg.wheelSize
-	// When a bucket of an overflow wheel expires, the timer places all its entries again at once.
+	// When a bucket of an overflow wheel expires, the timer puts all its entries into lower levels at once.
 	// If the overflow buckets of all shards expired together, the next expiry would be late by
-	// the time that all these placements take. So each wheel is ahead of the previous one by
+	// the time that all this takes. So each wheel is ahead of the previous one by
 	// 1/shards of a bucket of level 1 plus 1/shards of a bucket of level 2. Ticks of 1 ns use
 	// the whole range of int64, so a phase would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
@@ -68,8 +68,8 @@ func newShard(index int, cfg *config) *shard {
 	return s
 }
 
-// dueTick returns the first tick that is not before deadline. This is the only place that
-// rounds up, and it makes "never early" hold: a bucket is flushed when now/tick, rounded
+// dueTick returns the first tick that is not before deadline. Nothing else rounds
+// up, and so "never early" holds: a bucket is flushed when now/tick, rounded
 // down, has reached its tick, so now >= tick*dueTick >= deadline.
 func (s *shard) dueTick(deadline int64) int64 {
 	return (deadline-1)/s.tick + 1
@@ -92,19 +92,19 @@ func (s *shard) scheduleLocked(e *entry.Entry, now, deadline time.Duration) (exp
 		s.mu.youngAt = since + s.youngWait
 		return s.youngTick()
 	}
-	// Move the wheel to now if no bucket expires until then, so that e is placed in the lowest
+	// Move the wheel to now if no bucket expires until then, so that e is put into the lowest
 	// possible level. That does not interfere with a flush that has released the lock between two
 	// chunks: a flush raises next only at its end, so until then next is not after the tick that is
 	// being flushed.
 	if tick := since / s.tick; tick > s.mu.wheel.now && tick < s.next.Load() {
 		s.mu.wheel.now = tick
 	}
-	return s.placeLocked(e)
+	return s.putLocked(e)
 }
 
-// placeLocked puts e into the bucket of its deadline, or into due, and returns the tick at
+// putLocked puts e into the bucket of its deadline, or into due, and returns the tick at
 // which the bucket is to be flushed; 0 if e is due.
-func (s *shard) placeLocked(e *entry.Entry) (expiration int64) {
+func (s *shard) putLocked(e *entry.Entry) (expiration int64) {
 	tick := s.dueTick(e.At)
 	if tick <= s.mu.wheel.now {
 		s.mu.due.pushBack(e)
@@ -115,7 +115,7 @@ func (s *shard) placeLocked(e *entry.Entry) (expiration int64) {
 
 // flushLocked moves entries whose buckets have expired by tick towards due: a bucket of the
 // lowest wheel in one step, a bucket of an overflow wheel entry by entry. It makes up to chunk
-// steps; if none is left, it places young entries. It reports whether this flush has to call it
+// steps; if none is left, it empties young into the wheel. It reports whether this flush has to call it
 // again.
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
@@ -124,7 +124,7 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		if expiration > tick {
 			w.now = max(tick, w.now)
 			if s.youngTick() <= tick {
-				more = s.placeYoungLocked(tick)
+				more = s.putYoungLocked(tick)
 				expiration, _, _ = w.next()
 			}
 			s.next.Store(min(expiration, s.youngTick()))
@@ -139,7 +139,7 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 		for ; steps < chunk && !bucket.empty(); steps++ {
 			e := bucket.root.Next
 			unlink(e)
-			s.placeLocked(e)
+			s.putLocked(e)
 		}
 	}
 	return true

@@ -81,7 +81,7 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. It is the only place that reads the clock.
+// Now returns the time since the timer's start. Nothing else reads the clock.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a

@@ -187,7 +187,7 @@ func TestStopEndsAdvanceClock(t *testing.T) {
 		timer, err := NewSystemTimer()
 		require.NoError(t, err)
 		ended := make(chan bool, 2)
-		for range 2 { // the driver, and a goroutine that waits for its turn
+		for range 2 { // the driver, and a goroutine that waits to be the driver
 			go func() { ended <- timer.AdvanceClock(math.MaxInt64) }()
 		}
 		synctest.Wait()
@@ -205,7 +205,7 @@ func TestStartTwiceOrAfterStopDoesNothing(t *testing.T) {
 		readings.Store(0)
 		timer.Start()
 		synctest.Wait()
-		assert.Zero(t, readings.Load(), "no second goroutine waits for its turn")
+		assert.Zero(t, readings.Load(), "no second goroutine waits to be the driver")
 		timer.Stop()
 		timer.Start()
 		other, err := NewSystemTimer()

@@ -22,7 +22,7 @@ func TestAdvanceClockUntil(t *testing.T) {
 		time.Sleep(time.Minute)
 		close(stop)
 		wg.Wait()
-		assert.Equal(t, time.Minute, time.Since(began), "those that wait for their turn go at once")
+		assert.Equal(t, time.Minute, time.Since(began), "those that wait to be the driver go at once")
 
 		tt := newTask(nil)
 		addIn(t, timer, tt, time.Second)

@@ -15,7 +15,7 @@ import (
 // A bucket of level l spans size^l ticks. An entry lies in the lowest level whose size
 // buckets, counted from the current one, reach the entry's tick. A bucket expires when the
 // clock reaches its first tick: the entries of a bucket of level 0 are due then, those of a
-// higher level are placed again, in a lower level.
+// higher level are put into a lower level.
 //
 //	level 0   |0|1|2|…|63|              a bucket is one tick
 //	level 1   |0.....63|64....127|…     a bucket is 64 ticks
@@ -77,7 +77,7 @@ func (w *timingWheel) slot(number int64) int64 {
 	return number % w.size
 }
 
-// add places e, which expires at tick > now, and returns the tick at which its bucket
+// add puts e, which expires at tick > now, into its bucket, and returns the tick at which that
 // expires. The loop ends: when span*size exceeds an int64, every bucket number is below
 // size.
 func (w *timingWheel) add(e *entry.Entry, tick int64) (expiration int64) {

@@ -4,13 +4,13 @@ import "time"
 
 // Most entries are cancelled soon after they were added, long before they are due. So an
 // entry that is due in more than four times youngFor is appended to a list, and the driver
-// places the entries that are left in that list within youngFor. An entry that stays is
+// puts the entries that are still in that list into the wheel within youngFor. An entry that stays is
 // linked twice; an entry that is cancelled before touches no bucket and no level. To add and
 // cancel an entry takes 54 ns of processor time with the list and 61 without (T1 of bench), an
 // operation's life on one key 1,735 and 1,901 instructions (callgrind). See
 // docs/decisions.md#young-entries.
 //
-// A flush places up to chunk young entries of each shard, and then the driver flushes what is due
+// A flush puts up to chunk young entries of each shard into its wheel, and then the driver flushes what is due
 // by then: due entries do not wait for a million young ones. For 64 shards that takes 0.3 ms, on one processor.
 //
 // No entry is late because it is young:
@@ -20,11 +20,11 @@ import "time"
 //     later ones. Extend to an earlier deadline removes an entry from the list.
 //  2. While youngAt is set, next is not after its tick. The goroutine that sets youngAt
 //     lowers next; only a flush raises next, and not beyond that tick.
-//  3. A flush that comes to that tick places young entries, and leaves next at the tick if
-//     any are left. From far/2 after youngAt on, it leaves none.
+//  3. A flush that comes to that tick empties young, up to chunk entries of it, and does not raise
+//     next if it has not finished. From far/2 after youngAt on, it finishes.
 const youngFor = time.Second // a tick, if that is longer
 
-// youngTick returns the tick at which the young entries are to be placed, never if there
+// youngTick returns the tick at which young is to be emptied into the wheel, never if there
 // is no such tick.
 func (s *shard) youngTick() int64 {
 	if s.mu.youngAt == 0 {
@@ -33,16 +33,16 @@ func (s *shard) youngTick() int64 {
 	return s.dueTick(s.mu.youngAt)
 }
 
-// placeYoungLocked places up to chunk young entries, and reports whether this flush has to
-// place the others too: they could soon be due.
-func (s *shard) placeYoungLocked(tick int64) (more bool) {
-	for placed := 0; !s.mu.young.empty(); placed++ {
-		if placed == chunk {
+// putYoungLocked puts up to chunk young entries into the wheel, and reports whether this flush has
+// to go on with the others: they could soon be due.
+func (s *shard) putYoungLocked(tick int64) (more bool) {
+	for n := 0; !s.mu.young.empty(); n++ {
+		if n == chunk {
 			return tick-s.youngTick() >= s.far/2/s.tick
 		}
 		e := s.mu.young.root.Next
 		unlink(e)
-		s.placeLocked(e)
+		s.putLocked(e)
 	}
 	s.mu.youngAt = 0
 	return false
