@@ -71,7 +71,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 			require.Same(t, s, watch.List().Owner().(*keyList[int]).shard)
 			require.NotEqual(t, machine.Pending, watch.Machine().Outcome(), "only what has ended is stale")
 		}
-		require.Equal(t, len(s.stale.watches) > 0, s.left.Load() != 0, "unlock finds every watch that was left")
+		require.Equal(t, len(s.stale.watches) > 0, s.hasStale.Load() != 0, "unlock finds every watch that was left")
 		stale += len(s.stale.watches)
 	}
 	require.Equal(t, stale, w.Stale())

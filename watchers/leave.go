@@ -8,7 +8,7 @@ import "github.com/delayedop/purgatory/internal/machine"
 // once for the first keys of the batch, and once more for each other key. It puts the first key of
 // machines[i] into keys[i].
 //
-// A watch whose lock is not free then may be left to the goroutine that holds it.
+// A watch whose lock is not free then may become stale: the goroutine that holds the lock takes it out.
 func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome, keys []K) {
 	outcomes, keys = outcomes[:len(machines)], keys[:len(machines)]
 	more := false // some operations have watches that are still linked
@@ -29,12 +29,12 @@ func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome
 	}
 	s.unlock()
 	if more {
-		leaveRest[K](machines, outcomes)
+		unlinkRest[K](machines, outcomes)
 	}
 }
 
-// leaveRest unlinks the watches that Leave has not unlinked.
-func leaveRest[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
+// unlinkRest unlinks those of their watches that Leave has not unlinked.
+func unlinkRest[K comparable](machines []*machine.Machine, outcomes []machine.Outcome) {
 	for i, m := range machines {
 		o := outcomes[i]
 		if extra := m.Extra(); extra != nil {
@@ -50,10 +50,10 @@ func leaveRest[K comparable](machines []*machine.Machine, outcomes []machine.Out
 	}
 }
 
-// unlink unlinks w, if it is linked. If the lock of its shard is not free, it leaves w to the
-// goroutine that holds the lock, unless the limit of such watches is reached: then it waits for the
-// lock. (To wait always would let the crowd of one key delay the ends of another's; to leave every watch makes an
-// operation on three keys 1.3 times as slow: see docs/decisions.md#a-watch-may-be-left-for-one-hold-of-a-lock.) It reports whether it has unlinked w. If w is the last of m's array, the shard, which
+// unlink unlinks w, if it is linked. If the lock of its shard is not free, w becomes stale,
+// unless the limit of such watches is reached: then unlink waits for the lock. (To wait always would let the crowd
+// of one key delay the ends of another's; to make every watch stale makes an operation on three keys 1.3 times as
+// slow: see docs/decisions.md#a-watch-may-be-stale-for-one-hold-of-a-lock.) It reports whether it has unlinked w. If w is the last of m's array, the shard, which
 // usually has lent the array, takes it back.
 func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machine) (unlinked bool) {
 	if w.List() == nil {
@@ -62,7 +62,7 @@ func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machin
 	l := w.List().Owner().(*keyList[K])
 	s := l.shard
 	if !s.mu.TryLock() {
-		if s.leave(w, o) {
+		if s.addStale(w, o) {
 			return false
 		}
 		s.mu.Lock()

@@ -33,7 +33,7 @@ func (s *Shard[K]) Sample(out []Waiting[K], n int, turn uint) []Waiting[K] {
 				if n == 0 {
 					return out
 				}
-				if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // an ended one was left there
+				if m := w.Machine(); m != nil && m.Outcome() == machine.Pending { // one that has ended is stale
 					n--
 					out = append(out, Waiting[K]{Machine: m, Key: l.key, Hash: l.hash, Start: m.Start()})
 				}

@@ -52,7 +52,7 @@ type Shard[K comparable] struct {
 
 	observer *stats.Observer[K] // nil if only counts are wanted; guarded by mu
 	gate     *Gate              // own, or that of another shard if there are over maxGates
-	left     sched.Uint32       // 1 while stale holds watches; read without a lock
+	hasStale sched.Uint32       // 1 while stale holds watches; read without a lock
 	index    uint32             // in all.shards
 	all      *Watchers[K]
 }
@@ -116,8 +116,8 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 	return Accepted
 }
 
-// refusesLocked says whether an operation with the first key of w is refused, if a reason is possible. Where a key is full, it
-// first takes out the watches that ended operations have left: so the limit is exact.
+// refusesLocked says whether an operation with the first key of w is refused, if a reason is possible. Where a
+// key is full, it first takes out the stale watches: so the limit is exact.
 func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
 	if s.all.closed.Load() {
 		return ShardClosed
@@ -126,8 +126,8 @@ func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
 	if s.waitingLocked(w.Key, w.Hash) < limit {
 		return Accepted
 	}
-	for s.left.Load() != 0 {
-		s.unlinkLeftLocked()
+	for s.hasStale.Load() != 0 {
+		s.unlinkStaleLocked()
 	}
 	if s.waitingLocked(w.Key, w.Hash) < limit {
 		return Accepted

@@ -45,7 +45,7 @@ func TestSizes(t *testing.T) {
 			lineOf("for checks and signals", signals, signals+unsafe.Sizeof(s.mu.signals)-1, unsafe.Offsetof(s.tries), unsafe.Offsetof(s.wasted), unsafe.Offsetof(s.wasted)+unsafe.Sizeof(s.wasted)-1),
 			// Each unlock reads left, which is rarely written. Fields all and index are never written, so
 			// they may lie in the line of the next shard.
-			lineOf("what is read", unsafe.Offsetof(s.observer), unsafe.Offsetof(s.gate), unsafe.Offsetof(s.left), stale, stale+unsafe.Sizeof(s.stale)-1),
+			lineOf("what is read", unsafe.Offsetof(s.observer), unsafe.Offsetof(s.gate), unsafe.Offsetof(s.hasStale), stale, stale+unsafe.Sizeof(s.stale)-1),
 		}
 		for i, at := range lines {
 			for _, other := range lines[:i] {

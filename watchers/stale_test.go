@@ -111,11 +111,11 @@ func TestPurgeTakesOutWhatNoUnlockHas(t *testing.T) {
 			s.mu.Lock()
 			end(w, a, m)
 			s.stale.Lock()
-			s.left.Store(0) // so that no unlock finds them
+			s.hasStale.Store(0) // so that no unlock finds them
 			s.stale.Unlock()
 			s.mu.Unlock()
 		}
-		s.left.Store(1)
+		s.hasStale.Store(1)
 		require.Equal(t, n, w.Stale())
 		require.Equal(t, n+1, int(s.mu.watched))
 		assert.Equal(t, n, w.Purge())

@@ -58,7 +58,7 @@ func TestPurgeEveryInterleaving(t *testing.T) {
 		left := staleWatch{m.Watch(1), machine.Forced}
 		w.stale.Store(1)
 		s.stale.watches = append(s.stale.watches, left) // which no unlock has seen
-		s.left.Store(1)
+		s.hasStale.Store(1)
 		purged := 0
 		spawn("purge", func() { purged = w.Purge() })
 		spawn("holder", func() { s.Awaited(b, w.Hash(b)) })

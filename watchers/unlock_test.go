@@ -45,7 +45,7 @@ func TestAWatchLeftAfterTheUnlockGoesAtOnce(t *testing.T) {
 	w := newMap(10)
 	m := wait(t, w, 1)
 	s := w.Shard(w.Hash(1))
-	require.True(t, s.leave(m.First(), machine.Forced))
+	require.True(t, s.addStale(m.First(), machine.Forced))
 	assert.Zero(t, w.Stale())
 	n, keys := watched(w)
 	assert.Equal(t, []int{0, 0}, []int{n, keys})
@@ -66,7 +66,7 @@ func TestAnUnlockTakesOutManyWatchesInParts(t *testing.T) {
 	busy.mu.Lock()
 	end(w, a, all...)
 	require.Equal(t, n, w.Stale())
-	assert.Equal(t, maxSteps, busy.unlinkLeftLocked())
+	assert.Equal(t, maxSteps, busy.unlinkStaleLocked())
 	assert.Equal(t, n-maxSteps, w.Stale())
 	busy.unlock()
 	assert.Zero(t, w.Stale())
@@ -97,7 +97,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"First":           func(f fixture) { First[int](f.all[0]) },
 		"Awaited":         func(f fixture) { f.Awaited(f.key, f.hash) },
 		"Leave":           func(f fixture) { f.Leave(f.all[:1], []machine.Outcome{machine.Forced}, make([]int, 1)) },
-		"leaveRest":       func(f fixture) { leaveRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },
+		"unlinkRest":      func(f fixture) { unlinkRest[int](f.all[:1], []machine.Outcome{machine.Forced}) },
 		"Sample":          func(f fixture) { f.Sample(nil, 1, 0) },
 		"Watch":           func(f fixture) { waitAt(t, f.Shard.all, f.key, 5) },
 		"Watch, refused":  func(f fixture) { f.Shard.all.Close(); f.Watch(nil, 0, &Wait[int]{}) },
@@ -109,7 +109,7 @@ func TestEveryMethodTakesOutWhatWasLeft(t *testing.T) {
 		"Signal":          func(f fixture) { f.Signal(f.key, f.hash, EveryPosition, false) },
 		"Signal, no key":  func(f fixture) { f.Signal(-1, f.hash, EveryPosition, false) },
 		"TakeSignal":      func(f fixture) { f.takeSignal() },
-		"a watch is left": func(f fixture) { f.leave(f.all[0].First(), machine.Forced) },
+		"a watch is left": func(f fixture) { f.addStale(f.all[0].First(), machine.Forced) },
 	}
 	for name, method := range methods {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 						for range 10 {
 							runtime.Gosched()
 						}
-						if s.left.Load() != 0 {
+						if s.hasStale.Load() != 0 {
 							seen.Add(1)
 						}
 						s.unlock()

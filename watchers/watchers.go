@@ -45,7 +45,7 @@ type Watchers[K comparable] struct {
 
 	making sched.Mutex // of a shard: a crowd makes one once; lock level 8, taken with no other held
 	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
-	stale  sched.Int64 // watches that Leave has left in their lists, over all shards
+	stale  sched.Int64 // stale watches, over all shards
 
 	signalled []sched.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
 }
@@ -53,7 +53,7 @@ type Watchers[K comparable] struct {
 // Config is the configuration of New. New does not check it.
 type Config[K comparable] struct {
 	Shards     int // a power of two
-	StaleLimit int // largest number of watches that may be left in their lists at any moment
+	StaleLimit int // largest number of watches that may be stale at any moment
 	KeyLimit   int // largest number of watches under a key at which an operation is accepted; 0: no limit
 	// End ends an operation that the caller holds; s is the shard of its first key.
 	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
@@ -126,7 +126,7 @@ func (w *Watchers[K]) make(i uint64) *Shard[K] {
 }
 
 // Shards returns an iterator over the shards that have been used. A shard that is first used
-// during the loop may be left out.
+// during the loop may be missing.
 func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 	return func(yield func(*Shard[K]) bool) {
 		for i := range w.slots {

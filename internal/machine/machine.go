@@ -229,7 +229,7 @@ func (m *Machine) SetStopped() {
 }
 
 // Stopped reports whether SetStopped was called. Only the holder may call it, or a goroutine that
-// takes out a watch that the holder has left.
+// takes out a stale watch.
 func (m *Machine) Stopped() bool { return m.word().Load()&stopped != 0 }
 
 // Release releases a held operation whose try returned false, unless there is a mark that
@@ -258,7 +258,7 @@ func (m *Machine) Release(retry bool) (wish Outcome, tryAgain bool) {
 }
 
 // settle ends a held operation with o, for good. The caller has unlinked the watches,
-// or has left them to other goroutines. For a cancelled operation, settle keeps cause. It
+// or has made them stale. For a cancelled operation, settle keeps cause. It
 // returns the wish that was left, whether or not it is the outcome.
 func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.

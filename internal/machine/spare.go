@@ -10,10 +10,10 @@ import "unsafe"
 // An array in a Spare is referred to by nothing else:
 //
 //  1. Only three things refer to a watch: the holder of its operation, its list, and
-//     the goroutine that takes it out of the list, if it was left there.
+//     the goroutine that takes it out of the list, if it is stale there.
 //  2. The holder gives the array back and drops its own reference.
 //  3. The holder does so only after it has unlinked every watch of the array itself,
-//     each under the lock of its list, and has left none in its list.
+//     each under the lock of its list: none is stale.
 type Spare struct {
 	watches int // total number in arrays
 

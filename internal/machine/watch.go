@@ -8,7 +8,7 @@ import "unsafe"
 //
 // The lock that guards the list guards next and prev. list, machine and position are
 // set while the watch is linked. They belong to the operation's holder, or to
-// the goroutine that takes the watch out after the holder has left it in its list.
+// the goroutine that takes the watch out after the holder has made it stale.
 type Watch struct {
 	next, prev *Watch
 	list       *List
@@ -92,7 +92,7 @@ func (w *Watch) Unlink() {
 }
 
 // List returns the list that w is in, nil if it is in none. Only the holder may call
-// it, or the goroutine that takes out w after the holder has left it there.
+// it, or the goroutine that takes out w after the holder has made it stale.
 func (w *Watch) List() *List { return w.list }
 
 // Machine returns the machine of the operation, nil if w is a marker.
