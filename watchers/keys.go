@@ -6,19 +6,19 @@ import (
 	"runtime"
 )
 
-// place is how far a walk over the keys of a shard has come: the bucket of the shard's
+// progress is how far an iteration over the keys of a shard has come: the bucket of the shard's
 // hash table that comes next. The zero value is the beginning.
 //
-// A place stays valid when the table grows or shrinks, because a walk visits the buckets
+// A progress stays valid when the table grows or shrinks, because the iteration visits the buckets
 // in the order of their bit-reversed numbers. When a table doubles, bucket i splits into
-// i and i+n. Both come before a place in that order, or both come after it.
-type place uint64
+// i and i+n. Both come before a progress in that order, or both come after it.
+type progress uint64
 
-// next returns the place after bucket at in a table of n buckets. n is a power of two.
+// next returns the progress after bucket at in a table of n buckets. n is a power of two.
 // next returns zero after the last bucket.
-func (at place) next(n int) place {
+func (at progress) next(n int) progress {
 	reversed := bits.Reverse64(uint64(at) | ^uint64(n-1))
-	return place(bits.Reverse64(reversed + 1))
+	return progress(bits.Reverse64(reversed + 1))
 }
 
 // Key is a key with its hash.
@@ -38,7 +38,7 @@ func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 	return func(yield func(Key[K]) bool) {
 		var keys []Key[K]
 		for s := range w.Shards() {
-			for at, more := place(0), true; more; more = at != 0 {
+			for at, more := progress(0), true; more; more = at != 0 {
 				keys, at = s.someKeys(at, chunk, keys[:0])
 				runtime.Gosched() // lets a goroutine run that has waited for the shard's lock
 				for _, k := range keys {
@@ -54,7 +54,7 @@ func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 // someKeys appends to out keys of s for which operations wait. It begins with the bucket
 // at, and ends with the bucket in which it has appended the n-th key. next is where
 // to continue, zero after the last bucket.
-func (s *Shard[K]) someKeys(at place, n int, out []Key[K]) (keys []Key[K], next place) {
+func (s *Shard[K]) someKeys(at progress, n int, out []Key[K]) (keys []Key[K], next progress) {
 	s.mu.Lock()
 	defer s.unlock()
 	buckets := s.mu.keys.buckets

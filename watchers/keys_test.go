@@ -19,7 +19,7 @@ func TestAPassOverAllKeysGoesInParts(t *testing.T) {
 		waitAt(t, w, key, AnyPosition)
 	}
 	total := 0
-	var at place
+	var at progress
 	for more := true; more; more = at != 0 {
 		var found []Key[int]
 		found, at = w.Shard(0).someKeys(at, part, nil)
@@ -37,7 +37,7 @@ func TestAPartOfAPassOverAllKeysIsNoLongerThanItNeedsToBe(t *testing.T) {
 		waitAt(t, w, key, AnyPosition)
 	}
 	found := 500
-	var at place
+	var at progress
 	for more := true; more; more = at != 0 {
 		var keys []Key[int]
 		if keys, at = s.someKeys(at, 1, nil); len(keys) > 0 { // else only empty buckets are left

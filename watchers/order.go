@@ -9,14 +9,14 @@ import (
 
 // ordered is what a keyList needs as soon as an operation waits for a position of its key.
 //
-// The index finds a place in a long list. It is a sorted array of markers that stand in the
-// list itself. A binary search over the markers is followed by a walk from the marker that was
-// found. The walk adds a marker after every segment operations, and so the next walk to that
-// place is short.
+// The index finds a position in a long list. It is a sorted array of markers that stand in the
+// list itself. A binary search over the markers is followed by steps from the marker that was
+// found. They add a marker after every segment operations, and so the next way to that
+// position is short.
 //
 // Removing an operation does not touch the index. A check drops the first markers, if no operation
 // stands before them any more: the log has passed them. If the index has too many markers for the
-// operations that are left, place empties it. The cost of both is amortized over the insertions
+// operations that still wait, lastUpTo empties it. The cost of both is amortized over the insertions
 // between the markers.
 type ordered struct {
 	begin     machine.Watch    // a marker; the operations that wait for a position stand behind it
@@ -25,18 +25,18 @@ type ordered struct {
 }
 
 const (
-	nearEnd = 32 // number of elements at the end that place searches without the index
+	nearEnd = 32 // number of elements at the end that lastUpTo searches without the index
 	segment = 64 // number of operations between two markers of a new index
 )
 
-// place returns the element behind which an operation for this position belongs, nil for the
-// front: the last element whose position is not greater. So operations that wait for no position
+// lastUpTo returns the last element whose position is not greater, nil if there is none: an operation for
+// this position is linked behind it. So operations that wait for no position
 // come first, in order of arrival, and the others follow in order of position.
 //
-// Operations that wait for positions of a log mostly arrive in order. So place searches from the
-// end of the list, which takes one step for the highest position, and uses the index only if the
-// place is not near the end.
-func (l *keyList[K]) place(position int64) *machine.Watch {
+// Operations that wait for positions of a log mostly arrive in order. So lastUpTo searches from the
+// end of the list, which takes one step for the highest position, and uses the index only if
+// the element is not near the end.
+func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
 		l.ordered = &ordered{signalled: AnyPosition}
 		l.Mark(&l.ordered.begin, AnyPosition, l.Last())

@@ -135,11 +135,11 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := New(Config[int]{Kick: func() {}, Shards: 1})
 		s := w.Shard(0)
-		type place struct {
+		type linked struct {
 			m        *machine.Machine
 			position int64
 		}
-		var model []place
+		var model []linked
 		for step := range 6000 {
 			if len(model) > 0 && (step > 5000 || rng.IntN(4) == 0) {
 				i := rng.IntN(len(model))
@@ -151,13 +151,13 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 				m := machine.Of(op)
 				require.True(t, machine.Of(op).Begin(op, 1, 1))
 				require.Zero(t, s.Watch(m, 0, &Wait[int]{1, position, w.Hash(1)}))
-				i, _ := slices.BinarySearchFunc(model, position, func(p place, position int64) int {
+				i, _ := slices.BinarySearchFunc(model, position, func(p linked, position int64) int {
 					if p.position <= position {
 						return -1
 					}
 					return 1
 				})
-				model = slices.Insert(model, i, place{m, position})
+				model = slices.Insert(model, i, linked{m, position})
 			}
 			if step%97 != 0 && step != 5999 {
 				continue

@@ -105,7 +105,7 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 	l := s.mu.keys.findOrAdd(s, w.Key, w.Hash)
 	after := l.Last()
 	if l.ordered != nil || w.Position != AnyPosition {
-		after = l.place(w.Position)
+		after = l.lastUpTo(w.Position)
 	}
 	l.Link(m, i, w.Position, after)
 	s.mu.watched++

@@ -8,7 +8,7 @@ import "github.com/delayedop/purgatory/internal/machine"
 // line. The fields that are only read then are in the next one. See [Shard] for the
 // reason.
 type keyList[K comparable] struct {
-	machine.List // in order of position, see place
+	machine.List // in order of position, see lastUpTo
 	shard        *Shard[K]
 
 	hash    uint64

@@ -68,8 +68,7 @@ func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
 }
 
 // Mark inserts w as a marker behind after, or at the front if after is nil. A marker
-// stands for no operation: it keeps a place in the list while the list's lock is not
-// held.
+// stands for no operation: it says how far a walk has come, or where positions begin.
 func (l *List) Mark(w *Watch, position int64, after *Watch) { l.insert(w, nil, position, after) }
 
 func (l *List) insert(w *Watch, m *Machine, position int64, after *Watch) {
