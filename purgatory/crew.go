@@ -13,7 +13,7 @@ import (
 type crew[K comparable] struct {
 	p    *DelayedOperationPurgatory[K]
 	pool workers.Pool
-	turn sched.Uint32 // the kind of work, and the shard, with which the next worker begins
+	next sched.Uint32 // the kind of work, and the shard, with which a worker begins
 	all  sched.Bool   // SignalAll has asked for a check of every key
 
 	handed struct { // lock level 8, taken with no other held
@@ -65,14 +65,14 @@ func (c *crew[K]) Queued() bool {
 // idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
-// Work does one piece of work, and reports whether there was any. Each of the three kinds in
-// turn comes first, so that none of them, arriving without end, keeps the others waiting.
+// Work does one piece of work, and reports whether there was any. Each of the three kinds
+// comes first every third time, so that none of them, arriving without end, holds up the others.
 func (c *crew[K]) Work() bool {
-	kinds := [...]func(turn uint) bool{c.workHanded, c.workAll, c.workSignal}
+	kinds := [...]func(from uint) bool{c.workHanded, c.workAll, c.workSignal}
 	const n = uint(len(kinds))
-	turn := uint(c.turn.Add(1))
+	next := uint(c.next.Add(1))
 	for i := range n {
-		if kinds[(turn+i)%n](turn / n) {
+		if kinds[(next+i)%n](next / n) {
 			return true
 		}
 	}
@@ -92,8 +92,8 @@ func (c *crew[K]) workHanded(uint) (found bool) {
 }
 
 // workSignal checks a signalled key.
-func (c *crew[K]) workSignal(turn uint) (found bool) {
-	s, ok := c.p.watchers.TakeSignal(turn)
+func (c *crew[K]) workSignal(from uint) (found bool) {
+	s, ok := c.p.watchers.TakeSignal(from)
 	if !ok {
 		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
 	}

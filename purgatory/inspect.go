@@ -60,7 +60,7 @@ type OperationReport struct {
 	Left time.Duration // until its timeout; negative if that has passed, [NoTimeout] if it never does
 }
 
-func left(deadline, now time.Duration) time.Duration {
+func untilTimeout(deadline, now time.Duration) time.Duration {
 	if deadline == 0 || deadline >= timer.Never { // 0: the timer does not know it
 		return NoTimeout
 	}
@@ -115,12 +115,12 @@ func reports[K comparable](counts []stats.KeyCounts[K], n int, weight func(*stat
 func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
 	shards := slices.Collect(p.watchers.Shards())
 	perShard := max(sampling/max(len(shards), 1), 4)
-	turn := uint(p.samples.Add(1)) * uint(perShard)
-	var sample []watchers.Waiting[K]
+	from := uint(p.samples.Add(1)) * uint(perShard)
+	var sample []watchers.Sampled[K]
 	for _, s := range shards {
-		sample = s.Sample(sample, perShard, turn)
+		sample = s.Sample(sample, perShard, from)
 	}
-	slices.SortFunc(sample, func(a, b watchers.Waiting[K]) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortFunc(sample, func(a, b watchers.Sampled[K]) int { return cmp.Compare(a.Start, b.Start) })
 	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
 	var all []OperationReport
 	now := p.timer.Now()
@@ -140,7 +140,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			Type: observe.Kind(w.Machine.Operation()),
 			Text: p.describe(w),
 			Age:  now - w.Start,
-			Left: left(deadline, now),
+			Left: untilTimeout(deadline, now),
 		}
 		if w.Hash != p.noKey {
 			r.Key, r.Keys = observe.Key(w.Key), keys
@@ -153,7 +153,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 // describe returns the text of a waiting operation's String method. The caller is the
 // operation's holder meanwhile, as for a try: String does not overlap the operation's
 // other methods, and letGo sees the marks that other goroutines leave.
-func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Waiting[K]) (text string) {
+func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Sampled[K]) (text string) {
 	if _, ok := w.Machine.Operation().(fmt.Stringer); ok && w.Machine.Hold(p.id) {
 		text = observe.Text(w.Machine, p.records.Blame(w.Machine, observe.Kind(w.Machine.Operation()), "String", w.Key))
 		p.letGo(w.Machine)

@@ -9,7 +9,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-func sampled(out []Waiting[int]) (perKey map[int]int) {
+func sampled(out []Sampled[int]) (perKey map[int]int) {
 	perKey = map[int]int{}
 	for _, w := range out {
 		perKey[w.Key]++
@@ -26,8 +26,8 @@ func TestASampleTakesEquallyFromEachKey(t *testing.T) {
 			waitAt(t, w, key, 5)
 		}
 	}
-	for turn := range uint(8) {
-		assert.Equal(t, map[int]int{0: 4, 1: 4}, sampled(w.Shard(0).Sample(nil, 8, turn)))
+	for from := range uint(8) {
+		assert.Equal(t, map[int]int{0: 4, 1: 4}, sampled(w.Shard(0).Sample(nil, 8, from)))
 	}
 	assert.Len(t, w.Shard(0).Sample(nil, 1, 0), 1)
 }

@@ -106,16 +106,16 @@ type Signalled[K comparable] struct {
 
 // TakeSignal clears the mark of one key and returns the key. ok is false if no key is
 // queued, or if another worker has taken the last key of the shard first. Keys may be queued in other shards even if ok
-// is false: see [Watchers.Signalled]. turn selects the shard with which the search
+// is false: see [Watchers.Signalled]. from selects the shard with which the search
 // begins, so that different callers take keys of different shards.
-func (w *Watchers[K]) TakeSignal(turn uint) (signalled Signalled[K], ok bool) {
+func (w *Watchers[K]) TakeSignal(from uint) (signalled Signalled[K], ok bool) {
 	for i := range w.signalled {
-		at := (i + int(turn/64)) % len(w.signalled)
+		at := (i + int(from/64)) % len(w.signalled)
 		word := w.signalled[at].Load()
 		if word == 0 {
 			continue
 		}
-		first := int(turn % 64)
+		first := int(from % 64)
 		bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
 		return w.Shard(uint64(at*64 + bit)).takeSignal()
 	}

@@ -84,15 +84,15 @@ func TestSignalledKeysOfAShardAreTakenInTheirOrder(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// TakeSignal finds every signalled shard for every turn, in the first word of the bitmap
+// TakeSignal finds every signalled shard wherever it begins, in the first word of the bitmap
 // and in later ones.
 func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 	for _, shards := range []int{1, 8, 64, 256} {
 		w := New(Config[int]{Kick: func() {}, Shards: shards})
-		for turn := range uint(300) {
+		for from := range uint(300) {
 			want := map[int]bool{}
 			for key := range 5 {
-				if turn == 0 {
+				if from == 0 {
 					wait(t, w, key)
 				}
 				require.True(t, queued(w.Shard(w.Hash(key)), key, w.Hash(key), EveryPosition, false))
@@ -100,7 +100,7 @@ func TestTakeSignalFindsEveryShardForEveryTurn(t *testing.T) {
 			}
 			for len(want) > 0 {
 				require.True(t, w.Signalled())
-				taken, ok := w.TakeSignal(turn)
+				taken, ok := w.TakeSignal(from)
 				require.True(t, ok)
 				require.True(t, want[taken.Key])
 				delete(want, taken.Key)
