@@ -30,7 +30,7 @@ import "github.com/delayedop/purgatory/internal/sched"
 type ActionQueue struct {
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
-		waiting []func()
+		actions []func()
 		running bool
 	}
 }
@@ -47,7 +47,7 @@ func (q *ActionQueue) Add(action func()) {
 		panic("purgatory: ActionQueue.Add(nil)")
 	}
 	q.mu.Lock()
-	q.mu.waiting = append(q.mu.waiting, action)
+	q.mu.actions = append(q.mu.actions, action)
 	q.mu.Unlock()
 }
 
@@ -93,12 +93,12 @@ func (q *ActionQueue) run() {
 func (q *ActionQueue) next() (action func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.mu.waiting) == 0 {
-		q.mu.waiting, q.mu.running = nil, false
+	if len(q.mu.actions) == 0 {
+		q.mu.actions, q.mu.running = nil, false
 		return nil
 	}
-	action = q.mu.waiting[0]
-	q.mu.waiting[0] = nil
-	q.mu.waiting = q.mu.waiting[1:]
+	action = q.mu.actions[0]
+	q.mu.actions[0] = nil
+	q.mu.actions = q.mu.actions[1:]
 	return action
 }

@@ -66,9 +66,9 @@ type events struct {
 
 	tick      time.Duration // of the timer
 	hastySeen atomic.Bool   // a timeout was shorter
-	gatesSeen atomic.Int64  // when lookAtGates last looked, on the timer's clock
-	reporting sched.Bool    // a sweep looks for what is to be logged, or a goroutine logs it
-	dueSeen   time.Duration // when overdue last looked, on the timer's clock
+	gatesSeen atomic.Int64  // when noteGates last read the gates, on the timer's clock
+	reporting sched.Bool    // a sweep collects what is to be logged, or a goroutine logs it
+	dueSeen   time.Duration // when overdue last asked the timer, on the timer's clock
 }
 
 // noteClose logs that Close has ended the last operation.

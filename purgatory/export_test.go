@@ -50,7 +50,7 @@ func (p *DelayedOperationPurgatory[K]) Wishes() int { return p.wishes.Len() }
 func (p *DelayedOperationPurgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
 
 // OwnTimer returns the timer that p has made.
-func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.own }
+func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.ownTimer }
 
 // SetTimer has p use t. Call it before p is used.
 func (p *DelayedOperationPurgatory[K]) SetTimer(t timer.Timer) { p.timer = t }
@@ -61,10 +61,10 @@ func (p *DelayedOperationPurgatory[K]) Reaping() bool { return p.reaping.off.Loa
 // StartReaper starts the reaper of p.
 func (p *DelayedOperationPurgatory[K]) StartReaper() { p.startReaper() }
 
-// Reap returns the function that the reaper calls each turn.
+// Reap returns the function that the reaper calls after each AdvanceClock.
 func (p *DelayedOperationPurgatory[K]) Reap() func() { return p.reap() }
 
-// Sweep is one turn of the reaper, which has stalled for so long.
+// Sweep is a sweep of the reaper, which has stalled for so long.
 func (p *DelayedOperationPurgatory[K]) Sweep(stalled time.Duration) { p.sweep(stalled) }
 
 // CloseOnWorkers closes p and leaves the callbacks to workers.

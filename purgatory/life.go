@@ -120,8 +120,8 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	if r := p.reaping.started(); r != nil {
 		r.Stop()
 	}
-	if p.own != nil {
-		p.own.Stop()
+	if p.ownTimer != nil {
+		p.ownTimer.Stop()
 	}
 }
 
@@ -167,7 +167,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 // runs or has work, and no goroutine logs for a sweep.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
 	return p.watchers.Unanswered() == 0 && p.watchers.Inside() == 0 && p.crew.idle() &&
-		(p.own == nil || p.own.Idle()) && !p.reporting.Load()
+		(p.ownTimer == nil || p.ownTimer.Idle()) && !p.reporting.Load()
 }
 
 // poll returns true when quiet does, and false if done is closed first. It polls, as net/http's

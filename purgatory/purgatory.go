@@ -25,7 +25,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	life     life
 	cfg      config
 	timer    timer.Timer
-	own      *timer.SystemTimer // timer, if it is the purgatory's own, else nil
+	ownTimer *timer.SystemTimer // timer, if the purgatory has made it, else nil
 	watchers *watchers.Watchers[K]
 	reaping  reaping
 	crew     crew[K]
@@ -101,11 +101,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		case len(cfg.timerOptions) > 0: // among them may be a logger
 			opts = append(opts, timer.WithLogger(cfg.logger))
 		}
-		p.own, err = timer.NewSystemTimer(opts...)
+		p.ownTimer, err = timer.NewSystemTimer(opts...)
 		if err != nil {
 			return nil, p.errorf(ErrInvalidOption, "%w", err)
 		}
-		p.timer = p.own
+		p.timer = p.ownTimer
 	}
 	p.tick = timer.Tick(p.timer)
 	p.reaping.made = caller()

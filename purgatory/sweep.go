@@ -33,7 +33,7 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 // and the clock must not wait for it. While that goroutine works, sweep logs nothing.
 func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 	purged := p.purge()
-	p.lookAtGates(stalled > 0)
+	p.noteGates(stalled > 0)
 	if p.records.Off() || p.reporting.Swap(true) {
 		return
 	}
@@ -67,8 +67,8 @@ func (p *DelayedOperationPurgatory[K]) purge() (n int) {
 	return n
 }
 
-// reap returns the function that the reaper calls each turn. It sweeps, and compares the
-// time since the last turn with the reap interval: more than twice the interval, and at
+// reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and compares the
+// time since the last sweep with the reap interval: more than twice the interval, and at
 // least 100 ms more than it, is a stall.
 func (p *DelayedOperationPurgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
@@ -87,7 +87,7 @@ func (p *DelayedOperationPurgatory[K]) reap() func() {
 }
 
 // dueLimit is how long an expired operation may wait for a worker before it is logged, and
-// how often overdue looks: a busy reaper sweeps many times a second.
+// how often overdue asks the timer: a busy reaper sweeps many times a second.
 const dueLimit = time.Second
 
 // overdue returns how many expired operations wait for a worker, and how long the oldest has, if it
@@ -103,13 +103,13 @@ func (p *DelayedOperationPurgatory[K]) overdue() (n int, oldest time.Duration) {
 	return n, oldest
 }
 
-// gateInterval is how long after a look at the gates the next one comes at the earliest: a busy
+// gateInterval is how long after one noteGates the next one reads the gates at the earliest: a busy
 // reaper sweeps many times a second.
 const gateInterval = 200 * time.Millisecond
 
-// lookAtGates notes in a sweep in which gates user code runs, for [Stats.BlockedFor]. After a stall
+// noteGates notes in a sweep in which gates user code runs, for [Stats.BlockedFor]. After a stall
 // of the reaper it begins anew: the user code did not run meanwhile either.
-func (p *DelayedOperationPurgatory[K]) lookAtGates(stalled bool) {
+func (p *DelayedOperationPurgatory[K]) noteGates(stalled bool) {
 	now := p.timer.Now()
 	if stalled || now-time.Duration(p.gatesSeen.Load()) >= gateInterval {
 		p.gatesSeen.Store(int64(now))

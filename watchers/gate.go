@@ -49,7 +49,7 @@ func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals
 	for s := range w.Shards() {
-		answered += s.own.answered()
+		answered += s.ownGate.answered()
 	}
 	for s := range w.Shards() {
 		s.Totals(&total)
@@ -61,7 +61,7 @@ func (w *Watchers[K]) Unanswered() int {
 // code of w's operations. A goroutine whose calls are nested counts once for each level.
 func (w *Watchers[K]) Inside() (n int) {
 	for s := range w.Shards() {
-		n += s.own.inside()
+		n += s.ownGate.inside()
 	}
 	return n
 }

@@ -99,7 +99,7 @@ func TestManyShardsShareGates(t *testing.T) {
 	}
 	few := New(Config[int]{Kick: func() {}, Shards: maxGates})
 	for i := range few.slots {
-		assert.Same(t, &few.Shard(uint64(i)).own, few.Shard(uint64(i)).Gate(), "no more shards than gates: each has its own")
+		assert.Same(t, &few.Shard(uint64(i)).ownGate, few.Shard(uint64(i)).Gate(), "no more shards than gates: each has its own")
 	}
 	last := w.Shard(uint64(len(w.slots) - 1)).Gate()
 	last.Enter()

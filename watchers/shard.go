@@ -21,7 +21,7 @@ import (
 // behind it. Therefore a group of fields that are written together is at most 56 bytes
 // long.
 type Shard[K comparable] struct {
-	own Gate
+	ownGate Gate
 
 	mu struct { // lock level 5, see docs/design.md
 		counts Counts
@@ -40,7 +40,7 @@ type Shard[K comparable] struct {
 
 	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
 	met           atomic.Int64 // waits that did not begin, because their condition was met: see Met
-	seen          sighting     // of own
+	seen          sighting     // of ownGate
 	_             [16]byte     // fills the cache line
 
 	// stale holds watches of ended operations that Leave could not unlink because mu
@@ -51,7 +51,7 @@ type Shard[K comparable] struct {
 	}
 
 	observer *stats.Observer[K] // nil if only counts are wanted; guarded by mu
-	gate     *Gate              // own, or that of another shard if there are over maxGates
+	gate     *Gate              // ownGate, or that of another shard if there are over maxGates
 	hasStale sched.Uint32       // 1 while stale holds watches; read without a lock
 	index    uint32             // in all.shards
 	all      *Watchers[K]

@@ -40,7 +40,7 @@ func TestSizes(t *testing.T) {
 				mu+unsafe.Offsetof(s.mu.Mutex), mu+unsafe.Offsetof(s.mu.watched), mu+unsafe.Offsetof(s.mu.accepted),
 				keys+unsafe.Offsetof(s.mu.keys.free), keys+unsafe.Offsetof(s.mu.keys.nfree), keys+unsafe.Offsetof(s.mu.keys.len),
 				buckets, buckets+unsafe.Sizeof(uintptr(0))), // the length of buckets
-			lineOf("for who ends operations", unsafe.Offsetof(s.own), counts, counts+unsafe.Sizeof(s.mu.counts)-1),
+			lineOf("for who ends operations", unsafe.Offsetof(s.ownGate), counts, counts+unsafe.Sizeof(s.mu.counts)-1),
 			lineOf("for operations on several keys", spare, spare+55),
 			lineOf("for checks and signals", signals, signals+unsafe.Sizeof(s.mu.signals)-1, unsafe.Offsetof(s.tries), unsafe.Offsetof(s.wasted), unsafe.Offsetof(s.wasted)+unsafe.Sizeof(s.wasted)-1),
 			// Each unlock reads left, which is rarely written. Fields all and index are never written, so

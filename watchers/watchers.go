@@ -118,7 +118,7 @@ func (w *Watchers[K]) make(i uint64) *Shard[K] {
 	}
 	s := &Shard[K]{all: w, index: uint32(i), gate: gate, observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
 	if gate == nil {
-		s.gate = &s.own
+		s.gate = &s.ownGate
 	}
 	s.mu.keys.buckets = make([]*keyList[K], minBuckets)
 	w.slots[i].Store(s)

@@ -91,7 +91,7 @@ func (w *world) options() []purgatory.Option {
 func (w *world) ownClock() {
 	switch w.program.clock {
 	case own:
-		w.clock = (*timer.SystemTimer)(reflect.ValueOf(w.p).Elem().FieldByName("own").UnsafePointer())
+		w.clock = (*timer.SystemTimer)(reflect.ValueOf(w.p).Elem().FieldByName("ownTimer").UnsafePointer())
 	case shared:
 		w.system.Start()
 	}
