@@ -18,7 +18,7 @@ type Operation interface {
 	// OnComplete. The purgatory never runs it twice at the same time for one operation,
 	// and never at the same time as OnComplete or OnExpiration of that operation.
 	//
-	// TryComplete must not block. While it runs, other goroutines leave to this one what
+	// TryComplete must not block. While it runs, other goroutines note for this one what
 	// they want of the operation: another try, an expiry, a cancellation.
 	//
 	// A panic counts as false, and so does runtime.Goexit. The timeout still ends the

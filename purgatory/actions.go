@@ -54,7 +54,7 @@ func (q *ActionQueue) Add(action func()) {
 // Run runs the actions that were added, and those that are added meanwhile. Call it when
 // you have released your lock. If the code in between may panic, defer Run before you take
 // the lock. If a goroutine is running actions already, that goroutine runs them all and Run
-// returns at once; so does a Run that an action calls. After 128 actions Run leaves the
+// returns at once; so does a Run that an action calls. After 128 actions Run hands the
 // rest to a new goroutine, which ends when there are no more.
 //
 // A panic in an action goes to Run's caller, and a new goroutine runs the other actions. A

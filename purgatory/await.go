@@ -369,7 +369,7 @@ func (w *Wait[K]) Err() error {
 	}
 }
 
-// Stop ends the wait as cancelled, so that nothing is left of it, and reports whether this call
+// Stop ends the wait as cancelled, so that nothing refers to it, and reports whether this call
 // has ended it. It returns false if the wait has ended, or if another goroutine is calling ready
 // at this moment: that goroutine ends it then.
 func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &errNone) }

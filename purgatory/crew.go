@@ -29,7 +29,7 @@ type handed[K comparable] struct {
 	key   K
 }
 
-// hand leaves the callbacks of an operation to a worker.
+// hand hands the callbacks of an operation to a worker.
 func (c *crew[K]) hand(h handed[K]) {
 	c.handed.Lock()
 	c.handed.ops = append(c.handed.ops, h)

@@ -117,10 +117,10 @@
 //
 //   - If another goroutine is trying the operation at that moment, that goroutine ends it
 //     and runs its callbacks.
-//   - A goroutine whose stack is over 400 frames deep may leave callbacks, and one that is
-//     inside a TryComplete may leave a check, to a signal worker.
+//   - A goroutine whose stack is over 400 frames deep may hand callbacks, and one that is
+//     inside a TryComplete may hand a check, to a signal worker.
 //   - If a method calls runtime.Goexit, its goroutine ends. Another goroutine goes on with
-//     what is left, and nobody waits for it.
+//     the rest, and nobody waits for it.
 //
 // The callbacks of the operations that one call ends run one after the other. So a
 // callback that blocks holds up its goroutine, with the callbacks that come next there,

@@ -17,7 +17,7 @@ import (
 // Each record has the attribute "purgatory", the purgatory's name. The records of callbacks
 // also have "key", the operation's first key. Of each event, a purgatory logs at most ten
 // records a second; the next one then has the attribute "suppressed", the number of those that
-// were left out.
+// were dropped.
 const (
 	// EventSlow ("purgatory.callback.slow"): a callback took longer than WithSlowCallback allows. Warn: operation
 	// (what its String method returns, or its type), callback (the method's name),
@@ -51,7 +51,7 @@ const (
 	// EventShutdown: Shutdown has begun to wait. Info: pending.
 	EventShutdown = "purgatory.shutdown"
 	// EventClosed: Close has ended the pending operations. Info: closed (how many Close
-	// ended), left (how many it left to goroutines that are trying them), satisfied,
+	// ended), left (how many the goroutines that are trying them will end), satisfied,
 	// forced, expired, cancelled (since New), elapsed.
 	EventClosed = "purgatory.closed"
 )

@@ -130,7 +130,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // when every callback has run and every goroutine of the purgatory has ended. (A registration that
 // goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
 //
-// If ctx ends before that, Shutdown ends the operations that are left, as closed, has workers run their
+// If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their
 // callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block,
 // and tries that do, hold it up for a second after ctx's end at most (see [WithDrainTime]); the error,
 // which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait

@@ -74,8 +74,8 @@ func WithWatcherShards(n int) Option { return func(c *config) { c.watcherShards 
 
 // WithPurgeInterval bounds how many entries of ended operations may stand in the lists at
 // any moment. An operation that ends leaves its lists at once. Only where the lock of a list
-// is contended is its entry left: the goroutine that holds the lock takes it out when it
-// releases it, or the next purge does. Default 1000. With 0 no entry is left: the goroutine
+// is contended does its entry stay: the goroutine that holds the lock takes it out when it
+// releases it, or the next purge does. Default 1000. With 0 no entry stays: the goroutine
 // that ends the operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
@@ -112,7 +112,7 @@ func WithTimer(t timer.Timer) Option {
 func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers = n } }
 
 // WithSignalWorkers sets how many goroutines at a time may check signalled keys, and run
-// callbacks that other goroutines have left to a worker. They exist only while there is
+// callbacks that other goroutines have handed to a worker. They exist only while there is
 // work, and one of them for up to 10 ms longer. Default: 16 per processor (GOMAXPROCS).
 func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
 
@@ -174,15 +174,15 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 // beside it. Any goroutine that calls the purgatory may log, but Signal and its variants do not.
 // A logger that blocks holds up who calls it, but not the clock: another goroutine
 // logs what the reaper finds ([EventStalled], [EventPurged], [EventDue] and [EventStuck]), and
-// leaves out what is found while it waits. By default nothing is logged but panics.
+// drops what is found while it waits. By default nothing is logged but panics.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// WithFirstInFirstOut makes operations wait their turn, for purgatories whose operations
+// WithFirstInFirstOut makes operations wait in line, for purgatories whose operations
 // compete for items and are checked by
 // [DelayedOperationPurgatory.CheckAndCompleteInOrder]: a queue of jobs, a semaphore. An
 // operation that is submitted while others wait for one of its keys is not tried before them:
 // it is watched, and then the operations of its keys are tried in order. So it overtakes nobody
-// who has been waiting, and an item that comes meanwhile is not left over. (One that has a key
+// who has been waiting, and an item that comes meanwhile finds its taker. (One that has a key
 // for itself, such as the name of its connection, is the first in line there, and is tried.) It
 // costs an operation that has to wait one more try, of the first in line. An operation or an
 // Await that is submitted while others wait, with a timeout of zero or less, may end without a

@@ -29,7 +29,7 @@ type Stats struct {
 	Pending  int64 // operations that have been accepted and have not ended
 	Watched  int64 // entries in watcher lists: an operation has one for each key
 	Keys     int64 // keys that operations wait for
-	Stale    int64 // of Watched: entries of ended operations, left because the lock of a list was contended
+	Stale    int64 // of Watched: entries of ended operations, in a list whose lock was contended when they ended
 	Accepted int64 // operations that have been accepted
 
 	Satisfied, Forced, Expired, Cancelled, Closed int64 // ended, by outcome
@@ -53,7 +53,7 @@ type Stats struct {
 	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
 	// Running is how many goroutines run operations' methods now, once for each level of nested
-	// calls, except for TryComplete during a registration, which also WithSlowCallback leaves out.
+	// calls, except for TryComplete during a registration, which WithSlowCallback does not time either.
 	Running int64
 	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
 	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of

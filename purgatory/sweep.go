@@ -60,7 +60,7 @@ func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 	})
 }
 
-// purge unlinks the watches that ended operations have left in lists, and returns their number.
+// purge unlinks the stale watches, and returns their number.
 func (p *DelayedOperationPurgatory[K]) purge() (n int) {
 	n = p.watchers.Purge()
 	p.purged.Add(int64(n))

@@ -50,7 +50,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // many keys there are: before op is watched, and afterwards, for a change of state in
 // between. A check that comes while it runs causes another try, up to eight in a row;
 // then a signal worker makes the next one. If TryCompleteElseWatch is called inside a
-// TryComplete, on a stack of over 400 frames, it may leave every try to another goroutine. The
+// TryComplete, on a stack of over 400 frames, it may hand every try to another goroutine. The
 // purgatory copies keys before TryComplete runs. For [WithFirstInFirstOut] see there.
 //
 // With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the
@@ -88,9 +88,9 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // ended. The purgatory holds no lock meanwhile. If you hold a lock that an operation's method
 // takes, use [DelayedOperationPurgatory.Signal] or an [ActionQueue].
 //
-// Some of the work may be left to other goroutines, and what they end is not counted. If
+// Other goroutines may do some of the work, and what they end is not counted. If
 // another goroutine is trying an operation at this moment, that goroutine tries it again.
-// Inside a TryComplete, and on a stack of over 400 frames, CheckAndComplete may leave the
+// Inside a TryComplete, and on a stack of over 400 frames, CheckAndComplete may hand the
 // check to a signal worker, as Signal does.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	p.made()
@@ -135,7 +135,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // (Where a goroutine lets go of an operation that was to be tried again, after eight tries in a row or
 // beside [DelayedOperationPurgatory.Inspect], a worker makes a check that tries all.)
 //
-// Such checks of a key take turns: one that comes during another's turn leaves its work to that
+// Such checks of a key take turns: one that comes during another's turn hands its work to that
 // one and returns 0. So operations get items in order of arrival, except that one that is being
 // registered tries at once: see [WithFirstInFirstOut]. A check passes over an operation that a
 // goroutine is trying for another reason, which tries it again, and over one whose TryComplete

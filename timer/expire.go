@@ -10,7 +10,7 @@ import (
 
 // flush moves all entries that have expired by now to due, starts workers for them, and
 // reports whether any entry is due. It goes from shard to shard, one hold of the lock each, so that
-// what is due in one does not wait for all the work of another. If young entries are left that
+// what is due in one does not wait for all the work of another. If there are still young entries that
 // should be in the wheel by now, then their shard's next is not after now's tick, so that the driver
 // flushes again at once.
 func (t *store) flush(now time.Duration) (due bool) {
@@ -45,7 +45,7 @@ func (t *store) next() (expiration int64) {
 }
 
 // runDue claims the due entries of one shard one by one, runs each before it claims the next,
-// and starts another worker if entries are left. It reports whether a task ran.
+// and starts another worker if more entries are due. It reports whether a task ran.
 //
 // It does not claim entries in advance: an entry claimed behind a task that blocks would
 // wait although another worker is free, and could not be cancelled. See

@@ -78,10 +78,10 @@ func Due(t Timer) (n int, oldest time.Duration) {
 
 // inspectLocked adds s to w.
 func (s *shard) inspectLocked(w *Wheels) {
-	due, left := s.mu.due.count(chunk), int(s.mu.pending)
+	due, uncounted := s.mu.due.count(chunk), int(s.mu.pending)
 	w.Due += due
-	w.Pending += left
-	left -= due
+	w.Pending += uncounted
+	uncounted -= due
 	budget := countBudget
 	var partial []*Slot // those with a bucket that was not counted to the end
 	look := func(l *taskList, slot *Slot) {
@@ -92,7 +92,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 		}
 		slot.Entries += n
 		budget -= n
-		left -= n
+		uncounted -= n
 	}
 	look(&s.mu.young, &w.Young)
 	wheel := &s.mu.wheel
@@ -120,9 +120,9 @@ func (s *shard) inspectLocked(w *Wheels) {
 	}
 	for i, slot := range partial {
 		slot.Estimated = true
-		share := left / (len(partial) - i)
+		share := uncounted / (len(partial) - i)
 		slot.Entries += share
-		left -= share
+		uncounted -= share
 	}
 }
 

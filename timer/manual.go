@@ -90,8 +90,8 @@ func (t *ManualTimer) move() (ran bool) {
 	return ran
 }
 
-// step moves the clock to the next tick at which a shard has to be flushed. It leaves the
-// clock where it is while entries are due. If nothing is left to do until the target, it
+// step moves the clock to the next tick at which a shard has to be flushed. It does not move
+// the clock while entries are due. If nothing is to be done until the target, it
 // moves the clock there, ends the move and returns false.
 func (t *ManualTimer) step() (more bool) {
 	t.mu.Lock()

@@ -115,7 +115,7 @@ func (s *shard) putLocked(e *entry.Entry) (expiration int64) {
 
 // flushLocked moves entries whose buckets have expired by tick towards due: a bucket of the
 // lowest wheel in one step, a bucket of an overflow wheel entry by entry. It makes up to chunk
-// steps; if none is left, it empties young into the wheel. It reports whether this flush has to call it
+// steps; if there are no more, it empties young into the wheel. It reports whether this flush has to call it
 // again.
 func (s *shard) flushLocked(tick int64) (more bool) {
 	w := &s.mu.wheel
@@ -135,7 +135,7 @@ func (s *shard) flushLocked(tick int64) (more bool) {
 			s.mu.due.takeAll(bucket)
 			continue
 		}
-		// If entries are left in the bucket, next returns it again: no other comes before it.
+		// If entries are still in the bucket, next returns it again: no other comes before it.
 		for ; steps < chunk && !bucket.empty(); steps++ {
 			e := bucket.root.Next
 			unlink(e)

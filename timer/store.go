@@ -126,7 +126,7 @@ func (t *store) countLocked(s *shard, n int64) {
 // Stop makes the timer refuse further entries, cancels the pending ones and returns what they
 // stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
 //
-// No entry is left: a goroutine that adds one reads stopped with the lock of its shard held. If it
+// No entry stays: a goroutine that adds one reads stopped with the lock of its shard held. If it
 // reads false, the shard was made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)

@@ -114,7 +114,7 @@ func (t *SystemTimer) Stop() (unfired []any) {
 }
 
 // Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that
-// no worker is left; the goroutine of Start ends by itself.
+// no worker runs; the goroutine of Start ends by itself.
 func (t *SystemTimer) Idle() bool {
 	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.anyReady()
 }

@@ -5,7 +5,7 @@ import "github.com/delayedop/purgatory/internal/sched"
 // Gate counts the goroutines that run user code for keys of a shard, and the operations
 // whose callbacks have been run ("answered"). It is safe for concurrent use.
 type Gate struct {
-	// state holds, from the lowest bit, the number of entries that have not been left, the
+	// state holds, from the lowest bit, the number of calls of Enter without their Exit, the
 	// number of answered operations, and the number of calls of Exit. The last two wrap
 	// around. It is one word so that Exit is one addition.
 	state sched.Uint64

@@ -53,7 +53,7 @@ const (
 	operationBit = 1 << shardBits
 )
 
-var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the owner's bits are left free
+var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the owner's bits are free
 
 // unowned returns the binding of an entry without an owner. Its shard is a hash of the
 // 8 KiB page that e lies on. A processor allocates from pages of its own, so the entries
@@ -67,8 +67,8 @@ func (e *Entry) unowned() uint64 {
 	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
 }
 
-// Bind binds e, which is part of a TaskEntry, to the timer with the identity id; 0 leaves that
-// open. No other goroutine sees e yet, so the write need not be atomic: an atomic
+// Bind binds e, which is part of a TaskEntry, to the timer with the identity id, or to none if
+// that is 0. No other goroutine sees e yet, so the write need not be atomic: an atomic
 // one takes 5 ns, of the 70 of AfterFunc and Stop. The conversion is safe: a Uint64 begins
 // with its value.
 func (e *Entry) Bind(id uint32) {

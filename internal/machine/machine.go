@@ -19,14 +19,14 @@ import (
 //
 // An operation is new, pending, busy, or ended. Busy means that one goroutine, the
 // holder, has exclusive access to the operation, to try it or to end it. No goroutine
-// waits for a holder. A goroutine that finds one leaves a mark in the state word and
+// waits for a holder. A goroutine that finds one sets a mark in the state word and
 // goes on:
 //
 //	         Begin              Release                 settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
 //	                      │     Acquire
-//	                      ├ again: "state has changed, try again"  (left by Acquire)
-//	                      └ wish:  "end it with this outcome"       (left by claim)
+//	                      ├ again: "state has changed, try again"  (set by Acquire)
+//	                      └ wish:  "end it with this outcome"       (set by claim)
 //
 // No completion is lost:
 //
@@ -109,7 +109,7 @@ func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 func init() { entry.Expire = expire }
 
 // expire ends the operation that e is part of, because its timeout has passed. If another goroutine
-// is the holder, claim leaves it a wish.
+// is the holder, claim sets a wish.
 //
 // The conversion is safe: only Begin makes an entry an operation's, and that entry is the
 // first field of a Machine.
@@ -142,7 +142,7 @@ func (m *Machine) Owner() uint32 {
 // may still call claim; the operation then counts as ended and cannot be submitted
 // again.
 //
-// reject drops the marks. That is correct, because the calls that left them have
+// reject drops the marks. That is correct, because the calls that have set them have
 // reported that they ended nothing.
 func (m *Machine) reject(spent bool) {
 	next := uint64(phaseNew)
@@ -180,7 +180,7 @@ func (m *Machine) Acquire() (held bool) {
 }
 
 // Hold makes the caller the holder if the operation is pending in the purgatory with the
-// identity owner. It leaves no mark if another goroutine is the holder. It may fail when
+// identity owner. It sets no mark if another goroutine is the holder. It may fail when
 // another goroutine changes the state word at the same time.
 func (m *Machine) Hold(owner uint32) (held bool) {
 	word := m.word().Load()
@@ -259,7 +259,7 @@ func (m *Machine) Release(retry bool) (wish Outcome, tryAgain bool) {
 
 // settle ends a held operation with o, for good. The caller has unlinked the watches,
 // or has made them stale. For a cancelled operation, settle keeps cause. It
-// returns the wish that was left, whether or not it is the outcome.
+// returns the wish that was set, whether or not it is the outcome.
 func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
 	if o == Cancelled {

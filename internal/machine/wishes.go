@@ -2,12 +2,12 @@ package machine
 
 import "github.com/delayedop/purgatory/internal/sched"
 
-// Wishes has the causes of cancellations that were left as a wish to an operation's holder:
+// Wishes has the causes of cancellations that were set as a wish, for the operation's holder:
 // the state word has room for the wish, but not for its cause. A purgatory has one Wishes for
 // its operations. It is safe for concurrent use. See docs/decisions.md#the-cause-of-a-wish-is-in-a-map.
 //
 // The holder finds the cause that belongs to the wish: a cause is added under the lock under
-// which the wish is left, and the holder takes the lock after it has seen the wish.
+// which the wish is set, and the holder takes the lock after it has seen the wish.
 type Wishes struct {
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -16,7 +16,7 @@ type Wishes struct {
 }
 
 // Claim makes the caller the holder of m, to end it with o. If m has another holder, Claim
-// leaves o to that holder as a wish; an earlier wish takes precedence. owner is the identity
+// sets o as a wish; an earlier wish takes precedence. owner is the identity
 // of the purgatory; an operation of another one stays as it is.
 func (w *Wishes) Claim(m *Machine, o Outcome, owner uint32, cause *error) (held bool) {
 	if m.Hold(owner) {
@@ -35,7 +35,7 @@ func (w *Wishes) Claim(m *Machine, o Outcome, owner uint32, cause *error) (held 
 }
 
 // Settle ends machines, which the caller holds, for good, each with its outcome. cause is the cause
-// of those that are cancelled; nil means the one that was left with the wish.
+// of those that are cancelled; nil means the one that was set with the wish.
 func (w *Wishes) Settle(machines []*Machine, outcomes []Outcome, cause *error) {
 	for i, m := range machines {
 		o, why := outcomes[i], cause

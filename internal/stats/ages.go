@@ -54,13 +54,13 @@ const (
 // is all of them. The binary search for the others has no branch that depends on start:
 // with one, an operation that waits for more than ageUnit costs 20 ns more, of about 300.
 func (a *ages) upTo(start time.Duration) (n int) {
-	left := len(a.cells)
-	if left > 0 && a.cells[left-1].start <= start {
-		return left
+	rest := len(a.cells)
+	if rest > 0 && a.cells[rest-1].start <= start {
+		return rest
 	}
-	for left > 0 {
-		half := (left + 1) / 2
-		left -= half
+	for rest > 0 {
+		half := (rest + 1) / 2
+		rest -= half
 		n += half &^ int((start-a.cells[n+half-1].start)>>63) // nothing if the cell begins after start
 	}
 	return n

@@ -170,7 +170,7 @@ func (p *Pool) linger() (again bool) {
 	return again
 }
 
-// shift works until no work is left, and reports whether there was any.
+// shift works until there is no more work, and reports whether there was any.
 func (p *Pool) shift() (worked bool) {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {
