@@ -77,7 +77,7 @@
 // operation's method: Signal, SignalUpTo, SignalInOrder, SignalAll, Extend, Stats, Waiting
 // and the methods that count. For the others there is [ActionQueue].
 //
-// A check tries up to 128 operations (in order: two), and ends those whose condition is
+// A check tries up to 128 operations (in order: until the first no), and ends those whose condition is
 // met, before it runs the first OnComplete. If operations compete for something, reserve it
 // in TryComplete, and release it in OnComplete and where TryCompleteElseWatch returns an error.
 //

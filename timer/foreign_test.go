@@ -139,7 +139,7 @@ func (*operation) TryComplete() bool { return false }
 func (*operation) OnComplete()       {}
 func (*operation) OnExpiration()     {}
 
-// End implements [machine.ListOwner].
+// End implements [machine.Host].
 func (o *operation) End(m *machine.Machine, outcome machine.Outcome, _ *error) {
 	o.ended = append(o.ended, outcome)
 	new(machine.Wishes).Settle([]*machine.Machine{m}, []machine.Outcome{outcome}, nil)

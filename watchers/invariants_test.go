@@ -68,7 +68,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 
 		for _, watch := range s.stale.watches {
 			require.NotNil(t, watch.List())
-			require.Same(t, s, watch.List().Owner().(*keyList[int]).shard)
+			require.Same(t, s, watch.List().Host().(*keyList[int]).shard)
 			require.NotEqual(t, machine.Pending, watch.Machine().Outcome(), "only what has ended is stale")
 		}
 		require.Equal(t, len(s.stale.watches) > 0, s.hasStale.Load() != 0, "unlock finds every watch that was left")

@@ -19,7 +19,7 @@ func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome
 	for i, m := range machines {
 		o := outcomes[i]
 		s.mu.counts[o]++
-		l := m.First().List().Owner().(*keyList[K])
+		l := m.First().List().Host().(*keyList[K])
 		if keys[i] = l.key; l.shard == s {
 			s.unlinkLocked(l, m.First(), o)
 		} else {
@@ -59,7 +59,7 @@ func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machin
 	if w.List() == nil {
 		return true
 	}
-	l := w.List().Owner().(*keyList[K])
+	l := w.List().Host().(*keyList[K])
 	s := l.shard
 	if !s.mu.TryLock() {
 		if s.addStale(w, o) {

@@ -75,7 +75,7 @@ func (s *Shard[K]) unlinkStaleLocked() (n int) {
 	n = min(len(s.stale.watches), maxSteps)
 	rest := s.stale.watches[:len(s.stale.watches)-n]
 	for i, w := range s.stale.watches[len(rest):] {
-		s.unlinkLocked(w.List().Owner().(*keyList[K]), w.Watch, w.outcome)
+		s.unlinkLocked(w.List().Host().(*keyList[K]), w.Watch, w.outcome)
 		s.stale.watches[len(rest)+i] = staleWatch{}
 	}
 	if s.stale.watches = rest; len(rest) == 0 {

@@ -37,7 +37,7 @@ const (
 // idle reports whether neither an operation nor a cursor stands in l, and no walk has its turn.
 func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 && l.turn == free }
 
-// End implements [machine.ListOwner].
+// End implements [machine.Host].
 func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
 	l.shard.all.config.End(l.shard, m, o, cause)
 }

@@ -149,20 +149,20 @@ func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
 // FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash.
 func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64) {
-	l := m.First().List().Owner().(*keyList[K])
+	l := m.First().List().Host().(*keyList[K])
 	return l.key, l.hash
 }
 
 // ShardOf returns the shard of the first key of m, which the caller holds and which is linked there.
 func ShardOf[K comparable](m *machine.Machine) *Shard[K] {
-	return m.First().List().Owner().(*keyList[K]).shard
+	return m.First().List().Host().(*keyList[K]).shard
 }
 
 // Keys returns the keys of m, which the caller holds and which is linked under each.
 func Keys[K comparable](m *machine.Machine) []K {
 	keys := make([]K, m.Keys())
 	for i := range keys {
-		keys[i] = m.Watch(i).List().Owner().(*keyList[K]).key
+		keys[i] = m.Watch(i).List().Host().(*keyList[K]).key
 	}
 	return keys
 }
@@ -172,7 +172,7 @@ func Keys[K comparable](m *machine.Machine) []K {
 func First[K comparable](m *machine.Machine) bool {
 	for i := range m.Keys() {
 		w := m.Watch(i)
-		l := w.List().Owner().(*keyList[K])
+		l := w.List().Host().(*keyList[K])
 		l.shard.mu.Lock()
 		before := l.First()
 		for before != w && (before.Machine() == nil || before.Machine().Outcome() != machine.Pending) {

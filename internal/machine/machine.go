@@ -282,4 +282,4 @@ func (m *Machine) AcceptedBy(owner uint32) bool {
 }
 
 // End ends m, which the caller holds, with o, in the purgatory that m waits in.
-func (m *Machine) End(o Outcome, cause *error) { m.first.list.owner.End(m, o, cause) }
+func (m *Machine) End(o Outcome, cause *error) { m.first.list.host.End(m, o, cause) }

@@ -16,8 +16,8 @@ type Watch struct {
 	position   int64
 }
 
-// ListOwner is what a List belongs to.
-type ListOwner interface {
+// Host is what a List is part of.
+type Host interface {
 	// End ends m, which the caller holds, with o: it takes m out of its lists and out of
 	// the timer, settles it and runs its callbacks.
 	End(m *Machine, o Outcome, cause *error)
@@ -26,18 +26,18 @@ type ListOwner interface {
 // List is a ring of watches in the order in which they were linked. It is not safe
 // for concurrent use: the lock of the watcher shard that owns it guards it. See docs/decisions.md#lists-are-linked.
 type List struct {
-	root  Watch // only next, prev and position are used; position counts the operations
-	owner ListOwner
+	root Watch // only next, prev and position are used; position counts the operations
+	host Host
 }
 
-// Init makes l an empty list that belongs to owner.
-func (l *List) Init(owner ListOwner) {
+// Init makes l an empty list that is part of host.
+func (l *List) Init(host Host) {
 	l.root.next, l.root.prev = &l.root, &l.root
-	l.owner = owner
+	l.host = host
 }
 
-// Owner returns what l belongs to.
-func (l *List) Owner() ListOwner { return l.owner }
+// Host returns what l is part of.
+func (l *List) Host() Host { return l.host }
 
 // Len returns the number of operations in l, not counting markers.
 func (l *List) Len() int { return int(l.root.position) }
