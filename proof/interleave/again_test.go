@@ -12,10 +12,10 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// TestAWaitIsUsedAgain explores two waits of a goroutine, the second of which uses the memory of
-// the first. While a worker of the timer still has the entry of the first, it must not: the second
-// would expire at once.
-func TestAWaitIsUsedAgain(t *testing.T) {
+// TestAChannelIsUsedAgain explores two waits of a goroutine, the second of which uses the channel of
+// the first, while a check, or a worker of the timer, ends the first. A second token of the first would end the
+// second.
+func TestAChannelIsUsedAgain(t *testing.T) {
 	const name = "await+await"
 	if *only != "" && *only != name {
 		return
