@@ -104,9 +104,9 @@ func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o m
 	return counted
 }
 
-// waiting is the operation behind Await, behind AwaitRead and behind a Wait. Its end closes a channel without a
+// waiter is the operation behind Await, behind AwaitRead and behind a Wait. Its end closes a channel without a
 // buffer; one with a buffer gets a token, so that it can be used again.
-type waiting struct {
+type waiter struct {
 	operation.DelayedOperation
 	ready func() bool
 	ended chan struct{}
@@ -117,20 +117,20 @@ type waiting struct {
 	gone bool // a try, or a check in order, found that its context had ended
 }
 
-func (w *waiting) TryComplete() bool {
+func (w *waiter) TryComplete() bool {
 	w.met = !w.left() && w.ready()
 	return w.met
 }
 
 // left reports whether the context has ended: then nothing is for w any more.
-func (w *waiting) left() bool {
+func (w *waiter) left() bool {
 	w.gone = w.gone || sched.Closed(w.done)
 	return w.gone
 }
 
-func (w *waiting) OnExpiration() {}
+func (w *waiter) OnExpiration() {}
 
-func (w *waiting) OnComplete() {
+func (w *waiter) OnComplete() {
 	if w.over != nil {
 		w.over()
 	}
@@ -141,7 +141,7 @@ func (w *waiting) OnComplete() {
 	}
 }
 
-func (w *waiting) WaitsIn() string {
+func (w *waiter) WaitsIn() string {
 	switch {
 	case cap(w.ended) > 0:
 		return "Await"
@@ -153,7 +153,7 @@ func (w *waiting) WaitsIn() string {
 }
 
 // OnlyWakes implements [machine.Waker].
-func (w *waiting) OnlyWakes() {}
+func (w *waiter) OnlyWakes() {}
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	if ready == nil {
@@ -161,7 +161,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	}
 	n := len(keys) + len(at)
 	if p.refuses(n, timeout) {
-		return p.refusal(&waiting{ended: make(chan struct{}, 1)}, n)
+		return p.refusal(&waiter{ended: make(chan struct{}, 1)}, n)
 	}
 	mustContext(ctx, "Await")
 	if timeout > 0 && timeout < p.tick {
@@ -215,7 +215,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	w := &waiting{ready: ready, ended: p.channel(), done: done}
+	w := &waiter{ready: ready, ended: p.channel(), done: done}
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
@@ -290,7 +290,7 @@ func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, t
 // Wait is a wait that a goroutine can select on, beside its other channels: see
 // [DelayedOperationPurgatory.StartWait]. It is safe for concurrent use.
 type Wait[K comparable] struct {
-	op      waiting
+	op      waiter
 	p       *DelayedOperationPurgatory[K]
 	timeout time.Duration
 }

@@ -54,7 +54,7 @@ func awaitRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	}
 	switch n := len(keys) + len(at); {
 	case p.refuses(n, timeout):
-		return value, p.refusal(&waiting{over: func() {}}, n)
+		return value, p.refusal(&waiter{over: func() {}}, n)
 	case sched.Closed(ctx.Done()):
 		p.passedOver.Add(1)
 		return value, context.Cause(ctx)
@@ -76,7 +76,7 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 	var asked sched.Bool
 	asked.Store(true) // for the first read, whether or not the registration tries the wait
 	var stop atomic.Pointer[context.CancelCauseFunc]
-	w := &waiting{ended: make(chan struct{}), done: done}
+	w := &waiter{ended: make(chan struct{}), done: done}
 	w.ready = func() bool {
 		asked.Store(true)
 		changed.Put()

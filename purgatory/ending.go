@@ -112,7 +112,7 @@ var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
 
 // endHeld is endOne for an operation that expires: a worker of the timer calls it.
 func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
-	if h := p.cfg.hook; h != nil && o == machine.Expired && p.lastLook(h, m) {
+	if h := p.cfg.hook; h != nil && o == machine.Expired && p.lastTry(h, m) {
 		o = machine.Satisfied
 	}
 	p.endOne(s, m, o, cause, false)

@@ -10,9 +10,9 @@ import (
 // WithHook is for package purgatorytest: no code outside this module can make a Hook.
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
-// lastLook asks h about m, which the caller holds and whose timeout has passed. It reports whether
+// lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
 // m ends as satisfied. Nobody can check an operation that waits without a key.
-func (p *DelayedOperationPurgatory[K]) lastLook(h *testhook.Hook, m *machine.Machine) (met bool) {
+func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
 	key, hash := watchers.FirstKey[K](m)
 	if hash == p.noKey {
 		return false

@@ -115,7 +115,7 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn bo
 	if !w.hold(m) {
 		return true
 	}
-	if wait, ok := m.Operation().(*waiting); ok && wait.left() {
+	if wait, ok := m.Operation().(*waiter); ok && wait.left() {
 		w.collect(w.p.leave(m))
 		return true
 	}
