@@ -141,7 +141,7 @@ func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K], m *m
 	for i < len(waits) {
 		w := waits[i]
 		i++
-		completed = p.checkInOrder(w.Key, w.Hash, m).ownToo || completed
+		completed = p.checkInOrder(w.Key, w.Hash, m).newcomerToo || completed
 	}
 	return completed
 }

@@ -57,9 +57,9 @@ type inLine[K comparable] struct{}
 const inLineBatch = 2
 
 // checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
-// one, which has a worker make it. own is the operation of the registration that makes the check, if
-// there is one.
-func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, own *machine.Machine) (d done) {
+// one, which has a worker make it. newcomer is the operation whose registration makes the
+// check, if one does.
+func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, newcomer *machine.Machine) (d done) {
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return d
@@ -70,7 +70,7 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, own *mac
 	}
 	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
 	w.nextBatch(inLineBatch)
-	w.done.own = own
+	w.done.newcomer = newcomer
 	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
 		w.recycle()
 		return d
@@ -119,7 +119,7 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn bo
 		w.collect(w.p.leave(m))
 		return true
 	}
-	if m != w.done.own && timer.TakeDue(w.p.timer, entryOf(m), now) {
+	if m != w.done.newcomer && timer.TakeDue(w.p.timer, entryOf(m), now) {
 		w.collect(machine.Expired)
 		w.p.passedOver.Add(1)
 		return true

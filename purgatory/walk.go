@@ -36,9 +36,9 @@ type walk[K comparable] struct {
 
 // done is what a walk has ended.
 type done struct {
-	ended  int
-	own    *machine.Machine // of the registration in line that makes the walk, if there is one
-	ownToo bool             // the walk has ended own
+	ended       int
+	newcomer    *machine.Machine // whose registration in line makes the walk, if one does
+	newcomerToo bool             // the walk has ended newcomer
 }
 
 // slots is the memory of a walk's batch and of its ending.
@@ -252,7 +252,7 @@ func (w *walk[K]) try() (met bool) {
 func (w *walk[K]) collect(end machine.Outcome) {
 	if end != machine.Pending {
 		w.ending.add(w.held, end)
-		w.done.ownToo = w.done.ownToo || w.held == w.done.own
+		w.done.newcomerToo = w.done.newcomerToo || w.held == w.done.newcomer
 	}
 	w.held = nil
 }
