@@ -47,14 +47,14 @@ func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64) int
 	return p.overAll(key, hash, upTo, trying[K]{}, nil)
 }
 
-// inLine is the visitor of a check in order: it tries operations until one says no. Such walks over a
+// inOrder is the visitor of a check in order: it tries operations until one says no. Such walks over a
 // key take turns, so that an operation that one of them is trying is passed over by none. A turn ends
 // before callbacks run, since these may block.
-type inLine[K comparable] struct{}
+type inOrder[K comparable] struct{}
 
-// inLineBatch is how many operations a walk in order reads at a time. It mostly tries two: the
+// readSizeInOrder is how many operations a walk in order reads at a time. It mostly tries two: the
 // one that takes an item, and the one that finds none.
-const inLineBatch = 2
+const readSizeInOrder = 2
 
 // checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
 // one, which has a worker make it. newcomer is the operation whose registration makes the
@@ -68,17 +68,17 @@ func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, newcomer
 	if !ok {
 		return d
 	}
-	w := p.newWalk(s, key, hash, EveryPosition, inLine[K]{})
-	w.nextBatch(inLineBatch)
+	w := p.newWalk(s, key, hash, EveryPosition, inOrder[K]{})
+	w.nextBatch(readSizeInOrder)
 	w.done.newcomer = newcomer
-	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:inLineBatch]); !ok {
+	if w.n, _, ok = l.BeginTurn(&w.cursor, w.slots.batch[:readSizeInOrder]); !ok {
 		w.recycle()
 		return d
 	}
 	return w.run()
 }
 
-func (inLine[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
+func (inOrder[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 	if deep || inTry {
 		w.drop()
 		w.cursor.EndTurn()
@@ -88,15 +88,15 @@ func (inLine[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 	return true, w.p.cfg.spread
 }
 
-func (v inLine[K]) visit(w *walk[K]) {
+func (v inOrder[K]) visit(w *walk[K]) {
 	goOn, now := true, w.p.timer.Now()
 	for goOn {
 		m := w.pop()
 		if m == nil {
-			if !w.cursor.More() || len(w.ending.ops) > batchSize-inLineBatch {
+			if !w.cursor.More() || len(w.ending.ops) > batchSize-readSizeInOrder {
 				break
 			}
-			w.nextBatch(inLineBatch)
+			w.nextBatch(readSizeInOrder)
 			continue
 		}
 		goOn = v.one(w, m, now)
@@ -111,7 +111,7 @@ func (v inLine[K]) visit(w *walk[K]) {
 // one tries m, unless its context has ended, or its deadline has passed: then nothing is for it, and one whose
 // deadline has passed ends as expired, but not on the goroutine that is registering it. An operation that another
 // goroutine is trying is passed over. one returns false if m has said no.
-func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn bool) {
+func (inOrder[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn bool) {
 	if !w.hold(m) {
 		return true
 	}
@@ -128,7 +128,7 @@ func (inLine[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn bo
 	return w.try()
 }
 
-func (inLine[K]) ends(*walk[K]) bool { return true }
+func (inOrder[K]) ends(*walk[K]) bool { return true }
 
 // claiming is the visitor that ends operations with an outcome.
 type claiming[K comparable] struct {
