@@ -152,11 +152,11 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 
 // describe returns the text of a waiting operation's String method. The caller is the
 // operation's holder meanwhile, as for a try: String does not overlap the operation's
-// other methods, and letGo sees the marks that other goroutines leave.
+// other methods, and releaseOrEnd sees the marks that other goroutines set.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Sampled[K]) (text string) {
 	if _, ok := w.Machine.Operation().(fmt.Stringer); ok && w.Machine.Hold(p.id) {
 		text = observe.Text(w.Machine, p.records.Blame(w.Machine, observe.Kind(w.Machine.Operation()), "String", w.Key))
-		p.letGo(w.Machine)
+		p.releaseOrEnd(w.Machine)
 	}
 	return text
 }

@@ -57,7 +57,7 @@ func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout 
 	watched = true
 	var end machine.Outcome
 	if deep {
-		end = p.leave(m)
+		end = p.release(m)
 	} else {
 		var t tries[K]
 		end, _ = p.ask(m, !inLine, &t)
@@ -88,7 +88,7 @@ func (p *DelayedOperationPurgatory[K]) abandon(first *watchers.Shard[K], m *mach
 	if !watched && p.watch(first, m, timeout, waits) != nil {
 		return false, nil // to nobody
 	}
-	if end := p.leave(m); end != machine.Pending {
+	if end := p.release(m); end != machine.Pending {
 		completed = v != nil && end != machine.Expired
 		p.endOne(first, m, end, nil, !completed)
 	} else if !watched {

@@ -42,7 +42,7 @@ func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, again bool, t *tr
 			}
 			t.wasted++
 			if n++; n == maxInRow {
-				return p.leave(m), false
+				return p.release(m), false
 			}
 		}
 		if end, again = m.Release(true); !again {
@@ -51,10 +51,9 @@ func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, again bool, t *tr
 	}
 }
 
-// leave releases m, which the caller holds and will not try again: if others have asked for a
-// try, a worker makes it. leave returns how the caller has to end m; Pending means that it is
-// released.
-func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Outcome) {
+// release releases m, which the caller holds and will not try again: if others have asked for a
+// try, a worker makes it. It returns how the caller has to end m; Pending means that m is released.
+func (p *DelayedOperationPurgatory[K]) release(m *machine.Machine) (end machine.Outcome) {
 	key, hash := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, again := m.Release(false)
 	if again {
@@ -63,10 +62,10 @@ func (p *DelayedOperationPurgatory[K]) leave(m *machine.Machine) (end machine.Ou
 	return end
 }
 
-// letGo is leave that ends m if others have asked for that.
-func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) {
+// releaseOrEnd is release that ends m if others have asked for that.
+func (p *DelayedOperationPurgatory[K]) releaseOrEnd(m *machine.Machine) {
 	s := watchers.ShardOf[K](m)
-	if end := p.leave(m); end != machine.Pending {
+	if end := p.release(m); end != machine.Pending {
 		p.endOne(s, m, end, nil, false)
 	}
 }

@@ -116,7 +116,7 @@ func (inOrder[K]) one(w *walk[K], m *machine.Machine, now time.Duration) (goOn b
 		return true
 	}
 	if wait, ok := m.Operation().(*waiter); ok && wait.left() {
-		w.collect(w.p.leave(m))
+		w.collect(w.p.release(m))
 		return true
 	}
 	if m != w.done.newcomer && timer.TakeDue(w.p.timer, entryOf(m), now) {

@@ -95,7 +95,7 @@ func (p *DelayedOperationPurgatory[K]) overAll(key K, hash uint64, upTo int64, v
 	w := p.newWalk(s, key, hash, upTo, v)
 	w.ending.cause = cause
 	w.nextBatch(batchSize)
-	if w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:holdSize]); w.n == 0 { // all wait for a higher position
+	if w.n, _ = l.Begin(&w.cursor, upTo, w.slots.batch[:readSize]); w.n == 0 { // all wait for a higher position
 		w.recycle()
 		return 0
 	}
@@ -172,7 +172,7 @@ func (w *walk[K]) step() (more bool) {
 	}
 	if w.stage != answering {
 		if w.held != nil { // its TryComplete has panicked, or has called runtime.Goexit: that is no yes
-			w.collect(w.p.leave(w.held))
+			w.collect(w.p.release(w.held))
 		}
 		w.visitor.visit(w)
 		w.count()
@@ -204,16 +204,16 @@ func (w *walk[K]) begin() (goOn bool) {
 // nextBatch begins a batch of at most the given number of operations, which pop reads.
 func (w *walk[K]) nextBatch(most int) { w.at, w.n, w.most = 0, 0, most }
 
-// holdSize is how many operations a walk reads before it releases the shard's lock. To read one that is in
+// readSize is how many operations a walk reads before it releases the shard's lock. To read one that is in
 // no cache takes 0.2 µs, and a goroutine that waits for a [sync.Mutex] looks at it for 2.5 µs before it
 // sleeps. So a goroutine that registers an operation beside a walk mostly gets the lock while the walk
 // tries what it has read.
-const holdSize = 8
+const readSize = 8
 
 // pop takes the next operation of the batch; nil if there is none.
 func (w *walk[K]) pop() (m *machine.Machine) {
 	if w.at == w.n && w.n < w.most && w.cursor.More() {
-		n, _ := w.cursor.Next(w.slots.batch[w.n:min(w.n+holdSize, w.most)])
+		n, _ := w.cursor.Next(w.slots.batch[w.n:min(w.n+readSize, w.most)])
 		w.n += n
 	}
 	if w.at < w.n {
