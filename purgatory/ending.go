@@ -31,8 +31,8 @@ const batchSize = 128
 // goroutine goes on where the ending stands, and nobody waits for it.
 type ending[K comparable] struct {
 	p     *DelayedOperationPurgatory[K]
-	shard *watchers.Shard[K] // of the key that was checked, or of an operation's first key
-	cause *error             // of those that are cancelled; nil: the one that was left with the wish
+	shard *watchers.Shard[K] // of the key that the walk goes over
+	cause *error             // of those that are cancelled; nil: the one that was set with the wish
 
 	ops      []*machine.Machine // nil when its callbacks have run; the capacity is fixed
 	outcomes []machine.Outcome
@@ -60,7 +60,7 @@ func (e *ending[K]) end() {
 	e.p.wishes.Settle(e.ops, e.outcomes, e.cause)
 }
 
-// answer is steps 4 and 5. The caller is inside the gate of e's shard; answer leaves it. Why not a pool: see
+// answer is steps 4 and 5. The caller is inside the gate of e's shard, which answer leaves. Why not a pool: see
 // docs/decisions.md#callbacks-run-on-the-goroutine-that-ends.
 func (e *ending[K]) answer() {
 	if trace.IsEnabled() {

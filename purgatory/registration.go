@@ -15,18 +15,16 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// registerHeld registers the operation of m, which the caller holds; with tried, it has made the first try.
-// It is the operation's holder
-// until the operation is in the timer and in every list, and has been tried. No other
-// goroutine can try or end it halfway: they leave marks, which the holder sees at the
-// end.
+// registerHeld registers the operation of m, which the caller holds, and if tried is true has tried. The caller
+// stays the holder until the operation is in the timer and in every list, and has been tried again. No other
+// goroutine can try or end it halfway: they set marks, which the holder sees at the end.
 //
 // No wake-up is lost:
 //
 //  1. A goroutine that changes state does so before CheckAndComplete looks for
 //     watchers.
 //  2. If the operation was linked under the key by then, CheckAndComplete finds it,
-//     and either tries it or leaves a mark.
+//     and either tries it or sets a mark.
 //  3. If not, the operation is linked later, and the second try comes later still:
 //     it sees the change.
 //
@@ -34,7 +32,7 @@ import (
 // accepted. If it is closed it refuses the operation, and Close finds every operation that it has
 // accepted before.
 //
-// With [WithFirstInFirstOut] a walk in order over each key takes the place of the second try;
+// With [WithFirstInFirstOut] a walk in order over each key is the second try;
 // it comes later than the link, too.
 func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	first := p.watchers.Shard(waits[0].Hash)
@@ -118,13 +116,13 @@ func (p *DelayedOperationPurgatory[K]) tooDeep() bool {
 	return deep && inTry
 }
 
-// inLine reports whether operations on these keys wait their turn. Those that wait without a key do not.
+// inLine reports whether operations on these keys wait in line. Those that wait without a key do not.
 func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
 	return p.cfg.firstInFirstOut && waits[0].Hash != p.noKey
 }
 
 // othersWait reports whether an operation waits for one of these keys. One that is in line has to
-// wait its turn then.
+// wait behind it then.
 func (p *DelayedOperationPurgatory[K]) othersWait(waits []watchers.Wait[K]) bool {
 	return slices.ContainsFunc(waits, func(w watchers.Wait[K]) bool {
 		return p.watchers.Shard(w.Hash).Waiting(w.Key, w.Hash) > 0
@@ -163,7 +161,7 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 // error, the operation is not accepted, and the caller does not hold it any more.
 //
 // The timer comes first, because it can refuse, and an operation that is in a list is
-// accepted. If the timeout passes before the registration is over, the timer leaves a
+// accepted. If the timeout passes before the registration is over, the timer sets a
 // wish.
 func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
 	if !p.takePlace() {

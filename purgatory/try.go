@@ -28,7 +28,7 @@ func (t *tries[K]) timed(m *machine.Machine) (met bool) {
 // ask releases m, which the caller holds, or tries it whenever others have asked for that meanwhile; with
 // again, it begins with a try. It returns how the caller has to end m. If that is Pending, m is released.
 // met is what the last try has said. A panic goes to the caller, whose deferred function recovers it: see
-// docs/decisions.md#a-panic-leaves-a-walk-where-it-stands.
+// docs/decisions.md#a-walk-goes-on-after-a-panic.
 func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, again bool, t *tries[K]) (end machine.Outcome, met bool) {
 	for n := 0; ; {
 		if again {

@@ -31,7 +31,7 @@ func (trying[K]) visit(w *walk[K]) {
 	}
 }
 
-// ends leaves the rest to a worker if operations arrive as fast as the walk ends them, or if a crowd of walks
+// ends hands the rest to a worker if operations arrive as fast as the walk ends them, or if a crowd of walks
 // stands in the list.
 func (trying[K]) ends(w *walk[K]) bool {
 	overdue := w.cursor.Overdue()
@@ -42,7 +42,7 @@ func (trying[K]) ends(w *walk[K]) bool {
 }
 
 // check tries the operations that wait for key up to a position, and returns how many it ended.
-// Where it must not run user code on this stack, it leaves the check to a worker.
+// Where it must not run user code on this stack, it hands the check to a worker.
 func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64) int {
 	return p.overAll(key, hash, upTo, trying[K]{}, nil)
 }
@@ -56,8 +56,8 @@ type inOrder[K comparable] struct{}
 // one that takes an item, and the one that finds none.
 const readSizeInOrder = 2
 
-// checkInOrder is check for a walk in order. If another one has the turn of the key, it is left to that
-// one, which has a worker make it. newcomer is the operation whose registration makes the
+// checkInOrder is check for a walk in order. If another one has the turn of the key, that one has a
+// worker make it. newcomer is the operation whose registration makes the
 // check, if one does.
 func (p *DelayedOperationPurgatory[K]) checkInOrder(key K, hash uint64, newcomer *machine.Machine) (d done) {
 	s := p.watchers.Used(hash)
@@ -169,7 +169,7 @@ func (c *claiming[K]) visit(w *walk[K]) {
 }
 
 func (c *claiming[K]) ends(w *walk[K]) bool {
-	return w.done.ended > c.most && c.outcome != machine.Closed // Close leaves nobody, and nobody comes
+	return w.done.ended > c.most && c.outcome != machine.Closed // Close ends everybody, and nobody comes
 }
 
 // matches calls match. A panic counts as false.

@@ -60,7 +60,7 @@ const (
 // visitor is what a walk does with the operations that it comes to.
 type visitor[K comparable] interface {
 	// begin begins a batch, inside the gate, and reports whether the walk goes on, and whether workers are to run its
-	// callbacks. If the walk must not run user code on a stack like this one, begin leaves it to a worker.
+	// callbacks. If the walk must not run user code on a stack like this one, begin hands it to a worker.
 	begin(w *walk[K], deep, inTry bool) (goOn, later bool)
 	// visit visits the batch of w, and adds those that have to end to its ending.
 	visit(w *walk[K])
@@ -113,7 +113,7 @@ func (w *walk[K]) run() (d done) {
 	if trace.IsEnabled() {
 		defer w.p.region(regionCheck)()
 	}
-	for !w.goOn() {
+	for !w.steps() {
 	}
 	over = true
 	d = w.done
@@ -121,8 +121,8 @@ func (w *walk[K]) run() (d done) {
 	return d
 }
 
-// goOn takes the walk from where it stands to its end. It returns false after a panic of an operation's method.
-func (w *walk[K]) goOn() (over bool) {
+// steps makes the steps from where the walk stands to its end. It returns false after a panic of an operation's method.
+func (w *walk[K]) steps() (over bool) {
 	defer func() {
 		if over {
 			return
@@ -178,7 +178,7 @@ func (w *walk[K]) step() (more bool) {
 		w.count()
 		w.done.ended += len(w.ending.ops)
 		w.ending.end()
-		if w.cursor.More() && w.visitor.ends(w) { // before a callback blocks, and with it a place in the list
+		if w.cursor.More() && w.visitor.ends(w) { // before a callback blocks, with a marker in the list
 			w.drop()
 		}
 		w.stage = answering
@@ -205,7 +205,7 @@ func (w *walk[K]) begin() (goOn bool) {
 func (w *walk[K]) nextBatch(most int) { w.at, w.n, w.most = 0, 0, most }
 
 // readSize is how many operations a walk reads before it releases the shard's lock. To read one that is in
-// no cache takes 0.2 µs, and a goroutine that waits for a [sync.Mutex] looks at it for 2.5 µs before it
+// no cache takes 0.2 µs, and a goroutine that waits for a [sync.Mutex] spins for 2.5 µs before it
 // sleeps. So a goroutine that registers an operation beside a walk mostly gets the lock while the walk
 // tries what it has read.
 const readSize = 8
@@ -224,7 +224,7 @@ func (w *walk[K]) pop() (m *machine.Machine) {
 	return m
 }
 
-// drop leaves out what the walk has not visited.
+// drop ends the walk before what it has not visited.
 func (w *walk[K]) drop() {
 	clear(w.slots.batch[w.at:w.n])
 	w.at = w.n

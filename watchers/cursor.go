@@ -8,20 +8,20 @@ import "github.com/delayedop/purgatory/internal/machine"
 // without a position, in order of arrival, then those at or below a position, in order
 // of position. It may also visit operations that were linked later.
 //
-// Between two calls, markers in the list keep the walk's place: here stands behind
+// Between two calls, markers in the list say where the walk stands: here stands behind
 // the operations that have been visited, and end stands behind the last operation that
 // was linked at the beginning. Because of end, operations that keep arriving at the end of the
-// list do not make the walk endless. It is correct to leave them out, because the goroutine that
+// list do not make the walk endless. They need no visit, because the goroutine that
 // registers an operation tries it again after it has linked it. In a list that extends beyond the
-// position there is no end marker, because finding its place would cost a walk over all
+// position there is no end marker, because to find its neighbours would take a step for each of the
 // operations beyond the position. The position ends the walk; if operations keep arriving
-// before it, [Cursor.Overdue] does. See docs/decisions.md#a-walk-keeps-its-place-by-a-marker.
+// before it, [Cursor.Overdue] does. See docs/decisions.md#a-marker-says-where-a-walk-stands.
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
 	list *keyList[K] // nil between walks
 	upTo int64
-	left int // operations to visit before the walk is overdue
+	rest int // operations to visit before the walk is overdue
 
 	turn *keyList[K] // whose turn the walk has, see BeginTurn
 
@@ -53,7 +53,7 @@ func (l Locked[K]) Begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n in
 }
 
 // BeginTurn is [Locked.Begin] for a walk in order over every position. Such walks over a key take
-// turns: one that comes during another's turn leaves its work to that one, and ok is false. So no
+// turns: one that comes during another's turn hands its work to that one, and ok is false. So no
 // operation is passed over because another walk in order is trying it: see
 // docs/decisions.md#checks-in-order-take-turns. If ok is true, the caller
 // must call [Cursor.EndTurn].
@@ -97,14 +97,14 @@ func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n 
 	if last := l.Last(); last.Position() <= upTo {
 		l.Mark(&c.end, last.Position(), last)
 	}
-	c.list, c.upTo, c.left = l, upTo, 2*l.Len()-n
+	c.list, c.upTo, c.rest = l, upTo, 2*l.Len()-n
 	if l.readers++; l.readers > crowd {
-		c.left = -1
+		c.rest = -1
 	}
 	return n, true
 }
 
-// crowd is how many walks may keep a place in a list, while callbacks block them for example: whoever reads the
+// crowd is how many walks may have markers in a list, while callbacks block them for example: whoever reads the
 // list has to pass over their markers. A walk that comes then is overdue at once.
 const crowd = 64
 
@@ -142,7 +142,7 @@ func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 	if n, more = c.fillLocked(l, next, c.upTo, out); !more {
 		c.endLocked()
 	}
-	c.left -= n
+	c.rest -= n
 	return n, more
 }
 
@@ -169,4 +169,4 @@ func (c *Cursor[K]) endLocked() {
 
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
 // when it began, or whether it began in a crowd. The caller should stop it then, and begin another one elsewhere.
-func (c *Cursor[K]) Overdue() bool { return c.left < 0 }
+func (c *Cursor[K]) Overdue() bool { return c.rest < 0 }
