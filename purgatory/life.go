@@ -141,7 +141,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	if p.life.become(draining) {
 		p.records.Log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
 	}
-	// A registration may have looked at the era before. It must not be accepted after the
+	// A registration may have read the era before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
 	p.watchers.Close()
 	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })

@@ -73,7 +73,7 @@ func (t *store) runDue() (ran bool) {
 	return ran
 }
 
-// runLength is how many entries a worker runs before it looks at another shard.
+// runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
 // popLocked claims one due entry of s for the caller to run; nil if it found none. It puts an

@@ -2,7 +2,7 @@ package timer
 
 import "time"
 
-// Wheels is a picture of a timer's wheels, summed over its shards. Inspect looks at the shards
+// Wheels is a picture of a timer's wheels, summed over its shards. Inspect reads the shards
 // one after the other, so it is not a picture of one moment.
 type Wheels struct {
 	Now     time.Duration // on the timer's clock
@@ -56,20 +56,20 @@ func Inspect(t Timer) Wheels {
 func Tick(t Timer) time.Duration { return time.Duration(t.core().tick) }
 
 // Due returns how many entries of t have expired and wait for a worker, and how long ago the
-// first deadline of these passed. It looks at up to 128 entries in each shard, so both are
+// first deadline of these passed. It reads up to 128 entries in each shard, so both are
 // lower bounds if there are more.
 func Due(t Timer) (n int, oldest time.Duration) {
 	store := t.core()
 	now := max(store.clock.Now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
 	for s := range store.made {
 		s.mu.Lock()
-		looked := 0
-		for e := s.mu.due.root.Next; e != &s.mu.due.root && looked < chunk; e = e.Next {
+		seen := 0
+		for e := s.mu.due.root.Next; e != &s.mu.due.root && seen < chunk; e = e.Next {
 			if late := now - time.Duration(e.At); late >= 0 { // otherwise it was extended
 				n++
 				oldest = max(oldest, late)
 			}
-			looked++
+			seen++
 		}
 		s.mu.Unlock()
 	}
@@ -84,7 +84,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 	uncounted -= due
 	budget := countBudget
 	var partial []*Slot // those with a bucket that was not counted to the end
-	look := func(l *taskList, slot *Slot) {
+	count := func(l *taskList, slot *Slot) {
 		limit := min(budget, chunk)
 		n := l.count(limit + 1)
 		if n > limit {
@@ -94,7 +94,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 		budget -= n
 		uncounted -= n
 	}
-	look(&s.mu.young, &w.Young)
+	count(&s.mu.young, &w.Young)
 	wheel := &s.mu.wheel
 	fold := (wheel.size + shownSlots - 1) / shownSlots // buckets in a slot of w
 	for l := range wheel.levels {
@@ -112,7 +112,7 @@ func (s *shard) inspectLocked(w *Wheels) {
 		ahead := wheel.slot((wheel.phase + lv.span - 1) / lv.span)
 		for b := nextBit(lv.filled, 0, wheel.size); b < wheel.size; b = nextBit(lv.filled, b+1, wheel.size) {
 			at := wheel.slot(b - ahead + wheel.size)
-			look(&lv.buckets[b], &slots[at/fold])
+			count(&lv.buckets[b], &slots[at/fold])
 			if budget <= 0 { // go on with the next slot
 				b += min(fold-at%fold, wheel.size-at) - 1
 			}

@@ -37,7 +37,7 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	return t, nil
 }
 
-// need does nothing: AdvanceClock looks at every shard, and runs what is due.
+// need does nothing: AdvanceClock reads every shard, and runs what is due.
 func (t *ManualTimer) need(int64) {}
 
 // Now returns how far AdvanceClock has moved the clock. Inside a task it is the first tick at
@@ -59,7 +59,7 @@ func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 }
 
 // AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed when it is called:
-// then it returns false and does not move the clock. It does not look at stop again.
+// then it returns false and does not move the clock. It does not read stop again.
 func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (ran bool) {
 	if sched.Closed(stop) {
 		return false

@@ -15,7 +15,7 @@ type Sampled[K comparable] struct {
 }
 
 // Sample appends up to n pending operations of s to out: the first ones of each key, and
-// more of each key if there are few keys. If there are many keys, Sample looks at some
+// more of each key if there are few keys. If there are many keys, Sample reads some
 // of them; from selects which. It visits O(n) watches, however many operations wait.
 func (s *Shard[K]) Sample(out []Sampled[K], n int, from uint) []Sampled[K] {
 	s.mu.Lock()

@@ -25,7 +25,7 @@ const yieldAfter = 64
 //  3. A worker first decrements running and then asks for queued work. So either Kick
 //     finds room for a worker, or that worker finds the work.
 //  4. If Kick finds enough goroutines being started as workers, each has yet to say that it has
-//     started. It does so before it looks for work, so it finds the work, or somebody else has.
+//     started. It does so before it asks for work, so it finds the work, or somebody else has.
 //
 // No work waits for a worker that is blocked while there is room for another: whoever takes work calls KickIfQueued
 // before it runs code that may block, and 4 holds for that call of Kick, too. So no more goroutines
@@ -157,7 +157,7 @@ func (p *Pool) linger() (again bool) {
 	}
 	if !p.timed.Swap(true) {
 		sched.AfterFunc(lingering, func() {
-			p.timed.Store(false) // before it looks: a worker that begins to wait later sets a timer
+			p.timed.Store(false) // before dismiss: a worker that begins to wait later sets a timer
 			p.dismiss()
 		})
 	}
