@@ -116,8 +116,9 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 	return Accepted
 }
 
-// refusesLocked says whether an operation with the first key of w is refused, if a reason is possible. Where a
-// key is full, it first takes out the stale watches: so the limit is exact.
+// refusesLocked says whether an operation with the first key of w is refused. Watch asks where there may be a
+// reason: s is closed, or keys have a limit. Where a key is full, refusesLocked first takes out the stale watches: so
+// the limit is exact.
 func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
 	if s.all.closed.Load() {
 		return ShardClosed

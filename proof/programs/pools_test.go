@@ -30,7 +30,7 @@ type pools struct {
 // job does what a program says.
 type job struct{ work, waiting func() bool }
 
-func (j job) Work() bool    { return j.work() }
+func (j job) Work() bool   { return j.work() }
 func (j job) Queued() bool { return j.waiting() }
 
 func drawPool(d *drawer) small {
