@@ -44,7 +44,7 @@
 // # Guarantees
 //
 //   - Every accepted operation ends exactly once, with one [operation.Outcome] and one
-//     OnComplete; OnExpiration follows if it expired. A rejected operation has no
+//     OnComplete; OnExpiration follows if it expired. A refused operation has no
 //     callback.
 //   - TryComplete of an operation never overlaps itself or the operation's callbacks.
 //   - No wake-up is lost. If state changes before a check or a signal of a key, every

@@ -71,7 +71,7 @@ func (r *reaping) started() *reaper.ExpirationReaper {
 // Closed reports whether Close or Shutdown has begun: no operation is accepted any more.
 func (p *DelayedOperationPurgatory[K]) Closed() bool { return p.life.atLeast(draining) }
 
-// Close closes the purgatory at once: it rejects new operations, ends every pending
+// Close closes the purgatory at once: it refuses new operations, ends every pending
 // operation as closed, with the callbacks on this goroutine, and tells the reaper and the
 // workers to stop. It returns nil.
 //
@@ -125,7 +125,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	}
 }
 
-// Shutdown closes the purgatory gracefully. It rejects new operations, waits until the
+// Shutdown closes the purgatory gracefully. It refuses new operations, waits until the
 // pending operations have ended or ctx has, and then closes the purgatory. It returns nil
 // when every callback has run and every goroutine of the purgatory has ended. (A registration that
 // goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)

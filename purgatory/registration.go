@@ -145,11 +145,11 @@ func (p *DelayedOperationPurgatory[K]) checkLines(waits []watchers.Wait[K], m *m
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
-// closed meanwhile, pass rejects it: Shutdown may have returned, after which no callback
+// closed meanwhile, pass gives it back: Shutdown may have returned, after which no callback
 // runs.
 func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine.Machine, key K) (completed bool, err error) {
 	if !first.Pass(machine.Satisfied) {
-		return false, p.reject(m, false, ErrClosed, "%s", observe.Kind(m.Operation()))
+		return false, p.giveBack(m, false, ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
 	deep, _ := p.enter(first)
 	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
@@ -165,7 +165,7 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 // wish.
 func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
 	if !p.takePlace() {
-		return p.reject(m, false, ErrFull, "%d operations are pending", p.cfg.maxPending)
+		return p.giveBack(m, false, ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	now := p.timer.Now()
 	if now < 0 { // see channel: a worker from outside of the bubble must not run callbacks of it
@@ -181,7 +181,7 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 			if errors.Is(err, timer.ErrFull) {
 				kind = ErrFull
 			}
-			return p.reject(m, false, kind, "%w", err)
+			return p.giveBack(m, false, kind, "%w", err)
 		}
 	}
 	m.SetStart(now)
@@ -194,22 +194,22 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 	return nil
 }
 
-// unwatch rejects an operation that is in the timer and was refused by the shard of its first key.
+// unwatch gives back an operation that is in the timer and was refused by the shard of its first key.
 func (p *DelayedOperationPurgatory[K]) unwatch(m *machine.Machine, refused watchers.Refusal, w *watchers.Wait[K]) error {
 	// If Cancel fails, a worker of the timer has claimed the entry and may still use it, unless Stop of the
 	// timer has cancelled it.
 	spent := !p.timer.Cancel(entryOf(m)) && p.timer.DeadlineOf(entryOf(m)) != 0
 	p.freePlaces(1)
 	if refused == watchers.KeyFull {
-		return p.reject(m, spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(w.Key))
+		return p.giveBack(m, spent, ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(w.Key))
 	}
-	return p.reject(m, spent, ErrClosed, "%s", observe.Kind(m.Operation()))
+	return p.giveBack(m, spent, ErrClosed, "%s", observe.Kind(m.Operation()))
 }
 
-// reject gives the operation back, which is in no list, and returns the error of its registration. spent
+// giveBack gives the operation back, which is in no list, and returns the error of its registration. spent
 // reports that a worker of the timer may still use the operation's entry.
-func (p *DelayedOperationPurgatory[K]) reject(m *machine.Machine, spent bool, kind error, format string, args ...any) error {
-	p.wishes.Reject(m, spent)
+func (p *DelayedOperationPurgatory[K]) giveBack(m *machine.Machine, spent bool, kind error, format string, args ...any) error {
+	p.wishes.GiveBack(m, spent)
 	return p.refuse(kind, format, args...)
 }
 

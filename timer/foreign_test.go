@@ -258,7 +258,7 @@ func TestAnOperationThatIsSubmittedAgainIsScheduled(t *testing.T) {
 	hold := machine.Of(o)
 	require.True(t, hold.Begin(o, 1, 1))
 	require.False(t, m.Cancel(taskEntry(hold.Entry())))
-	new(machine.Wishes).Reject(hold, false)
+	new(machine.Wishes).GiveBack(hold, false)
 	require.True(t, hold.Begin(o, 1, 2))
 	assert.True(t, m.Extend(taskEntry(hold.Entry()), time.Hour))
 	assert.Equal(t, 1, m.Pending())

@@ -49,7 +49,7 @@ type Machine struct {
 	entry entry.Entry
 
 	// op is the operation that the machine is part of. It is constant from Begin on, unless
-	// the operation is rejected.
+	// the operation is given back.
 	op Operation
 
 	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
@@ -73,7 +73,7 @@ type Machine struct {
 // marks, and the fields below. A new operation has the word 0.
 //
 // The owner is in the same word as the phase, so that a goroutine that ends an operation
-// on a user's request checks the owner and claims the operation in one step. A rejected
+// on a user's request checks the owner and claims the operation in one step. A refused
 // operation may be submitted to another purgatory at any time, even between two steps. See
 // docs/decisions.md#the-owner-is-in-the-state-word.
 const (
@@ -136,15 +136,15 @@ func (m *Machine) Owner() uint32 {
 	return identity.In(m.word().Load())
 }
 
-// reject gives up a held operation that was not accepted: no list has seen it, and no
+// giveBack gives up a held operation that was refused: no list has seen it, and no
 // timer holds its entry. The operation becomes new and can be submitted again, perhaps to
 // another purgatory. If spent is true, a worker of the timer has claimed the entry and
 // may still call claim; the operation then counts as ended and cannot be submitted
 // again.
 //
-// reject drops the marks. That is correct, because the calls that have set them have
+// giveBack drops the marks. That is correct, because the calls that have set them have
 // reported that they ended nothing.
-func (m *Machine) reject(spent bool) {
+func (m *Machine) giveBack(spent bool) {
 	next := uint64(phaseNew)
 	if spent {
 		next = phaseEnded | m.word().Load()&identity.Half

@@ -65,7 +65,7 @@ var states = map[string]func(m *Machine, op Operation){
 	},
 	"rejected, used": func(m *Machine, op Operation) {
 		Of(op).Begin(op, 3, purgatory1)
-		m.reject(true)
+		m.giveBack(true)
 	},
 }
 
@@ -132,10 +132,10 @@ func TestEveryTransition(t *testing.T) {
 		"Settle": {func(m *Machine, _ Operation) any { return m.settle(Expired, nil) }, map[string]result{
 			"busy": {Pending, "ended"}, "busy, again": {Pending, "ended"}, "busy, wish": {Cancelled, "ended"}, "busy, again, wish": {Cancelled, "ended"},
 		}},
-		"Reject, unused": {func(m *Machine, _ Operation) any { m.reject(false); return nil }, map[string]result{
+		"Reject, unused": {func(m *Machine, _ Operation) any { m.giveBack(false); return nil }, map[string]result{
 			"busy": {nil, "new"}, "busy, again": {nil, "new"}, "busy, wish": {nil, "new"},
 		}},
-		"Reject, used": {func(m *Machine, _ Operation) any { m.reject(true); return nil }, map[string]result{
+		"Reject, used": {func(m *Machine, _ Operation) any { m.giveBack(true); return nil }, map[string]result{
 			"busy": {nil, "rejected, used"}, "busy, again, wish": {nil, "rejected, used"},
 		}},
 	}
@@ -234,7 +234,7 @@ func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	assert.EqualValues(t, purgatory1, m.Owner())
 	require.False(t, Of(op).Begin(op, 1, purgatory1+1))
 	assert.EqualValues(t, purgatory1, m.Owner(), "another one was refused")
-	m.reject(false)
+	m.giveBack(false)
 	assert.Zero(t, m.Owner(), "it may go elsewhere")
 	require.True(t, Of(op).Begin(op, 1, purgatory1+1))
 	assert.EqualValues(t, purgatory1+1, m.Owner())
@@ -345,7 +345,7 @@ func TestAClaimForAnotherPurgatoryDoesNothing(t *testing.T) {
 		op := &task{}
 		m := Of(op)
 		require.True(t, Of(op).Begin(op, 1, purgatory1+1))
-		m.reject(false)
+		m.giveBack(false)
 		bring(m, op)
 		before := m.word().Load()
 		held, wished := m.claim(Forced, purgatory1+1)

@@ -135,7 +135,7 @@ func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
 		m := Of(op)
 		require.True(t, Of(op).Begin(op, 3, purgatory1))
 		m.SetStart(0)
-		m.reject(spent)
+		m.giveBack(spent)
 		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
 		assert.Negative(t, m.Start(), "and so has not been watched")
 		assert.False(t, m.Acquire())

@@ -52,13 +52,13 @@ func (w *Wishes) Settle(machines []*Machine, outcomes []Outcome, cause *error) {
 	}
 }
 
-// Reject gives up a held operation that was not accepted; see [Machine.reject]. The operation
+// GiveBack gives up a held operation that was refused; see [Machine.giveBack]. The operation
 // may be submitted again at once, and the cause of a cancellation after that must stay: so the
 // lock is held over both steps.
-func (w *Wishes) Reject(m *Machine, spent bool) {
+func (w *Wishes) GiveBack(m *Machine, spent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.reject(spent)
+	m.giveBack(spent)
 	delete(w.mu.causes, m)
 }
 

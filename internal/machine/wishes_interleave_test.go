@@ -62,7 +62,7 @@ func TestRejectEveryInterleaving(t *testing.T) {
 		m := begun(t)
 		op := m.Operation()
 		before, after := errGone, errLate
-		spawn("rejects", func() { w.Reject(m, false) })
+		spawn("rejects", func() { w.GiveBack(m, false) })
 		spawn("cancels", func() { w.Claim(m, Cancelled, purgatory1, &before) })
 		began, wish := false, Pending
 		spawn("submits again", func() {

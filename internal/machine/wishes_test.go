@@ -100,8 +100,8 @@ func TestNoCauseIsLeft(t *testing.T) {
 			w.Settle([]*Machine{m}, []Outcome{Cancelled}, &own)
 			assert.Equal(t, own, m.Cause())
 		},
-		"rejected":       func(w *Wishes, m *Machine) { w.Reject(m, false); assert.Equal(t, "new", state(m)) },
-		"rejected, used": func(w *Wishes, m *Machine) { w.Reject(m, true); assert.Equal(t, "rejected, used", state(m)) },
+		"rejected":       func(w *Wishes, m *Machine) { w.GiveBack(m, false); assert.Equal(t, "new", state(m)) },
+		"rejected, used": func(w *Wishes, m *Machine) { w.GiveBack(m, true); assert.Equal(t, "rejected, used", state(m)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var w Wishes
@@ -213,7 +213,7 @@ func TestRejectTakesNoCauseOfTheNextSubmission(t *testing.T) {
 			runtime.Gosched()
 			w.Settle([]*Machine{m}, []Outcome{Cancelled}, nil)
 		})
-		w.Reject(m, false)
+		w.GiveBack(m, false)
 		again.Wait()
 		require.Equal(t, after, m.Cause())
 		require.Zero(t, w.Len())
