@@ -266,26 +266,12 @@ func (w *walk[K]) count() {
 }
 
 // report reports the panics, while the walk holds neither an operation nor the turn of a line: the handler is user
-// code, and may block. If it calls runtime.Goexit, another goroutine reports the others.
+// code, and may block.
 func (w *walk[K]) report() {
-	if len(w.tries.panics) > 0 {
-		reports := w.tries.panics
-		w.tries.panics = nil
-		reportAll(reports)
-	}
-}
-
-func reportAll(reports []func()) {
-	over := false
-	defer func() {
-		if !over {
-			sched.Go(func() { reportAll(reports) })
-		}
-	}()
-	for len(reports) > 0 {
-		next := reports[0]
-		reports = reports[1:]
+	for len(w.tries.panics) > 0 {
+		next := w.tries.panics[0]
+		w.tries.panics = w.tries.panics[1:]
 		next()
 	}
-	over = true
+	w.tries.panics = nil
 }
