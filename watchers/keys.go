@@ -9,9 +9,9 @@ import (
 // progress is how far an iteration over the keys of a shard has come: the bucket of the shard's
 // hash table that comes next. The zero value is the beginning.
 //
-// A progress stays valid when the table grows or shrinks, because the iteration visits the buckets
+// It stays valid when the table grows or shrinks, because the iteration visits the buckets
 // in the order of their bit-reversed numbers. When a table doubles, bucket i splits into
-// i and i+n. Both come before a progress in that order, or both come after it.
+// i and i+n. Both come before it in that order, or both come after it.
 type progress uint64
 
 // next returns the progress after bucket at in a table of n buckets. n is a power of two.
