@@ -228,9 +228,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 		returned = true
 		return err
 	}
-	if done == nil {
-		sched.Receive(w.ended)
-	} else if !sched.Either(w.ended, done) {
+	if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
 	}

@@ -129,7 +129,7 @@ func TestAPositionThatWasReachedBeforeCloseIsReached(t *testing.T) {
 // Close finds nothing to end while a wait is being registered, nor may it be left.
 func TestCloseWhileAWaitIsBeingRegistered(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		s, starts, err := w.enter(5)
+		s, starts, err := w.enter(5, false)
 		require.NoError(t, err)
 		require.True(t, starts)
 		second := await(w, 5)

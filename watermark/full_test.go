@@ -42,7 +42,7 @@ func TestThoseWhoBeginTogetherNeedOnePlace(t *testing.T) {
 // before the goroutine came only.
 func TestARefusalFromBeforeACallIsNotItsAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		s, _, err := w.enter(5)
+		s, _, err := w.enter(5, false)
 		require.NoError(t, err)
 		joined := await(w, 5)
 		full := purgatory.ErrFull
@@ -66,13 +66,13 @@ func TestASecondRefusalIsTheAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-				first, _, err := w.enter(5)
+				first, _, err := w.enter(5, false)
 				require.NoError(t, err)
 				joined := await(w, 5)
 				w.mu.Lock()
-				delete(w.mu.waits, 5)
+				w.mu.first = nil
 				w.mu.Unlock()
-				second, starts, err := w.enter(5)
+				second, starts, err := w.enter(5, false)
 				require.NoError(t, err)
 				require.True(t, starts)
 				full := purgatory.ErrFull
@@ -96,7 +96,7 @@ func TestASecondRefusalIsTheAnswer(t *testing.T) {
 // A position that is reached while the purgatory refuses a wait is reached for all.
 func TestAReachedPositionIsNotRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		s, _, err := w.enter(5)
+		s, _, err := w.enter(5, false)
 		require.NoError(t, err)
 		joined := await(w, 5)
 		w.Advance(5)

@@ -37,5 +37,6 @@ func left[K comparable](t *testing.T, w *Watermark[K]) {
 	require.Zero(t, w.Waiting())
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	require.Nil(t, w.mu.first)
 	require.Empty(t, w.mu.waits)
 }

@@ -40,22 +40,29 @@ func TestRecede(t *testing.T) {
 // A check has said yes and is about to end the wait when the position falls. Those in the wait have their yes; who comes
 // later does not share it.
 func TestNobodyGetsAYesFromBeforeRecede(t *testing.T) {
-	p := newPurgatory(t)
-	w := New(p, "a", 0)
-	s := entered(t, w)
-	m := machine.Of(s)
-	require.True(t, m.Acquire())
-	w.at.Store(5)
-	require.True(t, s.TryComplete())
-	w.Recede(4)
-	later := entered(t, w)
-	require.NotSame(t, s, later)
-	m.End(machine.Satisfied, nil)
-	require.NoError(t, s.err())
-	require.Equal(t, operation.Pending, later.Outcome())
-	require.Equal(t, 1, w.Waiting())
-	require.True(t, w.leave(later))
-	left(t, w)
+	for _, beside := range []bool{false, true} {
+		p := newPurgatory(t)
+		w := New(p, "a", 0)
+		if beside {
+			other := startWait(t, w, 9)
+			defer other.Stop()
+		}
+		s := entered(t, w)
+		m := machine.Of(s)
+		require.True(t, m.Acquire())
+		w.at.Store(5)
+		require.True(t, s.TryComplete())
+		w.Recede(4)
+		later := entered(t, w)
+		require.NotSame(t, s, later)
+		m.End(machine.Satisfied, nil)
+		require.NoError(t, s.err())
+		require.Equal(t, operation.Pending, later.Outcome())
+		require.True(t, w.leave(later))
+		if !beside {
+			left(t, w)
+		}
+	}
 }
 
 // The goroutine that registers a wait finds the position reached, and it falls before the wait has ended.

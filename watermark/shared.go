@@ -4,26 +4,56 @@ import (
 	"fmt"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
 // shared is the operation that the goroutines which wait for one position share. The first to come
-// registers it. Others enter it at once, also while it is being registered.
+// registers it. Others enter it at once, also while it is being registered. See
+// docs/decisions.md#a-lone-wait-of-a-watermark-stays-an-operation.
 //
 //  1. A goroutine enters under mu, and only if the operation does not end, or has not been asked to. So
 //     it gets no error that was meant for those before it.
-//  2. Only the goroutine that sets ended closes over, after it has recorded the verdict.
+//  2. Only the goroutine that sets ended tells the others, by over, after it has recorded the verdict.
 //  3. The last goroutine that leaves takes the operation out of waits under the same mu, and cancels
 //     it after that. So no goroutine is in it then. The one that registers it does not leave meanwhile.
 type shared[K comparable] struct {
 	operation.DelayedOperation
 	w        *Watermark[K]
 	position int64
-	over     chan struct{} // closed when the wait has ended
-	verdict  *error        // how it has ended, if it is not the operation's outcome that says so; constant once ended
-	entered  int32         // goroutines that have not left; guarded by mu
-	ended    bool          // guarded by mu
+	*crowd
+}
+
+// crowd is what the goroutines in a wait share beside its operation. See
+// docs/decisions.md#a-crowd-of-one-is-used-again.
+//
+// If a single goroutine is in the wait when OnComplete ends it, that one gets a token, and over is not closed. No
+// other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait.
+type crowd struct {
+	over    chan struct{} // is closed when the wait has ended, or gets the token, for which it has room
+	verdict *error        // how it has ended, if it is not the operation's outcome that says so; constant once ended
+	entered int32         // goroutines that have not left; guarded by mu
+	ended   bool          // guarded by mu
+	again   bool          // the crowd may be used again; guarded by mu, constant once ended
+}
+
+var (
+	crowds sched.Pool // of *crowd
+	began  = sched.Now()
+)
+
+// newCrowd returns a crowd of an earlier wait, if there is one. A channel must not leave the synctest bubble in which
+// it was made, and none comes into one. Time begins in the year 2000 there, which is before began.
+func newCrowd() *crowd {
+	outside := sched.Since(began) >= 0
+	if outside {
+		if c, ok := crowds.Get().(*crowd); ok {
+			*c = crowd{over: c.over, again: true}
+			return c
+		}
+	}
+	return &crowd{over: make(chan struct{}, 1), again: outside}
 }
 
 // OnlyWakes says that the callbacks of a wait need no worker of the purgatory.
@@ -39,9 +69,9 @@ func (s *shared[K]) OnComplete()       { s.end(nil) }
 func (s *shared[K]) OnExpiration()     {}
 
 // enter returns the wait for position, which the caller has entered, and reports whether the caller has
-// to start it. It returns no wait and no error if w has come as far, even if w has been closed since the
-// caller has looked.
-func (w *Watermark[K]) enter(position int64) (s *shared[K], starts bool, err error) {
+// to start it. With keeps, the caller may look at the wait for as long as it likes. enter returns no wait and no
+// error if w has come as far, even if w has been closed since the caller has looked.
+func (w *Watermark[K]) enter(position int64, keeps bool) (s *shared[K], starts bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at.Load() >= position {
@@ -50,17 +80,30 @@ func (w *Watermark[K]) enter(position int64) (s *shared[K], starts bool, err err
 	if w.closed.Load() {
 		return nil, false, w.cause
 	}
-	s = w.mu.waits[position]
+	if s = w.mu.first; s == nil || s.position != position {
+		s = w.mu.waits[position]
+	}
 	if starts = s == nil || machine.Of(s).Ending(); starts {
-		s = &shared[K]{w: w, position: position, over: make(chan struct{})}
-		if w.mu.waits == nil {
-			w.mu.waits = make(map[int64]*shared[K])
-		}
-		w.mu.waits[position] = s
+		s = w.nextLocked(position, s)
 	}
 	s.entered++
+	s.again = s.again && !keeps
 	w.mu.waiting++
 	return s, starts, nil
+}
+
+// nextLocked returns a new wait for position. before is the one that is there and ending, nil if there is none.
+func (w *Watermark[K]) nextLocked(position int64, before *shared[K]) *shared[K] {
+	s := &shared[K]{w: w, position: position, crowd: newCrowd()}
+	switch {
+	case before == w.mu.first:
+		w.mu.first = s
+		return s
+	case w.mu.waits == nil:
+		w.mu.waits = make(map[int64]*shared[K])
+	}
+	w.mu.waits[position] = s
+	return s
 }
 
 // start registers s, without mu: with WithFirstInFirstOut a registration calls methods of other
@@ -92,20 +135,24 @@ func (s *shared[K]) start() error {
 	return nil
 }
 
-// end ends s for those who have entered it, if it has not ended.
+// end ends s for those who have entered it, if it has not ended. The verdict of OnComplete is nil.
 func (s *shared[K]) end(verdict *error) {
 	w := s.w
 	w.mu.Lock()
-	first := !s.ended
-	if first {
-		if s.ended, s.verdict = true, verdict; w.at.Load() >= s.position {
-			s.verdict = &reached
-		}
-		w.mu.waiting -= int(s.entered)
-		s.forgetLocked()
+	if s.ended {
+		w.mu.Unlock()
+		return
 	}
+	again := s.again && s.entered == 1 && verdict == nil
+	if s.ended, s.again, s.verdict = true, again, verdict; w.at.Load() >= s.position {
+		s.verdict = &reached
+	}
+	w.mu.waiting -= int(s.entered)
+	s.forgetLocked()
 	w.mu.Unlock()
-	if first {
+	if again {
+		s.over <- struct{}{}
+	} else {
 		close(s.over)
 	}
 }
@@ -129,8 +176,10 @@ func (w *Watermark[K]) leave(s *shared[K]) bool {
 }
 
 func (s *shared[K]) forgetLocked() {
-	if waits := s.w.mu.waits; waits[s.position] == s {
-		delete(waits, s.position)
+	if mu := &s.w.mu; mu.first == s {
+		mu.first = nil
+	} else if mu.waits[s.position] == s {
+		delete(mu.waits, s.position)
 	}
 }
 

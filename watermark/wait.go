@@ -39,12 +39,12 @@ func (w *Watermark[K]) StartWait(position int64) (*Wait[K], error) {
 	if w.closed.Load() {
 		return nil, w.cause
 	}
-	s, starts, err := w.enter(position)
+	s, starts, err := w.enter(position, true)
 	if err != nil {
 		return nil, err
 	}
 	if s == nil {
-		s = &shared[K]{w: w, position: position, over: make(chan struct{}), ended: true, verdict: &reached}
+		s = &shared[K]{w: w, position: position, crowd: &crowd{over: make(chan struct{}), ended: true, verdict: &reached}}
 		close(s.over)
 	}
 	if starts {

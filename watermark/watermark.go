@@ -55,7 +55,8 @@ type Watermark[K comparable] struct {
 
 	mu struct { // taken with no other lock of the library held; no other code runs under it
 		sched.Mutex
-		waits   map[int64]*shared[K] // by position; one that is ending may still be there
+		first   *shared[K]           // one of the waits; see docs/decisions.md#one-wait-needs-no-map
+		waits   map[int64]*shared[K] // the others, by position; one that is ending may still be there
 		waiting int                  // goroutines and Waits in a wait that has not ended
 	}
 }
@@ -112,7 +113,7 @@ func (w *Watermark[K]) Recede(to int64) {
 	defer w.mu.Unlock()
 	if to < w.at.Load() && !w.closed.Load() {
 		w.at.Store(to)
-		w.mu.waits = nil
+		w.mu.first, w.mu.waits = nil, nil
 	}
 }
 
@@ -164,7 +165,7 @@ func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
 		return w.reachedOr(ctx, position)
 	}
 	for first := true; ; first = false {
-		s, starts, err := w.enter(position)
+		s, starts, err := w.enter(position, false)
 		if s == nil {
 			return err
 		}
@@ -173,13 +174,18 @@ func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
 				return err
 			}
 		}
-		if !sched.Either(s.over, done) && w.leave(s) {
+		woken := sched.Either(s.over, done)
+		if !woken && w.leave(s) {
 			return w.reachedOr(ctx, position)
 		}
 		// A start that was refused may have been before this call, when the purgatory was full. The next
 		// that this goroutine finds has begun during the call, and speaks for it, too.
 		if starts || !s.refused() || !first && s.verdict != &errExited {
-			return s.err()
+			err = s.err()
+			if woken && s.again {
+				crowds.Put(s.crowd)
+			}
+			return err
 		}
 	}
 }

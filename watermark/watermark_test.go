@@ -39,7 +39,7 @@ type waiter struct {
 // entered returns a wait for position 5 that the caller has entered and, if it is the first, started.
 func entered(t *testing.T, w *Watermark[string]) *shared[string] {
 	t.Helper()
-	s, starts, err := w.enter(5)
+	s, starts, err := w.enter(5, false)
 	require.NoError(t, err)
 	if starts {
 		require.NoError(t, s.start())
@@ -313,6 +313,28 @@ func TestCallbacksOnWorkers(t *testing.T) {
 	})
 }
 
+// A wait has been asked to end, by a goroutine that has found it held. Those who come then share another one.
+func TestThoseWhoComeWhileAWaitEndsShareTheNext(t *testing.T) {
+	p := newPurgatory(t)
+	w := New(p, "a", 0)
+	for range 2 { // the second time beside a wait for another position
+		s := entered(t, w)
+		m := machine.Of(s)
+		require.True(t, m.Acquire())
+		p.Cancel(s, nil)
+		next := entered(t, w)
+		require.NotSame(t, s, next)
+		require.Same(t, next, entered(t, w))
+		m.End(machine.Cancelled, nil)
+		require.ErrorIs(t, s.err(), purgatory.ErrCancelled)
+		require.Same(t, next, entered(t, w), "its end takes out itself only")
+		for range 3 {
+			require.True(t, w.leave(next))
+		}
+		defer startWait(t, w, 9).Stop()
+	}
+}
+
 // In line behind another operation the purgatory does not try a wait when it registers it.
 func TestInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -338,7 +360,7 @@ func TestRaisedInLine(t *testing.T) {
 		w := New(p, "a", 0)
 		first, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
 		require.NoError(t, err)
-		s, _, err := w.enter(5)
+		s, _, err := w.enter(5, false)
 		require.NoError(t, err)
 		joined := await(w, 5)
 		w.Advance(5)

@@ -122,7 +122,7 @@ func Either(a, b <-chan struct{}) bool {
 
 // ready reports whether a receive from c would not block. c is either a channel that is only
 // closed, or one with a buffer.
-func ready(c <-chan struct{}) bool { return len(c) > 0 || cap(c) == 0 && closed(c) }
+func ready(c <-chan struct{}) bool { return len(c) > 0 || closed(c) }
 
 // Token is a channel that has one token or none: for a goroutine that is to be woken once,
 // however often others say so, or as a lock that can be waited for with [Sleep].
