@@ -105,7 +105,8 @@ func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o m
 }
 
 // waiter is the operation behind Await, behind AwaitRead and behind a Wait. Its end closes a channel without a
-// buffer; one with a buffer gets a token, so that it can be used again.
+// buffer; one with a buffer gets a token, so that it can be used again. It keeps the caller's function: see
+// docs/decisions.md#a-condition-is-a-function.
 type waiter struct {
 	operation.DelayedOperation
 	ready func() bool

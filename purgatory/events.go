@@ -61,13 +61,12 @@ type events struct {
 	refused    refusals
 	passedOver atomic.Int64
 	purged     atomic.Int64
-	stalls     atomic.Int64  // of the reaper, see EventStalled
-	samples    atomic.Uint32 // taken by Inspect, each of other keys
+	stalls     atomic.Int64 // of the reaper, see EventStalled
 
 	tick      time.Duration // of the timer
 	hastySeen atomic.Bool   // a timeout was shorter
-	gatesSeen atomic.Int64  // when noteGates last read the gates, on the timer's clock
 	reporting sched.Bool    // a sweep collects what is to be logged, or a goroutine logs it
+	gatesSeen atomic.Int64  // when noteGates last read the gates, on the timer's clock
 	dueSeen   time.Duration // when overdue last asked the timer, on the timer's clock
 }
 

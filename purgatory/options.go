@@ -23,7 +23,6 @@ type config struct {
 	watcherShards    int
 	purgeInterval    int
 	reapInterval     time.Duration
-	reaper           bool
 	expiryWorkers    int
 	signalWorkers    int
 	maxPending       int
@@ -31,14 +30,15 @@ type config struct {
 	drainTime        time.Duration
 	panicHandler     guard.Handler
 	logger           *slog.Logger
-	histograms       bool
 	keyStats         int
 	slow             time.Duration
-	stuckStacks      bool
+	hook             *testhook.Hook
 
+	reaper          bool
+	histograms      bool
+	stuckStacks     bool
 	firstInFirstOut bool
 	spread          bool // WithCallbacksOnWorkers
-	hook            *testhook.Hook
 	expiryNormal    bool // WithTimeoutsExpected
 
 	err error // the first rule that an option breaks

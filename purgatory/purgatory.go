@@ -31,8 +31,9 @@ type DelayedOperationPurgatory[K comparable] struct {
 	crew     crew[K]
 
 	wishes  machine.Wishes
-	places  sched.Int64 // taken by pending operations, with WithMaxPending
-	chained sched.Bool  // a chain of registrations inside TryComplete was found: see tooDeep
+	places  sched.Int64  // taken by pending operations, with WithMaxPending
+	chained sched.Bool   // a chain of registrations inside TryComplete was found: see tooDeep
+	samples sched.Uint32 // taken by Inspect, each of other keys
 	pools[K]
 
 	records  *observe.Records
@@ -74,7 +75,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
 		KeyLimit:   cfg.maxPendingPerKey,
-		Kick:       func() { p.crew.pool.Kick() },
+		Kick:       p.crew.pool.Kick,
 		End:        p.endHeld,
 		Observe: stats.Config{
 			Times: cfg.histograms,

@@ -73,7 +73,7 @@ func (t *SystemTimer) need(tick int64) {
 	}
 	for wake := t.wake.Load(); tick < wake; wake = t.wake.Load() {
 		if t.wake.CompareAndSwap(wake, tick) {
-			t.wakeup.Put() // if the driver is awake, its next sleep ends at once
+			t.driving.Load().wakeup.Put() // a driver has set wake; if it is awake, its next sleep ends at once
 			return
 		}
 	}
@@ -99,22 +99,25 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // whether it is the driver or waits to be it. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	if stop != nil && sched.Closed(t.ended) {
-		sched.Sleep(d, nil, stop, nil)
+	driving, runs := t.drive()
+	if !runs {
+		if stop != nil {
+			sched.Sleep(d, nil, stop, nil)
+		}
 		return false
 	}
 	deadline := Deadline(t.clock.Now(), d)
-	if sched.Closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
+	if sched.Closed(stop) || sched.Sleep(d, driving.driver, stop, driving.ended) != sched.Taken {
 		return false
 	}
-	defer t.driver.Put()
+	defer driving.driver.Put()
 	planned := Never // when this goroutine was to flush
 	for {
 		now := t.clock.Now()
 		planned = min(planned, time.Duration(t.timeOf(t.next())))
 		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.Now() { // a stall, perhaps after another one
 			planned = now + t.grace
-			if t.sleeper.Sleep(t.grace, nil, stop, t.ended) == sched.Stopped {
+			if driving.sleeper.Sleep(t.grace, nil, stop, driving.ended) == sched.Stopped {
 				return false
 			}
 		}
@@ -127,9 +130,9 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		until := min(t.timeOf(t.nextWake()), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		woken := t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
+		woken := driving.sleeper.Sleep(time.Duration(until)-t.clock.Now(), driving.wakeup, stop, driving.ended)
 		t.overdue.Store(never)
-		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(t.ended) {
+		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(driving.ended) {
 			return false
 		}
 	}

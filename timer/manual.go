@@ -28,12 +28,10 @@ type ManualTimer struct {
 //
 // Error: [ErrInvalidOption].
 func NewManualTimer(opts ...Option) (*ManualTimer, error) {
-	cfg, err := newConfig(1, opts)
-	if err != nil {
+	t := &ManualTimer{}
+	if err := t.init(1, opts, t); err != nil {
 		return nil, err
 	}
-	t := &ManualTimer{}
-	t.init(cfg, t)
 	return t, nil
 }
 

@@ -75,8 +75,9 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 var discard = slog.New(slog.DiscardHandler)
 
-func newConfig(shards int, opts []Option) (config, error) {
-	c := config{
+// configure sets c to the defaults, and then to what opts ask for.
+func (c *config) configure(shards int, opts []Option) error {
+	*c = config{
 		tick:       int64(time.Millisecond),
 		wheelSize:  64, // see docs/decisions.md#64-buckets
 		shardCount: shards,
@@ -86,30 +87,30 @@ func newConfig(shards int, opts []Option) (config, error) {
 	}
 	for _, o := range opts {
 		if o == nil {
-			return c, fmt.Errorf("%w: a nil Option", ErrInvalidOption)
+			return fmt.Errorf("%w: a nil Option", ErrInvalidOption)
 		}
-		o(&c)
+		o(c)
 	}
 	invalid := func(name string, value any, allowed string) error {
 		return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, name, value, allowed)
 	}
 	switch {
 	case c.tick < 1:
-		return c, invalid("tick", time.Duration(c.tick), "at least 1ns")
+		return invalid("tick", time.Duration(c.tick), "at least 1ns")
 	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
-		return c, invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
+		return invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
 	case c.shardCount < 1 || c.shardCount > maxShards || c.shardCount&(c.shardCount-1) != 0:
-		return c, invalid("number of shards", c.shardCount, "a power of two from 1 to 256")
+		return invalid("number of shards", c.shardCount, "a power of two from 1 to 256")
 	case c.workers < 1:
-		return c, invalid("number of workers", c.workers, "at least 1")
+		return invalid("number of workers", c.workers, "at least 1")
 	case c.maxPending < 0:
-		return c, invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
+		return invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
 	case c.grace < 0:
-		return c, invalid("grace after a stall", c.grace, "at least 0 (none)")
+		return invalid("grace after a stall", c.grace, "at least 0 (none)")
 	case c.panicked == nil:
-		return c, invalid("panic handler", "nil", "a function")
+		return invalid("panic handler", "nil", "a function")
 	case c.logger == nil:
-		return c, invalid("logger", "nil", "a *slog.Logger")
+		return invalid("logger", "nil", "a *slog.Logger")
 	}
-	return c, nil
+	return nil
 }

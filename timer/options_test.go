@@ -63,8 +63,8 @@ func TestExtremeOptionsWork(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	c, err := newConfig(defaultShards(), nil)
-	require.NoError(t, err, "the defaults are valid")
+	var c config
+	require.NoError(t, c.configure(defaultShards(), nil), "the defaults are valid")
 	assert.EqualValues(t, time.Millisecond, c.tick)
 	assert.EqualValues(t, 64, c.wheelSize)
 	assert.GreaterOrEqual(t, c.workers, 2)

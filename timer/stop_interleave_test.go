@@ -29,6 +29,24 @@ func TestAShardThatIsMadeBesideStopEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
+	exploreAll(t, setup)
+}
+
+// The first goroutine that drives a timer comes while the timer stops: it does not wait for an hour.
+func TestADriverThatComesBesideStopEveryInterleaving(t *testing.T) {
+	exploreAll(t, func(spawn func(string, func())) func() error {
+		timer, err := NewSystemTimer(WithShards(1))
+		if err != nil {
+			return func() error { return err }
+		}
+		spawn("driver", func() { timer.AdvanceClock(time.Hour) })
+		spawn("stop", func() { timer.Stop() })
+		return func() error { return nil }
+	})
+}
+
+func exploreAll(t *testing.T, setup func(spawn func(string, func())) func() error) {
+	t.Helper()
 	t.Cleanup(explore.Close)
 	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
 	if r.Failure != nil {

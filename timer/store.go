@@ -17,8 +17,8 @@ import (
 type store struct {
 	config
 	id      uint32                  // the owner in the binding of entries that this timer accepted
-	shards  []atomic.Pointer[shard] // a power of two of them; each is made when its first entry comes
 	stopped sched.Bool              // Stop was called
+	shards  []atomic.Pointer[shard] // a power of two of them; each is made when its first entry comes
 
 	clock clock // the timer that embeds the store
 
@@ -62,12 +62,17 @@ type clock interface {
 	need(tick int64)    // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
 }
 
-func (t *store) init(cfg config, c clock) {
-	t.config, t.clock = cfg, c
+// init makes t the store of c, with shards shards unless an option says otherwise.
+func (t *store) init(shards int, opts []Option, c clock) error {
+	if err := t.configure(shards, opts); err != nil {
+		return err
+	}
+	t.clock = c
 	t.id = identity.New()
-	t.shards = make([]atomic.Pointer[shard], cfg.shardCount)
+	t.shards = make([]atomic.Pointer[shard], t.shardCount)
 	t.wake.Store(1)
 	t.overdue.Store(never)
+	return nil
 }
 
 const maxShards = 256 // an entry has eight bits for its shard

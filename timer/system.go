@@ -27,12 +27,31 @@ type SystemTimer struct {
 	base time.Time
 	pool workers.Pool
 
+	driving atomic.Pointer[driving] // nil until a goroutine is to drive the timer
+
+	started atomic.Bool // Start was called
+}
+
+// driving is what those who drive a timer, or are to, wait for: a timer that is not used weighs little. See
+// docs/decisions.md#an-unused-purgatory.
+type driving struct {
 	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	sleeper sched.Sleeper // only the driver uses it
 	wakeup  sched.Token   // ends the driver's sleep
+	ended   chan struct{} // closed by Stop, at its end
+}
 
-	started atomic.Bool   // Start was called
-	ended   chan struct{} // closed by the first call of Stop, at its end
+// drive returns what the caller, who is to drive t, waits for, and reports whether t runs. If it does, Stop ends the
+// wait: Stop sets stopped before it looks for ended, and drive reads stopped after it has made ended.
+func (t *SystemTimer) drive() (d *driving, runs bool) {
+	if d = t.driving.Load(); d == nil {
+		d = &driving{driver: sched.NewToken(), wakeup: sched.NewToken(), ended: make(chan struct{})}
+		d.driver.Put()
+		if !t.driving.CompareAndSwap(nil, d) {
+			d = t.driving.Load()
+		}
+	}
+	return d, !t.stopped.Load()
 }
 
 // scanning is the value of wake while the driver computes the next one.
@@ -54,22 +73,14 @@ const tooManyTimers = 64
 //
 // Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
-	cfg, err := newConfig(defaultShards(), opts)
-	if err != nil {
+	t := &SystemTimer{base: sched.Now()}
+	if err := t.init(defaultShards(), opts, t); err != nil {
 		return nil, err
 	}
-	t := &SystemTimer{
-		base:   sched.Now(),
-		driver: sched.NewToken(),
-		wakeup: sched.NewToken(),
-		ended:  make(chan struct{}),
-	}
-	t.driver.Put()
-	t.init(cfg, t)
-	t.pool.Init(cfg.workers, (*expiries)(t))
+	t.pool.Init(t.workers, (*expiries)(t))
 	if n := live.Add(1); n > tooManyTimers &&
-		cfg.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
-		cfg.logger.Warn(EventManyTimers, "timers", n,
+		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
+		t.logger.Warn(EventManyTimers, "timers", n,
 			"hint", "one timer serves a whole program; stop those that are no longer used")
 	}
 	return t, nil
@@ -92,7 +103,7 @@ func (t *SystemTimer) Start() {
 		return
 	}
 	sched.Go(func() {
-		for !sched.Closed(t.ended) {
+		for !t.stopped.Load() {
 			t.AdvanceClock(time.Hour)
 		}
 	})
@@ -109,7 +120,9 @@ func (t *SystemTimer) Stop() (unfired []any) {
 	}
 	live.Add(-1)
 	unfired = t.store.Stop()
-	close(t.ended)
+	if d := t.driving.Load(); d != nil {
+		close(d.ended)
+	}
 	return unfired
 }
 
