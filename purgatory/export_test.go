@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/proof/built"
@@ -79,6 +81,19 @@ func (p *DelayedOperationPurgatory[K]) SatisfyNow(op operation.Operation) {
 func (p *DelayedOperationPurgatory[K]) PooledKeys() *[]watchers.Wait[K] {
 	pooled, _ := p.manyKeys.Get().(*[]watchers.Wait[K])
 	return pooled
+}
+
+// LookAtStacks has every registration look at its stack, as all do once one has found a chain.
+func (p *DelayedOperationPurgatory[K]) LookAtStacks() { p.chained.Store(true) }
+
+// LeaveStale calls f with the lock of key's shard held, so that the watches of operations that end in f stay in the
+// key's list until a purge.
+func (p *DelayedOperationPurgatory[K]) LeaveStale(key K, f func()) {
+	shard := reflect.ValueOf(p.watchers.Shard(p.watchers.Hash(key))).Elem()
+	mu := (*sched.Mutex)(shard.FieldByName("mu").FieldByName("Mutex").Addr().UnsafePointer())
+	mu.Lock()
+	f()
+	mu.Unlock() // without a look at what was left
 }
 
 // HeldWorkers are the signal workers of a purgatory, which do nothing until Release is called. A

@@ -141,6 +141,45 @@ func TestALoggerThatPanicsOfAStallStopsNoSweep(t *testing.T) {
 	})
 }
 
+// A sweep that has purged says how many entries, also if it has found nothing else; one that has not says nothing.
+func TestAPurgeIsLoggedWithItsNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &records{}
+		p := onManualClock[int](t, purgatory.WithLogger(slog.New(log)))
+		other := 1
+		for p.Watchers().Shard(p.Watchers().Hash(other)) == p.Watchers().Shard(p.Watchers().Hash(0)) {
+			other++
+		}
+		var all []*op
+		for range 6 {
+			all = append(all, submitted(t, p, other, 0))
+		}
+		sweep := func() { p.Sweep(0); synctest.Wait() }
+		sweep()
+		assert.Empty(t, log.all, "nothing was left")
+		for _, n := range []int{1, 3} {
+			before := p.Stats().Purged
+			p.LeaveStale(0, func() {
+				for _, o := range all[:n] {
+					require.True(t, p.ForceComplete(o))
+				}
+			})
+			all = all[n:]
+			require.Equal(t, n, p.Watchers().Stale())
+			sweep()
+			assert.EqualValues(t, n, p.Stats().Purged-before)
+			assert.Equal(t, 2*len(all), p.Watched())
+			sweep()
+			require.Len(t, log.all, 1, "and nothing else is logged")
+			assert.Equal(t, []map[string]any{{"level": slog.LevelDebug, "purgatory": "test", "entries": int64(n)}}, log.find(purgatory.EventPurged))
+			log.all = nil
+		}
+		p.Sweep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, log.find(purgatory.EventPurged), "a stall is no purge")
+	})
+}
+
 func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {
 	log := &records{}
 	p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))

@@ -319,6 +319,35 @@ func TestAnOperationThatCloseRefusesIsAsNew(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// A worker of the timer that has claimed the entry of an operation may still use it when the key turns out to be full: the
+// operation that is refused then cannot be submitted again. One whose timeout is still to come can.
+func TestARefusedOperationWhoseTimeoutIsUnderWayIsUsed(t *testing.T) {
+	for _, expires := range []bool{false, true} {
+		p := open[int](t, purgatory.WithMaxPendingPerKey(1), purgatory.WithoutReaper())
+		submitted(t, p, 1)
+		o := &op{}
+		p.SetTimer(&thenTimer{p.OwnTimer(), func() {
+			if expires {
+				eventually(t, p.OwnTimer().Idle, "a worker finds the operation held")
+			}
+		}})
+		timeout := hour
+		if expires {
+			timeout = 0
+		}
+		_, err := p.TryCompleteElseWatch(o, timeout, 1)
+		require.ErrorIs(t, err, purgatory.ErrFull)
+		assert.Zero(t, o.completed.Load()+o.expired.Load(), "no callback has run")
+
+		_, err = open[int](t).TryCompleteElseWatch(o, hour, 1)
+		if expires {
+			require.ErrorIs(t, err, purgatory.ErrUsed)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
 // An operation that was refused is as new also if another type that embeds the same
 // DelayedOperation submits it: its methods are called, and no other's.
 func TestARefusedOperationIsSubmittedByAnotherType(t *testing.T) {

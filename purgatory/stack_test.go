@@ -568,6 +568,54 @@ func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
 	}
 }
 
+// A registration is left to a worker where its stack is deep and a TryComplete has made it, and only there. A deep stack
+// alone, as that of a parser, and a TryComplete alone leave it to its caller.
+func TestOnlyADeepRegistrationInATryIsLeftToAWorker(t *testing.T) {
+	const deep = machine.DeepStack - 50 // so that the TryComplete is among the frames that are looked at
+	for _, c := range []struct {
+		frames int
+		inTry  bool
+	}{{0, false}, {deep, false}, {0, true}, {deep, true}} {
+		p := onManualClock[int](t)
+		p.LookAtStacks()
+		workers := purgatory.HoldWorkers(t, p)
+		inner, completed := &op{try: func() bool { return true }}, false
+		register := func() {
+			var err error
+			completed, err = p.TryCompleteElseWatch(inner, hour, 2)
+			assert.NoError(t, err)
+		}
+		if c.inTry {
+			outer := &op{}
+			outer.try = func() bool {
+				if outer.tries.Load() == 1 {
+					atDepth(c.frames, register)
+				}
+				return false
+			}
+			atDepth(100, func() { submit(t, p, outer, hour, 1) })
+		} else {
+			atDepth(100+c.frames, register)
+		}
+		assert.Equal(t, c.frames == 0 || !c.inTry, completed, "%+v", c)
+		assert.Equal(t, completed, inner.completed.Load() == 1, "%+v", c)
+		workers.Work()
+		ended(t, inner, operation.Satisfied)
+		assert.EqualValues(t, 1, inner.tries.Load())
+	}
+}
+
+// atDepth calls f on a stack that is deeper by so many frames.
+//
+//go:noinline
+func atDepth(frames int, f func()) {
+	if frames == 0 {
+		f()
+		return
+	}
+	atDepth(frames-1, f)
+}
+
 func TestKAFKA15380DeferredCompletionsRunOnEveryPath(t *testing.T) {
 	// A chain of completions that is too long for one stack runs to its end without a
 	// further call, whichever method has begun it.

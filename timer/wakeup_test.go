@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // countingClock counts the readings of timer's clock by its driver and workers. A driver reads
@@ -111,6 +113,42 @@ func TestAnEarlierDeadlineWakesTheDriver(t *testing.T) {
 		settle(time.Hour)
 		assert.Equal(t, []time.Duration{time.Second, 5 * time.Second, time.Minute, time.Hour}, at)
 	})
+}
+
+// An entry at the tick that the driver sleeps on, or at a later one, wakes nobody. One at an earlier tick does, once.
+func TestOnlyAnEarlierTickWakesTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer, readings := newCounted(t, WithShards(2))
+		at := timer.Now() + 30*time.Millisecond // in the lowest wheel
+		add := func(shard int, at time.Duration) (looks int64) {
+			tt := newTask(nil)
+			tt.inShard(shard)
+			readings.Store(0)
+			require.NoError(t, timer.AddAt(&tt.TaskEntry, timer.Now(), at))
+			synctest.Wait() // until the driver sleeps again
+			return readings.Load()
+		}
+		woken := add(0, at)
+		require.Positive(t, woken)
+		assert.Zero(t, add(0, at), "in the same bucket")
+		assert.Zero(t, add(1, at), "in that of another shard")
+		assert.Zero(t, add(1, at+time.Millisecond))
+		assert.Equal(t, woken, add(1, at-time.Millisecond))
+	})
+	// Another goroutine may lower the tick between the first comparison and that of need.
+	timer, err := NewSystemTimer()
+	require.NoError(t, err)
+	defer timer.Stop()
+	driving, _ := timer.drive()
+	timer.wake.Store(7)
+	for _, c := range []struct {
+		tick, wake int64
+		woken      bool
+	}{{8, 7, false}, {7, 7, false}, {6, 6, true}, {6, 6, false}} {
+		timer.need(c.tick)
+		assert.Equal(t, c.wake, timer.wake.Load(), "%d", c.tick)
+		assert.Equal(t, c.woken, sched.Sleep(0, driving.wakeup, nil, nil) == sched.Taken, "%d", c.tick)
+	}
 }
 
 // In Tokio #6682, the driver computed the next wake-up with the locks held, but published it
