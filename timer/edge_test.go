@@ -177,6 +177,7 @@ func TestTakeDueTakesNoTask(t *testing.T) {
 	addIn(t, m, waits, time.Second)
 	assert.False(t, TakeDue(m, &waits.TaskEntry, time.Minute))
 	assert.False(t, TakeDue(m, &ran.TaskEntry, time.Minute))
+	assert.False(t, TakeDue(newManual(t), &ran.TaskEntry, time.Minute), "of another timer")
 	m.AdvanceClock(time.Second)
 	assert.EqualValues(t, 1, waits.runs.Load())
 }

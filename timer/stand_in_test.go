@@ -90,18 +90,22 @@ func TestAStandInHandsOverOverdueEntries(t *testing.T) {
 }
 
 func TestNoStandInStartsWithoutADriver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer, err := NewSystemTimer()
-		require.NoError(t, err)
-		defer timer.Stop()
-		due := newTask(nil)
-		addIn(t, timer, due, 5*time.Millisecond)
-		assert.False(t, timer.AdvanceClock(time.Millisecond))
-		settle(10 * time.Millisecond)
-		addIn(t, timer, newTask(nil), time.Hour)
-		synctest.Wait()
-		assert.Zero(t, due.runs.Load(), "no driver sleeps, so no stand-in is started")
-	})
+	for _, driven := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			timer, err := NewSystemTimer()
+			require.NoError(t, err)
+			defer timer.Stop()
+			due := newTask(nil)
+			addIn(t, timer, due, 5*time.Millisecond)
+			if driven {
+				assert.False(t, timer.AdvanceClock(time.Millisecond))
+			}
+			settle(10 * time.Millisecond)
+			addIn(t, timer, newTask(nil), time.Hour)
+			synctest.Wait()
+			assert.Zero(t, due.runs.Load(), "no driver sleeps, so no stand-in is started")
+		})
+	}
 }
 
 // Before a stand-in begins, the driver may wake up, or another stand-in may flush. It leaves overdue

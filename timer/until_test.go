@@ -41,6 +41,32 @@ func TestAdvanceClockUntil(t *testing.T) {
 	assert.Equal(t, time.Second, m.Now(), "the clock stands still")
 }
 
+// A driver that is told to stop as it falls asleep returns, though it is woken at once, and what is due then is left to
+// the next one.
+func TestADriverThatIsToldToStopHandsNothingOver(t *testing.T) {
+	timer, err := NewSystemTimer()
+	require.NoError(t, err)
+	defer timer.Stop()
+	tt := newTask(nil)
+	addIn(t, timer, tt, time.Minute)
+	stop, readings := make(chan struct{}), 0
+	timer.clock = spied{timer, func() time.Duration {
+		switch readings++; readings {
+		case 1, 2: // for the end of its turn, and for the first flush
+			return 0
+		case 3: // for its sleep
+			close(stop)
+			timer.driving.Load().wakeup.Put()
+			return 0
+		default:
+			return time.Hour
+		}
+	}, timer.need}
+	assert.False(t, timer.AdvanceClockUntil(stop, time.Hour))
+	assert.Equal(t, 3, readings)
+	assert.Equal(t, 1, timer.Pending())
+}
+
 // A purgatory whose shared timer was stopped must not spin.
 func TestAdvanceClockUntilWaitsOnAStoppedTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
