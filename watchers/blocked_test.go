@@ -37,6 +37,23 @@ func TestAGateIsBlockedWhileNobodyComesOut(t *testing.T) {
 	assert.Equal(t, time.Second, w.Blocked(time.Minute+time.Second, false))
 }
 
+// The counts of a gate wrap around. A look that has found it empty forgets who was inside before.
+func TestAGateThatWasEmptyIsNotBlocked(t *testing.T) {
+	w := New(Config[int]{Shards: 1})
+	g := w.Shard(0).Gate()
+	g.Enter()
+	assert.Zero(t, w.Blocked(0, false))
+	g.Exit(0)
+	assert.Zero(t, w.Blocked(time.Minute, false), "nobody is inside")
+	for range 63 { // with the first one 64, after which the count is what it was
+		g.Enter()
+		g.Exit(0)
+	}
+	g.Enter()
+	assert.Zero(t, w.Blocked(time.Hour, false))
+	assert.Equal(t, time.Second, w.Blocked(time.Hour+time.Second, false))
+}
+
 // TestAGateThatIsAlwaysFullAndAlwaysLeftIsNotBlocked: every look finds somebody inside.
 func TestAGateThatIsAlwaysFullAndAlwaysLeftIsNotBlocked(t *testing.T) {
 	w := New(Config[int]{Shards: 1})
