@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
@@ -62,7 +63,7 @@ const imported = `; import "github.com/delayedop/purgatory/internal/mutant"`
 // build puts all changes into the copy and compiles the tests of packages. An environment
 // variable switches one change on. Changes that do not compile are left out; build returns
 // the others.
-func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string) ([]mutant, []*suite, error) {
+func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string, patience time.Duration) ([]mutant, []*suite, error) {
 	dir := filepath.Join(copied.Dir, "internal", "mutant")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "mutant.go"), []byte(switches), 0o600)); err != nil {
 		return nil, nil, err
@@ -102,7 +103,7 @@ func build(ctx context.Context, copied tree.Tree, all []mutant, packages []strin
 	}
 	var suites []*suite
 	for i, pkg := range packages {
-		s := newSuite(filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), filepath.Join(copied.Dir, pkg), len(all)+1)
+		s := newSuite(filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), filepath.Join(copied.Dir, pkg), len(all)+1, patience)
 		if out, err := copied.Go(ctx, "test", "-c", "-vet=off", "-o", s.binary, pkg); err != nil {
 			return nil, nil, fmt.Errorf("%w\n%s", err, out)
 		}

@@ -3,6 +3,9 @@
 //
 //	go run ./proof/mutate -package watchers
 //
+// Without -package it goes through the whole core, one package after the other, which takes a night, and ends with a
+// table of the packages. A package that cannot be tested is reported, and the others go on.
+//
 // For each such survivor, either a test is missing or the change does not change what the
 // package does. README.md explains the survivors.
 package main
@@ -12,6 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	gobuild "go/build"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -19,12 +23,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-const core = "timer operation watchers purgatory reaper future watermark " +
-	"internal/bounded internal/entry internal/guard internal/identity internal/machine internal/stats internal/workers"
+const core = "timer operation watchers purgatory reaper future watermark signals " +
+	"internal/bounded internal/entry internal/guard internal/identity internal/machine internal/observe " +
+	"internal/purgatorytest/forgotten internal/stats internal/workers"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -39,9 +45,10 @@ func run(ctx context.Context) error {
 	var t tester
 	packages := flag.String("package", core, "folders of the packages to change, one after the other")
 	only := flag.String("only", "", "regular expression: make only changes whose printed form matches")
-	tests := flag.String("tests", "./watchers . ./purgatory", "packages to test after the changed one, in this order")
+	tests := flag.String("tests", "./internal/machine ./timer ./watchers . ./purgatory ./purgatory/purgatorytest", "packages to test after the changed one, in this order")
 	flag.StringVar(&t.root, "tree", ".", "root of the module to copy")
 	flag.IntVar(&t.jobs, "jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
+	flag.DurationVar(&t.patience, "patience", 12*time.Second, "how long tests may take beyond five times what they take without a change: then they hang; those that say so themselves do after up to 10s")
 	flag.BoolVar(&t.verbose, "v", false, "print every change and the test that noticed it")
 	flag.Parse()
 	var err error
@@ -51,56 +58,120 @@ func run(ctx context.Context) error {
 	if t.jobs < 1 {
 		return fmt.Errorf("-jobs is %d, must be at least 1", t.jobs)
 	}
+	table, sum := []string{heading}, row{pkg: "all"}
+	var failed []string
 	for _, pkg := range strings.Fields(*packages) {
 		suites := slices.DeleteFunc(strings.Fields(*tests), func(other string) bool { return other == "./"+pkg })
-		if err := t.test(ctx, pkg, append([]string{"./" + pkg}, suites...)); err != nil {
-			return fmt.Errorf("%s: %w", pkg, err)
+		r, err := t.test(ctx, pkg, append([]string{"./" + pkg}, suites...))
+		if err != nil { // the other packages go on
+			fmt.Fprintf(os.Stderr, "mutate: %s: %v\n", pkg, err)
+			failed = append(failed, pkg)
 		}
+		if ctx.Err() != nil {
+			break
+		}
+		if r.changes > 0 {
+			fmt.Printf("%s\n%s\n", heading, r)
+			table = append(table, r.String())
+			sum.add(r)
+		}
+	}
+	if len(table) > 2 {
+		fmt.Printf("\n%s\n%s\n", strings.Join(table, "\n"), sum)
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("not tested to the end: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }
 
-// tester is what the flags say.
-type tester struct {
-	root    string
-	wanted  *regexp.Regexp
-	jobs    int
-	verbose bool
+// row is what has become of the changes to a package. Those that were noticed by a hang count as noticed, too, and those
+// that no test has come to as survived.
+type row struct {
+	pkg                                         string
+	changes, noticed, hung, survived, unreached int
 }
 
-// test makes the changes to one package, and prints the verdicts.
-func (t tester) test(ctx context.Context, pkg string, tests []string) error {
+const heading = "package                          changes noticed    hung survived unreached survived"
+
+func (r row) String() string {
+	return fmt.Sprintf("%-32s %7d %7d %7d %8d %9d %6.1f %%", r.pkg, r.changes, r.noticed, r.hung, r.survived, r.unreached,
+		100*float64(r.survived)/float64(max(r.changes, 1)))
+}
+
+func (r *row) add(other row) {
+	r.changes += other.changes
+	r.noticed += other.noticed
+	r.hung += other.hung
+	r.survived += other.survived
+	r.unreached += other.unreached
+}
+
+// count counts a verdict.
+func (r *row) count(s status) {
+	r.changes++
+	switch s {
+	case hung:
+		r.hung++
+		r.noticed++
+	case noticed:
+		r.noticed++
+	case unreached:
+		r.unreached++
+		r.survived++
+	case survived:
+		r.survived++
+	}
+}
+
+// tester is what the flags say.
+type tester struct {
+	root     string
+	wanted   *regexp.Regexp
+	jobs     int
+	patience time.Duration
+	verbose  bool
+}
+
+// test makes the changes to one package, prints the verdicts and returns what they add up to.
+func (t tester) test(ctx context.Context, pkg string, tests []string) (r row, err error) {
+	r.pkg = pkg
 	all, err := mutantsOf(t.root, pkg, t.wanted)
 	if err != nil || len(all) == 0 {
-		return err
+		return r, err
 	}
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer os.RemoveAll(dir)
 	copied, err := tree.Copy(t.root, dir)
 	if err != nil {
-		return err
+		return r, err
 	}
 	found := len(all)
-	all, suites, err := build(ctx, copied, all, tests)
+	all, suites, err := build(ctx, copied, all, tests, t.patience)
 	if err != nil {
-		return err
+		return r, err
 	}
-	tally := map[status]int{}
-	for v := range verdicts(ctx, t.jobs, all, suites) {
-		if v.err != nil {
-			return v.err
+	if len(all) < found {
+		fmt.Printf("mutate: %d changes to %s do not compile\n", found-len(all), pkg)
+	}
+	judging, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for v := range verdicts(judging, t.jobs, all, suites) {
+		if ctx.Err() != nil { // tests were ended halfway, and have noticed nothing
+			break
 		}
-		tally[v.status]++
+		if v.err != nil {
+			return r, v.err
+		}
+		r.count(v.status)
 		if t.verbose || v.status != noticed {
 			fmt.Printf("%-9s %s %s\n", v.status, v.mutant, v.detail)
 		}
 	}
-	fmt.Printf("mutate: %d changes to %s, %d noticed, %d of these by a hang, %d survived, %d of these unreached (%d did not compile)\n", len(all), pkg,
-		tally[noticed]+tally[hung], tally[hung], tally[survived]+tally[unreached], tally[unreached], found-len(all))
-	return ctx.Err()
+	return r, ctx.Err()
 }
 
 // mutantsOf returns the changes to a package that match wanted.
@@ -111,6 +182,9 @@ func mutantsOf(root, pkg string, wanted *regexp.Regexp) (all []mutant, err error
 	}
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		if built, err := gobuild.Default.MatchFile(filepath.Split(path)); err != nil || !built { // it is for another build
 			continue
 		}
 		source, err := os.ReadFile(path)
@@ -150,8 +224,10 @@ func verdicts(ctx context.Context, jobs int, all []mutant, suites []*suite) <-ch
 	for range jobs {
 		group.Go(func() {
 			for i := range todo {
-				if v := judge(ctx, all[i], i+1, suites); ctx.Err() == nil {
-					done <- v
+				select {
+				case done <- judge(ctx, all[i], i+1, suites):
+				case <-ctx.Done():
+					return
 				}
 			}
 		})

@@ -31,9 +31,9 @@ var replacement = map[token.Token]string{
 	token.ADD: "-", token.SUB: "+", token.AND: "|", token.OR: "&", token.AND_NOT: "&",
 }
 
-// kept matches statements that are not left out: sched.Yield does nothing in a normal
+// kept matches statements that are not left out: sched.Yield and assertions do nothing in a normal
 // build, and without Lock or Unlock every test hangs or crashes.
-var kept = regexp.MustCompile(`^(sched\.Yield|(defer )?\S+\.(Lock|Unlock))\(\)$`)
+var kept = regexp.MustCompile(`^(sched\.Yield\(\)|(\S+\.)?assert\w+\(.*\)|(defer )?\S+\.(Lock|Unlock|unlock)\(\))$`)
 
 // calls matches an expression that calls a method or a function whose name has a capital
 // letter after the first. It does not match conversions such as int64(x).

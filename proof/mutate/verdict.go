@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
@@ -23,7 +25,8 @@ type verdict struct {
 	err    error
 }
 
-// judge switches a change on and runs the tests that come to it until one fails.
+// judge switches a change on and runs the tests that come to it until one fails. If one hangs, judge goes on
+// without it, once: another one may say what is wrong.
 func judge(ctx context.Context, m mutant, number int, suites []*suite) verdict {
 	result := verdict{mutant: m, status: unreached}
 	for _, s := range suites {
@@ -31,15 +34,29 @@ func judge(ctx context.Context, m mutant, number int, suites []*suite) verdict {
 		if err != nil {
 			return verdict{err: err}
 		}
-		for _, some := range batches {
-			result.status = survived
-			if out, err := s.try(ctx, some, number); err != nil {
-				result.status = noticed
-				if tree.Hangs(out) {
-					result.status = hung
-				}
-				result.detail, _ = tree.FailedBy(out)
+		for len(batches) > 0 {
+			some := batches[0]
+			batches = batches[1:]
+			if result.status == unreached {
+				result.status = survived
+			}
+			out, err := s.try(ctx, some, number)
+			if err == nil {
+				continue
+			}
+			again := result.status == hung
+			result.status = noticed
+			result.detail, _ = tree.FailedBy(out)
+			if !tree.Hangs(out) {
 				return result
+			}
+			if result.status = hung; again {
+				return result
+			}
+			name, _, _ := strings.Cut(strings.TrimPrefix(result.detail, "by "), "/")
+			s.putLast(name)
+			if some = slices.DeleteFunc(some, func(t test) bool { return t.name == name }); len(some) > 0 {
+				batches = slices.Insert(batches, 0, some)
 			}
 		}
 	}

@@ -36,8 +36,10 @@ func FailedBy(out string) (by string, ok bool) {
 	return FirstLine(out), false
 }
 
-// Hangs reports whether a test has not ended before its time was over.
-func Hangs(out string) bool { return running.MatchString(out) }
+// Hangs reports whether a test has not ended before its time was over, or has ended and left something that has not.
+func Hangs(out string) bool {
+	return running.MatchString(out) || strings.Contains(out, "panic: test timed out")
+}
 
 // FirstLine returns the first line of s that is neither empty nor begins with #, as the
 // headings of the go command do.
