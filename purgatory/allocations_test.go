@@ -264,6 +264,18 @@ func TestAwaitMakesAtMostTwoAllocations(t *testing.T) {
 	assert.Zero(t, p.NumDelayed())
 }
 
+// A wait for one key is one allocation, that of its operation, from the first moment of the clock on: its channel is that of
+// an earlier wait.
+func TestAWaitForOneKeyIsOneAllocation(t *testing.T) {
+	if purgatory.RaceDetector {
+		t.Skip("the race detector makes a sync.Pool drop items")
+	}
+	p := onManualClock[string](t)
+	ctx, tries := context.Background(), 0
+	second := func() bool { tries++; return tries%2 == 0 }
+	assert.Equal(t, 1.0, testing.AllocsPerRun(1000, func() { _ = p.Await(ctx, time.Hour, second, "a") }))
+}
+
 // The callbacks of operations that wait for a worker weigh little: no batch is kept for each.
 func TestEndedOperationsThatWaitForAWorkerWeighLittle(t *testing.T) {
 	const all = 10_000

@@ -348,6 +348,20 @@ func TestARefusedOperationWhoseTimeoutIsUnderWayIsUsed(t *testing.T) {
 	}
 }
 
+// An operation that was refused after it had been in the timer is as new to another purgatory's: one without a timeout gets
+// its first deadline there.
+func TestARefusedOperationGetsADeadlineElsewhere(t *testing.T) {
+	p, other := onManualClock[int](t, purgatory.WithMaxPendingPerKey(1)), onManualClock[int](t)
+	submitted(t, p, 1)
+	o := &op{}
+	_, err := p.TryCompleteElseWatch(o, hour, 1)
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	submit(t, other, o, purgatory.NoTimeout, 1)
+	require.True(t, other.Extend(o, time.Second))
+	other.AdvanceClock(time.Second)
+	ended(t, o, operation.Expired)
+}
+
 // An operation that was refused is as new also if another type that embeds the same
 // DelayedOperation submits it: its methods are called, and no other's.
 func TestARefusedOperationIsSubmittedByAnotherType(t *testing.T) {

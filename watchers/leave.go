@@ -22,10 +22,8 @@ func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome
 		l := m.First().List().Host().(*keyList[K])
 		if keys[i] = l.key; l.shard == s {
 			s.unlinkLocked(l, m.First(), o)
-		} else {
-			more = true
 		}
-		more = more || m.Extra() != nil
+		more = more || m.Extra() != nil // so it is where s is not the shard of its first key
 	}
 	s.unlock()
 	if more {

@@ -51,6 +51,12 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	add(10, func(i int) int64 { return int64(1100 + 400*i) })
 	assert.True(t, slices.Equal(before, l.ordered.index), "the next ones use it as it is")
 
+	var c Cursor[int]
+	if _, more := s.Begin(&c, 1, w.Hash(1), EveryPosition, make([]*machine.Machine, 1)); assert.True(t, more) {
+		c.Stop()
+	}
+	assert.True(t, slices.Equal(before, l.ordered.index), "a check drops no marker behind an operation")
+
 	add(2000, at(1500))
 	assert.LessOrEqual(t, longestWalk(l, 5000), segment+1, "a segment that grows is split")
 	assert.LessOrEqual(t, len(l.ordered.index), len(before)+2000/segment+1)
