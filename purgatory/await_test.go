@@ -98,6 +98,17 @@ func TestAwaitReturnsAtOnceIfItNeedNotWait(t *testing.T) {
 	require.ErrorIs(t, p.Await(t.Context(), hour, yes, "a"), purgatory.ErrClosed)
 }
 
+// A wait that need not begin counts as satisfied, whatever the number of its keys, and in line.
+func TestAWaitThatNeedNotBeginIsCounted(t *testing.T) {
+	for _, options := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
+		for _, keys := range [][]string{nil, {"a"}, {"a", "b"}} {
+			p := onManualClock[string](t, options...)
+			require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, keys...))
+			assert.EqualValues(t, 1, conserved(t, p).Satisfied, keys)
+		}
+	}
+}
+
 func TestAwaitAtReturnsAtOnceIfItNeedNotWait(t *testing.T) {
 	p := onManualClock[string](t) // whose time stands still
 	at := purgatory.KeyPosition[string]{Key: "a", Position: 3}

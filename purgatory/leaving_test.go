@@ -205,6 +205,25 @@ func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
 	}
 }
 
+// An AwaitRead that a check finds gone, before its own goroutine has left, is counted as passed over.
+func TestAReadThatACheckFindsGoneIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		ctx := &lateContext{t.Context(), make(chan struct{}), make(chan struct{})}
+		reads := 0
+		wait := inBackground(func() {
+			assert.Equal(t, errGone, forms["AwaitRead"](ctx, p, func() bool { reads++; return false }))
+		})
+		synctest.Wait()
+		close(ctx.gone)
+		assert.Zero(t, p.CheckAndComplete("line"))
+		close(ctx.told)
+		wait()
+		assert.Equal(t, 1, reads)
+		assert.EqualValues(t, 1, p.Stats().PassedOver)
+	})
+}
+
 // An AwaitRead whose context has ended does not read once more, though that was asked for during the read before.
 func TestNothingIsReadForAClientThatHasLeft(t *testing.T) {
 	for range 20 {

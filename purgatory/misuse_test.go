@@ -318,7 +318,7 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 		"purge interval":        {[]purgatory.Option{purgatory.WithPurgeInterval(-1)}, "-1"},
 		"too many key stats":    {[]purgatory.Option{purgatory.WithKeyStats(1<<20 + 1)}, "1048577"},
 		"reap interval":         {[]purgatory.Option{purgatory.WithReapInterval(0)}, "0s"},
-		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "0"},
+		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "number of expiry workers is 0, must be at least 1"},
 		"maximum":               {[]purgatory.Option{purgatory.WithMaxPending(-3)}, "-3"},
 		"maximum of a key, 0":   {[]purgatory.Option{purgatory.WithMaxPendingPerKey(0)}, "maximum of pending operations per key is 0, must be at least 1"},
 		"maximum of a key, < 0": {[]purgatory.Option{purgatory.WithMaxPendingPerKey(-3)}, "maximum of pending operations per key is -3, must be at least 1"},

@@ -348,6 +348,20 @@ func TestARefusedOperationWhoseTimeoutIsUnderWayIsUsed(t *testing.T) {
 	}
 }
 
+// An AwaitRead that is refused while its timeout passes returns why, and waits for nobody to end it.
+func TestARefusedReadWhoseTimeoutIsUnderWayReturns(t *testing.T) {
+	p := open[int](t, purgatory.WithMaxPendingPerKey(1), purgatory.WithoutReaper())
+	submitted(t, p, 1)
+	p.SetTimer(&thenTimer{p.OwnTimer(), func() {
+		eventually(t, func() bool { return p.OwnTimer().AdvanceClock(time.Millisecond) }, "its timeout passes")
+		eventually(t, p.OwnTimer().Idle, "a worker finds it held")
+	}})
+	soon(t, "it returns", func() {
+		_, err := purgatory.AwaitRead(t.Context(), p, time.Microsecond, func(context.Context) (int, bool, error) { return 0, false, nil }, 1)
+		assert.ErrorIs(t, err, purgatory.ErrFull)
+	})
+}
+
 // An operation that was refused after it had been in the timer is as new to another purgatory's: one without a timeout gets
 // its first deadline there.
 func TestARefusedOperationGetsADeadlineElsewhere(t *testing.T) {
