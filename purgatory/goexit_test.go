@@ -183,6 +183,32 @@ func TestAGoexitInEveryCallbackKeepsTheStackSmall(t *testing.T) {
 	}
 }
 
+// A CheckAndCompleteAll whose goroutine a callback ends leaves the keys that it has not come to, to workers.
+func TestGoexitInACheckOfAllKeysLeavesTheRestToWorkers(t *testing.T) {
+	p := onManualClock[int](t)
+	var met, gone atomic.Bool
+	all := make([]*op, 300) // more keys than are read at a time
+	for i := range all {
+		all[i] = until(&met)
+		all[i].complete = func() {
+			if !gone.Swap(true) {
+				runtime.Goexit()
+			}
+		}
+		submit(t, p, all[i], hour, i)
+	}
+	met.Store(true)
+	inBackground(func() {
+		p.CheckAndCompleteAll()
+		t.Error("it has returned")
+	})()
+	require.True(t, inTime(func() bool { return p.NumDelayed() == 0 }), "%d are left", p.NumDelayed())
+	require.NoError(t, p.Shutdown(aWhile(t)))
+	for _, o := range all {
+		ended(t, o, operation.Satisfied)
+	}
+}
+
 // However many tries call runtime.Goexit, the operations behind them are tried.
 func TestGoexitInTriesLeavesNoOperationUntried(t *testing.T) {
 	p := open[int](t)

@@ -129,6 +129,12 @@ func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
 	assert.Equal(t, 59*time.Second, reports[0].Left)
 	assert.Equal(t, operation.Forced, first.Outcome())
 
+	late := probed(t, p, purgatory.NoTimeout-1, "d") // from now on that is beyond the end of the clock
+	reports = p.Inspect(0, 10).Oldest
+	require.Len(t, reports, 1)
+	assert.Equal(t, purgatory.NoTimeout, reports[0].Left, "it never passes")
+	require.True(t, p.ForceComplete(late))
+
 	var registering []purgatory.OperationReport
 	third := &probe{}
 	third.while = func() { registering = p.Inspect(0, 10).Oldest }

@@ -20,6 +20,20 @@ import (
 
 // Timeouts of operations. Package timer tests the wheels.
 
+// The first deadline of an operation without a timeout starts the reaper, without which nothing would expire.
+func TestExtendStartsTheReaper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t)
+		o := &op{}
+		submit(t, p, o, purgatory.NoTimeout, 1)
+		require.False(t, p.Reaping(), "nothing can expire")
+		require.True(t, p.Extend(o, time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		ended(t, o, operation.Expired)
+	})
+}
+
 func TestATimeoutIsNeverEarlyAndAtMostOneTickLate(t *testing.T) {
 	for _, tick := range []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // request is an operation whose methods a test supplies. Without a function for TryComplete, its
@@ -113,6 +115,34 @@ func TestACheckBeforeTheChangeIsNotTheOneAfterIt(t *testing.T) {
 			assert.NotContains(t, said[0], "no check or signal")
 		})
 	}
+}
+
+// A program of its own is told of each finding, and may ask whether a check is under way.
+func TestAJudgeTellsWhatItFinds(t *testing.T) {
+	var told []string
+	judge := forgotten.New(func(text string) { told = append(told, text) })
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	p, err := purgatory.New[string]("test", purgatory.WithTimer(clock), purgatory.WithHook(judge.Hook()))
+	require.NoError(t, err)
+	defer p.Close()
+	rest := map[bool]int{}
+	r := &request{name: "produce 17"}
+	r.try = func() bool {
+		rest[judge.AtRest()]++
+		return r.met.Load()
+	}
+	_, err = p.TryCompleteElseWatch(r, time.Minute, "orders")
+	require.NoError(t, err)
+	assert.Equal(t, map[bool]int{true: 2}, rest, "a registration is no check")
+	assert.Zero(t, p.CheckAndComplete("orders"))
+	assert.Equal(t, map[bool]int{true: 2, false: 1}, rest)
+	assert.True(t, judge.AtRest())
+	r.met.Store(true)
+	p.AdvanceClock(time.Minute)
+	assert.Equal(t, operation.Satisfied, r.Outcome())
+	require.Len(t, told, 1)
+	assert.Contains(t, told[0], "produce 17 waited for orders")
 }
 
 // What a server does check, it is not blamed for.
