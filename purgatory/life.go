@@ -88,7 +88,6 @@ func (p *DelayedOperationPurgatory[K]) Close() error {
 
 // close is Close. With later, signal workers run the callbacks.
 func (p *DelayedOperationPurgatory[K]) close(later bool) {
-	p.life.become(draining)
 	first := p.life.become(closing)
 	if first {
 		if !p.records.Off() {

@@ -4,7 +4,7 @@ import "github.com/delayedop/purgatory/internal/machine"
 
 // Leave takes the operations of a batch, which the caller holds and is about to end, out of
 // all their lists, and counts them as ended in s: machines[i] ends with outcomes[i]. s is the
-// shard of the key that was checked, or of an operation's first key. Leave takes the lock of s
+// shard of the key that was checked, under which all of them wait, or of an operation's first key. Leave takes the lock of s
 // once for the first keys of the batch, and once more for each other key. It puts the first key of
 // machines[i] into keys[i].
 //

@@ -44,6 +44,8 @@ func TestAKeysOutcomesAreCountedFromItsFirstOperationOn(t *testing.T) {
 		assert.Nil(t, expiring, "none of its operations has expired")
 	}
 	o.Unwatched(m, true, machine.Expired, 1, 1)
+	_, first := counts(1)
+	assert.Equal(t, [machine.NumOutcomes]int64{machine.Satisfied: 1, machine.Expired: 1, machine.Forced: 1, machine.Cancelled: 1, machine.Closed: 1}, first.Ended)
 	o.Unwatched(m, true, machine.Forced, 1, 1)
 	o.Unwatched(m, true, machine.Expired, 1, 1)
 	want := [machine.NumOutcomes]int64{machine.Satisfied: 1, machine.Expired: 2, machine.Forced: 2, machine.Cancelled: 1, machine.Closed: 1}
