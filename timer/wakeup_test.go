@@ -149,6 +149,13 @@ func TestOnlyAnEarlierTickWakesTheDriver(t *testing.T) {
 		assert.Equal(t, c.wake, timer.wake.Load(), "%d", c.tick)
 		assert.Equal(t, c.woken, sched.Sleep(0, driving.wakeup, nil, nil) == sched.Taken, "%d", c.tick)
 	}
+	// An addition does not even ask.
+	var asked []int64
+	timer.clock = spied{timer, timer.Now, func(tick int64) { asked = append(asked, tick) }}
+	for _, tick := range []time.Duration{6, 5} {
+		require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, 0, tick*time.Millisecond))
+	}
+	assert.Equal(t, []int64{5}, asked)
 }
 
 // In Tokio #6682, the driver computed the next wake-up with the locks held, but published it

@@ -179,3 +179,16 @@ func walk(w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64
 		}
 	}
 }
+
+// A wheel whose size is a power of two finds a bucket without a division.
+func TestAWheelOfAPowerOfTwoShifts(t *testing.T) {
+	for size, want := range map[int64][]int{2: {0, 1, 2}, 64: {0, 6, 12}, 20: {64, 64, 64}, 63: {64, 64, 64}} {
+		w := timingWheel{size: size}
+		var got []int
+		for i := range want {
+			w.grow()
+			got = append(got, w.levels[i].shift)
+		}
+		assert.Equal(t, want, got, "%d", size)
+	}
+}

@@ -187,3 +187,24 @@ func TestOverloadedShardDoesNotStarveTheOthers(t *testing.T) {
 		timer.Stop()
 	})
 }
+
+// A worker that finds nothing but extended entries puts chunk of them back, and then releases the lock.
+func TestAWorkerPutsABoundedNumberOfExtendedEntriesBack(t *testing.T) {
+	for _, left := range []int{0, 1, 3} {
+		m := newManual(t)
+		var s *shard
+		for range chunk + left {
+			tt := newTask(nil)
+			addIn(t, m, tt, 0)
+			require.True(t, m.Extend(&tt.TaskEntry, time.Minute))
+			s = m.shardOf(&tt.entry)
+		}
+		require.Equal(t, chunk+left, s.mu.due.count(2*chunk))
+		now := int64(0)
+		s.mu.Lock()
+		e, _ := m.popLocked(s, &now)
+		s.mu.Unlock()
+		assert.Nil(t, e)
+		assert.Equal(t, left, s.mu.due.count(2*chunk))
+	}
+}

@@ -191,6 +191,7 @@ func TestAnObserverCountsOnlyWhatConfigAsksFor(t *testing.T) {
 			o.Watched(since(time.Second), true, 1, 1)
 		}
 		assert.Equal(t, name == "keys", o.CountsKeys())
+		assert.Equal(t, name == "keys", o != nil && cap(o.hot.keys) > 0, "nor has it memory for keys")
 		if name == "keys" {
 			o.Tried(1, 1, 5, 4)
 		}
