@@ -114,3 +114,44 @@ func TestTwoCallAStandInEveryInterleaving(t *testing.T) {
 		t.Logf("%d schedules", r.Schedules)
 	}
 }
+
+// Two timers are given the same entry at the same moment: the one that refuses it has its place free.
+func TestAnEntryOfTwoTimersTakesOnePlaceEveryInterleaving(t *testing.T) {
+	refused := 0
+	setup := func(spawn func(string, func())) func() error {
+		var timers [2]*ManualTimer
+		var errs [2]error
+		tt := newTask(nil)
+		for i := range timers {
+			var err error
+			if timers[i], err = NewManualTimer(WithMaxPending(1)); err != nil {
+				return func() error { return err }
+			}
+			spawn(fmt.Sprint("timer ", i), func() { errs[i] = timers[i].AddAt(&tt.TaskEntry, 0, time.Hour) })
+		}
+		return func() error {
+			for i, err := range errs {
+				if (err == nil) == (errs[1-i] == nil) {
+					return fmt.Errorf("both timers say %v and %v", err, errs[1-i])
+				}
+				if err == nil {
+					continue
+				}
+				refused++
+				if err := timers[i].AddAt(&newTask(nil).TaskEntry, 0, time.Hour); err != nil {
+					return fmt.Errorf("it has refused the entry, and then one that has room: %w", err)
+				}
+			}
+			return nil
+		}
+	}
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	if refused == 0 {
+		t.Fatal("no timer has refused the entry")
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
