@@ -266,13 +266,15 @@ func TestNobodyLingersUnlessHeMay(t *testing.T) {
 		p.Dismiss()
 		assert.Len(t, p.wake, 1)
 		assert.False(t, p.Idle(), "it has yet to end")
+		<-p.wake
 		waitsFor.Put()
 		synctest.Wait()
 		assert.True(t, p.Idle())
 		q.push(func() {})
 		p.Kick()
 		synctest.Wait()
-		assert.Equal(t, nobody, p.lingers.Load())
+		assert.Equal(t, nobody, p.lingers.Load(), "from now on")
+		time.Sleep(lingering)
 	})
 }
 
