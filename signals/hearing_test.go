@@ -113,6 +113,93 @@ func TestASourceThatDoesNotHearItselfEnds(t *testing.T) {
 	}
 }
 
+// A source that hears itself at once is probed once in each interval from then on.
+func TestASourceThatHearsItselfAtOnceIsProbedAtIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t), newMirror()
+		stop := runIn(t, r, m)
+		synctest.Wait()
+		r.Heard(m.last())
+		time.Sleep(time.Second / 2)
+		for range 10 {
+			require.Empty(t, m.probes)
+			time.Sleep(time.Second)
+			require.Len(t, m.probes, 1)
+			r.Heard(m.last())
+		}
+		stop()
+	})
+}
+
+// stubborn is a mirror whose Run does not return before it is released. Its second probe does what second says.
+type stubborn struct {
+	*mirror
+	release chan struct{}
+	second  func() error
+}
+
+func newStubborn() *stubborn {
+	return &stubborn{newMirror(), make(chan struct{}), func() error { return nil }}
+}
+
+func (s *stubborn) Run(ctx context.Context, sink signals.Sink[string]) error {
+	subscription := s.subscription()
+	probe := subscription.Probe
+	subscription.Probe = func(ctx context.Context, n uint64) error {
+		if err := probe(ctx, n); err != nil || n != 2 {
+			return err
+		}
+		return s.second()
+	}
+	sink.Subscribed(subscription)
+	<-ctx.Done()
+	<-s.release
+	return context.Cause(ctx)
+}
+
+// A source that is deaf does not stand again before it has subscribed again, though an answer comes after all.
+func TestADeafSourceDoesNotStandAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		second error
+		after  time.Duration
+	}{"no answer": {nil, 3 * time.Second}, "no probe": {errors.New("no right to publish"), time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, m := alone(t), newStubborn()
+				m.second = func() error { return c.second }
+				stop := runIn(t, r, m)
+				synctest.Wait()
+				r.Heard(m.last())
+				require.True(t, r.Stats().Standing)
+				time.Sleep(c.after)
+				synctest.Wait()
+				require.False(t, r.Stats().Standing)
+				r.Heard(m.last())
+				assert.False(t, r.Stats().Standing, "it is being ended")
+				close(m.release)
+				stop()
+			})
+		})
+	}
+}
+
+// A source does not stand any more when its limit has passed, though a probe still hangs.
+func TestASourceWhoseProbeHangsBeyondTheLimitDoesNotStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := alone(t), newStubborn()
+		m.second = func() error { <-m.release; return nil }
+		stop := runIn(t, r, m)
+		synctest.Wait()
+		r.Heard(m.last())
+		time.Sleep(3*time.Second - 1)
+		assert.True(t, r.Stats().Standing)
+		time.Sleep(2 * time.Second)
+		assert.False(t, r.Stats().Standing)
+		close(m.release)
+		stop()
+	})
+}
+
 func TestAProbeThatCannotBeSentEndsTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, m := alone(t, signals.WithBackoff(time.Hour, time.Hour)), newMirror()

@@ -314,6 +314,7 @@ func TestTheLagIsThatOfTheEarliestHintThatIsAhead(t *testing.T) {
 		"both young, behind the second":                  {9, 5 * ms, 8, 3 * ms},
 		"both young, not behind":                         {9, 5 * ms, 9, 0},
 		"both young, the second is lower":                {5, 5 * ms, 6, 8 * ms},
+		"the same twice":                                 {7, 5 * ms, 6, 8 * ms},
 		"the first was said, behind both":                {9, 15 * ms, 6, 18 * ms},
 		"the first was said, behind the second":          {9, 15 * ms, 7, 3 * ms},
 		"the first was said for the last time":           {9, 500 * ms, 6, 503 * ms},
