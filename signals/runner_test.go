@@ -389,6 +389,10 @@ func TestMissedBeforeRunIsNoSubscription(t *testing.T) {
 		assert.True(t, r.Stats().Standing)
 		assert.Zero(t, r.Stats().Gaps)
 		stop()
+		time.Sleep(time.Minute)
+		r.Missed(nil)
+		assert.Zero(t, r.Stats().Gaps, "nor afterwards")
+		assert.Equal(t, time.Minute, r.Stats().SinceLastWord)
 		require.NoError(t, p.Close())
 	})
 }
