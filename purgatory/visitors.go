@@ -29,10 +29,13 @@ func (trying[K]) visit(w *walk[K]) {
 			w.try()
 		}
 	}
+	if w.cursor.Crowded() { // a callback may block, and its walk stands in the list meanwhile
+		w.drop()
+		w.p.signal(w.key, w.hash, w.upTo, false)
+	}
 }
 
-// ends hands the rest to a worker if operations arrive as fast as the walk ends them, or if a crowd of walks
-// stands in the list.
+// ends hands the rest to a worker if operations arrive as fast as the walk ends them.
 func (trying[K]) ends(w *walk[K]) bool {
 	overdue := w.cursor.Overdue()
 	if overdue {

@@ -178,17 +178,16 @@ func (w *walk[K]) step() (more bool) {
 		w.count()
 		w.done.ended += len(w.ending.ops)
 		w.ending.end()
-		if w.cursor.More() && w.visitor.ends(w) { // before a callback blocks, with a marker in the list
-			w.drop()
-		}
 		w.stage = answering
 	}
 	w.report()
 	w.ending.answer()
 	w.stage = outside
-	if more = w.cursor.More(); more {
-		w.nextBatch(batchSize)
+	if more = w.cursor.More(); more && w.visitor.ends(w) {
+		w.drop()
+		return false
 	}
+	w.nextBatch(batchSize)
 	return more
 }
 

@@ -23,6 +23,8 @@ type Cursor[K comparable] struct {
 	upTo int64
 	rest int // operations to visit before the walk is overdue
 
+	crowded bool // see Crowded
+
 	turn *keyList[K] // whose turn the walk has, see BeginTurn
 
 	here, end machine.Watch
@@ -98,14 +100,13 @@ func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n 
 		l.Mark(&c.end, last.Position(), last)
 	}
 	c.list, c.upTo, c.rest = l, upTo, 2*l.Len()-n
-	if l.readers++; l.readers > crowd {
-		c.rest = -1
-	}
+	l.readers++
+	c.crowded = l.readers > crowd
 	return n, true
 }
 
 // crowd is how many walks may have markers in a list, while callbacks block them for example: whoever reads the
-// list has to pass over their markers. A walk that comes then is overdue at once.
+// list has to pass over these.
 const crowd = 64
 
 // fillLocked visits the operations of l from w on until out is full. Then it puts the marker
@@ -168,5 +169,9 @@ func (c *Cursor[K]) endLocked() {
 }
 
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
-// when it began, or whether it began in a crowd. The caller should stop it then, and begin another one elsewhere.
+// when it began. The caller should stop it then, and begin another one elsewhere.
 func (c *Cursor[K]) Overdue() bool { return c.rest < 0 }
+
+// Crowded reports whether the walk has not ended and came to a list that had its crowd of walks. The caller should
+// stop it before it may block, and begin another one elsewhere.
+func (c *Cursor[K]) Crowded() bool { return c.list != nil && c.crowded }

@@ -130,9 +130,9 @@ func TestAKeyStaysDuringATurn(t *testing.T) {
 	}
 }
 
-// Whoever reads a list passes over the markers of the walks that stand in it. So a walk that comes to a crowd is
-// overdue at once, and its caller stops it.
-func TestAWalkThatComesToACrowdIsOverdue(t *testing.T) {
+// Whoever reads a list passes over the markers of the walks that stand in it. So a walk says that it has come
+// to a crowd, and its caller stops it.
+func TestAWalkThatComesToACrowdSaysSo(t *testing.T) {
 	w := newMap(0)
 	for range 10 {
 		waitAt(t, w, 1, AnyPosition)
@@ -144,14 +144,14 @@ func TestAWalkThatComesToACrowdIsOverdue(t *testing.T) {
 		n, more := s.Begin(&walks[i], 1, hash, EveryPosition, out)
 		require.Equal(t, 1, n)
 		require.True(t, more)
-		assert.Equal(t, i >= crowd, walks[i].Overdue(), "walk %d", i)
+		assert.Equal(t, i >= crowd, walks[i].Crowded(), "walk %d", i)
 	}
 	for i := range walks {
 		walks[i].Stop()
 	}
 	_, more := s.Begin(&walks[0], 1, hash, EveryPosition, out)
 	assert.True(t, more)
-	assert.False(t, walks[0].Overdue(), "the crowd has gone")
+	assert.False(t, walks[0].Crowded(), "the crowd has gone")
 	walks[0].Stop()
 	checkInvariants(t, w)
 }
