@@ -62,7 +62,7 @@ type clock interface {
 	need(tick int64)    // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
 }
 
-// init makes t the store of c, with shards shards unless an option says otherwise.
+// init makes t the store of c, with so many shards unless an option says otherwise.
 func (t *store) init(shards int, opts []Option, c clock) error {
 	if err := t.configure(shards, opts); err != nil {
 		return err
