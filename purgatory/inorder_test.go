@@ -336,34 +336,6 @@ func afterRegistration(f func(o *op) bool) *op {
 	return o
 }
 
-// A check whose callbacks block keeps its place in the list, and every other walk passes over that. So a check that
-// comes to a crowd of them leaves all but its first batch to a worker, which finds everybody.
-func TestACheckThatComesToACrowdOfBlockedOnesLeavesTheRestToAWorker(t *testing.T) {
-	const crowd = 64
-	p := onManualClock[string](t)
-	var met atomic.Bool
-	var blocked atomic.Int64
-	leave := make(chan struct{})
-	for range (crowd + 3) * purgatory.BatchSize {
-		submit(t, p, &op{try: met.Load, complete: func() {
-			if blocked.Add(1) <= crowd+1 {
-				<-leave
-			}
-		}}, hour, "a")
-	}
-	met.Store(true)
-	var checks []func()
-	for i := range crowd + 1 {
-		checks = append(checks, inBackground(func() { p.CheckAndComplete("a") }))
-		eventually(t, func() bool { return blocked.Load() > int64(i) }, "a callback blocks")
-	}
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "a worker ends the rest")
-	close(leave)
-	for _, wait := range checks {
-		wait()
-	}
-}
-
 // While a callback of a check in order blocks, the next check in order serves the next in line.
 func TestABlockedCallbackHoldsUpNoCheckInOrder(t *testing.T) {
 	p := onManualClock[string](t)

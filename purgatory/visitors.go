@@ -29,10 +29,6 @@ func (trying[K]) visit(w *walk[K]) {
 			w.try()
 		}
 	}
-	if w.cursor.Crowded() { // a callback may block, and its walk stands in the list meanwhile
-		w.drop()
-		w.p.signal(w.key, w.hash, w.upTo, false)
-	}
 }
 
 // ends hands the rest to a worker if operations arrive as fast as the walk ends them.

@@ -23,8 +23,6 @@ type Cursor[K comparable] struct {
 	upTo int64
 	rest int // operations to visit before the walk is overdue
 
-	crowded bool // see Crowded
-
 	turn *keyList[K] // whose turn the walk has, see BeginTurn
 
 	here, end machine.Watch
@@ -101,13 +99,8 @@ func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n 
 	}
 	c.list, c.upTo, c.rest = l, upTo, 2*l.Len()-n
 	l.readers++
-	c.crowded = l.readers > crowd
 	return n, true
 }
-
-// crowd is how many walks may have markers in a list, while callbacks block them for example: whoever reads the
-// list has to pass over these.
-const crowd = 64
 
 // fillLocked visits the operations of l from w on until out is full. Then it puts the marker
 // here before the next one.
@@ -171,7 +164,3 @@ func (c *Cursor[K]) endLocked() {
 // Overdue reports whether the walk has visited twice as many operations as waited for the key
 // when it began. The caller should stop it then, and begin another one elsewhere.
 func (c *Cursor[K]) Overdue() bool { return c.rest < 0 }
-
-// Crowded reports whether the walk has not ended and came to a list that had its crowd of walks. The caller should
-// stop it before it may block, and begin another one elsewhere.
-func (c *Cursor[K]) Crowded() bool { return c.list != nil && c.crowded }

@@ -130,32 +130,6 @@ func TestAKeyStaysDuringATurn(t *testing.T) {
 	}
 }
 
-// Whoever reads a list passes over the markers of the walks that stand in it. So a walk says that it has come
-// to a crowd, and its caller stops it.
-func TestAWalkThatComesToACrowdSaysSo(t *testing.T) {
-	w := newMap(0)
-	for range 10 {
-		waitAt(t, w, 1, AnyPosition)
-	}
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	out := make([]*machine.Machine, 1)
-	walks := make([]Cursor[int], crowd+2)
-	for i := range walks {
-		n, more := s.Begin(&walks[i], 1, hash, EveryPosition, out)
-		require.Equal(t, 1, n)
-		require.True(t, more)
-		assert.Equal(t, i >= crowd, walks[i].Crowded(), "walk %d", i)
-	}
-	for i := range walks {
-		walks[i].Stop()
-	}
-	_, more := s.Begin(&walks[0], 1, hash, EveryPosition, out)
-	assert.True(t, more)
-	assert.False(t, walks[0].Crowded(), "the crowd has gone")
-	walks[0].Stop()
-	checkInvariants(t, w)
-}
-
 // A walk in which operations keep arriving below its position becomes overdue, and any other does
 // not.
 func TestAWalkThatOthersKeepFeedingIsOverdue(t *testing.T) {
