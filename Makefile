@@ -215,7 +215,7 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 	$(GO) run ./proof/seeded $(ARGS)
 
 .PHONY: mutate
-mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (a night; ARGS="-package timer": minutes)
+mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-package timer": minutes)
 	$(GO) run ./proof/mutate $(ARGS)
 
 ##@ Benchmarks

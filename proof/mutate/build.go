@@ -60,10 +60,10 @@ func Pick[T any](n int, changed, same T) T {
 
 const imported = `; import "github.com/delayedop/purgatory/internal/mutant"`
 
-// build puts all changes into the copy and compiles the tests of packages. An environment
+// build puts all changes into the copy and compiles the tests of the changed packages and of others. An environment
 // variable switches one change on. Changes that do not compile are left out; build returns
 // the others.
-func build(ctx context.Context, copied tree.Tree, all []mutant, packages []string, patience time.Duration) ([]mutant, []*suite, error) {
+func build(ctx context.Context, copied tree.Tree, all []mutant, packages, tests []string, patience time.Duration) ([]mutant, []*suite, error) {
 	dir := filepath.Join(copied.Dir, "internal", "mutant")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "mutant.go"), []byte(switches), 0o600)); err != nil {
 		return nil, nil, err
@@ -78,14 +78,17 @@ func build(ctx context.Context, copied tree.Tree, all []mutant, packages []strin
 			sources[m.file] = text
 		}
 	}
-	changed := "./" + filepath.Dir(all[0].file)
+	args := []string{"build", "-gcflags=-e"}
+	for _, pkg := range packages {
+		args = append(args, "./"+pkg)
+	}
 	for {
 		for name, source := range sources {
 			if err := os.WriteFile(filepath.Join(copied.Dir, name), insertAll(all, name, source), 0o600); err != nil {
 				return nil, nil, err
 			}
 		}
-		out, err := copied.Go(ctx, "build", "-gcflags=-e", changed)
+		out, err := copied.Go(ctx, args...)
 		if err == nil {
 			break
 		}
@@ -102,9 +105,16 @@ func build(ctx context.Context, copied tree.Tree, all []mutant, packages []strin
 		all = left
 	}
 	var suites []*suite
-	for i, pkg := range packages {
-		s := newSuite(filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), filepath.Join(copied.Dir, pkg), len(all)+1, patience)
-		if out, err := copied.Go(ctx, "test", "-c", "-vet=off", "-o", s.binary, pkg); err != nil {
+	seen := map[string]bool{}
+	for i, pkg := range slices.Concat(tests, packages) {
+		pkg = filepath.Clean(pkg)
+		if seen[pkg] {
+			continue
+		}
+		seen[pkg] = true
+		s := newSuite(filepath.Join(copied.Dir, fmt.Sprintf("%d.test", i)), copied.Dir, pkg, len(all)+1, patience)
+		s.ofAll = i < len(tests)
+		if out, err := copied.Go(ctx, "test", "-c", "-vet=off", "-o", s.binary, "./"+pkg); err != nil {
 			return nil, nil, fmt.Errorf("%w\n%s", err, out)
 		}
 		if _, err := os.Stat(s.binary); err == nil { // not so if the package has no tests

@@ -3,8 +3,7 @@
 //
 //	go run ./proof/mutate -package watchers
 //
-// Without -package it goes through the whole core, one package after the other, which takes a night, and ends with a
-// table of the packages. A package that cannot be tested is reported, and the others go on.
+// Without -package it goes through the whole core, which takes some hours, and ends with a table of the packages.
 //
 // For each such survivor, either a test is missing or the change does not change what the
 // package does. README.md explains the survivors.
@@ -20,7 +19,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,9 +41,9 @@ func main() {
 
 func run(ctx context.Context) error {
 	var t tester
-	packages := flag.String("package", core, "folders of the packages to change, one after the other")
+	packages := flag.String("package", core, "folders of the packages to change")
 	only := flag.String("only", "", "regular expression: make only changes whose printed form matches")
-	tests := flag.String("tests", "./internal/machine ./timer ./watchers . ./purgatory ./purgatory/purgatorytest", "packages to test after the changed one, in this order")
+	tests := flag.String("tests", "internal/machine timer watchers watermark purgatory . purgatory/purgatorytest", "packages whose tests run after those of the changed one, in this order, if they come to the change")
 	flag.StringVar(&t.root, "tree", ".", "root of the module to copy")
 	flag.IntVar(&t.jobs, "jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
 	flag.DurationVar(&t.patience, "patience", 12*time.Second, "how long tests may take beyond five times what they take without a change: then they hang; those that say so themselves do after up to 10s")
@@ -58,31 +56,7 @@ func run(ctx context.Context) error {
 	if t.jobs < 1 {
 		return fmt.Errorf("-jobs is %d, must be at least 1", t.jobs)
 	}
-	table, sum := []string{heading}, row{pkg: "all"}
-	var failed []string
-	for _, pkg := range strings.Fields(*packages) {
-		suites := slices.DeleteFunc(strings.Fields(*tests), func(other string) bool { return other == "./"+pkg })
-		r, err := t.test(ctx, pkg, append([]string{"./" + pkg}, suites...))
-		if err != nil { // the other packages go on
-			fmt.Fprintf(os.Stderr, "mutate: %s: %v\n", pkg, err)
-			failed = append(failed, pkg)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		if r.changes > 0 {
-			fmt.Printf("%s\n%s\n", heading, r)
-			table = append(table, r.String())
-			sum.add(r)
-		}
-	}
-	if len(table) > 2 {
-		fmt.Printf("\n%s\n%s\n", strings.Join(table, "\n"), sum)
-	}
-	if len(failed) > 0 {
-		return fmt.Errorf("not tested to the end: %s", strings.Join(failed, ", "))
-	}
-	return nil
+	return t.test(ctx, strings.Fields(*packages), strings.Fields(*tests))
 }
 
 // row is what has become of the changes to a package. Those that were noticed by a hang count as noticed, too, and those
@@ -97,14 +71,6 @@ const heading = "package                          changes noticed    hung surviv
 func (r row) String() string {
 	return fmt.Sprintf("%-32s %7d %7d %7d %8d %9d %6.1f %%", r.pkg, r.changes, r.noticed, r.hung, r.survived, r.unreached,
 		100*float64(r.survived)/float64(max(r.changes, 1)))
-}
-
-func (r *row) add(other row) {
-	r.changes += other.changes
-	r.noticed += other.noticed
-	r.hung += other.hung
-	r.survived += other.survived
-	r.unreached += other.unreached
 }
 
 // count counts a verdict.
@@ -133,29 +99,39 @@ type tester struct {
 	verbose  bool
 }
 
-// test makes the changes to one package, prints the verdicts and returns what they add up to.
-func (t tester) test(ctx context.Context, pkg string, tests []string) (r row, err error) {
-	r.pkg = pkg
-	all, err := mutantsOf(t.root, pkg, t.wanted)
-	if err != nil || len(all) == 0 {
-		return r, err
+// test makes the changes to packages, prints the verdicts, and at the end what they add up to.
+func (t tester) test(ctx context.Context, packages, tests []string) error {
+	var all []mutant
+	for _, pkg := range packages {
+		some, err := mutantsOf(t.root, pkg, t.wanted)
+		if err != nil {
+			return fmt.Errorf("%s: %w", pkg, err)
+		}
+		all = append(all, some...)
+	}
+	if len(all) == 0 {
+		return errors.New("nothing to change")
 	}
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	copied, err := tree.Copy(t.root, dir)
 	if err != nil {
-		return r, err
+		return err
 	}
 	found := len(all)
-	all, suites, err := build(ctx, copied, all, tests, t.patience)
+	all, suites, err := build(ctx, copied, all, packages, tests, t.patience)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if len(all) < found {
-		fmt.Printf("mutate: %d changes to %s do not compile\n", found-len(all), pkg)
+		fmt.Printf("mutate: %d changes do not compile\n", found-len(all))
+	}
+	rows, sum := map[string]*row{}, row{pkg: "all"}
+	for _, pkg := range packages {
+		rows[pkg] = &row{pkg: pkg}
 	}
 	judging, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,14 +140,20 @@ func (t tester) test(ctx context.Context, pkg string, tests []string) (r row, er
 			break
 		}
 		if v.err != nil {
-			return r, v.err
+			return v.err
 		}
-		r.count(v.status)
+		rows[v.pkg()].count(v.status)
+		sum.count(v.status)
 		if t.verbose || v.status != noticed {
 			fmt.Printf("%-9s %s %s\n", v.status, v.mutant, v.detail)
 		}
 	}
-	return r, ctx.Err()
+	fmt.Println(heading)
+	for _, pkg := range packages {
+		fmt.Println(rows[pkg])
+	}
+	fmt.Println(sum)
+	return ctx.Err()
 }
 
 // mutantsOf returns the changes to a package that match wanted.

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -21,6 +22,9 @@ type mutant struct {
 }
 
 func (m mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.what) }
+
+// pkg returns the folder of the changed package.
+func (m mutant) pkg() string { return filepath.Dir(m.file) }
 
 // replacement maps an operator to the one that replaces it: for a comparison the one that
 // differs in the case of equality, for others the opposite. Comparisons with == and != are

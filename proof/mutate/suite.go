@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,7 +22,9 @@ const quick = 50 * time.Millisecond
 // suite is the tests of one package, compiled.
 type suite struct {
 	binary, dir string
-	size        int // numbers of changes are less
+	pkg         string
+	ofAll       bool // the tests are for the changes to every package, not only to pkg
+	size        int  // numbers of changes are less
 	patience    time.Duration
 
 	profile sync.Mutex // held while the tests are run without a change, which needs to happen once
@@ -36,8 +39,8 @@ type test struct {
 	reached []byte // for the number of each change, not 0 if the test comes to it
 }
 
-func newSuite(binary, dir string, size int, patience time.Duration) *suite {
-	return &suite{binary: binary, dir: dir, size: size, patience: patience}
+func newSuite(binary, root, pkg string, size int, patience time.Duration) *suite {
+	return &suite{binary: binary, dir: filepath.Join(root, pkg), pkg: pkg, size: size, patience: patience}
 }
 
 // batches returns the tests that come to a change, in the order in which to run them: those

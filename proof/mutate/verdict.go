@@ -25,11 +25,11 @@ type verdict struct {
 	err    error
 }
 
-// judge switches a change on and runs the tests that come to it until one fails. If one hangs, judge goes on
+// judge switches a change on and runs the tests that come to it until one fails, those of its package first. If one hangs, judge goes on
 // without it, once: another one may say what is wrong.
 func judge(ctx context.Context, m mutant, number int, suites []*suite) verdict {
 	result := verdict{mutant: m, status: unreached}
-	for _, s := range suites {
+	for _, s := range inOrder(m.pkg(), suites) {
 		batches, err := s.batches(ctx, number)
 		if err != nil {
 			return verdict{err: err}
@@ -61,4 +61,16 @@ func judge(ctx context.Context, m mutant, number int, suites []*suite) verdict {
 		}
 	}
 	return result
+}
+
+// inOrder returns the suites for a change to pkg: its own first, and those of all.
+func inOrder(pkg string, suites []*suite) (some []*suite) {
+	for _, s := range suites {
+		if s.pkg == pkg {
+			some = slices.Insert(some, 0, s)
+		} else if s.ofAll {
+			some = append(some, s)
+		}
+	}
+	return some
 }
