@@ -1,6 +1,10 @@
 package watchers
 
-import "github.com/delayedop/purgatory/internal/machine"
+import (
+	"sync"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
 
 // Cursor walks over the operations that wait for a key, a batch at a time. It does not
 // hold the shard's lock between batches. It visits each operation that was linked when
@@ -17,6 +21,10 @@ import "github.com/delayedop/purgatory/internal/machine"
 // operations beyond the position. The position ends the walk; if operations keep arriving
 // before it, [Cursor.Overdue] does. See docs/decisions.md#a-marker-says-where-a-walk-stands.
 //
+// Walks pass over each other's markers. So those that stand at the same place share one. And a marker at
+// the front of the list says nothing that its absence would not say: here that the walk goes on at the
+// front, and end that it is over. So the next walk that begins takes it out.
+//
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
 	list *keyList[K] // nil between walks
@@ -25,7 +33,7 @@ type Cursor[K comparable] struct {
 
 	turn *keyList[K] // whose turn the walk has, see BeginTurn
 
-	here, end machine.Watch
+	here, end *machine.Marker // nil between walks; end may be nil in a walk
 }
 
 // Locked is a key for which operations wait, with its shard locked.
@@ -90,29 +98,70 @@ func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n 
 	if l.ordered != nil {
 		l.ordered.trim(&l.List)
 	}
+	l.trim()
 	n, more = c.fillLocked(l, l.First(), upTo, out)
 	if !more { // usually: no markers are needed
 		return n, false
 	}
 	if last := l.Last(); last.Position() <= upTo {
-		l.Mark(&c.end, last.Position(), last)
+		c.end = l.stand(last)
 	}
 	c.list, c.upTo, c.rest = l, upTo, 2*l.Len()-n
 	l.readers++
 	return n, true
 }
 
-// fillLocked visits the operations of l from w on until out is full. Then it puts the marker
-// here before the next one.
+// trim takes out the markers of other walks that stand at the front: see [Cursor].
+func (l *keyList[K]) trim() {
+	for w := l.First(); w != nil && w.Machine() == nil; {
+		marker := w
+		w = l.Next(w)
+		if l.ordered == nil || marker != &l.ordered.begin.Watch {
+			marker.Unlink()
+		}
+	}
+}
+
+// markers holds markers that nobody uses.
+var markers = sync.Pool{New: func() any { return new(machine.Marker) }}
+
+// stand returns a marker right behind after, for one more user.
+func (l *keyList[K]) stand(after *machine.Watch) (m *machine.Marker) {
+	if after.Machine() == nil {
+		m = after.Marker()
+	} else {
+		m = markers.Get().(*machine.Marker)
+		l.Mark(m, after.Position(), after)
+	}
+	m.Users++
+	return m
+}
+
+// leave tells m that one of its users has gone. The last takes it out.
+func leave(m *machine.Marker) {
+	if m.Users--; m.Users > 0 {
+		return
+	}
+	if m.List() != nil {
+		m.Unlink()
+	}
+	markers.Put(m)
+}
+
+// fillLocked visits the operations of l from w on until out is full. Then the walk stands before
+// the next one.
 func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out []*machine.Machine) (n int, more bool) {
-	for ; w != nil && w != &c.end && w.Position() <= upTo; w = l.Next(w) {
+	var end *machine.Watch
+	if c.end != nil {
+		end = &c.end.Watch
+	}
+	for ; w != nil && w != end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
 			continue
 		}
 		if n == len(out) {
-			before := l.Prev(w)
-			l.Mark(&c.here, before.Position(), before)
+			c.here = l.stand(l.Prev(w))
 			return n, true
 		}
 		out[n] = m
@@ -131,8 +180,14 @@ func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 	s := l.shard
 	s.mu.Lock()
 	defer s.unlock()
-	next := l.Next(&c.here)
-	c.here.Unlink()
+	next := l.First()
+	if here := c.here; here.List() != nil {
+		next = l.Next(&here.Watch)
+	} else if c.end != nil && c.end.List() == nil {
+		next = nil
+	}
+	leave(c.here)
+	c.here = nil
 	if n, more = c.fillLocked(l, next, c.upTo, out); !more {
 		c.endLocked()
 	}
@@ -149,14 +204,14 @@ func (c *Cursor[K]) Stop() {
 }
 
 func (c *Cursor[K]) endLocked() {
-	if c.here.List() != nil {
-		c.here.Unlink()
+	if c.here != nil {
+		leave(c.here)
 	}
-	if c.end.List() != nil {
-		c.end.Unlink()
+	if c.end != nil {
+		leave(c.end)
 	}
 	l := c.list
-	c.list = nil
+	c.list, c.here, c.end = nil, nil, nil
 	l.readers--
 	l.shard.dropLocked(l)
 }

@@ -144,6 +144,118 @@ func TestAWalkVisitsOperationsAndNoMarkers(t *testing.T) {
 	}
 }
 
+// Beside walks that have come to stand at the front, because everybody before them has ended, a new walk passes over no
+// markers. Those walks lose nothing: each visits whoever it would have visited, and ends where it would have ended.
+func TestWalksThatStandAtTheFrontLeaveNoMarkers(t *testing.T) {
+	const walks, each = 100, 2
+	for name, position := range map[string]func(i int64) int64{
+		"without positions": func(int64) int64 { return AnyPosition },
+		"with positions":    func(i int64) int64 { return i },
+	} {
+		for _, upTo := range []int64{EveryPosition, 2 * walks * each} { // the lists end there, or extend beyond
+			t.Run(fmt.Sprintf("%s, up to %d", name, upTo), func(t *testing.T) {
+				w := newMap(0)
+				s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+				var ops []*machine.Machine
+				for i := range int64(3 * walks * each) {
+					ops = append(ops, waitAt(t, w, 1, position(i)))
+				}
+				inside := ops
+				if upTo != EveryPosition && position(1) == 1 {
+					inside = ops[:upTo+1]
+				}
+				var cs [walks]Cursor[int]
+				out := make([]*machine.Machine, each)
+				for i := range cs {
+					_, more := s.Begin(&cs[i], 1, hash, upTo, out)
+					require.True(t, more)
+					end(w, 1, out...)
+				}
+				l := s.mu.keys.find(1, hash)
+				var c Cursor[int]
+				_, more := s.Begin(&c, 1, hash, upTo, make([]*machine.Machine, 1))
+				require.True(t, more)
+				checkInvariants(t, w)
+				steps := 0
+				for at := l.First(); at.Machine() == nil; at = l.Next(at) {
+					steps++
+				}
+				require.LessOrEqual(t, steps, 1)
+				c.Stop()
+
+				late := waitAt(t, w, 1, position(0)) // with positions at the front, otherwise behind all
+				rest := inside[walks*each:]
+				for i := range cs[:walks/2] {
+					visited := restOf(&cs[i])
+					if late.First().Position() != AnyPosition {
+						require.Same(t, late, visited[0], "which came to the front")
+						visited = visited[1:]
+					}
+					require.True(t, slices.Equal(rest, visited), "walk %d", i)
+				}
+				end(w, 1, ops[walks*each:]...)
+				s.Begin(&c, 1, hash, upTo, make([]*machine.Machine, 1)) // takes out the end markers, too
+				checkInvariants(t, w)
+				for i := range cs[walks/2:] {
+					visited := restOf(&cs[walks/2+i])
+					if late.First().Position() == AnyPosition {
+						require.Empty(t, visited, "the walk ended before who came late")
+					}
+				}
+				end(w, 1, late)
+				_, keys := watched(w)
+				require.Zero(t, keys)
+				checkInvariants(t, w)
+			})
+		}
+	}
+}
+
+// Walks that stand at the same place share its marker, and so do those that end at the same place: to pass over a crowd
+// takes no more steps than there are places. A marker stays for as long as one of them stands there.
+func TestACrowdOfWalksSharesItsPlaces(t *testing.T) {
+	const walks, each, places = 100, 3, 5
+	for name, position := range map[string]func(i int64) int64{
+		"without positions": func(int64) int64 { return AnyPosition },
+		"with positions":    func(i int64) int64 { return i },
+		"both":              func(i int64) int64 { return max(AnyPosition, i-9) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMap(0)
+			s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+			var ops []*machine.Machine
+			for i := range int64(10 * each) {
+				ops = append(ops, waitAt(t, w, 1, position(i)))
+			}
+			var cs [walks]Cursor[int]
+			out := make([]*machine.Machine, each)
+			for i := range cs {
+				_, more := s.Begin(&cs[i], 1, hash, EveryPosition, out)
+				for range i % places {
+					_, more = cs[i].Next(out)
+				}
+				require.True(t, more)
+			}
+			l := s.mu.keys.find(1, hash)
+			markers := func() (n int) {
+				for at := l.First(); at != nil; at = l.Next(at) {
+					if at.Machine() == nil && (l.ordered == nil || at != &l.ordered.begin.Watch) {
+						n++
+					}
+				}
+				return n
+			}
+			require.LessOrEqual(t, markers(), places+1)
+			for i := range cs {
+				require.True(t, slices.Equal(ops[each*(i%places+1):], restOf(&cs[i])), "walk %d, whoever has left its place", i)
+			}
+			require.Zero(t, markers())
+			end(w, 1, ops...)
+			checkInvariants(t, w)
+		})
+	}
+}
+
 // A key without operations stays in the table while a walk stands in its list. It does not
 // count as a key that operations wait for.
 func TestAKeyThatOnlyAWalkKeepsIsNotReported(t *testing.T) {

@@ -29,7 +29,7 @@ func checkInvariants(t *testing.T, w *Watchers[int]) {
 				require.Equal(t, b, int(l.hash>>32)&(len(s.mu.keys.buckets)-1))
 				require.Same(t, l, s.mu.keys.find(l.key, l.hash), "one list for a key")
 				require.False(t, l.idle(), "an empty key is forgotten")
-				markers := 3 * int(l.readers) // here, gap and end
+				markers := 2 * int(l.readers) // here and end
 				if l.ordered != nil {
 					markers += 1 + len(l.ordered.index)
 				}
@@ -104,7 +104,7 @@ func checkRing(t *testing.T, l *machine.List, markers int) (n int) {
 // checkOrder requires that the list is sorted, and that the markers of its index stand in it.
 func checkOrder(t *testing.T, l *keyList[int]) {
 	t.Helper()
-	var markers []*machine.Watch
+	var markers []*machine.Marker
 	if l.ordered != nil {
 		markers = append(markers, &l.ordered.begin)
 		markers = append(markers, l.ordered.index...)
@@ -115,7 +115,7 @@ func checkOrder(t *testing.T, l *keyList[int]) {
 			require.Fail(t, "not in order of position")
 		}
 		last = w.Position()
-		if len(markers) > 0 && w == markers[0] {
+		if len(markers) > 0 && w == &markers[0].Watch {
 			markers = markers[1:]
 		}
 		if l.ordered != nil && w.Machine() != nil && (w.Position() == AnyPosition) != (len(markers) == 1+len(l.ordered.index)) {

@@ -19,8 +19,8 @@ import (
 // operations that still wait, lastUpTo empties it. The cost of both is amortized over the insertions
 // between the markers.
 type ordered struct {
-	begin     machine.Watch    // a marker; the operations that wait for a position stand behind it
-	index     []*machine.Watch // empty until an operation is inserted far from the end
+	begin     machine.Marker    // the operations that wait for a position stand behind it
+	index     []*machine.Marker // empty until an operation is inserted far from the end
 	signalled int64            // the highest position of the signals for which no check has begun
 }
 
@@ -39,11 +39,12 @@ const (
 func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
 		l.ordered = &ordered{signalled: AnyPosition}
+		l.ordered.begin.Users = 1
 		l.Mark(&l.ordered.begin, AnyPosition, l.Last())
 	}
 	o := l.ordered
 	if position == AnyPosition {
-		return l.Prev(&o.begin)
+		return l.Prev(&o.begin.Watch)
 	}
 	if len(o.index) > 8+2*l.Len()/segment {
 		o.reset()
@@ -61,37 +62,41 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 // find returns the last element whose position is not greater than position.
 func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position() > position })
-	at := &o.begin
+	at := &o.begin.Watch
 	if i > 0 {
-		at = o.index[i-1]
+		at = &o.index[i-1].Watch
 	}
 	steps := 0
 	for next := list.Next(at); next != nil && next.Position() <= position; next = list.Next(at) {
 		at = next
 		if steps++; steps%segment == 0 {
-			marker := new(machine.Watch)
+			marker := &machine.Marker{Users: 1}
 			list.Mark(marker, at.Position(), at)
 			o.index = slices.Insert(o.index, i, marker)
 			i++
-			at = marker
+			at = &marker.Watch
 		}
 	}
 	return at
 }
 
-// trim drops the first markers of the index, as many as stand right behind begin.
+// trim drops the first markers of the index, as many as stand behind begin with no operation between.
 func (o *ordered) trim(list *machine.List) {
-	for len(o.index) > 0 && list.Next(&o.begin) == o.index[0] {
-		o.index[0].Unlink()
-		o.index[0] = nil
-		o.index = o.index[1:]
+	for w := list.Next(&o.begin.Watch); len(o.index) > 0 && w.Machine() == nil; {
+		marker := w.Marker()
+		w = list.Next(w)
+		if marker == o.index[0] {
+			leave(marker)
+			o.index[0] = nil
+			o.index = o.index[1:]
+		}
 	}
 }
 
 // reset takes the markers of the index out of the list.
 func (o *ordered) reset() {
 	for _, marker := range o.index {
-		marker.Unlink()
+		leave(marker)
 	}
 	o.index = nil
 }

@@ -12,7 +12,7 @@ import "unsafe"
 type Watch struct {
 	next, prev *Watch
 	list       *List
-	machine    *Machine // nil in a marker, see Mark
+	machine    *Machine // nil in a Marker
 	position   int64
 }
 
@@ -67,9 +67,20 @@ func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
 	l.root.position++
 }
 
-// Mark inserts w as a marker behind after, or at the front if after is nil. A marker
-// stands for no operation: it says how far a walk has come, or where positions begin.
-func (l *List) Mark(w *Watch, position int64, after *Watch) { l.insert(w, nil, position, after) }
+// Marker is an element that stands for no operation: it says how far walks have come, or where a position
+// is. Users is how many need it there.
+type Marker struct {
+	Watch
+	Users int
+}
+
+// Mark inserts m behind after, or at the front if after is nil.
+func (l *List) Mark(m *Marker, position int64, after *Watch) {
+	l.insert(&m.Watch, nil, position, after)
+}
+
+// Marker returns the marker that w is part of. It must not be called for the watch of an operation.
+func (w *Watch) Marker() *Marker { return (*Marker)(unsafe.Pointer(w)) }
 
 func (l *List) insert(w *Watch, m *Machine, position int64, after *Watch) {
 	if after == nil {

@@ -80,9 +80,10 @@ func TestUnlinkKeepsTheOtherWatches(t *testing.T) {
 func TestAMarkerIsNoOperation(t *testing.T) {
 	var l List
 	l.Init(nil)
-	var marker Watch
+	var marker Marker
 	l.Mark(&marker, 5, nil)
 	assert.Zero(t, l.Len())
+	assert.Same(t, &marker, l.First().Marker())
 	assert.Nil(t, l.First().Machine())
 	assert.EqualValues(t, 5, l.First().Position())
 	marker.Unlink()

@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 	tests := flag.String("tests", "internal/machine timer watchers watermark purgatory . purgatory/purgatorytest", "packages whose tests run after those of the changed one, in this order, if they come to the change")
 	flag.StringVar(&t.root, "tree", ".", "root of the module to copy")
 	flag.IntVar(&t.jobs, "jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
-	flag.DurationVar(&t.patience, "patience", 12*time.Second, "how long tests may take beyond five times what they take without a change: then they hang; those that say so themselves do after up to 10s")
+	flag.DurationVar(&t.patience, "patience", 5*time.Second, "how long tests may take beyond five times what they take without a change: then they hang; those that say so themselves do after up to 10s")
 	flag.BoolVar(&t.verbose, "v", false, "print every change and the test that noticed it")
 	flag.Parse()
 	var err error
