@@ -95,50 +95,49 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 
 // begin is Begin; the caller holds the shard's lock.
 func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n int, more bool) {
-	if l.ordered != nil {
-		l.ordered.trim(&l.List)
+	if first := l.First(); l.ordered != nil || first != nil && first.Machine() == nil {
+		l.trim()
 	}
-	l.trim()
 	n, more = c.fillLocked(l, l.First(), upTo, out)
 	if !more { // usually: no markers are needed
 		return n, false
 	}
 	if last := l.Last(); last.Position() <= upTo {
-		c.end = l.stand(last)
+		c.end = l.stand(last, nil)
 	}
 	c.list, c.upTo, c.rest = l, upTo, 2*l.Len()-n
 	l.readers++
 	return n, true
 }
 
-// trim takes out the markers of other walks that stand at the front: see [Cursor].
-func (l *keyList[K]) trim() {
-	for w := l.First(); w != nil && w.Machine() == nil; {
-		marker := w
-		w = l.Next(w)
-		if l.ordered == nil || marker != &l.ordered.begin.Watch {
-			marker.Unlink()
-		}
-	}
-}
-
 // markers holds markers that nobody uses.
 var markers = sync.Pool{New: func() any { return new(machine.Marker) }}
 
-// stand returns a marker right behind after, for one more user.
-func (l *keyList[K]) stand(after *machine.Watch) (m *machine.Marker) {
-	if after.Machine() == nil {
+// stand returns a marker right behind after, for one more user. old is the user's former one, which it leaves, or nil.
+func (l *keyList[K]) stand(after *machine.Watch, old *machine.Marker) (m *machine.Marker) {
+	switch {
+	case after.Machine() == nil:
 		m = after.Marker()
-	} else {
+	case old != nil && old.Users == 1: // and so it moves
+		if m = old; m.List() != nil {
+			m.Unlink()
+		}
+		l.Mark(m, after.Position(), after)
+		return m
+	default:
 		m = markers.Get().(*machine.Marker)
 		l.Mark(m, after.Position(), after)
 	}
 	m.Users++
+	leave(old)
 	return m
 }
 
 // leave tells m that one of its users has gone. The last takes it out.
 func leave(m *machine.Marker) {
+	if m == nil {
+		return
+	}
 	if m.Users--; m.Users > 0 {
 		return
 	}
@@ -151,17 +150,13 @@ func leave(m *machine.Marker) {
 // fillLocked visits the operations of l from w on until out is full. Then the walk stands before
 // the next one.
 func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out []*machine.Machine) (n int, more bool) {
-	var end *machine.Watch
-	if c.end != nil {
-		end = &c.end.Watch
-	}
-	for ; w != nil && w != end && w.Position() <= upTo; w = l.Next(w) {
+	for end := c.end.Element(); w != nil && w != end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
 			continue
 		}
 		if n == len(out) {
-			c.here = l.stand(l.Prev(w))
+			c.here = l.stand(l.Prev(w), c.here)
 			return n, true
 		}
 		out[n] = m
@@ -182,12 +177,10 @@ func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 	defer s.unlock()
 	next := l.First()
 	if here := c.here; here.List() != nil {
-		next = l.Next(&here.Watch)
+		next = l.Next(here.Element())
 	} else if c.end != nil && c.end.List() == nil {
 		next = nil
 	}
-	leave(c.here)
-	c.here = nil
 	if n, more = c.fillLocked(l, next, c.upTo, out); !more {
 		c.endLocked()
 	}
@@ -204,12 +197,8 @@ func (c *Cursor[K]) Stop() {
 }
 
 func (c *Cursor[K]) endLocked() {
-	if c.here != nil {
-		leave(c.here)
-	}
-	if c.end != nil {
-		leave(c.end)
-	}
+	leave(c.here)
+	leave(c.end)
 	l := c.list
 	c.list, c.here, c.end = nil, nil, nil
 	l.readers--

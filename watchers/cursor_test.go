@@ -239,7 +239,7 @@ func TestACrowdOfWalksSharesItsPlaces(t *testing.T) {
 			l := s.mu.keys.find(1, hash)
 			markers := func() (n int) {
 				for at := l.First(); at != nil; at = l.Next(at) {
-					if at.Machine() == nil && (l.ordered == nil || at != &l.ordered.begin.Watch) {
+					if at.Machine() == nil && (l.ordered == nil || at != l.ordered.begin.Element()) {
 						n++
 					}
 				}

@@ -115,7 +115,7 @@ func checkOrder(t *testing.T, l *keyList[int]) {
 			require.Fail(t, "not in order of position")
 		}
 		last = w.Position()
-		if len(markers) > 0 && w == &markers[0].Watch {
+		if len(markers) > 0 && w == markers[0].Element() {
 			markers = markers[1:]
 		}
 		if l.ordered != nil && w.Machine() != nil && (w.Position() == AnyPosition) != (len(markers) == 1+len(l.ordered.index)) {

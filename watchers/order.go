@@ -21,7 +21,7 @@ import (
 type ordered struct {
 	begin     machine.Marker    // the operations that wait for a position stand behind it
 	index     []*machine.Marker // empty until an operation is inserted far from the end
-	signalled int64            // the highest position of the signals for which no check has begun
+	signalled int64             // the highest position of the signals for which no check has begun
 }
 
 const (
@@ -44,7 +44,7 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	}
 	o := l.ordered
 	if position == AnyPosition {
-		return l.Prev(&o.begin.Watch)
+		return l.Prev(o.begin.Element())
 	}
 	if len(o.index) > 8+2*l.Len()/segment {
 		o.reset()
@@ -62,9 +62,9 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 // find returns the last element whose position is not greater than position.
 func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position() > position })
-	at := &o.begin.Watch
+	at := o.begin.Element()
 	if i > 0 {
-		at = &o.index[i-1].Watch
+		at = o.index[i-1].Element()
 	}
 	steps := 0
 	for next := list.Next(at); next != nil && next.Position() <= position; next = list.Next(at) {
@@ -74,21 +74,32 @@ func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 			list.Mark(marker, at.Position(), at)
 			o.index = slices.Insert(o.index, i, marker)
 			i++
-			at = &marker.Watch
+			at = marker.Element()
 		}
 	}
 	return at
 }
 
-// trim drops the first markers of the index, as many as stand behind begin with no operation between.
-func (o *ordered) trim(list *machine.List) {
-	for w := list.Next(&o.begin.Watch); len(o.index) > 0 && w.Machine() == nil; {
+// trim takes out markers that say nothing any more: those of the index that stand behind begin with no operation
+// between, and those of walks that stand at the front, see [Cursor].
+func (l *keyList[K]) trim() {
+	o := l.ordered
+	if o != nil {
+		for w := l.Next(o.begin.Element()); len(o.index) > 0 && w.Machine() == nil; {
+			marker := w.Marker()
+			w = l.Next(w)
+			if marker == o.index[0] {
+				leave(marker)
+				o.index[0] = nil
+				o.index = o.index[1:]
+			}
+		}
+	}
+	for w := l.First(); w != nil && w.Machine() == nil; {
 		marker := w.Marker()
-		w = list.Next(w)
-		if marker == o.index[0] {
-			leave(marker)
-			o.index[0] = nil
-			o.index = o.index[1:]
+		w = l.Next(w)
+		if o == nil || marker != &o.begin {
+			marker.Unlink()
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestAPassedPositionLeavesNoMarker(t *testing.T) {
 		require.Equal(t, ops[i:i+1], out[:found])
 		end(w, 1, out[0])
 		passed := 0
-		for at := l.Next(&l.ordered.begin.Watch); at.Machine() == nil; at = l.Next(at) {
+		for at := l.Next(l.ordered.begin.Element()); at.Machine() == nil; at = l.Next(at) {
 			passed++
 		}
 		require.LessOrEqual(t, passed, 1, "position %d", i)

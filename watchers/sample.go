@@ -26,7 +26,7 @@ func (s *Shard[K]) Sample(out []Sampled[K], n int, from uint) []Sampled[K] {
 		for l := t.buckets[(from+i)&uint(len(t.buckets)-1)]; l != nil; l = l.chain {
 			w := l.First()
 			for rest := perKey; w != nil && rest > 0; w = l.Next(w) {
-				if l.ordered != nil && w == &l.ordered.begin.Watch {
+				if l.ordered != nil && w == l.ordered.begin.Element() {
 					continue // every such list has it
 				}
 				rest-- // also for another marker, because there may be many of them

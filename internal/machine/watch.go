@@ -82,6 +82,9 @@ func (l *List) Mark(m *Marker, position int64, after *Watch) {
 // Marker returns the marker that w is part of. It must not be called for the watch of an operation.
 func (w *Watch) Marker() *Marker { return (*Marker)(unsafe.Pointer(w)) }
 
+// Element returns m as an element of its list, nil if m is nil.
+func (m *Marker) Element() *Watch { return (*Watch)(unsafe.Pointer(m)) }
+
 func (l *List) insert(w *Watch, m *Machine, position int64, after *Watch) {
 	if after == nil {
 		after = &l.root
