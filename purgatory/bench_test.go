@@ -318,6 +318,35 @@ func checkOfAll(b *testing.B, n int, all func(*purgatory.DelayedOperationPurgato
 	b.ReportMetric(float64(took[len(took)-1]), "ns/registration-max")
 }
 
+// BenchmarkCrowdOfChecks has goroutines check one key at once, for which 1,000 operations wait that say no. Each
+// iteration is one try. It must not grow with the goroutines: see docs/decisions.md#a-marker-says-where-a-walk-stands.
+func BenchmarkCrowdOfChecks(b *testing.B) {
+	const waiting = 1000
+	for _, goroutines := range []int{100, 1000, 3000} {
+		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) {
+			p, err := purgatory.New[int]("bench")
+			require.NoError(b, err)
+			defer p.Close()
+			for range waiting {
+				_, err = p.TryCompleteElseWatch(&benchOperation{state: &benchState{}}, time.Hour, 1)
+				require.NoError(b, err)
+			}
+			for i := 0; i < b.N; i += goroutines * waiting {
+				start := make(chan struct{})
+				var group sync.WaitGroup
+				for range goroutines {
+					group.Go(func() {
+						<-start
+						p.CheckAndComplete(1)
+					})
+				}
+				close(start)
+				group.Wait()
+			}
+		})
+	}
+}
+
 func BenchmarkHintForNobody(b *testing.B) {
 	p, err := purgatory.New[string]("bench")
 	if err != nil {
