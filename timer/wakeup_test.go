@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -249,5 +250,29 @@ func TestTheDriverWakesForTwoExtendedEntries(t *testing.T) {
 			got := [2]time.Duration{ran[0].Truncate(time.Millisecond), ran[1].Truncate(time.Millisecond)}
 			assert.Equal(t, later, got)
 		})
+	}
+}
+
+// Goroutines that are the first to drive a timer, at the same moment, wait for the same things: so one of them is the
+// driver, and Stop ends the wait of all.
+func TestTheFirstDriversOfATimerShareWhatTheyWaitFor(t *testing.T) {
+	for range 3000 {
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		var ready atomic.Int32
+		var got [2]*driving
+		var group sync.WaitGroup
+		for i := range got {
+			group.Go(func() {
+				for ready.Add(1); ready.Load() < int32(len(got)); {
+					runtime.Gosched()
+				}
+				got[i], _ = timer.drive()
+			})
+		}
+		group.Wait()
+		require.Same(t, got[0], got[1])
+		require.Same(t, got[0], timer.driving.Load())
+		timer.Stop()
 	}
 }
