@@ -455,10 +455,14 @@ func TestAwaitReadWaitsForACheckThatHoldsIt(t *testing.T) {
 type watchedContext struct {
 	context.Context
 	watching atomic.Int64
+	watched  func() // is told of each, if it is not nil
 }
 
 func (c *watchedContext) AfterFunc(func()) (stop func() bool) {
 	c.watching.Add(1)
+	if c.watched != nil {
+		c.watched()
+	}
 	var stopped atomic.Bool
 	return func() bool {
 		first := !stopped.Swap(true)
@@ -497,5 +501,31 @@ func TestAnAwaitReadLeavesNothingInItsContext(t *testing.T) {
 	require.ErrorIs(t, read(true, nil, nothing), purgatory.ErrFull)
 	assert.Zero(t, ctx.watching.Load(), "it was refused")
 	p.ForceComplete(o)
+	empty(t, p)
+}
+
+// A check may come after the reader has been woken and before it looks whether a read is asked for. The reader is woken
+// once more for it, and finds that nothing is asked for: this leaves nothing in its caller's context either.
+func TestAReadThatIsNotNeededLeavesNothingInItsContext(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := onManualClock[string](t)
+	ctx := &watchedContext{Context: parent}
+	var looks, reads atomic.Int64
+	ctx.watched = func() {
+		if looks.Add(1) == 1 {
+			p.CheckAndComplete("a")
+		}
+	}
+	value := startRead(ctx, p, hour, func(context.Context) (int64, bool, error) {
+		assert.EqualValues(t, 1, ctx.watching.Load(), "that of this read")
+		return 7, reads.Add(1) == 2, nil
+	}, "a")
+	require.Eventually(t, func() bool { return looks.Load() == 2 }, deadline, time.Millisecond, "the check has woken the reader again")
+	require.Eventually(t, func() bool { return ctx.watching.Load() == 0 }, deadline, time.Millisecond, "nothing is left of that")
+	assert.EqualValues(t, 1, reads.Load())
+	p.CheckAndComplete("a")
+	assert.Equal(t, result{7, nil}, <-value)
+	assert.Zero(t, ctx.watching.Load())
 	empty(t, p)
 }
