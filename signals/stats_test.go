@@ -3,7 +3,11 @@ package signals
 import (
 	"context"
 	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,4 +60,30 @@ func TestAQueueMayCallTheRunner(t *testing.T) {
 	assert.False(t, r.Stats().Running)
 	assert.Equal(t, 2, asked)
 	stop()
+}
+
+// Of two reads that are behind at the same moment, the longer lag counts.
+func TestTheLongestLagCountsWhoeverRaces(t *testing.T) {
+	r, err := To[string](empty{}, WithLag(time.Hour))
+	require.NoError(t, err)
+	r.Changed("a", 2)
+	first := time.Now()
+	time.Sleep(50 * time.Millisecond)
+	r.Changed("b", 2)
+	for range 60_000 {
+		r.lag.Store(0)
+		least := int64(time.Since(first))
+		var ready atomic.Int32
+		var group sync.WaitGroup
+		for _, key := range []string{"a", "b"} {
+			group.Go(func() {
+				for ready.Add(1); ready.Load() < 2; {
+					runtime.Gosched()
+				}
+				r.Saw(key, 1)
+			})
+		}
+		group.Wait()
+		require.GreaterOrEqual(t, r.lag.Load(), least)
+	}
 }
