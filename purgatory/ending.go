@@ -90,19 +90,19 @@ func (e *ending[K]) answer() {
 // callbacks runs those of the callbacks of m, which has ended with o, that have not begun yet: begun is how
 // many have. A panic goes to the caller, whose deferred function recovers it.
 func (p *DelayedOperationPurgatory[K]) callbacks(m *machine.Machine, o machine.Outcome, key K, begun *int) {
-	last := 1
-	if o == machine.Expired {
-		last = 2
-	}
-	for *begun < last {
-		*begun++
-		switch op := m.Operation(); {
-		case p.observed != nil:
-			p.observed.Run(m, callbackNames[*begun], key, [...]func(){1: op.OnComplete, 2: op.OnExpiration}[*begun])
-		case *begun == 1:
+	op := m.Operation()
+	if *begun == 0 {
+		if *begun = 1; p.observed == nil {
 			op.OnComplete()
-		default:
+		} else {
+			p.observed.Run(m, callbackNames[1], key, op.OnComplete)
+		}
+	}
+	if *begun == 1 && o == machine.Expired {
+		if *begun = 2; p.observed == nil {
 			op.OnExpiration()
+		} else {
+			p.observed.Run(m, callbackNames[2], key, op.OnExpiration)
 		}
 	}
 }
