@@ -21,9 +21,9 @@ import (
 // operations beyond the position. The position ends the walk; if operations keep arriving
 // before it, [Cursor.Overdue] does. See docs/decisions.md#a-marker-says-where-a-walk-stands.
 //
-// Walks pass over each other's markers. So those that stand at the same place share one. And a marker at
-// the front of the list says nothing that its absence would not say: here that the walk goes on at the
-// front, and end that it is over. So the next walk that begins takes it out.
+// Walks pass over each other's markers. So those that stand at the same place share one, and markers between
+// which no operation stands any more join one another when a walk passes over them. If here joins end, the
+// walk is over.
 //
 // A Cursor can be used again after its walk has ended. It is not safe for concurrent use.
 type Cursor[K comparable] struct {
@@ -95,8 +95,8 @@ func (c *Cursor[K]) EndTurn() (again bool) {
 
 // begin is Begin; the caller holds the shard's lock.
 func (l *keyList[K]) begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n int, more bool) {
-	if first := l.First(); l.ordered != nil || first != nil && first.Machine() == nil {
-		l.trim()
+	if l.ordered != nil {
+		l.ordered.trim(&l.List)
 	}
 	n, more = c.fillLocked(l, l.First(), upTo, out)
 	if !more { // usually: no markers are needed
@@ -119,11 +119,9 @@ func (l *keyList[K]) stand(after *machine.Watch, old *machine.Marker) (m *machin
 	case after.Machine() == nil:
 		m = after.Marker()
 	case old != nil && old.Users == 1: // and so it moves
-		if m = old; m.List() != nil {
-			m.Unlink()
-		}
-		l.Mark(m, after.Position(), after)
-		return m
+		old.Unlink()
+		l.Mark(old, after.Position(), after)
+		return old
 	default:
 		m = markers.Get().(*machine.Marker)
 		l.Mark(m, after.Position(), after)
@@ -133,18 +131,40 @@ func (l *keyList[K]) stand(after *machine.Watch, old *machine.Marker) (m *machin
 	return m
 }
 
-// leave tells m that one of its users has gone. The last takes it out.
+// leave tells m, unless it is nil, that one of its users has gone. The last takes it out.
 func leave(m *machine.Marker) {
-	if m == nil {
-		return
+	for m != nil {
+		if m.Users--; m.Users > 0 {
+			return
+		}
+		into := m.Into // m was one of its users
+		if into == nil {
+			m.Unlink()
+		}
+		m.Into = nil
+		markers.Put(m)
+		m = into
 	}
-	if m.Users--; m.Users > 0 {
-		return
+}
+
+// join has the markers behind m, up to the next operation or to end, join m.
+func (l *keyList[K]) join(m *machine.Marker, end *machine.Watch) {
+	for w := l.Next(m.Element()); w != nil && w != end && w.Machine() == nil && !w.Marker().Fixed; w = l.Next(m.Element()) {
+		w.Unlink()
+		w.Marker().Into = m
+		m.Users++
 	}
-	if m.List() != nil {
-		m.Unlink()
+}
+
+// joined returns the marker that m has joined, m if none, with m's caller as its user. m may be nil.
+func joined(m *machine.Marker) *machine.Marker {
+	for m != nil && m.Into != nil {
+		into := m.Into
+		into.Users++
+		leave(m)
+		m = into
 	}
-	markers.Put(m)
+	return m
 }
 
 // fillLocked visits the operations of l from w on until out is full. Then the walk stands before
@@ -153,6 +173,7 @@ func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out 
 	for end := c.end.Element(); w != nil && w != end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
+			l.join(w.Marker(), end)
 			continue
 		}
 		if n == len(out) {
@@ -175,12 +196,12 @@ func (c *Cursor[K]) Next(out []*machine.Machine) (n int, more bool) {
 	s := l.shard
 	s.mu.Lock()
 	defer s.unlock()
-	next := l.First()
-	if here := c.here; here.List() != nil {
-		next = l.Next(here.Element())
-	} else if c.end != nil && c.end.List() == nil {
-		next = nil
+	c.here, c.end = joined(c.here), joined(c.end)
+	if c.here == c.end {
+		c.endLocked()
+		return 0, false
 	}
+	next := l.Next(c.here.Element())
 	if n, more = c.fillLocked(l, next, c.upTo, out); !more {
 		c.endLocked()
 	}

@@ -144,64 +144,63 @@ func TestAWalkVisitsOperationsAndNoMarkers(t *testing.T) {
 	}
 }
 
-// Beside walks that have come to stand at the front, because everybody before them has ended, a new walk passes over no
-// markers. Those walks lose nothing: each visits whoever it would have visited, and ends where it would have ended.
-func TestWalksThatStandAtTheFrontLeaveNoMarkers(t *testing.T) {
-	const walks, each = 100, 2
+// markersOf returns how many markers stand in l, but for that before the first position.
+func markersOf(l *keyList[int]) (n int) {
+	for at := l.First(); at != nil; at = l.Next(at) {
+		if at.Machine() == nil && (l.ordered == nil || at != l.ordered.begin.Element()) {
+			n++
+		}
+	}
+	return n
+}
+
+// Walks between which everybody has left stand at one place: the next walk has their markers join one another, and those
+// after it pass over one. The walks lose nothing: each visits whoever it would have visited, and ends where it would
+// have ended.
+func TestWalksBetweenWhichNobodyStandsAreAtOnePlace(t *testing.T) {
+	const walks = 100
 	for name, position := range map[string]func(i int64) int64{
 		"without positions": func(int64) int64 { return AnyPosition },
 		"with positions":    func(i int64) int64 { return i },
 	} {
-		for _, upTo := range []int64{EveryPosition, 2 * walks * each} { // the lists end there, or extend beyond
-			t.Run(fmt.Sprintf("%s, up to %d", name, upTo), func(t *testing.T) {
+		for nos := range 2 { // they stand at the front, or behind one who says no
+			t.Run(fmt.Sprintf("%s, behind %d", name, nos), func(t *testing.T) {
 				w := newMap(0)
 				s, hash := w.Shard(w.Hash(1)), w.Hash(1)
 				var ops []*machine.Machine
-				for i := range int64(3 * walks * each) {
+				for i := range int64(nos + walks + 4) {
 					ops = append(ops, waitAt(t, w, 1, position(i)))
 				}
-				inside := ops
-				if upTo != EveryPosition && position(1) == 1 {
-					inside = ops[:upTo+1]
-				}
+				rest := ops[nos+walks:]
 				var cs [walks]Cursor[int]
-				out := make([]*machine.Machine, each)
-				for i := range cs {
-					_, more := s.Begin(&cs[i], 1, hash, upTo, out)
+				out := make([]*machine.Machine, nos+1)
+				for i := range cs { // each visits the first, if there is one, and the next, who leaves
+					_, more := s.Begin(&cs[i], 1, hash, EveryPosition, out)
 					require.True(t, more)
-					end(w, 1, out...)
+					require.Same(t, ops[nos+i], out[nos])
+					end(w, 1, out[nos])
 				}
 				l := s.mu.keys.find(1, hash)
-				var c Cursor[int]
-				_, more := s.Begin(&c, 1, hash, upTo, make([]*machine.Machine, 1))
-				require.True(t, more)
+				require.LessOrEqual(t, markersOf(l), 3, "those of the walks, that of the last one, and the end")
+				late := waitAt(t, w, 1, position(1000))
 				checkInvariants(t, w)
-				steps := 0
-				for at := l.First(); at.Machine() == nil; at = l.Next(at) {
-					steps++
-				}
-				require.LessOrEqual(t, steps, 1)
-				c.Stop()
-
-				late := waitAt(t, w, 1, position(0)) // with positions at the front, otherwise behind all
-				rest := inside[walks*each:]
-				for i := range cs[:walks/2] {
-					visited := restOf(&cs[i])
-					if late.First().Position() != AnyPosition {
-						require.Same(t, late, visited[0], "which came to the front")
-						visited = visited[1:]
+				for i := range walks / 2 {
+					if i%3 == 0 {
+						cs[i].Stop()
+					} else {
+						require.True(t, slices.Equal(rest, restOf(&cs[i])), "walk %d", i)
 					}
-					require.True(t, slices.Equal(rest, visited), "walk %d", i)
 				}
-				end(w, 1, ops[walks*each:]...)
-				s.Begin(&c, 1, hash, upTo, make([]*machine.Machine, 1)) // takes out the end markers, too
-				checkInvariants(t, w)
+				end(w, 1, rest...)
+				if nos > 0 {
+					end(w, 1, ops[0])
+				}
+				require.Equal(t, []*machine.Machine{late}, visit(s, Key[int]{1, hash}, 2))
+				require.LessOrEqual(t, markersOf(l), 2)
 				for i := range cs[walks/2:] {
-					visited := restOf(&cs[walks/2+i])
-					if late.First().Position() == AnyPosition {
-						require.Empty(t, visited, "the walk ended before who came late")
-					}
+					require.Empty(t, restOf(&cs[walks/2+i]), "the walk was to end before who came late")
 				}
+				checkInvariants(t, w)
 				end(w, 1, late)
 				_, keys := watched(w)
 				require.Zero(t, keys)
@@ -237,19 +236,11 @@ func TestACrowdOfWalksSharesItsPlaces(t *testing.T) {
 				require.True(t, more)
 			}
 			l := s.mu.keys.find(1, hash)
-			markers := func() (n int) {
-				for at := l.First(); at != nil; at = l.Next(at) {
-					if at.Machine() == nil && (l.ordered == nil || at != l.ordered.begin.Element()) {
-						n++
-					}
-				}
-				return n
-			}
-			require.LessOrEqual(t, markers(), places+1)
+			require.LessOrEqual(t, markersOf(l), places+1)
 			for i := range cs {
 				require.True(t, slices.Equal(ops[each*(i%places+1):], restOf(&cs[i])), "walk %d, whoever has left its place", i)
 			}
-			require.Zero(t, markers())
+			require.Zero(t, markersOf(l))
 			end(w, 1, ops...)
 			checkInvariants(t, w)
 		})

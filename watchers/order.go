@@ -39,7 +39,7 @@ const (
 func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
 		l.ordered = &ordered{signalled: AnyPosition}
-		l.ordered.begin.Users = 1
+		l.ordered.begin.Users, l.ordered.begin.Fixed = 1, true
 		l.Mark(&l.ordered.begin, AnyPosition, l.Last())
 	}
 	o := l.ordered
@@ -70,7 +70,7 @@ func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	for next := list.Next(at); next != nil && next.Position() <= position; next = list.Next(at) {
 		at = next
 		if steps++; steps%segment == 0 {
-			marker := &machine.Marker{Users: 1}
+			marker := &machine.Marker{Users: 1, Fixed: true}
 			list.Mark(marker, at.Position(), at)
 			o.index = slices.Insert(o.index, i, marker)
 			i++
@@ -80,34 +80,25 @@ func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	return at
 }
 
-// trim takes out markers that say nothing any more: those of the index that stand behind begin with no operation
-// between, and those of walks that stand at the front, see [Cursor].
-func (l *keyList[K]) trim() {
-	o := l.ordered
-	if o != nil {
-		for w := l.Next(o.begin.Element()); len(o.index) > 0 && w.Machine() == nil; {
-			marker := w.Marker()
-			w = l.Next(w)
-			if marker == o.index[0] {
-				leave(marker)
-				o.index[0] = nil
-				o.index = o.index[1:]
-			}
-		}
-	}
-	for w := l.First(); w != nil && w.Machine() == nil; {
-		marker := w.Marker()
-		w = l.Next(w)
-		if o == nil || marker != &o.begin {
-			marker.Unlink()
-		}
+// trim drops the first markers of the index, as many as stand right behind begin.
+func (o *ordered) trim(list *machine.List) {
+	for len(o.index) > 0 && list.Next(o.begin.Element()) == o.index[0].Element() {
+		o.dropFirst()
 	}
 }
 
-// reset takes the markers of the index out of the list.
+// reset drops the markers of the index.
 func (o *ordered) reset() {
-	for _, marker := range o.index {
-		leave(marker)
+	for len(o.index) > 0 {
+		o.dropFirst()
 	}
 	o.index = nil
+}
+
+// dropFirst drops the first marker of the index. It stays in the list for as long as a walk stands there.
+func (o *ordered) dropFirst() {
+	o.index[0].Fixed = false
+	leave(o.index[0])
+	o.index[0] = nil
+	o.index = o.index[1:]
 }

@@ -68,10 +68,12 @@ func (l *List) Link(m *Machine, i int, position int64, after *Watch) {
 }
 
 // Marker is an element that stands for no operation: it says how far walks have come, or where a position
-// is. Users is how many need it there.
+// is.
 type Marker struct {
 	Watch
-	Users int
+	Users int     // how many need it where it is
+	Fixed bool    // it must not join another one
+	Into  *Marker // which it has joined, because no operation stood between: then it is in no list
 }
 
 // Mark inserts m behind after, or at the front if after is nil.
