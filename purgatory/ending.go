@@ -123,7 +123,7 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 // ending could not: see docs/decisions.md#one-operation-has-an-ending-of-its-own.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
-	deep, _ := p.enter(s)
+	deep, _ := p.enter(s, m)
 	s.Leave(ops[:], outcomes[:], keys[:])
 	if o != machine.Expired { // whose entry a worker of the timer has taken out
 		p.timer.Cancel(entryOf(m))
@@ -169,17 +169,20 @@ func isWait(m *machine.Machine) bool {
 	return is
 }
 
-// enter enters the gate of s before user code runs. If another goroutine is inside, or this one is, it
-// looks at the stack: every level of a chain, in which a callback completes the next operation, enters a
+// enter enters the gate of s before user code runs, for m among others; nil: a walk goes on. If another goroutine is inside, or this one
+// is, it looks at the stack: every level of a chain, in which a callback completes the next operation, enters a
 // gate and leaves it only when the levels above have returned. So after at most as many levels as there
-// are gates, one of them finds its gate occupied. deep means that the stack must not grow, so that a
+// are gates, one of them finds its gate occupied. A chain may go through any number of purgatories, each with gates of
+// its own: so one in 512 looks although it is alone, as sched.Picks picks m. deep means that the stack must not grow, so that a
 // worker has to run the code. inTry means that the goroutine is inside a TryComplete: a check from there
 // is a worker's, too, since each operation that it tries may make the next.
-func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K]) (deep, inTry bool) {
-	if s.Gate().Enter() {
+func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K], m *machine.Machine) (deep, inTry bool) {
+	alone := s.Gate().Enter()
+	if alone && (m == nil || !sched.Picks(unsafe.Pointer(m))) {
 		return false, false
 	}
-	return machine.Nesting()
+	deep, inTry = machine.Nesting()
+	return deep, inTry && (deep || !alone)
 }
 
 // entryOf returns m's entry in the type that a timer takes.

@@ -151,7 +151,7 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 	if !first.Pass(machine.Satisfied) {
 		return false, p.giveBack(m, false, ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
-	deep, _ := p.enter(first)
+	deep, _ := p.enter(first, m)
 	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
 	p.answerOrHand(first, m, machine.Satisfied, key, deep)
 	return true, nil

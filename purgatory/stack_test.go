@@ -308,6 +308,44 @@ func TestAChainOverManyShardsKeepsTheStackSmall(t *testing.T) {
 	assert.Less(t, deep, 12_000, "frames")
 }
 
+// A program may have a purgatory for each object. Then no level of a chain over the objects finds its gate occupied.
+func TestAChainOverManyPurgatoriesKeepsTheStackSmall(t *testing.T) {
+	const length = 10_000
+	for name, inTry := range map[string]bool{"through OnComplete": false, "through TryComplete": true} {
+		t.Run(name, func(t *testing.T) {
+			ps, ready := make([]*intPurgatory, length), make([]atomic.Bool, length)
+			var deepest, reached atomic.Int64
+			next := func(i int) {
+				if i%101 == 0 {
+					pcs := make([]uintptr, 1<<18)
+					deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, pcs))))
+				}
+				if reached.Store(int64(i)); i < length {
+					ready[i].Store(true)
+					ps[i].CheckAndComplete(0)
+				}
+			}
+			for i := range ps {
+				ps[i] = open[int](t, purgatory.WithoutReaper())
+				o := &op{try: func() bool {
+					if inTry && ready[i].Load() {
+						next(i + 1)
+					}
+					return ready[i].Load()
+				}, complete: func() {
+					if !inTry {
+						next(i + 1)
+					}
+				}}
+				submit(t, ps[i], o, purgatory.NoTimeout, 0)
+			}
+			next(0)
+			eventually(t, func() bool { return reached.Load() == length }, "the last one")
+			assert.Less(t, deepest.Load(), int64(60_000), "frames") // over 100,000 without a bound
+		})
+	}
+}
+
 func TestAChainThroughTryCompleteKeepsTheStackSmall(t *testing.T) {
 	for _, shards := range []int{1, 1 << 13} {
 		p := onManualClock[int](t, purgatory.WithWatcherShards(shards))

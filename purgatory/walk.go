@@ -193,7 +193,7 @@ func (w *walk[K]) step() (more bool) {
 
 // begin enters the gate for a batch.
 func (w *walk[K]) begin() (goOn bool) {
-	deep, inTry := w.p.enter(w.ending.shard)
+	deep, inTry := w.p.enter(w.ending.shard, w.slots.batch[0])
 	if goOn, w.ending.later = w.visitor.begin(w, deep, inTry); !goOn {
 		w.ending.shard.Gate().Exit(0)
 	}
