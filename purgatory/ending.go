@@ -169,11 +169,14 @@ func isWait(m *machine.Machine) bool {
 	return is
 }
 
-// enter enters the gate of s before user code runs, for m among others; nil: a walk goes on. If another goroutine is inside, or this one
-// is, it looks at the stack: every level of a chain, in which a callback completes the next operation, enters a
+// enter enters the gate of s before user code runs. If another goroutine is inside, or this one is, it
+// looks at the stack: every level of a chain, in which a callback completes the next operation, enters a
 // gate and leaves it only when the levels above have returned. So after at most as many levels as there
-// are gates, one of them finds its gate occupied. A chain may go through any number of purgatories, each with gates of
-// its own: so one in 512 looks although it is alone, as sched.Picks picks m. deep means that the stack must not grow, so that a
+// are gates, one of them finds its gate occupied. But a chain may go through any number of purgatories, each with
+// gates of its own: so one in 512 looks in any case, as sched.Picks picks m, the operation for which the gate is
+// entered; m is nil if a walk goes on.
+//
+// deep means that the stack must not grow, so that a
 // worker has to run the code. inTry means that the goroutine is inside a TryComplete: a check from there
 // is a worker's, too, since each operation that it tries may make the next.
 func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K], m *machine.Machine) (deep, inTry bool) {

@@ -341,7 +341,7 @@ func TestAChainOverManyPurgatoriesKeepsTheStackSmall(t *testing.T) {
 			}
 			next(0)
 			eventually(t, func() bool { return reached.Load() == length }, "the last one")
-			assert.Less(t, deepest.Load(), int64(60_000), "frames") // over 100,000 without a bound
+			assert.Less(t, deepest.Load(), int64(100_000), "frames; some 120,000 without a bound")
 		})
 	}
 }
