@@ -123,7 +123,7 @@ func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.
 // ending could not: see docs/decisions.md#one-operation-has-an-ending-of-its-own.
 func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
 	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
-	deep, _ := p.enter(s, m)
+	deep, _ := p.enter(s, unsafe.Pointer(m))
 	s.Leave(ops[:], outcomes[:], keys[:])
 	if o != machine.Expired { // whose entry a worker of the timer has taken out
 		p.timer.Cancel(entryOf(m))
@@ -173,17 +173,21 @@ func isWait(m *machine.Machine) bool {
 // looks at the stack: every level of a chain, in which a callback completes the next operation, enters a
 // gate and leaves it only when the levels above have returned. So after at most as many levels as there
 // are gates, one of them finds its gate occupied. But a chain may go through any number of purgatories, each with
-// gates of its own: so one in 512 looks in any case, as sched.Picks picks m, the operation for which the gate is
-// entered; m is nil if a walk goes on.
+// gates of its own: so one in 4,096 looks in any case, as sched.Picks picks the address of what the gate is entered for.
 //
-// deep means that the stack must not grow, so that a
-// worker has to run the code. inTry means that the goroutine is inside a TryComplete: a check from there
-// is a worker's, too, since each operation that it tries may make the next.
-func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K], m *machine.Machine) (deep, inTry bool) {
+// deep means that the stack must not grow, so that a worker has to run the code. inTry means that the
+// goroutine is inside a TryComplete: a check from there is a worker's, too, since each operation that it
+// tries may make the next.
+func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K], what unsafe.Pointer) (deep, inTry bool) {
 	alone := s.Gate().Enter()
-	if alone && (m == nil || !sched.Picks(unsafe.Pointer(m))) {
+	if alone && !sched.Picks(what, 4096) {
 		return false, false
 	}
+	return look(alone)
+}
+
+// look looks at the stack. Who is alone inside the gate is not inside a TryComplete of this shard.
+func look(alone bool) (deep, inTry bool) {
 	deep, inTry = machine.Nesting()
 	return deep, inTry && (deep || !alone)
 }

@@ -37,7 +37,7 @@ import (
 func (p *DelayedOperationPurgatory[K]) registerHeld(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	first := p.watchers.Shard(waits[0].Hash)
 	inLine := p.inLine(waits)
-	deep := (p.chained.Load() || sched.Picks(unsafe.Pointer(m))) && p.tooDeep()
+	deep := (p.chained.Load() || sched.Picks(unsafe.Pointer(m), 512)) && p.tooDeep()
 	watched, over := false, false
 	defer func() {
 		if !over { // a TryComplete has panicked, or has called runtime.Goexit
@@ -151,7 +151,7 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 	if !first.Pass(machine.Satisfied) {
 		return false, p.giveBack(m, false, ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
-	deep, _ := p.enter(first, m)
+	deep, _ := p.enter(first, unsafe.Pointer(m))
 	p.wishes.Settle([]*machine.Machine{m}, []machine.Outcome{machine.Satisfied}, nil)
 	p.answerOrHand(first, m, machine.Satisfied, key, deep)
 	return true, nil

@@ -308,8 +308,9 @@ func TestAChainOverManyShardsKeepsTheStackSmall(t *testing.T) {
 	assert.Less(t, deep, 12_000, "frames")
 }
 
-// A program may have a purgatory for each object. Then no level of a chain over the objects finds its gate occupied.
-func TestAChainOverManyPurgatoriesKeepsTheStackSmall(t *testing.T) {
+// A program may have a purgatory for each object. Then no level of a chain over the objects finds its gate occupied, and
+// one in 4,096 looks at the stack all the same: so it is likely that a chain of 10,000 goes on at a worker somewhere.
+func TestAChainOverManyPurgatoriesGoesOnAtAWorker(t *testing.T) {
 	const length = 10_000
 	for name, inTry := range map[string]bool{"through OnComplete": false, "through TryComplete": true} {
 		t.Run(name, func(t *testing.T) {
@@ -327,21 +328,29 @@ func TestAChainOverManyPurgatoriesKeepsTheStackSmall(t *testing.T) {
 			}
 			for i := range ps {
 				ps[i] = open[int](t, purgatory.WithoutReaper())
-				o := &op{try: func() bool {
-					if inTry && ready[i].Load() {
-						next(i + 1)
-					}
-					return ready[i].Load()
-				}, complete: func() {
-					if !inTry {
-						next(i + 1)
-					}
-				}}
-				submit(t, ps[i], o, purgatory.NoTimeout, 0)
 			}
-			next(0)
-			eventually(t, func() bool { return reached.Load() == length }, "the last one")
-			assert.Less(t, deepest.Load(), int64(100_000), "frames; some 120,000 without a bound")
+			for trial := 0; trial == 0 || deepest.Load() > 11*length; trial++ { // one that stays on its goroutine has 12 frames for each
+				require.Less(t, trial, 15, "each stayed on its goroutine: by chance one in ten does")
+				deepest.Store(0)
+				for i := range ps {
+					ready[i].Store(false)
+					submit(t, ps[i], &op{try: func() bool {
+						if inTry && ready[i].Load() {
+							next(i + 1)
+						}
+						return ready[i].Load()
+					}, complete: func() {
+						if !inTry {
+							next(i + 1)
+						}
+					}}, purgatory.NoTimeout, 0)
+				}
+				next(0)
+				eventually(t, func() bool { return reached.Load() == length && ps[0].NumDelayed() == 0 }, "the last one")
+				for _, p := range ps {
+					eventually(t, func() bool { return p.NumDelayed() == 0 }, "the way back")
+				}
+			}
 		})
 	}
 }

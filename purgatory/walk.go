@@ -3,6 +3,7 @@ package purgatory
 import (
 	"runtime/trace"
 	"time"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -193,7 +194,7 @@ func (w *walk[K]) step() (more bool) {
 
 // begin enters the gate for a batch.
 func (w *walk[K]) begin() (goOn bool) {
-	deep, inTry := w.p.enter(w.ending.shard, w.slots.batch[0])
+	deep, inTry := w.p.enter(w.ending.shard, unsafe.Pointer(w))
 	if goOn, w.ending.later = w.visitor.begin(w, deep, inTry); !goOn {
 		w.ending.shard.Gate().Exit(0)
 	}

@@ -4,6 +4,7 @@ package sched
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -32,13 +33,11 @@ var WithTimeout = context.WithTimeout
 // schedule only.
 func Dice(n int64) int64 { return rand.Int64N(n) }
 
-// Picks picks one address in 512, whatever the stride between addresses: its bits are mixed as those of
-// a number of SplitMix64 are. With the tag interleave it is a throw of Dice.
-func Picks(p unsafe.Pointer) bool {
-	x := uint64(uintptr(p))
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x>>(64-9) == 0
+// Picks picks one address in n, a power of two, whatever the stride between addresses: they are hashed by a
+// multiplication, as Knuth has it (The Art of Computer Programming, volume 3, 6.4). With the tag interleave it is a
+// throw of Dice.
+func Picks(p unsafe.Pointer, n uint64) bool {
+	return uint64(uintptr(p))*0x9e3779b97f4a7c15 < math.MaxUint64/n
 }
 
 // Receive receives from c.

@@ -41,8 +41,8 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 // Dice returns the next number of a sequence that is the same in every run.
 func Dice(n int64) int64 { return rand.New(dice).Int64N(n) }
 
-// Picks picks one call in 512.
-func Picks(unsafe.Pointer) bool { return Dice(512) == 0 }
+// Picks picks one call in n.
+func Picks(_ unsafe.Pointer, n uint64) bool { return Dice(int64(n)) == 0 }
 
 // Timer runs a function later.
 type Timer struct{ stopped Bool }
