@@ -156,7 +156,7 @@ func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Total
 	return t
 }
 
-// Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
+// Stats returns the purgatory's counters and gauges, in O(shards), if [WithSlowCallback] is off. It may be called from
 // any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 	p.made()
