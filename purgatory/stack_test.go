@@ -579,40 +579,51 @@ func (s *small) OnExpiration()     {}
 func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
 	for _, inSlice := range []bool{false, true} {
 		for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
-			const n = int64(15_000) // without a bound more frames than are allowed
 			p := onManualClock[int](t, opts...)
-			var all []small
-			if inSlice {
-				all = make([]small, n)
+			for _, c := range []struct{ n, frames int64 }{
+				{15_000, 40_000}, // without a bound more than are allowed
+				{5_000, 2_000},   // after such a chain was found, every registration looks
+			} {
+				nestRegistrations(t, p, c.n, c.frames, inSlice)
 			}
-			var deepest, next, returned atomic.Int64
-			var try func()
-			try = func() {
-				i := next.Add(1)
-				if i > n {
-					return
-				}
-				if i%2048 == 0 {
-					pcs := make([]uintptr, 1<<16)
-					deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, pcs))))
-				}
-				o := &small{}
-				if inSlice {
-					o = &all[i-1]
-				}
-				o.try = try
-				_, err := p.TryCompleteElseWatch(o, time.Duration(-(i % 2)), int(i))
-				assert.NoError(t, err)
-				returned.Add(1)
-			}
-			try()
-			// Shutdown refuses a registration that goes on beside it.
-			require.True(t, inTime(func() bool { return next.Load() > n && returned.Load() == n }), "%d, %d", next.Load(), returned.Load())
-			assert.Less(t, deepest.Load(), int64(40_000), "frames")
-			p.AdvanceClock(time.Millisecond)
 			require.NoError(t, p.Shutdown(t.Context()))
 		}
 	}
+}
+
+// nestRegistrations makes n registrations without time, each inside the TryComplete of another one, and asserts that this takes fewer
+// frames.
+func nestRegistrations(t *testing.T, p *intPurgatory, n, frames int64, inSlice bool) {
+	t.Helper()
+	var all []small
+	if inSlice {
+		all = make([]small, n)
+	}
+	var deepest, next, returned atomic.Int64
+	var try func()
+	try = func() {
+		i := next.Add(1)
+		if i > n {
+			return
+		}
+		if i%128 == 0 {
+			pcs := make([]uintptr, 1<<16)
+			deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, pcs))))
+		}
+		o := &small{}
+		if inSlice {
+			o = &all[i-1]
+		}
+		o.try = try
+		_, err := p.TryCompleteElseWatch(o, time.Duration(-(i % 2)), int(i))
+		assert.NoError(t, err)
+		returned.Add(1)
+	}
+	try()
+	// Shutdown refuses a registration that goes on beside it.
+	require.True(t, inTime(func() bool { return next.Load() > n && returned.Load() == n }), "%d, %d", next.Load(), returned.Load())
+	assert.Less(t, deepest.Load(), frames, "frames")
+	p.AdvanceClock(time.Millisecond)
 }
 
 // A registration is left to a worker where its stack is deep and a TryComplete has made it, and only there. A deep stack
