@@ -748,3 +748,30 @@ func TestARegistrationInLineDoesNotExpireItsOwnOperation(t *testing.T) {
 	p.AdvanceClock(time.Second)
 	ended(t, o, operation.Expired)
 }
+
+// A check in order stops at an operation that says no also if others ask for its tries without end, so that a worker goes on
+// with it.
+func TestACheckInOrderStopsAtOneThatIsAskedForMore(t *testing.T) {
+	p := onManualClock[string](t)
+	var checking, ready atomic.Bool
+	first := &op{}
+	first.try = func() bool {
+		if checking.Load() {
+			inBackground(func() { p.CheckAndComplete("b") })() // finds it busy
+		}
+		return false
+	}
+	submit(t, p, first, hour, "b", "a")
+	second := until(&ready)
+	submit(t, p, second, hour, "a")
+	before := first.tries.Load()
+	checking.Store(true)
+	ready.Store(true)
+	second.complete = func() { checking.Store(false) }
+	assert.Zero(t, p.CheckAndCompleteInOrder("a"))
+	checking.Store(false)
+	assert.GreaterOrEqual(t, first.tries.Load()-before, int32(8))
+	pending(t, second)
+	p.ForceComplete(first)
+	p.ForceComplete(second)
+}

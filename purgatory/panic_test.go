@@ -313,3 +313,34 @@ func TestARegistrationThatPanicsAndIsAskedForMoreReturns(t *testing.T) {
 	p.ForceComplete(o)
 	endsSoon(t, o, operation.Forced)
 }
+
+// A registration whose second try panics says whether it has ended the operation, as one whose second try says no: but for
+// one that has expired, whose callbacks run elsewhere.
+func TestARegistrationThatPanicsSaysWhatItHasEnded(t *testing.T) {
+	for outcome, end := range map[operation.Outcome]func(p *purgatory.DelayedOperationPurgatory[string], o *op){
+		operation.Forced:    func(p *purgatory.DelayedOperationPurgatory[string], o *op) { p.ForceComplete(o) },
+		operation.Cancelled: func(p *purgatory.DelayedOperationPurgatory[string], o *op) { p.Cancel(o, errGone) },
+		operation.Expired:   func(p *purgatory.DelayedOperationPurgatory[string], _ *op) { p.AdvanceClock(hour) },
+	} {
+		t.Run(outcome.String(), func(t *testing.T) {
+			var told panics
+			p := onManualClock[string](t, told.option())
+			o := &op{}
+			o.try = func() bool {
+				if o.tries.Load() == 2 {
+					end(p, o)
+					panic("with a wish set")
+				}
+				return false
+			}
+			completed, err := p.TryCompleteElseWatch(o, hour, "a")
+			require.NoError(t, err)
+			assert.Equal(t, outcome != operation.Expired, completed)
+			if completed {
+				ended(t, o, outcome) // also its callback has run
+			}
+			endsSoon(t, o, outcome)
+			assert.EqualValues(t, 1, told.n.Load())
+		})
+	}
+}

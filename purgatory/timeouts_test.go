@@ -624,3 +624,19 @@ func TestExtendReturnsFalseDuringRegistration(t *testing.T) {
 		assert.False(t, p.Extend(o, hour), "it has ended")
 	}
 }
+
+// A purgatory drives the timer that it shares with others from the beginning, although nothing waits in it.
+func TestAPurgatoryDrivesTheTimerOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared, err := timer.NewSystemTimer()
+		require.NoError(t, err)
+		defer shared.Stop()
+		p := open[string](t, purgatory.WithTimer(shared))
+		var expired atomic.Bool
+		_, err = shared.AfterFunc(time.Second, func() { expired.Store(true) })
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		assert.True(t, expired.Load())
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
