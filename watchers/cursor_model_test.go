@@ -150,7 +150,7 @@ func playWalks(t *testing.T, seed uint64) {
 			out := make([]*machine.Machine, 1+rng.IntN(8))
 			var n int
 			if rng.IntN(5) == 0 {
-				ok := false
+				var ok bool
 				if n, x.more, ok = s.BeginTurn(x.c, 1, hash, out); !ok {
 					pool = append(pool, x.c)
 					continue
