@@ -118,6 +118,37 @@ func TestAPassedPositionLeavesNoMarker(t *testing.T) {
 	require.LessOrEqual(t, len(l.ordered.index), 2)
 }
 
+// A marker that has left the index stays for as long as a walk stands there, and joins another one as any walk's does.
+func TestAMarkerThatLeavesTheIndexIsThatOfItsWalks(t *testing.T) {
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	var ops []*machine.Machine
+	for i := range int64(3 * segment) {
+		ops = append(ops, waitAt(t, w, 1, i))
+	}
+	waitAt(t, w, 1, 2*segment) // makes the index
+	l := s.mu.keys.find(1, hash)
+	first := l.ordered.index[0]
+	before := slices.IndexFunc(ops, func(m *machine.Machine) bool { return l.Prev(m.First()) == first.Element() })
+	require.Positive(t, before)
+	var c Cursor[int]
+	_, more := s.Begin(&c, 1, hash, EveryPosition, make([]*machine.Machine, before))
+	require.True(t, more)
+	require.Same(t, first, c.here)
+	end(w, 1, ops[:before]...)
+	var next Cursor[int]
+	_, more = s.Begin(&next, 1, hash, EveryPosition, make([]*machine.Machine, 1)) // drops the first
+	require.True(t, more)
+	require.NotContains(t, l.ordered.index, first)
+	require.Same(t, ops[before].First(), l.Next(l.ordered.begin.Element()), "the first has joined begin")
+	n, _ := c.Next(make([]*machine.Machine, 1))
+	require.Equal(t, 1, n)
+	c.Stop()
+	next.Stop()
+	checkInvariants(t, w)
+	require.EqualValues(t, 1, l.ordered.begin.Users)
+}
+
 // An operation without a position that comes to many with one takes its place in a few steps.
 func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	w := newMap(0)
