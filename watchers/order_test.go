@@ -146,7 +146,7 @@ func TestAMarkerThatLeavesTheIndexIsThatOfItsWalks(t *testing.T) {
 	c.Stop()
 	next.Stop()
 	checkInvariants(t, w)
-	require.EqualValues(t, 1, l.ordered.begin.Users)
+	require.Equal(t, 1, l.ordered.begin.Users)
 }
 
 // An operation without a position that comes to many with one takes its place in a few steps.
