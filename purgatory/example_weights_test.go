@@ -63,12 +63,14 @@ func (r *room) TryComplete() bool {
 	return true
 }
 
-func (r *room) OnComplete() {
-	fmt.Printf("%d MB: %v, never: %v\n", r.megabytes, r.Outcome(), r.never)
-	close(r.answered)
-}
-
+func (r *room) OnComplete()   { close(r.answered) }
 func (r *room) OnExpiration() {}
+
+// say waits for the answer of r, and prints it.
+func (r *room) say() {
+	<-r.answered
+	fmt.Printf("%d MB: %v, never: %v\n", r.megabytes, r.Outcome(), r.never)
+}
 
 // A semaphore with weights. Small requests do not overtake a big one. If the big one leaves the
 // line, because its time is over or it is cancelled, the purgatory tries those behind it.
@@ -80,21 +82,27 @@ func ExampleDelayedOperationPurgatory_CheckAndCompleteInOrder_weights() {
 	defer p.Close()
 
 	d := &disk{waiting: p, size: 10} // all of it is taken
-	_, _ = d.acquire(2)
+	first, _ := d.acquire(2)
 	big, _ := d.acquire(9)
 	_, err = d.acquire(11)
 	fmt.Println("refused:", err)
 	small, _ := d.acquire(3)
 	d.change(0, 6)
-	p.Cancel(big, nil)
-	<-small.answered // a worker has tried it
+	first.say()
+	fmt.Println("3 MB waits behind 9 MB:", small.Outcome() == operation.Pending)
+	p.Cancel(big, nil) // a worker tries those behind it
+	big.say()
+	small.say()
 
-	_, _ = d.acquire(8)
-	_, _ = d.acquire(1)
+	tooBig, _ := d.acquire(8)
+	last, _ := d.acquire(1)
 	d.change(-3, 0)
+	tooBig.say()
+	last.say()
 	// Output:
 	// refused: 11 MB: a request is for 1 to 10
 	// 2 MB: satisfied, never: false
+	// 3 MB waits behind 9 MB: true
 	// 9 MB: cancelled, never: false
 	// 3 MB: satisfied, never: false
 	// 8 MB: satisfied, never: true
