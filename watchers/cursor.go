@@ -147,13 +147,19 @@ func leave(m *machine.Marker) {
 	}
 }
 
-// join has the markers behind m, up to the next operation or to end, join m.
-func (l *keyList[K]) join(m *machine.Marker, end *machine.Watch) {
+// join has m and the markers behind it, up to the next operation or to end, join one another, and returns the one
+// that is left. The one with fewer users joins the other: so the way to it stays short.
+func (l *keyList[K]) join(m *machine.Marker, end *machine.Watch) *machine.Marker {
 	for w := l.Next(m.Element()); w != nil && w != end && w.Machine() == nil && !w.Marker().Fixed; w = l.Next(m.Element()) {
-		w.Unlink()
-		w.Marker().Into = m
+		joining := w.Marker()
+		if joining.Users > m.Users && !m.Fixed {
+			m, joining = joining, m
+		}
+		joining.Unlink()
+		joining.Into = m
 		m.Users++
 	}
+	return m
 }
 
 // joined returns the marker that m has joined, m if none, with m's caller as its user. m may be nil.
@@ -173,7 +179,7 @@ func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out 
 	for end := c.end.Element(); w != nil && w != end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
-			l.join(w.Marker(), end)
+			w = l.join(w.Marker(), end).Element()
 			continue
 		}
 		if n == len(out) {

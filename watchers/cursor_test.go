@@ -210,6 +210,38 @@ func TestWalksBetweenWhichNobodyStandsAreAtOnePlace(t *testing.T) {
 	}
 }
 
+// Markers that join one another from the back to the front make no chain that each walk has to follow.
+func TestMarkersThatJoinFromTheBackMakeNoChain(t *testing.T) {
+	const walks = 100
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	var ops []*machine.Machine
+	for range walks + 2 {
+		ops = append(ops, waitAt(t, w, 1, AnyPosition))
+	}
+	var cs [walks]Cursor[int]
+	for i := range cs { // walk i stands before operation i+1
+		_, more := s.Begin(&cs[i], 1, hash, EveryPosition, make([]*machine.Machine, i+1))
+		require.True(t, more)
+	}
+	for i := walks - 1; i > 0; i-- {
+		end(w, 1, ops[i])
+		require.Len(t, visit(s, Key[int]{1, hash}, walks+2), i+2)
+	}
+	for i := range cs {
+		ways := 0
+		for m := cs[i].here; m.Into != nil; m = m.Into {
+			ways++
+		}
+		require.LessOrEqual(t, ways, 2, "walk %d", i)
+	}
+	checkInvariants(t, w)
+	for i := range cs {
+		require.Equal(t, ops[walks:], restOf(&cs[i]), "walk %d", i)
+	}
+	checkInvariants(t, w)
+}
+
 // Walks that stand at the same place share its marker, and so do those that end at the same place: to pass over a crowd
 // takes no more steps than there are places. A marker stays for as long as one of them stands there.
 func TestACrowdOfWalksSharesItsPlaces(t *testing.T) {
