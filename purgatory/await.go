@@ -216,7 +216,8 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	w := &waiter{ready: ready, ended: p.channel(), done: done}
+	ended, again := waitChannel()
+	w := &waiter{ready: ready, ended: ended, done: done}
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
@@ -237,34 +238,24 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 	if w.gone {
 		p.passedOver.Add(1)
 	}
-	p.keepChannel(m, w.ended)
+	if again {
+		waitChannels.Put(ended)
+	}
 	return p.howEnded(&w.DelayedOperation, timeout)
 }
 
-// channel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
-// sends one token and receives it, so that its channel is free then. See
-// docs/decisions.md#await-uses-its-channel-again.
-//
-// A channel belongs to the synctest bubble in which it was made, and a wait in another one would end the
-// program. A purgatory that is made in a bubble is used in that bubble only. One that is made outside, as a
-// variable of a package is, may be used in a bubble, too, while none of its workers works outside: there its clock
-// stands decades before its start.
-// Then no channel is used again.
-func (p *DelayedOperationPurgatory[K]) channel() chan struct{} {
-	if c, ok := p.channels.Get().(chan struct{}); ok {
-		if p.timer.Now() >= 0 {
-			return c
-		}
-		p.channels.Put(c)
-	}
-	return make(chan struct{}, 1)
-}
+var waitChannels sched.Pool // of chan struct{}
 
-// keepChannel keeps the channel of a wait that has ended for a later one. m is its machine.
-func (p *DelayedOperationPurgatory[K]) keepChannel(m *machine.Machine, c chan struct{}) {
-	if m.Start() >= 0 {
-		p.channels.Put(c)
+// waitChannel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
+// sends one token and receives it, so that its channel is free then, and again says whether it may serve a later
+// wait. See docs/decisions.md#await-uses-its-channel-again.
+func waitChannel() (c chan struct{}, again bool) {
+	if again = !sched.InBubble(); again {
+		if c, ok := waitChannels.Get().(chan struct{}); ok {
+			return c, true
+		}
 	}
+	return make(chan struct{}, 1), again
 }
 
 // howEnded returns what a wait returns once its operation has ended.

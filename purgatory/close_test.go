@@ -534,7 +534,11 @@ func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
 // nothing that it keeps for later, neither the channel of a wait nor a worker, crosses the border, which would end the
 // program (tailscale PR 20693, golang/go 73648). Its waits have no timeout, since its clock is that outside.
 func TestAPurgatoryOfAPackageIsUsedInABubbleToo(t *testing.T) {
-	p := open[string](t)
+	t.Run("with a timer of its own", func(t *testing.T) { inAndOutOfABubble(t, open[string](t)) })
+	t.Run("with a manual timer", func(t *testing.T) { inAndOutOfABubble(t, onManualClock[string](t)) })
+}
+
+func inAndOutOfABubble(t *testing.T, p *stringPurgatory) {
 	use := func(t *testing.T) {
 		var met atomic.Bool
 		wait := inBackground(func() {
@@ -557,6 +561,11 @@ func TestAPurgatoryOfAPackageIsUsedInABubbleToo(t *testing.T) {
 		use(t)
 		eventually(t, p.AtRest, "no worker works: it would take what is signalled in the bubble")
 		synctest.Test(t, use)
+		synctest.Test(t, func(t *testing.T) {
+			defer func(outside *stringPurgatory) { p = outside }(p)
+			p = onManualClock[string](t) // one that is made in the bubble
+			use(t)
+		})
 	}
 	use(t)
 }

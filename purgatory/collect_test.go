@@ -342,6 +342,49 @@ func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
 	return weak.Make(o)
 }
 
+// A purgatory that is no longer used is gone, although what it has used is kept for others.
+func TestAPurgatoryLeavesNothingOfItselfInThePools(t *testing.T) {
+	var all []weak.Pointer[stringPurgatory]
+	for range 10 {
+		all = append(all, usedPurgatory(t))
+	}
+	runtime.GC() // one collection: a second one would also free what a sync.Pool refers to
+	for _, p := range all {
+		require.Nil(t, p.Value())
+	}
+}
+
+//go:noinline
+func usedPurgatory(t *testing.T) weak.Pointer[stringPurgatory] {
+	p, err := purgatory.New[string]("test", purgatory.WithSlowCallback(hour), purgatory.WithoutReaper())
+	require.NoError(t, err)
+	use(t, p)
+	require.NoError(t, p.Shutdown(t.Context()))
+	return weak.Make(p)
+}
+
+// use ends an operation of a key, one of many keys, and a wait.
+func use(t *testing.T, p *stringPurgatory) {
+	keys := []string{"a", "b", "c", "d", "e", "f"}
+	for n := range 2 {
+		var met atomic.Bool
+		submit(t, p, until(&met), purgatory.NoTimeout, keys[:1+5*n]...)
+		met.Store(true)
+		require.Equal(t, 1, p.CheckAndComplete("a"))
+	}
+	var over atomic.Bool
+	ended := inBackground(func() {
+		for !over.Load() {
+			p.CheckAndComplete("a")
+			runtime.Gosched()
+		}
+	})
+	tries := 0
+	require.NoError(t, p.Await(t.Context(), purgatory.NoTimeout, func() bool { tries++; return tries > 2 }, "a"))
+	over.Store(true)
+	ended()
+}
+
 // What is kept of a callback that was timed refers to no operation.
 func TestATimedCallbackKeepsNoOperation(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithSlowCallback(hour))
@@ -586,7 +629,7 @@ func TestEntriesLeftToThePurgeAreBounded(t *testing.T) {
 	empty(t, p) // one sweep takes out all
 }
 
-// The pool lives as long as the purgatory: what it holds must not keep keys in memory.
+// The pool outlives the purgatory: what it holds must not keep keys in memory.
 func TestThePoolOfKeysHoldsNone(t *testing.T) {
 	keys := []string{"a", "b", "c", "d", "e", "f"}
 	for name, use := range map[string]func(p *stringPurgatory){

@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/identity"
@@ -34,18 +36,29 @@ type DelayedOperationPurgatory[K comparable] struct {
 	places  sched.Int64  // taken by pending operations, with WithMaxPending
 	chained sched.Bool   // a chain of registrations inside TryComplete was found: see tooDeep
 	samples sched.Uint32 // taken by Inspect, each of other keys
-	pools[K]
+	*pools[K]
 
 	records  *observe.Records
 	observed *observe.Callbacks[K] // nil without WithSlowCallback
 	events
 }
 
-// pools are the objects that are used again.
+// pools are the objects that all purgatories with keys of a type use again. See
+// docs/decisions.md#purgatories-share-their-pools.
 type pools[K comparable] struct {
-	channels sched.Pool // of chan struct{}
 	walks    sched.Pool // of *walk[K]
 	manyKeys sched.Pool // of *[]watchers.Wait[K]
+}
+
+// allPools has, for each type of keys, its *pools.
+var allPools sync.Map
+
+func poolsOf[K comparable]() *pools[K] {
+	all, ok := allPools.Load(reflect.TypeFor[K]())
+	if !ok {
+		all, _ = allPools.LoadOrStore(reflect.TypeFor[K](), new(pools[K]))
+	}
+	return all.(*pools[K])
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
@@ -59,7 +72,7 @@ type pools[K comparable] struct {
 // reaper, which runs until then; so do [WithTimer], [WithLogger] and [WithSlowCallback], in New. A purgatory
 // that has no reaper is memory only, and needs no Close.
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
-	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
+	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), pools: poolsOf[K]()}
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}
@@ -87,10 +100,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.noKey = ^p.watchers.Hash(none)
 	p.crew.p = p
 	p.crew.pool.Init(cfg.signalWorkers, &p.crew)
-	// A bubble of testing/synctest must not end while a worker lingers in it. Its clock begins in the year 2000.
-	if sched.Now().Year() > 2010 {
-		p.crew.pool.MayLinger()
-	}
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
 		h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
 	}
@@ -110,7 +119,11 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	}
 	p.tick = timer.Tick(p.timer)
 	p.reaping.made = caller()
-	if _, manual := p.timer.(*timer.ManualTimer); manual || !cfg.reaper {
+	_, manual := p.timer.(*timer.ManualTimer)
+	if !manual && !sched.InBubble() { // see watch; and a bubble must not end while a worker lingers in it
+		p.crew.pool.MayLinger()
+	}
+	if manual || !cfg.reaper {
 		p.reaping.off.Store(true)
 	} else if cfg.timer != nil || cfg.slow > 0 || !p.records.Off() {
 		p.startReaper() // which also drives the timer for others, and looks for what is to be logged

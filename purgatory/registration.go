@@ -168,7 +168,7 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 		return p.giveBack(m, false, ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	now := p.timer.Now()
-	if now < 0 { // see channel: a worker from outside of the bubble must not run callbacks of it
+	if now < 0 { // in a bubble, on a clock outside: a worker from outside must not run what is registered here
 		p.crew.pool.Dismiss()
 	}
 	if timeout != NoTimeout { // else the first Extend adds the entry

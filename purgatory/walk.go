@@ -73,9 +73,10 @@ type visitor[K comparable] interface {
 func (p *DelayedOperationPurgatory[K]) newWalk(s *watchers.Shard[K], key K, hash uint64, upTo int64, v visitor[K]) *walk[K] {
 	w, _ := p.walks.Get().(*walk[K])
 	if w == nil {
-		w = &walk[K]{p: p, tries: tries[K]{observed: p.observed}}
-		w.ending = ending[K]{p: p, ops: w.slots.ops[:0], outcomes: w.slots.outcomes[:0], keys: w.slots.keys[:0]}
+		w = new(walk[K])
+		w.ending = ending[K]{ops: w.slots.ops[:0], outcomes: w.slots.outcomes[:0], keys: w.slots.keys[:0]}
 	}
+	w.p, w.ending.p, w.tries.observed = p, p, p.observed
 	w.ending.shard, w.key, w.hash, w.upTo, w.visitor = s, key, hash, upTo, v
 	if h := p.cfg.hook; h != nil {
 		h.Walk(key, 1)
@@ -157,10 +158,11 @@ func (w *walk[K]) recycle() {
 	if h := w.p.cfg.hook; h != nil {
 		h.Walk(w.key, -1)
 	}
+	pool := &w.p.walks
 	var none K
-	w.key, w.visitor, w.done = none, nil, done{}
-	w.ending.shard, w.ending.cause = nil, nil
-	w.p.walks.Put(w)
+	w.p, w.key, w.visitor, w.done = nil, none, nil, done{}
+	w.ending.p, w.ending.shard, w.ending.cause, w.tries.observed = nil, nil, nil, nil
+	pool.Put(w)
 }
 
 // step takes a batch from where it stands to its end, and reads the next one, if there is one.

@@ -38,22 +38,18 @@ type crowd struct {
 	again   bool          // the crowd may be used again; guarded by mu, constant once ended
 }
 
-var (
-	crowds sched.Pool // of *crowd
-	began  = sched.Now()
-)
+var crowds sched.Pool // of *crowd
 
-// newCrowd returns a crowd of an earlier wait, if there is one. A channel must not leave the synctest bubble in which
-// it was made, and none comes into one. Time begins in the year 2000 there, which is before began.
+// newCrowd returns a crowd of an earlier wait, if there is one.
 func newCrowd() *crowd {
-	outside := sched.Since(began) >= 0
-	if outside {
+	again := !sched.InBubble()
+	if again {
 		if c, ok := crowds.Get().(*crowd); ok {
 			*c = crowd{over: c.over, again: true}
 			return c
 		}
 	}
-	return &crowd{over: make(chan struct{}, 1), again: outside}
+	return &crowd{over: make(chan struct{}, 1), again: again}
 }
 
 // OnlyWakes says that the callbacks of a wait need no worker of the purgatory.
