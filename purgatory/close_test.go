@@ -432,18 +432,23 @@ func released() (release chan struct{}, free func()) {
 }
 
 // Callbacks that block hold Shutdown up for the drain time, and its error says how many operations are
-// unanswered. Those of the other operations run.
+// unanswered. Those of the other operations run, also if more block than there are workers; but not if more block
+// than a drain has at most.
 func TestCallbacksThatBlockADrainAreCounted(t *testing.T) {
-	const all, blocked = 300, 7
+	const all = 1500
 	for _, test := range []struct {
 		options []purgatory.Option
 		drain   time.Duration
+		blocked int
 		says    string
 		answers int32
 	}{
-		{nil, time.Second, `7 operations are unanswered`, all - blocked},
-		{[]purgatory.Option{purgatory.WithDrainTime(time.Minute)}, time.Minute, `7 operations are unanswered`, all - blocked},
-		{[]purgatory.Option{purgatory.WithSignalWorkers(blocked)}, time.Second, `300 operations are unanswered`, 0},
+		{nil, time.Second, 7, `7 operations are unanswered`, all - 7},
+		{[]purgatory.Option{purgatory.WithDrainTime(time.Minute)}, time.Minute, 7, `7 operations are unanswered`, all - 7},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(7)}, time.Second, 7, `7 operations are unanswered`, all - 7},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(1)}, time.Second, 1000, `1000 operations are unanswered`, all - 1000},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(1)}, time.Second, 1024, `1500 operations are unanswered`, 0},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(1100)}, time.Second, 1024, `1024 operations are unanswered`, all - 1024},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p, err := purgatory.New[string]("produce", test.options...)
@@ -454,7 +459,7 @@ func TestCallbacksThatBlockADrainAreCounted(t *testing.T) {
 			ops := make([]*op, all)
 			for i := range ops {
 				ops[i] = &op{complete: func() {
-					if i < blocked {
+					if i < test.blocked {
 						<-release
 					}
 					answers.Add(1)

@@ -130,8 +130,9 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 // goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
 //
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their
-// callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block,
-// and tries that do, hold it up for a second after ctx's end at most (see [WithDrainTime]); the error,
+// callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block hold up
+// no others: if they block all workers, more run than [WithSignalWorkers] allows, up to 1,024. They,
+// and tries that block, hold Shutdown up for a second after ctx's end at most (see [WithDrainTime]); the error,
 // which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait
 // for these. A Shutdown that is called from a callback waits for that callback, and so as long as it may.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
@@ -178,9 +179,13 @@ func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() b
 		if sched.Closed(done) {
 			return false
 		}
+		begun := p.crew.next.Load()
 		sched.Pause(pause, done)
 		pause = min(2*pause, 50*time.Millisecond)
 		p.sweep(0)
+		if p.life.atLeast(emptied) && p.crew.next.Load() == begun && p.crew.Queued() {
+			p.crew.pool.Widen() // callbacks block all workers, and others wait for one
+		}
 	}
 	return true
 }

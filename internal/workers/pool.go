@@ -36,7 +36,7 @@ const yieldAfter = 64
 // A worker that lingers counts as none. Kick wakes it, and it asks for room as Kick does for a
 // goroutine: if it gets none, 2 or 4 holds.
 type Pool struct {
-	max   int64
+	max   sched.Int64
 	procs int64 // processors when the pool was made
 	job   Job
 	loop  func() // p.run, evaluated once so that starting a worker allocates nothing
@@ -71,7 +71,8 @@ type Job interface {
 
 // Init makes p a pool of at most limit workers.
 func (p *Pool) Init(limit int, job Job) {
-	p.max, p.procs, p.job = min(int64(limit), starting-1), int64(runtime.GOMAXPROCS(0)), job
+	p.max.Store(min(int64(limit), starting-1))
+	p.procs, p.job = int64(runtime.GOMAXPROCS(0)), job
 	p.loop = p.run
 }
 
@@ -111,13 +112,23 @@ func (p *Pool) dismiss() {
 func (p *Pool) admit() bool {
 	for {
 		n := p.running.Load()
-		if n%starting >= p.max || n/starting >= p.procs {
+		if n%starting >= p.max.Load() || n/starting >= p.procs {
 			return false
 		}
 		if p.running.CompareAndSwap(n, n+starting+1) {
 			return true
 		}
 	}
+}
+
+// widest is up to how many workers Widen adds: with their stacks they weigh a few megabytes.
+const widest = 1 << 10
+
+// Widen lets up to twice as many workers run: the work of all blocks them, and more is queued.
+func (p *Pool) Widen() {
+	n := p.max.Load()
+	p.max.Store(max(n, min(2*n, widest)))
+	p.Kick()
 }
 
 // KickIfQueued starts a worker if work is queued. A worker calls it before it runs code that may block it.
