@@ -54,6 +54,19 @@ func TestABusyKeyDoesNotShutOutOthers(t *testing.T) {
 	}
 }
 
+// Those who wait without a key do not wait for one: no bound of a key is theirs. The zero value is a key like others.
+func TestTheBoundOfAKeyIsNotForThoseWithoutOne(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(1))
+	for range 3 {
+		_, err := p.StartWait(hour, func() bool { return false })
+		require.NoError(t, err)
+	}
+	submitted(t, p, "")
+	_, err := p.TryCompleteElseWatch(&op{}, hour, "")
+	require.ErrorIs(t, err, purgatory.ErrFull)
+	assert.Equal(t, 4, p.NumDelayed())
+}
+
 // An operation on several keys counts for each, and is refused for its first one only.
 func TestTheBoundOfAKeyIsForTheFirst(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(2), purgatory.WithMaxPending(4))

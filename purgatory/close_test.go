@@ -568,7 +568,8 @@ func inAndOutOfABubble(t *testing.T, p *stringPurgatory) {
 		synctest.Test(t, use)
 		synctest.Test(t, func(t *testing.T) {
 			defer func(outside *stringPurgatory) { p = outside }(p)
-			p = onManualClock[string](t) // one that is made in the bubble
+			time.Sleep(40 * 365 * 24 * time.Hour) // the bubble's time has begun in the year 2000
+			p = onManualClock[string](t)          // one that is made in the bubble
 			use(t)
 		})
 	}

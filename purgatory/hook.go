@@ -14,7 +14,7 @@ func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 // m ends as satisfied. Nobody can check an operation that waits without a key.
 func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
 	key, hash := watchers.FirstKey[K](m)
-	if hash == p.noKey {
+	if hash == p.watchers.NoKey {
 		return false
 	}
 	e := testhook.Expiring{Machine: m, First: watchers.First[K](m), Line: p.cfg.firstInFirstOut}

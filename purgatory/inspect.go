@@ -87,7 +87,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection 
 		for s := range p.watchers.Shards() {
 			hot, expiring = s.Keys(hot, expiring)
 		}
-		keyless := func(c stats.KeyCounts[K]) bool { return c.Hash == p.noKey }
+		keyless := func(c stats.KeyCounts[K]) bool { return c.Hash == p.watchers.NoKey }
 		hot, expiring = slices.DeleteFunc(hot, keyless), slices.DeleteFunc(expiring, keyless)
 		in.Hot = reports(hot, keys, func(c *stats.KeyCounts[K]) int64 { return c.Weight })
 		in.Expiring = reports(expiring, keys, func(c *stats.KeyCounts[K]) int64 { return c.Ended[machine.Expired] })
@@ -142,7 +142,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 			Age:  now - w.Start,
 			Left: untilTimeout(deadline, now),
 		}
-		if w.Hash != p.noKey {
+		if w.Hash != p.watchers.NoKey {
 			r.Key, r.Keys = observe.Key(w.Key), keys
 		}
 		all = append(all, r)

@@ -22,7 +22,6 @@ type Purgatory[K comparable] = DelayedOperationPurgatory[K]
 // which methods may be called from where. Use [New] to make one.
 type DelayedOperationPurgatory[K comparable] struct {
 	name     string
-	noKey    uint64 // the hash that those who wait without a key are found by
 	id       uint32 // identity, stored in each operation that is submitted here
 	life     life
 	cfg      config
@@ -96,8 +95,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 			Now:   now,
 		},
 	})
-	var none K
-	p.noKey = ^p.watchers.Hash(none)
 	p.crew.p = p
 	p.crew.pool.Init(cfg.signalWorkers, &p.crew)
 	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked

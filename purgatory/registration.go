@@ -118,7 +118,7 @@ func (p *DelayedOperationPurgatory[K]) tooDeep() bool {
 
 // inLine reports whether operations on these keys wait in line. Those that wait without a key do not.
 func (p *DelayedOperationPurgatory[K]) inLine(waits []watchers.Wait[K]) bool {
-	return p.cfg.firstInFirstOut && waits[0].Hash != p.noKey
+	return p.cfg.firstInFirstOut && waits[0].Hash != p.watchers.NoKey
 }
 
 // othersWait reports whether an operation waits for one of these keys. One that is in line has to
@@ -262,7 +262,7 @@ func (s *keySet[K]) fill(p *DelayedOperationPurgatory[K], keys []K, at []KeyPosi
 		waits = *s.many
 	}
 	if n == 0 {
-		waits[0].Position, waits[0].Hash = AnyPosition, p.noKey
+		waits[0].Position, waits[0].Hash = AnyPosition, p.watchers.NoKey
 		return waits[:1]
 	}
 	waits = waits[:n]

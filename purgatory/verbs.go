@@ -51,7 +51,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // between. A check that comes while it runs causes another try, up to eight in a row;
 // then a signal worker makes the next one. If TryCompleteElseWatch is called inside a
 // TryComplete, on a stack of over 400 frames, it may hand every try to another goroutine. The
-// purgatory copies keys before TryComplete runs. For [WithFirstInFirstOut] see there.
+// purgatory copies keys before TryComplete runs; one that is named twice counts as two. For [WithFirstInFirstOut] see there.
 //
 // With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the
 // next AdvanceClock). [NoTimeout] never passes.
@@ -98,6 +98,12 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
 	hashes := p.hashes(keys)
+	if h := p.cfg.hook; h != nil {
+		for _, key := range keys { // also those whose turn has not come
+			h.Walk(key, 1)
+			defer h.Walk(key, -1)
+		}
+	}
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
 		for i++; i < len(keys); i++ {
@@ -205,7 +211,8 @@ func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
 // trying an operation at this moment, that goroutine cancels it unless the try returns
 // true. CancelForKey does not block.
 //
-// CancelForKey ends what waits for key now. A request that is submitted later, or whose
+// CancelForKey ends what waits for key now. (While a manual clock stands still, callbacks that keep registering operations
+// for lower positions may keep it from some.) A request that is submitted later, or whose
 // registration has not reached key yet, waits its whole timeout. So if requests for key
 // have become pointless, because the leader has changed, for example, change the state
 // first, have conditions return true in that state too, and then call CancelForKey.
@@ -271,7 +278,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	p.made()
 	return func(yield func(K) bool) {
 		for k := range p.watchers.AllKeys() {
-			if k.Hash != p.noKey && !yield(k.Key) {
+			if k.Hash != p.watchers.NoKey && !yield(k.Key) {
 				return
 			}
 		}

@@ -79,7 +79,7 @@ func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Han
 	if period <= 0 {
 		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
 	}
-	p := &periodic{Handle: Handle{f: f}, period: sign * period, atZero: first <= 0}
+	p := &periodic{Handle: Handle{f: f}, period: sign * period, atZero: first <= 0 && t.clock.Now() == 0}
 	return t.start(&p.Handle, p, first)
 }
 

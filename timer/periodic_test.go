@@ -222,6 +222,17 @@ func TestFixedRateFromTimeZero(t *testing.T) {
 	assert.Equal(t, []time.Duration{0, 1, 2, 3}, at)
 }
 
+// One that begins when the clock stands at 1 ns is due a period later.
+func TestFixedRateFromAClockThatStandsAtOneNanosecond(t *testing.T) {
+	m := newManual(t, WithTick(1))
+	m.AdvanceClock(1)
+	var at []time.Duration
+	_, err := m.ScheduleAtFixedRate(0, 10, func() { at = append(at, m.Now()) })
+	require.NoError(t, err)
+	m.AdvanceClock(20)
+	assert.Equal(t, []time.Duration{1, 11, 21}, at)
+}
+
 // A run that is due after 1 ns is not taken for one that is due at 0, which AddAt moves there.
 func TestFixedRateFromOneNanosecond(t *testing.T) {
 	m := newManual(t)

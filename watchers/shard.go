@@ -124,7 +124,7 @@ func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
 		return ShardClosed
 	}
 	limit := s.all.config.KeyLimit
-	if s.waitingLocked(w.Key, w.Hash) < limit {
+	if w.Hash == s.all.NoKey || s.waitingLocked(w.Key, w.Hash) < limit {
 		return Accepted
 	}
 	for s.hasStale.Load() != 0 {

@@ -43,6 +43,8 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
+	NoKey uint64 // the hash of those who wait without a key: that of no key which is the zero value, as theirs is
+
 	making sched.Mutex // of a shard: a crowd makes one once; lock level 8, taken with no other held
 	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
 	stale  sched.Int64 // stale watches, over all shards
@@ -54,7 +56,7 @@ type Watchers[K comparable] struct {
 type Config[K comparable] struct {
 	Shards     int // a power of two
 	StaleLimit int // largest number of watches that may be stale at any moment
-	KeyLimit   int // largest number of watches under a key at which an operation is accepted; 0: no limit
+	KeyLimit   int // largest number of watches under a key at which an operation is accepted; 0: no limit. None holds for NoKey
 	// End ends an operation that the caller holds; s is the shard of its first key.
 	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
 	// Kick is called, with no lock held, when a key was queued for TakeSignal.
@@ -72,12 +74,15 @@ func DefaultShards() int {
 
 // New returns an empty map.
 func New[K comparable](c Config[K]) *Watchers[K] {
-	return &Watchers[K]{
+	w := &Watchers[K]{
 		seed:      maphash.MakeSeed(),
 		slots:     make([]atomic.Pointer[Shard[K]], c.Shards),
 		config:    c,
 		signalled: make([]sched.Uint64, (c.Shards+63)/64),
 	}
+	var none K
+	w.NoKey = ^w.Hash(none)
+	return w
 }
 
 // Seed returns the seed of [Watchers.Hash], which is [maphash.Comparable]: where speed counts, a

@@ -24,6 +24,9 @@ const (
 	Stopped = explored.Stopped
 )
 
+// InBubble returns false.
+func InBubble() bool { return false }
+
 var (
 	Yield       = explored.Yield
 	Go          = explored.Go

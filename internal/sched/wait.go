@@ -20,6 +20,13 @@ type Pool = sync.Pool
 // Now returns the time. With the tag interleave the scenario moves it.
 func Now() time.Time { return time.Now() }
 
+// InBubble reports whether its caller runs in a bubble of testing/synctest, whose times have no monotonic reading. A
+// channel must not leave the bubble in which it was made, and none must come into one.
+func InBubble() bool {
+	now := time.Now()
+	return now == now.Round(0)
+}
+
 // Since returns the time since t.
 func Since(t time.Time) time.Duration { return time.Since(t) }
 

@@ -2,6 +2,7 @@ package purgatorytest
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -206,6 +207,7 @@ func TestACheckThatIsUnderWayIsNotForgotten(t *testing.T) {
 		key   string
 	}{
 		"a check halfway":          {func(p *Purgatory[string], _ func()) { p.CheckAndComplete("a") }, "a"},
+		"a check of another key":   {func(p *Purgatory[string], _ func()) { p.CheckAndComplete("a", "b") }, "b"},
 		"a check in order":         {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteInOrder("a") }, "a"},
 		"a check of all":           {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteAll() }, "a"},
 		"a check of all elsewhere": {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteAll() }, "b"},
@@ -249,6 +251,22 @@ func TestACheckThatIsUnderWayIsNotForgotten(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// A key that is not equal to itself, as a NaN, is never found: neither by a check nor by the judge.
+func TestAKeyThatIsNotEqualToItselfIsJudgedToo(t *testing.T) {
+	said := record(func(rt testing.TB) {
+		p := New[float64](rt)
+		r := &request{name: "produce 17"}
+		_, err := p.TryCompleteElseWatch(r, time.Minute, math.NaN())
+		assert.NoError(t, err)
+		p.CheckAndComplete(math.NaN())
+		r.met.Store(true)
+		p.JustAfter(time.Minute)
+		assert.Equal(t, operation.Satisfied, r.Outcome())
+	})
+	require.Len(t, said, 1)
+	assert.Contains(t, said[0], "produce 17 waited for NaN, and no check or signal names this key")
 }
 
 // Signals that race with the timeout are not forgotten, whoever comes first.

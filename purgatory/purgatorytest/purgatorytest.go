@@ -212,8 +212,8 @@ func (p *Purgatory[K]) registered() bool {
 
 // JustBefore moves the clock to one nanosecond before timeout will have passed, counted
 // from where the clock stands. An operation that was registered there with this timeout
-// waits still. Operations with earlier deadlines have expired when JustBefore returns, and
-// their callbacks have run. A timeout of zero or less does not move the clock.
+// waits still. Operations with deadlines that are earlier by a tick (a millisecond) have expired when JustBefore
+// returns, and their callbacks have run. A timeout of zero or less does not move the clock.
 func (p *Purgatory[K]) JustBefore(timeout time.Duration) {
 	p.from = p.clock.Now()
 	p.AdvanceClock(timeout - 1)

@@ -60,12 +60,14 @@ func New(found func(text string)) *Judge {
 // Hook returns the Hook for [purgatory.WithHook].
 func (j *Judge) Hook() *testhook.Hook { return &j.hook }
 
-// keyLocked returns what j knows of k.
+// keyLocked returns what j knows of k: nothing, each time, if k is not equal to itself, as a NaN.
 func (j *Judge) keyLocked(k any) *key {
-	if j.mu.keys[k] == nil {
-		j.mu.keys[k] = &key{}
+	known := j.mu.keys[k]
+	if known == nil {
+		known = &key{}
+		j.mu.keys[k] = known
 	}
-	return j.mu.keys[k]
+	return known
 }
 
 func (j *Judge) called(k any, _, inOrder bool) {
