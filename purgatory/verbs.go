@@ -98,22 +98,28 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
 	hashes := p.hashes(keys)
-	if h := p.cfg.hook; h != nil {
-		for _, key := range keys { // also those whose turn has not come
-			h.Walk(key, 1)
-			defer h.Walk(key, -1)
-		}
-	}
+	p.underWay(keys, 1)
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
 		for i++; i < len(keys); i++ {
 			p.signal(keys[i], hashes[i], EveryPosition, false)
 		}
+		p.underWay(keys, -1)
 	}()
 	for ; i < len(keys); i++ {
 		completed += p.called(keys[i], hashes[i], EveryPosition)
 	}
 	return completed
+}
+
+// underWay tells the hook with 1 that all of keys are being checked, also those whose turn has not come, and with -1
+// that they have been.
+func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
+	if h := p.cfg.hook; h != nil {
+		for _, key := range keys {
+			h.Walk(key, n)
+		}
+	}
 }
 
 // called is a check of a key that the user asks for.
