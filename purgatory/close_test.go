@@ -433,7 +433,7 @@ func released() (release chan struct{}, free func()) {
 
 // Callbacks that block hold Shutdown up for the drain time, and its error says how many operations are
 // unanswered. Those of the other operations run, also if more block than there are workers; but not if more block
-// than a drain has at most.
+// than a drain has at most, nor if there is one worker, which runs one callback after the other.
 func TestCallbacksThatBlockADrainAreCounted(t *testing.T) {
 	const all = 1500
 	for _, test := range []struct {
@@ -446,8 +446,9 @@ func TestCallbacksThatBlockADrainAreCounted(t *testing.T) {
 		{nil, time.Second, 7, `7 operations are unanswered`, all - 7},
 		{[]purgatory.Option{purgatory.WithDrainTime(time.Minute)}, time.Minute, 7, `7 operations are unanswered`, all - 7},
 		{[]purgatory.Option{purgatory.WithSignalWorkers(7)}, time.Second, 7, `7 operations are unanswered`, all - 7},
-		{[]purgatory.Option{purgatory.WithSignalWorkers(1)}, time.Second, 1000, `1000 operations are unanswered`, all - 1000},
-		{[]purgatory.Option{purgatory.WithSignalWorkers(1)}, time.Second, 1024, `1500 operations are unanswered`, 0},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(2)}, time.Second, 1000, `1000 operations are unanswered`, all - 1000},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(2)}, time.Second, 1024, `1500 operations are unanswered`, 0},
+		{[]purgatory.Option{purgatory.WithSignalWorkers(1)}, time.Second, 1, `1500 operations are unanswered`, 0},
 		{[]purgatory.Option{purgatory.WithSignalWorkers(1100)}, time.Second, 1024, `1024 operations are unanswered`, all - 1024},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -124,11 +124,13 @@ func (p *Pool) admit() bool {
 // widest is up to how many workers Widen adds: with their stacks they weigh a few megabytes.
 const widest = 1 << 10
 
-// Widen lets up to twice as many workers run: the work of all blocks them, and more is queued.
+// Widen lets up to twice as many workers run: the work of all blocks them, and more is queued. One worker stays alone,
+// because it does its work in order.
 func (p *Pool) Widen() {
-	n := p.max.Load()
-	p.max.Store(max(n, min(2*n, widest)))
-	p.Kick()
+	if n := p.max.Load(); n > 1 {
+		p.max.Store(max(n, min(2*n, widest)))
+		p.Kick()
+	}
 }
 
 // KickIfQueued starts a worker if work is queued. A worker calls it before it runs code that may block it.
