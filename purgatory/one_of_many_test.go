@@ -3,6 +3,7 @@ package purgatory_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -267,18 +268,26 @@ func TestThoseBehindALeaverAreTried(t *testing.T) {
 		"forced":         func(p *purgatory.Purgatory[string], first *op) { p.ForceComplete(first) },
 		"expired":        func(p *purgatory.Purgatory[string], _ *op) { p.AdvanceClock(time.Minute) },
 		"its connection": func(p *purgatory.Purgatory[string], _ *op) { p.CancelForKey("connection", nil) },
+		"satisfied by its other key": func(p *purgatory.Purgatory[string], first *op) {
+			first.try = func() bool { return true }
+			p.CheckAndComplete("connection")
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
-			s := &slots{}
-			first, second := &op{try: s.take(3)}, &op{try: s.take(2)}
-			submit(t, p, first, time.Minute, "line", "connection")
-			submit(t, p, second, time.Hour, "line")
-			s.free = 2
-			require.Zero(t, p.CheckAndCompleteInOrder("line"), "the first in line needs three")
-			leave(p, first)
-			endsSoon(t, second, operation.Satisfied)
-		})
+		for _, keys := range [][]string{{"line", "connection"}, {"connection", "line"}} {
+			for _, shards := range []int{1, 64} {
+				t.Run(fmt.Sprint(name, keys, shards), func(t *testing.T) {
+					p := onManualClock[string](t, purgatory.WithFirstInFirstOut(), purgatory.WithWatcherShards(shards))
+					s := &slots{}
+					first, second := &op{try: s.take(3)}, &op{try: s.take(2)}
+					submit(t, p, first, time.Minute, keys...)
+					submit(t, p, second, time.Hour, "line")
+					s.free = 2
+					require.Zero(t, p.CheckAndCompleteInOrder("line"), "the first in line needs three")
+					leave(p, first)
+					endsSoon(t, second, operation.Satisfied)
+				})
+			}
+		}
 	}
 }
 

@@ -19,11 +19,11 @@ func (s *Shard[K]) Leave(machines []*machine.Machine, outcomes []machine.Outcome
 	for i, m := range machines {
 		o := outcomes[i]
 		s.mu.counts[o]++
-		l := m.First().List().Host().(*keyList[K])
+		l, several := m.First().List().Host().(*keyList[K]), m.Extra() != nil
 		if keys[i] = l.key; l.shard == s {
-			s.unlinkLocked(l, m.First(), o)
+			s.unlinkLocked(l, m.First(), o, several)
 		}
-		more = more || m.Extra() != nil // so it is where s is not the shard of its first key
+		more = more || several // so it is where s is not the shard of its first key
 	}
 	s.unlock()
 	if more {
@@ -48,7 +48,7 @@ func unlinkRest[K comparable](machines []*machine.Machine, outcomes []machine.Ou
 	}
 }
 
-// unlink unlinks w, if it is linked. If the lock of its shard is not free, w becomes stale,
+// unlink unlinks w, which belongs to an operation on several keys, if it is linked. If the lock of its shard is not free, w becomes stale,
 // unless the limit of such watches is reached: then unlink waits for the lock. (To wait always would let the crowd
 // of one key delay the ends of another's; to make every watch stale makes an operation on three keys 1.3 times as
 // slow: see docs/decisions.md#a-watch-may-be-stale-for-one-hold-of-a-lock.) It reports whether it has unlinked w. If w is the last of m's array, the shard, which
@@ -65,7 +65,7 @@ func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machin
 		}
 		s.mu.Lock()
 	}
-	s.unlinkLocked(l, w, o)
+	s.unlinkLocked(l, w, o, true)
 	if m != nil {
 		s.mu.spare.Take(m)
 	}

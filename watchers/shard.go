@@ -170,13 +170,13 @@ func (s *Shard[K]) Met() {
 }
 
 // unlinkLocked takes w out of its list in l, a key of this shard. It takes the key out of
-// the map if that was its last watch. o is the outcome of the operation.
+// the map if that was its last watch. o is the outcome of the operation, and several says that it has several keys.
 //
 // If a check in order has stopped at the operation, and the operation leaves without having taken
-// anything, those behind it may be able to go on: so their key is queued for such a check. None is
+// anything, or perhaps by another key, those behind it may be able to go on: so their key is queued for such a check. None is
 // lost: whoever ends the operation has become its holder after the walk that stopped at it has
 // let go of it, and so reads what that walk has noted.
-func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome) {
+func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome, several bool) {
 	if s.observer != nil {
 		m := w.Machine()
 		s.observer.Unwatched(m, w == m.First(), o, l.key, l.hash)
@@ -185,7 +185,7 @@ func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outco
 	s.mu.watched--
 	if l.Len() == 0 {
 		s.dropLocked(l)
-	} else if l.line && o != machine.Satisfied && w.Machine().Stopped() {
+	} else if l.line && (o != machine.Satisfied || several) && w.Machine().Stopped() {
 		s.signalLocked(l, EveryPosition, true)
 	}
 }

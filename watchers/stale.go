@@ -6,7 +6,7 @@ import (
 )
 
 // staleWatch is a watch that is still in its list although its operation ends, with outcome: the lock of the
-// list was not free.
+// list was not free. The operation has several keys.
 type staleWatch struct {
 	*machine.Watch
 	outcome machine.Outcome // the operation may not be settled yet
@@ -75,7 +75,7 @@ func (s *Shard[K]) unlinkStaleLocked() (n int) {
 	n = min(len(s.stale.watches), maxSteps)
 	rest := s.stale.watches[:len(s.stale.watches)-n]
 	for i, w := range s.stale.watches[len(rest):] {
-		s.unlinkLocked(w.List().Host().(*keyList[K]), w.Watch, w.outcome)
+		s.unlinkLocked(w.List().Host().(*keyList[K]), w.Watch, w.outcome, true)
 		s.stale.watches[len(rest)+i] = staleWatch{}
 	}
 	if s.stale.watches = rest; len(rest) == 0 {
