@@ -488,6 +488,29 @@ func TestCallbacksThatBlockADrainAreCounted(t *testing.T) {
 	}
 }
 
+// While most workers are blocked, a drain does not leave all others to the few that are not.
+func TestADrainIsNotLeftToAFewWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := purgatory.New[string]("produce", purgatory.WithSignalWorkers(32))
+		require.NoError(t, err)
+		release, free := released()
+		defer free()
+		for range 31 {
+			submit(t, p, &op{complete: func() { <-release }}, hour, "stuck")
+		}
+		var answers atomic.Int32
+		for range 5000 { // one worker would take 5 s
+			submit(t, p, &op{complete: func() { time.Sleep(time.Millisecond); answers.Add(1) }}, hour, "produce")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorContains(t, p.Shutdown(ctx), `31 operations are unanswered`)
+		assert.EqualValues(t, 5000, answers.Load())
+		free()
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
 // With a drain time of zero Shutdown returns when its context ends, whoever is unanswered.
 func TestADrainTimeOfZeroIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -85,8 +85,8 @@
 //
 // What it reads needs a lock or an atomic type, unless one goroutine owns it. A goroutine may own
 // the state of a purgatory's conditions, as the loop of an actor does, if it makes all
-// registrations and all checks, none of them inside a TryComplete or on a stack of over 400 frames,
-// and if neither Signal nor Inspect is used. Then no other goroutine calls TryComplete, whoever
+// registrations and all checks, none of them in order, inside a TryComplete or on a stack of over 400 frames,
+// and if neither Signal nor Inspect is used, nor [WithFirstInFirstOut]. Then no other goroutine calls TryComplete, whoever
 // else ends operations, and whatever expires. In a test, the race detector reports a violation.
 // (Package purgatorytest makes one more try of an operation whose timeout has passed.)
 //

@@ -18,9 +18,10 @@ import (
 // without its condition return an error that wraps one of these and names the purgatory and
 // the offending value. The cause of a context or of a cancellation it returns unchanged.
 var (
-	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped.
+	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not NoTimeout).
 	ErrClosed = errors.New("purgatory: closed")
-	// ErrFull: as many operations are pending as WithMaxPending allows, or the timer
+	// ErrFull: as many operations are pending as WithMaxPending allows, or as many for the first key as
+	// WithMaxPendingPerKey does, or the timer
 	// holds as many entries as timer.WithMaxPending allows.
 	ErrFull = errors.New("purgatory: full")
 	// ErrNoKeys: an operation was submitted with no key, or a wait with neither a key nor a

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/stats"
@@ -155,8 +156,13 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 // other methods, and releaseOrEnd sees the marks that other goroutines set.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Sampled[K]) (text string) {
 	if _, ok := w.Machine.Operation().(fmt.Stringer); ok && w.Machine.Hold(p.id) {
-		text = observe.Text(w.Machine, p.records.Blame(w.Machine, observe.Kind(w.Machine.Operation()), "String", w.Key))
+		report := func() {}
+		text = observe.Text(w.Machine, func(v any, stack []byte) {
+			blame := p.records.Blame(w.Machine, observe.Kind(w.Machine.Operation()), "String", w.Key)
+			report = func() { guard.Report(v, stack, blame) }
+		})
 		p.releaseOrEnd(w.Machine)
+		report() // the handler may block
 	}
 	return text
 }

@@ -508,6 +508,45 @@ func TestAPanicInStringLosesNoOperation(t *testing.T) {
 	assert.True(t, p.ForceComplete(op))
 }
 
+// A handler that blocks holds no operation: neither the one whose String method has panicked nor those before the one
+// for which match has.
+func TestAPanicHandlerThatBlocksHoldsNoOperation(t *testing.T) {
+	for name, blocks := range map[string]func(p *purgatory.Purgatory[string]){
+		"String": func(p *purgatory.Purgatory[string]) { p.Inspect(0, 3) },
+		"match": func(p *purgatory.Purgatory[string]) {
+			calls := 0
+			p.CancelMatching("a", nil, func(operation.Operation) bool {
+				if calls++; calls == 2 {
+					panic("no match")
+				}
+				return true
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				told := 0
+				p := open[string](t, purgatory.WithPanicHandler(func(any, []byte) { told++; <-release }))
+				var ops [3]broken
+				for i := range ops {
+					_, err := p.TryCompleteElseWatch(&ops[i], time.Minute, "a")
+					require.NoError(t, err)
+				}
+				wait := inBackground(func() { blocks(p) })
+				time.Sleep(time.Hour)
+				assert.Equal(t, 1, told)
+				for i := range ops {
+					assert.NotEqual(t, operation.Pending, ops[i].Outcome(), "%d", i)
+				}
+				close(release)
+				wait()
+				require.NoError(t, p.Close())
+			})
+		})
+	}
+}
+
 type broken struct{ operation.DelayedOperation }
 
 func (*broken) TryComplete() bool { return false }

@@ -131,7 +131,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 //
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their
 // callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block hold up
-// no others: if they block all workers, more run than [WithSignalWorkers] allows, up to 1,024, unless it allows one. They,
+// no others: if they block workers, more run than [WithSignalWorkers] allows, up to 1,024, unless it allows one. They,
 // and tries that block, hold Shutdown up for a second after ctx's end at most (see [WithDrainTime]); the error,
 // which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait
 // for these. A Shutdown that is called from a callback waits for that callback, and so as long as it may.
@@ -183,8 +183,8 @@ func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() b
 		sched.Pause(pause, done)
 		pause = min(2*pause, 50*time.Millisecond)
 		p.sweep(0)
-		if p.life.atLeast(emptied) && p.crew.next.Load() == begun && p.crew.Queued() {
-			p.crew.pool.Widen() // callbacks block all workers, and others wait for one
+		if p.life.atLeast(emptied) && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
+			p.crew.pool.Widen() // callbacks block workers, and others wait for one
 		}
 	}
 	return true

@@ -124,7 +124,8 @@ func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers 
 // operation, its callbacks may not have run. Default: off.
 //
 // With one signal worker the callbacks run one at a time, in the order in which their operations have
-// ended: who is met when it is registered may come before those that a signal is about to end. One that
+// ended: who is met when it is registered may come before those that a signal is about to end, and those that
+// goroutines end at the same time come in any order. One that
 // blocks holds up all others, also in a Shutdown. The example
 // makes of that a log whose callbacks come in order of position.
 func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }

@@ -143,8 +143,8 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // wait, and stops at the first whose TryComplete returns false. Use it where operations
 // compete for something that one of them takes in its TryComplete: a job, a slot, a
 // connection. Put the item first, and then call CheckAndCompleteInOrder. It returns how many
-// operations it ended. It costs two tries for each item, however many operations wait.
-// (Where a goroutine lets go of an operation that was to be tried again, after eight tries in a row or
+// operations it ended, at most 128: a signal worker goes on, while their callbacks run. It costs two tries for each
+// item, however many operations wait. (Where a goroutine lets go of an operation that was to be tried again, after eight tries in a row or
 // beside [DelayedOperationPurgatory.Inspect], a worker makes a check that tries all.)
 //
 // Such checks of a key take turns: one that comes during another's turn hands its work to that
@@ -155,7 +155,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // and an operation that could take it if it were first in line.
 //
 // Where operations take different amounts, the first in line may say no although there is enough for
-// those behind it. If it ends without having taken anything, as when its timeout passes, a worker checks
+// those behind it. If it ends without having taken anything, as when its timeout passes, or by another key, a worker checks
 // the key in order: those behind it may fit. One that can never be met would keep the line standing:
 // refuse it before you submit it, or have its TryComplete return true and note that the answer is "never".
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {

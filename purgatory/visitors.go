@@ -177,7 +177,8 @@ func (c *claiming[K]) matches(w *walk[K], m *machine.Machine) (matched bool) {
 		if v := recover(); v != nil {
 			// The report has the type of m, not what its String method returns: other
 			// goroutines may be running m's methods.
-			guard.Report(v, debug.Stack(), w.p.records.Blame(m, observe.Kind(m.Operation()), "match", w.key))
+			blame, stack := w.p.records.Blame(m, observe.Kind(m.Operation()), "match", w.key), debug.Stack()
+			w.tries.panics = append(w.tries.panics, func() { guard.Report(v, stack, blame) })
 		}
 	}()
 	return c.match(m.Operation().(operation.Operation))

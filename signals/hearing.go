@@ -128,9 +128,12 @@ func (r *Runner[K]) probeOnce() (wait time.Duration) {
 	defer cancel()
 	if err := h.Probe(within, n); err != nil {
 		r.mu.Lock()
+		stands := r.mu.hearing == h // otherwise it says nothing of the subscription that stands now
 		h.over = true
 		r.mu.Unlock()
-		h.end(h.deaf(err))
+		if stands {
+			h.end(h.deaf(err))
+		}
 	}
 	return 0
 }

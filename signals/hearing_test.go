@@ -436,6 +436,36 @@ func TestAnOldConnectionSaysNothingOfTheNextSource(t *testing.T) {
 	})
 }
 
+// A probe of the subscription before, which fails late, does not end the one that stands now.
+func TestAProbeOfTheSubscriptionBeforeEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := alone(t)
+		probes, broken := 0, make(chan struct{})
+		stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			s := signals.Subscription{Every: time.Second, Limit: 5 * time.Second, Probe: func(_ context.Context, n uint64) error {
+				if probes++; probes == 2 {
+					<-broken
+					return errBroken
+				}
+				sink.Heard(n)
+				return nil
+			}}
+			sink.Subscribed(s)
+			time.Sleep(1500 * time.Millisecond)
+			sink.Subscribed(s)
+			close(broken)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Greater(t, probes, 10)
+		assert.Zero(t, r.Stats().Ends)
+		assert.True(t, r.Stats().Standing)
+		stop()
+	})
+}
+
 // While no source runs nothing stands, whoever says that hints were lost, and the pauses go on growing.
 func TestAGapWithoutASourceIsNoSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

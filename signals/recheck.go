@@ -47,8 +47,13 @@ func (c *rechecker[K]) run(ctx context.Context) {
 		if woken == sched.Stopped {
 			return
 		}
-		if c.r.gapped.Swap(false) && !c.gap(ctx) {
-			return
+		if c.r.gapped.Swap(false) {
+			if !c.gap(ctx) {
+				return
+			}
+			c.r.gapped.Store(false) // the re-check is also for the calls of Missed during the pause
+			sched.Sleep(0, c.r.asked, nil, nil)
+			woken = sched.Taken
 		}
 		began := sched.Now()
 		if woken == sched.Elapsed && again {

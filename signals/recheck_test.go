@@ -37,6 +37,36 @@ func TestTheLongestAuditIntervalNeverPasses(t *testing.T) {
 	}
 }
 
+// The pause of WithSpread puts off one re-check, for all calls of Missed that come before it, also if an audit, which is
+// due then, has begun the pause.
+func TestAPauseBeforeARecheckIsForAllThatCome(t *testing.T) {
+	for name, options := range map[string][]signals.Option{"without audits": nil, "with audits": {signals.WithAudit(2 * time.Minute)}} {
+		for range 10 {
+			synctest.Test(t, func(t *testing.T) {
+				r := alone(t, append([]signals.Option{signals.WithSpread(10 * time.Second)}, options...)...)
+				stop := runIn(t, r, script(stands))
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				before := r.Stats().Rechecks
+				r.Missed(errBroken)
+				for range 10 {
+					time.Sleep(time.Millisecond)
+					if r.Stats().Rechecks > before {
+						break // the pause was short
+					}
+					r.Missed(errBroken)
+				}
+				synctest.Wait()
+				calls := r.Stats().Rechecks - before // 0, or 1 if a call came later
+				time.Sleep(20 * time.Second)
+				assert.LessOrEqual(t, r.Stats().Rechecks-before, calls+1, name)
+				assert.Greater(t, r.Stats().Rechecks, before, name)
+				stop()
+			})
+		}
+	}
+}
+
 func TestGoexitInABulkReadCausesAnotherRecheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0

@@ -37,7 +37,7 @@ type Subscription struct {
 	// Probe sends a probe the whole way that a hint travels; the source calls [Sink.Heard] when
 	// it comes back. Probe may block until ctx ends, together with the context of Run at the
 	// latest. There is one call at a time, on a goroutine of the Runner, and it may still be
-	// under way when Run returns. If it returns an error, the Runner ends the context of Run
+	// under way when Run returns. If it returns an error while the subscription stands, the Runner ends the context of Run
 	// with that error.
 	Probe func(ctx context.Context, probe uint64) error
 	// Every is how often the Runner sends a probe. Until the first one has come back it sends

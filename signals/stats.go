@@ -14,7 +14,7 @@ type Stats struct {
 
 	Hints     int64 // calls of Changed
 	Unawaited int64 // of Hints: no operation waited for the key
-	Gaps      int64 // calls of Missed, except the first one
+	Gaps      int64 // calls of Missed during Run, except the first one
 	Repeats   int64 // hints that WithLag has said again
 	Audits    int64 // re-checks that were due to the interval of WithAudit
 	Rechecks  int64 // how often every key was signalled

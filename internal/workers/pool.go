@@ -124,7 +124,7 @@ func (p *Pool) admit() bool {
 // widest is up to how many workers Widen adds: with their stacks they weigh a few megabytes.
 const widest = 1 << 10
 
-// Widen lets up to twice as many workers run: the work of all blocks them, and more is queued. One worker stays alone,
+// Widen lets up to twice as many workers run: their work blocks them, and more is queued. One worker stays alone,
 // because it does its work in order.
 func (p *Pool) Widen() {
 	if n := p.max.Load(); n > 1 {
