@@ -496,16 +496,16 @@ func TestADrainIsNotLeftToAFewWorkers(t *testing.T) {
 		release, free := released()
 		defer free()
 		for range 31 {
-			submit(t, p, &op{complete: func() { <-release }}, hour, "stuck")
+			submit(t, p, &op{complete: func() { <-release }}, hour, "produce")
 		}
 		var answers atomic.Int32
-		for range 5000 { // one worker would take 5 s
-			submit(t, p, &op{complete: func() { time.Sleep(time.Millisecond); answers.Add(1) }}, hour, "produce")
+		for range 15_000 { // one worker would take 1.5 s
+			submit(t, p, &op{complete: func() { time.Sleep(100 * time.Microsecond); answers.Add(1) }}, hour, "produce")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorContains(t, p.Shutdown(ctx), `31 operations are unanswered`)
-		assert.EqualValues(t, 5000, answers.Load())
+		assert.EqualValues(t, 15_000, answers.Load())
 		free()
 		require.NoError(t, p.Shutdown(t.Context()))
 	})

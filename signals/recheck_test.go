@@ -61,6 +61,12 @@ func TestAPauseBeforeARecheckIsForAllThatCome(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				assert.LessOrEqual(t, r.Stats().Rechecks-before, calls+1, name)
 				assert.Greater(t, r.Stats().Rechecks, before, name)
+
+				since := r.Stats()
+				time.Sleep(20 * time.Minute)
+				s := r.Stats()
+				assert.Equal(t, s.Audits-since.Audits, s.Rechecks-since.Rechecks, "no audit is taken for another one")
+				assert.Equal(t, options != nil, s.Audits > 0, name)
 				stop()
 			})
 		}
