@@ -117,7 +117,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	p.tick = timer.Tick(p.timer)
 	p.reaping.made = caller()
 	_, manual := p.timer.(*timer.ManualTimer)
-	if !manual && !sched.InBubble() { // see watch; and a bubble must not end while a worker lingers in it
+	if !manual && sched.MayLinger() { // see watch
 		p.crew.pool.MayLinger()
 	}
 	if manual || !cfg.reaper {

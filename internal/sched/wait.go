@@ -24,8 +24,12 @@ func Now() time.Time { return time.Now() }
 // channel must not leave the bubble in which it was made, and none must come into one.
 func InBubble() bool {
 	now := time.Now()
-	return now == now.Round(0)
+	return now == now.Round(0) //nolint:staticcheck // Equal would compare what Round keeps
 }
+
+// MayLinger reports whether a goroutine may wait for a while after its work. A bubble could not end then, nor a
+// run with the tag interleave.
+func MayLinger() bool { return !InBubble() }
 
 // Since returns the time since t.
 func Since(t time.Time) time.Duration { return time.Since(t) }
