@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -805,3 +806,37 @@ type readyOperation struct {
 func (o *readyOperation) TryComplete() bool { return *o.ready }
 func (*readyOperation) OnComplete()         {}
 func (*readyOperation) OnExpiration()       {}
+
+// BenchmarkAPurgatoryForEach is an operation's life in each of 10,000 purgatories in turn, with a collection after each
+// round: what a purgatory keeps for its next operation is in no cache, and the collector has gone over it.
+//
+//	go test -run '^$' -bench APurgatoryForEach -benchmem ./purgatory
+func BenchmarkAPurgatoryForEach(b *testing.B) {
+	all := make([]*purgatory.Purgatory[string], 10_000)
+	for i := range all {
+		all[i] = purgatory.Must(purgatory.New[string]("bench"))
+	}
+	var paused time.Duration
+	collect := func() {
+		b.StopTimer()
+		defer b.StartTimer()
+		runtime.GC()
+		var s debug.GCStats
+		debug.ReadGCStats(&s)
+		paused = max(paused, s.Pause[0])
+	}
+	var state benchState
+	for i := 0; b.Loop(); i++ {
+		if i%len(all) == 0 {
+			collect()
+		}
+		p := all[i%len(all)]
+		if _, err := p.TryCompleteElseWatch(&benchOperation{state: &state}, purgatory.NoTimeout, "k"); err != nil {
+			b.Fatal(err)
+		}
+		state.ready = true
+		p.CheckAndComplete("k")
+		state.ready = false
+	}
+	b.ReportMetric(float64(paused.Nanoseconds()), "ns/pause-max")
+}

@@ -526,8 +526,8 @@ func TestAPanicHandlerThatBlocksHoldsNoOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
-				told := 0
-				p := open[string](t, purgatory.WithPanicHandler(func(any, []byte) { told++; <-release }))
+				var told atomic.Int32
+				p := open[string](t, purgatory.WithPanicHandler(func(any, []byte) { told.Add(1); <-release }))
 				var ops [3]broken
 				for i := range ops {
 					_, err := p.TryCompleteElseWatch(&ops[i], time.Minute, "a")
@@ -535,7 +535,7 @@ func TestAPanicHandlerThatBlocksHoldsNoOperation(t *testing.T) {
 				}
 				wait := inBackground(func() { blocks(p) })
 				time.Sleep(time.Hour)
-				assert.Equal(t, 1, told)
+				assert.EqualValues(t, 1, told.Load())
 				for i := range ops {
 					assert.NotEqual(t, operation.Pending, ops[i].Outcome(), "%d", i)
 				}

@@ -48,11 +48,11 @@ func unlinkRest[K comparable](machines []*machine.Machine, outcomes []machine.Ou
 	}
 }
 
-// unlink unlinks w, which belongs to an operation on several keys, if it is linked. If the lock of its shard is not free, w becomes stale,
-// unless the limit of such watches is reached: then unlink waits for the lock. (To wait always would let the crowd
-// of one key delay the ends of another's; to make every watch stale makes an operation on three keys 1.3 times as
-// slow: see docs/decisions.md#a-watch-may-be-stale-for-one-hold-of-a-lock.) It reports whether it has unlinked w. If w is the last of m's array, the shard, which
-// usually has lent the array, takes it back.
+// unlink unlinks w, which belongs to an operation on several keys, if it is linked. If the lock of its shard is not free,
+// w becomes stale, unless the limit of such watches is reached: then unlink waits for the lock. (To wait always would let
+// the crowd of one key delay the ends of another's; to make every watch stale makes an operation on three keys 1.3 times
+// as slow: see docs/decisions.md#a-watch-may-be-stale-for-one-hold-of-a-lock.) It reports whether it has unlinked w. If w
+// is the last of m's array, the shard, which usually has lent the array, takes it back.
 func unlink[K comparable](w *machine.Watch, o machine.Outcome, m *machine.Machine) (unlinked bool) {
 	if w.List() == nil {
 		return true

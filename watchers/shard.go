@@ -172,8 +172,8 @@ func (s *Shard[K]) Met() {
 // unlinkLocked takes w out of its list in l, a key of this shard. It takes the key out of
 // the map if that was its last watch. o is the outcome of the operation, and several says that it has several keys.
 //
-// If a check in order has stopped at the operation, and the operation leaves without having taken
-// anything, or perhaps by another key, those behind it may be able to go on: so their key is queued for such a check. None is
+// If a check in order has stopped at the operation, and the operation leaves without having taken anything, or perhaps
+// what it has taken is another key's, those behind it may be able to go on: so their key is queued for such a check. None is
 // lost: whoever ends the operation has become its holder after the walk that stopped at it has
 // let go of it, and so reads what that walk has noted.
 func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome, several bool) {

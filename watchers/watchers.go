@@ -43,7 +43,7 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	NoKey uint64 // the hash of those who wait without a key: that of no key which is the zero value, as theirs is
+	NoKey uint64 // the hash of the zero value of K for those who wait without a key; it is not that of the key
 
 	making sched.Mutex // of a shard: a crowd makes one once; lock level 8, taken with no other held
 	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
@@ -56,7 +56,7 @@ type Watchers[K comparable] struct {
 type Config[K comparable] struct {
 	Shards     int // a power of two
 	StaleLimit int // largest number of watches that may be stale at any moment
-	KeyLimit   int // largest number of watches under a key at which an operation is accepted; 0: no limit. None holds for NoKey
+	KeyLimit   int // how many watches may stand under a key, unless it is NoKey; 0: no limit
 	// End ends an operation that the caller holds; s is the shard of its first key.
 	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
 	// Kick is called, with no lock held, when a key was queued for TakeSignal.
