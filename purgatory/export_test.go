@@ -86,6 +86,11 @@ func (p *DelayedOperationPurgatory[K]) PooledKeys() *[]watchers.Wait[K] {
 // LookAtStacks has every registration look at its stack, as all do once one has found a chain.
 func (p *DelayedOperationPurgatory[K]) LookAtStacks() { p.chained.Store(true) }
 
+// SameShard reports whether two keys have one shard.
+func (p *DelayedOperationPurgatory[K]) SameShard(a, b K) bool {
+	return p.watchers.Shard(p.watchers.Hash(a)) == p.watchers.Shard(p.watchers.Hash(b))
+}
+
 // LeaveStale calls f with the lock of key's shard held, so that the watches of operations that end in f stay in the
 // key's list until a purge.
 func (p *DelayedOperationPurgatory[K]) LeaveStale(key K, f func()) {

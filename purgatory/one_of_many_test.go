@@ -291,6 +291,26 @@ func TestThoseBehindALeaverAreTried(t *testing.T) {
 	}
 }
 
+// The lock of the line is not free when the first leaves it by another key: so whoever holds it takes out the first.
+func TestThoseBehindALeaverAreTriedThoughTheLineWasBusy(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut(), purgatory.WithWatcherShards(4096))
+	other := "connection"
+	for i := 0; p.SameShard("line", other); i++ {
+		other = fmt.Sprint("connection", i)
+	}
+	s := &slots{}
+	first, second := &op{try: s.take(3)}, &op{try: s.take(2)}
+	submit(t, p, first, time.Minute, other, "line")
+	submit(t, p, second, time.Hour, "line")
+	s.free = 2
+	require.Zero(t, p.CheckAndCompleteInOrder("line"), "the first in line needs three")
+	first.try = func() bool { return true }
+	p.LeaveStale("line", func() { assert.Equal(t, 1, p.CheckAndComplete(other)) })
+	ended(t, first, operation.Satisfied)
+	p.Waiting("line") // takes the lock, and lets go of it
+	endsSoon(t, second, operation.Satisfied)
+}
+
 // While no worker of the timer runs, a check in order passes over the first in line, whose deadline has
 // passed, and ends it.
 func TestNothingGoesToAPassedDeadline(t *testing.T) {

@@ -113,7 +113,8 @@ func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers 
 
 // WithSignalWorkers sets how many goroutines at a time may check signalled keys, and run
 // callbacks that other goroutines have handed to a worker. They exist only while there is
-// work, and one of them for up to 10 ms longer. Default: 16 per processor (GOMAXPROCS).
+// work, and one of them for up to 10 ms longer. Shutdown may let more run when callbacks block them: see there.
+// Default: 16 per processor (GOMAXPROCS).
 func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
 
 // WithCallbacksOnWorkers has signal workers run the callbacks of all operations, but for those that Close

@@ -253,6 +253,19 @@ func TestACheckThatIsUnderWayIsNotForgotten(t *testing.T) {
 	}
 }
 
+// A check of several keys that is over excuses nothing.
+func TestACheckOfSeveralKeysThatIsOverIsNotUnderWay(t *testing.T) {
+	said := record(func(rt testing.TB) {
+		p := New[string](rt)
+		p.CheckAndComplete("a", "b")
+		r := until(t, p, "produce 17", "b")
+		r.met.Store(true)
+		p.JustAfter(time.Minute)
+	})
+	require.Len(t, said, 1)
+	assert.Contains(t, said[0], "produce 17 waited for b")
+}
+
 // A key that is not equal to itself, as a NaN, is never found: neither by a check nor by the judge.
 func TestAKeyThatIsNotEqualToItselfIsJudgedToo(t *testing.T) {
 	said := record(func(rt testing.TB) {
