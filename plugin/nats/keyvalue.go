@@ -86,8 +86,9 @@ func (s *BucketSource) Run(ctx context.Context, sink signals.Sink[string]) error
 		case !errors.Is(err, context.DeadlineExceeded) || cause != nil:
 			return s.failed(l, err)
 		case wait >= deafAfter && l.deaf(ctx):
-			_ = s.nc.ForceReconnect()
-			return s.failed(l, fmt.Errorf("no answer comes back, and the connection is made anew: %w", err))
+			err = s.failed(l, fmt.Errorf("no answer comes back, and the connection is made anew: %w", err))
+			_ = s.nc.ForceReconnect() // the client forgets its last error by that
+			return err
 		case wait >= patience:
 			return s.failed(l, err)
 		}

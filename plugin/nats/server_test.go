@@ -34,8 +34,10 @@ type broker struct {
 
 func startBroker(t *testing.T, change ...func(*server.Options)) *broker {
 	t.Helper()
+	address, err := net.ResolveTCPAddr("tcp", signalstest.FreeAddress(t))
+	require.NoError(t, err)
 	b := &broker{t: t, options: &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: address.Port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		// A file system that syncs slowly would say more of itself than of us.
 		SyncInterval: time.Minute,
 	}}
@@ -55,9 +57,6 @@ func (b *broker) start() {
 // ready waits until the server accepts clients.
 func (b *broker) ready() {
 	require.True(b.t, b.running().ReadyForConnections(time.Minute))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.options.Port = b.server.Addr().(*net.TCPAddr).Port // the same one after a stop
 }
 
 // launch starts the server, and does not wait for it.

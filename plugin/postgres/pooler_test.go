@@ -51,7 +51,7 @@ func startProxy(t *testing.T, d *database) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	x := &proxy{listener: l, to: fmt.Sprintf("127.0.0.1:%d", d.port)}
+	x := &proxy{listener: l, to: d.address}
 	var carrying sync.WaitGroup
 	carrying.Go(func() {
 		for {
@@ -174,25 +174,22 @@ func startPooler(t *testing.T, d *database, mode string) (connect func(context.C
 	if err != nil {
 		t.Skip("SKIPPED: pgbouncer is not installed here (Debian: apt-get install pgbouncer)")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := l.Addr().(*net.TCPAddr).Port
-	require.NoError(t, l.Close())
+	address := signalstest.FreeAddress(t)
 	file := filepath.Join(d.dir, "pgbouncer-"+mode+".ini")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `[databases]
-postgres = host=127.0.0.1 port=%d dbname=postgres user=test
+postgres = host=127.0.0.1 port=%s dbname=postgres user=test
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = %d
+listen_port = %s
 unix_socket_dir =
 auth_type = any
 pool_mode = %s
-`, d.port, port, mode), 0o644))
+`, port(d.address), port(address), mode), 0o644))
 	pooler := exec.Command(bin, "-q", file)
 	pooler.SysProcAttr = d.as
 	require.NoError(t, pooler.Start())
 	t.Cleanup(func() { _ = pooler.Process.Signal(syscall.SIGTERM); _ = pooler.Wait() })
-	url := fmt.Sprintf("postgres://test@127.0.0.1:%d/postgres?sslmode=disable&connect_timeout=5&application_name=pooled", port)
+	url := "postgres://test@" + address + "/postgres?sslmode=disable&connect_timeout=5&application_name=pooled"
 	require.NoError(t, insist(t.Context(), func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {

@@ -29,12 +29,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // database is a PostgreSQL server on a loopback port, with its files in a temporary folder.
 type database struct {
-	t      *testing.T
-	bin    string
-	dir    string
-	port   int
-	as     *syscall.SysProcAttr // the user that the server runs as, which must not be root
-	server *exec.Cmd
+	t       *testing.T
+	bin     string
+	dir     string
+	address string
+	as      *syscall.SysProcAttr // the user that the server runs as, which must not be root
+	server  *exec.Cmd
 
 	settings []string // further ones
 }
@@ -57,10 +57,7 @@ func startDatabase(t *testing.T) *database {
 		d.as = credentials(t)
 		require.NoError(t, os.Chown(dir, int(d.as.Credential.Uid), int(d.as.Credential.Gid)))
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	d.port = l.Addr().(*net.TCPAddr).Port
-	require.NoError(t, l.Close())
+	d.address = signalstest.FreeAddress(t)
 	initdb := d.command("initdb", "-D", d.data(), "-A", "trust", "-U", "test", "-E", "UTF8", "--locale=C", "--no-sync")
 	out, err := initdb.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -84,6 +81,11 @@ func credentials(t *testing.T) *syscall.SysProcAttr {
 	return nil
 }
 
+func port(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
 func (d *database) data() string { return filepath.Join(d.dir, "data") }
 
 func (d *database) command(name string, arguments ...string) *exec.Cmd {
@@ -94,7 +96,7 @@ func (d *database) command(name string, arguments ...string) *exec.Cmd {
 
 func (d *database) start() {
 	d.server = d.command("postgres", append([]string{
-		"-D", d.data(), "-p", strconv.Itoa(d.port),
+		"-D", d.data(), "-p", port(d.address),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + d.dir, "-c", "fsync=off", "-c", "max_connections=300",
 	}, d.settings...)...)
 	require.NoError(d.t, d.server.Start())
@@ -119,7 +121,7 @@ func (d *database) stop() {
 }
 
 func (d *database) url() string {
-	return fmt.Sprintf("postgres://test@127.0.0.1:%d/postgres?sslmode=disable&connect_timeout=5", d.port)
+	return "postgres://test@" + d.address + "/postgres?sslmode=disable&connect_timeout=5"
 }
 
 func (d *database) connect(ctx context.Context) (*pgx.Conn, error) {

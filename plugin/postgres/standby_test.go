@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -31,11 +30,8 @@ func startStandby(t *testing.T, d *database, behind time.Duration) *database {
 	if d.as != nil {
 		require.NoError(t, os.Chown(dir, int(d.as.Credential.Uid), int(d.as.Credential.Gid)))
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s.port = l.Addr().(*net.TCPAddr).Port
-	require.NoError(t, l.Close())
-	backup := s.command("pg_basebackup", "-h", "127.0.0.1", "-p", strconv.Itoa(d.port), "-U", "test", "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	s.address = signalstest.FreeAddress(t)
+	backup := s.command("pg_basebackup", "-h", "127.0.0.1", "-p", port(d.address), "-U", "test", "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	out, err := backup.CombinedOutput()
 	require.NoError(t, err, string(out))
 	s.settings = []string{"-c", "recovery_min_apply_delay=" + strconv.FormatInt(behind.Milliseconds(), 10) + "ms"}

@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"testing"
 	"time"
@@ -44,10 +43,7 @@ func startEtcd(t *testing.T) *etcdServer {
 // loopback returns an address that is free, and the same one after a stop.
 func loopback(t *testing.T) []url.URL {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return []url.URL{{Scheme: "http", Host: l.Addr().String()}}
+	return []url.URL{{Scheme: "http", Host: signalstest.FreeAddress(t)}}
 }
 
 func (s *etcdServer) start() {

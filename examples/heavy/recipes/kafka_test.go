@@ -44,10 +44,9 @@ func startKafka(t *testing.T, partitions int) *kafka {
 	t.Helper()
 	k := &kafka{t: t, dir: t.TempDir()}
 	for range partitions {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		address, err := net.ResolveTCPAddr("tcp", signalstest.FreeAddress(t))
 		require.NoError(t, err)
-		k.ports = append(k.ports, l.Addr().(*net.TCPAddr).Port)
-		require.NoError(t, l.Close())
+		k.ports = append(k.ports, address.Port)
 	}
 	k.start()
 	t.Cleanup(func() { k.cluster.Close() })

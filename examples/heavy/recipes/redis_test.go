@@ -29,10 +29,7 @@ func startRedis(t *testing.T) *redisServer {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("SKIPPED: no Redis server is installed here (Debian: apt-get install redis-server)")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &redisServer{t: t, dir: t.TempDir(), addr: l.Addr().String()}
-	require.NoError(t, l.Close())
+	s := &redisServer{t: t, dir: t.TempDir(), addr: signalstest.FreeAddress(t)}
 	s.start()
 	t.Cleanup(s.stop)
 	return s

@@ -18,6 +18,8 @@ import (
 func stream(c *redis.Client, name string) signals.Source[string] {
 	last := "" // that entry; empty: none yet
 	return signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+		c := c.Conn() // if it breaks, the source ends; the client would take another one, and nobody would notice
+		defer c.Close()
 		end, err := c.XRevRangeN(ctx, name, "+", "-", 1).Result()
 		switch {
 		case err != nil:

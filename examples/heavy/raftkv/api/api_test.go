@@ -17,20 +17,13 @@ import (
 	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/api"
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/node"
+	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patient bounds what would otherwise hang; no test says how long a thing takes.
 const patient = 60 * time.Second
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // plain is a client that keeps no connections.
 var plain = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -41,7 +34,7 @@ func start(t *testing.T, n int) (servers []*api.Server, clients []*client.Client
 	log := slog.New(slog.DiscardHandler)
 	var all []node.Member
 	for i := range n {
-		all = append(all, node.Member{ID: fmt.Sprintf("n%d", i+1), Address: freeAddress(t)})
+		all = append(all, node.Member{ID: fmt.Sprintf("n%d", i+1), Address: signalstest.FreeAddress(t)})
 	}
 	for _, m := range all {
 		opened, err := node.Open(node.Config{
@@ -135,7 +128,7 @@ func TestAJoinThatTakesTooLongEnds(t *testing.T) {
 		if id == "n7" {
 			timeout = "10s" // it joins, also on a busy machine
 		}
-		resp, err := plain.Post("http://"+servers[0].Node().Status().Address+"/v1/join?timeout="+timeout, "", strings.NewReader(`{"id":"`+id+`","address":"`+freeAddress(t)+`"}`))
+		resp, err := plain.Post("http://"+servers[0].Node().Status().Address+"/v1/join?timeout="+timeout, "", strings.NewReader(`{"id":"`+id+`","address":"`+signalstest.FreeAddress(t)+`"}`))
 		require.NoError(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/kv"
+	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
 // three starts a cluster of three in this process, and waits until somebody leads. Read-index requests between members need
@@ -149,7 +150,7 @@ func TestLateMemberCatchesUpBySnapshot(t *testing.T) {
 	}
 	require.NoError(t, n.raft.Snapshot().Error())
 
-	late := Member{"late", freeAddress(t)}
+	late := Member{"late", signalstest.FreeAddress(t)}
 	c := config(t, late, nil)
 	c.Join = true
 	m := open(t, c)
@@ -169,7 +170,7 @@ func TestLateMemberCatchesUpBySnapshot(t *testing.T) {
 	require.Equal(t, "49", string(e.Value))
 
 	require.NoError(t, n.AddMember(ctx, late), "again is no error")
-	require.ErrorIs(t, n.AddMember(ctx, Member{"late", freeAddress(t)}), ErrBadMember)
+	require.ErrorIs(t, n.AddMember(ctx, Member{"late", signalstest.FreeAddress(t)}), ErrBadMember)
 	require.ErrorIs(t, n.AddMember(ctx, Member{"other", late.Address}), ErrBadMember)
 	require.ErrorIs(t, n.AddMember(ctx, Member{"other", "nowhere"}), ErrBadMember)
 }
@@ -228,7 +229,7 @@ func TestOneIDJoinsOnce(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	late, other := Member{"late", freeAddress(t)}, Member{"late", freeAddress(t)}
+	late, other := Member{"late", signalstest.FreeAddress(t)}, Member{"late", signalstest.FreeAddress(t)}
 	c := config(t, late, nil)
 	c.Join = true
 	open(t, c)

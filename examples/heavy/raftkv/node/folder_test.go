@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
 // TestFolders opens data folders that it must not open. What is in them stays as it is.
@@ -120,7 +122,7 @@ func TestBadConfigurations(t *testing.T) {
 		"no port":           func(c *Config) { c.Address = "127.0.0.1" },
 		"any port":          func(c *Config) { c.Address = "127.0.0.1:0" },
 		"not a member":      func(c *Config) { c.ID = "stranger" },
-		"another address":   func(c *Config) { c.Address = freeAddress(t) },
+		"another address":   func(c *Config) { c.Address = signalstest.FreeAddress(t) },
 		"member twice":      func(c *Config) { c.Bootstrap = append(c.Bootstrap, c.Bootstrap[0]) },
 		"bootstrap or join": func(c *Config) { c.Join = true },
 		"bad route":         func(c *Config) { c.Routes = map[string]string{"here": "there"} },

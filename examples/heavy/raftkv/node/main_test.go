@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,20 +26,12 @@ func testLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // members returns n members with free addresses.
 func members(t testing.TB, n int) []Member {
 	t.Helper()
 	var all []Member
 	for i := range n {
-		all = append(all, Member{fmt.Sprintf("n%d", i+1), freeAddress(t)})
+		all = append(all, Member{fmt.Sprintf("n%d", i+1), signalstest.FreeAddress(t)})
 	}
 	return all
 }
