@@ -124,7 +124,7 @@ func startCluster(t *testing.T, change ...func(*server.Options)) *cluster {
 	}
 	for i, b := range c.brokers {
 		b.options = &server.Options{
-			ServerName: fmt.Sprint("server", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			ServerName: fmt.Sprint("server", i), Host: "127.0.0.1", Port: freePort(t), StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 			SyncInterval: time.Minute,
 			// The servers tell each other an address at which nobody listens, so that they find no route beside ours.
 			Cluster: server.ClusterOpts{Name: "cluster", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: "127.0.0.1:1", NoAdvertise: true, PoolSize: -1},

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -26,7 +27,7 @@ func startEar(t *testing.T, to *broker) *ear {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	e := &ear{listener: l, to: to}
+	e, address := &ear{to: to, listener: l}, fmt.Sprint("127.0.0.1:", to.options.Port)
 	var carrying sync.WaitGroup
 	carrying.Go(func() {
 		for {
@@ -34,7 +35,7 @@ func startEar(t *testing.T, to *broker) *ear {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", strings.TrimPrefix(e.to.running().ClientURL(), "nats://"))
+			server, err := net.Dial("tcp", address)
 			if err != nil {
 				_ = client.Close()
 				continue

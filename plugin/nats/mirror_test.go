@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -26,18 +26,15 @@ import (
 // hub with a mirror of another name at the leaf.
 func startLeaf(t *testing.T) (hub, leaf *broker, origin jetstream.KeyValue) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	at := l.Addr().(*net.TCPAddr)
-	require.NoError(t, l.Close())
+	port := freePort(t)
 	hub = startBroker(t, func(o *server.Options) {
 		o.JetStreamDomain = "hub"
-		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: at.Port}
+		o.LeafNode = server.LeafNodeOpts{Host: "127.0.0.1", Port: port}
 	})
 	leaf = startBroker(t, func(o *server.Options) {
 		o.JetStreamDomain = "leaf"
 		o.LeafNode = server.LeafNodeOpts{ReconnectInterval: 1, Remotes: []*server.RemoteLeafOpts{
-			{URLs: []*url.URL{{Scheme: "nats", Host: at.String()}}},
+			{URLs: []*url.URL{{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", port)}}},
 		}}
 	})
 	js, err := jetstream.New(hub.connect("writer"))

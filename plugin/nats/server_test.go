@@ -34,10 +34,8 @@ type broker struct {
 
 func startBroker(t *testing.T, change ...func(*server.Options)) *broker {
 	t.Helper()
-	address, err := net.ResolveTCPAddr("tcp", signalstest.FreeAddress(t))
-	require.NoError(t, err)
 	b := &broker{t: t, options: &server.Options{
-		Host: "127.0.0.1", Port: address.Port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		// A file system that syncs slowly would say more of itself than of us.
 		SyncInterval: time.Minute,
 	}}
@@ -47,6 +45,14 @@ func startBroker(t *testing.T, change ...func(*server.Options)) *broker {
 	b.start()
 	t.Cleanup(b.stop)
 	return b
+}
+
+// freePort returns a port that stays the server's while that is stopped.
+func freePort(t *testing.T) int {
+	t.Helper()
+	address, err := net.ResolveTCPAddr("tcp", signalstest.FreeAddress(t))
+	require.NoError(t, err)
+	return address.Port
 }
 
 func (b *broker) start() {

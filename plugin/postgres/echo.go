@@ -14,9 +14,8 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
-// askEvery is how often the source asks the server, and notifies itself. It is also how long an
-// answer may take. askLimit is how old the last notification to itself may be. They are variables
-// for the tests.
+// askEvery is how often the source asks the server, and notifies itself. askLimit is how long an answer
+// may take, and how old the last notification to itself may be. They are variables for the tests.
 var askEvery, askLimit = 10 * time.Second, 20 * time.Second
 
 // errSession: the server says that the session does not listen.
@@ -74,7 +73,7 @@ func (e *echo) wait(ctx context.Context) (within context.Context, cancel context
 
 // send asks the server, and sends a probe.
 func (e *echo) send(ctx context.Context, probe uint64) error {
-	within, cancel := context.WithTimeout(ctx, askEvery)
+	within, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	var used float64
 	var listens bool
@@ -112,7 +111,7 @@ func (e *echo) heard(ctx context.Context, payload string, sink signals.Sink[stri
 		return nil
 	}
 	e.stands = true
-	within, cancel := context.WithTimeout(ctx, askEvery)
+	within, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return giveUpLater(within, e.conn)
 }

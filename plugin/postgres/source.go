@@ -43,7 +43,7 @@ func (s *Source) Run(ctx context.Context, sink signals.Sink[string]) error {
 	}
 	defer s.close(conn)
 	e := newEcho(s, conn)
-	within, cancel := context.WithTimeout(ctx, askEvery)
+	within, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	// The names are identifiers here, and cannot be parameters.
 	if _, err := conn.Exec(within, "LISTEN "+pgx.Identifier{s.channel}.Sanitize()+"; LISTEN "+pgx.Identifier{e.channel}.Sanitize()); err != nil {
