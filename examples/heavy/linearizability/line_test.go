@@ -317,11 +317,15 @@ func (g *game) rest() {
 // 50 histories of 5,000 are such ones.
 const mostCrossed = 2
 
+// mostUnjudged is in how many histories there may be too many orders to try: where many calls overlap for long
+// on a busy machine, in about one of 100,000.
+const mostUnjudged = 3
+
 // judgeLines plays histories, and returns the first that is not linearizable, if there is one.
 func judgeLines(t *testing.T, histories int, seed uint64, k kind, fifo bool, m mistake) (bad []porcupine.Operation) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
-	crossed := 0
+	crossed, unjudged := 0, 0
 	const batch = 100
 	for done := 0; done < histories; done += batch {
 		var played [][]porcupine.Operation
@@ -337,25 +341,29 @@ func judgeLines(t *testing.T, histories int, seed uint64, k kind, fifo bool, m m
 			}
 		})
 		for i, history := range played {
-			if linearizable(t, units[i], history) {
-				continue
+			verdict := judge(units[i], history)
+			if verdict == porcupine.Illegal {
+				if crossed++; crossed > mostCrossed {
+					return history
+				}
+				verdict = judge(units[i], whoeverHasLeft(history))
 			}
-			if crossed++; crossed > mostCrossed || !linearizable(t, units[i], whoeverHasLeft(history)) {
+			switch verdict {
+			case porcupine.Illegal:
 				return history
+			case porcupine.Unknown:
+				if unjudged++; unjudged > mostUnjudged {
+					reportLine(t, history)
+					t.Fatalf("there are too many orders in %d histories", unjudged)
+				}
 			}
 		}
 	}
 	return nil
 }
 
-func linearizable(t *testing.T, units int, history []porcupine.Operation) bool {
-	t.Helper()
-	result := porcupine.CheckOperationsTimeout(lineModel(units), history, 30*time.Second)
-	if result == porcupine.Unknown {
-		reportLine(t, history)
-		t.Fatal("too many orders")
-	}
-	return result == porcupine.Ok
+func judge(units int, history []porcupine.Operation) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(lineModel(units), history, 10*time.Second)
 }
 
 // whoeverHasLeft returns history without the ends of contexts.
