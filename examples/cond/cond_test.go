@@ -221,7 +221,7 @@ func TestNoItemIsLeftBesideAWaiter(t *testing.T) {
 		})
 	}
 	consumers.Go(func() (err error) {
-		patient, leave := context.WithTimeout(t.Context(), time.Minute)
+		patient, leave := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer leave()
 		locked(c, func() {
 			for !over && err == nil {

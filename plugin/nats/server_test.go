@@ -97,7 +97,7 @@ func (b *broker) connectTo(url, name string, more ...nats.Option) *nats.Conn {
 	b.t.Helper()
 	options := append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.ReconnectBufSize(64 << 20),
+		nats.ReconnectBufSize(64 << 20), nats.Timeout(time.Minute),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they are expected
 	}, more...)
 	nc, err := nats.Connect(url, options...)
