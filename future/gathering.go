@@ -99,6 +99,9 @@ func (g *gathering[V]) OnComplete() {
 	}
 }
 
+// OnlyWakes implements [machine.Waker]: a function of the user's may block.
+func (g *gathering[V]) OnlyWakes() bool { return g.then == nil }
+
 // OnExpiration does nothing: OnComplete has handled the expiry.
 func (g *gathering[V]) OnExpiration() {}
 

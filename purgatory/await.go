@@ -133,8 +133,14 @@ func (w *waiter) OnExpiration() {}
 
 func (w *waiter) OnComplete() {
 	if w.over != nil {
+		defer w.wake() // also if a context of the user's panics
 		w.over()
+		return
 	}
+	w.wake()
+}
+
+func (w *waiter) wake() {
 	if cap(w.ended) == 0 {
 		close(w.ended)
 	} else {
@@ -154,7 +160,7 @@ func (w *waiter) WaitsIn() string {
 }
 
 // OnlyWakes implements [machine.Waker].
-func (w *waiter) OnlyWakes() {}
+func (w *waiter) OnlyWakes() bool { return true }
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	if ready == nil {

@@ -83,10 +83,10 @@ func blockRead[V any, K comparable](ctx context.Context, p *DelayedOperationPurg
 		return false
 	}
 	w.over = func() {
+		defer changed.Put()
 		if end := stop.Load(); end != nil {
 			(*end)(p.howEnded(&w.DelayedOperation, timeout)) // of a read that blocks
 		}
-		changed.Put()
 	}
 	// finish ends the wait, unless it has ended, and returns how it has. If another goroutine is trying it at
 	// this moment, finish waits until that one has ended it.

@@ -165,8 +165,8 @@ func (p *DelayedOperationPurgatory[K]) answerOne(s *watchers.Shard[K], m *machin
 
 // isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.
 func isWait(m *machine.Machine) bool {
-	_, is := m.Operation().(machine.Waker)
-	return is
+	w, is := m.Operation().(machine.Waker)
+	return is && w.OnlyWakes()
 }
 
 // enter enters the gate of s before user code runs. If another goroutine is inside, or this one is, it

@@ -77,7 +77,8 @@ const sampling = 1 << 12
 //
 // It holds no lock while it formats keys and operations. If an operation has a String
 // method, that method runs as TryComplete does: it never overlaps the operation's other
-// methods, and must not block. If another goroutine asks meanwhile for the operation to be
+// methods, and must not block: a check in order of its key waits for it. While such a check goes on, there is no
+// text. If another goroutine asks meanwhile for the operation to be
 // ended, Inspect does that, callbacks included; so do not call Inspect while you
 // hold a lock that an operation's method takes. Texts are cut off after 200 bytes.
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
@@ -153,16 +154,36 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 
 // describe returns the text of a waiting operation's String method. The caller is the
 // operation's holder meanwhile, as for a try: String does not overlap the operation's
-// other methods, and releaseOrEnd sees the marks that other goroutines set.
+// other methods, and the release sees the marks that other goroutines set. It also has the turn of the
+// key, so that no check in order passes over the operation. While such a check goes on there is no text.
 func (p *DelayedOperationPurgatory[K]) describe(w *watchers.Sampled[K]) (text string) {
-	if _, ok := w.Machine.Operation().(fmt.Stringer); ok && w.Machine.Hold(p.id) {
-		report := func() {}
-		text = observe.Text(w.Machine, func(v any, stack []byte) {
-			blame := p.records.Blame(w.Machine, observe.Kind(w.Machine.Operation()), "String", w.Key)
+	m := w.Machine
+	if _, ok := m.Operation().(fmt.Stringer); !ok {
+		return ""
+	}
+	s := p.watchers.Shard(w.Hash)
+	l, ok := s.Lock(w.Key, w.Hash)
+	if !ok {
+		return "" // it has ended
+	}
+	var turn watchers.Cursor[K]
+	if _, _, ok = l.BeginTurn(&turn, nil); !ok {
+		return ""
+	}
+	report, end := func() {}, machine.Pending
+	if m.Hold(p.id) {
+		text = observe.Text(m, func(v any, stack []byte) {
+			blame := p.records.Blame(m, observe.Kind(m.Operation()), "String", w.Key)
 			report = func() { guard.Report(v, stack, blame) }
 		})
-		p.releaseOrEnd(w.Machine)
-		report() // the handler may block
+		end = p.release(m)
 	}
+	if turn.EndTurn() {
+		p.signal(w.Key, w.Hash, EveryPosition, true)
+	}
+	if end != machine.Pending {
+		p.endOne(watchers.ShardOf[K](m), m, end, nil, false)
+	}
+	report() // the handler may block
 	return text
 }

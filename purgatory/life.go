@@ -147,7 +147,7 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
 	p.close(true)
 	r := p.reaping.started()
-	over := func() bool { return p.idle() && (r == nil || r.Ended()) }
+	over := func() bool { return (r == nil || r.Ended()) && p.idle() } // in this order: the reaper's last sweep may start others
 	if !p.poll(ctx.Done(), over) {
 		// Everybody who can still have an answer gets it before the process ends.
 		drained, stop := sched.WithTimeout(context.WithoutCancel(ctx), p.cfg.drainTime)

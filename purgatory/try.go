@@ -32,12 +32,13 @@ func (t *tries[K]) timed(m *machine.Machine) (met bool) {
 func (p *DelayedOperationPurgatory[K]) ask(m *machine.Machine, again bool, t *tries[K]) (end machine.Outcome, met bool) {
 	for n := 0; ; {
 		if again {
+			t.made++
 			if t.observed == nil {
 				met = m.Try()
 			} else {
 				met = t.timed(m)
 			}
-			if t.made++; met {
+			if met {
 				return machine.Satisfied, true
 			}
 			t.wasted++
@@ -60,12 +61,4 @@ func (p *DelayedOperationPurgatory[K]) release(m *machine.Machine) (end machine.
 		p.signal(key, hash, EveryPosition, false)
 	}
 	return end
-}
-
-// releaseOrEnd is release that ends m if others have asked for that.
-func (p *DelayedOperationPurgatory[K]) releaseOrEnd(m *machine.Machine) {
-	s := watchers.ShardOf[K](m)
-	if end := p.release(m); end != machine.Pending {
-		p.endOne(s, m, end, nil, false)
-	}
 }

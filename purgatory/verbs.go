@@ -145,7 +145,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // connection. Put the item first, and then call CheckAndCompleteInOrder. It returns how many
 // operations it ended, at most 128: a signal worker goes on, while their callbacks run. It costs two tries for each
 // item, however many operations wait. (Where a goroutine lets go of an operation that was to be tried again, after eight
-// tries in a row or beside [DelayedOperationPurgatory.Inspect], a worker makes a check that tries all.)
+// tries in a row, a worker makes a check that tries all.)
 //
 // Such checks of a key take turns: one that comes during another's turn hands its work to that
 // one and returns 0. So operations get items in order of arrival, except that one that is being

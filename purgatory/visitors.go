@@ -88,7 +88,8 @@ func (inOrder[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 }
 
 func (v inOrder[K]) visit(w *walk[K]) {
-	goOn, now := true, w.p.timer.Now()
+	now := w.p.timer.Now()
+	goOn := true
 	for goOn {
 		m := w.pop()
 		if m == nil {
@@ -96,6 +97,7 @@ func (v inOrder[K]) visit(w *walk[K]) {
 				break
 			}
 			w.nextBatch(readSizeInOrder)
+			now = w.p.timer.Now() // the tries may have taken long
 			continue
 		}
 		goOn = v.one(w, m, now)

@@ -259,12 +259,13 @@ func (w *walk[K]) collect(end machine.Outcome) {
 	w.held = nil
 }
 
-// count counts the tries of the batch.
+// count counts the tries of the batch, unless the walk is part of a registration.
 func (w *walk[K]) count() {
-	if t := &w.tries; t.made > 0 {
+	t := &w.tries
+	if t.made > 0 && w.done.newcomer == nil {
 		w.ending.shard.Tried(w.key, w.hash, int64(t.made), int64(t.wasted))
-		t.made, t.wasted = 0, 0
 	}
+	t.made, t.wasted = 0, 0
 }
 
 // report reports the panics, while the walk holds neither an operation nor the turn of a line: the handler is user

@@ -25,8 +25,9 @@ const firstProbe = 100 * time.Millisecond
 // subscription is none.
 type hearing struct {
 	Subscription
-	within context.Context // of Source.Run
-	end    context.CancelCauseFunc
+	within context.Context         // of its probes
+	leave  context.CancelFunc      // of within
+	end    context.CancelCauseFunc // of the context of Source.Run
 
 	first, heard uint64        // the number of the first probe, and of the last that came back; 0: none
 	since        time.Time     // when that was, or when the source has subscribed
@@ -53,8 +54,12 @@ func (r *Runner[K]) Subscribed(s Subscription) {
 		return
 	}
 	r.mu.standing = time.Time{}
+	if before := r.mu.hearing; before != nil {
+		before.leave()
+	}
+	within, leave := context.WithCancel(r.mu.within)
 	r.mu.hearing = &hearing{
-		Subscription: s, within: r.mu.within, end: r.mu.end,
+		Subscription: s, within: within, leave: leave, end: r.mu.end,
 		first: r.mu.probe + 1, since: now, next: now, pause: firstProbe / 2,
 	}
 	r.longestAudit.Store(int64(s.Audit))
@@ -126,7 +131,9 @@ func (r *Runner[K]) probeOnce() (wait time.Duration) {
 	r.mu.Unlock()
 	within, cancel := sched.WithTimeout(h.within, left)
 	defer cancel()
-	if err := h.Probe(within, n); err != nil {
+	done, err := r.apart(func() error { return h.Probe(within, n) })
+	sched.Receive(done)
+	if err := *err; err != nil {
 		r.mu.Lock()
 		stands := r.mu.hearing == h // otherwise it says nothing of the subscription that stands now
 		h.over = true

@@ -32,7 +32,7 @@ func (u UnreadError[K]) Error() string {
 // errHangs: a call of the function of WithResync has not returned when its context ended.
 var errHangs = errors.New("signals: the bulk read does not return although its context has ended")
 
-// panicked is the error of a bulk read that has panicked.
+// panicked is the error of a function of the user's that has panicked.
 type panicked struct {
 	value string
 	stack []byte
@@ -65,26 +65,34 @@ func (r *Runner[K]) readKeys(ctx context.Context, keys []K) (unread []K, err err
 	return unread, err
 }
 
-// call calls the function of WithResync on a goroutine of its own, so that a panic, a
-// runtime.Goexit or a hang in it ends this call and nothing else. A call that hangs is left
-// behind. Until it returns there is no other one, and then there is a re-check.
-func (r *Runner[K]) call(ctx context.Context, keys []K) error {
-	within, cancel := sched.WithTimeout(ctx, r.cfg.limit)
+// apart calls f, which is user code, on a goroutine of its own, so that a panic or a runtime.Goexit in it ends
+// this call and nothing else. Its error is final when done is closed.
+func (r *Runner[K]) apart(f func() error) (done chan struct{}, result *error) {
 	err := errors.New("the function has called runtime.Goexit")
-	done := make(chan struct{}) // closed when err is final
+	done = make(chan struct{})
 	r.calls.Go(func() {
+		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
 				err = &panicked{panicText(v), debug.Stack()}
 			}
-			cancel()
-			r.reading.Store(0)
-			close(done)
 		}()
-		err = r.read(within, keys)
+		err = f()
+	})
+	return done, &err
+}
+
+// call calls the function of WithResync. A call that hangs is left behind. Until it returns there is no other one,
+// and then there is a re-check.
+func (r *Runner[K]) call(ctx context.Context, keys []K) error {
+	within, cancel := sched.WithTimeout(ctx, r.cfg.limit)
+	done, err := r.apart(func() error {
+		defer r.reading.Store(0)
+		defer cancel()
+		return r.read(within, keys)
 	})
 	if sched.Either(done, within.Done()) || sched.Sleep(grace, nil, done, nil) == sched.Stopped {
-		return err
+		return *err
 	}
 	r.hanging.Store(true)
 	r.calls.Go(func() {

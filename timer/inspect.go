@@ -28,7 +28,7 @@ type Slot struct {
 	// Estimated says that there were too many entries to count them all. Inspect
 	// distributes the entries of a shard that it did not count evenly over those of the
 	// shard's buckets that it did not count to the end. The young entries count as one
-	// such bucket, and so do all buckets of a slot of which it counted none.
+	// such bucket, so do those that are due, and all buckets of a slot of which it counted none.
 	Estimated bool
 }
 
@@ -78,12 +78,15 @@ func Due(t Timer) (n int, oldest time.Duration) {
 
 // inspectLocked adds s to w.
 func (s *shard) inspectLocked(w *Wheels) {
-	due, uncounted := s.mu.due.count(chunk), int(s.mu.pending)
-	w.Due += due
+	due, uncounted := Slot{Entries: s.mu.due.count(chunk)}, int(s.mu.pending)
+	w.Due += due.Entries
 	w.Pending += uncounted
-	uncounted -= due
+	uncounted -= due.Entries
 	budget := countBudget
 	var partial []*Slot // those with a bucket that was not counted to the end
+	if due.Entries == chunk {
+		partial = append(partial, &due) // what is left of the others' is in no slot
+	}
 	count := func(l *taskList, slot *Slot) {
 		limit := min(budget, chunk)
 		n := l.count(limit + 1)

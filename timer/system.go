@@ -11,7 +11,7 @@ import (
 )
 
 // EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process
-// has more than 64 SystemTimers that have not been stopped. Logged once per process. Level Warn; attributes timers
+// has more than 64 SystemTimers that are driven and have not been stopped. Logged once per process. Level Warn; attributes timers
 // (their number) and hint. The message does not change between releases.
 const EventManyTimers = "purgatory.timers.many"
 
@@ -39,6 +39,14 @@ type driving struct {
 	sleeper sched.Sleeper // only the driver uses it
 	wakeup  sched.Token   // ends the driver's sleep
 	ended   chan struct{} // closed by Stop, at its end
+	gone    atomic.Bool   // it is not in live any more
+}
+
+// leave takes d out of live. Stop calls it, and who has come after Stop.
+func (d *driving) leave() {
+	if !d.gone.Swap(true) {
+		live.Add(-1)
+	}
 }
 
 // drive returns what the caller, who is to drive t, waits for, and reports whether t runs. If it does, Stop ends the
@@ -47,18 +55,23 @@ func (t *SystemTimer) drive() (d *driving, runs bool) {
 	if d = t.driving.Load(); d == nil {
 		d = &driving{driver: sched.NewToken(), wakeup: sched.NewToken(), ended: make(chan struct{})}
 		d.driver.Put()
-		if !t.driving.CompareAndSwap(nil, d) {
+		if t.driving.CompareAndSwap(nil, d) {
+			t.countLive()
+		} else {
 			d = t.driving.Load()
 		}
 	}
-	return d, !t.stopped.Load()
+	if runs = !t.stopped.Load(); !runs {
+		d.leave()
+	}
+	return d, runs
 }
 
 // scanning is the value of wake while the driver computes the next one.
 const scanning = never
 
-// live counts the SystemTimers of the process that have not been stopped. A timer serves hundreds
-// of thousands of entries and has a goroutine of its own, so a process needs few. Beyond
+// live counts the SystemTimers of the process that a goroutine drives and that have not been stopped. A timer
+// serves hundreds of thousands of entries, so a process needs few. Beyond
 // tooManyTimers, the first enabled logger gets one warning.
 var (
 	live       atomic.Int64
@@ -78,12 +91,15 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		return nil, err
 	}
 	t.pool.Init(t.workers, (*expiries)(t))
+	return t, nil
+}
+
+func (t *SystemTimer) countLive() {
 	if n := live.Add(1); n > tooManyTimers &&
 		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
 		t.logger.Warn(EventManyTimers, "timers", n,
 			"hint", "one timer serves a whole program; stop those that are no longer used")
 	}
-	return t, nil
 }
 
 // expiries is a SystemTimer as the job of its pool.
@@ -118,9 +134,9 @@ func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil
 	}
-	live.Add(-1)
 	unfired = t.store.Stop()
 	if d := t.driving.Load(); d != nil {
+		d.leave()
 		close(d.ended)
 	}
 	return unfired

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -294,7 +295,19 @@ func TestTooManyTimersIsWarnedOfOnce(t *testing.T) {
 		timer, err := NewSystemTimer(WithLogger(l), WithShards(1))
 		require.NoError(t, err)
 		t.Cleanup(func() { timer.Stop(); timer.Stop() })
+		if timer.AdvanceClock(0); rand.N(2) == 0 {
+			timer.AdvanceClock(0)
+		}
 	}
+	for range 2 * tooManyTimers { // nobody drives them
+		_, err := NewSystemTimer(WithLogger(logger), WithShards(1))
+		require.NoError(t, err)
+	}
+	stopped, err := NewSystemTimer(WithLogger(logger), WithShards(1))
+	require.NoError(t, err)
+	stopped.Stop()
+	stopped.AdvanceClock(0) // too late
+	require.Less(t, live.Load(), int64(tooManyTimers))
 	for live.Load() < tooManyTimers {
 		newTimer(logger)
 	}

@@ -111,15 +111,17 @@ func (w *timingWheel) next() (expiration int64, l int, bucket *taskList) {
 		lv := &w.levels[i]
 		now := lv.number(w.now + w.phase)
 		here := w.slot(now)
-		for {
-			slot, ahead := nextBit(lv.filled, here, w.size), -here
+		for ahead := int64(0); ahead < w.size; ahead++ {
+			from := w.slot(here + ahead)
+			slot := nextBit(lv.filled, from, w.size)
 			if slot == w.size {
-				slot, ahead = nextBit(lv.filled, 0, here), w.size-here
+				slot += nextBit(lv.filled, 0, from)
 			}
-			if ahead += slot; ahead == w.size { // none
+			if ahead += slot - from; ahead >= w.size { // none
 				break
 			}
-			if lv.buckets[slot].empty() {
+			slot = w.slot(slot)
+			if lv.buckets[slot].empty() { // what was in it has been cancelled
 				lv.filled[slot>>6] &^= 1 << (slot & 63)
 				continue
 			}

@@ -64,7 +64,7 @@ func (l Locked[K]) Begin(c *Cursor[K], upTo int64, out []*machine.Machine) (n in
 // turns: one that comes during another's turn hands its work to that one, and ok is false. So no
 // operation is passed over because another walk in order is trying it: see
 // docs/decisions.md#checks-in-order-take-turns. If ok is true, the caller
-// must call [Cursor.EndTurn].
+// must call [Cursor.EndTurn]. Without out it takes the turn, and walks nowhere.
 func (l Locked[K]) BeginTurn(c *Cursor[K], out []*machine.Machine) (n int, more, ok bool) {
 	defer l.list.shard.unlock()
 	if l.list.turn != free {
@@ -73,7 +73,9 @@ func (l Locked[K]) BeginTurn(c *Cursor[K], out []*machine.Machine) (n int, more,
 	}
 	c.turn = l.list
 	c.turn.turn, c.turn.line = taken, true
-	n, more = l.list.begin(c, EveryPosition, out)
+	if len(out) > 0 {
+		n, more = l.list.begin(c, EveryPosition, out)
+	}
 	return n, more, true
 }
 

@@ -208,10 +208,10 @@ func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) {
 		s.observer.Tried(key, hash, tries, wasted)
 		s.unlock()
 	}
+	s.tries.Add(tries) // first, so that who reads wasted first never finds more of these
 	if wasted > 0 {
 		s.wasted.Add(wasted)
 	}
-	s.tries.Add(tries)
 }
 
 // Keys appends the counts of keys: to hot those of the keys with the most operations and
@@ -237,8 +237,8 @@ func (s *Shard[K]) Totals(t *Totals) {
 	}
 	s.unlock()
 	t.Met += s.met.Load()
+	t.Wasted += s.wasted.Load() // before tries, see Tried
 	t.Checks += s.tries.Load()
-	t.Wasted += s.wasted.Load()
 }
 
 // Totals is the sum of the counts of all shards. For the fields, see [Shard]

@@ -176,15 +176,14 @@ func Keys[K comparable](m *machine.Machine) []K {
 // stands first under each of them.
 func First[K comparable](m *machine.Machine) bool {
 	for i := range m.Keys() {
-		w := m.Watch(i)
-		l := w.List().Host().(*keyList[K])
+		l := m.Watch(i).List().Host().(*keyList[K])
 		l.shard.mu.Lock()
-		before := l.First()
-		for before != w && (before.Machine() == nil || before.Machine().Outcome() != machine.Pending) {
-			before = l.Next(before) // a marker, or an operation that has ended
+		w := l.First()
+		for w.Machine() != m && (w.Machine() == nil || w.Machine().Outcome() != machine.Pending) {
+			w = l.Next(w) // a marker, or an operation that has ended
 		}
 		l.shard.unlock()
-		if before != w {
+		if w.Machine() != m {
 			return false
 		}
 	}

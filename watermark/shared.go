@@ -53,7 +53,7 @@ func newCrowd() *crowd {
 }
 
 // OnlyWakes says that the callbacks of a wait need no worker of the purgatory.
-func (*shared[K]) OnlyWakes() {}
+func (*shared[K]) OnlyWakes() bool { return true }
 
 var (
 	reached   error // nil, for verdict

@@ -14,9 +14,9 @@ type Operation interface {
 // The method's name is what the compiler prints for a type that does not embed one.
 type Embedded interface{ embedOperationDelayedOperation() *Machine }
 
-// Waker is implemented by the operations of this module whose callbacks only wake goroutines. Nobody has to
-// run these on a worker.
-type Waker interface{ OnlyWakes() }
+// Waker is implemented by the operations of this module whose callbacks may only wake goroutines. If OnlyWakes
+// returns true, nobody has to run these on a worker.
+type Waker interface{ OnlyWakes() bool }
 
 // Core wraps the machine for a user's type to embed. It promotes no exported method to
 // that type.
