@@ -529,3 +529,45 @@ func TestAReadThatIsNotNeededLeavesNothingInItsContext(t *testing.T) {
 	assert.Zero(t, ctx.watching.Load())
 	empty(t, p)
 }
+
+// lastWord is a context whose methods are the user's: the function that AfterFunc returns does not return.
+type lastWord struct {
+	context.Context
+	word func()
+}
+
+func (l *lastWord) AfterFunc(func()) (stop func() bool) {
+	return func() bool { l.word(); return true }
+}
+
+func (*lastWord) Value(any) any { return nil }
+
+// The end of a wait ends the context of its read, and so runs code of the caller's context.
+func TestAContextThatPanicsAtTheEndOfAReadHidesNothing(t *testing.T) {
+	for name, word := range map[string]func(){"panics": func() { panic("of the context") }, "calls Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			var seen panics
+			p := onManualClock[string](t, seen.option())
+			var armed atomic.Bool
+			ctx := &lastWord{aWhile(t), func() {
+				if armed.Swap(false) {
+					word()
+				}
+			}}
+			reading, returned := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := purgatory.AwaitRead(ctx, p, hour, func(with context.Context) (int, bool, error) {
+					armed.Store(true)
+					close(reading)
+					<-with.Done()
+					return 0, false, with.Err()
+				}, "a")
+				returned <- err
+			}()
+			<-reading
+			inBackground(func() { p.CancelForKey("a", errGone) })()
+			soon(t, "AwaitRead returns", func() { assert.ErrorIs(t, <-returned, errGone) })
+			empty(t, p)
+		})
+	}
+}

@@ -678,3 +678,46 @@ func TestWaitedSaysHowLongAnOperationHasWaited(t *testing.T) {
 	assert.Zero(t, onManualClock[string](t).Waited(o), "in another purgatory")
 	assert.Zero(t, p.Waited(nil))
 }
+
+// Registrations in line make no checks, and a try that panics is one in vain of nobody's.
+func TestRegistrationsInLineAreNoChecks(t *testing.T) {
+	var seen panics
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut(), seen.option())
+	for range 3 {
+		submitted(t, p, "a")
+	}
+	s := p.Stats()
+	assert.Equal(t, []int64{0, 0}, []int64{s.Checks, s.WastedChecks})
+	p.CheckAndComplete("a")
+	s = p.Stats()
+	assert.Equal(t, []int64{3, 3}, []int64{s.Checks, s.WastedChecks}, "those of the registrations are not left for the next walk")
+	bad := &op{}
+	submit(t, p, bad, hour, "b")
+	bad.try = func() bool { panic("of the test") }
+	p.CheckAndComplete("b")
+	s = p.Stats()
+	assert.Equal(t, []int64{4, 3}, []int64{s.Checks, s.WastedChecks})
+	p.CancelForKey("a", nil)
+	p.CancelForKey("b", nil)
+	empty(t, p)
+}
+
+// Who reads the counts beside checks never finds more that were wasted than were made.
+func TestNoMoreChecksAreWastedThanMade(t *testing.T) {
+	p := onManualClock[string](t)
+	o := submitted(t, p, "a")
+	var over atomic.Bool
+	wait := inBackground(func() {
+		for !over.Load() {
+			p.CheckAndComplete("a")
+		}
+	})
+	for range howMany(200_000, 20_000) {
+		if s := p.Stats(); !assert.LessOrEqual(t, s.WastedChecks, s.Checks) {
+			break
+		}
+	}
+	over.Store(true)
+	wait()
+	p.ForceComplete(o)
+}

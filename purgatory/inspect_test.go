@@ -471,10 +471,11 @@ type selfish struct {
 	operation.DelayedOperation
 	p      *purgatory.DelayedOperationPurgatory[string]
 	ready  bool
-	during func() // what String does
+	take   func() bool // of TryComplete, unless it is ready
+	during func()      // what String does
 }
 
-func (s *selfish) TryComplete() bool { return s.ready }
+func (s *selfish) TryComplete() bool { return s.ready || s.take != nil && s.take() }
 func (s *selfish) OnComplete()       {}
 func (s *selfish) OnExpiration()     {}
 
@@ -553,3 +554,48 @@ func (*broken) TryComplete() bool { return false }
 func (*broken) OnComplete()       {}
 func (*broken) OnExpiration()     {}
 func (*broken) String() string    { panic("no words") }
+
+// While Inspect calls String of the first in line, a check in order passes over nobody.
+func TestInspectKeepsTheOrderOfALine(t *testing.T) {
+	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
+	items := new(atomic.Int32)
+	take := func() bool { return items.Load() > 0 && items.Add(-1) >= 0 }
+	first := &selfish{p: p, take: take}
+	first.during = func() {
+		items.Add(1)
+		assert.Zero(t, p.CheckAndCompleteInOrder("a"))
+		assert.EqualValues(t, 1, items.Load(), "it is the first one's")
+	}
+	_, err := p.TryCompleteElseWatch(first, hour, "a")
+	require.NoError(t, err)
+	second := &op{try: take}
+	submit(t, p, second, hour, "a")
+	p.Inspect(0, 1)
+	eventually(t, func() bool { return first.Outcome() == operation.Satisfied }, "the worker's check")
+	pending(t, second)
+	items.Add(1)
+	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
+	ended(t, second, operation.Satisfied)
+	empty(t, p)
+}
+
+// While a check in order goes on, Inspect does not hold those in its line.
+func TestInspectHasNoTextDuringACheckInOrder(t *testing.T) {
+	p := onManualClock[string](t)
+	first := &op{}
+	submit(t, p, first, hour, "a")
+	second := &selfish{p: p, during: func() { assert.Fail(t, "String is called") }}
+	_, err := p.TryCompleteElseWatch(second, hour, "a")
+	require.NoError(t, err)
+	var texts []string
+	first.try = func() bool {
+		for _, o := range p.Inspect(0, 9).Oldest {
+			texts = append(texts, o.Text)
+		}
+		return true
+	}
+	p.CheckAndCompleteInOrder("a")
+	assert.Equal(t, []string{"", ""}, texts)
+	p.CancelForKey("a", nil)
+	empty(t, p)
+}

@@ -88,8 +88,7 @@ func (inOrder[K]) begin(w *walk[K], deep, inTry bool) (goOn, later bool) {
 }
 
 func (v inOrder[K]) visit(w *walk[K]) {
-	now := w.p.timer.Now()
-	goOn := true
+	goOn, now := true, w.p.timer.Now()
 	for goOn {
 		m := w.pop()
 		if m == nil {
@@ -97,7 +96,6 @@ func (v inOrder[K]) visit(w *walk[K]) {
 				break
 			}
 			w.nextBatch(readSizeInOrder)
-			now = w.p.timer.Now() // the tries may have taken long
 			continue
 		}
 		goOn = v.one(w, m, now)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -494,6 +495,70 @@ func TestAGapWithoutASourceIsNoSubscription(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.GreaterOrEqual(t, again.Sub(ended), 10*time.Second, "half of the second pause")
+		stop()
+	})
+}
+
+// A Probe that panics, or ends its goroutine, is one that cannot send: it ends the source, and not the program.
+func TestAProbeThatPanicsEndsTheSource(t *testing.T) {
+	for name, c := range map[string]struct {
+		probe func()
+		says  string
+	}{
+		"panic":  {func() { panic("no words") }, "panic: no words"},
+		"Goexit": {runtime.Goexit, "runtime.Goexit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := alone(t, signals.WithBackoff(time.Hour, time.Hour))
+				probes := 0
+				stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+					sink.Subscribed(signals.Subscription{Every: time.Second, Limit: 5 * time.Second, Probe: func(_ context.Context, n uint64) error {
+						if probes++; probes == 3 {
+							c.probe()
+						}
+						sink.Heard(n)
+						return nil
+					}})
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}))
+				time.Sleep(time.Minute)
+				assert.EqualValues(t, 1, r.Stats().Ends)
+				assert.ErrorIs(t, r.Stats().Err, signals.ErrDeaf)
+				assert.ErrorContains(t, r.Stats().Err, c.says)
+				time.Sleep(time.Hour)
+				assert.True(t, r.Stats().Standing, "it is run again")
+				stop()
+			})
+		})
+	}
+}
+
+// The connection breaks while a probe hangs in it, and the source subscribes again at once.
+func TestAProbeThatHangsHoldsUpNoLaterSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := alone(t)
+		stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+			hangs := make(chan struct{})
+			sink.Subscribed(signals.Subscription{Every: time.Minute, Limit: time.Hour, Probe: func(ctx context.Context, _ uint64) error {
+				close(hangs)
+				<-ctx.Done()
+				return ctx.Err()
+			}})
+			<-hangs
+			sink.Subscribed(signals.Subscription{Every: time.Second, Limit: 2 * time.Second, Probe: func(_ context.Context, n uint64) error {
+				sink.Heard(n)
+				return nil
+			}})
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		synctest.Wait()
+		assert.True(t, r.Stats().Standing)
+		time.Sleep(time.Hour)
+		assert.True(t, r.Stats().Standing)
+		assert.Zero(t, r.Stats().Ends)
 		stop()
 	})
 }

@@ -253,3 +253,17 @@ func TestDueCountsWhatWasDueWhenItWasAdded(t *testing.T) {
 	n, oldest := Due(m)
 	assert.Equal(t, []time.Duration{0, 0}, []time.Duration{time.Duration(n), oldest})
 }
+
+// Those that are due are in no bucket any more, also where there are too many to count.
+func TestInspectShowsNoDueEntryInABucket(t *testing.T) {
+	m := newManual(t)
+	addEntries(t, m, 10_000, 0)
+	addEntries(t, m, chunk+1, 30*ms)
+	w := Inspect(m)
+	assert.Equal(t, []int{10_000 + chunk + 1, chunk}, []int{w.Pending, w.Due})
+	assert.Less(t, w.Levels[0].Slots[30].Entries, 10_000)
+	addEntries(t, m, chunk+1, 40*ms)
+	slots := Inspect(m).Levels[0].Slots
+	assert.Equal(t, slots[30], slots[40], "each of three lists has a third of what was not counted")
+	m.Stop()
+}

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -190,5 +191,48 @@ func TestAWheelOfAPowerOfTwoShifts(t *testing.T) {
 			got = append(got, w.levels[i].shift)
 		}
 		assert.Equal(t, want, got, "%d", size)
+	}
+}
+
+// One look for the next bucket passes over all that cancellations have emptied, and not again and again over the first.
+func TestALookForTheNextBucketForgetsTheEmptyOnes(t *testing.T) {
+	for _, here := range []int64{0, 1, 70, 199} {
+		w := newWheel(200, here)
+		all := make([]entry.Entry, 199)
+		for i := range all {
+			w.add(&all[i], here+1+int64(i))
+		}
+		for i := range all[:198] {
+			unlink(&all[i])
+		}
+		expiration, level, _ := w.next()
+		assert.Equal(t, []int64{here + 199, 0}, []int64{expiration, int64(level)})
+		filled := 0
+		for _, word := range w.levels[0].filled {
+			filled += bits.OnesCount64(word)
+		}
+		assert.Equal(t, 1, filled, "from %d", here)
+		unlink(&all[198])
+		_, _, bucket := w.next()
+		assert.Nil(t, bucket)
+	}
+}
+
+// A look at a wheel of a million buckets, most of which cancellations have emptied: BenchmarkALookAtEmptyBuckets of
+// 65,536 has to take 64 times as long as of 1,024, and not 4,096 times.
+func BenchmarkALookAtEmptyBuckets(b *testing.B) {
+	for _, size := range []int{1 << 10, 1 << 16, 1 << 20} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			w := newWheel(size, 0)
+			w.add(&entry.Entry{}, int64(size-1))
+			for b.Loop() {
+				for i := range w.levels[0].filled {
+					w.levels[0].filled[i] = math.MaxUint64
+				}
+				if at, _, _ := w.next(); at != int64(size-1) {
+					b.Fatal(at)
+				}
+			}
+		})
 	}
 }

@@ -419,3 +419,19 @@ func TestAFailureNamesSome(t *testing.T) {
 	assert.Contains(t, said[0], "\n\tand 30 more")
 	assert.Equal(t, 20, strings.Count(said[0], "produce waited"))
 }
+
+// Its watch of the same key stands before an operation that names a key twice, and nobody else.
+func TestAnOperationThatNamesAKeyTwiceIsTheFirst(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b"}, {"a", "a"}, {"a", "b", "a"}} {
+		for name, options := range map[string][]purgatory.Option{"plain": nil, "in line": {purgatory.WithFirstInFirstOut()}} {
+			said := record(func(rt testing.TB) {
+				p := New[string](rt, options...)
+				until(t, p, "alone", keys...).met.Store(true)
+				p.JustAfter(time.Minute)
+			})
+			if assert.Len(t, said, 1, "%v, %s", keys, name) {
+				assert.Contains(t, said[0], "nobody had checked")
+			}
+		}
+	}
+}
