@@ -66,7 +66,8 @@ func Gather[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duratio
 //
 // ended usually runs on the goroutine that ends the future: the one whose Deliver decides
 // it, that cancels it, whose context ends in Wait, or that closes p. It runs on a worker
-// of p when the timeout has passed, and after Post and Shutdown. It may run before
+// of p when the timeout has passed, after Post and Shutdown, and always if p has purgatory.WithCallbacksOnWorkers: then
+// Done is closed, and Wait returns, when a worker comes to it. It may run before
 // GatherFunc returns, for instance if the timeout is zero.
 //
 // ended may call any method that does not block, of this future or of another; no lock
@@ -98,7 +99,7 @@ func GatherFunc[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Dur
 // ended; the delivery then changes nothing.
 //
 // The delivery that decides the future ends it: the function of [GatherFunc] runs on
-// this goroutine before Deliver returns. There are two exceptions. Inside a TryComplete
+// this goroutine before Deliver returns. There are exceptions: see GatherFunc. Inside a TryComplete
 // of the same purgatory, or on a very deep stack, Deliver leaves that to a worker. If
 // another goroutine is trying or ending the future at this moment, Deliver leaves it to
 // that goroutine. If you hold a lock that the function takes, use [Future.Post].

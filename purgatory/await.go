@@ -20,7 +20,7 @@ import (
 // has returned. If ready returns true while the timeout passes or ctx ends, Await
 // returns nil. If ctx ends while another goroutine runs ready, Await waits for the
 // result. With a timeout of zero or less Await calls ready once, does not block, and
-// returns [ErrExpired] if ready returned false. Whenever ready has returned true, Await
+// returns [ErrExpired] if ready returned false. ([WithFirstInFirstOut]: not before those who wait have been served; see there.) Whenever ready has returned true, Await
 // returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
 // ready has taken is the caller's.
 //

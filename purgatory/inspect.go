@@ -77,7 +77,7 @@ const sampling = 1 << 12
 //
 // It holds no lock while it formats keys and operations. If an operation has a String
 // method, that method runs as TryComplete does: it never overlaps the operation's other
-// methods, and must not block: a check in order of its key waits for it. While such a check goes on, there is no
+// methods, and must neither block nor check: a check in order of its key waits for it. While such a check goes on, there is no
 // text. If another goroutine asks meanwhile for the operation to be
 // ended, Inspect does that, callbacks included; so do not call Inspect while you
 // hold a lock that an operation's method takes. Texts are cut off after 200 bytes.

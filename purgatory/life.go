@@ -124,7 +124,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	}
 }
 
-// Shutdown closes the purgatory gracefully. It refuses new operations, waits until the
+// Shutdown closes the purgatory gracefully. It refuses new operations (also one whose condition is met: nobody asks), waits until the
 // pending operations have ended or ctx has, and then closes the purgatory. It returns nil
 // when every callback has run and every goroutine of the purgatory has ended. (A registration that
 // goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)

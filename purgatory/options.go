@@ -86,8 +86,8 @@ func WithPurgeInterval(operations int) Option {
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
 // WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
-// loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires:
-// see [NoTimeout]. While the purgatory is open, only AdvanceClock then purges, and logs
+// loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires
+// but what is submitted without time left: see [NoTimeout]. While the purgatory is open, only AdvanceClock then purges, and logs
 // [EventStuck] and [EventDue].
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
@@ -187,7 +187,8 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 // it is watched, and then the operations of its keys are tried in order. So it overtakes nobody
 // who has been waiting, and an item that comes meanwhile finds its taker. (One that has a key
 // for itself, such as the name of its connection, is the first in line there, and is tried.) It
-// costs an operation that has to wait one more try, of the first in line. An operation or an
+// costs an operation that has to wait one more try, of the first in line. (While the call that submits an operation has not
+// returned, that one may be overtaken, though Waiting counts it already.) An operation or an
 // Await that is submitted while others wait, with a timeout of zero or less, may end without a
 // try, and an Await does not call its function before it is in line. Default: off; every operation
 // is tried at once when it is submitted, whoever waits.

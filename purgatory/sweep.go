@@ -11,11 +11,11 @@ import (
 // AdvanceClock expires what is due, and purges. The reaper does this in a loop; call
 // AdvanceClock yourself on a manual clock, or if you use [WithoutReaper].
 //
-// On the system's clock it blocks until something in the timer is due, at most for d, and
-// reports whether anything was; expiry workers run the callbacks. Do not call it from a
-// callback.
+// On the system's clock it blocks until the tick of something in the timer has come, at most for d, and
+// reports whether one has (see [timer.SystemTimer.AdvanceClock]); expiry workers run the callbacks. Do not call it
+// from a callback.
 //
-// On a manual clock it moves the time by d and reports whether an operation has expired;
+// On a manual clock it moves the time by d and reports whether an operation, or a task of the timer, has expired;
 // the callbacks have run on this goroutine when it returns (but with [WithCallbacksOnWorkers]). If another AdvanceClock is
 // moving the clock, as when a callback calls it, it adds d to that move and returns false
 // at once.

@@ -44,7 +44,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // it. OnComplete has then run on this goroutine, unless the goroutine's stack is over
 // 400 frames deep or the purgatory has [WithCallbacksOnWorkers]. If err is not nil, op was not accepted: this call causes no
 // callback, and op can be submitted again, except after [ErrUsed], and after an
-// [ErrClosed] that came when its timeout was passing.
+// [ErrClosed], or an [ErrFull] of its key, that came when its timeout was passing.
 //
 // While no other goroutine checks a key, TryComplete runs at most twice here, however
 // many keys there are: before op is watched, and afterwards, for a change of state in
@@ -157,7 +157,9 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // Where operations take different amounts, the first in line may say no although there is enough for
 // those behind it. If it ends without having taken anything, as when its timeout passes, or by another key, a worker checks
 // the key in order: those behind it may fit. One that can never be met would keep the line standing:
-// refuse it before you submit it, or have its TryComplete return true and note that the answer is "never".
+// refuse it before you submit it, or have its TryComplete return true and note that the answer is "never". Check a
+// line in order only: where a check of another kind, or the read of an [AwaitRead], ends one that has taken nothing as
+// satisfied, nobody tries those behind it.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
 	p.made()
 	if h := p.cfg.hook; h != nil {

@@ -55,7 +55,7 @@
 // # Locks
 //
 // The timer holds a shard's lock for a few dozen instructions, or for a few hundred entries
-// at most. Only two methods hold it longer: [Inspect] until it has counted about a thousand
+// at most (for some milliseconds, if a wheel has a million buckets). Only two methods hold it longer: [Inspect] until it has counted about a thousand
 // entries, some ten microseconds, and Stop until it has removed all of the shard. It never calls
 // user code with a shard's lock held, and the driver of a SystemTimer calls none.
 package timer

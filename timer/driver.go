@@ -88,9 +88,10 @@ func (t *SystemTimer) nextWake() int64 {
 	return tick
 }
 
-// AdvanceClock waits until an entry is due, hands all due entries to the workers and returns
-// true. It returns false when d has passed or the timer stops. If d is 0, it hands over what
-// is due and does not wait. After a stall, it first waits for the grace of [WithStallGrace], if there
+// AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns
+// true: also for an entry that was extended, which goes back into the wheel then. It returns false when d has passed
+// or the timer stops, and for an entry that was due when it was added, which needs no driver. If d is 0, it hands over
+// what is due and does not wait. After a stall, it first waits for the grace of [WithStallGrace], if there
 // is one. One of several callers is the driver; the others wait until they can be it, for up to their d. A
 // task that calls it blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }

@@ -81,7 +81,7 @@ var (
 const tooManyTimers = 64
 
 // NewSystemTimer returns a timer whose clock starts now. Nothing expires until a goroutine
-// drives it: see [SystemTimer.Start] and [SystemTimer.AdvanceClock]. Stop it with
+// drives it, but for what is due when it is added: see [SystemTimer.Start] and [SystemTimer.AdvanceClock]. Stop it with
 // [SystemTimer.Stop].
 //
 // Error: [ErrInvalidOption].

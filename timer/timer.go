@@ -26,8 +26,8 @@ type Timer interface {
 	// time. It returns 0 for an entry of another timer.
 	DeadlineOf(task *TaskEntry) time.Duration
 
-	// AdvanceClock lets up to d of time pass and reports whether anything expired. A
-	// SystemTimer waits for that time; a ManualTimer moves its clock.
+	// AdvanceClock lets up to d of time pass and reports whether anything expired, as
+	// far as its driver knows. A SystemTimer waits for that time; a ManualTimer moves its clock.
 	AdvanceClock(d time.Duration) bool
 
 	// AdvanceClockUntil is AdvanceClock that stops waiting and returns false when stop

@@ -16,36 +16,8 @@ var ErrClosed = errors.New("the watermark is closed")
 // concurrent use. It holds no goroutine: [Watermark.Close] is for the end of an era, and what is left of
 // a watermark without Close is memory.
 //
-// No wake-up is lost:
-//
-//  1. Advance raises the position under mu before it checks the key.
-//  2. A goroutine enters a wait under mu, and only if the position is lower. So one that enters
-//     after the rise sees it.
-//  3. One that has entered before is in a wait that is registered, and then the check finds it; or
-//     it, or another goroutine, is about to register it. The purgatory tries the wait after it is
-//     linked, and with WithFirstInFirstOut, which may try others only, [shared.start] looks.
-//
-// After Close the position does not change, and so nobody gets a yes from later progress:
-//
-//  1. Close sets closed under mu. Advance and Recede change the position under mu, and only if closed is
-//     not set.
-//  2. So after Close every comparison with the position, also one that the purgatory makes, gives the
-//     answer that it gave at Close.
-//  3. Await and StartWait look at closed first. A call that begins after Close returns the cause.
-//
-// Close leaves nobody waiting:
-//
-//  1. No goroutine enters a wait after Close has set closed, because it enters under mu.
-//  2. After that Close ends the waits that are linked under the key.
-//  3. A wait that Close does not find there is linked later. [shared.start] looks at closed after the wait is linked,
-//     and ends it.
-//
-// A goroutine that comes after Recede gets no yes from before it:
-//
-//  1. Recede lowers the position and empties waits in one step, under mu. So a goroutine that comes later does
-//     not enter a wait that was made before, not even if a check has found that wait's position reached and is
-//     about to end it.
-//  2. A wait that is made later is compared with the position only later.
+// No wake-up is lost. After Close the position does not change, and nobody gets a yes from later progress; Close leaves
+// nobody waiting. Who comes after Recede gets no yes from before it.
 type Watermark[K comparable] struct {
 	p      *purgatory.Purgatory[K]
 	key    K
@@ -53,6 +25,36 @@ type Watermark[K comparable] struct {
 	closed sched.Bool  // set once, under mu
 	cause  error       // of Close; constant once closed is set
 
+	// No wake-up is lost:
+	//
+	//  1. Advance raises the position under mu before it checks the key.
+	//  2. A goroutine enters a wait under mu, and only if the position is lower. So one that enters
+	//     after the rise sees it.
+	//  3. One that has entered before is in a wait that is registered, and then the check finds it; or
+	//     it, or another goroutine, is about to register it. The purgatory tries the wait after it is
+	//     linked, and with WithFirstInFirstOut, which may try others only, shared.start looks.
+	//
+	// After Close the position does not change, and so nobody gets a yes from later progress:
+	//
+	//  1. Close sets closed under mu. Advance and Recede change the position under mu, and only if closed is
+	//     not set.
+	//  2. So after Close every comparison with the position, also one that the purgatory makes, gives the
+	//     answer that it gave at Close.
+	//  3. Await and StartWait look at closed first. A call that begins after Close returns the cause.
+	//
+	// Close leaves nobody waiting:
+	//
+	//  1. No goroutine enters a wait after Close has set closed, because it enters under mu.
+	//  2. After that Close ends the waits that are linked under the key.
+	//  3. A wait that Close does not find there is linked later. shared.start looks at closed after the wait is linked,
+	//     and ends it.
+	//
+	// A goroutine that comes after Recede gets no yes from before it:
+	//
+	//  1. Recede lowers the position and empties waits in one step, under mu. So a goroutine that comes later does
+	//     not enter a wait that was made before, not even if a check has found that wait's position reached and is
+	//     about to end it.
+	//  2. A wait that is made later is compared with the position only later.
 	mu struct { // taken with no other lock of the library held; no other code runs under it
 		sched.Mutex
 		first   *shared[K]           // one of the waits; see docs/decisions.md#one-wait-needs-no-map
