@@ -114,14 +114,8 @@ func (w *timingWheel) next() (expiration int64, l int, bucket *taskList) {
 		for ahead := int64(0); ahead < w.size; ahead++ {
 			from := w.slot(here + ahead)
 			slot := nextBit(lv.filled, from, w.size)
-			if slot == w.size {
-				slot += nextBit(lv.filled, 0, from)
-			}
-			if ahead += slot - from; ahead >= w.size { // none
-				break
-			}
-			slot = w.slot(slot)
-			if lv.buckets[slot].empty() { // what was in it has been cancelled
+			ahead += slot - from
+			if slot = w.slot(slot); lv.buckets[slot].empty() { // the first one, or what was in it has been cancelled
 				lv.filled[slot>>6] &^= 1 << (slot & 63)
 				continue
 			}
