@@ -193,7 +193,10 @@ func (b *notebook) late() {
 
 func (b *notebook) refused() {
 	most := b.n.MaxPending
-	if b.w.rejectedFull > 0 {
+	if b.w.rejectedFull > 0 && most == 0 {
+		b.lately("full: %s refused %s, by WithMaxPendingPerKey, by the timer's maximum, or by a WithMaxPending of 0",
+			count(b.w.rejectedFull, "operation was", "operations were"), b.span())
+	} else if b.w.rejectedFull > 0 {
 		b.lately("full: %s refused %s, WithMaxPending is %d", count(b.w.rejectedFull, "operation was", "operations were"), b.span(), most)
 	} else if full := 100 * float64(b.n.Pending) / float64(most); most > 0 && full > fullPercent {
 		b.look("%.0f %% full: %s, WithMaxPending is %d", math.Floor(full), count(b.n.Pending, "operation waits", "operations wait"), most)
@@ -222,7 +225,7 @@ func (b *notebook) expiries(stuck bool) {
 			b.look("%s", said)
 		}
 	case neverChecked(b.n):
-		b.trouble("%s, none was satisfied, and no check was ever made: does anybody call CheckAndComplete or Signal? %s",
+		b.trouble("%s, none was satisfied, and no check was ever made of what they waited for: does anybody call CheckAndComplete or Signal? %s",
 			count(b.n.Expired, "operation has expired", "operations have expired"), normal)
 	case share >= expiredMany && len(only) > 0:
 		b.lately("%s, all of %s among them: does anybody call CheckAndComplete for such a key? %s", said, listed(only), normal)
@@ -250,7 +253,7 @@ func (b *notebook) vain() {
 // neverChecked reports whether operations only ever expire, unless their callers cancel them: nobody has checked a key, or
 // forced an operation.
 func neverChecked(n *purgatory.Stats) bool {
-	return n.Expired > 0 && n.Satisfied == 0 && n.Forced == 0 && n.Checks == 0 && n.Signals == 0
+	return n.Expired > 0 && n.Satisfied == 0 && n.Forced == 0 && n.Checks == 0 && n.PassedOver == 0 && n.Signals == 0
 }
 
 func (b *notebook) growth() {

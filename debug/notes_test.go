@@ -99,6 +99,7 @@ func TestASickDayHasItsNote(t *testing.T) {
 			*d.lateBy(time.Millisecond), *d.lateBy(time.Second) = 400, 5
 		}, "", ""},
 		{"full", func(d *day) { d.n.MaxPending, d.n.Pending, d.w.rejected, d.w.rejectedFull = 10, 10, 4, 4 }, "trouble", "full: 4 operations were refused"},
+		{"a key is full", func(d *day) { d.w.rejected, d.w.rejectedFull = 4, 4 }, "trouble", "full: 4 operations were refused in the last 2 min, by WithMaxPendingPerKey"},
 		{"nearly full", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 900 }, "look", "90 % full"},
 		{"not full", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 700 }, "", ""},
 		{"refused", func(d *day) { d.w.rejected = 1 }, "look", "1 operation was refused"},
@@ -133,6 +134,7 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"some clients go", func(d *day) { d.w.passedOver, d.w.ended[operation.Satisfied] = 101, 101 }, "", ""},
 		{"few clients go", func(d *day) { d.w.passedOver, d.w.ended[operation.Satisfied] = 100, 1 }, "", ""},
 		{"nobody ever checks", func(d *day) { d.n.Accepted, d.n.Expired = 1, 1 }, "trouble", "1 operation has expired, none was satisfied, and no check was ever made"},
+		{"checks find only those who have gone", func(d *day) { d.n.Expired, d.n.PassedOver = 1, 3 }, "", ""},
 		{"nobody ever checks, clients go", func(d *day) { d.n.Expired, d.n.Cancelled, d.n.Pending = 20, 5, 9 }, "trouble", "20 operations have expired, none was satisfied, and no check was ever made"},
 		{"nobody ever checks, whatever the key", func(d *day) {
 			d.n.Expired, d.w.ended[operation.Expired] = 3, 3

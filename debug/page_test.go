@@ -247,6 +247,9 @@ func TestNobodyLooksNobodySamples(t *testing.T) {
 		synctest.Wait() // the bubble fails if a goroutine is left
 		get(t, page, "/")
 		assert.Nil(t, page.mu.stop)
+		one := page.view(nil).Purgatories[0]
+		assert.Empty(t, one.History, "what was sampled is old")
+		assert.Zero(t, one.Window.Seconds)
 	})
 }
 

@@ -52,7 +52,10 @@ func copyOf[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], no
 	defer p.mu.Unlock()
 	all := make([]sampled[S, N], len(*list))
 	for i, s := range *list {
-		recent := slices.Clone(s.samples)
+		var recent []sample[N]
+		if !p.mu.closed {
+			recent = slices.Clone(s.samples)
+		}
 		for len(recent) > 0 && now.Sub(recent[0].at) > history*interval {
 			recent = recent[1:]
 		}

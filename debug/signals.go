@@ -110,13 +110,13 @@ func signalNotes(n *signals.Stats, h *hearing, now time.Time) []Note {
 	word := fmt.Sprintf("no word since %s, for %s", now.Add(-silent).Format(time.TimeOnly), seconds(silent.Seconds()))
 	switch {
 	case !n.Running:
-		b.trouble("it does not run: Run has not been called, or has returned; %s", word)
+		b.trouble("it does not run: Run has not been called, or has returned; %s%s", word, finalOf(n.Err))
 	case !n.Standing && n.Ends > 0:
 		b.trouble("restarting: %s; %s", reason(n.Err), word)
 	case !n.Standing && silent > standsAfter:
-		b.trouble("it has not subscribed yet; %s", word)
+		b.trouble("it has not subscribed yet, or does not hear itself; %s", word)
 	case !n.Standing:
-		b.look("it has not subscribed yet")
+		b.look("it has not subscribed yet, or has yet to hear itself")
 	case silent > silentSoon && h.earlier >= fewHints, silent > silentLate && n.Hints >= someHints:
 		b.look("%s: is there nothing to say, or does the subscription hear nothing? WithAudit re-checks at intervals", word)
 	}
@@ -150,6 +150,14 @@ func reason(err error) string {
 		return "without an error"
 	}
 	return err.Error()
+}
+
+// finalOf says what a runner that does not run ended with, if that was an error.
+func finalOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "; last: " + err.Error()
 }
 
 func viewOfSignals(n *signals.Stats) SignalsView {
@@ -186,8 +194,13 @@ func (p *Page) viewSignals(names []string, now time.Time) []SignalsView {
 		if len(names) > 0 && !slices.Contains(names, n.Name) {
 			continue
 		}
-		if p.opts.HideDetails && n.Err != nil {
-			n.Err = errHidden
+		if p.opts.HideDetails {
+			if n.Err != nil {
+				n.Err = errHidden
+			}
+			if n.Blind != "" {
+				n.Blind = "some changes" // it may have a bucket's name
+			}
 		}
 		h := hearingOf(s.samples, &n, now)
 		v := viewOfSignals(&n)

@@ -37,10 +37,11 @@ func TestASickSourceHasItsNote(t *testing.T) {
 	}{
 		{"all is well", func(*signals.Stats, *hearing) {}, "", ""},
 		{"nobody runs it", func(n *signals.Stats, _ *hearing) { n.Running, n.Standing = false, false }, "trouble", "it does not run: Run has not been called, or has returned; no word since 11:59:59, for 1s"},
+		{"it has ended for good", func(n *signals.Stats, _ *hearing) { n.Running, n.Standing, n.Err = false, false, broken }, "trouble", "it does not run: Run has not been called, or has returned; no word since 11:59:59, for 1s; last: connection refused"},
 		{"it is restarted", func(n *signals.Stats, _ *hearing) { n.Standing, n.Ends, n.Err = false, 3, broken }, "trouble", "restarting: connection refused; no word since 11:59:59"},
 		{"it is restarted, and said nothing", func(n *signals.Stats, _ *hearing) { n.Standing, n.Ends = false, 3 }, "trouble", "restarting: without an error"},
 		{"it is about to subscribe", func(n *signals.Stats, _ *hearing) { n.Standing = false }, "look", "it has not subscribed yet"},
-		{"it never subscribes", func(n *signals.Stats, _ *hearing) { n.Standing, n.SinceLastWord = false, time.Minute }, "trouble", "it has not subscribed yet; no word since 11:59:00"},
+		{"it never subscribes", func(n *signals.Stats, _ *hearing) { n.Standing, n.SinceLastWord = false, time.Minute }, "trouble", "it has not subscribed yet, or does not hear itself; no word since 11:59:00"},
 		{"it has ended, and stands again", func(n *signals.Stats, h *hearing) { n.Ends, n.Err, h.ends, h.gaps = 9, broken, 2, 2 }, "look", "it ended 2 times in the last 2 min, last: connection refused"},
 		{"it ended last week", func(n *signals.Stats, _ *hearing) { n.Ends, n.Gaps, n.Err = 9, 9, broken }, "", ""},
 		{"gaps", func(_ *signals.Stats, h *hearing) { h.gaps = 1 }, "look", "1 gap in the last 2 min"},
@@ -200,6 +201,19 @@ func TestARunnerIsShown(t *testing.T) {
 	require.Len(t, page.view([]string{"nats \u202e"}).Signals, 1)
 	page.RemoveSignals(hints)
 	assert.Empty(t, page.view(nil).Signals)
+}
+
+func TestWhatASourceIsBlindToIsADetail(t *testing.T) {
+	for hide, says := range map[bool]string{false: "keys of bucket secret", true: "some changes"} {
+		page := pageWith(Options{HideDetails: hide})
+		require.NoError(t, page.AddSignals(&fixedSource{signals.Stats{Name: "a", Running: true, Standing: true, Blind: "keys of bucket secret"}}))
+		for _, format := range []string{"html", "json", "text"} {
+			body := get(t, page, "/?format="+format).Body.String()
+			assert.Contains(t, body, "the engine sends no hint for "+says)
+			assert.Equal(t, !hide, strings.Contains(body, "secret"))
+		}
+		page.Close()
+	}
 }
 
 func TestSourcesInTroubleComeFirst(t *testing.T) {

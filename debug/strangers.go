@@ -53,7 +53,9 @@ func nameOf(s Source) (name string) {
 // startedAgain reports whether a counter is lower than it was: the source then stands for another purgatory than before, and
 // nothing can be said about what has happened in between.
 func startedAgain(before, now *purgatory.Stats) bool {
-	return now.Accepted < before.Accepted || now.Rejected < before.Rejected || now.Checks < before.Checks || now.Signals < before.Signals ||
+	return now.Accepted < before.Accepted || now.Satisfied < before.Satisfied || now.Forced < before.Forced || now.Expired < before.Expired ||
+		now.Cancelled < before.Cancelled || now.Closed < before.Closed || now.Rejected < before.Rejected || now.RejectedFull < before.RejectedFull ||
+		now.WastedChecks < before.WastedChecks || now.Checks < before.Checks || now.Signals < before.Signals ||
 		now.Panics < before.Panics || now.PassedOver < before.PassedOver || now.SlowCallbacks < before.SlowCallbacks ||
 		now.ReaperStalls < before.ReaperStalls || now.Late.Count() < before.Late.Count()
 }

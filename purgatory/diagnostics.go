@@ -43,7 +43,7 @@ func WithSlowCallback(threshold time.Duration) Option { return func(c *config) {
 func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } }
 
 // Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
-// did not have to wait, or is an operation of another purgatory. Call it in a callback of op, or afterwards.
+// did not have to wait, or is an operation of another purgatory. Call it in a callback of op: it goes on growing.
 func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
 	if m := machine.Find(op); m != nil && m.Owner() == p.id {
 		return p.records.AgeOf(m)

@@ -43,7 +43,7 @@ type Stats struct {
 	WastedChecks int64 // of Checks: TryComplete returned false
 	Signals      int64 // signals of a key
 	Purged       int64 // entries that purges have removed
-	Panics       int64 // panics in operations' methods
+	Panics       int64 // panics in operations' methods and in other functions of the user's, such as a logger
 
 	// PassedOver counts the waits and operations that were not tried, because nobody was there any more to take
 	// anything: a wait's context had ended, or, in a check in order, an operation's deadline had passed.
@@ -57,7 +57,8 @@ type Stats struct {
 	Running int64
 	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
 	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of
-	// the reaper and calls of Stats, and so about 0.2 s too low. A method that blocks while others under
+	// the reaper and calls of Stats, and so about 0.2 s too low; where no reaper runs, as where nothing ever had a timeout,
+	// it begins with the first call of Stats, and it begins anew when the reaper has stalled. A method that blocks while others under
 	// the same keys, or under keys of the same watcher shard, return is not seen: then Running does not
 	// fall to 0, and [WithSlowCallback] measures each.
 	BlockedFor time.Duration

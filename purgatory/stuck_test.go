@@ -816,3 +816,25 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 		}
 	}
 }
+
+// Of an event there are ten records in a second. Callbacks that are stuck beyond these have theirs later.
+func TestEachOfManyStuckCallbacksIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(records)
+		p := open[int](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(log)), purgatory.WithExpiryWorkers(40))
+		block := make(chan struct{})
+		for i := range 35 {
+			submit(t, p, &op{complete: func() { <-block }}, time.Second, i)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		assert.Len(t, log.find(purgatory.EventStuck), 10)
+		time.Sleep(5 * time.Second)
+		assert.Len(t, log.find(purgatory.EventStuck), 35)
+		for _, r := range log.find(purgatory.EventStuck) {
+			assert.NotContains(t, r, "suppressed")
+		}
+		close(block)
+		synctest.Wait()
+		require.NoError(t, p.Close())
+	})
+}

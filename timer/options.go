@@ -71,7 +71,7 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked = h }
 }
 
-// WithLogger sets the logger for the warning [EventManyTimers], which [NewSystemTimer] logs.
+// WithLogger sets the logger for the warning [EventManyTimers], which is logged when a goroutine begins to drive a timer.
 // Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 

@@ -102,16 +102,17 @@ func (c *Callbacks[K]) Now() (stuck int64, oldest time.Duration, slow int64) {
 }
 
 // TakeStuck returns what logs the callbacks that have been running for longer than the threshold and
-// were not logged, up to as many as are logged in a second; nil if there are none.
+// were not logged, as many as may be logged now; nil if there are none.
 func (c *Callbacks[K]) TakeStuck() (report func()) {
 	if c == nil {
 		return nil
 	}
+	left := c.records.left(EventStuck)
 	stuck := make(map[*machine.Machine]callback[K]) // copies: a callback may return at any time
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for m, b := range c.mu.running {
-		if !b.logged && time.Since(b.began) > c.threshold && len(stuck) < recordsPerSecond {
+		if !b.logged && time.Since(b.began) > c.threshold && len(stuck) < left {
 			b.logged = true
 			c.mu.running[m], stuck[m] = b, b
 		}

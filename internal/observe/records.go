@@ -73,6 +73,17 @@ func (r *Records) allow(event string, args []any) (all []any, ok bool) {
 	return args, c.n <= recordsPerSecond
 }
 
+// left returns how many records of event may be logged now.
+func (r *Records) left(event string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.mu.events[event]
+	if time.Since(c.since) >= time.Second {
+		return recordsPerSecond
+	}
+	return max(recordsPerSecond-c.n, 0)
+}
+
 // Log logs an event, unless there are too many records of it.
 func (r *Records) Log(level slog.Level, event string, args ...any) {
 	if r.Off() {

@@ -96,7 +96,7 @@ var (
 	rejected = desc("rejected_operations_total", "Operations that were not accepted, by reason: the purgatory was closed, or full; bad input.", "reason")
 
 	// Only with purgatory.WithHistograms.
-	oldestAge = desc("oldest_operation_age_seconds", "How long the oldest waiting operation has been waiting, too high by 6.4 % at most.")
+	oldestAge = desc("oldest_operation_age_seconds", "How long the oldest waiting operation has been waiting, too high by 16.8 ms, or by 6.3 % if that is more, at most.")
 	waited    = desc("wait_seconds", "How long operations had been waiting when they ended, by outcome.", "outcome")
 	late      = desc("expiry_lateness_seconds", "How long after its deadline an operation expired.")
 	// age is a gauge and no histogram: what waits can become less, and a histogram's
