@@ -21,7 +21,7 @@ func (p *Page) view(names []string) View {
 	if v.Hidden {
 		rows = 0
 	}
-	ids := make(map[string]bool)
+	ids := make(map[string]int)
 	seen := make([]sight, 0, len(sources))
 	var stalled []string
 	var stalls int64
@@ -111,7 +111,7 @@ func urgency(state string) int {
 }
 
 // anchor returns a name's id in the page: the same whatever else is shown. Names that would get the same id are numbered.
-func anchor(prefix, name string, taken map[string]bool) string {
+func anchor(prefix, name string, taken map[string]int) string {
 	id := prefix + strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r
@@ -119,10 +119,11 @@ func anchor(prefix, name string, taken map[string]bool) string {
 		return '-'
 	}, name)
 	free := id
-	for n := 2; taken[free]; n++ {
-		free = id + "." + strconv.Itoa(n)
+	for taken[free] > 0 {
+		taken[id]++ // the last number
+		free = id + "." + strconv.Itoa(taken[id])
 	}
-	taken[free] = true
+	taken[free] = 1
 	return free
 }
 

@@ -179,7 +179,7 @@ func viewOfSignals(n *signals.Stats) SignalsView {
 // viewSignals looks at every source of hints, or at those of the given names if there are any.
 func (p *Page) viewSignals(names []string, now time.Time) []SignalsView {
 	all := copyOf(p, &p.mu.signals, now)
-	views, ids := make([]SignalsView, 0, len(all)), make(map[string]bool)
+	views, ids := make([]SignalsView, 0, len(all)), make(map[string]int)
 	for _, s := range all {
 		var n signals.Stats
 		failure := guarded(func() { n = s.source.Stats() })

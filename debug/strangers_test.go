@@ -208,7 +208,10 @@ func TestEachCounterTellsThatASourceStartedAgain(t *testing.T) {
 	var before purgatory.Stats
 	assert.False(t, startedAgain(&before, &before))
 	before.Late.Counts[3] = 1
-	all := []*int64{&before.Accepted, &before.Rejected, &before.Checks, &before.Signals, &before.Panics, &before.PassedOver, &before.SlowCallbacks, &before.ReaperStalls}
+	all := []*int64{
+		&before.Accepted, &before.Satisfied, &before.Forced, &before.Expired, &before.Cancelled, &before.Closed,
+		&before.Rejected, &before.RejectedFull, &before.WastedChecks, &before.Checks, &before.Signals, &before.Panics, &before.PassedOver, &before.SlowCallbacks, &before.ReaperStalls,
+	}
 	assert.True(t, startedAgain(&before, &purgatory.Stats{}))
 	before.Late.Counts[3] = 0
 	for i, counter := range all {

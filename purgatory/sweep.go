@@ -38,9 +38,6 @@ func (p *DelayedOperationPurgatory[K]) sweep(stalled time.Duration) {
 		return
 	}
 	due, waited := p.overdue()
-	if stalled > 0 {
-		due = 0 // they have waited for the reaper
-	}
 	stuck := p.observed.TakeStuck()
 	if stalled == 0 && purged == 0 && due == 0 && stuck == nil {
 		p.reporting.Store(false)

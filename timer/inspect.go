@@ -114,6 +114,10 @@ func (s *shard) inspectLocked(w *Wheels) {
 		// is ahead of its own by as many buckets as the phase has begun.
 		ahead := wheel.slot((wheel.phase + lv.span - 1) / lv.span)
 		for b := nextBit(lv.filled, 0, wheel.size); b < wheel.size; b = nextBit(lv.filled, b+1, wheel.size) {
+			if lv.buckets[b].empty() { // what was in it has been cancelled
+				lv.filled[b>>6] &^= 1 << (b & 63)
+				continue
+			}
 			at := wheel.slot(b - ahead + wheel.size)
 			count(&lv.buckets[b], &slots[at/fold])
 			if budget <= 0 { // go on with the next slot

@@ -1,6 +1,8 @@
 package timer
 
 import (
+	"math/bits"
+	"strconv"
 	"testing"
 	"time"
 
@@ -266,4 +268,51 @@ func TestInspectShowsNoDueEntryInABucket(t *testing.T) {
 	slots := Inspect(m).Levels[0].Slots
 	assert.Equal(t, slots[30], slots[40], "each of three lists has a third of what was not counted")
 	m.Stop()
+}
+
+// What Inspect finds empty it does not look at again.
+func TestInspectForgetsEmptyBuckets(t *testing.T) {
+	m, err := NewManualTimer(WithShards(1))
+	require.NoError(t, err)
+	all := make([]*TaskEntry, 50)
+	for i := range all {
+		all[i] = &newBenchTask().TaskEntry
+		require.NoError(t, m.AddAt(all[i], 0, time.Duration(i+1)*ms))
+	}
+	for _, e := range all[10:40] {
+		require.True(t, m.Cancel(e))
+	}
+	w := Inspect(m)
+	shown := 0
+	for _, slot := range w.Levels[0].Slots {
+		shown += slot.Entries
+	}
+	assert.Equal(t, 20, shown)
+	for s := range m.made {
+		filled := 0
+		for _, word := range s.mu.wheel.levels[0].filled {
+			filled += bits.OnesCount64(word)
+		}
+		assert.Equal(t, 20, filled)
+	}
+	assert.Len(t, m.Stop(), 20)
+}
+
+// Stop goes once through the buckets of a wheel, also of a big one.
+func BenchmarkStopOfABigWheel(b *testing.B) {
+	for _, n := range []int{1 << 14, 1 << 16, 1 << 18} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				m, _ := NewManualTimer(WithShards(1), WithWheelSize(n))
+				for i := range n - 1 {
+					_ = m.AddAt(&newBenchTask().TaskEntry, 0, time.Duration(i+1)*ms)
+				}
+				b.StartTimer()
+				if left := len(m.Stop()); left != n-1 {
+					b.Fatal(left)
+				}
+			}
+		})
+	}
 }

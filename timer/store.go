@@ -156,7 +156,8 @@ func (t *store) Stop() (unfired []any) {
 		}
 		take(&s.mu.due)
 		take(&s.mu.young)
-		for _, _, bucket := s.mu.wheel.next(); bucket != nil; _, _, bucket = s.mu.wheel.next() {
+		for at, _, bucket := s.mu.wheel.next(); bucket != nil; at, _, bucket = s.mu.wheel.next() {
+			s.mu.wheel.now = at // what is before has been looked at
 			take(bucket)
 		}
 		t.readyLocked(s)

@@ -178,12 +178,17 @@ func joined(m *machine.Marker) *machine.Marker {
 // fillLocked visits the operations of l from w on until out is full. Then the walk stands before
 // the next one.
 func (c *Cursor[K]) fillLocked(l *keyList[K], w *machine.Watch, upTo int64, out []*machine.Machine) (n int, more bool) {
+	passed := 0 // markers, one after the other
 	for end := c.end.Element(); w != nil && w != end && w.Position() <= upTo; w = l.Next(w) {
 		m := w.Machine()
 		if m == nil {
 			w = l.join(w.Marker(), end).Element()
+			if passed++; passed == segment && l.ordered != nil {
+				l.ordered.compact(&l.List, w)
+			}
 			continue
 		}
+		passed = 0
 		if n == len(out) {
 			c.here = l.stand(l.Prev(w), c.here)
 			return n, true

@@ -15,7 +15,7 @@ import (
 // position is short.
 //
 // Removing an operation does not touch the index. A check drops the first markers, if no operation
-// stands before them any more: the log has passed them. If the index has too many markers for the
+// stands before them any more: the log has passed them. One that passes many markers in a row drops those, too. If the index has too many markers for the
 // operations that still wait, lastUpTo empties it. The cost of both is amortized over the insertions
 // between the markers.
 type ordered struct {
@@ -87,6 +87,21 @@ func (o *ordered) trim(list *machine.List) {
 	}
 }
 
+// compact drops the markers of the index that stand right before the next one, but not the one at at: the operations
+// that stood between have ended. A walk calls it when it has passed many such markers.
+func (o *ordered) compact(list *machine.List, at *machine.Watch) {
+	kept := o.index[:0]
+	for i, m := range o.index {
+		if i+1 < len(o.index) && m.Element() != at && list.Next(m.Element()) == o.index[i+1].Element() {
+			drop(m)
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	clear(o.index[len(kept):])
+	o.index = kept
+}
+
 // reset drops the markers of the index.
 func (o *ordered) reset() {
 	for len(o.index) > 0 {
@@ -95,10 +110,15 @@ func (o *ordered) reset() {
 	o.index = nil
 }
 
-// dropFirst drops the first marker of the index. It stays in the list for as long as a walk stands there.
+// drop lets a marker of the index go. It stays in the list for as long as a walk stands there.
+func drop(m *machine.Marker) {
+	m.Fixed = false
+	leave(m)
+}
+
+// dropFirst drops the first marker of the index.
 func (o *ordered) dropFirst() {
-	o.index[0].Fixed = false
-	leave(o.index[0])
+	drop(o.index[0])
 	o.index[0] = nil
 	o.index = o.index[1:]
 }

@@ -213,3 +213,65 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index, "the index was in use")
 	}
 }
+
+// Operations behind the first are cancelled, by the thousand. The markers that stood among them are passed once: also
+// where walks stand at some of them.
+func TestAWalkDropsTheMarkersThatItPassesInARow(t *testing.T) {
+	w := newMap(0)
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	const n = 300 * segment
+	var ops []*machine.Machine
+	for i := range int64(n) {
+		ops = append(ops, waitAt(t, w, 1, i))
+	}
+	ops = append(ops, waitAt(t, w, 1, n-2*nearEnd)) // makes the index
+	l := s.mu.keys.find(1, hash)
+	all := len(l.ordered.index)
+	require.Greater(t, all, 250)
+
+	standing := make([]Cursor[int], 5) // each at a marker of the index, or beside one
+	for i := range standing {
+		_, more := s.Begin(&standing[i], 1, hash, EveryPosition, make([]*machine.Machine, (10+20*i)*segment))
+		require.True(t, more)
+	}
+	const kept = n / 2
+	for _, m := range ops[1:kept] {
+		end(w, 1, m)
+	}
+	require.Len(t, l.ordered.index, all)
+	look := func() (passed int) {
+		var c Cursor[int]
+		out := make([]*machine.Machine, 2)
+		found, more := s.Begin(&c, 1, hash, EveryPosition, out)
+		require.True(t, more)
+		require.Equal(t, []*machine.Machine{ops[0], ops[kept]}, out[:found])
+		c.Stop()
+		for at := l.Next(ops[0].First()); at.Machine() == nil; at = l.Next(at) {
+			passed++
+		}
+		checkInvariants(t, w)
+		return passed
+	}
+	assert.LessOrEqual(t, look(), segment+len(standing)+2)
+	assert.Less(t, len(l.ordered.index), all/2+10, "half of them")
+	for i := range standing {
+		found, more := standing[i].Next(make([]*machine.Machine, 1))
+		assert.Equal(t, 1, found)
+		assert.True(t, more)
+		standing[i].Stop()
+		checkInvariants(t, w)
+	}
+	look()
+	ops = append(ops, waitAt(t, w, 1, kept/2)) // where they have been
+	next := l.Next(ops[0].First())
+	for next.Machine() == nil {
+		next = l.Next(next)
+	}
+	assert.Same(t, ops[len(ops)-1], next.Machine())
+	end(w, 1, ops[len(ops)-1])
+	end(w, 1, ops[0])
+	for _, m := range ops[kept : len(ops)-1] {
+		end(w, 1, m)
+	}
+	checkInvariants(t, w)
+}

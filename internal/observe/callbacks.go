@@ -24,8 +24,11 @@ const (
 type Callbacks[K comparable] struct {
 	records   *Records
 	threshold time.Duration
-	stacks    bool         // of callbacks that are stuck
-	slow      atomic.Int64 // callbacks that took longer than the threshold
+	stacks    bool // of callbacks that are stuck
+	// One goroutine at a time looks for those, and uses these:
+	rest time.Time    // until when no stacks are taken
+	size int          // of the last ones
+	slow atomic.Int64 // callbacks that took longer than the threshold
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -104,7 +107,7 @@ func (c *Callbacks[K]) Now() (stuck int64, oldest time.Duration, slow int64) {
 // TakeStuck returns what logs the callbacks that have been running for longer than the threshold and
 // were not logged, as many as may be logged now; nil if there are none.
 func (c *Callbacks[K]) TakeStuck() (report func()) {
-	if c == nil {
+	if c == nil || time.Now().Before(c.rest) {
 		return nil
 	}
 	left := c.records.left(EventStuck)
@@ -126,7 +129,7 @@ func (c *Callbacks[K]) TakeStuck() (report func()) {
 // report logs stuck callbacks. It does not call the String method of an operation, whose
 // callback runs.
 func (c *Callbacks[K]) report(stuck map[*machine.Machine]callback[K]) {
-	all := sync.OnceValue(allStacks)
+	all := sync.OnceValue(c.allStacks)
 	for m, b := range stuck {
 		args := []any{
 			"operation", Kind(m.Operation()), "callback", b.name,
@@ -141,11 +144,14 @@ func (c *Callbacks[K]) report(stuck map[*machine.Machine]callback[K]) {
 
 const maxStacks = 16 << 20 // bytes of all goroutines' stacks
 
-// allStacks returns the stacks of all goroutines, or their first maxStacks bytes.
-func allStacks() []byte {
-	for size := 1 << 20; ; size *= 2 {
-		buf := make([]byte, size)
-		if n := runtime.Stack(buf, true); n < size || size == maxStacks {
+// allStacks returns the stacks of all goroutines, or their first maxStacks bytes. The runtime stops all goroutines for
+// that: so it takes a twentieth of the time at most.
+func (c *Callbacks[K]) allStacks() []byte {
+	began := time.Now()
+	defer func() { c.rest = time.Now().Add(19 * time.Since(began)) }()
+	for c.size = max(c.size, 1<<20); ; c.size *= 2 {
+		buf := make([]byte, c.size)
+		if n := runtime.Stack(buf, true); n < c.size || c.size == maxStacks {
 			return buf[:n]
 		}
 	}
