@@ -39,7 +39,8 @@ func WithSlowCallback(threshold time.Duration) Option { return func(c *config) {
 
 // WithStuckStacks adds to [EventStuck] the stack of the goroutine that runs the
 // callback. In a sweep that finds stuck callbacks, the runtime stops all goroutines once
-// while it writes their stacks. It requires [WithSlowCallback].
+// while it writes their stacks, for a twentieth of the time at most: of very many stuck callbacks some are logged
+// later. It requires [WithSlowCallback].
 func WithStuckStacks() Option { return func(c *config) { c.stuckStacks = true } }
 
 // Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op

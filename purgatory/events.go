@@ -42,7 +42,7 @@ const (
 	// each purgatory, by slog's default logger if that of WithLogger does not log warnings. Warn:
 	// timeout, tick, hint.
 	EventShortTimeout = "purgatory.timeout.short"
-	// EventManyTimers ("purgatory.timers.many"): more than 64 timers have not been stopped; let
+	// EventManyTimers ("purgatory.timers.many"): more than 64 timers are driven and have not been stopped; let
 	// purgatories share one (see WithTimer). Logged once per process. Warn: timers, hint.
 	EventManyTimers = timer.EventManyTimers
 	// EventPurged: a purge has removed entries of ended operations from the lists. Debug:

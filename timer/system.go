@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
 )
@@ -94,12 +95,19 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	return t, nil
 }
 
+// countLive counts t. Another goroutine logs: the logger is user code, and the clock must not wait for it.
 func (t *SystemTimer) countLive() {
-	if n := live.Add(1); n > tooManyTimers &&
-		t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
-		t.logger.Warn(EventManyTimers, "timers", n,
-			"hint", "one timer serves a whole program; stop those that are no longer used")
+	n := live.Add(1)
+	if n <= tooManyTimers || warnedMany.Load() {
+		return
 	}
+	warn := func() {
+		if t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
+			t.logger.Warn(EventManyTimers, "timers", n,
+				"hint", "one timer serves a whole program; stop those that are no longer used")
+		}
+	}
+	sched.Go(func() { guard.Call(warn, t.panicked) })
 }
 
 // expiries is a SystemTimer as the job of its pool.

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -285,37 +286,55 @@ func TestClockIsMonotonic(t *testing.T) {
 }
 
 func TestTooManyTimersIsWarnedOfOnce(t *testing.T) {
-	var silent, heard bytes.Buffer
-	errorsOnly := slog.New(slog.NewTextHandler(&silent, &slog.HandlerOptions{Level: slog.LevelError}))
-	logger := slog.New(slog.NewTextHandler(&heard, nil))
-	warnedMany.Store(false)
-	before := live.Load()
-	t.Cleanup(func() { assert.Equal(t, before, live.Load(), "stopped timers are not counted, once each") })
-	newTimer := func(l *slog.Logger) {
-		timer, err := NewSystemTimer(WithLogger(l), WithShards(1))
-		require.NoError(t, err)
-		t.Cleanup(func() { timer.Stop(); timer.Stop() })
-		if timer.AdvanceClock(0); rand.N(2) == 0 {
-			timer.AdvanceClock(0)
+	synctest.Test(t, func(t *testing.T) {
+		var silent, heard bytes.Buffer
+		errorsOnly := slog.New(slog.NewTextHandler(&silent, &slog.HandlerOptions{Level: slog.LevelError}))
+		goOn := make(chan struct{})
+		logger := slog.New(slow{slog.NewTextHandler(&heard, nil), goOn})
+		warnedMany.Store(false)
+		before := live.Load()
+		t.Cleanup(func() { assert.Equal(t, before, live.Load(), "stopped timers are not counted, once each") })
+		newTimer := func(l *slog.Logger) {
+			timer, err := NewSystemTimer(WithLogger(l), WithShards(1))
+			require.NoError(t, err)
+			t.Cleanup(func() { timer.Stop(); timer.Stop() })
+			if timer.AdvanceClock(0); rand.N(2) == 0 {
+				timer.AdvanceClock(0)
+			}
+			synctest.Wait()
 		}
-	}
-	for range 2 * tooManyTimers { // nobody drives them
-		_, err := NewSystemTimer(WithLogger(logger), WithShards(1))
+		for range 2 * tooManyTimers { // nobody drives them
+			_, err := NewSystemTimer(WithLogger(logger), WithShards(1))
+			require.NoError(t, err)
+		}
+		stopped, err := NewSystemTimer(WithLogger(logger), WithShards(1))
 		require.NoError(t, err)
-	}
-	stopped, err := NewSystemTimer(WithLogger(logger), WithShards(1))
-	require.NoError(t, err)
-	stopped.Stop()
-	stopped.AdvanceClock(0) // too late
-	require.Less(t, live.Load(), int64(tooManyTimers))
-	for live.Load() < tooManyTimers {
-		newTimer(logger)
-	}
-	assert.Empty(t, heard.String(), "%d timers are not too many", tooManyTimers)
-	newTimer(errorsOnly) // a logger that drops warnings does not use up the one warning
-	for range 5 {
-		newTimer(logger)
-	}
-	assert.Equal(t, 1, strings.Count(heard.String(), EventManyTimers))
-	assert.Empty(t, silent.String())
+		stopped.Stop()
+		stopped.AdvanceClock(0) // too late
+		require.Less(t, live.Load(), int64(tooManyTimers))
+		for live.Load() < tooManyTimers {
+			newTimer(logger)
+		}
+		newTimer(errorsOnly) // a logger that drops warnings does not use up the one warning
+		assert.False(t, warnedMany.Load(), "%d timers are not too many, and nobody has heard of more", tooManyTimers)
+		for range 5 {
+			newTimer(logger) // which blocks, and holds up no clock
+		}
+		assert.Empty(t, heard.String())
+		close(goOn)
+		synctest.Wait()
+		assert.Equal(t, 1, strings.Count(heard.String(), EventManyTimers))
+		assert.Empty(t, silent.String())
+	})
+}
+
+// slow is a handler that takes no record before goOn is closed.
+type slow struct {
+	slog.Handler
+	goOn chan struct{}
+}
+
+func (s slow) Handle(ctx context.Context, r slog.Record) error {
+	<-s.goOn
+	return s.Handler.Handle(ctx, r)
 }
