@@ -18,6 +18,9 @@ type Embedded interface{ embedOperationDelayedOperation() *Machine }
 // returns true, nobody has to run these on a worker.
 type Waker interface{ OnlyWakes() bool }
 
+// Try calls TryComplete. Only the holder may call it.
+func (m *Machine) Try() bool { return m.op.TryComplete() }
+
 // Core wraps the machine for a user's type to embed. It promotes no exported method to
 // that type.
 type Core struct{ m Machine }

@@ -3,18 +3,16 @@ package purgatory
 import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/watchers"
 )
 
 // crew is the purgatory's signal workers, and what they take: operations whose callbacks were
-// handed to them, signalled keys, and the signal of all keys. It is safe for concurrent use.
+// handed to them, and keys that were signalled. It is safe for concurrent use.
 type crew[K comparable] struct {
 	p    *DelayedOperationPurgatory[K]
 	pool workers.Pool
-	next sched.Uint32 // the kind of work, and the shard, with which a worker begins
-	all  sched.Bool   // SignalAll has asked for a check of every key
+	next sched.Uint32 // the kind of work with which a worker begins
 
 	handed struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -37,8 +35,7 @@ func (c *crew[K]) hand(h handed[K]) {
 	c.pool.Kick()
 }
 
-// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free. See
-// docs/decisions.md#callbacks-are-handed-over-one-by-one.
+// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
 func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	c.handed.Lock()
 	defer c.handed.Unlock()
@@ -54,7 +51,7 @@ func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 
 // Queued reports whether there is work.
 func (c *crew[K]) Queued() bool {
-	if c.all.Load() || c.p.watchers.Signalled() {
+	if c.p.watchers.Signalled() {
 		return true
 	}
 	c.handed.Lock()
@@ -65,56 +62,37 @@ func (c *crew[K]) Queued() bool {
 // idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
-// Work does one piece of work, and reports whether there was any. Each of the three kinds
-// comes first every third time, so that none of them, arriving without end, holds up the others.
+// Work does one piece of work, and reports whether there was any. Each of the two kinds
+// comes first every second time, so that neither, arriving without end, holds up the other.
 func (c *crew[K]) Work() bool {
-	kinds := [...]func(from uint) bool{c.workHanded, c.workAll, c.workSignal}
-	const n = uint(len(kinds))
-	next := uint(c.next.Add(1))
-	for i := range n {
-		if kinds[(next+i)%n](next / n) {
-			return true
-		}
+	if c.next.Add(1)%2 == 0 {
+		return c.workHanded() || c.workSignal()
 	}
-	return false
+	return c.workSignal() || c.workHanded()
 }
 
-// workHanded runs the callbacks of one operation. It does not look at the stack: to hand them on
-// would help nobody.
-func (c *crew[K]) workHanded(uint) (found bool) {
+// workHanded runs the callbacks of one operation.
+func (c *crew[K]) workHanded() (found bool) {
 	h, found := c.takeHanded()
 	if found {
 		c.pool.KickIfQueued() // the callbacks may block this worker
-		h.shard.Gate().Enter()
-		c.p.answerOne(h.shard, h.m, h.m.Outcome(), h.key, 0)
+		e := ending[K]{p: c.p, shard: h.shard, key: h.key, first: h.m}
+		e.run()
 	}
 	return found
 }
 
-// workSignal checks a signalled key.
-func (c *crew[K]) workSignal(from uint) (found bool) {
-	s, ok := c.p.watchers.TakeSignal(from)
+// workSignal checks a key that was signalled, or that a walk has left to a worker.
+func (c *crew[K]) workSignal() (found bool) {
+	var w walk[K]
+	key, n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
 	if !ok {
-		return c.p.watchers.Signalled() // see TakeSignal: there may be another one
+		return c.p.watchers.Signalled() // another worker was faster: there may be another key
 	}
 	c.pool.KickIfQueued() // the callbacks may block this worker
-	if s.InOrder {
-		c.p.checkInOrder(s.Key, s.Hash, nil)
-	} else {
-		c.p.check(s.Key, s.Hash, s.UpTo)
-	}
-	return true
-}
-
-// workAll does what SignalAll has asked for: it signals every key, so that the workers share the
-// checks. It clears the mark before it reads the first key, so that a later SignalAll sets the mark
-// again.
-func (c *crew[K]) workAll(uint) (asked bool) {
-	if !c.all.Load() || !c.all.Swap(false) {
-		return false
-	}
-	for k := range c.p.watchers.AllKeys() {
-		c.p.signal(k.Key, k.Hash, EveryPosition, false)
+	if w.n = n; n > 0 {
+		w.batch.p, w.batch.shard, w.batch.key = c.p, w.Shard(), key
+		w.run()
 	}
 	return true
 }
@@ -133,12 +111,12 @@ func (c *crew[K]) workAll(uint) (asked bool) {
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 	p.made()
 	if len(keys) == 1 {
-		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition, false)
+		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 		return
 	}
 	hashes := p.hashes(keys)
 	for i, key := range keys {
-		p.signal(key, hashes[i], EveryPosition, false)
+		p.signal(key, hashes[i], EveryPosition)
 	}
 }
 
@@ -157,35 +135,13 @@ func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 // waits for key. Several signals of a key make one check up to the highest of their positions.
 func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
 	p.made()
-	return p.signal(key, p.watchers.Hash(key), position, false)
+	return p.signal(key, p.watchers.Hash(key), position)
 }
 
-// SignalInOrder marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
-// calls [DelayedOperationPurgatory.CheckAndCompleteInOrder]. A signal of both kinds makes a
-// check that tries every operation.
-func (p *DelayedOperationPurgatory[K]) SignalInOrder(key K) {
-	p.made()
-	p.signal(key, p.watchers.Hash(key), EveryPosition, true)
-}
-
-func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, inOrder bool) (awaited bool) {
+func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, true, inOrder)
+		h.Called(key, true)
 	}
-	return p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
-}
-
-// SignalAll sets a mark and returns; signal workers check every key, as
-// [DelayedOperationPurgatory.CheckAndCompleteAll] does. Calls that come before the workers
-// begin make one pass over the keys; a call that comes later makes another. SignalAll may
-// be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
-// operation it does nothing.
-func (p *DelayedOperationPurgatory[K]) SignalAll() {
-	p.made()
-	if h := p.cfg.hook; h != nil {
-		h.Called(testhook.EveryKey{}, true, false)
-	}
-	if !p.life.atLeast(emptied) && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
-		p.crew.pool.Kick()
-	}
+	s := p.watchers.Used(hash)
+	return s != nil && s.Signal(key, hash, upTo)
 }
