@@ -214,6 +214,10 @@ forgotten: ## each check of the example programs taken out, one at a time: it mu
 seeded: ## known defects, one at a time, in a copy of the code: each must turn the tests red
 	$(GO) run ./proof/seeded $(ARGS)
 
+.PHONY: size
+size: ## lines, tokens, words of comments and exported names of the core, and the lines of its tests
+	@$(GO) run ./proof/size
+
 .PHONY: mutate
 mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-package timer": minutes)
 	$(GO) run ./proof/mutate $(ARGS)
