@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/purgatory/purgatorytest"
@@ -24,7 +25,7 @@ import (
 // its plain form. The tests of package purgatory try the same promises under load, under
 // race and at their edges.
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // request is an operation that a test controls: it is complete when ready is set.
 type request struct {

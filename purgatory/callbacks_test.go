@@ -471,7 +471,6 @@ func TestCallbacksOfALogAreSerial(t *testing.T) {
 	for round := range howMany(40, 8) {
 		l, err := newWAL()
 		require.NoError(t, err)
-		watched(t)
 		var last, next, accepted, answered, cancelled, inside atomic.Int64
 		callback := func(position int64) func(error) {
 			return func(err error) {

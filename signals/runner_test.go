@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 var errBroken = errors.New("broken")
 

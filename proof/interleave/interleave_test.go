@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
@@ -28,7 +29,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	began := time.Now()
-	status := m.Run()
+	status := watchdog.Over(m).Run()
 	explore.Close()
 	if err := goleak.Find(); err != nil && status == 0 {
 		fmt.Println("interleave:", err)
