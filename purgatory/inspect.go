@@ -17,7 +17,8 @@ import (
 
 // Inspection shows which keys and operations a purgatory holds; [Stats] only counts them.
 type Inspection struct {
-	Wheels timer.Wheels // of the purgatory's timer, which may have other users
+	Tick      time.Duration // of the purgatory's timer
+	Scheduled int           // entries of that timer, which may have other users
 
 	// Hot are the keys with the most events (operations that began to wait, and tries),
 	// and Expiring the keys with the most expiries, most first. Both are empty without
@@ -71,7 +72,7 @@ func untilTimeout(deadline, now time.Duration) time.Duration {
 // sampling is the size of the sample in which the oldest operations are searched.
 const sampling = 1 << 12
 
-// Inspect returns the state of the wheels, up to keys of the busiest keys and of those with
+// Inspect returns the state of the timer, up to keys of the busiest keys and of those with
 // the most expiries, and up to operations of the oldest operations. Its cost is bounded,
 // however many operations wait.
 //
@@ -83,7 +84,7 @@ const sampling = 1 << 12
 // hold a lock that an operation's method takes. Texts are cut off after 200 bytes.
 func (p *DelayedOperationPurgatory[K]) Inspect(keys, operations int) Inspection {
 	p.made()
-	in := Inspection{Wheels: timer.Inspect(p.timer)}
+	in := Inspection{Tick: p.tick, Scheduled: p.timer.Pending()}
 	if keys > 0 {
 		var hot, expiring []stats.KeyCounts[K]
 		for s := range p.watchers.Shards() {

@@ -119,10 +119,10 @@ func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
 		addIn(t, m, behind, 2*ms)
 	}}
 	assert.True(t, m.flush(time.Second))
-	assert.Equal(t, 1, Inspect(m).Due)
+	assert.Equal(t, 1, dueOf(t, &m.store))
 	assert.EqualValues(t, 2, m.next(), "so that the next flush comes at once")
 	assert.True(t, m.flush(time.Second))
-	assert.Equal(t, 2, Inspect(m).Due)
+	assert.Equal(t, 2, dueOf(t, &m.store))
 	m.Stop()
 }
 

@@ -131,6 +131,29 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *entry.Entry, number, 
 	return entries
 }
 
+// placed returns how many entries lie in each level of the wheels.
+func placed(t testing.TB, s *store) (levels []int) {
+	for sh := range s.made {
+		for l, lv := range sh.mu.wheel.levels {
+			if l == len(levels) {
+				levels = append(levels, 0)
+			}
+			for b := range lv.buckets {
+				levels[l] += len(listOf(t, &lv.buckets[b]))
+			}
+		}
+	}
+	return levels
+}
+
+// dueOf returns the number of entries that wait for a worker.
+func dueOf(t testing.TB, s *store) (n int) {
+	for sh := range s.made {
+		n += len(listOf(t, &sh.mu.due))
+	}
+	return n
+}
+
 // listOf returns a list's entries. It fails the test if the list is not a ring in both
 // directions.
 func listOf(t testing.TB, l *taskList) (entries []*entry.Entry) {

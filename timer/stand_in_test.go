@@ -206,7 +206,7 @@ func TestTwoFlushesAtOnce(t *testing.T) {
 		m.mu.now, m.mu.target = max(other, 70*ms), max(other, 70*ms)
 		m.flush(other)
 		m.flush(70 * ms)
-		assert.Zero(t, Inspect(m).Due, "handed over too early")
+		assert.Zero(t, dueOf(t, &m.store), "handed over too early")
 		checkInvariants(t, &m.store, nil)
 		m.AdvanceClock(127*ms - 1 - m.Now())
 		assert.Zero(t, runs, "early")

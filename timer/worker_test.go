@@ -199,12 +199,12 @@ func TestAWorkerPutsABoundedNumberOfExtendedEntriesBack(t *testing.T) {
 			require.True(t, m.Extend(&tt.TaskEntry, time.Minute))
 			s = m.shardOf(&tt.entry)
 		}
-		require.Equal(t, chunk+left, s.mu.due.count(2*chunk))
+		require.Equal(t, chunk+left, len(listOf(t, &s.mu.due)))
 		now := int64(0)
 		s.mu.Lock()
 		e, _ := m.popLocked(s, &now)
 		s.mu.Unlock()
 		assert.Nil(t, e)
-		assert.Equal(t, left, s.mu.due.count(2*chunk))
+		assert.Equal(t, left, len(listOf(t, &s.mu.due)))
 	}
 }
