@@ -38,7 +38,7 @@ const standingIn = never - 1
 // other one has released a shard's lock.
 //
 // The driver still does not sleep past an entry (see wake). A flush raises a shard's next, under
-// the shard's lock, to the tick at which the first bucket expires or young is to be
+// the shard's lock, to the time at which the first bucket expires or young is to be
 // emptied. So a driver that has read next before the flush wakes up too early, not too late.
 func (t *store) standIn() {
 	defer t.standIns.Add(-1)
@@ -47,7 +47,7 @@ func (t *store) standIn() {
 		return
 	}
 	t.flush(t.clock.Now())
-	t.overdue.CompareAndSwap(standingIn, t.late(t.timeOf(t.next()))) // fails if the driver has woken up
+	t.overdue.CompareAndSwap(standingIn, t.late(t.next())) // fails if the driver has woken up
 }
 
 // late returns the time from which on other goroutines do the work of a driver that was to
@@ -62,30 +62,27 @@ func (t *store) late(at int64) int64 {
 	return min(at, never-patience) + patience
 }
 
-// timeOf returns the time of a tick, in ns.
-func (t *store) timeOf(tick int64) int64 { return min(tick, never/t.tick) * t.tick }
-
-// need starts a worker if tick is 0; otherwise it makes the driver wake up at tick at the latest.
-func (t *SystemTimer) need(tick int64) {
-	if tick == 0 {
+// need starts a worker if at is 0; otherwise it makes the driver wake up at that time at the latest.
+func (t *SystemTimer) need(at int64) {
+	if at == 0 {
 		t.pool.Kick()
 		return
 	}
-	for wake := t.wake.Load(); tick < wake; wake = t.wake.Load() {
-		if t.wake.CompareAndSwap(wake, tick) {
+	for wake := t.wake.Load(); at < wake; wake = t.wake.Load() {
+		if t.wake.CompareAndSwap(wake, at) {
 			t.driving.Load().wakeup.Put() // a driver has set wake; if it is awake, its next sleep ends at once
 			return
 		}
 	}
 }
 
-// nextWake computes the tick until which the driver sleeps, and publishes it; the comment on
+// nextWake computes the time until which the driver sleeps, and publishes it; the comment on
 // wake says why in this order.
 func (t *SystemTimer) nextWake() int64 {
 	t.wake.Store(scanning)
-	tick := t.next()
-	t.wake.CompareAndSwap(scanning, tick) // if need has lowered it, the sleep ends at once
-	return tick
+	at := t.next()
+	t.wake.CompareAndSwap(scanning, at) // if need has lowered it, the sleep ends at once
+	return at
 }
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns
@@ -115,7 +112,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 	planned := Never // when this goroutine was to flush
 	for {
 		now := t.clock.Now()
-		planned = min(planned, time.Duration(t.timeOf(t.next())))
+		planned = min(planned, time.Duration(t.next()))
 		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.Now() { // a stall, perhaps after another one
 			planned = now + t.grace
 			if driving.sleeper.Sleep(t.grace, nil, stop, driving.ended) == sched.Stopped {
@@ -128,7 +125,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		if now >= deadline {
 			return false
 		}
-		until := min(t.timeOf(t.nextWake()), int64(deadline))
+		until := min(t.nextWake(), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
 		woken := driving.sleeper.Sleep(time.Duration(until)-t.clock.Now(), driving.wakeup, stop, driving.ended)

@@ -14,12 +14,14 @@ func Due(t Timer) (n int, oldest time.Duration) {
 	for s := range store.made {
 		s.mu.Lock()
 		seen := 0
-		for e := s.mu.due.root.Next; e != &s.mu.due.root && seen < chunk; e = e.Next {
+		for e := range s.mu.due.All {
+			if seen++; seen > chunk {
+				break
+			}
 			if late := now - time.Duration(e.At); late >= 0 { // otherwise it was extended
 				n++
 				oldest = max(oldest, late)
 			}
-			seen++
 		}
 		s.mu.Unlock()
 	}

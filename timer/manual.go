@@ -88,7 +88,7 @@ func (t *ManualTimer) move() (ran bool) {
 	return ran
 }
 
-// step moves the clock to the next tick at which a shard has to be flushed. It does not move
+// step moves the clock to the next time at which a shard has to be flushed. It does not move
 // the clock while entries are due. If nothing is to be done until the target, it
 // moves the clock there, ends the move and returns false.
 func (t *ManualTimer) step() (more bool) {
@@ -97,8 +97,8 @@ func (t *ManualTimer) step() (more bool) {
 	if t.anyReady() { // entries that were due when they were added
 		return true
 	}
-	if tick := t.next(); tick <= int64(t.mu.target)/t.tick {
-		t.mu.now = max(t.mu.now, time.Duration(tick*t.tick))
+	if at := time.Duration(t.next()); at <= t.mu.target {
+		t.mu.now = max(t.mu.now, at)
 		return true
 	}
 	t.mu.now = t.mu.target

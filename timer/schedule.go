@@ -29,7 +29,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Next != nil { // rare
+	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Linked() { // rare
 		if err := t.admitLocked(e); err != nil {
 			s.mu.Unlock()
 			return err
@@ -64,7 +64,7 @@ func (t *store) admitLocked(e *entry.Entry) error {
 		return ErrStopped
 	case !owned && e.Owned():
 		return ErrForeign
-	case owned && e.Next != nil:
+	case owned && e.Linked():
 		return ErrScheduled
 	}
 	if _, ok := task.(*periodic); ok && e.At != 0 {
@@ -96,18 +96,18 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// publish says that an entry was put into s, and unlocks it. expiration is the tick at which the
+// publish says that an entry was put into s, and unlocks it. at is when the
 // entry's bucket is to be flushed, 0 if it is due, never if there is nothing to do.
-func (t *store) publish(s *shard, expiration int64) {
-	if expiration == 0 {
+func (t *store) publish(s *shard, at int64) {
+	if at == 0 {
 		t.readyLocked(s)
-	} else if expiration < s.next.Load() { // with the lock: of two goroutines, the earlier tick remains
-		s.next.Store(expiration)
+	} else if at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
+		s.next.Store(at)
 	}
 	s.assertLocked()
 	s.mu.Unlock()
-	if expiration < t.wake.Load() {
-		t.clock.need(expiration)
+	if at < t.wake.Load() {
+		t.clock.need(at)
 	}
 }
 
@@ -166,7 +166,7 @@ func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
 	if at <= 0 || at > now || store.grace > 0 || !e.OfOperation() {
 		return false
 	}
-	if e.Next != nil {
+	if e.Linked() {
 		store.claimLocked(s, e)
 	}
 	return true
@@ -174,13 +174,13 @@ func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
 
 // cancelLocked removes e, if it is in a list of s, and reports whether it did.
 func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
-	if e.Next == nil {
+	if !e.Linked() {
 		if e.At == 0 { // an operation's: a timer owns no task that was never added
 			e.At = entry.Cancelled
 		}
 		return false
 	}
-	unlink(e)
+	e.Unlink()
 	e.At = entry.Cancelled
 	t.countLocked(s, -1)
 	return true
@@ -206,12 +206,12 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
-	case e.Next != nil && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
+	case e.Linked() && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.Next != nil:
-		unlink(e)
+	case e.Linked():
+		e.Unlink()
 	case e.At != 0 || t.stopped.Load():
 		s.mu.Unlock()
 		return false

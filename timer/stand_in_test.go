@@ -202,7 +202,7 @@ func TestTwoFlushesAtOnce(t *testing.T) {
 		cancelled := newTask(nil) // so that a flush at 60 ms looks at the wheel
 		addIn(t, m, cancelled, 50*ms)
 		m.Cancel(&cancelled.TaskEntry)
-		require.True(t, m.shard(0).flushLocked(70), "it stops half-way down")
+		require.True(t, m.shard(0).flushLocked(int64(70*ms)), "it stops half-way down")
 		m.mu.now, m.mu.target = max(other, 70*ms), max(other, 70*ms)
 		m.flush(other)
 		m.flush(70 * ms)

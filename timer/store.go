@@ -22,21 +22,21 @@ type store struct {
 
 	clock clock // the timer that embeds the store
 
-	// wake is the tick until which the driver sleeps, or has last slept; 1 before it has
+	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before it has
 	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
-	// entry that is due, is earlier, and no tick of a bucket is.
+	// entry that is due, is earlier, and no time of a bucket is.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
 	//  1. A goroutine that adds an entry lowers its shard's next and then reads wake. If its
-	//     tick is earlier, it lowers wake with a compare-and-swap, and puts the token in
+	//     time is earlier, it lowers wake with a compare-and-swap, and puts the token in
 	//     that ends the driver's next sleep.
 	//  2. The driver sets wake to scanning, reads every shard's next, and with a
 	//     compare-and-swap sets wake from scanning to the minimum.
 	//  3. If the driver read that next before 1 lowered it, or looked for the shard before
 	//     it was made, then the adding goroutine
-	//     reads scanning, or the minimum that was computed without its entry, or the tick
-	//     of a third goroutine that has lowered wake since. Either its own tick is earlier,
+	//     reads scanning, or the minimum that was computed without its entry, or the time
+	//     of a third goroutine that has lowered wake since. Either its own time is earlier,
 	//     and it puts the token in, or the third goroutine does.
 	wake sched.Int64
 
@@ -59,7 +59,7 @@ type store struct {
 // clock is what a store needs of its timer.
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
-	need(tick int64)    // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
+	need(at int64)      // 0: an entry is due, start a worker; otherwise the driver is needed at this time
 }
 
 // init makes t the store of c, with so many shards unless an option says otherwise.
@@ -137,9 +137,9 @@ func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {
 		s.mu.Lock()
-		take := func(l *taskList) {
-			for !l.empty() {
-				e := l.root.Next
+		take := func(l *entry.List) {
+			for !l.Empty() {
+				e := l.First()
 				t.cancelLocked(s, e)
 				switch task := taskOf(e).(type) {
 				case nil: // an operation's
@@ -156,8 +156,9 @@ func (t *store) Stop() (unfired []any) {
 		}
 		take(&s.mu.due)
 		take(&s.mu.young)
-		for at, _, bucket := s.mu.wheel.next(); bucket != nil; at, _, bucket = s.mu.wheel.next() {
-			s.mu.wheel.now = at // what is before has been looked at
+		take(&s.mu.spill)
+		for bucket, first, _ := s.mu.wheel.next(); bucket != nil; bucket, first, _ = s.mu.wheel.next() {
+			s.mu.wheel.now = first // what is before has been looked at
 			take(bucket)
 		}
 		t.readyLocked(s)

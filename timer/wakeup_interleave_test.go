@@ -24,7 +24,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				}
 				now := 5 * time.Millisecond
 				timer.clock = spied{timer, func() time.Duration { return now }, timer.need}
-				timer.wake.Store(5)
+				timer.wake.Store(int64(5 * time.Millisecond))
 				d, _ := timer.drive()
 				slept := int64(never)
 				spawn("driver", func() { slept = timer.nextWake() })
@@ -39,7 +39,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				}
 				return func() error {
 					defer timer.Stop()
-					earliest := min(ticks[0], ticks[len(ticks)-1])
+					earliest := min(ticks[0], ticks[len(ticks)-1]) * int64(time.Millisecond)
 					if slept > earliest && len(d.wakeup) == 0 {
 						return fmt.Errorf("the driver sleeps until %d, and nobody wakes it at %d", slept, earliest)
 					}
@@ -73,7 +73,7 @@ func TestTheEarlierOfTwoAdditionsWinsEveryInterleaving(t *testing.T) {
 		}
 		return func() error {
 			defer timer.Stop()
-			if next := timer.next(); next != 7 {
+			if next := timer.next(); next != int64(7*time.Millisecond) {
 				return fmt.Errorf("the clock is needed at 7, and next is %d", next)
 			}
 			return nil

@@ -24,25 +24,22 @@ import "time"
 //     next if it has not finished. From far/2 after youngAt on, it finishes.
 const youngFor = time.Second // a tick, if that is longer
 
-// youngTick returns the tick at which young is to be emptied into the wheel, never if there
-// is no such tick.
-func (s *shard) youngTick() int64 {
+// youngTime returns when young is to be emptied into the wheel, never if no time is set.
+func (s *shard) youngTime() int64 {
 	if s.mu.youngAt == 0 {
 		return never
 	}
-	return s.dueTick(s.mu.youngAt)
+	return s.mu.youngAt
 }
 
 // putYoungLocked puts up to chunk young entries into the wheel, and reports whether this flush has
 // to go on with the others: they could soon be due.
-func (s *shard) putYoungLocked(tick int64) (more bool) {
-	for n := 0; !s.mu.young.empty(); n++ {
+func (s *shard) putYoungLocked(now int64) (more bool) {
+	for n := 0; !s.mu.young.Empty(); n++ {
 		if n == chunk {
-			return tick-s.youngTick() >= s.far/2/s.tick
+			return now-s.mu.youngAt >= s.far/2
 		}
-		e := s.mu.young.root.Next
-		unlink(e)
-		s.putLocked(e)
+		s.lowerLocked(&s.mu.young)
 	}
 	s.mu.youngAt = 0
 	return false

@@ -214,7 +214,7 @@ func TestDueEntriesDoNotWaitForTheBucketsOfOtherShards(t *testing.T) {
 	due.inShard(1)
 	addIn(t, m, due, 60)
 	left := -1
-	m.clock = spied{m, m.Now, func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.wheel.levels[1].buckets[1]))) }}
+	m.clock = spied{m, m.Now, func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.spill))) }}
 	assert.True(t, m.flush(64))
 	assert.Greater(t, left, n/2)
 	m.Stop()
@@ -256,7 +256,7 @@ func TestTheDriverWakesOnlyForPendingYoungEntries(t *testing.T) {
 			addIn(t, timer, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
 			timer.shard(i).mu.Lock()
-			at[timer.shard(i).youngTick()] = true
+			at[timer.shard(i).youngTime()] = true
 			timer.shard(i).mu.Unlock()
 		}
 		assert.Len(t, at, shards)
