@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	ms  = time.Millisecond
-	far = 4 * youngFor
+	ms       = time.Millisecond
+	far      = 4 * time.Second
+	youngFor = far / 4 // an entry is young for that long at most
 )
 
 // A young entry is in no bucket until the clock reaches youngAt.
