@@ -62,27 +62,25 @@ func (t *store) late(at int64) int64 {
 	return min(at, never-patience) + patience
 }
 
-// need starts a worker if at is 0; otherwise it makes the driver wake up at that time at the latest.
+// need starts a worker if at is 0; otherwise it ends the driver's sleep, or its next one. A timer has
+// a driver if wake is later than at.
 func (t *SystemTimer) need(at int64) {
 	if at == 0 {
 		t.pool.Kick()
-		return
-	}
-	for wake := t.wake.Load(); at < wake; wake = t.wake.Load() {
-		if t.wake.CompareAndSwap(wake, at) {
-			t.driving.Load().wakeup.Put() // a driver has set wake; if it is awake, its next sleep ends at once
-			return
-		}
+	} else {
+		t.driving.Load().wakeup.Put()
 	}
 }
 
-// nextWake computes the time until which the driver sleeps, and publishes it; the comment on
-// wake says why in this order.
+// nextWake returns the time until which the driver sleeps, and publishes it: see wake.
 func (t *SystemTimer) nextWake() int64 {
-	t.wake.Store(scanning)
-	at := t.next()
-	t.wake.CompareAndSwap(scanning, at) // if need has lowered it, the sleep ends at once
-	return at
+	for {
+		at := t.next()
+		t.wake.Store(at)
+		if t.next() >= at {
+			return at
+		}
+	}
 }
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns

@@ -23,21 +23,16 @@ type store struct {
 	clock clock // the timer that embeds the store
 
 	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before it has
-	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
-	// entry that is due, is earlier, and no time of a bucket is.
+	// slept for the first time, and always in a ManualTimer.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
-	//  1. A goroutine that adds an entry lowers its shard's next and then reads wake. If its
-	//     time is earlier, it lowers wake with a compare-and-swap, and puts the token in
-	//     that ends the driver's next sleep.
-	//  2. The driver sets wake to scanning, reads every shard's next, and with a
-	//     compare-and-swap sets wake from scanning to the minimum.
-	//  3. If the driver read that next before 1 lowered it, or looked for the shard before
-	//     it was made, then the adding goroutine
-	//     reads scanning, or the minimum that was computed without its entry, or the time
-	//     of a third goroutine that has lowered wake since. Either its own time is earlier,
-	//     and it puts the token in, or the third goroutine does.
+	//  1. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own
+	//     time is earlier, it puts the token in that ends the driver's next sleep.
+	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If
+	//     one is earlier than wake, it begins anew.
+	//  3. If 2 has read a next before 1 lowered it, or looked for the shard before it was made,
+	//     then 1 reads the wake of 2, or a later one.
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while
@@ -59,7 +54,7 @@ type store struct {
 // clock is what a store needs of its timer.
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
-	need(at int64)      // 0: an entry is due, start a worker; otherwise the driver is needed at this time
+	need(at int64)      // 0: an entry is due, start a worker; otherwise it is due before wake, end the driver's sleep
 }
 
 // init makes t the store of c, with so many shards unless an option says otherwise.
