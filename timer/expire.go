@@ -22,13 +22,11 @@ func (t *store) flush(now time.Duration) (due bool) {
 			}
 			s.mu.Lock()
 			more = s.flushLocked(int64(now)) || more
-			found := t.readyLocked(s)
-			s.assertLocked()
-			s.mu.Unlock()
-			if found {
-				due = true
-				t.clock.need(0)
+			at := int64(never)
+			if !s.mu.due.Empty() {
+				at, due = 0, true
 			}
+			t.release(s, at)
 		}
 	}
 	return due
@@ -54,12 +52,12 @@ func (t *store) runDue() (ran bool) {
 	if s == nil {
 		return false
 	}
-	now := int64(0)
-	for range runLength {
+	more := true
+	for n := 0; n < runLength && more; n++ {
 		s.mu.Lock()
-		e, at := t.popLocked(s, &now)
-		t.readyLocked(s)
-		t.publish(s, at)
+		e, at := t.popLocked(s)
+		more = !s.mu.due.Empty()
+		t.release(s, at)
 		if e == nil {
 			break
 		}
@@ -77,25 +75,21 @@ const runLength = 32
 
 // popLocked claims one due entry of s for the caller to run; nil if it found none. It puts an
 // entry whose deadline was extended back into the wheel; at is the earliest time at
-// which the driver is needed for one of those, never if there are none. now is an earlier
-// reading of the clock. It suffices to show that a deadline has passed; if it does not show
-// that, popLocked reads the clock again, once.
-func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, at int64) {
+// which the driver is needed for one of those, never if there are none. It reads the clock only
+// if the latest reading that s knows does not show that the deadline has passed, and once.
+func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
-	renewed := false
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
 		e := s.mu.due.First()
-		if e.At > *now && !renewed {
-			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
-			*now, renewed = max(int64(t.clock.Now()), 1), true
+		if i == 0 && e.At > s.mu.reached {
+			s.mu.reached = max(int64(t.clock.Now()), 1) // the earliest deadline, 1 ns, has passed at 0, too
 		}
-		if e.At <= *now {
+		if e.At <= s.mu.reached {
 			t.claimLocked(s, e)
 			return e, at
 		}
-		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
-		// reached the deadline's tick, the entry is due again, and the next iteration or
-		// the next call compares it anew.
+		// If the wheel has reached the deadline's tick, and this reading of the clock has not, the
+		// entry is due again, and the next call compares it anew.
 		if put := s.lowerLocked(&s.mu.due); put != 0 {
 			at = min(at, put)
 		}
@@ -135,16 +129,4 @@ func (t *store) readyShard() *shard {
 		}
 	}
 	return nil
-}
-
-// readyLocked sets or clears the ready bit of s, and reports which.
-func (t *store) readyLocked(s *shard) (due bool) {
-	due = !s.mu.due.Empty()
-	ready, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64)
-	if !due {
-		ready.And(^bit)
-	} else if ready.Load()&bit == 0 {
-		ready.Or(bit)
-	}
-	return due
 }

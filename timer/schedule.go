@@ -36,15 +36,20 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		}
 	}
 	s.mu.pending++
-	if at := s.scheduleLocked(e, now, deadline); at == never {
-		s.mu.Unlock()
-	} else {
-		t.publish(s, at)
-	}
+	t.schedule(s, e, now, deadline)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
 		t.callStandIn(overdue)
 	}
 	return nil
+}
+
+// schedule puts e, which is in no list of s, into one, and unlocks s.
+func (t *store) schedule(s *shard, e *entry.Entry, now, deadline time.Duration) {
+	if at := s.scheduleLocked(e, now, deadline); at < s.next.Load() {
+		t.release(s, at)
+	} else { // a flush is planned for then, or before
+		s.mu.Unlock()
+	}
 }
 
 // admitLocked accepts e, or returns the error that AddAt returns. It makes t the owner of e unless it
@@ -96,12 +101,18 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// publish says that an entry was put into s, and unlocks it. at is when the
-// entry's bucket is to be flushed, 0 if it is due, never if there is nothing to do.
-func (t *store) publish(s *shard, at int64) {
-	if at == 0 {
-		t.readyLocked(s)
-	} else if at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
+// release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this
+// time, or neither (never).
+func (t *store) release(s *shard, at int64) {
+	if due := !s.mu.due.Empty(); due != s.mu.ready {
+		s.mu.ready = due
+		if word, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64); due {
+			word.Or(bit)
+		} else {
+			word.And(^bit)
+		}
+	}
+	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
 		s.next.Store(at)
 	}
 	s.assertLocked()
@@ -218,7 +229,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	default: // it was never added, so it is an operation's: t owns no such task
 		t.countLocked(s, 1)
 	}
-	t.publish(s, s.scheduleLocked(e, t.clock.Now(), deadline))
+	t.schedule(s, e, t.clock.Now(), deadline)
 	return true
 }
 

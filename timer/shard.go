@@ -49,11 +49,15 @@ type shard struct {
 	mu struct { // level 3 of the lock order, see docs/design.md
 		sched.Mutex
 		pending int64
+		reached int64 // a time that the clock has reached, in ns
 		youngAt int64 // when young expires, in ns, unless that is empty
 		young   entry.List
 		wheel   timingWheel
 		spill   entry.List
 		due     entry.List
+		// ready is set whenever due is not empty and the lock is free. It may stay set after the
+		// last due entry was cancelled, until a worker looks.
+		ready bool
 	}
 
 	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
@@ -61,7 +65,6 @@ type shard struct {
 	// handled one after the other.
 	youngWait int64
 	index     int
-	_         [16]byte
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
 // chunk limits how many entries or buckets are moved while a shard's lock is held, so that
@@ -150,6 +153,7 @@ func (s *shard) lowerLocked(list *entry.List) (at int64) {
 // entries do not wait for a million young ones. flushLocked reports whether this flush has to
 // call it again; if it has not, and young is not empty, next is still in the past.
 func (s *shard) flushLocked(now int64) (more bool) {
+	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel
 	for range chunk {
 		if !s.mu.spill.Empty() {

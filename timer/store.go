@@ -43,10 +43,8 @@ type store struct {
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	// Bit i%64 of ready[i/64] is set whenever shards[i].mu.due is not empty and that shard's lock is
-	// free. The bit may stay set after the last due entry was cancelled, until a worker
-	// looks. It is written with that lock held.
-	ready   [maxShards / 64]sched.Uint64
+	// Bit i%64 of ready[i/64] is shards[i].mu.ready. It is written with that shard's lock held.
+	ready   []sched.Uint64
 	from    atomic.Uint32 // the shard from which on the next worker searches for a bit
 	pending sched.Int64   // counted only if maxPending > 0
 }
@@ -65,6 +63,8 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 	t.clock = c
 	t.id = identity.New()
 	t.shards = make([]atomic.Pointer[shard], t.shardCount)
+	words := (t.shardCount + 63) / 64
+	t.ready = make([]sched.Uint64, words, max(words, lineWords))
 	t.wake.Store(1)
 	t.overdue.Store(never)
 	return nil
@@ -156,8 +156,7 @@ func (t *store) Stop() (unfired []any) {
 			s.mu.wheel.now = first // what is before has been looked at
 			take(bucket)
 		}
-		t.readyLocked(s)
-		s.mu.Unlock()
+		t.release(s, never)
 	}
 	return unfired
 }

@@ -134,7 +134,7 @@ func TestOnlyAnEarlierTickWakesTheDriver(t *testing.T) {
 		assert.Zero(t, add(1, at+time.Millisecond))
 		assert.Equal(t, woken, add(1, at-time.Millisecond))
 	})
-	timer, err := NewSystemTimer()
+	timer, err := NewSystemTimer(WithShards(1))
 	require.NoError(t, err)
 	defer timer.Stop()
 	// An addition that is not earlier does not even ask.

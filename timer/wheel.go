@@ -100,13 +100,14 @@ func (w *timingWheel) next() (bucket *entry.List, first int64, l int) {
 		if w.shift == 0 {
 			above = now / w.size
 		}
-		filled := w.levels[l].filled
-		for i := (now - above*w.size) >> 6; i < int64(len(filled)); i++ {
-			for ; filled[i] != 0; filled[i] &= filled[i] - 1 {
-				slot := i<<6 + int64(bits.TrailingZeros64(filled[i]))
-				if bucket = &w.levels[l].buckets[slot]; !bucket.Empty() {
+		lv := &w.levels[l]
+		for i := (now - above*w.size) >> 6; i < int64(len(lv.filled)); i++ {
+			for word := lv.filled[i]; word != 0; lv.filled[i] = word {
+				slot := i<<6 + int64(bits.TrailingZeros64(word))
+				if bucket = &lv.buckets[slot]; !bucket.Empty() {
 					return bucket, (above*w.size + slot) * span, l
 				}
+				word &= word - 1
 			}
 		}
 		now, span = above, span*w.size
