@@ -7,47 +7,37 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// callStandIn starts a goroutine that does the work of a late driver, once. A goroutine that
-// adds an entry calls it when the driver sleeps for longer than planned (see late). That
-// happens while the garbage collector marks: its workers take the idle processors, and no
-// processor looks at the runtime timer on which the driver sleeps, for up to 50 ms. It is
-// not enough to wake the driver, because the processor whose run queue gets the driver may
-// mark before it runs anything. So callStandIn starts a goroutine on its own
-// processor and yields that processor once. The stand-in may be kept from running, too. So if it
-// is as late as the driver was, the next goroutine that adds an entry starts another one.
+// callStandIn is for a goroutine that adds an entry and finds the driver asleep at now, later than
+// overdue, the value that it has read. If a shard is to be flushed, it starts a goroutine that does so,
+// once, and yields its processor to it. That helps while the garbage collector marks: its workers take
+// the idle processors, and none looks at the runtime timer on which the driver sleeps, for up to 50 ms.
+// Waking the driver is not enough: the processor that gets it may mark before it runs anything. A
+// stand-in may be kept from running, too; then another is started when that has taken as long.
 // Beside a million pending operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with
 // stand-ins, of 5 ms if one that does not run is not replaced, and of 26 ms without. See
 // docs/decisions.md#a-stand-in-for-the-clock.
 //
-// overdue is the value that the caller has read. Of several callers, the one whose
-// compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
-// value is never, and none succeeds.
-func (t *store) callStandIn(overdue int64) {
-	if t.overdue.CompareAndSwap(overdue, t.late(int64(t.clock.Now()))) {
+// Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has
+// woken up meanwhile, since that writes never.
+func (t *store) callStandIn(overdue, now int64) {
+	next := t.next()
+	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
 		t.standIns.Add(1)
 		sched.Go(t.standIn)
 		runtime.Gosched()
 	}
 }
 
-// standingIn is the value of overdue while a stand-in flushes and the driver sleeps.
-const standingIn = never - 1
-
-// standIn flushes once instead of the driver, unless that is awake or another stand-in flushes. It
-// flushes perhaps beside the driver: if that wakes up meanwhile, each of the two goes on where the
-// other one has released a shard's lock.
-//
-// The driver still does not sleep past an entry (see wake). A flush raises a shard's next, under
-// the shard's lock, to the time at which the first bucket expires or young is to be
-// emptied. So a driver that has read next before the flush wakes up too early, not too late.
+// standIn flushes once, unless another stand-in does. If the driver wakes up meanwhile, each of the
+// two goes on where the other one has released a shard's lock. The driver does not sleep past an
+// entry because of it (see wake): a flush raises next, so a driver that has read next before wakes up
+// too early.
 func (t *store) standIn() {
-	defer t.standIns.Add(-1)
-	overdue := t.overdue.Load()
-	if overdue >= standingIn || !t.overdue.CompareAndSwap(overdue, standingIn) {
-		return
+	if !t.standing.Swap(true) {
+		t.flush(t.clock.Now())
+		t.standing.Store(false)
 	}
-	t.flush(t.clock.Now())
-	t.overdue.CompareAndSwap(standingIn, t.late(t.next())) // fails if the driver has woken up
+	t.standIns.Add(-1)
 }
 
 // late returns the time from which on other goroutines do the work of a driver that was to

@@ -38,7 +38,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	s.mu.pending++
 	t.schedule(s, e, now, deadline)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
-		t.callStandIn(overdue)
+		t.callStandIn(overdue, int64(now))
 	}
 	return nil
 }

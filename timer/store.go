@@ -40,6 +40,7 @@ type store struct {
 	// time calls callStandIn.
 	overdue  sched.Int64
 	standIns sched.Int64 // number of stand-ins
+	standing sched.Bool  // one of them flushes
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
