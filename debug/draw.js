@@ -129,25 +129,6 @@ function bars(title, hint, parts) {
   const seen = parts.filter(p => outcomes.includes(p.class) && p.h.counts.some(n => n > 0)).map(p => p.class);
   return plot(title, hint, top, c, end(from), end(to), seen.length ? legend(seen) : null);
 }
-function wheels(w) {
-  const box = el("div", {class: "wheels"}, el("h3", {}, "Timing wheels ",
-    el("small", {}, `${count(w.pending, "entry", "entries")}, ${w.due} due, ${w.youngEstimated ? "about " : ""}${w.young} not placed yet; tick ${time(w.tick)}; a row is a wheel, the frame is now`)));
-  const most = Math.max(1, ...w.levels.flatMap(l => l.slots));
-  for (const l of w.levels) {
-    const n = l.slots.length, c = svg("svg", {viewBox: `0 0 ${n * 10} 17`, preserveAspectRatio: "none", role: "img", "aria-label": "entries by slot"});
-    l.slots.forEach((entries, i) => {
-      c.append(svg("rect", {x: i * 10 + .8, y: 1, width: 8.4, height: 15, class: "cell"}));
-      if (!entries) return;
-      const shade = .25 + .75 * Math.log1p(entries) / Math.log1p(most);
-      c.append(svg("rect", {x: i * 10 + .8, y: 1, width: 8.4, height: 15, class: "entry", "fill-opacity": shade.toFixed(2)},
-        svg("title", {}, `slot ${i}: ${l.estimated ? "about " : ""}${entries}`)));
-    });
-    c.append(svg("rect", {x: l.hand * 10, y: 1, width: 10, height: 15, class: "hand"}));
-    box.append(el("div", {class: "level"}, el("span", {}, time(l.span) + "/slot"), c,
-      el("span", {}, (l.estimated ? "≈ " : "") + num(l.slots.reduce((a, b) => a + b, 0)))));
-  }
-  return box;
-}
 // table draws rows. A column's text is what a client may have sent. A narrow screen does without the wide columns.
 function table(title, hint, columns, rows) {
   const cls = c => c.text ? {class: "text"} : c.wide ? {class: "wide"} : {};

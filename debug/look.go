@@ -8,7 +8,6 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // view looks at every source, or at those of the given names if there are any. No lock is held while it looks:
@@ -138,7 +137,7 @@ func viewOf(name string, n *purgatory.Stats, in *purgatory.Inspection) Purgatory
 		Running: n.Running, OldestRunning: n.OldestRunning.Seconds(), StuckCallbacks: n.StuckCallbacks, SlowCallbacks: n.SlowCallbacks,
 		CallbacksTimed: n.CallbacksTimed, Due: n.Due, OldestDue: n.OldestDue.Seconds(), DueCapped: dueCapped(n), ReaperStalls: n.ReaperStalls,
 		Timed: n.Timed, OldestAge: n.OldestAge.Seconds(), Ages: viewHistogram(&n.Ages), Late: viewHistogram(&n.Late),
-		Waited: make(map[string]HistogramView), Looked: in.Looked, Wheels: viewWheels(&in.Wheels),
+		Waited: make(map[string]HistogramView), Looked: in.Looked, Timer: TimerView{Tick: in.Tick.Seconds(), Pending: in.Scheduled},
 		Hot: viewKeys(in.Hot), Expiring: viewKeys(in.Expiring), Oldest: []OperationView{},
 	}
 	for o := range outcomes {
@@ -188,24 +187,6 @@ func viewHistory(samples []sample[purgatory.Stats]) []SampleView {
 		}
 	}
 	return all
-}
-
-func viewWheels(w *timer.Wheels) WheelsView {
-	v := WheelsView{Tick: w.Tick.Seconds(), Pending: w.Pending, Due: w.Due, Young: w.Young.Entries, YoungEstimated: w.Young.Estimated, Levels: []LevelView{}}
-	drawn := 1
-	for i, l := range w.Levels {
-		lv, entries := LevelView{Span: l.Span.Seconds(), Hand: l.Hand, Slots: make([]int, len(l.Slots))}, 0
-		for i, s := range l.Slots {
-			lv.Slots[i] = s.Entries
-			lv.Estimated = lv.Estimated || s.Estimated
-			entries += s.Entries
-		}
-		if v.Levels = append(v.Levels, lv); entries > 0 {
-			drawn = i + 1
-		}
-	}
-	v.Levels = v.Levels[:min(drawn, len(v.Levels))]
-	return v
 }
 
 func viewKeys(keys []purgatory.KeyReport) []KeyView {

@@ -156,7 +156,7 @@ func (b *notebook) stuck() (found bool) {
 	case b.w.longBusy > 0:
 		b.look("at every look in the last minute at least %s: does it block, or is the process that busy? %s", count(b.w.longBusy, "callback ran", "callbacks ran"), profile)
 	}
-	limit, bound := max(dueTicks*b.in.Wheels.Tick, dueLimit), atLeast(dueCapped(b.n))
+	limit, bound := max(dueTicks*b.in.Tick, dueLimit), atLeast(dueCapped(b.n))
 	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {
 	case b.n.Due > 0 && b.n.OldestDue > limit:
 		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers?", waits, bound+seconds(b.n.OldestDue.Seconds()))

@@ -11,7 +11,6 @@ import (
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // day is what the notes are made from.
@@ -30,7 +29,7 @@ func (d *day) expired(n, of int64) {
 
 func minuteOf(t *testing.T) *day {
 	t.Helper()
-	d := &day{w: window{length: 2 * time.Minute}, in: purgatory.Inspection{Wheels: timer.Wheels{Tick: time.Millisecond}}}
+	d := &day{w: window{length: 2 * time.Minute}, in: purgatory.Inspection{Tick: time.Millisecond}}
 	d.w.late = newFetches(t, purgatory.WithHistograms()).Stats().Late
 	return d
 }
@@ -63,7 +62,7 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"expiries wait", func(d *day) { d.n.Due, d.n.OldestDue = 38, 3*time.Second }, "trouble", "38 expired operations wait for a free worker, one for 3s"},
 		{"one expiry waits", func(d *day) { d.n.Due, d.n.OldestDue = 1, 60*time.Millisecond }, "trouble", "1 expired operation waits"},
 		{"an expiry waits for some ticks", func(d *day) { d.n.Due, d.n.OldestDue = 38, 20*time.Millisecond }, "", ""},
-		{"an expiry waits for some long ticks", func(d *day) { d.n.Due, d.n.OldestDue, d.in.Wheels.Tick = 38, time.Second, 100*time.Millisecond }, "", ""},
+		{"an expiry waits for some long ticks", func(d *day) { d.n.Due, d.n.OldestDue, d.in.Tick = 38, time.Second, 100*time.Millisecond }, "", ""},
 		{"many wait, nobody knows since when", func(d *day) { d.n.Due, d.w.due = 500, 70 }, "trouble", "≥ 500 expired operations wait for a free worker"},
 		{"a crowd has just expired", func(d *day) { d.n.Due, d.w.due = 500, 0 }, "", ""},
 		{"more wait than are counted", func(d *day) { d.n.Due, d.n.OldestDue = 128, 3*time.Second }, "trouble", "≥ 128 expired operations wait for a free worker, one for ≥ 3s"},

@@ -75,8 +75,8 @@ func TestThePageSaysOnceWhatWouldShowMore(t *testing.T) {
 	assert.Empty(t, pageOf().view(nil).More, "there is no purgatory")
 }
 
-// TestWhatHasNoTimeoutDrawsNoWheel: the timer does not know it.
-func TestWhatHasNoTimeoutDrawsNoWheel(t *testing.T) {
+// TestTheTimerDoesNotKnowWhatHasNoTimeout: the page shows it as such.
+func TestTheTimerDoesNotKnowWhatHasNoTimeout(t *testing.T) {
 	p := newFetches(t)
 	for range 3 {
 		submit(t, p, purgatory.NoTimeout, "", "jobs")
@@ -84,8 +84,7 @@ func TestWhatHasNoTimeoutDrawsNoWheel(t *testing.T) {
 	p.AdvanceClock(10 * time.Second) // they are young at first
 	page := pageOf(p)
 	v := page.view(nil).Purgatories[0]
-	assert.Empty(t, v.Wheels.Levels)
-	assert.Zero(t, v.Wheels.Pending)
+	assert.Zero(t, v.Timer.Pending)
 	require.Len(t, v.Oldest, 3)
 	assert.True(t, v.Oldest[0].NoTimeout)
 	text := get(t, page, "/").Body.String()
@@ -94,14 +93,7 @@ func TestWhatHasNoTimeoutDrawsNoWheel(t *testing.T) {
 	submit(t, p, time.Minute, "", "jobs")
 	p.AdvanceClock(10 * time.Second)
 	v = page.view(nil).Purgatories[0]
-	assert.Len(t, v.Wheels.Levels, 3, "64 ms, 4 s, 4 min")
+	assert.Equal(t, 1, v.Timer.Pending)
 	assert.False(t, v.Oldest[3].NoTimeout)
 	assert.InDelta(t, 50, v.Oldest[3].Left, 0.1)
-	sum := v.Wheels.Young
-	for _, l := range v.Wheels.Levels {
-		for _, n := range l.Slots {
-			sum += n
-		}
-	}
-	assert.Equal(t, 1, sum)
 }

@@ -65,7 +65,7 @@ function section(p, all) {
       bars("Wait time", "since start", outcomes.map(o => ({h: p.waited[o], class: o}))),
       bars("Lateness", p.window.text, [{h: p.window.late, class: "late"}]));
   }
-  box.append(tiles(p), plots, wheels(p.wheels), tables(p));
+  box.append(tiles(p), plots, tables(p));
   return el("section", {id: p.id}, box);
 }
 

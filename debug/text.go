@@ -135,11 +135,7 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 	} else {
 		fmt.Fprintln(w, "oldest  "+unknown)
 	}
-	fmt.Fprintf(w, "wheels  %d entries, %d due, %s%d not placed yet, tick %s\n",
-		p.Wheels.Pending, p.Wheels.Due, about(p.Wheels.YoungEstimated), p.Wheels.Young, seconds(p.Wheels.Tick))
-	for i, l := range p.Wheels.Levels {
-		fmt.Fprintf(w, "  level %d, %8s a slot %s\n", i, seconds(l.Span), shades(l.Slots, l.Hand))
-	}
+	fmt.Fprintf(w, "timer   %d entries, tick %s\n", p.Timer.Pending, seconds(p.Timer.Tick))
 	if !hidden {
 		printKeys(w, "hottest keys", p.Hot)
 		printKeys(w, "keys with the most expiries", p.Expiring)
@@ -149,14 +145,6 @@ func printPurgatory(w io.Writer, p *PurgatoryView, hidden bool) {
 
 // unknown stands for a number that is not measured.
 const unknown = "–"
-
-// about goes before a number that was estimated.
-func about(estimated bool) string {
-	if estimated {
-		return "about "
-	}
-	return ""
-}
 
 func printHistogram(w io.Writer, name string, h HistogramView) {
 	var line strings.Builder
@@ -172,28 +160,6 @@ func printHistogram(w io.Writer, name string, h HistogramView) {
 	if line.Len() > 0 {
 		fmt.Fprintf(w, "%s:%s\n", name, line.String())
 	}
-}
-
-// shades draws a wheel, the slot in which now lies in brackets.
-func shades(slots []int, hand int) string {
-	most := 1
-	for _, n := range slots {
-		most = max(most, n)
-	}
-	levels := []rune(" ▁▂▃▄▅▆▇█")
-	var b strings.Builder
-	for i, n := range slots {
-		shade := levels[0]
-		if n > 0 {
-			shade = levels[1+(n*7)/most]
-		}
-		if i == hand {
-			fmt.Fprintf(&b, "[%c]", shade)
-		} else {
-			b.WriteRune(shade)
-		}
-	}
-	return b.String()
 }
 
 func printKeys(w io.Writer, title string, keys []KeyView) {

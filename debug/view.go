@@ -59,7 +59,7 @@ type PurgatoryView struct {
 	Window   WindowView      `json:"window"`
 	Rates    *RatesView      `json:"rates"` // null until there are two samples
 	History  []SampleView    `json:"history"`
-	Wheels   WheelsView      `json:"wheels"`
+	Timer    TimerView       `json:"timer"`
 	Hot      []KeyView       `json:"hot"`
 	Expiring []KeyView       `json:"expiring"`
 	Oldest   []OperationView `json:"oldest"`
@@ -114,22 +114,10 @@ type SampleView struct {
 	Ended []float64 `json:"ended_per_second"`
 }
 
-// WheelsView is a purgatory's timer.
-type WheelsView struct {
-	Tick           float64     `json:"tick"`
-	Pending        int         `json:"pending"`
-	Due            int         `json:"due"`
-	Young          int         `json:"young"` // in no slot yet
-	YoungEstimated bool        `json:"youngEstimated"`
-	Levels         []LevelView `json:"levels"` // up to the last that holds something
-}
-
-// LevelView is one wheel.
-type LevelView struct {
-	Span      float64 `json:"span"` // of a slot
-	Hand      int     `json:"hand"`
-	Slots     []int   `json:"slots"`
-	Estimated bool    `json:"estimated"` // some of them
+// TimerView is a purgatory's timer, which may have other users.
+type TimerView struct {
+	Tick    float64 `json:"tick"`
+	Pending int     `json:"pending"`
 }
 
 // KeyView is a key.

@@ -105,12 +105,12 @@ func TestInspectCountsEachKeyApart(t *testing.T) {
 	require.Len(t, in.Oldest, 1)
 	assert.Equal(t, 1, in.Looked)
 	none := p.Inspect(0, 0)
-	assert.Equal(t, purgatory.Inspection{Wheels: none.Wheels}, none, "nobody asked")
+	assert.Equal(t, purgatory.Inspection{Tick: none.Tick, Scheduled: none.Scheduled}, none, "nobody asked")
 	assert.Equal(t, purgatory.OperationReport{
 		Type: "*purgatory_test.probe", Text: "fetch of 1 MB", Key: "busy", Keys: 1,
 		Age: 2 * time.Second, Left: time.Hour - 2*time.Second,
 	}, in.Oldest[0])
-	assert.Equal(t, 1, in.Wheels.Pending)
+	assert.Equal(t, 1, in.Scheduled)
 }
 
 // A report never has the deadline of an operation that has ended.

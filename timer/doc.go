@@ -43,9 +43,9 @@
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
 // Most entries are cancelled soon after they were added. An entry that is due in more than
-// four seconds (or four ticks, if that is longer) is young at first: it is in a list of its
-// shard and in no bucket. Within one second (or one tick), the driver begins to put the
-// entries that are still there into the wheel; it handles due entries first.
+// four seconds is young at first: it is in a list of its shard and in no bucket of a wheel. Within
+// one second, the driver begins to put the entries that are still there into the wheel; it handles
+// due entries first.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical
 // Timing Wheels" (SOSP 1987), scheme 7, with two changes. A bitmap of non-empty buckets

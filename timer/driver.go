@@ -7,47 +7,37 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// callStandIn starts a goroutine that does the work of a late driver, once. A goroutine that
-// adds an entry calls it when the driver sleeps for longer than planned (see late). That
-// happens while the garbage collector marks: its workers take the idle processors, and no
-// processor looks at the runtime timer on which the driver sleeps, for up to 50 ms. It is
-// not enough to wake the driver, because the processor whose run queue gets the driver may
-// mark before it runs anything. So callStandIn starts a goroutine on its own
-// processor and yields that processor once. The stand-in may be kept from running, too. So if it
-// is as late as the driver was, the next goroutine that adds an entry starts another one.
+// callStandIn is for a goroutine that adds an entry and finds the driver asleep at now, later than
+// overdue, the value that it has read. If a shard is to be flushed, it starts a goroutine that does so,
+// once, and yields its processor to it. That helps while the garbage collector marks: its workers take
+// the idle processors, and none looks at the runtime timer on which the driver sleeps, for up to 50 ms.
+// Waking the driver is not enough: the processor that gets it may mark before it runs anything. A
+// stand-in may be kept from running, too; then another is started when that has taken as long.
 // Beside a million pending operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with
 // stand-ins, of 5 ms if one that does not run is not replaced, and of 26 ms without. See
 // docs/decisions.md#a-stand-in-for-the-clock.
 //
-// overdue is the value that the caller has read. Of several callers, the one whose
-// compare-and-swap succeeds starts the goroutine. If the driver has woken up meanwhile, the
-// value is never, and none succeeds.
-func (t *store) callStandIn(overdue int64) {
-	if t.overdue.CompareAndSwap(overdue, t.late(int64(t.clock.Now()))) {
+// Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has
+// woken up meanwhile, since that writes never.
+func (t *store) callStandIn(overdue, now int64) {
+	next := t.next()
+	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
 		t.standIns.Add(1)
 		sched.Go(t.standIn)
 		runtime.Gosched()
 	}
 }
 
-// standingIn is the value of overdue while a stand-in flushes and the driver sleeps.
-const standingIn = never - 1
-
-// standIn flushes once instead of the driver, unless that is awake or another stand-in flushes. It
-// flushes perhaps beside the driver: if that wakes up meanwhile, each of the two goes on where the
-// other one has released a shard's lock.
-//
-// The driver still does not sleep past an entry (see wake). A flush raises a shard's next, under
-// the shard's lock, to the tick at which the first bucket expires or young is to be
-// emptied. So a driver that has read next before the flush wakes up too early, not too late.
+// standIn flushes once, unless another stand-in does. If the driver wakes up meanwhile, each of the
+// two goes on where the other one has released a shard's lock. The driver does not sleep past an
+// entry because of it (see wake): a flush raises next, so a driver that has read next before wakes up
+// too early.
 func (t *store) standIn() {
-	defer t.standIns.Add(-1)
-	overdue := t.overdue.Load()
-	if overdue >= standingIn || !t.overdue.CompareAndSwap(overdue, standingIn) {
-		return
+	if !t.standing.Swap(true) {
+		t.flush(t.clock.Now())
+		t.standing.Store(false)
 	}
-	t.flush(t.clock.Now())
-	t.overdue.CompareAndSwap(standingIn, t.late(t.timeOf(t.next()))) // fails if the driver has woken up
+	t.standIns.Add(-1)
 }
 
 // late returns the time from which on other goroutines do the work of a driver that was to
@@ -62,30 +52,25 @@ func (t *store) late(at int64) int64 {
 	return min(at, never-patience) + patience
 }
 
-// timeOf returns the time of a tick, in ns.
-func (t *store) timeOf(tick int64) int64 { return min(tick, never/t.tick) * t.tick }
-
-// need starts a worker if tick is 0; otherwise it makes the driver wake up at tick at the latest.
-func (t *SystemTimer) need(tick int64) {
-	if tick == 0 {
+// need starts a worker if at is 0; otherwise it ends the driver's sleep, or its next one. A timer has
+// a driver if wake is later than at.
+func (t *SystemTimer) need(at int64) {
+	if at == 0 {
 		t.pool.Kick()
-		return
-	}
-	for wake := t.wake.Load(); tick < wake; wake = t.wake.Load() {
-		if t.wake.CompareAndSwap(wake, tick) {
-			t.driving.Load().wakeup.Put() // a driver has set wake; if it is awake, its next sleep ends at once
-			return
-		}
+	} else {
+		t.driving.Load().wakeup.Put()
 	}
 }
 
-// nextWake computes the tick until which the driver sleeps, and publishes it; the comment on
-// wake says why in this order.
+// nextWake returns the time until which the driver sleeps, and publishes it: see wake.
 func (t *SystemTimer) nextWake() int64 {
-	t.wake.Store(scanning)
-	tick := t.next()
-	t.wake.CompareAndSwap(scanning, tick) // if need has lowered it, the sleep ends at once
-	return tick
+	for {
+		at := t.next()
+		t.wake.Store(at)
+		if t.next() >= at {
+			return at
+		}
+	}
 }
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns
@@ -115,7 +100,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 	planned := Never // when this goroutine was to flush
 	for {
 		now := t.clock.Now()
-		planned = min(planned, time.Duration(t.timeOf(t.next())))
+		planned = min(planned, time.Duration(t.next()))
 		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.Now() { // a stall, perhaps after another one
 			planned = now + t.grace
 			if driving.sleeper.Sleep(t.grace, nil, stop, driving.ended) == sched.Stopped {
@@ -128,7 +113,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		if now >= deadline {
 			return false
 		}
-		until := min(t.timeOf(t.nextWake()), int64(deadline))
+		until := min(t.nextWake(), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
 		woken := driving.sleeper.Sleep(time.Duration(until)-t.clock.Now(), driving.wakeup, stop, driving.ended)

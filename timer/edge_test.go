@@ -147,7 +147,7 @@ func TestEdgeAfterAnIdleHourEntriesArePlacedAsLowAsPossible(t *testing.T) {
 			m := newManual(t)
 			m.mu.now, m.mu.target = time.Hour, time.Hour
 			add(t, m)
-			assert.Len(t, Inspect(m).Levels, 1)
+			assert.Equal(t, []int{1}, placed(t, &m.store))
 			checkInvariants(t, &m.store, nil)
 			m.Stop()
 		})

@@ -11,37 +11,34 @@ import (
 // flush moves all entries that have expired by now to due, starts workers for them, and
 // reports whether any entry is due. It goes from shard to shard, one hold of the lock each, so that
 // what is due in one does not wait for all the work of another. If there are still young entries that
-// should be in the wheel by now, then their shard's next is not after now's tick, so that the driver
+// should be in the wheel by now, then their shard's next is not after now, so that the driver
 // flushes again at once.
 func (t *store) flush(now time.Duration) (due bool) {
-	tick := int64(now) / t.tick
 	for more := true; more; {
 		more = false
 		for s := range t.made {
-			if s.next.Load() > tick {
+			if s.next.Load() > int64(now) {
 				continue
 			}
 			s.mu.Lock()
-			more = s.flushLocked(tick) || more
-			found := t.readyLocked(s)
-			s.assertLocked()
-			s.mu.Unlock()
-			if found {
-				due = true
-				t.clock.need(0)
+			more = s.flushLocked(int64(now)) || more
+			at := int64(never)
+			if !s.mu.due.Empty() {
+				at, due = 0, true
 			}
+			t.release(s, at)
 		}
 	}
 	return due
 }
 
-// next returns the earliest tick at which a shard has to be flushed.
-func (t *store) next() (expiration int64) {
-	expiration = never
+// next returns the earliest time at which a shard has to be flushed.
+func (t *store) next() (at int64) {
+	at = never
 	for s := range t.made {
-		expiration = min(expiration, s.next.Load())
+		at = min(at, s.next.Load())
 	}
-	return expiration
+	return at
 }
 
 // runDue claims the due entries of one shard one by one, runs each before it claims the next,
@@ -55,12 +52,12 @@ func (t *store) runDue() (ran bool) {
 	if s == nil {
 		return false
 	}
-	now := int64(0)
-	for range runLength {
+	more := true
+	for n := 0; n < runLength && more; n++ {
 		s.mu.Lock()
-		e, expiration := t.popLocked(s, &now)
-		t.readyLocked(s)
-		t.publish(s, expiration)
+		e, at := t.popLocked(s)
+		more = !s.mu.due.Empty()
+		t.release(s, at)
 		if e == nil {
 			break
 		}
@@ -77,37 +74,32 @@ func (t *store) runDue() (ran bool) {
 const runLength = 32
 
 // popLocked claims one due entry of s for the caller to run; nil if it found none. It puts an
-// entry whose deadline was extended back into the wheel; expiration is the earliest tick at
-// which the driver is needed for one of those, never if there are none. now is an earlier
-// reading of the clock. It suffices to show that a deadline has passed; if it does not show
-// that, popLocked reads the clock again, once.
-func (t *store) popLocked(s *shard, now *int64) (e *entry.Entry, expiration int64) {
-	expiration = never
-	renewed := false
-	for i := 0; i < chunk && !s.mu.due.empty(); i++ {
-		e := s.mu.due.root.Next
-		if e.At > *now && !renewed {
-			// The earliest deadline is 1 ns, and has passed even if the clock reads 0.
-			*now, renewed = max(int64(t.clock.Now()), 1), true
+// entry whose deadline was extended back into the wheel; at is the earliest time at
+// which the driver is needed for one of those, never if there are none. It reads the clock only
+// if the latest reading that s knows does not show that the deadline has passed, and once.
+func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
+	at = never
+	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
+		e := s.mu.due.First()
+		if i == 0 && e.At > s.mu.reached {
+			s.mu.reached = max(int64(t.clock.Now()), 1) // the earliest deadline, 1 ns, has passed at 0, too
 		}
-		if e.At <= *now {
+		if e.At <= s.mu.reached {
 			t.claimLocked(s, e)
-			return e, expiration
+			return e, at
 		}
-		unlink(e)
-		// The wheel's now may be ahead of this reading of the clock, or behind it. If it has
-		// reached the deadline's tick, the entry is due again, and the next iteration or
-		// the next call compares it anew.
-		if at := s.putLocked(e); at != 0 {
-			expiration = min(expiration, at)
+		// If the wheel has reached the deadline's tick, and this reading of the clock has not, the
+		// entry is due again, and the next call compares it anew.
+		if put := s.lowerLocked(&s.mu.due); put != 0 {
+			at = min(at, put)
 		}
 	}
-	return nil, expiration
+	return nil, at
 }
 
 // claimLocked takes e, whose deadline has passed, out of its list.
 func (t *store) claimLocked(s *shard, e *entry.Entry) {
-	unlink(e)
+	e.Unlink()
 	e.At |= entry.ExpiredBit
 	t.countLocked(s, -1)
 }
@@ -137,16 +129,4 @@ func (t *store) readyShard() *shard {
 		}
 	}
 	return nil
-}
-
-// readyLocked sets or clears the ready bit of s, and reports which.
-func (t *store) readyLocked(s *shard) (due bool) {
-	due = !s.mu.due.empty()
-	ready, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64)
-	if !due {
-		ready.And(^bit)
-	} else if ready.Load()&bit == 0 {
-		ready.Or(bit)
-	}
-	return due
 }

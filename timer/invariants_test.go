@@ -38,7 +38,7 @@ func checkLocked(t testing.TB, s *store, sh *shard, exact func(e *entry.Entry) b
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // deferred, because a failed check ends the goroutine
 	ready := s.ready[i/64].Load()&(1<<(i%64)) != 0
-	require.True(t, ready || sh.mu.due.empty(), "something is due in shard %d and its ready bit is not set", i)
+	require.True(t, ready || sh.mu.due.Empty(), "something is due in shard %d and its ready bit is not set", i)
 	for _, e := range listOf(t, &sh.mu.young) {
 		if e.At-sh.mu.youngAt <= sh.far/2 {
 			require.Failf(t, "broken invariant of shard", "%d: young entry of %d waits until %d", i, e.At, sh.mu.youngAt)
@@ -69,10 +69,15 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.
 		own(e)
 		entries++
 	}
-	check(s.next.Load() <= s.youngTick(), "next %d is later than the young have to be placed, %d", s.next.Load(), s.youngTick())
+	for _, e := range listOf(t, &s.mu.spill) {
+		own(e)
+		entries++
+		check(s.next.Load() <= s.timeOf(w.now), "next %d is later than the spill's tick %d", s.next.Load(), w.now)
+	}
+	check(s.next.Load() <= s.youngTime(), "next %d is later than the young have to be placed, %d", s.next.Load(), s.youngTime())
 	entries += checkWheel(t, w, func(e *entry.Entry, number, span int64) {
 		own(e)
-		tick := s.dueTick(e.At) + w.phase
+		tick := (e.At-1)/s.tick + 1 + s.phase
 		if exact == nil || exact(e) {
 			check(tick/span == number, "entry of tick %d in bucket %d, %d ticks wide", tick, number, span)
 		} else {
@@ -80,8 +85,8 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.
 		}
 	})
 	check(int(s.mu.pending) == entries, "%d entries, %d counted", entries, s.mu.pending)
-	expiration, _, _ := w.next()
-	check(s.next.Load() <= expiration, "next %d is later than the earliest bucket %d", s.next.Load(), expiration)
+	_, first, _ := w.next()
+	check(s.next.Load() <= s.timeOf(first), "next %d is later than the earliest bucket %d", s.next.Load(), s.timeOf(first))
 	return entries
 }
 
@@ -95,10 +100,11 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *entry.Entry, number, 
 			require.Failf(t, "broken invariant of wheel", what, args...)
 		}
 	}
-	span := int64(1)
+	above, span := w.now, int64(1)
 	for l := range w.levels {
 		lv := &w.levels[l]
-		check(lv.span == span, "level %d is %d ticks wide, not %d", l, lv.span, span)
+		now := above
+		above /= w.size
 		check(int64(len(lv.buckets)) == w.size, "level %d has %d buckets of %d", l, len(lv.buckets), w.size)
 		check(len(lv.filled) == (len(lv.buckets)+63)/64, "level %d has %d words", l, len(lv.filled))
 		if rest := w.size % 64; rest != 0 {
@@ -106,22 +112,16 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *entry.Entry, number, 
 		}
 		for slot := range w.size {
 			bucket := &lv.buckets[slot]
-			check(bucket.root.At == 0 && bucket.root.Word.Load() == 0, "a root is used as an entry")
 			filled := lv.filled[slot>>6]&(1<<(slot&63)) != 0
-			check(filled || bucket.empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.empty())
-			if bucket.empty() {
-				check(bucket.root.Prev == &bucket.root, "level %d slot %d: half a ring", l, slot)
+			check(filled || bucket.Empty(), "level %d slot %d: bit %t, empty %t", l, slot, filled, bucket.Empty())
+			all := listOf(t, bucket)
+			if len(all) == 0 {
 				continue
 			}
-			now := (w.now + w.phase) / span
-			ahead := slot - now%w.size
-			if ahead < 0 {
-				ahead += w.size
-			}
-			number := now + ahead
-			check(number > now, "level %d slot %d expired at %d, now is %d", l, slot, number*span, w.now)
+			number := above*w.size + slot
+			check(number > now, "level %d slot %d has passed, now is %d", l, slot, w.now)
 			check(number <= math.MaxInt64/span, "level %d slot %d is out of reach", l, slot)
-			for _, e := range listOf(t, bucket) {
+			for _, e := range all {
 				each(e, number, span)
 				entries++
 			}
@@ -131,17 +131,41 @@ func checkWheel(t testing.TB, w *timingWheel, each func(e *entry.Entry, number, 
 	return entries
 }
 
+// placed returns how many entries lie in each level of the wheels.
+func placed(t testing.TB, s *store) (levels []int) {
+	for sh := range s.made {
+		for l, lv := range sh.mu.wheel.levels {
+			if l == len(levels) {
+				levels = append(levels, 0)
+			}
+			for b := range lv.buckets {
+				levels[l] += len(listOf(t, &lv.buckets[b]))
+			}
+		}
+	}
+	return levels
+}
+
+// dueOf returns the number of entries that wait for a worker.
+func dueOf(t testing.TB, s *store) (n int) {
+	for sh := range s.made {
+		n += len(listOf(t, &sh.mu.due))
+	}
+	return n
+}
+
 // listOf returns a list's entries. It fails the test if the list is not a ring in both
 // directions.
-func listOf(t testing.TB, l *taskList) (entries []*entry.Entry) {
-	for e, last := l.root.Next, &l.root; e != &l.root; e, last = e.Next, e {
-		if e == nil || e.Prev != last {
+func listOf(t testing.TB, l *entry.List) (entries []*entry.Entry) {
+	var last *entry.Link
+	for e := range l.All {
+		if last != nil && (e.Prev != last || last.Next != &e.Link) {
 			t.Helper()
 			require.Fail(t, "a list is not a ring", "after %d entries", len(entries))
 		}
-		entries = append(entries, e)
+		entries, last = append(entries, e), &e.Link
 	}
-	if n := len(entries); n > 0 && l.root.Prev != entries[n-1] || n == 0 && l.root.Prev != &l.root {
+	if last != nil && entries[0].Prev != last.Next {
 		t.Helper()
 		require.Fail(t, "a list's root does not close the ring")
 	}

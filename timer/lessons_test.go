@@ -26,8 +26,8 @@ func TestNetty2651And2662CancelledEntriesLeaveTheirBucket(t *testing.T) {
 	}
 	for _, i := range rand.New(rand.NewPCG(2651, 2662)).Perm(len(tasks)) {
 		require.True(t, m.Cancel(&tasks[i].TaskEntry))
-		require.Nil(t, tasks[i].entry.Next, "still linked")
-		require.Nil(t, tasks[i].entry.Prev, "still linked")
+		require.Nil(t, tasks[i].entry.Link.Next, "still linked")
+		require.Nil(t, tasks[i].entry.Link.Prev, "still linked")
 		checkInvariants(t, &m.store, nil)
 	}
 	assert.False(t, m.AdvanceClock(2*time.Hour))
@@ -182,7 +182,7 @@ func TestCaffeine541NegativeTimesAreAccepted(t *testing.T) {
 			m.AdvanceClock(time.Second)
 			require.EqualValues(t, 1, tt.runs.Load(), "now %d, deadline %d", now, deadline)
 			require.NoError(t, m.AddAt(&tt.TaskEntry, now, m.Now()+time.Hour))
-			require.Zero(t, Inspect(m).Due, "after now %d it is not due, but in the wheel", now)
+			require.Zero(t, dueOf(t, &m.store), "after now %d it is not due, but in the wheel", now)
 			require.True(t, m.Cancel(&tt.TaskEntry))
 		}
 	}

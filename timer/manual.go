@@ -79,8 +79,8 @@ const lastTime = Never - 1
 
 // move moves the clock to the target and reports whether any task ran.
 func (t *ManualTimer) move() (ran bool) {
-	for t.step() {
-		t.flush(t.Now())
+	for now, more := t.step(); more; now, more = t.step() {
+		t.flush(now)
 		for t.anyReady() {
 			ran = t.runDue() || ran
 		}
@@ -88,20 +88,20 @@ func (t *ManualTimer) move() (ran bool) {
 	return ran
 }
 
-// step moves the clock to the next tick at which a shard has to be flushed. It does not move
+// step moves the clock to the next time at which a shard has to be flushed. It does not move
 // the clock while entries are due. If nothing is to be done until the target, it
 // moves the clock there, ends the move and returns false.
-func (t *ManualTimer) step() (more bool) {
+func (t *ManualTimer) step() (now time.Duration, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.anyReady() { // entries that were due when they were added
-		return true
+		return t.mu.now, true
 	}
-	if tick := t.next(); tick <= int64(t.mu.target)/t.tick {
-		t.mu.now = max(t.mu.now, time.Duration(tick*t.tick))
-		return true
+	if at := time.Duration(t.next()); at <= t.mu.target {
+		t.mu.now = max(t.mu.now, at)
+		return t.mu.now, true
 	}
 	t.mu.now = t.mu.target
 	t.mu.moving = false
-	return false
+	return 0, false
 }

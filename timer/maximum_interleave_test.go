@@ -87,17 +87,14 @@ func TestTwoCallAStandInEveryInterleaving(t *testing.T) {
 			timer.overdue.Store(overdue)
 			readings = 0
 			for i := range 2 {
-				spawn(fmt.Sprint("adder ", i), func() { timer.callStandIn(overdue) })
+				spawn(fmt.Sprint("adder ", i), func() { timer.callStandIn(overdue, int64(now)) })
 			}
 			if wakes {
 				spawn("driver", func() { timer.overdue.Store(never) })
 			}
 			return func() error {
 				defer timer.Stop()
-				flushes := readings - 2 // each adder has read the clock, and the worker
-				if task.runs.Load() > 0 {
-					flushes--
-				}
+				flushes := readings // a worker knows the reading of the flush
 				awake := timer.overdue.Load() == never
 				if err != nil || flushes > 1 || flushes != int(task.runs.Load()) || !wakes && flushes == 0 || wakes && !awake || timer.standIns.Load() != 0 {
 					return fmt.Errorf("%v; %d flushes, the task has run %d times; overdue says that the driver is awake: %v; %d stand-ins are left",

@@ -29,22 +29,27 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Next != nil { // rare
+	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Linked() { // rare
 		if err := t.admitLocked(e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
 	}
 	s.mu.pending++
-	if at := s.scheduleLocked(e, now, deadline); at == never {
-		s.mu.Unlock()
-	} else {
-		t.publish(s, at)
-	}
+	t.schedule(s, e, now, deadline)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
-		t.callStandIn(overdue)
+		t.callStandIn(overdue, int64(now))
 	}
 	return nil
+}
+
+// schedule puts e, which is in no list of s, into one, and unlocks s.
+func (t *store) schedule(s *shard, e *entry.Entry, now, deadline time.Duration) {
+	if at := s.scheduleLocked(e, now, deadline); at < s.next.Load() {
+		t.release(s, at)
+	} else { // a flush is planned for then, or before
+		s.mu.Unlock()
+	}
 }
 
 // admitLocked accepts e, or returns the error that AddAt returns. It makes t the owner of e unless it
@@ -64,7 +69,7 @@ func (t *store) admitLocked(e *entry.Entry) error {
 		return ErrStopped
 	case !owned && e.Owned():
 		return ErrForeign
-	case owned && e.Next != nil:
+	case owned && e.Linked():
 		return ErrScheduled
 	}
 	if _, ok := task.(*periodic); ok && e.At != 0 {
@@ -96,18 +101,24 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// publish says that an entry was put into s, and unlocks it. expiration is the tick at which the
-// entry's bucket is to be flushed, 0 if it is due, never if there is nothing to do.
-func (t *store) publish(s *shard, expiration int64) {
-	if expiration == 0 {
-		t.readyLocked(s)
-	} else if expiration < s.next.Load() { // with the lock: of two goroutines, the earlier tick remains
-		s.next.Store(expiration)
+// release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this
+// time, or neither (never).
+func (t *store) release(s *shard, at int64) {
+	if due := !s.mu.due.Empty(); due != s.mu.ready {
+		s.mu.ready = due
+		if word, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64); due {
+			word.Or(bit)
+		} else {
+			word.And(^bit)
+		}
+	}
+	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
+		s.next.Store(at)
 	}
 	s.assertLocked()
 	s.mu.Unlock()
-	if expiration < t.wake.Load() {
-		t.clock.need(expiration)
+	if at < t.wake.Load() {
+		t.clock.need(at)
 	}
 }
 
@@ -166,7 +177,7 @@ func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
 	if at <= 0 || at > now || store.grace > 0 || !e.OfOperation() {
 		return false
 	}
-	if e.Next != nil {
+	if e.Linked() {
 		store.claimLocked(s, e)
 	}
 	return true
@@ -174,13 +185,13 @@ func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
 
 // cancelLocked removes e, if it is in a list of s, and reports whether it did.
 func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
-	if e.Next == nil {
+	if !e.Linked() {
 		if e.At == 0 { // an operation's: a timer owns no task that was never added
 			e.At = entry.Cancelled
 		}
 		return false
 	}
-	unlink(e)
+	e.Unlink()
 	e.At = entry.Cancelled
 	t.countLocked(s, -1)
 	return true
@@ -206,19 +217,19 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
-	case e.Next != nil && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
+	case e.At > 0 && to-e.At >= s.tick: // not Linked: the links of an operation that has ended have another use
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.Next != nil:
-		unlink(e)
+	case e.At > 0:
+		e.Unlink()
 	case e.At != 0 || t.stopped.Load():
 		s.mu.Unlock()
 		return false
 	default: // it was never added, so it is an operation's: t owns no such task
 		t.countLocked(s, 1)
 	}
-	t.publish(s, s.scheduleLocked(e, t.clock.Now(), deadline))
+	t.schedule(s, e, t.clock.Now(), deadline)
 	return true
 }
 

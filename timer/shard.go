@@ -14,15 +14,34 @@ import (
 // A scheduled entry is in exactly one of these lists, and can be cancelled from each in
 // O(1):
 //
-//   - young: its deadline is far away, and the driver has not put it into the wheel yet;
+//   - young: its deadline is far away. A bucket of its own that expires soon, and then the driver
+//     puts into the wheel what is still there: see far;
 //   - a bucket of the wheel;
-//   - due: its bucket of the lowest wheel has expired, or its deadline had passed when it
+//   - spill: its bucket of a higher level has expired, and it is to be put into a lower one;
+//   - due: its bucket of the lowest level has expired, or its deadline had passed when it
 //     came. It waits for a worker.
 type shard struct {
-	tick int64 // in ns
-	far  int64 // how far ahead the deadline of a young entry is at least, in ns
+	tick  int64 // in ns
+	phase int64 // ticks by which the wheel is ahead of the clock
+	last  int64 // the last tick of the wheel that the clock can reach
 
-	// next is a lower bound on the tick at which this shard has to be flushed.
+	// An entry that is due in more than far, in ns, is young at first: most are cancelled long
+	// before they are due, and then touch no bucket. To add and cancel one takes 54 ns of
+	// processor time with young and 61 without (T1 of bench), an operation's life on one key
+	// 1,735 and 1,901 instructions (callgrind). See docs/decisions.md#young-entries.
+	//
+	// No entry is late because it is young:
+	//
+	//  1. It is due more than far/2 after youngAt. For the first one, youngAt is at most far/4
+	//     after AddAt's now, and its deadline is more than far after that. AddAt compares those
+	//     that come later with youngAt. Extend to an earlier deadline takes an entry out.
+	//  2. While young is not empty, next is not after youngAt: who adds the first entry lowers
+	//     next, and only a flush raises it, and not beyond youngAt.
+	//  3. A flush after youngAt puts up to chunk young entries into the wheel, and leaves next as it
+	//     is if some remain. From far/2 after youngAt on it goes on until none remains.
+	far int64
+
+	// next is a lower bound on the time at which this shard has to be flushed, in ns.
 	// Goroutines that put entries in lower it, a flush raises it, both with mu held.
 	// It is read without mu.
 	next sched.Int64
@@ -30,10 +49,15 @@ type shard struct {
 	mu struct { // level 3 of the lock order, see docs/design.md
 		sched.Mutex
 		pending int64
-		youngAt int64 // the time at which young is to be emptied into the wheel, in ns; 0: no time is set
-		young   taskList
+		reached int64 // a time that the clock has reached, in ns
+		youngAt int64 // when young expires, in ns, unless that is empty
+		young   entry.List
 		wheel   timingWheel
-		due     taskList // workers write it: it begins a cache line
+		spill   entry.List
+		due     entry.List
+		// ready is set whenever due is not empty and the lock is free. It may stay set after the
+		// last due entry was cancelled, until a worker looks.
+		ready bool
 	}
 
 	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
@@ -41,7 +65,6 @@ type shard struct {
 	// handled one after the other.
 	youngWait int64
 	index     int
-	_         [16]byte
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
 // chunk limits how many entries or buckets are moved while a shard's lock is held, so that
@@ -51,96 +74,120 @@ const chunk = 128
 func newShard(index int, cfg *config) *shard {
 	s := &shard{tick: cfg.tick, index: index}
 	i, shards := int64(index), int64(cfg.shardCount)
-	s.far = 4 * min(max(s.tick, int64(youngFor)), never/4)
+	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
-	s.mu.wheel.size = cfg.wheelSize
-	// When a bucket of an overflow wheel expires, the timer puts all its entries into lower levels at once.
-	// If the overflow buckets of all shards expired together, the next expiry would be late by
-	// the time that all this takes. So each wheel is ahead of the previous one by
-	// 1/shards of a bucket of level 1 plus 1/shards of a bucket of level 2. Ticks of 1 ns use
-	// the whole range of int64, so a phase would overflow.
+	// If the buckets of all shards expired together, the next expiry would be late by the time
+	// that it takes to spill them. So each wheel is ahead of the previous one by 1/shards of a
+	// bucket of level 1 plus 1/shards of a bucket of level 2. Ticks of 1 ns use the whole range
+	// of int64, so a phase would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
-		s.mu.wheel.phase = i * (size + size*size) / shards
+		s.phase = i * (size + size*size) / shards
 	}
-	s.mu.due.init()
-	s.mu.young.init()
+	s.last = s.phase + never/s.tick
+	s.mu.wheel.init(cfg.wheelSize, s.phase)
+	s.mu.young.Init()
+	s.mu.spill.Init()
+	s.mu.due.Init()
 	s.next.Store(never)
 	return s
 }
 
-// dueTick returns the first tick that is not before deadline. Nothing else rounds
-// up, and so "never early" holds: a bucket is flushed when now/tick, rounded
-// down, has reached its tick, so now >= tick*dueTick >= deadline.
-func (s *shard) dueTick(deadline int64) int64 {
-	return (deadline-1)/s.tick + 1
+// timeOf returns when the clock reaches a tick of the wheel, in ns.
+func (s *shard) timeOf(tick int64) int64 {
+	if tick > s.last {
+		return never
+	}
+	return (tick - s.phase) * s.tick
 }
 
-// scheduleLocked puts e, which is in no list, into the one for its deadline. It returns the tick at which
+// scheduleLocked puts e, which is in no list, into the one for its deadline. It returns the time at which
 // s is to be flushed for that: 0 if e is due, never if a flush is planned anyway.
-func (s *shard) scheduleLocked(e *entry.Entry, now, deadline time.Duration) (expiration int64) {
-	at, since := within(deadline), max(int64(now), 0) // a caller may pass any value
-	e.At = at
+func (s *shard) scheduleLocked(e *entry.Entry, now, deadline time.Duration) (at int64) {
+	since := max(int64(now), 0) // a caller may pass any value
+	e.At = within(deadline)
 	switch {
 	case deadline <= now:
-		s.mu.due.pushBack(e) // due now, not at the end of the tick
+		s.mu.due.Push(e) // due now, not at the end of the tick
 		return 0
-	case at-since > s.far && at-s.mu.youngAt > s.far/2: // see youngFor
-		s.mu.young.pushBack(e)
-		if s.mu.youngAt != 0 {
-			return never
-		}
+	case e.At-since > s.far && s.mu.young.Empty():
 		s.mu.youngAt = since + s.youngWait
-		return s.youngTick()
+		s.mu.young.Push(e)
+		return s.mu.youngAt
+	case e.At-since > s.far && e.At-s.mu.youngAt > s.far/2:
+		s.mu.young.Push(e)
+		return never
 	}
-	// Move the wheel to now if no bucket expires until then, so that e is put into the lowest
-	// possible level. That does not interfere with a flush that has released the lock between two
-	// chunks: a flush raises next only at its end, so until then next is not after the tick that is
-	// being flushed.
-	if tick := since / s.tick; tick > s.mu.wheel.now && tick < s.next.Load() {
-		s.mu.wheel.now = tick
+	// Move the wheel to the clock if no bucket expires until then, so that e comes into the lowest
+	// level that it needs. A flush that has released the lock between two chunks has not raised
+	// next, so the wheel does not pass what that spills.
+	if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
+		w.now = since/s.tick + s.phase
 	}
 	return s.putLocked(e)
 }
 
-// putLocked puts e into the bucket of its deadline, or into due, and returns the tick at
-// which the bucket is to be flushed; 0 if e is due.
-func (s *shard) putLocked(e *entry.Entry) (expiration int64) {
-	tick := s.dueTick(e.At)
+// putLocked puts e into the bucket of its deadline and returns when that expires, or into due
+// and returns 0.
+//
+// Nothing else rounds a deadline, and this rounds up. So "never early" holds: the wheel's now is
+// the clock rounded down.
+func (s *shard) putLocked(e *entry.Entry) (at int64) {
+	tick := (e.At-1)/s.tick + 1 + s.phase
 	if tick <= s.mu.wheel.now {
-		s.mu.due.pushBack(e)
+		s.mu.due.Push(e)
 		return 0
 	}
-	return s.mu.wheel.add(e, tick)
+	return s.timeOf(s.mu.wheel.put(e, tick))
 }
 
-// flushLocked moves entries whose buckets have expired by tick towards due: a bucket of the
-// lowest wheel in one step, a bucket of an overflow wheel entry by entry. It makes up to chunk
-// steps; if there are no more, it empties young into the wheel. It reports whether this flush has to call it
-// again.
-func (s *shard) flushLocked(tick int64) (more bool) {
+// lowerLocked takes the first entry out of list, which is not empty, and puts it into the wheel or into due.
+func (s *shard) lowerLocked(list *entry.List) (at int64) {
+	e := list.First()
+	e.Unlink()
+	return s.putLocked(e)
+}
+
+// flushLocked moves entries whose buckets have expired at now towards due: a bucket of the
+// lowest level in one step, a bucket of a higher level entry by entry. It makes up to chunk
+// steps. If no more are to be made, young comes last, up to chunk entries of it, so that due
+// entries do not wait for a million young ones. flushLocked reports whether this flush has to
+// call it again; if it has not, and young is not empty, next is still in the past.
+func (s *shard) flushLocked(now int64) (more bool) {
+	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel
-	for steps := 0; steps < chunk; steps++ {
-		expiration, level, bucket := w.next()
-		if expiration > tick {
-			w.now = max(tick, w.now)
-			if s.youngTick() <= tick {
-				more = s.putYoungLocked(tick)
-				expiration, _, _ = w.next()
-			}
-			s.next.Store(min(expiration, s.youngTick()))
-			return more
-		}
-		w.now = expiration
-		if level == 0 {
-			s.mu.due.takeAll(bucket)
+	for range chunk {
+		if !s.mu.spill.Empty() {
+			s.lowerLocked(&s.mu.spill)
 			continue
 		}
-		// If entries are still in the bucket, next returns it again: no other comes before it.
-		for ; steps < chunk && !bucket.empty(); steps++ {
-			e := bucket.root.Next
-			unlink(e)
-			s.putLocked(e)
+		bucket, tick, level := w.next()
+		switch at, young := s.timeOf(tick), s.youngTime(); {
+		case at <= now && level == 0:
+			w.now = tick
+			s.mu.due.Take(bucket)
+		case at <= now:
+			w.now = tick
+			s.mu.spill.Take(bucket)
+		case young <= now:
+			w.now = max(w.now, now/s.tick+s.phase)
+			for n := 0; n < chunk && !s.mu.young.Empty(); n++ {
+				s.lowerLocked(&s.mu.young)
+			}
+			if !s.mu.young.Empty() {
+				return now-young >= s.far/2
+			}
+		default:
+			s.next.Store(min(at, young))
+			return false
 		}
 	}
 	return true
+}
+
+// youngTime returns when young expires, never if it is empty.
+func (s *shard) youngTime() int64 {
+	if s.mu.young.Empty() {
+		return never
+	}
+	return s.mu.youngAt
 }

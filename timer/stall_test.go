@@ -18,9 +18,10 @@ type stoppable struct {
 
 func (s *stoppable) stop(d time.Duration) { s.gone.Add(int64(d)) }
 
+// newStoppable returns a timer with one wheel, whose driver sleeps for as long as the wheels of several would not let it.
 func newStoppable(t *testing.T, opts ...Option) *stoppable {
 	t.Helper()
-	timer, err := NewSystemTimer(opts...)
+	timer, err := NewSystemTimer(append(opts, WithShards(1))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { timer.Stop() })
 	s := &stoppable{SystemTimer: timer}

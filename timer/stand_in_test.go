@@ -26,7 +26,8 @@ func TestAnAdditionStandsInForALateDriver(t *testing.T) {
 		assert.False(t, add(0))
 		assert.False(t, add(51*tick+tick/4), "it has that long to wake up")
 		assert.True(t, add(51*tick+tick/4+1))
-		assert.True(t, add(51*tick+tick/4+1), "there was nothing to do yet, and it sleeps on")
+		assert.False(t, add(51*tick+tick/2+1), "a stand-in has that long, too")
+		assert.True(t, add(51*tick+tick/2+2), "then it is replaced")
 		settle(2 * time.Second)
 		addIn(t, timer, newTask(nil), time.Hour)
 		synctest.Wait()
@@ -79,7 +80,7 @@ func TestAStandInHandsOverOverdueEntries(t *testing.T) {
 		settle(10 * ms)
 		task(time.Hour, 3)
 		synctest.Wait()
-		timer.callStandIn(int64(20 * ms)) // as a goroutine does that has read overdue before
+		timer.callStandIn(int64(20*ms), int64(timer.Now())) // as a goroutine does that has read overdue before
 		synctest.Wait()
 		assert.Zero(t, third.runs.Load(), "the driver is awake, so no stand-in is started")
 		assert.True(t, timer.AdvanceClock(0))
@@ -108,42 +109,6 @@ func TestNoStandInStartsWithoutADriver(t *testing.T) {
 	}
 }
 
-// Before a stand-in begins, the driver may wake up, or another stand-in may flush. It leaves overdue
-// to them, and the work.
-func TestAStandInThatIsNotNeededDoesNothing(t *testing.T) {
-	for _, overdue := range []int64{never, standingIn} {
-		timer, err := NewSystemTimer()
-		require.NoError(t, err)
-		t.Cleanup(func() { timer.Stop() })
-		addIn(t, timer, newTask(nil), time.Hour)
-		readings := countingClock(timer)
-		timer.overdue.Store(overdue)
-		timer.standIns.Add(1)
-		assert.False(t, timer.Idle(), "a stand-in is running")
-		timer.standIn()
-		assert.Equal(t, overdue, timer.overdue.Load())
-		assert.Zero(t, readings.Load(), "it has not flushed")
-		assert.True(t, timer.Idle())
-	}
-}
-
-// The driver may wake up while a stand-in flushes. The stand-in does not overwrite the overdue
-// that the driver has stored.
-func TestAStandInKeepsTheDriversWakeUp(t *testing.T) {
-	timer, err := NewSystemTimer()
-	require.NoError(t, err)
-	defer timer.Stop()
-	addIn(t, timer, newTask(nil), time.Hour)
-	asleep(timer, 0)
-	timer.clock = spied{timer, func() time.Duration {
-		assert.Equal(t, int64(standingIn), timer.overdue.Swap(never), "it begins to flush")
-		return timer.Now()
-	}, timer.need}
-	timer.standIns.Add(1)
-	timer.standIn()
-	assert.Equal(t, int64(never), timer.overdue.Load())
-}
-
 // A driver that sleeps for ever is never late, and neither is one for which nothing is pending.
 func TestADriverThatSleepsForEverIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -152,39 +117,44 @@ func TestADriverThatSleepsForEverIsNotLate(t *testing.T) {
 		defer timer.Stop()
 		asleep(timer, Never)
 		assert.Greater(t, timer.overdue.Load(), int64(time.Hour))
-		timer.callStandIn(timer.overdue.Load())
+		timer.callStandIn(timer.overdue.Load(), int64(time.Hour))
 		synctest.Wait()
 		assert.Greater(t, timer.overdue.Load(), int64(time.Hour))
 	})
 }
 
-// While a stand-in flushes, no other one starts, however late the driver is.
+// While a stand-in flushes, no other one does, however late the driver is.
 func TestOneStandInFlushesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
-		timer, err := NewSystemTimer()
+		timer, err := NewSystemTimer(WithShards(2))
 		require.NoError(t, err)
 		defer timer.Stop()
 		readings := countingClock(timer)
-		timer.clock = spied{timer, timer.clock.Now, func(tick int64) {
-			if tick == 0 {
-				<-leave // the stand-in's flush has found what is due
+		timer.clock = spied{timer, timer.clock.Now, func(at int64) {
+			if at == 0 {
+				<-leave // the stand-in's flush has found what is due in the first shard
 			}
-			timer.need(tick)
+			timer.need(at)
 		}}
-		due := newTask(nil)
-		addIn(t, timer, due, time.Millisecond)
+		due := [2]*testTask{newTask(nil), newTask(nil)}
+		for i, tt := range due {
+			tt.inShard(i)
+			addIn(t, timer, tt, time.Millisecond)
+		}
 		asleep(timer, time.Millisecond)
 		for range 3 {
 			settle(2 * time.Millisecond)
 			addIn(t, timer, newTask(nil), time.Hour)
 			synctest.Wait()
 			assert.EqualValues(t, 1, timer.standIns.Load(), "it is held up")
-			assert.EqualValues(t, 2, readings.Load(), "those of who called the first stand-in, and its own")
+			assert.False(t, timer.Idle())
+			assert.EqualValues(t, 1, readings.Load(), "its own")
 		}
 		close(leave)
 		synctest.Wait()
-		assert.EqualValues(t, 1, due.runs.Load())
+		assert.EqualValues(t, 1, due[0].runs.Load())
+		assert.EqualValues(t, 1, due[1].runs.Load())
 		assert.True(t, timer.Idle())
 	})
 }
@@ -202,11 +172,11 @@ func TestTwoFlushesAtOnce(t *testing.T) {
 		cancelled := newTask(nil) // so that a flush at 60 ms looks at the wheel
 		addIn(t, m, cancelled, 50*ms)
 		m.Cancel(&cancelled.TaskEntry)
-		require.True(t, m.shard(0).flushLocked(70), "it stops half-way down")
+		require.True(t, m.shard(0).flushLocked(int64(70*ms)), "it stops half-way down")
 		m.mu.now, m.mu.target = max(other, 70*ms), max(other, 70*ms)
 		m.flush(other)
 		m.flush(70 * ms)
-		assert.Zero(t, Inspect(m).Due, "handed over too early")
+		assert.Zero(t, dueOf(t, &m.store), "handed over too early")
 		checkInvariants(t, &m.store, nil)
 		m.AdvanceClock(127*ms - 1 - m.Now())
 		assert.Zero(t, runs, "early")

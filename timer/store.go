@@ -22,22 +22,17 @@ type store struct {
 
 	clock clock // the timer that embeds the store
 
-	// wake is the tick until which the driver sleeps, or has last slept; 1 before it has
-	// slept for the first time, and always in a ManualTimer. So 0, which stands for an
-	// entry that is due, is earlier, and no tick of a bucket is.
+	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before it has
+	// slept for the first time, and always in a ManualTimer.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
-	//  1. A goroutine that adds an entry lowers its shard's next and then reads wake. If its
-	//     tick is earlier, it lowers wake with a compare-and-swap, and puts the token in
-	//     that ends the driver's next sleep.
-	//  2. The driver sets wake to scanning, reads every shard's next, and with a
-	//     compare-and-swap sets wake from scanning to the minimum.
-	//  3. If the driver read that next before 1 lowered it, or looked for the shard before
-	//     it was made, then the adding goroutine
-	//     reads scanning, or the minimum that was computed without its entry, or the tick
-	//     of a third goroutine that has lowered wake since. Either its own tick is earlier,
-	//     and it puts the token in, or the third goroutine does.
+	//  1. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own
+	//     time is earlier, it puts the token in that ends the driver's next sleep.
+	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If
+	//     one is earlier than wake, it begins anew.
+	//  3. If 2 has read a next before 1 lowered it, or looked for the shard before it was made,
+	//     then 1 reads the wake of 2, or a later one.
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while
@@ -45,13 +40,12 @@ type store struct {
 	// time calls callStandIn.
 	overdue  sched.Int64
 	standIns sched.Int64 // number of stand-ins
+	standing sched.Bool  // one of them flushes
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	// Bit i%64 of ready[i/64] is set whenever shards[i].mu.due is not empty and that shard's lock is
-	// free. The bit may stay set after the last due entry was cancelled, until a worker
-	// looks. It is written with that lock held.
-	ready   [maxShards / 64]sched.Uint64
+	// Bit i%64 of ready[i/64] is shards[i].mu.ready. It is written with that shard's lock held.
+	ready   []sched.Uint64
 	from    atomic.Uint32 // the shard from which on the next worker searches for a bit
 	pending sched.Int64   // counted only if maxPending > 0
 }
@@ -59,7 +53,7 @@ type store struct {
 // clock is what a store needs of its timer.
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
-	need(tick int64)    // 0: an entry is due, start a worker; otherwise the driver is needed at this tick
+	need(at int64)      // 0: an entry is due, start a worker; otherwise it is due before wake, end the driver's sleep
 }
 
 // init makes t the store of c, with so many shards unless an option says otherwise.
@@ -70,6 +64,8 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 	t.clock = c
 	t.id = identity.New()
 	t.shards = make([]atomic.Pointer[shard], t.shardCount)
+	words := (t.shardCount + 63) / 64
+	t.ready = make([]sched.Uint64, words, max(words, lineWords))
 	t.wake.Store(1)
 	t.overdue.Store(never)
 	return nil
@@ -137,9 +133,9 @@ func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {
 		s.mu.Lock()
-		take := func(l *taskList) {
-			for !l.empty() {
-				e := l.root.Next
+		take := func(l *entry.List) {
+			for !l.Empty() {
+				e := l.First()
 				t.cancelLocked(s, e)
 				switch task := taskOf(e).(type) {
 				case nil: // an operation's
@@ -156,12 +152,12 @@ func (t *store) Stop() (unfired []any) {
 		}
 		take(&s.mu.due)
 		take(&s.mu.young)
-		for at, _, bucket := s.mu.wheel.next(); bucket != nil; at, _, bucket = s.mu.wheel.next() {
-			s.mu.wheel.now = at // what is before has been looked at
+		take(&s.mu.spill)
+		for bucket, first, _ := s.mu.wheel.next(); bucket != nil; bucket, first, _ = s.mu.wheel.next() {
+			s.mu.wheel.now = first // what is before has been looked at
 			take(bucket)
 		}
-		t.readyLocked(s)
-		s.mu.Unlock()
+		t.release(s, never)
 	}
 	return unfired
 }

@@ -68,9 +68,6 @@ func (t *SystemTimer) drive() (d *driving, runs bool) {
 	return d, runs
 }
 
-// scanning is the value of wake while the driver computes the next one.
-const scanning = never
-
 // live counts the SystemTimers of the process that a goroutine drives and that have not been stopped. A timer
 // serves hundreds of thousands of entries, so a process needs few. Beyond
 // tooManyTimers, the first enabled logger gets one warning.

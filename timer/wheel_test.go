@@ -14,7 +14,9 @@ import (
 )
 
 func newWheel(size int, now int64) *timingWheel {
-	return &timingWheel{size: int64(size), now: now}
+	w := &timingWheel{}
+	w.init(int64(size), now)
+	return w
 }
 
 // The examples of the specification use one wheel with a tick of 20 ms. Here that wheel is
@@ -22,37 +24,36 @@ func newWheel(size int, now int64) *timingWheel {
 func TestWheelWorkedExamples(t *testing.T) {
 	t.Run("start 43 ms and tick 20 ms give current time 40 ms", func(t *testing.T) {
 		w := newWheel(20, 43)
-		w.add(&entry.Entry{}, 43+20)
-		require.Len(t, w.levels, 2)
-		assert.EqualValues(t, 40, w.levels[1].number(w.now)*w.levels[1].span)
+		assert.EqualValues(t, 60, w.put(&entry.Entry{}, 43+20), "the bucket after that of 40 ms")
+		assert.EqualValues(t, 59, w.put(&entry.Entry{}, 59), "the last tick of the bucket of 40 ms")
+		assert.Len(t, w.levels, 2)
 	})
 	t.Run("with tick 20 ms an expiration of 237 ms lies in the bucket that expires at 220 ms", func(t *testing.T) {
 		w := newWheel(20, 43)
-		assert.EqualValues(t, 220, w.add(&entry.Entry{}, 237))
-		expiration, level, _ := w.next()
-		assert.EqualValues(t, 220, expiration)
-		assert.Positive(t, level)
+		assert.EqualValues(t, 220, w.put(&entry.Entry{}, 237))
+		_, first, level := w.next()
+		assert.EqualValues(t, 220, first)
+		assert.Equal(t, 1, level)
 	})
 	t.Run("with tick 1 ms and size 20, 4 levels cover 160 s", func(t *testing.T) {
 		w := newWheel(20, 0)
-		assert.EqualValues(t, 152_000, w.add(&entry.Entry{}, 160_000-1))
+		assert.EqualValues(t, 152_000, w.put(&entry.Entry{}, 160_000-1))
 		assert.Len(t, w.levels, 4)
-		assert.EqualValues(t, 160_000, w.add(&entry.Entry{}, 160_000))
+		assert.EqualValues(t, 160_000, w.put(&entry.Entry{}, 160_000))
 		assert.Len(t, w.levels, 5)
 	})
 }
 
 func TestWheelGrowsOnDemandToTheLastTick(t *testing.T) {
-	for _, size := range []int{2, 3, 20, 64, 1000} {
+	for _, size := range []int{2, 3, 20, 64, 1000, maxWheelSize} {
 		w := newWheel(size, 0)
 		assert.Empty(t, w.levels, "size %d", size)
-		e := &entry.Entry{}
-		expiration := w.add(e, math.MaxInt64-1)
-		assert.Positive(t, expiration)
+		first := w.put(&entry.Entry{}, math.MaxInt64-1)
+		assert.Positive(t, first)
 		assert.Less(t, len(w.levels), 64)
 		checkWheel(t, w, func(*entry.Entry, int64, int64) {})
-		got, _, _ := w.next()
-		assert.Equal(t, expiration, got)
+		_, got, _ := w.next()
+		assert.Equal(t, first, got)
 	}
 }
 
@@ -60,43 +61,14 @@ func TestWheelHonoursEverySizeExactly(t *testing.T) {
 	for size := 2; size <= 130; size++ {
 		w := newWheel(size, 0)
 		e := &entry.Entry{}
-		w.add(e, int64(size)-1)
+		w.put(e, int64(size)-1)
 		assert.Len(t, w.levels, 1, "size %d: the last tick of the first round is of level 0", size)
-		_, level, _ := w.next()
+		_, _, level := w.next()
 		assert.Zero(t, level, "size %d: so it moves as a whole when it is due", size)
-		unlink(e)
-		w.add(e, int64(size))
+		e.Unlink()
+		w.put(e, int64(size))
 		assert.Len(t, w.levels, 2, "size %d: the next one is of level 1", size)
 		assert.Len(t, w.levels[1].buckets, size)
-	}
-}
-
-func TestWheelReturnsTheHigherOfTwoEqualBuckets(t *testing.T) {
-	w := newWheel(10, 0)
-	w.add(&entry.Entry{}, 10) // level 1, bucket 1
-	w.now = 5
-	w.add(&entry.Entry{}, 10) // level 0
-	expiration, level, _ := w.next()
-	assert.EqualValues(t, 10, expiration)
-	assert.Positive(t, level)
-}
-
-func TestNextBit(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		words := make([]uint64, 1+rng.IntN(4))
-		for range rng.IntN(4) {
-			words[rng.IntN(len(words))] |= 1 << rng.IntN(64)
-		}
-		from, to := rng.Int64N(int64(64*len(words))), rng.Int64N(int64(64*len(words)+1))
-		want := to
-		for bit := from; bit < to; bit++ {
-			if words[bit>>6]&(1<<(bit&63)) != 0 {
-				want = bit
-				break
-			}
-		}
-		require.Equal(t, want, nextBit(words, from, to), "%x from %d to %d", words, from, to)
 	}
 }
 
@@ -130,16 +102,16 @@ func sortedTicks(t *testing.T, rng *rand.Rand, size int, start int64) {
 			e := &entry.Entry{}
 			far := rng.Int64N(math.MaxInt64 - 1 - w.now)
 			ticks[e] = w.now + 1 + far>>rng.IntN(63)
-			w.add(e, ticks[e])
+			w.put(e, ticks[e])
 		case 3:
 			for e := range ticks {
-				unlink(e)
+				e.Unlink()
 				delete(ticks, e)
 				break
 			}
 		case 4:
 			to := w.now + rng.Int64N(math.MaxInt64-w.now)>>rng.IntN(63)
-			require.Equal(t, expire(ticks, to), walk(w, ticks, to))
+			require.Equal(t, expire(ticks, to), walk(t, w, ticks, to))
 		}
 		check()
 	}
@@ -157,63 +129,52 @@ func expire(ticks map[*entry.Entry]int64, now int64) (due []int64) {
 }
 
 // walk moves w to tick as a shard does, and returns the ticks at which entries were due.
-func walk(w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64) {
-	var out taskList
-	out.init()
+func walk(t *testing.T, w *timingWheel, ticks map[*entry.Entry]int64, tick int64) (due []int64) {
+	var spill entry.List
+	spill.Init()
 	for {
-		expiration, _, bucket := w.next()
-		if expiration > tick {
+		bucket, first, _ := w.next()
+		if first > tick {
 			w.now = tick
 			return due
 		}
-		w.now = expiration
-		out.takeAll(bucket)
-		for !out.empty() {
-			e := out.root.Next
-			unlink(e)
-			if ticks[e] <= expiration {
-				due = append(due, expiration)
+		require.Greater(t, first, w.now)
+		w.now = first
+		spill.Take(bucket)
+		for !spill.Empty() {
+			e := spill.First()
+			e.Unlink()
+			if ticks[e] <= first {
+				due = append(due, first)
 				delete(ticks, e)
 				continue
 			}
-			w.add(e, ticks[e])
+			w.put(e, ticks[e])
 		}
-	}
-}
-
-// A wheel whose size is a power of two finds a bucket without a division.
-func TestAWheelOfAPowerOfTwoShifts(t *testing.T) {
-	for size, want := range map[int64][]int{2: {0, 1, 2}, 64: {0, 6, 12}, 20: {64, 64, 64}, 63: {64, 64, 64}} {
-		w := timingWheel{size: size}
-		var got []int
-		for i := range want {
-			w.grow()
-			got = append(got, w.levels[i].shift)
-		}
-		assert.Equal(t, want, got, "%d", size)
 	}
 }
 
 // One look for the next bucket passes over all that cancellations have emptied, and not again and again over the first.
 func TestALookForTheNextBucketForgetsTheEmptyOnes(t *testing.T) {
-	for _, here := range []int64{0, 1, 70, 199} {
+	for _, here := range []int64{0, 1, 70, 198} {
 		w := newWheel(200, here)
-		all := make([]entry.Entry, 199)
+		all := make([]entry.Entry, 199-here)
 		for i := range all {
-			w.add(&all[i], here+1+int64(i))
+			w.put(&all[i], here+1+int64(i))
 		}
-		for i := range all[:198] {
-			unlink(&all[i])
+		last := len(all) - 1
+		for i := range last {
+			all[i].Unlink()
 		}
-		expiration, level, _ := w.next()
-		assert.Equal(t, []int64{here + 199, 0}, []int64{expiration, int64(level)})
+		_, first, level := w.next()
+		assert.Equal(t, []int64{199, 0}, []int64{first, int64(level)})
 		filled := 0
 		for _, word := range w.levels[0].filled {
 			filled += bits.OnesCount64(word)
 		}
 		assert.Equal(t, 1, filled, "from %d", here)
-		unlink(&all[198])
-		_, _, bucket := w.next()
+		all[last].Unlink()
+		bucket, _, _ := w.next()
 		assert.Nil(t, bucket)
 	}
 }
@@ -224,12 +185,12 @@ func BenchmarkALookAtEmptyBuckets(b *testing.B) {
 	for _, size := range []int{1 << 10, 1 << 16, 1 << 20} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			w := newWheel(size, 0)
-			w.add(&entry.Entry{}, int64(size-1))
+			w.put(&entry.Entry{}, int64(size-1))
 			for b.Loop() {
 				for i := range w.levels[0].filled {
 					w.levels[0].filled[i] = math.MaxUint64
 				}
-				if at, _, _ := w.next(); at != int64(size-1) {
+				if _, at, _ := w.next(); at != int64(size-1) {
 					b.Fatal(at)
 				}
 			}

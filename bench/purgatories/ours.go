@@ -3,12 +3,14 @@ package purgatories
 import (
 	"time"
 
+	"github.com/delayedop/purgatory/bench/timers"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
 // ours is the library.
 type ours struct {
+	timers.Rest
 	purgatory *purgatory.DelayedOperationPurgatory[string]
 }
 
@@ -54,7 +56,6 @@ func (p *ours) Settle(*Lane)            {}
 func (p *ours) Check(key string)        { p.purgatory.CheckAndComplete(key) }
 func (p *ours) Force(op Operation) bool { return p.purgatory.ForceComplete(op.(*laneOp)) }
 func (p *ours) Pending() int            { return p.purgatory.NumDelayed() }
-func (p *ours) AtRest() bool            { return p.purgatory.Inspect(0, 0).Wheels.Young.Entries == 0 }
 
 func (p *ours) CheckUpTo(key string, position int64) {
 	p.purgatory.CheckAndCompleteUpTo(key, position)

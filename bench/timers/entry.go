@@ -7,10 +7,13 @@ import (
 )
 
 // entries is our timer with entries that the caller owns: nothing is allocated per timer.
-type entries struct{ timer *timer.SystemTimer }
+type entries struct {
+	timer *timer.SystemTimer
+	*Rest
+}
 
 // NewEntry is the caller's entry on a timer with options.
-func NewEntry(opts ...timer.Option) Timers { return entries{timer: StartSystemTimer(opts...)} }
+func NewEntry(opts ...timer.Option) Timers { return entries{timer: StartSystemTimer(opts...), Rest: new(Rest)} }
 
 // StartSystemTimer returns a running timer.
 func StartSystemTimer(opts ...timer.Option) *timer.SystemTimer {
@@ -35,11 +38,6 @@ func (p entries) Slots(n int, fired func(i int)) Slots {
 	}
 	return s
 }
-
-func (p entries) AtRest() bool { return atRest(p.timer) }
-
-// atRest reports whether t has placed everything that it puts off.
-func atRest(t *timer.SystemTimer) bool { return timer.Inspect(t).Young.Entries == 0 }
 
 type entrySlots struct {
 	timer   *timer.SystemTimer

@@ -46,7 +46,7 @@ func newHandle() Timers {
 			return h
 		},
 		stop:   func(h *timer.Handle) { h.Stop() },
-		atRest: func() bool { return atRest(t) },
+		atRest: new(Rest).AtRest,
 	}
 }
 

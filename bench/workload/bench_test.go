@@ -89,9 +89,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		for p.Inspect(0, 0).Wheels.Young.Entries > 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
+		rest(new(timers.Rest))
 		return func(i int) bool { return p.Extend(&ops[i], lifetime) }
 	})
 	beats("handle", func(b *testing.B) func(int) bool {
@@ -105,9 +103,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 			}
 			handles[i] = h
 		}
-		for timer.Inspect(t).Young.Entries > 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
+		rest(new(timers.Rest))
 		return func(i int) bool { return handles[i].Extend(lifetime) }
 	})
 	beats("std-reset", func(b *testing.B) func(int) bool {

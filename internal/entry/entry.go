@@ -18,11 +18,13 @@ import (
 // internal/machine, whose entries these are, sets it when the program begins.
 var Expire func(e *Entry)
 
+// Link ties an [Entry] into a [List]. Both fields are nil unless it is in one; the lock of the
+// entry's shard guards them.
+type Link struct{ Next, Prev *Link }
+
 // Entry is the element of a timer's lists that stands for one timeout. It must not be copied.
 type Entry struct {
-	// Next and Prev are nil unless the entry is in a list. The lock of the entry's shard
-	// guards them.
-	Next, Prev *Entry
+	Link // first: a List converts pointers
 
 	// At is the time on the timer's clock at which the entry expires, in nanoseconds; the
 	// same lock guards it. 0: never added. > 0: scheduled. Cancelled: cancelled, or an
@@ -113,4 +115,52 @@ func (e *Entry) Deadline() time.Duration {
 		return 0
 	}
 	return time.Duration(e.At &^ ExpiredBit)
+}
+
+// Linked reports whether e is in a list.
+func (e *Entry) Linked() bool { return e.Next != nil }
+
+// Unlink removes e from the list that it is in. The list need not be known, so a whole list can
+// move to another one in O(1), and its entries can still be cancelled.
+func (e *Entry) Unlink() {
+	e.Next.Prev, e.Prev.Next = e.Prev, e.Next
+	e.Link = Link{}
+}
+
+// List is a doubly linked ring of entries around a root. Call Init before its first use. It is not
+// safe for concurrent use.
+type List struct{ root Link }
+
+// Init empties l.
+func (l *List) Init() { l.root = Link{&l.root, &l.root} }
+
+// Empty reports whether l has no entry.
+func (l *List) Empty() bool { return l.root.Next == &l.root }
+
+// First returns the first entry of l, which is not empty. The conversion is safe: an Entry begins
+// with its Link, and Push links nothing else.
+func (l *List) First() *Entry { return (*Entry)(unsafe.Pointer(l.root.Next)) }
+
+// All yields the entries of l. Neither l nor an entry may change meanwhile.
+func (l *List) All(yield func(*Entry) bool) {
+	for at := l.root.Next; at != &l.root; at = at.Next {
+		if !yield((*Entry)(unsafe.Pointer(at))) {
+			return
+		}
+	}
+}
+
+// Push appends e, which is in no list.
+func (l *List) Push(e *Entry) {
+	last := l.root.Prev
+	e.Next, e.Prev = &l.root, last
+	last.Next, l.root.Prev = &e.Link, &e.Link
+}
+
+// Take moves all entries of from, which is not empty, to the end of l.
+func (l *List) Take(from *List) {
+	first, last, tail := from.root.Next, from.root.Prev, l.root.Prev
+	tail.Next, first.Prev = first, tail
+	last.Next, l.root.Prev = &l.root, last
+	from.Init()
 }

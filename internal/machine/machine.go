@@ -250,7 +250,7 @@ func (m *Machine) AcceptedBy(owner uint32) bool {
 
 // Chain puts next behind m, and Unchain takes m out, and returns what was behind it. Both operations have ended, and so have
 // left the timer, whose link of their entries they use.
-func (m *Machine) Chain(next *Machine) { m.entry.Next = &next.entry }
+func (m *Machine) Chain(next *Machine) { m.entry.Next = &next.entry.Link }
 
 // Unchain is the reverse of Chain. The conversion is safe: Chain has been given a Machine.
 func (m *Machine) Unchain() (next *Machine) {

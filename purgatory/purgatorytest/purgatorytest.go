@@ -48,10 +48,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/testhook"
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -226,8 +224,8 @@ func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 // pending describes the operations that wait, oldest first, a line each.
 func (p *Purgatory[K]) pending() string {
 	var s strings.Builder
-	for _, o := range p.Inspect(0, mostLines).Oldest {
-		fmt.Fprintf(&s, "\n\t%s %s waits for %s, %v left of its timeout", o.Type, o.Text, o.Key, o.Left)
+	for _, o := range p.Inspect(mostLines).Oldest {
+		fmt.Fprintf(&s, "\n\t%s waits for %s, %v left of its timeout", o.Type, o.Key, o.Left)
 	}
 	return s.String()
 }
