@@ -43,8 +43,7 @@ import (
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx, which is ctx.Err() itself unless ctx was given another
 // one; the cause that was given to
-// CancelForKey; [ErrCancelled] if that is nil, or if CompleteForKey or ForceComplete ended the wait (the
-// function match of CancelMatching is called with the operation behind it); [ErrClosed];
+// CancelForKey; [ErrCancelled] if that is nil; [ErrClosed];
 // and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is:
 // all but the causes come wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
@@ -276,8 +275,6 @@ func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, t
 			return cause
 		}
 		return p.errorf(ErrCancelled, "without a cause")
-	case operation.Forced:
-		return p.errorf(ErrCancelled, "by CompleteForKey or ForceComplete")
 	default:
 		return p.errorf(ErrClosed, "while waiting")
 	}

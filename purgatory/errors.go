@@ -35,8 +35,7 @@ var (
 	ErrUsed = errors.New("purgatory: operation used twice")
 	// ErrInvalidOption: an option of New is out of its range, or contradicts another one.
 	ErrInvalidOption = errors.New("purgatory: invalid option")
-	// ErrCancelled: CancelForKey or CancelMatching ended an Await with a nil cause, or
-	// CompleteForKey, ForceComplete or [Wait.Stop] ended it.
+	// ErrCancelled: CancelForKey ended an Await with a nil cause, or [Wait.Stop] ended it.
 	ErrCancelled = errors.New("purgatory: cancelled")
 	// ErrPending: a Wait has not ended.
 	ErrPending = errors.New("purgatory: pending")

@@ -202,17 +202,6 @@ func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outco
 	return p.wishes.Claim(m, o, p.id, cause)
 }
 
-// CompleteForKey ends every operation that waits for key, whatever other keys it waits for, as
-// forced, and returns how many it ended. Use it where everybody may go on: at a barrier, or
-// when a leader steps down with an answer. An operation that is submitted later
-// waits: see CancelForKey. (An Await returns [ErrCancelled] then; to let it return
-// nil, make its condition true and call CheckAndComplete.) For the rest it does what
-// [DelayedOperationPurgatory.CancelForKey] does.
-func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
-	p.made()
-	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Forced}, nil)
-}
-
 // CancelForKey ends every operation that waits for key, whatever other keys it waits for,
 // as cancelled with cause, which may be nil. It returns how many it ended. Callbacks run
 // as those of [DelayedOperationPurgatory.CheckAndComplete] do. If another goroutine is
@@ -228,27 +217,6 @@ func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
 func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 	p.made()
 	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Cancelled}, &cause)
-}
-
-// CancelMatching is [DelayedOperationPurgatory.CancelForKey] for those operations of key
-// for which match returns true: all fetches of one connection, for example. It returns
-// the operations that this call has ended.
-//
-// match runs on this goroutine with no lock held, while other goroutines may run the
-// operation's methods: it must read only fields that do not change. It must not block: up to
-// 127 operations for which it has returned true end only afterwards. It is called once for
-// each time that key is among the operation's keys. A panic in match counts as false. A nil match
-// matches nothing.
-func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
-	p.made()
-	if match == nil {
-		return nil
-	}
-	p.claimForKey(key, p.watchers.Hash(key), claiming[K]{
-		outcome: machine.Cancelled, match: match,
-		took: func(op operation.Operation) { cancelled = append(cancelled, op) },
-	}, &cause)
-	return cancelled
 }
 
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it

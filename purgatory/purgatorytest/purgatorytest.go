@@ -48,10 +48,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/inside"
 	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/testhook"
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -184,30 +183,15 @@ func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 func (p *Purgatory[K]) WaitPending(n int) {
 	p.t.Helper()
 	pause := 10 * time.Microsecond
-	for deadline := time.Now().Add(patience); p.NumDelayed() != n || !p.registered(); {
+	// An operation that is still being registered counts as pending already. If the clock moved past its timeout then,
+	// it would expire only when the clock is moved again.
+	for deadline := time.Now().Add(patience); p.NumDelayed() != n || inside.Registering(p.Purgatory); {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("purgatorytest: waited %v for %d pending operations, there are %d:%s", patience, n, p.NumDelayed(), p.pending())
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 10*time.Millisecond)
 	}
-}
-
-// registered reports whether all operations that are pending have been registered. While
-// an operation is still being registered it counts as pending already, and if the clock
-// moved past its timeout then, it would expire only when the clock is moved again.
-func (p *Purgatory[K]) registered() bool {
-	all := true
-	for key := range p.Keys() {
-		// CancelMatching visits the operations; as match returns false it cancels none.
-		p.CancelMatching(key, nil, func(op operation.Operation) bool {
-			if m := machine.Find(op); !m.AcceptedBy(m.Owner()) && m.Outcome() == machine.Pending {
-				all = false
-			}
-			return false
-		})
-	}
-	return all
 }
 
 // JustBefore moves the clock to one nanosecond before timeout will have passed, counted
