@@ -64,7 +64,7 @@ type DelayedOperation struct{ core }
 // beginning of OnComplete on it does not change.
 func (d *DelayedOperation) Outcome() Outcome { return Outcome(machine.Of(d).Outcome()) }
 
-// Cause returns the error that Cancel, CancelForKey or CancelMatching was given, if the
+// Cause returns the error that Cancel or CancelForKey was given, if the
 // operation ended as [Cancelled]. Otherwise, or if that error is nil, it returns nil.
 func (d *DelayedOperation) Cause() error { return machine.Of(d).Cause() }
 
@@ -81,7 +81,7 @@ const (
 	Satisfied = Outcome(machine.Satisfied) // TryComplete returned true
 	Forced    = Outcome(machine.Forced)    // ForceComplete ended it
 	Expired   = Outcome(machine.Expired)   // its timeout passed
-	Cancelled = Outcome(machine.Cancelled) // Cancel, CancelForKey or CancelMatching ended it, see DelayedOperation.Cause
+	Cancelled = Outcome(machine.Cancelled) // Cancel or CancelForKey ended it, see DelayedOperation.Cause
 	Closed    = Outcome(machine.Closed)    // the purgatory closed, or shut down
 
 	NumOutcomes = machine.NumOutcomes // the number of outcomes, including Pending

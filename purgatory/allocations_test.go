@@ -205,7 +205,7 @@ func TestEndingsOnOtherGoroutinesUseTheirMemoryAgain(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				p.CompleteForKey("a")
+				p.CancelForKey("a", nil)
 			}()
 			<-done
 			eventually(t, p.Idle, "nothing runs")

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -385,22 +384,6 @@ func TestAwaitValueDropsNoValueThatReadyHasTaken(t *testing.T) {
 			require.Equal(t, 7, value)
 		}
 	}
-}
-
-// CancelMatching shows the operation behind an Await, which somebody may then force.
-func TestAForcedAwaitIsCancelled(t *testing.T) {
-	p := open[string](t)
-	done := make(chan error, 1)
-	go func() { done <- p.Await(t.Context(), hour, func() bool { return false }, "a") }()
-	eventually(t, func() bool {
-		p.CancelMatching("a", nil, func(o operation.Operation) bool { p.ForceComplete(o); return false })
-		return p.Stats().Forced == 1
-	}, "it is forced")
-	soon(t, "it returns", func() {
-		err := <-done
-		assert.ErrorIs(t, err, purgatory.ErrCancelled)
-		assert.NotErrorIs(t, err, purgatory.ErrClosed)
-	})
 }
 
 func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {

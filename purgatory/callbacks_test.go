@@ -637,7 +637,6 @@ func TestCallbacksOnWorkersRunAtOnce(t *testing.T) {
 	const crowd, together = 400, 8
 	for name, end := range map[string]func(p *purgatory.DelayedOperationPurgatory[string]) int{
 		"CheckAndComplete": func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CheckAndComplete("a") },
-		"CompleteForKey":   func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CompleteForKey("a") },
 		"CancelForKey":     func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CancelForKey("a", nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -765,9 +764,6 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 				s.late = append(s.late, o)
 			}
 		},
-		"cancel those that match": func(s *scene) {
-			s.p.CancelMatching("k", nil, func(o operation.Operation) bool { return o != operation.Operation(s.first) })
-		},
 		"Shutdown that may not wait": func(s *scene) {
 			ctx, end := context.WithCancel(context.Background())
 			end()
@@ -794,14 +790,10 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 		"handler of a try":           {handles, panics},
 		"handler of a try in a line": {handles, func(s *scene) { s.first.try = func() bool { panic("of the test") }; s.p.CheckAndCompleteInOrder("k") }},
 		"handler of a callback":      {handles, panicsAtTheEnd},
-		"handler of a match":         {handles, func(s *scene) { s.p.CancelMatching("k", nil, func(operation.Operation) bool { panic("of the test") }) }},
 		"logger of a panic":          {logs(purgatory.EventPanic), panics},
 		"logger of a callback's":     {logs(purgatory.EventPanic), panicsAtTheEnd},
 		"logger of Close":            {logs(purgatory.EventClosed), func(s *scene) { _ = s.p.Close() }},
 		"String":                     {none, func(s *scene) { s.first.say = s.then; s.p.Inspect(10, 10) }},
-		"match": {none, func(s *scene) {
-			s.p.CancelMatching("k", errGone, func(o operation.Operation) bool { s.then(); return o == operation.Operation(s.all[1]) })
-		}},
 		"a loop over the keys": {none, func(s *scene) {
 			for range s.p.Keys() {
 				s.then()

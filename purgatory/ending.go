@@ -46,7 +46,7 @@ func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 			watchers.LeaveOthers[K](m)
 		}
 		own := cause
-		if own == nil && m.Ending() == machine.Cancelled {
+		if own == nil && m.EndsAs() == machine.Cancelled {
 			own = p.causes.of(m)
 		}
 		if m.Settle(own) {
@@ -69,7 +69,7 @@ func (p *DelayedOperationPurgatory[K]) endOne(m *machine.Machine, cause *error, 
 	e.p, e.later = p, later
 	e.key, _, e.shard = watchers.FirstKey[K](m)
 	checks, unchecked := e.shard.Leave(m)
-	if m.Ending() == machine.Expired && !p.cfg.timeoutsExpected {
+	if m.EndsAs() == machine.Expired && !p.cfg.timeoutsExpected {
 		p.noteExpired(m, e.key, checks, unchecked)
 	}
 	e.settle(ops[:], cause)

@@ -52,7 +52,6 @@ func TestStringDoesNotOverlapTryCompleteAfterMatchPanics(t *testing.T) {
 	submit(t, p, o, hour, "a")
 	wait := inBackground(func() { p.CheckAndComplete("a") })
 	<-g.entered
-	p.CancelMatching("a", nil, func(operation.Operation) bool { panic("of match's") })
 	close(g.leave)
 	wait()
 	assert.Zero(t, overlaps.Load(), "String ran while TryComplete did")
@@ -359,7 +358,7 @@ func TestAnEndIsNotCountedAsATry(t *testing.T) {
 	}
 	p = onManualClock[string](t)
 	for _, end := range []func(o *probe){
-		func(o *probe) { p.ForceComplete(o) }, func(o *probe) { p.Cancel(o, nil) }, func(*probe) { p.CompleteForKey("a") }, func(*probe) { p.AdvanceClock(time.Hour) },
+		func(o *probe) { p.ForceComplete(o) }, func(o *probe) { p.Cancel(o, nil) }, func(*probe) { p.CancelForKey("a", nil) }, func(*probe) { p.AdvanceClock(time.Hour) },
 	} {
 		end(probed(t, p, time.Hour, "a"))
 		assert.Equal(t, []int64{0, 0}, []int64{p.Stats().Pending, p.Stats().Checks})
@@ -514,15 +513,6 @@ func TestAPanicInStringLosesNoOperation(t *testing.T) {
 func TestAPanicHandlerThatBlocksHoldsNoOperation(t *testing.T) {
 	for name, blocks := range map[string]func(p *purgatory.Purgatory[string]){
 		"String": func(p *purgatory.Purgatory[string]) { p.Inspect(0, 3) },
-		"match": func(p *purgatory.Purgatory[string]) {
-			calls := 0
-			p.CancelMatching("a", nil, func(operation.Operation) bool {
-				if calls++; calls == 2 {
-					panic("no match")
-				}
-				return true
-			})
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

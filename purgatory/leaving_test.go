@@ -266,10 +266,10 @@ func TestWhoLeavesALineLetsThoseBehindBeTried(t *testing.T) {
 			w, _ := p.StartWait(hour, no, "line")
 			return func() { w.Stop() }
 		},
-		"CancelMatching": func(_ context.Context, p *purgatory.Purgatory[string]) func() {
+		"Cancel": func(_ context.Context, p *purgatory.Purgatory[string]) func() {
 			o := &op{}
 			_, _ = p.TryCompleteElseWatch(o, hour, "line")
-			return func() { p.CancelMatching("line", nil, func(other operation.Operation) bool { return other == o }) }
+			return func() { p.Cancel(o, nil) }
 		},
 		"a panic in read": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
 			reads, leave := 0, make(chan struct{})

@@ -161,14 +161,12 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		},
 		"Cancel":                  func(p *unmade) { p.Cancel(&op{}, nil) },
 		"CancelForKey":            func(p *unmade) { p.CancelForKey("a", nil) },
-		"CancelMatching":          func(p *unmade) { p.CancelMatching("a", nil, nil) },
 		"CheckAndComplete":        func(p *unmade) { p.CheckAndComplete("a") },
 		"CheckAndComplete, two":   func(p *unmade) { p.CheckAndComplete("a", "b") },
 		"CheckAndCompleteAll":     func(p *unmade) { p.CheckAndCompleteAll() },
 		"CheckAndCompleteInOrder": func(p *unmade) { p.CheckAndCompleteInOrder("a") },
 		"CheckAndCompleteUpTo":    func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
 		"Close":                   func(p *unmade) { _ = p.Close() },
-		"CompleteForKey":          func(p *unmade) { p.CompleteForKey("a") },
 		"Extend":                  func(p *unmade) { p.Extend(&op{}, hour) },
 		"ForceComplete":           func(p *unmade) { p.ForceComplete(&op{}) },
 		"Inspect":                 func(p *unmade) { p.Inspect(1, 1) },
@@ -271,7 +269,7 @@ func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
 	require.True(t, ok)
 	submit(t, p, &op{}, purgatory.NoTimeout, "b")
 	assert.False(t, p.Extend(&op{}, hour), "it was not submitted")
-	assert.Equal(t, 1, p.CompleteForKey("b"))
+	assert.Equal(t, 1, p.CancelForKey("b", nil))
 	assert.False(t, p.Reaping(), "nothing can expire")
 	require.ErrorIs(t, p.Await(t.Context(), 1, func() bool { return false }, "a"), purgatory.ErrExpired) // the first timeout starts it
 	label := fmt.Sprintf(`{"made at":"%s:%d", "purgatory":"left behind"}`, file, line-2)

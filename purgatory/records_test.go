@@ -187,10 +187,12 @@ func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {
 	p.AdvanceClock(2 * time.Second)
 	for key, n := range map[string]int{"a": 2, "forced": 3, "cancelled": 4, "met": 5} { // no two are equal
 		for range n {
-			probed(t, p, time.Second, key).ready = key == "met"
+			o := probed(t, p, time.Second, key)
+			o.ready = key == "met"
+			assert.Equal(t, key == "forced", key == "forced" && p.ForceComplete(o))
 		}
 	}
-	assert.Equal(t, []int{3, 4, 5}, []int{p.CompleteForKey("forced"), p.CancelForKey("cancelled", nil), p.CheckAndComplete("met")})
+	assert.Equal(t, []int{4, 5}, []int{p.CancelForKey("cancelled", nil), p.CheckAndComplete("met")})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, p.Shutdown(ctx), context.Canceled)
@@ -734,7 +736,7 @@ func TestAKeyThatCannotBeFormattedUndoesNothing(t *testing.T) {
 	o := &op{complete: func() { time.Sleep(time.Millisecond) }}
 	_, err = p.TryCompleteElseWatch(o, time.Hour, 1)
 	require.NoError(t, err)
-	assert.Equal(t, 1, p.CompleteForKey(1))
+	assert.Equal(t, 1, p.CancelForKey(1, nil))
 	found := log.find(purgatory.EventSlow)
 	require.Len(t, found, 1)
 	assert.Equal(t, "purgatory_test.mute", found[0]["key"], "its type")

@@ -544,12 +544,10 @@ func endedTakesNoPlace(t *testing.T, bound purgatory.Option) {
 			switch {
 			case o == nil:
 				runtime.Gosched()
-			case i%4 == 0:
+			case i%3 == 0:
 				p.ForceComplete(o)
-			case i%4 == 1:
+			case i%3 == 1:
 				p.CancelForKey(1, nil)
-			case i%4 == 2:
-				p.CompleteForKey(1)
 			default:
 				p.Cancel(o, nil)
 			}

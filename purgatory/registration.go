@@ -74,7 +74,7 @@ func (p *DelayedOperationPurgatory[K]) unwind(m *machine.Machine, timeout time.D
 // endRegistered ends m, and reports whether its callbacks have run: those of an operation that has expired never run on the goroutine that
 // registers it.
 func (p *DelayedOperationPurgatory[K]) endRegistered(m *machine.Machine) (completed bool) {
-	completed = m.Ending() != machine.Expired
+	completed = m.EndsAs() != machine.Expired
 	p.endOne(m, nil, !completed)
 	return completed
 }

@@ -349,14 +349,6 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			require.True(t, p.ForceComplete(o))
 			return p
 		},
-		"a function of CancelMatching, whose operation has ended": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
-			p := onManualClock[string](t)
-			o := probed(t, p, time.Hour, "a")
-			go p.CancelMatching("a", nil, func(operation.Operation) bool { pause(); return true })
-			synctest.Wait()
-			require.True(t, p.ForceComplete(o))
-			return p
-		},
 		"a callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
 			p := onManualClock[string](t)
 			o := &op{complete: pause}
@@ -480,11 +472,7 @@ func shutdownRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 		case 4:
 			p.CheckAndCompleteInOrder(key)
 		case 5:
-			if rnd.IntN(2) == 0 {
-				p.CancelForKey(key, nil)
-			} else {
-				p.CompleteForKey(key)
-			}
+			p.CancelForKey(key, nil)
 		}
 	}
 	for g := range uint64(5) {

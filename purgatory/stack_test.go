@@ -763,22 +763,9 @@ func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
 		"signal in order": {
 			call: func(h *handing) { h.p.SignalInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied},
 		},
-		"complete": {call: func(h *handing) { h.p.CompleteForKey("k") }, ended: outcomes{forced, forced, forced, forced}},
 		"cancel for two causes": {
 			call:  func(h *handing) { h.p.CancelForKey("l", errOtherGone); h.p.CancelForKey("k", errGone) },
 			ended: outcomes{cancelled, cancelled, cancelled, cancelled, cancelled}, cause: [5]error{errGone, errGone, errGone, errGone, errOtherGone},
-		},
-		"cancel those that match": {
-			call: func(h *handing) {
-				h.p.CancelMatching("k", errGone, func(o operation.Operation) bool {
-					if h.exits {
-						h.exits = false
-						runtime.Goexit()
-					}
-					return o == h.ops[1] || o == h.ops[3]
-				})
-			},
-			ended: outcomes{waits, cancelled, waits, cancelled}, cause: [5]error{1: errGone, 3: errGone},
 		},
 		"cancel two": {
 			call:  func(h *handing) { h.p.Cancel(h.ops[0], errGone); h.p.Cancel(h.ops[2], errOtherGone) },

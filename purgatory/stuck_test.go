@@ -725,7 +725,7 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 		},
 		"callbacks on a deep stack": func(r *rescue) {
 			r.some(2, "k")
-			r.outer(false, func() { nest(machine.DeepStack, func() { r.CompleteForKey("k") }) })
+			r.outer(false, func() { nest(machine.DeepStack, func() { r.CancelForKey("k", nil) }) })
 		},
 		"a check on a deep stack": func(r *rescue) {
 			r.some(2, "k")

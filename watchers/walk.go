@@ -153,7 +153,7 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 		s.runsLocked(listOf[K](w), machines[0])
 	}
 	for _, m := range machines {
-		o := m.Ending()
+		o := m.EndsAs()
 		s.mu.counts[o]++
 		if s.waited != nil {
 			s.waited[o].Add(now-m.Start(), 1)
@@ -179,7 +179,7 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 // never true of an operation that a check has reached.
 func (s *Shard[K]) Leave(m *machine.Machine) (checks uint32, unchecked bool) {
 	s.lock()
-	if m.Ending() == machine.Expired {
+	if m.EndsAs() == machine.Expired {
 		l := listOf[K](m.First())
 		checks = l.number - l.before
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {

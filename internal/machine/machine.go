@@ -216,21 +216,27 @@ func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 // Met has the holder, who has claimed m and tried it after all, end it as satisfied.
 func (m *Machine) Met() { m.word().And(^uint64(outcomeMask)) }
 
-// Ending returns the outcome with which the holder is about to end m: what Claim was given, the wish that Release
+// EndsAs returns the outcome with which the holder is about to end m: what Claim was given, the wish that Release
 // has found, or Satisfied.
-func (m *Machine) Ending() Outcome {
+func (m *Machine) EndsAs() Outcome {
 	if word := m.word().Load(); word&outcomeMask != 0 {
 		return Outcome(word >> outcomeShift & 7)
 	}
 	return Satisfied
 }
 
-// Settle ends a held operation, for good, with the outcome of Ending. The caller has unlinked the watches, or has made
+// Ending reports whether m has ended, or its holder is about to end it, or has been asked to.
+func (m *Machine) Ending() bool {
+	word := m.word().Load()
+	return word&phaseMask == phaseEnded || word&(wishMask|outcomeMask) != 0
+}
+
+// Settle ends a held operation, for good, with the outcome of EndsAs. The caller has unlinked the watches, or has made
 // them stale. Settle keeps cause if the outcome is Cancelled. It reports whether a wish to cancel was set, whether or not that
 // is the outcome.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
-	o := m.Ending()
+	o := m.EndsAs()
 	if o == Cancelled {
 		m.tail = unsafe.Pointer(cause)
 	} else if m.tail != nil {

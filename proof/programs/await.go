@@ -150,7 +150,7 @@ func (w *world) await(o *waiter) {
 	case errors.Is(err, errCause), errors.Is(err, context.Canceled), errors.Is(err, purgatory.ErrCancelled):
 		o.outcome = operation.Cancelled
 		o.loose = o.tries == 0 // its context had ended, so that it was not registered
-		if !errors.Is(err, errCause) && !o.left && !o.forced || errors.Is(err, errCause) && !o.cause {
+		if !errors.Is(err, errCause) && !o.left || errors.Is(err, errCause) && !o.cause {
 			o.fault("Await returns %v, and nobody has cancelled it", err)
 		}
 	case errors.Is(err, purgatory.ErrClosed):

@@ -26,7 +26,7 @@ func (d *drawer) program(seed uint64) *program {
 	}
 	calls := []verb{
 		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vCheckAll, vSignalAll, vForce,
-		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown, vDrain, vLeave,
+		vCancel, vCancelKey, vExtend, vAdvance, vClose, vShutdown, vDrain, vLeave,
 	}
 	if d.oneIn(4) { // the order in which keys are visited depends on hashes: only calls of single keys
 		p.crowd = 1<<(6+d.IntN(2)) - d.IntN(3)

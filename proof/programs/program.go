@@ -25,7 +25,7 @@ type program struct {
 	none       bool // WithMaxPending(0): nobody may wait
 	hasty      bool // WithDrainTime(0)
 	grace      int  // WithStallGrace of the timer, in ticks
-	rude       bool // the panic handler and the function of CancelMatching end their goroutines
+	rude       bool // the panic handler ends its goroutine
 	wheels     int  // shards of the timer
 	foreign    bool // there is a second purgatory
 	crowd      int  // operations on keys of their own, all on the one shard, that end while their keys are signalled
@@ -108,7 +108,6 @@ const (
 	vForce
 	vCancel
 	vCancelKey
-	vCancelMatching
 	vExtend
 	vAdvance
 	vClose
@@ -116,7 +115,6 @@ const (
 	vDrain    // Shutdown with a live context; on a manual clock it ends a few polls later
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
-	vCompleteKey
 	vQueue    // an ActionQueue checks the key, in order if n is 1
 	vInspect  // shows the oldest operations, whose String methods run
 	vKeys     // iterates over the keys
@@ -129,8 +127,8 @@ const (
 
 var verbNames = [verbs]string{
 	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
-	"completeKey", "queue", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
+	"checkAll", "signalAll", "force", "cancel", "cancelKey", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
+	"queue", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
 }
 
 func (s step) String() string {

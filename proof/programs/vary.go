@@ -10,7 +10,7 @@ func (d *drawer) vary() {
 		return
 	}
 	p.inLine, p.onWorkers, p.observed = d.oneIn(2), d.oneIn(4), d.oneIn(5)
-	verbs := []verb{vCompleteKey, vQueue}
+	verbs := []verb{vQueue}
 	if p.crowd == 0 { // the order in which a crowd's keys are visited depends on hashes
 		verbs = append(verbs, vInspect, vKeys)
 		p.alone = p.clock == shared && d.oneIn(2)

@@ -65,8 +65,8 @@ func (w *world) do(s step) {
 	case vSignalAll:
 		w.reachAll()
 		w.p.SignalAll()
-	case vCancelKey, vCancelMatching, vCompleteKey:
-		w.endKey(s)
+	case vCancelKey:
+		w.cancelKey(s)
 	case vQueue:
 		w.queue(s.queued())
 	case vInspect:
@@ -215,34 +215,20 @@ func (o *waiter) home() {
 	o.w.mu.Unlock()
 }
 
-// endKey ends the operations of a key.
-func (w *world) endKey(s step) {
+// cancelKey cancels the operations of a key.
+func (w *world) cancelKey(s step) {
 	sched.Yield()
-	sure := !w.rude || s.verb != vCancelMatching // its function returns true for all
 	w.mu.Lock()
 	for _, o := range w.waiters {
 		for _, k := range o.keys {
 			if k == s.key {
-				o.cause = o.cause || s.verb != vCompleteKey
-				o.forced = o.forced || s.verb == vCompleteKey
-				o.mustEnd = o.mustEnd || sure && o.accepted && !o.abroad
+				o.cause = true
+				o.mustEnd = o.mustEnd || o.accepted && !o.abroad
 			}
 		}
 	}
 	w.mu.Unlock()
-	switch s.verb {
-	case vCompleteKey:
-		w.count(w.p.CompleteForKey(w.ids[s.key]))
-		return
-	case vCancelKey:
-		w.count(w.p.CancelForKey(w.ids[s.key], errCause))
-		return
-	}
-	w.count(len(w.p.CancelMatching(w.ids[s.key], errCause, func(operation.Operation) bool {
-		sched.Yield()
-		w.beRude()
-		return true
-	})))
+	w.count(w.p.CancelForKey(w.ids[s.key], errCause))
 }
 
 func (w *world) close() {

@@ -214,9 +214,6 @@ func TestACheckThatIsUnderWayIsNotForgotten(t *testing.T) {
 		"a signal that was taken":  {func(p *Purgatory[string], _ func()) { p.Signal("a") }, "a"},
 		"a signal that waits":      {func(p *Purgatory[string], _ func()) { p.Signal("a"); p.Signal("b") }, "b"},
 		"a signal of all":          {func(p *Purgatory[string], _ func()) { p.SignalAll() }, "b"},
-		"a cancellation": {func(p *Purgatory[string], stop func()) {
-			p.CancelMatching("a", nil, func(op operation.Operation) bool { stop(); return op.(*request).name == "before" })
-		}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Empty(t, record(func(rt testing.TB) {
