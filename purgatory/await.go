@@ -28,8 +28,7 @@ import (
 // comes before the caller's goroutine has run. [Stats].PassedOver counts that. What may still cross is a call of
 // ready that had begun before.
 //
-// A wait needs no key if its timeout is positive and not [NoTimeout]: it ends with its timeout or its context, or
-// when [DelayedOperationPurgatory.CheckAndCompleteAll] finds that ready returns true. Such waits
+// A wait needs no key if its timeout is positive and not [NoTimeout]: it ends with its timeout or its context. Such waits
 // together count as one key in [Stats].
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the
@@ -72,12 +71,6 @@ func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time
 // value. A long poll that answers with what there is when [ErrExpired] comes reads it then.
 func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
 	return awaitValue(ctx, p, timeout, ready, keys, nil)
-}
-
-// AwaitValueAt is [AwaitValue] for positions, as
-// [DelayedOperationPurgatory.AwaitAt] is Await for positions.
-func AwaitValueAt[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), at ...KeyPosition[K]) (V, error) {
-	return awaitValue(ctx, p, timeout, ready, nil, at)
 }
 
 func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys []K, at []KeyPosition[K]) (value V, err error) {
@@ -317,12 +310,6 @@ type Wait[K comparable] struct {
 // [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
 func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
 	return p.startWait(timeout, ready, keys, nil)
-}
-
-// StartWaitAt is [DelayedOperationPurgatory.StartWait] for positions, as
-// [DelayedOperationPurgatory.AwaitAt] is Await for positions.
-func (p *DelayedOperationPurgatory[K]) StartWaitAt(timeout time.Duration, ready func() bool, at ...KeyPosition[K]) (*Wait[K], error) {
-	return p.startWait(timeout, ready, nil, at)
 }
 
 func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) (*Wait[K], error) {

@@ -3,18 +3,16 @@ package purgatory
 import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/watchers"
 )
 
 // crew is the purgatory's signal workers, and what they take: operations whose callbacks were
-// handed to them, signalled keys, and the signal of all keys. It is safe for concurrent use.
+// handed to them, and signalled keys. It is safe for concurrent use.
 type crew[K comparable] struct {
 	p    *DelayedOperationPurgatory[K]
 	pool workers.Pool
 	next sched.Uint32 // the kind of work, and the shard, with which a worker begins
-	all  sched.Bool   // SignalAll has asked for a check of every key
 
 	handed struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -54,7 +52,7 @@ func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 
 // Queued reports whether there is work.
 func (c *crew[K]) Queued() bool {
-	if c.all.Load() || c.p.watchers.Signalled() {
+	if c.p.watchers.Signalled() {
 		return true
 	}
 	c.handed.Lock()
@@ -65,10 +63,10 @@ func (c *crew[K]) Queued() bool {
 // idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
-// Work does one piece of work, and reports whether there was any. Each of the three kinds
-// comes first every third time, so that none of them, arriving without end, holds up the others.
+// Work does one piece of work, and reports whether there was any. Each of the two kinds
+// comes first every other time, so that neither of them, arriving without end, holds up the other.
 func (c *crew[K]) Work() bool {
-	kinds := [...]func(from uint) bool{c.workHanded, c.workAll, c.workSignal}
+	kinds := [...]func(from uint) bool{c.workHanded, c.workSignal}
 	const n = uint(len(kinds))
 	next := uint(c.next.Add(1))
 	for i := range n {
@@ -102,19 +100,6 @@ func (c *crew[K]) workSignal(from uint) (found bool) {
 		c.p.checkInOrder(s.Key, s.Hash, nil)
 	} else {
 		c.p.check(s.Key, s.Hash, s.UpTo)
-	}
-	return true
-}
-
-// workAll does what SignalAll has asked for: it signals every key, so that the workers share the
-// checks. It clears the mark before it reads the first key, so that a later SignalAll sets the mark
-// again.
-func (c *crew[K]) workAll(uint) (asked bool) {
-	if !c.all.Load() || !c.all.Swap(false) {
-		return false
-	}
-	for k := range c.p.watchers.AllKeys() {
-		c.p.signal(k.Key, k.Hash, EveryPosition, false)
 	}
 	return true
 }
@@ -173,19 +158,4 @@ func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64, in
 		h.Called(key, true, inOrder)
 	}
 	return p.watchers.Shard(hash).Signal(key, hash, upTo, inOrder)
-}
-
-// SignalAll sets a mark and returns; signal workers check every key, as
-// [DelayedOperationPurgatory.CheckAndCompleteAll] does. Calls that come before the workers
-// begin make one pass over the keys; a call that comes later makes another. SignalAll may
-// be called where [DelayedOperationPurgatory.Signal] may be. When Close has ended every
-// operation it does nothing.
-func (p *DelayedOperationPurgatory[K]) SignalAll() {
-	p.made()
-	if h := p.cfg.hook; h != nil {
-		h.Called(testhook.EveryKey{}, true, false)
-	}
-	if !p.life.atLeast(emptied) && !p.crew.all.Swap(true) { // a loop of calls must not keep Shutdown from returning
-		p.crew.pool.Kick()
-	}
 }

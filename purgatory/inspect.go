@@ -53,7 +53,7 @@ func (k *KeyReport) OnlyTimeouts() bool {
 
 // OperationReport is an operation that waits.
 type OperationReport struct {
-	Type string        // or "Await", "AwaitRead", "Wait"
+	Type string        // or "Await", "Wait"
 	Text string        // what its String method returns; empty if it has none, or was being tried
 	Key  string        // one of the keys that it waits for; empty if it waits without one
 	Keys int           // the number of keys that it waits for

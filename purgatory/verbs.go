@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
@@ -86,7 +85,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // operation that waits for several of the keys may be tried once for each. The callbacks of up
 // to 128 operations of a key run on this goroutine after all of these have been tried and
 // ended. The purgatory holds no lock meanwhile. If you hold a lock that an operation's method
-// takes, use [DelayedOperationPurgatory.Signal] or an [ActionQueue].
+// takes, use [DelayedOperationPurgatory.Signal].
 //
 // Other goroutines may do some of the work, and what they end is not counted. If
 // another goroutine is trying an operation at this moment, that goroutine tries it again.
@@ -158,7 +157,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // those behind it. If it ends without having taken anything, as when its timeout passes, or by another key, a worker checks
 // the key in order: those behind it may fit. One that can never be met would keep the line standing:
 // refuse it before you submit it, or have its TryComplete return true and note that the answer is "never". Check a
-// line in order only: where a check of another kind, or the read of an [AwaitRead], ends one that has taken nothing as
+// line in order only: where a check of another kind ends one that has taken nothing as
 // satisfied, nobody tries those behind it.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
 	p.made()
@@ -302,29 +301,4 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 		return s.Waiting(key, hash)
 	}
 	return 0
-}
-
-// CheckAndCompleteAll is [DelayedOperationPurgatory.CheckAndComplete] for every key. Use it
-// if state may have changed and the keys are not known, as after a gap in a subscription.
-// It tries every operation that waits, or is being registered, when it is called, key by key.
-// It returns how many it ended. It reads the keys in chunks, and releases the lock between two
-// chunks.
-func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
-	p.made()
-	if h := p.cfg.hook; h != nil {
-		h.Called(testhook.EveryKey{}, false, false)
-		h.Walk(testhook.EveryKey{}, 1)
-		defer h.Walk(testhook.EveryKey{}, -1)
-	}
-	done := false
-	defer func() {
-		if !done { // a callback has called runtime.Goexit
-			p.SignalAll()
-		}
-	}()
-	for k := range p.watchers.AllKeys() {
-		completed += p.check(k.Key, k.Hash, EveryPosition)
-	}
-	done = true
-	return completed
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// WaitsIn returns "Await", "AwaitRead" or "Wait" if op is the operation behind one, else "".
+// WaitsIn returns "Await" or "Wait" if op is the operation behind one, else "".
 func WaitsIn(op any) string {
 	if w, ok := op.(interface{ WaitsIn() string }); ok {
 		return w.WaitsIn()

@@ -9,8 +9,7 @@ import (
 // Hook is what a purgatory calls. No function may be nil, and none but Expire may block. A purgatory
 // without a Hook pays one comparison where it would call it.
 type Hook struct {
-	// Called is called on the goroutine that checks or signals a key, before anything is done. The
-	// key is EveryKey where all are checked or signalled.
+	// Called is called on the goroutine that checks or signals a key, before anything is done.
 	Called func(key any, signal, inOrder bool)
 
 	// Walk is called with 1 before a goroutine goes over the operations of a key, to try or to end
@@ -27,9 +26,6 @@ type Hook struct {
 	// Idle reports whether no signal waits and no signal worker runs. The purgatory sets it.
 	Idle func() bool
 }
-
-// EveryKey stands for all keys.
-type EveryKey struct{}
 
 // Expiring is an operation that is about to end as expired. The caller of Expire holds it.
 type Expiring struct {

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/internal/testhook"
 )
 
 // misuse has what the server under test must not do: what it calls from an operation's methods. It
@@ -30,16 +29,11 @@ func (m *misuse) called(key any, signal, inOrder bool) {
 	if !ok || in.name != "TryComplete" {
 		return
 	}
-	verb, instead, what := "CheckAndComplete", "Signal", ""
+	verb, instead := "CheckAndComplete", "Signal"
 	if inOrder {
 		verb, instead = "CheckAndCompleteInOrder", "SignalInOrder"
 	}
-	if key == (testhook.EveryKey{}) {
-		verb, instead = "CheckAndCompleteAll", "SignalAll"
-	} else {
-		what = " of " + guard.Text(key)
-	}
-	m.say(fmt.Sprintf("%s calls %s%s at %s: that runs the methods of other operations inside this one; use %s there", in.who, verb, what, in.at, instead))
+	m.say(fmt.Sprintf("%s calls %s of %s at %s: that runs the methods of other operations inside this one; use %s there", in.who, verb, guard.Text(key), in.at, instead))
 }
 
 // awaits is told of each wait that is about to block. It panics if that blocks a goroutine which

@@ -22,8 +22,7 @@ type Judge struct {
 	mu struct {
 		sched.Mutex
 		keys     map[any]*key
-		every    bool // all keys were checked or signalled
-		walks    int  // under way
+		walks    int // under way
 		findings []finding
 	}
 }
@@ -73,10 +72,6 @@ func (j *Judge) keyLocked(k any) *key {
 func (j *Judge) called(k any, _, inOrder bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if k == (testhook.EveryKey{}) {
-		j.mu.every = true
-		return
-	}
 	known := j.keyLocked(k)
 	known.checked, known.inOrder = true, inOrder
 }
@@ -129,7 +124,7 @@ func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
 //
 //  1. A signal waits for a worker.
 //  2. A signal worker runs.
-//  3. The operations of one of the keys, or of all keys, are being tried or ended.
+//  3. The operations of one of the keys are being tried or ended.
 //  4. Somebody has asked for a try.
 func (j *Judge) excuses(e *testhook.Expiring) bool {
 	if !j.hook.Idle() { // 1, 2
@@ -137,7 +132,7 @@ func (j *Judge) excuses(e *testhook.Expiring) bool {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	walks := j.keyLocked(testhook.EveryKey{}).walks
+	walks := 0
 	for _, k := range e.Keys {
 		walks += j.keyLocked(k).walks
 	}
@@ -167,7 +162,7 @@ func (f *finding) text(j *Judge) string {
 	defer j.mu.Unlock()
 	var named []string
 	for i, k := range f.keys {
-		if j.mu.every || j.keyLocked(k).checked {
+		if j.keyLocked(k).checked {
 			named = append(named, f.texts[i])
 		}
 	}
