@@ -164,7 +164,7 @@ func checkLine[E any](t testing.TB, l *line[E]) (nodes []*node[E]) {
 		flow(f)
 		require.Equal(t, i+1, f.index)
 		require.Positive(t, f.n)
-		require.GreaterOrEqual(t, f.tag, l.virtual)
+		require.GreaterOrEqual(t, f.tag, l.now())
 		require.True(t, i == 0 || !f.before(l.heap[(i+1)/2-1]), "the heap is in order")
 		if f != &l.main {
 			require.Same(t, f, l.flows[f.tenant])

@@ -34,13 +34,15 @@ type flow[E any] struct {
 // concurrent use.
 //
 // The algorithm gives each request a start tag, the later of its tenant's last finish tag and the virtual time, and a
-// finish tag, later by its cost. Here a flow has one tag, and cost is added when a node is served: so one that leaves
-// charges nobody. The virtual time is the start tag of who was served last.
+// finish tag, later by its cost, and serves the least start tag. Here a flow has one tag, and cost is added when a node is
+// served: so one that leaves charges nobody. The virtual time is the start tag of the one that is next, not of the one that
+// was served last: so those who wait are not overtaken by one new tenant after the other, and what a tenant owes is
+// forgotten sooner.
 type line[E any] struct {
-	n       int // nodes
-	virtual float64
-	tags    uint64 // that were set: equal tags are served in that order
-	latest  int64  // arrival
+	n       int     // nodes
+	virtual float64 // as now has last returned it
+	tags    uint64  // that were set: equal tags are served in that order
+	latest  int64   // arrival
 	newest  bool
 	aging   int64 // the handicap
 
@@ -48,7 +50,7 @@ type line[E any] struct {
 	main  flow[E]             // of the tenant ""
 	flows map[string]*flow[E] // of the others, while they have nodes or owe
 	heap  []*flow[E]          // those that have nodes, but front, as a binary heap: the least tag first
-	owed  []*flow[E]          // those that have none, and a tag beyond the virtual time when they were last looked at
+	owed  []*flow[E]          // those that have none, and a tag after the virtual time when they were last looked at
 	sweep int                 // so many in owed are looked at
 	spare *flow[E]            // an empty one, for the next tenant
 }
@@ -83,7 +85,7 @@ func (l *line[E]) push(x *node[E], tenant string) {
 			l.owed[last-1] = nil
 			l.owed = l.owed[:last-1]
 		}
-		l.mark(f, max(f.tag, l.virtual))
+		l.mark(f, max(f.tag, l.now()))
 		l.heap = append(l.heap, f)
 		f.index = len(l.heap)
 		l.up(f)
@@ -165,12 +167,19 @@ func (l *line[E]) remove(x *node[E]) {
 func (l *line[E]) serve(x *node[E]) {
 	f := x.flow
 	if f != &l.front {
-		l.virtual = f.tag
 		l.mark(f, f.tag+x.cost)
 	}
 	if l.remove(x); f.n > 0 && f != &l.front {
 		l.fix(f)
 	}
+}
+
+// now returns the virtual time.
+func (l *line[E]) now() float64 {
+	if len(l.heap) > 0 {
+		l.virtual = l.heap[0].tag
+	}
+	return l.virtual
 }
 
 func (l *line[E]) mark(f *flow[E], tag float64) {
@@ -181,7 +190,8 @@ func (l *line[E]) mark(f *flow[E], tag float64) {
 // settle forgets f, which has become empty, or remembers what it owes until the virtual time is there. It looks at owed
 // when that has doubled, which is O(1) for each flow.
 func (l *line[E]) settle(f *flow[E]) {
-	if f.tag <= l.virtual {
+	now := l.now()
+	if f.tag <= now {
 		l.forget(f)
 		return
 	}
@@ -191,7 +201,7 @@ func (l *line[E]) settle(f *flow[E]) {
 	}
 	still := l.owed[:0]
 	for _, f := range l.owed {
-		if f.tag <= l.virtual {
+		if f.tag <= now {
 			l.forget(f)
 			continue
 		}
