@@ -98,41 +98,37 @@ func waiting[T any](q *Queue[T]) int {
 func check[T any](t testing.TB, q *Queue[T]) {
 	t.Helper()
 	kept, waiting, spots := 0, map[*waiter[T]]bool{}, 0
-	one := func(k *kind[T]) {
+	for _, k := range q.mu.kinds {
 		kept += k.units
 		checkLine(t, &k.items)
 		if !q.units {
 			require.Equal(t, k.units, k.items.n)
 		}
 		for _, x := range checkLine(t, &k.line) {
-			w := x.of
-			waiting[w] = true
+			waiting[x.of] = true
 			spots++
-			require.False(t, w.over)
+			require.False(t, x.of.over)
 		}
-		if x := k.line.first(); x != nil {
-			require.True(t, x.of.n > k.units || x.of.deadline <= q.timer.Now(), "the first can be served")
+		if x := k.line.next(); x != nil {
+			require.True(t, x.of.n > k.units || x.of.deadline <= q.timer.Now(), "the next can be served")
 		}
+		require.True(t, k == &q.mu.main || k.units > 0 || k.line.n > 0, "the kind %q is empty", k.name)
+		require.Same(t, k, q.findLocked(k.name, false))
 	}
-	one(&q.mu.main)
-	for name, k := range q.mu.kinds {
-		require.Equal(t, name, k.name)
-		require.True(t, k.units > 0 || k.line.n > 0, "the kind %q is empty", name)
-		one(k)
-	}
+	require.Nil(t, q.mu.ended)
 	require.Equal(t, kept, q.mu.kept)
 	require.Len(t, waiting, q.mu.waiting)
-	elsewhere := map[string]int{}
+	tenants := map[string]int{}
 	for w := range waiting {
-		spots -= 1 + len(w.others)
+		spots -= len(w.spots)
 		if w.tenant != "" {
-			elsewhere[w.tenant]++
+			tenants[w.tenant]++
 		}
 	}
 	require.Zero(t, spots, "places of those who wait")
-	require.Len(t, q.mu.elsewhere, len(elsewhere))
-	for tenant, n := range elsewhere {
-		require.Equal(t, n, q.mu.elsewhere[tenant])
+	require.Len(t, q.mu.tenants, len(tenants))
+	for tenant, n := range tenants {
+		require.Equal(t, n, q.mu.tenants[tenant])
 	}
 	s := q.Stats()
 	require.Equal(t, s.Put+s.Back, s.Handed+int64(s.Items)+q.mu.returned)
@@ -158,24 +154,15 @@ func checkLine[E any](t testing.TB, l *line[E]) (nodes []*node[E]) {
 		}
 		require.Equal(t, n, f.n)
 	}
-	flow(&l.front)
+	now := l.now()
 	named := 0
 	for i, f := range l.heap {
 		flow(f)
 		require.Equal(t, i+1, f.index)
-		require.Positive(t, f.n)
-		require.GreaterOrEqual(t, f.tag, l.now())
+		require.True(t, f.n > 0 || f.tag >= now, "it owes nothing")
+		require.True(t, f.tag >= now || f == &l.front)
 		require.True(t, i == 0 || !f.before(l.heap[(i+1)/2-1]), "the heap is in order")
-		if f != &l.main {
-			require.Same(t, f, l.flows[f.tenant])
-			named++
-		}
-	}
-	for i, f := range l.owed {
-		flow(f)
-		require.Zero(t, f.n)
-		require.Equal(t, i+1, f.index)
-		if f != &l.main {
+		if f != &l.main && f != &l.front {
 			require.Same(t, f, l.flows[f.tenant])
 			named++
 		}
@@ -183,7 +170,7 @@ func checkLine[E any](t testing.TB, l *line[E]) (nodes []*node[E]) {
 	require.Len(t, l.flows, named, "no tenant is remembered in vain")
 	require.Len(t, nodes, l.n)
 	if l.n == 0 {
-		require.Empty(t, l.owed)
+		require.Empty(t, l.heap)
 		require.Zero(t, l.virtual)
 		require.Zero(t, l.main.tag)
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -13,45 +14,32 @@ import (
 // called from one.
 func (q *Queue[T]) Close(cause error) (items []T) {
 	q.mu.Lock()
-	ended := q.endAllLocked(cause)
+	defer q.unlock()
+	q.endAllLocked(cause)
 	items = make([]T, 0, q.mu.kept)
 	q.mu.returned += int64(q.mu.kept)
-	empty := func(k *kind[T]) {
+	for _, k := range q.mu.kinds {
 		for k.units > 0 {
 			items = append(items, q.takeLocked(k, 1))
 		}
-		q.tidy(k)
+		q.tidyLocked(k)
 	}
-	empty(&q.mu.main)
-	for _, k := range q.mu.kinds {
-		empty(k)
-	}
-	q.unlock()
-	q.wake(ended)
 	return items
 }
 
-// endAllLocked closes the queue unless it is closed, and returns those who have ended by that. What is kept stays.
-func (q *Queue[T]) endAllLocked(cause error) *waiter[T] {
+// endAllLocked closes the queue unless it is closed. What is kept stays.
+func (q *Queue[T]) endAllLocked(cause error) {
 	if q.mu.closed != nil {
-		return nil
+		return
 	}
 	if q.mu.draining, q.mu.closed = true, cause; cause == nil {
 		q.mu.closed = errClosed
 	}
-	var ended crowd[T]
-	empty := func(k *kind[T]) {
-		for x := k.line.first(); x != nil; x = k.line.first() {
-			q.quitLocked(x.of)
+	for _, k := range q.mu.kinds {
+		for x := k.line.next(); x != nil; x = k.line.next() {
 			q.endLocked(x.of, q.mu.closed)
-			ended.add(x.of)
 		}
 	}
-	empty(&q.mu.main)
-	for _, k := range q.mu.kinds {
-		empty(k)
-	}
-	return ended.first
 }
 
 func (q *Queue[T]) checkIdleLocked() {
@@ -86,24 +74,13 @@ func (q *Queue[T]) Shutdown(ctx context.Context) (err error) {
 		err = context.Cause(ctx)
 	}
 	q.mu.Lock()
-	ended := q.endAllLocked(err)
+	q.endAllLocked(err)
 	q.unlock()
-	q.wake(ended)
 	if err == nil || sched.Sleep(drainFor, nil, idle, nil) == sched.Stopped {
 		return err
 	}
 	q.mu.Lock()
-	defer q.unlock()
-	return &undrained{err, q.mu.callbacks}
-}
-
-// undrained is the error of a Shutdown that callbacks have outlasted.
-type undrained struct {
-	cause     error
-	callbacks int
-}
-
-func (u *undrained) Unwrap() error { return u.cause }
-func (u *undrained) Error() string {
-	return fail(ErrClosed, "%v; %d callbacks have not returned", u.cause, u.callbacks).Error()
+	n := q.mu.callbacks
+	q.unlock()
+	return fmt.Errorf("queue: %w; %d callbacks have not returned", err, n)
 }

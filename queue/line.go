@@ -1,6 +1,9 @@
 package queue
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // classes is how many classes of priority there are.
 const classes = 8
@@ -24,7 +27,7 @@ type flow[E any] struct {
 	tag    float64 // if it has nodes, the start tag of the one that is next; otherwise the finish tag of who was served last
 	since  uint64  // when tag was set, see line.tags
 	n      int     // nodes
-	index  int     // in line.heap if it has nodes, otherwise in line.owed; from 1, 0: in neither
+	index  int     // in line.heap, from 1; 0: it is not there
 	used   uint8   // bit c is set if class[c] is not empty
 	class  [classes]list[E]
 }
@@ -46,49 +49,47 @@ type line[E any] struct {
 	newest  bool
 	aging   int64 // the handicap
 
-	front flow[E]             // what was put back: it comes before all others, and is charged to nobody
+	front flow[E]             // what was put back: its tag is -∞
 	main  flow[E]             // of the tenant ""
-	flows map[string]*flow[E] // of the others, while they have nodes or owe
-	heap  []*flow[E]          // those that have nodes, but front, as a binary heap: the least tag first
-	owed  []*flow[E]          // those that have none, and a tag after the virtual time when they were last looked at
-	sweep int                 // so many in owed are looked at
+	flows map[string]*flow[E] // of the others, as long as they are in the heap
+	heap  []*flow[E]          // those that have nodes, or a tag after the virtual time: a binary heap, the least tag first
 	spare *flow[E]            // an empty one, for the next tenant
 }
 
-// flowOf returns the flow of a tenant, which it makes if there is none.
-func (l *line[E]) flowOf(tenant string) *flow[E] {
-	if tenant == "" {
-		return &l.main
-	}
-	f := l.flows[tenant]
-	if f == nil {
-		if f, l.spare = l.spare, nil; f == nil {
-			f = new(flow[E])
+// push puts x at its place in the line of its tenant, in O(1), or O(log flows) if it is the first there.
+func (l *line[E]) push(x *node[E], tenant string) {
+	now := l.now() // it may forget the flow
+	f := &l.main
+	if tenant != "" {
+		if f = l.flows[tenant]; f == nil {
+			if f, l.spare = l.spare, nil; f == nil {
+				f = new(flow[E])
+			}
+			if f.tenant = tenant; l.flows == nil {
+				l.flows = make(map[string]*flow[E])
+			}
+			l.flows[tenant] = f
 		}
-		f.tenant = tenant
-		if l.flows == nil {
-			l.flows = make(map[string]*flow[E])
-		}
-		l.flows[tenant] = f
 	}
-	return f
+	if f.n == 0 {
+		l.mark(f, max(f.tag, now))
+	}
+	l.append(f, x)
 }
 
-// push puts x at its place in the line, in O(1), or O(log flows) if it is the first of its flow.
-func (l *line[E]) push(x *node[E], tenant string) {
-	f := l.flowOf(tenant)
-	if f.n == 0 {
-		if f.index > 0 { // in owed: the last one takes its place
-			last := len(l.owed)
-			l.owed[f.index-1] = l.owed[last-1]
-			l.owed[f.index-1].index = f.index
-			l.owed[last-1] = nil
-			l.owed = l.owed[:last-1]
-		}
-		l.mark(f, max(f.tag, l.now()))
+// pushFront puts x before all that were not put back.
+func (l *line[E]) pushFront(x *node[E]) {
+	l.mark(&l.front, math.Inf(-1))
+	l.append(&l.front, x)
+}
+
+func (l *line[E]) append(f *flow[E], x *node[E]) {
+	if f.index == 0 {
 		l.heap = append(l.heap, f)
 		f.index = len(l.heap)
-		l.up(f)
+	}
+	if f.n == 0 {
+		l.fix(f)
 	}
 	l.latest = max(l.latest, x.arrival) // the clock is read before the lock is taken
 	x.arrival = l.latest
@@ -99,23 +100,6 @@ func (l *line[E]) push(x *node[E], tenant string) {
 		c.tail.next = x
 	}
 	c.tail = x
-	l.count(f, x)
-}
-
-// pushFront puts x before all others.
-func (l *line[E]) pushFront(x *node[E]) {
-	x.class = 0
-	c := &l.front.class[0]
-	if x.flow, x.next, x.prev = &l.front, c.head, nil; c.head == nil {
-		c.tail = x
-	} else {
-		c.head.prev = x
-	}
-	c.head = x
-	l.count(&l.front, x)
-}
-
-func (l *line[E]) count(f *flow[E], x *node[E]) {
 	f.used |= 1 << x.class
 	f.n++
 	l.n++
@@ -140,46 +124,23 @@ func (l *line[E]) remove(x *node[E]) {
 	}
 	x.flow, x.next, x.prev = nil, nil, nil
 	f.n--
-	l.n--
-	if f.n > 0 || f == &l.front {
-		if l.n == 0 {
-			l.rest()
+	if l.n--; l.n == 0 { // nobody competes, and nobody owes anything
+		for len(l.heap) > 0 {
+			l.forget(l.heap[len(l.heap)-1])
 		}
-		return
-	}
-	last := len(l.heap)
-	if moved := l.heap[last-1]; moved != f {
-		l.heap[f.index-1], moved.index = moved, f.index
-		l.heap[last-1], l.heap = nil, l.heap[:last-1]
-		l.fix(moved)
-	} else {
-		l.heap[last-1], l.heap = nil, l.heap[:last-1]
-	}
-	if f.index = 0; l.n == 0 {
+		l.virtual = 0
+	} else if f.n == 0 && f.tag <= l.virtual {
 		l.forget(f)
-		l.rest()
-	} else {
-		l.settle(f)
 	}
 }
 
-// serve takes x out of the line, which first has returned, and charges its flow.
+// serve takes x out of the line, which next has returned, and charges its flow.
 func (l *line[E]) serve(x *node[E]) {
 	f := x.flow
-	if f != &l.front {
-		l.mark(f, f.tag+x.cost)
-	}
-	if l.remove(x); f.n > 0 && f != &l.front {
+	l.mark(f, f.tag+x.cost)
+	if l.remove(x); f.index > 0 {
 		l.fix(f)
 	}
-}
-
-// now returns the virtual time.
-func (l *line[E]) now() float64 {
-	if len(l.heap) > 0 {
-		l.virtual = l.heap[0].tag
-	}
-	return l.virtual
 }
 
 func (l *line[E]) mark(f *flow[E], tag float64) {
@@ -187,58 +148,38 @@ func (l *line[E]) mark(f *flow[E], tag float64) {
 	f.tag, f.since = tag, l.tags
 }
 
-// settle forgets f, which has become empty, or remembers what it owes until the virtual time is there. It looks at owed
-// when that has doubled, which is O(1) for each flow.
-func (l *line[E]) settle(f *flow[E]) {
-	now := l.now()
-	if f.tag <= now {
-		l.forget(f)
-		return
-	}
-	l.owed = append(l.owed, f)
-	if f.index = len(l.owed); f.index < max(l.sweep, 64) {
-		return
-	}
-	still := l.owed[:0]
-	for _, f := range l.owed {
-		if f.tag <= now {
-			l.forget(f)
-			continue
-		}
-		still = append(still, f)
-		f.index = len(still)
-	}
-	clear(l.owed[len(still):])
-	l.owed, l.sweep = still, 2*len(still)
-}
-
-// rest is called when the line is empty: nobody competes, and nobody owes anything.
-func (l *line[E]) rest() {
-	for _, f := range l.owed {
-		l.forget(f)
-	}
-	clear(l.owed)
-	l.owed, l.virtual = l.owed[:0], 0
-}
-
-// forget drops f, which is empty.
+// forget drops f, which is empty and in the heap.
 func (l *line[E]) forget(f *flow[E]) {
-	f.tag, f.index = 0, 0
-	if f != &l.main {
+	last := l.heap[len(l.heap)-1]
+	l.heap[len(l.heap)-1] = nil
+	l.heap = l.heap[:len(l.heap)-1]
+	if last != f {
+		l.heap[f.index-1], last.index = last, f.index
+		l.fix(last)
+	}
+	if f.tag, f.index = 0, 0; f != &l.main && f != &l.front {
 		delete(l.flows, f.tenant)
 		l.spare = f
 	}
 }
 
-// first returns who is next; nil if the line is empty.
-func (l *line[E]) first() *node[E] {
-	switch {
-	case l.front.n > 0:
-		return l.front.class[0].head
-	case len(l.heap) > 0:
-		return l.heap[0].first(l.newest, l.aging)
+// now brings the virtual time up to date, and forgets the flows that owe nothing after it.
+func (l *line[E]) now() float64 {
+	for len(l.heap) > 0 && l.heap[0].n == 0 {
+		l.forget(l.heap[0])
 	}
-	return nil
+	if len(l.heap) > 0 {
+		l.virtual = max(l.virtual, l.heap[0].tag)
+	}
+	return l.virtual
+}
+
+// next returns who is next; nil if the line is empty.
+func (l *line[E]) next() *node[E] {
+	if l.now(); len(l.heap) == 0 {
+		return nil
+	}
+	return l.heap[0].first(l.newest, l.aging)
 }
 
 // first returns who is next of f, which is not empty.
@@ -257,41 +198,17 @@ func (f *flow[E]) first(newest bool, aging int64) *node[E] {
 	return best
 }
 
-// oldest returns the earliest arrival of f, which is not empty.
-func (f *flow[E]) oldest() int64 {
-	at := f.class[bits.TrailingZeros8(f.used)].head.arrival
-	for used := f.used & (f.used - 1); used != 0; used &= used - 1 {
-		at = min(at, f.class[bits.TrailingZeros8(used)].head.arrival)
-	}
-	return at
-}
-
 // before reports whether f is served before g.
 func (f *flow[E]) before(g *flow[E]) bool {
 	return f.tag < g.tag || f.tag == g.tag && f.since < g.since
 }
 
-// fix restores the heap after the tag or the place of f has changed.
+// fix moves f, which is in the heap, to where it belongs.
 func (l *line[E]) fix(f *flow[E]) {
-	at := f.index
-	if l.up(f); f.index == at {
-		l.down(f)
-	}
-}
-
-// up moves f towards the root of the heap as far as it belongs there.
-func (l *line[E]) up(f *flow[E]) {
 	i := f.index
 	for ; i > 1 && f.before(l.heap[i/2-1]); i /= 2 {
-		l.heap[i-1] = l.heap[i/2-1]
-		l.heap[i-1].index = i
+		l.set(i, l.heap[i/2-1])
 	}
-	l.heap[i-1], f.index = f, i
-}
-
-// down moves f away from the root of the heap as far as it belongs there.
-func (l *line[E]) down(f *flow[E]) {
-	i := f.index
 	for child := 2 * i; child <= len(l.heap); child = 2 * i {
 		if child < len(l.heap) && l.heap[child].before(l.heap[child-1]) {
 			child++
@@ -299,9 +216,10 @@ func (l *line[E]) down(f *flow[E]) {
 		if f.before(l.heap[child-1]) {
 			break
 		}
-		l.heap[i-1] = l.heap[child-1]
-		l.heap[i-1].index = i
+		l.set(i, l.heap[child-1])
 		i = child
 	}
-	l.heap[i-1], f.index = f, i
+	l.set(i, f)
 }
+
+func (l *line[E]) set(i int, f *flow[E]) { l.heap[i-1], f.index = f, i }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/timer"
@@ -73,11 +72,11 @@ func WithNewestFirst(takers, items bool) Option {
 	return func(c *config) { c.newestTaker, c.newestItem = takers, items }
 }
 
-// Place says where a request, or an item, stands. The zero value is for one unit of the kind that has no name, of the
-// tenant "", in the first class.
+// Place says where a request, or an item, stands. The zero value is for one unit, of the kind "", of the tenant "", in the
+// first class.
 type Place struct {
 	// Kinds are the kinds of items that a taker waits for: it gets one item of one of them, the first in this order that
-	// has one. An item is of one kind at most. None: the kind that has no name.
+	// has one. An item is of one kind. None: the kind whose name is "".
 	Kinds []string
 
 	// Tenant is for whom. Those who wait for one kind get equal shares of it, counted in cost: start-time fair queueing.
@@ -97,20 +96,27 @@ type Place struct {
 }
 
 // nowhere is the place of those who name none.
-var nowhere = Place{N: 1, Cost: 1}
+var nowhere = Place{Kinds: []string{""}, N: 1, Cost: 1}
 
-// place returns the place that a caller has named, with its defaults.
-func (q *Queue[T]) place(at []Place, mostKinds int) (p Place, err error) {
-	if p = at[0]; p.N == 0 {
+// place returns the place that a caller has named, with its defaults, and so many kinds at most.
+func (q *Queue[T]) place(at []Place, kinds int) (p Place, err error) {
+	if len(at) == 0 {
+		return nowhere, nil
+	}
+	if p = at[0]; len(p.Kinds) == 0 {
+		p.Kinds = nowhere.Kinds
+	}
+	if p.N == 0 {
 		p.N = 1
 	}
 	if p.Cost == 0 {
 		p.Cost = float64(p.N)
 	}
-	classed := q.aging > 0 || q.newestTaker || q.newestItem
-	switch {
+	switch classed := q.aging > 0 || q.newestTaker || q.newestItem; {
 	case len(at) > 1:
 		err = fail(ErrInvalid, "%d places", len(at))
+	case len(p.Kinds) > kinds:
+		err = fail(ErrInvalid, "%d kinds", len(p.Kinds))
 	case p.N < 1:
 		err = fail(ErrInvalid, "%d units", p.N)
 	case p.N > 1 && !q.units:
@@ -125,11 +131,6 @@ func (q *Queue[T]) place(at []Place, mostKinds int) (p Place, err error) {
 		err = fail(ErrInvalid, "class %d, must be from 0 to %d", p.Class, classes-1)
 	case p.Class > 0 && !classed:
 		err = fail(ErrInvalid, "class %d without WithAging", p.Class)
-	case len(p.Kinds) > mostKinds:
-		err = fail(ErrInvalid, "%d kinds", len(p.Kinds))
-	}
-	if i := slices.Index(p.Kinds, ""); i >= 0 {
-		err = fail(ErrInvalid, "kind %d of %d has no name", i+1, len(p.Kinds))
 	}
 	return p, err
 }

@@ -263,17 +263,33 @@ func TestACallbackRunsOnceOnAWorker(t *testing.T) {
 	})
 }
 
-// The deadline and the item come together: the worker of the timer and who puts both know that it is over.
+// A worker of the timer has claimed the entry of a request when an item comes for it.
 func TestACallbackRunsOnceWhereItsDeadlinePassesBesideAnItem(t *testing.T) {
 	q, clock := manual[int](t)
-	calls := 0
-	w, err := q.Start(time.Second, func(int, error) { calls++ })
+	var item, calls int
+	first := make(chan struct{})
+	_, err := q.Start(time.Second, func(got int, err error) {
+		require.NoError(t, err)
+		item, calls = got, calls+1
+	})
 	require.NoError(t, err)
-	require.NoError(t, q.Put(1)) // it is over; its callback is due
-	w.w.RunTask(nil)             // a worker that had claimed the entry before
+	q.mu.Lock() // the worker waits for the lock
+	go func() {
+		clock.AdvanceClock(time.Minute)
+		close(first)
+	}()
+	for clock.Pending() > 0 {
+		runtime.Gosched()
+	}
+	q.keepLocked(&q.mu.main, 1, &nowhere, false)
+	q.mu.counts.Put++
+	q.serveLocked(&q.mu.main, 0) // as of a reading of the clock before the deadline
+	q.unlock()
+	received(t, first)
 	clock.AdvanceClock(time.Minute)
-	assert.Equal(t, 1, calls)
+	assert.Equal(t, []int{1, 1}, []int{item, calls})
 	assert.Zero(t, q.mu.callbacks)
+	check(t, q)
 }
 
 func TestAChainOfCallbacksHasABoundedStack(t *testing.T) {
@@ -386,7 +402,6 @@ func TestBadInputIsAnErrorThatNamesIt(t *testing.T) {
 		"class 8, must be from 0 to 7":            values.Put(1, Place{Class: 8}),
 		"class 1 without WithAging":               take(Place{Class: 1}),
 		"2 kinds":                                 q.Put(struct{}{}, Place{Kinds: []string{"a", "b"}}),
-		"kind 2 of 2 has no name":                 take(Place{Kinds: []string{"a", ""}}),
 		"2 places":                                take(Place{}, Place{}),
 		"invalid: a nil context":                  q.Shutdown(nil),        //nolint:staticcheck // that is what is tested
 		"a nil context":                           second(q.Take(nil, 0)), //nolint:staticcheck // the same
@@ -431,10 +446,10 @@ func TestErrorsSayWhatTheyAreAbout(t *testing.T) {
 	q, clock := manual[int](t, WithMaxWaiting(2), WithMaxItems(1), WithMaxAge(time.Second))
 	stale := started(t, q, Place{Tenant: "loud"})
 	_, err := q.Start(time.Minute, nil, Place{Tenant: "loud"})
-	require.EqualError(t, err, `queue: full: 1 of tenant "loud" wait, 1 places are left`)
+	require.EqualError(t, err, `queue: full: 1 wait, 1 of them for tenant "loud"`)
 	w := started(t, q)
 	_, err = q.Start(time.Minute, nil)
-	require.EqualError(t, err, "queue: full: 2 wait")
+	require.EqualError(t, err, `queue: full: 2 wait, 0 of them for tenant ""`)
 	clock.AdvanceClock(time.Minute)
 	fails(t, stale, ErrStale)
 	_, err = w.Result()

@@ -33,23 +33,23 @@ func (q *Queue[T]) Stats() Stats {
 	s := q.mu.counts
 	s.Handed = s.Put + s.Back - int64(q.mu.kept) - q.mu.returned
 	s.Waiting, s.Items, s.Tenants = q.mu.waiting, q.mu.kept, make(map[string]Tenant)
-	add := func(k *kind[T]) {
+	for _, k := range q.mu.kinds {
 		for _, f := range k.line.heap {
-			t := s.Tenants[f.tenant]
-			t.Waiting += f.n
-			t.Oldest = max(t.Oldest, now-time.Duration(f.oldest()))
-			s.Tenants[f.tenant] = t
-			s.Oldest = max(s.Oldest, t.Oldest)
+			if f.n > 0 {
+				t := s.Tenants[f.tenant]
+				t.Waiting += f.n
+				t.Oldest = max(t.Oldest, now-time.Duration(f.first(false, 0).arrival))
+				s.Tenants[f.tenant] = t
+				s.Oldest = max(s.Oldest, t.Oldest)
+			}
 		}
 		for _, f := range k.items.heap {
-			t := s.Tenants[f.tenant]
-			t.Items += f.n
-			s.Tenants[f.tenant] = t
+			if f.n > 0 && f != &k.items.front {
+				t := s.Tenants[f.tenant]
+				t.Items += f.n
+				s.Tenants[f.tenant] = t
+			}
 		}
-	}
-	add(&q.mu.main)
-	for _, k := range q.mu.kinds {
-		add(k)
 	}
 	return s
 }
