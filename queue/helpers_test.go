@@ -94,9 +94,12 @@ func waiting[T any](q *Queue[T]) int {
 	return q.mu.waiting
 }
 
-// check checks the structure of the queue, and that its counters add up. No other goroutine may use it.
+// check checks the structure of the queue, and that its counters add up.
 func check[T any](t testing.TB, q *Queue[T]) {
 	t.Helper()
+	s := q.Stats()
+	q.mu.Lock()
+	defer q.mu.Unlock() // deferred, because a failed check ends the goroutine
 	kept, waiting, spots := 0, map[*waiter[T]]bool{}, 0
 	for _, k := range q.mu.kinds {
 		kept += k.units
@@ -130,7 +133,6 @@ func check[T any](t testing.TB, q *Queue[T]) {
 	for tenant, n := range tenants {
 		require.Equal(t, n, q.mu.tenants[tenant])
 	}
-	s := q.Stats()
 	require.Equal(t, s.Put+s.Back, s.Handed+int64(s.Items)+q.mu.returned)
 }
 
