@@ -21,9 +21,9 @@ type Shard[K comparable] struct {
 		keys     table[K]
 
 		counts        Counts
-		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
-		signals       int64 // calls of Signal
-		last          Blocking[K]
+		tries, wasted int64   // calls of TryComplete by checks, and how many of them returned false
+		signals       int64   // calls of Signal
+		last          Seen[K] // of what runs
 
 		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
 	}
