@@ -100,32 +100,6 @@ func (s *shard) timeOf(tick int64) int64 {
 	return (tick - s.phase) * s.tick
 }
 
-// scheduleLocked puts e, which is in no list, into the one for its deadline. It returns the time at which
-// s is to be flushed for that: 0 if e is due, never if a flush is planned anyway.
-func (s *shard) scheduleLocked(e *entry.Entry, now, deadline time.Duration) (at int64) {
-	since := max(int64(now), 0) // a caller may pass any value
-	e.At = within(deadline)
-	switch {
-	case deadline <= now:
-		s.mu.due.Push(e) // due now, not at the end of the tick
-		return 0
-	case e.At-since > s.far && s.mu.young.Empty():
-		s.mu.youngAt = since + s.youngWait
-		s.mu.young.Push(e)
-		return s.mu.youngAt
-	case e.At-since > s.far && e.At-s.mu.youngAt > s.far/2:
-		s.mu.young.Push(e)
-		return never
-	}
-	// Move the wheel to the clock if no bucket expires until then, so that e comes into the lowest
-	// level that it needs. A flush that has released the lock between two chunks has not raised
-	// next, so the wheel does not pass what that spills.
-	if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
-		w.now = since/s.tick + s.phase
-	}
-	return s.putLocked(e)
-}
-
 // putLocked puts e into the bucket of its deadline and returns when that expires, or into due
 // and returns 0.
 //

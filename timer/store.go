@@ -77,15 +77,12 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e. It makes the shard when the first entry comes: a timer that is not
-// used weighs little.
+// shardOf returns the shard of e, nil if it has not been made.
 func (t *store) shardOf(e *entry.Entry) *shard {
-	if s := t.shards[e.Shard(len(t.shards))].Load(); s != nil {
-		return s
-	}
-	return t.makeShard(e)
+	return t.shards[e.Shard(len(t.shards))].Load()
 }
 
+// makeShard makes the shard of e, and returns it. A timer that is not used weighs little.
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
