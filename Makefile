@@ -44,7 +44,7 @@ endef
 ##@ Programs
 
 .PHONY: run
-run: ## acks=all cluster on the purgatory, about 10 s after it is built (ARGS="-h" lists its flags)
+run: ## acks=all cluster on the purgatory: 10 s, two minutes with the first build (ARGS="-h" lists its flags)
 	@$(call build-and-run,.,./examples/acksall)
 
 .PHONY: longpoll
@@ -95,15 +95,15 @@ replicas-figures: ## wake-ups across processes, re-checks, hints for nobody; nee
 
 .PHONY: replicas-cuts
 replicas-cuts: ## 1,000 random cuts on each engine: nothing lost, nothing answered twice
-	SIGNALS_CUTS=1000 $(GO) test -count 1 -v -timeout 20m -run AtRandomCuts ./signals/signalstest
-	cd plugin/nats && NATS_CUTS=1000 $(GO) test -count 1 -v -timeout 20m -run RandomCutsOf .
-	cd plugin/postgres && POSTGRES_CUTS=1000 $(GO) test -count 1 -v -timeout 20m -run 'TestPostgres/random' .
+	SIGNALS_CUTS=1000 $(GO) test -count 1 -v -timeout 40m -run AtRandomCuts ./signals/signalstest
+	cd plugin/nats && NATS_CUTS=1000 $(GO) test -count 1 -v -timeout 40m -run RandomCutsOf .
+	cd plugin/postgres && POSTGRES_CUTS=1000 $(GO) test -count 1 -v -timeout 40m -run 'TestPostgres/random' .
 
 .PHONY: replicas-lag
 replicas-lag: ## 5,000 waits whose reads lag behind their hints: three NATS servers, a PostgreSQL standby; 300 hints at another server
-	cd plugin/nats && NATS_ROUNDS=5000 $(GO) test -count 1 -v -timeout 20m -run BehindTheHint .
-	cd plugin/nats && NATS_ROUNDS=300 $(GO) test -count 1 -v -timeout 20m -run AtAnotherServer .
-	cd plugin/postgres && POSTGRES_WAITS=5000 $(GO) test -count 1 -v -timeout 20m -run 'TestPostgres/reads' .
+	cd plugin/nats && NATS_ROUNDS=5000 $(GO) test -count 1 -v -timeout 40m -run BehindTheHint .
+	cd plugin/nats && NATS_ROUNDS=300 $(GO) test -count 1 -v -timeout 40m -run AtAnotherServer .
+	cd plugin/postgres && POSTGRES_WAITS=5000 $(GO) test -count 1 -v -timeout 40m -run 'TestPostgres/reads' .
 
 # After Ctrl-C the program ends with 0; make itself always reports 130, whatever its recipe returns.
 .PHONY: debug
@@ -144,6 +144,10 @@ test-32: ## the library's tests on 32 bits: 386, or arm under qemu-arm where 386
 	if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm to run those of arm either"; exit; fi; \
 	echo "those of arm run under qemu-arm, which takes up to ten times as long: with -short"; \
 	GOARCH=arm $(GO) test -short -exec qemu-arm -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: platforms
+platforms:
+	@echo $(PLATFORMS)
 
 .PHONY: vet-platforms
 vet-platforms: ## go vet of the library for other systems and processors
@@ -188,11 +192,11 @@ PLUGIN_PROGRAMS ?= 5000
 .PHONY: programs
 programs: ## random programs on Go's own goroutines, under the race detector and as arm, and those of the plugins: once a release
 	@$(if $(RACE),,echo "SKIPPED: no C compiler ($(CC_NAME)), and so no race detector"; exit;) \
-	$(GO) test $(RACE) -tags invariants -count=1 -v -timeout 30m ./proof/programs -args -programs $(RACE_PROGRAMS)
-	cd plugin/postgres && POSTGRES_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run 'TestPrograms$$' .
-	cd plugin/nats && NATS_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 30m -run TestPrograms .
+	$(GO) test $(RACE) -tags invariants -count=1 -v -timeout 60m ./proof/programs -args -programs $(RACE_PROGRAMS)
+	cd plugin/postgres && POSTGRES_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 60m -run 'TestPrograms$$' .
+	cd plugin/nats && NATS_PROGRAMS=$(PLUGIN_PROGRAMS) $(GO) test -count=1 -timeout 60m -run TestPrograms .
 	@if ! command -v qemu-arm >/dev/null; then echo "SKIPPED: there is no qemu-arm (Debian: apt-get install qemu-user)"; exit; fi; \
-	GOARCH=arm $(GO) test -tags invariants -exec qemu-arm -count=1 -v -timeout 60m ./proof/programs -args -programs $(ARM_PROGRAMS)
+	GOARCH=arm $(GO) test -tags invariants -exec qemu-arm -count=1 -v -timeout 2h ./proof/programs -args -programs $(ARM_PROGRAMS)
 
 .PHONY: raft-check
 raft-check: ## 50 seeds of 30 s under faults, every history linearizable; then three known defects, each caught (a quarter of an hour)
@@ -214,8 +218,16 @@ forgotten: ## each check of the example programs taken out, one at a time: it mu
 seeded: ## known defects, one at a time, in a copy of the code: each must turn the tests red
 	$(GO) run ./proof/seeded $(ARGS)
 
+.PHONY: size
+size: ## lines, tokens, words of comments and exported names of the core, and the lines of its tests
+	@$(GO) run ./proof/size
+
+.PHONY: instructions
+instructions: ## what the ways through the library cost in instructions, beside another revision (ARGS="-against HEAD~"); needs valgrind
+	@$(GO) run ./proof/instructions $(ARGS)
+
 .PHONY: mutate
-mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-package timer": minutes)
+mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-since main": minutes)
 	$(GO) run ./proof/mutate $(ARGS)
 
 ##@ Benchmarks

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/purgatory/purgatorytest"
@@ -24,7 +25,7 @@ import (
 // its plain form. The tests of package purgatory try the same promises under load, under
 // race and at their edges.
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // request is an operation that a test controls: it is complete when ready is set.
 type request struct {
@@ -275,12 +276,11 @@ func TestAPanicStopsNoOtherOperation(t *testing.T) {
 }
 
 // CheckAndComplete runs callbacks on the caller's goroutine. Under a lock that a callback
-// takes, there are Signal and ActionQueue.
-func TestSignalAndActionQueueWorkUnderALock(t *testing.T) {
+// takes, there is Signal.
+func TestSignalWorksUnderALock(t *testing.T) {
 	p, err := purgatory.New[string]("groups")
 	require.NoError(t, err)
 	var mu sync.Mutex
-	var actions purgatory.ActionQueue
 	var answered sync.WaitGroup
 	join := func() *request {
 		r := &request{onComplete: func() { mu.Lock(); defer mu.Unlock(); answered.Done() }}
@@ -294,13 +294,6 @@ func TestSignalAndActionQueueWorkUnderALock(t *testing.T) {
 	first.ready.Store(true)
 	p.Signal("group") // a worker makes the check
 	mu.Unlock()
-	answered.Wait()
-
-	second := join()
-	mu.Lock()
-	actions.Add(func() { p.Cancel(second, errGone) })
-	mu.Unlock()
-	actions.Run()
 	answered.Wait()
 	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -20,7 +20,7 @@ func TestOneTurnPrintsItsResults(t *testing.T) {
 	require.NoError(t, err)
 	stdout := os.Stdout
 	os.Stdout = f
-	err = run([]string{"-only", "^thresholds$", "-turn", "2", "-rounds", "1", "-window", "1ms"})
+	err = run([]string{"-only", "^thresholds$", "-turn", "2", "-rounds", "1", "-window", "1ns"})
 	os.Stdout = stdout
 	require.NoError(t, err)
 	require.NoError(t, f.Close())

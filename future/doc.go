@@ -27,8 +27,7 @@
 //     ([ErrUnreachable]). The future ends at once, not after the timeout.
 //   - Its timeout has passed (purgatory.ErrExpired).
 //   - The context of a goroutine that waits for it has ended (the context's cause).
-//   - It was cancelled (the cause, or purgatory.ErrCancelled if that is nil), or ended by CompleteForKey
-//     (purgatory.ErrCancelled).
+//   - It was cancelled (the cause, or purgatory.ErrCancelled if that is nil).
 //   - Its purgatory has closed (purgatory.ErrClosed).
 //
 // A future that has ended keeps the results that had arrived, in the order of their

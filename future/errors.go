@@ -62,8 +62,6 @@ func (g *gathering[V]) reason() error {
 			return cause
 		}
 		return purgatory.ErrCancelled
-	case operation.Forced:
-		return fmt.Errorf("%w, by CompleteForKey", purgatory.ErrCancelled)
 	default:
 		return purgatory.ErrClosed
 	}

@@ -165,7 +165,6 @@ func TestCancelAndCloseEndTheFuture(t *testing.T) {
 		{"cancel without a cause", func(_ *futures, f *Future[int]) { f.Cancel(nil) }, purgatory.ErrCancelled},
 		{"cancel for its own key", func(p *futures, _ *Future[int]) { p.CancelForKey("f", because) }, because},
 		{"cancel for a key that it shares", func(p *futures, _ *Future[int]) { p.CancelForKey("partition", because) }, because},
-		{"complete for a key that it shares", func(p *futures, _ *Future[int]) { p.CompleteForKey("partition") }, purgatory.ErrCancelled},
 		{"close", func(p *futures, _ *Future[int]) { p.Close() }, purgatory.ErrClosed},
 	} {
 		t.Run(test.name, func(t *testing.T) {

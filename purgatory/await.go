@@ -20,17 +20,13 @@ import (
 // has returned. If ready returns true while the timeout passes or ctx ends, Await
 // returns nil. If ctx ends while another goroutine runs ready, Await waits for the
 // result. With a timeout of zero or less Await calls ready once, does not block, and
-// returns [ErrExpired] if ready returned false. ([WithFirstInFirstOut]: not before those who wait have been served; see there.) Whenever ready has returned true, Await
+// returns [ErrExpired] if ready returned false. Whenever ready has returned true, Await
 // returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
 // ready has taken is the caller's.
 //
 // Nothing is for who has left: ready is not called once ctx has ended, neither at first nor by a check that
 // comes before the caller's goroutine has run. [Stats].PassedOver counts that. What may still cross is a call of
 // ready that had begun before.
-//
-// A wait needs no key if its timeout is positive and not [NoTimeout]: it ends with its timeout or its context, or
-// when [DelayedOperationPurgatory.CheckAndCompleteAll] finds that ready returns true. Such waits
-// together count as one key in [Stats].
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the
 // panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
@@ -43,8 +39,7 @@ import (
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx, which is ctx.Err() itself unless ctx was given another
 // one; the cause that was given to
-// CancelForKey; [ErrCancelled] if that is nil, or if CompleteForKey or ForceComplete ended the wait (the
-// function match of CancelMatching is called with the operation behind it); [ErrClosed];
+// CancelForKey; [ErrCancelled] if that is nil; [ErrClosed];
 // and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is:
 // all but the causes come wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
@@ -70,19 +65,9 @@ func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time
 // AwaitValue is [DelayedOperationPurgatory.Await] for a condition with a result: it
 // returns the value that ready returned together with true, and with an error the zero
 // value. A long poll that answers with what there is when [ErrExpired] comes reads it then.
-func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
-	return awaitValue(ctx, p, timeout, ready, keys, nil)
-}
-
-// AwaitValueAt is [AwaitValue] for positions, as
-// [DelayedOperationPurgatory.AwaitAt] is Await for positions.
-func AwaitValueAt[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), at ...KeyPosition[K]) (V, error) {
-	return awaitValue(ctx, p, timeout, ready, nil, at)
-}
-
-func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys []K, at []KeyPosition[K]) (value V, err error) {
+func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (value V, err error) {
 	if ready == nil {
-		return value, p.refuse(ErrNilOperation, "the function to wait for is nil")
+		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
 	}
 	err = p.await(ctx, timeout, func() bool {
 		found, ok := ready()
@@ -90,57 +75,31 @@ func awaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 			value = found
 		}
 		return ok
-	}, keys, at)
+	}, keys, nil)
 	return value, err
 }
 
-// endedAtOnce counts a wait that ended before it was registered, unless the purgatory has
-// closed meanwhile. first is the shard of the first key.
-func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o machine.Outcome) (counted bool) {
-	if counted = first.Pass(o); counted {
-		first.Gate().Enter()
-		first.Gate().Exit(1)
-	}
-	return counted
-}
-
-// waiter is the operation behind Await, behind AwaitRead and behind a Wait. Its end closes a channel without a
-// buffer; one with a buffer gets a token, so that it can be used again. It keeps the caller's function: see
-// docs/decisions.md#a-condition-is-a-function.
+// waiter is the operation behind Await and behind a Wait. Its end closes a channel without a
+// buffer; one with a buffer gets a token, so that it can be used again.
 type waiter struct {
 	operation.DelayedOperation
 	ready func() bool
 	ended chan struct{}
 	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
-	over  func()          // of AwaitRead: is called when the wait has ended
 	// The holder writes these:
 	met  bool // ready has returned true in TryComplete
-	gone bool // a try, or a check in order, found that its context had ended
+	gone bool // a try has found that its context had ended
 }
 
 func (w *waiter) TryComplete() bool {
-	w.met = !w.left() && w.ready()
+	w.gone = w.gone || sched.Closed(w.done) // then nothing is for w any more
+	w.met = !w.gone && w.ready()
 	return w.met
-}
-
-// left reports whether the context has ended: then nothing is for w any more.
-func (w *waiter) left() bool {
-	w.gone = w.gone || sched.Closed(w.done)
-	return w.gone
 }
 
 func (w *waiter) OnExpiration() {}
 
 func (w *waiter) OnComplete() {
-	if w.over != nil {
-		defer w.wake() // also if a context of the user's panics
-		w.over()
-		return
-	}
-	w.wake()
-}
-
-func (w *waiter) wake() {
 	if cap(w.ended) == 0 {
 		close(w.ended)
 	} else {
@@ -149,119 +108,89 @@ func (w *waiter) wake() {
 }
 
 func (w *waiter) WaitsIn() string {
-	switch {
-	case cap(w.ended) > 0:
+	if cap(w.ended) > 0 {
 		return "Await"
-	case w.over != nil:
-		return "AwaitRead"
-	default:
-		return "Wait"
 	}
+	return "Wait"
 }
 
 // OnlyWakes implements [machine.Waker].
 func (w *waiter) OnlyWakes() bool { return true }
 
 func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
-	if ready == nil {
-		return p.refuse(ErrNilOperation, "the function to wait for is nil")
-	}
-	n := len(keys) + len(at)
-	if p.refuses(n, timeout) {
-		return p.refusal(&waiter{ended: make(chan struct{}, 1)}, n)
-	}
+	p.made()
 	mustContext(ctx, "Await")
-	if timeout > 0 && timeout < p.tick {
-		p.hasty(timeout)
-	}
+	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
+	waits, err := p.waits(few[:], keys, at)
 	done := ctx.Done()
-	if sched.Closed(done) {
+	switch {
+	case ready == nil:
+		return p.refusal(ErrNilOperation, "the function to wait for is nil")
+	case err != nil:
+		return err
+	case p.Closed():
+		return p.refusal(ErrClosed, "Await")
+	case sched.Closed(done):
 		p.passedOver.Add(1)
+		p.gaveUp.Add(1)
 		return context.Cause(ctx)
 	}
-	if n != 1 || p.cfg.firstInFirstOut {
-		return p.awaitSet(ctx, done, timeout, ready, keys, at)
-	}
-	var wait [1]watchers.Wait[K] // filled before ready, which may write to keys, or to at
-	if len(at) == 1 {
-		wait[0].Key, wait[0].Position = at[0].Key, at[0].Position
-	} else {
-		wait[0].Key, wait[0].Position = keys[0], AnyPosition
-	}
-	wait[0].Hash = p.watchers.Hash(wait[0].Key)
-	first := p.watchers.Shard(wait[0].Hash)
-	if ready() {
-		first.Met()
-		return nil
-	}
-	return p.block(ctx, done, timeout, ready, wait[:], first)
-}
-
-// awaitSet is await for any number of keys, in line or not.
-func (p *DelayedOperationPurgatory[K]) awaitSet(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
-	var set keySet[K]
-	waits := set.fill(p, keys, at)
-	defer set.release(p)
 	first := p.watchers.Shard(waits[0].Hash)
-	if (!p.inLine(waits) || !p.othersWait(waits)) && ready() {
+	switch {
+	case ready():
 		first.Met()
 		return nil
+	case timeout > 0:
+		return p.block(ctx, done, timeout, ready, waits)
+	case !first.Pass(machine.Expired):
+		return p.refusal(ErrClosed, "while trying")
 	}
-	return p.block(ctx, done, timeout, ready, waits, first)
+	first.Enter()
+	first.Exit(1)
+	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
-// block goes on with a wait whose condition is not met, or for which it is too early to ask: first is the
-// shard of its first key.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], first *watchers.Shard[K]) error {
-	if timeout <= 0 {
-		if !p.endedAtOnce(first, machine.Expired) {
-			return p.refuse(ErrClosed, "while trying")
-		}
-		return p.errorf(ErrExpired, "after %v", timeout)
-	}
+// block goes on with a wait whose condition is not met.
+func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	ended, again := waitChannel()
-	w := &waiter{ready: ready, ended: ended, done: done}
+	w := &waiter{ready: ready, ended: p.waitChannel(), done: done}
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
 			p.Cancel(w, nil)
 		}
 	}()
-	m := machine.Of(w)
-	m.Begin(w, len(waits), p.id)
-	if _, err := p.registerHeld(m, timeout, waits, true); err != nil {
+	if _, err := p.enroll(w, timeout, waits, true); err != nil {
 		returned = true
 		return err
 	}
 	if !sched.Either(w.ended, done) {
 		p.Cancel(w, context.Cause(ctx))
 		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
+		if w.Outcome() == operation.Cancelled {
+			p.gaveUp.Add(1)
+		}
 	}
 	returned = true
 	if w.gone {
 		p.passedOver.Add(1)
 	}
-	if again {
-		waitChannels.Put(ended)
+	if p.clocked {
+		p.channels.Put(w.ended)
 	}
 	return p.howEnded(&w.DelayedOperation, timeout)
 }
 
-var waitChannels sched.Pool // of chan struct{}
-
 // waitChannel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
-// sends one token and receives it, so that its channel is free then, and again says whether it may serve a later
-// wait. See docs/decisions.md#await-uses-its-channel-again.
-func waitChannel() (c chan struct{}, again bool) {
-	if again = !sched.InBubble(); again {
-		if c, ok := waitChannels.Get().(chan struct{}); ok {
-			return c, true
-		}
+// sends one token and receives it, so that its channel is free then. A purgatory with a manual clock may be used inside a synctest bubble
+// and outside: it uses no channel again.
+func (p *DelayedOperationPurgatory[K]) waitChannel() chan struct{} {
+	if c, ok := p.channels.Get().(chan struct{}); ok {
+		return c
 	}
-	return make(chan struct{}, 1), again
+	return make(chan struct{}, 1)
 }
 
 // howEnded returns what a wait returns once its operation has ended.
@@ -277,98 +206,8 @@ func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, t
 		}
 		return p.errorf(ErrCancelled, "without a cause")
 	case operation.Forced:
-		return p.errorf(ErrCancelled, "by CompleteForKey or ForceComplete")
+		return p.errorf(ErrCancelled, "by ForceComplete")
 	default:
 		return p.errorf(ErrClosed, "while waiting")
 	}
 }
-
-// Wait is a wait that a goroutine can select on, beside its other channels: see
-// [DelayedOperationPurgatory.StartWait]. It is safe for concurrent use.
-type Wait[K comparable] struct {
-	op      waiter
-	p       *DelayedOperationPurgatory[K]
-	timeout time.Duration
-}
-
-// StartWait is [DelayedOperationPurgatory.Await] that does not block: it returns a Wait, whose
-// channel is closed when the wait has ended.
-//
-//	w, err := p.StartWait(30*time.Second, replicated, "orders-0")
-//	if err != nil {
-//		return err
-//	}
-//	defer w.Stop()
-//	select {
-//	case <-w.Done():
-//		return w.Err() // nil: it is replicated
-//	case <-quit:
-//		return errQuit
-//	}
-//
-// If ready takes something, and Stop returns false, another goroutine may have ended the wait with
-// it: receive from Done and look at Err. If that is nil, the caller has what ready took.
-//
-// If ready is met at once, the channel of Done is closed when StartWait returns: the wait did not have to wait.
-//
-// A Wait has no goroutine. It and its channel are two allocations. Many goroutines may receive
-// from the channel of one Wait. Where they wait for the same position, package watermark lets them share
-// an operation. Call Stop when you no longer need it. As with Await, it may have no key. Errors: those of
-// [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
-func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
-	return p.startWait(timeout, ready, keys, nil)
-}
-
-// StartWaitAt is [DelayedOperationPurgatory.StartWait] for positions, as
-// [DelayedOperationPurgatory.AwaitAt] is Await for positions.
-func (p *DelayedOperationPurgatory[K]) StartWaitAt(timeout time.Duration, ready func() bool, at ...KeyPosition[K]) (*Wait[K], error) {
-	return p.startWait(timeout, ready, nil, at)
-}
-
-func (p *DelayedOperationPurgatory[K]) startWait(timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) (*Wait[K], error) {
-	if ready == nil {
-		return nil, p.refuse(ErrNilOperation, "the function to wait for is nil")
-	}
-	w := &Wait[K]{p: p, timeout: timeout}
-	w.op.ready, w.op.ended = ready, make(chan struct{})
-	returned := false
-	defer func() {
-		if !returned { // ready has called runtime.Goexit
-			w.Stop()
-		}
-	}()
-	_, err := p.register(&w.op, timeout, keys, at)
-	if returned = true; err != nil {
-		if !w.op.met {
-			return nil, err
-		}
-		close(w.op.ended) // the purgatory has closed meanwhile: the yes is the caller's all the same
-	}
-	return w, nil
-}
-
-// Done returns a channel that is closed when the wait has ended.
-func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
-
-// Err returns how the wait has ended, with the errors of [DelayedOperationPurgatory.Await]: nil
-// if ready has returned true. Call it after Done's channel is closed; before, it returns
-// [ErrPending].
-func (w *Wait[K]) Err() error {
-	if w.op.Outcome() != operation.Pending {
-		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
-	}
-	select {
-	case <-w.op.ended: // ready had returned true before the wait could begin
-		return nil
-	default:
-		return w.p.errorf(ErrPending, "the wait has not ended")
-	}
-}
-
-// Stop ends the wait as cancelled, so that nothing refers to it, and reports whether this call
-// has ended it. It returns false if the wait has ended, or if another goroutine is calling ready
-// at this moment: that goroutine ends it then.
-func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &errNone) }
-
-// errNone is the cause of a wait that was stopped: a variable, so that Stop allocates none.
-var errNone error

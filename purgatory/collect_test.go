@@ -80,7 +80,7 @@ func TestABlockedWorkerKeepsNoAnsweredOperation(t *testing.T) {
 	g := newGate()
 	submit(t, p, &op{complete: g.pass}, hour, "a")
 	submitted(t, p, "a")
-	require.Equal(t, 7, p.CompleteForKey("a"))
+	require.Equal(t, 7, p.CancelForKey("a", nil))
 	wait := inBackground(held.Work)
 	<-g.entered
 	gone(t, all)
@@ -238,12 +238,8 @@ func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 	for name, check := range map[string]func(p *stringPurgatory){
 		"check":        func(p *stringPurgatory) { p.CheckAndComplete("a") },
 		"several keys": func(p *stringPurgatory) { p.CheckAndComplete("a", "b") },
-		"all":          func(p *stringPurgatory) { p.CheckAndCompleteAll() },
 		"signal":       func(p *stringPurgatory) { p.Signal("a") },
 		"in order":     func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, // has read one beyond the first that says no
-		"matching": func(p *stringPurgatory) {
-			p.CancelMatching("a", nil, func(o operation.Operation) bool { return o.(*op).complete != nil })
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
@@ -280,31 +276,6 @@ func forceAll(t *testing.T, p *stringPurgatory, all []weak.Pointer[op]) {
 }
 
 // Tests that what callers have handed in is not kept when it has served its purpose.
-
-// An action that has run, with all that it refers to, is not kept while a later one blocks.
-func TestABlockedActionKeepsNoEarlierAction(t *testing.T) {
-	var q purgatory.ActionQueue
-	var all []weak.Pointer[op]
-	for range 5 {
-		all = append(all, addUsing(&q))
-	}
-	g := newGate()
-	q.Add(g.pass)
-	q.Add(func() {})
-	wait := inBackground(q.Run)
-	<-g.entered
-	gone(t, all)
-	close(g.leave)
-	wait()
-	runtime.KeepAlive(&q)
-}
-
-//go:noinline
-func addUsing(q *purgatory.ActionQueue) weak.Pointer[op] {
-	o := &op{}
-	q.Add(func() { o.tries.Add(1) })
-	return weak.Make(o)
-}
 
 // When an Await has returned, its function, with all that it refers to, is not kept, although the
 // memory of the wait is.
@@ -399,12 +370,8 @@ func TestATimedCallbackKeepsNoOperation(t *testing.T) {
 // others end meanwhile, can be collected.
 func TestABlockedCallbackKeepsNoOperationOfALaterBatch(t *testing.T) {
 	for name, verb := range map[string]func(p *stringPurgatory){
-		"CancelForKey":   func(p *stringPurgatory) { p.CancelForKey("a", nil) },
-		"CompleteForKey": func(p *stringPurgatory) { p.CompleteForKey("a") },
-		"Close":          func(p *stringPurgatory) { _ = p.Close() },
-		"CancelMatching": func(p *stringPurgatory) {
-			p.CancelMatching("a", nil, func(o operation.Operation) bool { return o.(*op).complete != nil })
-		},
+		"CancelForKey": func(p *stringPurgatory) { p.CancelForKey("a", nil) },
+		"Close":        func(p *stringPurgatory) { _ = p.Close() },
 	} {
 		for _, ordered := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -490,11 +457,9 @@ func TestNoHeavyOperationIsReachableAtTheEnd(t *testing.T) {
 			assert.NoError(t, err)
 			return weak.Make(o)
 		}()
-		switch rnd.IntN(4) {
+		switch rnd.IntN(2) {
 		case 0:
 			p.CancelForKey(keys[1], nil)
-		case 1:
-			p.CompleteForKey(keys[2])
 		default:
 			met.Store(true)
 			p.CheckAndComplete(keys[rnd.IntN(3)])

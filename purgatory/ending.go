@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"runtime/trace"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -10,158 +9,144 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// batchSize is how many operations end together: see docs/decisions.md#batches-of-128.
-const batchSize = 128
-
-// ending has operations on their way from held to answered. Every way in which an operation
-// can end goes through its steps: a batch in an ending, one operation in endOne, and one whose first try says
-// yes, which is in no list and no timer, from 3 on, in pass. The caller holds the operations, and adds each with
-// its outcome.
+// ending has operations of one shard on their way from held to answered. Every way in which an operation can end goes through these
+// steps. The caller holds the operation.
 //
-//  1. The operations leave their lists.
-//  2. They leave the timer. A worker of the timer that has an entry already finds that the
+//  1. It leaves the lists of the shard in which it ends, under that shard's lock.
+//  2. It leaves the timer. A worker of the timer that has its entry already finds that the
 //     operation is held, or that it has ended.
-//  3. Their outcomes become final. So who sees one finds the operation's places free, in
+//  3. It leaves the lists of other shards.
+//  4. Its outcome becomes final. A goroutine that sees it finds the operation's places free, in
 //     WithMaxPending and in the timer's.
-//  4. If the stack is deep, or workers are to run the callbacks, the crew takes the operations, and
-//     a worker goes on with 5 for each.
-//  5. The callbacks run.
-//
-// An ending belongs to one goroutine at a time. If a callback calls runtime.Goexit, another
-// goroutine goes on where the ending stands, and nobody waits for it.
+//  5. It is put into a chain, whose callbacks run next, or which the crew takes.
 type ending[K comparable] struct {
-	p     *DelayedOperationPurgatory[K]
-	shard *watchers.Shard[K] // of the key that the walk goes over
-	cause *error             // of those that are cancelled; nil: the one that was set with the wish
-
-	ops      []*machine.Machine // nil when its callbacks have run; the capacity is fixed
-	outcomes []machine.Outcome
-	keys     []K // the first key of each, from step 1 until its callbacks have run; for records
-
-	later bool // the crew is to answer them
-	at    int  // ops[at] is the operation whose callbacks run
-	begun int  // how many of its callbacks have begun
+	p           *DelayedOperationPurgatory[K]
+	shard       *watchers.Shard[K] // in which they end
+	key         K                  // under which
+	first, last *machine.Machine   // the chain
+	n           int                // operations that were put into it
+	begun       int                // how many of the callbacks of first have begun
+	answered    int
+	later       bool // workers are to run the callbacks
 }
 
-// add adds m, which the caller holds.
-func (e *ending[K]) add(m *machine.Machine, o machine.Outcome) {
-	e.ops, e.outcomes = append(e.ops, m), append(e.outcomes, o)
-}
-
-// end is steps 1 to 3.
-func (e *ending[K]) end() {
-	if len(e.ops) == 0 {
+// settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
+// set with the wish.
+func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
+	if len(ops) == 0 {
 		return
 	}
-	e.keys = e.keys[:len(e.ops)]
-	e.shard.Leave(e.ops, e.outcomes, e.keys)
-	e.p.timer.CancelAll(entriesOf(e.ops))
-	e.p.freePlaces(len(e.ops))
-	e.p.wishes.Settle(e.ops, e.outcomes, e.cause)
-}
-
-// answer is steps 4 and 5. The caller is inside the gate of e's shard, which answer leaves. Why not a pool: see
-// docs/decisions.md#callbacks-run-on-the-goroutine-that-ends.
-func (e *ending[K]) answer() {
-	if trace.IsEnabled() {
-		defer e.p.region(regionCallbacks)()
+	p := e.p
+	if p.cfg.maxPending != noBound && !p.cfg.placeKept {
+		p.places.Add(int64(-len(ops)))
 	}
-	var none K
-	answered := 0
-	for ; e.at < len(e.ops); e.at++ {
-		m, key := e.ops[e.at], e.keys[e.at]
-		if !e.later || isWait(m) {
-			e.p.callbacks(m, e.outcomes[e.at], key, &e.begun)
-			answered++
-		} else {
-			e.p.crew.hand(handed[K]{m, e.shard, key})
+	for _, m := range ops {
+		if m.Extra() != nil {
+			watchers.LeaveOthers[K](m)
 		}
-		// A later callback may block: it must not keep this operation in memory.
-		e.ops[e.at], e.keys[e.at], e.begun = nil, none, 0
-	}
-	if !e.later {
-		answered = len(e.ops) // also before a runtime.Goexit
-	}
-	e.ops, e.outcomes, e.keys, e.at = e.ops[:0], e.outcomes[:0], e.keys[:0], 0
-	// Shutdown compares the number of those that are answered with that of those that were accepted.
-	e.shard.Gate().Exit(answered)
-}
-
-// callbacks runs those of the callbacks of m, which has ended with o, that have not begun yet: begun is how
-// many have. A panic goes to the caller, whose deferred function recovers it.
-func (p *DelayedOperationPurgatory[K]) callbacks(m *machine.Machine, o machine.Outcome, key K, begun *int) {
-	op := m.Operation()
-	if *begun == 0 {
-		if *begun = 1; p.observed == nil {
-			op.OnComplete()
-		} else {
-			p.observed.Run(m, callbackNames[1], key, op.OnComplete)
+		own := cause
+		if own == nil && m.EndsAs() == machine.Cancelled {
+			own = p.causes.of(m)
 		}
-	}
-	if *begun == 1 && o == machine.Expired {
-		if *begun = 2; p.observed == nil {
-			op.OnExpiration()
-		} else {
-			p.observed.Run(m, callbackNames[2], key, op.OnExpiration)
+		if m.Settle(own) {
+			p.causes.drop(m)
 		}
+		if e.first == nil {
+			e.first = m
+		} else {
+			e.last.Chain(m)
+		}
+		e.last = m
 	}
+	e.n += len(ops)
 }
 
-// callbackNames are the names of the callbacks, in the order in which they begin.
-var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
-
-// endHeld is endOne for an operation that expires: a worker of the timer calls it.
-func (p *DelayedOperationPurgatory[K]) endHeld(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error) {
-	if h := p.cfg.hook; h != nil && o == machine.Expired && p.lastTry(h, m) {
-		o = machine.Satisfied
+// endOne ends m, which the caller holds and which waits. With later, a worker runs its callbacks.
+func (p *DelayedOperationPurgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
+	ops := [1]*machine.Machine{m}
+	var e ending[K]
+	e.p, e.later = p, later
+	e.key, _, e.shard = watchers.FirstKey[K](m)
+	if e.shard.Leave(m) && !p.cfg.timeoutsExpected && !p.records.Off() {
+		p.noteExpired(m, e.key)
 	}
-	p.endOne(s, m, o, cause, false)
+	if m.EndsAs() != machine.Expired { // a worker of the timer has taken out the entry of one that expires
+		p.entries.Cancel(entryOf(m))
+	}
+	e.settle(ops[:], cause)
+	e.run()
 }
 
-// endOne takes m, which the caller holds, through the steps of an ending. With later, as where the options
-// say so, a worker runs its callbacks. s is the shard of its first key. Its arrays stay on the stack, as those of an
-// ending could not: see docs/decisions.md#one-operation-has-an-ending-of-its-own.
-func (p *DelayedOperationPurgatory[K]) endOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, cause *error, later bool) {
-	ops, outcomes, keys := [1]*machine.Machine{m}, [1]machine.Outcome{o}, [1]K{}
-	deep, _ := p.enter(s, unsafe.Pointer(m))
-	s.Leave(ops[:], outcomes[:], keys[:])
-	if o != machine.Expired { // whose entry a worker of the timer has taken out
-		p.timer.Cancel(entryOf(m))
+// expired ends m, which a worker of the timer holds because its timeout has passed.
+func (p *DelayedOperationPurgatory[K]) expired(m *machine.Machine) {
+	if h := p.cfg.hook; h != nil && p.lastTry(h, m) {
+		m.Met()
 	}
-	p.freePlaces(1)
-	p.wishes.Settle(ops[:], outcomes[:], cause)
-	p.answerOrHand(s, m, o, keys[0], later || deep)
+	p.endOne(m, nil, false)
 }
 
-// answerOrHand is steps 4 and 5 for one operation.
-func (p *DelayedOperationPurgatory[K]) answerOrHand(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K, later bool) {
-	if (later || p.cfg.spread) && !isWait(m) {
-		p.crew.hand(handed[K]{m, s, key})
-		s.Gate().Exit(0)
-	} else {
-		p.answerOne(s, m, o, key, 0)
+// lookEvery is how many goroutines, or levels of one, are inside a gate when the next one looks at its stack.
+const lookEvery = 32
+
+// run runs the callbacks of those in the chain, or hands them to workers. One that ends another operation nests, and each level is one
+// more inside the gate of a shard: so at every lookEvery-th level in a shard the goroutine looks at its stack, and if that is deep,
+// a worker goes on.
+func (e *ending[K]) run() {
+	if e.first == nil {
+		return
 	}
+	if e.shard.Enter()%lookEvery == 0 && machine.Deep() {
+		e.later = true
+	}
+	for !e.answer() {
+	}
+	e.shard.Exit(e.answered)
+	e.n, e.answered = 0, 0
 }
 
-// answerOne runs the callbacks of one operation that have not begun yet, and leaves the gate of s.
-func (p *DelayedOperationPurgatory[K]) answerOne(s *watchers.Shard[K], m *machine.Machine, o machine.Outcome, key K, begun int) {
-	over := false
+// answer runs the callbacks in the chain until one panics, and reports whether it is over. After a runtime.Goexit its
+// deferred function does what is left.
+func (e *ending[K]) answer() (over bool) {
 	defer func() {
 		if over {
 			return
 		}
-		begun := begun
-		if v := recover(); v == nil { // a callback has called runtime.Goexit
-			sched.Go(func() { p.answerOne(s, m, o, key, begun) })
-		} else {
-			defer p.answerOne(s, m, o, key, begun) // also if the handler of the panic calls runtime.Goexit
-			p.records.Recovered(v, m, callbackNames[begun], key)()
+		if v := recover(); v != nil {
+			e.p.records.Panic(v, e.first.Operation(), callbackNames[e.begun], e.key)
+			return
 		}
+		for !e.answer() {
+		}
+		e.shard.Exit(e.answered)
+		e.n, e.answered = 0, 0
 	}()
-	p.callbacks(m, o, key, &begun)
-	over = true
-	s.Gate().Exit(1)
+	for m := e.first; m != nil; m = e.first {
+		if e.later && !isWait(m) {
+			e.first = m.Unchain()
+			e.p.crew.hand(handed[K]{m, e.shard, e.key})
+			continue
+		}
+		op := m.Operation()
+		if e.begun == 0 {
+			e.begun = 1
+			op.OnComplete()
+		}
+		if e.begun == 1 && m.Outcome() == machine.Expired {
+			e.begun = 2
+			op.OnExpiration()
+		}
+		e.begun = 0
+		e.first = m.Unchain() // a later callback may block: it must not keep this operation in memory
+		e.answered++
+		if e.p.cfg.placeKept && m.Start() >= 0 { // it has waited, and so has a place
+			e.p.places.Add(-1)
+		}
+	}
+	return true
 }
+
+// callbackNames are the names of the callbacks, in the order in which they begin.
+var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
 
 // isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.
 func isWait(m *machine.Machine) bool {
@@ -169,27 +154,65 @@ func isWait(m *machine.Machine) bool {
 	return is && w.OnlyWakes()
 }
 
-// enter enters the gate of s before user code runs. If another goroutine is inside, or this one is, it
-// looks at the stack: every level of a chain, in which a callback completes the next operation, enters a
-// gate and leaves it only when the levels above have returned. So after at most as many levels as there
-// are gates, one of them finds its gate occupied. But a chain may go through any number of purgatories, each with
-// gates of its own: so one in 4,096 looks in any case, as sched.Picks picks the address of what the gate is entered for.
-//
-// deep means that the stack must not grow, so that a worker has to run the code. inTry means that the
-// goroutine is inside a TryComplete: a check from there is a worker's, too, since each operation that it
-// tries may make the next.
-func (p *DelayedOperationPurgatory[K]) enter(s *watchers.Shard[K], what unsafe.Pointer) (deep, inTry bool) {
-	alone := s.Gate().Enter()
-	if alone && !sched.Picks(what, 4096) {
-		return false, false
-	}
-	return look(alone)
+// causes has the causes of cancellations that were set as a wish, for the operation's holder: the state word has room for
+// the wish only. The holder finds the cause that belongs to the wish: it is added under the lock under which the wish
+// is set, and the holder takes the lock after it has seen the wish.
+type causes struct {
+	sched.Mutex // lock level 7: taken with that of a shard held, or with none
+	all         map[*machine.Machine]*error
 }
 
-// look looks at the stack. Who is alone inside the gate is not inside a TryComplete of this shard.
-func look(alone bool) (deep, inTry bool) {
-	deep, inTry = machine.Nesting()
-	return deep, inTry && (deep || !alone)
+func (c *causes) of(m *machine.Machine) *error {
+	c.Lock()
+	defer c.Unlock()
+	return c.all[m]
+}
+
+func (c *causes) drop(m *machine.Machine) {
+	c.Lock()
+	defer c.Unlock()
+	delete(c.all, m)
+}
+
+// claim makes the caller the holder of m, to end it with o. If m has another holder, claim sets o as a wish.
+func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
+	if o != machine.Cancelled {
+		held, _ = m.Claim(o, p.id)
+		return held
+	}
+	c := &p.causes
+	c.Lock()
+	defer c.Unlock()
+	held, wished := m.Claim(o, p.id)
+	if wished {
+		if c.all == nil {
+			c.all = make(map[*machine.Machine]*error)
+		}
+		c.all[m] = cause
+	}
+	return held
+}
+
+// endKey ends the operations that wait for key with o, and returns how many it has ended. Their callbacks run when it has claimed all.
+func (p *DelayedOperationPurgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
+	s := p.watchers.Used(hash)
+	if s == nil {
+		return 0
+	}
+	e := ending[K]{p: p, shard: s, key: key, later: later}
+	p.walks(key, 1)
+	defer p.walks(key, -1)
+	var c watchers.Claims[K]
+	var ops [32]*machine.Machine
+	for more := true; more; {
+		var n int
+		n, more = s.Claim(&c, key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
+		p.entries.CancelAll(entriesOf(ops[:n]))
+		e.settle(ops[:n], cause)
+	}
+	n := e.n
+	e.run()
+	return n
 }
 
 // entryOf returns m's entry in the type that a timer takes.

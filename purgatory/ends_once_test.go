@@ -198,36 +198,6 @@ func TestACheckOfSeveralKeysEndsAnOperationOnce(t *testing.T) {
 	empty(t, p)
 }
 
-func TestCancelMatchingEndsOnlyMatchingOperations(t *testing.T) {
-	p := onManualClock[string](t)
-	mine, other, held := submitted(t, p, "a", "b"), submitted(t, p, "a"), newHeldOp()
-	submit(t, p, held, hour, "a")
-	proceed := held.holdInCheck(p, "a")
-	cancelled := p.CancelMatching("a", errGone, func(o operation.Operation) bool { return o != operation.Operation(other) })
-	assert.Equal(t, []operation.Operation{mine}, cancelled)
-	ended(t, mine, operation.Cancelled)
-	pending(t, other)
-	proceed(false)
-	ended(t, &held.op, operation.Cancelled)
-	assert.Equal(t, errGone, held.Cause())
-
-	var told panics
-	q := onManualClock[int](t, told.option())
-	for range 300 {
-		submitted(t, q, 1)
-	}
-	n := 0
-	assert.Len(t, q.CancelMatching(1, nil, func(operation.Operation) bool {
-		if n++; n%3 == 0 {
-			panic("of the user's")
-		}
-		return n%3 == 1
-	}), 100)
-	assert.Equal(t, 300, n, "asked once for each")
-	assert.EqualValues(t, 100, told.n.Load())
-	assert.Equal(t, 200, q.NumDelayed())
-}
-
 // successor is satisfied by the first check: the two tries of its registration are in vain. Its
 // OnComplete registers the next one.
 type successor struct {
@@ -282,9 +252,6 @@ func TestAnOperationThatAnotherCheckEndsIsNotCompletedByItsRegistration(t *testi
 func TestACancellationEndsWhatWaitedWhenItWasCalled(t *testing.T) {
 	for name, cancel := range map[string]func(p *stringPurgatory) int{
 		"CancelForKey": func(p *stringPurgatory) int { return p.CancelForKey("k", nil) },
-		"CancelMatching": func(p *stringPurgatory) int {
-			return len(p.CancelMatching("k", nil, func(operation.Operation) bool { return true }))
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open[string](t)
@@ -311,112 +278,11 @@ func TestACancellationEndsWhatWaitedWhenItWasCalled(t *testing.T) {
 	}
 }
 
-// CompleteForKey ends what waits for the key, whatever else it waits for, and nothing that its
-// callbacks register meanwhile.
-func TestCompleteForKeyEndsWhatWaitsAndNothingElse(t *testing.T) {
-	const n = 300 // more than two batches
-	for _, ordered := range []bool{false, true} {
-		p := open[string](t)
-		var waiting, later []*op
-		other := submitted(t, p, "b")
-		for i := range n {
-			o := &op{complete: func() {
-				again := &op{}
-				at := purgatory.KeyPosition[string]{Key: "a", Position: purgatory.AnyPosition}
-				if ordered {
-					at.Position = int64(n - 2 - i%9) // before the last, and so ahead of the walk
-				}
-				_, err := p.TryCompleteElseWatchAt(again, hour, at)
-				assert.NoError(t, err)
-				later = append(later, again)
-			}}
-			at := purgatory.KeyPosition[string]{Key: "a", Position: purgatory.AnyPosition}
-			if ordered {
-				at.Position = int64(i)
-			}
-			_, err := p.TryCompleteElseWatchAt(o, hour, at, purgatory.KeyPosition[string]{Key: "b", Position: purgatory.AnyPosition})
-			require.NoError(t, err)
-			waiting = append(waiting, o)
-		}
-		// A verb of another kind uses the same pools before and afterwards.
-		assert.Zero(t, p.CheckAndComplete("a", "b"))
-		assert.Equal(t, n, p.CompleteForKey("a"))
-		for _, o := range waiting {
-			ended(t, o, operation.Forced)
-			require.NoError(t, o.Cause())
-		}
-		require.Len(t, later, n)
-		for _, o := range later {
-			pending(t, o)
-		}
-		pending(t, other)
-		assert.EqualValues(t, n, p.Stats().Forced)
-		assert.Equal(t, n, p.CancelForKey("a", errGone))
-		for _, o := range later {
-			ended(t, o, operation.Cancelled)
-			require.ErrorIs(t, o.Cause(), errGone)
-		}
-		assert.Zero(t, p.CompleteForKey("a"))
-		assert.Equal(t, 1, p.CompleteForKey("b"))
-		conserved(t, p)
-		empty(t, p)
-	}
-}
-
-// An operation that another goroutine tries ends as forced when the try returns false, and is
-// counted by nobody else.
-func TestCompleteForKeyLeavesAnOperationThatIsTriedToItsHolder(t *testing.T) {
-	p := onManualClock[string](t)
-	held := newHeldOp()
-	submit(t, p, held, hour, "a")
-	proceed := held.holdInCheck(p, "a")
-	o := submitted(t, p, "a")
-	assert.Equal(t, 1, p.CompleteForKey("a"))
-	ended(t, o, operation.Forced)
-	proceed(false)
-	ended(t, &held.op, operation.Forced)
-	assert.EqualValues(t, 2, p.Stats().Forced)
-}
-
-// Several goroutines complete and cancel one key: each operation is counted once.
-func TestCompleteForKeyCountsEachOperationOnceUnderRace(t *testing.T) {
-	p := onManualClock[int](t)
-	for range 30 {
-		for range 500 {
-			submitted(t, p, 1)
-		}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		sum := 0
-		for g := range 4 {
-			wg.Go(func() {
-				var n int
-				if g%2 == 0 {
-					n = p.CompleteForKey(1)
-				} else {
-					n = p.CancelForKey(1, nil)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				sum += n
-			})
-		}
-		wg.Wait()
-		require.Equal(t, 500, sum)
-	}
-	s := conserved(t, p)
-	assert.EqualValues(t, 30*500, s.Forced+s.Cancelled)
-}
-
 // Verbs use objects of earlier ones again, and nothing of what these were for is left in them.
 func TestNoVerbLeavesAnythingToTheNext(t *testing.T) {
 	errOther := errors.New("other")
 	firsts := map[string]func(p *stringPurgatory){
-		"match": func(p *stringPurgatory) {
-			p.CancelMatching("x", errGone, func(operation.Operation) bool { return false })
-		},
 		"cancel":   func(p *stringPurgatory) { p.CancelForKey("x", errGone) },
-		"complete": func(p *stringPurgatory) { p.CompleteForKey("x") },
 		"in order": func(p *stringPurgatory) { p.CheckAndCompleteInOrder("x") },
 		"up to":    func(p *stringPurgatory) { p.CheckAndCompleteUpTo("x", -5) },
 		"check":    func(p *stringPurgatory) { p.CheckAndComplete("x") },
@@ -430,7 +296,6 @@ func TestNoVerbLeavesAnythingToTheNext(t *testing.T) {
 		"check":    {func(p *stringPurgatory) int { return p.CheckAndComplete("a") }, operation.Satisfied, nil},
 		"cancel":   {func(p *stringPurgatory) int { return p.CancelForKey("a", errOther) }, operation.Cancelled, errOther},
 		"no cause": {func(p *stringPurgatory) int { return p.CancelForKey("a", nil) }, operation.Cancelled, nil},
-		"complete": {func(p *stringPurgatory) int { return p.CompleteForKey("a") }, operation.Forced, nil},
 		"close":    {func(p *stringPurgatory) int { _ = p.Close(); return 3 }, operation.Closed, nil},
 	}
 	for before, first := range firsts {
@@ -483,14 +348,6 @@ func submitOrNot(t *testing.T, p *intPurgatory, o *op, timeout time.Duration, ke
 	t.Helper()
 	_, err := p.TryCompleteElseWatch(o, timeout, key)
 	require.NoError(t, err)
-}
-
-// A nil match matches nothing.
-func TestANilMatchCancelsNothing(t *testing.T) {
-	p := onManualClock[string](t)
-	o := submitted(t, p, "a")
-	assert.Empty(t, p.CancelMatching("a", errGone, nil))
-	pending(t, o)
 }
 
 func TestOnlyOneOfManySubmissionsIsAccepted(t *testing.T) {

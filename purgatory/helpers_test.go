@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -33,14 +34,13 @@ func TestMain(m *testing.M) {
 		patience = min(patience, limit/2)
 		deadline = min(deadline, limit/3)
 	}
-	go watch()
-	goleak.VerifyTestMain(unreachable{m}, goleak.IgnoreAnyFunction("github.com/delayedop/purgatory/purgatory_test.watch"))
+	goleak.VerifyTestMain(unreachable{watchdog.Over(m)})
 }
 
 // unreachable runs the tests, and then asks the runtime for goroutines that wait for what nobody can reach any more, where the
 // toolchain has that profile (Go 1.27, or GOEXPERIMENT=goroutineleakprofile). goleak sees every goroutine that is left, and
 // not those that tests let it ignore.
-type unreachable struct{ m *testing.M }
+type unreachable struct{ m watchdog.Tests }
 
 func (u unreachable) Run() (status int) {
 	status = u.m.Run()
@@ -65,52 +65,9 @@ func howMany(many, few int) int {
 	return many
 }
 
-// patience is how long a test may take before it counts as stuck. The machine may be busy. Where
-// the whole run has little time, as with a seeded defect, it is shorter, so that a test that waits
-// in vain says so itself.
+// patience is how long a test may take before it counts as stuck, as package watchdog has it. The machine may be busy. Where
+// the whole run has little time, as with a seeded defect, it is shorter.
 var patience = 5 * time.Minute
-
-// running has the tests that have opened a purgatory and have not ended.
-var running struct {
-	sync.Mutex
-	tests map[string]time.Time // when watch first saw the test
-}
-
-// watch ends the run, with the stacks of all goroutines, when a test does not end within
-// patience. Its goroutine is outside of every synctest bubble, so that it sees real time.
-func watch() {
-	for now := range time.Tick(time.Second) {
-		running.Lock()
-		for name, since := range running.tests {
-			switch {
-			case since.IsZero():
-				running.tests[name] = now
-			case now.Sub(since) > patience:
-				stacks := make([]byte, 1<<22)
-				fmt.Fprintf(os.Stderr, "%s has not ended after %v\n%s", name, patience, stacks[:runtime.Stack(stacks, true)])
-				os.Exit(1)
-			}
-		}
-		running.Unlock()
-	}
-}
-
-// watched has watch look at t until it ends.
-func watched(t *testing.T) {
-	running.Lock()
-	defer running.Unlock()
-	if running.tests == nil {
-		running.tests = make(map[string]time.Time)
-	}
-	if _, ok := running.tests[t.Name()]; !ok {
-		running.tests[t.Name()] = time.Time{}
-		t.Cleanup(func() {
-			running.Lock()
-			defer running.Unlock()
-			delete(running.tests, t.Name())
-		})
-	}
-}
 
 const hour = time.Hour
 
@@ -221,7 +178,6 @@ func onManualClock[K comparable](t *testing.T, opts ...purgatory.Option) *purgat
 // open returns a purgatory that is closed when the test ends.
 func open[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
 	t.Helper()
-	watched(t)
 	p, err := purgatory.New[K]("test", opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })

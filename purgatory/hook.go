@@ -10,16 +10,28 @@ import (
 // WithHook is for package purgatorytest: no code outside this module can make a Hook.
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
-// lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
-// m ends as satisfied. Nobody can check an operation that waits without a key.
-func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
-	key, hash := watchers.FirstKey[K](m)
-	if hash == p.watchers.NoKey {
-		return false
+// hooked sets what h asks of the purgatory.
+func (p *DelayedOperationPurgatory[K]) hooked(h *testhook.Hook) {
+	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
+	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
+	h.Registered = func() bool {
+		for s := range p.watchers.Shards() {
+			for _, m := range s.Sample(nil, 1<<30, 0) {
+				if !m.AcceptedBy(p.id) && m.Outcome() == machine.Pending {
+					return false
+				}
+			}
+		}
+		return true
 	}
-	e := testhook.Expiring{Machine: m, First: watchers.First[K](m), Line: p.cfg.firstInFirstOut}
-	e.Name = func() string { return observe.Name(m, func(any, []byte) {}) }
-	e.Panicked = p.records.Blame(m, observe.Kind(m.Operation()), "TryComplete", key)
+}
+
+// lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
+// m ends as satisfied.
+func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
+	e := testhook.Expiring{Machine: m, Name: func() string { return observe.Kind(m.Operation()) }}
+	key, _, _ := watchers.FirstKey[K](m)
+	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
 	for _, key := range watchers.Keys[K](m) {
 		e.Keys = append(e.Keys, key)
 	}

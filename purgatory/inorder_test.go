@@ -253,7 +253,7 @@ func TestOneCheckHandsOutManyItems(t *testing.T) {
 	before := p.Stats().Checks
 	assert.Zero(t, p.CheckAndComplete(0))
 	assert.EqualValues(t, 300, p.Stats().Checks-before, "a check that is not in order tries all")
-	assert.Equal(t, 300, p.CompleteForKey(0))
+	assert.Equal(t, 300, p.CancelForKey(0, nil))
 	empty(t, p)
 }
 
@@ -515,7 +515,6 @@ func TestANewcomerBesideACheckInOrderHasNotCompleted(t *testing.T) {
 func TestWastedChecksAreThoseThatSaidNo(t *testing.T) {
 	for name, check := range map[string]func(p *stringPurgatory) int{
 		"check":    func(p *stringPurgatory) int { return p.CheckAndComplete("a") },
-		"all":      (*stringPurgatory).CheckAndCompleteAll,
 		"in order": func(p *stringPurgatory) int { return p.CheckAndCompleteInOrder("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -660,7 +659,7 @@ func TestACheckInOrderThatFindsNobodyKeepsNoTurn(t *testing.T) {
 	for range 200 { // more than a walk takes at once, so that it stands in the list
 		rest = append(rest, submitted(t, p, "a"))
 	}
-	wait := inBackground(func() { p.CompleteForKey("a") })
+	wait := inBackground(func() { p.CancelForKey("a", nil) })
 	<-g.entered
 	for _, o := range rest {
 		p.ForceComplete(o)

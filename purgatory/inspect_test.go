@@ -28,7 +28,7 @@ func TestInspectShowsThoseThatWaitForPositionsOfManyKeys(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	for key := range 10_000 {
-		_, err := p.StartWaitAt(time.Hour, func() bool { return false }, purgatory.KeyPosition[int]{Key: key, Position: 7})
+		_, err := p.TryCompleteElseWatchAt(&op{}, time.Hour, purgatory.KeyPosition[int]{Key: key, Position: 7})
 		require.NoError(t, err)
 	}
 	assert.Len(t, p.Inspect(0, 10).Oldest, 10)
@@ -52,7 +52,6 @@ func TestStringDoesNotOverlapTryCompleteAfterMatchPanics(t *testing.T) {
 	submit(t, p, o, hour, "a")
 	wait := inBackground(func() { p.CheckAndComplete("a") })
 	<-g.entered
-	p.CancelMatching("a", nil, func(operation.Operation) bool { panic("of match's") })
 	close(g.leave)
 	wait()
 	assert.Zero(t, overlaps.Load(), "String ran while TryComplete did")
@@ -296,21 +295,6 @@ func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
 	assert.EqualValues(t, 20, first.Ended[operation.Expired])
 }
 
-// A try that CheckAndCompleteAll makes counts for the key, as one of CheckAndComplete does.
-func TestTriesOfACheckOfAllKeysCountForEachKey(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(8))
-	probed(t, p, time.Hour, "a")
-	probed(t, p, time.Hour, "b")
-	probed(t, p, time.Hour, "b")
-	p.CheckAndCompleteAll()
-	hot := p.Inspect(10, 0).Hot
-	require.Len(t, hot, 2)
-	for _, k := range hot {
-		assert.Equal(t, map[string]int64{"a": 1, "b": 2}[k.Key], k.Tries, k.Key)
-		assert.Equal(t, k.Tries, k.Wasted, k.Key)
-	}
-}
-
 func TestInspectPutsTheBusiestFirst(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
 	for i := range 10 {
@@ -359,7 +343,7 @@ func TestAnEndIsNotCountedAsATry(t *testing.T) {
 	}
 	p = onManualClock[string](t)
 	for _, end := range []func(o *probe){
-		func(o *probe) { p.ForceComplete(o) }, func(o *probe) { p.Cancel(o, nil) }, func(*probe) { p.CompleteForKey("a") }, func(*probe) { p.AdvanceClock(time.Hour) },
+		func(o *probe) { p.ForceComplete(o) }, func(o *probe) { p.Cancel(o, nil) }, func(*probe) { p.CancelForKey("a", nil) }, func(*probe) { p.AdvanceClock(time.Hour) },
 	} {
 		end(probed(t, p, time.Hour, "a"))
 		assert.Equal(t, []int64{0, 0}, []int64{p.Stats().Pending, p.Stats().Checks})
@@ -514,15 +498,6 @@ func TestAPanicInStringLosesNoOperation(t *testing.T) {
 func TestAPanicHandlerThatBlocksHoldsNoOperation(t *testing.T) {
 	for name, blocks := range map[string]func(p *purgatory.Purgatory[string]){
 		"String": func(p *purgatory.Purgatory[string]) { p.Inspect(0, 3) },
-		"match": func(p *purgatory.Purgatory[string]) {
-			calls := 0
-			p.CancelMatching("a", nil, func(operation.Operation) bool {
-				if calls++; calls == 2 {
-					panic("no match")
-				}
-				return true
-			})
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,17 +2,13 @@ package purgatory
 
 import (
 	"context"
-	"log/slog"
-	"runtime"
-	"runtime/pprof"
-	"strconv"
+	"fmt"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/reaper"
-	"github.com/delayedop/purgatory/timer"
 )
 
 // life is how far a purgatory has come. It only grows. It is safe for concurrent use.
@@ -41,8 +37,7 @@ func (l *life) become(era uint32) (first bool) {
 
 // reaping is the purgatory's reaper, which is started when the first operation has a timeout that passes.
 type reaping struct {
-	off  sched.Bool // it was started, or is not to be
-	made uintptr    // where New was called, for its labels
+	off sched.Bool // it was started, or is not to be
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -56,7 +51,7 @@ func (p *DelayedOperationPurgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(labelled{p.timer, labels(p.name, r.made)}, p.cfg.reapInterval, p.reap(), p.records.Panicked)
+		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap(), p.records.Panicked)
 	}
 }
 
@@ -90,25 +85,29 @@ func (p *DelayedOperationPurgatory[K]) Close() error {
 func (p *DelayedOperationPurgatory[K]) close(later bool) {
 	first := p.life.become(closing)
 	if first {
-		if !p.records.Off() {
-			defer p.noteClose(time.Now())
-		}
+		defer p.noteClosed(sched.Now())
 		defer p.stop() // also when a callback ends the goroutine
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
 	if first || later {
 		p.watchers.Close()
-		guard.Finish(p.endAll, later)
+		p.endAll(later)
 	}
 }
 
-// endAll ends every operation as closed, and returns true.
-func (p *DelayedOperationPurgatory[K]) endAll(later bool) bool {
+// endAll ends every operation as closed. If a callback calls runtime.Goexit, the deferred function goes on.
+func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
+	over := false
+	defer func() {
+		if !over {
+			p.endAll(later)
+		}
+	}()
 	for k := range p.watchers.AllKeys() {
-		p.claimForKey(k.Key, k.Hash, claiming[K]{outcome: machine.Closed, later: later}, nil)
+		p.endKey(k.Key, k.Hash, machine.Closed, nil, later)
 	}
 	p.life.become(emptied)
-	return true
+	over = true
 }
 
 // stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
@@ -131,16 +130,14 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 //
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their
 // callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block hold up
-// no others: if they block workers, more run than [WithSignalWorkers] allows, up to 1,024, unless it allows one. They,
-// and tries that block, hold Shutdown up for a second after ctx's end at most (see [WithDrainTime]); the error,
+// no others: if they block workers, more run than [WithWorkers] allows, up to 1,024, unless it allows one. They,
+// and tries that block, hold Shutdown up for a second after ctx's end at most ; the error,
 // which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait
 // for these. A Shutdown that is called from a callback waits for that callback, and so as long as it may.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.made()
 	mustContext(ctx, "Shutdown")
-	if p.life.become(draining) {
-		p.records.Log(slog.LevelInfo, EventShutdown, "pending", p.NumDelayed())
-	}
+	p.life.become(draining)
 	// A registration may have read the era before. It must not be accepted after the
 	// purgatory was found idle, because close would end it although it has time left.
 	p.watchers.Close()
@@ -150,24 +147,39 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	over := func() bool { return (r == nil || r.Ended()) && p.idle() } // in this order: the reaper's last sweep may start others
 	if !p.poll(ctx.Done(), over) {
 		// Everybody who can still have an answer gets it before the process ends.
-		drained, stop := sched.WithTimeout(context.WithoutCancel(ctx), p.cfg.drainTime)
+		drained, stop := sched.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer stop()
 		if !p.poll(drained.Done(), over) {
-			return p.errorf(context.Cause(ctx), "%d operations are unanswered", p.watchers.Unanswered())
+			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), p.unansweredText())
 		}
 	}
 	p.purge()
+	written, stop := sched.WithTimeout(context.Background(), drainTime)
+	defer stop()
+	p.poll(written.Done(), p.records.Idle) // the logger may block
 	if !quiet {
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
+// drainTime is for how long Shutdown waits, after its context has ended, for callbacks that have not returned, and for the logger.
+const drainTime = time.Second
+
+// unansweredText names an operation that Shutdown leaves unanswered: the one whose method has been running for longest.
+func (p *DelayedOperationPurgatory[K]) unansweredText() string {
+	b := p.watchers.Blocked(p.timer.Now(), false)
+	if b.For == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": a method of a %s under key %s has been running for %v", kindOf(b.Kind), observe.Key(b.Key), b.For)
+}
+
 // idle reports whether the callbacks of every accepted operation have run and returned, no worker
-// runs or has work, and no goroutine logs for a sweep.
+// runs or has work.
 func (p *DelayedOperationPurgatory[K]) idle() bool {
 	return p.watchers.Unanswered() == 0 && p.watchers.Inside() == 0 && p.crew.idle() &&
-		(p.ownTimer == nil || p.ownTimer.Idle()) && !p.reporting.Load()
+		(p.ownTimer == nil || p.ownTimer.Idle())
 }
 
 // poll returns true when quiet does, and false if done is closed first. It polls, as net/http's
@@ -182,41 +194,10 @@ func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() b
 		begun := p.crew.next.Load()
 		sched.Pause(pause, done)
 		pause = min(2*pause, 50*time.Millisecond)
-		p.sweep(0)
+		p.sweep(false)
 		if p.life.atLeast(emptied) && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
 			p.crew.pool.Widen() // callbacks block workers, and others wait for one
 		}
 	}
 	return true
-}
-
-// labelled is a timer for the reaper, whose goroutine gets labels: the purgatory's name, and where
-// New was called. Goroutine profiles show them, and with GODEBUG=tracebacklabels=1 (from Go 1.26 on)
-// all stacks, among them those that goleak prints. The expiry workers that the reaper starts inherit
-// them.
-type labelled struct {
-	timer  timer.Timer
-	labels context.Context
-}
-
-// AdvanceClockUntil sets the labels each time, since after a runtime.Goexit another goroutine is the reaper.
-func (l labelled) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	pprof.SetGoroutineLabels(l.labels)
-	return l.timer.AdvanceClockUntil(stop, d)
-}
-
-// labels returns the labels of a purgatory with this name; made is the program counter of the call of New.
-func labels(name string, at uintptr) context.Context {
-	made := "?"
-	if frame, _ := runtime.CallersFrames([]uintptr{at}).Next(); frame.File != "" {
-		made = frame.File + ":" + strconv.Itoa(frame.Line)
-	}
-	return pprof.WithLabels(context.Background(), pprof.Labels("purgatory", name, "made at", made))
-}
-
-// caller returns the program counter of the call of New, which calls caller.
-func caller() uintptr {
-	var at [1]uintptr
-	runtime.Callers(3, at[:])
-	return at[0]
 }

@@ -69,7 +69,6 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 	value := func(_ int, err error) error { return err }
 	never := func() bool { return false }
 	one := func() (int, bool) { return 0, false }
-	read := func(context.Context) (int, bool, error) { return 0, false, nil }
 	var noContext context.Context
 	ctx := t.Context()
 
@@ -99,11 +98,9 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		// A context, a function or an operation that is nil.
 		{func() error { return p.Await(noContext, hour, never, "a") }, nil, "purgatory: Await was called with a nil context: use context.Background()"},
 		{func() error { return value(purgatory.AwaitValue(noContext, p, hour, one, "a")) }, nil, "purgatory: Await was called with a nil context: use context.Background()"},
-		{func() error { return value(purgatory.AwaitRead(noContext, p, hour, read, "a")) }, nil, "purgatory: AwaitRead was called with a nil context: use context.Background()"},
 		{func() error { return p.Shutdown(noContext) }, nil, "purgatory: Shutdown was called with a nil context: use context.Background()"},
 		{func() error { return p.Await(ctx, hour, nil, "a") }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return value(purgatory.AwaitValue[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
-		{func() error { return value(purgatory.AwaitRead[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return wait(p.StartWait(hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return watch(p.TryCompleteElseWatch(nil, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the operation is nil"},
 		{func() error { return watch(p.TryCompleteElseWatch((*op)(nil), hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a *purgatory_test.op that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
@@ -115,7 +112,6 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		{func() error { return p.Await(ctx, purgatory.NoTimeout, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
 		{func() error { return p.Await(ctx, 0, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
 		{func() error { return wait(p.StartWait(purgatory.NoTimeout, never)) }, purgatory.ErrNoKeys, refused + "no keys: Wait without a key needs a timeout that passes, positive and not NoTimeout"},
-		{func() error { return value(purgatory.AwaitRead(ctx, p, purgatory.NoTimeout, read)) }, purgatory.ErrNoKeys, refused + "no keys: AwaitRead without a key needs a timeout that passes, positive and not NoTimeout"},
 		{func() error {
 			return watch(p.TryCompleteElseWatch(&op{}, hour, make([]string, operation.MaxKeys+1)...))
 		}, purgatory.ErrTooManyKeys, refused + "too many keys: 65537, the maximum is 65536"},
@@ -155,20 +151,16 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		"Await":        func(p *unmade) { _ = p.Await(t.Context(), hour, never, "a") },
 		"AwaitAt":      func(p *unmade) { _ = p.AwaitAt(t.Context(), hour, never) },
 		"Awaited":      func(p *unmade) { p.Waiting("a") },
-		"AwaitRead":    func(p *unmade) { _, _ = purgatory.AwaitRead[int](t.Context(), p, hour, nil, "a") },
 		"AwaitValue": func(p *unmade) {
 			_, _ = purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, false }, "a")
 		},
 		"Cancel":                  func(p *unmade) { p.Cancel(&op{}, nil) },
 		"CancelForKey":            func(p *unmade) { p.CancelForKey("a", nil) },
-		"CancelMatching":          func(p *unmade) { p.CancelMatching("a", nil, nil) },
 		"CheckAndComplete":        func(p *unmade) { p.CheckAndComplete("a") },
 		"CheckAndComplete, two":   func(p *unmade) { p.CheckAndComplete("a", "b") },
-		"CheckAndCompleteAll":     func(p *unmade) { p.CheckAndCompleteAll() },
 		"CheckAndCompleteInOrder": func(p *unmade) { p.CheckAndCompleteInOrder("a") },
 		"CheckAndCompleteUpTo":    func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
 		"Close":                   func(p *unmade) { _ = p.Close() },
-		"CompleteForKey":          func(p *unmade) { p.CompleteForKey("a") },
 		"Extend":                  func(p *unmade) { p.Extend(&op{}, hour) },
 		"ForceComplete":           func(p *unmade) { p.ForceComplete(&op{}) },
 		"Inspect":                 func(p *unmade) { p.Inspect(1, 1) },
@@ -177,7 +169,6 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		"Shutdown":                func(p *unmade) { _ = p.Shutdown(t.Context()) },
 		"Signal":                  func(p *unmade) { p.Signal("a") },
 		"Signal, two":             func(p *unmade) { p.Signal("a", "b") },
-		"SignalAll":               func(p *unmade) { p.SignalAll() },
 		"SignalInOrder":           func(p *unmade) { p.SignalInOrder("a") },
 		"SignalUpTo":              func(p *unmade) { p.SignalUpTo("a", 1) },
 		"StartWait":               func(p *unmade) { _, _ = p.StartWait(hour, never, "a") },
@@ -271,7 +262,7 @@ func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
 	require.True(t, ok)
 	submit(t, p, &op{}, purgatory.NoTimeout, "b")
 	assert.False(t, p.Extend(&op{}, hour), "it was not submitted")
-	assert.Equal(t, 1, p.CompleteForKey("b"))
+	assert.Equal(t, 1, p.CancelForKey("b", nil))
 	assert.False(t, p.Reaping(), "nothing can expire")
 	require.ErrorIs(t, p.Await(t.Context(), 1, func() bool { return false }, "a"), purgatory.ErrExpired) // the first timeout starts it
 	label := fmt.Sprintf(`{"made at":"%s:%d", "purgatory":"left behind"}`, file, line-2)

@@ -148,7 +148,7 @@ func TestBadInputTakesNoItem(t *testing.T) {
 		"StartWait":               func() { _, _ = p.StartWait(hour, func() bool { _, ok := q.take(); return ok }, "items", bad) },
 		"CheckAndCompleteInOrder": func() { p.CheckAndCompleteInOrder(bad) },
 		"SignalInOrder":           func() { p.SignalInOrder(bad) },
-		"CompleteForKey":          func() { p.CompleteForKey(bad) },
+		"CancelForKey":            func() { p.CancelForKey(bad, nil) },
 	} {
 		func() {
 			defer func() {
@@ -167,7 +167,7 @@ func TestBadInputTakesNoItem(t *testing.T) {
 	assert.ErrorIs(t, err, purgatory.ErrClosed)
 	q.put()
 	p.SignalInOrder("items")
-	assert.Zero(t, p.CompleteForKey("items"))
+	assert.Zero(t, p.CancelForKey("items", nil))
 	assert.EqualValues(t, 2, q.items.Load(), "what is put afterwards is left")
 }
 

@@ -20,26 +20,20 @@ type Option func(*config)
 type config struct {
 	timer            timer.Timer
 	timerOptions     []timer.Option
-	watcherShards    int
+	watcherShards    int // constant but in tests
 	purgeInterval    int
 	reapInterval     time.Duration
-	expiryWorkers    int
-	signalWorkers    int
+	workers          int
 	maxPending       int
 	maxPendingPerKey int
-	drainTime        time.Duration
 	panicHandler     guard.Handler
-	logger           *slog.Logger
-	keyStats         int
-	slow             time.Duration
+	logger           *slog.Logger // nil: nothing is logged but panics
 	hook             *testhook.Hook
 
-	reaper          bool
-	histograms      bool
-	stuckStacks     bool
-	firstInFirstOut bool
-	spread          bool // WithCallbacksOnWorkers
-	expiryNormal    bool // WithTimeoutsExpected
+	reaper           bool
+	placeKept        bool
+	diagnostics      bool
+	timeoutsExpected bool
 
 	err error // the first rule that an option breaks
 }
@@ -59,18 +53,6 @@ func WithTick(d time.Duration) Option {
 		c.timerOptions = append(c.timerOptions, timer.WithTick(d))
 	}
 }
-
-// WithTimerOptions sets further options of the purgatory's own timer, such as
-// [timer.WithWheelSize] and [timer.WithShards]. The purgatory overrides the timer's
-// workers, panic handler and logger with its own. New rejects it together with [WithTimer].
-func WithTimerOptions(opts ...timer.Option) Option {
-	return func(c *config) { c.timerOptions = append(c.timerOptions, opts...) }
-}
-
-// WithWatcherShards sets the number of shards of the map from keys to operations, each with
-// a lock of its own: a power of two from 1 to 65,536. More shards mean less lock contention
-// and more memory. Default: 32 per processor (GOMAXPROCS), from 64 to 4096.
-func WithWatcherShards(n int) Option { return func(c *config) { c.watcherShards = n } }
 
 // WithPurgeInterval bounds how many entries of ended operations may stand in the lists at
 // any moment. An operation that ends leaves its lists at once. Only where the lock of a list
@@ -104,32 +86,12 @@ func WithTimer(t timer.Timer) Option {
 	}
 }
 
-// WithExpiryWorkers sets how many goroutines may run the callbacks of expired operations
-// at a time. While callbacks block all of them, no other operation expires. They exist
-// only while there is work. Default: 16 per processor (GOMAXPROCS), since callbacks write
-// to sockets. It has no effect together with [WithTimer]: that timer has workers of its own,
-// see [timer.WithWorkers].
-func WithExpiryWorkers(n int) Option { return func(c *config) { c.expiryWorkers = n } }
-
-// WithSignalWorkers sets how many goroutines at a time may check signalled keys, and run
-// callbacks that other goroutines have handed to a worker. They exist only while there is
-// work, and one of them for up to 10 ms longer. Shutdown may let more run when callbacks block them: see there.
-// Default: 16 per processor (GOMAXPROCS).
-func WithSignalWorkers(n int) Option { return func(c *config) { c.signalWorkers = n } }
-
-// WithCallbacksOnWorkers has signal workers run the callbacks of all operations, but for those that Close
-// ends: OnComplete never runs on the goroutine that registers, checks or cancels, and that of a crowd runs
-// on all processors at once, in no order. It costs an operation about as much as a
-// check. Use it if callbacks take longer than some microseconds and many operations end
-// together, or if the callers hold locks that callbacks take. When a method returns that has ended an
-// operation, its callbacks may not have run. Default: off.
-//
-// With one signal worker the callbacks run one at a time, in the order in which their operations have
-// ended: who is met when it is registered may come before those that a signal is about to end, and those that
-// goroutines end at the same time come in any order. One that
-// blocks holds up all others, also in a Shutdown. The example
-// makes of that a log whose callbacks come in order of position.
-func WithCallbacksOnWorkers() Option { return func(c *config) { c.spread = true } }
+// WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check signalled keys and
+// run callbacks that were handed to them. While callbacks block all of them, no other operation expires, and no signal is served. They exist
+// only while there is work, and one of the second kind for up to 10 ms longer. Shutdown may let more run when callbacks block them. Default: 16
+// per processor (GOMAXPROCS), since callbacks write to sockets. The timer of [WithTimer] has workers of its own for expiries: see
+// [timer.WithWorkers].
+func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending bounds the number of pending operations. Registering one more returns
 // [ErrFull] at once. With 0, whoever would have to wait is refused. n is at least 0. Default: no bound. An
@@ -159,13 +121,13 @@ func WithMaxPendingPerKey(n int) Option {
 	}
 }
 
-// WithDrainTime sets for how long [DelayedOperationPurgatory.Shutdown] waits, after its context has ended,
-// for callbacks that have not returned. Default 1 s.
-func WithDrainTime(d time.Duration) Option { return func(c *config) { c.drainTime = d } }
+// WithPlaceKept has an operation keep its place of [WithMaxPending] until its callbacks have returned: for answers that are large, and
+// written by OnComplete. Default: it gives the place back when it ends.
+func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
-// WithPanicHandler sets a function that is called when an operation's method has panicked, with
-// the recovered value and the stack. Any goroutine that calls the purgatory may call it. Without a handler, panics are logged by
-// slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
+// WithPanicHandler sets a function that is called when user code has panicked, with
+// the recovered value and the stack. A goroutine of its own calls it, one panic after the other, and it may block. Without a handler,
+// panics are logged by slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")
@@ -173,59 +135,38 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	}
 }
 
-// WithLogger sets a logger for the purgatory's events: see [EventSlow] and the constants
-// beside it. Any goroutine that calls the purgatory may log, but Signal and its variants do not.
-// A logger that blocks holds up who calls it, but not the clock: another goroutine
-// logs what the reaper finds ([EventStalled], [EventPurged], [EventDue] and [EventStuck]), and
-// drops what is found while it waits. By default nothing is logged but panics.
-func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+// WithLogger sets a logger for the purgatory's events: see [EventPanic] and the constants
+// beside it. A goroutine that exists while there are records calls it. So a logger that blocks holds up nobody: a
+// bounded number of records waits, and the others are counted. By default nothing is logged but panics.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) {
+		rule(c, l != nil, "logger", l, "a *slog.Logger")
+		c.logger = l
+	}
+}
 
-// WithFirstInFirstOut makes operations wait in line, for purgatories whose operations
-// compete for items and are checked by
-// [DelayedOperationPurgatory.CheckAndCompleteInOrder]: a queue of jobs, a semaphore. An
-// operation that is submitted while others wait for one of its keys is not tried before them:
-// it is watched, and then the operations of its keys are tried in order. So it overtakes nobody
-// who has been waiting, and an item that comes meanwhile finds its taker. (One that has a key
-// for itself, such as the name of its connection, is the first in line there, and is tried.) It
-// costs an operation that has to wait one more try, of the first in line. (While the call that submits an operation has not
-// returned, that one may be overtaken, though Waiting counts it already.) An operation or an
-// Await that is submitted while others wait, with a timeout of zero or less, may end without a
-// try, and an Await does not call its function before it is in line. Default: off; every operation
-// is tried at once when it is submitted, whoever waits.
-func WithFirstInFirstOut() Option { return func(c *config) { c.firstInFirstOut = true } }
+// WithDiagnostics counts how long operations wait, by outcome: see [Stats].Waited. It costs a few nanoseconds for each operation, one
+// reading of the clock for each group that ends together, and a kilobyte for each watcher shard. Default: off.
+func WithDiagnostics() Option { return func(c *config) { c.diagnostics = true } }
 
-// WithHistograms keeps the age of the oldest pending operation, and histograms of ages,
-// waits and lateness: see [Stats]. It costs a few nanoseconds for each operation, one
-// reading of the clock for each batch that ends together, and a few kilobytes for each
-// watcher shard. Default: off.
-func WithHistograms() Option { return func(c *config) { c.histograms = true } }
-
-// WithKeyStats counts events for single keys, for [DelayedOperationPurgatory.Inspect]: for
-// the n busiest keys, and for the n keys with the most expiries. 512 is a good n; it is
-// rounded up so that each watcher shard has an equal part of at least 4. Its memory is
-// bounded by n: when more keys are busy, the least busy are forgotten, and their counts
-// begin at zero when they come back. A key that is counted is kept in memory. An operation on a key that is not
-// counted yet looks through its shard's part: with 10,000 it takes twice as long, with 1,000,000 a hundred times. The
-// maximum is 1,048,576. Default 0: off.
-func WithKeyStats(n int) Option { return func(c *config) { c.keyStats = n } }
+// WithTimeoutsExpected says that it is normal that operations expire: sessions, long polls, idle subscribers. Nobody is warned of
+// them then. Default: off.
+func WithTimeoutsExpected() Option { return func(c *config) { c.timeoutsExpected = true } }
 
 const (
 	workersPerProcessor = 16
 	noBound             = -1 // on pending operations
 )
 
-// configure sets c to the defaults, and then to what opts ask for.
+// configure makes c the configuration that opts describe.
 func (c *config) configure(opts []Option) error {
 	*c = config{
 		watcherShards: watchers.DefaultShards(),
 		purgeInterval: 1000,
-		reapInterval:  200 * time.Millisecond, // see docs/decisions.md#the-reaper-wakes-five-times-a-second
-		reaper:        true,
+		reapInterval:  200 * time.Millisecond,
+		workers:       workersPerProcessor * runtime.GOMAXPROCS(0),
 		maxPending:    noBound,
-		expiryWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
-		signalWorkers: workersPerProcessor * runtime.GOMAXPROCS(0),
-		drainTime:     time.Second,
-		logger:        discard,
+		reaper:        true,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -233,19 +174,10 @@ func (c *config) configure(opts []Option) error {
 		}
 		o(c)
 	}
-	n := c.watcherShards
-	rule(c, c.timer == nil || len(c.timerOptions) == 0, "timer", "injected", "free of WithTick and WithTimerOptions")
-	rule(c, n >= 1 && n <= 1<<16 && n&(n-1) == 0, "number of watcher shards", n, "a power of two from 1 to 65,536")
+	rule(c, c.timer == nil || len(c.timerOptions) == 0, "timer", "injected", "free of WithTick")
 	rule(c, c.purgeInterval >= 0, "purge interval", c.purgeInterval, "at least 0")
 	rule(c, c.reapInterval > 0, "reap interval", c.reapInterval, "positive")
-	rule(c, c.expiryWorkers >= 1, "number of expiry workers", c.expiryWorkers, "at least 1")
-	rule(c, c.signalWorkers >= 1, "number of signal workers", c.signalWorkers, "at least 1")
-	rule(c, c.drainTime >= 0, "drain time", c.drainTime, "at least 0")
-	rule(c, c.logger != nil, "logger", c.logger, "a *slog.Logger")
-	rule(c, c.keyStats >= 0 && c.keyStats <= 1<<20, "number of keys to tell apart", c.keyStats, "from 0 (none) to 1,048,576")
-	rule(c, c.slow >= 0, "threshold of slow callbacks", c.slow, "at least 0 (off)")
-	rule(c, c.slow > 0 || !c.stuckStacks, "threshold of slow callbacks", c.slow, "positive for WithStuckStacks")
+	rule(c, c.workers >= 1, "number of workers", c.workers, "at least 1")
+	rule(c, c.maxPending != noBound || !c.placeKept, "maximum of pending operations", "none", "set for WithPlaceKept")
 	return c.err
 }
-
-var discard = slog.New(slog.DiscardHandler)

@@ -1,15 +1,12 @@
 package purgatory
 
 import (
-	"reflect"
-	"sync"
+	"fmt"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/identity"
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -26,38 +23,18 @@ type DelayedOperationPurgatory[K comparable] struct {
 	life     life
 	cfg      config
 	timer    timer.Timer
+	entries  *timer.Entries     // of timer: calls of these are direct, so that what they are given stays on the stack
 	ownTimer *timer.SystemTimer // timer, if the purgatory has made it, else nil
 	watchers *watchers.Watchers[K]
 	reaping  reaping
 	crew     crew[K]
 
-	wishes  machine.Wishes
-	places  sched.Int64  // taken by pending operations, with WithMaxPending
-	chained sched.Bool   // a chain of registrations inside TryComplete was found: see tooDeep
-	samples sched.Uint32 // taken by Inspect, each of other keys
-	*pools[K]
-
-	records  *observe.Records
-	observed *observe.Callbacks[K] // nil without WithSlowCallback
-	events
-}
-
-// pools are the objects that all purgatories with keys of a type use again. See
-// docs/decisions.md#purgatories-share-their-pools.
-type pools[K comparable] struct {
-	walks    sched.Pool // of *walk[K]
-	manyKeys sched.Pool // of *[]watchers.Wait[K]
-}
-
-// allPools has, for each type of keys, its *pools.
-var allPools sync.Map
-
-func poolsOf[K comparable]() *pools[K] {
-	all, ok := allPools.Load(reflect.TypeFor[K]())
-	if !ok {
-		all, _ = allPools.LoadOrStore(reflect.TypeFor[K](), new(pools[K]))
-	}
-	return all.(*pools[K])
+	causes   causes
+	places   sched.Int64 // taken, with WithMaxPending
+	clocked  bool        // the timer is no manual one
+	channels sched.Pool  // of chan struct{}: see waitChannel
+	records  observe.Records
+	counters
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
@@ -68,10 +45,13 @@ func poolsOf[K comparable]() *pools[K] {
 // a condition variable, K is struct{}, and the key struct{}{}.
 //
 // Call Close or Shutdown when you no longer need it. The first operation with a timeout starts a goroutine, the
-// reaper, which runs until then; so do [WithTimer], [WithLogger] and [WithSlowCallback], in New. A purgatory
+// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory
 // that has no reaper is memory only, and needs no Close.
+//
+// A purgatory for a bubble of [testing/synctest] must be made inside that bubble. One that was made outside panics when an
+// operation is registered, or extended, inside.
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
-	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New(), pools: poolsOf[K]()}
+	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}
@@ -80,33 +60,25 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	now := func() time.Duration { return p.timer.Now() }
-	p.records = observe.NewRecords(name, cfg.logger, cfg.panicHandler, now)
-	p.observed = observe.NewCallbacks[K](p.records, cfg.slow, cfg.stuckStacks)
+	p.records.Init(name, cfg.logger, cfg.panicHandler)
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
 		KeyLimit:   cfg.maxPendingPerKey,
 		Kick:       p.crew.pool.Kick,
-		End:        p.endHeld,
-		Observe: stats.Config{
-			Times: cfg.histograms,
-			Keys:  cfg.keyStats,
-			Now:   now,
-		},
+		End:        p.expired,
+		Waited:     cfg.diagnostics,
+		Now:        func() time.Duration { return p.timer.Now() },
 	})
 	p.crew.p = p
-	p.crew.pool.Init(cfg.signalWorkers, &p.crew)
-	if h := cfg.hook; h != nil { // marked, then taken by a worker that runs: in this order no signal is overlooked
-		h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
+	p.crew.pool.Init(cfg.workers, &p.crew)
+	if cfg.hook != nil {
+		p.hooked(cfg.hook)
 	}
 	if p.timer = cfg.timer; p.timer == nil {
-		opts := append(cfg.timerOptions, timer.WithWorkers(cfg.expiryWorkers), timer.WithPanicHandler(p.records.Panicked))
-		switch {
-		case !p.records.Off():
+		opts := append(cfg.timerOptions, timer.WithWorkers(cfg.workers), timer.WithPanicHandler(p.records.Panicked))
+		if cfg.logger != nil {
 			opts = append(opts, timer.WithLogger(cfg.logger.With("purgatory", name)))
-		case len(cfg.timerOptions) > 0: // among them may be a logger
-			opts = append(opts, timer.WithLogger(cfg.logger))
 		}
 		p.ownTimer, err = timer.NewSystemTimer(opts...)
 		if err != nil {
@@ -114,18 +86,28 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		}
 		p.timer = p.ownTimer
 	}
-	p.tick = timer.Tick(p.timer)
-	p.reaping.made = caller()
+	p.entries = timer.EntriesOf(p.timer)
 	_, manual := p.timer.(*timer.ManualTimer)
-	if !manual && sched.MayLinger() { // see watch
+	p.clocked = !manual
+	if !manual {
 		p.crew.pool.MayLinger()
 	}
 	if manual || !cfg.reaper {
 		p.reaping.off.Store(true)
-	} else if cfg.timer != nil || cfg.slow > 0 || !p.records.Off() {
+	} else if cfg.timer != nil || cfg.logger != nil {
 		p.startReaper() // which also drives the timer for others, and looks for what is to be logged
 	}
 	return p, nil
+}
+
+// now returns the time on the timer's clock. It panics inside a bubble of testing/synctest if the purgatory was made outside: the bubble's
+// clock is decades behind, and goroutines and channels of the one side must not come to the other.
+func (p *DelayedOperationPurgatory[K]) now() time.Duration {
+	now := p.timer.Now()
+	if now < 0 {
+		panic(fmt.Sprintf("purgatory %q was made outside of the synctest bubble in which it is used: make it inside", p.name))
+	}
+	return now
 }
 
 // Must returns p, and panics if err is not nil:
@@ -143,6 +125,5 @@ func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 
 // The instance New[string] makes the compiler export the small functions of internal
 // packages that the generic code calls. Without it no instance in another package inlines
-// them, which costs an operation 150 instructions. The linker drops it. See
-// docs/decisions.md#new-is-instantiated-in-its-package.
+// them, which costs an operation 150 instructions. The linker drops it.
 var _ = New[string]

@@ -187,10 +187,12 @@ func TestCloseLogsTheNumberOfEachOutcome(t *testing.T) {
 	p.AdvanceClock(2 * time.Second)
 	for key, n := range map[string]int{"a": 2, "forced": 3, "cancelled": 4, "met": 5} { // no two are equal
 		for range n {
-			probed(t, p, time.Second, key).ready = key == "met"
+			o := probed(t, p, time.Second, key)
+			o.ready = key == "met"
+			assert.Equal(t, key == "forced", key == "forced" && p.ForceComplete(o))
 		}
 	}
-	assert.Equal(t, []int{3, 4, 5}, []int{p.CompleteForKey("forced"), p.CancelForKey("cancelled", nil), p.CheckAndComplete("met")})
+	assert.Equal(t, []int{4, 5}, []int{p.CancelForKey("cancelled", nil), p.CheckAndComplete("met")})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, p.Shutdown(ctx), context.Canceled)
@@ -540,10 +542,6 @@ func TestRecordsOfCallbacksNameTheKey(t *testing.T) {
 			op.met = true
 			p.CheckAndComplete("b")
 		}, "a"},
-		"a check of all": {func(p *purgatory.DelayedOperationPurgatory[string], op *stuck) {
-			op.met = true
-			p.CheckAndCompleteAll()
-		}, "a"},
 		"a key's cancel": {func(p *purgatory.DelayedOperationPurgatory[string], _ *stuck) { p.CancelForKey("b", nil) }, "a"},
 		"force":          {func(p *purgatory.DelayedOperationPurgatory[string], op *stuck) { p.ForceComplete(op) }, "a"},
 		"its timeout":    {func(p *purgatory.DelayedOperationPurgatory[string], _ *stuck) { p.AdvanceClock(time.Minute) }, "a"},
@@ -603,10 +601,8 @@ func (c *confused) act(often int) {
 // operation, on whichever goroutine the callback runs, whatever the callbacks before it did.
 func TestRecordsOfABatchNameEachOperationsKey(t *testing.T) {
 	ways := map[string]func(p *purgatory.DelayedOperationPurgatory[string]){
-		"CheckAndCompleteAll": func(p *purgatory.DelayedOperationPurgatory[string]) { p.CheckAndCompleteAll() },
-		"SignalAll":           func(p *purgatory.DelayedOperationPurgatory[string]) { p.SignalAll() },
-		"Close":               func(p *purgatory.DelayedOperationPurgatory[string]) { p.Close() },
-		"Close, and deep":     func(p *purgatory.DelayedOperationPurgatory[string]) { nest(3900, func() { p.Close() }) },
+		"Close":           func(p *purgatory.DelayedOperationPurgatory[string]) { p.Close() },
+		"Close, and deep": func(p *purgatory.DelayedOperationPurgatory[string]) { nest(3900, func() { p.Close() }) },
 		"Shutdown": func(p *purgatory.DelayedOperationPurgatory[string]) {
 			ended, end := context.WithCancel(context.Background())
 			end()
@@ -734,7 +730,7 @@ func TestAKeyThatCannotBeFormattedUndoesNothing(t *testing.T) {
 	o := &op{complete: func() { time.Sleep(time.Millisecond) }}
 	_, err = p.TryCompleteElseWatch(o, time.Hour, 1)
 	require.NoError(t, err)
-	assert.Equal(t, 1, p.CompleteForKey(1))
+	assert.Equal(t, 1, p.CancelForKey(1, nil))
 	found := log.find(purgatory.EventSlow)
 	require.Len(t, found, 1)
 	assert.Equal(t, "purgatory_test.mute", found[0]["key"], "its type")

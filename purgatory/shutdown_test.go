@@ -38,33 +38,6 @@ func TestShutdownReturnsAfterAReadyThatClosesThePurgatory(t *testing.T) {
 	}
 }
 
-// Goroutines that go on signalling all keys, as nobody has told them of the end, keep Shutdown
-// neither from closing nor from returning.
-func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
-	p := open[int](t)
-	stop, callers := make(chan struct{}), sync.WaitGroup{}
-	defer callers.Wait()
-	defer close(stop)
-	var calls atomic.Int64
-	for range 4 {
-		callers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					p.SignalAll()
-					calls.Add(1)
-				}
-			}
-		})
-	}
-	eventually(t, func() bool { return calls.Load() > 1000 }, "the callers are at it")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	assert.NoError(t, p.Shutdown(ctx))
-}
-
 // After Shutdown with a context that has ended no operation is pending, however many
 // callbacks block.
 func TestShutdownWithAnEndedContextLeavesNothingPending(t *testing.T) {
@@ -349,14 +322,6 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			require.True(t, p.ForceComplete(o))
 			return p
 		},
-		"a function of CancelMatching, whose operation has ended": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
-			p := onManualClock[string](t)
-			o := probed(t, p, time.Hour, "a")
-			go p.CancelMatching("a", nil, func(operation.Operation) bool { pause(); return true })
-			synctest.Wait()
-			require.True(t, p.ForceComplete(o))
-			return p
-		},
 		"a callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
 			p := onManualClock[string](t)
 			o := &op{complete: pause}
@@ -480,11 +445,7 @@ func shutdownRound(t *testing.T, seed uint64, opts []purgatory.Option) {
 		case 4:
 			p.CheckAndCompleteInOrder(key)
 		case 5:
-			if rnd.IntN(2) == 0 {
-				p.CancelForKey(key, nil)
-			} else {
-				p.CompleteForKey(key)
-			}
+			p.CancelForKey(key, nil)
 		}
 	}
 	for g := range uint64(5) {

@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -43,57 +42,40 @@ type Stats struct {
 	WastedChecks int64 // of Checks: TryComplete returned false
 	Signals      int64 // signals of a key
 	Purged       int64 // entries that purges have removed
-	Panics       int64 // panics in operations' methods and in other functions of the user's, such as a logger
+	Panics       int64 // panics in operations' methods and in other functions of the user's
 
-	// PassedOver counts the waits and operations that were not tried, because nobody was there any more to take
-	// anything: a wait's context had ended, or, in a check in order, an operation's deadline had passed.
-	PassedOver int64
+	// Unchecked is the number of operations that have expired and that no check has come to since they were
+	// registered: perhaps a CheckAndComplete is missing. One that a check was about to come to does not count.
+	Unchecked int64
+	// GaveUp is the number of waits that their contexts have ended. PassedOver is the number of those that were not tried
+	// because of that.
+	GaveUp, PassedOver int64
 
 	MaxPending       int64 // the bound of WithMaxPending; 0: none, or nobody may wait
 	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
-	// Running is how many goroutines run operations' methods now, once for each level of nested
-	// calls, except for TryComplete during a registration, which WithSlowCallback does not time either.
+	// Running is how many keys are being checked, and how many goroutines run callbacks now, once for each level of nested
+	// calls.
 	Running int64
 	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
 	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of
 	// the reaper and calls of Stats, and so about 0.2 s too low; where no reaper runs, as where nothing ever had a timeout,
 	// it begins with the first call of Stats, and it begins anew when the reaper has stalled. A method that blocks while others under
 	// the same keys, or under keys of the same watcher shard, return is not seen: then Running does not
-	// fall to 0, and [WithSlowCallback] measures each.
+	// fall to 0. [Inspection] names the operation.
 	BlockedFor time.Duration
-	// CallbacksTimed is true if the purgatory has WithSlowCallback. Otherwise the next three
-	// fields are 0. OldestRunning is how long the oldest call has been running, StuckCallbacks
-	// how many calls have been running for longer than the threshold, and SlowCallbacks how
-	// many calls took longer and have returned.
-	CallbacksTimed bool
-	OldestRunning  time.Duration
-	StuckCallbacks int64
-	SlowCallbacks  int64
 
-	// Due is a lower bound on how many entries of the timer have expired and wait for an
-	// expiry worker, and OldestDue is how long ago the first of them expired. Entries of
+	// Due is a lower bound on how many entries of the timer have expired and wait for a
+	// worker, and OldestDue is how long ago the first of them expired. Entries of
 	// other purgatories that share the timer count, too.
 	Due       int64
 	OldestDue time.Duration
 
 	ReaperStalls int64 // how often the reaper ran much later than planned
 
-	// Timed is true if the purgatory has WithHistograms. Otherwise the fields below are
-	// empty.
-	Timed bool
-	// OldestAge is how long the oldest pending operation has been waiting, and Ages is
-	// how long each of them has. Both are too high by at most 16.8 ms or 1/16 (6.3 %),
-	// whichever is more: the purgatory groups operations by start to that precision.
-	OldestAge time.Duration
-	Ages      Histogram
 	// Waited is how long operations had been waiting when they ended, indexed by
-	// [operation.Outcome]. Operations that did not have to wait count as 0. A check reads
-	// the clock once for all operations that it ends together.
-	Waited [operation.NumOutcomes]Histogram
-	// Late is how long after its deadline an operation expired: the delay that the timer,
-	// and a shortage of workers, add to a timeout.
-	Late Histogram
+	// [operation.Outcome]; nil without [WithDiagnostics]. Operations that did not have to wait count as 0.
+	Waited *[operation.NumOutcomes]Histogram
 }
 
 // Ended returns the number of operations that ended with o.
@@ -114,24 +96,14 @@ func (s Stats) String() string {
 	fmt.Fprintf(&b, "pending %d", s.Pending)
 	positive(s.MaxPending, " of %d", s.MaxPending)
 	fmt.Fprintf(&b, " under %d keys", s.Keys)
-	if s.Timed {
-		fmt.Fprintf(&b, ", oldest %v", short(s.OldestAge))
-	}
 	fmt.Fprintf(&b, "; accepted %d: %d satisfied, %d forced, %d expired, %d cancelled, %d closed",
 		s.Accepted, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed)
-	sign, p99 := "<=", s.Late.Quantile(0.99)
-	if p99 == math.MaxInt64 {
-		sign, p99 = ">", s.Late.Bound(HistogramBuckets-2)
-	}
-	positive(s.Late.Count(), "; p99 lateness %s %v", sign, p99)
+	positive(s.Unchecked, "; %d expired unchecked", s.Unchecked)
 	positive(s.Rejected, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
-	oldest := int64(s.OldestRunning)
-	positive(max(s.Running, oldest), "; running %d", s.Running)
+	positive(s.Running, "; running %d", s.Running)
 	positive(int64(s.BlockedFor/time.Second), ", blocked for %v", short(s.BlockedFor))
-	positive(oldest, ", %d stuck, oldest for %v", s.StuckCallbacks, short(s.OldestRunning))
 	positive(s.Due, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
-	positive(s.SlowCallbacks, "; slow callbacks %d", s.SlowCallbacks)
-	positive(s.PassedOver, "; passed over %d", s.PassedOver)
+	positive(s.GaveUp, "; %d gave up", s.GaveUp)
 	positive(s.Panics, "; panics %d", s.Panics)
 	positive(s.ReaperStalls, "; reaper stalls %d", s.ReaperStalls)
 	return b.String()
@@ -146,33 +118,32 @@ func short(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
-// totals returns the sum of the shards' counts. It adds their times to times, if that is not
+// totals returns the sum of the shards' counts. It adds how long operations waited to waited, if that is not
 // nil.
-func (p *DelayedOperationPurgatory[K]) totals(times *stats.Times) watchers.Totals {
+func (p *DelayedOperationPurgatory[K]) totals(waited *stats.Waited) watchers.Totals {
 	p.made()
-	t := watchers.Totals{Times: times}
+	t := watchers.Totals{Waited: waited}
 	for s := range p.watchers.Shards() {
 		s.Totals(&t)
 	}
 	return t
 }
 
-// Stats returns the purgatory's counters and gauges, in O(shards), if [WithSlowCallback] is off. It may be called from
+// Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
-	p.made()
-	var times *stats.Times
-	if p.cfg.histograms {
-		times = stats.NewTimes()
+	var waited *stats.Waited
+	if p.cfg.diagnostics {
+		waited = new(stats.Waited)
 	}
-	t := p.totals(times)
+	t := p.totals(waited)
 	s := Stats{
 		Pending:        t.Pending(),
-		Accepted:       t.Accepted,
+		Accepted:       t.Accepted + t.Met,
 		Watched:        int64(t.Watched),
 		Keys:           int64(t.Keys),
 		Stale:          int64(p.watchers.Stale()),
-		Satisfied:      t.Counts[machine.Satisfied],
+		Satisfied:      t.Counts[machine.Satisfied] + t.Met,
 		Forced:         t.Counts[machine.Forced],
 		Expired:        t.Counts[machine.Expired],
 		Cancelled:      t.Counts[machine.Cancelled],
@@ -185,23 +156,19 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		Signals:        t.Signals,
 		Purged:         p.purged.Load(),
 		Panics:         p.records.Panics(),
+		Unchecked:      t.Unchecked,
+		GaveUp:         p.gaveUp.Load(),
 		PassedOver:     p.passedOver.Load(),
+		MaxPending:     int64(max(0, p.cfg.maxPending)),
+		Running:        int64(p.watchers.Inside()),
+		BlockedFor:     p.watchers.Blocked(p.timer.Now(), false).For,
+		ReaperStalls:   p.stalls.Load(),
+		Waited:         waited,
 	}
-	s.Accepted += t.Met
-	s.Satisfied += t.Met
-	s.MaxPending = int64(max(0, p.cfg.maxPending))
-	s.TimeoutsExpected = p.cfg.expiryNormal
-	s.Running = int64(p.watchers.Inside())
-	s.BlockedFor = p.watchers.Blocked(p.timer.Now(), false)
-	s.CallbacksTimed = p.observed != nil
-	s.StuckCallbacks, s.OldestRunning, s.SlowCallbacks = p.observed.Now()
+	s.TimeoutsExpected = p.cfg.timeoutsExpected
 	due, oldest := timer.Due(p.timer)
 	s.Due, s.OldestDue = int64(due), oldest
-	s.ReaperStalls = p.stalls.Load()
 	s.Rejected = s.RejectedClosed + s.RejectedFull + s.RejectedInput
-	if times != nil {
-		s.Timed, s.OldestAge, s.Ages, s.Waited, s.Late = true, times.OldestAge, times.Ages, times.Waited, times.Late
-	}
 	return s
 }
 
@@ -214,6 +181,3 @@ func (p *DelayedOperationPurgatory[K]) NumDelayed() int {
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
 func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals(nil).Watched }
-
-// NumKeys returns the number of keys that operations wait for, in O(shards).
-func (p *DelayedOperationPurgatory[K]) NumKeys() int { return p.totals(nil).Keys }

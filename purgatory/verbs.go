@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // KeyPosition is a key with the position that an operation waits for: an offset in a log, for
@@ -65,7 +63,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
-	return p.register(op, timeout, keys, nil)
+	return p.submit(op, timeout, keys, nil)
 }
 
 // TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
@@ -74,7 +72,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operati
 // tried at every check of the key. Use AnyPosition for a key that has no positions, as the
 // name of a connection for CancelForKey.
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
-	return p.register(op, timeout, nil, at)
+	return p.submit(op, timeout, nil, at)
 }
 
 // CheckAndComplete tries every operation that waits for one of keys, and ends those
@@ -102,7 +100,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
 		for i++; i < len(keys); i++ {
-			p.signal(keys[i], hashes[i], EveryPosition, false)
+			p.signal(keys[i], hashes[i], EveryPosition)
 		}
 		p.underWay(keys, -1)
 	}()
@@ -125,7 +123,7 @@ func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
 // called is a check of a key that the user asks for.
 func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) int {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, false, false)
+		h.Called(key, false)
 	}
 	return p.check(key, hash, upTo)
 }
@@ -137,35 +135,6 @@ func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) in
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
 	p.made()
 	return p.called(key, p.watchers.Hash(key), position)
-}
-
-// CheckAndCompleteInOrder tries the operations that wait for key in the order in which they
-// wait, and stops at the first whose TryComplete returns false. Use it where operations
-// compete for something that one of them takes in its TryComplete: a job, a slot, a
-// connection. Put the item first, and then call CheckAndCompleteInOrder. It returns how many
-// operations it ended, at most 128: a signal worker goes on, while their callbacks run. It costs two tries for each
-// item, however many operations wait. (Where a goroutine lets go of an operation that was to be tried again, after eight
-// tries in a row, a worker makes a check that tries all.)
-//
-// Such checks of a key take turns: one that comes during another's turn hands its work to that
-// one and returns 0. So operations get items in order of arrival, except that one that is being
-// registered tries at once: see [WithFirstInFirstOut]. A check passes over an operation that a
-// goroutine is trying for another reason, which tries it again, and over one whose TryComplete
-// panics. So when every item has been put and followed by such a check, there is never an item
-// and an operation that could take it if it were first in line.
-//
-// Where operations take different amounts, the first in line may say no although there is enough for
-// those behind it. If it ends without having taken anything, as when its timeout passes, or by another key, a worker checks
-// the key in order: those behind it may fit. One that can never be met would keep the line standing:
-// refuse it before you submit it, or have its TryComplete return true and note that the answer is "never". Check a
-// line in order only: where a check of another kind, or the read of an [AwaitRead], ends one that has taken nothing as
-// satisfied, nobody tries those behind it.
-func (p *DelayedOperationPurgatory[K]) CheckAndCompleteInOrder(key K) (completed int) {
-	p.made()
-	if h := p.cfg.hook; h != nil {
-		h.Called(key, false, true)
-	}
-	return p.checkInOrder(key, p.watchers.Hash(key), nil).ended
 }
 
 // ForceComplete ends op as forced and reports whether this call has ended it. Use it to
@@ -185,7 +154,8 @@ func (p *DelayedOperationPurgatory[K]) ForceComplete(op operation.Operation) boo
 // goroutine. Cancel does not block. It returns false where
 // [DelayedOperationPurgatory.ForceComplete] does.
 func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause error) bool {
-	return p.endNow(op, machine.Cancelled, &cause)
+	own := cause // as in CancelForKey
+	return p.endNow(op, machine.Cancelled, &own)
 }
 
 func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
@@ -194,23 +164,8 @@ func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.
 	if m == nil || !p.claim(m, o, cause) {
 		return false
 	}
-	p.endOne(watchers.ShardOf[K](m), m, o, cause, false)
+	p.endOne(m, cause, false)
 	return true
-}
-
-func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
-	return p.wishes.Claim(m, o, p.id, cause)
-}
-
-// CompleteForKey ends every operation that waits for key, whatever other keys it waits for, as
-// forced, and returns how many it ended. Use it where everybody may go on: at a barrier, or
-// when a leader steps down with an answer. An operation that is submitted later
-// waits: see CancelForKey. (An Await returns [ErrCancelled] then; to let it return
-// nil, make its condition true and call CheckAndComplete.) For the rest it does what
-// [DelayedOperationPurgatory.CancelForKey] does.
-func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
-	p.made()
-	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Forced}, nil)
 }
 
 // CancelForKey ends every operation that waits for key, whatever other keys it waits for,
@@ -227,28 +182,12 @@ func (p *DelayedOperationPurgatory[K]) CompleteForKey(key K) (completed int) {
 // [AwaitValue] can return which state made the condition true.
 func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 	p.made()
-	return p.claimForKey(key, p.watchers.Hash(key), claiming[K]{outcome: machine.Cancelled}, &cause)
-}
-
-// CancelMatching is [DelayedOperationPurgatory.CancelForKey] for those operations of key
-// for which match returns true: all fetches of one connection, for example. It returns
-// the operations that this call has ended.
-//
-// match runs on this goroutine with no lock held, while other goroutines may run the
-// operation's methods: it must read only fields that do not change. It must not block: up to
-// 127 operations for which it has returned true end only afterwards. It is called once for
-// each time that key is among the operation's keys. A panic in match counts as false. A nil match
-// matches nothing.
-func (p *DelayedOperationPurgatory[K]) CancelMatching(key K, cause error, match func(operation.Operation) bool) (cancelled []operation.Operation) {
-	p.made()
-	if match == nil {
-		return nil
+	hash := p.watchers.Hash(key)
+	if s := p.watchers.Used(hash); s == nil || s.Waiting(key, hash) == 0 {
+		return 0
 	}
-	p.claimForKey(key, p.watchers.Hash(key), claiming[K]{
-		outcome: machine.Cancelled, match: match,
-		took: func(op operation.Operation) { cancelled = append(cancelled, op) },
-	}, &cause)
-	return cancelled
+	own := cause // which is allocated here, and not where nobody waits
+	return p.endKey(key, hash, machine.Cancelled, &own, false)
 }
 
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it
@@ -274,7 +213,7 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 	if !p.reaping.off.Load() {
 		p.startReaper()
 	}
-	return p.timer.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
+	return p.entries.Extend(entryOf(m), timer.Deadline(p.now(), timeout))
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds
@@ -286,7 +225,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	p.made()
 	return func(yield func(K) bool) {
 		for k := range p.watchers.AllKeys() {
-			if k.Hash != p.watchers.NoKey && !yield(k.Key) {
+			if !yield(k.Key) {
 				return
 			}
 		}
@@ -304,27 +243,12 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	return 0
 }
 
-// CheckAndCompleteAll is [DelayedOperationPurgatory.CheckAndComplete] for every key. Use it
-// if state may have changed and the keys are not known, as after a gap in a subscription.
-// It tries every operation that waits, or is being registered, when it is called, key by key.
-// It returns how many it ended. It reads the keys in chunks, and releases the lock between two
-// chunks.
-func (p *DelayedOperationPurgatory[K]) CheckAndCompleteAll() (completed int) {
+// Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
+// did not have to wait, or is an operation of another purgatory. Call it in a callback of op: it goes on growing.
+func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
 	p.made()
-	if h := p.cfg.hook; h != nil {
-		h.Called(testhook.EveryKey{}, false, false)
-		h.Walk(testhook.EveryKey{}, 1)
-		defer h.Walk(testhook.EveryKey{}, -1)
+	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {
+		return p.timer.Now() - m.Start()
 	}
-	done := false
-	defer func() {
-		if !done { // a callback has called runtime.Goexit
-			p.SignalAll()
-		}
-	}()
-	for k := range p.watchers.AllKeys() {
-		completed += p.check(k.Key, k.Hash, EveryPosition)
-	}
-	done = true
-	return completed
+	return 0
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 var errBroken = errors.New("broken")
 
@@ -246,7 +247,7 @@ func TestAnAuditSeesChangesWithoutAHint(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+			_, err := signals.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 				v, err := bus.Read(ctx, "a")
 				return v, v > 0, err
 			}, "a")

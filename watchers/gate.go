@@ -1,55 +1,41 @@
 package watchers
 
-import "github.com/delayedop/purgatory/internal/sched"
+import (
+	"reflect"
+	"sync/atomic"
+	"time"
 
-// Gate counts the goroutines that run user code for keys of a shard, and the operations
-// whose callbacks have been run ("answered"). It is safe for concurrent use.
-type Gate struct {
-	// state holds, from the lowest bit, the number of calls of Enter without their Exit, the
-	// number of answered operations, and the number of calls of Exit. The last two wrap
-	// around. It is one word so that Exit is one addition.
+	"github.com/delayedop/purgatory/internal/sched"
+)
+
+// gate counts the goroutines that run callbacks of operations that have ended in a shard, and the operations whose
+// callbacks have been run ("answered"): the first in the low bits, since an exit is one addition then.
+type gate struct {
 	state sched.Uint64
+	seen  sighting
 }
 
 const (
-	maxGates    = 512 // if there are more shards, they share gates
 	insideBits  = 22
-	insideMask  = 1<<insideBits - 1
-	exitShift   = 58
-	answeredMax = 1 << (exitShift - insideBits) // answered operations are counted modulo this
+	answeredMax = 1 << (64 - insideBits) // answered operations are counted modulo this
 )
 
-// Enter must be called before user code runs. It reports whether no other entry of the
-// gate is open.
-func (g *Gate) Enter() (alone bool) {
-	return g.state.Add(1)&insideMask == 1
-}
+// Enter must be called before callbacks run. It returns how many goroutines are inside. One that enters again
+// inside a callback counts once for each level.
+func (s *Shard[K]) Enter() (inside int) { return int(s.gate.state.Add(1) % (1 << insideBits)) }
 
-// Exit must be called after user code has run. answered is the number of operations
-// whose callbacks have been run since Enter.
-func (g *Gate) Exit(answered int) {
-	g.state.Add(1<<exitShift + uint64(answered)<<insideBits - 1)
-}
-
-// inside returns the number of calls of Enter without their Exit.
-func (g *Gate) inside() int { return int(g.state.Load() & insideMask) }
-
-func (g *Gate) answered() uint64 {
-	return g.state.Load() >> insideBits % answeredMax
-}
+// Exit must be called when the callbacks of so many operations have run.
+func (s *Shard[K]) Exit(answered int) { s.gate.state.Add(uint64(answered)<<insideBits - 1) }
 
 // Unanswered returns how many operations have been accepted and are not answered: none, if there was a
-// moment during the call at which there were none.
-//
-// Both counts only grow, and no operation is answered before it is accepted. Unanswered reads
-// all answered counts before the first accepted count. So if the sums are equal, they
-// were equal between the two passes. They are compared modulo answeredMax. That is
-// enough, because memory does not suffice for 2^36 pending operations.
+// moment during the call at which there were none. Both counts only grow, and no operation is answered before it is
+// accepted. Unanswered reads all answered counts before the first accepted count. So if the sums are equal, they
+// were equal between the two passes.
 func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals
 	for s := range w.Shards() {
-		answered += s.ownGate.answered()
+		answered += s.gate.state.Load() >> insideBits
 	}
 	for s := range w.Shards() {
 		s.Totals(&total)
@@ -57,11 +43,51 @@ func (w *Watchers[K]) Unanswered() int {
 	return int((uint64(total.Accepted) - answered) % answeredMax)
 }
 
-// Inside returns the number of open entries of all gates: the goroutines that run user
-// code of w's operations. A goroutine whose calls are nested counts once for each level.
+// Inside returns the number of keys that are being tried, and of goroutines that run callbacks, once for each level of nested calls.
 func (w *Watchers[K]) Inside() (n int) {
 	for s := range w.Shards() {
-		n += s.ownGate.inside()
+		n += int(s.gate.state.Load() % (1 << insideBits))
+		s.lock()
+		n += int(s.mu.walks)
+		s.unlock()
 	}
 	return n
+}
+
+// sighting is what the last call of Blocked has seen of a shard: since when, in nanoseconds plus 1, a goroutine is inside and
+// nothing has changed; 0 if none was.
+type sighting struct{ state, since atomic.Int64 }
+
+// Blocking is what runs in a shard: the key of the last group of operations that was tried or has ended there, the type of the first of
+// them, and for how long, at least, nobody has finished.
+type Blocking[K comparable] struct {
+	Key  K
+	Kind reflect.Type
+	For  time.Duration
+}
+
+// Blocked returns the longest time for which goroutines have been trying, or running callbacks, in a shard in which none
+// has finished meanwhile. If anew is true it forgets what earlier calls have seen. Of two calls at a time one overwrites what the
+// other has seen, and the time becomes shorter at most.
+func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Blocking[K]) {
+	for s := range w.Shards() {
+		s.lock()
+		state := s.gate.state.Load()
+		idle := state%(1<<insideBits) == 0 && s.mu.walks == 0
+		sum, last := int64(state)+s.mu.tries<<1, s.mu.last
+		s.unlock()
+		seen := &s.gate.seen
+		switch since := seen.since.Load(); {
+		case idle:
+			seen.since.Store(0)
+		case anew || since == 0 || seen.state.Load() != sum:
+			seen.state.Store(sum)
+			seen.since.Store(int64(now) + 1)
+		default:
+			if last.For = now - time.Duration(since-1); last.For > longest.For && last.Kind != nil {
+				longest = last
+			}
+		}
+	}
+	return longest
 }

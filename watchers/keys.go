@@ -21,10 +21,11 @@ func (at progress) next(n int) progress {
 	return progress(bits.Reverse64(reversed + 1))
 }
 
-// Key is a key with its hash.
+// Key is a key with its hash, and the number of operations that wait for it.
 type Key[K comparable] struct {
-	Key  K
-	Hash uint64
+	Key     K
+	Hash    uint64
+	Waiting int
 }
 
 // chunk is how many keys AllKeys reads from a shard before it releases the shard's lock. So
@@ -55,14 +56,12 @@ func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 // at, and ends with the bucket in which it has appended the n-th key. next is where
 // to continue, zero after the last bucket.
 func (s *Shard[K]) someKeys(at progress, n int, out []Key[K]) (keys []Key[K], next progress) {
-	s.mu.Lock()
+	s.lock()
 	defer s.unlock()
 	buckets := s.mu.keys.buckets
 	for enough := len(out) + n; len(out) < enough; {
 		for l := buckets[uint64(at)&uint64(len(buckets)-1)]; l != nil; l = l.chain {
-			if l.Len() > 0 {
-				out = append(out, Key[K]{l.key, l.hash})
-			}
+			out = append(out, Key[K]{l.key, l.hash, l.Len()})
 		}
 		if at = at.next(len(buckets)); at == 0 {
 			break
@@ -73,7 +72,7 @@ func (s *Shard[K]) someKeys(at progress, n int, out []Key[K]) (keys []Key[K], ne
 
 // Waiting returns how many operations wait for key.
 func (s *Shard[K]) Waiting(key K, hash uint64) int {
-	s.mu.Lock()
+	s.lock()
 	defer s.unlock()
 	return s.waitingLocked(key, hash)
 }

@@ -9,116 +9,88 @@ import (
 
 // ordered is what a keyList needs as soon as an operation waits for a position of its key.
 //
-// The index finds a position in a long list. It is a sorted array of markers that stand in the
-// list itself. A binary search over the markers is followed by steps from the marker that was
-// found. They add a marker after every segment operations, and so the next way to that
+// The index finds a position in a long list. It is a sorted array of marks that stand in the
+// list itself. A binary search over the marks is followed by steps from the mark that was
+// found. They add a mark after every segment operations, and so the next way to that
 // position is short.
 //
-// Removing an operation does not touch the index. A check drops the first markers, if no operation
-// stands before them any more: the log has passed them. One that passes many markers in a row drops those, too. If the index has too many markers for the
-// operations that still wait, lastUpTo empties it. The cost of both is amortized over the insertions
-// between the markers.
+// An operation that leaves does not touch the index. A walk drops the first marks, if no operation
+// stands before them any more, and an index with too many marks for the operations that
+// wait is emptied. The cost of both is amortized over the insertions between the marks.
 type ordered struct {
-	begin     machine.Marker    // the operations that wait for a position stand behind it
-	index     []*machine.Marker // empty until an operation is inserted far from the end
-	signalled int64             // the highest position of the signals for which no check has begun
+	begin machine.Watch    // the operations that wait for a position stand behind it
+	index []*machine.Watch // empty until an operation is inserted far from the end
 }
 
 const (
 	nearEnd = 32 // number of elements at the end that lastUpTo searches without the index
-	segment = 64 // number of operations between two markers of a new index
+	segment = 64 // number of operations between two marks of a new index
 )
 
-// lastUpTo returns the last element whose position is not greater, nil if there is none: an operation for
+// lastUpTo returns the last element whose position is not greater, or the root: an operation for
 // this position is linked behind it. So operations that wait for no position
 // come first, in order of arrival, and the others follow in order of position.
-//
-// Operations that wait for positions of a log mostly arrive in order. So lastUpTo searches from the
-// end of the list, which takes one step for the highest position, and uses the index only if
-// the element is not near the end.
 func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
-		l.ordered = &ordered{signalled: AnyPosition}
-		l.ordered.begin.Users, l.ordered.begin.Fixed = 1, true
-		l.Mark(&l.ordered.begin, AnyPosition, l.Last())
+		l.ordered = new(ordered)
+		l.Link(&l.ordered.begin, nil, AnyPosition, l.Last())
 	}
 	o := l.ordered
 	if position == AnyPosition {
-		return l.Prev(o.begin.Element())
-	}
-	if len(o.index) > 8+2*l.Len()/segment {
-		o.reset()
+		return o.begin.Prev()
 	}
 	at := l.Last()
 	for range nearEnd {
 		if at.Position() <= position { // begin at the latest
 			return at
 		}
-		at = l.Prev(at)
+		at = at.Prev()
 	}
+	o.trim(&l.List)
 	return o.find(&l.List, position)
 }
 
 // find returns the last element whose position is not greater than position.
 func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position() > position })
-	at := o.begin.Element()
+	at := &o.begin
 	if i > 0 {
-		at = o.index[i-1].Element()
+		at = o.index[i-1]
 	}
 	steps := 0
 	for next := list.Next(at); next != nil && next.Position() <= position; next = list.Next(at) {
 		at = next
 		if steps++; steps%segment == 0 {
-			marker := &machine.Marker{Users: 1, Fixed: true}
-			list.Mark(marker, at.Position(), at)
-			o.index = slices.Insert(o.index, i, marker)
+			mark := new(machine.Watch)
+			list.Link(mark, nil, at.Position(), at)
+			o.index = slices.Insert(o.index, i, mark)
 			i++
-			at = marker.Element()
+			at = mark
 		}
 	}
 	return at
 }
 
-// trim drops the first markers of the index, as many as stand right behind begin.
+// trim drops the marks right behind begin, or all if there are too many.
 func (o *ordered) trim(list *machine.List) {
-	for len(o.index) > 0 && list.Next(o.begin.Element()) == o.index[0].Element() {
-		o.dropFirst()
+	all := len(o.index) > 8+2*list.Len()/segment
+	for len(o.index) > 0 && (all || list.Next(&o.begin) == o.index[0]) {
+		o.index[0].Unlink()
+		o.index[0] = nil
+		o.index = o.index[1:]
 	}
 }
 
-// compact drops the markers of the index that stand right before the next one, but not the one at at: the operations
-// that stood between have ended. A walk calls it when it has passed many such markers.
-func (o *ordered) compact(list *machine.List, at *machine.Watch) {
-	kept := o.index[:0]
-	for i, m := range o.index {
-		if i+1 < len(o.index) && m.Element() != at && list.Next(m.Element()) == o.index[i+1].Element() {
-			drop(m)
-		} else {
-			kept = append(kept, m)
+// clear takes all marks out of l, in which no operation stands, but for begin.
+func (l *keyList[K]) clear() {
+	for w := l.First(); w != nil; {
+		mark := w
+		if w = l.Next(w); l.ordered == nil || mark != &l.ordered.begin {
+			mark.Unlink()
 		}
 	}
-	clear(o.index[len(kept):])
-	o.index = kept
-}
-
-// reset drops the markers of the index.
-func (o *ordered) reset() {
-	for len(o.index) > 0 {
-		o.dropFirst()
+	if l.ordered != nil {
+		clear(l.ordered.index)
+		l.ordered.index = l.ordered.index[:0]
 	}
-	o.index = nil
-}
-
-// drop lets a marker of the index go. It stays in the list for as long as a walk stands there.
-func drop(m *machine.Marker) {
-	m.Fixed = false
-	leave(m)
-}
-
-// dropFirst drops the first marker of the index.
-func (o *ordered) dropFirst() {
-	drop(o.index[0])
-	o.index[0] = nil
-	o.index = o.index[1:]
 }

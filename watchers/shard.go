@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"reflect"
 	"sync/atomic"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -10,60 +11,35 @@ import (
 
 // Shard is a part of the map, with one lock. It is safe for concurrent use.
 //
-// Its fields are laid out by cache lines. The goroutine that registers an operation and
-// the one that ends it mostly run on different processors, and a line that both write
-// has to move from one processor to the other. Only one line is like that, the one with
-// the lock. A second line is written by goroutines that check and end operations. A
-// third holds the spare watches of operations on several keys, and a fourth is written
-// by checks and signals. Fields that are only read, or rarely written, come last.
-//
-// The allocator places the first shard at the beginning of a cache line or 8 bytes
-// behind it. Therefore a group of fields that are written together is at most 56 bytes
-// long.
+// What a registration and an end both write lies in one cache line.
 type Shard[K comparable] struct {
-	ownGate Gate
-
 	mu struct { // lock level 5, see docs/design.md
-		counts Counts
-		_      [8]byte // fills the cache line
-
 		sched.Mutex
-		watched  uint32   // watches that are linked in this shard
-		kick     bool     // a key was queued: release calls Config.Kick
-		accepted int64    // total number of operations accepted in this shard
-		keys     table[K] // in this line, except for the capacity of its buckets
+		watched  uint32 // watches that are linked in this shard
+		walks    int32  // keys of which operations are being tried
+		accepted int64  // total number of operations accepted in this shard
+		keys     table[K]
 
-		spare machine.Spare
+		counts        Counts
+		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
+		signals       int64 // calls of Signal
+		last          Blocking[K]
 
-		signals signalQueue[K]
+		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
 	}
 
-	tries, wasted atomic.Int64 // calls of TryComplete by checks, and how many of them returned false
-	met           atomic.Int64 // waits that did not begin, because their condition was met: see Met
-	seen          sighting     // of ownGate
-	_             [16]byte     // fills the cache line
+	gate  gate
+	stale atomic.Pointer[staleWatch]
+	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met
 
-	// stale holds watches of ended operations that Leave could not unlink because mu
-	// was locked; see unlock. Lock level 6: a goroutine that needs both locks takes mu first.
-	stale struct {
-		sched.Mutex
-		watches []staleWatch
-	}
-
-	observer *stats.Observer[K] // nil if only counts are wanted; guarded by mu
-	gate     *Gate              // ownGate, or that of another shard if there are over maxGates
-	hasStale sched.Uint32       // 1 while stale holds watches; read without a lock
-	index    uint32             // in all.shards
-	all      *Watchers[K]
+	waited *stats.Waited // nil if only counts are wanted; guarded by mu
+	all    *Watchers[K]
 }
 
 // Counts is the number of operations that have ended in a shard, by outcome. An
 // operation ends in the shard of the key that was checked. That need not be the shard
 // in which it was accepted.
 type Counts [machine.NumOutcomes]int64
-
-// Gate returns the gate of s, which it may share with other shards.
-func (s *Shard[K]) Gate() *Gate { return s.gate }
 
 // Wait is a key, with its hash, and the position of it that an operation is to wait for.
 type Wait[K comparable] struct {
@@ -83,15 +59,17 @@ const (
 	KeyFull
 )
 
-// Watch links the i-th watch of m under the key of w. The caller holds m. With watch 0, m
+// Watch links one of the watches of m, which the caller holds, under the key of w. With the first watch, m
 // counts as accepted, unless Watch refuses it.
 //
 // The watches of a key are in the order of their positions. Those with equal positions
 // are in order of arrival.
-func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal) {
+func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (refused Refusal) {
 	s.mu.Lock()
-	switch i {
-	case 0:
+	if s.stale.Load() != nil {
+		s.drainLocked()
+	}
+	if watch == m.First() {
 		if s.all.closed.Load() || s.all.config.KeyLimit != 0 { // rare
 			if refused = s.refusesLocked(w); refused != Accepted {
 				s.unlock()
@@ -99,41 +77,32 @@ func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal
 			}
 		}
 		s.mu.accepted++
-	case 1:
-		s.mu.spare.Lend(m)
 	}
-	l := s.mu.keys.findOrAdd(s, w.Key, w.Hash)
+	l := s.mu.keys.find(w.Key, w.Hash)
+	if l == nil {
+		l = s.mu.keys.add(s, w.Key, w.Hash)
+	}
 	after := l.Last()
 	if l.ordered != nil || w.Position != AnyPosition {
 		after = l.lastUpTo(w.Position)
 	}
-	l.Link(m, i, w.Position, after)
+	l.Link(watch, m, w.Position, after)
 	s.mu.watched++
-	if s.observer != nil {
-		s.observer.Watched(m, i == 0, w.Key, w.Hash)
-	}
-	s.unlock()
+	s.assertLocked()
+	s.mu.Unlock()
 	return Accepted
 }
 
-// refusesLocked says whether an operation with the first key of w is refused. Watch asks where there may be a
-// reason: s is closed, or keys have a limit. Where a key is full, refusesLocked first takes out the stale watches: so
-// the limit is exact.
+// refusesLocked says whether an operation with the first key of w is refused.
 func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
-	if s.all.closed.Load() {
-		return ShardClosed
-	}
 	limit := s.all.config.KeyLimit
-	if w.Hash == s.all.NoKey || s.waitingLocked(w.Key, w.Hash) < limit {
-		return Accepted
+	switch {
+	case s.all.closed.Load():
+		return ShardClosed
+	case limit != 0 && s.waitingLocked(w.Key, w.Hash) >= limit:
+		return KeyFull
 	}
-	for s.hasStale.Load() != 0 {
-		s.unlinkStaleLocked()
-	}
-	if s.waitingLocked(w.Key, w.Hash) < limit {
-		return Accepted
-	}
-	return KeyFull
+	return Accepted
 }
 
 // waitingLocked returns the number of watches that stand under key.
@@ -147,14 +116,16 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 // Pass counts an operation as accepted and as ended with o: its condition was met, or its
 // timeout had passed, before it was watched. Pass returns false if the shard is closed.
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
-	s.mu.Lock()
+	s.lock()
 	defer s.unlock()
 	if s.all.closed.Load() {
 		return false
 	}
 	s.mu.accepted++
 	s.mu.counts[o]++
-	s.observer.Passed(o)
+	if s.waited != nil {
+		s.waited[o].Add(0, 1)
+	}
 	return true
 }
 
@@ -162,87 +133,67 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 // counts even if the shard is closed.
 func (s *Shard[K]) Met() {
 	s.met.Add(1)
-	if s.observer != nil {
-		s.mu.Lock()
-		s.observer.Passed(machine.Satisfied)
+	if s.waited != nil {
+		s.lock()
+		s.waited[machine.Satisfied].Add(0, 1)
 		s.unlock()
 	}
 }
 
-// unlinkLocked takes w out of its list in l, a key of this shard. It takes the key out of
-// the map if that was its last watch. o is the outcome of the operation, and several says that it has several keys.
-//
-// If a check in order has stopped at the operation, and the operation leaves without having taken anything, or perhaps
-// what it has taken is another key's, those behind it may be able to go on: so their key is queued for such a check. None is
-// lost: whoever ends the operation has become its holder after the walk that stopped at it has
-// let go of it, and so reads what that walk has noted.
-func (s *Shard[K]) unlinkLocked(l *keyList[K], w *machine.Watch, o machine.Outcome, several bool) {
-	if s.observer != nil {
-		m := w.Machine()
-		s.observer.Unwatched(m, w == m.First(), o, l.key, l.hash)
-	}
+// unlinkLocked takes w out of its list, and the key out of the map if that was its last watch.
+func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
+	l := listOf[K](w)
 	w.Unlink()
 	s.mu.watched--
 	if l.Len() == 0 {
-		s.dropLocked(l)
-	} else if l.line && (o != machine.Satisfied || several) && w.Machine().Stopped() {
-		s.signalLocked(l, EveryPosition, true)
+		s.forgetLocked(l)
 	}
 }
 
-// dropLocked takes l out of the map if no watch and no cursor stands in it.
-func (s *Shard[K]) dropLocked(l *keyList[K]) {
-	if !l.idle() {
-		return
-	}
-	if l.signalled {
+// runsLocked notes that methods of m, which waits for the key of l, and of others are about to run.
+func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
+	s.mu.last.Key, s.mu.last.Kind = l.key, reflect.TypeOf(m.Operation())
+}
+
+// forgetLocked takes l, in which no operation stands, out of the map. A walk over it is over.
+func (s *Shard[K]) forgetLocked(l *keyList[K]) {
+	if l.queued {
 		s.unqueueLocked(l)
 	}
+	if l.walking {
+		s.mu.walks--
+	}
+	if l.First() != nil {
+		l.clear()
+	}
+	l.asked, l.walking = asked{}, false
+	l.number++
 	s.mu.keys.remove(l)
-}
-
-// Tried counts tries that a check of key has made, and how many of them were wasted.
-func (s *Shard[K]) Tried(key K, hash uint64, tries, wasted int64) {
-	if s.observer.CountsKeys() {
-		s.mu.Lock()
-		s.observer.Tried(key, hash, tries, wasted)
-		s.unlock()
-	}
-	s.tries.Add(tries) // first, so that who reads wasted first never finds more of these
-	if wasted > 0 {
-		s.wasted.Add(wasted)
-	}
-}
-
-// Keys appends the counts of keys: to hot those of the keys with the most operations and
-// tries, to expiring those of the keys with the most expiries.
-func (s *Shard[K]) Keys(hot, expiring []stats.KeyCounts[K]) (_, _ []stats.KeyCounts[K]) {
-	s.mu.Lock()
-	defer s.unlock()
-	return s.observer.Keys(hot, expiring, s.waitingLocked)
 }
 
 // Totals adds the counts of s to t.
 func (s *Shard[K]) Totals(t *Totals) {
-	s.mu.Lock()
+	s.lock()
 	for o, n := range s.mu.counts {
 		t.Counts[o] += n
 	}
 	t.Accepted += s.mu.accepted
 	t.Keys += int(s.mu.keys.len)
 	t.Watched += int(s.mu.watched)
-	t.Signals += s.mu.signals.made
-	if t.Times != nil {
-		s.observer.AddTimes(t.Times)
+	t.Signals += s.mu.signals
+	t.Checks += s.mu.tries
+	t.Wasted += s.mu.wasted
+	t.Unchecked += s.mu.unchecked.n
+	if t.Waited != nil && s.waited != nil {
+		for o := range s.waited {
+			t.Waited[o].AddAll(&s.waited[o])
+		}
 	}
 	s.unlock()
 	t.Met += s.met.Load()
-	t.Wasted += s.wasted.Load() // before tries, see Tried
-	t.Checks += s.tries.Load()
 }
 
-// Totals is the sum of the counts of all shards. For the fields, see [Shard]
-// and signalQueue.
+// Totals is the sum of the counts of all shards. For the fields, see [Shard].
 type Totals struct {
 	Counts
 	Accepted       int64
@@ -251,7 +202,9 @@ type Totals struct {
 	Checks, Wasted int64
 	Signals        int64
 
-	Times *stats.Times // nil if it is not wanted, or not counted
+	Unchecked int64 // of those that expired: no walk has come to them
+
+	Waited *stats.Waited // nil if it is not wanted
 }
 
 // Pending returns how many operations have been accepted and have not ended. The shards

@@ -5,98 +5,77 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// staleWatch is a watch that is still in its list although its operation ends, with outcome: the lock of the
-// list was not free. The operation has several keys.
+// staleWatch is a watch that is still in its list although its operation has ended, because the lock of the list was
+// not free. The goroutine that takes that lock next takes it out, or the purge does.
 type staleWatch struct {
-	*machine.Watch
-	outcome machine.Outcome // the operation may not be settled yet
+	next  *staleWatch
+	watch *machine.Watch
 }
 
-// unlock releases the lock of s. If watches have become stale because the lock was held, it takes them
-// out. Whoever takes the lock releases it by unlock, but for those who take it to do just that.
-//
-// So an operation that has ended stays in a list for as long as one hold of the lock:
-//
-//  1. A goroutine that adds a stale watch sets hasStale, and then tries the lock once more.
-//  2. If that fails, another goroutine holds the lock, and has yet to call unlock.
-//  3. unlock first releases the lock and then reads hasStale. So it finds hasStale set, and takes
-//     the watches out, unless a third goroutine holds the lock by then; back to 2.
+// lock locks s, and takes out the stale watches: no goroutine that reads a list finds one.
+func (s *Shard[K]) lock() {
+	s.mu.Lock()
+	if s.stale.Load() != nil {
+		s.drainLocked()
+	}
+}
+
+// unlock is the reverse of lock.
 func (s *Shard[K]) unlock() {
-	s.release()
-	if s.hasStale.Load() != 0 {
-		s.takeStale()
-	}
-}
-
-// release unlocks s, and tells the workers if a key was queued meanwhile.
-func (s *Shard[K]) release() {
 	s.assertLocked()
-	kick := s.mu.kick
-	if kick {
-		s.mu.kick = false
-	}
 	s.mu.Unlock()
-	if kick {
-		s.all.config.Kick()
-	}
 }
 
-// takeStale takes out the stale watches, as long as no other goroutine holds the
-// lock.
-func (s *Shard[K]) takeStale() {
-	for s.hasStale.Load() != 0 && s.mu.TryLock() {
-		s.unlinkStaleLocked()
-		s.release()
+// leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale, unless
+// the limit of such watches is reached: then leave waits. (To wait always would let the crowd of one key delay the ends of
+// another's.) A stale watch does not stay for longer than the lock is held without a break:
+//
+//  1. The goroutine that makes w stale pushes it, and then tries the lock once more.
+//  2. If that fails, another goroutine holds the lock. Either it takes out w, or the next one to lock s does.
+//  3. The purge takes out what nobody came for.
+func leave[K comparable](w *machine.Watch) {
+	l := listOf[K](w)
+	if l == nil {
+		return
 	}
+	s := l.shard
+	if !s.mu.TryLock() {
+		if bounded.Increment(&s.all.stale, int64(s.all.config.StaleLimit)) {
+			stale := &staleWatch{watch: w}
+			for stale.next = s.stale.Load(); !s.stale.CompareAndSwap(stale.next, stale); stale.next = s.stale.Load() {
+			}
+			if s.mu.TryLock() { // the lock was released meanwhile
+				s.drainLocked()
+				s.unlock()
+			}
+			return
+		}
+		s.lock()
+	}
+	s.unlinkLocked(w)
+	s.unlock()
 }
 
-// addStale has the goroutine that holds the lock take out w, a watch in this shard of an operation that is
-// ending with o. It returns false, and does nothing, if the limit of such
-// watches is reached.
-func (s *Shard[K]) addStale(w *machine.Watch, o machine.Outcome) bool {
-	if !bounded.Increment(&s.all.stale, int64(s.all.config.StaleLimit)) {
-		return false
+// drainLocked takes out the stale watches, and returns their number.
+func (s *Shard[K]) drainLocked() (n int) {
+	for w := s.stale.Swap(nil); w != nil; w = w.next {
+		s.unlinkLocked(w.watch)
+		n++
 	}
-	s.stale.Lock()
-	s.stale.watches = append(s.stale.watches, staleWatch{w, o})
-	s.hasStale.Store(1)
-	s.stale.Unlock()
-	s.takeStale()
-	return true
-}
-
-// maxSteps is the largest number of watches that a goroutine unlinks before it releases the
-// lock.
-const maxSteps = 128
-
-// unlinkStaleLocked unlinks stale watches, up to maxSteps of them, and returns their number.
-func (s *Shard[K]) unlinkStaleLocked() (n int) {
-	s.stale.Lock()
-	n = min(len(s.stale.watches), maxSteps)
-	rest := s.stale.watches[:len(s.stale.watches)-n]
-	for i, w := range s.stale.watches[len(rest):] {
-		s.unlinkLocked(w.List().Host().(*keyList[K]), w.Watch, w.outcome, true)
-		s.stale.watches[len(rest)+i] = staleWatch{}
-	}
-	if s.stale.watches = rest; len(rest) == 0 {
-		s.hasStale.Store(0)
-	}
-	s.stale.Unlock()
 	s.all.stale.Add(-int64(n))
 	return n
 }
 
-// Purge unlinks the stale watches, and returns their number. Its cost depends on that number and on the number of shards, not on
-// the number of pending operations.
+// Purge takes out the stale watches, and returns their number.
 func (w *Watchers[K]) Purge() (purged int) {
 	if w.stale.Load() == 0 {
 		return 0
 	}
 	for s := range w.Shards() {
-		for s.hasStale.Load() != 0 {
+		if s.stale.Load() != nil {
 			s.mu.Lock()
-			purged += s.unlinkStaleLocked()
-			s.release()
+			purged += s.drainLocked()
+			s.unlock()
 		}
 	}
 	return purged

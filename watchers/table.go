@@ -1,14 +1,17 @@
 package watchers
 
-import "github.com/delayedop/purgatory/internal/machine"
+import (
+	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
 
 // keyList is a key and the operations that wait for it.
 //
 // The fields that are written when an operation is linked or unlinked fill one cache
-// line. The fields that are only read then are in the next one. See [Shard] for the
-// reason.
+// line. The fields that are only read then are in the next one.
 type keyList[K comparable] struct {
-	machine.List // in order of position, see lastUpTo
+	machine.List // in order of position, see lastUpTo; the first field, see listOf
 	shard        *Shard[K]
 
 	hash    uint64
@@ -16,42 +19,42 @@ type keyList[K comparable] struct {
 	chain   *keyList[K] // next in the table's bucket, or in its free list
 	ordered *ordered    // nil until an operation waits for a position
 
-	readers   int32 // cursors that stand in the list; the key stays in the table until it is 0
-	signalled bool  // the key is in the shard's queue of signals: a worker will check it
-	inOrder   bool  // of signal: the check ends at the first no
-	line      bool  // a walk in order has come, see unlinkLocked
-	turn      turn  // of walks in order, see Locked.BeginTurn
+	asked   asked  // what is to be tried, and is not covered by the walk that is under way
+	number  uint32 // of the walks that have begun, also for earlier keys: another one means that a walk is over
+	before  uint32 // the number of those for earlier keys
+	walking bool   // a walk tries operations
+	queued  bool   // the key is in the queue: a worker will begin a walk
 
-	before, behind *keyList[K] // in the queue of signals
+	ahead, behind *keyList[K] // in the queue
 }
 
-// turn says whether a walk in order has its turn.
-type turn uint8
+// asked is what checks and signals have asked for.
+type asked struct {
+	upTo int64
+	any  bool // otherwise nothing
+}
 
-const (
-	free   turn = iota // none has
-	taken              // one has
-	wanted             // one has, and another one has come meanwhile
-)
+func (a *asked) add(upTo int64) {
+	if a.any {
+		upTo = max(upTo, a.upTo)
+	}
+	*a = asked{upTo, true}
+}
 
-// idle reports whether neither an operation nor a cursor stands in l, and no walk has its turn.
-func (l *keyList[K]) idle() bool { return l.Len() == 0 && l.readers == 0 && l.turn == free }
-
-// End implements [machine.Host].
-func (l *keyList[K]) End(m *machine.Machine, o machine.Outcome, cause *error) {
-	l.shard.all.config.End(l.shard, m, o, cause)
+// listOf returns the list that w is in, nil if it is in none. The caller holds the operation of w, or takes out a
+// stale watch. The conversion is safe: a list in which operations stand is the first field of a keyList.
+func listOf[K comparable](w *machine.Watch) *keyList[K] {
+	return (*keyList[K])(unsafe.Pointer(w.List()))
 }
 
 // table is a hash table with chaining. It is not safe for concurrent use. Go's map would hash each key a
-// second time, which is 6 % of an operation's life, would never let go of a NaN, and would allocate for keys that come
-// and go. Here a key is hashed once for shard and table together, who knows the hash of a NaN finds it, and
-// entries are used again. See docs/decisions.md#a-hash-table-of-our-own.
+// second time, which is 6 % of an operation's life, and would allocate for keys that come
+// and go. Here a key is hashed once for shard and table together, and entries are used again.
 type table[K comparable] struct {
 	free  *keyList[K]
 	nfree int32
 	len   int32
-	// buckets has a power of two of elements, at least minBuckets. It is the last field because its
-	// capacity is never read and may lie in the next cache line, see Shard.
+	// buckets has a power of two of elements, at least minBuckets.
 	buckets []*keyList[K]
 }
 
@@ -65,21 +68,18 @@ func (t *table[K]) bucket(hash uint64) **keyList[K] {
 	return &t.buckets[(hash>>32)&uint64(len(t.buckets)-1)]
 }
 
-// find returns the list of key. A key that is not equal to itself, such as a NaN, has a random hash,
-// by which it is found.
+// find returns the list of key, nil if it is not in the table.
 func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	for l := *t.bucket(hash); l != nil; l = l.chain {
-		if l.hash == hash && (l.key == key || l.key != l.key) { // unequal: a NaN
+		if l.hash == hash && l.key == key {
 			return l
 		}
 	}
 	return nil
 }
 
-func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
-	if l := t.find(key, hash); l != nil {
-		return l
-	}
+// add adds key, which is not in the table.
+func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
 	if n := len(t.buckets); int(t.len) == n {
 		t.resize(2 * n)
 	}
@@ -89,17 +89,16 @@ func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
 		t.nfree--
 	} else {
 		l = &keyList[K]{shard: s}
-		l.Init(l)
+		l.Init(s.all.config.End)
 	}
-	l.key, l.hash = key, hash
+	l.key, l.hash, l.before = key, hash, l.number
 	b := t.bucket(hash)
 	l.chain, *b = *b, l
 	t.len++
 	return l
 }
 
-// remove takes l, which is idle, out of the table. To keep it there for the next operation is slower: see
-// docs/decisions.md#an-empty-key-leaves-the-map-at-once.
+// remove takes l, which is empty, out of the table.
 func (t *table[K]) remove(l *keyList[K]) {
 	for b := t.bucket(l.hash); ; b = &(*b).chain {
 		if *b == l {
@@ -109,11 +108,8 @@ func (t *table[K]) remove(l *keyList[K]) {
 	}
 	t.len--
 	l.chain = nil
-	if l.ordered != nil {
-		l.ordered.reset()
-	}
 	var none K
-	l.key, l.line = none, false
+	l.key = none
 	if t.nfree < maxFree {
 		l.chain, t.free = t.free, l
 		t.nfree++

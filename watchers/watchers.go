@@ -7,10 +7,10 @@
 //
 // An operation counts as accepted in the shard of its first key, and as ended in the
 // shard in which it ends; only the sums over all shards have a meaning. A key leaves
-// the map when no operation waits for it and no [Cursor] stands in its list.
+// the map when no operation waits for it.
 //
 // No lock is held while user code runs. A shard's lock is held for a bounded part of a
-// walk or of a batch, with two exceptions: a hash table that grows or shrinks moves all its keys, and an
+// walk, with two exceptions: a hash table that grows or shrinks moves all its keys, and an
 // insertion into the middle of a long ordered list may walk over many operations.
 //
 // Package purgatory is the only user of this package. Programs do not need it.
@@ -23,6 +23,7 @@ import (
 	"math/bits"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -43,30 +44,26 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	NoKey uint64 // the hash of the zero value of K for those who wait without a key; it is not that of the key
-
 	making sched.Mutex // of a shard: a crowd makes one once; lock level 8, taken with no other held
 	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
 	stale  sched.Int64 // stale watches, over all shards
-
-	signalled []sched.Uint64 // bit i%64 of word i/64 is set if shards[i] has signalled keys
+	queue  queue[K]    // keys that were signalled, or that a walk has left to a worker
 }
 
 // Config is the configuration of New. New does not check it.
 type Config[K comparable] struct {
-	Shards     int // a power of two
-	StaleLimit int // largest number of watches that may be stale at any moment
-	KeyLimit   int // how many watches may stand under a key, unless it is NoKey; 0: no limit
-	// End ends an operation that the caller holds; s is the shard of its first key.
-	End func(s *Shard[K], m *machine.Machine, o machine.Outcome, cause *error)
-	// Kick is called, with no lock held, when a key was queued for TakeSignal.
-	Kick func()
+	Shards     int                    // a power of two
+	StaleLimit int                    // largest number of watches that may be stale at any moment
+	KeyLimit   int                    // how many watches may stand under a key; 0: no limit
+	End        func(*machine.Machine) // ends an operation that the caller holds, and that is linked
+	Kick       func()                 // is called, with a shard's lock held, when a key was queued for TakeSignal
 
-	Observe stats.Config // its Now is the clock of the operations' start and deadline
+	Waited bool                 // whether to count how long operations waited
+	Now    func() time.Duration // the clock of the operations' start and deadline
 }
 
 // DefaultShards returns 32 for each processor, rounded up to a power of two, at least 64
-// and at most 4096. See docs/decisions.md#shards.
+// and at most 4096.
 func DefaultShards() int {
 	n := min(max(32*runtime.GOMAXPROCS(0), 64), 4096)
 	return 1 << bits.Len(uint(n-1))
@@ -74,15 +71,7 @@ func DefaultShards() int {
 
 // New returns an empty map.
 func New[K comparable](c Config[K]) *Watchers[K] {
-	w := &Watchers[K]{
-		seed:      maphash.MakeSeed(),
-		slots:     make([]atomic.Pointer[Shard[K]], c.Shards),
-		config:    c,
-		signalled: make([]sched.Uint64, (c.Shards+63)/64),
-	}
-	var none K
-	w.NoKey = ^w.Hash(none)
-	return w
+	return &Watchers[K]{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[Shard[K]], c.Shards), config: c}
 }
 
 // Seed returns the seed of [Watchers.Hash], which is [maphash.Comparable]: where speed counts, a
@@ -112,18 +101,14 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 
 // make makes the shard of slots[i], unless another goroutine has.
 func (w *Watchers[K]) make(i uint64) *Shard[K] {
-	var gate *Gate
-	if i >= maxGates { // before the lock, which it may take
-		gate = w.Shard(i % maxGates).gate
-	}
 	w.making.Lock()
 	defer w.making.Unlock()
 	if made := w.slots[i].Load(); made != nil {
 		return made
 	}
-	s := &Shard[K]{all: w, index: uint32(i), gate: gate, observer: stats.NewObserver[K](w.config.Observe, len(w.slots))}
-	if gate == nil {
-		s.gate = &s.ownGate
+	s := &Shard[K]{all: w}
+	if w.config.Waited {
+		s.waited = new(stats.Waited)
 	}
 	s.mu.keys.buckets = make([]*keyList[K], minBuckets)
 	w.slots[i].Store(s)
@@ -152,40 +137,17 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 //  2. A shard that the other one does not find is made after Close, and so whoever uses it reads closed.
 func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
-// FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash.
-func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64) {
-	l := m.First().List().Host().(*keyList[K])
-	return l.key, l.hash
-}
-
-// ShardOf returns the shard of the first key of m, which the caller holds and which is linked there.
-func ShardOf[K comparable](m *machine.Machine) *Shard[K] {
-	return m.First().List().Host().(*keyList[K]).shard
+// FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash and its shard.
+func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64, s *Shard[K]) {
+	l := listOf[K](m.First())
+	return l.key, l.hash, l.shard
 }
 
 // Keys returns the keys of m, which the caller holds and which is linked under each.
 func Keys[K comparable](m *machine.Machine) []K {
-	keys := make([]K, m.Keys())
-	for i := range keys {
-		keys[i] = m.Watch(i).List().Host().(*keyList[K]).key
+	keys := []K{listOf[K](m.First()).key}
+	for i := range m.Extra() {
+		keys = append(keys, listOf[K](&m.Extra()[i]).key)
 	}
 	return keys
-}
-
-// First reports whether m, which the caller holds and which is linked under each of its keys,
-// stands first under each of them.
-func First[K comparable](m *machine.Machine) bool {
-	for i := range m.Keys() {
-		l := m.Watch(i).List().Host().(*keyList[K])
-		l.shard.mu.Lock()
-		w := l.First()
-		for w.Machine() != m && (w.Machine() == nil || w.Machine().Outcome() != machine.Pending) {
-			w = l.Next(w) // a marker, or an operation that has ended
-		}
-		l.shard.unlock()
-		if w.Machine() != m {
-			return false
-		}
-	}
-	return true
 }

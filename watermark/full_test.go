@@ -57,40 +57,24 @@ func TestARefusalFromBeforeACallIsNotItsAnswer(t *testing.T) {
 
 // A second registration that it has joined began after it had come, and speaks for it.
 func TestASecondRefusalIsTheAnswer(t *testing.T) {
-	for name, c := range map[string]struct {
-		verdict *error
-		answers bool
-	}{
-		"refused":               {&purgatory.ErrFull, true},
-		"exited without a word": {&errExited, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-				first, _, err := w.enter(5, false)
-				require.NoError(t, err)
-				joined := await(w, 5)
-				w.mu.Lock()
-				w.mu.first = nil
-				w.mu.Unlock()
-				second, starts, err := w.enter(5, false)
-				require.NoError(t, err)
-				require.True(t, starts)
-				full := purgatory.ErrFull
-				first.end(&full)
-				joined.waits(t)
-				require.EqualValues(t, 2, second.entered)
-				second.end(c.verdict)
-				if c.answers {
-					joined.returned(t, purgatory.ErrFull)
-				} else {
-					joined.waits(t)
-					w.Advance(5)
-					joined.returned(t, nil)
-				}
-				left(t, w)
-			})
-		})
-	}
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		first, _, err := w.enter(5, false)
+		require.NoError(t, err)
+		joined := await(w, 5)
+		w.mu.Lock()
+		w.mu.first = nil
+		w.mu.Unlock()
+		second, starts, err := w.enter(5, false)
+		require.NoError(t, err)
+		require.True(t, starts)
+		full := purgatory.ErrFull
+		first.end(&full)
+		joined.waits(t)
+		require.EqualValues(t, 2, second.entered)
+		second.end(&full)
+		joined.returned(t, purgatory.ErrFull)
+		left(t, w)
+	})
 }
 
 // A position that is reached while the purgatory refuses a wait is reached for all.

@@ -6,11 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 type strings = purgatory.Purgatory[string]
 
@@ -33,10 +34,12 @@ func newPurgatory(t *testing.T, opts ...purgatory.Option) *strings {
 func left[K comparable](t *testing.T, w *Watermark[K]) {
 	t.Helper()
 	require.Zero(t, w.p.NumDelayed())
-	require.Zero(t, w.p.Watched())
+	require.Zero(t, w.p.Stats().Watched)
 	require.Zero(t, w.Waiting())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.Nil(t, w.mu.first)
 	require.Empty(t, w.mu.waits)
+	require.Nil(t, w.mu.oldest)
+	require.Nil(t, w.mu.newest)
 }

@@ -31,6 +31,9 @@ type shared[K comparable] struct {
 // If a single goroutine is in the wait when OnComplete ends it, that one gets a token, and over is not closed. No
 // other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait.
 type crowd struct {
+	prev, next *crowd              // in the list of all waits of the watermark; guarded by mu
+	op         operation.Operation // of which it is the crowd; guarded by mu
+
 	over    chan struct{} // is closed when the wait has ended, or gets the token, for which it has room
 	verdict *error        // how it has ended, if it is not the operation's outcome that says so; constant once ended
 	entered int32         // goroutines that have not left; guarded by mu
@@ -56,8 +59,8 @@ func newCrowd() *crowd {
 func (*shared[K]) OnlyWakes() bool { return true }
 
 var (
-	reached   error // nil, for verdict
-	errExited = fmt.Errorf("%w: another goroutine, which was about to register this wait, has exited", purgatory.ErrCancelled)
+	reached     error // nil, for verdict
+	errPanicked = fmt.Errorf("%w: the goroutine that was about to register this wait has panicked", purgatory.ErrCancelled)
 )
 
 func (s *shared[K]) TryComplete() bool { return s.w.at.Load() >= s.position }
@@ -91,6 +94,12 @@ func (w *Watermark[K]) enter(position int64, keeps bool) (s *shared[K], starts b
 // nextLocked returns a new wait for position. before is the one that is there and ending, nil if there is none.
 func (w *Watermark[K]) nextLocked(position int64, before *shared[K]) *shared[K] {
 	s := &shared[K]{w: w, position: position, crowd: newCrowd()}
+	s.op, s.prev = s, w.mu.newest
+	if w.mu.newest = s.crowd; s.prev == nil {
+		w.mu.oldest = s.crowd
+	} else {
+		s.prev.next = s.crowd
+	}
 	switch {
 	case before == w.mu.first:
 		w.mu.first = s
@@ -102,30 +111,23 @@ func (w *Watermark[K]) nextLocked(position int64, before *shared[K]) *shared[K] 
 	return s
 }
 
-// start registers s, without mu: with WithFirstInFirstOut a registration calls methods of other
-// operations. (If a callback among them blocks, and the position was reached before s was linked, it holds up
-// those who have joined s, too.) If the purgatory refuses s, start ends it and returns the error.
+// start registers s, without mu. If the purgatory refuses s, start ends it and returns the error.
 func (s *shared[K]) start() error {
 	w := s.w
-	exits := true
+	panics := true
 	defer func() {
-		if exits { // a method of another operation has called runtime.Goexit, or the key has no hash
-			s.end(&errExited)
-			w.p.Cancel(s, nil)
+		if panics { // the key has no hash
+			s.end(&errPanicked)
 		}
 	}()
 	_, err := w.p.TryCompleteElseWatchAt(s, purgatory.NoTimeout, purgatory.KeyPosition[K]{Key: w.key, Position: s.position})
-	exits = false
-	closed := w.closed.Load() // before the position is read, which is final then
+	panics = false
 	switch {
 	case err != nil:
 		refusal := err // a variable of its own: its address escapes
 		s.end(&refusal)
 		return s.err()
-	case w.at.Load() >= s.position:
-		s.end(&reached)
-		w.p.Cancel(s, nil) // with WithFirstInFirstOut the purgatory may have tried only those before s
-	case closed:
+	case w.closed.Load():
 		w.p.Cancel(s, w.cause)
 	}
 	return nil
@@ -171,8 +173,24 @@ func (w *Watermark[K]) leave(s *shared[K]) bool {
 	return left
 }
 
+// forgetLocked takes s, which has ended or is about to, out of the list, and lets nobody enter it any more.
 func (s *shared[K]) forgetLocked() {
-	if mu := &s.w.mu; mu.first == s {
+	if s.op == nil {
+		return // the last to leave has done so
+	}
+	mu := &s.w.mu
+	if s.prev == nil {
+		mu.oldest = s.next
+	} else {
+		s.prev.next = s.next
+	}
+	if s.next == nil {
+		mu.newest = s.prev
+	} else {
+		s.next.prev = s.prev
+	}
+	s.prev, s.next, s.op = nil, nil, nil
+	if mu.first == s {
 		mu.first = nil
 	} else if mu.waits[s.position] == s {
 		delete(mu.waits, s.position)

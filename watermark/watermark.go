@@ -32,7 +32,7 @@ type Watermark[K comparable] struct {
 	//     after the rise sees it.
 	//  3. One that has entered before is in a wait that is registered, and then the check finds it; or
 	//     it, or another goroutine, is about to register it. The purgatory tries the wait after it is
-	//     linked, and with WithFirstInFirstOut, which may try others only, shared.start looks.
+	//     linked.
 	//
 	// After Close the position does not change, and so nobody gets a yes from later progress:
 	//
@@ -44,10 +44,12 @@ type Watermark[K comparable] struct {
 	//
 	// Close leaves nobody waiting:
 	//
-	//  1. No goroutine enters a wait after Close has set closed, because it enters under mu.
-	//  2. After that Close ends the waits that are linked under the key.
-	//  3. A wait that Close does not find there is linked later. shared.start looks at closed after the wait is linked,
-	//     and ends it.
+	//  1. Close sets closed and reads the list of all waits in one step, under mu. No goroutine enters a wait later,
+	//     because it enters under mu.
+	//  2. After that Close cancels each of these waits. One that is pending ends. One that another goroutine is trying
+	//     ends when the try has returned.
+	//  3. One that its goroutine is still registering may not have been accepted. shared.start looks at closed after
+	//     the registration, and cancels it.
 	//
 	// A goroutine that comes after Recede gets no yes from before it:
 	//
@@ -59,6 +61,8 @@ type Watermark[K comparable] struct {
 		sched.Mutex
 		first   *shared[K]           // one of the waits; see docs/decisions.md#one-wait-needs-no-map
 		waits   map[int64]*shared[K] // the others, by position; one that is ending may still be there
+		oldest  *crowd               // begins the list of all waits that have not ended, those from before a Recede, too
+		newest  *crowd               // ends it
 		waiting int                  // goroutines and Waits in a wait that has not ended
 	}
 }
@@ -125,26 +129,30 @@ func (w *Watermark[K]) Recede(to int64) {
 // waits when Close comes still gets nil if w had come as far as its position by then. If cause is nil, it
 // is [ErrClosed]. Only the first Close has an effect.
 //
-// Close is CancelMatching of the purgatory, for the waits of w only. It does not block. You may hold a
-// lock when you call it, unless a function of WithLogger or WithPanicHandler takes
-// that lock.
+// Close ends the waits of w, and nothing else under its key. It does not block. You may hold a lock when you call it,
+// unless a function of WithLogger or WithPanicHandler takes that lock.
 func (w *Watermark[K]) Close(cause error) {
 	if cause == nil {
 		cause = ErrClosed
 	}
+	for _, op := range w.shut(cause) {
+		w.p.Cancel(op, cause)
+	}
+}
+
+// shut closes w and returns the operations of the waits that have not ended. It returns none if w is closed already.
+func (w *Watermark[K]) shut(cause error) (ops []operation.Operation) {
 	w.mu.Lock()
-	again := w.closed.Load()
-	if !again {
-		w.cause = cause
-		w.closed.Store(true)
+	defer w.mu.Unlock()
+	if w.closed.Load() {
+		return nil
 	}
-	w.mu.Unlock()
-	if !again {
-		w.p.CancelMatching(w.key, cause, func(op operation.Operation) bool {
-			s, ok := op.(*shared[K])
-			return ok && s.w == w
-		})
+	w.cause = cause
+	w.closed.Store(true)
+	for c := w.mu.oldest; c != nil; c = c.next {
+		ops = append(ops, c.op)
 	}
+	return ops
 }
 
 // Await blocks the caller until w has come as far as position, ctx ends, w is closed, or a method of the
@@ -153,8 +161,7 @@ func (w *Watermark[K]) Close(cause error) {
 // It allocates nothing if w has come as far at first. Do not call it from a callback.
 //
 // Errors: the cause of ctx; the cause that was given to Close, or to CancelForKey; purgatory.ErrCancelled
-// if the latter is nil, or if CompleteForKey ended the wait; purgatory.ErrClosed, and purgatory.ErrFull.
-// Compare with errors.Is.
+// if the latter is nil; purgatory.ErrClosed, and purgatory.ErrFull. Compare with errors.Is.
 func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
 	if w.closed.Load() {
 		return w.cause
@@ -182,7 +189,7 @@ func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
 		}
 		// A start that was refused may have been before this call, when the purgatory was full. The next
 		// that this goroutine finds has begun during the call, and speaks for it, too.
-		if starts || !s.refused() || !first && s.verdict != &errExited {
+		if starts || !s.refused() || !first {
 			err = s.err()
 			if woken && s.again {
 				crowds.Put(s.crowd)

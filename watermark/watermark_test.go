@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -182,12 +181,8 @@ func TestWhatEndsTheOperationEndsAllItsWaits(t *testing.T) {
 	}{
 		"cancelled, with a cause": {func(p *strings) { p.CancelForKey("a", errGone) }, errGone},
 		"cancelled":               {func(p *strings) { p.CancelForKey("a", nil) }, purgatory.ErrCancelled},
-		"completed":               {func(p *strings) { p.CompleteForKey("a") }, purgatory.ErrCancelled},
-		"cancelled, chosen": {func(p *strings) {
-			p.CancelMatching("a", errGone, func(operation.Operation) bool { return true })
-		}, errGone},
-		"closed":    {func(p *strings) { _ = p.Close() }, purgatory.ErrClosed},
-		"shut down": {func(p *strings) { _ = p.Shutdown(ended()) }, purgatory.ErrClosed},
+		"closed":                  {func(p *strings) { _ = p.Close() }, purgatory.ErrClosed},
+		"shut down":               {func(p *strings) { _ = p.Shutdown(ended()) }, purgatory.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
@@ -279,40 +274,6 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// blocker is an operation whose callback blocks.
-type blocker struct {
-	operation.DelayedOperation
-	free chan struct{}
-}
-
-func (*blocker) TryComplete() bool { return false }
-func (b *blocker) OnComplete()     { <-b.free }
-func (*blocker) OnExpiration()     {}
-
-// Where workers run callbacks, CancelForKey returns before that of a wait. A goroutine that comes
-// in between gets no error from before its time, and nobody waits for the worker.
-func TestCallbacksOnWorkers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPurgatory(t, purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(1))
-		free := make(chan struct{})
-		_, err := p.TryCompleteElseWatch(&blocker{free: free}, purgatory.NoTimeout, "the worker")
-		require.NoError(t, err)
-		p.CompleteForKey("the worker")
-		synctest.Wait()
-		w := New(p, "a", 0)
-		first := await(w, 5)
-		p.CancelForKey("a", errGone)
-		second := await(w, 5)
-		synctest.Wait()
-		close(free)
-		first.returned(t, errGone)
-		second.waits(t)
-		second.leave(nil)
-		second.returned(t, context.Canceled)
-		left(t, w)
-	})
-}
-
 // A wait has been asked to end, by a goroutine that has found it held. Those who come then share another one.
 func TestThoseWhoComeWhileAWaitEndsShareTheNext(t *testing.T) {
 	p := newPurgatory(t)
@@ -333,84 +294,6 @@ func TestThoseWhoComeWhileAWaitEndsShareTheNext(t *testing.T) {
 		}
 		defer startWait(t, w, 9).Stop()
 	}
-}
-
-// In line behind another operation the purgatory does not try a wait when it registers it.
-func TestInLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
-		w := New(p, "a", 0)
-		first, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
-		require.NoError(t, err)
-		meanwhile := asked{context.Background(), func() { w.Advance(5) }}
-		returned := make(chan error, 1)
-		go func() { returned <- w.Await(meanwhile, 5) }()
-		synctest.Wait()
-		require.Len(t, returned, 1)
-		require.NoError(t, <-returned)
-		first.Stop()
-		left(t, w)
-	})
-}
-
-// The position is raised before the wait is linked, and behind another operation the purgatory does not try it then.
-func TestRaisedInLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
-		w := New(p, "a", 0)
-		first, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
-		require.NoError(t, err)
-		s, _, err := w.enter(5, false)
-		require.NoError(t, err)
-		joined := await(w, 5)
-		w.Advance(5)
-		require.NoError(t, s.start())
-		joined.returned(t, nil)
-		require.NoError(t, s.err())
-		first.Stop()
-		left(t, w)
-	})
-}
-
-// exits is an operation whose callback ends the goroutine, after it has waited.
-type exits struct {
-	operation.DelayedOperation
-	ready bool
-	goOn  chan struct{}
-}
-
-func (o *exits) TryComplete() bool { return o.ready }
-func (o *exits) OnComplete()       { <-o.goOn; runtime.Goexit() }
-func (o *exits) OnExpiration()     {}
-
-// In line a goroutine that comes calls the callbacks of those before it. If one of them ends the goroutine, those who
-// have joined it meanwhile wait on.
-func TestACallbackThatEndsTheGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPurgatory(t, purgatory.WithFirstInFirstOut())
-		w := New(p, "a", 0)
-		first := &exits{goOn: make(chan struct{})}
-		_, err := p.TryCompleteElseWatch(first, purgatory.NoTimeout, "a")
-		require.NoError(t, err)
-		first.ready = true
-		exited, returned := make(chan struct{}), false
-		go func() {
-			defer close(exited)
-			_ = w.Await(context.Background(), 5)
-			returned = true
-		}()
-		synctest.Wait()
-		joined := await(w, 5)
-		close(first.goOn)
-		<-exited
-		require.False(t, returned)
-		joined.waits(t)
-		require.Equal(t, 1, w.Waiting())
-		require.Equal(t, 1, p.NumDelayed())
-		w.Advance(5)
-		joined.returned(t, nil)
-		left(t, w)
-	})
 }
 
 // A position that is reached when the context has ended, or the purgatory has closed, is no error.
@@ -437,6 +320,10 @@ func TestAPanicLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer q.Close()
 	unhashable := New[any](q, []int{1}, 0)
+	joined, _, err := unhashable.enter(5, false)
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = joined.start() })
+	require.ErrorIs(t, joined.err(), purgatory.ErrCancelled)
 	require.Panics(t, func() { _ = unhashable.Await(context.Background(), 5) })
 	require.Panics(t, func() { unhashable.Advance(1) })
 	left(t, unhashable)

@@ -49,7 +49,7 @@ func main() {
 	case "model":
 		m, err := readMatrix(*out)
 		must(err)
-		writeModel(os.Stdout, m)
+		writeModel(os.Stdout, m, larger...)
 	default:
 		fmt.Fprintf(os.Stderr, "cores: %q is none of matrix, cliff, bare, words, model\n", what)
 		os.Exit(2)

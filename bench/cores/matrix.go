@@ -19,7 +19,7 @@ import (
 type matrix struct {
 	CPU, Go, OS, Revision, Date string
 	Processors                  int
-	Line                        float64 // ns that a cache line takes from one processor to another
+	Line                        float64 // ns that a cache line takes from one processor to another; 0: not known
 	Rows                        []row
 }
 
@@ -39,7 +39,9 @@ func measureMatrix(only *regexp.Regexp, d, most time.Duration, progress io.Write
 		Date: time.Now().UTC().Format(time.DateOnly), Processors: all,
 	}
 	if all > 1 {
-		m.Line = timeLine()
+		if ns, ok := timeLine(most / 10); ok {
+			m.Line = ns
+		}
 	}
 	var procs []int
 	for n := 1; n < all; n *= 2 {

@@ -22,7 +22,8 @@ type stream struct {
 	marks []mark
 	n     int64 // operations so far
 	calls int
-	every int // calls between two marks
+	every int   // calls between two marks
+	most  int64 // operations after which the window is over; 0: any number
 	laps  []float64
 	lap   time.Duration // when the last one was over
 }
@@ -57,6 +58,9 @@ func (s *stream) more(n int64) bool {
 		}
 		s.marks = append(s.marks, mark{at, s.n})
 	}
+	if s.most != 0 && s.n >= s.most {
+		s.over.Store(true)
+	}
 	return !s.over.Load()
 }
 
@@ -74,29 +78,12 @@ type window struct {
 func aWindow(goroutines int, d time.Duration, streamOf func(worker int) int, run func(worker int, s *stream)) (w window) {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	var (
-		over    atomic.Bool
-		done    sync.WaitGroup
-		begin   = make(chan struct{})
-		streams = make([]stream, goroutines)
-		start   time.Time
-	)
-	for worker := range streams {
-		streams[worker].marks = make([]mark, 0, 256)
-		done.Go(func() {
-			<-begin
-			s := &streams[worker]
-			s.over, s.begun = &over, start
-			run(worker, s)
-		})
-	}
 	waited := lockWait()
-	start = time.Now()
-	close(begin)
-	time.Sleep(d)
-	over.Store(true)
-	done.Wait()
-	w.took = time.Since(start)
+	streams, took := perform(goroutines, 0, func(over *atomic.Bool) {
+		time.Sleep(d)
+		over.Store(true)
+	}, run)
+	w.took = took
 	w.lockWait = (lockWait() - waited) / w.took.Seconds() / float64(runtime.GOMAXPROCS(0))
 	together := map[int][]stream{}
 	for worker, s := range streams {
@@ -108,6 +95,32 @@ func aWindow(goroutines int, d time.Duration, streamOf func(worker int) int, run
 		w.rates = laps[1:] // goroutines begin in the first one
 	}
 	return w
+}
+
+// perform has goroutines run until their window is over: when end, which they run beside, sets over, or one of them has done
+// so many operations (0: any number).
+func perform(goroutines int, most int64, end func(over *atomic.Bool), run func(worker int, s *stream)) (streams []stream, took time.Duration) {
+	var (
+		over  atomic.Bool
+		done  sync.WaitGroup
+		begin = make(chan struct{})
+		start time.Time
+	)
+	streams = make([]stream, goroutines)
+	for worker := range streams {
+		streams[worker].marks = make([]mark, 0, 256)
+		done.Go(func() {
+			<-begin
+			s := &streams[worker]
+			s.over, s.begun, s.most = &over, start, most
+			run(worker, s)
+		})
+	}
+	start = time.Now()
+	close(begin)
+	end(&over)
+	done.Wait()
+	return streams, time.Since(start)
 }
 
 // slice finds the slices that count.

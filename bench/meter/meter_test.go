@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -50,7 +51,7 @@ func TestQuantileOfNothing(t *testing.T) {
 
 func TestLoopCountsEveryOperation(t *testing.T) {
 	var ran atomic.Int64
-	rate := Loop(2, 5*time.Millisecond, 10, func(_, n int) {
+	rate := Loop(2, 0, 1000, func(_, n int) {
 		ran.Add(int64(n))
 	})
 	assert.Positive(t, rate.Ops)
@@ -59,10 +60,21 @@ func TestLoopCountsEveryOperation(t *testing.T) {
 	assert.Less(t, rate.AllocsPerOp, 0.5)
 }
 
+// The clock decides when a window is over, whatever a chunk takes.
+func TestAWindowIsAsLongAsItSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		rate := Loop(2, 50*time.Millisecond, 3, func(int, int) { time.Sleep(time.Millisecond) })
+		assert.Equal(t, 60*time.Millisecond, time.Since(began), "a fifth of it to warm up")
+		assert.EqualValues(t, 2*50*3, rate.Ops)
+		assert.InEpsilon(t, 1e6/6, rate.NsPerOp, 1e-9)
+	})
+}
+
 var kept []byte
 
 func TestLoopCountsAllocations(t *testing.T) {
-	rate := Loop(1, 5*time.Millisecond, 100, func(_, n int) {
+	rate := Loop(1, 0, 100, func(_, n int) {
 		for range n {
 			kept = make([]byte, 100)
 		}
@@ -91,7 +103,7 @@ func TestHoldIsLive(t *testing.T) {
 func TestAlternateKeepsBodiesApart(t *testing.T) {
 	var ran [2]int64
 	var kept *[32]byte
-	rates := Alternate(1, 20*time.Millisecond, 1000, // so many in each slice, however slow the machine
+	rates := Alternate(1, 0, 1000, // so many in each slice
 		func(_, n int) {
 			for ran[0] += int64(n); n > 0; n-- {
 				kept = new([32]byte)

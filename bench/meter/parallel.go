@@ -15,7 +15,8 @@ type Rate struct {
 }
 
 // Loop measures body on g goroutines for about a window. body(worker, n) does n operations. Memory is touched and the
-// loop is run for a fifth of the window before the clock starts.
+// loop is run for a fifth of the window before the clock starts. A window of 0 measures nothing: each slice does one chunk, which
+// shows that the body runs.
 func Loop(g int, window time.Duration, chunk int, body func(worker, n int)) Rate {
 	return Alternate(g, window, chunk, body)[0]
 }
@@ -66,7 +67,7 @@ func spin(g int, window time.Duration, chunk int, body func(worker, n int)) (ops
 			start := time.Now()
 			var mine int64
 			var took time.Duration
-			for took < window {
+			for mine == 0 || took < window {
 				body(w, chunk)
 				mine += int64(chunk)
 				took = time.Since(start)

@@ -158,8 +158,13 @@ func gather(n int, wait func(ctx context.Context, i int)) (release func()) {
 	}
 }
 
+// until returns when something has been reached, and panics if that takes a minute.
 func until(reached func() bool) {
-	for !reached() {
+	begun := time.Now()
+	for looks := 1; !reached(); looks++ {
+		if looks%1024 == 0 && time.Since(begun) > time.Minute { // the clock costs as much as some looks
+			panic("what the others do has not happened within a minute")
+		}
 		runtime.Gosched()
 	}
 }

@@ -29,7 +29,7 @@ func addCancelOne(r *Run, round, pending int, peer string, t timers.Timers) {
 	for i, d := range delays(0, pending, 60*time.Second, 120*time.Second) {
 		others.Add(i, d)
 	}
-	rest(t)
+	r.rest(t)
 	window := r.Window
 	if pending >= Million {
 		// Long enough for whole cycles of the collector, which has a million pending timers to mark each time: who

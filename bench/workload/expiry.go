@@ -27,7 +27,7 @@ func timerExpiry(r *Run) {
 func timersExpire(r *Run, round, n int, peer string) {
 	late := meter.NewLateness(n)
 	slots := timers.New(peer).Slots(n, late.Met)
-	r.expire("T2", peer, round, late, delays(round, n, 2*time.Second, 3*time.Second), slots.Add)
+	r.expire("T2", peer, round, late, r.deadlines(round, n, 2*time.Second, 3*time.Second), slots.Add)
 }
 
 // operationExpiry measures P6: a million operations on a thousand keys that expire within one second. There are three
@@ -41,7 +41,7 @@ func operationsExpire(r *Run, round int, peer string) {
 	probes := purgatories.Probes(late, r.Million)
 	keys := keySets(quietKeys, func(i int) []string { return []string{fmt.Sprintf("key-%d", i)} })
 	p := purgatories.New(peer)
-	ds := delays(round, r.Million, 3*time.Second, 4*time.Second)
+	ds := r.deadlines(round, r.Million, 3*time.Second, 4*time.Second)
 	r.expire("P6", peer, round, late, ds, func(i int, d time.Duration) { p.Submit(&probes[i], d, keys[i%len(keys)]) })
 }
 
@@ -77,13 +77,13 @@ func probesBeside(r *Run) {
 
 func probesOne(r *Run, round int, peer string) {
 	p := purgatories.New(peer)
-	crowd(p, r.Million, 1)
+	r.crowd(p, r.Million, 1)
 	const every = 2 * time.Millisecond
-	n := int(25 * r.Window / every)
+	n := max(10, int(25*r.Window/every))
 	late := meter.NewLateness(n)
 	probes := purgatories.Probes(late, n)
 	keys := keySets(n, func(i int) []string { return []string{fmt.Sprintf("probe-%d", i%100)} })
-	ds := delays(4, n, 20*time.Millisecond, 100*time.Millisecond)
+	ds := r.deadlines(4, n, 20*time.Millisecond, 100*time.Millisecond)
 	load := LifeLoop(p, 1, 3)
 	if peer == purgatories.Timers { // which has no checks
 		load = newAddCancelLoop(timers.New(timers.Std), 1, 1, requests).run

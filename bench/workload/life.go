@@ -64,7 +64,7 @@ func lifeBeside(r *Run, round int, peer, heap string, window time.Duration) {
 // lifeAmong measures P3: P2 on top of a million long operations on a thousand other keys.
 func lifeAmong(r *Run, round int, peer string) {
 	p := purgatories.New(peer)
-	crowd(p, r.Million, 1)
+	r.crowd(p, r.Million, 1)
 	for _, g := range []int{1, 2} {
 		// For whole cycles of the collector, which has many to mark.
 		rate := meter.Loop(g, 8*r.Window, 4*batch, LifeLoop(p, g, 3))

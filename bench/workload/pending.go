@@ -36,14 +36,14 @@ func pendingOperations(r *Run) {
 		peers := r.operations(purgatories.Ours, purgatories.CB, purgatories.Timers)
 		r.each(fmt.Sprintf("P5  keys=%d", keys), r.longRounds(), peers, func(round int, peer string) {
 			p := purgatories.New(peer)
-			m := footprint(r.Million, func() { crowd(p, r.Million, keys) })
+			m := footprint(r.Million, func() { r.crowd(p, r.Million, keys) })
 			runtime.KeepAlive(p)
 			r.add("P5", fmt.Sprintf("keys=%d/N=%d", keys, r.Million), peer, round, int64(r.Million), m)
 		})
 	}
 	r.each("P7", r.longRounds(), r.operations(purgatories.Ours), func(round int, peer string) {
 		p := purgatories.New(peer)
-		crowd(p, r.Million, 1)
+		r.crowd(p, r.Million, 1)
 		m := idle(10 * r.Window)
 		runtime.KeepAlive(p)
 		r.add("P7", fmt.Sprintf("N=%d", r.Million), peer, round, int64(r.Million), m)
@@ -66,7 +66,7 @@ func footprint(n int, start func()) map[string]float64 {
 }
 
 // crowd submits n long operations, each on some of a thousand keys.
-func crowd(p purgatories.Purgatory, n, keys int) {
+func (r *Run) crowd(p purgatories.Purgatory, n, keys int) {
 	sets := keySets(quietKeys, func(i int) []string {
 		set := make([]string, keys)
 		for j := range set {
@@ -80,7 +80,7 @@ func crowd(p purgatories.Purgatory, n, keys int) {
 		p.Submit(lane, d, sets[i%len(sets)])
 	}
 	p.Settle(lane)
-	rest(p)
+	r.rest(p)
 }
 
 // idle returns the milliseconds of processor time that the process uses in a second in which the benchmark sleeps for so

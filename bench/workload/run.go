@@ -19,10 +19,11 @@ import (
 	"github.com/delayedop/purgatory/bench/timers"
 )
 
-// Run is one run of the benchmark program.
+// Run is one run of the benchmark program. Without a window it is a trial, which shows that workloads run, and measures
+// nothing: a loop does one chunk in each of its slices, what expires does so within milliseconds, and nothing is waited for.
 type Run struct {
 	Rounds   int           // how often a peer is measured in each workload; 0: as often as is usual there
-	Window   time.Duration // how long a loop is measured
+	Window   time.Duration // how long a loop is measured; 0: a trial, see below
 	Quick    bool          // only the essentials
 	Million  int           // what stands for "1,000,000 pending"; smaller in tests
 	Heap     int           // bytes of live heap beside P1 and P2; smaller in tests
@@ -152,8 +153,23 @@ func rest(peer any) {
 	}
 }
 
+// rest is the function rest, for which a trial has no time.
+func (r *Run) rest(peer any) {
+	if r.Window > 0 {
+		rest(peer)
+	}
+}
+
 // random returns a generator that draws the same numbers in every run.
 func random(stream int) *rand.Rand { return rand.New(rand.NewPCG(1441, uint64(stream))) }
+
+// deadlines are the delays of what expires while a run waits for it.
+func (r *Run) deadlines(stream, n int, low, high time.Duration) []time.Duration {
+	if r.Window == 0 {
+		low, high = time.Millisecond, 2*time.Millisecond
+	}
+	return delays(stream, n, low, high)
+}
 
 // delays returns durations drawn uniformly from [low, high).
 func delays(stream, n int, low, high time.Duration) []time.Duration {

@@ -84,7 +84,7 @@ func stepOne(r *Run, round, n int, peer string) {
 		l.arrive()
 	}
 	if n >= r.Million/10 {
-		rest(l.purgatory)
+		r.rest(l.purgatory)
 	}
 	meter.PrefaultForGrowth()
 	for range 20 {

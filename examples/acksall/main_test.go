@@ -15,9 +15,10 @@ import (
 	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
 	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/internal/program/programtest"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 func parse(t *testing.T, args ...string) config {
 	t.Helper()

@@ -87,7 +87,10 @@ func (s *service) claim(ctx context.Context, wait time.Duration, types []string)
 	return j, err
 }
 
-// lease is a job in a worker's hands. It is forced when the job is done; any other end gives the job back.
+// errDone is the cause of a lease whose job is done.
+var errDone = errors.New("the job is done")
+
+// lease is a job in a worker's hands. Any end but [errDone] gives the job back.
 type lease struct {
 	operation.DelayedOperation
 	service *service
@@ -97,7 +100,7 @@ type lease struct {
 func (l *lease) TryComplete() bool { return false }
 func (l *lease) OnExpiration()     {}
 func (l *lease) OnComplete() {
-	if l.Outcome() != operation.Forced {
+	if !errors.Is(l.Cause(), errDone) {
 		l.service.giveBack(l.job)
 	}
 }
@@ -112,7 +115,7 @@ func (s *service) drop(id int64, cause error) { s.leases.CancelForKey(id, cause)
 
 // finish reports whether the caller has finished its job. If not, the lease has ended before: an operation ends once.
 func (s *service) finish(id int64) (done bool) {
-	if done = s.leases.CompleteForKey(id) == 1; done {
+	if done = s.leases.CancelForKey(id, errDone) == 1; done {
 		s.change(func(c *counts) { c.done++ })
 	}
 	return done

@@ -21,9 +21,10 @@ import (
 	"github.com/delayedop/purgatory/examples/internal/httpload/httploadtest"
 	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/internal/program/programtest"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 func open(t *testing.T, lease time.Duration) *service {
 	s, err := newService(lease)

@@ -15,10 +15,11 @@ import (
 	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
 	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/internal/program/programtest"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 func TestDemo(t *testing.T) {
 	for name, args := range map[string][]string{

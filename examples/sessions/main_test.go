@@ -18,11 +18,12 @@ import (
 	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
 	"github.com/delayedop/purgatory/examples/internal/program"
 	"github.com/delayedop/purgatory/examples/internal/program/programtest"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // In a bubble time passes only while everybody sleeps: nobody is late by accident, and the numbers are known beforehand.
 func TestRunInABubble(t *testing.T) {

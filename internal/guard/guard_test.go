@@ -11,9 +11,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // inGoroutine runs f on a goroutine of its own and reports whether f returned. It did not if
 // it called runtime.Goexit.

@@ -22,11 +22,11 @@ import (
 // waits for a holder. A goroutine that finds one sets a mark in the state word and
 // goes on:
 //
-//	         Begin              Release                 settle
+//	         Begin              Release                 Settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
-//	                      │     Acquire
+//	                      │  Acquire, Claim
 //	                      ├ again: "state has changed, try again"  (set by Acquire)
-//	                      └ wish:  "end it with this outcome"       (set by claim)
+//	                      └ wish:  "end it with this outcome"       (set by Claim)
 //
 // No completion is lost:
 //
@@ -48,24 +48,17 @@ type Machine struct {
 	// convert pointers.
 	entry entry.Entry
 
-	// op is the operation that the machine is part of. It is constant from Begin on, unless
-	// the operation is given back.
-	op Operation
-
-	// start is when the operation was accepted, on the timer's clock, plus 1 ns; 0 before.
-	// The holder writes it once, before the operation is watched.
-	start time.Duration
+	op    Operation     // that the machine is part of; constant from Begin on
+	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
 	// tail belongs to the holder. While the operation waits, tail points to an array of
 	// extra() Watches, one for each key beyond the first. After the operation was
 	// cancelled, tail points to the cause, an error. The outcome in the state word tells
 	// the two apart. One pointer for both keeps a user's type with 8 bytes of its own in
-	// the size class of 112 bytes. See docs/decisions.md#112-bytes.
+	// the size class of 112 bytes.
 	tail unsafe.Pointer
 
-	// first is the watch of the first key. It is inline, so that an operation on one key
-	// needs no second allocation.
-	first Watch
+	first Watch // of the first key: an operation on one key needs no second allocation
 }
 
 // Layout of the state word, from the lowest bit: the binding of the entry, constant from
@@ -73,12 +66,9 @@ type Machine struct {
 // marks, and the fields below. A new operation has the word 0.
 //
 // The owner is in the same word as the phase, so that a goroutine that ends an operation
-// on a user's request checks the owner and claims the operation in one step. A refused
-// operation may be submitted to another purgatory at any time, even between two steps. See
-// docs/decisions.md#the-owner-is-in-the-state-word.
+// on a user's request checks the owner and claims the operation in one step.
 const (
 	phaseShift   = 32
-	phaseNew     = 0 << phaseShift
 	phasePending = 1 << phaseShift
 	phaseBusy    = 2 << phaseShift
 	phaseEnded   = 3 << phaseShift
@@ -88,17 +78,17 @@ const (
 
 	wishShift    = 35 // the wish, an Outcome; Pending means that there is none
 	wishMask     = 7 << wishShift
-	outcomeShift = 38      // an Outcome, set by settle
-	accepted     = 1 << 41 // set by the first release, cleared by settle
-	stopped      = 1 << 42 // a check in order has stopped at the operation; constant from then on
-	extraShift   = 48      // number of watches in tail, constant from Begin to settle
+	outcomeShift = 38 // an Outcome: how the holder will end the operation, or how it has ended
+	outcomeMask  = 7 << outcomeShift
+	accepted     = 1 << 41 // set by the first release, cleared by Settle
+	checked      = 1 << 42 // set by Acquire: a check has come to the operation
+	extraShift   = 48      // number of watches in tail, constant from Begin to Settle
 
 	// MaxKeys is the largest number of keys that an operation can wait for.
 	MaxKeys = 1 << (64 - extraShift)
 )
 
-// Operation returns the operation that m is part of. It must not be called before
-// Begin.
+// Operation returns the operation that m is part of. It must not be called before Begin.
 func (m *Machine) Operation() Operation { return m.op }
 
 // Entry returns the operation's entry in the timer.
@@ -109,14 +99,12 @@ func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 func init() { entry.Expire = expire }
 
 // expire ends the operation that e is part of, because its timeout has passed. If another goroutine
-// is the holder, claim sets a wish.
-//
-// The conversion is safe: only Begin makes an entry an operation's, and that entry is the
-// first field of a Machine.
+// is the holder, Claim sets a wish. The conversion is safe: only Begin makes an entry an operation's, and
+// that entry is the first field of a Machine.
 func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
-	if held, _ := m.claim(Expired, m.Owner()); held {
-		m.End(Expired, nil)
+	if held, _ := m.Claim(Expired, m.Owner()); held {
+		m.first.list.end(m)
 	}
 }
 
@@ -126,47 +114,36 @@ var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless ent
 // not been watched.
 func (m *Machine) Start() time.Duration { return m.start - 1 }
 
-// SetStart sets the time that Start returns. Only the holder may call it, before it
-// links any Watch.
+// SetStart sets the time that Start returns. Only the holder may call it, before it links any Watch.
 func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 
-// Owner returns the identity of the purgatory to which the operation was submitted, 0 if
-// it is new.
-func (m *Machine) Owner() uint32 {
-	return identity.In(m.word().Load())
+// Owner returns the identity of the purgatory to which the operation was submitted, 0 if it is new.
+func (m *Machine) Owner() uint32 { return identity.In(m.word().Load()) }
+
+// Begin makes the caller the holder of op, a new operation, of which m is the machine. op will
+// wait for keys keys, 1 to MaxKeys, in the purgatory whose identity is id. Begin returns false
+// if op is not new.
+func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
+	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
+		return false
+	}
+	m.op = op
+	return true
 }
 
-// giveBack gives up a held operation that was refused: no list has seen it, and no
-// timer holds its entry. The operation becomes new and can be submitted again, perhaps to
-// another purgatory. If spent is true, a worker of the timer has claimed the entry and
-// may still call claim; the operation then counts as ended and cannot be submitted
-// again.
-//
-// giveBack drops the marks. That is correct, because the calls that have set them have
-// reported that they ended nothing.
-func (m *Machine) giveBack(spent bool) {
-	next := uint64(phaseNew)
-	if spent {
-		next = phaseEnded | m.word().Load()&identity.Half
-	}
-	if !spent {
-		m.entry.At = 0 // as if it had never been added to a timer, or cancelled there; nobody else reads it
-	}
-	m.start, m.op = 0, nil
-	m.word().Swap(next)
-}
-
-func wishOf(word uint64) Outcome { return Outcome(word & wishMask >> wishShift) }
+// Refuse ends a held operation that is not accepted: it stands in no list. Its outcome is Pending, and it cannot
+// be submitted again. Marks are dropped: the calls that have set them have reported that they ended nothing.
+func (m *Machine) Refuse() { m.word().Store(phaseEnded | m.word().Load()&identity.Half) }
 
 // Acquire makes the caller the holder of a pending operation, to try it. If another
 // goroutine is the holder, Acquire tells it to try again.
 func (m *Machine) Acquire() (held bool) {
 	for {
 		word := m.word().Load()
-		next := word | again
+		next := word | again | checked
 		switch word & phaseMask {
 		case phasePending:
-			next = word&^phaseMask | phaseBusy
+			next = word&^phaseMask | phaseBusy | checked
 		case phaseBusy:
 			// If the mark is set already, the holder will clear it before it tries
 			// again. That try sees the caller's change too.
@@ -179,29 +156,21 @@ func (m *Machine) Acquire() (held bool) {
 	}
 }
 
-// Hold makes the caller the holder if the operation is pending in the purgatory with the
-// identity owner. It sets no mark if another goroutine is the holder. It may fail when
-// another goroutine changes the state word at the same time.
-func (m *Machine) Hold(owner uint32) (held bool) {
-	word := m.word().Load()
-	return word&phaseMask == phasePending && identity.In(word) == owner && m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy)
-}
-
-// claim makes the caller the holder of a pending operation, to end it with o. If
+// Claim makes the caller the holder of a pending operation, to end it with o. If
 // another goroutine is the holder, o becomes the wish that the holder carries out when
-// its try returns false; an earlier wish takes precedence. claim does nothing to an
+// its try returns false; an earlier wish takes precedence. Claim does nothing to an
 // operation of another purgatory than owner, and nothing to one that is new or has ended.
-func (m *Machine) claim(o Outcome, owner uint32) (held, wished bool) {
+func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
 		word := m.word().Load()
 		switch {
 		case identity.In(word) != owner:
 			return false, false
 		case word&phaseMask == phasePending:
-			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy) {
+			if m.word().CompareAndSwap(word, word&^phaseMask|phaseBusy|uint64(o)<<outcomeShift) {
 				return true, false
 			}
-		case word&phaseMask == phaseBusy && word&wishMask == 0:
+		case word&phaseMask == phaseBusy && word&(wishMask|outcomeMask) == 0:
 			if m.word().CompareAndSwap(word, word|uint64(o)<<wishShift) {
 				return false, true
 			}
@@ -211,75 +180,93 @@ func (m *Machine) claim(o Outcome, owner uint32) (held, wished bool) {
 	}
 }
 
-// Ending reports whether m has ended, or its holder has been asked to end it.
-func (m *Machine) Ending() bool {
-	word := m.word().Load()
-	return word&phaseMask == phaseEnded || word&wishMask != 0
-}
+// Checked reports whether Acquire has been called for m, which the caller holds.
+func (m *Machine) Checked() bool { return m.word().Load()&checked != 0 }
 
 // Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
-// SetStopped notes that a check in order stops at m: when m leaves without having taken anything,
-// those behind it have to be tried. Only the holder may call it.
-func (m *Machine) SetStopped() {
-	if m.word().Load()&stopped == 0 {
-		m.word().Or(stopped)
-	}
+// ReleaseUnmarked is Release for the usual case, that there is no mark. Otherwise it returns false, and m is still held.
+func (m *Machine) ReleaseUnmarked() bool {
+	word := m.word().Load()
+	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
-// Stopped reports whether SetStopped was called. Only the holder may call it, or a goroutine that
-// takes out a stale watch.
-func (m *Machine) Stopped() bool { return m.word().Load()&stopped != 0 }
-
 // Release releases a held operation whose try returned false, unless there is a mark that
-// the caller has to follow, as its holder still: it has to end the operation with wish, if
-// that is not Pending, or to try again.
+// the caller has to follow, as its holder still: to end the operation with the wish, which is its outcome now, or to
+// try again.
 //
 // If retry is false, the caller will not try again. Release then clears the mark "again"
 // and releases the operation; if it returns tryAgain, another goroutine must try the operation.
-func (m *Machine) Release(retry bool) (wish Outcome, tryAgain bool) {
+func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 	for {
 		word := m.word().Load()
 		assertHeld(word)
 		switch {
 		case word&again != 0 && retry:
 			if m.word().CompareAndSwap(word, word&^again) {
-				return Pending, true
+				return false, true
 			}
 		case word&wishMask != 0:
-			return wishOf(word), false
+			if m.word().CompareAndSwap(word, word|word&wishMask<<(outcomeShift-wishShift)) {
+				return true, false
+			}
 		default:
 			if m.word().CompareAndSwap(word, word&^(phaseMask|again)|phasePending|accepted) {
-				return Pending, word&again != 0
+				return false, word&again != 0
 			}
 		}
 	}
 }
 
-// settle ends a held operation with o, for good. The caller has unlinked the watches,
-// or has made them stale. For a cancelled operation, settle keeps cause. It
-// returns the wish that was set, whether or not it is the outcome.
-func (m *Machine) settle(o Outcome, cause *error) (wish Outcome) {
+// Met has the holder, who has claimed m and tried it after all, end it as satisfied.
+func (m *Machine) Met() { m.word().And(^uint64(outcomeMask)) }
+
+// EndsAs returns the outcome with which the holder is about to end m: what Claim was given, the wish that Release
+// has found, or Satisfied.
+func (m *Machine) EndsAs() Outcome {
+	if word := m.word().Load(); word&outcomeMask != 0 {
+		return Outcome(word >> outcomeShift & 7)
+	}
+	return Satisfied
+}
+
+// Ending reports whether m has ended, or its holder is about to end it, or has been asked to.
+func (m *Machine) Ending() bool {
+	word := m.word().Load()
+	return word&phaseMask == phaseEnded || word&(wishMask|outcomeMask) != 0
+}
+
+// Settle ends a held operation, for good, with the outcome of EndsAs. The caller has unlinked the watches, or has made
+// them stale. Settle keeps cause if the outcome is Cancelled. It reports whether a wish to cancel was set, whether or not that
+// is the outcome.
+func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
+	o := m.EndsAs()
 	if o == Cancelled {
 		m.tail = unsafe.Pointer(cause)
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	kept := m.word().Load() & (identity.Half | stopped)
-	before := m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | kept)
+	before := m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | m.word().Load()&identity.Half)
 	assertHeld(before)
-	return wishOf(before)
+	return before&wishMask == uint64(Cancelled)<<wishShift
 }
 
 // AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the
-// registering goroutine has released m, and m has not ended. Once AcceptedBy has returned
-// true, the owner of the operation does not change.
+// registering goroutine has released m, and m has not ended.
 func (m *Machine) AcceptedBy(owner uint32) bool {
 	word := m.word().Load()
 	return word&accepted != 0 && identity.In(word) == owner
 }
 
-// End ends m, which the caller holds, with o, in the purgatory that m waits in.
-func (m *Machine) End(o Outcome, cause *error) { m.first.list.host.End(m, o, cause) }
+// Chain puts next behind m, and Unchain takes m out, and returns what was behind it. Both operations have ended, and so have
+// left the timer, whose link of their entries they use.
+func (m *Machine) Chain(next *Machine) { m.entry.Next = &next.entry.Link }
+
+// Unchain is the reverse of Chain. The conversion is safe: Chain has been given a Machine.
+func (m *Machine) Unchain() (next *Machine) {
+	next = (*Machine)(unsafe.Pointer(m.entry.Next))
+	m.entry.Next = nil
+	return next
+}

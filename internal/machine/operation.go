@@ -18,6 +18,9 @@ type Embedded interface{ embedOperationDelayedOperation() *Machine }
 // returns true, nobody has to run these on a worker.
 type Waker interface{ OnlyWakes() bool }
 
+// Try calls TryComplete. Only the holder may call it.
+func (m *Machine) Try() bool { return m.op.TryComplete() }
+
 // Core wraps the machine for a user's type to embed. It promotes no exported method to
 // that type.
 type Core struct{ m Machine }
@@ -25,7 +28,10 @@ type Core struct{ m Machine }
 func (c *Core) embedOperationDelayedOperation() *Machine { return &c.m }
 
 // Of returns the machine of op.
-func Of(op Embedded) *Machine { return op.embedOperationDelayedOperation() }
+func Of(op Operation) *Machine { return op.embedOperationDelayedOperation() }
+
+// OfCore returns the machine of c.
+func OfCore(c *Core) *Machine { return &c.m }
 
 // Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
 // type that embeds a nil pointer. It returns nil for these.

@@ -15,7 +15,7 @@ const (
 	NumOutcomes = iota // the number of outcomes, including Pending
 )
 
-// Outcome returns how the operation ended, Pending if it has not.
+// Outcome returns how the operation ended, Pending if it has not, or was refused.
 func (m *Machine) Outcome() Outcome {
 	word := m.word().Load()
 	if word&phaseMask != phaseEnded {
@@ -24,7 +24,7 @@ func (m *Machine) Outcome() Outcome {
 	return Outcome(word >> outcomeShift & 7)
 }
 
-// Cause returns the cause that settle was given for a cancelled operation, nil if it
+// Cause returns the cause that Settle was given for a cancelled operation, nil if it
 // was given none or if the outcome is another one.
 //
 // The conversion is safe because tail of a cancelled operation is a *error.

@@ -1,39 +1,35 @@
-// Package observe is what a purgatory says about itself, other than its counters: the records of its
-// logger, the panics of user code, and the callbacks that are slow or do not return.
+// Package observe is what a purgatory tells its logger and its panic handler.
 package observe
 
 import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // EventPanic is the record of a panic.
-const EventPanic = "purgatory.callback.panic"
+const EventPanic = "purgatory.panic"
 
-// Records are the records of a purgatory. Of each event they have at most recordsPerSecond a second.
-// They are safe for concurrent use.
+// Records are the records of a purgatory. Of each event they have at most recordsPerSecond a second. A goroutine of their own
+// calls the logger and the handler. They are safe for concurrent use.
 type Records struct {
 	purgatory string
-	logger    *slog.Logger
-	handler   guard.Handler        // of panics; may be nil
-	now       func() time.Duration // the timer's clock
-
-	panics atomic.Int64
+	logger    *slog.Logger  // nil: nothing is logged but panics
+	handler   guard.Handler // of panics; may be nil
+	panics    atomic.Int64
+	queue     Queue
 
 	mu struct { // lock level 8, taken with no other held
-		sync.Mutex
+		sched.Mutex
 		events map[string]recordCount
 	}
 }
 
-// recordsPerSecond is how many records of an event are logged in a second.
 const recordsPerSecond = 10
 
 // recordCount is the number of records of an event since a time, up to a second.
@@ -42,114 +38,87 @@ type recordCount struct {
 	n     int
 }
 
-// NewRecords returns the records of the purgatory with this name. handler may be nil.
-func NewRecords(purgatory string, logger *slog.Logger, handler guard.Handler, now func() time.Duration) *Records {
-	return &Records{purgatory: purgatory, logger: logger, handler: handler, now: now}
+// Init makes r the records of the purgatory with this name. logger and handler may be nil.
+func (r *Records) Init(purgatory string, logger *slog.Logger, handler guard.Handler) {
+	r.purgatory, r.logger, r.handler = purgatory, logger, handler
 }
 
-// Off reports whether nobody reads the records: the default.
-func (r *Records) Off() bool { return r.logger.Handler() == slog.DiscardHandler }
+// Off reports whether nobody reads the records but those of panics.
+func (r *Records) Off() bool { return r.logger == nil }
 
 // Panics returns how many panics there were.
 func (r *Records) Panics() int64 { return r.panics.Load() }
 
-// allow reports whether a record of event may be logged, and returns its attributes: args, and how
-// many records were suppressed before.
-func (r *Records) allow(event string, args []any) (all []any, ok bool) {
+// Idle reports whether every record has been written, or dropped.
+func (r *Records) Idle() bool { return r.queue.Idle() }
+
+// allow reports whether a record of event may be logged, and how many were suppressed before it.
+func (r *Records) allow(event string) (suppressed int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.mu.events[event]
-	if time.Since(c.since) >= time.Second {
-		if suppressed := c.n - recordsPerSecond; suppressed > 0 {
-			args = append(args, "suppressed", suppressed)
-		}
-		c = recordCount{since: time.Now()}
+	if now := sched.Now(); now.Sub(c.since) >= time.Second {
+		suppressed = max(c.n-recordsPerSecond, 0)
+		c = recordCount{since: now}
 	}
-	c.n++
 	if r.mu.events == nil {
 		r.mu.events = make(map[string]recordCount)
 	}
+	c.n++
 	r.mu.events[event] = c
-	return args, c.n <= recordsPerSecond
+	return suppressed, c.n <= recordsPerSecond
 }
 
-// left returns how many records of event may be logged now.
-func (r *Records) left(event string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.mu.events[event]
-	if time.Since(c.since) >= time.Second {
-		return recordsPerSecond
-	}
-	return max(recordsPerSecond-c.n, 0)
-}
-
-// Log logs an event, unless there are too many records of it.
-func (r *Records) Log(level slog.Level, event string, args ...any) {
+// Log logs an event, unless there are too many records of it. args returns its attributes; it runs where the logger does, and may
+// format keys.
+func (r *Records) Log(level slog.Level, event string, args func() []any) {
 	if r.Off() {
 		return
 	}
-	if args, ok := r.allow(event, args); ok {
-		r.tell(r.logger, level, event, args, r.Panicked)
+	if suppressed, ok := r.allow(event); ok {
+		r.queue.Add(func(dropped int) { r.write(r.logger, level, event, args(), suppressed+dropped) })
 	}
 }
 
-// LogOrDefault logs an event, by slog's default logger if the purgatory's does not log it.
-func (r *Records) LogOrDefault(level slog.Level, event string, args ...any) {
-	if !r.tell(r.logger, level, event, args, nil) {
-		r.tell(slog.Default(), level, event, args, nil)
+// write reports whether l has logged an event.
+func (r *Records) write(l *slog.Logger, level slog.Level, event string, args []any, suppressed int) bool {
+	ctx := context.Background()
+	if l == nil || !l.Enabled(ctx, level) {
+		return false
 	}
-}
-
-// tell reports whether l has logged an event. The handler of l is user code, which runs apart,
-// because the caller may have work in hand that must not end with its goroutine. A panic goes to h.
-func (r *Records) tell(l *slog.Logger, level slog.Level, event string, args []any, h guard.Handler) (logged bool) {
-	guard.Apart(func() {
-		if ctx := context.Background(); l.Enabled(ctx, level) {
-			l.Log(ctx, level, event, append([]any{"purgatory", r.purgatory}, args...)...)
-			logged = true
-		}
-	}, h)
-	return logged
+	if suppressed > 0 {
+		args = append(args, "suppressed", suppressed)
+	}
+	l.Log(ctx, level, event, append([]any{"purgatory", r.purgatory}, args...)...)
+	return true
 }
 
 // Panicked counts a panic in user code other than an operation's method, logs it, and calls the handler.
-func (r *Records) Panicked(recovered any, stack []byte) { r.panicked(recovered, stack, nil) }
+func (r *Records) Panicked(recovered any, stack []byte) {
+	r.panicked(recovered, stack, func() []any { return nil })
+}
 
-// panicked is Panicked with attributes. If there is no handler, and the logger does not log the panic, it
-// logs it to slog's default logger.
-func (r *Records) panicked(recovered any, stack []byte, about []any) {
+// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. The deferred function that has
+// recovered v calls Panic: the stack still has the panic there.
+func (r *Records) Panic(v, op any, method string, key any) {
+	r.panicked(v, debug.Stack(), func() []any {
+		return []any{"operation", Kind(op), "callback", method, "key", Key(key)}
+	})
+}
+
+// panicked has the panic written by slog's default logger if there is no handler, and the logger does not log it.
+func (r *Records) panicked(v any, stack []byte, about func() []any) {
 	r.panics.Add(1)
-	args, ok := r.allow(EventPanic, append(about, "panic", guard.Text(recovered), "stack", string(stack)))
-	if ok && !r.tell(r.logger, slog.LevelError, EventPanic, args, nil) && r.handler == nil {
-		r.tell(slog.Default(), slog.LevelError, EventPanic, args, nil)
-	}
-	if r.handler != nil {
-		r.handler(recovered, stack)
-	}
-}
-
-// Blame returns the handler of a panic in callback, a method of m or a function that is called with
-// m. The record calls the operation by name.
-func (r *Records) Blame(m *machine.Machine, name, callback string, key any) guard.Handler {
-	return func(recovered any, stack []byte) {
-		r.panicked(recovered, stack, []any{"operation", name, "callback", callback, "age", r.AgeOf(m), "key", Key(key)})
-	}
-}
-
-// Recovered returns what reports v, the value of a panic in a method of m. The deferred function that has
-// recovered v calls Recovered: the stack still has the panic there. The operation is named by its String
-// method; the caller holds m, or has just run one of its callbacks.
-func (r *Records) Recovered(v any, m *machine.Machine, method string, key any) (report func()) {
-	stack := debug.Stack()
-	name := Name(m, func(any, []byte) {}) // one panic is reported, not that of String, too
-	return func() { guard.Report(v, stack, r.Blame(m, name, method, key)) }
-}
-
-// AgeOf returns how long ago m was accepted, 0 if it has not been watched.
-func (r *Records) AgeOf(m *machine.Machine) time.Duration {
-	if m.Start() < 0 {
-		return 0
-	}
-	return r.now() - m.Start()
+	suppressed, ok := r.allow(EventPanic)
+	r.queue.Add(func(dropped int) {
+		if ok {
+			args := append(about(), "panic", guard.Text(v), "stack", string(stack))
+			if !r.write(r.logger, slog.LevelError, EventPanic, args, suppressed+dropped) && r.handler == nil {
+				r.write(slog.Default(), slog.LevelError, EventPanic, args, suppressed+dropped)
+			}
+		}
+		if r.handler != nil {
+			r.handler(v, stack)
+		}
+	})
 }

@@ -9,9 +9,8 @@ import (
 // Hook is what a purgatory calls. No function may be nil, and none but Expire may block. A purgatory
 // without a Hook pays one comparison where it would call it.
 type Hook struct {
-	// Called is called on the goroutine that checks or signals a key, before anything is done. The
-	// key is EveryKey where all are checked or signalled.
-	Called func(key any, signal, inOrder bool)
+	// Called is called on the goroutine that checks or signals a key, before anything is done.
+	Called func(key any, signal bool)
 
 	// Walk is called with 1 before a goroutine goes over the operations of a key, to try or to end
 	// them, and with -1 when it has.
@@ -24,20 +23,17 @@ type Hook struct {
 	// Await is called on a goroutine that is about to block until its wait has ended. It may panic.
 	Await func()
 
+	// Registered reports whether the calls that have registered the pending operations have let go of them. The purgatory sets it.
+	Registered func() bool
 	// Idle reports whether no signal waits and no signal worker runs. The purgatory sets it.
 	Idle func() bool
 }
 
-// EveryKey stands for all keys.
-type EveryKey struct{}
-
 // Expiring is an operation that is about to end as expired. The caller of Expire holds it.
 type Expiring struct {
 	*machine.Machine
-	Name  func() string // what its String method returns, or its type
-	Keys  []any
-	First bool // it stands first under each of its keys
-	Line  bool // the purgatory is first in, first out
+	Name func() string // what its String method returns, or its type
+	Keys []any
 
 	Panicked guard.Handler // of a panic in TryComplete
 }

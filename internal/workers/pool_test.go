@@ -15,9 +15,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // queue is a queue of functions, which are a pool's work.
 type queue struct {

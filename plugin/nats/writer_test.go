@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	natssignals "github.com/delayedop/purgatory/plugin/nats"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 	natssignals.SetPatience(time.Second) // a right that is lost is noticed only then
 	// A server that is stopped while it makes a stream may leave two goroutines of that stream.
 	const servers = "github.com/nats-io/nats-server/v2/server"
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(servers+"/ats.Register.func1"), goleak.IgnoreAnyFunction(servers+".(*fileStore).flushStreamStateLoop"))
+	goleak.VerifyTestMain(watchdog.Over(m), goleak.IgnoreAnyFunction(servers+"/ats.Register.func1"), goleak.IgnoreAnyFunction(servers+".(*fileStore).flushStreamStateLoop"))
 }
 
 // commitAndHint commits a value, says so, waits for a line, and publishes the hint.
@@ -144,7 +145,7 @@ func TestAWriterKilledBetweenItsCommitAndItsHint(t *testing.T) {
 			waits := make(chan struct{}, 1)
 			answered := make(chan signals.Stats, 1)
 			go func() {
-				_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+				_, err := signals.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 					v, err := e.Read(ctx, writerKey)
 					if v > 0 {
 						answered <- r.Stats()

@@ -20,12 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/plugin/postgres"
 	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/signals/signalstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // database is a PostgreSQL server on a loopback port, with its files in a temporary folder.
 type database struct {

@@ -134,7 +134,8 @@ func (s *suite) run(ctx context.Context, some []test, timeout time.Duration, env
 	for _, t := range some {
 		names = append(names, regexp.QuoteMeta(t.name))
 	}
-	return s.output(ctx, "-test.failfast", "-test.timeout="+timeout.String(), "-test.run=^("+strings.Join(names, "|")+")$", env)
+	limit := 2 * timeout // package watchdog ends a test that takes half of it
+	return s.output(ctx, "-test.failfast", "-test.timeout="+limit.String(), "-test.run=^("+strings.Join(names, "|")+")$", env)
 }
 
 // output runs the tests with flags, of which the last may be a variable of the environment.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
@@ -29,7 +30,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetMemoryLimit(1 << 30)
-	status := m.Run()
+	status := watchdog.Over(m).Run()
 	explore.Close()
 	os.Exit(status)
 }

@@ -58,7 +58,7 @@ func (c call) String() string {
 func drawFuture(d *drawer) small {
 	g := &gathers{sources: 1 + d.IntN(4), timeout: 1 + d.IntN(2), keys: 1 + d.IntN(2), ended: d.IntN(8)}
 	g.want = 1 + d.IntN(g.sources)
-	others := []string{"cancel", "wait", "wait", "leave", "advance", "close", "cancelKey", "checkAll", "completeKey"}
+	others := []string{"cancel", "wait", "wait", "leave", "advance", "close", "cancelKey", "checkAll"}
 	for range 2 + d.IntN(3) {
 		var calls []call
 		for range 1 + d.IntN(3) {
@@ -170,8 +170,6 @@ func (r *gathered) do(c call) {
 		_ = r.p.Close()
 	case "cancelKey":
 		r.p.CancelForKey(r.keys[len(r.keys)-1], errCause)
-	case "completeKey":
-		r.p.CompleteForKey(r.keys[len(r.keys)-1])
 	case "checkAll":
 		r.p.CheckAndCompleteAll()
 	}

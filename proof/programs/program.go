@@ -59,7 +59,6 @@ const (
 	vAwait wait = iota
 	vStartWait
 	vAwaitValue
-	vAwaitRead
 	waitVerbs
 )
 
@@ -103,8 +102,6 @@ const (
 	vSignalUpTo
 	vCheckInOrder
 	vSignalInOrder
-	vCheckAll
-	vSignalAll
 	vForce
 	vCancel
 	vCancelKey
@@ -117,7 +114,6 @@ const (
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
 	vCompleteKey
-	vQueue    // an ActionQueue checks the key, in order if n is 1
 	vInspect  // shows the oldest operations, whose String methods run
 	vKeys     // iterates over the keys
 	vStranger // the second purgatory is asked to force, cancel or extend an operation
@@ -129,8 +125,8 @@ const (
 
 var verbNames = [verbs]string{
 	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
-	"completeKey", "queue", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
+	"force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
+	"completeKey", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
 }
 
 func (s step) String() string {
@@ -139,15 +135,13 @@ func (s step) String() string {
 		return fmt.Sprintf("%s o%d", verbNames[s.verb], s.op)
 	case vStranger:
 		return fmt.Sprintf("stranger: %s o%d", [...]string{"force", "cancel", "extend"}[s.n%3], s.op)
-	case vQueue:
-		return fmt.Sprintf("queue: %s k%d", verbNames[s.queued().verb], s.key)
 	case vExtend:
 		return fmt.Sprintf("extend o%d %d", s.op, s.n)
 	case vAdvance:
 		return fmt.Sprintf("advance %d", s.n)
 	case vCheckUpTo, vSignalUpTo:
 		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
-	case vCheckAll, vSignalAll, vClose, vShutdown, vDrain, vPass, vInspect, vKeys, vPanic, vGoexit:
+	case vClose, vShutdown, vDrain, vPass, vInspect, vKeys, vPanic, vGoexit:
 		return verbNames[s.verb]
 	}
 	return fmt.Sprintf("%s k%d", verbNames[s.verb], s.key)
@@ -194,7 +188,7 @@ func (p *program) String() string {
 		}
 		name := "o"
 		if o.waits {
-			name = [waitVerbs]string{"Await", "StartWait", "AwaitValue", "AwaitRead"}[o.how] + " o"
+			name = [waitVerbs]string{"Await", "StartWait", "AwaitValue"}[o.how] + " o"
 		}
 		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
 		if o.position > 0 {

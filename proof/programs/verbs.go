@@ -59,16 +59,8 @@ func (w *world) do(s step) {
 	case vSignalInOrder:
 		w.reachInOrder(s.key)
 		w.p.SignalInOrder(key)
-	case vCheckAll:
-		w.reachAll()
-		w.count(w.p.CheckAndCompleteAll())
-	case vSignalAll:
-		w.reachAll()
-		w.p.SignalAll()
 	case vCancelKey, vCancelMatching, vCompleteKey:
 		w.endKey(s)
-	case vQueue:
-		w.queue(s.queued())
 	case vInspect:
 		w.inspect()
 	case vKeys:
@@ -160,12 +152,6 @@ func (w *world) reach(keys ...int) {
 	w.now++
 	for _, k := range keys {
 		w.checked[k] = w.now
-	}
-}
-
-func (w *world) reachAll() {
-	for k := range w.keys {
-		w.reach(k)
 	}
 }
 

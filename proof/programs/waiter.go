@@ -36,7 +36,6 @@ type waiter struct {
 	gone     bool // another operation's Goexit has ended the goroutine that waits
 	loose    bool // it may have ended without being counted
 	cause    bool // a cancel has given it a cause
-	forced   bool // CompleteForKey may have ended it
 
 	tries, completed, expired int
 	trying, calling           bool

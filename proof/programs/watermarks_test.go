@@ -29,11 +29,10 @@ import (
 func TestWatermarks(t *testing.T) { runFamily(t, "watermark", drawWatermark) }
 
 type marked struct {
-	goroutines        [][]markCall
-	inLine, onWorkers bool
-	bound             int  // WithMaxPending; 0 for none
-	together          bool // all wait for one position, and nothing else does
-	recedes           bool
+	goroutines [][]markCall
+	bound      int  // WithMaxPending; 0 for none
+	together   bool // all wait for one position, and nothing else does
+	recedes    bool
 }
 
 // markCall is a step of a program of a watermark. n is a position, or the number of a context.
@@ -47,8 +46,8 @@ func (c markCall) String() string { return fmt.Sprint(c.what, " ", c.n) }
 const markContexts = 2
 
 func drawWatermark(d *drawer) small {
-	m := &marked{inLine: d.oneIn(4), onWorkers: d.oneIn(4), together: d.oneIn(6)}
-	whats, positions := []string{"await", "await", "await", "wait", "advance", "advance", "leave", "cancelKey", "completeKey", "close", "shutdown", "signal", "stranger", "end"}, 3
+	m := &marked{together: d.oneIn(6)}
+	whats, positions := []string{"await", "await", "await", "wait", "advance", "advance", "leave", "cancelKey", "close", "shutdown", "signal", "stranger", "end"}, 3
 	switch {
 	case m.together:
 		whats, positions, m.bound = []string{"await", "await", "wait", "advance", "signal", "end"}, 1, 1
@@ -65,7 +64,7 @@ func drawWatermark(d *drawer) small {
 		m.goroutines = append(m.goroutines, calls)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "  in line: %v, callbacks on workers: %v, bound: %d\n", m.inLine, m.onWorkers, m.bound)
+	fmt.Fprintf(&b, "  bound: %d\n", m.bound)
 	for i, calls := range m.goroutines {
 		fmt.Fprintln(&b, " ", calls, "context", i%markContexts)
 	}
@@ -115,12 +114,6 @@ func (m *marked) setup(spawn func(string, func())) func() error {
 		panic(err)
 	}
 	options := []purgatory.Option{purgatory.WithTimer(clock), purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1)}
-	if m.inLine {
-		options = append(options, purgatory.WithFirstInFirstOut())
-	}
-	if m.onWorkers {
-		options = append(options, purgatory.WithCallbacksOnWorkers())
-	}
 	if m.bound > 0 {
 		options = append(options, purgatory.WithMaxPending(m.bound))
 	}
@@ -187,10 +180,6 @@ func (r *markRun) do(goroutine int, c markCall) {
 	case "cancelKey":
 		r.begun++
 		r.p.CancelForKey(0, errCause)
-		r.returned++
-	case "completeKey":
-		r.begun++
-		r.p.CompleteForKey(0)
 		r.returned++
 	case "close":
 		r.closed = true

@@ -28,8 +28,8 @@ type verdict struct {
 }
 
 // patience is the timeout of the named tests of a defect, which may make them wait for
-// ever. The other runs have a multiple of it.
-const patience = 20 * time.Second
+// ever: package watchdog ends a test that takes half of it. The other runs have a multiple of it.
+const patience = 40 * time.Second
 
 // attempts is how often the named tests run before a defect counts as not caught: some meet
 // a race only in most of their runs.
@@ -52,7 +52,7 @@ func green(ctx context.Context, copied tree.Tree, all []defect) error {
 	}
 	for _, g := range order {
 		pattern := strings.Join(patterns[g], "|")
-		out, err := copied.Test(ctx, 40*patience, strings.Fields(g.flags), pattern, g.pkg)
+		out, err := copied.Test(ctx, 20*patience, strings.Fields(g.flags), pattern, g.pkg)
 		if err != nil {
 			return fmt.Errorf("without any defect, tests of %s fail: %w\n%s", g.pkg, err, out)
 		}
@@ -85,7 +85,7 @@ func judge(ctx context.Context, copied tree.Tree, d defect, thorough bool) verdi
 	if strings.HasPrefix(d.in(), "plugin/") {
 		all = "./" + d.in() + "/..."
 	}
-	if out, err := copied.Test(ctx, 20*patience, nil, "", all); err != nil {
+	if out, err := copied.Test(ctx, 10*patience, nil, "", all); err != nil {
 		v := verdictOf(out)
 		v.detail += ", which it does not name"
 		return v

@@ -66,10 +66,8 @@ func (w *worker) step() {
 		p.ForceComplete(r)
 	case share < 89:
 		p.Cancel(r, errChanged)
-	case share < 90:
-		p.CancelForKey(key, errChanged)
 	case share < 91:
-		p.CompleteForKey(key)
+		p.CancelForKey(key, errChanged)
 	case share < 99:
 		w.extend(r)
 	case share == 99:

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/delayedop/purgatory/internal/guard"
-	"github.com/delayedop/purgatory/internal/testhook"
 )
 
 // misuse has what the server under test must not do: what it calls from an operation's methods. It
@@ -22,24 +21,13 @@ type misuse struct {
 }
 
 // called is told of each check and signal, before it is made.
-func (m *misuse) called(key any, signal, inOrder bool) {
+func (m *misuse) called(key any, signal bool) {
 	if signal {
 		return
 	}
-	in, ok := methodOnStack()
-	if !ok || in.name != "TryComplete" {
-		return
+	if in, ok := methodOnStack(); ok && in.name == "TryComplete" {
+		m.say(fmt.Sprintf("%s calls CheckAndComplete of %s at %s: that runs the methods of other operations inside this one; use Signal there", in.who, guard.Text(key), in.at))
 	}
-	verb, instead, what := "CheckAndComplete", "Signal", ""
-	if inOrder {
-		verb, instead = "CheckAndCompleteInOrder", "SignalInOrder"
-	}
-	if key == (testhook.EveryKey{}) {
-		verb, instead = "CheckAndCompleteAll", "SignalAll"
-	} else {
-		what = " of " + guard.Text(key)
-	}
-	m.say(fmt.Sprintf("%s calls %s%s at %s: that runs the methods of other operations inside this one; use %s there", in.who, verb, what, in.at, instead))
 }
 
 // awaits is told of each wait that is about to block. It panics if that blocks a goroutine which

@@ -48,10 +48,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/purgatorytest/forgotten"
 	"github.com/delayedop/purgatory/internal/testhook"
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -83,7 +81,7 @@ type Purgatory[K comparable] struct {
 // purgatory is closed; if operations are pending then, t fails and names them.
 //
 // opts are options of [purgatory.New] other than [purgatory.WithTimer], which New sets
-// itself, [purgatory.WithTick] and [purgatory.WithTimerOptions]. If they are invalid, New
+// itself, and [purgatory.WithTick]. If they are invalid, New
 // ends the test.
 func New[K comparable](t testing.TB, opts ...purgatory.Option) *Purgatory[K] {
 	t.Helper()
@@ -104,9 +102,9 @@ func New[K comparable](t testing.TB, opts ...purgatory.Option) *Purgatory[K] {
 func (p *Purgatory[K]) hook() *testhook.Hook {
 	h := p.judge.Hook()
 	called, walk := h.Called, h.Walk
-	h.Called = func(key any, signal, inOrder bool) {
-		called(key, signal, inOrder)
-		p.misuse.called(key, signal, inOrder)
+	h.Called = func(key any, signal bool) {
+		called(key, signal)
+		p.misuse.called(key, signal)
 	}
 	h.Walk = func(key any, n int) { walk(key, n); p.watch.move(n) }
 	h.Await = p.misuse.awaits
@@ -125,13 +123,8 @@ func (p *Purgatory[K]) end() {
 	if n := p.NumDelayed(); n > 0 {
 		p.t.Errorf("purgatorytest: at the end of the test %d still wait:%s", n, p.pending())
 	}
-	unchecked, stood := p.judge.Findings()
-	if len(unchecked) > 0 {
-		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", len(unchecked), lines(unchecked))
-	}
-	if len(stood) > 0 {
-		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and the line before them stood: "+
-			"CheckAndCompleteInOrder ends at the first operation that is not ready, and passes over one that panics:%s", len(stood), lines(stood))
+	if found := p.judge.Findings(); len(found) > 0 {
+		p.t.Errorf("purgatorytest: %d operations were ready at their timeout, and nobody had checked their keys:%s", len(found), lines(found))
 	}
 	for _, text := range p.misuse.all() {
 		p.t.Errorf("purgatorytest: %s", text)
@@ -196,19 +189,7 @@ func (p *Purgatory[K]) WaitPending(n int) {
 // registered reports whether all operations that are pending have been registered. While
 // an operation is still being registered it counts as pending already, and if the clock
 // moved past its timeout then, it would expire only when the clock is moved again.
-func (p *Purgatory[K]) registered() bool {
-	all := true
-	for key := range p.Keys() {
-		// CancelMatching visits the operations; as match returns false it cancels none.
-		p.CancelMatching(key, nil, func(op operation.Operation) bool {
-			if m := machine.Find(op); !m.AcceptedBy(m.Owner()) && m.Outcome() == machine.Pending {
-				all = false
-			}
-			return false
-		})
-	}
-	return all
-}
+func (p *Purgatory[K]) registered() bool { return p.judge.Hook().Registered() }
 
 // JustBefore moves the clock to one nanosecond before timeout will have passed, counted
 // from where the clock stands. An operation that was registered there with this timeout
@@ -243,8 +224,8 @@ func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 // pending describes the operations that wait, oldest first, a line each.
 func (p *Purgatory[K]) pending() string {
 	var s strings.Builder
-	for _, o := range p.Inspect(0, mostLines).Oldest {
-		fmt.Fprintf(&s, "\n\t%s %s waits for %s, %v left of its timeout", o.Type, o.Text, o.Key, o.Left)
+	for _, o := range p.Inspect(mostLines).Oldest {
+		fmt.Fprintf(&s, "\n\t%s waits for %s, %v left of its timeout", o.Type, o.Key, o.Left)
 	}
 	return s.String()
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/heavy/raftcheck/client"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/proof/built"
 )
 
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binaries = folder
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(watchdog.Over(m), goleak.Cleanup(func(code int) {
 		os.RemoveAll(folder)
 		os.Exit(code)
 	}))

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -28,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "4") // unless the command line says otherwise: the tests mostly wait
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(watchdog.Over(m))
 }
 
 func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {

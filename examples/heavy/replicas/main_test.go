@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
 // TestMain runs the program where this binary is a process of the demo.
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(watchdog.Over(m))
 }
 
 // within returns a context that ends the test with a message rather than hang the run.

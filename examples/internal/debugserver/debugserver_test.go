@@ -17,11 +17,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/debug"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 func get(t *testing.T, url string) string {
 	t.Helper()

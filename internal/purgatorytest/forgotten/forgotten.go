@@ -22,8 +22,7 @@ type Judge struct {
 	mu struct {
 		sched.Mutex
 		keys     map[any]*key
-		every    bool // all keys were checked or signalled
-		walks    int  // under way
+		walks    int // under way
 		findings []finding
 	}
 }
@@ -32,7 +31,6 @@ type Judge struct {
 type key struct {
 	walks   int  // under way
 	checked bool // or signalled
-	inOrder bool // the last time
 }
 
 // finding is an operation that was ready at its timeout.
@@ -40,7 +38,6 @@ type finding struct {
 	name  string
 	keys  []any
 	texts []string // of keys
-	stood bool     // others were before it in a line
 }
 
 // New returns a Judge. found, if it is not nil, is called with the text of each finding.
@@ -60,7 +57,7 @@ func New(found func(text string)) *Judge {
 // Hook returns the Hook for [purgatory.WithHook].
 func (j *Judge) Hook() *testhook.Hook { return &j.hook }
 
-// keyLocked returns what j knows of k: nothing, each time, if k is not equal to itself, as a NaN.
+// keyLocked returns what j knows of k.
 func (j *Judge) keyLocked(k any) *key {
 	known := j.mu.keys[k]
 	if known == nil {
@@ -70,15 +67,10 @@ func (j *Judge) keyLocked(k any) *key {
 	return known
 }
 
-func (j *Judge) called(k any, _, inOrder bool) {
+func (j *Judge) called(k any, _ bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if k == (testhook.EveryKey{}) {
-		j.mu.every = true
-		return
-	}
-	known := j.keyLocked(k)
-	known.checked, known.inOrder = true, inOrder
+	j.keyLocked(k).checked = true
 }
 
 func (j *Judge) walk(k any, n int) {
@@ -97,11 +89,8 @@ func (j *Judge) AtRest() bool {
 
 // expire looks at an operation that the caller holds, and reports whether it was ready. It returns
 // a finding if somebody has forgotten the check.
-//
-// Where operations wait in line, one that others are before must not take what is theirs: there, only
-// the first is tried.
 func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
-	if _, depends := e.Operation().(timeDependent); depends || e.Line && !e.First || j.excuses(e) {
+	if _, depends := e.Operation().(timeDependent); depends || j.excuses(e) {
 		return false, nil
 	}
 	guard.Apart(func() { // a runtime.Goexit must not keep the operation from ending
@@ -116,9 +105,6 @@ func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, k := range e.Keys {
-		f.stood = f.stood || !e.First && j.keyLocked(k).inOrder
-	}
 	j.mu.findings = append(j.mu.findings, *f)
 	return true, f
 }
@@ -129,7 +115,7 @@ func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
 //
 //  1. A signal waits for a worker.
 //  2. A signal worker runs.
-//  3. The operations of one of the keys, or of all keys, are being tried or ended.
+//  3. The operations of one of the keys are being tried or ended.
 //  4. Somebody has asked for a try.
 func (j *Judge) excuses(e *testhook.Expiring) bool {
 	if !j.hook.Idle() { // 1, 2
@@ -137,27 +123,22 @@ func (j *Judge) excuses(e *testhook.Expiring) bool {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	walks := j.keyLocked(testhook.EveryKey{}).walks
+	walks := 0
 	for _, k := range e.Keys {
 		walks += j.keyLocked(k).walks
 	}
 	return walks > 0 || e.Asked() // 3, 4
 }
 
-// Findings returns the texts of the findings: of operations whose keys nobody has checked, and
-// of those before which the line has stood.
-func (j *Judge) Findings() (unchecked, stood []string) {
+// Findings returns the texts of the findings.
+func (j *Judge) Findings() (texts []string) {
 	j.mu.Lock()
 	all := j.mu.findings
 	j.mu.Unlock()
 	for i := range all {
-		if text := all[i].text(j); all[i].stood {
-			stood = append(stood, text)
-		} else {
-			unchecked = append(unchecked, text)
-		}
+		texts = append(texts, all[i].text(j))
 	}
-	return unchecked, stood
+	return texts
 }
 
 // text names the operation and the keys that may be to blame. If a check or a signal has named some
@@ -167,7 +148,7 @@ func (f *finding) text(j *Judge) string {
 	defer j.mu.Unlock()
 	var named []string
 	for i, k := range f.keys {
-		if j.mu.every || j.keyLocked(k).checked {
+		if j.keyLocked(k).checked {
 			named = append(named, f.texts[i])
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 var (
 	failed  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	running = regexp.MustCompile(`(?:running tests:\s+|(?m:^))(Test\S+)(?: \(| has not ended)`)
+	running = regexp.MustCompile(`(?:running tests:\s+|(?m:^))((?:Test|Fuzz|Example|a cleanup in |a test)\S*)(?: \(| has not ended)`)
 	crashed = regexp.MustCompile(`(?m)^(panic|fatal error): (.*)$`)
 	leaked  = regexp.MustCompile(`found unexpected goroutines`)
 	inTest  = regexp.MustCompile(`\.(Test\w+)\(`)

@@ -19,11 +19,12 @@ import (
 	"github.com/delayedop/purgatory/examples/heavy/broker/commitlog/batchtest"
 	"github.com/delayedop/purgatory/examples/heavy/broker/controller"
 	"github.com/delayedop/purgatory/examples/heavy/broker/group"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 const patience = 30 * time.Second
 

@@ -12,11 +12,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/heavy/broker/broker"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
 // The one goroutine that may be left is of sarama's metrics, which never ends.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+	goleak.VerifyTestMain(watchdog.Over(m), goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
 // patience bounds what would otherwise hang; no test says how long a thing takes.

@@ -14,11 +14,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 const sessionTimeout = 6 * time.Second
 

@@ -10,9 +10,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
+
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // spoken is what the servers of these tests speak: old and flexible versions.
 var spoken = Versions{0: {3, 9}, 3: {0, 9}, 12: {0, 4}, 18: {0, 3}}

@@ -20,9 +20,10 @@ import (
 	"github.com/delayedop/purgatory/examples/heavy/replicas/replicas/v1/replicasv1connect"
 	"github.com/delayedop/purgatory/examples/heavy/replicas/service"
 	"github.com/delayedop/purgatory/examples/heavy/replicas/store"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // startNATS returns the address of a server in this process.
 func startNATS(t *testing.T) string {

@@ -15,9 +15,10 @@ import (
 	"github.com/delayedop/purgatory/debug"
 	"github.com/delayedop/purgatory/examples/internal/debugserver/debugservertest"
 	"github.com/delayedop/purgatory/examples/internal/program"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // With -debug-addr the page shows what waits at each broker that runs: not what
 // waited at one that was stopped, and again what waits there when it has come back.

@@ -10,9 +10,10 @@ import (
 
 	"github.com/delayedop/purgatory/examples/heavy/raftkv/internal/defect"
 	"github.com/delayedop/purgatory/examples/internal/program"
+	"github.com/delayedop/purgatory/internal/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 func TestBadCommandLines(t *testing.T) {
 	folder := t.TempDir()

@@ -1,0 +1,12 @@
+//go:build !interleave
+
+package programs
+
+import (
+	"os"
+	"testing"
+
+	"github.com/delayedop/purgatory/internal/watchdog"
+)
+
+func TestMain(m *testing.M) { os.Exit(watchdog.Over(m).Run()) }

@@ -1,0 +1,147 @@
+package purgatory
+
+import (
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/workers"
+	"github.com/delayedop/purgatory/watchers"
+)
+
+// crew is the purgatory's signal workers, and what they take: operations whose callbacks were
+// handed to them, and keys that were signalled. It is safe for concurrent use.
+type crew[K comparable] struct {
+	p    *DelayedOperationPurgatory[K]
+	pool workers.Pool
+	next sched.Uint32 // the kind of work with which a worker begins
+
+	handed struct { // lock level 8, taken with no other held
+		sched.Mutex
+		ops []handed[K] // in the order in which they ended
+	}
+}
+
+// handed is an operation that has ended, and whose callbacks were handed to a worker.
+type handed[K comparable] struct {
+	m     *machine.Machine
+	shard *watchers.Shard[K]
+	key   K
+}
+
+// hand hands the callbacks of an operation to a worker.
+func (c *crew[K]) hand(h handed[K]) {
+	c.handed.Lock()
+	c.handed.ops = append(c.handed.ops, h)
+	c.handed.Unlock()
+	c.pool.Kick()
+}
+
+// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
+func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
+	c.handed.Lock()
+	defer c.handed.Unlock()
+	if len(c.handed.ops) == 0 {
+		return h, false
+	}
+	h, c.handed.ops[0] = c.handed.ops[0], h
+	if c.handed.ops = c.handed.ops[1:]; len(c.handed.ops) == 0 {
+		c.handed.ops = nil
+	}
+	return h, true
+}
+
+// Queued reports whether there is work.
+func (c *crew[K]) Queued() bool {
+	if c.p.watchers.Signalled() {
+		return true
+	}
+	c.handed.Lock()
+	defer c.handed.Unlock()
+	return len(c.handed.ops) > 0
+}
+
+// idle reports whether no worker runs and there is no work.
+func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
+
+// Work does one piece of work, and reports whether there was any. Each of the two kinds
+// comes first every second time, so that neither, arriving without end, holds up the other.
+func (c *crew[K]) Work() bool {
+	if c.next.Add(1)%2 == 0 {
+		return c.workHanded() || c.workSignal()
+	}
+	return c.workSignal() || c.workHanded()
+}
+
+// workHanded runs the callbacks of one operation.
+func (c *crew[K]) workHanded() (found bool) {
+	h, found := c.takeHanded()
+	if found {
+		c.pool.KickIfQueued() // the callbacks may block this worker
+		e := ending[K]{p: c.p, shard: h.shard, key: h.key, first: h.m}
+		e.run()
+	}
+	return found
+}
+
+// workSignal checks a key that was signalled, or that a walk has left to a worker.
+func (c *crew[K]) workSignal() (found bool) {
+	var w walk[K]
+	key, n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
+	if !ok {
+		return c.p.watchers.Signalled() // another worker was faster: there may be another key
+	}
+	c.pool.KickIfQueued() // the callbacks may block this worker
+	if w.n = n; n > 0 {
+		w.batch.p, w.batch.shard, w.batch.key = c.p, w.Shard(), key
+		w.run()
+	}
+	return true
+}
+
+// Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or
+// must not run callbacks. It marks each of keys and returns; signal workers check the keys
+// and run the callbacks. Signals of a key that come before its check begins make one
+// check; a signal that comes during the check makes another. None is lost.
+//
+// Signal does not block, and calls no code of yours but a key's hash and equality. With one key it
+// does not allocate. It may be called from any callback, and under any lock.
+//
+// If you hold no lock that an operation's method takes, and may pay for the methods of those that
+// wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it
+// returns.
+func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
+	p.made()
+	if len(keys) == 1 {
+		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		return
+	}
+	hashes := p.hashes(keys)
+	for i, key := range keys {
+		p.signal(key, hashes[i], EveryPosition)
+	}
+}
+
+// hashes returns the hashes of keys. It panics for a key that cannot be hashed, before a check
+// or a signal of any.
+func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
+	hashes := make([]uint64, len(keys))
+	for i, key := range keys {
+		hashes[i] = p.watchers.Hash(key)
+	}
+	return hashes
+}
+
+// SignalUpTo marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
+// calls [DelayedOperationPurgatory.CheckAndCompleteUpTo], and reports whether an operation
+// waits for key. Several signals of a key make one check up to the highest of their positions.
+func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
+	p.made()
+	return p.signal(key, p.watchers.Hash(key), position)
+}
+
+func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, true)
+	}
+	s := p.watchers.Used(hash)
+	return s != nil && s.Signal(key, hash, upTo)
+}

@@ -1,0 +1,88 @@
+package purgatory
+
+import (
+	"time"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
+)
+
+// Wait is a wait that a goroutine can select on, beside its other channels: see
+// [DelayedOperationPurgatory.StartWait]. It is safe for concurrent use.
+type Wait[K comparable] struct {
+	op      waiter
+	p       *DelayedOperationPurgatory[K]
+	timeout time.Duration
+}
+
+// StartWait is [DelayedOperationPurgatory.Await] that does not block: it returns a Wait, whose
+// channel is closed when the wait has ended.
+//
+//	w, err := p.StartWait(30*time.Second, replicated, "orders-0")
+//	if err != nil {
+//		return err
+//	}
+//	defer w.Stop()
+//	select {
+//	case <-w.Done():
+//		return w.Err() // nil: it is replicated
+//	case <-quit:
+//		return errQuit
+//	}
+//
+// If ready takes something, and Stop returns false, another goroutine may have ended the wait with
+// it: receive from Done and look at Err. If that is nil, the caller has what ready took.
+//
+// If ready is met at once, the channel of Done is closed when StartWait returns: the wait did not have to wait.
+//
+// A Wait has no goroutine. It and its channel are two allocations. Many goroutines may receive
+// from the channel of one Wait. Where they wait for the same position, package watermark lets them share
+// an operation. Call Stop when you no longer need it. Errors: those of
+// [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
+func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
+	if ready == nil {
+		return nil, p.refusal(ErrNilOperation, "the function to wait for is nil")
+	}
+	w := &Wait[K]{p: p, timeout: timeout}
+	w.op.ready, w.op.ended = ready, make(chan struct{})
+	returned := false
+	defer func() {
+		if !returned { // ready has called runtime.Goexit
+			w.Stop()
+		}
+	}()
+	_, err := p.submit(&w.op, timeout, keys, nil)
+	if returned = true; err != nil {
+		if !w.op.met {
+			return nil, err
+		}
+		close(w.op.ended) // the purgatory has closed meanwhile: the yes is the caller's all the same
+	}
+	return w, nil
+}
+
+// Done returns a channel that is closed when the wait has ended.
+func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
+
+// Err returns how the wait has ended, with the errors of [DelayedOperationPurgatory.Await]: nil
+// if ready has returned true. Call it after Done's channel is closed; before, it returns
+// [ErrPending].
+func (w *Wait[K]) Err() error {
+	if w.op.Outcome() != operation.Pending {
+		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
+	}
+	select {
+	case <-w.op.ended: // ready had returned true before the wait could begin
+		return nil
+	default:
+		return w.p.errorf(ErrPending, "the wait has not ended")
+	}
+}
+
+// Stop ends the wait as cancelled, so that nothing refers to it, and reports whether this call
+// has ended it. It returns false if the wait has ended, or if another goroutine is calling ready
+// at this moment: that goroutine ends it then.
+func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &errNone) }
+
+// errNone is the cause of a wait that was stopped: a variable, so that Stop allocates none.
+var errNone error

@@ -1,0 +1,274 @@
+package watchers
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+// Walk is a walk over the operations of a key, in the order of the list, which tries them. It reads a few in each hold of
+// the shard's lock, and the caller tries them with no lock held.
+//
+// A key has one walk that tries at a time, and one cursor, which stands before the operation that comes next. The goroutine that
+// unlinks that operation moves the cursor on.
+//
+//  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the check is over.
+//     Otherwise it takes asked, sets walking, and its walk begins at the head of the list.
+//  2. At the end of the list, in the hold of the lock that would clear walking, the walk looks at asked: if somebody has asked
+//     meanwhile, it begins at the head again. After maxAgain times it queues the key, and a worker goes on.
+//  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is cleared. And each
+//     operation is visited before one is visited again.
+//  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A walk that begins
+//     meanwhile takes asked over, and so visits the rest, too.
+//  5. A walk that has begun, or a key that has left the map, changes the list's number. A paused walk goes on if the number is still
+//     its own; otherwise it is over.
+//
+// A Walk is not safe for concurrent use.
+type Walk[K comparable] struct {
+	shard  *Shard[K]
+	list   *keyList[K] // nil: it is over
+	number uint32      // of the list, when the walk began
+	again  int         // how often it has begun at the head again
+	upTo   int64
+	rest   int // operations that it may still visit
+}
+
+const maxAgain = 8
+
+// Begin asks for tries of the operations that wait for key, up to a position, and begins a walk, if none is under way. It puts the
+// first operations into out, and returns their number, 0 if there are none.
+func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
+	s.lock()
+	if l := s.mu.keys.find(key, hash); l != nil {
+		l.asked.add(upTo)
+		if !l.walking {
+			n = w.beginLocked(s, l, out)
+		}
+	}
+	s.unlock()
+	return n
+}
+
+// Shard returns the shard of the key that the walk has begun to go over.
+func (w *Walk[K]) Shard() *Shard[K] { return w.shard }
+
+func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine) (n int) {
+	l.walking = true
+	s.mu.walks++
+	w.shard, w.list = s, l
+	w.fromHead()
+	return w.readLocked(out)
+}
+
+// fromHead takes what was asked for, and puts the cursor before the first operation. An operation that comes later needs no visit, because
+// its registration tries it. It stands at the end, but where there are positions it may come to stand before the cursor's
+// end: then the bound keeps the walk from going on for ever.
+func (w *Walk[K]) fromHead() {
+	l := w.list
+	l.number++
+	w.number, w.upTo, w.rest = l.number, l.asked.upTo, l.Len()
+	l.asked = asked{}
+	if l.ordered != nil {
+		l.ordered.trim(&l.List)
+		w.rest *= 2
+	}
+	l.Start()
+}
+
+// Next takes those of the operations that end out of the lists of the shard, and puts the next ones into out. It returns their number,
+// 0 if the walk is over, or if it is to pause. tried is how many of those before were tried.
+func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
+	s, l := w.shard, w.list
+	s.lock()
+	s.mu.tries += int64(tried)
+	s.mu.wasted += int64(tried - len(ended))
+	s.leaveLocked(ended)
+	switch {
+	case l.number != w.number: // the key has left the map
+		w.list = nil
+	case pause:
+		l.asked.add(w.upTo)
+		l.walking = false
+		s.mu.walks--
+	default:
+		n = w.readLocked(out)
+	}
+	s.unlock()
+	return n
+}
+
+// Resume goes on with a walk that has paused. It returns 0 if there is none, or if the walk is over.
+func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
+	s, l := w.shard, w.list
+	if l == nil {
+		return 0
+	}
+	s.lock()
+	if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
+		l.asked, l.walking = asked{}, true
+		s.mu.walks++
+		n = w.readLocked(out)
+	}
+	s.unlock()
+	return n
+}
+
+func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
+	l, s := w.list, w.shard
+	for {
+		if n = l.Read(w.upTo, out[:min(len(out), w.rest)]); n > 0 {
+			w.rest -= n
+			s.runsLocked(l, out[0])
+			return n
+		}
+		if !l.AtEnd(w.upTo) { // operations keep arriving
+			l.asked.add(w.upTo)
+			w.again = maxAgain
+		}
+		if !l.asked.any || w.again == maxAgain {
+			break
+		}
+		w.again++
+		w.fromHead()
+	}
+	l.walking = false
+	s.mu.walks--
+	if w.list = nil; l.asked.any {
+		s.queueLocked(l)
+	}
+	return 0
+}
+
+// leaveLocked takes operations, which the caller holds and is about to end, out of the lists of s, and
+// counts them as ended in s.
+func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
+	if len(machines) == 0 {
+		return
+	}
+	now := time.Duration(0)
+	if s.waited != nil {
+		now = s.all.config.Now()
+	}
+	if w := machines[0].First(); listOf[K](w).shard == s {
+		s.runsLocked(listOf[K](w), machines[0])
+	}
+	for _, m := range machines {
+		o := m.EndsAs()
+		s.mu.counts[o]++
+		if s.waited != nil {
+			s.waited[o].Add(now-m.Start(), 1)
+		}
+		extra := m.Extra()
+		if extra == nil {
+			s.unlinkLocked(m.First())
+			continue
+		}
+		if listOf[K](m.First()).shard == s {
+			s.unlinkLocked(m.First())
+		}
+		for i := range extra {
+			if w := &extra[i]; listOf[K](w).shard == s {
+				s.unlinkLocked(w)
+			}
+		}
+	}
+}
+
+// Leave is leaveLocked for one operation; s is the shard of its first key. It reports whether the operation expires and no
+// walk of any of its keys has come to it, nor, for the first, is about to: unchecked is never true of an operation that a check has reached.
+func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
+	s.lock()
+	if m.EndsAs() == machine.Expired {
+		l, e := listOf[K](m.First()), &s.mu.checked
+		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
+			e = &s.mu.unchecked
+		}
+		e.n++
+		at := m.Entry().Deadline()
+		e.last = Expiry[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
+	}
+	s.leaveLocked([]*machine.Machine{m})
+	s.unlock()
+	return unchecked
+}
+
+// expiries are operations that have expired.
+type expiries[K comparable] struct {
+	n    int64
+	last Expiry[K]
+}
+
+// Expiry is an operation that has expired.
+type Expiry[K comparable] struct {
+	Key     K // the first
+	Kind    reflect.Type
+	At, Age time.Duration // its deadline, on the timer's clock, and how long it has waited
+	Checks  uint32        // walks over its first key that have begun since an operation waited for that
+}
+
+// LastExpiry returns the last operation with its first key in s that has expired, among those that a check has come to or among the others. Its Kind is nil if there is none.
+func (s *Shard[K]) LastExpiry(unchecked bool) Expiry[K] {
+	s.lock()
+	defer s.unlock()
+	if unchecked {
+		return s.mu.unchecked.last
+	}
+	return s.mu.checked.last
+}
+
+// LeaveOthers takes m, which has several keys and has left the lists of one shard, out of those of the others.
+func LeaveOthers[K comparable](m *machine.Machine) {
+	leave[K](m.First())
+	for extra, i := m.Extra(), 0; i < len(extra); i++ {
+		leave[K](&extra[i])
+	}
+}
+
+// Claims is a walk that claims operations. It waits for no walk that tries, and keeps none waiting: between two holds of the lock a
+// mark in the list says how far it has come.
+type Claims[K comparable] struct {
+	list *keyList[K] // nil: it has not begun
+	mark *machine.Watch
+	rest int // operations that it may still visit: twice as many as waited when it began, so that others that arrive do not make it endless
+}
+
+// Claim calls claim, with the shard's lock held, for the next operations that wait for key. It takes those for which claim
+// returns true out of the lists of the shard, and puts them into out. It returns their number, and whether there are more.
+func (s *Shard[K]) Claim(c *Claims[K], key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int, more bool) {
+	s.lock()
+	defer s.unlock()
+	var w *machine.Watch
+	switch {
+	case c.list == nil:
+		if c.list = s.mu.keys.find(key, hash); c.list == nil {
+			return 0, false
+		}
+		w, c.rest = c.list.First(), 2*c.list.Len()
+	case c.mark.List() == nil: // the key has left the map
+		return 0, false
+	default:
+		w = c.list.Next(c.mark)
+		c.mark.Unlink()
+	}
+	for range out {
+		if w == nil || c.rest == 0 {
+			break
+		}
+		if m := w.Machine(); m != nil {
+			if c.rest--; claim(m) {
+				out[n] = m
+				n++
+			}
+		}
+		w = c.list.Next(w)
+	}
+	if more = w != nil && c.rest > 0; more {
+		if c.mark == nil {
+			c.mark = new(machine.Watch)
+		}
+		c.list.Link(c.mark, nil, w.Prev().Position(), w.Prev())
+	}
+	s.leaveLocked(out[:n])
+	return n, more
+}
