@@ -157,12 +157,12 @@ func (t *store) lock(e *entry.Entry) *shard {
 // release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this
 // time, or neither (never).
 func (t *store) release(s *shard, at int64) {
-	if due := !s.mu.due.Empty(); due != s.mu.ready {
-		s.mu.ready = due
-		if word, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64); due {
-			word.Or(bit)
+	if due := !s.mu.due.Empty(); due != s.ready.Load() {
+		s.ready.Store(due)
+		if due {
+			t.ready.Add(1)
 		} else {
-			word.And(^bit)
+			t.ready.Add(-1)
 		}
 	}
 	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
@@ -215,39 +215,24 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// TakeDue is for a purgatory that finds that the deadline of an operation has passed at now, a recent reading of t's
-// clock. It reports whether it has: then the caller ends the operation as expired, and a worker of t that comes, or
-// that has claimed the entry already, finds that. It is false for a [Task], and always with [WithStallGrace]: there only
-// the driver knows whether it is to wait.
-func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
-	store, e := t.core(), &operation.entry
-	s := store.lock(e)
-	if s == nil {
-		return false
+// cancelLocked removes e, if it is in a list of s, and reports whether it did.
+func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
+	if ok = e.Linked(); ok {
+		t.removeLocked(s, e, entry.Cancelled)
+	} else if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
+		e.At = entry.Cancelled
 	}
-	defer s.mu.Unlock()
-	at := e.Deadline()
-	if at <= 0 || at > now || store.grace > 0 || !e.OfOperation() {
-		return false
-	}
-	if e.Linked() {
-		store.claimLocked(s, e)
-	}
-	return true
+	return ok
 }
 
-// cancelLocked removes e, if it is in a list of s, and reports whether it did.
-func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
-	if !e.Linked() {
-		if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
-			e.At = entry.Cancelled
-		}
-		return false
-	}
+// removeLocked takes e out of its list. mark is [entry.ExpiredBit], or [entry.Cancelled], which has all bits set.
+func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	e.Unlink()
-	e.At = entry.Cancelled
-	t.countLocked(s, -1)
-	return true
+	e.At |= mark
+	s.mu.pending--
+	if t.maxPending > 0 {
+		t.pending.Add(-1)
+	}
 }
 
 // Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports
@@ -280,14 +265,17 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 		s.mu.Unlock()
 		return false
 	default: // an operation's that was never added
-		t.countLocked(s, 1)
+		s.mu.pending++
+		if t.maxPending > 0 {
+			t.pending.Add(1)
+		}
 	}
 	t.insert(s, e, t.clock.Now(), deadline)
 	return true
 }
 
-// DeadlineOf returns what [TaskEntry.Deadline] returns, with the lock that guards it, so it
-// may be called at any time. It returns 0 if task belongs to another timer.
+// DeadlineOf returns the time, on the timer's clock, at which task expires or has expired; 0 if it was
+// never added, was cancelled, or belongs to another timer.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

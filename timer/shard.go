@@ -55,16 +55,16 @@ type shard struct {
 		wheel   timingWheel
 		spill   entry.List
 		due     entry.List
-		// ready is set whenever due is not empty and the lock is free. It may stay set after the
-		// last due entry was cancelled, until a worker looks.
-		ready bool
 	}
+
+	// ready is set whenever due is not empty and the lock is free. It may stay set after the last
+	// due entry was cancelled, until a worker looks. It is written with the lock held.
+	ready sched.Bool
 
 	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
 	// far/8 and far/4. It differs so that shards that get their first young entry together are
 	// handled one after the other.
 	youngWait int64
-	index     int
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
 // chunk limits how many entries or buckets are moved while a shard's lock is held, so that
@@ -72,7 +72,7 @@ type shard struct {
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
-	s := &shard{tick: cfg.tick, index: index}
+	s := &shard{tick: cfg.tick}
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
