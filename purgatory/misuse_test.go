@@ -395,12 +395,6 @@ func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 	assert.True(t, open[string](t, purgatory.WithTimeoutsExpected()).Stats().TimeoutsExpected)
 }
 
-func TestATimerHasATick(t *testing.T) {
-	clock, err := timer.NewManualTimer(timer.WithTick(7 * time.Second))
-	require.NoError(t, err)
-	assert.Equal(t, 7*time.Second, timer.Tick(clock))
-}
-
 // The documentation shows these as numbers. They are those of the packages that use them.
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
 	assert.Equal(t, purgatory.AnyPosition, int64(watchers.AnyPosition))
