@@ -278,7 +278,7 @@ func newShared() positions {
 func (s *shared) Wait(ctx context.Context, key int, position int64) error {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
-	return s.marks[key].Await(ctx, position)
+	return s.marks[key].Await(ctx, purgatory.NoTimeout, position)
 }
 
 func (s *shared) Advance(key int, position int64) { s.marks[key].Advance(position) }
