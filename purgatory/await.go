@@ -97,7 +97,7 @@ func (p *DelayedOperationPurgatory[K]) endedAtOnce(first *watchers.Shard[K], o m
 	return counted
 }
 
-// waiter is the operation behind Await, behind AwaitRead and behind a Wait. Its end closes a channel without a
+// waiter is the operation behind Await and behind a Wait. Its end closes a channel without a
 // buffer; one with a buffer gets a token, so that it can be used again. It keeps the caller's function: see
 // docs/decisions.md#a-condition-is-a-function.
 type waiter struct {
@@ -105,7 +105,6 @@ type waiter struct {
 	ready func() bool
 	ended chan struct{}
 	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
-	over  func()          // of AwaitRead: is called when the wait has ended
 	// The holder writes these:
 	met  bool // ready has returned true in TryComplete
 	gone bool // a try, or a check in order, found that its context had ended
@@ -125,15 +124,6 @@ func (w *waiter) left() bool {
 func (w *waiter) OnExpiration() {}
 
 func (w *waiter) OnComplete() {
-	if w.over != nil {
-		defer w.wake() // also if a context of the user's panics
-		w.over()
-		return
-	}
-	w.wake()
-}
-
-func (w *waiter) wake() {
 	if cap(w.ended) == 0 {
 		close(w.ended)
 	} else {
@@ -142,14 +132,10 @@ func (w *waiter) wake() {
 }
 
 func (w *waiter) WaitsIn() string {
-	switch {
-	case cap(w.ended) > 0:
+	if cap(w.ended) > 0 {
 		return "Await"
-	case w.over != nil:
-		return "AwaitRead"
-	default:
-		return "Wait"
 	}
+	return "Wait"
 }
 
 // OnlyWakes implements [machine.Waker].
