@@ -31,6 +31,7 @@ type Walk[K comparable] struct {
 	again  int         // how often it has begun at the head again
 	upTo   int64
 	rest   int   // operations that it may still visit
+	placed bool  // there were positions when the pass began
 	marks  asked // while it pauses: what others had asked for before
 }
 
@@ -68,8 +69,8 @@ func (w *Walk[K]) fromHead() {
 	l := w.list
 	l.number++
 	w.number, w.upTo, w.rest = l.number, l.asked.upTo, l.Len()
-	l.asked = asked{}
-	if l.ordered != nil {
+	l.asked, w.placed = asked{}, l.ordered != nil
+	if w.placed {
 		l.ordered.trim(&l.List)
 		w.rest *= 2
 	}
@@ -123,7 +124,7 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 			s.runsLocked(l, out[0])
 			return n
 		}
-		if !l.AtEnd(w.upTo) { // operations keep arriving
+		if w.placed && !l.AtEnd(w.upTo) { // operations keep arriving, perhaps before others
 			l.asked.add(w.upTo)
 			w.again = maxAgain
 		}
