@@ -16,6 +16,8 @@ type (
 	Token   = explored.Token
 	Woken   = explored.Woken
 	Sleeper = explored.Sleeper
+
+	Pointer[T any] = explored.Pointer[T]
 )
 
 const (
