@@ -132,6 +132,7 @@ func TestAnEntryStaysWithItsTimerUnderRace(t *testing.T) {
 // operation is an operation that counts how often it was ended.
 type operation struct {
 	machine.Core
+	list  machine.List
 	ended []machine.Outcome
 }
 
@@ -139,21 +140,24 @@ func (*operation) TryComplete() bool { return false }
 func (*operation) OnComplete()       {}
 func (*operation) OnExpiration()     {}
 
-// End implements [machine.Host].
-func (o *operation) End(m *machine.Machine, outcome machine.Outcome, _ *error) {
-	o.ended = append(o.ended, outcome)
-	new(machine.Wishes).Settle([]*machine.Machine{m}, []machine.Outcome{outcome}, nil)
+// pendingIn returns an operation of a purgatory, which waits, and which no timer knows.
+func pendingIn(t testing.TB, owner uint32) (*operation, *machine.Machine) {
+	t.Helper()
+	o := &operation{}
+	m := machine.Of(o)
+	o.list.Init(func(m *machine.Machine) {
+		o.ended = append(o.ended, m.EndsAs())
+		m.Settle(nil)
+	})
+	require.True(t, m.Begin(o, 1, owner))
+	o.list.Link(m.First(), m, 0, o.list.Last())
+	m.Release(true)
+	return o, m
 }
 
 func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	m := newManual(t)
-	o := &operation{}
-	var list machine.List
-	list.Init(o)
-	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1<<23-1))
-	list.Link(hold, 0, 0, nil)
-	hold.Release(true)
+	o, hold := pendingIn(t, 1<<23-1)
 	e := taskEntry(hold.Entry())
 	assert.Nil(t, taskOf(&e.entry))
 
@@ -173,13 +177,7 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 // untimed returns the entry of an operation that has no timeout: it is pending, and no timer knows it.
 func untimed(t testing.TB) (*operation, *TaskEntry) {
 	t.Helper()
-	o := &operation{}
-	list := new(machine.List)
-	list.Init(o)
-	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1<<23-1))
-	list.Link(hold, 0, 0, nil)
-	hold.Release(true)
+	o, hold := pendingIn(t, 1<<23-1)
 	return o, taskEntry(hold.Entry())
 }
 
@@ -252,19 +250,6 @@ func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
 	}
 }
 
-// The entry of an operation that was refused and is submitted again is as new.
-func TestAnOperationThatIsSubmittedAgainIsScheduled(t *testing.T) {
-	m := newManual(t)
-	o := &operation{}
-	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1))
-	require.False(t, m.Cancel(taskEntry(hold.Entry())))
-	new(machine.Wishes).GiveBack(hold, false)
-	require.True(t, hold.Begin(o, 1, 2))
-	assert.True(t, m.Extend(taskEntry(hold.Entry()), time.Hour))
-	assert.Equal(t, 1, m.Pending())
-}
-
 // ticking is an operation with a method that a Task has.
 type ticking struct {
 	operation
@@ -282,5 +267,6 @@ func TestAnOperationIsNoTaskWhateverItsMethods(t *testing.T) {
 	m.AdvanceClock(time.Second)
 	assert.Zero(t, o.ran)
 	wish, _ := hold.Release(true)
-	assert.Equal(t, machine.Expired, wish, "it was being tried when its timeout passed")
+	assert.True(t, wish, "it was being tried when its timeout passed")
+	assert.Equal(t, machine.Expired, hold.EndsAs())
 }
