@@ -218,6 +218,10 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 size: ## lines, tokens, words of comments and exported names of the core, and the lines of its tests
 	@$(GO) run ./proof/size
 
+.PHONY: instructions
+instructions: ## what the ways through the library cost in instructions, beside another revision (ARGS="-against HEAD~"); needs valgrind
+	@$(GO) run ./proof/instructions $(ARGS)
+
 .PHONY: mutate
 mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-package timer": minutes)
 	$(GO) run ./proof/mutate $(ARGS)

@@ -63,7 +63,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
-	return p.submitNew(op, timeout, keys, nil)
+	return p.submit(op, timeout, keys, nil)
 }
 
 // TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
@@ -72,7 +72,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operati
 // tried at every check of the key. Use AnyPosition for a key that has no positions, as the
 // name of a connection for CancelForKey.
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
-	return p.submitNew(op, timeout, nil, at)
+	return p.submit(op, timeout, nil, at)
 }
 
 // CheckAndComplete tries every operation that waits for one of keys, and ends those

@@ -23,8 +23,9 @@ type Shard[K comparable] struct {
 		counts        Counts
 		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
 		signals       int64 // calls of Signal
-		unchecked     int64 // operations that expired and that no walk had come to
 		last          Blocking[K]
+
+		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
 	}
 
 	gate  gate
@@ -167,7 +168,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Signals += s.mu.signals
 	t.Checks += s.mu.tries
 	t.Wasted += s.mu.wasted
-	t.Unchecked += s.mu.unchecked
+	t.Unchecked += s.mu.unchecked.n
 	if t.Waited != nil && s.waited != nil {
 		for o := range s.waited {
 			t.Waited[o].AddAll(&s.waited[o])
