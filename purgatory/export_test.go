@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -29,7 +28,6 @@ const (
 	MaxInRow     = maxInRow
 	Sampling     = sampling
 	StuckAfter   = stuckAfter
-	WalkSize     = unsafe.Sizeof(walk[string]{})
 )
 
 // WithWatcherShards sets the number of shards, a power of two.
