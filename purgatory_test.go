@@ -135,6 +135,7 @@ func TestARefusedOperationHasNoCallback(t *testing.T) {
 		assert.False(t, completed)
 	}
 	assert.Empty(t, append(r.calls, full.calls...))
+	assert.True(t, p.ForceComplete(used))
 	_, err := p.TryCompleteElseWatch(full, time.Second, "orders-0")
 	require.ErrorIs(t, err, purgatory.ErrUsed, "an operation is used once, also one that was refused")
 }
@@ -230,30 +231,29 @@ func TestCallbacksMayCallThePurgatory(t *testing.T) {
 	assert.Zero(t, p.NumDelayed())
 }
 
-// Each operation completes the next from its OnComplete. The stack stays small.
+// Each operation registers and completes the next one from its OnComplete. The stack stays small.
 func TestAChainOfCompletionsHasNoLimit(t *testing.T) {
 	const length = 100_000
 	p, err := purgatory.New[int]("chain")
 	require.NoError(t, err)
 	var deepest atomic.Int64
 	done := make(chan struct{})
-	links := make([]request, length)
-	for i := range links {
-		links[i].onComplete = func() {
-			if i == length-1 {
-				close(done)
-				return
-			}
-			if i%1000 == 0 {
-				deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, length)))))
-			}
-			links[i+1].ready.Store(true)
-			p.CheckAndComplete(i + 1)
+	var link func(i int)
+	link = func(i int) {
+		if i == length {
+			close(done)
+			return
 		}
-		_, err := p.TryCompleteElseWatch(&links[i], time.Hour, i)
-		require.NoError(t, err)
+		if i%1000 == 0 {
+			deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, length)))))
+		}
+		next := &request{onComplete: func() { link(i + 1) }}
+		_, err := p.TryCompleteElseWatch(next, time.Hour, i%8)
+		assert.NoError(t, err)
+		next.ready.Store(true)
+		p.CheckAndComplete(i % 8)
 	}
-	p.ForceComplete(&links[0])
+	link(0)
 	<-done
 	assert.Less(t, deepest.Load(), int64(10_000), "frames")
 	require.NoError(t, p.Shutdown(t.Context()))

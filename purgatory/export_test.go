@@ -24,10 +24,9 @@ const (
 	FewKeys      = fewKeys
 	GateInterval = gateInterval
 	GroupSize    = groupSize
-	LateAfter    = lateAfter
+	LookEvery    = lookEvery
 	MaxInRow     = maxInRow
 	Sampling     = sampling
-	StuckAfter   = stuckAfter
 )
 
 // WithWatcherShards sets the number of shards, a power of two.
