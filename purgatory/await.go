@@ -162,7 +162,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 			p.Cancel(w, nil)
 		}
 	}()
-	if err := p.enroll(w, timeout, waits); err != nil {
+	if _, err := p.enroll(w, timeout, waits, true); err != nil {
 		returned = true
 		return err
 	}
@@ -181,20 +181,6 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 		p.channels.Put(w.ended)
 	}
 	return p.howEnded(&w.DelayedOperation, timeout)
-}
-
-// enroll registers the operation of a wait, whose first try was made.
-func (p *DelayedOperationPurgatory[K]) enroll(w *waiter, timeout time.Duration, waits []watchers.Wait[K]) (err error) {
-	m, over := machine.Of(w), false
-	defer func() {
-		if !over {
-			_, err = p.unwind(w, m, timeout, waits, recover())
-		}
-	}()
-	m.Begin(w, len(waits), p.id)
-	_, err = p.watchAndTry(m, timeout, waits)
-	over = true
-	return err
 }
 
 // waitChannel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait

@@ -16,15 +16,20 @@ import (
 // submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	p.made()
-	var few [fewKeys]watchers.Wait[K]
-	waits := few[:1]
-	if len(keys) != 1 || len(at) != 0 || keys[0] != keys[0] { //nolint:gocritic // not the usual case, or a NaN
-		if waits, err = p.waits(few[:], keys, at); err != nil {
-			return false, err
-		}
-	} else {
-		few[0].Key, few[0].Position, few[0].Hash = keys[0], AnyPosition, maphash.Comparable(p.watchers.Seed(), keys[0])
+	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
+		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
+		return p.enroll(op, timeout, one[:], false)
 	}
+	var few [fewKeys]watchers.Wait[K]
+	waits, err := p.waits(few[:], keys, at)
+	if err != nil {
+		return false, err
+	}
+	return p.enroll(op, timeout, waits, false)
+}
+
+// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain.
+func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	if p.Closed() {
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
 	}
@@ -35,14 +40,14 @@ func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout ti
 			completed, err = p.unwind(op, m, timeout, waits, recover())
 		}
 	}()
-	m = machine.Of(op)
-	if !m.Begin(op, len(waits), p.id) {
-		over = true
-		return false, p.refusal(ErrUsed, "%T was submitted before", op)
-	}
-	if m.Try() {
+	own := machine.Operation(op) // a conversion costs a look-up
+	m = machine.Of(own)
+	switch {
+	case !m.Begin(own, len(waits), p.id):
+		err = p.refusal(ErrUsed, "%T was submitted before", op)
+	case !tried && m.Try():
 		completed, err = p.pass(m, &waits[0])
-	} else {
+	default:
 		completed, err = p.watchAndTry(m, timeout, waits)
 	}
 	over = true
@@ -69,7 +74,7 @@ func (p *DelayedOperationPurgatory[K]) watchAndTry(m *machine.Machine, timeout t
 		p.refuse(m)
 		return false, err
 	}
-	return (m.Try() || p.letGo(m)) && p.endRegistered(m), nil
+	return (m.Try() || !m.ReleaseUnmarked() && p.letGo(m)) && p.endRegistered(m), nil
 }
 
 // unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is
@@ -151,7 +156,7 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 		}
 	}
 	m.SetStart(now)
-	if refused := p.watchers.Shard(waits[0].Hash).Watch(m, 0, &waits[0]); refused != watchers.Accepted {
+	if refused := p.watchers.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]); refused != watchers.Accepted {
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
 		if refused == watchers.KeyFull {
@@ -159,8 +164,12 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 		}
 		return p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
-	for i := 1; i < len(waits); i++ {
-		p.watchers.Shard(waits[i].Hash).Watch(m, i, &waits[i]) // only the first key's shard refuses
+	if len(waits) > 1 {
+		extra := m.MakeExtra()
+		for i := range extra {
+			w := &waits[i+1]
+			p.watchers.Shard(w.Hash).Watch(m, &extra[i], w) // only the first key's shard refuses
+		}
 	}
 	return nil
 }

@@ -242,3 +242,13 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	}
 	return 0
 }
+
+// Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
+// did not have to wait, or is an operation of another purgatory. Call it in a callback of op: it goes on growing.
+func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
+	p.made()
+	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {
+		return p.timer.Now() - m.Start()
+	}
+	return 0
+}

@@ -105,7 +105,7 @@ func (w *walk[K]) visit() (over bool) {
 			continue // its holder tries it again
 		}
 		w.tries++
-		if m.Try() || w.batch.p.letGo(m) {
+		if m.Try() || !m.ReleaseUnmarked() && w.batch.p.letGo(m) {
 			w.ops[w.ends%groupSize] = m
 			w.ends++
 		}

@@ -186,7 +186,7 @@ func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 		}
 		e.n++
 		at := m.Entry().Deadline()
-		e.last = Expiry[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
+		e.last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
 	s.leaveLocked([]*machine.Machine{m})
 	s.unlock()
@@ -196,19 +196,11 @@ func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 // expiries are operations that have expired.
 type expiries[K comparable] struct {
 	n    int64
-	last Expiry[K]
-}
-
-// Expiry is an operation that has expired.
-type Expiry[K comparable] struct {
-	Key     K // the first
-	Kind    reflect.Type
-	At, Age time.Duration // its deadline, on the timer's clock, and how long it has waited
-	Checks  uint32        // walks over its first key that have begun since an operation waited for that
+	last Seen[K]
 }
 
 // LastExpiry returns the last operation with its first key in s that has expired, among those that a check has come to or among the others. Its Kind is nil if there is none.
-func (s *Shard[K]) LastExpiry(unchecked bool) Expiry[K] {
+func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	s.lock()
 	defer s.unlock()
 	if unchecked {
