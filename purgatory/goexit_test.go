@@ -329,3 +329,22 @@ func TestAGoexitInAdvanceClockStopsNoClock(t *testing.T) {
 	endsSoon(t, second, operation.Expired)
 	endsSoon(t, third, operation.Expired)
 }
+
+// A callback of an operation that its registration ends calls runtime.Goexit: it has ended all the same, once.
+func TestAGoexitInACallbackOfARegistration(t *testing.T) {
+	for name, yes := range map[string]int32{"first try": 1, "second try": 2} {
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, purgatory.WithMaxPending(1))
+			o := &op{complete: runtime.Goexit}
+			o.try = func() bool { return o.tries.Load() == yes }
+			inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, "a") })()
+			ended(t, o, operation.Satisfied)
+			assert.False(t, p.ForceComplete(o))
+			p.CheckAndComplete("a")
+			ended(t, o, operation.Satisfied)
+			conserved(t, p)
+			empty(t, p)
+			submitted(t, p, "a") // the place is free
+		})
+	}
+}
