@@ -30,6 +30,7 @@ const (
 	Sampling     = sampling
 	StuckAfter   = stuckAfter
 	WalkSize     = unsafe.Sizeof(walk[string]{})
+	LookEvery    = lookEvery
 )
 
 // WithWatcherShards sets the number of shards, a power of two.
