@@ -158,11 +158,12 @@ func (t *store) lock(e *entry.Entry) *shard {
 // time, or neither (never).
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
-		s.ready.Store(due)
 		if due {
+			s.ready.Store(true)
 			t.ready.Add(1)
-		} else {
+		} else { // the other way round, a worker that finds no ready shard would come again and again
 			t.ready.Add(-1)
+			s.ready.Store(false)
 		}
 	}
 	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
