@@ -241,6 +241,9 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 // means that it has expired or is expiring, was cancelled, was never added, or belongs to
 // another timer. It does not block.
 //
+// Extend is no check of a lease: it reads no clock, so it returns true after the deadline, too, until
+// a worker has claimed the entry.
+//
 // A deadline that is later by a tick or more is written to the entry only: when the old
 // deadline passes, the timer finds the new one and puts the entry back into the wheel. Another deadline
 // moves the entry at once.

@@ -113,8 +113,27 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Nothing else reads the clock.
-func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
+// Now returns the time since the timer's start. Nothing else reads the clock. Every use of a timer
+// reads it, and panics where time is not the timer's: a SystemTimer that was made outside of a bubble
+// of testing/synctest must not be used inside, nor the other way round.
+func (t *SystemTimer) Now() time.Duration {
+	now := sched.Since(t.base)
+	if uint64(now) > uint64(decade) { // negative, too
+		t.checkBubble()
+	}
+	return now
+}
+
+// decade is less than lies between the time of a bubble, which begins in 2000, and that outside.
+const decade = 10 * 365 * 24 * time.Hour
+
+// checkBubble panics if the caller is in a bubble and t is not, or the other way round. Times of a
+// bubble have no monotonic reading, so a time that was made there equals itself without one.
+func (t *SystemTimer) checkBubble() {
+	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
+		panic("timer: a SystemTimer that was made outside of a bubble of testing/synctest is used inside, or the other way round; make it where it is used")
+	}
+}
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
 // purgatory that uses the timer drives it too, so such a timer needs no Start. Starting it
