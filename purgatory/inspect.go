@@ -108,15 +108,15 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 
 // expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.
 func (p *DelayedOperationPurgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
-	var found []watchers.Expiry[K]
+	var found []watchers.Seen[K]
 	for s := range p.watchers.Shards() {
 		if e := s.LastExpiry(unchecked); e.Kind != nil {
 			found = append(found, e)
 		}
 	}
-	slices.SortFunc(found, func(a, b watchers.Expiry[K]) int { return cmp.Compare(b.At, a.At) })
+	slices.SortFunc(found, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
 	for _, e := range found[:min(len(found), 8)] {
-		all = append(all, ExpiryReport{kindOf(e.Kind), observe.Key(e.Key), e.Age, int64(e.Checks)})
+		all = append(all, ExpiryReport{kindOf(e.Kind), observe.Key(e.Key), e.For, int64(e.Checks)})
 	}
 	return all
 }

@@ -21,15 +21,15 @@ type Shard[K comparable] struct {
 		keys     table[K]
 
 		counts        Counts
-		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
-		signals       int64 // calls of Signal
-		last          Blocking[K]
+		tries, wasted int64   // calls of TryComplete by checks, and how many of them returned false
+		signals       int64   // calls of Signal
+		last          Seen[K] // of what runs
 
 		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
 	}
 
 	gate  gate
-	stale atomic.Pointer[staleWatch]
+	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met
 
 	waited *stats.Waited // nil if only counts are wanted; guarded by mu

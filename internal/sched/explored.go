@@ -17,6 +17,8 @@ type (
 	Woken   = explored.Woken
 	Sleeper = explored.Sleeper
 	Alarm   = explored.Alarm
+
+	Pointer[T any] = explored.Pointer[T]
 )
 
 const (
