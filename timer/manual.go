@@ -84,31 +84,25 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 // lastTime is where the clock stops.
 const lastTime = Never - 1
 
-// move moves the clock to the target and reports whether any task ran.
+// move moves the clock to the target, from one time to the next at which a shard has to be flushed, and
+// reports whether any task ran. The clock does not move while entries are due.
 func (t *ManualTimer) move() (ran bool) {
-	for now, more := t.step(); more; now, more = t.step() {
+	for {
+		t.mu.Lock()
+		if !t.anyReady() { // otherwise entries were due when they were added
+			at := time.Duration(t.next())
+			if at > t.mu.target {
+				t.mu.now, t.mu.moving = t.mu.target, false
+				t.mu.Unlock()
+				return ran
+			}
+			t.mu.now = max(t.mu.now, at)
+		}
+		now := t.mu.now
+		t.mu.Unlock()
 		t.flush(now)
 		for t.anyReady() {
 			ran = t.runDue() || ran
 		}
 	}
-	return ran
-}
-
-// step moves the clock to the next time at which a shard has to be flushed. It does not move
-// the clock while entries are due. If nothing is to be done until the target, it
-// moves the clock there, ends the move and returns false.
-func (t *ManualTimer) step() (now time.Duration, more bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.anyReady() { // entries that were due when they were added
-		return t.mu.now, true
-	}
-	if at := time.Duration(t.next()); at <= t.mu.target {
-		t.mu.now = max(t.mu.now, at)
-		return t.mu.now, true
-	}
-	t.mu.now = t.mu.target
-	t.mu.moving = false
-	return 0, false
 }

@@ -259,11 +259,11 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
-	case e.At > 0 && to-e.At >= s.tick: // not Linked: the links of an operation that has ended have another use
+	case e.Linked() && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.At > 0:
+	case e.Linked():
 		e.Unlink()
 	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
 		s.mu.Unlock()
