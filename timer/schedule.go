@@ -158,11 +158,12 @@ func (t *store) lock(e *entry.Entry) *shard {
 // time, or neither (never).
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
-		s.ready.Store(due)
 		if due {
+			s.ready.Store(true)
 			t.ready.Add(1)
-		} else {
+		} else { // the other way round, a worker that finds no ready shard would come again and again
 			t.ready.Add(-1)
+			s.ready.Store(false)
 		}
 	}
 	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
@@ -240,6 +241,9 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 // means that it has expired or is expiring, was cancelled, was never added, or belongs to
 // another timer. It does not block.
 //
+// Extend is no check of a lease: it reads no clock, so it returns true after the deadline, too, until
+// a worker has claimed the entry.
+//
 // A deadline that is later by a tick or more is written to the entry only: when the old
 // deadline passes, the timer finds the new one and puts the entry back into the wheel. Another deadline
 // moves the entry at once.
@@ -255,11 +259,11 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
-	case e.At > 0 && to-e.At >= s.tick: // not Linked: the links of an operation that has ended have another use
+	case e.Linked() && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.At > 0:
+	case e.Linked():
 		e.Unlink()
 	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
 		s.mu.Unlock()

@@ -60,6 +60,7 @@ type shard struct {
 	// ready is set whenever due is not empty and the lock is free. It may stay set after the last
 	// due entry was cancelled, until a worker looks. It is written with the lock held.
 	ready sched.Bool
+	_     [8]byte
 
 	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
 	// far/8 and far/4. It differs so that shards that get their first young entry together are

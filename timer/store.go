@@ -42,7 +42,7 @@ type store struct {
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	ready   sched.Int64   // shards that are ready
+	ready   sched.Int64   // of so many shards ready is set, or of more
 	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one
 	pending sched.Int64   // counted only if maxPending > 0
 }

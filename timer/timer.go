@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer] in a
-// test. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
+// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
 // SystemTimer wait for time to pass, and those of a ManualTimer run tasks; the other
 // methods do not block.
 type Timer interface {
