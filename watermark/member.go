@@ -157,6 +157,12 @@ func (w *Watermark[K]) leave(s *shared[K], m *member, how exit) exit {
 		inside.Expire(w.p, s)
 	default:
 		w.p.Cancel(s, nil)
+		w.mu.Lock()
+		free := s.ended && s.again
+		w.mu.Unlock()
+		if free {
+			crowds.Put(s.crowd)
+		}
 	}
 	return how
 }
