@@ -138,13 +138,15 @@ func (q *Queue[T]) Take(ctx context.Context, timeout time.Duration, at ...Place)
 			return item, err
 		}
 	}
-	switch {
-	case ctx == nil:
+	if ctx == nil {
 		return item, fail(ErrInvalid, "a nil context")
-	case ctx.Err() != nil:
+	}
+	gone := ctx.Done()
+	q.mu.Lock()
+	if gone != nil && sched.Closed(gone) { // with the lock: nothing that comes later goes to who has left
+		q.mu.Unlock()
 		return item, context.Cause(ctx)
 	}
-	q.mu.Lock()
 	if !q.mu.draining {
 		for _, name := range p.Kinds {
 			if k := q.findLocked(name, false); k != nil && k.line.n == 0 && k.units >= p.N {
@@ -158,7 +160,7 @@ func (q *Queue[T]) Take(ctx context.Context, timeout time.Duration, at ...Place)
 		}
 	}
 	q.mu.Unlock()
-	return q.wait(ctx, timeout, p)
+	return q.wait(ctx, gone, timeout, p)
 }
 
 // takeLocked takes n units out of k, which has them.

@@ -53,7 +53,7 @@ func (q *Queue[T]) newWaiter(ready chan struct{}) *Waiter[T] {
 //  1. Whoever ends w sends one token, and touches w no more; wait receives it.
 //  2. A worker of the timer may have claimed the entry of w before that. Then Cancel fails, and w is not used again.
 //  3. No channel leaves the bubble in which it was made, or comes into one.
-func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (item T, err error) {
+func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.Duration, p *Place) (item T, err error) {
 	again := !q.bubble && !(q.manual && sched.InBubble()) // other queues panic in join
 	var w *waiter[T]
 	if again {
@@ -62,7 +62,7 @@ func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (i
 	if w == nil {
 		w = &q.newWaiter(sched.NewToken()).w
 	}
-	w.gone = ctx.Done()
+	w.gone = gone
 	timed, err := q.join(w, timeout, p)
 	if err == nil {
 		if !sched.Either(w.ready, w.gone) {
