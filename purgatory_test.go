@@ -276,12 +276,11 @@ func TestAPanicStopsNoOtherOperation(t *testing.T) {
 }
 
 // CheckAndComplete runs callbacks on the caller's goroutine. Under a lock that a callback
-// takes, there are Signal and ActionQueue.
-func TestSignalAndActionQueueWorkUnderALock(t *testing.T) {
+// takes, there is Signal.
+func TestSignalWorksUnderALock(t *testing.T) {
 	p, err := purgatory.New[string]("groups")
 	require.NoError(t, err)
 	var mu sync.Mutex
-	var actions purgatory.ActionQueue
 	var answered sync.WaitGroup
 	join := func() *request {
 		r := &request{onComplete: func() { mu.Lock(); defer mu.Unlock(); answered.Done() }}
@@ -295,13 +294,6 @@ func TestSignalAndActionQueueWorkUnderALock(t *testing.T) {
 	first.ready.Store(true)
 	p.Signal("group") // a worker makes the check
 	mu.Unlock()
-	answered.Wait()
-
-	second := join()
-	mu.Lock()
-	actions.Add(func() { p.Cancel(second, errGone) })
-	mu.Unlock()
-	actions.Run()
 	answered.Wait()
 	require.NoError(t, p.Shutdown(t.Context()))
 }

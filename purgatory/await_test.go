@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -386,18 +387,31 @@ func TestAwaitValueDropsNoValueThatReadyHasTaken(t *testing.T) {
 	}
 }
 
-func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {
+// CancelMatching shows the operation behind an Await, which somebody may then force.
+func TestAForcedAwaitIsCancelled(t *testing.T) {
+	p := open[string](t)
+	done := make(chan error, 1)
+	go func() { done <- p.Await(t.Context(), hour, func() bool { return false }, "a") }()
+	eventually(t, func() bool {
+		p.CancelMatching("a", nil, func(o operation.Operation) bool { p.ForceComplete(o); return false })
+		return p.Stats().Forced == 1
+	}, "it is forced")
+	soon(t, "it returns", func() {
+		err := <-done
+		assert.ErrorIs(t, err, purgatory.ErrCancelled)
+		assert.NotErrorIs(t, err, purgatory.ErrClosed)
+	})
+}
+
+func TestAwaitAtIsWokenAtItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t)
 		var end, calls atomic.Int64
-		var value int64
 		wait := inBackground(func() {
-			var err error
-			value, err = purgatory.AwaitValueAt(t.Context(), p, hour, func() (int64, bool) {
+			assert.NoError(t, p.AwaitAt(t.Context(), hour, func() bool {
 				calls.Add(1)
-				return end.Load(), end.Load() >= 5
-			}, purgatory.KeyPosition[string]{Key: "log", Position: 5})
-			assert.NoError(t, err)
+				return end.Load() >= 5
+			}, purgatory.KeyPosition[string]{Key: "log", Position: 5}))
 		})
 		synctest.Wait() // it waits
 		end.Store(5)
@@ -405,7 +419,6 @@ func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {
 		assert.EqualValues(t, 2, calls.Load())
 		assert.Equal(t, 1, p.CheckAndCompleteUpTo("log", 5))
 		wait()
-		assert.EqualValues(t, 5, value)
 	})
 }
 
@@ -454,13 +467,8 @@ func TestAWaitEndsAsAnAwaitDoes(t *testing.T) {
 	}
 	met.Store(false)
 	p := onManualClock[string](t)
-	w, err := p.StartWaitAt(hour, met.Load, purgatory.KeyPosition[string]{Key: "a", Position: 7})
-	require.NoError(t, err)
 	met.Store(true)
-	assert.Zero(t, p.CheckAndCompleteUpTo("a", 6))
-	assert.Equal(t, 1, p.CheckAndCompleteUpTo("a", 7))
-	assert.True(t, isDone(w))
-	w, err = p.StartWait(hour, met.Load, "a")
+	w, err := p.StartWait(hour, met.Load, "a")
 	require.NoError(t, err)
 	assert.True(t, isDone(w), "ready at once")
 	_, err = p.StartWait(hour, nil, "a")
@@ -571,10 +579,6 @@ func TestAWaitThatNobodyHoldsEnds(t *testing.T) {
 			defer func() { _ = recover() }()
 			_ = p.Await(strangeContext{context.Background()}, purgatory.NoTimeout, never, "a")
 		},
-		"AwaitRead, a context that panics": func(p *stringPurgatory) {
-			defer func() { _ = recover() }()
-			_, _ = purgatory.AwaitRead(strangeContext{context.Background()}, p, purgatory.NoTimeout, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
@@ -678,22 +682,16 @@ func TestAWaitReturnsTheErrorOfItsContextUnchanged(t *testing.T) {
 				p := purgatory.Must(purgatory.New[string](t.Name()))
 				defer p.Close()
 				ctx, end := c(t.Context())
-				waits := make(chan error, 2)
-				go func() { waits <- p.Await(ctx, hour, never, "a") }()
-				go func() {
-					_, err := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
-					waits <- err
-				}()
+				wait := make(chan error, 1)
+				go func() { wait <- p.Await(ctx, hour, never, "a") }()
 				synctest.Wait()
 				end()
 				want := ctx.Err()
 				if name == "with a cause" {
 					want = errGone
 				}
-				for range 2 {
-					assert.Equal(t, want, <-waits, "the very error, and not one that wraps it")
-				}
-				assert.Zero(t, p.Stats().PassedOver, "no check has come to them")
+				assert.Equal(t, want, <-wait, "the very error, and not one that wraps it")
+				assert.Zero(t, p.Stats().PassedOver, "no check has come to it")
 				assert.Equal(t, want, p.Await(ctx, hour, never, "a"))
 				assert.EqualValues(t, 1, p.Stats().PassedOver)
 			})

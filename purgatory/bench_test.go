@@ -145,22 +145,6 @@ func (o *blockingOperation) OnExpiration()     {}
 //
 //	go test -run '^$' -bench 'Wakeup|CheckOfAll|Hint' -benchmem ./purgatory
 func BenchmarkWakeup(b *testing.B) {
-	b.Run("AwaitRead", func(b *testing.B) {
-		p, err := purgatory.New[string]("bench")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer p.Close()
-		turns(b, func(state *atomic.Int64, want int64) {
-			_, err := purgatory.AwaitRead(context.Background(), p, time.Minute, func(context.Context) (int64, bool, error) {
-				v := state.Load()
-				return v, v >= want, nil
-			}, "key")
-			if err != nil {
-				b.Error(err)
-			}
-		}, func() { p.CheckAndComplete("key") })
-	})
 	b.Run("AwaitValue", func(b *testing.B) {
 		p, err := purgatory.New[string]("bench")
 		if err != nil {
@@ -260,10 +244,16 @@ func turns(b *testing.B, await func(state *atomic.Int64, want int64), wake func(
 func BenchmarkCheckOfAll(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		for name, all := range map[string]func(p *purgatory.DelayedOperationPurgatory[int]){
-			"check": func(p *purgatory.DelayedOperationPurgatory[int]) { p.CheckAndCompleteAll() },
+			"check": func(p *purgatory.DelayedOperationPurgatory[int]) {
+				for key := range p.Keys() {
+					p.CheckAndComplete(key)
+				}
+			},
 			"signal": func(p *purgatory.DelayedOperationPurgatory[int]) {
 				before := p.Stats().Checks
-				p.SignalAll()
+				for key := range p.Keys() {
+					p.Signal(key)
+				}
 				for p.Stats().Checks < before+int64(p.NumDelayed()) {
 					time.Sleep(100 * time.Microsecond)
 				}

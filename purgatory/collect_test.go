@@ -238,7 +238,6 @@ func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 	for name, check := range map[string]func(p *stringPurgatory){
 		"check":        func(p *stringPurgatory) { p.CheckAndComplete("a") },
 		"several keys": func(p *stringPurgatory) { p.CheckAndComplete("a", "b") },
-		"all":          func(p *stringPurgatory) { p.CheckAndCompleteAll() },
 		"signal":       func(p *stringPurgatory) { p.Signal("a") },
 		"in order":     func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, // has read one beyond the first that says no
 	} {
@@ -277,31 +276,6 @@ func forceAll(t *testing.T, p *stringPurgatory, all []weak.Pointer[op]) {
 }
 
 // Tests that what callers have handed in is not kept when it has served its purpose.
-
-// An action that has run, with all that it refers to, is not kept while a later one blocks.
-func TestABlockedActionKeepsNoEarlierAction(t *testing.T) {
-	var q purgatory.ActionQueue
-	var all []weak.Pointer[op]
-	for range 5 {
-		all = append(all, addUsing(&q))
-	}
-	g := newGate()
-	q.Add(g.pass)
-	q.Add(func() {})
-	wait := inBackground(q.Run)
-	<-g.entered
-	gone(t, all)
-	close(g.leave)
-	wait()
-	runtime.KeepAlive(&q)
-}
-
-//go:noinline
-func addUsing(q *purgatory.ActionQueue) weak.Pointer[op] {
-	o := &op{}
-	q.Add(func() { o.tries.Add(1) })
-	return weak.Make(o)
-}
 
 // When an Await has returned, its function, with all that it refers to, is not kept, although the
 // memory of the wait is.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -33,11 +34,24 @@ func (j *journal) appendRecord(record string) {
 	j.waiting.CheckAndCompleteUpTo("orders-0", size)
 }
 
+// byteFetch waits until there are bytes up to a position.
+type byteFetch struct {
+	operation.DelayedOperation
+	journal *journal
+	upTo    int64
+	done    chan struct{}
+}
+
+func (f *byteFetch) TryComplete() bool { return f.journal.size() >= f.upTo }
+func (f *byteFetch) OnComplete()       { close(f.done) }
+func (f *byteFetch) OnExpiration()     {}
+
 // fetch starts a wait until at least n bytes are there beyond the position from, and not longer
 // than maxWait.
-func (j *journal) fetch(from, n int64, maxWait time.Duration) (*purgatory.Wait[string], error) {
-	enough := func() bool { return j.size() >= from+n }
-	return j.waiting.StartWaitAt(maxWait, enough, purgatory.KeyPosition[string]{Key: "orders-0", Position: from + n})
+func (j *journal) fetch(from, n int64, maxWait time.Duration) (*byteFetch, error) {
+	f := &byteFetch{journal: j, upTo: from + n, done: make(chan struct{})}
+	_, err := j.waiting.TryCompleteElseWatchAt(f, maxWait, purgatory.KeyPosition[string]{Key: "orders-0", Position: from + n})
+	return f, err
 }
 
 // A fetch waits for a number of bytes: one comparison, however many records there are.
@@ -48,8 +62,8 @@ func ExampleDelayedOperationPurgatory_CheckAndCompleteUpTo_bytes() {
 	for range 3 {
 		j.appendRecord("7 bytes")
 	}
-	<-fetched.Done()
-	fmt.Println("fetched:", fetched.Err(), "tries:", waiting.Stats().Checks)
+	<-fetched.done
+	fmt.Println("fetched:", fetched.Outcome(), "tries:", waiting.Stats().Checks)
 	_ = waiting.Close()
-	// Output: fetched: <nil> tries: 1
+	// Output: fetched: satisfied tries: 1
 }

@@ -1,7 +1,6 @@
 package purgatory_test
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"runtime/debug"
@@ -183,32 +182,6 @@ func TestAGoexitInEveryCallbackKeepsTheStackSmall(t *testing.T) {
 	}
 }
 
-// A CheckAndCompleteAll whose goroutine a callback ends leaves the keys that it has not come to, to workers.
-func TestGoexitInACheckOfAllKeysLeavesTheRestToWorkers(t *testing.T) {
-	p := onManualClock[int](t)
-	var met, gone atomic.Bool
-	all := make([]*op, 300) // more keys than are read at a time
-	for i := range all {
-		all[i] = until(&met)
-		all[i].complete = func() {
-			if !gone.Swap(true) {
-				runtime.Goexit()
-			}
-		}
-		submit(t, p, all[i], hour, i)
-	}
-	met.Store(true)
-	inBackground(func() {
-		p.CheckAndCompleteAll()
-		t.Error("it has returned")
-	})()
-	require.True(t, inTime(func() bool { return p.NumDelayed() == 0 }), "%d are left", p.NumDelayed())
-	require.NoError(t, p.Shutdown(aWhile(t)))
-	for _, o := range all {
-		ended(t, o, operation.Satisfied)
-	}
-}
-
 // However many tries call runtime.Goexit, the operations behind them are tried.
 func TestGoexitInTriesLeavesNoOperationUntried(t *testing.T) {
 	p := open[int](t)
@@ -234,7 +207,6 @@ func TestGoexitInTriesLeavesNoOperationUntried(t *testing.T) {
 func TestAGoexitLeavesNoOtherKeyUnchecked(t *testing.T) {
 	for name, check := range map[string]func(p *intPurgatory, keys []int){
 		"keys": func(p *intPurgatory, keys []int) { p.CheckAndComplete(keys...) },
-		"all":  func(p *intPurgatory, _ []int) { p.CheckAndCompleteAll() },
 	} {
 		p := open[int](t)
 		var met atomic.Bool
@@ -589,48 +561,6 @@ func TestAGoexitInAdvanceClockStopsNoClock(t *testing.T) {
 	endsSoon(t, first, operation.Expired)
 	endsSoon(t, second, operation.Expired)
 	endsSoon(t, third, operation.Expired)
-}
-
-func TestAnActionThatEndsItsGoroutineLosesNoOther(t *testing.T) {
-	var q purgatory.ActionQueue
-	var n atomic.Int32
-	for i := range 1000 {
-		q.Add(func() {
-			n.Add(1)
-			q.Run()
-			if i%3 == 0 {
-				runtime.Goexit()
-			}
-			if i%100 == 0 {
-				q.Add(func() { n.Add(1) })
-			}
-		})
-	}
-	inBackground(q.Run)()
-	eventually(t, func() bool { return n.Load() == 1006 }, "all actions run")
-}
-
-// A read that ends its goroutine ends the wait, beside a check and Close.
-func TestAReadThatEndsItsGoroutineEndsTheWait(t *testing.T) {
-	p := onManualClock[string](t)
-	for _, in := range []int{1, 2} {
-		reads := 0
-		wait := inBackground(func() {
-			_, _ = purgatory.AwaitRead(context.Background(), p, hour, func(context.Context) (int, bool, error) {
-				reads++
-				if reads <= 3 {
-					p.CheckAndComplete("a") // its own key
-				}
-				if reads == in {
-					runtime.Goexit()
-				}
-				return 0, false, nil
-			}, "a")
-		})
-		wait()
-		assert.Zero(t, p.NumDelayed())
-	}
-	empty(t, p)
 }
 
 // With WithCallbacksOnWorkers, callbacks stay with the workers when another goroutine goes on with a check.

@@ -515,7 +515,6 @@ func TestANewcomerBesideACheckInOrderHasNotCompleted(t *testing.T) {
 func TestWastedChecksAreThoseThatSaidNo(t *testing.T) {
 	for name, check := range map[string]func(p *stringPurgatory) int{
 		"check":    func(p *stringPurgatory) int { return p.CheckAndComplete("a") },
-		"all":      (*stringPurgatory).CheckAndCompleteAll,
 		"in order": func(p *stringPurgatory) int { return p.CheckAndCompleteInOrder("a") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestInspectShowsThoseThatWaitForPositionsOfManyKeys(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	for key := range 10_000 {
-		_, err := p.StartWaitAt(time.Hour, func() bool { return false }, purgatory.KeyPosition[int]{Key: key, Position: 7})
+		_, err := p.TryCompleteElseWatchAt(&op{}, time.Hour, purgatory.KeyPosition[int]{Key: key, Position: 7})
 		require.NoError(t, err)
 	}
 	assert.Len(t, p.Inspect(0, 10).Oldest, 10)
@@ -293,21 +293,6 @@ func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
 	first := p.Inspect(1, 0).Expiring[0]
 	assert.Equal(t, "often", first.Key)
 	assert.EqualValues(t, 20, first.Ended[operation.Expired])
-}
-
-// A try that CheckAndCompleteAll makes counts for the key, as one of CheckAndComplete does.
-func TestTriesOfACheckOfAllKeysCountForEachKey(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(8))
-	probed(t, p, time.Hour, "a")
-	probed(t, p, time.Hour, "b")
-	probed(t, p, time.Hour, "b")
-	p.CheckAndCompleteAll()
-	hot := p.Inspect(10, 0).Hot
-	require.Len(t, hot, 2)
-	for _, k := range hot {
-		assert.Equal(t, map[string]int64{"a": 1, "b": 2}[k.Key], k.Tries, k.Key)
-		assert.Equal(t, k.Tries, k.Wasted, k.Key)
-	}
 }
 
 func TestInspectPutsTheBusiestFirst(t *testing.T) {

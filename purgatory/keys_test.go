@@ -106,48 +106,6 @@ func TestAnOperationMayWaitForMaxKeysKeys(t *testing.T) {
 	empty(t, p)
 }
 
-// CheckAndCompleteAll and SignalAll promise a try of every operation that waits. An operation that waits
-// for a NaN is found by the hash of that NaN only.
-func TestCheckAndCompleteAllReachesEveryNaN(t *testing.T) {
-	for name, opts := range map[string][]purgatory.Option{
-		"one shard": {purgatory.WithWatcherShards(1)},
-		"key stats": {purgatory.WithKeyStats(10)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := onManualClock[float64](t, opts...)
-			var met atomic.Bool
-			const n = 2000
-			for range n {
-				submit(t, p, until(&met), hour, math.NaN())
-			}
-			met.Store(true)
-			assert.Equal(t, n, p.CheckAndCompleteAll())
-			assert.Zero(t, p.NumDelayed(), "pending with its condition met")
-
-			met.Store(false)
-			for range n {
-				submit(t, p, until(&met), hour, math.NaN())
-			}
-			met.Store(true)
-			p.SignalAll()
-			eventually(t, func() bool { return p.NumDelayed() == 0 }, "workers try them")
-		})
-	}
-}
-
-// A walk over operations of several keys counts no tries under a key of its own.
-func TestTriesUnderANaNCountUnderNoOtherKey(t *testing.T) {
-	p := onManualClock[float64](t, purgatory.WithKeyStats(10))
-	var never atomic.Bool
-	submit(t, p, until(&never), hour, math.NaN())
-	assert.Zero(t, p.CheckAndCompleteAll())
-	s := p.Stats()
-	assert.Equal(t, []int64{1, 1}, []int64{s.Checks, s.WastedChecks})
-	for _, key := range p.Inspect(10, 0).Hot {
-		assert.Equal(t, "NaN", key.Key)
-	}
-}
-
 // A wait without a key is a plain delayed answer, which its timeout, its context, a check of
 // everything or Close ends. No check of a key finds it, not even of the zero key.
 func TestAWaitNeedsNoKey(t *testing.T) {
@@ -172,12 +130,6 @@ func TestAWaitNeedsNoKey(t *testing.T) {
 	require.ErrorIs(t, w.Err(), purgatory.ErrExpired)
 
 	w = start()
-	ready = true
-	assert.Equal(t, 1, p.CheckAndCompleteAll())
-	require.NoError(t, w.Err())
-
-	ready = false
-	w = start()
 	assert.True(t, w.Stop())
 	require.ErrorIs(t, w.Err(), purgatory.ErrCancelled)
 
@@ -185,7 +137,7 @@ func TestAWaitNeedsNoKey(t *testing.T) {
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, w.Err(), purgatory.ErrClosed)
 	s := p.Stats()
-	assert.Equal(t, []int64{4, 0, 0, 0}, []int64{s.Accepted, s.Pending, s.Watched, s.Keys})
+	assert.Equal(t, []int64{3, 0, 0, 0}, []int64{s.Accepted, s.Pending, s.Watched, s.Keys})
 	_, err := p.StartWait(time.Second, func() bool { return false })
 	require.ErrorIs(t, err, purgatory.ErrClosed)
 }
@@ -201,9 +153,6 @@ func TestAnAwaitNeedsNoKey(t *testing.T) {
 		require.ErrorIs(t, p.AwaitAt(ctx, time.Minute, never), purgatory.ErrExpired)
 		_, err := purgatory.AwaitValue(ctx, p, time.Minute, func() (int, bool) { return 0, time.Since(began) >= 3*time.Minute })
 		require.ErrorIs(t, err, purgatory.ErrExpired, "who waits without a key is not tried at the timeout")
-		read, err := purgatory.AwaitRead(ctx, p, time.Minute, func(context.Context) (int, bool, error) { return 7, false, nil })
-		require.ErrorIs(t, err, purgatory.ErrExpired)
-		assert.Equal(t, 7, read)
 		gone, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		require.ErrorIs(t, p.Await(gone, time.Minute, never), context.DeadlineExceeded)
@@ -216,8 +165,6 @@ func TestAWaitWithoutKeyOrTimeoutIsRefused(t *testing.T) {
 	for _, timeout := range []time.Duration{purgatory.NoTimeout, 0, -1} {
 		require.ErrorIs(t, p.Await(t.Context(), timeout, func() bool { return true }), purgatory.ErrNoKeys, "%v", timeout)
 		_, err := p.StartWait(timeout, func() bool { return true })
-		require.ErrorIs(t, err, purgatory.ErrNoKeys)
-		_, err = purgatory.AwaitRead(t.Context(), p, timeout, func(context.Context) (int, bool, error) { return 0, true, nil })
 		require.ErrorIs(t, err, purgatory.ErrNoKeys)
 	}
 	o := &op{}
@@ -249,7 +196,7 @@ func TestWhoWaitsForANaNIsTriedAgainInOrder(t *testing.T) {
 	tries := 0
 	w, err := p.StartWait(time.Second, func() bool { tries++; return tries == 2 }, math.NaN())
 	require.NoError(t, err)
-	require.NoError(t, w.Err(), "a change of state before CheckAndCompleteAll is seen")
+	require.NoError(t, w.Err(), "a change of state before a check is seen")
 }
 
 func TestKeysYieldsTheKeysThatOperationsWaitFor(t *testing.T) {
@@ -305,68 +252,32 @@ func TestKeysYieldsEveryKeyThatStaysThroughout(t *testing.T) {
 		}
 		assert.Len(t, met, staying)
 		set.Store(true)
-		p.CheckAndCompleteAll()
+		for key := range p.Keys() {
+			p.CheckAndComplete(key)
+		}
 		set.Store(false)
 	}
 	assert.Equal(t, staying, p.NumKeys())
 	stay.Store(true)
-	assert.Equal(t, staying, p.CheckAndCompleteAll())
-}
-
-func TestACheckOfAllTriesEveryWaitingOperation(t *testing.T) {
-	for name, all := range map[string]func(p *purgatory.DelayedOperationPurgatory[int]) int{
-		"check":               (*purgatory.DelayedOperationPurgatory[int]).CheckAndCompleteAll,
-		"signal":              func(p *purgatory.DelayedOperationPurgatory[int]) int { p.SignalAll(); return 0 },
-		"check, keys counted": (*purgatory.DelayedOperationPurgatory[int]).CheckAndCompleteAll,
-	} {
-		t.Run(name, func(t *testing.T) {
-			var options []purgatory.Option
-			if name == "check, keys counted" {
-				options = append(options, purgatory.WithKeyStats(16))
-			}
-			p := open[int](t, options...)
-			var set atomic.Bool
-			var done atomic.Int64
-			const n = 20_000
-			for i := range n {
-				f := &flagged{flag: &set, done: func() { done.Add(1) }}
-				if i%5 == 0 { // some wait for a position
-					_, err := p.TryCompleteElseWatchAt(f, time.Hour, purgatory.KeyPosition[int]{Key: i % 300, Position: int64(i)})
-					require.NoError(t, err)
-				} else {
-					wait(t, p, f, i, i%300)
-				}
-			}
-			assert.Zero(t, all(p))
-			set.Store(true)
-			if ended := all(p); name != "signal" {
-				assert.Equal(t, n, ended)
-			}
-			eventually(t, func() bool { return done.Load() == n }, "done.Load() == n")
-			p.AdvanceClock(0) // purge
-			assert.Zero(t, p.Watched())
-			assert.Zero(t, all(p), "of nothing")
-		})
+	for key := range p.Keys() {
+		p.CheckAndComplete(key)
 	}
+	assert.Zero(t, p.NumDelayed())
 }
 
-func TestACheckOfAllTriesEachKeyInOrder(t *testing.T) {
-	p := open[int](t)
-	var set atomic.Bool
-	var order []int
-	for i := range 1000 {
-		wait(t, p, &flagged{flag: &set, done: func() { order = append(order, i) }}, 7)
-	}
-	set.Store(true)
-	assert.Equal(t, 1000, p.CheckAndCompleteAll())
-	assert.True(t, slices.IsSorted(order))
-}
-
-// Operations that register during a check of all keys see the change, or are tried.
-func TestACheckOfAllMissesNoRegistration(t *testing.T) {
+// Operations that register while somebody checks each key of Keys see the change, or are tried.
+func TestACheckOfEachOfKeysMissesNoRegistration(t *testing.T) {
 	for name, all := range map[string]func(p *purgatory.DelayedOperationPurgatory[int]){
-		"check":  func(p *purgatory.DelayedOperationPurgatory[int]) { p.CheckAndCompleteAll() },
-		"signal": (*purgatory.DelayedOperationPurgatory[int]).SignalAll,
+		"check": func(p *purgatory.DelayedOperationPurgatory[int]) {
+			for key := range p.Keys() {
+				p.CheckAndComplete(key)
+			}
+		},
+		"signal": func(p *purgatory.DelayedOperationPurgatory[int]) {
+			for key := range p.Keys() {
+				p.Signal(key)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := open[int](t)
@@ -455,9 +366,6 @@ func TestKeysThatCannotBeHashedChangeNothing(t *testing.T) {
 		func() { p.SignalUpTo(bad, 1) }, func() { p.CancelForKey(bad, nil) }, func() { p.SignalUpTo(bad, 1) },
 		func() { _, _ = p.TryCompleteElseWatch(&op{}, hour, "a", bad) },
 		func() { _ = p.Await(context.Background(), hour, func() bool { return false }, "a", bad) },
-		func() {
-			_, _ = purgatory.AwaitRead(context.Background(), p, hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a", bad)
-		},
 	} {
 		assert.Panics(t, f)
 	}
@@ -522,7 +430,6 @@ func TestEveryMethodBoundsItsKeysAndPositions(t *testing.T) {
 	defer cancel()
 	no := func() bool { return false }
 	noValue := func() (int, bool) { return 0, false }
-	noRead := func(context.Context) (int, bool, error) { return 0, false, nil }
 	positions := func(keys []int) (at []purgatory.KeyPosition[int]) {
 		for _, key := range keys {
 			at = append(at, purgatory.KeyPosition[int]{Key: key, Position: 1})
@@ -541,17 +448,7 @@ func TestEveryMethodBoundsItsKeysAndPositions(t *testing.T) {
 		"Await":      func(keys []int) error { return p.Await(ctx, 0, no, keys...) },
 		"AwaitAt":    func(keys []int) error { return p.AwaitAt(ctx, 0, no, positions(keys)...) },
 		"AwaitValue": func(keys []int) error { _, err := purgatory.AwaitValue(ctx, p, 0, noValue, keys...); return err },
-		"AwaitValueAt": func(keys []int) error {
-			_, err := purgatory.AwaitValueAt(ctx, p, 0, noValue, positions(keys)...)
-			return err
-		},
-		"AwaitRead": func(keys []int) error { _, err := purgatory.AwaitRead(ctx, p, 0, noRead, keys...); return err },
-		"AwaitReadAt": func(keys []int) error {
-			_, err := purgatory.AwaitReadAt(ctx, p, 0, noRead, positions(keys)...)
-			return err
-		},
-		"StartWait":   func(keys []int) error { _, err := p.StartWait(0, no, keys...); return err },
-		"StartWaitAt": func(keys []int) error { _, err := p.StartWaitAt(0, no, positions(keys)...); return err },
+		"StartWait":  func(keys []int) error { _, err := p.StartWait(0, no, keys...); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := make([]int, operation.MaxKeys+1)

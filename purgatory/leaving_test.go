@@ -35,75 +35,27 @@ func (c *requestContext) Err() error {
 	}
 }
 
-// To link a context to one of another type takes a goroutine. A wait has none, also where its read has said no; and its end, or
-// that of the caller's context, ends a read that blocks.
+// To link a context to one of another type takes a goroutine. A wait has none.
 func TestAWaitUnderAContextOfAnotherTypeStartsNoGoroutine(t *testing.T) {
 	const waits = 600
-	for name, wait := range map[string]func(ctx context.Context, p *purgatory.Purgatory[string]) error{
-		"Await": func(ctx context.Context, p *purgatory.Purgatory[string]) error {
-			return p.Await(ctx, hour, func() bool { return false }, "a")
-		},
-		"AwaitRead": func(ctx context.Context, p *purgatory.Purgatory[string]) error {
-			_, err := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := open[string](t)
-				ctx := &requestContext{t.Context(), make(chan struct{})}
-				before := runtime.NumGoroutine()
-				errs := make(chan error, waits)
-				for range waits {
-					go func() { errs <- wait(ctx, p) }()
-				}
-				synctest.Wait()
-				p.CheckAndComplete("a") // AwaitRead reads once more
-				synctest.Wait()
-				assert.Less(t, runtime.NumGoroutine()-before, waits+20, "the reaper and the like")
-				require.Equal(t, waits, p.NumDelayed())
-				close(ctx.gone)
-				for range waits {
-					require.ErrorIs(t, <-errs, errGone)
-				}
-				nothingLeft(t, p)
-			})
-		})
-	}
-}
-
-// The context of a read ends with it, with the wait, or with the caller's context, whatever type that has.
-func TestTheContextOfAReadUnderOneOfAnotherType(t *testing.T) {
-	for name, end := range map[string]func(ctx *requestContext, p *purgatory.Purgatory[string]){
-		"the caller's context": func(ctx *requestContext, _ *purgatory.Purgatory[string]) { close(ctx.gone) },
-		"the wait":             func(_ *requestContext, p *purgatory.Purgatory[string]) { p.CancelForKey("a", errGone) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := open[string](t)
-				ctx := &requestContext{t.Context(), make(chan struct{})}
-				var first context.Context
-				got := startRead(ctx, p, time.Minute, func(with context.Context) (int64, bool, error) {
-					if first == nil {
-						first = with
-						return 1, false, nil
-					}
-					assert.Error(t, first.Err(), "the context of the first read, which is over")
-					<-with.Done()
-					assert.ErrorIs(t, context.Cause(with), errGone)
-					return 0, false, with.Err()
-				}, "a")
-				synctest.Wait()
-				p.Signal("a")
-				synctest.Wait()
-				end(ctx, p)
-				r := <-got
-				assert.EqualValues(t, 1, r.value)
-				assert.ErrorIs(t, r.err, errGone)
-				nothingLeft(t, p)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		ctx := &requestContext{t.Context(), make(chan struct{})}
+		before := runtime.NumGoroutine()
+		errs := make(chan error, waits)
+		for range waits {
+			go func() { errs <- p.Await(ctx, hour, func() bool { return false }, "a") }()
+		}
+		synctest.Wait()
+		assert.Less(t, runtime.NumGoroutine()-before, waits+20, "the reaper and the like")
+		require.Equal(t, waits, p.NumDelayed())
+		close(ctx.gone)
+		for range waits {
+			require.ErrorIs(t, <-errs, errGone)
+		}
+		conserved(t, p)
+		empty(t, p)
+	})
 }
 
 // forms are the ways to wait for an item with a context.
@@ -116,10 +68,6 @@ var forms = map[string]func(ctx context.Context, p *purgatory.Purgatory[string],
 	},
 	"AwaitValue": func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error {
 		_, err := purgatory.AwaitValue(ctx, p, hour, func() (int, bool) { return 0, take() }, "line")
-		return err
-	},
-	"AwaitRead": func(ctx context.Context, p *purgatory.Purgatory[string], take func() bool) error {
-		_, err := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) { return 0, take(), nil }, "line")
 		return err
 	},
 }
@@ -192,9 +140,6 @@ func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
 		assert.Equal(t, []int32{0, 0, 1}, []int32{items.Load(), toTheDead.Load(), toTheLiving.Load()})
 	}
 	for name, wait := range forms {
-		if name == "AwaitRead" {
-			continue // it says no to every check: see its doc
-		}
 		for line, options := range map[string][]purgatory.Option{"in line": {purgatory.WithFirstInFirstOut()}, "at once": nil} {
 			for _, dead := range []int{1, 8, 1000} {
 				t.Run(fmt.Sprintf("%s, %s, %d dead", name, line, dead), func(t *testing.T) {
@@ -202,50 +147,6 @@ func TestAnItemPassesTheDeadToTheLiving(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// An AwaitRead that a check finds gone, before its own goroutine has left, is counted as passed over.
-func TestAReadThatACheckFindsGoneIsPassedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open[string](t)
-		ctx := &lateContext{t.Context(), make(chan struct{}), make(chan struct{})}
-		reads := 0
-		wait := inBackground(func() {
-			assert.Equal(t, errGone, forms["AwaitRead"](ctx, p, func() bool { reads++; return false }))
-		})
-		synctest.Wait()
-		close(ctx.gone)
-		assert.Zero(t, p.CheckAndComplete("line"))
-		close(ctx.told)
-		wait()
-		assert.Equal(t, 1, reads)
-		assert.EqualValues(t, 1, p.Stats().PassedOver)
-	})
-}
-
-// An AwaitRead whose context has ended does not read once more, though that was asked for during the read before.
-func TestNothingIsReadForAClientThatHasLeft(t *testing.T) {
-	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			p := open[string](t)
-			ctx, leave := context.WithCancelCause(t.Context())
-			reads, g := 0, newGate()
-			got := startRead(ctx, p, hour, func(context.Context) (int64, bool, error) {
-				if reads++; reads == 1 {
-					g.pass()
-				}
-				return 0, false, nil
-			}, "a")
-			<-g.entered
-			p.CheckAndComplete("a")
-			leave(errGone)
-			p.CheckAndComplete("a")
-			close(g.leave)
-			require.Equal(t, errGone, (<-got).err)
-			require.Equal(t, 1, reads)
-			nothingLeft(t, p)
-		})
 	}
 }
 
@@ -270,33 +171,6 @@ func TestWhoLeavesALineLetsThoseBehindBeTried(t *testing.T) {
 			o := &op{}
 			_, _ = p.TryCompleteElseWatch(o, hour, "line")
 			return func() { p.Cancel(o, nil) }
-		},
-		"a panic in read": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
-			reads, leave := 0, make(chan struct{})
-			go func() {
-				defer func() { _ = recover() }()
-				_, _ = purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) {
-					if reads++; reads == 2 { // the check in order asks for it
-						<-leave
-						panic("the client's")
-					}
-					return 0, false, nil
-				}, "line")
-			}()
-			return func() { close(leave) }
-		},
-		"runtime.Goexit": func(ctx context.Context, p *purgatory.Purgatory[string]) func() {
-			reads, leave := 0, make(chan struct{})
-			go func() {
-				_, _ = purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) {
-					if reads++; reads == 2 {
-						<-leave
-						runtime.Goexit()
-					}
-					return 0, false, nil
-				}, "line")
-			}()
-			return func() { close(leave) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,7 +69,6 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 	value := func(_ int, err error) error { return err }
 	never := func() bool { return false }
 	one := func() (int, bool) { return 0, false }
-	read := func(context.Context) (int, bool, error) { return 0, false, nil }
 	var noContext context.Context
 	ctx := t.Context()
 
@@ -99,11 +98,9 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		// A context, a function or an operation that is nil.
 		{func() error { return p.Await(noContext, hour, never, "a") }, nil, "purgatory: Await was called with a nil context: use context.Background()"},
 		{func() error { return value(purgatory.AwaitValue(noContext, p, hour, one, "a")) }, nil, "purgatory: Await was called with a nil context: use context.Background()"},
-		{func() error { return value(purgatory.AwaitRead(noContext, p, hour, read, "a")) }, nil, "purgatory: AwaitRead was called with a nil context: use context.Background()"},
 		{func() error { return p.Shutdown(noContext) }, nil, "purgatory: Shutdown was called with a nil context: use context.Background()"},
 		{func() error { return p.Await(ctx, hour, nil, "a") }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return value(purgatory.AwaitValue[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
-		{func() error { return value(purgatory.AwaitRead[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return wait(p.StartWait(hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return watch(p.TryCompleteElseWatch(nil, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the operation is nil"},
 		{func() error { return watch(p.TryCompleteElseWatch((*op)(nil), hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a *purgatory_test.op that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
@@ -115,7 +112,6 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		{func() error { return p.Await(ctx, purgatory.NoTimeout, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
 		{func() error { return p.Await(ctx, 0, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
 		{func() error { return wait(p.StartWait(purgatory.NoTimeout, never)) }, purgatory.ErrNoKeys, refused + "no keys: Wait without a key needs a timeout that passes, positive and not NoTimeout"},
-		{func() error { return value(purgatory.AwaitRead(ctx, p, purgatory.NoTimeout, read)) }, purgatory.ErrNoKeys, refused + "no keys: AwaitRead without a key needs a timeout that passes, positive and not NoTimeout"},
 		{func() error {
 			return watch(p.TryCompleteElseWatch(&op{}, hour, make([]string, operation.MaxKeys+1)...))
 		}, purgatory.ErrTooManyKeys, refused + "too many keys: 65537, the maximum is 65536"},
@@ -155,7 +151,6 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		"Await":        func(p *unmade) { _ = p.Await(t.Context(), hour, never, "a") },
 		"AwaitAt":      func(p *unmade) { _ = p.AwaitAt(t.Context(), hour, never) },
 		"Awaited":      func(p *unmade) { p.Waiting("a") },
-		"AwaitRead":    func(p *unmade) { _, _ = purgatory.AwaitRead[int](t.Context(), p, hour, nil, "a") },
 		"AwaitValue": func(p *unmade) {
 			_, _ = purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, false }, "a")
 		},
@@ -163,7 +158,6 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		"CancelForKey":            func(p *unmade) { p.CancelForKey("a", nil) },
 		"CheckAndComplete":        func(p *unmade) { p.CheckAndComplete("a") },
 		"CheckAndComplete, two":   func(p *unmade) { p.CheckAndComplete("a", "b") },
-		"CheckAndCompleteAll":     func(p *unmade) { p.CheckAndCompleteAll() },
 		"CheckAndCompleteInOrder": func(p *unmade) { p.CheckAndCompleteInOrder("a") },
 		"CheckAndCompleteUpTo":    func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
 		"Close":                   func(p *unmade) { _ = p.Close() },
@@ -175,7 +169,6 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		"Shutdown":                func(p *unmade) { _ = p.Shutdown(t.Context()) },
 		"Signal":                  func(p *unmade) { p.Signal("a") },
 		"Signal, two":             func(p *unmade) { p.Signal("a", "b") },
-		"SignalAll":               func(p *unmade) { p.SignalAll() },
 		"SignalInOrder":           func(p *unmade) { p.SignalInOrder("a") },
 		"SignalUpTo":              func(p *unmade) { p.SignalUpTo("a", 1) },
 		"StartWait":               func(p *unmade) { _, _ = p.StartWait(hour, never, "a") },
@@ -400,12 +393,6 @@ func TestDiagnosticsAreSeveralOptions(t *testing.T) {
 func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 	assert.False(t, open[string](t).Stats().TimeoutsExpected)
 	assert.True(t, open[string](t, purgatory.WithTimeoutsExpected()).Stats().TimeoutsExpected)
-}
-
-func TestATimerHasATick(t *testing.T) {
-	clock, err := timer.NewManualTimer(timer.WithTick(7 * time.Second))
-	require.NoError(t, err)
-	assert.Equal(t, 7*time.Second, timer.Tick(clock))
 }
 
 // The documentation shows these as numbers. They are those of the packages that use them.

@@ -542,10 +542,6 @@ func TestRecordsOfCallbacksNameTheKey(t *testing.T) {
 			op.met = true
 			p.CheckAndComplete("b")
 		}, "a"},
-		"a check of all": {func(p *purgatory.DelayedOperationPurgatory[string], op *stuck) {
-			op.met = true
-			p.CheckAndCompleteAll()
-		}, "a"},
 		"a key's cancel": {func(p *purgatory.DelayedOperationPurgatory[string], _ *stuck) { p.CancelForKey("b", nil) }, "a"},
 		"force":          {func(p *purgatory.DelayedOperationPurgatory[string], op *stuck) { p.ForceComplete(op) }, "a"},
 		"its timeout":    {func(p *purgatory.DelayedOperationPurgatory[string], _ *stuck) { p.AdvanceClock(time.Minute) }, "a"},
@@ -605,10 +601,8 @@ func (c *confused) act(often int) {
 // operation, on whichever goroutine the callback runs, whatever the callbacks before it did.
 func TestRecordsOfABatchNameEachOperationsKey(t *testing.T) {
 	ways := map[string]func(p *purgatory.DelayedOperationPurgatory[string]){
-		"CheckAndCompleteAll": func(p *purgatory.DelayedOperationPurgatory[string]) { p.CheckAndCompleteAll() },
-		"SignalAll":           func(p *purgatory.DelayedOperationPurgatory[string]) { p.SignalAll() },
-		"Close":               func(p *purgatory.DelayedOperationPurgatory[string]) { p.Close() },
-		"Close, and deep":     func(p *purgatory.DelayedOperationPurgatory[string]) { nest(3900, func() { p.Close() }) },
+		"Close":           func(p *purgatory.DelayedOperationPurgatory[string]) { p.Close() },
+		"Close, and deep": func(p *purgatory.DelayedOperationPurgatory[string]) { nest(3900, func() { p.Close() }) },
 		"Shutdown": func(p *purgatory.DelayedOperationPurgatory[string]) {
 			ended, end := context.WithCancel(context.Background())
 			end()

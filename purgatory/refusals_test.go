@@ -40,8 +40,6 @@ func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 	require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, "a"))
 	require.ErrorIs(t, p.Await(t.Context(), 0, func() bool { return false }, "a"), purgatory.ErrExpired)
 	require.ErrorIs(t, p.Await(t.Context(), hour, nil, "a"), purgatory.ErrNilOperation)
-	_, err = purgatory.AwaitRead[int](t.Context(), p, hour, nil, "a")
-	require.ErrorIs(t, err, purgatory.ErrNilOperation)
 	_, err = p.TryCompleteElseWatch(&op{try: func() bool { return p.Close() == nil }}, hour, "a") // met, and too late
 	require.ErrorIs(t, err, purgatory.ErrClosed)
 	_, err = p.TryCompleteElseWatch(&op{}, hour, "a")
@@ -54,7 +52,7 @@ func TestARefusalChangesOnlyTheCountOfRefusals(t *testing.T) {
 		assert.Equal(t, s.Ended(o), s.Waited[o].Count(), o)
 	}
 	assert.Equal(t, []int64{0, 0, 0, 0}, []int64{s.Pending, s.Checks, s.Signals, s.PassedOver})
-	assert.Equal(t, []int64{7, 1, 2, 4}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
+	assert.Equal(t, []int64{6, 1, 2, 3}, []int64{s.Rejected, s.RejectedFull, s.RejectedClosed, s.RejectedInput})
 }
 
 // A used operation is refused as used, and counts against no maximum.
@@ -346,20 +344,6 @@ func TestARefusedOperationWhoseTimeoutIsUnderWayIsUsed(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-}
-
-// An AwaitRead that is refused while its timeout passes returns why, and waits for nobody to end it.
-func TestARefusedReadWhoseTimeoutIsUnderWayReturns(t *testing.T) {
-	p := open[int](t, purgatory.WithMaxPendingPerKey(1), purgatory.WithoutReaper())
-	submitted(t, p, 1)
-	p.SetTimer(&thenTimer{p.OwnTimer(), func() {
-		eventually(t, func() bool { return p.OwnTimer().AdvanceClock(time.Millisecond) }, "its timeout passes")
-		eventually(t, p.OwnTimer().Idle, "a worker finds it held")
-	}})
-	soon(t, "it returns", func() {
-		_, err := purgatory.AwaitRead(t.Context(), p, time.Microsecond, func(context.Context) (int, bool, error) { return 0, false, nil }, 1)
-		assert.ErrorIs(t, err, purgatory.ErrFull)
-	})
 }
 
 // An operation that was refused after it had been in the timer is as new to another purgatory's: one without a timeout gets

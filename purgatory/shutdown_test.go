@@ -38,33 +38,6 @@ func TestShutdownReturnsAfterAReadyThatClosesThePurgatory(t *testing.T) {
 	}
 }
 
-// Goroutines that go on signalling all keys, as nobody has told them of the end, keep Shutdown
-// neither from closing nor from returning.
-func TestShutdownReturnsWhileOthersSignalAllKeys(t *testing.T) {
-	p := open[int](t)
-	stop, callers := make(chan struct{}), sync.WaitGroup{}
-	defer callers.Wait()
-	defer close(stop)
-	var calls atomic.Int64
-	for range 4 {
-		callers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					p.SignalAll()
-					calls.Add(1)
-				}
-			}
-		})
-	}
-	eventually(t, func() bool { return calls.Load() > 1000 }, "the callers are at it")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	assert.NoError(t, p.Shutdown(ctx))
-}
-
 // After Shutdown with a context that has ended no operation is pending, however many
 // callbacks block.
 func TestShutdownWithAnEndedContextLeavesNothingPending(t *testing.T) {

@@ -348,7 +348,6 @@ func TestABlockedCallbackHoldsUpNoOtherKeyOfASignal(t *testing.T) {
 func TestEndlessSignalsOfOthersStarveNoSignal(t *testing.T) {
 	endless := map[string]func(p *purgatory.DelayedOperationPurgatory[int]){
 		"several keys": func(p *purgatory.DelayedOperationPurgatory[int]) { p.Signal(1, 2) },
-		"all keys":     func(p *purgatory.DelayedOperationPurgatory[int]) { p.SignalAll() },
 		"one key":      func(p *purgatory.DelayedOperationPurgatory[int]) { p.Signal(1) },
 		"a check":      func(p *purgatory.DelayedOperationPurgatory[int]) { p.CheckAndComplete(1, 2) },
 	}
@@ -454,46 +453,6 @@ func wait(t *testing.T, p *purgatory.DelayedOperationPurgatory[int], f *flagged,
 	return f
 }
 
-func TestSignalAllCoalescesUntilAWorkerBegins(t *testing.T) {
-	p := onManualClock[int](t)
-	held := purgatory.HoldWorkers(t, p)
-	var set atomic.Bool
-	f := wait(t, p, &flagged{flag: &set}, 1)
-	before := f.tries.Load()
-	for range 10 {
-		p.SignalAll()
-	}
-	held.Work()
-	assert.Equal(t, before+1, f.tries.Load())
-	p.SignalAll()
-	held.Work()
-	assert.Equal(t, before+2, f.tries.Load())
-	set.Store(true)
-	p.CheckAndCompleteAll()
-}
-
-// The worker that marks the keys lets others run after each chunk of them.
-func TestOthersRunWhileAllKeysAreSignalled(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	keys := howMany(100_000, 30_000)
-	p := open[int](t)
-	var set atomic.Bool
-	for i := range keys {
-		wait(t, p, &flagged{flag: &set}, i)
-	}
-	var signals int64
-	var other sync.WaitGroup
-	other.Go(func() {
-		for signals == 0 {
-			signals = p.Stats().Signals
-			runtime.Gosched()
-		}
-	})
-	p.SignalAll()
-	other.Wait()
-	assert.Less(t, signals, int64(keys/10))
-}
-
 func TestHintReportsWhetherAnOperationWaits(t *testing.T) {
 	p := open[int](t)
 	var set atomic.Bool
@@ -507,18 +466,4 @@ func TestHintReportsWhetherAnOperationWaits(t *testing.T) {
 	eventually(t, func() bool { return done.Load() == 1 }, "done.Load() == 1")
 	assert.EqualValues(t, 3, p.Stats().Signals)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.SignalUpTo(2, 5) }))
-}
-
-// When Close has ended every operation, SignalAll makes no work.
-func TestSignalAllAfterCloseAsksForNoWorker(t *testing.T) {
-	p := onManualClock[string](t)
-	held := purgatory.HoldWorkers(t, p)
-	submitted(t, p, "a")
-	p.SignalAll()
-	assert.True(t, held.Queued())
-	held.Work()
-	require.NoError(t, p.Close())
-	held.Work() // the callback of what Close has ended
-	p.SignalAll()
-	assert.False(t, held.Queued())
 }

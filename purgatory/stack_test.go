@@ -416,26 +416,6 @@ func TestANestedCheckIsLeftToAWorker(t *testing.T) {
 	}
 }
 
-// CheckAndCompleteAll inside a TryComplete is left to workers, which check every key.
-func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
-	p := open[string](t, purgatory.WithWatcherShards(1))
-	for range 2 { // after the first nested check every check calls nested
-		var met atomic.Bool
-		waits, wakes := until(&met), &op{}
-		submit(t, p, waits, hour, "b")
-		wakes.try = func() bool {
-			if wakes.tries.Load() == 3 {
-				met.Store(true)
-				assert.Zero(t, p.CheckAndCompleteAll())
-			}
-			return wakes.tries.Load() >= 3
-		}
-		submit(t, p, wakes, hour, "a")
-		assert.Equal(t, 1, p.CheckAndComplete("a"))
-		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
-	}
-}
-
 // Each TryComplete registers the next operation. One registration in some hundred looks at its stack,
 // so the stack may hold thousands of them, and not all.
 func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
@@ -750,16 +730,14 @@ func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
 		ended outcomes
 		cause [5]error
 	}{
-		"check":         {call: func(h *handing) { h.p.CheckAndComplete("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, waits}},
-		"two keys":      {call: func(h *handing) { h.p.CheckAndComplete("l", "k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
-		"all keys":      {call: func(h *handing) { h.p.CheckAndCompleteAll() }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
-		"up to":         {call: func(h *handing) { h.p.CheckAndCompleteUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
-		"in order":      {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied}},
-		"in order, no":  {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{false, true, true, true, true}, tried: bools{true}},
-		"signal":        {call: func(h *handing) { h.p.Signal("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied}},
-		"signal of all": {call: func(h *handing) { h.p.SignalAll() }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
-		"signal up to":  {call: func(h *handing) { h.p.SignalUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
-		"signal twice":  {call: func(h *handing) { h.p.SignalUpTo("k", 5); h.p.SignalUpTo("k", 4) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"check":        {call: func(h *handing) { h.p.CheckAndComplete("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, waits}},
+		"two keys":     {call: func(h *handing) { h.p.CheckAndComplete("l", "k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
+		"up to":        {call: func(h *handing) { h.p.CheckAndCompleteUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"in order":     {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied}},
+		"in order, no": {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{false, true, true, true, true}, tried: bools{true}},
+		"signal":       {call: func(h *handing) { h.p.Signal("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied}},
+		"signal up to": {call: func(h *handing) { h.p.SignalUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"signal twice": {call: func(h *handing) { h.p.SignalUpTo("k", 5); h.p.SignalUpTo("k", 4) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
 		"signal in order": {
 			call: func(h *handing) { h.p.SignalInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied},
 		},
@@ -809,11 +787,6 @@ func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
 		"in a try of a worker": func(t *testing.T, h *handing, call func()) { inTry(t, h, 9, call) },
 		"on a deep stack in a try": func(t *testing.T, h *handing, call func()) {
 			inTry(t, h, 1, func() { nest(machine.DeepStack, call) })
-		},
-		"in an action": func(_ *testing.T, _ *handing, call func()) {
-			var q purgatory.ActionQueue
-			q.Add(call)
-			q.Run()
 		},
 		behind: func(_ *testing.T, h *handing, call func()) {
 			h.exits = true

@@ -601,26 +601,6 @@ func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 	assert.EqualValues(t, n, ended.Load())
 }
 
-// A callback that blocks holds up its own worker only.
-func TestABlockedCallbackDoesNotStopSignalAll(t *testing.T) {
-	p := open[int](t, purgatory.WithSignalWorkers(2))
-	var set atomic.Bool
-	var done atomic.Int64
-	leave := make(chan struct{})
-	for i := range 2000 {
-		wait(t, p, &flagged{flag: &set, done: func() {
-			if done.Add(1) == 100 {
-				<-leave
-			}
-		}}, i)
-	}
-	set.Store(true)
-	p.SignalAll()
-	eventually(t, func() bool { return done.Load() == 2000 }, "done.Load() == 2000")
-	close(leave)
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "p.NumDelayed() == 0")
-}
-
 // rescue is where a test of work that is left leaves it.
 type rescue struct {
 	*stringPurgatory
@@ -752,13 +732,6 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 				return false
 			}
 			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
-		},
-		"a signal of all": func(r *rescue) {
-			for i := range 300 {
-				r.some(1, strconv.Itoa(i))
-			}
-			r.armed.Store(true)
-			r.SignalAll()
 		},
 		"what a worker that exits has not begun": func(r *rescue) {
 			for _, key := range []string{"k", "l", "m"} {

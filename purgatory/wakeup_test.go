@@ -178,19 +178,16 @@ func TestANoEndsOnlyACheckInOrder(t *testing.T) {
 		check   func(p *stringPurgatory)
 		inOrder bool
 	}{
-		"check":              {func(p *stringPurgatory) { p.CheckAndComplete("a") }, false},
-		"check of two":       {func(p *stringPurgatory) { p.CheckAndComplete("b", "a") }, false},
-		"up to":              {func(p *stringPurgatory) { p.CheckAndCompleteUpTo("a", 7) }, false},
-		"all":                {func(p *stringPurgatory) { p.CheckAndCompleteAll() }, false},
-		"signal":             {func(p *stringPurgatory) { p.Signal("a") }, false},
-		"signal of two":      {func(p *stringPurgatory) { p.Signal("b", "a") }, false},
-		"signal up to":       {func(p *stringPurgatory) { p.SignalUpTo("a", 7) }, false},
-		"signal all":         {func(p *stringPurgatory) { p.SignalAll() }, false},
-		"both":               {func(p *stringPurgatory) { p.Signal("a"); p.SignalInOrder("a") }, false},
-		"in order":           {func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, true},
-		"signal in order":    {func(p *stringPurgatory) { p.SignalInOrder("a") }, true},
-		"check of a Goexit":  {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndComplete("c", "a") }) }, false},
-		"all, with a Goexit": {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndCompleteAll() }) }, false},
+		"check":             {func(p *stringPurgatory) { p.CheckAndComplete("a") }, false},
+		"check of two":      {func(p *stringPurgatory) { p.CheckAndComplete("b", "a") }, false},
+		"up to":             {func(p *stringPurgatory) { p.CheckAndCompleteUpTo("a", 7) }, false},
+		"signal":            {func(p *stringPurgatory) { p.Signal("a") }, false},
+		"signal of two":     {func(p *stringPurgatory) { p.Signal("b", "a") }, false},
+		"signal up to":      {func(p *stringPurgatory) { p.SignalUpTo("a", 7) }, false},
+		"both":              {func(p *stringPurgatory) { p.Signal("a"); p.SignalInOrder("a") }, false},
+		"in order":          {func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, true},
+		"signal in order":   {func(p *stringPurgatory) { p.SignalInOrder("a") }, true},
+		"check of a Goexit": {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndComplete("c", "a") }) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)

@@ -15,11 +15,10 @@ import (
 //
 // AddAt takes O(levels) and does not block.
 //
-// Errors, after which nothing has changed:
+// Errors, after which nothing is scheduled that was not before:
 //
 //   - [ErrNoTask]: task is not bound.
-//   - [ErrForeign]: task belongs to another timer.
-//   - [ErrScheduled]: task is scheduled already.
+//   - [ErrScheduled]: task is scheduled already, in this timer or another one.
 //   - [ErrFull]: the limit of [WithMaxPending] is reached.
 //   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
@@ -29,47 +28,73 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Linked() { // rare
-		if err := t.admitLocked(e); err != nil {
+	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
+		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
 	}
 	s.mu.pending++
-	t.schedule(s, e, now, deadline)
+	t.insert(s, e, now, deadline)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
 		t.callStandIn(overdue, int64(now))
 	}
 	return nil
 }
 
-// schedule puts e, which is in no list of s, into one, and unlocks s.
-func (t *store) schedule(s *shard, e *entry.Entry, now, deadline time.Duration) {
-	if at := s.scheduleLocked(e, now, deadline); at < s.next.Load() {
+// insert puts e, which is in no list of s, into the one for its deadline, and unlocks s.
+func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
+	since, at := max(int64(now), 0), int64(0) // a caller may pass any value
+	e.At = within(deadline)
+	far := e.At-since > s.far
+	switch {
+	case far && s.mu.young.Empty():
+		at = since + s.youngWait
+		s.mu.youngAt = at
+		s.mu.young.Push(e)
+	case far && e.At-s.mu.youngAt > s.far/2:
+		at = never
+		s.mu.young.Push(e)
+	case deadline <= now:
+		s.mu.due.Push(e) // due now, not at the end of the tick
+	default:
+		// Move the wheel to the clock if no bucket expires until then, so that e comes into the
+		// lowest level that it needs. A flush that has released the lock between two chunks has
+		// not raised next, so the wheel does not pass what that spills.
+		if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
+			w.now = since/s.tick + s.phase
+		}
+		at = s.putLocked(e)
+	}
+	if at < s.next.Load() {
 		t.release(s, at)
 	} else { // a flush is planned for then, or before
 		s.mu.Unlock()
 	}
 }
 
-// admitLocked accepts e, or returns the error that AddAt returns. It makes t the owner of e unless it
-// is that already. A timer that finds another owner reads and writes nothing else of the entry, so an
-// entry is never in two timers.
+// admitLocked accepts e for s, or returns the error that AddAt returns.
 //
 // It counts e against the limit when no other error is possible. If it counted e first
 // and then refused it, another entry could meanwhile be refused with ErrFull although there
 // is room. The limit does not apply to the next run of a periodic handle.
-func (t *store) admitLocked(e *entry.Entry) error {
-	owned, limit := e.OwnedBy(t.id), t.maxPending
-	task := taskOf(e)
-	switch {
-	case task == nil && !e.OfOperation():
+func (t *store) admitLocked(s *shard, e *entry.Entry) error {
+	limit, task := t.maxPending, taskOf(e)
+	if task == nil && !e.OfOperation() {
 		return ErrNoTask
-	case t.stopped.Load():
+	}
+	for !t.owns(e) {
+		s.mu.Unlock()
+		err := t.adopt(taskEntry(e))
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	if t.stopped.Load() {
 		return ErrStopped
-	case !owned && e.Owned():
-		return ErrForeign
-	case owned && e.Linked():
+	}
+	if e.Linked() {
 		return ErrScheduled
 	}
 	if _, ok := task.(*periodic); ok && e.At != 0 {
@@ -78,38 +103,66 @@ func (t *store) admitLocked(e *entry.Entry) error {
 	if t.maxPending > 0 && !bounded.Increment(&t.pending, limit) {
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
-	if !owned && !e.Claim(t.id) { // another timer claims it at this moment
-		if t.maxPending > 0 {
-			t.pending.Add(-1)
-		}
-		return ErrForeign
-	}
 	return nil
 }
 
-// lock returns the shard of e, with its lock held; nil if t has not accepted e. A timer's own entries
-// stay its own.
-func (t *store) lock(e *entry.Entry) *shard {
-	if !e.OwnedBy(t.id) {
+// owns reports whether t may use e: it was added to t last, or it is an operation's.
+func (t *store) owns(e *entry.Entry) bool {
+	return e.OfOperation() || taskEntry(e).owner.Load() == t
+}
+
+// adopt makes t the owner of e, unless another timer has e scheduled. An entry is never in two timers:
+//
+//  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard of e looks
+//     again whether it is the owner (see lock and admitLocked), and otherwise leaves e alone.
+//  2. The owner changes with the lock of that shard held, and only while e is in no list; or from
+//     none, by a compare-and-swap, when e was in no timer yet.
+//
+// adopt holds the lock of another timer, and none of t.
+func (t *store) adopt(e *TaskEntry) error {
+	owner := e.owner.Load()
+	if owner == nil {
+		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
 		return nil
 	}
+	s := owner.lock(&e.entry)
+	if s == nil { // a third timer has adopted it
+		return nil
+	}
+	defer s.mu.Unlock()
+	if e.entry.Linked() {
+		return fmt.Errorf("%w, in another timer", ErrScheduled)
+	}
+	e.owner.Store(t)
+	return nil
+}
+
+// lock returns the shard of e, with its lock held; nil if t does not own e.
+func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
-	if s == nil { // e is an operation's that was never added
+	if s == nil {
+		if !e.OfOperation() { // t owns no task of a shard that is not made
+			return nil
+		}
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
+	if !t.owns(e) {
+		s.mu.Unlock()
+		return nil
+	}
 	return s
 }
 
 // release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this
 // time, or neither (never).
 func (t *store) release(s *shard, at int64) {
-	if due := !s.mu.due.Empty(); due != s.mu.ready {
-		s.mu.ready = due
-		if word, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64); due {
-			word.Or(bit)
+	if due := !s.mu.due.Empty(); due != s.ready.Load() {
+		s.ready.Store(due)
+		if due {
+			t.ready.Add(1)
 		} else {
-			word.And(^bit)
+			t.ready.Add(-1)
 		}
 	}
 	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
@@ -143,16 +196,16 @@ func (t *store) Cancel(task *TaskEntry) bool {
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
-		if task == nil || !task.entry.OwnedBy(t.id) {
+		if task == nil {
 			continue
 		}
-		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
+		if e := &task.entry; s == nil || s != t.shardOf(e) || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = t.lock(&task.entry)
+			s = t.lock(e)
 		}
-		if t.cancelLocked(s, &task.entry) {
+		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++
 		}
 	}
@@ -162,39 +215,24 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// TakeDue is for a purgatory that finds that the deadline of an operation has passed at now, a recent reading of t's
-// clock. It reports whether it has: then the caller ends the operation as expired, and a worker of t that comes, or
-// that has claimed the entry already, finds that. It is false for a [Task], and always with [WithStallGrace]: there only
-// the driver knows whether it is to wait.
-func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
-	store, e := t.core(), &operation.entry
-	s := store.lock(e)
-	if s == nil {
-		return false
+// cancelLocked removes e, if it is in a list of s, and reports whether it did.
+func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
+	if ok = e.Linked(); ok {
+		t.removeLocked(s, e, entry.Cancelled)
+	} else if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
+		e.At = entry.Cancelled
 	}
-	defer s.mu.Unlock()
-	at := e.Deadline()
-	if at <= 0 || at > now || store.grace > 0 || !e.OfOperation() {
-		return false
-	}
-	if e.Linked() {
-		store.claimLocked(s, e)
-	}
-	return true
+	return ok
 }
 
-// cancelLocked removes e, if it is in a list of s, and reports whether it did.
-func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
-	if !e.Linked() {
-		if e.At == 0 { // an operation's: a timer owns no task that was never added
-			e.At = entry.Cancelled
-		}
-		return false
-	}
+// removeLocked takes e out of its list. mark is [entry.ExpiredBit], or [entry.Cancelled], which has all bits set.
+func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	e.Unlink()
-	e.At = entry.Cancelled
-	t.countLocked(s, -1)
-	return true
+	e.At |= mark
+	s.mu.pending--
+	if t.maxPending > 0 {
+		t.pending.Add(-1)
+	}
 }
 
 // Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports
@@ -223,18 +261,21 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 		return true
 	case e.At > 0:
 		e.Unlink()
-	case e.At != 0 || t.stopped.Load():
+	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
 		s.mu.Unlock()
 		return false
-	default: // it was never added, so it is an operation's: t owns no such task
-		t.countLocked(s, 1)
+	default: // an operation's that was never added
+		s.mu.pending++
+		if t.maxPending > 0 {
+			t.pending.Add(1)
+		}
 	}
-	t.schedule(s, e, t.clock.Now(), deadline)
+	t.insert(s, e, t.clock.Now(), deadline)
 	return true
 }
 
-// DeadlineOf returns what [TaskEntry.Deadline] returns, with the lock that guards it, so it
-// may be called at any time. It returns 0 if task belongs to another timer.
+// DeadlineOf returns the time, on the timer's clock, at which task expires or has expired; 0 if it was
+// never added, was cancelled, or belongs to another timer.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/entry"
-	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -16,7 +15,6 @@ import (
 // but stand-ins.
 type store struct {
 	config
-	id      uint32                  // the owner in the binding of entries that this timer accepted
 	stopped sched.Bool              // Stop was called
 	shards  []atomic.Pointer[shard] // a power of two of them; each is made when its first entry comes
 
@@ -44,9 +42,8 @@ type store struct {
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	// Bit i%64 of ready[i/64] is shards[i].mu.ready. It is written with that shard's lock held.
-	ready   []sched.Uint64
-	from    atomic.Uint32 // the shard from which on the next worker searches for a bit
+	ready   sched.Int64   // shards that are ready
+	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
@@ -62,10 +59,7 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 		return err
 	}
 	t.clock = c
-	t.id = identity.New()
 	t.shards = make([]atomic.Pointer[shard], t.shardCount)
-	words := (t.shardCount + 63) / 64
-	t.ready = make([]sched.Uint64, words, max(words, lineWords))
 	t.wake.Store(1)
 	t.overdue.Store(never)
 	return nil
@@ -114,14 +108,6 @@ func (t *store) Pending() (n int) {
 		s.mu.Unlock()
 	}
 	return n
-}
-
-// countLocked counts n more pending entries in s.
-func (t *store) countLocked(s *shard, n int64) {
-	s.mu.pending += n
-	if t.maxPending > 0 {
-		t.pending.Add(n)
-	}
 }
 
 // Stop makes the timer refuse further entries, cancels the pending ones and returns what they

@@ -1,7 +1,7 @@
 package timer
 
 import (
-	"time"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -18,12 +18,13 @@ type Task interface {
 
 // TaskEntry links one task into a timer. The caller owns it: the caller allocates it or
 // embeds it in a larger object, binds it to a task once with [TaskEntry.Bind], and may add
-// it again after it has expired or was cancelled. It belongs to the timer that first
-// accepted it; other timers refuse it. After Bind, the timer's methods on it are safe for
-// concurrent use. It must not be copied.
+// it again after it has expired or was cancelled, to any timer. While it is scheduled, other timers
+// refuse it. After Bind, the timers' methods on it are safe for concurrent use. It must not be
+// copied.
 type TaskEntry struct {
 	entry entry.Entry
-	bound Task // nil until it is bound, constant afterwards
+	bound Task                  // nil until it is bound, constant afterwards
+	owner atomic.Pointer[store] // the timer to which it was added last; see adopt
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the
@@ -41,18 +42,10 @@ func taskOf(e *entry.Entry) Task {
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
 
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
-func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
-
-func (e *TaskEntry) bind(task Task, id uint32) {
+func (e *TaskEntry) Bind(task Task) {
 	e.bound = task
-	e.entry.Bind(id)
+	e.entry.Bind()
 }
-
-// Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if
-// e was never added or was cancelled. It takes no lock. Call it only where no other
-// goroutine can add, extend, cancel or expire e meanwhile, in e's task for instance;
-// elsewhere call [Timer.DeadlineOf].
-func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 
 // run runs what e is bound to: a task, a handle's too, or the end of an operation (see
 // [entry.Expire]). The caller has claimed e.

@@ -92,11 +92,9 @@ func TestACheckBeforeTheChangeIsNotTheOneAfterIt(t *testing.T) {
 		"check":     func(p *Purgatory[string]) { p.CheckAndComplete("orders") },
 		"up to":     func(p *Purgatory[string]) { p.CheckAndCompleteUpTo("orders", 7) },
 		"in order":  func(p *Purgatory[string]) { p.CheckAndCompleteInOrder("orders") },
-		"all":       func(p *Purgatory[string]) { p.CheckAndCompleteAll() },
 		"signal":    func(p *Purgatory[string]) { p.Signal("orders") },
 		"signal up": func(p *Purgatory[string]) { p.SignalUpTo("orders", 7) },
 		"signal in": func(p *Purgatory[string]) { p.SignalInOrder("orders") },
-		"all by":    func(p *Purgatory[string]) { p.SignalAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := record(func(rt testing.TB) {
@@ -206,14 +204,14 @@ func TestACheckThatIsUnderWayIsNotForgotten(t *testing.T) {
 		begin func(p *Purgatory[string], stop func())
 		key   string
 	}{
-		"a check halfway":          {func(p *Purgatory[string], _ func()) { p.CheckAndComplete("a") }, "a"},
-		"a check of another key":   {func(p *Purgatory[string], _ func()) { p.CheckAndComplete("a", "b") }, "b"},
-		"a check in order":         {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteInOrder("a") }, "a"},
-		"a check of all":           {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteAll() }, "a"},
-		"a check of all elsewhere": {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteAll() }, "b"},
-		"a signal that was taken":  {func(p *Purgatory[string], _ func()) { p.Signal("a") }, "a"},
-		"a signal that waits":      {func(p *Purgatory[string], _ func()) { p.Signal("a"); p.Signal("b") }, "b"},
-		"a signal of all":          {func(p *Purgatory[string], _ func()) { p.SignalAll() }, "b"},
+		"a check halfway":         {func(p *Purgatory[string], _ func()) { p.CheckAndComplete("a") }, "a"},
+		"a check of another key":  {func(p *Purgatory[string], _ func()) { p.CheckAndComplete("a", "b") }, "b"},
+		"a check in order":        {func(p *Purgatory[string], _ func()) { p.CheckAndCompleteInOrder("a") }, "a"},
+		"a signal that was taken": {func(p *Purgatory[string], _ func()) { p.Signal("a") }, "a"},
+		"a signal that waits":     {func(p *Purgatory[string], _ func()) { p.Signal("a"); p.Signal("b") }, "b"},
+		"a cancellation": {func(p *Purgatory[string], stop func()) {
+			p.CancelMatching("a", nil, func(op operation.Operation) bool { stop(); return op.(*request).name == "before" })
+		}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Empty(t, record(func(rt testing.TB) {
@@ -291,15 +289,13 @@ func TestASignalThatRacesWithTheTimeoutIsNotForgotten(t *testing.T) {
 			}
 			p.WaitPending(3)
 			met.Store(true)
-			switch round % 4 {
+			switch round % 3 {
 			case 0:
 				p.Signal("orders")
 			case 1:
 				p.Signal("payments")
 			case 2:
 				p.SignalInOrder("payments")
-			case 3:
-				p.SignalAll()
 			}
 			p.Purgatory.AdvanceClock(time.Hour) // does not wait for the worker
 			for range 3 {

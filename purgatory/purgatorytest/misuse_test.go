@@ -44,7 +44,6 @@ func TestACheckInsideATryCompleteFailsTheTest(t *testing.T) {
 		"two":      {func(p *Purgatory[string]) { p.CheckAndComplete("audit", "audit") }, "CheckAndComplete of audit at misuse_test.go"},
 		"up to":    {func(p *Purgatory[string]) { p.CheckAndCompleteUpTo("audit", 3) }, "CheckAndComplete of audit at misuse_test.go"},
 		"in order": {func(p *Purgatory[string]) { p.CheckAndCompleteInOrder("slots") }, "CheckAndCompleteInOrder of slots at misuse_test.go"},
-		"all":      {func(p *Purgatory[string]) { p.CheckAndCompleteAll() }, "CheckAndCompleteAll at misuse_test.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := record(func(rt testing.TB) {
@@ -57,7 +56,7 @@ func TestACheckInsideATryCompleteFailsTheTest(t *testing.T) {
 			require.Len(t, said, 1)
 			assert.Contains(t, said[0], "purgatorytest.(*produce).TryComplete calls "+c.want)
 			assert.Contains(t, said[0], "that runs the methods of other operations inside this one; use "+
-				map[string]string{"in order": "SignalInOrder", "all": "SignalAll"}[name]+map[bool]string{false: "Signal"}[name == "in order" || name == "all"]+" there")
+				map[bool]string{true: "SignalInOrder", false: "Signal"}[name == "in order"]+" there")
 		})
 	}
 
@@ -77,7 +76,7 @@ func TestACheckInsideATryCompleteFailsTheTest(t *testing.T) {
 func TestWhatMethodsMayCallPasses(t *testing.T) {
 	assert.Empty(t, record(func(rt testing.TB) {
 		p := New[string](rt)
-		signals := &produce{try: func() { p.Signal("audit"); p.SignalAll(); p.SignalInOrder("audit") }}
+		signals := &produce{try: func() { p.Signal("audit"); p.SignalInOrder("audit") }}
 		checks := func() {
 			p.CheckAndComplete("audit")
 			_, err := p.StartWait(time.Minute, func() bool { return true }, "audit")
@@ -101,10 +100,6 @@ func TestAnAwaitInsideAMethodFailsTheTest(t *testing.T) {
 		for form, await := range map[string]func(p *Purgatory[string]) error{
 			"Await": func(p *Purgatory[string]) error {
 				return p.Await(context.Background(), time.Hour, p.ready, "audit")
-			},
-			"AwaitRead": func(p *Purgatory[string]) error {
-				_, err := purgatory.AwaitRead(context.Background(), p.Purgatory, time.Hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "audit")
-				return err
 			},
 		} {
 			t.Run(name+" "+form, func(t *testing.T) {

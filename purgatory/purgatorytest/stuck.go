@@ -61,7 +61,7 @@ func (w *watch) look() {
 	for id, stack := range locked() {
 		if first[id] != "" {
 			panic("purgatorytest: a TryComplete waits for a lock, and nothing has moved for " + (stuckAfter + sure).String() +
-				". Does a goroutine check a key, or move the clock, while it holds the lock that the condition takes? Then use Signal, or an ActionQueue.\n\n" + stack + "\n")
+				". Does a goroutine check a key, or move the clock, while it holds the lock that the condition takes? Then use Signal.\n\n" + stack + "\n")
 		}
 	}
 }
