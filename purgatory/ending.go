@@ -98,14 +98,26 @@ func (e *ending[K]) run() {
 	if e.shard.Enter()%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}
+	e.goOn()
+}
+
+// goOn runs the callbacks in the chain. After a runtime.Goexit in one, also if that came with a panic, its deferred function does
+// what is left.
+func (e *ending[K]) goOn() {
+	over := false
+	defer func() {
+		if !over {
+			e.goOn()
+		}
+	}()
 	for !e.answer() {
 	}
+	over = true
 	e.shard.Exit(e.answered)
 	e.n, e.answered = 0, 0
 }
 
-// answer runs the callbacks in the chain until one panics, and reports whether it is over. After a runtime.Goexit its
-// deferred function does what is left.
+// answer runs the callbacks in the chain until one panics, and reports whether it is over.
 func (e *ending[K]) answer() (over bool) {
 	defer func() {
 		if over {
@@ -113,12 +125,7 @@ func (e *ending[K]) answer() (over bool) {
 		}
 		if v := recover(); v != nil {
 			e.p.records.Panic(v, e.first.Operation(), callbackNames[e.begun], e.key)
-			return
 		}
-		for !e.answer() {
-		}
-		e.shard.Exit(e.answered)
-		e.n, e.answered = 0, 0
 	}()
 	for m := e.first; m != nil; m = e.first {
 		if e.later && !isWait(m) {

@@ -1,11 +1,12 @@
 package purgatory_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -34,36 +35,25 @@ func (j *journal) appendRecord(record string) {
 	j.waiting.CheckAndCompleteUpTo("orders-0", size)
 }
 
-// byteFetch waits until there are bytes up to a position.
-type byteFetch struct {
-	operation.DelayedOperation
-	journal *journal
-	upTo    int64
-	done    chan struct{}
-}
-
-func (f *byteFetch) TryComplete() bool { return f.journal.size() >= f.upTo }
-func (f *byteFetch) OnComplete()       { close(f.done) }
-func (f *byteFetch) OnExpiration()     {}
-
-// fetch starts a wait until at least n bytes are there beyond the position from, and not longer
-// than maxWait.
-func (j *journal) fetch(from, n int64, maxWait time.Duration) (*byteFetch, error) {
-	f := &byteFetch{journal: j, upTo: from + n, done: make(chan struct{})}
-	_, err := j.waiting.TryCompleteElseWatchAt(f, maxWait, purgatory.KeyPosition[string]{Key: "orders-0", Position: from + n})
-	return f, err
+// fetch waits until at least n bytes are there beyond the position from, and not longer than maxWait.
+func (j *journal) fetch(from, n int64, maxWait time.Duration) error {
+	enough := func() bool { return j.size() >= from+n }
+	return j.waiting.AwaitAt(context.Background(), maxWait, enough, purgatory.KeyPosition[string]{Key: "orders-0", Position: from + n})
 }
 
 // A fetch waits for a number of bytes: one comparison, however many records there are.
 func ExampleDelayedOperationPurgatory_CheckAndCompleteUpTo_bytes() {
 	waiting, _ := purgatory.New[string]("fetch")
 	j := &journal{waiting: waiting}
-	fetched, _ := j.fetch(0, 20, time.Minute)
+	fetched := make(chan error)
+	go func() { fetched <- j.fetch(0, 20, time.Minute) }()
+	for waiting.NumDelayed() == 0 { // until it waits
+		runtime.Gosched()
+	}
 	for range 3 {
 		j.appendRecord("7 bytes")
 	}
-	<-fetched.done
-	fmt.Println("fetched:", fetched.Outcome(), "tries:", waiting.Stats().Checks)
+	fmt.Println("fetched:", <-fetched, "tries:", waiting.Stats().Checks)
 	_ = waiting.Close()
-	// Output: fetched: satisfied tries: 1
+	// Output: fetched: <nil> tries: 1
 }

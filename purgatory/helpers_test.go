@@ -130,7 +130,7 @@ func ended(t *testing.T, o *op, outcome operation.Outcome) {
 	assert.EqualValues(t, expirations, o.expired.Load(), "OnExpiration")
 }
 
-// endsSoon is ended for an operation that another goroutine ends, after a runtime.Goexit.
+// endsSoon is ended for an operation whose callbacks another goroutine runs.
 func endsSoon(t *testing.T, o *op, outcome operation.Outcome) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -145,7 +145,7 @@ func empty[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]
 	t.Helper()
 	holds := func() bool {
 		p.AdvanceClock(0) // purge
-		return p.NumDelayed()+p.Watched()+p.NumKeys() > 0
+		return p.NumDelayed()+p.Watched()+int(p.Stats().Keys) > 0
 	}
 	for range 60_000 {
 		if !holds() {
@@ -155,7 +155,7 @@ func empty[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]
 	}
 	assert.Zero(t, p.NumDelayed(), "pending")
 	assert.Zero(t, p.Watched(), "watched")
-	assert.Zero(t, p.NumKeys(), "keys")
+	assert.Zero(t, p.Stats().Keys, "keys")
 }
 
 // conserved asserts that the number of accepted operations is that of the pending and of
@@ -284,44 +284,6 @@ func soon(t *testing.T, what string, f func()) {
 		fmt.Fprintf(os.Stderr, "--- FAIL: %s (did not happen: %s)\n%s", t.Name(), what, stacks[:runtime.Stack(stacks, true)])
 		os.Exit(1)
 	}
-}
-
-// Tests of checks in order: one of many gets an item, and no item is left over.
-
-// store has items of several kinds. Its kinds are the keys of the purgatory.
-type store struct {
-	sync.Mutex
-	items      []int // by kind
-	put, taken int
-}
-
-func (s *store) add(kind, n int) {
-	s.Lock()
-	defer s.Unlock()
-	s.items[kind] += n
-	s.put += n
-}
-
-// take takes an item of the first of kinds that has one.
-func (s *store) take(kinds []int) bool {
-	s.Lock()
-	defer s.Unlock()
-	for _, kind := range kinds {
-		if s.items[kind] > 0 {
-			s.items[kind]--
-			s.taken++
-			return true
-		}
-	}
-	return false
-}
-
-// back gives an item back whose taker was refused.
-func (s *store) back(kind int) {
-	s.Lock()
-	defer s.Unlock()
-	s.items[kind]++
-	s.taken--
 }
 
 // probe is an operation that says yes when ready is set.

@@ -44,17 +44,19 @@ func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout ti
 	m = machine.Of(own)
 	switch {
 	case !m.Begin(own, len(waits), p.id):
-		err = p.refusal(ErrUsed, "%T was submitted before", op)
+		over = true
+		return false, p.refusal(ErrUsed, "%T was submitted before", op)
 	case !tried && m.Try():
-		completed, err = p.pass(m, &waits[0])
-	default:
-		completed, err = p.watchAndTry(m, timeout, waits)
+		over = true
+		return p.pass(m, &waits[0])
 	}
-	over = true
-	return completed, err
+	end, err := p.watchAndTry(m, timeout, waits)
+	over = true // before a callback may call runtime.Goexit
+	return end && p.endRegistered(m), err
 }
 
-// watchAndTry registers the operation of m, which the caller holds and has tried in vain. The goroutine stays the
+// watchAndTry registers the operation of m, which the caller holds and has tried in vain, and reports whether the caller has to end it, as its
+// holder still. The goroutine stays the
 // holder until the operation is in the timer and in every list, and has been tried again. No other
 // goroutine can try or end it halfway: they set marks, which the holder sees at the end.
 //
@@ -69,12 +71,12 @@ func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout ti
 // Closing is not lost either: the shard of the first key decides whether the operation is
 // accepted. If it is closed it refuses the operation, and Close finds every operation that it has
 // accepted before.
-func (p *DelayedOperationPurgatory[K]) watchAndTry(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) (completed bool, err error) {
+func (p *DelayedOperationPurgatory[K]) watchAndTry(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) (end bool, err error) {
 	if err = p.watch(m, timeout, waits); err != nil {
 		p.refuse(m)
 		return false, err
 	}
-	return (m.Try() || !m.ReleaseUnmarked() && p.letGo(m)) && p.endRegistered(m), nil
+	return m.Try() || !m.ReleaseUnmarked() && p.letGo(m), nil
 }
 
 // unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is

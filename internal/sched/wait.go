@@ -23,8 +23,8 @@ func Now() time.Time { return time.Now() }
 // InBubble reports whether its caller runs in a bubble of testing/synctest, whose times have no monotonic reading. A
 // channel must not leave the bubble in which it was made, and none must come into one.
 func InBubble() bool {
-	now := time.Now()
-	return now == now.Round(0) //nolint:staticcheck // Equal would compare what Round keeps
+	_, inBubble := Clock()
+	return inBubble
 }
 
 // MayLinger reports whether a goroutine may wait for a while after its work. A bubble could not end then, nor a
