@@ -14,16 +14,7 @@ func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 func (p *DelayedOperationPurgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
-	h.Registered = func() bool {
-		for s := range p.watchers.Shards() {
-			for _, m := range s.Sample(nil, 1<<30, 0) {
-				if !m.AcceptedBy(p.id) && m.Outcome() == machine.Pending {
-					return false
-				}
-			}
-		}
-		return true
-	}
+	h.Registered = func() bool { return !p.registering() }
 }
 
 // lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
@@ -32,8 +23,9 @@ func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Mach
 	e := testhook.Expiring{Machine: m, Name: func() string { return observe.Kind(m.Operation()) }}
 	key, _, _ := watchers.FirstKey[K](m)
 	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
-	for _, key := range watchers.Keys[K](m) {
+	for i, key := range watchers.Keys[K](m) {
 		e.Keys = append(e.Keys, key)
+		e.Positions = append(e.Positions, m.Watch(i).Position())
 	}
 	return h.Expire(&e)
 }
