@@ -44,7 +44,7 @@ endef
 ##@ Programs
 
 .PHONY: run
-run: ## acks=all cluster on the purgatory, about 10 s after it is built (ARGS="-h" lists its flags)
+run: ## acks=all cluster on the purgatory: 10 s, two minutes with the first build (ARGS="-h" lists its flags)
 	@$(call build-and-run,.,./examples/acksall)
 
 .PHONY: longpoll
@@ -145,6 +145,10 @@ test-32: ## the library's tests on 32 bits: 386, or arm under qemu-arm where 386
 	echo "those of arm run under qemu-arm, which takes up to ten times as long: with -short"; \
 	GOARCH=arm $(GO) test -short -exec qemu-arm -timeout $(TEST_TIMEOUT) ./...
 
+.PHONY: platforms
+platforms:
+	@echo $(PLATFORMS)
+
 .PHONY: vet-platforms
 vet-platforms: ## go vet of the library for other systems and processors
 	@for platform in $(PLATFORMS); do \
@@ -218,8 +222,12 @@ seeded: ## known defects, one at a time, in a copy of the code: each must turn t
 size: ## lines, tokens, words of comments and exported names of the core, and the lines of its tests
 	@$(GO) run ./proof/size
 
+.PHONY: instructions
+instructions: ## what the ways through the library cost in instructions, beside another revision (ARGS="-against HEAD~"); needs valgrind
+	@$(GO) run ./proof/instructions $(ARGS)
+
 .PHONY: mutate
-mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-package timer": minutes)
+mutate: ## one thing changed at a time in the core: the changes that no test notices, and a table of the packages (hours; ARGS="-since main": minutes)
 	$(GO) run ./proof/mutate $(ARGS)
 
 ##@ Benchmarks

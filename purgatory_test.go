@@ -101,7 +101,7 @@ func TestAnOperationEndsOnceWithOneOutcome(t *testing.T) {
 			}
 			assert.Equal(t, way.calls, r.calls)
 			assert.Equal(t, name, r.Outcome().String())
-			assert.Zero(t, p.NumDelayed()+p.Watched()+p.NumKeys())
+			assert.Zero(t, p.NumDelayed()+p.Watched()+int(p.Stats().Keys))
 		})
 	}
 }
@@ -122,9 +122,9 @@ func TestARefusedOperationHasNoCallback(t *testing.T) {
 	require.NoError(t, closed.Close())
 	used := wait(t, p, time.Second, "orders-0")
 
-	r := &request{}
+	r, full := &request{}, &request{}
 	for want, submit := range map[error]func() (bool, error){
-		purgatory.ErrFull:         func() (bool, error) { return p.TryCompleteElseWatch(r, time.Second, "orders-0") },
+		purgatory.ErrFull:         func() (bool, error) { return p.TryCompleteElseWatch(full, time.Second, "orders-0") },
 		purgatory.ErrNoKeys:       func() (bool, error) { return p.TryCompleteElseWatch(r, time.Second) },
 		purgatory.ErrNilOperation: func() (bool, error) { return p.TryCompleteElseWatch(nil, time.Second, "orders-0") },
 		purgatory.ErrUsed:         func() (bool, error) { return p.TryCompleteElseWatch(used, time.Second, "orders-0") },
@@ -134,13 +134,10 @@ func TestARefusedOperationHasNoCallback(t *testing.T) {
 		assert.ErrorIs(t, err, want)
 		assert.False(t, completed)
 	}
-	assert.Empty(t, r.calls)
-	p.ForceComplete(used)
-
-	// A refusal does not use the operation up.
-	_, err := p.TryCompleteElseWatch(r, time.Second, "orders-0")
-	require.NoError(t, err)
-	assert.True(t, p.ForceComplete(r))
+	assert.Empty(t, append(r.calls, full.calls...))
+	assert.True(t, p.ForceComplete(used))
+	_, err := p.TryCompleteElseWatch(full, time.Second, "orders-0")
+	require.ErrorIs(t, err, purgatory.ErrUsed, "an operation is used once, also one that was refused")
 }
 
 func TestATimeoutIsNeverEarlyAndCanBeExtended(t *testing.T) {
@@ -163,7 +160,7 @@ func TestATimeoutIsNeverEarlyAndCanBeExtended(t *testing.T) {
 func TestACheckOfAnyKeyTriesTheOperation(t *testing.T) {
 	p := purgatorytest.New[string](t)
 	r := wait(t, p, time.Second, "orders-0", "orders-1")
-	assert.Equal(t, []int{1, 2, 2}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	assert.Equal(t, []int{1, 2, 2}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 	tries := r.tries
 	p.CheckAndComplete("orders-2")
 	assert.Equal(t, tries, r.tries, "a key that it does not wait for")
@@ -234,75 +231,60 @@ func TestCallbacksMayCallThePurgatory(t *testing.T) {
 	assert.Zero(t, p.NumDelayed())
 }
 
-// Each operation completes the next from its OnComplete. The stack stays small.
+// Each operation registers and completes the next one from its OnComplete. The stack stays small.
 func TestAChainOfCompletionsHasNoLimit(t *testing.T) {
 	const length = 100_000
 	p, err := purgatory.New[int]("chain")
 	require.NoError(t, err)
 	var deepest atomic.Int64
 	done := make(chan struct{})
-	links := make([]request, length)
-	for i := range links {
-		links[i].onComplete = func() {
-			if i == length-1 {
-				close(done)
-				return
-			}
-			if i%1000 == 0 {
-				deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, length)))))
-			}
-			links[i+1].ready.Store(true)
-			p.CheckAndComplete(i + 1)
+	var link func(i int)
+	link = func(i int) {
+		if i == length {
+			close(done)
+			return
 		}
-		_, err := p.TryCompleteElseWatch(&links[i], time.Hour, i)
-		require.NoError(t, err)
+		if i%1000 == 0 {
+			deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, make([]uintptr, length)))))
+		}
+		next := &request{onComplete: func() { link(i + 1) }}
+		_, err := p.TryCompleteElseWatch(next, time.Hour, i%8)
+		assert.NoError(t, err)
+		next.ready.Store(true)
+		p.CheckAndComplete(i % 8)
 	}
-	p.ForceComplete(&links[0])
+	link(0)
 	<-done
 	assert.Less(t, deepest.Load(), int64(10_000), "frames")
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 
 func TestAPanicStopsNoOtherOperation(t *testing.T) {
-	var recovered []any
-	p := purgatorytest.New[string](t, purgatory.WithPanicHandler(func(r any, _ []byte) { recovered = append(recovered, r) }))
+	recovered := make(chan any, 1)
+	p := purgatorytest.New[string](t, purgatory.WithPanicHandler(func(r any, _ []byte) { recovered <- r }))
 	first, second := wait(t, p, time.Second, "a"), wait(t, p, time.Second, "a")
 	first.onComplete = func() { panic("a bug") }
 	first.ready.Store(true)
 	second.ready.Store(true)
 	assert.Equal(t, 2, p.CheckAndComplete("a"))
 	assert.Equal(t, []string{"OnComplete: satisfied"}, second.calls)
-	assert.Len(t, recovered, 1)
+	assert.Equal(t, "a bug", <-recovered)
 }
 
-// CheckAndComplete runs callbacks on the caller's goroutine. Under a lock that a callback
-// takes, there are Signal and ActionQueue.
-func TestSignalAndActionQueueWorkUnderALock(t *testing.T) {
+// CheckAndComplete runs callbacks on the caller's goroutine. Under a lock that a callback takes, there is Signal.
+func TestSignalWorksUnderALock(t *testing.T) {
 	p, err := purgatory.New[string]("groups")
 	require.NoError(t, err)
 	var mu sync.Mutex
-	var actions purgatory.ActionQueue
-	var answered sync.WaitGroup
-	join := func() *request {
-		r := &request{onComplete: func() { mu.Lock(); defer mu.Unlock(); answered.Done() }}
-		answered.Add(1)
-		_, err := p.TryCompleteElseWatch(r, time.Hour, "group")
-		require.NoError(t, err)
-		return r
-	}
-	first := join()
+	answered := make(chan struct{})
+	r := &request{onComplete: func() { mu.Lock(); defer mu.Unlock(); close(answered) }}
+	_, err = p.TryCompleteElseWatch(r, time.Hour, "group")
+	require.NoError(t, err)
 	mu.Lock()
-	first.ready.Store(true)
+	r.ready.Store(true)
 	p.Signal("group") // a worker makes the check
 	mu.Unlock()
-	answered.Wait()
-
-	second := join()
-	mu.Lock()
-	actions.Add(func() { p.Cancel(second, errGone) })
-	mu.Unlock()
-	actions.Run()
-	answered.Wait()
+	<-answered
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 

@@ -62,11 +62,11 @@ type DelayedOperation struct{ core }
 
 // Outcome returns how the operation ended, or [Pending] if it has not. From the
 // beginning of OnComplete on it does not change.
-func (d *DelayedOperation) Outcome() Outcome { return Outcome(machine.Of(d).Outcome()) }
+func (d *DelayedOperation) Outcome() Outcome { return Outcome(machine.OfCore(&d.core).Outcome()) }
 
 // Cause returns the error that Cancel or CancelForKey was given, if the
 // operation ended as [Cancelled]. Otherwise, or if that error is nil, it returns nil.
-func (d *DelayedOperation) Cause() error { return machine.Of(d).Cause() }
+func (d *DelayedOperation) Cause() error { return machine.OfCore(&d.core).Cause() }
 
 // MaxKeys is the largest number of keys that an operation can wait for: 65,536. With
 // more, TryCompleteElseWatch returns purgatory.ErrTooManyKeys.

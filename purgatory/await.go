@@ -162,9 +162,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 			p.Cancel(w, nil)
 		}
 	}()
-	m := machine.Of(w)
-	m.Begin(w, len(waits), p.id)
-	if _, err := p.submit(m, timeout, waits, true); err != nil {
+	if _, err := p.enroll(w, timeout, waits, true); err != nil {
 		returned = true
 		return err
 	}

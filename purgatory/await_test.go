@@ -55,7 +55,7 @@ func TestAwaitReturnsHowItEnded(t *testing.T) {
 				result := waitFor(ctx, p, time.Minute, met.Load, "a", "b")
 				bystander := waitFor(t.Context(), p, 10*time.Minute, never, "c")
 				synctest.Wait()
-				assert.Equal(t, []int{2, 3, 3}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+				assert.Equal(t, []int{2, 3, 3}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 				test.end(p, &met, cancel)
 				err = result()
 				if test.want == nil {
@@ -64,7 +64,7 @@ func TestAwaitReturnsHowItEnded(t *testing.T) {
 					require.ErrorIs(t, err, test.want)
 				}
 				if name != "closed" {
-					assert.Equal(t, []int{1, 1, 1}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()}, "nothing left behind")
+					assert.Equal(t, []int{1, 1, 1}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)}, "nothing left behind")
 					require.NoError(t, p.Close())
 				}
 				require.ErrorIs(t, bystander(), purgatory.ErrClosed)
@@ -97,14 +97,12 @@ func TestAwaitReturnsAtOnceIfItNeedNotWait(t *testing.T) {
 	require.ErrorIs(t, p.Await(t.Context(), hour, yes, "a"), purgatory.ErrClosed)
 }
 
-// A wait that need not begin counts as satisfied, whatever the number of its keys, and in line.
+// A wait that need not begin counts as satisfied, whatever the number of its keys.
 func TestAWaitThatNeedNotBeginIsCounted(t *testing.T) {
-	for _, options := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
-		for _, keys := range [][]string{nil, {"a"}, {"a", "b"}} {
-			p := onManualClock[string](t, options...)
-			require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, keys...))
-			assert.EqualValues(t, 1, conserved(t, p).Satisfied, keys)
-		}
+	for _, keys := range [][]string{{"a"}, {"a", "b"}} {
+		p := onManualClock[string](t)
+		require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, keys...))
+		assert.EqualValues(t, 1, conserved(t, p).Satisfied, keys)
 	}
 }
 
@@ -386,29 +384,6 @@ func TestAwaitValueDropsNoValueThatReadyHasTaken(t *testing.T) {
 	}
 }
 
-func TestAwaitValueAtIsWokenAtItsPosition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open[string](t)
-		var end, calls atomic.Int64
-		var value int64
-		wait := inBackground(func() {
-			var err error
-			value, err = purgatory.AwaitValueAt(t.Context(), p, hour, func() (int64, bool) {
-				calls.Add(1)
-				return end.Load(), end.Load() >= 5
-			}, purgatory.KeyPosition[string]{Key: "log", Position: 5})
-			assert.NoError(t, err)
-		})
-		synctest.Wait() // it waits
-		end.Store(5)
-		assert.Zero(t, p.CheckAndCompleteUpTo("log", 4), "it waits for a higher position")
-		assert.EqualValues(t, 2, calls.Load())
-		assert.Equal(t, 1, p.CheckAndCompleteUpTo("log", 5))
-		wait()
-		assert.EqualValues(t, 5, value)
-	})
-}
-
 // Nobody checks the key: the change comes after Await's first call of ready, before it waits.
 func TestAwaitSeesAChangeBeforeItWaits(t *testing.T) {
 	p := open[string](t)
@@ -452,18 +427,8 @@ func TestAWaitEndsAsAnAwaitDoes(t *testing.T) {
 		assert.False(t, w.Stop(), name)
 		empty(t, p)
 	}
-	met.Store(false)
 	p := onManualClock[string](t)
-	w, err := p.StartWaitAt(hour, met.Load, purgatory.KeyPosition[string]{Key: "a", Position: 7})
-	require.NoError(t, err)
-	met.Store(true)
-	assert.Zero(t, p.CheckAndCompleteUpTo("a", 6))
-	assert.Equal(t, 1, p.CheckAndCompleteUpTo("a", 7))
-	assert.True(t, isDone(w))
-	w, err = p.StartWait(hour, met.Load, "a")
-	require.NoError(t, err)
-	assert.True(t, isDone(w), "ready at once")
-	_, err = p.StartWait(hour, nil, "a")
+	_, err := p.StartWait(hour, nil, "a")
 	require.ErrorIs(t, err, purgatory.ErrNilOperation)
 	_, err = p.StartWait(purgatory.NoTimeout, met.Load)
 	require.ErrorIs(t, err, purgatory.ErrNoKeys)
@@ -571,10 +536,6 @@ func TestAWaitThatNobodyHoldsEnds(t *testing.T) {
 			defer func() { _ = recover() }()
 			_ = p.Await(strangeContext{context.Background()}, purgatory.NoTimeout, never, "a")
 		},
-		"AwaitRead, a context that panics": func(p *stringPurgatory) {
-			defer func() { _ = recover() }()
-			_, _ = purgatory.AwaitRead(strangeContext{context.Background()}, p, purgatory.NoTimeout, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
@@ -595,26 +556,40 @@ func exitsAt(n int32) func() bool {
 	}
 }
 
-// A wait that was met returns although callbacks block every worker.
-func TestAnAwaitNeedsNoWorkerToReturn(t *testing.T) {
+// lateContext ends when gone is closed, but says why only when told is closed: until then a wait that leaves has not left.
+type lateContext struct {
+	context.Context
+	gone, told chan struct{}
+}
+
+func (c *lateContext) Done() <-chan struct{} { return c.gone }
+func (c *lateContext) Err() error            { <-c.told; return errGone }
+
+// A check that comes between the end of the context and the return of Await does not call the condition.
+func TestNothingIsForAClientThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("test", purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(1))
-		require.NoError(t, err)
-		release := make(chan struct{})
-		blocks := &op{complete: func() { <-release }}
-		blocks.try = func() bool { return blocks.tries.Load() > 2 }
-		submit(t, p, blocks, hour, "a")
-		p.CheckAndComplete("a")
+		p := open[string](t)
+		ctx := &lateContext{t.Context(), make(chan struct{}), make(chan struct{})}
+		items := 0
+		taken := func() bool {
+			if items == 0 {
+				return false
+			}
+			items--
+			return true
+		}
+		result := waitFor(ctx, p, hour, taken, "a")
+		living := waitFor(t.Context(), p, hour, taken, "a")
 		synctest.Wait()
-		var met atomic.Bool
-		result := make(chan error, 1)
-		go func() { result <- p.Await(t.Context(), hour, met.Load, "b") }()
+		close(ctx.gone)
 		synctest.Wait()
-		met.Store(true)
-		p.CheckAndComplete("b")
-		assert.NoError(t, <-result)
-		close(release)
-		require.NoError(t, p.Shutdown(t.Context()))
+		items = 1
+		assert.Equal(t, 1, p.CheckAndComplete("a"), "the living one")
+		require.NoError(t, living())
+		close(ctx.told)
+		require.ErrorIs(t, result(), errGone)
+		assert.Equal(t, []int64{1, 1, 1}, []int64{p.Stats().PassedOver, p.Stats().GaveUp, p.Stats().Cancelled})
+		empty(t, p)
 	})
 }
 
@@ -630,33 +605,26 @@ func TestMustPanicsWithTheErrorOfNewAndWithNothingElse(t *testing.T) {
 
 // With a limit of 0 nobody waits: who is met at once is served, and everybody else is refused, at once.
 func TestALimitOfZeroRefusesWhoeverWouldWait(t *testing.T) {
-	for name, opts := range map[string][]purgatory.Option{
-		"in any order": {purgatory.WithMaxPending(0)},
-		"in a line":    {purgatory.WithMaxPending(0), purgatory.WithFirstInFirstOut()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := onManualClock[string](t, opts...)
-			met := false
-			ready := func() bool { return met }
-			for range 2 {
-				_, err := p.StartWait(hour, ready, "a")
-				require.ErrorIs(t, err, purgatory.ErrFull)
-				require.ErrorIs(t, p.Await(t.Context(), purgatory.NoTimeout, ready, "a"), purgatory.ErrFull)
-				_, err = p.TryCompleteElseWatch(&op{try: ready}, hour, "a", "b")
-				require.ErrorIs(t, err, purgatory.ErrFull)
-				require.ErrorIs(t, p.Await(t.Context(), 0, ready, "a"), purgatory.ErrExpired, "who would not wait in any case")
-				require.Zero(t, p.NumDelayed())
-				met = true
-				require.NoError(t, p.Await(t.Context(), purgatory.NoTimeout, ready, "a"))
-				completed, err := p.TryCompleteElseWatch(&op{try: ready}, hour, "a", "b")
-				require.NoError(t, err)
-				require.True(t, completed)
-				met = false
-			}
-			assert.EqualValues(t, 6, p.Stats().RejectedFull)
-			assert.Zero(t, p.Stats().MaxPending)
-		})
+	p := onManualClock[string](t, purgatory.WithMaxPending(0))
+	met := false
+	ready := func() bool { return met }
+	for range 2 {
+		_, err := p.StartWait(hour, ready, "a")
+		require.ErrorIs(t, err, purgatory.ErrFull)
+		require.ErrorIs(t, p.Await(t.Context(), purgatory.NoTimeout, ready, "a"), purgatory.ErrFull)
+		_, err = p.TryCompleteElseWatch(&op{try: ready}, hour, "a", "b")
+		require.ErrorIs(t, err, purgatory.ErrFull)
+		require.ErrorIs(t, p.Await(t.Context(), 0, ready, "a"), purgatory.ErrExpired, "who would not wait in any case")
+		require.Zero(t, p.NumDelayed())
+		met = true
+		require.NoError(t, p.Await(t.Context(), purgatory.NoTimeout, ready, "a"))
+		completed, err := p.TryCompleteElseWatch(&op{try: ready}, hour, "a", "b")
+		require.NoError(t, err)
+		require.True(t, completed)
+		met = false
 	}
+	assert.EqualValues(t, 6, p.Stats().RejectedFull)
+	assert.Zero(t, p.Stats().MaxPending)
 }
 
 // A wait that its context ends returns ctx.Err() itself, or the cause that the context was given.
@@ -678,21 +646,14 @@ func TestAWaitReturnsTheErrorOfItsContextUnchanged(t *testing.T) {
 				p := purgatory.Must(purgatory.New[string](t.Name()))
 				defer p.Close()
 				ctx, end := c(t.Context())
-				waits := make(chan error, 2)
-				go func() { waits <- p.Await(ctx, hour, never, "a") }()
-				go func() {
-					_, err := purgatory.AwaitRead(ctx, p, hour, func(context.Context) (int, bool, error) { return 0, false, nil }, "a")
-					waits <- err
-				}()
+				result := waitFor(ctx, p, hour, never, "a")
 				synctest.Wait()
 				end()
 				want := ctx.Err()
 				if name == "with a cause" {
 					want = errGone
 				}
-				for range 2 {
-					assert.Equal(t, want, <-waits, "the very error, and not one that wraps it")
-				}
+				assert.Equal(t, want, result(), "the very error, and not one that wraps it")
 				assert.Zero(t, p.Stats().PassedOver, "no check has come to them")
 				assert.Equal(t, want, p.Await(ctx, hour, never, "a"))
 				assert.EqualValues(t, 1, p.Stats().PassedOver)
@@ -701,51 +662,13 @@ func TestAWaitReturnsTheErrorOfItsContextUnchanged(t *testing.T) {
 	}
 }
 
-// Who looks for a slot before it waits overtakes nobody, and is counted if it had to wait.
-func TestWhoLooksBeforeItWaitsKeepsTheLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCountedSlots(0)
-		defer s.waiting.Close()
-		got := make(chan string, 2)
-		acquire := func(name string) {
-			go func() {
-				if s.acquire(t.Context()) == nil {
-					got <- name
-				}
-			}()
-			synctest.Wait()
-		}
-		acquire("first")
-		s.free.Add(1) // its check is still to come
-		acquire("second")
-		s.release()
-		synctest.Wait()
-		assert.Equal(t, "first", <-got)
-		assert.Equal(t, "second", <-got)
-		assert.EqualValues(t, 2, s.waited.Load())
-		s.free.Add(1)
-		acquire("third")
-		assert.Equal(t, "third", <-got)
-		assert.EqualValues(t, 2, s.waited.Load())
-	})
-}
-
-// The channel of a Wait that is met at once is closed when StartWait returns, in a line, too.
+// The channel of a Wait that is met at once is closed when StartWait returns.
 func TestStartWaitSaysWhetherItWaits(t *testing.T) {
-	for name, opts := range map[string][]purgatory.Option{"in any order": nil, "in a line": {purgatory.WithFirstInFirstOut()}} {
-		t.Run(name, func(t *testing.T) {
-			p := onManualClock[string](t, opts...)
-			for _, met := range []bool{true, false, true} {
-				w, err := p.StartWait(hour, func() bool { return met }, "a")
-				require.NoError(t, err)
-				select {
-				case <-w.Done():
-					require.True(t, met)
-				default:
-					require.False(t, met)
-				}
-				w.Stop()
-			}
-		})
+	p := onManualClock[string](t)
+	for _, met := range []bool{true, false, true} {
+		w, err := p.StartWait(hour, func() bool { return met }, "a")
+		require.NoError(t, err)
+		assert.Equal(t, met, isDone(w))
+		w.Stop()
 	}
 }

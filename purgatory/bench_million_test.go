@@ -22,8 +22,7 @@ func BenchmarkMillionPending(b *testing.B) {
 		opts []purgatory.Option
 	}{
 		{"off", nil},
-		{"histograms,keys=512", []purgatory.Option{purgatory.WithHistograms(), purgatory.WithKeyStats(512)}},
-		{"histograms,keys=512,slow=1s", []purgatory.Option{purgatory.WithHistograms(), purgatory.WithKeyStats(512), purgatory.WithSlowCallback(time.Second)}},
+		{"diagnostics", []purgatory.Option{purgatory.WithDiagnostics()}},
 	} {
 		b.Run(v.name, func(b *testing.B) {
 			for _, end := range []string{"check", "expire"} {

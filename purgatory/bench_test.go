@@ -3,10 +3,8 @@ package purgatory_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,24 +141,8 @@ func (o *blockingOperation) OnExpiration()     {}
 // the goroutine that raises it and waits for the answer: a turn is two switches of
 // goroutines and what waiting costs.
 //
-//	go test -run '^$' -bench 'Wakeup|CheckOfAll|Hint' -benchmem ./purgatory
+//	go test -run '^$' -bench 'Wakeup|Hint' -benchmem ./purgatory
 func BenchmarkWakeup(b *testing.B) {
-	b.Run("AwaitRead", func(b *testing.B) {
-		p, err := purgatory.New[string]("bench")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer p.Close()
-		turns(b, func(state *atomic.Int64, want int64) {
-			_, err := purgatory.AwaitRead(context.Background(), p, time.Minute, func(context.Context) (int64, bool, error) {
-				v := state.Load()
-				return v, v >= want, nil
-			}, "key")
-			if err != nil {
-				b.Error(err)
-			}
-		}, func() { p.CheckAndComplete("key") })
-	})
 	b.Run("AwaitValue", func(b *testing.B) {
 		p, err := purgatory.New[string]("bench")
 		if err != nil {
@@ -254,73 +236,8 @@ func turns(b *testing.B, await func(state *atomic.Int64, want int64), wake func(
 	<-seen
 }
 
-// BenchmarkCheckOfAll re-checks operations none of whose conditions is met, each under a
-// key of its own, while another goroutine registers: the longest registration is
-// reported in nanoseconds.
-func BenchmarkCheckOfAll(b *testing.B) {
-	for _, n := range []int{1000, 100_000} {
-		for name, all := range map[string]func(p *purgatory.DelayedOperationPurgatory[int]){
-			"check": func(p *purgatory.DelayedOperationPurgatory[int]) { p.CheckAndCompleteAll() },
-			"signal": func(p *purgatory.DelayedOperationPurgatory[int]) {
-				before := p.Stats().Checks
-				p.SignalAll()
-				for p.Stats().Checks < before+int64(p.NumDelayed()) {
-					time.Sleep(100 * time.Microsecond)
-				}
-			},
-		} {
-			for _, registering := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%s/waiting=%d/registering=%v", name, n, registering), func(b *testing.B) {
-					checkOfAll(b, n, all, registering)
-				})
-			}
-		}
-	}
-}
-
-func checkOfAll(b *testing.B, n int, all func(*purgatory.DelayedOperationPurgatory[int]), registering bool) {
-	p, err := purgatory.New[int]("bench")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	var never atomic.Bool
-	for i := range n {
-		if _, err := p.TryCompleteElseWatch(&flagged{flag: &never}, time.Hour, i); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if !registering {
-		for b.Loop() {
-			all(p)
-		}
-		return
-	}
-	var stop atomic.Bool
-	var took []time.Duration
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := n; !stop.Load(); i++ {
-			f := &flagged{flag: &never}
-			began := time.Now()
-			_, _ = p.TryCompleteElseWatch(f, time.Hour, i)
-			took = append(took, time.Since(began))
-			p.ForceComplete(f)
-			time.Sleep(20 * time.Microsecond)
-		}
-	})
-	for b.Loop() {
-		all(p)
-	}
-	stop.Store(true)
-	wg.Wait()
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)*99/100]), "ns/registration-p99")
-	b.ReportMetric(float64(took[len(took)-1]), "ns/registration-max")
-}
-
-// BenchmarkCrowdOfChecks has goroutines check one key at once, for which 1,000 operations wait that say no. Each
-// iteration is one try. It must not grow with the goroutines: see docs/decisions.md#a-marker-says-where-a-walk-stands.
+// BenchmarkCrowdOfChecks has goroutines check one key at once, for which 1,000 operations wait that say no: one of
+// them makes the tries, and the others leave marks.
 func BenchmarkCrowdOfChecks(b *testing.B) {
 	const waiting = 1000
 	for _, goroutines := range []int{100, 1000, 3000} {
@@ -360,150 +277,6 @@ func BenchmarkHintForNobody(b *testing.B) {
 	}
 }
 
-// Callbacks of 20 µs each, of a crowd that one check ends: one after the other, and on workers.
-// busy is how much of the processors they keep busy.
-func BenchmarkCallbacksOfACrowd(b *testing.B) {
-	for name, opts := range map[string][]purgatory.Option{
-		"on the caller": nil,
-		"on workers":    {purgatory.WithCallbacksOnWorkers()},
-	} {
-		b.Run(name, func(b *testing.B) {
-			const crowd, work = 10_000, 20 * time.Microsecond
-			p, err := purgatory.New[string]("bench", opts...)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer p.Close()
-			var ready atomic.Bool
-			var all sync.WaitGroup
-			meet := func() {
-				for began := time.Now(); time.Since(began) < work; {
-				}
-				all.Done()
-			}
-			var elapsed time.Duration
-			for b.Loop() {
-				b.StopTimer()
-				ready.Store(false)
-				all.Add(crowd)
-				for range crowd {
-					if _, err := p.TryCompleteElseWatch(&meeting{ready: &ready, meet: meet}, hour, "a"); err != nil {
-						b.Fatal(err)
-					}
-				}
-				ready.Store(true)
-				b.StartTimer()
-				began := time.Now()
-				p.CheckAndComplete("a")
-				all.Wait()
-				elapsed += time.Since(began)
-			}
-			b.ReportMetric(float64(work)*crowd*float64(b.N)/float64(elapsed), "busy-processors")
-		})
-	}
-}
-
-// line is a queue whose items are alike. One goroutine makes all calls, so that it needs no lock.
-type line struct {
-	p     *purgatory.DelayedOperationPurgatory[int]
-	items int
-}
-
-// inLine is an operation that waits for one item of a line.
-type inLine struct {
-	operation.DelayedOperation
-	line *line
-}
-
-func (o *inLine) TryComplete() bool {
-	if o.line.items == 0 {
-		return false
-	}
-	o.line.items--
-	return true
-}
-
-func (o *inLine) OnComplete()   {}
-func (o *inLine) OnExpiration() {}
-
-func newLine(b *testing.B, n int) *line {
-	p, err := purgatory.New[int]("line", purgatory.WithFirstInFirstOut())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = p.Close() })
-	l := &line{p: p}
-	l.join(b, n)
-	return l
-}
-
-// join lets n operations wait. In memory they have another order than in the line, as in a
-// server that has been running for a while.
-func (l *line) join(b *testing.B, n int) {
-	some := make([]*inLine, n)
-	for i := range some {
-		some[i] = &inLine{line: l}
-	}
-	rand.Shuffle(n, func(i, j int) { some[i], some[j] = some[j], some[i] })
-	for _, o := range some {
-		if _, err := l.p.TryCompleteElseWatch(o, hour, 0); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// put puts n items one at a time, each followed by a check, and returns how long that took and
-// how many tries it made.
-func (l *line) put(n int) (took time.Duration, tries int64) {
-	before, began := l.p.Stats().Checks, time.Now()
-	for range n {
-		l.items++
-		l.p.CheckAndCompleteInOrder(0)
-	}
-	took = time.Since(began)
-	return took, l.p.Stats().Checks - before
-}
-
-// BenchmarkItemInOrder is one item for one of n operations that wait. What joins the line
-// afterwards is in ns/op, and not in ns/item.
-//
-//	go test -run '^$' -bench InOrder ./purgatory
-func BenchmarkItemInOrder(b *testing.B) {
-	for _, n := range []int{1, 1_000, 100_000, 1_000_000} {
-		b.Run(fmt.Sprintf("waiting=%d", n), func(b *testing.B) {
-			l := newLine(b, n)
-			var took time.Duration
-			var tries int64
-			b.ResetTimer()
-			for done := 0; done < b.N; {
-				some := min(n, 1000, b.N-done)
-				d, t := l.put(some)
-				l.join(b, some)
-				took, tries, done = took+d, tries+t, done+some
-			}
-			b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/item")
-			b.ReportMetric(float64(tries)/float64(b.N), "tries/item")
-		})
-	}
-}
-
-// BenchmarkLineInOrder is an item for each of 100,000 operations that wait, one at a time.
-func BenchmarkLineInOrder(b *testing.B) {
-	const n = 100_000
-	var took time.Duration
-	var tries int64
-	for range b.N {
-		l := newLine(b, n)
-		d, t := l.put(n)
-		if left := l.p.NumDelayed(); left > 0 {
-			b.Fatalf("%d still wait", left)
-		}
-		took, tries = took+d, tries+t
-	}
-	b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "ms/line")
-	b.ReportMetric(float64(tries)/float64(n*b.N), "tries/item")
-}
-
 // What it costs to make and close a purgatory: one of many on a shared timer, and a whole one.
 func BenchmarkNewClose(b *testing.B) {
 	shared, err := timer.NewSystemTimer()
@@ -536,11 +309,7 @@ func BenchmarkObserved(b *testing.B) {
 		opts []purgatory.Option
 	}{
 		{"off", nil},
-		{"histograms", []purgatory.Option{purgatory.WithHistograms()}},
-		{"keys=512", []purgatory.Option{purgatory.WithKeyStats(512)}},
-		{"slow=1s", []purgatory.Option{purgatory.WithSlowCallback(time.Second)}},
 		{"diagnostics", []purgatory.Option{purgatory.WithDiagnostics()}},
-		{"histograms,keys=512", []purgatory.Option{purgatory.WithHistograms(), purgatory.WithKeyStats(512)}},
 	} {
 		b.Run(v.name, func(b *testing.B) {
 			p, err := purgatory.New[string]("bench", v.opts...)
@@ -606,54 +375,6 @@ func BenchmarkBounds(b *testing.B) {
 			})
 		})
 	}
-}
-
-// BenchmarkItemAmongDead is a check in order for one item that 1,000 waits whose contexts have ended stand before:
-// it comes before any of their goroutines has run. So there is one processor.
-//
-//	go test -run '^$' -bench ItemAmongDead ./purgatory
-func BenchmarkItemAmongDead(b *testing.B) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const dead = 1_000
-	p, err := purgatory.New[int]("line", purgatory.WithFirstInFirstOut())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	items := 0
-	take := func() bool {
-		if items == 0 {
-			return false
-		}
-		items--
-		return true
-	}
-	var took time.Duration
-	for range b.N {
-		ctx, leave := context.WithCancel(b.Context())
-		var all sync.WaitGroup
-		wait := func(ctx context.Context) {
-			waiting := p.NumDelayed()
-			all.Go(func() { _ = p.Await(ctx, hour, take, 0) })
-			for p.NumDelayed() == waiting {
-				runtime.Gosched()
-			}
-		}
-		for range dead {
-			wait(ctx)
-		}
-		wait(context.Background())
-		leave()
-		items++
-		began := time.Now()
-		ended := p.CheckAndCompleteInOrder(0)
-		took += time.Since(began)
-		if ended != 1 || items != 0 {
-			b.Fatalf("the check has ended %d, and left %d items", ended, items)
-		}
-		all.Wait()
-	}
-	b.ReportMetric(float64(took.Nanoseconds())/float64(b.N*dead), "ns/dead")
 }
 
 // The commonest paths of an adopter, each beside what one writes by hand: a callback by a worker after a signal, a condition

@@ -1,6 +1,7 @@
 package purgatory_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,8 +33,7 @@ func TestABusyKeyDoesNotShutOutOthers(t *testing.T) {
 			for range most - 1 {
 				submitted(t, p, "busy")
 			}
-			refused := &op{}
-			_, err := p.TryCompleteElseWatch(refused, hour, "busy")
+			_, err := p.TryCompleteElseWatch(&op{}, hour, "busy")
 			require.ErrorIs(t, err, purgatory.ErrFull)
 			require.EqualError(t, err, `purgatory "test": full: 250 operations wait for key busy`)
 			require.ErrorIs(t, p.Await(t.Context(), hour, func() bool { return false }, "busy"), purgatory.ErrFull)
@@ -42,29 +42,16 @@ func TestABusyKeyDoesNotShutOutOthers(t *testing.T) {
 			assert.Equal(t, most, p.Waiting("busy"))
 			assert.EqualValues(t, 3, p.Stats().RejectedFull)
 			assert.Equal(t, most, p.NumDelayed())
-			assert.Equal(t, 1, p.NumKeys())
+			assert.EqualValues(t, 1, p.Stats().Keys)
 
 			submitted(t, p, "quiet")
 			leave(p, first)
-			submit(t, p, refused, hour, "busy")
+			submitted(t, p, "busy")
 			assert.Equal(t, most, p.Waiting("busy"))
 			assert.Equal(t, 1, p.Waiting("quiet"))
 			conserved(t, p)
 		})
 	}
-}
-
-// Those who wait without a key do not wait for one: no bound of a key is theirs. The zero value is a key like others.
-func TestTheBoundOfAKeyIsNotForThoseWithoutOne(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithMaxPendingPerKey(1))
-	for range 3 {
-		_, err := p.StartWait(hour, func() bool { return false })
-		require.NoError(t, err)
-	}
-	submitted(t, p, "")
-	_, err := p.TryCompleteElseWatch(&op{}, hour, "")
-	require.ErrorIs(t, err, purgatory.ErrFull)
-	assert.Equal(t, 4, p.NumDelayed())
 }
 
 // An operation on several keys counts for each, and is refused for its first one only.
@@ -115,7 +102,7 @@ func TestNoMoreWaitForAKeyThanItsBoundAllows(t *testing.T) {
 func TestFullIsForThoseWhoWait(t *testing.T) {
 	const soon = 10 * time.Millisecond // for one that is not refused
 	for bound, option := range map[string]purgatory.Option{
-		"all": purgatory.WithMaxPending(1), "key": purgatory.WithMaxPendingPerKey(1), "timer": purgatory.WithTimerOptions(timer.WithMaxPending(1)),
+		"all": purgatory.WithMaxPending(1), "key": purgatory.WithMaxPendingPerKey(1), "timer": nil,
 	} {
 		for name, try := range map[string]func(p *stringPurgatory, ready func() bool) error{
 			"operation": func(p *stringPurgatory, ready func() bool) error {
@@ -136,6 +123,11 @@ func TestFullIsForThoseWhoWait(t *testing.T) {
 			},
 		} {
 			t.Run(bound+", "+name, func(t *testing.T) {
+				if option == nil {
+					clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
+					require.NoError(t, err)
+					option = purgatory.WithTimer(clock)
+				}
 				p := open[string](t, option)
 				submitted(t, p, "a")
 				require.NoError(t, try(p, func() bool { return true }))
@@ -163,7 +155,7 @@ func TestAStoppedTimerIsNotFull(t *testing.T) {
 // of WithMaxPending says. It gives it back when the worker is free.
 func TestADueOperationKeepsItsPlaceUntilAWorkerIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := open[string](t, purgatory.WithMaxPending(2), purgatory.WithExpiryWorkers(1))
+		p := open[string](t, purgatory.WithMaxPending(2), purgatory.WithWorkers(1))
 		g := newGate()
 		submit(t, p, &op{complete: g.pass}, time.Second, "a")
 		due := &op{}
@@ -180,4 +172,49 @@ func TestADueOperationKeepsItsPlaceUntilAWorkerIsFree(t *testing.T) {
 		submitted(t, p, "b")
 		require.NoError(t, p.Close())
 	})
+}
+
+// An operation that keeps its place gives it back when its callbacks have returned, however it ended, also after a panic or a
+// runtime.Goexit in one, and one that did not have to wait has none.
+func TestAPlaceThatIsKeptIsFreeWhenTheAnswerIsWritten(t *testing.T) {
+	full := func(t *testing.T, p *stringPurgatory) bool {
+		t.Helper()
+		o := &op{}
+		_, err := p.TryCompleteElseWatch(o, hour, "other")
+		p.Cancel(o, nil)
+		if err != nil {
+			require.ErrorIs(t, err, purgatory.ErrFull)
+		}
+		return err != nil
+	}
+	for name, end := range map[string]func(p *stringPurgatory, o *op){
+		"checked":   func(p *stringPurgatory, o *op) { o.try = func() bool { return true }; p.CheckAndComplete("a") },
+		"forced":    func(p *stringPurgatory, o *op) { p.ForceComplete(o) },
+		"cancelled": func(p *stringPurgatory, _ *op) { p.CancelForKey("a", nil) },
+		"expired":   func(p *stringPurgatory, _ *op) { p.AdvanceClock(2 * hour) },
+	} {
+		for after, leave := range map[string]func(){"returns": func() {}, "panics": func() { panic("of the user's") }, "exits": runtime.Goexit} {
+			t.Run(name+", "+after, func(t *testing.T) {
+				var told panics
+				p := onManualClock[string](t, purgatory.WithMaxPending(1), purgatory.WithPlaceKept(), told.option())
+				o := &op{complete: func() {
+					assert.True(t, full(t, p), "while OnComplete runs")
+					leave()
+				}}
+				submit(t, p, o, hour, "a")
+				assert.True(t, full(t, p))
+				inBackground(func() { end(p, o) })()
+				require.EqualValues(t, 1, o.completed.Load())
+				assert.False(t, full(t, p))
+				assert.False(t, full(t, p), "a place that was taken is given back once")
+				completed, err := p.TryCompleteElseWatch(&op{try: func() bool { return true }}, hour, "a")
+				require.NoError(t, err)
+				require.True(t, completed)
+				submitted(t, p, "a")
+				assert.True(t, full(t, p), "one that has not waited gives no place back")
+			})
+		}
+	}
+	_, err := purgatory.New[int]("test", purgatory.WithPlaceKept())
+	require.ErrorIs(t, err, purgatory.ErrInvalidOption, "without a bound there is no place")
 }

@@ -6,8 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -46,7 +43,7 @@ func TestCallbacksMayCallEveryNonBlockingMethod(t *testing.T) {
 					at.CancelForKey(key+"!", errGone)
 					at.AdvanceClock(0)
 				}
-				_, _, _, _ = at.NumDelayed(), at.Watched(), at.NumKeys(), at.Stats()
+				_, _, _, _ = at.NumDelayed(), at.Watched(), at.Waiting("same"), at.Stats()
 			}
 		}
 	}
@@ -113,180 +110,6 @@ func TestCallbacksMayCallEveryNonBlockingMethod(t *testing.T) {
 func depth() int {
 	pcs := make([]uintptr, 20_000)
 	return runtime.Callers(0, pcs)
-}
-
-// A logger and a panic handler may call any method that does not block, whatever is
-// being logged: no lock is held, under which one of these would wait.
-func TestLoggersAndHandlersMayCallBack(t *testing.T) {
-	var told, logged atomic.Int64
-	call := func() {}
-	within := 0
-	p := open[string](t,
-		purgatory.WithLogger(slog.New(onEvent(func(string) { logged.Add(1); call() }))),
-		purgatory.WithPanicHandler(func(any, []byte) { told.Add(1); call() }),
-		purgatory.WithSlowCallback(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8),
-		purgatory.WithReapInterval(10*time.Millisecond))
-	var busy atomic.Bool
-	call = func() {
-		if busy.Swap(true) { // what it calls may log, and call again
-			return
-		}
-		defer busy.Store(false)
-		within++
-		_, _, _, _ = p.Stats(), p.Inspect(10, 10), p.NumDelayed(), p.Watched()
-		o := &op{}
-		_, _ = p.TryCompleteElseWatch(o, hour, "other")
-		p.Extend(o, hour)
-		p.CheckAndComplete("other")
-		p.Cancel(o, nil)
-	}
-	soon(t, "what is logged waits for what is called from the logger", func() {
-		var met atomic.Bool
-		slow := func() { time.Sleep(time.Microsecond) }
-		var all []*op
-		for i := range 20 {
-			o := until(&met)
-			o.complete = slow
-			switch i % 4 {
-			case 1:
-				o.complete = func() { panic("of the test") }
-			case 2:
-				o.try = func() bool { slow(); return met.Load() }
-			}
-			all = append(all, o)
-			submit(t, p, o, hour, "a", "b")
-		}
-		met.Store(true)
-		p.Signal("a")
-		eventually(t, func() bool {
-			return told.Load() >= 5 && !slices.ContainsFunc(all, func(o *op) bool { return o.completed.Load() == 0 })
-		}, "the check by a worker")
-		submit(t, p, &op{complete: slow}, hour, "a")
-		require.NoError(t, p.Close())
-		require.NoError(t, p.Shutdown(t.Context()))
-	})
-	assert.Positive(t, logged.Load())
-	assert.Positive(t, within)
-}
-
-// A small group coordinator: its callbacks take the lock under which it adds actions.
-func TestActionsRunAfterTheCallerUnlocks(t *testing.T) {
-	p := open[int](t)
-	var mu sync.Mutex
-	var actions purgatory.ActionQueue
-	locked := func(f func()) {
-		defer actions.Run()
-		mu.Lock()
-		defer mu.Unlock()
-		f()
-	}
-	members, answered := 0, 0
-	join := &op{}
-	join.try = func() bool { mu.Lock(); defer mu.Unlock(); return members == 100 }
-	join.complete = func() { locked(func() { answered++ }) }
-	locked(func() {
-		actions.Add(func() { submit(t, p, join, hour, 1) })
-		assert.Equal(t, operation.Pending, join.Outcome(), "nothing runs under the lock")
-	})
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			locked(func() {
-				members++
-				actions.Add(func() { p.CheckAndComplete(1) })
-			})
-		})
-	}
-	wg.Wait()
-	eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return answered == 1 }, "the last member's check")
-	ended(t, join, operation.Satisfied)
-}
-
-func TestActionsRunInOrderOneAtATime(t *testing.T) {
-	var mu sync.Mutex
-	var q purgatory.ActionQueue
-	var got []int
-	var inside atomic.Int32
-	const all = 2000
-	next := 0
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				n := next
-				if n == all {
-					mu.Unlock()
-					return
-				}
-				next++
-				q.Add(func() {
-					assert.EqualValues(t, 1, inside.Add(1))
-					got = append(got, n)
-					runtime.Gosched()
-					inside.Add(-1)
-				})
-				mu.Unlock()
-				q.Run()
-			}
-		})
-	}
-	wg.Wait()
-	eventually(t, func() bool {
-		done := make(chan int)
-		q.Add(func() { done <- len(got) })
-		go q.Run()
-		return <-done == all
-	}, "all have run")
-	for i, n := range got {
-		require.Equal(t, i, n)
-	}
-}
-
-func TestAPanickingActionStopsNoOtherAction(t *testing.T) {
-	for name, misdeed := range misdeeds {
-		var q purgatory.ActionQueue
-		var ran atomic.Int32
-		q.Add(misdeed)
-		for range 300 {
-			q.Add(func() { ran.Add(1) })
-		}
-		inBackground(func() {
-			if name == "panic" {
-				assert.Panics(t, q.Run)
-			} else {
-				q.Run()
-			}
-		})()
-		eventually(t, func() bool { return ran.Load() == 300 }, name)
-	}
-}
-
-func TestAnActionAddedByAnActionRunsAfterIt(t *testing.T) {
-	var q purgatory.ActionQueue
-	var n atomic.Int32
-	var seen deepest
-	var again func()
-	again = func() {
-		seen.look()
-		if n.Add(1) < 2000 {
-			q.Add(again)
-			q.Run()
-		}
-	}
-	q.Add(again)
-	q.Run()
-	eventually(t, func() bool { return n.Load() == 2000 }, "they go on")
-	assert.Less(t, seen.frames.Load(), int64(200))
-}
-
-func TestAddPanicsOnANilAction(t *testing.T) {
-	var q purgatory.ActionQueue
-	assert.PanicsWithValue(t, "purgatory: ActionQueue.Add(nil)", func() { q.Add(nil) })
-	ran := false
-	q.Add(func() { ran = true })
-	q.Run()
-	assert.True(t, ran)
 }
 
 // A goroutine holds a lock of its own while CheckAndComplete runs a callback that does not
@@ -402,7 +225,7 @@ func (o *looped) OnExpiration()     {}
 // While one goroutine makes all registrations and checks, only it calls TryComplete, whoever
 // else ends the operations. The race detector shows a violation.
 func TestOnlyWhoRegistersAndChecksTries(t *testing.T) {
-	p := open[int](t, purgatory.WithTick(50*time.Microsecond), purgatory.WithHistograms(), purgatory.WithKeyStats(8))
+	p := open[int](t, purgatory.WithTick(50*time.Microsecond), purgatory.WithDiagnostics())
 	const rounds, keys = 5_000, 3
 	var state loop
 	var pending sync.WaitGroup
@@ -463,99 +286,9 @@ func TestOnlyWhoRegistersAndChecksTries(t *testing.T) {
 	assert.Positive(t, s.Forced)
 }
 
-// The recipe of the example: while several goroutines register, one flushes, another cancels and the log closes, each
-// wait that was accepted is called back once. The callbacks do not overlap, none runs on a goroutine that
-// registers, and those of reached positions come in order.
-func TestCallbacksOfALogAreSerial(t *testing.T) {
-	const registering = 4
-	for round := range howMany(40, 8) {
-		l, err := newWAL()
-		require.NoError(t, err)
-		var last, next, accepted, answered, cancelled, inside atomic.Int64
-		callback := func(position int64) func(error) {
-			return func(err error) {
-				assert.EqualValues(t, 1, inside.Add(1), "callbacks overlap")
-				if err == nil {
-					assert.Less(t, last.Swap(position), position, "order")
-				} else {
-					cancelled.Add(1)
-				}
-				if position%16 == 0 {
-					assert.NotContains(t, string(debug.Stack()), "whenDurableLocked")
-				}
-				answered.Add(1)
-				inside.Add(-1)
-			}
-		}
-		var running errgroup.Group
-		for range registering {
-			running.Go(func() error {
-				for range 500 {
-					l.mu.Lock()
-					n := next.Add(1) // as an append does
-					if l.whenDurableLocked(n, callback(n)) == nil {
-						accepted.Add(1)
-					}
-					l.mu.Unlock()
-				}
-				return nil
-			})
-		}
-		running.Go(func() error {
-			for l.durable.Load() < 300*registering {
-				l.flushed(next.Load())
-			}
-			return nil
-		})
-		var cancelling errgroup.Group
-		var over atomic.Bool
-		if round%4 > 1 { // also those that are being registered
-			cancelling.Go(func() error {
-				for !over.Load() {
-					l.waits.CancelForKey(struct{}{}, nil)
-				}
-				return nil
-			})
-		}
-		if round%2 == 0 {
-			require.NoError(t, running.Wait())
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		_ = l.waits.Shutdown(ctx)
-		cancel()
-		require.NoError(t, running.Wait())
-		over.Store(true)
-		require.NoError(t, cancelling.Wait())
-		require.Equal(t, accepted.Load(), answered.Load())
-		require.NoError(t, l.waits.Shutdown(t.Context()))
-		if round%4 == 0 {
-			require.Positive(t, answered.Load()-cancelled.Load())
-		}
-		if t.Failed() {
-			return
-		}
-	}
-}
-
-// One that waits for a position that is durable already is called back without another flush.
-func TestAWaitForWhatIsDurableIsCalledBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, err := newWAL()
-		require.NoError(t, err)
-		l.flushed(2)
-		answers := make(chan error, 1)
-		require.NoError(t, l.whenDurable(2, func(err error) { answers <- err }))
-		synctest.Wait()
-		require.Len(t, answers, 1)
-		require.NoError(t, <-answers)
-		require.NoError(t, l.waits.Shutdown(t.Context()))
-	})
-}
-
-// With one signal worker and WithCallbacksOnWorkers, callbacks run one after the other in the order in which the
-// operations ended, whatever check has ended them.
-func TestOneWorkerRunsCallbacksInTheOrderOfTheirEnds(t *testing.T) {
-	p := onManualClock[int](t, purgatory.WithSignalWorkers(1), purgatory.WithCallbacksOnWorkers())
+// With one worker, the callbacks of what is signalled run one after the other, and those of a key in order of position.
+func TestOneWorkerRunsWhatIsSignalledOneAtATime(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithWorkers(1))
 	var reached, inside atomic.Int64
 	var order []int64 // the worker's
 	const n = 1000
@@ -565,7 +298,6 @@ func TestOneWorkerRunsCallbacksInTheOrderOfTheirEnds(t *testing.T) {
 		o := &op{try: func() bool { return position <= reached.Load() }}
 		o.complete = func() {
 			assert.EqualValues(t, 1, inside.Add(1), "callbacks overlap")
-			assert.NotContains(t, string(debug.Stack()), "CheckAndComplete")
 			order = append(order, position)
 			inside.Add(-1)
 		}
@@ -574,104 +306,11 @@ func TestOneWorkerRunsCallbacksInTheOrderOfTheirEnds(t *testing.T) {
 	}
 	for end := int64(9); end < n; end += 10 {
 		reached.Store(end)
-		if end%20 == 9 {
-			p.CheckAndCompleteUpTo(1, end)
-		} else {
-			p.CheckAndComplete(1)
-		}
+		p.SignalUpTo(1, end)
 	}
 	require.NoError(t, p.Shutdown(t.Context()))
 	require.Len(t, order, n)
 	assert.IsIncreasing(t, order)
-}
-
-// With WithCallbacksOnWorkers no callback runs on the goroutine that registers, checks, cancels, forces, or advances
-// the clock; only Close runs those of what it ends.
-func TestCallbacksOnWorkersRunOnNoCallersGoroutine(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers())
-	var ready atomic.Bool
-	start := func(timeout time.Duration, where func(t assert.TestingT, s, contains any, msgAndArgs ...any) bool) *op {
-		o := &op{try: ready.Load}
-		o.complete = func() { where(t, string(debug.Stack()), "TestCallbacksOnWorkersRunOnNoCallersGoroutine(") }
-		_, err := p.TryCompleteElseWatch(o, timeout, "a")
-		require.NoError(t, err)
-		return o
-	}
-	checked := start(hour, assert.NotContains)
-	ready.Store(true)
-	met := start(hour, assert.NotContains)
-	assert.Equal(t, 1, p.CheckAndComplete("a"))
-	ready.Store(false)
-	cancelled, forced := start(hour, assert.NotContains), start(hour, assert.NotContains)
-	assert.True(t, p.Cancel(cancelled, nil))
-	assert.True(t, p.ForceComplete(forced))
-	expired := start(time.Second, assert.NotContains)
-	assert.True(t, p.AdvanceClock(time.Second))
-	ofKey := start(hour, assert.NotContains)
-	assert.Equal(t, 1, p.CancelForKey("a", nil))
-	for o, outcome := range map[*op]operation.Outcome{
-		checked: operation.Satisfied, met: operation.Satisfied, cancelled: operation.Cancelled,
-		forced: operation.Forced, expired: operation.Expired, ofKey: operation.Cancelled,
-	} {
-		endsSoon(t, o, outcome)
-	}
-	closed := start(hour, assert.Contains)
-	require.NoError(t, p.Close())
-	endsSoon(t, closed, operation.Closed)
-}
-
-// meeting is an operation whose OnComplete returns when several of them run at once.
-type meeting struct {
-	operation.DelayedOperation
-	ready *atomic.Bool
-	meet  func()
-}
-
-func (m *meeting) TryComplete() bool { return m.ready.Load() }
-func (m *meeting) OnComplete()       { m.meet() }
-func (m *meeting) OnExpiration()     {}
-
-// With WithCallbacksOnWorkers the callbacks of a crowd run on several goroutines at once, and
-// the operations have ended when the check returns.
-func TestCallbacksOnWorkersRunAtOnce(t *testing.T) {
-	const crowd, together = 400, 8
-	for name, end := range map[string]func(p *purgatory.DelayedOperationPurgatory[string]) int{
-		"CheckAndComplete": func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CheckAndComplete("a") },
-		"CancelForKey":     func(p *purgatory.DelayedOperationPurgatory[string]) int { return p.CancelForKey("a", nil) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := open[string](t, purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(together))
-			var ready atomic.Bool
-			var all sync.WaitGroup
-			var mu sync.Mutex
-			there, gate := 0, make(chan struct{})
-			meet := func() {
-				defer all.Done()
-				mu.Lock()
-				mine := gate
-				if there++; there == together {
-					close(gate)
-					there, gate = 0, make(chan struct{})
-				}
-				mu.Unlock()
-				<-mine
-			}
-			all.Add(crowd)
-			ops := make([]*meeting, crowd)
-			for i := range ops {
-				ops[i] = &meeting{ready: &ready, meet: meet}
-				_, err := p.TryCompleteElseWatch(ops[i], hour, "a")
-				require.NoError(t, err)
-			}
-			ready.Store(true)
-			assert.Equal(t, crowd, end(p))
-			for _, o := range ops {
-				require.NotEqual(t, operation.Pending, o.Outcome())
-			}
-			all.Wait()
-			require.NoError(t, p.Shutdown(t.Context()))
-		})
-	}
 }
 
 // deepest is the maximum, in frames, of the stacks of the goroutines that call look.
@@ -716,48 +355,35 @@ func TestKAFKA3994NoLockIsHeldWhileUserCodeRuns(t *testing.T) {
 	}
 }
 
-// told is an operation that says what it is, by calling what a test wants.
-type told struct {
-	op
-	say func()
-}
-
-func (o *told) String() string {
-	o.say()
-	return "told"
-}
-
 // User code that nobody expects to call the purgatory may do so, from wherever the purgatory calls it: nothing waits for
 // itself, no operation stays held, and each ends once.
 func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 	rest := func() {
-		time.Sleep(time.Minute) // of the bubble: a Shutdown waits for a callback that calls it as long as its drain time
+		time.Sleep(time.Minute) // of the bubble: a Shutdown waits for a callback that calls it a second at most
 		synctest.Wait()
 	}
 	type scene struct {
 		p     *stringPurgatory
-		first *told
-		all   []*told
+		first *op
+		all   []*op
 		late  []*op
 		then  func() // what is called back, once
 	}
 	calls := map[string]func(s *scene){
-		"panic":          func(*scene) { panic("of the test") },
-		"Goexit":         func(*scene) { runtime.Goexit() },
-		"Close":          func(s *scene) { _ = s.p.Close() },
-		"check":          func(s *scene) { s.p.CheckAndComplete("k") },
-		"check in order": func(s *scene) { s.p.CheckAndCompleteInOrder("k") },
-		"check all":      func(s *scene) { s.p.CheckAndCompleteAll() },
-		"signal":         func(s *scene) { s.p.Signal("k", "l") },
-		"end itself":     func(s *scene) { s.p.Cancel(s.first, errGone) },
-		"end all":        func(s *scene) { s.p.CancelForKey("k", errGone) },
-		"let time pass":  func(s *scene) { s.p.AdvanceClock(2 * hour) },
-		"purge":          func(s *scene) { s.p.AdvanceClock(0) },
+		"panic":         func(*scene) { panic("of the test") },
+		"Goexit":        func(*scene) { runtime.Goexit() },
+		"Close":         func(s *scene) { _ = s.p.Close() },
+		"check":         func(s *scene) { s.p.CheckAndComplete("k") },
+		"signal":        func(s *scene) { s.p.Signal("k", "l") },
+		"end itself":    func(s *scene) { s.p.Cancel(s.first, errGone) },
+		"end all":       func(s *scene) { s.p.CancelForKey("k", errGone) },
+		"let time pass": func(s *scene) { s.p.AdvanceClock(2 * hour) },
+		"purge":         func(s *scene) { s.p.AdvanceClock(0) },
 		"close, and ask for everything": func(s *scene) {
 			_ = s.p.Close()
-			_, _, _ = s.p.Stats(), s.p.Inspect(10, 10), s.p.NumKeys()
+			_, _, _ = s.p.Stats(), s.p.Inspect(10), s.p.Waiting("k")
 		},
-		"ask for everything": func(s *scene) { _, _, _ = s.p.Stats(), s.p.Inspect(10, 10), s.p.NumKeys() },
+		"ask for everything": func(s *scene) { _, _, _ = s.p.Stats(), s.p.Inspect(10), s.p.Waiting("k") },
 		"register": func(s *scene) {
 			o := &op{}
 			if _, err := s.p.TryCompleteElseWatch(o, hour, "k", "l"); err == nil {
@@ -787,22 +413,19 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 		with func(s *scene) purgatory.Option
 		get  func(s *scene)
 	}{
-		"handler of a try":           {handles, panics},
-		"handler of a try in a line": {handles, func(s *scene) { s.first.try = func() bool { panic("of the test") }; s.p.CheckAndCompleteInOrder("k") }},
-		"handler of a callback":      {handles, panicsAtTheEnd},
-		"logger of a panic":          {logs(purgatory.EventPanic), panics},
-		"logger of a callback's":     {logs(purgatory.EventPanic), panicsAtTheEnd},
-		"logger of Close":            {logs(purgatory.EventClosed), func(s *scene) { _ = s.p.Close() }},
-		"String":                     {none, func(s *scene) { s.first.say = s.then; s.p.Inspect(10, 10) }},
+		"handler of a try":       {handles, panics},
+		"handler of a callback":  {handles, panicsAtTheEnd},
+		"logger of a panic":      {logs(purgatory.EventPanic), panics},
+		"logger of a callback's": {logs(purgatory.EventPanic), panicsAtTheEnd},
+		"logger of Close":        {logs(purgatory.EventClosed), func(s *scene) { _ = s.p.Close() }},
 		"a loop over the keys": {none, func(s *scene) {
 			for range s.p.Keys() {
 				s.then()
 			}
 		}},
-		"TryComplete":           {none, func(s *scene) { s.first.try = func() bool { s.then(); return false }; s.p.CheckAndComplete("k") }},
-		"TryComplete in a line": {none, func(s *scene) { s.first.try = func() bool { s.then(); return false }; s.p.CheckAndCompleteInOrder("k") }},
-		"OnComplete":            {none, func(s *scene) { s.first.complete = s.then; s.p.ForceComplete(s.first) }},
-		"OnExpiration":          {none, func(s *scene) { s.first.expire = s.then; s.p.AdvanceClock(hour) }},
+		"TryComplete":  {none, func(s *scene) { s.first.try = func() bool { s.then(); return false }; s.p.CheckAndComplete("k") }},
+		"OnComplete":   {none, func(s *scene) { s.first.complete = s.then; s.p.ForceComplete(s.first) }},
+		"OnExpiration": {none, func(s *scene) { s.first.expire = s.then; s.p.AdvanceClock(hour) }},
 		"TryComplete of a newcomer": {none, func(s *scene) {
 			o := &op{try: func() bool { s.then(); return true }}
 			_, _ = s.p.TryCompleteElseWatch(o, hour, "n")
@@ -811,8 +434,8 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 	}
 	for place, at := range places {
 		for name, call := range calls {
-			for form, opts := range map[string][]purgatory.Option{"": nil, ", on workers, in line": {purgatory.WithCallbacksOnWorkers(), purgatory.WithFirstInFirstOut()}} {
-				t.Run(name+" from "+place+form, func(t *testing.T) {
+			{
+				t.Run(name+" from "+place, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := &scene{}
 						var met atomic.Bool
@@ -822,9 +445,9 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 								call(s)
 							}
 						}
-						s.p = onManualClock[string](t, append(opts, at.with(s), purgatory.WithWatcherShards(1), purgatory.WithHistograms(), purgatory.WithKeyStats(8))...)
+						s.p = onManualClock[string](t, at.with(s), purgatory.WithWatcherShards(1), purgatory.WithDiagnostics())
 						for range 3 {
-							o := &told{op: op{try: met.Load}, say: func() {}}
+							o := until(&met)
 							submit(t, s.p, o, hour, "k", "l")
 							s.all = append(s.all, o)
 						}
@@ -835,7 +458,7 @@ func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
 						})()
 						rest()
 						require.Positive(t, times.Load(), "it was called")
-						s.first.say, s.first.try = func() {}, met.Load
+						s.first.try = met.Load
 						met.Store(true)
 						s.p.CheckAndComplete("k")
 						rest()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,68 +18,16 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// A purgatory that looks at a long line only up to a position leaves the rest of it alone, also
-// while a callback of an earlier batch blocks.
-func TestACheckThatStopsKeepsNoOperation(t *testing.T) {
-	p := onManualClock[string](t)
-	s := &store{items: make([]int, 1)}
-	g := newGate()
-	submit(t, p, &op{try: func() bool { return s.take([]int{0}) }, complete: g.pass}, hour, "a")
-	all := submittedWeakly(t, p, new(atomic.Bool), 5, "a")
-	s.add(0, 1)
-	wait := inBackground(func() { p.CheckAndCompleteInOrder("a") })
-	<-g.entered
-	forceAll(t, p, all)
-	gone(t, all)
-	close(g.leave)
-	wait()
-	runtime.KeepAlive(p)
-}
-
-// A check inside a TryComplete that is left to a worker is made by it, and nothing of it is kept
-// meanwhile.
-func TestANestedCheckThatIsLeftKeepsNothing(t *testing.T) {
-	for name, check := range map[string]func(p *stringPurgatory) int{
-		"check":    func(p *stringPurgatory) int { return p.CheckAndComplete("b") },
-		"in order": func(p *stringPurgatory) int { return p.CheckAndCompleteInOrder("b") },
-		"up to":    func(p *stringPurgatory) int { return p.CheckAndCompleteUpTo("b", 1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := onManualClock[string](t, purgatory.WithWatcherShards(1))
-			held := purgatory.HoldWorkers(t, p)
-			all := submittedWeakly(t, p, new(atomic.Bool), 5, "b")
-			nests := afterRegistration(func(*op) bool {
-				assert.Zero(t, check(p))
-				return false
-			})
-			submit(t, p, nests, hour, "a")
-			p.CheckAndComplete("a")
-			require.True(t, held.Queued(), "it is left to a worker")
-			forceAll(t, p, all)
-			gone(t, all)
-			late := afterRegistration(func(*op) bool { return true })
-			submit(t, p, late, hour, "b")
-			if name == "in order" {
-				assert.Equal(t, 1, p.CheckAndCompleteInOrder("b"), "the turn has ended")
-			} else {
-				assert.Equal(t, 1, p.CheckAndComplete("b"))
-			}
-			held.Work()
-			ended(t, late, operation.Satisfied)
-		})
-	}
-}
-
 // Operations that a worker has answered are not kept while it runs the callback of another one that
 // has ended with them.
 func TestABlockedWorkerKeepsNoAnsweredOperation(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithCallbacksOnWorkers())
+	p := onManualClock[string](t)
 	held := purgatory.HoldWorkers(t, p)
 	all := submittedWeakly(t, p, new(atomic.Bool), 5, "a")
 	g := newGate()
 	submit(t, p, &op{complete: g.pass}, hour, "a")
 	submitted(t, p, "a")
-	require.Equal(t, 7, p.CancelForKey("a", nil))
+	p.CloseOnWorkers()
 	wait := inBackground(held.Work)
 	<-g.entered
 	gone(t, all)
@@ -209,38 +156,12 @@ func TestAnEndedOperationRefersToNoOtherOperation(t *testing.T) {
 	ended(t, middle, operation.Forced)
 }
 
-func TestInspectKeepsNoEndedOperation(t *testing.T) {
-	for _, describe := range []bool{false, true} {
-		p := onManualClock[string](t)
-		pointer := func() weak.Pointer[described] {
-			o := &described{say: func() string { return "" }}
-			submit(t, p, o, hour, "a")
-			if describe {
-				o.say = func() string { p.ForceComplete(o); return "" }
-				p.Inspect(0, 1)
-			} else {
-				p.ForceComplete(o)
-			}
-			require.EqualValues(t, 1, o.completed.Load())
-			return weak.Make(o)
-		}()
-		for range 20 {
-			p.CheckAndComplete("a") // nobody waits
-			runtime.GC()
-		}
-		assert.Nil(t, pointer.Value(), "described: %v", describe)
-		empty(t, p)
-	}
-}
-
 // A callback of a check blocks. Operations that the check has tried in vain end meanwhile, and nothing keeps them.
 func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 	for name, check := range map[string]func(p *stringPurgatory){
 		"check":        func(p *stringPurgatory) { p.CheckAndComplete("a") },
 		"several keys": func(p *stringPurgatory) { p.CheckAndComplete("a", "b") },
-		"all":          func(p *stringPurgatory) { p.CheckAndCompleteAll() },
 		"signal":       func(p *stringPurgatory) { p.Signal("a") },
-		"in order":     func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, // has read one beyond the first that says no
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
@@ -255,9 +176,6 @@ func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 			wg.Go(func() { check(p) })
 			<-in
 			forceAll(t, p, all)
-			if name == "in order" {
-				eventually(t, p.WorkersIdle, "no worker tries those behind one that has left")
-			}
 			gone(t, all)
 			close(out)
 			wg.Wait()
@@ -269,39 +187,11 @@ func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 func forceAll(t *testing.T, p *stringPurgatory, all []weak.Pointer[op]) {
 	t.Helper()
 	for _, w := range all {
-		o := w.Value()
-		if !p.ForceComplete(o) { // a worker may try it, because the one before it in line has left
-			eventually(t, func() bool { return o.Outcome() == operation.Forced }, "it ends")
-		}
+		require.True(t, p.ForceComplete(w.Value()))
 	}
 }
 
 // Tests that what callers have handed in is not kept when it has served its purpose.
-
-// An action that has run, with all that it refers to, is not kept while a later one blocks.
-func TestABlockedActionKeepsNoEarlierAction(t *testing.T) {
-	var q purgatory.ActionQueue
-	var all []weak.Pointer[op]
-	for range 5 {
-		all = append(all, addUsing(&q))
-	}
-	g := newGate()
-	q.Add(g.pass)
-	q.Add(func() {})
-	wait := inBackground(q.Run)
-	<-g.entered
-	gone(t, all)
-	close(g.leave)
-	wait()
-	runtime.KeepAlive(&q)
-}
-
-//go:noinline
-func addUsing(q *purgatory.ActionQueue) weak.Pointer[op] {
-	o := &op{}
-	q.Add(func() { o.tries.Add(1) })
-	return weak.Make(o)
-}
 
 // When an Await has returned, its function, with all that it refers to, is not kept, although the
 // memory of the wait is.
@@ -339,27 +229,6 @@ func awaited(t *testing.T, p *stringPurgatory, cause error) weak.Pointer[op] {
 	return weak.Make(o)
 }
 
-// A purgatory that is no longer used is gone, although what it has used is kept for others.
-func TestAPurgatoryLeavesNothingOfItselfInThePools(t *testing.T) {
-	var all []weak.Pointer[stringPurgatory]
-	for range 10 {
-		all = append(all, usedPurgatory(t))
-	}
-	runtime.GC() // one collection: a second one would also free what a sync.Pool refers to
-	for _, p := range all {
-		require.Nil(t, p.Value())
-	}
-}
-
-//go:noinline
-func usedPurgatory(t *testing.T) weak.Pointer[stringPurgatory] {
-	p, err := purgatory.New[string]("test", purgatory.WithSlowCallback(hour), purgatory.WithoutReaper())
-	require.NoError(t, err)
-	use(t, p)
-	require.NoError(t, p.Shutdown(t.Context()))
-	return weak.Make(p)
-}
-
 // use ends an operation of a key, one of many keys, and a wait.
 func use(t *testing.T, p *stringPurgatory) {
 	keys := []string{"a", "b", "c", "d", "e", "f"}
@@ -382,58 +251,28 @@ func use(t *testing.T, p *stringPurgatory) {
 	ended()
 }
 
-// What is kept of a callback that was timed refers to no operation.
-func TestATimedCallbackKeepsNoOperation(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithSlowCallback(hour))
-	all := forcedWeakly(t, p)
-	gone(t, all)
-	empty(t, p)
-}
-
 // Tests that operations that have ended do not stay reachable while others go on.
 
-// A verb ends 300 operations, and the first callback blocks. Operations of later batches, which
-// others end meanwhile, can be collected.
+// The first callback of a check blocks. Operations that the check would have come to later, and that others end meanwhile, can be
+// collected.
 func TestABlockedCallbackKeepsNoOperationOfALaterBatch(t *testing.T) {
-	for name, verb := range map[string]func(p *stringPurgatory){
-		"CancelForKey": func(p *stringPurgatory) { p.CancelForKey("a", nil) },
-		"Close":        func(p *stringPurgatory) { _ = p.Close() },
-	} {
-		for _, ordered := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				p := onManualClock[string](t)
-				in, out := make(chan struct{}), make(chan struct{})
-				blocks := &op{complete: func() { close(in); <-out }}
-				submit(t, p, blocks, hour, "a")
-				first := submittedAt(t, p, ordered, 200)
-				rest := submittedAt(t, p, ordered, 100)
-				var wg sync.WaitGroup
-				wg.Go(func() { verb(p) })
-				<-in
-				forceAll(t, p, rest)
-				gone(t, rest)
-				close(out)
-				wg.Wait()
-				runtime.KeepAlive(first)
-			})
-		}
-	}
-}
-
-//go:noinline
-func submittedAt(t *testing.T, p *stringPurgatory, ordered bool, n int) (all []weak.Pointer[op]) {
-	t.Helper()
-	for range n {
-		o := &op{}
-		if !ordered {
-			submit(t, p, o, hour, "a")
-		} else {
-			_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 5})
-			require.NoError(t, err)
-		}
-		all = append(all, weak.Make(o))
-	}
-	return all
+	p := onManualClock[string](t)
+	var met atomic.Bool
+	g := newGate()
+	blocks := until(&met)
+	blocks.complete = g.pass
+	submit(t, p, blocks, hour, "a")
+	first := submittedWeakly(t, p, &met, purgatory.BatchSize, "a")
+	rest := submittedWeakly(t, p, &met, 100, "a")
+	met.Store(true)
+	wait := inBackground(func() { p.CheckAndComplete("a") })
+	<-g.entered
+	forceAll(t, p, rest)
+	gone(t, rest)
+	close(g.leave)
+	wait()
+	runtime.KeepAlive(first)
+	empty(t, p)
 }
 
 // connection is a key that refers to the operation that waits under it.
@@ -458,71 +297,6 @@ func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
 	gone(t, all)
 	close(out)
 	wg.Wait()
-}
-
-// heavy is an operation of 1 MB.
-type heavy struct {
-	op
-	_ [1 << 20]byte
-}
-
-// 16 goroutines make operations of 1 MB on 3 keys and end them. When they have stopped, no
-// pooled walk refers to any of those that were answered.
-func TestNoHeavyOperationIsReachableAtTheEnd(t *testing.T) {
-	const goroutines = 16
-	p := onManualClock[int](t)
-	var mu sync.Mutex
-	var answered []weak.Pointer[heavy]
-	round := func(rnd *rand.Rand) {
-		var met atomic.Bool
-		done := make(chan struct{})
-		keys := rnd.Perm(8)[:3]
-		weakly := func() weak.Pointer[heavy] {
-			o := &heavy{op: op{try: met.Load, complete: func() { close(done) }}}
-			_, err := p.TryCompleteElseWatch(o, hour, keys...)
-			assert.NoError(t, err)
-			return weak.Make(o)
-		}()
-		switch rnd.IntN(2) {
-		case 0:
-			p.CancelForKey(keys[1], nil)
-		default:
-			met.Store(true)
-			p.CheckAndComplete(keys[rnd.IntN(3)])
-		}
-		<-done
-		mu.Lock()
-		defer mu.Unlock()
-		answered = append(answered, weakly)
-	}
-	var stop atomic.Bool
-	var rounds atomic.Int64
-	var wg sync.WaitGroup
-	for g := range uint64(goroutines) {
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(1, g))
-			for !stop.Load() {
-				round(rnd)
-				rounds.Add(1)
-			}
-		})
-	}
-	for range 6 {
-		for before := rounds.Load(); rounds.Load() < before+20; {
-			runtime.Gosched()
-		}
-		mu.Lock()
-		answered = nil
-		mu.Unlock()
-		runtime.GC()
-	}
-	stop.Store(true)
-	wg.Wait()
-	runtime.GC()
-	for _, w := range answered {
-		assert.Nil(t, w.Value(), "nobody is in a walk any more")
-	}
-	empty(t, p)
 }
 
 // large is an operation that refers to much memory.
@@ -616,31 +390,7 @@ func TestEntriesLeftToThePurgeAreBounded(t *testing.T) {
 	wg.Wait()
 	assert.LessOrEqual(t, most.Load(), int64(limit+4), "who finds that there is no room has been counted for a moment")
 	assert.Zero(t, p.NumDelayed())
-	assert.EqualValues(t, p.Stats().Stale, p.Watched())
 	empty(t, p) // one sweep takes out all
-}
-
-// The pool outlives the purgatory: what it holds must not keep keys in memory.
-func TestThePoolOfKeysHoldsNone(t *testing.T) {
-	keys := []string{"a", "b", "c", "d", "e", "f"}
-	for name, use := range map[string]func(p *stringPurgatory){
-		"operation": func(p *stringPurgatory) { submitted(t, p, keys...) },
-		"wait": func(p *stringPurgatory) {
-			require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, keys...))
-		},
-	} {
-		p := onManualClock[string](t)
-		use(p)
-		pooled := p.PooledKeys()
-		if purgatory.RaceDetector && pooled == nil {
-			t.Skip("the race detector makes a sync.Pool drop items")
-		}
-		require.NotNil(t, pooled, name)
-		require.NotZero(t, cap(*pooled), name)
-		for _, w := range (*pooled)[:cap(*pooled)] {
-			assert.Zero(t, w, name)
-		}
-	}
 }
 
 // A callback that blocks during a call of several keys must not keep the operations in memory
@@ -657,7 +407,7 @@ func TestACallOfSeveralKeysPinsNoEndedOperation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()
-			p := onManualClock[string](t, purgatory.WithSignalWorkers(1), purgatory.WithWatcherShards(1))
+			p := onManualClock[string](t, purgatory.WithWorkers(1), purgatory.WithWatcherShards(1))
 			var met atomic.Bool
 			var freed weak.Pointer[op]
 			var answered atomic.Bool
@@ -694,5 +444,5 @@ func TestKAFKA2160EmptyKeysAreRemoved(t *testing.T) {
 		}
 	}
 	p.AdvanceClock(time.Second)
-	assert.Zero(t, p.NumKeys())
+	assert.Zero(t, p.Stats().Keys)
 }

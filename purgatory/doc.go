@@ -74,8 +74,8 @@
 // Signal.
 //
 // If you hold a lock that an operation's method takes, call only methods that run no
-// operation's method: Signal, SignalUpTo, SignalInOrder, SignalAll, Extend, Stats, Waiting
-// and the methods that count. For the others there is [ActionQueue].
+// operation's method: Signal, SignalUpTo, SignalInOrder, Extend, Stats, Waiting
+// and the methods that count. Record calls of others under the lock, and make them when it is free.
 //
 // A check tries up to 128 operations (in order: until the first no), and ends those whose condition is
 // met, before it runs the first OnComplete. If operations compete for something, reserve it

@@ -30,14 +30,13 @@ type ending[K comparable] struct {
 	later       bool // workers are to run the callbacks
 }
 
-// settle is steps 2 to 5 for operations that have left the lists of the shard. cause is that of the call that ends them, nil if it was
+// settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
 // set with the wish.
 func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 	if len(ops) == 0 {
 		return
 	}
 	p := e.p
-	p.entries.CancelAll(entriesOf(ops))
 	if p.cfg.maxPending != noBound && !p.cfg.placeKept {
 		p.places.Add(int64(-len(ops)))
 	}
@@ -68,9 +67,11 @@ func (p *DelayedOperationPurgatory[K]) endOne(m *machine.Machine, cause *error, 
 	var e ending[K]
 	e.p, e.later = p, later
 	e.key, _, e.shard = watchers.FirstKey[K](m)
-	checks, unchecked := e.shard.Leave(m)
-	if m.EndsAs() == machine.Expired && !p.cfg.timeoutsExpected {
-		p.noteExpired(m, e.key, checks, unchecked)
+	if e.shard.Leave(m) && !p.cfg.timeoutsExpected && !p.records.Off() {
+		p.noteExpired(m, e.key)
+	}
+	if m.EndsAs() != machine.Expired { // a worker of the timer has taken out the entry of one that expires
+		p.entries.Cancel(entryOf(m))
 	}
 	e.settle(ops[:], cause)
 	e.run()
@@ -97,14 +98,26 @@ func (e *ending[K]) run() {
 	if e.shard.Enter()%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}
+	e.goOn()
+}
+
+// goOn runs the callbacks in the chain. After a runtime.Goexit in one, also if that came with a panic, its deferred function does
+// what is left.
+func (e *ending[K]) goOn() {
+	over := false
+	defer func() {
+		if !over {
+			e.goOn()
+		}
+	}()
 	for !e.answer() {
 	}
+	over = true
 	e.shard.Exit(e.answered)
 	e.n, e.answered = 0, 0
 }
 
-// answer runs the callbacks in the chain until one panics, and reports whether it is over. After a runtime.Goexit its
-// deferred function does what is left.
+// answer runs the callbacks in the chain until one panics, and reports whether it is over.
 func (e *ending[K]) answer() (over bool) {
 	defer func() {
 		if over {
@@ -112,12 +125,7 @@ func (e *ending[K]) answer() (over bool) {
 		}
 		if v := recover(); v != nil {
 			e.p.records.Panic(v, e.first.Operation(), callbackNames[e.begun], e.key)
-			return
 		}
-		for !e.answer() {
-		}
-		e.shard.Exit(e.answered)
-		e.n, e.answered = 0, 0
 	}()
 	for m := e.first; m != nil; m = e.first {
 		if e.later && !isWait(m) {
@@ -206,6 +214,7 @@ func (p *DelayedOperationPurgatory[K]) endKey(key K, hash uint64, o machine.Outc
 	for more := true; more; {
 		var n int
 		n, more = s.Claim(&c, key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
+		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)
 	}
 	n := e.n

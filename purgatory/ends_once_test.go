@@ -139,11 +139,11 @@ func TestAnEndedOperationLeavesAllItsListsAtOnce(t *testing.T) {
 	stays := submitted(t, p, 7)
 	assert.Equal(t, 2, p.NumDelayed())
 	assert.Equal(t, 501, p.Watched())
-	assert.Equal(t, 500, p.NumKeys())
+	assert.Equal(t, 500, int(p.Stats().Keys))
 	require.True(t, p.ForceComplete(o))
 	assert.Equal(t, 1, p.NumDelayed(), "without a purge")
 	assert.Equal(t, 1, p.Watched(), "without a purge")
-	assert.Equal(t, 1, p.NumKeys(), "without a purge")
+	assert.Equal(t, 1, int(p.Stats().Keys), "without a purge")
 	pending(t, stays)
 }
 
@@ -151,14 +151,14 @@ func TestWatchedCountsEntriesNotOperations(t *testing.T) {
 	p := onManualClock[string](t)
 	a, b := submitted(t, p, "x"), submitted(t, p, "x", "y", "z")
 	c := submitted(t, p, "x", "x") // the same key twice: two entries
-	assert.Equal(t, []int{3, 6, 3}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	assert.Equal(t, []int{3, 6, 3}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 	s := p.Stats() // KAFKA-1616
 	assert.Equal(t, []int64{3, 6, 3}, []int64{s.Pending, s.Watched, s.Keys})
 	p.ForceComplete(b)
-	assert.Equal(t, []int{2, 3, 1}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	assert.Equal(t, []int{2, 3, 1}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 	p.ForceComplete(c)
 	p.ForceComplete(a)
-	assert.Equal(t, []int{0, 0, 0}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	assert.Equal(t, []int{0, 0, 0}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 }
 
 func TestCancelForKeyEndsOnlyOperationsOfTheKey(t *testing.T) {
@@ -227,26 +227,6 @@ func TestACheckEndsNoNewcomers(t *testing.T) {
 	assert.Equal(t, waiting, p.CheckAndComplete(1))
 }
 
-// A registration in line says whether it has ended its operation, also if a check of another goroutine ends
-// it meanwhile: so an operation is never counted twice.
-func TestAnOperationThatAnotherCheckEndsIsNotCompletedByItsRegistration(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
-	var met atomic.Bool
-	o := until(&met)
-	first := submitted(t, p, "line")
-	first.try = func() bool { // o has been tried under its first key
-		if !met.Swap(true) { // a worker tries the line again when o has left it
-			inBackground(func() { assert.Equal(t, 1, p.CheckAndComplete("own")) })()
-		}
-		return false
-	}
-	completed, err := p.TryCompleteElseWatch(o, hour, "own", "line")
-	require.NoError(t, err)
-	assert.False(t, completed)
-	ended(t, o, operation.Satisfied)
-	pending(t, first)
-}
-
 // Each of 300 fetches is submitted again when it is cancelled, before the fetch that waits for a later position. What
 // was submitted after the call is not cancelled by it, and does not keep it going.
 func TestACancellationEndsWhatWaitedWhenItWasCalled(t *testing.T) {
@@ -275,51 +255,6 @@ func TestACancellationEndsWhatWaitedWhenItWasCalled(t *testing.T) {
 			assert.Equal(t, 602, submitted)
 			over = true
 		})
-	}
-}
-
-// Verbs use objects of earlier ones again, and nothing of what these were for is left in them.
-func TestNoVerbLeavesAnythingToTheNext(t *testing.T) {
-	errOther := errors.New("other")
-	firsts := map[string]func(p *stringPurgatory){
-		"cancel":   func(p *stringPurgatory) { p.CancelForKey("x", errGone) },
-		"in order": func(p *stringPurgatory) { p.CheckAndCompleteInOrder("x") },
-		"up to":    func(p *stringPurgatory) { p.CheckAndCompleteUpTo("x", -5) },
-		"check":    func(p *stringPurgatory) { p.CheckAndComplete("x") },
-		"expire":   func(p *stringPurgatory) { p.AdvanceClock(time.Minute) },
-	}
-	seconds := map[string]struct {
-		do      func(p *stringPurgatory) int
-		outcome operation.Outcome
-		cause   error
-	}{
-		"check":    {func(p *stringPurgatory) int { return p.CheckAndComplete("a") }, operation.Satisfied, nil},
-		"cancel":   {func(p *stringPurgatory) int { return p.CancelForKey("a", errOther) }, operation.Cancelled, errOther},
-		"no cause": {func(p *stringPurgatory) int { return p.CancelForKey("a", nil) }, operation.Cancelled, nil},
-		"close":    {func(p *stringPurgatory) int { _ = p.Close(); return 3 }, operation.Closed, nil},
-	}
-	for before, first := range firsts {
-		for name, second := range seconds {
-			p := onManualClock[string](t, purgatory.WithWatcherShards(1))
-			for range 3 {
-				submit(t, p, &op{}, time.Second, "x")
-			}
-			first(p)
-			var met atomic.Bool
-			all := []*op{{}, until(&met), until(&met), until(&met)}
-			if second.outcome != operation.Satisfied {
-				all = all[1:]
-			}
-			for _, o := range all {
-				submit(t, p, o, hour, "a")
-			}
-			met.Store(true)
-			assert.Equal(t, 3, second.do(p), "%s after %s", name, before)
-			for _, o := range all[len(all)-3:] {
-				ended(t, o, second.outcome)
-				assert.Equal(t, second.cause, o.Cause(), "%s after %s", name, before)
-			}
-		}
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 // the offending value. The cause of a context or of a cancellation it returns unchanged.
 var (
 	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not NoTimeout).
-	ErrClosed = errors.New("purgatory: closed")
+	ErrClosed = operation.ErrClosed
 	// ErrFull: as many operations are pending as WithMaxPending allows, or as many for the first key as
 	// WithMaxPendingPerKey does, or the timer
 	// holds as many entries as timer.WithMaxPending allows.
-	ErrFull = errors.New("purgatory: full")
+	ErrFull = operation.ErrFull
 	// ErrNoKeys: an operation was submitted with no key, or with a key that is not equal to itself, such as a NaN.
 	ErrNoKeys = errors.New("purgatory: no keys")
 	// ErrTooManyKeys: an operation was submitted with more than operation.MaxKeys keys.
@@ -30,21 +30,14 @@ var (
 	// ErrInvalidOption: an option of New is out of its range, or contradicts another one.
 	ErrInvalidOption = errors.New("purgatory: invalid option")
 	// ErrCancelled: CancelForKey ended a wait with a nil cause, or [Wait.Stop] did.
-	ErrCancelled = errors.New("purgatory: cancelled")
+	ErrCancelled = operation.ErrCancelled
 	// ErrPending: a Wait has not ended.
 	ErrPending = errors.New("purgatory: pending")
 	// ErrExpired: Await's timeout has passed. It is a net.Error whose Timeout method
 	// returns true, as callers of package net expect, and errors.Is reports that it is
 	// context.DeadlineExceeded, as gRPC's status.FromContextError expects.
-	ErrExpired error = expired{}
+	ErrExpired = operation.ErrExpired
 )
-
-type expired struct{}
-
-func (expired) Error() string        { return "purgatory: timed out" }
-func (expired) Timeout() bool        { return true }
-func (expired) Temporary() bool      { return true }
-func (expired) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // failure is one of the errors above, and what it is about.
 type failure struct {

@@ -2,7 +2,6 @@ package purgatory
 
 import (
 	"log/slog"
-	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +35,7 @@ const (
 )
 
 // counters is what the purgatory counts of itself, other than what its shards count.
-type counters[K comparable] struct {
+type counters struct {
 	refused    struct{ closed, full, input atomic.Int64 }
 	passedOver atomic.Int64
 	gaveUp     atomic.Int64
@@ -46,53 +45,13 @@ type counters[K comparable] struct {
 	gatesSeen  atomic.Int64 // when sweep last read the gates, on the timer's clock
 	stuckFor   atomic.Int64 // for how long a method had not returned when that was last logged; 0 if all return
 	lateSeen   atomic.Int64 // when sweep last asked the timer
-	unchecked  recent[K]    // operations that have expired and that no check had come to
-	neverTrue  recent[K]    // and the others that have expired
 }
 
-// recent has some of the operations that have expired lately, each with another key.
-type recent[K comparable] struct {
-	mu struct { // lock level 8, taken with no other held
-		sched.Mutex
-		last [8]expiry[K]
-		n    int
-	}
-}
-
-// expiry is an operation that has expired.
-type expiry[K comparable] struct {
-	key    K // its first
-	kind   reflect.Type
-	age    time.Duration
-	checks uint32 // of the key
-}
-
-// note adds an expiry, in place of the one of the same key, or of the oldest. It skips that if another goroutine is doing the same.
-func (r *recent[K]) note(e expiry[K]) {
-	if !r.mu.TryLock() {
-		return
-	}
-	defer r.mu.Unlock()
-	for i := range min(r.mu.n, len(r.mu.last)) {
-		if r.mu.last[i].key == e.key {
-			r.mu.last[i] = e
-			return
-		}
-	}
-	r.mu.last[r.mu.n%len(r.mu.last)] = e
-	r.mu.n++
-}
-
-// noteExpired notes that m, which the caller holds, expires.
-func (p *DelayedOperationPurgatory[K]) noteExpired(m *machine.Machine, key K, checks uint32, unchecked bool) {
-	e := expiry[K]{key, reflect.TypeOf(m.Operation()), p.timer.Now() - m.Start(), checks}
-	if !unchecked {
-		p.neverTrue.note(e)
-		return
-	}
-	p.unchecked.note(e)
+// noteExpired logs that m, which the caller holds, expires, and that no check has come to it.
+func (p *DelayedOperationPurgatory[K]) noteExpired(m *machine.Machine, key K) {
+	op, age := m.Operation(), m.Entry().Deadline()-m.Start()
 	p.records.Log(slog.LevelWarn, EventUnchecked, func() []any {
-		return []any{"operation", kindOf(e.kind), "key", observe.Key(key), "age", e.age}
+		return []any{"operation", observe.Kind(op), "key", observe.Key(key), "age", age}
 	})
 }
 

@@ -1,7 +1,9 @@
 package purgatory_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -33,23 +35,25 @@ func (j *journal) appendRecord(record string) {
 	j.waiting.CheckAndCompleteUpTo("orders-0", size)
 }
 
-// fetch starts a wait until at least n bytes are there beyond the position from, and not longer
-// than maxWait.
-func (j *journal) fetch(from, n int64, maxWait time.Duration) (*purgatory.Wait[string], error) {
+// fetch waits until at least n bytes are there beyond the position from, and not longer than maxWait.
+func (j *journal) fetch(from, n int64, maxWait time.Duration) error {
 	enough := func() bool { return j.size() >= from+n }
-	return j.waiting.StartWaitAt(maxWait, enough, purgatory.KeyPosition[string]{Key: "orders-0", Position: from + n})
+	return j.waiting.AwaitAt(context.Background(), maxWait, enough, purgatory.KeyPosition[string]{Key: "orders-0", Position: from + n})
 }
 
 // A fetch waits for a number of bytes: one comparison, however many records there are.
 func ExampleDelayedOperationPurgatory_CheckAndCompleteUpTo_bytes() {
 	waiting, _ := purgatory.New[string]("fetch")
 	j := &journal{waiting: waiting}
-	fetched, _ := j.fetch(0, 20, time.Minute)
+	fetched := make(chan error)
+	go func() { fetched <- j.fetch(0, 20, time.Minute) }()
+	for waiting.NumDelayed() == 0 { // until it waits
+		runtime.Gosched()
+	}
 	for range 3 {
 		j.appendRecord("7 bytes")
 	}
-	<-fetched.Done()
-	fmt.Println("fetched:", fetched.Err(), "tries:", waiting.Stats().Checks)
+	fmt.Println("fetched:", <-fetched, "tries:", waiting.Stats().Checks)
 	_ = waiting.Close()
 	// Output: fetched: <nil> tries: 1
 }

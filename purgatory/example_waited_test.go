@@ -17,15 +17,14 @@ type countedSlots struct {
 }
 
 func newCountedSlots(n int64) *countedSlots {
-	s := &countedSlots{waiting: purgatory.Must(purgatory.New[struct{}]("slots", purgatory.WithFirstInFirstOut()))}
+	s := &countedSlots{waiting: purgatory.Must(purgatory.New[struct{}]("slots"))}
 	s.free.Store(n)
 	return s
 }
 
-// acquire looks for a slot before it waits, as Await does: so whoever goes on to Await has to wait. With
-// WithFirstInFirstOut it looks only if nobody waits, and so overtakes nobody.
+// acquire looks for a slot before it waits, as Await does: so whoever goes on to Await has to wait.
 func (s *countedSlots) acquire(ctx context.Context) error {
-	if ctx.Err() == nil && s.waiting.Waiting(struct{}{}) == 0 && s.take() {
+	if ctx.Err() == nil && s.take() {
 		return nil
 	}
 	err := s.waiting.Await(ctx, time.Minute, s.take, struct{}{})
@@ -46,7 +45,7 @@ func (s *countedSlots) take() bool {
 
 func (s *countedSlots) release() {
 	s.free.Add(1)
-	s.waiting.CheckAndCompleteInOrder(struct{}{})
+	s.waiting.CheckAndComplete(struct{}{})
 }
 
 // A pool counts those who had to wait.

@@ -58,25 +58,6 @@ func ExampleAwaitValue() {
 	// Output: job 1 <nil>
 }
 
-// AwaitRead is for a condition that has to be read from somewhere: the read runs on the
-// waiting goroutine and may block.
-func ExampleAwaitRead() {
-	p, _ := purgatory.New[string]("balances")
-	defer p.Close()
-
-	var balance atomic.Int64 // a row in a database, say
-	read := func(context.Context) (amount int64, enough bool, err error) {
-		amount = balance.Load()
-		return amount, amount >= 100, nil
-	}
-	go func() {
-		balance.Store(120)
-		p.Signal("account-7") // as when the database has announced the change
-	}()
-	fmt.Println(purgatory.AwaitRead(context.Background(), p, time.Minute, read, "account-7"))
-	// Output: 120 <nil>
-}
-
 // CheckAndComplete ends all operations of a key whose condition is met.
 func ExampleDelayedOperationPurgatory_CheckAndComplete() {
 	p, _ := purgatory.New[string]("fetch")
@@ -117,28 +98,6 @@ func ExampleDelayedOperationPurgatory_Signal() {
 	}
 	fmt.Println("all members have joined:", <-answer)
 	// Output: all members have joined: <nil>
-}
-
-// ActionQueue is for a goroutine that holds a lock and needs another method than Signal.
-func ExampleActionQueue() {
-	p, _ := purgatory.New[string]("fetch")
-	defer p.Close()
-	var available atomic.Int64
-	_, _ = p.TryCompleteElseWatch(&delayedFetch{available: &available, minBytes: 1}, time.Minute, "orders-0")
-
-	var mu sync.Mutex
-	var actions purgatory.ActionQueue // one for each lock
-
-	mu.Lock()
-	actions.Add(func() { p.CancelForKey("orders-0", errors.New("not the leader")) })
-	fmt.Println("waiting:", p.NumDelayed())
-	mu.Unlock()
-	actions.Run()
-	fmt.Println("waiting:", p.NumDelayed())
-	// Output:
-	// waiting: 1
-	// cancelled with 0 bytes
-	// waiting: 0
 }
 
 // CancelForKey ends all that waits for a key, with a reason.
@@ -216,61 +175,4 @@ func ExampleDelayedOperationPurgatory_AwaitAt() {
 	// offset 1, error: <nil>
 	// waiting: 1
 	// offset 2, error: <nil>
-}
-
-// Positions as priorities: the request with the lowest position gets the next item, and of those with the same
-// position the one that has waited longest.
-func ExampleDelayedOperationPurgatory_TryCompleteElseWatchAt_priority() {
-	p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
-	if err != nil {
-		panic(err)
-	}
-	defer p.Close()
-
-	const urgent, normal, bulk = 0, 1, 2
-	var jobs []string
-	wait := func(worker string, priority int64) {
-		at := purgatory.KeyPosition[string]{Key: "jobs", Position: priority}
-		_, _ = p.TryCompleteElseWatchAt(&claim{worker: worker, jobs: &jobs}, time.Minute, at)
-	}
-	wait("Ada", bulk)
-	wait("Bob", normal)
-	wait("Cy", urgent)
-	wait("Dot", normal)
-
-	jobs = append(jobs, "wash", "dry", "fold")
-	p.CheckAndCompleteInOrder("jobs")
-	// Output:
-	// Cy: wash, satisfied
-	// Bob: dry, satisfied
-	// Dot: fold, satisfied
-	// Ada: , closed
-}
-
-// Positions that fall: the request that came last gets the next item. Under overload it is the one whose client
-// has most likely not given up yet.
-func ExampleDelayedOperationPurgatory_TryCompleteElseWatchAt_lastInFirstOut() {
-	p, err := purgatory.New[string]("claims")
-	if err != nil {
-		panic(err)
-	}
-	defer p.Close()
-
-	var jobs []string
-	var came int64 // production code uses an atomic.Int64
-	wait := func(worker string) {
-		came++
-		at := purgatory.KeyPosition[string]{Key: "jobs", Position: -came}
-		_, _ = p.TryCompleteElseWatchAt(&claim{worker: worker, jobs: &jobs}, time.Minute, at)
-	}
-	wait("Ada")
-	wait("Bob")
-	wait("Cy")
-
-	jobs = append(jobs, "wash", "dry")
-	p.CheckAndCompleteInOrder("jobs")
-	// Output:
-	// Cy: wash, satisfied
-	// Bob: dry, satisfied
-	// Ada: , closed
 }

@@ -61,7 +61,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
 	if b := p.watchers.Blocked(p.timer.Now(), false); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
 	}
-	in.Unchecked, in.NeverTrue = p.unchecked.reports(), p.neverTrue.reports()
+	in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
 	var busiest watchers.Key[K]
 	for k := range p.watchers.AllKeys() {
 		if k.Waiting > busiest.Waiting {
@@ -106,14 +106,17 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 	return all, len(sample)
 }
 
-// reports returns the expiries, the latest first but for those whose key has come again.
-func (r *recent[K]) reports() (all []ExpiryReport) {
-	r.mu.Lock()
-	last, n := r.mu.last, r.mu.n
-	r.mu.Unlock()
-	for i := n - 1; i >= max(0, n-len(last)); i-- {
-		e := &last[i%len(last)]
-		all = append(all, ExpiryReport{kindOf(e.kind), observe.Key(e.key), e.age, int64(e.checks)})
+// expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.
+func (p *DelayedOperationPurgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
+	var found []watchers.Seen[K]
+	for s := range p.watchers.Shards() {
+		if e := s.LastExpiry(unchecked); e.Kind != nil {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
+	for _, e := range found[:min(len(found), 8)] {
+		all = append(all, ExpiryReport{kindOf(e.Kind), observe.Key(e.Key), e.For, int64(e.Checks)})
 	}
 	return all
 }

@@ -51,7 +51,7 @@ func (p *DelayedOperationPurgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap(), p.records.Panicked)
+		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap())
 	}
 }
 

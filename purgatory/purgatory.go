@@ -34,7 +34,7 @@ type DelayedOperationPurgatory[K comparable] struct {
 	clocked  bool        // the timer is no manual one
 	channels sched.Pool  // of chan struct{}: see waitChannel
 	records  observe.Records
-	counters[K]
+	counters
 }
 
 // New returns a running purgatory. name is its name in errors, logs and statistics, and must not be

@@ -13,7 +13,50 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// submit registers the operation of m, which the caller holds, and has tried if tried is true. The goroutine stays the
+// submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
+func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
+	p.made()
+	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
+		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
+		return p.enroll(op, timeout, one[:], false)
+	}
+	var few [fewKeys]watchers.Wait[K]
+	waits, err := p.waits(few[:], keys, at)
+	if err != nil {
+		return false, err
+	}
+	return p.enroll(op, timeout, waits, false)
+}
+
+// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain.
+func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+	if p.Closed() {
+		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
+	}
+	var m *machine.Machine
+	over := false
+	defer func() {
+		if !over {
+			completed, err = p.unwind(op, m, timeout, waits, recover())
+		}
+	}()
+	own := machine.Operation(op) // a conversion costs a look-up
+	m = machine.Of(own)
+	switch {
+	case !m.Begin(own, len(waits), p.id):
+		over = true
+		return false, p.refusal(ErrUsed, "%T was submitted before", op)
+	case !tried && m.Try():
+		over = true
+		return p.pass(m, &waits[0])
+	}
+	end, err := p.watchAndTry(m, timeout, waits)
+	over = true // before a callback may call runtime.Goexit
+	return end && p.endRegistered(m), err
+}
+
+// watchAndTry registers the operation of m, which the caller holds and has tried in vain, and reports whether the caller has to end it, as its
+// holder still. The goroutine stays the
 // holder until the operation is in the timer and in every list, and has been tried again. No other
 // goroutine can try or end it halfway: they set marks, which the holder sees at the end.
 //
@@ -28,40 +71,33 @@ import (
 // Closing is not lost either: the shard of the first key decides whether the operation is
 // accepted. If it is closed it refuses the operation, and Close finds every operation that it has
 // accepted before.
-func (p *DelayedOperationPurgatory[K]) submit(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
-	over := false
-	defer func() {
-		if !over { // a TryComplete has panicked, or has called runtime.Goexit
-			completed, err = p.unwind(m, timeout, waits, recover())
-		}
-	}()
-	first := p.watchers.Shard(waits[0].Hash)
-	if !tried && m.Try() {
-		over = true
-		return p.pass(first, m, waits[0].Key)
-	}
-	if err = p.watch(first, m, timeout, waits); err != nil {
-		over = true
+func (p *DelayedOperationPurgatory[K]) watchAndTry(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) (end bool, err error) {
+	if err = p.watch(m, timeout, waits); err != nil {
 		p.refuse(m)
 		return false, err
 	}
-	end := m.Try() || p.letGo(m)
-	over = true
-	return end && p.endRegistered(m), nil
+	return m.Try() || !m.ReleaseUnmarked() && p.letGo(m), nil
 }
 
-// unwind goes on after a TryComplete of m, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is
-// a yes. After a Goexit in the first try the operation is refused: there is nobody to tell. After a panic in the first try, it goes on without the second
-// one: a walk makes that.
-func (p *DelayedOperationPurgatory[K]) unwind(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
-	if v != nil {
-		p.records.Panic(v, m.Operation(), "TryComplete", waits[0].Key)
+// unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is
+// a yes. After a Goexit in the first try the operation is refused: there is nobody to tell. After a panic in the first try it is watched, and a walk
+// makes the second one. Without a machine, op is nil, or the method that returns it has dereferenced a nil pointer.
+func (p *DelayedOperationPurgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
+	if m == nil {
+		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
+	}
+	w := &waits[0]
+	switch {
+	case p.timer.Now() < 0: // v is what now has said
+		p.refuse(m)
+		p.now()
+	case v != nil:
+		p.records.Panic(v, op, "TryComplete", w.Key)
 	}
 	if m.Start() < 0 { // it is not watched
 		if v != nil {
-			first := p.watchers.Shard(waits[0].Hash)
-			err = p.watch(first, m, timeout, waits)
-			first.Signal(waits[0].Key, waits[0].Hash, EveryPosition)
+			err = p.watch(m, timeout, waits)
+			p.signal(w.Key, w.Hash, EveryPosition)
 		}
 		if v == nil || err != nil {
 			p.refuse(m)
@@ -88,7 +124,8 @@ func (p *DelayedOperationPurgatory[K]) refuse(m *machine.Machine) {
 // pass ends an operation whose condition the first try has met. If the purgatory has
 // closed meanwhile, pass refuses it: Shutdown may have returned, after which no callback
 // runs.
-func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine.Machine, key K) (completed bool, err error) {
+func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
+	first := p.watchers.Shard(w.Hash)
 	if !first.Pass(machine.Satisfied) {
 		p.refuse(m)
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
@@ -96,22 +133,21 @@ func (p *DelayedOperationPurgatory[K]) pass(first *watchers.Shard[K], m *machine
 	if m.Settle(nil) {
 		p.causes.drop(m)
 	}
-	e := ending[K]{p: p, shard: first, key: key, first: m}
+	e := ending[K]{p: p, shard: first, key: w.Key, first: m}
 	e.run()
 	return true, nil
 }
 
-// watch schedules the timeout of m and links it under all its keys; first is the shard of the first. If it returns an
-// error, the operation is in no list.
+// watch schedules the timeout of m and links it under all its keys. If it returns an error, the operation is in no list.
 //
 // The timer comes first, because it can refuse, and an operation that is in a list is
 // accepted. If the timeout passes before the registration is over, the timer sets a
 // wish.
-func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
+func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
+	now := p.now() // it may panic, and nothing has changed yet
 	if !p.takePlace() {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
-	now := p.now()
 	if timeout != NoTimeout { // else the first Extend adds the entry
 		if !p.reaping.off.Load() {
 			p.startReaper()
@@ -126,7 +162,7 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 		}
 	}
 	m.SetStart(now)
-	if refused := first.Watch(m, 0, &waits[0]); refused != watchers.Accepted {
+	if refused := p.watchers.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]); refused != watchers.Accepted {
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
 		if refused == watchers.KeyFull {
@@ -134,8 +170,12 @@ func (p *DelayedOperationPurgatory[K]) watch(first *watchers.Shard[K], m *machin
 		}
 		return p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
-	for i := 1; i < len(waits); i++ {
-		p.watchers.Shard(waits[i].Hash).Watch(m, i, &waits[i]) // only the first key's shard refuses
+	if len(waits) > 1 {
+		extra := m.MakeExtra()
+		for i := range extra {
+			w := &waits[i+1]
+			p.watchers.Shard(w.Hash).Watch(m, &extra[i], w) // only the first key's shard refuses
+		}
 	}
 	return nil
 }
@@ -150,26 +190,6 @@ func (p *DelayedOperationPurgatory[K]) freePlace() {
 	if p.cfg.maxPending != noBound {
 		p.places.Add(-1)
 	}
-}
-
-// submitNew is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
-func (p *DelayedOperationPurgatory[K]) submitNew(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	p.made()
-	m := machine.Find(op)
-	if m == nil {
-		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
-	}
-	var few [fewKeys]watchers.Wait[K]
-	waits, err := p.waits(few[:], keys, at)
-	switch {
-	case err != nil:
-		return false, err
-	case p.Closed():
-		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
-	case !m.Begin(op, len(waits), p.id):
-		return false, p.refusal(ErrUsed, "%T was submitted before", op)
-	}
-	return p.submit(m, timeout, waits, false)
 }
 
 // fewKeys is the number of keys that fit on the stack of the registering goroutine.
@@ -188,11 +208,6 @@ func (p *DelayedOperationPurgatory[K]) waits(few []watchers.Wait[K], keys []K, a
 		few = make([]watchers.Wait[K], n)
 	}
 	waits, seed := few[:n], p.watchers.Seed()
-	if len(keys) == 1 && n == 1 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
-		w := &waits[0]
-		w.Key, w.Position, w.Hash = keys[0], AnyPosition, maphash.Comparable(seed, keys[0])
-		return waits, nil
-	}
 	for i := range waits {
 		w := &waits[i]
 		if w.Position = AnyPosition; i < len(keys) {

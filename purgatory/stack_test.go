@@ -1,7 +1,6 @@
 package purgatory_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -9,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -112,76 +110,40 @@ func answered[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory
 	require.NoError(t, p.Shutdown(aWhile(t)))
 }
 
-// Each completion of a chain completes the next operation. The stack stays small whatever
-// the length of the chain, and however its keys lie in shards.
+// Each completion of a chain completes the next operation. The stack does not grow with the chain, but has at most 32 levels for each
+// shard of the purgatories that the chain comes to, beside a crowd of callbacks that block, too.
 func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
-	const maxFrames = 4000 // of some hundred bytes each: below a megabyte
-	const length = 3000    // without a bound several times the frames that are allowed
-	for _, shards := range []int{1, 64, 1024, 65_536} {
-		for _, where := range []string{"OnComplete", "TryComplete", "OnComplete of two purgatories", "OnComplete beside a crowd"} {
+	const length, perLevel = 6000, 7 // frames
+	for _, shards := range []int{1, 16} {
+		for where, blocked := range map[string]int{"alone": 0, "between two": 0, "beside a crowd": 200} {
 			t.Run(where+" "+strconv.Itoa(shards), func(t *testing.T) {
 				p := open[int](t, purgatory.WithWatcherShards(shards))
-				q := p
-				if where == "OnComplete of two purgatories" {
-					q = open[int](t, purgatory.WithWatcherShards(shards))
+				all, gates := []*intPurgatory{p, p}, 1
+				if where == "between two" {
+					gates = 2
+					all[1] = open[int](t, purgatory.WithWatcherShards(shards))
 				}
-				at := func(i int) *intPurgatory {
-					if i%2 == 0 {
-						return p
-					}
-					return q
-				}
-				disperse := func() {}
-				if where == "OnComplete beside a crowd" {
-					disperse = crowd(t, p, 200)
-					for range 1000 { // by now few completions look at their stack
-						o := &op{}
-						submit(t, p, o, hour, -1)
-						require.True(t, p.ForceComplete(o))
-					}
-				}
+				disperse := crowd(t, p, blocked)
 				var seen deepest
 				var reached, done atomic.Int64
-				all := make([]*op, length)
-				for i := range all {
-					next := func() {
+				for i := range int64(length) {
+					submit(t, all[i%2], &op{try: func() bool { return reached.Load() >= i && done.Load() > 0 }, complete: func() {
 						if i%61 == 0 {
 							seen.look()
 						}
-						if i+1 < length {
-							reached.Store(int64(i + 1))
-							at(i + 1).CheckAndComplete(i + 1)
-						}
-					}
-					o := &op{}
-					all[i] = o
-					o.try = func() bool { return reached.Load() >= int64(i) }
-					o.complete = func() { next(); done.Add(1) }
-					if where == "TryComplete" {
-						o.complete = func() { done.Add(1) }
-						o.try = func() bool {
-							if reached.Load() < int64(i) {
-								return false
-							}
-							next()
-							return true
-						}
-					}
+						done.Add(1)
+						reached.Store(i + 1)
+						all[(i+1)%2].CheckAndComplete(int(i) + 1)
+					}}, hour, int(i))
 				}
-				reached.Store(-1)
-				for i, o := range all {
-					submit(t, at(i), o, hour, i)
-				}
-				reached.Store(0)
+				done.Store(1)
 				p.CheckAndComplete(0)
-				eventually(t, func() bool { return done.Load() == int64(length) }, "every one completes")
+				eventually(t, func() bool { return done.Load() == length+1 }, "every one completes")
 				disperse()
-				require.NoError(t, p.Shutdown(t.Context()))
-				require.NoError(t, q.Shutdown(t.Context()))
-				for _, o := range all {
-					require.EqualValues(t, 1, o.completed.Load())
+				for _, p := range all {
+					require.NoError(t, p.Shutdown(t.Context()))
 				}
-				assert.Less(t, seen.frames.Load(), int64(maxFrames))
+				assert.Less(t, seen.frames.Load(), int64(machine.DeepStack+perLevel*purgatory.LookEvery*shards*gates))
 			})
 		}
 	}
@@ -236,7 +198,7 @@ func TestChecksInsideATryAreBounded(t *testing.T) {
 					caller.Store(goroutineID())
 					p.CheckAndComplete(0)
 				})
-				assert.LessOrEqual(t, calls.Load(), int64(16*waiters+64), "tries in one call")
+				assert.LessOrEqual(t, calls.Load(), int64(9*waiters), "tries in one call")
 			}
 			round.Store(3)
 			soon(t, "no wake-up is lost", func() {
@@ -252,9 +214,6 @@ func TestChecksInsideATryAreBounded(t *testing.T) {
 		})
 	}
 }
-
-// Tests of crowds, of deep stacks and of checks inside a TryComplete. Those named
-// TestDefect… find a defect of proof/seeded.
 
 // crowd blocks n callbacks of operations on different keys of one shard, and returns a
 // function that releases them.
@@ -277,196 +236,6 @@ func crowd(t *testing.T, p *intPurgatory, n int) (disperse func()) {
 	}
 }
 
-// deepestOf runs a chain of operations on different keys, each of which ends the next, and
-// returns the depth of the deepest stack.
-func deepestOf(t *testing.T, p *intPurgatory, length int, link func(i int, next func()) *op, end func(o *op, i int)) int {
-	t.Helper()
-	var deep, reached atomic.Int64
-	var ops []*op
-	next := func(i int) {
-		if i%101 == 0 {
-			deep.Store(max(deep.Load(), int64(depth())))
-		}
-		reached.Store(int64(i))
-		if i < length {
-			end(ops[i], i)
-		}
-	}
-	for i := range length {
-		ops = append(ops, link(i, func() { next(i + 1) }))
-		submit(t, p, ops[i], hour, i)
-	}
-	next(0)
-	eventually(t, func() bool { return reached.Load() == int64(length) && p.NumDelayed() == 0 }, "the last one")
-	return int(deep.Load())
-}
-
-func TestAChainOverManyShardsKeepsTheStackSmall(t *testing.T) {
-	p := onManualClock[int](t, purgatory.WithWatcherShards(1<<13))
-	deep := deepestOf(t, p, 5000, func(_ int, next func()) *op { return &op{complete: next} },
-		func(o *op, _ int) { p.ForceComplete(o) })
-	assert.Less(t, deep, 12_000, "frames")
-}
-
-// A program may have a purgatory for each object. Then no level of a chain over the objects finds its gate occupied, and
-// one in 4,096 looks at the stack all the same: so it is likely that a chain of 10,000 goes on at a worker somewhere.
-func TestAChainOverManyPurgatoriesGoesOnAtAWorker(t *testing.T) {
-	const length = 10_000
-	for name, inTry := range map[string]bool{"through OnComplete": false, "through TryComplete": true} {
-		t.Run(name, func(t *testing.T) {
-			ps, ready := make([]*intPurgatory, length), make([]atomic.Bool, length)
-			var deepest, reached atomic.Int64
-			next := func(i int) {
-				if i%101 == 0 {
-					pcs := make([]uintptr, 1<<18)
-					deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, pcs))))
-				}
-				if reached.Store(int64(i)); i < length {
-					ready[i].Store(true)
-					ps[i].CheckAndComplete(0)
-				}
-			}
-			for i := range ps {
-				ps[i] = open[int](t, purgatory.WithoutReaper())
-			}
-			for trial := 0; trial == 0 || deepest.Load() > 11*length; trial++ { // one that stays on its goroutine has 12 frames for each
-				require.Less(t, trial, 15, "each stayed on its goroutine: by chance one in ten does")
-				deepest.Store(0)
-				for i := range ps {
-					ready[i].Store(false)
-					submit(t, ps[i], &op{try: func() bool {
-						if inTry && ready[i].Load() {
-							next(i + 1)
-						}
-						return ready[i].Load()
-					}, complete: func() {
-						if !inTry {
-							next(i + 1)
-						}
-					}}, purgatory.NoTimeout, 0)
-				}
-				next(0)
-				eventually(t, func() bool { return reached.Load() == length && ps[0].NumDelayed() == 0 }, "the last one")
-				for _, p := range ps {
-					eventually(t, func() bool { return p.NumDelayed() == 0 }, "the way back")
-				}
-			}
-		})
-	}
-}
-
-func TestAChainThroughTryCompleteKeepsTheStackSmall(t *testing.T) {
-	for _, shards := range []int{1, 1 << 13} {
-		p := onManualClock[int](t, purgatory.WithWatcherShards(shards))
-		ready := make([]atomic.Bool, 5001)
-		deep := deepestOf(t, p, 5000, func(i int, next func()) *op {
-			return &op{try: func() bool {
-				if !ready[i].Load() {
-					return false
-				}
-				next()
-				return true
-			}}
-		}, func(_ *op, i int) { ready[i].Store(true); p.CheckAndComplete(i) })
-		assert.Less(t, deep, 12_000, "frames, with %d shards", shards)
-	}
-}
-
-func TestNestedChecksOfEachWaiterAreBounded(t *testing.T) {
-	const waiters = 7
-	p := open[string](t)
-	var tries atomic.Int64
-	var checks atomic.Bool
-	var met atomic.Bool
-	for range waiters {
-		var nested atomic.Int32
-		submit(t, p, &op{try: func() bool {
-			tries.Add(1)
-			if checks.Load() && nested.Add(1) <= 20 {
-				p.CheckAndComplete("a")
-			}
-			return met.Load()
-		}}, hour, "a")
-	}
-	tries.Store(0)
-	checks.Store(true)
-	p.CheckAndComplete("a")
-	assert.LessOrEqual(t, tries.Load(), int64(20*20*waiters), "each of 20 nested checks of each waiter tries each waiter once, on a worker")
-	met.Store(true)
-	p.Signal("a")
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "no wake-up is lost")
-}
-
-func TestANestedCheckIsLeftToAWorker(t *testing.T) {
-	p := open[string](t, purgatory.WithWatcherShards(1))
-	for range 2 { // after the first nested check every check calls nested
-		var met atomic.Bool
-		waits, wakes := until(&met), &op{}
-		submit(t, p, waits, hour, "b")
-		wakes.try = func() bool {
-			if wakes.tries.Load() == 3 {
-				met.Store(true)
-				assert.Zero(t, p.CheckAndComplete("b"))
-			}
-			return wakes.tries.Load() >= 3
-		}
-		submit(t, p, wakes, hour, "a")
-		assert.Equal(t, 1, p.CheckAndComplete("a"))
-		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
-	}
-}
-
-// CheckAndCompleteAll inside a TryComplete is left to workers, which check every key.
-func TestANestedCheckOfAllKeysIsLeftToWorkers(t *testing.T) {
-	p := open[string](t, purgatory.WithWatcherShards(1))
-	for range 2 { // after the first nested check every check calls nested
-		var met atomic.Bool
-		waits, wakes := until(&met), &op{}
-		submit(t, p, waits, hour, "b")
-		wakes.try = func() bool {
-			if wakes.tries.Load() == 3 {
-				met.Store(true)
-				assert.Zero(t, p.CheckAndCompleteAll())
-			}
-			return wakes.tries.Load() >= 3
-		}
-		submit(t, p, wakes, hour, "a")
-		assert.Equal(t, 1, p.CheckAndComplete("a"))
-		eventually(t, func() bool { return waits.completed.Load() == 1 }, "the nested check")
-	}
-}
-
-// Each TryComplete registers the next operation. One registration in some hundred looks at its stack,
-// so the stack may hold thousands of them, and not all.
-func TestAChainOfRegistrationsInTryCompleteKeepsTheStackSmall(t *testing.T) {
-	const length = 20_000 // without a bound several times the frames that are allowed
-	p := open[int](t)
-	for range 2 {
-		var deep, completed atomic.Int64
-		var register func(i int)
-		register = func(i int) {
-			if i == length {
-				return
-			}
-			o := &op{complete: func() { completed.Add(1) }}
-			o.try = func() bool {
-				if o.tries.Load() == 1 {
-					if i%100 == 0 {
-						deep.Store(max(deep.Load(), int64(depth())))
-					}
-					register(i + 1)
-				}
-				return true
-			}
-			_, err := p.TryCompleteElseWatch(o, hour, i)
-			assert.NoError(t, err)
-		}
-		register(0)
-		eventually(t, func() bool { return completed.Load() == int64(length) }, "every operation completes")
-		assert.Less(t, deep.Load(), int64(40_000), "frames")
-	}
-}
-
 // nest calls f on a stack that is deeper by this many frames.
 //
 //go:noinline
@@ -478,200 +247,40 @@ func nest(frames int, f func()) {
 	nest(frames-1, f)
 }
 
-// A goroutine that ends an operation inside another callback, on a deep stack, leaves the
-// callbacks to a worker. On a stack that is not deep it runs them itself, even if the gate
-// is occupied.
+// A goroutine that ends an operation inside another callback, on a deep stack, leaves the callbacks to a worker, if it looks: at each
+// 32nd level in a shard. On a stack that is not deep it runs them itself.
 func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
 	for frames, deep := range map[int]bool{0: false, machine.DeepStack / 2: false, machine.DeepStack: true} {
-		p := onManualClock[string](t, purgatory.WithWatcherShards(1))
-		var inside atomic.Bool
-		ended := make(chan bool, 1)
-		inner := &op{complete: func() { ended <- inside.Load() }}
-		_, err := p.TryCompleteElseWatch(inner, time.Hour, "a")
-		require.NoError(t, err)
-		proceed := make(chan struct{})
-		if deep { // the only worker is inside the outer callback
-			blocked := inner.complete
-			inner.complete = func() { <-proceed; blocked() }
-		}
-		outer := &op{complete: func() {
-			nest(frames, func() {
-				inside.Store(true)
-				assert.True(t, p.ForceComplete(inner))
-				inside.Store(false)
-			})
-		}}
-		_, err = p.TryCompleteElseWatch(outer, time.Hour, "b")
-		require.NoError(t, err)
+		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+		held := purgatory.HoldWorkers(t, p)
+		disperse := crowd(t, p, purgatory.LookEvery-2)
+		inner := submitted(t, p, 1)
+		outer := &op{complete: func() { nest(frames, func() { assert.True(t, p.ForceComplete(inner)) }) }}
+		submit(t, p, outer, hour, 2)
 		require.True(t, p.ForceComplete(outer))
 		assert.Equal(t, operation.Forced, inner.Outcome(), "it has ended in any case")
-		if deep {
-			assert.False(t, p.Idle(), "and is not answered")
-		}
-		close(proceed)
-		select {
-		case nested := <-ended:
-			assert.Equal(t, !deep, nested, "%d frames", frames)
-		case <-time.After(deadline):
-			t.Fatal("it is not answered")
-		}
-		require.Eventually(t, p.Idle, deadline, time.Millisecond)
+		assert.Equal(t, !deep, inner.completed.Load() == 1, "%d frames", frames)
+		held.Work()
+		ended(t, inner, operation.Forced)
+		disperse()
 	}
 }
 
-// A registration on a deep stack makes its tries itself, unless it is inside a TryComplete.
-func TestARegistrationOnADeepStackTriesItsOperation(t *testing.T) {
+// A check of another key inside a TryComplete is made at once, by its caller.
+func TestACheckOfAnotherKeyInsideATryIsMadeAtOnce(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
-	nest(machine.DeepStack, func() {
-		completed, err := p.TryCompleteElseWatch(&probe{ready: true}, time.Hour, "a")
-		assert.NoError(t, err)
-		assert.True(t, completed)
-	})
-}
-
-// A walk that ends operations on a deep stack leaves their callbacks to a worker. The next walk,
-// which uses the same memory, does not.
-func TestAWalkAfterADeepOneRunsCallbacksItself(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithWatcherShards(1))
-	on := make(chan string, 1)
-	wait := func(key string, tell func()) {
-		_, err := p.TryCompleteElseWatch(&op{complete: tell}, time.Hour, key)
-		require.NoError(t, err)
+	var met atomic.Bool
+	waits, wakes := until(&met), &op{}
+	submit(t, p, waits, hour, "b")
+	submit(t, p, wakes, hour, "a")
+	wakes.try = func() bool {
+		met.Store(true)
+		assert.Equal(t, 1, p.CheckAndComplete("b"))
+		return true
 	}
-	where := func() { on <- string(goroutineName()) }
-	here := string(goroutineName())
-	for range 10 { // the pool of another processor may have a walk that was not deep
-		wait("a", where)
-		wait("b", func() {
-			nest(machine.DeepStack, func() { assert.Equal(t, 1, p.CancelForKey("a", nil)) })
-		})
-		require.Equal(t, 1, p.CancelForKey("b", nil))
-		assert.NotEqual(t, here, <-on, "the stack was deep")
-		require.Eventually(t, p.Idle, deadline, time.Millisecond)
-		for range 3 {
-			wait("c", where)
-			require.Equal(t, 1, p.CancelForKey("c", nil))
-			require.Equal(t, here, <-on)
-		}
-	}
-}
-
-// goroutine returns how the runtime names the calling goroutine in a stack: "goroutine 18 ".
-func goroutineName() []byte {
-	buf := make([]byte, 64)
-	buf = buf[:runtime.Stack(buf, false)]
-	return buf[:bytes.IndexByte(buf, '[')]
-}
-
-// small has the size of 224 bytes that a slice's neighbours share.
-type small struct {
-	operation.DelayedOperation
-	try func()
-	_   [96]byte
-}
-
-func (s *small) TryComplete() bool { s.try(); return false }
-func (s *small) OnComplete()       {}
-func (s *small) OnExpiration()     {}
-
-// Registrations without time, each made inside the TryComplete of the one before, keep the
-// stack small.
-func TestRegistrationsWithoutTimeInTryCompleteKeepTheStackSmall(t *testing.T) {
-	for _, inSlice := range []bool{false, true} {
-		for _, opts := range [][]purgatory.Option{nil, {purgatory.WithFirstInFirstOut()}} {
-			p := onManualClock[int](t, opts...)
-			for _, c := range []struct{ n, frames int64 }{
-				{15_000, 40_000}, // without a bound more than are allowed
-				{5_000, 2_000},   // after such a chain was found, every registration looks
-			} {
-				nestRegistrations(t, p, c.n, c.frames, inSlice)
-			}
-			require.NoError(t, p.Shutdown(t.Context()))
-		}
-	}
-}
-
-// nestRegistrations makes n registrations without time, each inside the TryComplete of another one, and asserts that this takes fewer
-// frames.
-func nestRegistrations(t *testing.T, p *intPurgatory, n, frames int64, inSlice bool) {
-	t.Helper()
-	var all []small
-	if inSlice {
-		all = make([]small, n)
-	}
-	var deepest, next, returned atomic.Int64
-	var try func()
-	try = func() {
-		i := next.Add(1)
-		if i > n {
-			return
-		}
-		if i%128 == 0 {
-			pcs := make([]uintptr, 1<<16)
-			deepest.Store(max(deepest.Load(), int64(runtime.Callers(0, pcs))))
-		}
-		o := &small{}
-		if inSlice {
-			o = &all[i-1]
-		}
-		o.try = try
-		_, err := p.TryCompleteElseWatch(o, time.Duration(-(i % 2)), int(i))
-		assert.NoError(t, err)
-		returned.Add(1)
-	}
-	try()
-	// Shutdown refuses a registration that goes on beside it.
-	require.True(t, inTime(func() bool { return next.Load() > n && returned.Load() == n }), "%d, %d", next.Load(), returned.Load())
-	assert.Less(t, deepest.Load(), frames, "frames")
-	p.AdvanceClock(time.Millisecond)
-}
-
-// A registration is left to a worker where its stack is deep and a TryComplete has made it, and only there. A deep stack
-// alone, as that of a parser, and a TryComplete alone leave it to its caller.
-func TestOnlyADeepRegistrationInATryIsLeftToAWorker(t *testing.T) {
-	const deep = machine.DeepStack - 50 // so that the TryComplete is among the frames that are looked at
-	for _, c := range []struct {
-		frames int
-		inTry  bool
-	}{{0, false}, {deep, false}, {0, true}, {deep, true}} {
-		p := onManualClock[int](t)
-		p.LookAtStacks()
-		workers := purgatory.HoldWorkers(t, p)
-		inner, completed := &op{try: func() bool { return true }}, false
-		register := func() {
-			var err error
-			completed, err = p.TryCompleteElseWatch(inner, hour, 2)
-			assert.NoError(t, err)
-		}
-		if c.inTry {
-			outer := &op{}
-			outer.try = func() bool {
-				if outer.tries.Load() == 1 {
-					atDepth(c.frames, register)
-				}
-				return false
-			}
-			atDepth(100, func() { submit(t, p, outer, hour, 1) })
-		} else {
-			atDepth(100+c.frames, register)
-		}
-		assert.Equal(t, c.frames == 0 || !c.inTry, completed, "%+v", c)
-		assert.Equal(t, completed, inner.completed.Load() == 1, "%+v", c)
-		workers.Work()
-		ended(t, inner, operation.Satisfied)
-		assert.EqualValues(t, 1, inner.tries.Load())
-	}
-}
-
-// atDepth calls f on a stack that is deeper by so many frames.
-//
-//go:noinline
-func atDepth(frames int, f func()) {
-	if frames == 0 {
-		f()
-		return
-	}
-	atDepth(frames-1, f)
+	assert.Equal(t, 1, p.CheckAndComplete("a"))
+	ended(t, waits, operation.Satisfied)
+	ended(t, wakes, operation.Satisfied)
 }
 
 func TestKAFKA15380DeferredCompletionsRunOnEveryPath(t *testing.T) {
@@ -695,30 +304,6 @@ func TestKAFKA15380DeferredCompletionsRunOnEveryPath(t *testing.T) {
 		begin(p, first)
 		answered(t, p, int64(c.length+1))
 	}
-}
-
-// A chain of completions in order, each begun in the TryComplete of the one before, keeps the stack small, also
-// after the first batch.
-func TestAChainOfChecksInOrderThroughTryCompleteKeepsTheStackSmall(t *testing.T) {
-	const all = 20_000
-	p := open[int](t, purgatory.WithWatcherShards(4))
-	var deepest, ended atomic.Int64
-	for i := range all {
-		o := afterRegistration(func(*op) bool {
-			if i%64 == 0 {
-				deepest.Store(max(deepest.Load(), int64(depth())))
-			}
-			if i+1 < all {
-				p.CheckAndCompleteInOrder(i + 1)
-			}
-			return true
-		})
-		o.complete = func() { ended.Add(1) }
-		submit(t, p, o, hour, i)
-	}
-	p.CheckAndCompleteInOrder(0)
-	eventually(t, func() bool { return ended.Load() == all }, "every operation completes")
-	assert.Less(t, deepest.Load(), int64(10_000), "frames")
 }
 
 // handing is what the verbs of TestAVerbIsWhatItWasWhereverItIsCalled are called on: four operations of the key "k", two
@@ -750,19 +335,12 @@ func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
 		ended outcomes
 		cause [5]error
 	}{
-		"check":         {call: func(h *handing) { h.p.CheckAndComplete("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, waits}},
-		"two keys":      {call: func(h *handing) { h.p.CheckAndComplete("l", "k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
-		"all keys":      {call: func(h *handing) { h.p.CheckAndCompleteAll() }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
-		"up to":         {call: func(h *handing) { h.p.CheckAndCompleteUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
-		"in order":      {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied}},
-		"in order, no":  {call: func(h *handing) { h.p.CheckAndCompleteInOrder("k") }, says: bools{false, true, true, true, true}, tried: bools{true}},
-		"signal":        {call: func(h *handing) { h.p.Signal("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied}},
-		"signal of all": {call: func(h *handing) { h.p.SignalAll() }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
-		"signal up to":  {call: func(h *handing) { h.p.SignalUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
-		"signal twice":  {call: func(h *handing) { h.p.SignalUpTo("k", 5); h.p.SignalUpTo("k", 4) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
-		"signal in order": {
-			call: func(h *handing) { h.p.SignalInOrder("k") }, says: bools{true, true, false, true, true}, tried: bools{true, true, true}, ended: outcomes{satisfied, satisfied},
-		},
+		"check":        {call: func(h *handing) { h.p.CheckAndComplete("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, waits}},
+		"two keys":     {call: func(h *handing) { h.p.CheckAndComplete("l", "k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied, satisfied}},
+		"up to":        {call: func(h *handing) { h.p.CheckAndCompleteUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"signal":       {call: func(h *handing) { h.p.Signal("k") }, says: bools{false, true, true, true, true}, tried: bools{true, true, true, true}, ended: outcomes{waits, satisfied, satisfied, satisfied}},
+		"signal up to": {call: func(h *handing) { h.p.SignalUpTo("k", 5) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
+		"signal twice": {call: func(h *handing) { h.p.SignalUpTo("k", 5); h.p.SignalUpTo("k", 4) }, says: bools{false, true, true, true, true}, tried: bools{true, true, true}, ended: outcomes{waits, satisfied, satisfied}},
 		"cancel for two causes": {
 			call:  func(h *handing) { h.p.CancelForKey("l", errOtherGone); h.p.CancelForKey("k", errGone) },
 			ended: outcomes{cancelled, cancelled, cancelled, cancelled, cancelled}, cause: [5]error{errGone, errGone, errGone, errGone, errOtherGone},
@@ -810,11 +388,6 @@ func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
 		"on a deep stack in a try": func(t *testing.T, h *handing, call func()) {
 			inTry(t, h, 1, func() { nest(machine.DeepStack, call) })
 		},
-		"in an action": func(_ *testing.T, _ *handing, call func()) {
-			var q purgatory.ActionQueue
-			q.Add(call)
-			q.Run()
-		},
 		behind: func(_ *testing.T, h *handing, call func()) {
 			h.exits = true
 			inBackground(call)()
@@ -832,10 +405,10 @@ func TestAVerbIsWhatItWasWhereverItIsCalled(t *testing.T) {
 	ahead := map[string]int{behind: 130} // how many operations stand before the others
 	for place, in := range places {
 		for name, verb := range verbs {
-			for where, opts := range map[string][]purgatory.Option{"": nil, ", callbacks on workers": {purgatory.WithCallbacksOnWorkers()}} {
-				t.Run(name+" "+place+where, func(t *testing.T) {
+			{
+				t.Run(name+" "+place, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						h := &handing{p: onManualClock[string](t, append(opts, purgatory.WithWatcherShards(1))...)}
+						h := &handing{p: onManualClock[string](t, purgatory.WithWatcherShards(1))}
 						armed := false
 						for i := range ahead[place] {
 							o := &op{complete: func() {

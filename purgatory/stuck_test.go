@@ -20,170 +20,70 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// Each stuck callback is logged once, however many are stuck at the same time; ten in a second.
-func TestEachStuckCallbackIsLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const threshold = time.Second
-		var log records
-		p := onManualClock[string](t, purgatory.WithSlowCallback(threshold), purgatory.WithLogger(slog.New(&log)))
-		leave := make(chan struct{})
-		var group sync.WaitGroup
-		const all = 25
-		for range all {
-			o := &op{complete: func() { <-leave }}
-			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
-			require.NoError(t, err)
-			group.Go(func() { p.ForceComplete(o) })
-		}
-		sweep := func() { p.AdvanceClock(0); synctest.Wait() }
-		synctest.Wait()
-		time.Sleep(threshold)
-		sweep()
-		assert.Zero(t, p.Stats().StuckCallbacks, "they have not been running for longer than the threshold")
-		assert.Empty(t, log.find(purgatory.EventStuck))
-		time.Sleep(time.Nanosecond)
-		assert.EqualValues(t, all, p.Stats().StuckCallbacks)
-		for i := range 5 {
-			sweep()
-			found := log.find(purgatory.EventStuck)
-			assert.Len(t, found, min(10*(i+1), all))
-			for _, r := range found {
-				assert.NotContains(t, r, "suppressed", "the other ones are logged later")
-			}
-			time.Sleep(time.Second)
-		}
-		close(leave)
-		group.Wait()
-	})
-}
-
-// The stack of a stuck callback is found among those of thousands of goroutines.
-func TestAStuckStackIsFoundInACrowd(t *testing.T) {
-	const crowd = 6000 // their stacks are more than a megabyte
-	var log records
-	p := onManualClock[string](t, purgatory.WithSlowCallback(1), purgatory.WithStuckStacks(), purgatory.WithLogger(slog.New(&log)))
-	leave := make(chan struct{})
-	var group sync.WaitGroup
-	for range crowd {
-		group.Go(func() { <-leave })
-	}
-	var entered sync.WaitGroup
-	for range 3 {
-		entered.Add(1)
-		o := &stuckInACrowd{op{complete: func() { entered.Done(); <-leave }}}
-		_, err := p.TryCompleteElseWatch(o, time.Hour, "a")
-		require.NoError(t, err)
-		group.Go(func() { p.ForceComplete(o) })
-	}
-	entered.Wait()
-	assert.Eventually(t, func() bool {
-		p.AdvanceClock(0)
-		return len(log.find(purgatory.EventStuck)) == 3
-	}, time.Minute, time.Millisecond)
-	for _, r := range log.find(purgatory.EventStuck) {
-		assert.Contains(t, r["stack"], "stuckInACrowd")
-	}
-	close(leave)
-	group.Wait()
-}
-
-type stuckInACrowd struct{ op }
-
-func (s *stuckInACrowd) OnComplete() { s.complete() }
-
-// A clock that always finds something to expire sweeps all the same.
-func TestAnAdvanceThatExpiresSomethingSweepsToo(t *testing.T) {
+// A sick day: forty operations expire, and two workers are stuck in their callbacks. Stats says so from the first look on, and the log
+// after two seconds.
+func TestCallbacksThatDoNotReturnAreSeenAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
-		p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
+		p := open[string](t, purgatory.WithWorkers(2), purgatory.WithTimeoutsExpected(), purgatory.WithLogger(slog.New(&log)))
 		leave := make(chan struct{})
-		stuck := &op{complete: func() { <-leave }}
-		_, err := p.TryCompleteElseWatch(stuck, time.Hour, "a")
-		require.NoError(t, err)
-		go p.ForceComplete(stuck)
-		time.Sleep(2 * time.Second)
-		probed(t, p, time.Millisecond, "b")
-		assert.True(t, p.AdvanceClock(time.Millisecond))
-		synctest.Wait()
-		assert.Len(t, log.find(purgatory.EventStuck), 1)
-		close(leave)
-	})
-}
-
-// Three callbacks that block differ in method, key, outcome and age, and in how long they have been running: each
-// record has its own.
-func TestStuckCallbacksThatDiffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log records
-		p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
-		leave := make(chan struct{})
-		block := func() { <-leave }
-		var begun atomic.Bool
-		completes, expires := &op{complete: block}, &op{expire: block}
-		tried := &op{try: func() bool {
-			if begun.Load() {
-				block()
-			}
-			return false
-		}}
-		submit(t, p, completes, hour, "a")
-		p.AdvanceClock(time.Second)
-		submit(t, p, tried, hour, "b")
-		p.AdvanceClock(time.Second)
-		submit(t, p, expires, time.Second, "c")
-		begun.Store(true)
-		var group sync.WaitGroup
-		for _, blocks := range []func(){
-			func() { p.ForceComplete(completes) },
-			func() { p.CheckAndComplete("b") },
-			func() { p.AdvanceClock(time.Second) },
-		} {
-			group.Go(blocks)
-			synctest.Wait()
-			time.Sleep(time.Second)
+		for range 40 {
+			submit(t, p, &op{complete: func() { <-leave }}, time.Second, "a")
 		}
-		time.Sleep(time.Second)
+		assert.Zero(t, p.Stats().Running)
+		time.Sleep(2900 * time.Millisecond)
+		assert.Empty(t, log.find(purgatory.EventStuck), "they have not been running for two seconds")
+		time.Sleep(1100 * time.Millisecond)
 		s := p.Stats()
-		assert.Equal(t, []int64{3, 0, int64(4 * time.Second)}, []int64{s.StuckCallbacks, s.SlowCallbacks, int64(s.OldestRunning)})
-		p.AdvanceClock(0)
-		synctest.Wait()
+		assert.Equal(t, []int64{2, 38}, []int64{s.Running, s.Due})
+		assert.InDelta(t, 3, s.OldestDue.Seconds(), 0.1)
+		assert.InDelta(t, 3, s.BlockedFor.Seconds(), 0.3)
+		found := log.find(purgatory.EventStuck)
+		require.NotEmpty(t, found)
+		assert.Equal(t, []any{slog.LevelWarn, "test", "*purgatory_test.op", "a"},
+			[]any{found[0]["level"], found[0]["purgatory"], found[0]["operation"], found[0]["key"]})
+		assert.InDelta(t, 2.1, found[0]["elapsed"].(time.Duration).Seconds(), 0.2)
+		waiting := log.find(purgatory.EventLate)
+		require.NotEmpty(t, waiting)
+		assert.LessOrEqual(t, len(waiting), 3, "once a second, after the first")
+		assert.EqualValues(t, 38, waiting[0]["due"])
 		close(leave)
-		group.Wait()
-		synctest.Wait()
-		type record struct {
-			callback     string
-			elapsed, age time.Duration
-			outcome      any
-		}
-		of := func(event string) map[any]record {
-			all := map[any]record{}
-			for _, r := range log.find(event) {
-				all[r["key"]] = record{r["callback"].(string), r["elapsed"].(time.Duration), r["age"].(time.Duration), r["outcome"]}
-			}
-			return all
-		}
-		second := time.Second
-		assert.Equal(t, map[any]record{
-			"a": {"OnComplete", 4 * second, 3 * second, nil},
-			"b": {"TryComplete", 3 * second, 2 * second, nil},
-			"c": {"OnExpiration", 2 * second, second, nil},
-		}, of(purgatory.EventStuck))
-		assert.Equal(t, map[any]record{
-			"a": {"OnComplete", 4 * second, 3 * second, "forced"},
-			"b": {"TryComplete", 3 * second, 2 * second, "pending"},
-			"c": {"OnExpiration", 2 * second, second, "expired"},
-		}, of(purgatory.EventSlow))
+		require.NoError(t, p.Shutdown(t.Context()))
 		s = p.Stats()
-		assert.Equal(t, []int64{0, 3, 0}, []int64{s.StuckCallbacks, s.SlowCallbacks, int64(s.OldestRunning)})
-		assert.Len(t, log.all, 6, "nothing else is logged")
+		assert.Zero(t, s.Running+s.Due+int64(s.BlockedFor)+int64(s.OldestDue))
 	})
+}
+
+// A TryComplete that blocks is seen, too. One that panics, or calls runtime.Goexit, does not run any more.
+func TestATryThatBlocksIsSeenUntilItUnwinds(t *testing.T) {
+	for name, unwind := range map[string]func(){"panic": func() { panic("of the user's") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told panics
+				p := open[string](t, told.option())
+				op := probed(t, p, hour, "a")
+				op.while = func() {
+					op.while = nil
+					time.Sleep(time.Minute)
+					unwind()
+				}
+				go p.CheckAndComplete("a")
+				time.Sleep(59 * time.Second)
+				assert.InDelta(t, 59, p.Stats().BlockedFor.Seconds(), 0.5)
+				assert.Equal(t, "a", p.Inspect(0).Blocked[0].Key)
+				time.Sleep(2 * time.Second)
+				s := p.Stats()
+				assert.Zero(t, s.Running+int64(s.BlockedFor))
+			})
+		})
+	}
 }
 
 // Expired operations that wait for a worker for a second are no record, for longer one a second.
 func TestWhatIsDueIsLoggedAfterASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log records
-		p, err := purgatory.New[string]("due", purgatory.WithExpiryWorkers(1), purgatory.WithoutReaper(), purgatory.WithLogger(slog.New(&log)))
+		p, err := purgatory.New[string]("due", purgatory.WithWorkers(1), purgatory.WithoutReaper(), purgatory.WithTimeoutsExpected(), purgatory.WithLogger(slog.New(&log)))
 		require.NoError(t, err)
 		leave := make(chan struct{})
 		for range 3 {
@@ -192,13 +92,13 @@ func TestWhatIsDueIsLoggedAfterASecond(t *testing.T) {
 		require.True(t, p.AdvanceClock(hour))
 		for i, pause := range []time.Duration{0, time.Second, time.Second - 1, 1, time.Second} {
 			time.Sleep(pause)
-			p.Sweep(0)
+			p.Sweep(false)
 			synctest.Wait()
-			require.Len(t, log.all, max(i-2, 0), "after another %v", pause)
+			require.Len(t, log.find(purgatory.EventLate), max(i-2, 0), "after another %v", pause)
 		}
 		s := p.Stats()
 		assert.Equal(t, []int64{1, 2, int64(3 * time.Second)}, []int64{s.Running, s.Due, int64(s.OldestDue)})
-		for i, rec := range log.find(purgatory.EventDue) {
+		for i, rec := range log.find(purgatory.EventLate) {
 			assert.Equal(t, []any{2, time.Duration(i+2) * time.Second}, []any{int(rec["due"].(int64)), rec["elapsed"]})
 		}
 		close(leave)
@@ -206,172 +106,27 @@ func TestWhatIsDueIsLoggedAfterASecond(t *testing.T) {
 	})
 }
 
-// A sick day: forty operations expire, and two workers are stuck in their callbacks.
-func TestStuckCallbacksAreCountedAndLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log records
-		p, err := purgatory.New[string]("produce", purgatory.WithExpiryWorkers(2), purgatory.WithSlowCallback(20*time.Millisecond), purgatory.WithStuckStacks(), purgatory.WithLogger(slog.New(&log)))
-		require.NoError(t, err)
-		leave := make(chan struct{})
-		for range 40 {
-			_, err := p.TryCompleteElseWatch(&stuck{leave: leave}, time.Second, "a")
-			require.NoError(t, err)
-		}
-		s := p.Stats()
-		assert.Zero(t, s.Running+s.Due+s.StuckCallbacks)
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
-		s = p.Stats()
-		assert.EqualValues(t, 2, s.Running)
-		assert.EqualValues(t, 2, s.StuckCallbacks)
-		assert.InDelta(t, 3, s.OldestRunning.Seconds(), 0.1)
-		assert.EqualValues(t, 38, s.Due)
-		assert.InDelta(t, 3, s.OldestDue.Seconds(), 0.1)
-		assert.Zero(t, s.SlowCallbacks, "they have not returned")
-		found := log.find(purgatory.EventStuck)
-		require.Len(t, found, 2, "once each")
-		for _, rec := range found {
-			assert.Equal(t, slog.LevelWarn, rec["level"])
-			assert.Equal(t, "produce", rec["purgatory"])
-			assert.Equal(t, "*purgatory_test.stuck", rec["operation"])
-			assert.Equal(t, "OnComplete", rec["callback"])
-			assert.GreaterOrEqual(t, rec["elapsed"], 20*time.Millisecond)
-			assert.Contains(t, rec["stack"], "(*stuck).OnComplete")
-		}
-		waiting := log.find(purgatory.EventDue)
-		require.NotEmpty(t, waiting)
-		assert.LessOrEqual(t, len(waiting), 3, "once a second, after the first")
-		assert.Equal(t, slog.LevelWarn, waiting[0]["level"])
-		assert.EqualValues(t, 38, waiting[0]["due"])
-		assert.InDelta(t, 1.5, waiting[0]["elapsed"].(time.Duration).Seconds(), 0.6)
-		close(leave)
-		require.NoError(t, p.Shutdown(t.Context()))
-		s = p.Stats()
-		assert.EqualValues(t, 2, s.SlowCallbacks)
-		assert.Zero(t, s.Running+s.Due+s.StuckCallbacks+int64(s.OldestRunning)+int64(s.OldestDue))
-		slow := log.find(purgatory.EventSlow)
-		require.Len(t, slow, 2)
-		assert.Equal(t, "produce of client 7", slow[0]["operation"])
-		assert.InDelta(t, 4, slow[0]["age"].(time.Duration).Seconds(), 0.1)
-	})
-}
-
-// A TryComplete that panics, or calls runtime.Goexit, does not run any more.
-func TestATryThatUnwindsIsSlowAndNotStuck(t *testing.T) {
-	for name, unwind := range map[string]func(){"panic": func() { panic("of the user's") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := onManualClock[string](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&records{})))
-				op := probed(t, p, time.Hour, "a")
-				op.while = func() {
-					op.while = nil
-					time.Sleep(time.Minute)
-					unwind()
-				}
-				go p.CheckAndComplete("a")
-				time.Sleep(time.Hour)
-				s := p.Stats()
-				assert.Equal(t, []int64{0, 0, 1}, []int64{s.StuckCallbacks, int64(s.OldestRunning), s.SlowCallbacks})
-			})
-		})
-	}
-}
-
-// A callback counts as stuck only after the threshold. The record of a stuck callback has a
-// stack only with WithStuckStacks, because all goroutines stop while the runtime writes it.
-func TestACallbackIsStuckOnlyAfterTheThreshold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log records
-		p, err := purgatory.New[string]("produce", purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(&log)))
-		require.NoError(t, err)
-		leave := make(chan struct{})
-		_, err = p.TryCompleteElseWatch(&stuck{leave: leave}, 0, "a")
-		require.NoError(t, err)
-		time.Sleep(900 * time.Millisecond)
-		s := p.Stats()
-		assert.EqualValues(t, 1, s.Running)
-		assert.Zero(t, s.StuckCallbacks)
-		assert.InDelta(t, 0.9, s.OldestRunning.Seconds(), 0.05)
-		assert.Empty(t, log.find(purgatory.EventStuck))
-		time.Sleep(time.Second)
-		assert.EqualValues(t, 1, p.Stats().StuckCallbacks)
-		found := log.find(purgatory.EventStuck)
-		require.Len(t, found, 1)
-		assert.NotContains(t, found[0], "stack")
-		assert.Empty(t, log.find(purgatory.EventDue), "nothing waits for a worker")
-		close(leave)
-		require.NoError(t, p.Shutdown(t.Context()))
-	})
-}
-
-// blockingKey is a key whose String method calls a function.
-type blockingKey struct{ said *func() }
-
-func (k blockingKey) String() string {
-	if k.said != nil {
-		(*k.said)()
-	}
-	return "key"
-}
-
-// While 300 callbacks are stuck and the logger, or the String method of a key, blocks with the
-// record of one, other operations expire.
-func TestTimeoutsPassWhileARecordOfAStuckCallbackBlocks(t *testing.T) {
-	for _, blocks := range []string{"logger", "key"} {
-		t.Run(blocks, func(t *testing.T) {
-			var entered atomic.Int32
-			leave := make(chan struct{})
-			block := func() { entered.Add(1); <-leave }
-			inLogger := block
-			if blocks == "key" {
-				inLogger = func() {}
-			}
-			p := open[blockingKey](t, purgatory.WithSlowCallback(time.Millisecond), purgatory.WithStuckStacks(),
-				purgatory.WithReapInterval(5*time.Millisecond), on(purgatory.EventStuck, inLogger))
-			out := make(chan struct{})
-			var key blockingKey
-			if blocks == "key" {
-				key.said = &block
-			}
-			var wg sync.WaitGroup
-			var in atomic.Int32
-			for range 300 {
-				o := &op{complete: func() { in.Add(1); <-out }}
-				submit(t, p, o, hour, key)
-				wg.Go(func() { p.ForceComplete(o) })
-			}
-			eventually(t, func() bool { return in.Load() == 300 }, "300 callbacks are stuck")
-			eventually(t, func() bool { return entered.Load() > 0 }, "a record blocks")
-			for range 20 {
-				o := &op{}
-				submit(t, p, o, 5*time.Millisecond, blockingKey{})
-				require.True(t, inTime(func() bool { return o.expired.Load() == 1 }), "no timeout passes")
-			}
-			close(leave)
-			close(out)
-			wg.Wait()
-			require.NoError(t, p.Shutdown(t.Context()))
-		})
-	}
-}
-
-// TestAStallIsNoCallbackThatBlocks: what ran before the stall did not run during it.
+// What ran before the reaper stalled did not run meanwhile.
 func TestAStallIsNoCallbackThatBlocks(t *testing.T) {
 	p := onManualClock[string](t)
-	gate := p.Watchers().Shard(0).Gate()
-	gate.Enter()
-	defer gate.Exit(0)
+	g := newGate()
+	o := submitted(t, p, "a")
+	o.complete = g.pass
+	wait := inBackground(func() { p.ForceComplete(o) })
+	<-g.entered
 	p.AdvanceClock(purgatory.GateInterval)
 	p.AdvanceClock(10 * time.Second)
 	assert.Equal(t, 10*time.Second, p.Stats().BlockedFor)
-	p.Sweep(9 * time.Second) // the reaper has stalled
+	p.Sweep(true) // the reaper has stalled
 	assert.Zero(t, p.Stats().BlockedFor)
 	p.AdvanceClock(2 * time.Second)
 	assert.Equal(t, 2*time.Second, p.Stats().BlockedFor, "it goes on from there")
+	close(g.leave)
+	wait()
 }
 
-// TestCallbacksThatDoNotReturnAreTimedWithoutAnOption while others do, and whether or not somebody reads Stats.
-func TestCallbacksThatDoNotReturnAreTimedWithoutAnOption(t *testing.T) {
+// Callbacks that do not return are seen while others do, and whether or not somebody reads Stats.
+func TestCallbacksThatDoNotReturnAreTimedBesideOthers(t *testing.T) {
 	for _, looks := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p, err := purgatory.New[string]("test")
@@ -401,7 +156,7 @@ func TestBlockedCallbacksDoNotHoldUpLaterOnes(t *testing.T) {
 	// until the callback of the operation that ends last releases them.
 	const workers = 4
 	const blocked = 64 + workers - 1
-	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithReapInterval(time.Millisecond), purgatory.WithExpiryWorkers(workers))
+	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithReapInterval(time.Millisecond), purgatory.WithWorkers(workers))
 	var waiting atomic.Int32
 	release := make(chan struct{})
 	var waits []func()
@@ -427,7 +182,7 @@ func TestBlockedCallbacksDoNotHoldUpLaterOnes(t *testing.T) {
 // Any number of callbacks may block, and no other operation waits for them. With one shard,
 // all goroutines pass one gate.
 func TestBlockedCallbacksDelayNobody(t *testing.T) {
-	for _, blocked := range []int{1, 64, 66, 1000} {
+	for _, blocked := range []int{1, 66, 1000} {
 		t.Run(strconv.Itoa(blocked), func(t *testing.T) {
 			p := open[int](t, purgatory.WithWatcherShards(1))
 			release := make(chan struct{})
@@ -504,7 +259,7 @@ func TestNobodyRunsAnotherGoroutinesCallbacks(t *testing.T) {
 					mu.Lock()
 					runs[id]++
 					mu.Unlock()
-					time.Sleep(100 * time.Microsecond)
+					runtime.Gosched()
 					close(answered)
 				}
 				completed, err := p.TryCompleteElseWatch(o, hour, "hot")
@@ -527,14 +282,14 @@ func TestNobodyRunsAnotherGoroutinesCallbacks(t *testing.T) {
 		})
 	}
 	soon(t, "every handler is served", wg.Wait)
-	for handler, n := range ends { // a check that has tried one operation eight times leaves the rest to a worker
+	for handler, n := range ends { // workers end some, too
 		assert.Equal(t, n, runs[handler], handler)
 	}
 	assert.Zero(t, p.NumDelayed())
 }
 
 func TestACallbackThatBlocksHoldsUpNoOtherKey(t *testing.T) {
-	p := open[string](t, purgatory.WithWatcherShards(1), purgatory.WithExpiryWorkers(2))
+	p := open[string](t, purgatory.WithWatcherShards(1), purgatory.WithWorkers(2))
 	leave := make(chan struct{})
 	blocked := submitted(t, p, "a")
 	blocked.complete = func() { <-leave }
@@ -553,7 +308,7 @@ func TestACallbackThatBlocksHoldsUpNoOtherKey(t *testing.T) {
 }
 
 func TestCallbacksRunInlineBesideManyBlockedGoroutines(t *testing.T) {
-	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1))
+	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithWorkers(1))
 	disperse := crowd(t, p, 100)
 	defer disperse()
 	for name, end := range map[string]func(o *op) bool{
@@ -574,7 +329,7 @@ func TestCallbacksRunInlineBesideManyBlockedGoroutines(t *testing.T) {
 // worker that a callback ends by runtime.Goexit is replaced.
 func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 	const n = 8
-	p := onManualClock[string](t, purgatory.WithSignalWorkers(n))
+	p := onManualClock[string](t, purgatory.WithWorkers(n))
 	var running, ended atomic.Int32
 	together := make(chan struct{})
 	for i := range n {
@@ -601,26 +356,6 @@ func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 	assert.EqualValues(t, n, ended.Load())
 }
 
-// A callback that blocks holds up its own worker only.
-func TestABlockedCallbackDoesNotStopSignalAll(t *testing.T) {
-	p := open[int](t, purgatory.WithSignalWorkers(2))
-	var set atomic.Bool
-	var done atomic.Int64
-	leave := make(chan struct{})
-	for i := range 2000 {
-		wait(t, p, &flagged{flag: &set, done: func() {
-			if done.Add(1) == 100 {
-				<-leave
-			}
-		}}, i)
-	}
-	set.Store(true)
-	p.SignalAll()
-	eventually(t, func() bool { return done.Load() == 2000 }, "done.Load() == 2000")
-	close(leave)
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "p.NumDelayed() == 0")
-}
-
 // rescue is where a test of work that is left leaves it.
 type rescue struct {
 	*stringPurgatory
@@ -644,17 +379,14 @@ func (r *rescue) some(n int, key string) {
 	r.armed.Store(false)
 }
 
-// outer calls f in the callback of an operation, or in its third try.
-func (r *rescue) outer(inTry bool, f func()) {
+// force ends an operation, whose callback ends the next one, and so on, n of them.
+func (r *rescue) force(n int) {
 	o := &op{}
-	r.add(o, purgatory.KeyPosition[string]{Key: "outer", Position: purgatory.AnyPosition})
-	if !inTry {
-		o.complete = f
-		r.ForceComplete(o)
-		return
+	if n > 1 {
+		o.complete = func() { r.force(n - 1) }
 	}
-	o.try = func() bool { f(); return true }
-	r.CheckAndComplete("outer")
+	r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
+	r.ForceComplete(o)
 }
 
 // Whoever leaves work leaves it to somebody who finds it, though every other worker blocks, or all of them until one comes
@@ -679,69 +411,29 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 			r.stays++
 			assert.Less(r.t, r.CheckAndCompleteUpTo("k", 1000), all/2)
 		},
-		"the rest of a line": func(r *rescue) {
-			r.some(3*purgatory.BatchSize, "k")
-			r.armed.Store(true)
-			assert.LessOrEqual(r.t, r.CheckAndCompleteInOrder("k"), purgatory.BatchSize)
-		},
-		"a turn for which another came": func(r *rescue) {
-			g := newGate()
-			o := &op{}
-			o.try = func() bool {
-				said := r.armed.Load()
-				if o.tries.Load() == 3 {
-					g.pass()
-				}
-				return said
-			}
-			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
-			wait := inBackground(func() { r.CheckAndCompleteInOrder("k") })
-			<-g.entered
-			r.armed.Store(true)
-			assert.Zero(r.t, r.CheckAndCompleteInOrder("k"))
-			close(g.leave)
-			wait()
-		},
 		"eight tries in a row": func(r *rescue) {
 			o := &op{}
 			o.try = func() bool {
 				if o.tries.Load() > 2 {
 					r.CheckAndComplete("k")
 				}
-				return o.tries.Load() > 2+purgatory.MaxInRow
+				return o.tries.Load() > 2+2*purgatory.MaxInRow
 			}
 			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
 			assert.Zero(r.t, r.CheckAndComplete("k"))
 		},
-		"a check in a try": func(r *rescue) {
-			r.some(2, "k")
-			r.armed.Store(true)
-			r.outer(true, func() { assert.Zero(r.t, r.CheckAndComplete("k")) })
-		},
-		"a check in order in a try": func(r *rescue) {
-			r.some(2, "k")
-			r.armed.Store(true)
-			r.outer(true, func() { assert.Zero(r.t, r.CheckAndCompleteInOrder("k")) })
-		},
 		"callbacks on a deep stack": func(r *rescue) {
-			r.some(2, "k")
-			r.outer(false, func() { nest(machine.DeepStack, func() { r.CancelForKey("k", nil) }) })
+			nest(machine.DeepStack, func() { r.force(2 * purgatory.LookEvery) })
 		},
-		"a check on a deep stack": func(r *rescue) {
-			r.some(2, "k")
-			r.armed.Store(true)
-			r.outer(false, func() { nest(machine.DeepStack, func() { assert.Zero(r.t, r.CheckAndComplete("k")) }) })
-		},
-		"a first try that exits": func(r *rescue) {
+		"a first try that panics": func(r *rescue) {
 			o := &op{}
 			o.try = func() bool {
 				if o.tries.Load() == 1 {
-					r.CheckAndComplete("k") // it is in no list yet
-					runtime.Goexit()
+					panic("of the test")
 				}
 				return true
 			}
-			inBackground(func() { r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition}) })()
+			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
 		},
 		"an expiry during the registration": func(r *rescue) {
 			o := &op{}
@@ -753,12 +445,14 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 			}
 			r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: purgatory.AnyPosition})
 		},
-		"a signal of all": func(r *rescue) {
+		"signals of many keys": func(r *rescue) {
 			for i := range 300 {
 				r.some(1, strconv.Itoa(i))
 			}
 			r.armed.Store(true)
-			r.SignalAll()
+			for i := range 300 {
+				r.Signal(strconv.Itoa(i))
+			}
 		},
 		"what a worker that exits has not begun": func(r *rescue) {
 			for _, key := range []string{"k", "l", "m"} {
@@ -773,7 +467,7 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 		for name, blocked := range map[string]int{"one is free": workers - 1, "one comes back": workers, "one comes back, a Shutdown": workers} {
 			t.Run(place+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := &rescue{stringPurgatory: onManualClock[string](t, purgatory.WithSignalWorkers(workers), purgatory.WithWatcherShards(1)), t: t}
+					r := &rescue{stringPurgatory: onManualClock[string](t, purgatory.WithWorkers(workers), purgatory.WithWatcherShards(1), new(panics).option()), t: t}
 					back := make(chan struct{})
 					var busy []*op
 					for i := range blocked {
@@ -815,26 +509,4 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Of an event there are ten records in a second. Callbacks that are stuck beyond these have theirs later.
-func TestEachOfManyStuckCallbacksIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := new(records)
-		p := open[int](t, purgatory.WithSlowCallback(time.Second), purgatory.WithLogger(slog.New(log)), purgatory.WithExpiryWorkers(40))
-		block := make(chan struct{})
-		for i := range 35 {
-			submit(t, p, &op{complete: func() { <-block }}, time.Second, i)
-		}
-		time.Sleep(2500 * time.Millisecond)
-		assert.Len(t, log.find(purgatory.EventStuck), 10)
-		time.Sleep(5 * time.Second)
-		assert.Len(t, log.find(purgatory.EventStuck), 35)
-		for _, r := range log.find(purgatory.EventStuck) {
-			assert.NotContains(t, r, "suppressed")
-		}
-		close(block)
-		synctest.Wait()
-		require.NoError(t, p.Close())
-	})
 }

@@ -63,7 +63,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
-	return p.submitNew(op, timeout, keys, nil)
+	return p.submit(op, timeout, keys, nil)
 }
 
 // TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
@@ -72,7 +72,7 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operati
 // tried at every check of the key. Use AnyPosition for a key that has no positions, as the
 // name of a connection for CancelForKey.
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
-	return p.submitNew(op, timeout, nil, at)
+	return p.submit(op, timeout, nil, at)
 }
 
 // CheckAndComplete tries every operation that waits for one of keys, and ends those
@@ -239,6 +239,16 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	hash := p.watchers.Hash(key)
 	if s := p.watchers.Used(hash); s != nil {
 		return s.Waiting(key, hash)
+	}
+	return 0
+}
+
+// Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
+// did not have to wait, or is an operation of another purgatory. Call it in a callback of op: it goes on growing.
+func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
+	p.made()
+	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {
+		return p.timer.Now() - m.Start()
 	}
 	return 0
 }

@@ -51,7 +51,7 @@ func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready fu
 			w.Stop()
 		}
 	}()
-	_, err := p.submitNew(&w.op, timeout, keys, nil)
+	_, err := p.submit(&w.op, timeout, keys, nil)
 	if returned = true; err != nil {
 		if !w.op.met {
 			return nil, err

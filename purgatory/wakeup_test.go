@@ -126,21 +126,17 @@ func TestAnOperationThatIsCheckedInEachTryReturnsItsCaller(t *testing.T) {
 	ended(t, o, operation.Satisfied)
 	assert.EqualValues(t, 100, o.tries.Load())
 
-	// A check of the second key leaves the mark. The first key is a NaN, which only the signal of its
-	// holder finds.
-	q := open[float64](t)
-	nan := 0.0
-	nan /= nan
+	// A check of the second key leaves the mark.
 	left.Store(100)
 	o = &op{}
 	o.try = func() bool {
 		if left.Add(-1) <= 0 {
 			return true
 		}
-		inBackground(func() { q.CheckAndComplete(1) })()
+		inBackground(func() { p.CheckAndComplete("b") })()
 		return false
 	}
-	_, err = q.TryCompleteElseWatch(o, hour, nan, 1)
+	_, err = p.TryCompleteElseWatch(o, hour, "a", "b")
 	require.NoError(t, err)
 	eventually(t, func() bool { return o.completed.Load() == 1 }, "a worker goes on with it")
 }
@@ -164,39 +160,29 @@ func TestOneCallerTriesAnOperationAtMostEightTimes(t *testing.T) {
 	nested = true
 	o.tries.Store(0)
 	p.CheckAndComplete("a")
-	assert.LessOrEqual(t, o.tries.Load(), int32(2), "a check inside a try is a signal")
+	assert.EqualValues(t, 1+8, o.tries.Load(), "a check inside a try of its key is a mark: the walk begins again, eight times")
+	assert.True(t, held.Queued(), "the rest is left to a worker")
 	met = true
 	held.Work()
 	ended(t, o, operation.Satisfied)
 }
 
-// A TryComplete that returns false ends a check in order, and no other check: also not one that a
-// worker makes. The operations are more than a walk takes at once.
-func TestANoEndsOnlyACheckInOrder(t *testing.T) {
+// A TryComplete that returns false ends no check. The operations are more than a walk takes at once.
+func TestANoEndsNoCheck(t *testing.T) {
 	const waiting = 300
-	for name, c := range map[string]struct {
-		check   func(p *stringPurgatory)
-		inOrder bool
-	}{
-		"check":              {func(p *stringPurgatory) { p.CheckAndComplete("a") }, false},
-		"check of two":       {func(p *stringPurgatory) { p.CheckAndComplete("b", "a") }, false},
-		"up to":              {func(p *stringPurgatory) { p.CheckAndCompleteUpTo("a", 7) }, false},
-		"all":                {func(p *stringPurgatory) { p.CheckAndCompleteAll() }, false},
-		"signal":             {func(p *stringPurgatory) { p.Signal("a") }, false},
-		"signal of two":      {func(p *stringPurgatory) { p.Signal("b", "a") }, false},
-		"signal up to":       {func(p *stringPurgatory) { p.SignalUpTo("a", 7) }, false},
-		"signal all":         {func(p *stringPurgatory) { p.SignalAll() }, false},
-		"both":               {func(p *stringPurgatory) { p.Signal("a"); p.SignalInOrder("a") }, false},
-		"in order":           {func(p *stringPurgatory) { p.CheckAndCompleteInOrder("a") }, true},
-		"signal in order":    {func(p *stringPurgatory) { p.SignalInOrder("a") }, true},
-		"check of a Goexit":  {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndComplete("c", "a") }) }, false},
-		"all, with a Goexit": {func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndCompleteAll() }) }, false},
+	for name, check := range map[string]func(p *stringPurgatory){
+		"check":             func(p *stringPurgatory) { p.CheckAndComplete("a") },
+		"check of two":      func(p *stringPurgatory) { p.CheckAndComplete("b", "a") },
+		"up to":             func(p *stringPurgatory) { p.CheckAndCompleteUpTo("a", 7) },
+		"signal":            func(p *stringPurgatory) { p.Signal("a") },
+		"signal of two":     func(p *stringPurgatory) { p.Signal("b", "a") },
+		"signal up to":      func(p *stringPurgatory) { p.SignalUpTo("a", 7) },
+		"check of a Goexit": func(p *stringPurgatory) { endsItsGoroutine(p, "c", func() { p.CheckAndComplete("c", "a") }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
 			var met atomic.Bool
-			no := &op{}
-			submit(t, p, no, hour, "a")
+			no := submitted(t, p, "a")
 			var all []*op
 			for i := range waiting {
 				o := until(&met)
@@ -209,15 +195,11 @@ func TestANoEndsOnlyACheckInOrder(t *testing.T) {
 				all = append(all, o)
 			}
 			met.Store(true)
-			c.check(p)
-			eventually(t, func() bool { return no.tries.Load() > 2 }, "the first in line is tried")
+			check(p)
 			for _, o := range all {
-				if c.inOrder {
-					pending(t, o)
-				} else {
-					endsSoon(t, o, operation.Satisfied)
-				}
+				endsSoon(t, o, operation.Satisfied)
 			}
+			assert.EqualValues(t, 3, no.tries.Load())
 			pending(t, no)
 		})
 	}

@@ -65,6 +65,7 @@ func (w *walk[K]) run() {
 		w.n, w.at = w.Next(ops, w.tries, w.group[:], full), 0
 		w.tries, w.ends = 0, 0
 		w.ended += len(ops)
+		p.entries.CancelAll(entriesOf(ops))
 		w.batch.settle(ops, nil)
 		for i := range ops {
 			ops[i] = nil // a callback may block: it must not keep them in memory
@@ -104,7 +105,7 @@ func (w *walk[K]) visit() (over bool) {
 			continue // its holder tries it again
 		}
 		w.tries++
-		if m.Try() || w.batch.p.letGo(m) {
+		if m.Try() || !m.ReleaseUnmarked() && w.batch.p.letGo(m) {
 			w.ops[w.ends%groupSize] = m
 			w.ends++
 		}

@@ -25,7 +25,7 @@
 //	…
 //	go hints.Run(ctx, source)
 //	…
-//	value, err := purgatory.AwaitRead(ctx, p, timeout, readFromTheDatabase, key)
+//	value, err := signals.AwaitRead(ctx, p, timeout, readFromTheDatabase, key)
 //
 // # What is promised
 //
@@ -38,9 +38,9 @@
 // example, is seen at the next re-check or hint of its key: at the next audit ([WithAudit]) at
 // the latest, and if there are none, perhaps not before the wait's timeout.
 //
-// This package does not read the condition of a wait. A condition that does I/O belongs in
-// [purgatory.AwaitRead], which reads on the waiting goroutine, so that it blocks neither a
-// source nor a worker of the purgatory.
+// A runner does not read the condition of a wait. A condition that does I/O belongs in
+// [AwaitRead], which reads on the waiting goroutine, so that it blocks neither a
+// source nor a worker of the purgatory, and which makes a read that fails again.
 //
 // # Bulk reads
 //

@@ -67,7 +67,7 @@ func ExampleTo() {
 	running.Go(func() { _ = hints.Run(ctx, db.source()) })
 	running.Go(func() { db.write("order-7", "paid") })
 
-	value, err := purgatory.AwaitRead(ctx, p, time.Minute, func(ctx context.Context) (string, bool, error) {
+	value, err := signals.AwaitRead(ctx, p, time.Minute, func(ctx context.Context) (string, bool, error) {
 		return db.read(ctx, "order-7")
 	}, "order-7")
 	fmt.Println(value, err)

@@ -56,7 +56,7 @@ func lagRun(t *testing.T, lag time.Duration, hint func(signals.Sink[string]) err
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := func() {
 		waiting.Go(func() {
-			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(context.Context) (bool, bool, error) {
+			_, err := signals.AwaitRead(ctx, p, time.Hour, func(context.Context) (bool, bool, error) {
 				n.Add(1)
 				ok := state.read("a")
 				return ok, ok, nil

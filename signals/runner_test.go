@@ -247,7 +247,7 @@ func TestAnAuditSeesChangesWithoutAHint(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+			_, err := signals.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 				v, err := bus.Read(ctx, "a")
 				return v, v > 0, err
 			}, "a")

@@ -26,9 +26,8 @@ func (s State) String() string { return [...]string{"pending", "expired", "cance
 // ScheduleWithFixedDelay return one. It is safe for concurrent use. The function may call
 // its methods too. A Handle takes 64 bytes, one cache line.
 type Handle struct {
-	task  TaskEntry // bound to a once or a periodic, which is or contains the Handle
-	timer *store
-	f     func()
+	task TaskEntry // bound to a once or a periodic, which is or contains the Handle
+	f    func()
 }
 
 // once is a Handle whose function runs once. As a type of its own it has the method of a [Task], which
@@ -51,6 +50,9 @@ const haltedBit = identity.Half + 1
 
 func (h *Handle) halted() bool { return h.task.entry.Word.Load()&haltedBit != 0 }
 
+// timer returns the timer of h, to which no user can give another one's entry.
+func (h *Handle) timer() *store { return h.task.owner.Load() }
+
 // halt sets the bit and reports whether it was not set before.
 func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit == 0 }
 
@@ -65,8 +67,8 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
-	h.timer = t
-	h.task.bind(task, t.id)
+	h.task.Bind(task)
+	h.task.owner.Store(t)
 	now := t.clock.Now()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*H
 // RunTask runs the function, and schedules the next run.
 func (p *periodic) RunTask(*TaskEntry) {
 	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
-	defer p.again(p.task.Deadline())
+	defer p.again(p.task.entry.Deadline())
 	if !p.halted() {
 		p.f()
 	}
@@ -125,7 +127,7 @@ func (p *periodic) again(due time.Duration) {
 	if p.halted() {
 		return
 	}
-	now := p.timer.clock.Now()
+	now := p.timer().clock.Now()
 	if p.atZero && due == 1 {
 		due = 0
 	}
@@ -134,12 +136,12 @@ func (p *periodic) again(due time.Duration) {
 	if p.period < 0 {
 		next = Deadline(now, -p.period)
 	}
-	if p.timer.AddAt(&p.task, now, next) != nil {
+	if p.timer().AddAt(&p.task, now, next) != nil {
 		p.halt() // the timer has been stopped
 	}
 	// A Stop that was called meanwhile may have come before the entry was added.
 	if p.halted() {
-		p.timer.Cancel(&p.task)
+		p.timer().Cancel(&p.task)
 	}
 }
 
@@ -148,12 +150,12 @@ func (p *periodic) again(due time.Duration) {
 // stopped before. Stop does not wait for a run that is in progress.
 func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
-		return h.timer.Cancel(&h.task)
+		return h.timer().Cancel(&h.task)
 	}
 	if !h.halt() {
 		return false
 	}
-	h.timer.Cancel(&h.task) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
+	h.timer().Cancel(&h.task) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
 	return true
 }
 
@@ -162,13 +164,13 @@ func (h *Handle) Stop() bool {
 // lock; the entry moves in the wheel when the old deadline passes. Extend moves the next run
 // of a periodic handle; while a run is in progress, it does nothing and returns false.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.extend(Deadline(h.timer.clock.Now(), d))
+	return h.extend(Deadline(h.timer().clock.Now(), d))
 }
 
 // extend moves the deadline unless h is a periodic handle that was stopped: then its entry may be
 // scheduled for a moment all the same, see again.
 func (h *Handle) extend(deadline time.Duration) bool {
-	return !h.halted() && h.timer.Extend(&h.task, deadline)
+	return !h.halted() && h.timer().Extend(&h.task, deadline)
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. If the function
@@ -179,7 +181,7 @@ func (h *Handle) extend(deadline time.Duration) bool {
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
-		now := h.timer.clock.Now()
+		now := h.timer().clock.Now()
 		deadline := Deadline(now, d)
 		if h.extend(deadline) {
 			return true, nil
@@ -187,7 +189,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 		if h.periodic() != nil {
 			return false, nil
 		}
-		err := h.timer.AddAt(&h.task, now, deadline)
+		err := h.timer().AddAt(&h.task, now, deadline)
 		if !errors.Is(err, ErrScheduled) {
 			return false, err
 		}
@@ -197,7 +199,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 
 // State returns the state of h.
 func (h *Handle) State() State {
-	s := h.timer.lock(&h.task.entry)
+	s := h.timer().lock(&h.task.entry)
 	d := h.task.entry.At
 	s.mu.Unlock()
 	switch {

@@ -29,7 +29,7 @@ func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 func (t *store) shard(i int) *shard {
 	var e entry.Entry
 	e.Word.Store(uint64(i))
-	return t.makeShard(&e)
+	return t.shardOf(&e)
 }
 
 func checkLocked(t testing.TB, s *store, sh *shard, exact func(e *entry.Entry) bool) (entries int) {

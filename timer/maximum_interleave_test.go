@@ -152,3 +152,62 @@ func TestAnEntryOfTwoTimersTakesOnePlaceEveryInterleaving(t *testing.T) {
 	}
 	t.Logf("%d schedules", r.Schedules)
 }
+
+// An idle entry is added to another timer while its own one adds, extends and cancels it. It is in one of
+// them or in none, and both count it so.
+func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {
+	moves := 0
+	setup := func(spawn func(string, func())) func() error {
+		var timers [2]*ManualTimer
+		for i := range timers {
+			var err error
+			if timers[i], err = NewManualTimer(WithMaxPending(3)); err != nil {
+				return func() error { return err }
+			}
+		}
+		own, other, tt := timers[0], timers[1], newTask(nil)
+		if err := own.AddAt(&tt.TaskEntry, 0, time.Hour); err != nil || !own.Cancel(&tt.TaskEntry) {
+			return func() error { return fmt.Errorf("%v", err) }
+		}
+		added, cancelled := 0, 0
+		adder := func(timer *ManualTimer) func() {
+			return func() {
+				if timer.AddAt(&tt.TaskEntry, 0, time.Hour) == nil {
+					added++
+				}
+			}
+		}
+		spawn("other", adder(other))
+		spawn("own", adder(own))
+		spawn("canceller", func() {
+			own.Extend(&tt.TaskEntry, time.Minute)
+			if own.Cancel(&tt.TaskEntry) {
+				cancelled++
+			}
+		})
+		return func() error {
+			pending := own.Pending() + other.Pending()
+			if counted := own.pending.Load() + other.pending.Load(); pending != added-cancelled || counted != int64(pending) || pending > 1 {
+				return fmt.Errorf("added %d times and cancelled %d times, %d are pending and %d counted", added, cancelled, pending, counted)
+			}
+			if tt.owner.Load() == &other.store {
+				moves++
+			}
+			for _, timer := range timers {
+				if n := len(timer.Stop()); n > 0 && tt.owner.Load() != &timer.store {
+					return fmt.Errorf("it is in the timer that has given it away")
+				}
+			}
+			return nil
+		}
+	}
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	if moves == 0 {
+		t.Fatal("it has never changed timers")
+	}
+	t.Logf("%d schedules, in %d of them it is the other timer's at the end", r.Schedules, moves)
+}

@@ -15,22 +15,18 @@ import (
 //
 // AddAt takes O(levels) and does not block.
 //
-// Errors, after which nothing has changed:
+// Errors, after which nothing is scheduled that was not before:
 //
 //   - [ErrNoTask]: task is not bound.
-//   - [ErrForeign]: task belongs to another timer.
-//   - [ErrScheduled]: task is scheduled already.
+//   - [ErrScheduled]: task is scheduled already, in this timer or another one.
 //   - [ErrFull]: the limit of [WithMaxPending] is reached.
 //   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	e := &task.entry
 	s := t.shardOf(e)
-	if s == nil {
-		s = t.makeShard(e)
-	}
 	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !e.OwnedBy(t.id) || e.Linked() { // rare
-		if err := t.admitLocked(e); err != nil {
+	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
+		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
@@ -52,24 +48,28 @@ func (t *store) schedule(s *shard, e *entry.Entry, now, deadline time.Duration) 
 	}
 }
 
-// admitLocked accepts e, or returns the error that AddAt returns. It makes t the owner of e unless it
-// is that already. A timer that finds another owner reads and writes nothing else of the entry, so an
-// entry is never in two timers.
+// admitLocked accepts e for s, or returns the error that AddAt returns.
 //
 // It counts e against the limit when no other error is possible. If it counted e first
 // and then refused it, another entry could meanwhile be refused with ErrFull although there
 // is room. The limit does not apply to the next run of a periodic handle.
-func (t *store) admitLocked(e *entry.Entry) error {
-	owned, limit := e.OwnedBy(t.id), t.maxPending
-	task := taskOf(e)
-	switch {
-	case task == nil && !e.OfOperation():
+func (t *store) admitLocked(s *shard, e *entry.Entry) error {
+	limit, task := t.maxPending, taskOf(e)
+	if task == nil && !e.OfOperation() {
 		return ErrNoTask
-	case t.stopped.Load():
+	}
+	for !t.owns(e) {
+		s.mu.Unlock()
+		err := t.adopt(taskEntry(e))
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	if t.stopped.Load() {
 		return ErrStopped
-	case !owned && e.Owned():
-		return ErrForeign
-	case owned && e.Linked():
+	}
+	if e.Linked() {
 		return ErrScheduled
 	}
 	if _, ok := task.(*periodic); ok && e.At != 0 {
@@ -78,26 +78,51 @@ func (t *store) admitLocked(e *entry.Entry) error {
 	if t.maxPending > 0 && !bounded.Increment(&t.pending, limit) {
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
-	if !owned && !e.Claim(t.id) { // another timer claims it at this moment
-		if t.maxPending > 0 {
-			t.pending.Add(-1)
-		}
-		return ErrForeign
-	}
 	return nil
 }
 
-// lock returns the shard of e, with its lock held; nil if t has not accepted e. A timer's own entries
-// stay its own.
+// owns reports whether t may use e: it was added to t last, or it is an operation's.
+func (t *store) owns(e *entry.Entry) bool {
+	return e.OfOperation() || taskEntry(e).owner.Load() == t
+}
+
+// adopt makes t the owner of e, unless another timer has e scheduled. An entry is never in two timers:
+//
+//  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard of e looks
+//     again whether it is the owner (see lock and admitLocked), and otherwise leaves e alone.
+//  2. The owner changes with the lock of that shard held, and only while e is in no list; or from
+//     none, by a compare-and-swap, when e was in no timer yet.
+//
+// adopt holds the lock of another timer, and none of t.
+func (t *store) adopt(e *TaskEntry) error {
+	owner := e.owner.Load()
+	if owner == nil {
+		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
+		return nil
+	}
+	s := owner.lock(&e.entry)
+	if s == nil { // a third timer has adopted it
+		return nil
+	}
+	defer s.mu.Unlock()
+	if e.entry.Linked() {
+		return fmt.Errorf("%w, in another timer", ErrScheduled)
+	}
+	e.owner.Store(t)
+	return nil
+}
+
+// lock returns the shard of e, with its lock held; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
-	if !e.OwnedBy(t.id) {
+	if !t.owns(e) {
 		return nil
 	}
 	s := t.shardOf(e)
-	if s == nil { // e is an operation's that was never added
-		s = t.makeShard(e)
-	}
 	s.mu.Lock()
+	if !t.owns(e) { // another timer has adopted it
+		s.mu.Unlock()
+		return nil
+	}
 	return s
 }
 
@@ -143,16 +168,17 @@ func (t *store) Cancel(task *TaskEntry) bool {
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
-		if task == nil || !task.entry.OwnedBy(t.id) {
+		if task == nil || !t.owns(&task.entry) {
 			continue
 		}
-		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
+		if of := t.shardOf(&task.entry); s != of || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = t.lock(&task.entry)
+			s = of
+			s.mu.Lock()
 		}
-		if t.cancelLocked(s, &task.entry) {
+		if t.owns(&task.entry) && t.cancelLocked(s, &task.entry) { // no other timer has adopted it
 			n++
 		}
 	}
@@ -186,7 +212,7 @@ func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
 // cancelLocked removes e, if it is in a list of s, and reports whether it did.
 func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
 	if !e.Linked() {
-		if e.At == 0 { // an operation's: a timer owns no task that was never added
+		if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
 			e.At = entry.Cancelled
 		}
 		return false
@@ -223,10 +249,10 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 		return true
 	case e.At > 0:
 		e.Unlink()
-	case e.At != 0 || t.stopped.Load():
+	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
 		s.mu.Unlock()
 		return false
-	default: // it was never added, so it is an operation's: t owns no such task
+	default: // an operation's that was never added
 		t.countLocked(s, 1)
 	}
 	t.schedule(s, e, t.clock.Now(), deadline)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/entry"
-	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -16,7 +15,6 @@ import (
 // but stand-ins.
 type store struct {
 	config
-	id      uint32                  // the owner in the binding of entries that this timer accepted
 	stopped sched.Bool              // Stop was called
 	shards  []atomic.Pointer[shard] // a power of two of them; each is made when its first entry comes
 
@@ -62,7 +60,6 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 		return err
 	}
 	t.clock = c
-	t.id = identity.New()
 	t.shards = make([]atomic.Pointer[shard], t.shardCount)
 	words := (t.shardCount + 63) / 64
 	t.ready = make([]sched.Uint64, words, max(words, lineWords))
@@ -80,12 +77,15 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e, nil if it has not been made.
+// shardOf returns the shard of e. It makes the shard when the first entry comes: a timer that is not
+// used weighs little.
 func (t *store) shardOf(e *entry.Entry) *shard {
-	return t.shards[e.Shard(len(t.shards))].Load()
+	if s := t.shards[e.Shard(len(t.shards))].Load(); s != nil {
+		return s
+	}
+	return t.makeShard(e)
 }
 
-// makeShard makes the shard of e, and returns it. A timer that is not used weighs little.
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -18,12 +19,13 @@ type Task interface {
 
 // TaskEntry links one task into a timer. The caller owns it: the caller allocates it or
 // embeds it in a larger object, binds it to a task once with [TaskEntry.Bind], and may add
-// it again after it has expired or was cancelled. It belongs to the timer that first
-// accepted it; other timers refuse it. After Bind, the timer's methods on it are safe for
-// concurrent use. It must not be copied.
+// it again after it has expired or was cancelled, to any timer. While it is scheduled, other timers
+// refuse it. After Bind, the timers' methods on it are safe for concurrent use. It must not be
+// copied.
 type TaskEntry struct {
 	entry entry.Entry
-	bound Task // nil until it is bound, constant afterwards
+	bound Task                  // nil until it is bound, constant afterwards
+	owner atomic.Pointer[store] // the timer to which it was added last; see adopt
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the
@@ -41,11 +43,9 @@ func taskOf(e *entry.Entry) Task {
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
 
 // Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
-func (e *TaskEntry) Bind(task Task) { e.bind(task, 0) }
-
-func (e *TaskEntry) bind(task Task, id uint32) {
+func (e *TaskEntry) Bind(task Task) {
 	e.bound = task
-	e.entry.Bind(id)
+	e.entry.Bind()
 }
 
 // Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if

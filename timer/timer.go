@@ -15,8 +15,9 @@ type Timer interface {
 	Now() time.Duration
 
 	// AddAt, Cancel, CancelAll and Extend schedule, cancel and move entries. An entry
-	// belongs to the timer that first accepted it. For an entry of another timer these
-	// methods change nothing and return ErrForeign, false or 0.
+	// belongs to the timer to which it was added last. While another timer has it scheduled, AddAt
+	// returns ErrScheduled. Cancel, CancelAll and Extend change no entry of another timer, and
+	// return false or 0.
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
 	CancelAll(tasks []*TaskEntry) int
@@ -49,7 +50,6 @@ var (
 	ErrFull          = errors.New("timer: too many pending entries")
 	ErrScheduled     = errors.New("timer: entry is scheduled already")
 	ErrNoTask        = errors.New("timer: entry is bound to no task")
-	ErrForeign       = errors.New("timer: entry belongs to another timer")
 )
 
 // Never is the latest deadline, 292 years after the timer's start. Later deadlines saturate

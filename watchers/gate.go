@@ -58,18 +58,19 @@ func (w *Watchers[K]) Inside() (n int) {
 // nothing has changed; 0 if none was.
 type sighting struct{ state, since atomic.Int64 }
 
-// Blocking is what runs in a shard: the key of the last group of operations that was tried or has ended there, the type of the first of
-// them, and for how long, at least, nobody has finished.
-type Blocking[K comparable] struct {
-	Key  K
-	Kind reflect.Type
-	For  time.Duration
+// Seen is an operation that a shard has seen, without a reference to it.
+type Seen[K comparable] struct {
+	Key    K
+	Kind   reflect.Type  // of the operation; nil: there is none
+	At     time.Duration // its deadline, if it has expired, on the timer's clock
+	For    time.Duration // how long it had waited when it expired, or, of one whose method runs, for how long that has, at least
+	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 
-// Blocked returns the longest time for which goroutines have been trying, or running callbacks, in a shard in which none
-// has finished meanwhile. If anew is true it forgets what earlier calls have seen. Of two calls at a time one overwrites what the
+// Blocked returns the operation that was tried or has ended last in the shard in which goroutines have been trying, or running callbacks, for
+// longest, while none has finished. If anew is true it forgets what earlier calls have seen. Of two calls at a time one overwrites what the
 // other has seen, and the time becomes shorter at most.
-func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Blocking[K]) {
+func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Seen[K]) {
 	for s := range w.Shards() {
 		s.lock()
 		state := s.gate.state.Load()

@@ -21,10 +21,11 @@ type Shard[K comparable] struct {
 		keys     table[K]
 
 		counts        Counts
-		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
-		signals       int64 // calls of Signal
-		unchecked     int64 // operations that expired and that no walk had come to
-		last          Blocking[K]
+		tries, wasted int64   // calls of TryComplete by checks, and how many of them returned false
+		signals       int64   // calls of Signal
+		last          Seen[K] // of what runs
+
+		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
 	}
 
 	gate  gate
@@ -58,34 +59,49 @@ const (
 	KeyFull
 )
 
-// Watch links the i-th watch of m under the key of w. The caller holds m. With watch 0, m
+// Watch links one of the watches of m, which the caller holds, under the key of w. With the first watch, m
 // counts as accepted, unless Watch refuses it.
 //
 // The watches of a key are in the order of their positions. Those with equal positions
 // are in order of arrival.
-func (s *Shard[K]) Watch(m *machine.Machine, i int, w *Wait[K]) (refused Refusal) {
-	s.lock()
-	if i == 0 {
-		switch limit := s.all.config.KeyLimit; {
-		case s.all.closed.Load():
-			refused = ShardClosed
-		case limit != 0 && s.waitingLocked(w.Key, w.Hash) >= limit:
-			refused = KeyFull
-		}
-		if refused != Accepted {
-			s.unlock()
-			return refused
+func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (refused Refusal) {
+	s.mu.Lock()
+	if s.stale.Load() != nil {
+		s.drainLocked()
+	}
+	if watch == m.First() {
+		if s.all.closed.Load() || s.all.config.KeyLimit != 0 { // rare
+			if refused = s.refusesLocked(w); refused != Accepted {
+				s.unlock()
+				return refused
+			}
 		}
 		s.mu.accepted++
 	}
-	l := s.mu.keys.findOrAdd(s, w.Key, w.Hash)
+	l := s.mu.keys.find(w.Key, w.Hash)
+	if l == nil {
+		l = s.mu.keys.add(s, w.Key, w.Hash)
+	}
 	after := l.Last()
 	if l.ordered != nil || w.Position != AnyPosition {
 		after = l.lastUpTo(w.Position)
 	}
-	l.Link(m.Watch(i), m, w.Position, after)
+	l.Link(watch, m, w.Position, after)
 	s.mu.watched++
-	s.unlock()
+	s.assertLocked()
+	s.mu.Unlock()
+	return Accepted
+}
+
+// refusesLocked says whether an operation with the first key of w is refused.
+func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
+	limit := s.all.config.KeyLimit
+	switch {
+	case s.all.closed.Load():
+		return ShardClosed
+	case limit != 0 && s.waitingLocked(w.Key, w.Hash) >= limit:
+		return KeyFull
+	}
 	return Accepted
 }
 
@@ -167,7 +183,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Signals += s.mu.signals
 	t.Checks += s.mu.tries
 	t.Wasted += s.mu.wasted
-	t.Unchecked += s.mu.unchecked
+	t.Unchecked += s.mu.unchecked.n
 	if t.Waited != nil && s.waited != nil {
 		for o := range s.waited {
 			t.Waited[o].AddAll(&s.waited[o])

@@ -78,10 +78,8 @@ func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	return nil
 }
 
-func (t *table[K]) findOrAdd(s *Shard[K], key K, hash uint64) *keyList[K] {
-	if l := t.find(key, hash); l != nil {
-		return l
-	}
+// add adds key, which is not in the table.
+func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
 	if n := len(t.buckets); int(t.len) == n {
 		t.resize(2 * n)
 	}

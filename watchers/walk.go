@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -174,21 +175,38 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	}
 }
 
-// Leave is leaveLocked for one operation; s is the shard of its first key. Of one that expires, Leave returns how many walks of that
-// key have begun, and reports whether no walk of any of its keys has come to it, nor, for the first, is about to: unchecked is
-// never true of an operation that a check has reached.
-func (s *Shard[K]) Leave(m *machine.Machine) (checks uint32, unchecked bool) {
+// Leave is leaveLocked for one operation; s is the shard of its first key. It reports whether the operation expires and no
+// walk of any of its keys has come to it, nor, for the first, is about to: unchecked is never true of an operation that a check has reached.
+func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	s.lock()
 	if m.EndsAs() == machine.Expired {
-		l := listOf[K](m.First())
-		checks = l.number - l.before
+		l, e := listOf[K](m.First()), &s.mu.checked
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
-			s.mu.unchecked++
+			e = &s.mu.unchecked
 		}
+		e.n++
+		at := m.Entry().Deadline()
+		e.last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
 	s.leaveLocked([]*machine.Machine{m})
 	s.unlock()
-	return checks, unchecked
+	return unchecked
+}
+
+// expiries are operations that have expired.
+type expiries[K comparable] struct {
+	n    int64
+	last Seen[K]
+}
+
+// LastExpiry returns the last operation with its first key in s that has expired, among those that a check has come to or among the others. Its Kind is nil if there is none.
+func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
+	s.lock()
+	defer s.unlock()
+	if unchecked {
+		return s.mu.unchecked.last
+	}
+	return s.mu.checked.last
 }
 
 // LeaveOthers takes m, which has several keys and has left the lists of one shard, out of those of the others.

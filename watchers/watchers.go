@@ -145,9 +145,9 @@ func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64, s *Shard[K]
 
 // Keys returns the keys of m, which the caller holds and which is linked under each.
 func Keys[K comparable](m *machine.Machine) []K {
-	keys := make([]K, m.Keys())
-	for i := range keys {
-		keys[i] = listOf[K](m.Watch(i)).key
+	keys := []K{listOf[K](m.First()).key}
+	for i := range m.Extra() {
+		keys = append(keys, listOf[K](&m.Extra()[i]).key)
 	}
 	return keys
 }

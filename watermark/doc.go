@@ -39,8 +39,8 @@
 // goroutines. (Those that come after a Recede share no operation with those from before it.)
 //
 // They share the condition, too: it is the position, and nothing else. So a wait has no
-// timeout but that of its context, and no value. For these use AwaitAt or AwaitValueAt of the
-// purgatory, which give each wait an operation. They are faster where every goroutine waits for a
+// timeout but that of its context, and no value. For these use AwaitAt of the
+// purgatory, which gives each wait an operation. It is faster where every goroutine waits for a
 // position of its own.
 //
 // # When to use what

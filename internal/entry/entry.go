@@ -47,41 +47,36 @@ const (
 	Cancelled = -1
 )
 
-// A binding says to which shard of any timer an entry belongs, and who owns it: the timer
-// that first accepted it, or the purgatory in which its operation waits. The owner is 0
-// before that. A bit distinguishes the two kinds of owners.
+// A binding says to which shard of any timer an entry belongs, and whether it is an operation's;
+// then it has the identity of the purgatory in which the operation waits.
 const (
 	shardBits    = 8 // enough for 256 shards
 	operationBit = 1 << shardBits
 )
 
-var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the owner's bits are free
+var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the identity's bits are free
 
-// unowned returns the binding of an entry without an owner. Its shard is a hash of the
-// 8 KiB page that e lies on. A processor allocates from pages of its own, so the entries
-// that one processor adds fall into one shard for a while, and those of another processor
-// mostly into another shard.
+// shard returns a hash of the 8 KiB page that e lies on. A processor allocates from pages of its
+// own, so the entries that one processor adds fall into one shard for a while, and those of another
+// processor mostly into another shard.
 //
 // The conversion of the pointer is safe: the address is hashed once and never converted
 // back, so the result stays valid even if the object moves.
-func (e *Entry) unowned() uint64 {
+func (e *Entry) shard() uint64 {
 	page := uint64(uintptr(unsafe.Pointer(e))) >> 13
 	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
 }
 
-// Bind binds e, which is part of a TaskEntry, to the timer with the identity id, or to none if
-// that is 0. No other goroutine sees e yet, so the write need not be atomic: an atomic
-// one takes 5 ns, of the 70 of AfterFunc and Stop. The conversion is safe: a Uint64 begins
-// with its value.
-func (e *Entry) Bind(id uint32) {
-	*(*uint64)(unsafe.Pointer(&e.Word)) = e.unowned() | uint64(id)<<identity.Shift
-}
+// Bind binds e, which is part of a TaskEntry. No other goroutine sees e yet, so the write need not
+// be atomic: an atomic one takes 5 ns, of the 70 of AfterFunc and Stop. The conversion is safe: a
+// Uint64 begins with its value.
+func (e *Entry) Bind() { *(*uint64)(unsafe.Pointer(&e.Word)) = e.shard() }
 
 // OperationBinding returns the binding of the entry of an operation whose purgatory has the
 // identity id. The operation writes it to Word, instead of calling Bind.
 // Timers accept every entry of an operation, so its purgatory must add e to one timer only.
 func (e *Entry) OperationBinding(id uint32) uint64 {
-	return e.unowned() | uint64(id)<<identity.Shift | operationBit
+	return e.shard() | uint64(id)<<identity.Shift | operationBit
 }
 
 // Shard returns the index of the shard that e belongs to in a timer with n shards, a power of two.
@@ -89,23 +84,6 @@ func (e *Entry) Shard(n int) int { return int(uint32(e.Word.Load())) & (n - 1) }
 
 // OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
-
-// OwnedBy reports whether the timer with the identity id may use e: it has accepted e, or e is
-// bound to an operation.
-func (e *Entry) OwnedBy(id uint32) bool {
-	word := e.Word.Load()
-	return word&operationBit != 0 || identity.In(word) == id
-}
-
-// Owned reports whether e has an owner.
-func (e *Entry) Owned() bool { return identity.In(e.Word.Load()) != 0 }
-
-// Claim makes the timer with the identity id the owner of e for good, and reports whether it did. It
-// does not if e has an owner already.
-func (e *Entry) Claim(id uint32) bool {
-	word := e.Word.Load()
-	return identity.In(word) == 0 && e.Word.CompareAndSwap(word, word|uint64(id)<<identity.Shift)
-}
 
 // Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if
 // e was never added or was cancelled. The caller holds the lock of e's shard, or knows that

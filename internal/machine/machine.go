@@ -186,6 +186,12 @@ func (m *Machine) Checked() bool { return m.word().Load()&checked != 0 }
 // Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
+// ReleaseUnmarked is Release for the usual case, that there is no mark. Otherwise it returns false, and m is still held.
+func (m *Machine) ReleaseUnmarked() bool {
+	word := m.word().Load()
+	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
+}
+
 // Release releases a held operation whose try returned false, unless there is a mark that
 // the caller has to follow, as its holder still: to end the operation with the wish, which is its outcome now, or to
 // try again.

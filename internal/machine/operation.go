@@ -28,7 +28,10 @@ type Core struct{ m Machine }
 func (c *Core) embedOperationDelayedOperation() *Machine { return &c.m }
 
 // Of returns the machine of op.
-func Of(op Embedded) *Machine { return op.embedOperationDelayedOperation() }
+func Of(op Operation) *Machine { return op.embedOperationDelayedOperation() }
+
+// OfCore returns the machine of c.
+func OfCore(c *Core) *Machine { return &c.m }
 
 // Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
 // type that embeds a nil pointer. It returns nil for these.

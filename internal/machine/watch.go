@@ -116,23 +116,16 @@ func (m *Machine) Keys() int { return m.extra() + 1 }
 // First returns the watch of the first key.
 func (m *Machine) First() *Watch { return &m.first }
 
-// Watch returns the i-th watch. Only the holder may call it. The first call for a watch
-// beyond the first allocates the array of all of them.
-//
-// The conversions are safe because tail of an operation that has not ended is nil or
-// points to an array of extra() Watches.
-func (m *Machine) Watch(i int) *Watch {
-	if i == 0 {
-		return &m.first
-	}
-	if m.tail == nil {
-		m.tail = unsafe.Pointer(unsafe.SliceData(make([]Watch, m.extra())))
-	}
-	return &unsafe.Slice((*Watch)(m.tail), m.extra())[i-1]
+// MakeExtra returns the watches beyond the first, which it allocates. Only the holder may call it, once.
+func (m *Machine) MakeExtra() []Watch {
+	extra := make([]Watch, m.extra())
+	m.tail = unsafe.Pointer(unsafe.SliceData(extra))
+	return extra
 }
 
 // Extra returns the watches beyond the first, nil if there are none. Only the holder
-// may call it, before Settle. The conversion is safe for the same reason as that of Watch.
+// may call it, before Settle. The conversion is safe because tail of an operation that has not ended is nil or
+// points to an array of extra() Watches.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {
 		return nil

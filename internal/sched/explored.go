@@ -16,6 +16,7 @@ type (
 	Token   = explored.Token
 	Woken   = explored.Woken
 	Sleeper = explored.Sleeper
+	Alarm   = explored.Alarm
 )
 
 const (
@@ -41,6 +42,7 @@ var (
 	Dice        = explored.Dice
 	Picks       = explored.Picks
 	NewToken    = explored.NewToken
+	NewAlarm    = explored.NewAlarm
 	Receive     = explored.Receive
 	Either      = explored.Either
 	Sleep       = explored.Sleep

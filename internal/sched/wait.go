@@ -37,6 +37,19 @@ func Since(t time.Time) time.Duration { return time.Since(t) }
 // AfterFunc runs f on a goroutine of its own when d has passed.
 func AfterFunc(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
+// Alarm runs a function at a time that can be set again. It must not be copied once it is set.
+type Alarm struct{ timer *time.Timer }
+
+// NewAlarm returns an Alarm for f, which is not set. It runs f on a goroutine of its own.
+func NewAlarm(f func()) Alarm {
+	a := Alarm{time.AfterFunc(math.MaxInt64, f)}
+	a.timer.Stop()
+	return a
+}
+
+// Set makes the alarm go off at the given time, and not when it was to before.
+func (a *Alarm) Set(at time.Time) { a.timer.Reset(time.Until(at)) }
+
 // WithTimeout is the function of package context.
 var WithTimeout = context.WithTimeout
 

@@ -58,7 +58,7 @@ func Example_tls() {
 		state.Store(7)
 		check(natssignals.Hint(nc, "hints.orders", "order 17", 7))
 	}()
-	value, err := purgatory.AwaitRead(ctx, p, time.Minute, func(context.Context) (int64, bool, error) {
+	value, err := signals.AwaitRead(ctx, p, time.Minute, func(context.Context) (int64, bool, error) {
 		v := state.Load()
 		return v, v > 0, nil
 	}, "order 17")

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	natssignals "github.com/delayedop/purgatory/plugin/nats"
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
 
@@ -98,7 +97,7 @@ func TestAReplicaThatIsBehindTheHint(t *testing.T) {
 					reading.Add(1)
 					waiting.Go(func() {
 						var once sync.Once
-						_, results[i] = purgatory.AwaitRead(ctx, h.p, time.Hour, func(ctx context.Context) (bool, bool, error) {
+						_, results[i] = signals.AwaitRead(ctx, h.p, time.Hour, func(ctx context.Context) (bool, bool, error) {
 							defer once.Do(reading.Done)
 							_, err := buckets[i%len(buckets)].Get(ctx, key)
 							if errors.Is(err, jetstream.ErrKeyNotFound) {

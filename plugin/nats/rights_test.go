@@ -70,7 +70,7 @@ func (h hearing) await(ctx context.Context, key string, read func() bool) (aslee
 	asleep, answered = make(chan struct{}), make(chan error, 1)
 	go func() {
 		first := true
-		_, err := purgatory.AwaitRead(ctx, h.p, time.Hour, func(context.Context) (bool, bool, error) {
+		_, err := signals.AwaitRead(ctx, h.p, time.Hour, func(context.Context) (bool, bool, error) {
 			ok := read()
 			if first {
 				first = false

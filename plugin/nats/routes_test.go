@@ -315,7 +315,7 @@ func TestACutOfARouteLosesNothingOfABucket(t *testing.T) {
 					reading.Add(1)
 					going.Go(func() {
 						var once sync.Once
-						_, answers[i] = purgatory.AwaitRead(ctx, sources[i%3].p, time.Hour, func(ctx context.Context) (ok, done bool, err error) {
+						_, answers[i] = signals.AwaitRead(ctx, sources[i%3].p, time.Hour, func(ctx context.Context) (ok, done bool, err error) {
 							defer once.Do(reading.Done)
 							err = insist(ctx, func(ctx context.Context) error {
 								_, err := buckets[i%3].Get(ctx, key(i))

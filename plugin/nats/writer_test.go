@@ -145,7 +145,7 @@ func TestAWriterKilledBetweenItsCommitAndItsHint(t *testing.T) {
 			waits := make(chan struct{}, 1)
 			answered := make(chan signals.Stats, 1)
 			go func() {
-				_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+				_, err := signals.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 					v, err := e.Read(ctx, writerKey)
 					if v > 0 {
 						answered <- r.Stats()

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
 
@@ -79,7 +78,7 @@ func waitsNeedRechecks(t *testing.T, d *database, firstOnly bool) {
 		answered = make(chan error, 1)
 		asleep := make(chan struct{}, 10)
 		go func() {
-			_, err := purgatory.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+			_, err := signals.AwaitRead(t.Context(), p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 				v, err := e.Read(ctx, key)
 				asleep <- struct{}{}
 				return v, v > 0, err

@@ -112,7 +112,7 @@ func (r replica) round(p *purgatory.Purgatory[string], first, n int, patience ti
 		reading.Add(1)
 		waiting.Go(func() {
 			var once sync.Once
-			_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (value int64, ok bool, err error) {
+			_, err := signals.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (value int64, ok bool, err error) {
 				defer once.Do(reading.Done)
 				err = r.pool.QueryRow(ctx, "SELECT value FROM "+r.table+" WHERE key = $1", key).Scan(&value)
 				if errors.Is(err, pgx.ErrNoRows) {

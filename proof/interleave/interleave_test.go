@@ -22,12 +22,18 @@ var (
 	tripleBound = flag.Int("triples", 2, "most preemptions for three verbs")
 	only        = flag.String("scenario", "", "explore only this scenario: verb+verb/keys")
 	replay      = flag.String("replay", "", "with -scenario: run this schedule and print its steps")
+	part        = flag.String("part", "1/1", "i/n: explore only every n-th scenario, from the i-th on")
 
-	schedules, scenarios, unfinished int
+	first, nth                             int // of part
+	schedules, scenarios, unfinished, seen int
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if _, err := fmt.Sscanf(*part, "%d/%d", &first, &nth); err != nil || first < 1 || first > nth {
+		fmt.Fprintf(os.Stderr, "interleave: -part is %q, must be i/n with 1 <= i <= n\n", *part)
+		os.Exit(2)
+	}
 	began := time.Now()
 	status := watchdog.Over(m).Run()
 	explore.Close()
@@ -39,8 +45,8 @@ func TestMain(m *testing.M) {
 	if status != 0 {
 		verdict = "FAILED"
 	}
-	fmt.Printf("interleave: %d schedules of %d scenarios, every one with at most %d preemptions for two verbs and %d for three, %.0f s: %s\n",
-		schedules, scenarios, *pairBound, *tripleBound, time.Since(began).Seconds(), verdict)
+	fmt.Printf("interleave: %d schedules of %d scenarios (part %s), every one with at most %d preemptions for two verbs and %d for three, %.0f s: %s\n",
+		schedules, scenarios, *part, *pairBound, *tripleBound, time.Since(began).Seconds(), verdict)
 	os.Exit(status)
 }
 
@@ -98,6 +104,9 @@ func run(e explore.Exploration) explore.Result {
 
 func (s scenario) explore(t *testing.T, bound int) {
 	if *only != "" && s.String() != *only {
+		return
+	}
+	if seen++; seen%nth != first%nth {
 		return
 	}
 	r := run(explore.Exploration{Setup: s.setup, Preemptions: bound})

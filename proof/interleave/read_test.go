@@ -11,6 +11,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/signals"
 )
 
 // reader is one run of a scenario in which a goroutine waits with AwaitRead until a number is
@@ -27,7 +28,7 @@ type reader struct {
 }
 
 func (r *reader) await(ctx context.Context) {
-	r.value, r.err = purgatory.AwaitRead(ctx, r.p, timeout, func(context.Context) (int, bool, error) {
+	r.value, r.err = signals.AwaitRead(ctx, r.p, timeout, func(context.Context) (int, bool, error) {
 		sched.Yield()
 		v := r.state
 		r.seen = v
@@ -57,8 +58,6 @@ func raise(tell func(*reader)) func(*reader) {
 var readVerbs = []readVerb{
 	{"check", true, raise(func(r *reader) { r.p.CheckAndComplete(r.keys[0]) })},
 	{"signal", true, raise(func(r *reader) { r.p.Signal(r.keys[0]) })},
-	{"checkall", true, raise(func(r *reader) { r.p.CheckAndCompleteAll() })},
-	{"signalall", true, raise(func(r *reader) { r.p.SignalAll() })},
 	{"spurious", false, func(r *reader) { r.p.Signal(r.keys[0]) }},
 	{"expire", false, func(r *reader) { r.p.AdvanceClock(timeout) }},
 	{"ctx", false, func(r *reader) { sched.Yield(); r.cancel(errCause) }},

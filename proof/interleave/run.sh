@@ -4,6 +4,7 @@
 #
 #   -pairs 3 -triples 2            the bounds (these are the defaults; about 4 minutes)
 #   -triples 1                     a quick round, half a minute
+#   -part 2/3                      every third scenario, from the second on
 #   -scenario A+B/1 -replay 1.4-2  one schedule, with its steps
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."

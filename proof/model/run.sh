@@ -4,6 +4,7 @@
 #
 #   run.sh              all of it but the largest, one line each, a summary at the end
 #   run.sh NAME...      only the lines with these names
+#   run.sh part I N     every n-th line, from the i-th on, without the largest
 #   run.sh trail NAME   the counterexample of a bug, step by step
 #
 # Needs spin (Debian package spin) and a C compiler; says SKIPPED and ends well if there is
@@ -166,7 +167,18 @@ if [ "${1:-}" = one ]; then
 	exit 0
 fi
 
-runs | cut -d'|' -f1 | tr -d ' ' | { if [ $# -gt 0 ]; then grep -Fx "$(printf '%s\n' "$@")"; else grep -vFx register-any-any; fi; } |
+names() { runs | cut -d'|' -f1 | tr -d ' '; }
+
+# wanted [part I N | NAME...]
+wanted() {
+	case "${1:-}" in
+	'') names | grep -vFx register-any-any ;;
+	part) wanted | awk -v i="${2:?}" -v n="${3:?}" 'NR % n == i % n' ;;
+	*) names | grep -Fx "$(printf '%s\n' "$@")" ;;
+	esac
+}
+
+wanted "$@" |
 	xargs -r -P "$JOBS" -n 1 "$models/run.sh" one | tee results
 awk '
 	/FAILED/ { failed++ }

@@ -2,8 +2,9 @@
 // runs the tests, and prints the changes after which all of them still pass.
 //
 //	go run ./proof/mutate -package watchers
+//	go run ./proof/mutate -since main
 //
-// Without -package it goes through the whole core, which takes some hours, and ends with a table of the packages.
+// Without -package and -since it goes through the whole core, which takes some hours, and ends with a table of the packages.
 //
 // For each such survivor, either a test is missing or the change does not change what the
 // package does. README.md explains the survivors.
@@ -16,9 +17,11 @@ import (
 	"fmt"
 	gobuild "go/build"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +45,7 @@ func main() {
 func run(ctx context.Context) error {
 	var t tester
 	packages := flag.String("package", core, "folders of the packages to change")
+	since := flag.String("since", "", "git revision: change only files that differ from it, such as main before a merge")
 	only := flag.String("only", "", "regular expression: make only changes whose printed form matches")
 	tests := flag.String("tests", "internal/machine timer watchers watermark purgatory . purgatory/purgatorytest", "packages whose tests run after those of the changed one, in this order, if they come to the change")
 	flag.StringVar(&t.root, "tree", ".", "root of the module to copy")
@@ -56,7 +60,37 @@ func run(ctx context.Context) error {
 	if t.jobs < 1 {
 		return fmt.Errorf("-jobs is %d, must be at least 1", t.jobs)
 	}
-	return t.test(ctx, strings.Fields(*packages), strings.Fields(*tests))
+	folders := strings.Fields(*packages)
+	if *since != "" {
+		if t.files, err = changedSince(ctx, t.root, *since); err != nil {
+			return err
+		}
+		folders = slices.DeleteFunc(folders, func(pkg string) bool {
+			return !slices.ContainsFunc(t.files, func(file string) bool { return filepath.Dir(file) == pkg })
+		})
+		if len(folders) == 0 {
+			fmt.Printf("mutate: no file of the packages differs from %s\n", *since)
+			return nil
+		}
+	}
+	return t.test(ctx, folders, strings.Fields(*tests))
+}
+
+// changedSince returns the files under root that differ from a revision, as paths from root, those that git does not know yet
+// included.
+func changedSince(ctx context.Context, root, revision string) (files []string, err error) {
+	for _, args := range [][]string{{"diff", "--name-only", "--relative", revision, "--", "."}, {"ls-files", "--others", "--exclude-standard"}} {
+		git := exec.CommandContext(ctx, "git", args...)
+		git.Dir, git.Stderr = root, os.Stderr
+		out, err := git.Output()
+		if err != nil {
+			return nil, fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+		}
+		for line := range strings.Lines(string(out)) {
+			files = append(files, filepath.FromSlash(strings.TrimSpace(line)))
+		}
+	}
+	return files, nil
 }
 
 // row is what has become of the changes to a package. Those that were noticed by a hang count as noticed, too, and those
@@ -94,6 +128,7 @@ func (r *row) count(s status) {
 type tester struct {
 	root     string
 	wanted   *regexp.Regexp
+	files    []string // to change; nil: all
 	jobs     int
 	patience time.Duration
 	verbose  bool
@@ -103,7 +138,7 @@ type tester struct {
 func (t tester) test(ctx context.Context, packages, tests []string) error {
 	var all []mutant
 	for _, pkg := range packages {
-		some, err := mutantsOf(t.root, pkg, t.wanted)
+		some, err := t.mutantsOf(pkg)
 		if err != nil {
 			return fmt.Errorf("%s: %w", pkg, err)
 		}
@@ -156,14 +191,15 @@ func (t tester) test(ctx context.Context, packages, tests []string) error {
 	return ctx.Err()
 }
 
-// mutantsOf returns the changes to a package that match wanted.
-func mutantsOf(root, pkg string, wanted *regexp.Regexp) (all []mutant, err error) {
-	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+// mutantsOf returns the changes to a package that are wanted.
+func (t tester) mutantsOf(pkg string) (all []mutant, err error) {
+	files, err := filepath.Glob(filepath.Join(t.root, pkg, "*.go"))
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
+		name := filepath.Join(pkg, filepath.Base(path))
+		if strings.HasSuffix(path, "_test.go") || t.files != nil && !slices.Contains(t.files, name) {
 			continue
 		}
 		if built, err := gobuild.Default.MatchFile(filepath.Split(path)); err != nil || !built { // it is for another build
@@ -173,12 +209,12 @@ func mutantsOf(root, pkg string, wanted *regexp.Regexp) (all []mutant, err error
 		if err != nil {
 			return nil, err
 		}
-		some, err := mutants(filepath.Join(pkg, filepath.Base(path)), source)
+		some, err := mutants(name, source)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range some {
-			if wanted.MatchString(m.String()) {
+			if t.wanted.MatchString(m.String()) {
 				all = append(all, m)
 			}
 		}

@@ -165,38 +165,18 @@ func (w *world) await(o *waiter) {
 }
 
 // block waits in the way that o.how says.
-func (w *world) block(o *waiter, timeout time.Duration) (err error) {
-	var value int
-	met := func() (int, bool) { return 1, o.TryComplete() }
-	read := func(context.Context) (int, bool, error) { return 1, o.TryComplete(), nil }
+func (w *world) block(o *waiter, timeout time.Duration) error {
 	keys, at := o.places()
-	if at != nil {
-		switch o.how {
-		case vAwait:
-			return w.p.AwaitAt(o.client, timeout, o.TryComplete, at...)
-		case vAwaitValue:
-			value, err = purgatory.AwaitValueAt(o.client, w.p, timeout, met, at...)
-		case vAwaitRead:
-			_, err = purgatory.AwaitReadAt(o.client, w.p, timeout, read, at...)
-			return err
-		default:
-			wait, err := w.p.StartWaitAt(timeout, o.TryComplete, at...)
-			return choose(o.client, wait, err)
-		}
-	} else {
-		switch o.how {
-		case vAwait:
-			return w.p.Await(o.client, timeout, o.TryComplete, keys...)
-		case vAwaitValue:
-			value, err = purgatory.AwaitValue(o.client, w.p, timeout, met, keys...)
-		case vAwaitRead:
-			_, err = purgatory.AwaitRead(o.client, w.p, timeout, read, keys...)
-			return err
-		default:
-			wait, err := w.p.StartWait(timeout, o.TryComplete, keys...)
-			return choose(o.client, wait, err)
-		}
+	switch {
+	case at != nil:
+		return w.p.AwaitAt(o.client, timeout, o.TryComplete, at...)
+	case o.how == vAwait:
+		return w.p.Await(o.client, timeout, o.TryComplete, keys...)
+	case o.how == vStartWait:
+		wait, err := w.p.StartWait(timeout, o.TryComplete, keys...)
+		return choose(o.client, wait, err)
 	}
+	value, err := purgatory.AwaitValue(o.client, w.p, timeout, func() (int, bool) { return 1, o.TryComplete() }, keys...)
 	if (value == 1) != (err == nil) {
 		w.fault("o%d: AwaitValue returns %d, %v", o.id, value, err)
 	}
@@ -215,9 +195,8 @@ func choose(ctx context.Context, wait *purgatory.Wait[int], err error) error {
 	return wait.Err()
 }
 
-// gives reports whether o is a wait that gets nothing after its context has ended. AwaitRead reads once more, and a
-// StartWait has no context.
-func (o *op) gives() bool { return o.waits && (o.how == vAwait || o.how == vAwaitValue) }
+// gives reports whether o is a wait that gets nothing after its context has ended: a StartWait has none.
+func (o *op) gives() bool { return o.waits && o.how != vStartWait }
 
 // leave ends the context of a wait, as a client does that hangs up.
 func (w *world) leave(o *waiter) {

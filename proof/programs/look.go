@@ -71,24 +71,6 @@ func (w *world) iterate() {
 	}
 }
 
-// queue has the program's ActionQueue make a check, as a server does that holds a lock of its own.
-func (w *world) queue(s step) {
-	w.lock.Lock()
-	w.queued++
-	n := w.queued
-	w.actions.Add(func() {
-		w.mu.Lock()
-		w.acted++
-		if w.acted != n {
-			w.faultLocked("action %d runs as number %d", n, w.acted)
-		}
-		w.mu.Unlock()
-		w.do(s)
-	})
-	w.lock.Unlock()
-	w.actions.Run()
-}
-
 // judgeFigures checks at rest what the purgatory says of itself.
 func (w *world) judgeFigures() {
 	s := w.p.Stats()
@@ -105,9 +87,6 @@ func (w *world) judgeFigures() {
 		if o.completed == 0 {
 			w.fault("o%d has waited all the time, and Keys has not yielded its keys", o.id)
 		}
-	}
-	if w.acted != w.queued {
-		w.fault("%d actions have run, of %d", w.acted, w.queued)
 	}
 	for _, o := range w.waiters {
 		for _, k := range o.keys {

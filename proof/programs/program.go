@@ -25,7 +25,7 @@ type program struct {
 	none       bool // WithMaxPending(0): nobody may wait
 	hasty      bool // WithDrainTime(0)
 	grace      int  // WithStallGrace of the timer, in ticks
-	rude       bool // the panic handler ends its goroutine
+	rude       bool // the panic handler and the function of CancelMatching end their goroutines
 	wheels     int  // shards of the timer
 	foreign    bool // there is a second purgatory
 	crowd      int  // operations on keys of their own, all on the one shard, that end while their keys are signalled
@@ -59,7 +59,6 @@ const (
 	vAwait wait = iota
 	vStartWait
 	vAwaitValue
-	vAwaitRead
 	waitVerbs
 )
 
@@ -103,11 +102,10 @@ const (
 	vSignalUpTo
 	vCheckInOrder
 	vSignalInOrder
-	vCheckAll
-	vSignalAll
 	vForce
 	vCancel
 	vCancelKey
+	vCancelMatching
 	vExtend
 	vAdvance
 	vClose
@@ -115,7 +113,7 @@ const (
 	vDrain    // Shutdown with a live context; on a manual clock it ends a few polls later
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
-	vQueue    // an ActionQueue checks the key, in order if n is 1
+	vCompleteKey
 	vInspect  // shows the oldest operations, whose String methods run
 	vKeys     // iterates over the keys
 	vStranger // the second purgatory is asked to force, cancel or extend an operation
@@ -127,8 +125,8 @@ const (
 
 var verbNames = [verbs]string{
 	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"checkAll", "signalAll", "force", "cancel", "cancelKey", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
-	"queue", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
+	"force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
+	"completeKey", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
 }
 
 func (s step) String() string {
@@ -137,15 +135,13 @@ func (s step) String() string {
 		return fmt.Sprintf("%s o%d", verbNames[s.verb], s.op)
 	case vStranger:
 		return fmt.Sprintf("stranger: %s o%d", [...]string{"force", "cancel", "extend"}[s.n%3], s.op)
-	case vQueue:
-		return fmt.Sprintf("queue: %s k%d", verbNames[s.queued().verb], s.key)
 	case vExtend:
 		return fmt.Sprintf("extend o%d %d", s.op, s.n)
 	case vAdvance:
 		return fmt.Sprintf("advance %d", s.n)
 	case vCheckUpTo, vSignalUpTo:
 		return fmt.Sprintf("%s k%d %d", verbNames[s.verb], s.key, s.n)
-	case vCheckAll, vSignalAll, vClose, vShutdown, vDrain, vPass, vInspect, vKeys, vPanic, vGoexit:
+	case vClose, vShutdown, vDrain, vPass, vInspect, vKeys, vPanic, vGoexit:
 		return verbNames[s.verb]
 	}
 	return fmt.Sprintf("%s k%d", verbNames[s.verb], s.key)
@@ -192,7 +188,7 @@ func (p *program) String() string {
 		}
 		name := "o"
 		if o.waits {
-			name = [waitVerbs]string{"Await", "StartWait", "AwaitValue", "AwaitRead"}[o.how] + " o"
+			name = [waitVerbs]string{"Await", "StartWait", "AwaitValue"}[o.how] + " o"
 		}
 		fmt.Fprintf(&b, "  %s%d on k%v, %s, timeout %d", name, i, o.keys, [needs]string{"one raised", "all raised", "takes an item", "never met"}[o.needs], o.timeout)
 		if o.position > 0 {

@@ -10,7 +10,7 @@ func (d *drawer) vary() {
 		return
 	}
 	p.inLine, p.onWorkers, p.observed = d.oneIn(2), d.oneIn(4), d.oneIn(5)
-	verbs := []verb{vQueue}
+	verbs := []verb{vCompleteKey, vSignal}
 	if p.crowd == 0 { // the order in which a crowd's keys are visited depends on hashes
 		verbs = append(verbs, vInspect, vKeys)
 		p.alone = p.clock == shared && d.oneIn(2)
@@ -33,8 +33,8 @@ func (d *drawer) vary() {
 		if s.verb == vRegister || s.verb == vRaise || s.verb == vPut || !d.oneIn(5) {
 			return
 		}
-		if s.verb = verbs[d.IntN(len(verbs))]; s.verb == vQueue && p.ordered() {
-			s.n = 1
+		if s.verb = verbs[d.IntN(len(verbs))]; s.verb == vSignal && p.ordered() {
+			s.verb = vSignalInOrder
 		}
 	}
 	for _, steps := range p.goroutines {
@@ -72,9 +72,6 @@ func (d *drawer) lineUp() {
 	for i := range p.ops {
 		o := &p.ops[i]
 		o.needs, o.keys, o.position, o.inTry = item, o.keys[:1], 0, nil
-		if o.how == vAwaitRead {
-			o.how = vAwaitValue
-		}
 		for i := range o.inDone {
 			inOrder(&o.inDone[i].step)
 		}
@@ -96,11 +93,8 @@ func (d *drawer) oneLine() {
 	}
 	line := func(s *step) {
 		s.key = 0
-		switch s.verb {
-		case vInspect:
+		if s.verb == vInspect {
 			s.verb = vSignalInOrder
-		case vQueue:
-			s.n = 1
 		}
 	}
 	for _, steps := range p.goroutines {
@@ -119,9 +113,9 @@ func inOrder(s *step) {
 	switch s.verb {
 	case vRaise:
 		s.verb = vPut
-	case vCheck, vCheckBoth, vCheckUpTo, vCheckAll, vPass:
+	case vCheck, vCheckBoth, vCheckUpTo, vPass:
 		s.verb = vCheckInOrder
-	case vSignal, vSignalBoth, vSignalUpTo, vSignalAll:
+	case vSignal, vSignalBoth, vSignalUpTo:
 		s.verb = vSignalInOrder
 	}
 }
@@ -142,26 +136,15 @@ func (p *program) ordered() bool {
 // outOfTurn reports whether s may try an operation that is not the first in its line.
 func (s step) outOfTurn() bool {
 	switch s.verb {
-	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckAll, vSignalAll, vPass, vInspect:
+	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vPass, vInspect:
 		return true
-	case vQueue:
-		return s.n != 1
 	}
 	return false
 }
 
 // takesInTurn reports whether o takes an item of one key, and says no only if there is none.
 func (o op) takesInTurn() bool {
-	return o.needs == item && len(o.keys) == 1 && len(o.inTry) == 0 && (!o.waits || o.how != vAwaitRead)
-}
-
-// queued returns the check that an ActionQueue makes.
-func (s step) queued() step {
-	s.verb = vCheck
-	if s.n == 1 {
-		s.verb = vCheckInOrder
-	}
-	return s
+	return o.needs == item && len(o.keys) == 1 && len(o.inTry) == 0
 }
 
 // leaveEarly gives half of the programs what ends early: contexts that have ended before the wait begins,

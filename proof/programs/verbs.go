@@ -59,16 +59,8 @@ func (w *world) do(s step) {
 	case vSignalInOrder:
 		w.reachInOrder(s.key)
 		w.p.SignalInOrder(key)
-	case vCheckAll:
-		w.reachAll()
-		w.count(w.p.CheckAndCompleteAll())
-	case vSignalAll:
-		w.reachAll()
-		w.p.SignalAll()
-	case vCancelKey:
-		w.cancelKey(s)
-	case vQueue:
-		w.queue(s.queued())
+	case vCancelKey, vCancelMatching, vCompleteKey:
+		w.endKey(s)
 	case vInspect:
 		w.inspect()
 	case vKeys:
@@ -163,12 +155,6 @@ func (w *world) reach(keys ...int) {
 	}
 }
 
-func (w *world) reachAll() {
-	for k := range w.keys {
-		w.reach(k)
-	}
-}
-
 // reachInOrder notes that a check or a signal of a key begins that stops at the first operation
 // that says no.
 func (w *world) reachInOrder(key int) {
@@ -215,20 +201,34 @@ func (o *waiter) home() {
 	o.w.mu.Unlock()
 }
 
-// cancelKey cancels the operations of a key.
-func (w *world) cancelKey(s step) {
+// endKey ends the operations of a key.
+func (w *world) endKey(s step) {
 	sched.Yield()
+	sure := !w.rude || s.verb != vCancelMatching // its function returns true for all
 	w.mu.Lock()
 	for _, o := range w.waiters {
 		for _, k := range o.keys {
 			if k == s.key {
-				o.cause = true
-				o.mustEnd = o.mustEnd || o.accepted && !o.abroad
+				o.cause = o.cause || s.verb != vCompleteKey
+				o.forced = o.forced || s.verb == vCompleteKey
+				o.mustEnd = o.mustEnd || sure && o.accepted && !o.abroad
 			}
 		}
 	}
 	w.mu.Unlock()
-	w.count(w.p.CancelForKey(w.ids[s.key], errCause))
+	switch s.verb {
+	case vCompleteKey:
+		w.count(w.p.CompleteForKey(w.ids[s.key]))
+		return
+	case vCancelKey:
+		w.count(w.p.CancelForKey(w.ids[s.key], errCause))
+		return
+	}
+	w.count(len(w.p.CancelMatching(w.ids[s.key], errCause, func(operation.Operation) bool {
+		sched.Yield()
+		w.beRude()
+		return true
+	})))
 }
 
 func (w *world) close() {

@@ -32,8 +32,7 @@ type world struct {
 	system   *timer.SystemTimer                        // clock, if it is shared
 	watchers *watchers.Watchers[int]                   // of p
 	abroad   *purgatory.DelayedOperationPurgatory[int] // the second purgatory, or nil
-	actions  purgatory.ActionQueue
-	placed   int // operations that were put on a shard of the timer
+	placed   int                                       // operations that were put on a shard of the timer
 	// settle waits until all goroutines of the program and of the purgatory have ended.
 	settle func()
 	pass   func(d time.Duration) // lets time pass
@@ -56,10 +55,7 @@ type world struct {
 	crowded []*waiter
 	faults  []error
 
-	lock   sched.Mutex // under which actions are added
-	missed []*waiter   // one of their keys was not yielded
-	queued int         // actions
-	acted  int         // actions that have begun
+	missed []*waiter // one of their keys was not yielded
 }
 
 const maxPosition = 3

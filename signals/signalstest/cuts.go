@@ -50,7 +50,7 @@ func losesNothing[K comparable](ctx context.Context, e Engine[K]) error {
 // answer e.Patience after the last write is lost; RandomCuts stops after a round with a
 // lost wait.
 //
-// Every other wait is a [purgatory.AwaitRead] that reads e; the rest are operations with
+// Every other wait is a [signals.AwaitRead] that reads e; the rest are operations with
 // callbacks, whose condition is in memory. An answer is a read that says yes, or a call of
 // OnComplete.
 func RandomCuts[K comparable](ctx context.Context, e Engine[K]) (o Outcome, err error) {
@@ -177,7 +177,7 @@ func round[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgator
 		}
 		reading.Go(func() {
 			defer w.end()
-			_, err := purgatory.AwaitRead(within, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+			_, err := signals.AwaitRead(within, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 				value, err := e.Read(ctx, key)
 				if err == nil && value > 0 {
 					w.answer()

@@ -98,7 +98,7 @@ func outage[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgato
 func asleep[K comparable](ctx context.Context, e Engine[K], p *purgatory.Purgatory[K], key K, going *sync.WaitGroup) (answered <-chan error, err error) {
 	read, answer := make(chan error, 1), make(chan error, 1)
 	going.Go(func() {
-		_, err := purgatory.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
+		_, err := signals.AwaitRead(ctx, p, time.Hour, func(ctx context.Context) (int64, bool, error) {
 			value, err := e.Read(ctx, key)
 			select {
 			case read <- nil:

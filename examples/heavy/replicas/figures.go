@@ -182,12 +182,12 @@ func (m *meter) turn(ctx context.Context, t *times, accident func()) error {
 	var awake, answered time.Time
 	ended := make(chan error, 1)
 	go func() {
-		_, err := purgatory.AwaitReadAt(ctx, m.waits, time.Hour, func(ctx context.Context) (store.Entry, bool, error) {
+		_, err := signals.AwaitRead(ctx, m.waits, time.Hour, func(ctx context.Context) (store.Entry, bool, error) {
 			awake = time.Now()
 			e, err := m.reads.Get(ctx, key)
 			reads.Add(1)
 			return e, e.Revision > m.revision, err
-		}, purgatory.KeyPosition[string]{Key: key, Position: m.revision + 1})
+		}, key)
 		answered = time.Now()
 		ended <- err
 	}()

@@ -63,6 +63,23 @@ func AfterFunc(d time.Duration, f func()) *Timer {
 // Stop prevents the call, and reports whether it has.
 func (t *Timer) Stop() bool { return !t.stopped.Swap(true) }
 
+// Alarm runs a function at a time that can be set again.
+type Alarm struct {
+	f   func()
+	set *Timer
+}
+
+// NewAlarm returns an Alarm for f, which is not set.
+func NewAlarm(f func()) Alarm { return Alarm{f: f} }
+
+// Set makes the alarm go off at the given time, and not when it was to before.
+func (a *Alarm) Set(at time.Time) {
+	if a.set != nil {
+		a.set.Stop()
+	}
+	a.set = AfterFunc(at.Sub(Now()), a.f)
+}
+
 // after returns a function that reports whether d has passed since the call of after.
 func after(d time.Duration) (over func() bool) {
 	if d > math.MaxInt64-clock {

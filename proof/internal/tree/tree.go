@@ -52,7 +52,7 @@ func leftOut(path, rel string) bool {
 		return true
 	}
 	switch rel {
-	case "proof/forgotten", "proof/internal", "proof/model", "proof/mutate", "proof/seeded", "proof/size", "proof/soak":
+	case "proof/forgotten", "proof/instructions", "proof/internal", "proof/model", "proof/mutate", "proof/seeded", "proof/size", "proof/soak":
 		return true
 	}
 	return isModule(path) && !strings.HasPrefix(rel, "plugin/")

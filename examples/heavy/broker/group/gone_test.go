@@ -13,13 +13,13 @@ func TestAClientThatIsGoneWaitsNot(t *testing.T) {
 	x, y, generation := b.pair()
 	busy := func(meanwhile func()) {
 		g, running, goOn, done := b.group("g"), make(chan struct{}), make(chan struct{}), make(chan struct{})
-		g.actions.Add(func() {
+		g.actions.add(func() {
 			close(running)
 			<-goOn
 		})
 		go func() {
 			defer close(done)
-			g.actions.Run()
+			g.actions.run()
 		}()
 		<-running
 		meanwhile()

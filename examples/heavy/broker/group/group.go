@@ -8,8 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/delayedop/purgatory/purgatory"
 )
 
 type state uint8
@@ -27,7 +25,7 @@ type group struct {
 	name        string
 	coordinator *Coordinator
 
-	actions purgatory.ActionQueue // what unlock does
+	actions actions // what unlock does
 
 	mu struct {
 		sync.Mutex

@@ -8,7 +8,7 @@ import (
 )
 
 // This file is where a group meets the purgatories. Their callbacks take the group's
-// lock, so what a change under the lock has to ask of them goes into an ActionQueue,
+// lock, so what a change under the lock has to ask of them goes into the group's actions,
 // and is done in order when the lock is released. Nothing else of the package calls them
 // under the lock.
 
@@ -17,16 +17,16 @@ func (g *group) lock() { g.mu.Lock() }
 // unlock releases the lock and then does what was put off.
 func (g *group) unlock() {
 	g.mu.Unlock()
-	g.actions.Run()
+	g.actions.run()
 }
 
 // wakeLocked has those who wait in a phase look again.
 func (g *group) wakeLocked(p phase) {
-	g.actions.Add(func() { g.coordinator.Rebalances.CheckAndComplete(WaitKey{group: g.name, phase: p}) })
+	g.actions.add(func() { g.coordinator.Rebalances.CheckAndComplete(WaitKey{group: g.name, phase: p}) })
 }
 
 func (g *group) watchRebalanceLocked(r *rebalance, timeout time.Duration) {
-	g.actions.Add(func() {
+	g.actions.add(func() {
 		_, _ = g.coordinator.Rebalances.TryCompleteElseWatch(r, timeout, WaitKey{group: g.name, phase: joins})
 	})
 }
@@ -44,7 +44,7 @@ func (g *group) waitLocked(w *wait) {
 	if w.phase == syncs {
 		timeout = g.rebalanceTimeoutLocked()
 	}
-	g.actions.Add(func() {
+	g.actions.add(func() {
 		_, err := g.coordinator.Rebalances.TryCompleteElseWatch(w, timeout, w.key(), WaitKey{phase: connection, conn: w.client.Conn})
 		if err != nil {
 			w.reply(w.refusal(kerr.NotCoordinator))
@@ -81,7 +81,7 @@ func (g *group) startSessionLocked(m *member) {
 	}
 	s, timeout := &session{group: g, member: m}, m.timeout
 	m.session = s
-	g.actions.Add(func() {
+	g.actions.add(func() {
 		_, _ = g.coordinator.Heartbeats.TryCompleteElseWatch(s, timeout, MemberKey{g.name, m.id})
 	})
 }
@@ -89,6 +89,6 @@ func (g *group) startSessionLocked(m *member) {
 func (g *group) endSessionLocked(m *member) {
 	if s := m.session; s != nil {
 		m.session = nil
-		g.actions.Add(func() { g.coordinator.Heartbeats.Cancel(s, nil) })
+		g.actions.add(func() { g.coordinator.Heartbeats.Cancel(s, nil) })
 	}
 }

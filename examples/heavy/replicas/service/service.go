@@ -151,7 +151,7 @@ func (v *Service) Watch(ctx context.Context, r *connect.Request[replicasv1.Watch
 		}
 		return last, e.Revision > after, err
 	}
-	e, err := purgatory.AwaitReadAt(ctx, v.waits, timeout, read, purgatory.KeyPosition[string]{Key: key, Position: after + 1})
+	e, err := signals.AwaitRead(ctx, v.waits, timeout, read, key)
 	// When the time has passed, the answer is what was read last, if anything was.
 	if err != nil && (!been || !errors.Is(err, purgatory.ErrExpired)) {
 		return nil, failure(ctx, err)

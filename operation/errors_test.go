@@ -1,0 +1,22 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnExpiryIsATimeoutForOthers(t *testing.T) {
+	var timeout net.Error
+	require.ErrorAs(t, ErrExpired, &timeout)
+	assert.True(t, timeout.Timeout())
+	require.ErrorIs(t, ErrExpired, context.DeadlineExceeded)
+	assert.NotErrorIs(t, ErrExpired, context.Canceled)
+	for _, other := range []error{ErrClosed, ErrFull, ErrCancelled} {
+		assert.False(t, errors.As(other, &timeout), "%v is no timeout", other)
+	}
+}

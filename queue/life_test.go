@@ -1,0 +1,333 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/timer"
+)
+
+func TestAFullLineRefuses(t *testing.T) {
+	q, _ := manual[int](t, WithMaxWaiting(3))
+	for range 3 {
+		started(t, q)
+	}
+	_, err := q.Take(background, time.Minute)
+	require.ErrorIs(t, err, ErrFull)
+	_, err = q.Start(time.Minute, func(int, error) { assert.Fail(t, "it is refused") })
+	require.ErrorIs(t, err, ErrFull)
+	assert.EqualValues(t, 2, q.Stats().Refused)
+	require.NoError(t, q.Put(1))
+	started(t, q)
+	check(t, q)
+}
+
+// A tenant that floods the line leaves half of what is left to others (A. Choudhury and E. Hahne, dynamic thresholds).
+func TestAFloodLeavesRoomForOtherTenants(t *testing.T) {
+	for _, kinds := range [][]string{nil, {"a"}, {"a", "b", "c"}} {
+		q, _ := manual[int](t, WithMaxWaiting(100))
+		refused := 0
+		for range 1000 {
+			if _, err := q.Start(timer.Never, nil, Place{Tenant: "loud", Kinds: kinds}); err != nil {
+				require.ErrorIs(t, err, ErrFull)
+				refused++
+			}
+		}
+		assert.Equal(t, 950, refused)
+		for range 25 {
+			started(t, q, Place{Tenant: "quiet", Kinds: kinds})
+		}
+		check(t, q)
+		for range 50 {
+			at := Place{}
+			if kinds != nil {
+				at.Kinds = kinds[:1]
+			}
+			require.NoError(t, q.Put(0, at))
+		}
+		check(t, q)
+		assert.Equal(t, 25, q.Stats().Waiting)
+		q.Close(nil)
+		check(t, q)
+	}
+}
+
+func TestKeptItemsAreBounded(t *testing.T) {
+	q, _ := manual[int](t, WithMaxItems(2))
+	require.NoError(t, q.Put(1))
+	require.NoError(t, q.Put(2, Place{Kinds: []string{"a"}}))
+	require.ErrorIs(t, q.Put(3), ErrFull)
+	assert.EqualValues(t, 1, q.Stats().PutRefused)
+	w := started(t, q, Place{Kinds: []string{"b"}})
+	require.ErrorIs(t, q.Put(3, Place{Kinds: []string{"b"}}), ErrFull)
+	assert.False(t, over(w), "as a bound that no item is beyond, not even for a moment")
+	check(t, q)
+}
+
+func TestWhoHasWaitedTooLongIsRefused(t *testing.T) {
+	q, clock := manual[int](t, WithMaxAge(time.Second))
+	soon, err := q.Start(time.Millisecond, nil)
+	require.NoError(t, err)
+	age, err := q.Start(time.Minute, nil)
+	require.NoError(t, err)
+	never := started(t, q)
+	clock.AdvanceClock(999 * time.Millisecond)
+	fails(t, soon, ErrExpired)
+	assert.False(t, over(age) || over(never))
+	clock.AdvanceClock(2 * time.Millisecond)
+	fails(t, age, ErrStale)
+	fails(t, never, ErrStale)
+	assert.EqualValues(t, 3, q.Stats().Expired)
+	check(t, q)
+}
+
+func TestWhatIsPutBackComesFirst(t *testing.T) {
+	q, _ := manual[string](t, WithMaxItems(3))
+	for _, item := range []string{"a", "b", "c"} {
+		require.NoError(t, q.Put(item, Place{Tenant: item}))
+	}
+	take := func() string {
+		item, err := q.Take(background, 0)
+		require.NoError(t, err)
+		return item
+	}
+	a, b := take(), take()
+	require.NoError(t, q.Put("d"))
+	require.NoError(t, q.Put("e"))
+	require.NoError(t, q.PutBack(a), "past the bound")
+	require.NoError(t, q.PutBack(b))
+	require.ErrorIs(t, q.PutBack(b), ErrInvalid, "no more than were taken")
+	check(t, q)
+	for _, want := range []string{"a", "b", "c", "d", "e"} {
+		assert.Equal(t, want, take())
+		check(t, q)
+	}
+	w := started(t, q)
+	require.NoError(t, q.PutBack("e"))
+	gets(t, w, "e")
+	require.NoError(t, q.PutBack("e", Place{Tenant: "x"}))
+	assert.Equal(t, []string{"e"}, q.Close(nil))
+	s := q.Stats()
+	assert.Equal(t, []int64{5, 4, 8}, []int64{s.Put, s.Back, s.Handed})
+	check(t, q)
+}
+
+func TestOneWaiterWaitsForSeveralKinds(t *testing.T) {
+	q, _ := manual[string](t)
+	a, b, ab := Place{Kinds: []string{"a"}}, Place{Kinds: []string{"b"}}, Place{Kinds: []string{"b", "a", "b"}}
+	both, onlyA, onlyB := started(t, q, ab), started(t, q, a), started(t, q, b)
+	check(t, q)
+	require.NoError(t, q.Put("of no kind"))
+	require.NoError(t, q.Put("c", Place{Kinds: []string{"c"}}))
+	check(t, q)
+	require.NoError(t, q.Put("a1", a))
+	gets(t, both, "a1")
+	check(t, q)
+	require.NoError(t, q.Put("b1", b))
+	gets(t, onlyB, "b1")
+	assert.False(t, over(onlyA))
+	both = started(t, q, ab)
+	require.True(t, both.Stop())
+	check(t, q)
+	require.NoError(t, q.Put("a2", a))
+	gets(t, onlyA, "a2")
+	require.NoError(t, q.Put("a3", a))
+	require.NoError(t, q.Put("b3", b))
+	for _, want := range []string{"b3", "a3"} {
+		item, err := q.Take(background, 0, ab)
+		require.NoError(t, err)
+		assert.Equal(t, want, item, "in the order of the kinds")
+	}
+	check(t, q)
+	assert.Len(t, q.mu.kinds, 2, "those that are empty are forgotten")
+	assert.ElementsMatch(t, []string{"of no kind", "c"}, q.Close(nil))
+	check(t, q)
+}
+
+// Who waits for several kinds finds an item of the second, while somebody else waits for the first.
+func TestAWaiterIsServedByAnyOfItsKinds(t *testing.T) {
+	q, _ := manual[int](t)
+	first := started(t, q, Place{Kinds: []string{"a"}})
+	require.NoError(t, q.Put(1, Place{Kinds: []string{"b"}}))
+	w := started(t, q, Place{Kinds: []string{"a", "b", "c"}})
+	gets(t, w, 1)
+	check(t, q)
+	require.NoError(t, q.Put(2, Place{Kinds: []string{"a"}}))
+	gets(t, first, 2)
+	check(t, q)
+	_, err := q.Take(background, 0, Place{Kinds: []string{"a", "b", "c"}})
+	require.ErrorIs(t, err, ErrExpired)
+	assert.Len(t, q.mu.kinds, 1)
+	check(t, q)
+}
+
+func TestCloseEndsAllAndReturnsWhatIsKept(t *testing.T) {
+	q, clock := manual[int](t)
+	calls := 0
+	_, err := q.Start(timer.Never, func(_ int, err error) {
+		require.ErrorIs(t, err, errCause)
+		assert.Empty(t, q.Close(nil), "it may be called from a callback")
+		calls++
+	})
+	require.NoError(t, err)
+	w, kind := started(t, q), started(t, q, Place{Kinds: []string{"a", "b"}, Tenant: "x"})
+	for i := range 3 {
+		require.NoError(t, q.Put(i, Place{Kinds: []string{"c"}}))
+	}
+	assert.Equal(t, []int{0, 1, 2}, q.Close(errCause))
+	clock.AdvanceClock(time.Millisecond)
+	assert.Equal(t, 1, calls)
+	fails(t, w, errCause)
+	fails(t, kind, errCause)
+	check(t, q)
+	units, _ := manual[struct{}](t)
+	require.NoError(t, units.Put(struct{}{}, Place{N: 5}))
+	assert.Len(t, units.Close(nil), 5)
+	_, err = units.Take(background, 0)
+	require.ErrorIs(t, err, ErrClosed)
+	check(t, units)
+}
+
+func TestADrainServesThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[int](t)
+		blocked := make(chan struct{})
+		_, err := q.Start(timer.Never, func(int, error) { <-blocked })
+		require.NoError(t, err)
+		w := started(t, q)
+		ended := make(chan error, 1)
+		go func() { ended <- q.Shutdown(background) }()
+		synctest.Wait()
+		_, err = q.Take(background, time.Minute)
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = q.Start(time.Minute, nil)
+		require.ErrorIs(t, err, ErrClosed)
+		for i := range 3 {
+			require.NoError(t, q.Put(i), "those who wait are served")
+		}
+		gets(t, w, 1)
+		synctest.Wait()
+		assert.Empty(t, ended, "a callback has not returned")
+		close(blocked)
+		require.NoError(t, <-ended)
+		require.ErrorIs(t, q.Put(3), ErrClosed)
+		require.NoError(t, q.Shutdown(background), "again")
+		assert.Equal(t, []int{2}, q.Close(nil))
+		check(t, q)
+	})
+}
+
+func TestADrainThatIsCutSaysHowManyCallbacksBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue[int](t)
+		blocked := make(chan struct{})
+		for range 3 {
+			_, err := q.Start(timer.Never, func(int, error) { <-blocked })
+			require.NoError(t, err)
+		}
+		w := started(t, q)
+		ctx, cancel := context.WithCancelCause(background)
+		time.AfterFunc(time.Minute, func() { cancel(errCause) })
+		start := time.Now()
+		err := q.Shutdown(ctx)
+		assert.Equal(t, time.Minute+drainFor, time.Since(start))
+		require.ErrorIs(t, err, errCause)
+		require.EqualError(t, err, "queue: the cause; 3 callbacks have not returned")
+		fails(t, w, errCause)
+		close(blocked)
+		require.NoError(t, q.Shutdown(background))
+		check(t, q)
+	})
+}
+
+func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 5_000
+		q := newQueue[int](t, WithMaxWaiting(5*each))
+		var answers, items atomic.Int64
+		answer := func(_ int, err error) {
+			answers.Add(1)
+			if err == nil {
+				items.Add(1)
+			} else {
+				assert.ErrorIs(t, err, errCause)
+			}
+		}
+		var takers sync.WaitGroup
+		var waiters []*Waiter[int]
+		for i := range each {
+			tenant := Place{Tenant: string(rune('a' + i%7))}
+			takers.Go(func() { answer(q.Take(background, time.Hour)) })
+			takers.Go(func() { answer(q.Take(background, timer.Never, tenant)) })
+			_, err := q.Start(time.Hour, answer, Place{Kinds: []string{"a", "b"}})
+			require.NoError(t, err)
+			waiters = append(waiters, started(t, q))
+		}
+		synctest.Wait()
+		require.Equal(t, 4*each, q.Stats().Waiting)
+		ctx, cancel := context.WithCancelCause(background)
+		defer cancel(nil)
+		var put atomic.Int64
+		var putters sync.WaitGroup
+		for i := range 4 {
+			putters.Go(func() {
+				var at []Place
+				if i%2 == 0 {
+					at = []Place{{Kinds: []string{"b"}}}
+				}
+				for n := range each {
+					if err := q.Put(n, at...); err != nil {
+						assert.True(t, errors.Is(err, errCause) || errors.Is(err, ErrClosed))
+						return
+					}
+					if put.Add(1) == 2*each {
+						cancel(errCause)
+					}
+					runtime.Gosched()
+				}
+			})
+		}
+		err := q.Shutdown(ctx)
+		if err != nil {
+			require.Equal(t, errCause, err, "all callbacks have returned")
+		}
+		putters.Wait()
+		takers.Wait()
+		for _, w := range waiters {
+			answer(w.Result())
+		}
+		assert.EqualValues(t, 4*each, answers.Load())
+		returned := len(q.Close(nil))
+		s := q.Stats()
+		assert.Equal(t, put.Load(), s.Put)
+		assert.Equal(t, s.Put, items.Load()+int64(returned), "put = handed + returned")
+		assert.Equal(t, items.Load(), s.Served)
+		assert.EqualValues(t, 4*each, s.Served+s.Left)
+		check(t, q)
+	})
+}
+
+func TestStatsSayWhoWaitsForHowLong(t *testing.T) {
+	q, clock := manual[int](t, WithAging(time.Second))
+	started(t, q, Place{Tenant: "a", Class: 5})
+	clock.AdvanceClock(time.Second)
+	started(t, q, Place{Tenant: "a"})
+	started(t, q, Place{Tenant: "b", Kinds: []string{"x", "y"}})
+	clock.AdvanceClock(time.Second)
+	require.NoError(t, q.Put(1, Place{Tenant: "c", Kinds: []string{"z"}}))
+	assert.Equal(t, Stats{
+		Put: 1, Waiting: 3, Items: 1, Oldest: 2 * time.Second,
+		Tenants: map[string]Tenant{"a": {2, 0, 2 * time.Second}, "b": {2, 0, time.Second}, "c": {0, 1, 0}},
+	}, q.Stats())
+	q.Close(nil)
+	assert.Equal(t, Stats{Put: 1, Left: 3, Tenants: map[string]Tenant{}}, q.Stats())
+}

@@ -1,0 +1,332 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/timer"
+)
+
+// Waiter is a request that [Queue.Start] has put into the line. It is safe for concurrent use.
+type Waiter[T any] struct{ w waiter[T] }
+
+// waiter is a request. The lock of the queue guards its fields until it is over; then they are constant until the
+// goroutine that gets the answer uses it again. The timer guards entry.
+type waiter[T any] struct {
+	spots    []spot[T]  // of each of its kinds
+	one      [1]spot[T] // for those who wait for one
+	entry    timer.TaskEntry
+	q        *Queue[T]
+	n        int
+	deadline time.Duration
+	tenant   string          // as it is counted in Queue.mu.tenants
+	gone     <-chan struct{} // is closed when the context has ended
+	ready    chan struct{}   // of Take: has room for a token, which says that it is over; of Start: is closed then, or nil
+	done     func(T, error)  // the callback
+	next     *waiter[T]      // of those who have ended
+	item     T
+	err      error
+	late     error // how it ends if its deadline passes
+	over     bool
+}
+
+// spot is where a waiter stands in one line.
+type spot[T any] struct {
+	node node[waiter[T]]
+	in   *kind[T]
+}
+
+func (q *Queue[T]) newWaiter(ready chan struct{}) *Waiter[T] {
+	w := new(Waiter[T])
+	w.w.q, w.w.ready, w.w.spots = q, ready, w.w.one[:0]
+	w.w.entry.Bind(&w.w)
+	return w
+}
+
+// wait is Take that has found nothing.
+//
+// It uses the waiter, with its channel, of an earlier wait:
+//
+//  1. Whoever ends w sends one token, and touches w no more; wait receives it.
+//  2. A worker of the timer may have claimed the entry of w before that. Then Cancel fails, and w is not used again.
+//  3. No channel leaves the bubble in which it was made, or comes into one.
+func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (item T, err error) {
+	again := !q.bubble && !(q.manual && sched.InBubble()) // other queues panic in join
+	var w *waiter[T]
+	if again {
+		w, _ = q.waiters.Get().(*waiter[T])
+	}
+	if w == nil {
+		w = &q.newWaiter(sched.NewToken()).w
+	}
+	w.gone = ctx.Done()
+	timed, err := q.join(w, timeout, p)
+	if err == nil {
+		if !sched.Either(w.ready, w.gone) {
+			q.leave(w, errGone)
+			sched.Receive(w.ready) // it has left, or an item has come meanwhile
+		}
+		if item, err = w.item, w.err; err == errGone {
+			err = context.Cause(ctx)
+		}
+	}
+	if (!timed || q.timer.Cancel(&w.entry)) && again {
+		w.item, w.err, w.gone, w.over = *new(T), nil, nil, false
+		q.waiters.Put(w)
+	}
+	return item, err
+}
+
+// Start is Take that does not block. If done is nil, [Waiter.Done] and [Waiter.Result] say how it has ended. Otherwise
+// done gets what Take returns, on a worker of the timer (of a [timer.ManualTimer], when that advances): so a chain of
+// callbacks that put and take has a bounded stack, and a callback that blocks holds up others when it blocks all
+// workers. If Start returns an error, nobody waits, and done is not called.
+//
+// A Waiter is one allocation, its channel another one. Call Stop when you no longer need it. Errors: those of Take, but
+// for the context's.
+func (q *Queue[T]) Start(timeout time.Duration, done func(T, error), at ...Place) (*Waiter[T], error) {
+	p, err := q.place(at, math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
+	var ready chan struct{}
+	if done == nil {
+		ready = make(chan struct{})
+	}
+	w := q.newWaiter(ready)
+	w.w.done = done
+	if _, err := q.join(&w.w, timeout, &p); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Done returns a channel that is closed when the request has ended; nil if there is a callback.
+func (w *Waiter[T]) Done() <-chan struct{} { return w.w.ready }
+
+// Result returns what Take would. It blocks until the channel of Done is closed. Error, of a request with a callback:
+// [ErrInvalid].
+func (w *Waiter[T]) Result() (item T, err error) {
+	if w.w.done != nil {
+		return item, fail(ErrInvalid, "Result of a request whose callback gets the result")
+	}
+	sched.Receive(w.w.ready)
+	return w.w.item, w.w.err
+}
+
+// Stop ends the request with [ErrCancelled], and reports whether it did. If not, the request has ended before: receive
+// from Done and look at Result, which may have an item.
+func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled) }
+
+// join puts w into the lines, serves them, and reports whether w is in the timer. If there is an error, w is in no line.
+// It puts w into the timer while it holds the lock, so that whoever ends w finds its entry there.
+func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
+	now := q.timer.Now()
+	if now < 0 || q.bubble && !q.manual && !sched.InBubble() {
+		panic("queue: a wait on one side of the border of a synctest bubble, in a queue, or on a timer, that was made on the other: make them where you wait")
+	}
+	if w.late = errExpired; q.maxAge > 0 && q.maxAge < timeout {
+		w.late, timeout = errStale, q.maxAge
+	}
+	w.n, w.deadline = p.N, timer.Never
+	if w.spots = w.spots[:0]; len(p.Kinds) > cap(w.spots) {
+		w.spots = make([]spot[T], 0, len(p.Kinds))
+	}
+	q.mu.Lock()
+	defer q.unlock()
+	if err = q.admitLocked(p, timeout); err != nil {
+		return false, err
+	}
+	q.lineUpLocked(w, p, now)
+	if !w.over && timeout < timer.Never {
+		w.deadline = timer.Deadline(now, timeout)
+		if timeout <= 0 {
+			q.mu.counts.Expired++
+			err = errExpired
+		} else if err = q.timer.AddAt(&w.entry, now, w.deadline); err != nil {
+			q.mu.counts.Refused++
+			kind := ErrFull
+			if errors.Is(err, timer.ErrStopped) {
+				kind = ErrClosed
+			}
+			err = fail(kind, "%w", err)
+		}
+		if timed = err == nil; !timed {
+			q.quitLocked(w) // those behind it need more than there is: they did before it came
+		}
+	}
+	if w.done != nil && err == nil {
+		q.mu.callbacks++
+	}
+	return timed, err
+}
+
+// admitLocked returns why a request at p may not wait.
+func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
+	left, n := q.maxWaiting-q.mu.waiting, q.mu.tenants[p.Tenant]
+	switch {
+	case q.mu.closed != nil:
+		return q.mu.closed
+	case q.mu.draining:
+		return errClosed
+	case q.maxWaiting == 0 || timeout <= 0 || n < left: // who does not wait takes no place
+		return nil
+	}
+	q.mu.counts.Refused++
+	return fail(ErrFull, "%d wait, %d of them for tenant %q", q.mu.waiting, n, p.Tenant)
+}
+
+// lineUpLocked puts w into the line of each of its kinds, and serves that, until w is served.
+func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
+	q.mu.waiting++
+	if w.tenant = ""; q.maxWaiting > 0 && p.Tenant != "" {
+		if w.tenant = p.Tenant; q.mu.tenants == nil {
+			q.mu.tenants = make(map[string]int)
+		}
+		q.mu.tenants[w.tenant]++
+	}
+	q.mu.joins++
+	for _, name := range p.Kinds {
+		k := q.findLocked(name, true)
+		if k.join == q.mu.joins { // it was named twice
+			continue
+		}
+		w.spots = w.spots[:len(w.spots)+1]
+		s := &w.spots[len(w.spots)-1]
+		s.in, k.join = k, q.mu.joins
+		s.node.of, s.node.class, s.node.cost, s.node.arrival = w, uint8(p.Class), p.Cost, int64(now)
+		k.line.push(&s.node, p.Tenant)
+		q.serveLocked(k, now)
+		if q.tidyLocked(k); w.over {
+			return
+		}
+	}
+}
+
+// quitLocked takes w out of the lines in which it stands.
+func (q *Queue[T]) quitLocked(w *waiter[T]) {
+	q.mu.waiting--
+	if w.tenant != "" {
+		if q.mu.tenants[w.tenant]--; q.mu.tenants[w.tenant] == 0 {
+			delete(q.mu.tenants, w.tenant)
+		}
+	}
+	for i := range w.spots {
+		if s := &w.spots[i]; s.node.flow != nil {
+			s.in.line.remove(&s.node)
+			q.tidyLocked(s.in)
+		}
+	}
+}
+
+// serveLocked hands items of k over while the next in its line can be served. Those whose deadline has passed, or whose
+// context has ended, get nothing. now is a reading of the clock, or -1.
+//
+// Who waits for several kinds needs one unit. When such a one leaves the line of another kind, nobody there has to be
+// served: either it is not the next, or there is no unit (see kind).
+func (q *Queue[T]) serveLocked(k *kind[T], now time.Duration) {
+	for k.line.n > 0 {
+		x := k.line.next()
+		w := x.of
+		if now < 0 && w.deadline < timer.Never {
+			now = q.timer.Now()
+		}
+		switch {
+		case w.deadline <= now:
+			q.endLocked(w, w.late)
+		case w.gone != nil && sched.Closed(w.gone):
+			q.endLocked(w, errGone)
+		case k.units < w.n:
+			return
+		default:
+			k.line.serve(x)
+			w.item = q.takeLocked(k, w.n)
+			q.endLocked(w, nil)
+		}
+	}
+}
+
+// endLocked takes w out of its lines, and says how it has ended.
+func (q *Queue[T]) endLocked(w *waiter[T], err error) {
+	q.quitLocked(w)
+	w.over, w.err = true, err
+	switch err {
+	case nil:
+		q.mu.counts.Served++
+	case errExpired, errStale:
+		q.mu.counts.Expired++
+	default:
+		q.mu.counts.Left++
+	}
+	if q.mu.last == nil {
+		q.mu.ended = w
+	} else {
+		q.mu.last.next = w
+	}
+	q.mu.last = w
+	q.checkIdleLocked()
+}
+
+// leave ends w with err unless it is over, serves those behind it, and reports whether it did.
+func (q *Queue[T]) leave(w *waiter[T], err error) bool {
+	q.mu.Lock()
+	defer q.unlock()
+	if w.over {
+		return false
+	}
+	q.endLocked(w, err)
+	if k := w.spots[0].in; len(w.spots) == 1 {
+		q.serveLocked(k, -1)
+		q.tidyLocked(k)
+	}
+	return true
+}
+
+// herd is after how many that it has woken a goroutine lets others run.
+const herd = 128
+
+// wake tells w, and those that are linked to it, that they have ended. The caller holds no lock.
+func (q *Queue[T]) wake(w *waiter[T]) {
+	var since time.Time
+	for n := 1; w != nil; n++ {
+		next := w.next
+		w.next = nil // before w is told: then it may be used again
+		if cap(w.ready) > 0 {
+			sched.Token(w.ready).Put()
+		} else {
+			q.finish(w)
+		}
+		if w = next; n%herd == 0 {
+			since = sched.GiveWay(since)
+		}
+	}
+}
+
+// finish closes the channel of w, which is over, or has a worker of the timer call its callback. It is RunTask that calls it,
+// once: either a worker has claimed the entry of w since its deadline has passed, or it is put into the timer anew.
+func (q *Queue[T]) finish(w *waiter[T]) {
+	claimed := !q.timer.Cancel(&w.entry) && q.timer.DeadlineOf(&w.entry) != 0
+	if now := q.timer.Now(); w.done == nil {
+		close(w.ready)
+	} else if !claimed && q.timer.AddAt(&w.entry, now, now) != nil { // the timer is stopped, or full
+		sched.Go(func() { w.RunTask(nil) })
+	}
+}
+
+// RunTask is called when the entry of w has expired. It ends w unless it is over, and calls the callback.
+func (w *waiter[T]) RunTask(*timer.TaskEntry) {
+	q := w.q
+	if q.leave(w, w.late); w.done == nil {
+		return
+	}
+	defer func() { // also if it panics
+		q.mu.Lock()
+		defer q.unlock()
+		q.mu.callbacks--
+		q.checkIdleLocked()
+	}()
+	w.done(w.item, w.err)
+}

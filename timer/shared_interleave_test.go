@@ -1,0 +1,59 @@
+//go:build interleave
+
+package timer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
+)
+
+// Goroutines add entries while the alarm goes off, or while another one drives the timer for a while. Each entry expires when
+// its time has come.
+func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
+	for _, drives := range []bool{false, true} {
+		setup := func(spawn func(string, func())) func() error {
+			timer := newSelfDriven()
+			stop := make(chan struct{})
+			var err error
+			var early, run int
+			add := func(at time.Duration) {
+				task := newTask(func() {
+					if run++; timer.Now() < at {
+						early++
+					}
+				})
+				task.inShard(int(at / time.Millisecond)) // otherwise it is a matter of the address
+				err = errors.Join(err, timer.AddAt(&task.TaskEntry, 0, at))
+			}
+			spawn("adder of a later one", func() { add(3 * time.Millisecond) })
+			spawn("time", func() {
+				sched.Advance(2 * time.Millisecond)
+				sched.Advance(time.Millisecond)
+				close(stop)
+			})
+			if drives {
+				add(2 * time.Millisecond)
+				spawn("another driver", func() { timer.AdvanceClockUntil(stop, time.Hour) })
+			} else {
+				spawn("adder of an earlier one", func() { add(time.Millisecond) })
+			}
+			return func() error {
+				if err != nil || early > 0 || run != 2 || timer.Pending() != 0 {
+					return fmt.Errorf("%v; %d of 2 have run, %d of them early, %d are pending", err, run, early, timer.Pending())
+				}
+				return nil
+			}
+		}
+		t.Cleanup(explore.Close)
+		r := explore.Exploration{Setup: setup, Preemptions: 1}.Explore()
+		if r.Failure != nil {
+			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+		}
+		t.Logf("another drives: %v: %d schedules", drives, r.Schedules)
+	}
+}
