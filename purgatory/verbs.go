@@ -243,6 +243,16 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	return 0
 }
 
+// Timer returns the purgatory's timer, and starts the reaper, which drives it, unless there is none. Use it for tasks that are to run on the clock of
+// the purgatory, which a test may move.
+func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
+	p.made()
+	if !p.reaping.off.Load() {
+		p.startReaper()
+	}
+	return p.timer
+}
+
 // Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
 // did not have to wait, or is an operation of another purgatory. Call it in a callback of op: it goes on growing.
 func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {

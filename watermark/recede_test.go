@@ -58,7 +58,7 @@ func TestNobodyGetsAYesFromBeforeRecede(t *testing.T) {
 		m.End(machine.Satisfied, nil)
 		require.NoError(t, s.err())
 		require.Equal(t, operation.Pending, later.Outcome())
-		require.True(t, w.leave(later))
+		require.True(t, leaves(w, later))
 		if !beside {
 			left(t, w)
 		}
