@@ -21,7 +21,7 @@ import (
 // ofThePackage is a purgatory as the doc of Must shows it. Its reaper runs until the tests end.
 var ofThePackage = purgatory.Must(purgatory.New[string]("package", purgatory.WithoutReaper()))
 
-const madeOutside = `purgatory "test" was made outside of the synctest bubble in which it is used: make it inside`
+const madeOutside = "a timer.SystemTimer, or a purgatory with one, that was made outside of a bubble of testing/synctest is used inside, or the other way round: make it where it is used"
 
 // Whoever registers or extends an operation inside is told so at once, with nothing lost, and whatever the purgatory was used for before.
 func TestARegistrationInABubbleSaysThatThePurgatoryWasMadeOutside(t *testing.T) {
@@ -52,7 +52,7 @@ func TestARegistrationInABubbleSaysThatThePurgatoryWasMadeOutside(t *testing.T) 
 				}
 				o := &op{}
 				synctest.Test(t, func(t *testing.T) {
-					assert.PanicsWithValue(t, madeOutside, func() { register(t, p, o, outside) })
+					assert.PanicsWithError(t, madeOutside, func() { register(t, p, o, outside) })
 				})
 				pending(t, o)
 				assert.Zero(t, p.Stats().Panics, "it is no panic of a TryComplete")
@@ -93,7 +93,7 @@ func TestTheOtherVerbsWorkFromBothSidesOfABubble(t *testing.T) {
 					return func(t *testing.T) {
 						verb.end(p, o)
 						endsSoon(t, o, verb.outcome) // by a worker, on either side
-						_, _, _ = p.Stats(), p.Inspect(1), p.Waiting("a")
+						_, _, _ = p.NumDelayed(), p.Watched(), p.Waiting("a")
 					}
 				}
 				for range 5 {

@@ -13,7 +13,8 @@ import (
 // now is a recent reading of this timer's Now, never a later time. An entry whose deadline
 // is not after now is due at once; its task does not run inside AddAt.
 //
-// AddAt takes O(levels) and does not block.
+// AddAt takes O(levels) and does not block. It panics if a SystemTimer that was made outside of a bubble of [testing/synctest] is used
+// inside, or the other way round, and says so.
 //
 // Errors, after which nothing is scheduled that was not before:
 //
@@ -22,6 +23,9 @@ import (
 //   - [ErrFull]: the limit of [WithMaxPending] is reached.
 //   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
+	if uint64(now) > uint64(decade) {
+		t.clock.checkBorder()
+	}
 	e := &task.entry
 	s := t.shardOf(e)
 	if s == nil {

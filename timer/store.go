@@ -49,6 +49,7 @@ type store struct {
 
 // clock is what a store needs of its timer.
 type clock interface {
+	checkBorder()       // panics beyond the border of a synctest bubble, if that matters
 	Now() time.Duration // is called with a shard's lock held, too
 	need(at int64)      // 0: an entry is due, start a worker; otherwise it is due before wake, end the driver's sleep
 }

@@ -204,7 +204,7 @@ func (p *Purgatory[K]) registered() bool { return p.judge.Hook().Registered() }
 // returns, and their callbacks have run. A timeout of zero or less does not move the clock.
 func (p *Purgatory[K]) JustBefore(timeout time.Duration) {
 	p.from = p.clock.Now()
-	p.AdvanceClock(timeout - 1)
+	p.AdvanceClock(max(timeout-1, 0))
 	p.before = p.clock.Now()
 }
 
