@@ -166,6 +166,8 @@ func TestOthers(t *testing.T) {
 		{[]verb{vOther, vNested, vShutdown}, 2},
 		{[]verb{vRegister, vOther, vShutdown}, 2},
 		{[]verb{vRestless, vForce}, 1},
+		{[]verb{vRestless, vCheck}, 1},
+		{[]verb{vRestless, vSignal}, 2},
 		{[]verb{vRestless, vExpire}, 2},
 		{[]verb{vPassing, vQuiet}, 2},
 		{[]verb{vPassing, vQuiet, vSignal2}, 2},
