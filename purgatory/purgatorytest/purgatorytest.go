@@ -204,7 +204,7 @@ func (p *Purgatory[K]) registered() bool { return p.judge.Hook().Registered() }
 // returns, and their callbacks have run. A timeout of zero or less does not move the clock.
 func (p *Purgatory[K]) JustBefore(timeout time.Duration) {
 	p.from = p.clock.Now()
-	p.AdvanceClock(timeout - 1)
+	p.AdvanceClock(max(timeout-1, 0))
 	p.before = p.clock.Now()
 }
 
@@ -222,7 +222,7 @@ func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
 		from = p.from
 	}
 	p.before = -1
-	p.AdvanceClock(max(timeout, 0) + tick - (p.clock.Now() - from))
+	p.AdvanceClock(max(max(timeout, 0)+tick-(p.clock.Now()-from), 0))
 }
 
 // ConditionsTake says that conditions of the server take mu, for reading or for writing. From then on a writer waits for mu when a check
