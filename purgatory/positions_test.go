@@ -341,39 +341,36 @@ func TestPositionsAtBothEnds(t *testing.T) {
 	empty(t, p)
 }
 
-// A check up to a position tries what waits when it begins. Operations that keep arriving at
-// or below the position must not keep its caller, also if one waits beyond the position. Workers try the rest, behind one
-// that says no, too.
+// A check up to a position tries what waits when it begins. Operations that keep arriving at or below the position must not keep its
+// caller, also if one waits beyond it.
 func TestOperationsThatKeepArrivingDoNotKeepACheckUpToAPosition(t *testing.T) {
-	for name, beyond := range map[string]bool{"nothing beyond": false, "one beyond": true} {
+	for name, beyond := range map[string]int{"nothing beyond": 0, "one beyond": 1} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
-			register := func(o *op, at int64) { // also on workers, when the test has ended and p is closed
-				_, _ = p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
-			}
 			const waiting, enough = 200, 2000
-			var registered atomic.Int64 // workers go on where the check stops
+			var registered atomic.Int64
 			var arrive func()
 			arrive = func() {
 				if registered.Add(1) > enough {
 					return
 				}
 				o := &op{complete: func() { arrive() }}
-				o.try = func() bool { return o.tries.Load() > 2 } // not while it registers
-				register(o, 5)
+				o.try = func() bool { return o.tries.Load() > 2 } // not while it registers, unless a worker asks for a try
+				_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 5})
+				assert.NoError(t, err)
 			}
 			for range waiting {
 				arrive()
 			}
-			register(&op{}, 0)
-			if beyond {
-				register(&op{}, 2000)
+			atPosition(t, p, &op{}, "a", 0)
+			if beyond > 0 {
+				atPosition(t, p, &op{}, "a", 2000)
 			}
-			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+2)+2*128, "of %d operations that waited", waiting)
-			if beyond { // else they arrive behind those that waited
-				eventually(t, func() bool { return registered.Load() > enough && p.NumDelayed() == 2 }, "the rest ends")
-			}
-			registered.Store(enough) // no more while the purgatory closes
+			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+2)+2*purgatory.BatchSize, "of %d operations that waited", waiting)
+			eventually(t, func() bool {
+				p.CheckAndCompleteUpTo("a", 1000)
+				return registered.Load() > enough && p.AtRest() && p.NumDelayed() == 1+beyond
+			}, "the rest ends")
 		})
 	}
 }

@@ -311,12 +311,6 @@ func endedTakesNoPlace(t *testing.T, bound []purgatory.Option) {
 	}
 }
 
-func TestANilOperationIsRefusedBeforeItsKeysAreHashed(t *testing.T) {
-	p := open[any](t)
-	_, err := p.TryCompleteElseWatch(nil, hour, []int{1})
-	require.ErrorIs(t, err, purgatory.ErrNilOperation)
-}
-
 // A used operation is refused as used, not as one too many, and counts against no maximum. See KAFKA-18027.
 func TestAUsedOperationTakesNoPlace(t *testing.T) {
 	p := onManualClock[string](t, purgatory.WithMaxPending(2))

@@ -222,7 +222,7 @@ func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
 		from = p.from
 	}
 	p.before = -1
-	p.AdvanceClock(max(timeout, 0) + tick - (p.clock.Now() - from))
+	p.AdvanceClock(max(max(timeout, 0)+tick-(p.clock.Now()-from), 0))
 }
 
 // ConditionsTake says that conditions of the server take mu, for reading or for writing. From then on a writer waits for mu when a check

@@ -61,6 +61,8 @@ func TestTheClockStopsJustBeforeAndJustAfterATimeout(t *testing.T) {
 				assert.Equal(t, operation.Expired, third.Outcome())
 				p.JustBefore(0)
 				p.JustAfter(4 * time.Millisecond)
+				p.JustBefore(time.Second)
+				p.JustAfter(time.Millisecond) // the clock does not go back
 				assert.Equal(t, operation.Expired, second.Outcome())
 			})
 		}
