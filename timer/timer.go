@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
-// SystemTimer wait for time to pass, and those of a ManualTimer run tasks; the other
-// methods do not block.
+// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for
+// concurrent use. AdvanceClock and AdvanceClockUntil of a SystemTimer wait, and those of a ManualTimer run
+// tasks; the other methods do not block.
 type Timer interface {
 	// Now returns the time since the timer's start, on its monotonic clock.
 	Now() time.Duration
