@@ -12,7 +12,8 @@ import (
 // While the garbage collector marks, its workers take the idle processors, and none looks at the runtime
 // timer on which the driver sleeps, for up to 50 ms; a driver that is woken waits behind them, too. So
 // does a stand-in, perhaps: then another is started when it has taken as long. Beside a million pending
-// operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with stand-ins, and of 26 ms without.
+// operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with stand-ins, and of 26 ms
+// without (docs/decisions.md#a-stand-in-for-the-clock).
 //
 // Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has
 // woken up, since that writes never.

@@ -21,7 +21,8 @@ type shard struct {
 	last  int64 // the last tick of the wheel that the clock can reach
 
 	// An entry that is due in more than far, in ns, is young at first: most are cancelled long before they are
-	// due, and then touch no bucket. To add and cancel one takes 54 ns with young and 61 without (T1 of bench).
+	// due, and then touch no bucket. To add and cancel one takes 54 ns with young and 61 without (T1 of bench);
+	// see docs/decisions.md#young-entries.
 	//
 	// No entry is late because it is young:
 	//

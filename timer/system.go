@@ -31,7 +31,7 @@ type SystemTimer struct {
 
 	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
 	// little (docs/decisions.md#an-unused-purgatory).
-	making  sched.Mutex   // a leaf of the lock order
+	making  sched.Mutex   // level 8 of the lock order, see docs/design.md
 	ended   chan struct{} // closed by Stop, at its end
 	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	wakeup  sched.Token   // ends the driver's sleep
