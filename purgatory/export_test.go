@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -25,12 +24,10 @@ const (
 	FewKeys      = fewKeys
 	GateInterval = gateInterval
 	GroupSize    = groupSize
-	LateAfter    = lateAfter
+	LookEvery    = lookEvery
 	MaxInRow     = maxInRow
 	Sampling     = sampling
 	StuckAfter   = stuckAfter
-	WalkSize     = unsafe.Sizeof(walk[string]{})
-	LookEvery    = lookEvery
 )
 
 // WithWatcherShards sets the number of shards, a power of two.

@@ -87,7 +87,11 @@ func (p *DelayedOperationPurgatory[K]) unwind(op operation.Operation, m *machine
 		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
 	}
 	w := &waits[0]
-	if v != nil {
+	switch {
+	case p.timer.Now() < 0: // v is what now has said
+		p.refuse(m)
+		p.now()
+	case v != nil:
 		p.records.Panic(v, op, "TryComplete", w.Key)
 	}
 	if m.Start() < 0 { // it is not watched
@@ -140,10 +144,10 @@ func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait
 // accepted. If the timeout passes before the registration is over, the timer sets a
 // wish.
 func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
+	now := p.now() // it may panic, and nothing has changed yet
 	if !p.takePlace() {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
-	now := p.now()
 	if timeout != NoTimeout { // else the first Extend adds the entry
 		if !p.reaping.off.Load() {
 			p.startReaper()

@@ -123,7 +123,7 @@ func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
 // called is a check of a key that the user asks for.
 func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) int {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, false)
+		h.Called(key, upTo, false)
 	}
 	return p.check(key, hash, upTo)
 }

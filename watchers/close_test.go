@@ -18,20 +18,21 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later
 		m := newOp(2)
-		assert.Zero(t, w.Shard(i).Watch(m, 0, wait(i)))
+		assert.Zero(t, w.Shard(i).Watch(m, m.First(), wait(i)))
 		accepted = append(accepted, m)
 	}
 	assert.True(t, w.Shard(0).Pass(machine.Satisfied))
 	w.Close()
 	for i := range uint64(shards) {
-		assert.Equal(t, ShardClosed, w.Shard(i).Watch(newOp(2), 0, wait(i)), "shard %d", i)
+		m := newOp(2)
+		assert.Equal(t, ShardClosed, w.Shard(i).Watch(m, m.First(), wait(i)), "shard %d", i)
 		assert.False(t, w.Shard(i).Pass(machine.Satisfied), "shard %d", i)
 	}
 	sum := totals(w)
 	assert.Equal(t, []int{shards / 2, shards / 2}, []int{sum.Watched, sum.Keys}, "a refusal leaves no key")
 	for i, m := range accepted {
 		at := uint64(shards - 1 - i)
-		assert.Zero(t, w.Shard(at).Watch(m, 1, wait(at)))
+		assert.Zero(t, w.Shard(at).Watch(m, &m.MakeExtra()[0], wait(at)))
 	}
 	total := totals(w)
 	found := map[*machine.Machine]int{}

@@ -104,7 +104,7 @@ func TestAShardIsBlockedWhileNobodyFinishes(t *testing.T) {
 	busy, quiet := w.Shard(0), w.Shard(1)
 	for _, s := range []*Shard[int]{busy, quiet} { // somebody has ended there
 		m := newOp(1)
-		s.Watch(m, 0, &Wait[int]{7, AnyPosition, 7})
+		s.Watch(m, m.First(), &Wait[int]{7, AnyPosition, 7})
 		s.lock()
 		s.leaveLocked([]*machine.Machine{m})
 		s.unlock()

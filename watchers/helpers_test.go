@@ -33,17 +33,29 @@ func newOp(keys int) *machine.Machine {
 // the caller holds.
 func waitAt(t testing.TB, w *Watchers[int], key int, position int64) *machine.Machine {
 	t.Helper()
-	m := newOp(1)
-	require.Zero(t, w.Shard(w.Hash(key)).Watch(m, 0, &Wait[int]{key, position, w.Hash(key)}))
-	return m
+	return link(t, w, Wait[int]{key, position, w.Hash(key)})
 }
 
 // wait links a new operation under keys. It returns the operation, which the caller holds.
 func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 	t.Helper()
-	m := newOp(len(keys))
-	for i, key := range keys {
-		require.Zero(t, w.Shard(w.Hash(key)).Watch(m, i, &Wait[int]{key, AnyPosition, w.Hash(key)}))
+	var waits []Wait[int]
+	for _, key := range keys {
+		waits = append(waits, Wait[int]{key, AnyPosition, w.Hash(key)})
+	}
+	return link(t, w, waits...)
+}
+
+// link links a new operation.
+func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
+	t.Helper()
+	m := newOp(len(waits))
+	require.Zero(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
+	if len(waits) > 1 {
+		extra := m.MakeExtra()
+		for i := range extra {
+			require.Zero(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
+		}
 	}
 	return m
 }

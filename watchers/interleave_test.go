@@ -72,7 +72,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 			for i := range 2 {
 				spawn(fmt.Sprint("newcomer ", i), func() {
 					had := !leaves || gone
-					if s.Watch(newOp(1), 0, at) == Accepted {
+					if m := newOp(1); s.Watch(m, m.First(), at) == Accepted {
 						accepted++
 					} else if had {
 						refused = true

@@ -11,47 +11,11 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// A pass over all keys releases a shard's lock after about as many keys as it was asked for.
-func TestAPassOverAllKeysGoesInParts(t *testing.T) {
-	const keys, part, most = 4000, 8, 40 // most: the last bucket may hold some keys more
-	w := New[int](Config[int]{Kick: func() {}, Shards: 1})
-	for key := range keys {
-		waitAt(t, w, key, AnyPosition)
-	}
-	total := 0
-	var at progress
-	for more := true; more; more = at != 0 {
-		var found []Key[int]
-		found, at = w.Shard(0).someKeys(at, part, nil)
-		require.LessOrEqual(t, len(found), most)
-		total += len(found)
-	}
-	assert.Equal(t, keys, total)
-}
-
-// A part of a pass ends as soon as it has its keys: with the bucket of the last of them.
-func TestAPartOfAPassOverAllKeysIsNoLongerThanItNeedsToBe(t *testing.T) {
-	w := New[int](Config[int]{Kick: func() {}, Shards: 1})
-	s := w.Shard(0)
-	for key := range 500 { // so many that a bucket with one key is there for certain
-		waitAt(t, w, key, AnyPosition)
-	}
-	found := 500
-	var at progress
-	for more := true; more; more = at != 0 {
-		var keys []Key[int]
-		if keys, at = s.someKeys(at, 1, nil); len(keys) > 0 { // else only empty buckets are left
-			found = min(found, len(keys))
-		}
-	}
-	assert.Equal(t, 1, found)
-}
-
 // AllKeys yields the keys of every shard once, while other goroutines may take each lock, and stops
 // when the loop does.
 func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	w := New[int](Config[int]{Kick: func() {}, Shards: 4})
-	const keys = 3000 // several parts in each shard
+	const keys = 3000
 	for key := range keys {
 		waitAt(t, w, key, AnyPosition)
 	}

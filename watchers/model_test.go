@@ -128,15 +128,16 @@ func (m *model) watch() {
 		o.keys = append(o.keys, key)
 		o.at = append(o.at, []int64{AnyPosition, AnyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(4)])
 	}
-	o.m = newOp(len(o.keys))
+	var waits []Wait[int]
 	for i, key := range o.keys {
-		require.Zero(m.t, m.shard(key).Watch(o.m, i, &Wait[int]{key, o.at[i], m.w.Hash(key)}))
+		waits = append(waits, Wait[int]{key, o.at[i], m.w.Hash(key)})
 		for _, c := range m.claims {
 			if c.key == key {
 				c.news--
 			}
 		}
 	}
+	o.m = link(m.t, m.w, waits...)
 	m.live = append(m.live, o)
 }
 

@@ -29,7 +29,11 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		"Watch":          func(s *Shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
 		"Pass":           func(s *Shard[int], _ int, _ *Walk[int]) { s.Pass(machine.Satisfied) },
 		"Waiting":        func(s *Shard[int], key int, _ *Walk[int]) { s.Waiting(key, s.all.Hash(key)) },
-		"AllKeys":        func(s *Shard[int], _ int, _ *Walk[int]) { s.someKeys(0, 1, nil) },
+		"LastExpiry":     func(s *Shard[int], _ int, _ *Walk[int]) { s.LastExpiry(true) },
+		"AllKeys": func(s *Shard[int], _ int, _ *Walk[int]) {
+			for range s.all.AllKeys() {
+			}
+		},
 		"Sample":         func(s *Shard[int], _ int, _ *Walk[int]) { s.Sample(nil, 1, 0) },
 		"Totals":         func(s *Shard[int], _ int, _ *Walk[int]) { s.Totals(new(Totals)) },
 		"Purge":          func(s *Shard[int], _ int, _ *Walk[int]) { assert.Equal(t, 1, s.all.Purge()) },
@@ -46,7 +50,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 			pause(&walk)
 			s.Signal(b, w.Hash(b), 5)
 		}
-		left := m.Watch(1)
+		left := &m.Extra()[0]
 		s.lock()
 		end(w, a, m)
 		require.Equal(t, 1, w.Stale())
@@ -106,13 +110,13 @@ func TestAStaleWatchTakesNoPlace(t *testing.T) {
 	a, full := twoKeys(w)
 	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
 	s, at := w.Shard(w.Hash(full)), &Wait[int]{full, AnyPosition, w.Hash(full)}
-	require.Equal(t, KeyFull, s.Watch(newcomer, 0, at))
+	require.Equal(t, KeyFull, s.Watch(newcomer, newcomer.First(), at))
 	s.lock()
 	end(w, a, m)
 	s.unlock()
 	require.Equal(t, 1, w.Stale())
-	assert.Equal(t, Accepted, s.Watch(newcomer, 0, at))
-	assert.Equal(t, KeyFull, s.Watch(last, 0, at), "one place, and no second")
+	assert.Equal(t, Accepted, s.Watch(newcomer, newcomer.First(), at))
+	assert.Equal(t, KeyFull, s.Watch(last, last.First(), at), "one place, and no second")
 	checkInvariants(t, w, 0)
 }
 

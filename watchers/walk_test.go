@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -363,12 +364,17 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		visit(w, 1, EveryPosition, 8)
 		end(w, 1, before)
 		m, other := waitAt(t, w, 1, 9), waitAt(t, w, 1, 20)
+		s := w.Shard(w.Hash(1))
+		assert.Nil(t, s.LastExpiry(true).Kind)
 		c.do(w, m)
-		checks, unchecked := w.Shard(w.Hash(1)).Leave(ending(m, machine.Expired))
+		m.SetStart(time.Second)
+		m.Entry().At = int64(time.Minute)
+		assert.Equal(t, c.unchecked, s.Leave(ending(m, machine.Expired)), name)
 		m.Settle(nil)
-		assert.Equal(t, []any{c.checks, c.unchecked}, []any{checks, unchecked}, name)
-		checks, unchecked = w.Shard(w.Hash(1)).Leave(ending(other, machine.Forced))
-		assert.Equal(t, []any{uint32(0), false}, []any{checks, unchecked}, "it has not expired")
+		want := Seen[int]{1, reflect.TypeFor[*waiter](), time.Minute, 59 * time.Second, c.checks}
+		assert.Equal(t, want, s.LastExpiry(c.unchecked), name)
+		assert.Nil(t, s.LastExpiry(!c.unchecked).Kind)
+		assert.False(t, s.Leave(ending(other, machine.Forced)), "it has not expired")
 		sum := totals(w)
 		assert.Equal(t, c.unchecked, sum.Unchecked == 1, name)
 		assert.Equal(t, Counts{machine.Satisfied: 1, machine.Expired: 1, machine.Forced: 1}, sum.Counts, name)
@@ -380,10 +386,8 @@ func TestHowLongOperationsWaitedIsCounted(t *testing.T) {
 	var now time.Duration
 	w := New(Config[int]{Kick: func() {}, Shards: 8, Waited: true, Now: func() time.Duration { return now }})
 	a, b := twoKeys(w)
-	first := newOp(2)
+	first := wait(t, w, a, b)
 	first.SetStart(time.Second)
-	w.Shard(w.Hash(a)).Watch(first, 0, &Wait[int]{a, AnyPosition, w.Hash(a)})
-	w.Shard(w.Hash(b)).Watch(first, 1, &Wait[int]{b, AnyPosition, w.Hash(b)})
 	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that does not wait")
 	w.Shard(w.Hash(b)).Met()
 	now = 4 * time.Second

@@ -152,6 +152,12 @@ func (w *Watermark[K]) leave(s *shared[K], m *member, how exit) exit {
 	w.mu.Unlock()
 	if last {
 		w.p.Cancel(s, nil)
+		w.mu.Lock()
+		free := s.ended && s.again
+		w.mu.Unlock()
+		if free {
+			crowds.Put(s.crowd)
+		}
 	}
 	return how
 }

@@ -110,6 +110,9 @@ func TestEveryTransition(t *testing.T) {
 			"busy": {two{}, "pending"}, "busy, again": {two{false, true}, "pending"},
 			"busy, wish": {two{true, false}, "busy, wish, ends"}, "busy, again, wish": {two{true, false}, "busy, again, wish, ends"},
 		}, nil},
+		"ReleaseUnmarked": {func(m *Machine) any { return m.ReleaseUnmarked() }, map[string]result{
+			"busy": {true, "pending"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {false, "busy, again, wish"},
+		}, nil},
 		"Asked": {func(m *Machine) any { return m.Asked() }, map[string]result{
 			"busy": {false, "busy"}, "busy, again": {true, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {true, "busy, again, wish"},
 		}, nil},

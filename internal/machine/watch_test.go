@@ -117,19 +117,25 @@ func TestTheWatchesOfAnOperation(t *testing.T) {
 	l.Init(nil)
 	m := begun(4)
 	assert.Nil(t, m.Extra(), "made when the second key comes")
-	for i := range 4 {
-		l.Link(m.Watch(i), m, 0, l.Last())
+	watches := []*Watch{m.First()}
+	extra := m.MakeExtra()
+	for i := range extra {
+		watches = append(watches, &extra[i])
+	}
+	for _, watch := range watches {
+		l.Link(watch, m, 0, l.Last())
 	}
 	w := l.First()
-	for i := range m.Keys() {
-		assert.Same(t, w, m.Watch(i))
+	for _, watch := range watches {
+		assert.Same(t, watch, w)
 		w = l.Next(w)
 	}
 	assert.Nil(t, w)
-	assert.Len(t, m.Extra(), 3)
+	assert.Same(t, &extra[0], &m.Extra()[0])
+	assert.Equal(t, 4, m.Keys())
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
-	for i := range m.Keys() {
-		m.Watch(i).Unlink()
+	for _, watch := range watches {
+		watch.Unlink()
 	}
 	m.Settle(nil)
 	assert.Zero(t, m.tail, "it keeps only its outcome")
