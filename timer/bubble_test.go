@@ -13,7 +13,7 @@ import (
 func TestATimerOfTheOtherSideOfABubbleSaysSo(t *testing.T) {
 	check := func(t *testing.T, timer *SystemTimer) {
 		for name, use := range map[string]func(){
-			"Now":          func() { timer.Now() },
+			"AddAt":        func() { _ = timer.AddAt(&newTask(nil).TaskEntry, timer.Now(), timer.Now()+time.Second) },
 			"AfterFunc":    func() { _, _ = timer.AfterFunc(time.Second, func() {}) },
 			"AdvanceClock": func() { timer.AdvanceClock(0) },
 		} {

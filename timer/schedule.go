@@ -20,6 +20,9 @@ import (
 //   - [ErrFull]: the limit of [WithMaxPending] is reached.
 //   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
+	if uint64(now) > uint64(decade) {
+		t.clock.check()
+	}
 	e := &task.entry
 	s := t.shardOf(e)
 	if s == nil {

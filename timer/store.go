@@ -49,6 +49,16 @@ type store struct {
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
 	need(at int64)      // 0: an entry is due, start a worker; otherwise it is due before wake, end the driver's sleep
+	check()             // panics if a reading of the clock that is negative, or after decades, has no meaning here
+}
+
+// now reads the clock, with no lock held.
+func (t *store) now() time.Duration {
+	now := t.clock.Now()
+	if uint64(now) > uint64(decade) {
+		t.clock.check()
+	}
+	return now
 }
 
 // init makes t the store of c, with so many shards unless an option says otherwise.

@@ -91,20 +91,21 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Nothing else reads the clock. It panics where time is
-// not the timer's, and so does everything that needs the time: a SystemTimer that was made outside of a
-// bubble of testing/synctest must not be used inside, nor the other way round.
-func (t *SystemTimer) Now() time.Duration {
-	now := sched.Since(t.base)
-	// A time of a bubble has no monotonic reading, so it equals itself without one.
-	if uint64(now) > uint64(decade) && sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
-		panic("timer: a SystemTimer that was made outside of a bubble of testing/synctest is used inside, or the other way round; make it where it is used")
-	}
-	return now
-}
+// Now returns the time since the timer's start. Nothing else reads the clock. A SystemTimer that was made
+// outside of a bubble of testing/synctest has no time inside, nor the other way round: there AddAt, AfterFunc
+// and its kin, AdvanceClock, and Extend and Reset of handles panic.
+func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
 const decade = 10 * 365 * 24 * time.Hour
+
+// check panics if its caller is in a bubble and t was made outside, or the other way round. A time of a bubble
+// has no monotonic reading, so it equals itself without one.
+func (t *SystemTimer) check() {
+	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
+		panic("timer: a SystemTimer that was made outside of a bubble of testing/synctest is used inside, or the other way round; make it where it is used")
+	}
+}
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]; the reaper of a purgatory drives
 // its timer, too. Starting it again does nothing.
