@@ -310,6 +310,33 @@ func TestTenantsThatComeAndGoAreForgotten(t *testing.T) {
 	check(t, q)
 }
 
+// Nothing comes: the line stands.
+func TestTenantsThatLeaveALineThatStandsAreForgotten(t *testing.T) {
+	q, _ := manual[int](t)
+	for _, tenant := range []string{"a", "b"} {
+		started(t, q, Place{Tenant: tenant})
+	}
+	for i := range 1000 {
+		require.True(t, started(t, q, Place{Tenant: fmt.Sprint("tenant ", i)}).Stop())
+		require.LessOrEqual(t, len(q.mu.main.line.flows), 2)
+	}
+	check(t, q)
+}
+
+// The clock is read before the lock is taken: one that has read it later may come first.
+func TestALineIsInOrderOfItsOwnArrivals(t *testing.T) {
+	q, clock := manual[int](t, WithAging(time.Minute))
+	q.timer = later{clock, time.Second}
+	first := started(t, q, Place{Class: 1})
+	q.timer = clock
+	second, better := started(t, q, Place{Class: 1}), started(t, q)
+	check(t, q)
+	for _, w := range []*Waiter[int]{better, first, second} {
+		require.NoError(t, q.Put(0))
+		gets(t, w, 0)
+	}
+}
+
 // One new tenant comes after the other.
 func TestNewTenantsDoNotStarveThoseWhoWait(t *testing.T) {
 	q, _ := manual[int](t)
