@@ -40,7 +40,7 @@ type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // a leaf in the order of locks
+		sched.Mutex       // level 8 of the lock order, see docs/design.md
 		at          int64 // the tick to which the alarm is set, never if it is not
 	}
 }
