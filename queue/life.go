@@ -39,7 +39,7 @@ func (q *Queue[T]) closeLocked(ends, refuses error) {
 	q.mu.draining, q.mu.closed = true, refuses
 	for _, k := range q.mu.kinds {
 		for x := k.line.next(); x != nil; x = k.line.next() {
-			q.endLocked(x.of, ends)
+			q.endLocked(x.of, ends, &q.mu.counts.Left)
 		}
 	}
 }

@@ -214,10 +214,9 @@ func TestItemsAreHandedOutByTheFormula(t *testing.T) {
 // before each of the quiet one's.
 func flood(t *testing.T, loud int) (before []int) {
 	q, _ := manual[int](t)
-	var others []*Waiter[int]
 	for range 1000 {
 		for i := range loud {
-			others = append(others, started(t, q, Place{Tenant: fmt.Sprint("loud ", i)}))
+			started(t, q, Place{Tenant: fmt.Sprint("loud ", i)})
 		}
 	}
 	served := 0
@@ -235,7 +234,7 @@ func flood(t *testing.T, loud int) (before []int) {
 		}
 		before = append(before, served-from-1)
 		for i := range 2 * loud { // ten of theirs come for each of its
-			others = append(others, started(t, q, Place{Tenant: fmt.Sprint("loud ", i%loud)}))
+			started(t, q, Place{Tenant: fmt.Sprint("loud ", i%loud)})
 			serve()
 		}
 	}
