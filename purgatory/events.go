@@ -22,7 +22,7 @@ const (
 	// is missing. Warn: operation (its type), key (its first), age.
 	EventUnchecked = "purgatory.expired.unchecked"
 	// EventStuck: a method of an operation has not returned for two seconds or longer. Warn: operation (its type, or that of another one that
-	// the same check has ended), key, elapsed.
+	// the same check has ended), key, elapsed. Logged again each time when it has lasted for twice as long.
 	EventStuck = "purgatory.callback.stuck"
 	// EventLate: expired operations wait for a worker, one for longer than a second:
 	// callbacks block the workers, or there are too few. Logged once a second while it lasts.
@@ -43,6 +43,7 @@ type counters struct {
 	stalls     atomic.Int64 // of the reaper
 	samples    sched.Uint32 // taken by Inspect, each of other keys
 	gatesSeen  atomic.Int64 // when sweep last read the gates, on the timer's clock
+	stuckFor   atomic.Int64 // for how long a method had not returned when that was last logged; 0 if all return
 	lateSeen   atomic.Int64 // when sweep last asked the timer
 }
 

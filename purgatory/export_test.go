@@ -27,6 +27,7 @@ const (
 	LookEvery    = lookEvery
 	MaxInRow     = maxInRow
 	Sampling     = sampling
+	StuckAfter   = stuckAfter
 )
 
 // WithWatcherShards sets the number of shards, a power of two.

@@ -132,6 +132,7 @@ func (p *DelayedOperationPurgatory[K]) totals(waited *stats.Waited) watchers.Tot
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
 func (p *DelayedOperationPurgatory[K]) Stats() Stats {
+	p.made()
 	var waited *stats.Waited
 	if p.cfg.diagnostics {
 		waited = new(stats.Waited)

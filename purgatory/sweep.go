@@ -34,7 +34,11 @@ func (p *DelayedOperationPurgatory[K]) sweep(stalled bool) {
 	now := p.timer.Now()
 	if stalled || now-time.Duration(p.gatesSeen.Load()) >= gateInterval {
 		p.gatesSeen.Store(int64(now))
-		if b := p.watchers.Blocked(now, stalled); b.For >= stuckAfter {
+		b := p.watchers.Blocked(now, stalled)
+		if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
+			p.stuckFor.Store(0)
+		} else if b.For < last || b.For >= 2*last {
+			p.stuckFor.Store(int64(b.For))
 			p.records.Log(slog.LevelWarn, EventStuck, func() []any {
 				return []any{"operation", kindOf(b.Kind), "key", observe.Key(b.Key), "elapsed", b.For}
 			})

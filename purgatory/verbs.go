@@ -123,7 +123,7 @@ func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
 // called is a check of a key that the user asks for.
 func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) int {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, false)
+		h.Called(key, upTo, false)
 	}
 	return p.check(key, hash, upTo)
 }
@@ -241,6 +241,16 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 		return s.Waiting(key, hash)
 	}
 	return 0
+}
+
+// Timer returns the purgatory's timer, and starts the reaper, which drives it, unless there is none. Use it for tasks that are to run on the clock of
+// the purgatory, which a test may move.
+func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
+	p.made()
+	if !p.reaping.off.Load() {
+		p.startReaper()
+	}
+	return p.timer
 }
 
 // Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op

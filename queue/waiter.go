@@ -53,7 +53,7 @@ func (q *Queue[T]) newWaiter(ready chan struct{}) *Waiter[T] {
 //  1. Whoever ends w sends one token, and touches w no more; wait receives it.
 //  2. A worker of the timer may have claimed the entry of w before that. Then Cancel fails, and w is not used again.
 //  3. No channel leaves the bubble in which it was made, or comes into one.
-func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (item T, err error) {
+func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.Duration, p *Place) (item T, err error) {
 	again := !q.bubble && !(q.manual && sched.InBubble()) // other queues panic in join
 	var w *waiter[T]
 	if again {
@@ -62,7 +62,7 @@ func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (i
 	if w == nil {
 		w = &q.newWaiter(sched.NewToken()).w
 	}
-	w.gone = ctx.Done()
+	w.gone = gone
 	timed, err := q.join(w, timeout, p)
 	if err == nil {
 		if !sched.Either(w.ready, w.gone) {
@@ -88,9 +88,12 @@ func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (i
 // A Waiter is one allocation, its channel another one. Call Stop when you no longer need it. Errors: those of Take, but
 // for the context's.
 func (q *Queue[T]) Start(timeout time.Duration, done func(T, error), at ...Place) (*Waiter[T], error) {
-	p, err := q.place(at, math.MaxInt)
-	if err != nil {
-		return nil, err
+	p := &nowhere
+	if len(at) > 0 {
+		own, err := q.place(at, math.MaxInt)
+		if p = &own; err != nil {
+			return nil, err
+		}
 	}
 	var ready chan struct{}
 	if done == nil {
@@ -98,7 +101,7 @@ func (q *Queue[T]) Start(timeout time.Duration, done func(T, error), at ...Place
 	}
 	w := q.newWaiter(ready)
 	w.w.done = done
-	if _, err := q.join(&w.w, timeout, &p); err != nil {
+	if _, err := q.join(&w.w, timeout, p); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -183,9 +186,7 @@ func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
 func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
 	q.mu.waiting++
 	if w.tenant = ""; q.maxWaiting > 0 && p.Tenant != "" {
-		if w.tenant = p.Tenant; q.mu.tenants == nil {
-			q.mu.tenants = make(map[string]int)
-		}
+		w.tenant = p.Tenant
 		q.mu.tenants[w.tenant]++
 	}
 	q.mu.joins++
@@ -261,12 +262,7 @@ func (q *Queue[T]) endLocked(w *waiter[T], err error) {
 	default:
 		q.mu.counts.Left++
 	}
-	if q.mu.last == nil {
-		q.mu.ended = w
-	} else {
-		q.mu.last.next = w
-	}
-	q.mu.last = w
+	*q.mu.tail, q.mu.tail = w, &w.next
 	q.checkIdleLocked()
 }
 

@@ -824,3 +824,46 @@ func TestAReaderThatExpiresIsNoForgottenCheck(t *testing.T) {
 	assert.Equal(t, int64(7), r.value)
 	assert.ErrorIs(t, r.err, purgatory.ErrExpired)
 }
+
+// BenchmarkWakeup is a goroutine that reads a number until it has risen, and one that raises it and waits for the
+// answer: two switches of goroutines, and what waiting costs.
+func BenchmarkWakeup(b *testing.B) {
+	for name, await := range map[string]func(ctx context.Context, p *purgatory.Purgatory[string], met func() bool) error{
+		"AwaitRead": func(ctx context.Context, p *purgatory.Purgatory[string], met func() bool) error {
+			_, err := signals.AwaitRead(ctx, p, time.Minute, func(context.Context) (int, bool, error) { return 0, met(), nil }, "key")
+			return err
+		},
+		"Await": func(ctx context.Context, p *purgatory.Purgatory[string], met func() bool) error {
+			return p.Await(ctx, time.Minute, met, "key")
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			p := purgatory.Must(purgatory.New[string]("bench"))
+			defer p.Close()
+			var state atomic.Int64
+			answered := make(chan error)
+			go func() {
+				defer close(answered)
+				for want := int64(1); ; want++ {
+					err := await(context.Background(), p, func() bool { return state.Load() >= want })
+					answered <- err
+					if err != nil {
+						return
+					}
+				}
+			}()
+			b.ReportAllocs()
+			for b.Loop() {
+				runtime.Gosched()
+				state.Add(1)
+				p.CheckAndComplete("key")
+				if err := <-answered; err != nil {
+					b.Fatal(err)
+				}
+			}
+			_ = p.Close()
+			for range answered {
+			}
+		})
+	}
+}

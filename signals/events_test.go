@@ -110,6 +110,72 @@ func TestALoggerMayAskForTheStatistics(t *testing.T) {
 		t.Fatal("a record waits for the lock under which it is logged")
 	}
 	cancel()
-	assert.GreaterOrEqual(t, log.asked.Load(), int64(4))
+	assert.Eventually(t, func() bool { return log.asked.Load() >= 4 }, time.Minute, time.Millisecond)
 	require.NoError(t, p.Close())
+}
+
+// A sink that does not return holds up no hint, no source, no re-check, and not the end of Run (etcd 22214).
+func TestALogSinkThatDoesNotReturnHoldsUpNoRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		release := make(chan struct{})
+		var log bytes.Buffer
+		sink := &stuckSink{slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}), release}
+		resyncs := 0
+		r, err := signals.To(p, signals.WithLogger(slog.New(sink)), signals.WithLag(0), signals.WithAudit(0), signals.WithSpread(0),
+			signals.WithBackoff(time.Millisecond, time.Millisecond),
+			signals.WithResync(func(context.Context, []string) error { resyncs++; return errBroken }))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		const gaps = 1000
+		go func() {
+			done <- r.Run(ctx, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+				for range gaps {
+					sink.Missed(signals.ErrOverflow)
+				}
+				if r.Stats().Ends < 3 {
+					return errBroken
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}))
+		}()
+		var state atomic.Bool
+		answered := make(chan error, 1)
+		go func() { answered <- p.Await(t.Context(), time.Hour, state.Load, "a") }()
+		time.Sleep(time.Minute)
+		s := r.Stats()
+		assert.True(t, s.Standing)
+		assert.EqualValues(t, 3, s.Ends)
+		assert.EqualValues(t, 4*gaps-1, s.Gaps)
+		assert.Positive(t, resyncs, "it re-checks")
+		state.Store(true)
+		r.Changed("a", signals.Unknown)
+		require.NoError(t, <-answered)
+
+		began := time.Now()
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		assert.LessOrEqual(t, time.Since(began), time.Second, "Run ends")
+		close(release)
+		synctest.Wait()
+		assert.Contains(t, log.String(), "level=WARN msg=signals.records.lost signals=signals records=")
+		require.NoError(t, p.Close())
+	})
+}
+
+// stuckSink is a handler that does not return before it is released.
+type stuckSink struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (s *stuckSink) Handle(ctx context.Context, r slog.Record) error {
+	<-s.release
+	return s.Handler.Handle(ctx, r)
+}
+
+func (s *stuckSink) WithAttrs(a []slog.Attr) slog.Handler {
+	return &stuckSink{s.Handler.WithAttrs(a), s.release}
 }

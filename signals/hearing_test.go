@@ -339,6 +339,7 @@ func TestWhatASourceIsBlindToIsSaid(t *testing.T) {
 		assert.Equal(t, "keys that expire", r.Stats().Blind)
 		assert.Greater(t, r.Stats().Ends, int64(10))
 		stop()
+		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), signals.EventBlind))
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/delayedop/purgatory/internal/logging"
 )
 
 // Option configures a [Runner].
@@ -21,6 +23,7 @@ type config struct {
 	spreadByCost       bool
 	minPause, maxPause time.Duration
 	logger             *slog.Logger
+	records            *logging.Handler // behind logger
 }
 
 // WithName sets the runner's name in logs and statistics. Default "signals".
@@ -79,7 +82,8 @@ func WithBackoff(first, longest time.Duration) Option {
 	return func(c *config) { c.minPause, c.maxPause = first, longest }
 }
 
-// WithLogger sets the logger; see the Event constants. Default: the runner does not log.
+// WithLogger sets the logger; see the Event constants. A handler that blocks holds up nothing but the records: 256 wait
+// for it, and more are counted. Default: the runner does not log.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // The messages of the records that the runner logs. Each record has the attribute
@@ -108,6 +112,8 @@ const (
 	// EventRechecked: every key has been signalled. Debug: keys and reads (of WithResync),
 	// elapsed.
 	EventRechecked = "signals.rechecked"
+	// EventLost: the logger's handler was too slow for some records. Warn: records (the number of them).
+	EventLost = "signals.records.lost"
 )
 
 func newConfig(opts []Option) (config, error) {
@@ -137,6 +143,7 @@ func newConfig(opts []Option) (config, error) {
 	case c.logger == nil:
 		return c, fmt.Errorf("%w: the logger is nil", ErrInvalidOption)
 	}
-	c.logger = c.logger.With("signals", c.name)
+	c.records = logging.New(c.logger.Handler(), EventLost, func(any, []byte) {})
+	c.logger = slog.New(c.records).With("signals", c.name)
 	return c, nil
 }

@@ -274,6 +274,7 @@ func TestReadsThatLagAreSeen(t *testing.T) {
 		assert.Equal(t, 15*time.Millisecond, r.Stats().Lag)
 		r.Saw("key", 6)
 		assert.Equal(t, 1015*time.Millisecond, r.Stats().Lag)
+		synctest.Wait()
 		assert.NotContains(t, log.String(), signals.EventLag)
 		for range 300 { // a read follows each repeat
 			time.Sleep(10 * time.Millisecond)
@@ -282,6 +283,7 @@ func TestReadsThatLagAreSeen(t *testing.T) {
 		s := r.Stats()
 		assert.GreaterOrEqual(t, s.Lag, s.LagAllowed, "also a read after the last repeat is seen to be behind")
 		assert.Equal(t, 2*time.Second, s.LagAllowed)
+		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), signals.EventLag))
 		time.Sleep(time.Minute)
 		r.Changed("other", 1) // the last level turns again

@@ -51,6 +51,9 @@ type Runner[K comparable] struct {
 	}
 }
 
+// lastWords is how long Run waits at its end until its records have been logged: the program may end then.
+const lastWords = 100 * time.Millisecond
+
 // To returns a Runner that delivers hints to p, which is a purgatory or [Several] of them.
 // Error: ErrInvalidOption.
 func To[K comparable](p Waiters[K], opts ...Option) (*Runner[K], error) {
@@ -142,7 +145,7 @@ func (r *Runner[K]) Missed(cause error) {
 
 // Run runs source, and restarts it with back-off whenever it ends. It returns when ctx
 // ends, with the cause of ctx, or with the error of a source that is [ErrFinal]; by then all
-// goroutines that it started have ended. A Runner runs one source at a time; a second call
+// goroutines that it started have ended, but one that the logger's handler keeps for longer than 100 ms. A Runner runs one source at a time; a second call
 // meanwhile returns ErrRunning.
 func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	if isNil[K](source) {
@@ -161,6 +164,7 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	going.Go(func() { rechecker.run(within) })
 	going.Go(func() { r.repeats.run(within) })
 	going.Go(func() { r.hearItself(within) })
+	defer r.cfg.records.Wait(lastWords)
 	defer r.calls.Wait()
 	defer going.Wait()
 	defer stop()

@@ -58,7 +58,7 @@ func (t *SystemTimer) need(at int64) {
 	if at == 0 {
 		t.pool.Kick()
 	} else {
-		t.driving.Load().wakeup.Put()
+		t.wakeup.Put()
 	}
 }
 
@@ -85,25 +85,25 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // whether it is the driver or waits to be it. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	driving, runs := t.drive()
-	if !runs {
+	deadline := Deadline(t.clock.Now(), d) // first: it may panic
+	t.prepare(1)
+	if t.stopped.Load() { // otherwise t is prepared, and Stop will close ended
 		if stop != nil {
 			sched.Sleep(d, nil, stop, nil)
 		}
 		return false
 	}
-	deadline := Deadline(t.clock.Now(), d)
-	if sched.Closed(stop) || sched.Sleep(d, driving.driver, stop, driving.ended) != sched.Taken {
+	if sched.Closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
 		return false
 	}
-	defer driving.driver.Put()
+	defer t.driver.Put()
 	planned := Never // when this goroutine was to flush
 	for {
 		now := t.clock.Now()
 		planned = min(planned, time.Duration(t.next()))
 		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.Now() { // a stall, perhaps after another one
 			planned = now + t.grace
-			if driving.sleeper.Sleep(t.grace, nil, stop, driving.ended) == sched.Stopped {
+			if t.sleeper.Sleep(t.grace, nil, stop, t.ended) == sched.Stopped {
 				return false
 			}
 		}
@@ -116,9 +116,9 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		until := min(t.nextWake(), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		woken := driving.sleeper.Sleep(time.Duration(until)-t.clock.Now(), driving.wakeup, stop, driving.ended)
+		woken := t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
-		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(driving.ended) {
+		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(t.ended) {
 			return false
 		}
 	}

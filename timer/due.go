@@ -2,9 +2,6 @@ package timer
 
 import "time"
 
-// Tick returns the length of t's tick: see [WithTick].
-func Tick(t Timer) time.Duration { return time.Duration(t.core().tick) }
-
 // Due returns how many entries of t have expired and wait for a worker, and how long ago the
 // first deadline of these passed. It reads up to 128 entries in each shard, so both are
 // lower bounds if there are more.

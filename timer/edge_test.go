@@ -167,17 +167,3 @@ func TestEdgeTickOfOneNanosecondFollowsEveryDeadline(t *testing.T) {
 		checkInvariants(t, &m.store, nil)
 	}
 }
-
-// Who finds a deadline passed may end an operation, because a worker that has its entry finds that. A task would run twice.
-func TestTakeDueTakesNoTask(t *testing.T) {
-	m := newManual(t)
-	waits, ran := newTask(nil), newTask(nil)
-	addIn(t, m, ran, time.Second)
-	m.AdvanceClock(2 * time.Second)
-	addIn(t, m, waits, time.Second)
-	assert.False(t, TakeDue(m, &waits.TaskEntry, time.Minute))
-	assert.False(t, TakeDue(m, &ran.TaskEntry, time.Minute))
-	assert.False(t, TakeDue(newManual(t), &ran.TaskEntry, time.Minute), "of another timer")
-	m.AdvanceClock(time.Second)
-	assert.EqualValues(t, 1, waits.runs.Load())
-}

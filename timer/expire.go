@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -85,7 +84,7 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 			s.mu.reached = max(int64(t.clock.Now()), 1) // the earliest deadline, 1 ns, has passed at 0, too
 		}
 		if e.At <= s.mu.reached {
-			t.claimLocked(s, e)
+			t.removeLocked(s, e, entry.ExpiredBit)
 			return e, at
 		}
 		// If the wheel has reached the deadline's tick, and this reading of the clock has not, the
@@ -97,35 +96,19 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	return nil, at
 }
 
-// claimLocked takes e, whose deadline has passed, out of its list.
-func (t *store) claimLocked(s *shard, e *entry.Entry) {
-	e.Unlink()
-	e.At |= entry.ExpiredBit
-	t.countLocked(s, -1)
-}
+// anyReady reports whether an entry is due.
+func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// anyReady reports whether an entry is due: its shard has a ready bit.
-func (t *store) anyReady() bool {
-	for i := range t.ready {
-		if t.ready[i].Load() != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// readyShard returns a shard whose ready bit is set, nil if there is none. It begins at another shard each
+// readyShard returns a shard that is ready, nil if there is none. It begins at another shard each
 // time, so that a shard that always has due entries does not keep the others waiting.
 func (t *store) readyShard() *shard {
 	if !t.anyReady() {
 		return nil
 	}
-	first := int(t.from.Add(1)) & (len(t.shards) - 1)
-	for i := range t.ready {
-		at := (first/64 + i) % len(t.ready)
-		if word := t.ready[at].Load(); word != 0 {
-			bit := (bits.TrailingZeros64(bits.RotateLeft64(word, -first)) + first) % 64
-			return t.shards[at*64+bit].Load()
+	from := int(t.from.Add(1))
+	for i := range t.shards {
+		if s := t.shards[(from+i)%len(t.shards)].Load(); s != nil && s.ready.Load() {
+			return s
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/assert"
@@ -173,21 +174,25 @@ func (*operation) TryComplete() bool { return false }
 func (*operation) OnComplete()       {}
 func (*operation) OnExpiration()     {}
 
-// End implements [machine.Host].
-func (o *operation) End(m *machine.Machine, outcome machine.Outcome, _ *error) {
-	o.ended = append(o.ended, outcome)
-	new(machine.Wishes).Settle([]*machine.Machine{m}, []machine.Outcome{outcome}, nil)
+// submit makes o wait in a purgatory, with no timeout, and returns its machine.
+func (o *operation) submit(t testing.TB) *machine.Machine {
+	t.Helper()
+	list := new(machine.List)
+	list.Init(func(m *machine.Machine) {
+		o.ended = append(o.ended, m.EndsAs())
+		m.Settle(nil)
+	})
+	m := machine.Of(o)
+	require.True(t, m.Begin(o, 1, 1<<23-1))
+	list.Link(m.First(), m, 0, list.Last())
+	m.Release(true)
+	return m
 }
 
 func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 	m := newManual(t)
 	o := &operation{}
-	var list machine.List
-	list.Init(o)
-	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1<<23-1))
-	list.Link(hold, 0, 0, nil)
-	hold.Release(true)
+	hold := o.submit(t)
 	e := taskEntry(hold.Entry())
 	assert.Nil(t, taskOf(&e.entry))
 
@@ -208,13 +213,7 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 func untimed(t testing.TB) (*operation, *TaskEntry) {
 	t.Helper()
 	o := &operation{}
-	list := new(machine.List)
-	list.Init(o)
-	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1<<23-1))
-	list.Link(hold, 0, 0, nil)
-	hold.Release(true)
-	return o, taskEntry(hold.Entry())
+	return o, taskEntry(o.submit(t).Entry())
 }
 
 // The first deadline of an operation that was never added schedules it, on any kind of timer.
@@ -277,7 +276,7 @@ func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
 			}
 			_, e := untimed(t)
 			end(m, e)
-			assert.Equal(t, used || name != "stop", m.shards[e.entry.Shard(len(m.shards))].Load() != nil, "%s: its lock guards the entry", name)
+			assert.Equal(t, used || name != "stop", m.shardOf(&e.entry) != nil, "%s: its lock guards the entry", name)
 			assert.False(t, m.Extend(e, time.Hour), name)
 			assert.False(t, m.Extend(e, Never), name)
 			assert.Zero(t, m.Pending(), name)
@@ -286,17 +285,20 @@ func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
 	}
 }
 
-// The entry of an operation that was refused and is submitted again is as new.
-func TestAnOperationThatIsSubmittedAgainIsScheduled(t *testing.T) {
+// Who has ended operations links them by what the timer used: the timer takes none of them for one of its own.
+func TestAnOperationThatIsChainedIsNotScheduled(t *testing.T) {
 	m := newManual(t)
-	o := &operation{}
-	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1))
-	require.False(t, m.Cancel(taskEntry(hold.Entry())))
-	new(machine.Wishes).GiveBack(hold, false)
-	require.True(t, hold.Begin(o, 1, 2))
-	assert.True(t, m.Extend(taskEntry(hold.Entry()), time.Hour))
-	assert.Equal(t, 1, m.Pending())
+	_, e := untimed(t)
+	o, next := untimed(t)
+	require.NoError(t, m.AddAt(e, 0, time.Second))
+	require.True(t, m.Cancel(e))
+	(*machine.Machine)(unsafe.Pointer(e)).Chain(machine.Of(o))
+	assert.False(t, m.Extend(e, 0))
+	assert.False(t, m.Extend(e, time.Hour))
+	assert.False(t, m.Cancel(e))
+	assert.Zero(t, m.CancelAll([]*TaskEntry{e, next}))
+	assert.Zero(t, m.DeadlineOf(e))
+	checkInvariants(t, &m.store, nil)
 }
 
 // ticking is an operation with a method that a Task has.
@@ -315,6 +317,7 @@ func TestAnOperationIsNoTaskWhateverItsMethods(t *testing.T) {
 	require.NoError(t, m.AddAt(taskEntry(hold.Entry()), 0, time.Second))
 	m.AdvanceClock(time.Second)
 	assert.Zero(t, o.ran)
-	wish, _ := hold.Release(true)
-	assert.Equal(t, machine.Expired, wish, "it was being tried when its timeout passed")
+	end, _ := hold.Release(true)
+	assert.True(t, end, "it was being tried when its timeout passed")
+	assert.Equal(t, machine.Expired, hold.EndsAs())
 }

@@ -14,9 +14,16 @@ import (
 func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 	t.Helper()
 	total := 0
-	for sh := range s.made {
-		total += checkLocked(t, s, sh, exact)
+	ready := int64(0)
+	for i := range s.shards {
+		if sh := s.shards[i].Load(); sh != nil {
+			total += checkLocked(t, s, sh, i, exact)
+			if sh.ready.Load() {
+				ready++
+			}
+		}
 	}
+	require.Equal(t, ready, s.ready.Load(), "shards that are ready")
 	if s.maxPending == 0 {
 		total = 0 // without a maximum nobody writes the counter
 	}
@@ -29,16 +36,14 @@ func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 func (t *store) shard(i int) *shard {
 	var e entry.Entry
 	e.Word.Store(uint64(i))
-	return t.shardOf(&e)
+	return t.makeShard(&e)
 }
 
-func checkLocked(t testing.TB, s *store, sh *shard, exact func(e *entry.Entry) bool) (entries int) {
+func checkLocked(t testing.TB, s *store, sh *shard, i int, exact func(e *entry.Entry) bool) (entries int) {
 	t.Helper()
-	i := sh.index
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // deferred, because a failed check ends the goroutine
-	ready := s.ready[i/64].Load()&(1<<(i%64)) != 0
-	require.True(t, ready || sh.mu.due.Empty(), "something is due in shard %d and its ready bit is not set", i)
+	require.True(t, sh.ready.Load() || sh.mu.due.Empty(), "something is due in shard %d, and it is not ready", i)
 	for _, e := range listOf(t, &sh.mu.young) {
 		if e.At-sh.mu.youngAt <= sh.far/2 {
 			require.Failf(t, "broken invariant of shard", "%d: young entry of %d waits until %d", i, e.At, sh.mu.youngAt)

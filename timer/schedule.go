@@ -24,6 +24,9 @@ import (
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	e := &task.entry
 	s := t.shardOf(e)
+	if s == nil {
+		s = t.makeShard(e)
+	}
 	s.mu.Lock()
 	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
 		if err := t.admitLocked(s, e); err != nil {
@@ -32,16 +35,38 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		}
 	}
 	s.mu.pending++
-	t.schedule(s, e, now, deadline)
+	t.insert(s, e, now, deadline)
 	if overdue := t.overdue.Load(); int64(now) > overdue {
 		t.callStandIn(overdue, int64(now))
 	}
 	return nil
 }
 
-// schedule puts e, which is in no list of s, into one, and unlocks s.
-func (t *store) schedule(s *shard, e *entry.Entry, now, deadline time.Duration) {
-	if at := s.scheduleLocked(e, now, deadline); at < s.next.Load() {
+// insert puts e, which is in no list of s, into the one for its deadline, and unlocks s.
+func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
+	since, at := max(int64(now), 0), int64(0) // a caller may pass any value
+	e.At = within(deadline)
+	far := e.At-since > s.far
+	switch {
+	case far && s.mu.young.Empty():
+		at = since + s.youngWait
+		s.mu.youngAt = at
+		s.mu.young.Push(e)
+	case far && e.At-s.mu.youngAt > s.far/2:
+		at = never
+		s.mu.young.Push(e)
+	case deadline <= now:
+		s.mu.due.Push(e) // due now, not at the end of the tick
+	default:
+		// Move the wheel to the clock if no bucket expires until then, so that e comes into the
+		// lowest level that it needs. A flush that has released the lock between two chunks has
+		// not raised next, so the wheel does not pass what that spills.
+		if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
+			w.now = since/s.tick + s.phase
+		}
+		at = s.putLocked(e)
+	}
+	if at < s.next.Load() {
 		t.release(s, at)
 	} else { // a flush is planned for then, or before
 		s.mu.Unlock()
@@ -114,12 +139,15 @@ func (t *store) adopt(e *TaskEntry) error {
 
 // lock returns the shard of e, with its lock held; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
-	if !t.owns(e) {
-		return nil
-	}
 	s := t.shardOf(e)
+	if s == nil {
+		if !e.OfOperation() { // t owns no task of a shard that is not made
+			return nil
+		}
+		s = t.makeShard(e)
+	}
 	s.mu.Lock()
-	if !t.owns(e) { // another timer has adopted it
+	if !t.owns(e) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -129,12 +157,13 @@ func (t *store) lock(e *entry.Entry) *shard {
 // release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this
 // time, or neither (never).
 func (t *store) release(s *shard, at int64) {
-	if due := !s.mu.due.Empty(); due != s.mu.ready {
-		s.mu.ready = due
-		if word, bit := &t.ready[s.index/64], uint64(1)<<(s.index%64); due {
-			word.Or(bit)
-		} else {
-			word.And(^bit)
+	if due := !s.mu.due.Empty(); due != s.ready.Load() {
+		if due {
+			s.ready.Store(true)
+			t.ready.Add(1)
+		} else { // the other way round, a worker that finds no ready shard would come again and again
+			t.ready.Add(-1)
+			s.ready.Store(false)
 		}
 	}
 	if 0 < at && at < s.next.Load() { // with the lock: of two goroutines, the earlier time remains
@@ -168,17 +197,16 @@ func (t *store) Cancel(task *TaskEntry) bool {
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
-		if task == nil || !t.owns(&task.entry) {
+		if task == nil {
 			continue
 		}
-		if of := t.shardOf(&task.entry); s != of || i%chunk == 0 {
+		if e := &task.entry; s == nil || s != t.shardOf(e) || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = of
-			s.mu.Lock()
+			s = t.lock(e)
 		}
-		if t.owns(&task.entry) && t.cancelLocked(s, &task.entry) { // no other timer has adopted it
+		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++
 		}
 	}
@@ -188,45 +216,33 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// TakeDue is for a purgatory that finds that the deadline of an operation has passed at now, a recent reading of t's
-// clock. It reports whether it has: then the caller ends the operation as expired, and a worker of t that comes, or
-// that has claimed the entry already, finds that. It is false for a [Task], and always with [WithStallGrace]: there only
-// the driver knows whether it is to wait.
-func TakeDue(t Timer, operation *TaskEntry, now time.Duration) (passed bool) {
-	store, e := t.core(), &operation.entry
-	s := store.lock(e)
-	if s == nil {
-		return false
+// cancelLocked removes e, if it is in a list of s, and reports whether it did.
+func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
+	if ok = e.Linked(); ok {
+		t.removeLocked(s, e, entry.Cancelled)
+	} else if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
+		e.At = entry.Cancelled
 	}
-	defer s.mu.Unlock()
-	at := e.Deadline()
-	if at <= 0 || at > now || store.grace > 0 || !e.OfOperation() {
-		return false
-	}
-	if e.Linked() {
-		store.claimLocked(s, e)
-	}
-	return true
+	return ok
 }
 
-// cancelLocked removes e, if it is in a list of s, and reports whether it did.
-func (t *store) cancelLocked(s *shard, e *entry.Entry) bool {
-	if !e.Linked() {
-		if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
-			e.At = entry.Cancelled
-		}
-		return false
-	}
+// removeLocked takes e out of its list. mark is [entry.ExpiredBit], or [entry.Cancelled], which has all bits set.
+func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	e.Unlink()
-	e.At = entry.Cancelled
-	t.countLocked(s, -1)
-	return true
+	e.At |= mark
+	s.mu.pending--
+	if t.maxPending > 0 {
+		t.pending.Add(-1)
+	}
 }
 
 // Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports
 // whether it came in time. True means that it does not expire before the new deadline. False
 // means that it has expired or is expiring, was cancelled, was never added, or belongs to
 // another timer. It does not block.
+//
+// Extend is no check of a lease: it reads no clock, so it returns true after the deadline, too, until
+// a worker has claimed the entry.
 //
 // A deadline that is later by a tick or more is written to the entry only: when the old
 // deadline passes, the timer finds the new one and puts the entry back into the wheel. Another deadline
@@ -243,24 +259,27 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	// If the old deadline has passed, and its tick has not come, the new one may have passed
 	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
-	case e.At > 0 && to-e.At >= s.tick: // not Linked: the links of an operation that has ended have another use
+	case e.Linked() && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.At > 0:
+	case e.Linked():
 		e.Unlink()
 	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
 		s.mu.Unlock()
 		return false
 	default: // an operation's that was never added
-		t.countLocked(s, 1)
+		s.mu.pending++
+		if t.maxPending > 0 {
+			t.pending.Add(1)
+		}
 	}
-	t.schedule(s, e, t.clock.Now(), deadline)
+	t.insert(s, e, t.clock.Now(), deadline)
 	return true
 }
 
-// DeadlineOf returns what [TaskEntry.Deadline] returns, with the lock that guards it, so it
-// may be called at any time. It returns 0 if task belongs to another timer.
+// DeadlineOf returns the time, on the timer's clock, at which task expires or has expired; 0 if it was
+// never added, was cancelled, or belongs to another timer.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

@@ -55,16 +55,17 @@ type shard struct {
 		wheel   timingWheel
 		spill   entry.List
 		due     entry.List
-		// ready is set whenever due is not empty and the lock is free. It may stay set after the
-		// last due entry was cancelled, until a worker looks.
-		ready bool
 	}
+
+	// ready is set whenever due is not empty and the lock is free. It may stay set after the last
+	// due entry was cancelled, until a worker looks. It is written with the lock held.
+	ready sched.Bool
+	_     [8]byte
 
 	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
 	// far/8 and far/4. It differs so that shards that get their first young entry together are
 	// handled one after the other.
 	youngWait int64
-	index     int
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
 // chunk limits how many entries or buckets are moved while a shard's lock is held, so that
@@ -72,7 +73,7 @@ type shard struct {
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
-	s := &shard{tick: cfg.tick, index: index}
+	s := &shard{tick: cfg.tick}
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
@@ -98,32 +99,6 @@ func (s *shard) timeOf(tick int64) int64 {
 		return never
 	}
 	return (tick - s.phase) * s.tick
-}
-
-// scheduleLocked puts e, which is in no list, into the one for its deadline. It returns the time at which
-// s is to be flushed for that: 0 if e is due, never if a flush is planned anyway.
-func (s *shard) scheduleLocked(e *entry.Entry, now, deadline time.Duration) (at int64) {
-	since := max(int64(now), 0) // a caller may pass any value
-	e.At = within(deadline)
-	switch {
-	case deadline <= now:
-		s.mu.due.Push(e) // due now, not at the end of the tick
-		return 0
-	case e.At-since > s.far && s.mu.young.Empty():
-		s.mu.youngAt = since + s.youngWait
-		s.mu.young.Push(e)
-		return s.mu.youngAt
-	case e.At-since > s.far && e.At-s.mu.youngAt > s.far/2:
-		s.mu.young.Push(e)
-		return never
-	}
-	// Move the wheel to the clock if no bucket expires until then, so that e comes into the lowest
-	// level that it needs. A flush that has released the lock between two chunks has not raised
-	// next, so the wheel does not pass what that spills.
-	if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
-		w.now = since/s.tick + s.phase
-	}
-	return s.putLocked(e)
 }
 
 // putLocked puts e into the bucket of its deadline and returns when that expires, or into due

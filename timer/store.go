@@ -42,9 +42,8 @@ type store struct {
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	// Bit i%64 of ready[i/64] is shards[i].mu.ready. It is written with that shard's lock held.
-	ready   []sched.Uint64
-	from    atomic.Uint32 // the shard from which on the next worker searches for a bit
+	ready   sched.Int64   // of so many shards ready is set, or of more
+	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
@@ -61,8 +60,6 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 	}
 	t.clock = c
 	t.shards = make([]atomic.Pointer[shard], t.shardCount)
-	words := (t.shardCount + 63) / 64
-	t.ready = make([]sched.Uint64, words, max(words, lineWords))
 	t.wake.Store(1)
 	t.overdue.Store(never)
 	return nil
@@ -77,15 +74,12 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e. It makes the shard when the first entry comes: a timer that is not
-// used weighs little.
+// shardOf returns the shard of e, nil if it has not been made.
 func (t *store) shardOf(e *entry.Entry) *shard {
-	if s := t.shards[e.Shard(len(t.shards))].Load(); s != nil {
-		return s
-	}
-	return t.makeShard(e)
+	return t.shards[e.Shard(len(t.shards))].Load()
 }
 
+// makeShard makes the shard of e, and returns it. A timer that is not used weighs little.
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
@@ -114,14 +108,6 @@ func (t *store) Pending() (n int) {
 		s.mu.Unlock()
 	}
 	return n
-}
-
-// countLocked counts n more pending entries in s.
-func (t *store) countLocked(s *shard, n int64) {
-	s.mu.pending += n
-	if t.maxPending > 0 {
-		t.pending.Add(n)
-	}
 }
 
 // Stop makes the timer refuse further entries, cancels the pending ones and returns what they

@@ -28,44 +28,16 @@ type SystemTimer struct {
 	base time.Time
 	pool workers.Pool
 
-	driving atomic.Pointer[driving] // nil until a goroutine is to drive the timer
-
 	started atomic.Bool // Start was called
-}
 
-// driving is what those who drive a timer, or are to, wait for: a timer that is not used weighs little. See
-// docs/decisions.md#an-unused-purgatory.
-type driving struct {
-	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
-	sleeper sched.Sleeper // only the driver uses it
-	wakeup  sched.Token   // ends the driver's sleep
+	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
+	// little (docs/decisions.md#an-unused-purgatory).
+	making  sched.Mutex   // a leaf of the lock order
 	ended   chan struct{} // closed by Stop, at its end
-	gone    atomic.Bool   // it is not in live any more
-}
-
-// leave takes d out of live. Stop calls it, and who has come after Stop.
-func (d *driving) leave() {
-	if !d.gone.Swap(true) {
-		live.Add(-1)
-	}
-}
-
-// drive returns what the caller, who is to drive t, waits for, and reports whether t runs. If it does, Stop ends the
-// wait: Stop sets stopped before it looks for ended, and drive reads stopped after it has made ended.
-func (t *SystemTimer) drive() (d *driving, runs bool) {
-	if d = t.driving.Load(); d == nil {
-		d = &driving{driver: sched.NewToken(), wakeup: sched.NewToken(), ended: make(chan struct{})}
-		d.driver.Put()
-		if t.driving.CompareAndSwap(nil, d) {
-			t.countLive()
-		} else {
-			d = t.driving.Load()
-		}
-	}
-	if runs = !t.stopped.Load(); !runs {
-		d.leave()
-	}
-	return d, runs
+	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
+	wakeup  sched.Token   // ends the driver's sleep
+	sleeper sched.Sleeper // only the driver uses it
+	counted int64         // 1 if it counts in live
 }
 
 // live counts the SystemTimers of the process that a goroutine drives and that have not been stopped. A timer
@@ -92,9 +64,18 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	return t, nil
 }
 
-// countLive counts t. Another goroutine logs: the logger is user code, and the clock must not wait for it.
-func (t *SystemTimer) countLive() {
-	n := live.Add(1)
+// prepare makes what drivers wait for, unless Stop has come before, and adds count to live. Another
+// goroutine logs: the logger is user code, and the clock must not wait for it.
+func (t *SystemTimer) prepare(count int64) {
+	t.making.Lock()
+	defer t.making.Unlock()
+	if t.ended != nil || t.stopped.Load() {
+		return
+	}
+	t.ended, t.driver, t.wakeup = make(chan struct{}), sched.NewToken(), sched.NewToken()
+	t.driver.Put()
+	t.counted = count
+	n := live.Add(count)
 	if n <= tooManyTimers || warnedMany.Load() {
 		return
 	}
@@ -113,8 +94,20 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Nothing else reads the clock.
-func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
+// Now returns the time since the timer's start. Nothing else reads the clock. It panics where time is
+// not the timer's, and so does everything that needs the time: a SystemTimer that was made outside of a
+// bubble of testing/synctest must not be used inside, nor the other way round.
+func (t *SystemTimer) Now() time.Duration {
+	now := sched.Since(t.base)
+	// A time of a bubble has no monotonic reading, so it equals itself without one.
+	if uint64(now) > uint64(decade) && sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
+		panic("timer: a SystemTimer that was made outside of a bubble of testing/synctest is used inside, or the other way round; make it where it is used")
+	}
+	return now
+}
+
+// decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
+const decade = 10 * 365 * 24 * time.Hour
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
 // purgatory that uses the timer drives it too, so such a timer needs no Start. Starting it
@@ -140,9 +133,11 @@ func (t *SystemTimer) Stop() (unfired []any) {
 		return nil
 	}
 	unfired = t.store.Stop()
-	if d := t.driving.Load(); d != nil {
-		d.leave()
-		close(d.ended)
+	t.making.Lock()
+	defer t.making.Unlock()
+	if t.ended != nil {
+		live.Add(-t.counted)
+		close(t.ended)
 	}
 	return unfired
 }

@@ -2,7 +2,6 @@ package timer
 
 import (
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
@@ -47,12 +46,6 @@ func (e *TaskEntry) Bind(task Task) {
 	e.bound = task
 	e.entry.Bind()
 }
-
-// Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if
-// e was never added or was cancelled. It takes no lock. Call it only where no other
-// goroutine can add, extend, cancel or expire e meanwhile, in e's task for instance;
-// elsewhere call [Timer.DeadlineOf].
-func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 
 // run runs what e is bound to: a task, a handle's too, or the end of an operation (see
 // [entry.Expire]). The caller has claimed e.

@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // testTask is an entry with a task that counts its runs and then calls f, unless f is nil.
@@ -35,6 +33,9 @@ func newTask(f func()) *testTask {
 	tt.Bind(tt)
 	return tt
 }
+
+// Deadline returns what DeadlineOf does, without the lock that guards it.
+func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 
 // inShard assigns e, which is not scheduled, to the i-th shard.
 func (e *TaskEntry) inShard(i int) { e.entry.Word.Store(uint64(i) & (maxShards - 1)) }
@@ -216,27 +217,4 @@ func TestOneOfManyCancelsSucceeds(t *testing.T) {
 	assert.Zero(t, extended.Load())
 	assert.Zero(t, m.Pending())
 	checkInvariants(t, &m.store, nil)
-}
-
-// An operation is taken when its deadline has passed, and not before: then nothing has changed.
-func TestTakeDueTakesWhatIsDue(t *testing.T) {
-	m := newManual(t)
-	taken, first := untimed(t)
-	neighbour, second := untimed(t)
-	_, never := untimed(t)
-	require.True(t, m.Extend(first, time.Minute))
-	require.True(t, m.Extend(second, time.Minute+1))
-	for _, c := range []struct {
-		e       *TaskEntry
-		now     time.Duration
-		taken   bool
-		pending int
-	}{{never, time.Hour, false, 2}, {first, time.Minute - 1, false, 2}, {first, time.Minute, true, 1}, {second, time.Minute, false, 1}} {
-		assert.Equal(t, c.taken, TakeDue(m, c.e, c.now))
-		assert.Equal(t, c.pending, m.Pending())
-	}
-	assert.Equal(t, time.Minute+1, m.DeadlineOf(second))
-	m.AdvanceClock(time.Hour)
-	assert.Empty(t, taken.ended, "its taker ends it")
-	assert.Equal(t, []machine.Outcome{machine.Expired}, neighbour.ended)
 }

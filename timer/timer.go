@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer] in a
-// test. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
+// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
 // SystemTimer wait for time to pass, and those of a ManualTimer run tasks; the other
 // methods do not block.
 type Timer interface {
@@ -23,8 +22,8 @@ type Timer interface {
 	CancelAll(tasks []*TaskEntry) int
 	Extend(task *TaskEntry, deadline time.Duration) bool
 
-	// DeadlineOf returns what [TaskEntry.Deadline] returns, and may be called at any
-	// time. It returns 0 for an entry of another timer.
+	// DeadlineOf returns the time, on the timer's clock, at which an entry expires or has expired;
+	// 0 if it was never added, was cancelled, or belongs to another timer.
 	DeadlineOf(task *TaskEntry) time.Duration
 
 	// AdvanceClock lets up to d of time pass and reports whether anything expired, as

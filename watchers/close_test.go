@@ -14,37 +14,30 @@ import (
 func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	const shards = 8
 	w := New(Config[int]{Kick: func() {}, Shards: shards})
-	begin := func() *machine.Machine {
-		op := &waiter{}
-		machine.Of(op).Begin(op, 2, 1)
-		return machine.Of(op)
-	}
 	wait := func(shard uint64) *Wait[int] { return &Wait[int]{int(shard), AnyPosition, shard} }
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later
-		m := begin()
-		assert.Zero(t, w.Shard(i).Watch(m, 0, wait(i)))
+		m := newOp(2)
+		assert.Zero(t, w.Shard(i).Watch(m, m.First(), wait(i)))
 		accepted = append(accepted, m)
 	}
 	assert.True(t, w.Shard(0).Pass(machine.Satisfied))
 	w.Close()
 	for i := range uint64(shards) {
-		assert.Equal(t, ShardClosed, w.Shard(i).Watch(begin(), 0, wait(i)), "shard %d", i)
+		m := newOp(2)
+		assert.Equal(t, ShardClosed, w.Shard(i).Watch(m, m.First(), wait(i)), "shard %d", i)
 		assert.False(t, w.Shard(i).Pass(machine.Satisfied), "shard %d", i)
 	}
-	n, keys := watched(w)
-	assert.Equal(t, []int{shards / 2, shards / 2}, []int{n, keys}, "a refusal leaves no key")
+	sum := totals(w)
+	assert.Equal(t, []int{shards / 2, shards / 2}, []int{sum.Watched, sum.Keys}, "a refusal leaves no key")
 	for i, m := range accepted {
 		at := uint64(shards - 1 - i)
-		assert.Zero(t, w.Shard(at).Watch(m, 1, wait(at)))
+		assert.Zero(t, w.Shard(at).Watch(m, &m.MakeExtra()[0], wait(at)))
 	}
-	var total Totals
+	total := totals(w)
 	found := map[*machine.Machine]int{}
-	for s := range w.Shards() {
-		s.Totals(&total)
-	}
 	for k := range w.AllKeys() {
-		for _, m := range visit(w.Shard(k.Hash), k, 1) {
+		for _, m := range sampledOf(w.Shard(k.Hash), k.Key) {
 			found[m]++
 		}
 	}
@@ -53,4 +46,14 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	for _, m := range accepted {
 		assert.Equal(t, 2, found[m], "under each of its keys")
 	}
+}
+
+// sampledOf returns the operations of key, which it looks up by no hash.
+func sampledOf(s *Shard[int], key int) (machines []*machine.Machine) {
+	for _, sampled := range s.Sample(nil, 100, 0) {
+		if sampled.Key == key {
+			machines = append(machines, sampled.Machine)
+		}
+	}
+	return machines
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,143 +14,52 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-func TestAGateReportsWhetherAGoroutineIsInside(t *testing.T) {
-	var g Gate
-	assert.True(t, g.Enter())
-	assert.False(t, g.Enter())
-	assert.False(t, g.Enter())
-	assert.Equal(t, 3, g.inside())
-	g.Exit(2)
-	assert.False(t, g.Enter(), "two are inside still")
-	g.Exit(1)
-	g.Exit(5)
-	assert.Equal(t, 1, g.inside())
-	g.Exit(0)
-	assert.Zero(t, g.inside())
-	assert.EqualValues(t, 8, g.answered())
-	assert.True(t, g.Enter(), "answers are not taken for people")
-}
-
-// The count of answered operations wraps around and does not change the count of open
-// entries.
-func TestAGatesAnsweredCountMayWrapAround(t *testing.T) {
-	var g Gate
-	g.state.Store(uint64(answeredMax-1) << insideBits)
-	g.Enter()
-	assert.Equal(t, uint64(answeredMax-1), g.answered())
-	g.Enter()
-	g.Exit(3)
-	assert.EqualValues(t, 2, g.answered())
-	assert.Equal(t, 1, g.inside())
-	g.Exit(1)
-	assert.EqualValues(t, 3, g.answered())
-	assert.Zero(t, g.inside())
-	for range 200 { // the count of exits wraps around, too
-		g.Enter()
-		g.Exit(0)
-	}
-	assert.EqualValues(t, 3, g.answered())
-	assert.Zero(t, g.inside())
-
-	w := newMap(0)
+// Enter returns how many are inside. The count of answered operations wraps around, and does not change that of those inside.
+func TestAGateCountsWhoIsInside(t *testing.T) {
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
+	s.gate.state.Store(uint64(answeredMax-1) << insideBits)
 	s.mu.accepted = answeredMax + 2
-	s.Gate().Enter()
-	s.Gate().Exit(1)
-	assert.False(t, w.Quiet())
-	s.Gate().Enter()
-	s.Gate().Exit(1)
-	assert.True(t, w.Quiet())
+	assert.Equal(t, []int{1, 2, 3}, []int{s.Enter(), s.Enter(), s.Enter()})
+	assert.Equal(t, 3, w.Unanswered())
+	s.Exit(2)
+	assert.Equal(t, []int{2, 1}, []int{w.Inside(), w.Unanswered()})
+	s.Exit(0)
+	assert.Equal(t, []int{1, 1}, []int{w.Inside(), w.Unanswered()})
+	s.Exit(1)
+	assert.Equal(t, []int{0, 0}, []int{w.Inside(), w.Unanswered()})
 }
 
-// Of several goroutines that are inside together, the first is alone, and no other.
-func TestOnlyTheFirstInsideAGateIsAlone(t *testing.T) {
-	var g Gate
-	for range 2000 {
-		const crowd = 4
-		var alone atomic.Int64
-		var entered, group sync.WaitGroup
-		entered.Add(crowd)
-		for range crowd {
-			group.Go(func() {
-				if g.Enter() {
-					alone.Add(1)
-				}
-				entered.Done()
-				entered.Wait()
-				g.Exit(1)
-			})
-		}
-		group.Wait()
-		require.EqualValues(t, 1, alone.Load())
-	}
-	assert.Zero(t, g.inside())
-	assert.EqualValues(t, 8000, g.answered())
-}
-
-func TestManyShardsShareGates(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 4 * maxGates})
-	gates := map[*Gate]int{}
-	for i := range w.slots {
-		gates[w.Shard(uint64(i)).Gate()]++
-	}
-	assert.Len(t, gates, maxGates, "a goroutine stands at so many before one gives it a sign")
-	for _, shards := range gates {
-		assert.Equal(t, 4, shards)
-	}
-	few := New(Config[int]{Kick: func() {}, Shards: maxGates})
-	for i := range few.slots {
-		assert.Same(t, &few.Shard(uint64(i)).ownGate, few.Shard(uint64(i)).Gate(), "no more shards than gates: each has its own")
-	}
-	last := w.Shard(uint64(len(w.slots) - 1)).Gate()
-	last.Enter()
-	assert.Equal(t, 1, w.Inside(), "a shared gate counts once")
-	last.Exit(0)
-	assert.Zero(t, w.Inside())
-}
-
-func TestQuietMeansEveryAcceptedOperationIsAnswered(t *testing.T) {
+func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
-	assert.True(t, w.Quiet(), "nothing was accepted")
+	assert.Zero(t, w.Unanswered(), "nothing was accepted")
 	m := wait(t, w, a, b)
-	assert.False(t, w.Quiet(), "it waits")
+	assert.Equal(t, 1, w.Unanswered(), "it waits")
 	end(w, b, m)
-	assert.False(t, w.Quiet(), "it has ended, and is not answered")
-	gate := w.Shard(w.Hash(b)).Gate()
-	gate.Enter()
-	assert.False(t, w.Quiet())
-	assert.Equal(t, 1, w.Inside())
-	gate.Exit(1)
-	assert.True(t, w.Quiet())
+	assert.Equal(t, 1, w.Unanswered(), "it has ended, and is not answered")
+	w.Shard(w.Hash(b)).Enter()
+	w.Shard(w.Hash(b)).Exit(1)
+	assert.Zero(t, w.Unanswered())
 	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied))
-	assert.False(t, w.Quiet(), "whoever did not wait is to be answered, too")
-	gate.Enter()
-	gate.Exit(1)
-	assert.True(t, w.Quiet())
-	gate.Enter()
-	gate.Exit(0)
-	assert.True(t, w.Quiet(), "a check in vain answers nobody")
+	assert.Equal(t, 1, w.Unanswered(), "whoever did not wait is to be answered, too")
 }
 
-// TestQuietIsNeverReportedTooEarly has operations accepted, ended and answered on several
-// goroutines. At every moment at least one operation is accepted and not answered,
-// because each goroutine accepts the next one before it answers its own. So Quiet must
-// never return true.
-func TestQuietIsNeverReportedTooEarly(t *testing.T) {
+// Several goroutines accept, end and answer operations. At every moment at least one is accepted and not answered: each goroutine
+// accepts the next one before it answers its own.
+func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 64})
-	const rounds = 1000
 	batons := make(chan *machine.Machine, 1)
 	accept := func(r *rand.Rand) *machine.Machine {
 		key := r.IntN(1000)
 		return wait(t, w, key, key+1000, key+2000)
 	}
 	answer := func(r *rand.Rand, m *machine.Machine) {
-		key, _ := FirstKey[int](m)
+		key, _, _ := FirstKey[int](m)
 		end(w, key+1000*r.IntN(3), m)
-		gate := w.Shard(uint64(r.IntN(len(w.slots)))).Gate() // that of the shard in which it ends
-		gate.Enter()
-		gate.Exit(1)
+		s := w.Shard(uint64(r.IntN(len(w.slots)))) // that in which it ends
+		s.Enter()
+		s.Exit(1)
 	}
 	batons <- accept(rand.New(rand.NewPCG(9, 9)))
 	var looks atomic.Int64
@@ -157,8 +67,8 @@ func TestQuietIsNeverReportedTooEarly(t *testing.T) {
 	var watching, working sync.WaitGroup
 	watching.Go(func() {
 		for !stop.Load() {
-			if w.Quiet() {
-				t.Error("quiet while an operation was not answered")
+			if w.Unanswered() == 0 {
+				t.Error("all is answered, and an operation is not")
 				return
 			}
 			looks.Add(1)
@@ -167,7 +77,7 @@ func TestQuietIsNeverReportedTooEarly(t *testing.T) {
 	for i := range uint64(3) {
 		working.Go(func() {
 			r := rand.New(rand.NewPCG(i, 6))
-			for range rounds {
+			for range 500 {
 				before := <-batons
 				next := accept(r)
 				batons <- next
@@ -183,5 +93,64 @@ func TestQuietIsNeverReportedTooEarly(t *testing.T) {
 	stop.Store(true)
 	watching.Wait()
 	answer(rand.New(rand.NewPCG(8, 8)), <-batons)
-	assert.True(t, w.Quiet(), "the last one is answered")
+	assert.Zero(t, w.Unanswered(), "the last one is answered")
+}
+
+// A shard is blocked while somebody is inside, or tries, and nobody has finished.
+func TestAShardIsBlockedWhileNobodyFinishes(t *testing.T) {
+	w := New(Config[int]{Kick: func() {}, Shards: 4})
+	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, false).For }
+	assert.Zero(t, blocked(1), "no shard is used")
+	busy, quiet := w.Shard(0), w.Shard(1)
+	for _, s := range []*Shard[int]{busy, quiet} { // somebody has ended there
+		m := newOp(1)
+		s.Watch(m, m.First(), &Wait[int]{7, AnyPosition, 7})
+		s.lock()
+		s.leaveLocked([]*machine.Machine{m})
+		s.unlock()
+		m.Settle(nil)
+	}
+	assert.Zero(t, blocked(2), "nobody is inside")
+
+	quiet.Enter()
+	assert.Zero(t, blocked(10), "somebody is inside, since nobody knows when")
+	assert.Equal(t, 3*time.Second, blocked(13))
+	busy.Enter()
+	busy.Exit(5)
+	assert.Equal(t, 5*time.Second, blocked(15), "those who finish elsewhere do not make it shorter")
+	busy.Enter()
+	assert.Equal(t, 8*time.Second, blocked(18), "the longest")
+	assert.Equal(t, "*watchers.waiter", w.Blocked(18*time.Second, false).Kind.String())
+	quiet.Enter()
+	quiet.Exit(1)
+	assert.Equal(t, time.Second, blocked(19), "one has finished there, and nobody in the other shard")
+	assert.Equal(t, 2*time.Second, blocked(20))
+	quiet.Exit(1)
+	busy.Exit(1)
+	assert.Zero(t, blocked(30))
+	busy.Enter()
+	assert.Zero(t, blocked(40), "nobody was inside at the last look")
+	assert.Zero(t, w.Blocked(time.Minute, true).For, "after a stall nothing is known")
+	assert.Equal(t, time.Second, blocked(61))
+	busy.Exit(0)
+	assert.Zero(t, blocked(70))
+}
+
+// A try that blocks, and a walk that goes from one to the next.
+func TestAShardIsBlockedByATry(t *testing.T) {
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	for range 100 {
+		wait(t, w, 1)
+	}
+	var walk Walk[int]
+	out := begin(w, &walk, 1, EveryPosition, 1)
+	for second := range time.Duration(10) {
+		assert.Zero(t, w.Blocked(second*time.Second, false).For)
+		walk.Next(nil, 1, out, false)
+	}
+	assert.Zero(t, w.Blocked(10*time.Second, false).For)
+	b := w.Blocked(13*time.Second, false)
+	assert.Equal(t, []any{1, 3 * time.Second}, []any{b.Key, b.For})
+	pause(&walk)
+	assert.Zero(t, w.Blocked(20*time.Second, false).For, "nobody tries")
 }

@@ -1,25 +1,138 @@
 package watchers
 
-import "github.com/delayedop/purgatory/internal/machine"
+import (
+	"slices"
+	"testing"
 
-// Begin is Lock and [Locked.Begin].
-func (s *Shard[K]) Begin(c *Cursor[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int, more bool) {
-	if l, ok := s.Lock(key, hash); ok {
-		return l.Begin(c, upTo, out)
-	}
-	return 0, false
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+// waiter is an operation that is not in a purgatory.
+type waiter struct{ machine.Core }
+
+func (*waiter) TryComplete() bool { return false }
+func (*waiter) OnComplete()       {}
+func (*waiter) OnExpiration()     {}
+
+// newMap returns a map of eight shards.
+func newMap(staleLimit int) *Watchers[int] {
+	return New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
 }
 
-// BeginTurn is Lock and [Locked.BeginTurn].
-func (s *Shard[K]) BeginTurn(c *Cursor[K], key K, hash uint64, out []*machine.Machine) (n int, more, ok bool) {
-	if l, ok := s.Lock(key, hash); ok {
-		return l.BeginTurn(c, out)
-	}
-	return 0, false, false
+// newOp returns a new operation for this many keys, which the caller holds.
+func newOp(keys int) *machine.Machine {
+	op := &waiter{}
+	m := machine.Of(op)
+	m.Begin(op, keys, 1)
+	return m
 }
 
-// Awaited reports whether operations wait for key.
-func (s *Shard[K]) Awaited(key K, hash uint64) bool { return s.Waiting(key, hash) > 0 }
+// waitAt links a new operation under key at a position. It returns the operation, which
+// the caller holds.
+func waitAt(t testing.TB, w *Watchers[int], key int, position int64) *machine.Machine {
+	t.Helper()
+	return link(t, w, Wait[int]{key, position, w.Hash(key)})
+}
 
-// Quiet reports whether every operation that was accepted is answered.
-func (w *Watchers[K]) Quiet() bool { return w.Unanswered() == 0 }
+// wait links a new operation under keys. It returns the operation, which the caller holds.
+func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
+	t.Helper()
+	var waits []Wait[int]
+	for _, key := range keys {
+		waits = append(waits, Wait[int]{key, AnyPosition, w.Hash(key)})
+	}
+	return link(t, w, waits...)
+}
+
+// link links a new operation.
+func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
+	t.Helper()
+	m := newOp(len(waits))
+	require.Zero(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
+	if len(waits) > 1 {
+		extra := m.MakeExtra()
+		for i := range extra {
+			require.Zero(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
+		}
+	}
+	return m
+}
+
+// end ends machines, which the caller holds, as satisfied in the shard of key.
+func end(w *Watchers[int], key int, machines ...*machine.Machine) {
+	s := w.Shard(w.Hash(key))
+	s.lock()
+	s.leaveLocked(machines)
+	s.unlock()
+	settle(machines...)
+}
+
+// settle is what an ending does with operations that have left the lists of one shard.
+func settle(machines ...*machine.Machine) {
+	for _, m := range machines {
+		if m.Extra() != nil {
+			LeaveOthers[int](m)
+		}
+		m.Settle(nil)
+	}
+}
+
+// ending makes m, which the caller holds, end as o.
+func ending(m *machine.Machine, o machine.Outcome) *machine.Machine {
+	m.Release(false)
+	m.Claim(o, 1)
+	return m
+}
+
+// keysOf returns n keys, the i-th of which is in the i-th shard.
+func keysOf(w *Watchers[int], n int) (keys []int) {
+	for key := 0; len(keys) < n; key++ {
+		if int(w.Hash(key)%uint64(len(w.slots))) == len(keys) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func twoKeys(w *Watchers[int]) (a, b int) {
+	keys := keysOf(w, 2)
+	return keys[0], keys[1]
+}
+
+func totals(w *Watchers[int]) (t Totals) {
+	for s := range w.Shards() {
+		s.Totals(&t)
+	}
+	return t
+}
+
+// begin begins a walk over key, which reads size operations at a time.
+func begin(w *Watchers[int], walk *Walk[int], key int, upTo int64, size int) []*machine.Machine {
+	out := make([]*machine.Machine, size)
+	return out[:w.Shard(w.Hash(key)).Begin(walk, key, w.Hash(key), upTo, out)]
+}
+
+// next goes on with a walk, none of whose operations ends.
+func next(walk *Walk[int], size int) []*machine.Machine {
+	out := make([]*machine.Machine, size)
+	return out[:walk.Next(nil, 0, out, false)]
+}
+
+// visit returns what a walk over key visits.
+func visit(w *Watchers[int], key int, upTo int64, size int) (visited []*machine.Machine) {
+	var walk Walk[int]
+	for out := begin(w, &walk, key, upTo, size); len(out) > 0; out = next(&walk, size) {
+		visited = append(visited, out...)
+	}
+	return visited
+}
+
+// same requires that both have the very same operations: two that differ may be equal for package assert.
+func same(t testing.TB, want, got []*machine.Machine, what ...any) {
+	t.Helper()
+	require.True(t, slices.Equal(want, got), what...)
+}
+
+func list(machines ...*machine.Machine) []*machine.Machine { return machines }

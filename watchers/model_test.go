@@ -1,226 +1,417 @@
 package watchers
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// modelled is an operation in the model. The test holds it all the time, as a
-// registration does.
+// Walks, claims and signals of a few keys, in any order, while operations come and go: each operation that was there when somebody
+// asked for a try is visited afterwards, or leaves. A key has one walk at a time, a pass over it visits nobody twice, and at rest
+// nothing is left to do.
+func TestTheMapAgainstAModel(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			m := newModel(t, seed)
+			for range 400 {
+				m.step()
+				m.check()
+			}
+			m.rest()
+		})
+	}
+}
+
+// model is the map as it should be.
+type model struct {
+	t       *testing.T
+	rng     *rand.Rand
+	w       *Watchers[int]
+	keys    int
+	live    []*modelled
+	walking []*modelWalk // by key: the walk that is under way
+	paused  []*modelWalk
+	claims  []*modelClaims
+	ended   int64
+}
+
+// modelled is an operation. The test holds it all the time, as a registration does.
 type modelled struct {
 	m    *machine.Machine
 	keys []int
 	at   []int64
+	due  map[int]bool // the keys of which somebody has asked for a try since it was visited
 }
 
-// walk is a walk that has begun, with the operations that it has to visit.
-type walk struct {
-	cursor  Cursor[int]
-	key     int
-	upTo    int64
-	begun   map[*machine.Machine]bool // operations that were linked when it began and still are
-	visited []*machine.Machine
-	out     int
-	more    bool
+// modelWalk is a walk that has begun.
+type modelWalk struct {
+	Walk[int]
+	key    int
+	out    []*machine.Machine // that it has read last
+	pass   uint32
+	seen   map[*machine.Machine]bool // in this pass
+	over   bool                      // because a newer walk has begun, or the key has left the map
+	number int                       // of steps
 }
 
-func TestTheMapAgainstAModel(t *testing.T) {
-	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { playModel(t, rand.New(rand.NewPCG(seed, 2))) })
+// modelClaims is a walk that claims.
+type modelClaims struct {
+	Claims[int]
+	key  int
+	need map[*machine.Machine]bool // that were there when it began, and still are
+	news int                       // how many more may come before it need not reach all
+	over bool                      // the key has left the map
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{t: t, rng: rand.New(rand.NewPCG(seed, 2))}
+	m.w, m.keys = newMap(m.rng.IntN(4)), 1+m.rng.IntN(5)
+	m.walking = make([]*modelWalk, m.keys)
+	return m
+}
+
+func (m *model) shard(key int) *Shard[int] { return m.w.Shard(m.w.Hash(key)) }
+
+func (m *model) step() {
+	key := m.rng.IntN(m.keys)
+	switch m.rng.IntN(11) {
+	case 0, 1:
+		for range 1 + m.rng.IntN(6) {
+			m.watch()
+		}
+	case 2: // some end, which no walk over the key has found
+		m.end(key, m.some(key, m.live))
+	case 3: // a check
+		upTo := m.asks(key)
+		out := make([]*machine.Machine, 1+m.rng.IntN(8))
+		x := &modelWalk{key: key}
+		n := m.shard(key).Begin(&x.Walk, key, m.w.Hash(key), upTo, out)
+		m.begun(x, out[:n])
+	case 4:
+		upTo := m.asks(key)
+		require.Equal(m.t, m.waits(key) > 0, m.shard(key).Signal(key, m.w.Hash(key), upTo))
+	case 5:
+		m.work()
+	case 6, 7, 8:
+		if x := m.walking[key]; x != nil {
+			m.next(x, m.rng.IntN(4) == 0)
+		}
+	case 9:
+		if len(m.paused) > 0 {
+			m.resume(m.rng.IntN(len(m.paused)))
+		}
+	case 10:
+		if len(m.claims) == 0 || m.rng.IntN(4) == 0 {
+			c := &modelClaims{key: key, need: map[*machine.Machine]bool{}}
+			for _, o := range m.live {
+				if slices.Contains(o.keys, key) {
+					c.need[o.m] = true
+				}
+			}
+			c.news = len(c.need)
+			m.claims = append(m.claims, c)
+		}
+		m.claim(m.rng.IntN(len(m.claims)))
 	}
 }
 
-func playModel(t *testing.T, rng *rand.Rand) {
-	t.Helper()
-	limit := rng.IntN(4)
-	w := newMap(limit)
-	keys := 1 + rng.IntN(60)
-	var live []*modelled
-	var walks []*walk
-	ended := int64(0)
-	position := func() int64 { return []int64{AnyPosition, 0, 5, rng.Int64N(1000), 1000 + rng.Int64N(5)}[rng.IntN(5)] }
-	gone := func(o *modelled) {
-		live = slices.DeleteFunc(live, func(other *modelled) bool { return other == o })
-		for _, walk := range walks {
-			delete(walk.begun, o.m)
+// watch registers an operation.
+func (m *model) watch() {
+	o := &modelled{due: map[int]bool{}}
+	for _, key := range m.rng.Perm(m.keys)[:1+m.rng.IntN(min(m.keys, 3))] {
+		o.keys = append(o.keys, key)
+		o.at = append(o.at, []int64{AnyPosition, AnyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(4)])
+	}
+	var waits []Wait[int]
+	for i, key := range o.keys {
+		waits = append(waits, Wait[int]{key, o.at[i], m.w.Hash(key)})
+		for _, c := range m.claims {
+			if c.key == key {
+				c.news--
+			}
 		}
 	}
-	for range 400 {
-		switch rng.IntN(9) {
-		case 0, 1, 2: // watch
-			o := &modelled{}
-			most := min(keys, 4)
-			if rng.IntN(5) == 0 { // arrays that are not used again
-				most = min(keys, 12)
-			}
-			for _, key := range rng.Perm(keys)[:1+rng.IntN(most)] {
-				o.keys, o.at = append(o.keys, key), append(o.at, position())
-			}
-			op := &waiter{}
-			o.m = machine.Of(op)
-			require.True(t, machine.Of(op).Begin(op, len(o.keys), 1))
-			for i, key := range o.keys {
-				require.Zero(t, w.Shard(w.Hash(key)).Watch(o.m, i, &Wait[int]{key, o.at[i], w.Hash(key)}))
-			}
-			live = append(live, o)
-		case 3, 4, 5: // some end, in the shard of one of their keys, while other shards are locked
-			if len(live) == 0 {
-				continue
-			}
-			key := live[rng.IntN(len(live))].keys[0]
-			s := w.Shard(w.Hash(key))
-			var left []*modelled
-			var machines []*machine.Machine
-			var outcomes []machine.Outcome
-			for _, o := range live {
-				if slices.Contains(o.keys, key) && len(left) < 1+rng.IntN(5) {
-					left = append(left, o)
-					machines, outcomes = append(machines, o.m), append(outcomes, machine.Forced)
-				}
-			}
-			busy := w.Shard(uint64(rng.IntN(len(w.slots))))
-			foreign := 0
-			for _, o := range left {
-				for _, k := range o.keys {
-					if w.Shard(w.Hash(k)) == busy {
-						foreign++
-					}
-				}
-			}
-			if busy != s && foreign <= limit {
-				busy.mu.Lock()
-				s.Leave(machines, outcomes, make([]int, len(machines)))
-				require.Equal(t, foreign, w.Stale())
-				if rng.IntN(2) == 0 {
-					busy.unlock()
-				} else {
-					busy.mu.Unlock()
-					require.Equal(t, foreign, w.Purge())
-				}
-			} else {
-				s.Leave(machines, outcomes, make([]int, len(machines)))
-			}
-			for _, o := range left {
-				wishes.Settle([]*machine.Machine{o.m}, []machine.Outcome{machine.Forced}, nil)
-				gone(o)
-			}
-			ended += int64(len(left))
-		case 6: // one walk is stopped early, or takes the rest at once
-			if len(walks) > 0 {
-				if walk := walks[rng.IntN(len(walks))]; walk.more {
-					if walk.more = false; rng.IntN(2) == 0 {
-						walk.cursor.Stop()
-						walk.begun = nil
-					} else {
-						walk.visited = append(walk.visited, restOf(&walk.cursor)...)
-					}
-				}
-			}
-		case 7: // a walk begins
-			walk := &walk{key: rng.IntN(keys), upTo: []int64{AnyPosition, 0, 5, 500, EveryPosition}[rng.IntN(5)], begun: map[*machine.Machine]bool{}, out: 1 + rng.IntN(6)}
-			for _, o := range live {
-				if i := slices.Index(o.keys, walk.key); i >= 0 && o.at[i] <= walk.upTo {
-					walk.begun[o.m] = true
-				}
-			}
-			out := make([]*machine.Machine, walk.out)
-			n, more := w.Shard(w.Hash(walk.key)).Begin(&walk.cursor, walk.key, w.Hash(walk.key), walk.upTo, out)
-			walk.visited, walk.more = append(walk.visited, out[:n]...), more
-			walks = append(walks, walk)
-		case 8: // walks go on
-			for _, walk := range walks {
-				if walk.more && rng.IntN(2) == 0 {
-					out := make([]*machine.Machine, walk.out)
-					n, more := walk.cursor.Next(out)
-					walk.visited, walk.more = append(walk.visited, out[:n]...), more
-				}
-			}
-		}
-		walks = slices.DeleteFunc(walks, func(walk *walk) bool {
-			if walk.more {
-				return false
-			}
-			once := map[*machine.Machine]bool{}
-			for _, m := range walk.visited {
-				require.False(t, once[m], "visited twice")
-				once[m] = true
-			}
-			for m := range walk.begun {
-				require.True(t, once[m], "passed over")
-			}
-			return true
-		})
-		checkInvariants(t, w)
-		compare(t, w, live, ended)
-	}
-	for _, walk := range walks {
-		for walk.more {
-			_, walk.more = walk.cursor.Next(make([]*machine.Machine, 9))
-		}
-	}
-	for len(live) > 0 {
-		s := w.Shard(w.Hash(live[0].keys[0]))
-		s.Leave([]*machine.Machine{live[0].m}, []machine.Outcome{machine.Closed}, make([]int, 1))
-		live = live[1:]
-	}
-	checkInvariants(t, w)
-	var sum Totals
-	for i := range w.slots {
-		w.Shard(uint64(i)).Totals(&sum)
-	}
-	assert.Zero(t, sum.Keys)
-	assert.Zero(t, sum.Watched)
-	assert.Zero(t, sum.Pending())
-	assert.Zero(t, sum.Counts[machine.Pending])
+	o.m = link(m.t, m.w, waits...)
+	m.live = append(m.live, o)
 }
 
-// compare requires that every key's lists hold what the model says, in its order.
-func compare(t *testing.T, w *Watchers[int], live []*modelled, ended int64) {
-	t.Helper()
-	want := map[int][2][]*machine.Machine{}
+// some returns some of the live operations of key.
+func (m *model) some(key int, among []*modelled) (some []*modelled) {
+	n := []int{1, 2, 8, 100}[m.rng.IntN(4)]
+	for _, o := range among {
+		if slices.Contains(o.keys, key) && len(some) < n && m.rng.IntN(2) == 0 {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// end ends operations in the shard of key.
+func (m *model) end(key int, some []*modelled) {
+	s := m.shard(key)
+	s.lock()
+	s.leaveLocked(machinesOf(some))
+	s.unlock()
+	m.left(key, some)
+}
+
+func machinesOf(some []*modelled) (machines []*machine.Machine) {
+	for _, o := range some {
+		machines = append(machines, o.m)
+	}
+	return machines
+}
+
+// left settles operations that have left the shard of key. Perhaps another shard is busy.
+func (m *model) left(key int, some []*modelled) {
+	busy := m.shard(m.rng.IntN(m.keys))
+	m.w.Purge()
+	stale := 0
+	for _, o := range some {
+		for _, k := range o.keys {
+			if m.shard(k) == busy {
+				stale++
+			}
+		}
+	}
+	if busy == m.shard(key) || stale > m.w.config.StaleLimit {
+		settle(machinesOf(some)...)
+	} else {
+		busy.lock()
+		settle(machinesOf(some)...)
+		require.Equal(m.t, stale, m.w.Stale())
+		if busy.unlock(); m.rng.IntN(2) == 0 {
+			require.Equal(m.t, stale, m.w.Purge())
+		}
+	}
+	m.ended += int64(len(some))
+	m.live = slices.DeleteFunc(m.live, func(o *modelled) bool { return slices.Contains(some, o) })
+	for _, c := range m.claims {
+		for _, o := range some {
+			delete(c.need, o.m)
+		}
+	}
+	for k := range m.keys {
+		if m.waits(k) == 0 {
+			m.over(k)
+			for _, c := range m.claims {
+				c.over = c.over || c.key == k
+			}
+		}
+	}
+}
+
+// over ends the walks over key.
+func (m *model) over(key int) {
+	if x := m.walking[key]; x != nil {
+		x.over = true
+	}
+	for _, x := range m.paused {
+		x.over = x.over || x.key == key
+	}
+}
+
+// asks is what a check or a signal asks for: from now on, those up to the position need a visit.
+func (m *model) asks(key int) (upTo int64) {
+	upTo = []int64{EveryPosition, EveryPosition, AnyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(5)]
+	for _, o := range m.live {
+		if i := slices.Index(o.keys, key); i >= 0 && o.at[i] <= upTo {
+			o.due[key] = true
+		}
+	}
+	return upTo
+}
+
+// begun notes that x has begun, if it has read any.
+func (m *model) begun(x *modelWalk, out []*machine.Machine) {
+	if len(out) == 0 {
+		return
+	}
+	if old := m.walking[x.key]; old != nil {
+		require.True(m.t, old.over, "two walks at once")
+		m.paused = append(m.paused, old) // Next tells it
+	}
+	m.over(x.key)
+	m.walking[x.key] = x
+	m.read(x, out)
+}
+
+// read notes what x has read.
+func (m *model) read(x *modelWalk, out []*machine.Machine) {
+	x.out = out
+	if x.pass != x.Walk.number || x.seen == nil {
+		x.pass, x.seen = x.Walk.number, map[*machine.Machine]bool{}
+	}
+	if x.number++; x.number > 10_000 {
+		require.Fail(m.t, "endless")
+	}
+	for _, visited := range out {
+		i := slices.IndexFunc(m.live, func(o *modelled) bool { return o.m == visited })
+		require.NotEqual(m.t, -1, i, "one that has left")
+		require.Contains(m.t, m.live[i].keys, x.key)
+		require.False(m.t, x.seen[visited], "twice in a pass")
+		x.seen[visited] = true
+		delete(m.live[i].due, x.key)
+	}
+}
+
+// next goes on with x: some of those that it has read end.
+func (m *model) next(x *modelWalk, pause bool) {
+	var ended []*modelled
+	for _, o := range m.some(x.key, m.live) {
+		if slices.Contains(x.out, o.m) {
+			ended = append(ended, o)
+		}
+	}
+	out := make([]*machine.Machine, 1+m.rng.IntN(8))
+	n := x.Next(machinesOf(ended), len(x.out), out, pause)
+	m.left(x.key, ended)
+	switch {
+	case x.over:
+		require.Zero(m.t, n)
+		m.walking[x.key] = nil
+	case pause:
+		require.Zero(m.t, n)
+		m.walking[x.key], m.paused = nil, append(m.paused, x)
+	case n == 0:
+		m.walking[x.key] = nil
+		x.over = true
+		require.Zero(m.t, x.Resume(out), "a walk that is over does not go on")
+	default:
+		m.read(x, out[:n])
+	}
+}
+
+// resume has the i-th of the paused walks go on.
+func (m *model) resume(i int) {
+	x := m.paused[i]
+	m.paused = slices.Delete(m.paused, i, i+1)
+	out := make([]*machine.Machine, 1+m.rng.IntN(8))
+	n := x.Resume(out)
+	if n > 0 {
+		require.False(m.t, x.over, "a walk that is over goes on")
+		m.walking[x.key] = x
+		m.read(x, out[:n])
+	}
+}
+
+// work is a worker, which takes a key out of the queue.
+func (m *model) work() (found bool) {
+	x := new(modelWalk)
+	out := make([]*machine.Machine, 1+m.rng.IntN(8))
+	key, n, ok := m.w.BeginSignalled(&x.Walk, out)
+	x.key = key
+	m.begun(x, out[:n])
+	return ok
+}
+
+// claim has the i-th of the claims go on. It claims some, and so ends them.
+func (m *model) claim(i int) {
+	c := m.claims[i]
+	out := make([]*machine.Machine, 1+m.rng.IntN(8))
+	n, more := m.shard(c.key).Claim(&c.Claims, c.key, m.w.Hash(c.key), func(visited *machine.Machine) bool {
+		delete(c.need, visited)
+		return m.rng.IntN(2) == 0
+	}, out)
+	if !more {
+		m.claims = slices.Delete(m.claims, i, i+1)
+		if !c.over && c.news >= 0 {
+			require.Empty(m.t, c.need, "passed over")
+		}
+	}
+	var ended []*modelled
+	for _, o := range m.live {
+		if slices.Contains(out[:n], o.m) {
+			ended = append(ended, o)
+		}
+	}
+	require.Len(m.t, ended, n, "each is claimed once")
+	m.left(c.key, ended)
+}
+
+// waits returns how many wait for key.
+func (m *model) waits(key int) (n int) {
+	for _, o := range m.live {
+		if slices.Contains(o.keys, key) {
+			n++
+		}
+	}
+	return n
+}
+
+// check requires that each list has the operations of the model, in their order.
+func (m *model) check() {
+	marks := 0
+	for _, c := range m.claims {
+		if c.mark != nil && c.mark.List() != nil {
+			marks++
+		}
+	}
+	checkInvariants(m.t, m.w, marks)
 	watched := 0
-	type entry struct {
-		m   *machine.Machine
-		key int
-	}
-	at := map[entry]int64{}
-	for _, o := range live {
-		for i, key := range o.keys {
-			at[entry{o.m, key}] = o.at[i]
-			lists := want[key]
-			if o.at[i] == AnyPosition {
-				lists[0] = append(lists[0], o.m)
-			} else {
-				lists[1] = append(lists[1], o.m)
-			}
-			want[key] = lists
-			watched++
+	for key := range m.keys {
+		type place struct {
+			m  *machine.Machine
+			at int64
 		}
-	}
-	for key, lists := range want {
-		slices.SortStableFunc(lists[1], func(a, b *machine.Machine) int { return int(at[entry{a, key}] - at[entry{b, key}]) })
-		l := w.Shard(w.Hash(key)).mu.keys.find(key, w.Hash(key))
-		require.NotNil(t, l)
-		var got []*machine.Machine
-		for watch := l.First(); watch != nil; watch = l.Next(watch) {
-			if m := watch.Machine(); m != nil && m.Outcome() == machine.Pending {
-				got = append(got, m)
+		var want, got []place
+		for _, o := range m.live {
+			if i := slices.Index(o.keys, key); i >= 0 {
+				want = append(want, place{o.m, o.at[i]})
+				watched++
 			}
 		}
-		require.True(t, slices.Equal(slices.Concat(lists[0], lists[1]), got), "key %d: the order in its list", key)
+		slices.SortStableFunc(want, func(a, b place) int { return cmp.Compare(a.at, b.at) }) // AnyPosition is the lowest
+		if l := m.shard(key).mu.keys.find(key, m.w.Hash(key)); l != nil {
+			for w := l.First(); w != nil; w = l.Next(w) {
+				if w.Machine() != nil && w.Machine().Outcome() == machine.Pending {
+					got = append(got, place{w.Machine(), w.Position()})
+				}
+			}
+		}
+		require.True(m.t, slices.Equal(want, got), "key %d: the order in its list", key)
 	}
-	var sum Totals
-	for i := range w.slots {
-		w.Shard(uint64(i)).Totals(&sum)
+	sum := totals(m.w) // which takes out the stale watches
+	require.EqualValues(m.t, len(m.live), sum.Pending())
+	require.Equal(m.t, watched, sum.Watched)
+	require.Equal(m.t, m.ended, sum.Counts[machine.Satisfied])
+}
+
+// rest brings every walk to its end. Nobody is due then, and everybody can leave.
+func (m *model) rest() {
+	for range 10_000 {
+		i := slices.IndexFunc(m.walking, func(x *modelWalk) bool { return x != nil })
+		switch {
+		case i >= 0:
+			m.next(m.walking[i], false)
+		case len(m.paused) > 0:
+			m.resume(0)
+		case len(m.claims) > 0:
+			m.claim(0)
+		case !m.work():
+			i = m.keys
+		}
+		if i == m.keys {
+			break
+		}
 	}
-	require.EqualValues(t, len(live), sum.Pending())
-	require.Equal(t, watched, sum.Watched)
-	require.Equal(t, ended, sum.Counts[machine.Forced])
+	m.check()
+	for _, o := range m.live {
+		require.Empty(m.t, o.due, "not visited after somebody had asked for it")
+	}
+	for s := range m.w.Shards() {
+		require.Zero(m.t, s.mu.walks)
+	}
+	for len(m.live) > 0 {
+		m.end(m.live[0].keys[0], m.live[:1:1])
+	}
+	m.check()
+	sum := totals(m.w)
+	require.Zero(m.t, sum.Keys+sum.Watched)
 }

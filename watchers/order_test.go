@@ -12,7 +12,7 @@ import (
 )
 
 // longestWalk returns the largest number of operations that find may have to pass on its way to
-// position: the most that stand between two markers of the index before it.
+// position: the most that stand between two marks of the index before it.
 func longestWalk(l *keyList[int], position int64) (longest int) {
 	n := 0
 	for w := l.First(); w != nil && w.Position() <= position; w = l.Next(w) {
@@ -51,11 +51,8 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	add(10, func(i int) int64 { return int64(1100 + 400*i) })
 	assert.True(t, slices.Equal(before, l.ordered.index), "the next ones use it as it is")
 
-	var c Cursor[int]
-	if _, more := s.Begin(&c, 1, w.Hash(1), EveryPosition, make([]*machine.Machine, 1)); assert.True(t, more) {
-		c.Stop()
-	}
-	assert.True(t, slices.Equal(before, l.ordered.index), "a check drops no marker behind an operation")
+	visit(w, 1, EveryPosition, 100)
+	assert.True(t, slices.Equal(before, l.ordered.index), "a check drops no mark behind an operation")
 
 	add(2000, at(1500))
 	assert.LessOrEqual(t, longestWalk(l, 5000), segment+1, "a segment that grows is split")
@@ -67,7 +64,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	assert.LessOrEqual(t, longestWalk(l, 8900), segment+1, "the index grows with the list")
 	assert.True(t, slices.Equal(before, l.ordered.index[:len(before)]))
 	assert.LessOrEqual(t, len(l.ordered.index), len(before)+3000/segment+1)
-	checkInvariants(t, w)
+	checkInvariants(t, w, 0)
 
 	keep(50)
 	add(1, at(1))
@@ -77,18 +74,19 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	assert.LessOrEqual(t, longestWalk(l, 13_900), segment+1)
 	keep(10)
 	add(100, func(i int) int64 { return int64(20_000 + i) })
-	assert.LessOrEqual(t, len(l.ordered.index), 8+2*110/segment, "or at its end")
-	checkInvariants(t, w)
+	visit(w, 1, 0, 8)
+	assert.LessOrEqual(t, len(l.ordered.index), 8+2*110/segment, "or when there is a check")
+	checkInvariants(t, w, 0)
 	keep(0)
-	checkInvariants(t, w) // the key has left the map, and its list serves another key
+	checkInvariants(t, w, 0) // the key has left the map, and its list serves another key
 	add(100, func(i int) int64 { return int64(100 - i) })
 	require.Same(t, l, s.mu.keys.find(1, w.Hash(1)))
-	checkInvariants(t, w)
+	checkInvariants(t, w, 0)
 }
 
-// A log that passes positions, one after the other, leaves no markers that each check would have to
+// A log that passes positions, one after the other, leaves no marks that each check would have to
 // pass.
-func TestAPassedPositionLeavesNoMarker(t *testing.T) {
+func TestAPassedPositionLeavesNoMark(t *testing.T) {
 	w := newMap(0)
 	s := w.Shard(w.Hash(1))
 	const n = 100 * segment
@@ -99,54 +97,19 @@ func TestAPassedPositionLeavesNoMarker(t *testing.T) {
 	waitAt(t, w, 1, n-2*nearEnd) // makes the index
 	l := s.mu.keys.find(1, w.Hash(1))
 	require.Greater(t, len(l.ordered.index), n/segment-2)
-	var c Cursor[int]
-	out := make([]*machine.Machine, 2)
 	for i := range int64(n - segment) {
-		found, more := s.Begin(&c, 1, w.Hash(1), i, out)
-		require.False(t, more)
-		require.Equal(t, ops[i:i+1], out[:found])
-		end(w, 1, out[0])
+		same(t, ops[i:i+1], visit(w, 1, i, 2))
+		end(w, 1, ops[i])
 		passed := 0
-		for at := l.Next(l.ordered.begin.Element()); at.Machine() == nil; at = l.Next(at) {
+		for at := l.Next(&l.ordered.begin); at.Machine() == nil; at = l.Next(at) {
 			passed++
 		}
 		require.LessOrEqual(t, passed, 1, "position %d", i)
 		if i%100 == 0 {
-			checkInvariants(t, w)
+			checkInvariants(t, w, 0)
 		}
 	}
 	require.LessOrEqual(t, len(l.ordered.index), 2)
-}
-
-// A marker that has left the index stays for as long as a walk stands there, and joins another one as any walk's does.
-func TestAMarkerThatLeavesTheIndexIsThatOfItsWalks(t *testing.T) {
-	w := newMap(0)
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	var ops []*machine.Machine
-	for i := range int64(3 * segment) {
-		ops = append(ops, waitAt(t, w, 1, i))
-	}
-	waitAt(t, w, 1, 2*segment) // makes the index
-	l := s.mu.keys.find(1, hash)
-	first := l.ordered.index[0]
-	before := slices.IndexFunc(ops, func(m *machine.Machine) bool { return l.Prev(m.First()) == first.Element() })
-	require.Positive(t, before)
-	var c Cursor[int]
-	_, more := s.Begin(&c, 1, hash, EveryPosition, make([]*machine.Machine, before))
-	require.True(t, more)
-	require.Same(t, first, c.here)
-	end(w, 1, ops[:before]...)
-	var next Cursor[int]
-	_, more = s.Begin(&next, 1, hash, EveryPosition, make([]*machine.Machine, 1)) // drops the first
-	require.True(t, more)
-	require.NotContains(t, l.ordered.index, first)
-	require.Same(t, ops[before].First(), l.Next(l.ordered.begin.Element()), "the first has joined begin")
-	n, _ := c.Next(make([]*machine.Machine, 1))
-	require.Equal(t, 1, n)
-	c.Stop()
-	next.Stop()
-	checkInvariants(t, w)
-	require.Equal(t, 1, l.ordered.begin.Users)
 }
 
 // An operation without a position that comes to many with one takes its place in a few steps.
@@ -162,12 +125,12 @@ func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	assert.Empty(t, l.ordered.index, "there was no search")
 	assert.Same(t, first, l.First().Machine())
 	assert.Same(t, second, l.Next(l.First()).Machine())
-	checkInvariants(t, w)
+	checkInvariants(t, w, 0)
 }
 
 func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	// The lists are long, with insertions everywhere and removals, so that the index
-	// gets more markers, and is emptied.
+	// gets more marks, and is emptied.
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := New(Config[int]{Kick: func() {}, Shards: 1})
@@ -180,14 +143,11 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 		for step := range 6000 {
 			if len(model) > 0 && (step > 5000 || rng.IntN(4) == 0) {
 				i := rng.IntN(len(model))
-				s.Leave([]*machine.Machine{model[i].m}, []machine.Outcome{machine.Forced}, make([]int, 1))
+				end(w, 1, model[i].m)
 				model = slices.Delete(model, i, i+1)
 			} else {
 				position := []int64{int64(step), rng.Int64N(int64(step) + 1), 77, int64(step) - rng.Int64N(64)}[rng.IntN(4)]
-				op := &waiter{}
-				m := machine.Of(op)
-				require.True(t, machine.Of(op).Begin(op, 1, 1))
-				require.Zero(t, s.Watch(m, 0, &Wait[int]{1, position, w.Hash(1)}))
+				m := waitAt(t, w, 1, position)
 				i, _ := slices.BinarySearchFunc(model, position, func(p linked, position int64) int {
 					if p.position <= position {
 						return -1
@@ -199,7 +159,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 			if step%97 != 0 && step != 5999 {
 				continue
 			}
-			checkInvariants(t, w)
+			checkInvariants(t, w, 0)
 			l := s.mu.keys.find(1, w.Hash(1))
 			i := 0
 			for watch := l.First(); watch != nil; watch = l.Next(watch) {
@@ -212,66 +172,4 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 		}
 		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index, "the index was in use")
 	}
-}
-
-// Operations behind the first are cancelled, by the thousand. The markers that stood among them are passed once: also
-// where walks stand at some of them.
-func TestAWalkDropsTheMarkersThatItPassesInARow(t *testing.T) {
-	w := newMap(0)
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	const n = 300 * segment
-	var ops []*machine.Machine
-	for i := range int64(n) {
-		ops = append(ops, waitAt(t, w, 1, i))
-	}
-	ops = append(ops, waitAt(t, w, 1, n-2*nearEnd)) // makes the index
-	l := s.mu.keys.find(1, hash)
-	all := len(l.ordered.index)
-	require.Greater(t, all, 250)
-
-	standing := make([]Cursor[int], 5) // each at a marker of the index, or beside one
-	for i := range standing {
-		_, more := s.Begin(&standing[i], 1, hash, EveryPosition, make([]*machine.Machine, (10+20*i)*segment))
-		require.True(t, more)
-	}
-	const kept = n / 2
-	for _, m := range ops[1:kept] {
-		end(w, 1, m)
-	}
-	require.Len(t, l.ordered.index, all)
-	look := func() (passed int) {
-		var c Cursor[int]
-		out := make([]*machine.Machine, 2)
-		found, more := s.Begin(&c, 1, hash, EveryPosition, out)
-		require.True(t, more)
-		require.Equal(t, []*machine.Machine{ops[0], ops[kept]}, out[:found])
-		c.Stop()
-		for at := l.Next(ops[0].First()); at.Machine() == nil; at = l.Next(at) {
-			passed++
-		}
-		checkInvariants(t, w)
-		return passed
-	}
-	assert.LessOrEqual(t, look(), segment+len(standing)+2)
-	assert.Less(t, len(l.ordered.index), all/2+10, "half of them")
-	for i := range standing {
-		found, more := standing[i].Next(make([]*machine.Machine, 1))
-		assert.Equal(t, 1, found)
-		assert.True(t, more)
-		standing[i].Stop()
-		checkInvariants(t, w)
-	}
-	look()
-	ops = append(ops, waitAt(t, w, 1, kept/2)) // where they have been
-	next := l.Next(ops[0].First())
-	for next.Machine() == nil {
-		next = l.Next(next)
-	}
-	assert.Same(t, ops[len(ops)-1], next.Machine())
-	end(w, 1, ops[len(ops)-1])
-	end(w, 1, ops[0])
-	for _, m := range ops[kept : len(ops)-1] {
-		end(w, 1, m)
-	}
-	checkInvariants(t, w)
 }

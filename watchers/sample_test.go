@@ -32,25 +32,18 @@ func TestASampleTakesEquallyFromEachKey(t *testing.T) {
 	assert.Len(t, w.Shard(0).Sample(nil, 1, 0), 1)
 }
 
-// A sample contains neither markers nor operations that have ended and were left in the list.
-func TestASampleHoldsOnlyWaitingOperations(t *testing.T) {
+// A sample has neither marks nor operations that have ended and are stale.
+func TestASampleHasOnlyWaitingOperations(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
 	ended := wait(t, w, a, b)
-	waits := []*machine.Machine{wait(t, w, b), wait(t, w, b)}
+	waits := list(wait(t, w, b), waitAt(t, w, b, 5))
 	s := w.Shard(w.Hash(b))
-	var c Cursor[int]
-	_, more := s.Begin(&c, b, w.Hash(b), EveryPosition, make([]*machine.Machine, 2))
-	require.True(t, more, "markers are set")
-	s.mu.Lock()
+	_, more := s.Claim(new(Claims[int]), b, w.Hash(b), func(*machine.Machine) bool { return false }, make([]*machine.Machine, 2))
+	require.True(t, more, "a mark is set")
+	s.lock()
 	end(w, a, ended)
-	s.mu.Unlock() // without taking out the watch
+	s.unlock()
 	require.Equal(t, 1, w.Stale())
-
-	var got []*machine.Machine
-	for _, waiting := range s.Sample(nil, 100, 0) {
-		got = append(got, waiting.Machine)
-		assert.Equal(t, b, waiting.Key)
-	}
-	assert.Equal(t, waits, got)
+	same(t, waits, sampledOf(s, b))
 }

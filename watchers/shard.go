@@ -29,7 +29,7 @@ type Shard[K comparable] struct {
 	}
 
 	gate  gate
-	stale atomic.Pointer[staleWatch]
+	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met
 
 	waited *stats.Waited // nil if only counts are wanted; guarded by mu

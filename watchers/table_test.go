@@ -22,24 +22,21 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		}
 		if m := model[key]; m != nil || step > 7000 {
 			if m != nil {
-				s.Leave([]*machine.Machine{m}, []machine.Outcome{machine.Forced}, make([]int, 1))
+				end(w, key, m)
 				delete(model, key)
 			}
 		} else {
-			op := &waiter{}
-			model[key] = machine.Of(op)
-			require.True(t, machine.Of(op).Begin(op, 1, 1))
-			s.Watch(model[key], 0, &Wait[int]{key, AnyPosition, w.Hash(key)})
+			model[key] = wait(t, w, key)
 		}
 		if step%200 == 0 {
-			checkInvariants(t, w)
+			checkInvariants(t, w, 0)
 		}
 		require.Equal(t, len(model), int(s.mu.keys.len))
 		l := s.mu.keys.find(key, w.Hash(key))
 		require.Equal(t, model[key] != nil, l != nil)
 	}
 	for key, m := range model {
-		k, hash := FirstKey[int](m)
+		k, hash, _ := FirstKey[int](m)
 		require.Equal(t, key, k)
 		require.Equal(t, w.Hash(key), hash)
 	}
@@ -52,7 +49,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 	for key, m := range model {
 		end(w, key, m)
 	}
-	checkInvariants(t, w)
+	checkInvariants(t, w, 0)
 	assert.EqualValues(t, maxFree, s.mu.keys.nfree, "kept for the next keys")
 	assert.LessOrEqual(t, len(s.mu.keys.buckets), 2*minBuckets)
 }
@@ -62,17 +59,14 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	s := w.Shard(42)
 	var ops []*machine.Machine
 	for key := range 3 {
-		op := &waiter{}
-		m := machine.Of(op)
-		require.True(t, machine.Of(op).Begin(op, 1, 1))
-		require.Zero(t, s.Watch(m, 0, &Wait[int]{key, AnyPosition, 42}))
+		m := newOp(1)
+		require.Zero(t, s.Watch(m, m.First(), &Wait[int]{key, AnyPosition, 42}))
 		ops = append(ops, m)
 	}
-	var c Cursor[int]
-	out := make([]*machine.Machine, 4)
 	for key, m := range ops {
-		n, _ := s.Begin(&c, key, 42, EveryPosition, out)
-		require.Equal(t, 1, n)
-		require.Same(t, m, out[0])
+		var walk Walk[int]
+		out := make([]*machine.Machine, 4)
+		n := s.Begin(&walk, key, 42, EveryPosition, out)
+		same(t, list(m), out[:n])
 	}
 }

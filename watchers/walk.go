@@ -20,7 +20,7 @@ import (
 //  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is cleared. And each
 //     operation is visited before one is visited again.
 //  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A walk that begins
-//     meanwhile takes asked over, and so visits the rest, too.
+//     meanwhile takes asked over, and so visits the rest, too. A walk that goes on puts back what others had asked for before.
 //  5. A walk that has begun, or a key that has left the map, changes the list's number. A paused walk goes on if the number is still
 //     its own; otherwise it is over.
 //
@@ -31,7 +31,9 @@ type Walk[K comparable] struct {
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
-	rest   int // operations that it may still visit
+	rest   int   // operations that it may still visit
+	placed bool  // there were positions when the pass began
+	marks  asked // while it pauses: what others had asked for before
 }
 
 const maxAgain = 8
@@ -68,8 +70,8 @@ func (w *Walk[K]) fromHead() {
 	l := w.list
 	l.number++
 	w.number, w.upTo, w.rest = l.number, l.asked.upTo, l.Len()
-	l.asked = asked{}
-	if l.ordered != nil {
+	l.asked, w.placed = asked{}, l.ordered != nil
+	if w.placed {
 		l.ordered.trim(&l.List)
 		w.rest *= 2
 	}
@@ -88,6 +90,7 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 	case l.number != w.number: // the key has left the map
 		w.list = nil
 	case pause:
+		w.marks = l.asked
 		l.asked.add(w.upTo)
 		l.walking = false
 		s.mu.walks--
@@ -106,7 +109,7 @@ func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
 	}
 	s.lock()
 	if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
-		l.asked, l.walking = asked{}, true
+		l.asked, l.walking = w.marks, true
 		s.mu.walks++
 		n = w.readLocked(out)
 	}
@@ -122,7 +125,7 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 			s.runsLocked(l, out[0])
 			return n
 		}
-		if !l.AtEnd(w.upTo) { // operations keep arriving
+		if w.placed && !l.AtEnd(w.upTo) { // operations keep arriving, perhaps before others
 			l.asked.add(w.upTo)
 			w.again = maxAgain
 		}

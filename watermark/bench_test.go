@@ -76,7 +76,7 @@ func BenchmarkPingPong(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer p.Close()
-		pingPong(b, New(p, "a", 0))
+		pingPong(b, patient{New(p, "a", 0)})
 	})
 }
 
@@ -91,6 +91,13 @@ func (a *awaitAt) Await(ctx context.Context, position int64) error {
 }
 
 func (a *awaitAt) Advance(to int64) { a.w.Advance(to) }
+
+// patient waits for ever.
+type patient struct{ *Watermark[string] }
+
+func (p patient) Await(ctx context.Context, position int64) error {
+	return p.Watermark.Await(ctx, purgatory.NoTimeout, position)
+}
 
 // mark is what is compared.
 type mark interface {

@@ -63,8 +63,8 @@ func TestWhoComesLateDoesNotSitOutTheContext(t *testing.T) {
 	w := New(p, "a", 7)
 	w.Close(errNotLeader)
 	for _, position := range []int64{6, 7, 8} {
-		require.Equal(t, errNotLeader, w.Await(context.Background(), position))
-		require.Equal(t, errNotLeader, w.Await(ended(), position))
+		require.Equal(t, errNotLeader, w.Await(context.Background(), purgatory.NoTimeout, position))
+		require.Equal(t, errNotLeader, w.Await(ended(), purgatory.NoTimeout, position))
 		wait, err := w.StartWait(position)
 		require.Equal(t, errNotLeader, err)
 		require.Nil(t, wait)
@@ -110,11 +110,11 @@ func TestCloseLeavesOthersAlone(t *testing.T) {
 func TestAPositionThatWasReachedBeforeCloseIsReached(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
-	require.NoError(t, w.Await(asked{context.Background(), func() { w.Advance(5); w.Close(errGone) }}, 5))
-	require.Equal(t, errGone, w.Await(context.Background(), 5))
+	require.NoError(t, w.Await(asked{context.Background(), func() { w.Advance(5); w.Close(errGone) }}, purgatory.NoTimeout, 5))
+	require.Equal(t, errGone, w.Await(context.Background(), purgatory.NoTimeout, 5))
 
 	higher := New(p, "b", 0)
-	require.Equal(t, errGone, higher.Await(asked{context.Background(), func() { higher.Advance(5); higher.Close(errGone) }}, 6))
+	require.Equal(t, errGone, higher.Await(asked{context.Background(), func() { higher.Advance(5); higher.Close(errGone) }}, purgatory.NoTimeout, 6))
 
 	// Advance has raised the position, and Close comes before its check.
 	raised := New(p, "c", 0)
@@ -129,7 +129,7 @@ func TestAPositionThatWasReachedBeforeCloseIsReached(t *testing.T) {
 // Close finds nothing to end while a wait is being registered, nor may it be left.
 func TestCloseWhileAWaitIsBeingRegistered(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		s, starts, err := w.enter(5, false)
+		s, starts, err := enter(w, 5)
 		require.NoError(t, err)
 		require.True(t, starts)
 		second := await(w, 5)
@@ -185,7 +185,7 @@ func TestCloseBesideAwaitAndAdvance(t *testing.T) {
 					if err == nil {
 						early = !closing.Load()
 						if g < 3 {
-							err = w.Await(context.Background(), position)
+							err = w.Await(context.Background(), purgatory.NoTimeout, position)
 						}
 						<-wait.Done()
 					}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/proof/built"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 // One goroutine that waits for its position costs its operation, of 128 bytes, and nothing else.
@@ -35,7 +36,7 @@ func TestAWaitOfOneGoroutineIsOneAllocation(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 		position++
 		reach <- position
-		_ = w.Await(t.Context(), position)
+		_ = w.Await(t.Context(), purgatory.NoTimeout, position)
 	}), 1.0)
 	close(reach)
 	writer.Wait()
@@ -50,11 +51,11 @@ func TestAChannelIsUsedAgainAfterOneGoroutineOnly(t *testing.T) {
 	}{
 		"alone": {func(*Watermark[string], *shared[string]) {}, false},
 		"alone, since another has left": {func(w *Watermark[string], _ *shared[string]) {
-			joined, _, _ := w.enter(5, false)
-			w.leave(joined)
+			joined, _, _ := enter(w, 5)
+			leaves(w, joined)
 		}, false},
-		"two":                             {func(w *Watermark[string], _ *shared[string]) { _, _, _ = w.enter(5, false) }, true},
-		"a Wait":                          {func(w *Watermark[string], s *shared[string]) { _, _, _ = w.enter(5, true); w.leave(s) }, true},
+		"two":                             {func(w *Watermark[string], _ *shared[string]) { _, _, _ = enter(w, 5) }, true},
+		"a Wait":                          {func(w *Watermark[string], _ *shared[string]) { wait, _ := w.StartWait(5); wait.Stop() }, true},
 		"OnComplete may be still to come": {func(_ *Watermark[string], s *shared[string]) { s.end(&reached) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestAWatermarkOfAPackageIsUsedInABubbleToo(t *testing.T) {
 	use := func(t *testing.T, settle func()) {
 		position++
 		ended := make(chan error, 1)
-		go func() { ended <- w.Await(t.Context(), position) }()
+		go func() { ended <- w.Await(t.Context(), purgatory.NoTimeout, position) }()
 		for w.p.NumDelayed() == 0 {
 			runtime.Gosched()
 		}
@@ -129,7 +130,7 @@ func TestWaitsThatFollowEachOtherAllEnd(t *testing.T) {
 					go cancel()
 					fallthrough
 				default:
-					if w.Await(ctx, position) == nil {
+					if w.Await(ctx, purgatory.NoTimeout, position) == nil {
 						assert.LessOrEqual(t, position, w.Position())
 					}
 				}

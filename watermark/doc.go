@@ -6,7 +6,7 @@
 //	…
 //	w := watermark.New(p, "orders-0", log.End())
 //
-//	err := w.Await(ctx, offset+1) // a reader, on its own goroutine
+//	err := w.Await(ctx, 30*time.Second, offset+1) // a reader, on its own goroutine
 //
 //	w.Advance(log.End()) // the writer, when the log has grown
 //
@@ -33,22 +33,23 @@
 //
 // Goroutines that wait for the same position share one operation of the purgatory and one
 // channel. However many they are, [Watermark.Advance] looks at one operation, and one close of
-// the channel wakes them all at once. Each has a context of its own, and leaves alone. The last
-// to leave takes the operation out. Whatever counts operations counts one: Stats, CancelForKey,
-// WithMaxPending. Goroutines that begin at the same moment register one, too. [Watermark.Waiting] counts the
-// goroutines. (Those that come after a Recede share no operation with those from before it.)
+// the channel wakes them all at once. Each has a context and a timeout of its own, and leaves alone. The last
+// to leave takes the operation out: as expired, if its timeout has passed. Whatever counts operations counts one: Stats
+// of the purgatory, CancelForKey, WithMaxPending. Goroutines that begin at the same moment register one, too.
+// [Watermark.Stats] counts the goroutines: how many wait, for how long, and how many have been served, have given up or have
+// timed out. (Those that come after a Recede share no operation with those from before it.)
 //
-// They share the condition, too: it is the position, and nothing else. So a wait has no
-// timeout but that of its context, and no value. For these use AwaitAt of the
-// purgatory, which gives each wait an operation. It is faster where every goroutine waits for a
+// They share the condition, too: it is the position, and nothing else. So a wait has no value. For that use AwaitValueAt of
+// the purgatory, which gives each wait an operation, as AwaitAt does. These are faster where every goroutine waits for a
 // position of its own.
+//
+// A timeout is an entry of the purgatory's timer, beside the operation; a timer that has a maximum counts it.
 //
 // # When to use what
 //
 //   - Many goroutines wait for few positions, as after a write that a crowd of readers waits for:
 //     [Watermark].
-//   - Each goroutine waits for its own position, or has a timeout or a condition of its own:
-//     AwaitAt.
+//   - Each goroutine waits for its own position, or has a condition of its own: AwaitAt.
 //   - No goroutine waits: an operation.Operation, whose OnComplete answers.
 //
 // All three may wait under the same key.

@@ -27,9 +27,7 @@ func Example() {
 	for range 1000 {
 		readers.Go(func() {
 			came.Add(1)
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			if err := end.Await(ctx, 42); err != nil {
+			if err := end.Await(context.Background(), time.Minute, 42); err != nil {
 				fmt.Println(err)
 			}
 		})
@@ -64,14 +62,16 @@ func ExampleWatermark_Close() {
 		return
 	}
 	defer p.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := context.Background()
 
 	// The leader of epoch 5 has 40 records on all replicas. Requests append two more, and keep the watermark of the epoch.
 	epoch5 := watermark.New(p, era{"orders-0", 5}, 40)
 	early := make(chan error)
-	go func() { early <- epoch5.Await(ctx, 41) }()
-	for epoch5.Waiting() == 0 && ctx.Err() == nil {
+	go func() { early <- epoch5.Await(ctx, time.Minute, 41) }()
+	for range 60_000 { // for a minute at most
+		if epoch5.Waiting() == 1 {
+			break
+		}
 		time.Sleep(time.Millisecond)
 	}
 
@@ -82,8 +82,8 @@ func ExampleWatermark_Close() {
 
 	// The new leader replicates two records of its own.
 	go epoch6.Advance(42)
-	fmt.Println("a reader that follows it:", epoch6.Await(ctx, 42))
-	fmt.Println("the request that came late:", epoch5.Await(ctx, 42))
+	fmt.Println("a reader that follows it:", epoch6.Await(ctx, time.Minute, 42))
+	fmt.Println("the request that came late:", epoch5.Await(ctx, time.Minute, 42))
 	// Output:
 	// the request that waited: not the leader
 	// a reader that follows it: <nil>

@@ -22,7 +22,7 @@ func TestThoseWhoBeginTogetherNeedOnePlace(t *testing.T) {
 			for range goroutines {
 				go func() {
 					<-begin
-					errs <- w.Await(context.Background(), round+1)
+					errs <- w.Await(context.Background(), purgatory.NoTimeout, round+1)
 				}()
 			}
 			synctest.Wait()
@@ -42,7 +42,7 @@ func TestThoseWhoBeginTogetherNeedOnePlace(t *testing.T) {
 // before the goroutine came only.
 func TestARefusalFromBeforeACallIsNotItsAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		s, _, err := w.enter(5, false)
+		s, _, err := enter(w, 5)
 		require.NoError(t, err)
 		joined := await(w, 5)
 		full := purgatory.ErrFull
@@ -58,13 +58,13 @@ func TestARefusalFromBeforeACallIsNotItsAnswer(t *testing.T) {
 // A second registration that it has joined began after it had come, and speaks for it.
 func TestASecondRefusalIsTheAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		first, _, err := w.enter(5, false)
+		first, _, err := enter(w, 5)
 		require.NoError(t, err)
 		joined := await(w, 5)
 		w.mu.Lock()
 		w.mu.first = nil
 		w.mu.Unlock()
-		second, starts, err := w.enter(5, false)
+		second, starts, err := enter(w, 5)
 		require.NoError(t, err)
 		require.True(t, starts)
 		full := purgatory.ErrFull
@@ -80,7 +80,7 @@ func TestASecondRefusalIsTheAnswer(t *testing.T) {
 // A position that is reached while the purgatory refuses a wait is reached for all.
 func TestAReachedPositionIsNotRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
-		s, _, err := w.enter(5, false)
+		s, _, err := enter(w, 5)
 		require.NoError(t, err)
 		joined := await(w, 5)
 		w.Advance(5)

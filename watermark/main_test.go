@@ -30,6 +30,20 @@ func newPurgatory(t *testing.T, opts ...purgatory.Option) *strings {
 	return p
 }
 
+// enter is Watermark.enter for one that has no timeout.
+func enter[K comparable](w *Watermark[K], position int64) (s *shared[K], starts bool, err error) {
+	s, _, starts, err = w.enter(arrives(), position)
+	return s, starts, err
+}
+
+// leaves has the first member of s leave, and reports whether it has.
+func leaves[K comparable](w *Watermark[K], s *shared[K]) bool {
+	w.mu.Lock()
+	m := s.first
+	w.mu.Unlock()
+	return m != nil && w.leave(s, m, givesUp) != stays
+}
+
 // left checks that nothing is left of the waits of w.
 func left[K comparable](t *testing.T, w *Watermark[K]) {
 	t.Helper()

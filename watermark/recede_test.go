@@ -55,10 +55,10 @@ func TestNobodyGetsAYesFromBeforeRecede(t *testing.T) {
 		w.Recede(4)
 		later := entered(t, w)
 		require.NotSame(t, s, later)
-		m.End(machine.Satisfied, nil)
+		m.End()
 		require.NoError(t, s.err())
 		require.Equal(t, operation.Pending, later.Outcome())
-		require.True(t, w.leave(later))
+		require.True(t, leaves(w, later))
 		if !beside {
 			left(t, w)
 		}

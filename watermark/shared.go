@@ -2,6 +2,7 @@ package watermark
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -16,7 +17,7 @@ import (
 //  1. A goroutine enters under mu, and only if the operation does not end, or has not been asked to. So
 //     it gets no error that was meant for those before it.
 //  2. Only the goroutine that sets ended tells the others, by over, after it has recorded the verdict.
-//  3. The last goroutine that leaves takes the operation out of waits under the same mu, and cancels
+//  3. The last goroutine that leaves takes the operation out of waits under the same mu, and ends
 //     it after that. So no goroutine is in it then. The one that registers it does not leave meanwhile.
 type shared[K comparable] struct {
 	operation.DelayedOperation
@@ -29,14 +30,19 @@ type shared[K comparable] struct {
 // docs/decisions.md#a-crowd-of-one-is-used-again.
 //
 // If a single goroutine is in the wait when OnComplete ends it, that one gets a token, and over is not closed. No
-// other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait.
+// other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait. So may the last
+// one that gives up: then there is no token. If an alarm has taken another one out, which may still listen, over is closed.
 type crowd struct {
 	prev, next *crowd              // in the list of all waits of the watermark; guarded by mu
 	op         operation.Operation // of which it is the crowd; guarded by mu
 
+	first, last *member       // in the order in which they came; guarded by mu
+	came        time.Duration // as member.since, of the first of all; guarded by mu
+	starter     member        // the first of all, unless that has a timeout: with an alarm it may stay longer than its crowd
+
 	over    chan struct{} // is closed when the wait has ended, or gets the token, for which it has room
 	verdict *error        // how it has ended, if it is not the operation's outcome that says so; constant once ended
-	entered int32         // goroutines that have not left; guarded by mu
+	entered int32         // members that have not left; guarded by mu
 	ended   bool          // guarded by mu
 	again   bool          // the crowd may be used again; guarded by mu, constant once ended
 }
@@ -44,15 +50,14 @@ type crowd struct {
 var crowds sched.Pool // of *crowd
 
 // newCrowd returns a crowd of an earlier wait, if there is one.
-func newCrowd() *crowd {
-	again := !sched.InBubble()
-	if again {
+func newCrowd(inBubble bool) *crowd {
+	if !inBubble {
 		if c, ok := crowds.Get().(*crowd); ok {
-			*c = crowd{over: c.over, again: true}
+			c.verdict, c.entered, c.ended, c.again = nil, 0, false, true // it is in no list, and nobody is in it
 			return c
 		}
 	}
-	return &crowd{over: make(chan struct{}, 1), again: again}
+	return &crowd{over: make(chan struct{}, 1), again: !inBubble, starter: member{ofCrowd: true}}
 }
 
 // OnlyWakes says that the callbacks of a wait need no worker of the purgatory.
@@ -67,34 +72,40 @@ func (s *shared[K]) TryComplete() bool { return s.w.at.Load() >= s.position }
 func (s *shared[K]) OnComplete()       { s.end(nil) }
 func (s *shared[K]) OnExpiration()     {}
 
-// enter returns the wait for position, which the caller has entered, and reports whether the caller has
-// to start it. With keeps, the caller may look at the wait for as long as it likes. enter returns no wait and no
-// error if w has come as far, even if w has been closed since the caller has looked.
-func (w *Watermark[K]) enter(position int64, keeps bool) (s *shared[K], starts bool, err error) {
+// enter returns the wait for position, the member as which its caller has entered it, and whether the caller has
+// to start it. enter returns no wait and no error if w has come as far, even if w has been closed since the caller has
+// looked.
+func (w *Watermark[K]) enter(who arrival, position int64) (s *shared[K], m *member, starts bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at.Load() >= position {
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
 	if w.closed.Load() {
-		return nil, false, w.cause
+		return nil, nil, false, w.cause
 	}
 	if s = w.mu.first; s == nil || s.position != position {
 		s = w.mu.waits[position]
 	}
 	if starts = s == nil || machine.Of(s).Ending(); starts {
-		s = w.nextLocked(position, s)
+		s = w.nextLocked(who, position, s)
 	}
-	s.entered++
-	s.again = s.again && !keeps
+	if m = who.m; m == nil && starts {
+		m = &s.starter
+	} else if m == nil {
+		m = newMember()
+	}
+	m.since = who.now
+	s.addLocked(m)
+	s.again = s.again && !who.keeps
 	w.mu.waiting++
-	return s, starts, nil
+	return s, m, starts, nil
 }
 
 // nextLocked returns a new wait for position. before is the one that is there and ending, nil if there is none.
-func (w *Watermark[K]) nextLocked(position int64, before *shared[K]) *shared[K] {
-	s := &shared[K]{w: w, position: position, crowd: newCrowd()}
-	s.op, s.prev = s, w.mu.newest
+func (w *Watermark[K]) nextLocked(who arrival, position int64, before *shared[K]) *shared[K] {
+	s := &shared[K]{w: w, position: position, crowd: newCrowd(who.inBubble)}
+	s.came, s.op, s.prev = who.now, s, w.mu.newest
 	if w.mu.newest = s.crowd; s.prev == nil {
 		w.mu.oldest = s.crowd
 	} else {
@@ -133,7 +144,7 @@ func (s *shared[K]) start() error {
 	return nil
 }
 
-// end ends s for those who have entered it, if it has not ended. The verdict of OnComplete is nil.
+// end ends s for its members, if it has not ended. The verdict of OnComplete is nil.
 func (s *shared[K]) end(verdict *error) {
 	w := s.w
 	w.mu.Lock()
@@ -141,36 +152,28 @@ func (s *shared[K]) end(verdict *error) {
 		w.mu.Unlock()
 		return
 	}
-	again := s.again && s.entered == 1 && verdict == nil
+	again := s.again && s.entered <= 1 && verdict == nil
 	if s.ended, s.again, s.verdict = true, again, verdict; w.at.Load() >= s.position {
 		s.verdict = &reached
 	}
+	switch c := &w.mu.counts; {
+	case s.refused():
+		c.Refused++
+	case s.verdict != nil || s.Outcome() == operation.Satisfied:
+		c.Served += int64(s.entered)
+	default:
+		c.Cancelled += int64(s.entered)
+	}
 	w.mu.waiting -= int(s.entered)
+	alone := again && s.entered == 1
+	s.first, s.last = nil, nil
 	s.forgetLocked()
 	w.mu.Unlock()
-	if again {
+	if alone {
 		s.over <- struct{}{}
-	} else {
+	} else if !again {
 		close(s.over)
 	}
-}
-
-// leave takes the caller out of s. It returns false if s has ended: then the caller was in it to the end.
-func (w *Watermark[K]) leave(s *shared[K]) bool {
-	w.mu.Lock()
-	left, last := !s.ended, false
-	if left {
-		s.entered--
-		w.mu.waiting--
-		if last = s.entered == 0; last {
-			s.forgetLocked()
-		}
-	}
-	w.mu.Unlock()
-	if last {
-		w.p.Cancel(s, nil)
-	}
-	return left
 }
 
 // forgetLocked takes s, which has ended or is about to, out of the list, and lets nobody enter it any more.
@@ -216,5 +219,5 @@ func (s *shared[K]) err() error {
 			return cause
 		}
 	}
-	return fmt.Errorf("waiting for position %d in purgatory %q: %w", s.position, s.w.p.Name(), err)
+	return s.w.fails(s.position, err)
 }

@@ -11,6 +11,7 @@ import (
 // [Watermark.StartWait]. It is safe for concurrent use.
 type Wait[K comparable] struct {
 	s       *shared[K]
+	m       member
 	stopped sched.Bool
 }
 
@@ -33,13 +34,16 @@ type Wait[K comparable] struct {
 // is closed. After the channel has been closed nothing is left to stop. If w has come as far already, the
 // channel is closed when StartWait returns.
 //
-// Errors: those of Await, except that of a context. If another goroutine is registering a wait for the
+// Errors: those of Await, except those of a context and of a timeout. If another goroutine is registering a wait for the
 // same position at this moment, and the purgatory refuses that, the Wait ends with the refusal: look at Err.
 func (w *Watermark[K]) StartWait(position int64) (*Wait[K], error) {
 	if w.closed.Load() {
 		return nil, w.cause
 	}
-	s, starts, err := w.enter(position, true)
+	wait := new(Wait[K])
+	who := arrives()
+	who.keeps, who.m = true, &wait.m
+	s, _, starts, err := w.enter(who, position)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +56,8 @@ func (w *Watermark[K]) StartWait(position int64) (*Wait[K], error) {
 			return nil, err
 		}
 	}
-	return &Wait[K]{s: s}, nil
+	wait.s = s
+	return wait, nil
 }
 
 // Done returns a channel that is closed when the wait has ended.
@@ -70,6 +75,8 @@ func (w *Wait[K]) Err() error {
 }
 
 // Stop leaves the wait and reports whether this call has done so. It returns false if the wait has ended or
-// was stopped before. When all that share an operation have left it, nothing is left of it. After Stop, Done and
+// was stopped before. [Stats] counts it as left. When all that share an operation have left it, nothing is left of it. After Stop, Done and
 // Err say how it went on for the others, if there are any.
-func (w *Wait[K]) Stop() bool { return !w.stopped.Swap(true) && w.s.w.leave(w.s) }
+func (w *Wait[K]) Stop() bool {
+	return !w.stopped.Swap(true) && w.s.w.leave(w.s, &w.m, givesUp) != stays
+}

@@ -88,7 +88,7 @@ func TestAWaitWhoseRegistrationIsRefused(t *testing.T) {
 		p := newPurgatory(t, purgatory.WithMaxPending(1))
 		w := New(p, "a", 0)
 		other := startWait(t, w, 9)
-		s, _, err := w.enter(5, false)
+		s, _, err := enter(w, 5)
 		require.NoError(t, err)
 		wait := startWait(t, w, 5)
 		require.ErrorIs(t, s.start(), purgatory.ErrFull)

@@ -1,7 +1,6 @@
 package watermark
 
 import (
-	"context"
 	"errors"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -63,7 +62,8 @@ type Watermark[K comparable] struct {
 		waits   map[int64]*shared[K] // the others, by position; one that is ending may still be there
 		oldest  *crowd               // begins the list of all waits that have not ended, those from before a Recede, too
 		newest  *crowd               // ends it
-		waiting int                  // goroutines and Waits in a wait that has not ended
+		waiting int                  // members of all these
+		counts  Stats                // only the counters
 	}
 }
 
@@ -123,6 +123,15 @@ func (w *Watermark[K]) Recede(to int64) {
 	}
 }
 
+// Err returns why w is closed: the cause that was given to [Watermark.Close], or [ErrClosed] if that is nil. It returns nil
+// while w is open.
+func (w *Watermark[K]) Err() error {
+	if w.closed.Load() {
+		return w.cause
+	}
+	return nil
+}
+
 // Close ends w for good, as when a leader steps down: it ends the goroutines that wait, with cause.
 // From then on Advance and Recede change nothing, and Await and StartWait return cause, whatever the
 // position, also for one that w had reached: who comes late has to ask in the era that follows. A goroutine that
@@ -153,56 +162,4 @@ func (w *Watermark[K]) shut(cause error) (ops []operation.Operation) {
 		ops = append(ops, c.op)
 	}
 	return ops
-}
-
-// Await blocks the caller until w has come as far as position, ctx ends, w is closed, or a method of the
-// purgatory ends the wait. It looks at w first and last: a position takes nothing, so if w has come as
-// far, Await returns nil, even if ctx has ended, before or during the call, or the purgatory has closed.
-// It allocates nothing if w has come as far at first. Do not call it from a callback.
-//
-// Errors: the cause of ctx; the cause that was given to Close, or to CancelForKey; purgatory.ErrCancelled
-// if the latter is nil; purgatory.ErrClosed, and purgatory.ErrFull. Compare with errors.Is.
-func (w *Watermark[K]) Await(ctx context.Context, position int64) error {
-	if w.closed.Load() {
-		return w.cause
-	}
-	if w.at.Load() >= position {
-		return nil
-	}
-	done := ctx.Done() // before the goroutine enters: a context is the caller's code, and may panic
-	if ctx.Err() != nil {
-		return w.reachedOr(ctx, position)
-	}
-	for first := true; ; first = false {
-		s, starts, err := w.enter(position, false)
-		if s == nil {
-			return err
-		}
-		if starts {
-			if err = s.start(); err != nil {
-				return err
-			}
-		}
-		woken := sched.Either(s.over, done)
-		if !woken && w.leave(s) {
-			return w.reachedOr(ctx, position)
-		}
-		// A start that was refused may have been before this call, when the purgatory was full. The next
-		// that this goroutine finds has begun during the call, and speaks for it, too.
-		if starts || !s.refused() || !first {
-			err = s.err()
-			if woken && s.again {
-				crowds.Put(s.crowd)
-			}
-			return err
-		}
-	}
-}
-
-// reachedOr returns nil if w has come as far as position, or else the cause of ctx, which has ended.
-func (w *Watermark[K]) reachedOr(ctx context.Context, position int64) error {
-	if cause := context.Cause(ctx); w.at.Load() < position {
-		return cause
-	}
-	return nil
 }

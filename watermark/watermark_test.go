@@ -38,7 +38,7 @@ type waiter struct {
 // entered returns a wait for position 5 that the caller has entered and, if it is the first, started.
 func entered(t *testing.T, w *Watermark[string]) *shared[string] {
 	t.Helper()
-	s, starts, err := w.enter(5, false)
+	s, starts, err := enter(w, 5)
 	require.NoError(t, err)
 	if starts {
 		require.NoError(t, s.start())
@@ -64,7 +64,7 @@ func (c asked) Done() <-chan struct{} { c.before(); return c.Context.Done() }
 func await(w *Watermark[string], position int64) *waiter {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	g := &waiter{cancel, make(chan error, 1)}
-	go func() { g.err <- w.Await(ctx, position) }()
+	go func() { g.err <- w.Await(ctx, purgatory.NoTimeout, position) }()
 	synctest.Wait()
 	return g
 }
@@ -120,11 +120,11 @@ func TestAPositionThatWasReachedNeedsNoWait(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 5)
 	ctx := ended()
-	require.NoError(t, w.Await(ctx, 5))
-	require.NoError(t, w.Await(ctx, math.MinInt64))
+	require.NoError(t, w.Await(ctx, purgatory.NoTimeout, 5))
+	require.NoError(t, w.Await(ctx, purgatory.NoTimeout, math.MinInt64))
 	require.NoError(t, p.Close())
-	require.NoError(t, w.Await(ctx, 4))
-	require.Zero(t, testing.AllocsPerRun(100, func() { _ = w.Await(ctx, 3) }))
+	require.NoError(t, w.Await(ctx, purgatory.NoTimeout, 4))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = w.Await(ctx, purgatory.NoTimeout, 3) }))
 	require.Zero(t, p.Stats().Accepted)
 }
 
@@ -216,11 +216,11 @@ func TestNobodyEntersAWaitThatHasEnded(t *testing.T) {
 
 	third := entered(t, w)
 	require.Same(t, other, third)
-	w.leave(s)
+	leaves(w, s)
 	require.Equal(t, 1, p.NumDelayed())
-	w.leave(other)
+	leaves(w, other)
 	require.Equal(t, 1, p.NumDelayed())
-	w.leave(third)
+	leaves(w, third)
 	left(t, w)
 }
 
@@ -235,11 +235,12 @@ func TestNobodyEntersAWaitThatIsToEnd(t *testing.T) {
 	other := entered(t, w)
 	require.NotSame(t, s, other)
 	end, _ := m.Release(true)
-	m.End(end, nil)
+	require.True(t, end)
+	m.End()
 	require.ErrorIs(t, s.err(), errGone)
 	require.Equal(t, operation.Pending, other.Outcome())
-	w.leave(s)
-	w.leave(other)
+	leaves(w, s)
+	leaves(w, other)
 	left(t, w)
 }
 
@@ -247,13 +248,13 @@ func TestAFullPurgatoryRefusesAWait(t *testing.T) {
 	p := newPurgatory(t, purgatory.WithMaxPending(1))
 	w := New(p, "a", 0)
 	s := entered(t, w)
-	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrFull)
+	require.ErrorIs(t, w.Await(context.Background(), purgatory.NoTimeout, 6), purgatory.ErrFull)
 	require.Same(t, s, entered(t, w), "it is accepted already")
-	w.leave(s)
-	w.leave(s)
+	leaves(w, s)
+	leaves(w, s)
 	left(t, w)
 	require.NoError(t, p.Close())
-	require.ErrorIs(t, w.Await(context.Background(), 6), purgatory.ErrClosed)
+	require.ErrorIs(t, w.Await(context.Background(), purgatory.NoTimeout, 6), purgatory.ErrClosed)
 }
 
 // A Shutdown waits for the waits, which others enter meanwhile.
@@ -286,11 +287,13 @@ func TestThoseWhoComeWhileAWaitEndsShareTheNext(t *testing.T) {
 		next := entered(t, w)
 		require.NotSame(t, s, next)
 		require.Same(t, next, entered(t, w))
-		m.End(machine.Cancelled, nil)
+		end, _ := m.Release(true)
+		require.True(t, end)
+		m.End()
 		require.ErrorIs(t, s.err(), purgatory.ErrCancelled)
 		require.Same(t, next, entered(t, w), "its end takes out itself only")
 		for range 3 {
-			require.True(t, w.leave(next))
+			require.True(t, leaves(w, next))
 		}
 		defer startWait(t, w, 9).Stop()
 	}
@@ -302,29 +305,29 @@ func TestAReachedPositionIsNoError(t *testing.T) {
 	w := New(p, "a", 0)
 	for position := int64(1); position <= 100; position++ { // a select of two channels tosses a coin
 		ctx, cancel := context.WithCancel(context.Background())
-		require.NoError(t, w.Await(asked{ctx, func() { w.Advance(position); cancel() }}, position))
+		require.NoError(t, w.Await(asked{ctx, func() { w.Advance(position); cancel() }}, purgatory.NoTimeout, position))
 	}
 	closes := asked{context.Background(), func() { w.Advance(101); _ = p.Close() }}
-	require.NoError(t, w.Await(closes, 101))
-	require.ErrorIs(t, w.Await(context.Background(), 102), purgatory.ErrClosed)
+	require.NoError(t, w.Await(closes, purgatory.NoTimeout, 101))
+	require.ErrorIs(t, w.Await(context.Background(), purgatory.NoTimeout, 102), purgatory.ErrClosed)
 	left(t, w)
 }
 
 func TestAPanicLeavesNothing(t *testing.T) {
 	p := newPurgatory(t)
 	w := New(p, "a", 0)
-	require.Panics(t, func() { _ = w.Await(asked{context.Background(), func() { panic("asked") }}, 5) })
+	require.Panics(t, func() { _ = w.Await(asked{context.Background(), func() { panic("asked") }}, purgatory.NoTimeout, 5) })
 	left(t, w)
 
 	q, err := purgatory.New[any]("any")
 	require.NoError(t, err)
 	defer q.Close()
 	unhashable := New[any](q, []int{1}, 0)
-	joined, _, err := unhashable.enter(5, false)
+	joined, _, err := enter(unhashable, 5)
 	require.NoError(t, err)
 	require.Panics(t, func() { _ = joined.start() })
 	require.ErrorIs(t, joined.err(), purgatory.ErrCancelled)
-	require.Panics(t, func() { _ = unhashable.Await(context.Background(), 5) })
+	require.Panics(t, func() { _ = unhashable.Await(context.Background(), purgatory.NoTimeout, 5) })
 	require.Panics(t, func() { unhashable.Advance(1) })
 	left(t, unhashable)
 }
@@ -402,7 +405,7 @@ func TestAwaitBesideEverything(t *testing.T) {
 				case 1:
 					running.Go(func() { cancel(errGone) })
 				}
-				if err := w.Await(ctx, position); err == nil {
+				if err := w.Await(ctx, purgatory.NoTimeout, position); err == nil {
 					reached.Add(1)
 					assert.GreaterOrEqual(t, w.Position(), position)
 				} else {

@@ -93,13 +93,13 @@ func TestEveryLoadRuns(t *testing.T) {
 	for _, l := range loads() {
 		for _, procs := range []int{1, 2} {
 			w := l.make(procs)
-			streams, _ := perform(w.goroutines, 200, func(*atomic.Bool) {}, w.run)
+			streams, _ := perform(w.goroutines, 3, func(*atomic.Bool) {}, w.run)
 			w.end()
 			done := int64(0)
 			for _, s := range streams {
 				done += s.n
 			}
-			assert.GreaterOrEqual(t, done, int64(200), "%s, %d", l.name, procs)
+			assert.GreaterOrEqual(t, done, int64(2), "%s, %d", l.name, procs)
 		}
 	}
 }

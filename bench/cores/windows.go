@@ -22,8 +22,8 @@ type stream struct {
 	marks []mark
 	n     int64 // operations so far
 	calls int
-	every int   // calls between two marks
-	most  int64 // operations after which the window is over; 0: any number
+	every int // calls between two marks
+	left  int // calls until the window is over; not above 0: it is over when it is told so
 	laps  []float64
 	lap   time.Duration // when the last one was over
 }
@@ -58,7 +58,7 @@ func (s *stream) more(n int64) bool {
 		}
 		s.marks = append(s.marks, mark{at, s.n})
 	}
-	if s.most != 0 && s.n >= s.most {
+	if s.left--; s.left == 0 {
 		s.over.Store(true)
 	}
 	return !s.over.Load()
@@ -97,9 +97,9 @@ func aWindow(goroutines int, d time.Duration, streamOf func(worker int) int, run
 	return w
 }
 
-// perform has goroutines run until their window is over: when end, which they run beside, sets over, or one of them has done
-// so many operations (0: any number).
-func perform(goroutines int, most int64, end func(over *atomic.Bool), run func(worker int, s *stream)) (streams []stream, took time.Duration) {
+// perform has goroutines run until their window is over: when end, which they run beside, sets over, or one of them has made so
+// many calls of more (0: any number).
+func perform(goroutines, calls int, end func(over *atomic.Bool), run func(worker int, s *stream)) (streams []stream, took time.Duration) {
 	var (
 		over  atomic.Bool
 		done  sync.WaitGroup
@@ -112,7 +112,7 @@ func perform(goroutines int, most int64, end func(over *atomic.Bool), run func(w
 		done.Go(func() {
 			<-begin
 			s := &streams[worker]
-			s.over, s.begun, s.most = &over, start, most
+			s.over, s.begun, s.left = &over, start, calls
 			run(worker, s)
 		})
 	}

@@ -22,7 +22,7 @@ import (
 // Those whose position is reached end, two for each, and no others, until they are given up.
 func TestPositionsEndWhomTheyReach(t *testing.T) {
 	const last = 20
-	for _, m := range slices.Concat(positionMakers, timedPositions) {
+	for _, m := range slices.Concat(positionMakers, timedPositions, readyMakers) {
 		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
 			s := m.make()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -75,7 +75,7 @@ func TestPositionsEndWhomTheyReach(t *testing.T) {
 
 // A position that comes while its waiter registers is not lost.
 func TestPositionsAreNotMissed(t *testing.T) {
-	for _, m := range slices.Concat(positionMakers, untimedPositions, timedPositions) {
+	for _, m := range slices.Concat(positionMakers, untimedPositions, timedPositions, readyMakers) {
 		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
 			s := m.make()
 			defer s.Close()
@@ -153,6 +153,31 @@ func TestResultsGoToTheirIds(t *testing.T) {
 				r.Trigger(ids-1-id, ids-1-id)
 			}
 			all.Wait()
+		})
+	}
+}
+
+// Each proposal gets the result that was applied for its key, also where others are applied for nobody.
+func TestProposalsGetTheirResults(t *testing.T) {
+	for _, m := range proposalMakers {
+		t.Run(string(m.side)+" "+m.name, func(t *testing.T) {
+			s := m.make()
+			defer s.Close()
+			const last = 50
+			var all sync.WaitGroup
+			for key := uint64(2); key <= last; key += 2 {
+				pending := s.Propose(key)
+				all.Go(func() { assert.Equal(t, 3*key, s.Result(pending)) })
+			}
+			for key := uint64(last); key > 0; key-- {
+				s.Apply(key, 3*key)
+			}
+			all.Wait()
+			for _, others := range []int{0, 1} {
+				fresh := m.make()
+				assert.Positive(t, proposed(fresh, others, time.Millisecond)["ns/op"])
+				fresh.Close()
+			}
 		})
 	}
 }

@@ -30,7 +30,7 @@ var positionMakers = []maker[positions]{
 	{hand, "", newByHand},
 	{ours, "`AwaitAt`", func() positions { return newAwaits(timeout) }},
 	{ours, "operation and channel", func() positions { return newOperations(timeout) }},
-	{ours, "`watermark`", newShared},
+	{ours, "`watermark`", func() positions { return newShared(purgatory.NoTimeout) }},
 	{theirs, "badger `WaterMark`", newWaterMarks},
 	{theirs, "etcd `WaitTime`", newWaitTimes},
 }
@@ -40,7 +40,7 @@ var untimedPositions = []maker[positions]{
 	{hand, "", newByHand},
 	{ours, "`AwaitAt`", func() positions { return newAwaits(purgatory.NoTimeout) }},
 	{ours, "operation and channel", func() positions { return newOperations(purgatory.NoTimeout) }},
-	{ours, "`watermark`", newShared},
+	{ours, "`watermark`", func() positions { return newShared(purgatory.NoTimeout) }},
 	{theirs, "badger `WaterMark`", newWaterMarks},
 	{theirs, "etcd `WaitTime`", newWaitTimes},
 }
@@ -51,7 +51,7 @@ var timedPositions = []maker[positions]{
 	{hand, "`context.WithTimeout`", inTime(newByHand)},
 	{ours, "`AwaitAt`", func() positions { return newAwaits(timeout) }},
 	{ours, "operation and channel", func() positions { return newOperations(timeout) }},
-	{ours, "`watermark`, `context.WithTimeout`", inTime(newShared)},
+	{ours, "`watermark`", func() positions { return newShared(timeout) }},
 	{theirs, "badger `WaterMark`, `context.WithTimeout`", inTime(newWaterMarks)},
 	{theirs, "etcd `WaitTime`, `context.WithTimeout`", inTime(newWaitTimes)},
 }
@@ -267,8 +267,8 @@ type shared struct {
 	marks   [keys]*watermark.Watermark[int]
 }
 
-func newShared() positions {
-	s := &shared{inPurgatory: inPurgatory{p: newPurgatory[int]()}}
+func newShared(timeout time.Duration) positions {
+	s := &shared{inPurgatory: inPurgatory{p: newPurgatory[int](), timeout: timeout}}
 	for key := range s.marks {
 		s.marks[key] = watermark.New(s.p, key, 0)
 	}
@@ -278,7 +278,7 @@ func newShared() positions {
 func (s *shared) Wait(ctx context.Context, key int, position int64) error {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
-	return s.marks[key].Await(ctx, position)
+	return s.marks[key].Await(ctx, s.timeout, position)
 }
 
 func (s *shared) Advance(key int, position int64) { s.marks[key].Advance(position) }

@@ -28,6 +28,11 @@ func shapes(p plan) []shape {
 		over("one callback on another goroutine, everybody has a timeout", timedAcks, 0, oneCallback),
 		over("a result by its id, registered and triggered on one goroutine", resultMakers, 0, handOver),
 		over("a result by its id, triggered by another goroutine", slices.Concat(resultMakers, blockingResults), 1, handOver),
+		over("a proposal and its result on one goroutine, processor time", proposalMakers, 0, proposed),
+		over("a proposal and its result, applied by another goroutine, processor time", proposalMakers, 1, proposed),
+		over("a proposal that is applied where nobody waits, processor time", proposalMakers, 0, appliedForNobody),
+		over("a ready target that is reached, processor time", readyMakers, 0, readied),
+		over("a ready target that is reached below "+count(p.crowd)+" that are further, processor time", readyMakers, p.crowd, readied),
 		over(count(p.crowd)+" waits for one position, each", positionMakers, p.crowd, equalWaiters),
 	}
 	for n := 100; n <= p.many; n *= 10 {
@@ -48,6 +53,12 @@ func shapes(p plan) []shape {
 	for _, n := range []int{p.crowd, p.many} {
 		all = append(all, over("one item for one of "+count(n), queueMakers, n, oneOfMany))
 	}
+	all = append(all,
+		over("processor time: an item that is there is taken, held and put back", heldQueues, 1, takeHoldAndPut(1)),
+		over("processor time: 64 take and hold 1 item", heldQueues, 64, takeHoldAndPut(1)),
+		over("processor time: "+count(p.crowd)+" take and hold 2 items", heldQueues, p.crowd, takeHoldAndPut(2)),
+		over("processor time: "+count(p.crowd)+" wait and give up", heldQueues, p.crowd, giveUpTogether),
+	)
 	return append(all,
 		over(count(p.many)+" goroutines that wait, stacks included", positionMakers, p.many, footprint),
 		over("a herd of "+count(p.many)+"; a bystander that wakes each millisecond", positionMakers, p.many, herd),

@@ -95,8 +95,9 @@ func (e *Entry) Deadline() time.Duration {
 	return time.Duration(e.At &^ ExpiredBit)
 }
 
-// Linked reports whether e is in a list.
-func (e *Entry) Linked() bool { return e.Next != nil }
+// Linked reports whether e is in a list. Package machine links operations that have left the timer by
+// their Next.
+func (e *Entry) Linked() bool { return e.Prev != nil }
 
 // Unlink removes e from the list that it is in. The list need not be known, so a whole list can
 // move to another one in O(1), and its entries can still be cancelled.

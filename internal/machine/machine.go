@@ -104,9 +104,12 @@ func init() { entry.Expire = expire }
 func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
 	if held, _ := m.Claim(Expired, m.Owner()); held {
-		m.first.list.end(m)
+		m.End()
 	}
 }
+
+// End has m, which the caller holds and which waits, ended as EndsAs says, by the function of the list of its first key.
+func (m *Machine) End() { m.first.list.end(m) }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
 

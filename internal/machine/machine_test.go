@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,45 +31,32 @@ func (*task) OnExpiration()     {}
 // purgatory1 is the identity of the purgatory to which the tests submit operations.
 const purgatory1 = 7
 
-// listOwner records how the machine was ended.
-type listOwner struct{ ended []Outcome }
-
-func (l *listOwner) End(m *Machine, o Outcome, cause *error) {
-	l.ended = append(l.ended, o)
-	m.settle(o, cause)
-}
-
 var errGone = errors.New("gone")
 
-// states has, for each state, a function that brings a new machine into it.
-var states = map[string]func(m *Machine, op Operation){
-	"new":  func(*Machine, Operation) {},
-	"busy": func(m *Machine, op Operation) { Of(op).Begin(op, 3, purgatory1) },
-	"busy, again": func(m *Machine, op Operation) {
-		Of(op).Begin(op, 3, purgatory1)
-		m.Acquire()
-	},
-	"busy, wish": func(m *Machine, op Operation) {
-		Of(op).Begin(op, 3, purgatory1)
-		m.claim(Cancelled, m.Owner())
-	},
-	"busy, again, wish": func(m *Machine, op Operation) {
-		Of(op).Begin(op, 3, purgatory1)
-		m.Acquire()
-		m.claim(Cancelled, m.Owner())
-	},
-	"pending": func(m *Machine, op Operation) {
-		Of(op).Begin(op, 3, purgatory1)
-		m.Release(true)
-	},
-	"ended": func(m *Machine, op Operation) {
-		Of(op).Begin(op, 3, purgatory1)
-		m.settle(Forced, nil)
-	},
-	"rejected, used": func(m *Machine, op Operation) {
-		Of(op).Begin(op, 3, purgatory1)
-		m.giveBack(true)
-	},
+// begun returns the machine of a new operation for this many keys, which the caller holds.
+func begun(keys int) *Machine {
+	op := &task{}
+	Of(op).Begin(op, keys, purgatory1)
+	return Of(op)
+}
+
+// states has, for each state, a function that brings an operation into it.
+var states = map[string]func(m *Machine){
+	"new":               func(*Machine) {},
+	"busy":              func(m *Machine) { m.begin() },
+	"busy, again":       func(m *Machine) { m.begin(); m.Acquire() },
+	"busy, wish":        func(m *Machine) { m.begin(); m.Claim(Cancelled, m.Owner()) },
+	"busy, again, wish": func(m *Machine) { m.begin(); m.Acquire(); m.Claim(Cancelled, m.Owner()) },
+	"busy, ends":        func(m *Machine) { m.begin(); m.Release(true); m.Claim(Cancelled, m.Owner()) },
+	"busy, again, ends": func(m *Machine) { m.begin(); m.Release(true); m.Claim(Cancelled, m.Owner()); m.Acquire() },
+	"pending":           func(m *Machine) { m.begin(); m.Release(true) },
+	"ended":             func(m *Machine) { m.begin(); m.Settle(nil) },
+	"refused":           func(m *Machine) { m.begin(); m.Refuse() },
+}
+
+func (m *Machine) begin() bool {
+	op := (*task)(unsafe.Pointer(m))
+	return m.Begin(op, 3, purgatory1)
 }
 
 // state names the state that m is in.
@@ -76,13 +64,16 @@ func state(m *Machine) string {
 	word := m.word().Load()
 	name := []string{"new", "pending", "busy", "ended"}[word&phaseMask>>phaseShift]
 	if name == "ended" && Outcome(word>>outcomeShift&7) == Pending {
-		name = "rejected, used"
+		name = "refused"
 	}
 	if word&again != 0 {
 		name += ", again"
 	}
 	if word&wishMask != 0 {
 		name += ", wish"
+	}
+	if word&phaseMask == phaseBusy && word&outcomeMask != 0 {
+		name += ", ends"
 	}
 	return name
 }
@@ -92,124 +83,131 @@ func TestEveryTransition(t *testing.T) {
 		says any
 		next string
 	}
-	type release struct {
-		wish Outcome
-		look bool
-	}
+	type two [2]bool
+	ended := []string{"new", "ended", "refused"}
 	verbs := map[string]struct {
-		do   func(m *Machine, op Operation) any
+		do   func(m *Machine) any
 		want map[string]result // by state; Settle and the like must not be called in the states that are missing
+		none any               // what it says where nothing happens: in a state that is new or has ended, unless want has it
 	}{
-		"Begin": {func(m *Machine, op Operation) any { return Of(op).Begin(op, 3, purgatory1) }, map[string]result{
+		"Begin": {func(m *Machine) any { return m.begin() }, map[string]result{
 			"new": {true, "busy"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"},
-			"busy, again, wish": {false, "busy, again, wish"}, "pending": {false, "pending"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
-		}},
-		"Acquire": {func(m *Machine, _ Operation) any { return m.Acquire() }, map[string]result{
-			"new": {false, "new"}, "busy": {false, "busy, again"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, again, wish"},
-			"busy, again, wish": {false, "busy, again, wish"}, "pending": {true, "busy"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
-		}},
-		"Hold": {func(m *Machine, _ Operation) any { return m.Hold(m.Owner()) }, map[string]result{
-			"new": {false, "new"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"},
-			"busy, again, wish": {false, "busy, again, wish"}, "pending": {true, "busy"}, "ended": {false, "ended"}, "rejected, used": {false, "rejected, used"},
-		}},
-		"Claim": {func(m *Machine, _ Operation) any {
-			held, wished := m.claim(Closed, m.Owner())
-			return [2]bool{held, wished}
-		}, map[string]result{
-			"new": {[2]bool{}, "new"}, "busy": {[2]bool{false, true}, "busy, wish"}, "busy, wish": {[2]bool{}, "busy, wish"},
-			"busy, again": {[2]bool{false, true}, "busy, again, wish"}, "busy, again, wish": {[2]bool{}, "busy, again, wish"},
-			"pending": {[2]bool{true, false}, "busy"}, "ended": {[2]bool{}, "ended"}, "rejected, used": {[2]bool{}, "rejected, used"},
-		}},
-		"Release, to try again": {func(m *Machine, _ Operation) any { wish, again := m.Release(true); return release{wish, again} }, map[string]result{
-			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "busy"},
-			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Pending, true}, "busy, wish"},
-		}},
-		"Release, not to try again": {func(m *Machine, _ Operation) any { wish, again := m.Release(false); return release{wish, again} }, map[string]result{
-			"busy": {release{Pending, false}, "pending"}, "busy, again": {release{Pending, true}, "pending"},
-			"busy, wish": {release{Cancelled, false}, "busy, wish"}, "busy, again, wish": {release{Cancelled, false}, "busy, again, wish"},
-		}},
-		"Asked": {func(m *Machine, _ Operation) any { return m.Asked() }, map[string]result{
+			"busy, ends": {false, "busy, ends"}, "pending": {false, "pending"},
+		}, false},
+		"Acquire": {func(m *Machine) any { return m.Acquire() }, map[string]result{
+			"busy": {false, "busy, again"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, again, wish"},
+			"busy, again, wish": {false, "busy, again, wish"}, "busy, ends": {false, "busy, again, ends"}, "pending": {true, "busy"},
+		}, false},
+		"Claim": {func(m *Machine) any { held, wished := m.Claim(Closed, m.Owner()); return two{held, wished} }, map[string]result{
+			"busy": {two{false, true}, "busy, wish"}, "busy, wish": {two{}, "busy, wish"}, "busy, ends": {two{}, "busy, ends"},
+			"busy, again": {two{false, true}, "busy, again, wish"}, "busy, again, wish": {two{}, "busy, again, wish"}, "pending": {two{true, false}, "busy, ends"},
+		}, two{}},
+		"Release, to try again": {func(m *Machine) any { end, again := m.Release(true); return two{end, again} }, map[string]result{
+			"busy": {two{}, "pending"}, "busy, again": {two{false, true}, "busy"},
+			"busy, wish": {two{true, false}, "busy, wish, ends"}, "busy, again, wish": {two{false, true}, "busy, wish"},
+		}, nil},
+		"Release, not to try again": {func(m *Machine) any { end, again := m.Release(false); return two{end, again} }, map[string]result{
+			"busy": {two{}, "pending"}, "busy, again": {two{false, true}, "pending"},
+			"busy, wish": {two{true, false}, "busy, wish, ends"}, "busy, again, wish": {two{true, false}, "busy, again, wish, ends"},
+		}, nil},
+		"ReleaseUnmarked": {func(m *Machine) any { return m.ReleaseUnmarked() }, map[string]result{
+			"busy": {true, "pending"}, "busy, again": {false, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {false, "busy, again, wish"},
+		}, nil},
+		"Asked": {func(m *Machine) any { return m.Asked() }, map[string]result{
 			"busy": {false, "busy"}, "busy, again": {true, "busy, again"}, "busy, wish": {false, "busy, wish"}, "busy, again, wish": {true, "busy, again, wish"},
-		}},
-		"Settle": {func(m *Machine, _ Operation) any { return m.settle(Expired, nil) }, map[string]result{
-			"busy": {Pending, "ended"}, "busy, again": {Pending, "ended"}, "busy, wish": {Cancelled, "ended"}, "busy, again, wish": {Cancelled, "ended"},
-		}},
-		"Reject, unused": {func(m *Machine, _ Operation) any { m.giveBack(false); return nil }, map[string]result{
-			"busy": {nil, "new"}, "busy, again": {nil, "new"}, "busy, wish": {nil, "new"},
-		}},
-		"Reject, used": {func(m *Machine, _ Operation) any { m.giveBack(true); return nil }, map[string]result{
-			"busy": {nil, "rejected, used"}, "busy, again, wish": {nil, "rejected, used"},
-		}},
+		}, nil},
+		"Ending": {func(m *Machine) any { return m.Ending() }, map[string]result{
+			"new": {false, "new"}, "busy": {false, "busy"}, "busy, again": {false, "busy, again"}, "busy, wish": {true, "busy, wish"},
+			"busy, ends": {true, "busy, ends"}, "pending": {false, "pending"},
+		}, true},
+		"EndsAs": {func(m *Machine) any { return m.EndsAs() }, map[string]result{
+			"busy": {Satisfied, "busy"}, "busy, wish": {Satisfied, "busy, wish"}, "busy, ends": {Cancelled, "busy, ends"},
+		}, nil},
+		"Met": {func(m *Machine) any { m.Met(); return m.EndsAs() }, map[string]result{
+			"busy, ends": {Satisfied, "busy"}, "busy, again, ends": {Satisfied, "busy, again"},
+		}, nil},
+		"Settle": {func(m *Machine) any { wished := m.Settle(nil); return []any{wished, m.Outcome()} }, map[string]result{
+			"busy": {[]any{false, Satisfied}, "ended"}, "busy, again": {[]any{false, Satisfied}, "ended"}, "busy, ends": {[]any{false, Cancelled}, "ended"},
+			"busy, wish": {[]any{true, Satisfied}, "ended"}, "busy, again, wish": {[]any{true, Satisfied}, "ended"},
+		}, nil},
+		"Refuse": {func(m *Machine) any { m.Refuse(); return m.Outcome() }, map[string]result{
+			"busy": {Pending, "refused"}, "busy, again": {Pending, "refused"}, "busy, again, wish": {Pending, "refused"},
+		}, nil},
 	}
 	for name, verb := range verbs {
+		for _, from := range ended {
+			if _, ok := verb.want[from]; !ok && verb.none != nil {
+				verb.want[from] = result{verb.none, from}
+			}
+		}
 		for from, want := range verb.want {
-			t.Run(name+" when "+from, func(t *testing.T) {
-				op := &task{}
-				m := Of(op)
-				states[from](m, op)
-				require.Equal(t, from, state(m))
-				held := m.word().Load()&phaseMask == phaseBusy
-				assert.Equal(t, want.says, verb.do(m, op))
-				assert.Equal(t, want.next, state(m))
-				if held && want.next != "new" && want.next != "ended" && want.next != "rejected, used" {
-					assert.Equal(t, 2, m.extra(), "the number of keys is kept")
-					assert.Equal(t, want.next == "pending", m.AcceptedBy(purgatory1), "the first release accepts it")
-				}
-			})
+			m := Of(&task{})
+			states[from](m)
+			require.Equal(t, from, state(m))
+			assert.Equal(t, want.says, verb.do(m), "%s when %s", name, from)
+			assert.Equal(t, want.next, state(m), "%s when %s", name, from)
+			if strings.HasPrefix(want.next, "busy") || want.next == "pending" {
+				assert.Equal(t, 3, m.Keys(), "the number of keys is kept")
+			}
+			if want.next != "new" {
+				assert.EqualValues(t, purgatory1, m.Owner(), "and so is the owner")
+			}
 		}
 	}
 }
 
+// A cause is that of a cancellation, and of no other outcome.
 func TestOutcomeAndCause(t *testing.T) {
 	for o := Satisfied; o < NumOutcomes; o++ {
-		op := &task{}
-		assert.Equal(t, Pending, Of(op).Outcome())
-		m := Of(op)
-		require.True(t, Of(op).Begin(op, 1, purgatory1))
-		assert.Equal(t, Pending, Of(op).Outcome())
-		require.NoError(t, Of(op).Cause())
-		cause := errGone
-		m.settle(o, &cause)
-		assert.Equal(t, o, Of(op).Outcome())
+		m, cause := begun(1), errGone
+		assert.Equal(t, Pending, m.Outcome())
+		require.NoError(t, m.Cause())
+		if o != Satisfied {
+			m.Release(true)
+			assert.Equal(t, Pending, m.Outcome())
+			m.Claim(o, purgatory1)
+		}
+		m.Settle(&cause)
+		assert.Equal(t, o, m.Outcome())
 		if o == Cancelled {
-			assert.Equal(t, errGone, Of(op).Cause())
+			assert.Equal(t, errGone, m.Cause())
 		} else {
-			require.NoError(t, Of(op).Cause())
+			require.NoError(t, m.Cause())
 		}
 	}
+	m := begun(1)
+	m.Release(true)
+	m.Claim(Cancelled, purgatory1)
+	m.Settle(nil)
+	assert.NoError(t, m.Cause(), "it has none")
 }
 
 func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
-	h := &listOwner{}
 	var l List
-	l.Init(h)
+	var ended []*Machine
+	l.Init(func(m *Machine) { ended = append(ended, m) })
 	run := func(prepare func(m *Machine)) *Machine {
-		op := &task{}
-		m := Of(op)
-		Of(op).Begin(op, 1, purgatory1)
-		l.Link(m, 0, 0, nil)
+		m := begun(1)
+		l.Link(m.First(), m, 0, l.Last())
 		prepare(m)
 		expire(m.Entry())
 		return m
 	}
-	m := run(func(m *Machine) { m.Release(true) })
-	assert.Equal(t, Expired, m.Outcome())
-	m = run(func(*Machine) {})
-	assert.Equal(t, Pending, m.Outcome())
-	wish, _ := m.Release(true)
-	assert.Equal(t, Expired, wish)
-	m = run(func(m *Machine) { m.settle(Forced, nil) })
-	assert.Equal(t, Forced, m.Outcome())
-	assert.Equal(t, []Outcome{Expired}, h.ended)
+	pending := run(func(m *Machine) { m.Release(true) })
+	assert.Equal(t, Expired, pending.EndsAs())
+	held := run(func(*Machine) {})
+	end, _ := held.Release(true)
+	assert.True(t, end)
+	assert.Equal(t, Expired, held.EndsAs())
+	run(func(m *Machine) { m.Settle(nil) })
+	require.Len(t, ended, 1)
+	assert.Same(t, pending, ended[0])
 }
 
 // Accepted is true from the moment at which the registering goroutine releases the
 // operation until the operation ends.
 func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
-	op := &task{}
-	m := Of(op)
-	assert.False(t, m.AcceptedBy(purgatory1))
-	Of(op).Begin(op, 2, purgatory1)
+	m := begun(2)
 	assert.False(t, m.AcceptedBy(purgatory1), "it is being registered")
 	m.Acquire()
 	_, look := m.Release(true)
@@ -222,26 +220,57 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	assert.True(t, m.AcceptedBy(purgatory1), "another try")
 	m.Release(false)
 	assert.True(t, m.AcceptedBy(purgatory1))
-	held, _ := m.claim(Forced, m.Owner())
+	assert.False(t, m.AcceptedBy(purgatory1+1))
+	held, _ := m.Claim(Forced, m.Owner())
 	require.True(t, held)
-	m.settle(Forced, nil)
+	m.Settle(nil)
 	assert.False(t, m.AcceptedBy(purgatory1))
+	refused := begun(1)
+	refused.Refuse()
+	assert.False(t, refused.AcceptedBy(purgatory1))
+}
+
+// An operation is checked when a check has come to it, also if another goroutine holds it.
+func TestAnOperationIsCheckedOnceACheckHasCome(t *testing.T) {
+	m := begun(1)
+	assert.False(t, m.Checked())
+	m.Release(true)
+	m.Claim(Expired, purgatory1)
+	assert.False(t, m.Checked())
+	for _, pending := range []bool{false, true} {
+		m := begun(1)
+		if pending {
+			m.Release(true)
+		}
+		m.Acquire()
+		assert.True(t, m.Checked())
+		m.Release(false)
+		m.Claim(Expired, purgatory1)
+		assert.True(t, m.Checked())
+	}
 }
 
 func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	op := &task{}
 	m := Of(op)
 	assert.Zero(t, m.Owner(), "it was not submitted")
-	require.True(t, Of(op).Begin(op, 1, purgatory1))
-	assert.EqualValues(t, purgatory1, m.Owner())
-	require.False(t, Of(op).Begin(op, 1, purgatory1+1))
+	require.True(t, m.Begin(op, 1, purgatory1))
+	require.False(t, m.Begin(op, 1, purgatory1+1))
 	assert.EqualValues(t, purgatory1, m.Owner(), "another one was refused")
-	m.giveBack(false)
-	assert.Zero(t, m.Owner(), "it may go elsewhere")
-	require.True(t, Of(op).Begin(op, 1, purgatory1+1))
-	assert.EqualValues(t, purgatory1+1, m.Owner())
-	m.settle(Forced, nil)
-	assert.EqualValues(t, purgatory1+1, m.Owner(), "it has ended there")
+	m.Refuse()
+	require.False(t, m.Begin(op, 1, purgatory1+1), "it is used once")
+	assert.EqualValues(t, purgatory1, m.Owner())
+}
+
+// Operations that have ended are tied by their entries.
+func TestAChainOfOperations(t *testing.T) {
+	first, second := begun(1), begun(1)
+	first.Settle(nil)
+	second.Settle(nil)
+	first.Chain(second)
+	assert.Same(t, second, first.Unchain())
+	assert.Nil(t, first.Unchain(), "it keeps nobody")
+	assert.Nil(t, second.Unchain())
 }
 
 // indirect embeds by pointer, which compiles.
@@ -298,7 +327,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	holders, looks, ends := 0, 0, 0 // only the holder touches them; the race detector checks that
 	var enough atomic.Bool
 	var wg sync.WaitGroup
-	end := func() { ends++; m.settle(Forced, nil) }
+	end := func() { ends++; m.Settle(nil) }
 	for range 4 {
 		wg.Go(func() {
 			for {
@@ -318,9 +347,9 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 					holders--
 					retry := looks%5 != 0
 					wish, again := m.Release(retry)
-					if wish != Pending {
-						if wish != Forced {
-							t.Errorf("the wish was %v", wish)
+					if wish {
+						if m.EndsAs() != Forced {
+							t.Errorf("the wish was %v", m.EndsAs())
 						}
 						end()
 					}
@@ -332,7 +361,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	for !enough.Load() {
 		runtime.Gosched()
 	}
-	if held, wished := m.claim(Forced, m.Owner()); held {
+	if held, wished := m.Claim(Forced, m.Owner()); held {
 		end()
 	} else {
 		assert.True(t, wished)
@@ -344,14 +373,11 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 
 func TestAClaimForAnotherPurgatoryDoesNothing(t *testing.T) {
 	for name, bring := range states {
-		op := &task{}
-		m := Of(op)
-		require.True(t, Of(op).Begin(op, 1, purgatory1+1))
-		m.giveBack(false)
-		bring(m, op)
+		m := Of(&task{})
+		bring(m)
 		before := m.word().Load()
-		held, wished := m.claim(Forced, purgatory1+1)
-		assert.False(t, held || wished || m.Hold(purgatory1+1) || m.AcceptedBy(purgatory1+1), name)
+		held, wished := m.Claim(Forced, purgatory1+1)
+		assert.False(t, held || wished || m.AcceptedBy(purgatory1+1), name)
 		assert.Equal(t, before, m.word().Load(), name)
 	}
 }

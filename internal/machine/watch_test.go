@@ -9,148 +9,136 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type plain struct{ Core }
-
-func (*plain) TryComplete() bool { return false }
-func (*plain) OnComplete()       {}
-func (*plain) OnExpiration()     {}
+// linked returns operations for these positions, in their order in l.
+func linked(l *List, positions ...int64) (machines []*Machine) {
+	for _, at := range positions {
+		m := begun(1)
+		l.Link(m.First(), m, at, l.Last())
+		machines = append(machines, m)
+	}
+	return machines
+}
 
 func TestAnUnlinkedWatchRefersToNothing(t *testing.T) {
 	var l List
 	l.Init(nil)
-	var machines [3]*Machine
-	for i := range machines {
-		op := &plain{}
-		machines[i] = Of(op)
-		require.True(t, Of(op).Begin(op, 1, purgatory1))
-		l.Link(machines[i], 0, int64(i), l.Last())
-	}
+	machines := linked(&l, 0, 1, 2)
 	w := machines[1].First()
+	assert.EqualValues(t, 1, w.Position())
 	w.Unlink()
-	assert.Nil(t, w.next)
-	assert.Nil(t, w.prev)
-	assert.Nil(t, w.list)
+	assert.True(t, w.next == nil && w.prev == nil && w.List() == nil)
 	assert.Equal(t, 2, l.Len())
 	assert.Same(t, machines[2].First(), l.Next(l.First()))
-	assert.Same(t, machines[0].First(), l.Prev(l.Last()))
+	assert.Same(t, machines[0].First(), l.Last().Prev())
 }
 
-// TestUnlinkKeepsTheOtherWatches takes some of the watches of two lists out, in any order.
-func TestUnlinkKeepsTheOtherWatches(t *testing.T) {
+// A cursor goes over the operations of a list up to a position, past marks, while elements come and go anywhere.
+func TestACursorAgainstAModel(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		var lists [2]List
-		var want [2][]*Watch
-		var all []*Watch
-		for i := range lists {
-			lists[i].Init(nil)
-			for range 1 + random.IntN(12) {
-				op := &plain{}
-				require.True(t, Of(op).Begin(op, 1, purgatory1))
-				lists[i].Link(Of(op), 0, 0, lists[i].Last())
-				want[i] = append(want[i], Of(op).First())
-			}
-			all = append(all, want[i]...)
+		var l List
+		l.Init(nil)
+		type element struct {
+			*Watch
+			m *Machine
 		}
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, w := range all[:random.IntN(len(all)+1)] {
-			w.Unlink()
-			require.True(t, w.next == nil && w.prev == nil && w.list == nil, "it refers to nobody")
-			for i := range want {
-				want[i] = slices.DeleteFunc(want[i], func(other *Watch) bool { return w == other })
+		var want []element
+		at := -1 // the index in want of the element that comes next; -1: before a walk
+		upTo := int64(4)
+		for range 60 {
+			switch i := random.IntN(len(want) + 1); random.IntN(4) {
+			case 0: // one comes, or a mark
+				e, after, position := element{Watch: new(Watch)}, &l.root, int64(0)
+				if random.IntN(4) > 0 {
+					e.m = begun(1)
+					e.Watch = e.m.First()
+				}
+				if i > 0 {
+					after = want[i-1].Watch
+					position = want[i-1].Position()
+				}
+				if i == len(want) {
+					position += random.Int64N(2)
+				}
+				l.Link(e.Watch, e.m, position, after)
+				want = slices.Insert(want, i, e)
+				if at >= i { // it stands before the element that comes next
+					at++
+				}
+			case 1: // one leaves
+				if i < len(want) {
+					want[i].Unlink()
+					want = slices.Delete(want, i, i+1)
+					if at > i {
+						at--
+					}
+				}
+			case 2:
+				if random.IntN(4) == 0 {
+					l.Start()
+					at = 0
+				}
+			case 3:
+				if at < 0 {
+					continue
+				}
+				out := make([]*Machine, 1+random.IntN(3))
+				var read []*Machine
+				for at < len(want) && len(read) < len(out) && want[at].Position() <= upTo {
+					if want[at].m != nil {
+						read = append(read, want[at].m)
+					}
+					at++
+				}
+				n := l.Read(upTo, out)
+				require.True(t, slices.Equal(read, out[:n]), "seed %d", seed)
+				require.Equal(t, at == len(want) || want[at].Position() > upTo, l.AtEnd(upTo))
 			}
-		}
-		for i := range lists {
-			l := &lists[i]
 			var forth, back []*Watch
+			n := 0
 			for w := l.First(); w != nil; w = l.Next(w) {
-				forth = append(forth, w)
+				if forth = append(forth, w); w.Machine() != nil {
+					n++
+				}
 			}
-			for w := l.Last(); w != nil; w = l.Prev(w) {
+			for w := l.Last(); w != &l.root; w = w.Prev() {
 				back = append(back, w)
 			}
 			slices.Reverse(back)
-			require.True(t, slices.Equal(want[i], forth), "seed %d", seed)
-			require.True(t, slices.Equal(want[i], back), "seed %d", seed)
-			require.Equal(t, len(want[i]), l.Len(), "seed %d", seed)
+			require.True(t, slices.Equal(forth, back), "seed %d", seed)
+			require.True(t, slices.EqualFunc(want, forth, func(e element, w *Watch) bool { return e.Watch == w && e.m == w.Machine() }), "seed %d", seed)
+			require.Equal(t, n, l.Len(), "seed %d", seed)
 		}
 	}
 }
 
-func TestAMarkerIsNoOperation(t *testing.T) {
+func TestTheWatchesOfAnOperation(t *testing.T) {
 	var l List
 	l.Init(nil)
-	var marker Marker
-	l.Mark(&marker, 5, nil)
-	assert.Zero(t, l.Len())
-	assert.Same(t, &marker, l.First().Marker())
-	assert.Nil(t, l.First().Machine())
-	assert.EqualValues(t, 5, l.First().Position())
-	marker.Unlink()
-	assert.Zero(t, l.Len())
-	assert.Nil(t, l.First())
-	assert.Nil(t, marker.List())
-}
-
-func TestAnIterationOverWatchesMayStopEarly(t *testing.T) {
-	var l List
-	l.Init(nil)
-	op := &plain{}
-	m := Of(op)
-	require.True(t, Of(op).Begin(op, 4, purgatory1))
-	for i := range 4 {
-		l.Link(m, i, 0, l.Last())
+	m := begun(4)
+	assert.Nil(t, m.Extra(), "made when the second key comes")
+	watches := []*Watch{m.First()}
+	extra := m.MakeExtra()
+	for i := range extra {
+		watches = append(watches, &extra[i])
+	}
+	for _, watch := range watches {
+		l.Link(watch, m, 0, l.Last())
 	}
 	w := l.First()
-	for i := range m.Keys() {
-		assert.Same(t, w, m.Watch(i))
+	for _, watch := range watches {
+		assert.Same(t, watch, w)
 		w = l.Next(w)
 	}
 	assert.Nil(t, w)
-}
-
-func TestAnEndedOperationKeepsOnlyItsOutcome(t *testing.T) {
-	var l List
-	l.Init(nil)
-	op := &plain{}
-	m := Of(op)
-	require.True(t, Of(op).Begin(op, 3, purgatory1))
-	for i := range 3 {
-		l.Link(m, i, 0, nil)
-	}
-	require.Equal(t, 3, m.Keys())
-	for i := range m.Keys() {
-		m.Watch(i).Unlink()
-	}
-	m.settle(Forced, nil)
-	assert.Zero(t, m.tail, "the watches of the other keys")
-	assert.Equal(t, Forced, m.Outcome())
-	assert.NoError(t, m.Cause())
-	assert.False(t, m.Acquire())
-	assert.False(t, Of(op).Begin(op, 1, purgatory1), "it is used once")
-}
-
-func TestARejectedOperationMayBeginAgainUnlessSpent(t *testing.T) {
-	for _, spent := range []bool{false, true} {
-		op := &plain{}
-		m := Of(op)
-		require.True(t, Of(op).Begin(op, 3, purgatory1))
-		m.SetStart(0)
-		m.giveBack(spent)
-		assert.Equal(t, Pending, m.Outcome(), "it was not accepted")
-		assert.Negative(t, m.Start(), "and so has not been watched")
-		assert.False(t, m.Acquire())
-		assert.Equal(t, !spent, Of(op).Begin(op, 1, purgatory1))
-	}
-}
-
-func TestAPendingOperationOnManyKeysHasNoCause(t *testing.T) {
-	var l List
-	l.Init(nil)
-	op := &plain{}
-	m := Of(op)
-	require.True(t, Of(op).Begin(op, 2, purgatory1))
-	l.Link(m, 0, 0, nil)
-	l.Link(m, 1, 0, nil)
+	assert.Same(t, &extra[0], &m.Extra()[0])
+	assert.Equal(t, 4, m.Keys())
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
+	for _, watch := range watches {
+		watch.Unlink()
+	}
+	m.Settle(nil)
+	assert.Zero(t, m.tail, "it keeps only its outcome")
+	assert.Equal(t, Satisfied, m.Outcome())
+	assert.False(t, m.Acquire())
 }

@@ -12,28 +12,33 @@ type Queue struct {
 		sched.Mutex
 		waiting []func()
 		running bool
-		dropped int // since a function was added
+		dropped int // since Dropped was called
 	}
 }
 
 const maxWaiting = 256
 
-// Add has f called with the number of functions that were dropped before it, because maxWaiting others waited. Add drops f if so many
-// wait now.
-func (q *Queue) Add(f func(dropped int)) {
+// Add has f called, unless maxWaiting others wait: then it drops f.
+func (q *Queue) Add(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.mu.waiting) == maxWaiting {
 		q.mu.dropped++
 		return
 	}
-	dropped := q.mu.dropped
-	q.mu.dropped = 0
-	q.mu.waiting = append(q.mu.waiting, func() { f(dropped) })
+	q.mu.waiting = append(q.mu.waiting, f)
 	if !q.mu.running {
 		q.mu.running = true
 		sched.Go(q.run)
 	}
+}
+
+// Dropped returns how many functions were dropped since it was last called.
+func (q *Queue) Dropped() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, q.mu.dropped = q.mu.dropped, 0
+	return n
 }
 
 // Idle reports whether no function waits, and none runs.

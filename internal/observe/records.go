@@ -76,7 +76,7 @@ func (r *Records) Log(level slog.Level, event string, args func() []any) {
 		return
 	}
 	if suppressed, ok := r.allow(event); ok {
-		r.queue.Add(func(dropped int) { r.write(r.logger, level, event, args(), suppressed+dropped) })
+		r.queue.Add(func() { r.write(r.logger, level, event, args(), suppressed) })
 	}
 }
 
@@ -86,7 +86,7 @@ func (r *Records) write(l *slog.Logger, level slog.Level, event string, args []a
 	if l == nil || !l.Enabled(ctx, level) {
 		return false
 	}
-	if suppressed > 0 {
+	if suppressed += r.queue.Dropped(); suppressed > 0 {
 		args = append(args, "suppressed", suppressed)
 	}
 	l.Log(ctx, level, event, append([]any{"purgatory", r.purgatory}, args...)...)
@@ -106,19 +106,28 @@ func (r *Records) Panic(v, op any, method string, key any) {
 	})
 }
 
-// panicked has the panic written by slog's default logger if there is no handler, and the logger does not log it.
+// panicked has the panic written by slog's default logger if there is no handler, and the logger does not log it, or panics or calls
+// runtime.Goexit in place of that.
 func (r *Records) panicked(v any, stack []byte, about func() []any) {
 	r.panics.Add(1)
 	suppressed, ok := r.allow(EventPanic)
-	r.queue.Add(func(dropped int) {
-		if ok {
-			args := append(about(), "panic", guard.Text(v), "stack", string(stack))
-			if !r.write(r.logger, slog.LevelError, EventPanic, args, suppressed+dropped) && r.handler == nil {
-				r.write(slog.Default(), slog.LevelError, EventPanic, args, suppressed+dropped)
+	if !ok && r.handler == nil {
+		return
+	}
+	r.queue.Add(func() {
+		var args []any
+		logged := !ok
+		defer func() {
+			switch {
+			case r.handler != nil:
+				r.handler(v, stack)
+			case !logged:
+				r.write(slog.Default(), slog.LevelError, EventPanic, args, suppressed)
 			}
-		}
-		if r.handler != nil {
-			r.handler(v, stack)
+		}()
+		if ok {
+			args = append(about(), "panic", guard.Text(v), "stack", string(stack))
+			logged = r.write(r.logger, slog.LevelError, EventPanic, args, suppressed)
 		}
 	})
 }

@@ -17,6 +17,8 @@ type (
 	Woken   = explored.Woken
 	Sleeper = explored.Sleeper
 	Alarm   = explored.Alarm
+
+	Pointer[T any] = explored.Pointer[T]
 )
 
 const (
@@ -40,7 +42,6 @@ var (
 	Advance     = explored.Advance
 	WithTimeout = explored.WithTimeout
 	Dice        = explored.Dice
-	Picks       = explored.Picks
 	NewToken    = explored.NewToken
 	NewAlarm    = explored.NewAlarm
 	Receive     = explored.Receive

@@ -18,6 +18,8 @@ type (
 	Uint64 = number[uint64, atomic.Uint64, *atomic.Uint64]
 	Mutex  struct{ v sync.Mutex }
 
+	Pointer[T any] struct{ v atomic.Pointer[T] }
+
 	number[T, A any, P integer[T, A]] struct{ v A }
 
 	integer[T, A any] interface {
@@ -47,6 +49,13 @@ func (b *Bool) Load() bool                      { stall(); return b.v.Load() }
 func (b *Bool) Store(v bool)                    { stall(); b.v.Store(v) }
 func (b *Bool) Swap(v bool) bool                { stall(); return b.v.Swap(v) }
 func (b *Bool) CompareAndSwap(old, v bool) bool { stall(); return b.v.CompareAndSwap(old, v) }
+
+func (p *Pointer[T]) Load() *T     { stall(); return p.v.Load() }
+func (p *Pointer[T]) Swap(v *T) *T { stall(); return p.v.Swap(v) }
+func (p *Pointer[T]) CompareAndSwap(old, v *T) bool {
+	stall()
+	return p.v.CompareAndSwap(old, v)
+}
 
 func (m *Mutex) Lock()         { stall(); m.v.Lock() }
 func (m *Mutex) TryLock() bool { stall(); return m.v.TryLock() }

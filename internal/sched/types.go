@@ -17,6 +17,8 @@ type (
 	Uint32 = atomic.Uint32
 	// Uint64 is an atomic uint64.
 	Uint64 = atomic.Uint64
+	// Pointer is an atomic pointer.
+	Pointer[T any] = atomic.Pointer[T]
 )
 
 // inlined calls the methods of these types once. The compiler passes the bodies of the methods

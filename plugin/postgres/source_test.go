@@ -123,6 +123,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("many keys in one transaction", func(t *testing.T) { manyKeys(t, d) })
 	t.Run("a slow listener hears everything later", func(t *testing.T) { slowListener(t, d) })
 	t.Run("a listener that is gone", func(t *testing.T) { aListenerThatIsGone(t, d) })
+	t.Run("long polls through a cut", func(t *testing.T) { pollsSurviveACut(t, d) })
 	t.Run("reads at a standby", func(t *testing.T) { readsAtAStandby(t, d) })
 	t.Run("through a pooler", func(t *testing.T) { throughAPooler(t, d) })
 	t.Run("a failover behind a proxy", func(t *testing.T) { failoverBehindAProxy(t, d) })

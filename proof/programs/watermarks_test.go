@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
@@ -15,14 +16,15 @@ import (
 	"github.com/delayedop/purgatory/watermark"
 )
 
-// TestWatermarks runs one watermark beside goroutines that wait, leave, advance, recede, close it, end its operations
-// and close the purgatory, and beside other waits under its key.
+// TestWatermarks runs one watermark beside goroutines that wait, some with a timeout, leave, advance, recede, close it, end
+// its operations, let time pass and close the purgatory, and beside other waits under its key.
 //
 //   - A wait ends with nil only if its position was reached during it and before the watermark was closed, with the cause
-//     of its context only if that has ended below the position, with the cause of Close only if that has begun, and not if it waited
+//     of its context only if that has ended below the position, with ErrExpired only if its timeout has passed below the
+//     position, with the cause of Close only if that has begun, and not if it waited
 //     then and its position was reached, and with another error only if a call has ended the operations of its key that had not returned
 //     before.
-//   - Nobody waits whose position is reached, or whose context has ended, or after a Close.
+//   - Nobody waits whose position is reached, or whose context has ended, or whose timeout has passed, or after a Close.
 //   - The position is the highest of those it was advanced to, if it has neither receded nor was closed; once closed it stays.
 //   - Those who begin together for one position never find the purgatory full, before anybody leaves.
 //   - When the last has left, no operation is left, and nobody is counted as waiting.
@@ -47,10 +49,10 @@ const markContexts = 2
 
 func drawWatermark(d *drawer) small {
 	m := &marked{together: d.oneIn(6)}
-	whats, positions := []string{"await", "await", "await", "wait", "advance", "advance", "leave", "cancelKey", "close", "shutdown", "signal", "stranger", "end"}, 3
+	whats, positions := []string{"await", "await", "await", "awaitFor", "awaitFor", "time", "wait", "advance", "advance", "leave", "cancelKey", "close", "shutdown", "signal", "stranger", "end"}, 3
 	switch {
 	case m.together:
-		whats, positions, m.bound = []string{"await", "await", "wait", "advance", "signal", "end"}, 1, 1
+		whats, positions, m.bound = []string{"await", "awaitFor", "await", "wait", "advance", "time", "signal", "end"}, 1, 1
 	case d.oneIn(3):
 		whats, m.recedes = append(whats, "recede", "recede", "advance", "await"), true
 	case d.oneIn(4):
@@ -74,6 +76,9 @@ func drawWatermark(d *drawer) small {
 // markRun is one run.
 type markRun struct {
 	*marked
+	clock     *timer.ManualTimer
+	past      []int64 // the position before the clock moved for the n-th time
+	expired   int     // waits whose timeout has passed
 	p         *purgatory.DelayedOperationPurgatory[int]
 	w         *watermark.Watermark[int]
 	contexts  [markContexts]context.Context
@@ -98,6 +103,7 @@ type markRun struct {
 type markWait struct {
 	markCall
 	context  int                  // of an Await
+	deadline time.Duration        // of an Await with a timeout
 	wait     *watermark.Wait[int] // of StartWait
 	highest  int                  // where the position can have been meanwhile, before the watermark was closed
 	returned int                  // of the calls that end operations, before it began
@@ -109,11 +115,11 @@ var errLeft, errEra = errors.New("left"), errors.New("the era is over")
 
 func (m *marked) setup(spawn func(string, func())) func() error {
 	r := &markRun{marked: m, waiting: make(map[*markWait]bool), advancing: make(map[int]int)}
-	clock, err := timer.NewManualTimer(timer.WithWheelSize(4))
-	if err != nil {
+	var err error
+	if r.clock, err = timer.NewManualTimer(timer.WithWheelSize(4)); err != nil {
 		panic(err)
 	}
-	options := []purgatory.Option{purgatory.WithTimer(clock), purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1)}
+	options := []purgatory.Option{purgatory.WithTimer(r.clock), purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1)}
 	if m.bound > 0 {
 		options = append(options, purgatory.WithMaxPending(m.bound))
 	}
@@ -141,10 +147,14 @@ func (r *markRun) fault(format string, args ...any) {
 
 func (r *markRun) do(goroutine int, c markCall) {
 	switch c.what {
-	case "await":
-		w := r.begin(c)
+	case "await", "awaitFor":
+		w, timeout := r.begin(c), purgatory.NoTimeout
 		w.context = goroutine % markContexts
-		err := r.w.Await(r.contexts[w.context], int64(c.n))
+		if c.what == "awaitFor" {
+			timeout = time.Duration(1+c.n%2) * tick
+			w.deadline = r.clock.Now() + timeout
+		}
+		err := r.w.Await(r.contexts[w.context], timeout, int64(c.n))
 		delete(r.waiting, w)
 		r.judge(w, err)
 	case "wait":
@@ -167,6 +177,8 @@ func (r *markRun) do(goroutine int, c markCall) {
 		r.highest = max(r.highest, c.n)
 		r.w.Advance(int64(c.n))
 		delete(r.advancing, goroutine)
+	case "time":
+		r.pass()
 	case "recede":
 		r.w.Recede(int64(c.n - 1))
 	case "end":
@@ -196,10 +208,16 @@ func (r *markRun) do(goroutine int, c markCall) {
 	}
 }
 
+// pass moves the clock by a tick.
+func (r *markRun) pass() {
+	r.past = append(r.past, r.w.Position())
+	r.clock.AdvanceClock(tick)
+}
+
 // leaveContext ends a context, if it has not ended.
 func (r *markRun) leaveContext(i int) {
-	if !r.left[i] {
-		r.left[i], r.leftAt[i] = true, r.w.Position()
+	if at := r.w.Position(); !r.left[i] { // read first: another goroutine may end the context meanwhile
+		r.left[i], r.leftAt[i] = true, at
 	}
 	r.leave[i](errLeft)
 }
@@ -225,10 +243,14 @@ func (r *markRun) judge(w *markWait, err error) {
 	case w.late:
 	case errors.Is(err, errLeft):
 		ok = w.wait == nil && r.left[w.context] && (r.recedes || r.leftAt[w.context] < int64(w.n))
+	case errors.Is(err, purgatory.ErrExpired):
+		r.expired++
+		n := int(w.deadline / tick) // the clock stands there after as many moves, at the earliest
+		ok = w.deadline > 0 && r.clock.Now() >= w.deadline && (r.recedes || r.past[n-1] < int64(w.n))
 	case errors.Is(err, purgatory.ErrClosed):
 		ok = r.closed
 	case errors.Is(err, purgatory.ErrFull):
-		ok = r.bound > 0 && (!r.together || r.left[0]) // an operation that the last one leaves keeps its place until it has ended
+		ok = r.bound > 0 && (!r.together || r.left[0] || len(r.past) > 0) // an operation that the last one leaves keeps its place until it has ended
 	default:
 		ok = r.begun > w.returned && (errors.Is(err, errCause) || errors.Is(err, purgatory.ErrCancelled))
 	}
@@ -249,6 +271,16 @@ func (r *markRun) last() {
 	if n := r.w.Waiting(); n != len(r.waiting) {
 		r.fault("%d wait, and %d are counted", len(r.waiting), n)
 	}
+	for range 10 { // a goroutine has three steps, none of which may wait for more than two ticks
+		r.pass()
+		explore.Settle()
+	}
+	r.judgeWaits()
+	for w := range r.waiting {
+		if w.deadline > 0 {
+			r.fault("at %v there waits %v, until %v", r.clock.Now(), w.markCall, w.deadline)
+		}
+	}
 	for i := range r.leave {
 		r.leaveContext(i)
 	}
@@ -266,6 +298,12 @@ func (r *markRun) last() {
 	explore.Settle()
 	if s := r.p.Stats(); len(r.waiting) > 0 || s.Pending != 0 || s.Watched != 0 || r.w.Waiting() != 0 {
 		r.fault("all have left, and %d of %v wait, with %+v", r.w.Waiting(), r.waiting, s)
+	}
+	if s := r.w.Stats(); s.Expired != int64(r.expired) || s.Waiting != 0 || s.Oldest != 0 {
+		r.fault("%d timeouts have passed, and nobody waits: %+v", r.expired, s)
+	}
+	if n := r.clock.Pending(); n != 0 {
+		r.fault("all have left, and %d entries are in the timer", n)
 	}
 	switch at := r.w.Position(); {
 	case r.over && at != r.overAt:

@@ -40,6 +40,7 @@ func TestScalesAsFarAsItShares(t *testing.T) {
 
 // A latency that is changed moves the result, in the direction in which it must.
 func TestAChangedLatencyMovesTheResult(t *testing.T) {
+	shorten(t)
 	rate := func(change func(*Machine)) float64 {
 		m := EPYC(32)
 		change(&m)
@@ -69,6 +70,7 @@ func TestAThreadOfTheSameCoreSlowsWork(t *testing.T) {
 
 // More shards of a timer help where there are more cores than shards, and only there.
 func TestShardsHelpWhereCoresShareThem(t *testing.T) {
+	shorten(t)
 	rate := func(cores, shards int) float64 {
 		k := Parts(800)
 		k.TimerShards = func(int) int { return shards }

@@ -31,9 +31,12 @@ func (b Bare) Starving(m Machine) float64 {
 // AWait is for how long a goroutine that takes a lock at once takes at most, in ns.
 const AWait = 200
 
+// length is for how long machines are simulated, in ns; a third of it is not counted.
+var length = 6e6
+
 // Run simulates l on m.
 func (l Load) Run(m Machine, k Costs) (r Result) {
-	warm, until := 2e6, 6e6
+	warm, until := length/3, length
 	if l.Name == "herd" { // whole rounds
 		warm, until = 10*warm, 10*until
 	}

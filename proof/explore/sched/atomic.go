@@ -49,3 +49,18 @@ func (x *Bool) CompareAndSwap(old, v bool) (swapped bool) {
 	}
 	return swapped
 }
+
+// Pointer replaces that of sync/atomic.
+type Pointer[T any] struct{ v *T }
+
+func (x *Pointer[T]) Load() *T { Yield(); return x.v }
+
+func (x *Pointer[T]) Swap(v *T) (old *T) { Yield(); old, x.v = x.v, v; return old }
+
+func (x *Pointer[T]) CompareAndSwap(old, v *T) (swapped bool) {
+	Yield()
+	if swapped = x.v == old; swapped {
+		x.v = v
+	}
+	return swapped
+}

@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A queue calls its functions one after the other, in their order, whatever they do. Its goroutine ends.
+func TestAQueueCallsItsFunctionsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		var called []int
+		running := 0
+		for i := range 20 {
+			q.Add(func() {
+				running++
+				assert.Equal(t, 1, running)
+				time.Sleep(time.Second)
+				running--
+				called = append(called, i)
+				switch i % 3 {
+				case 1:
+					panic(fmt.Sprint("of function ", i))
+				case 2:
+					runtime.Goexit()
+				}
+			})
+		}
+		assert.False(t, q.Idle())
+		time.Sleep(time.Minute)
+		assert.True(t, q.Idle())
+		assert.Len(t, called, 20)
+		assert.IsIncreasing(t, called)
+	})
+}
+
+// While a function blocks, Add blocks nobody, and keeps a bounded number of others. Those that it drops are counted.
+func TestAQueueThatIsBlockedDropsWhatComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		unblock := make(chan struct{})
+		q.Add(func() { <-unblock })
+		synctest.Wait()
+		called := 0
+		for range maxWaiting + 7 {
+			q.Add(func() { called++ })
+		}
+		assert.Zero(t, called)
+		close(unblock)
+		synctest.Wait()
+		assert.Equal(t, []int{maxWaiting, 7, 0}, []int{called, q.Dropped(), q.Dropped()})
+		q.Add(func() { called++ })
+		synctest.Wait()
+		assert.Equal(t, []int{maxWaiting + 1, 0}, []int{called, q.Dropped()})
+	})
+}
+
+// Of each event there are ten records a second. The next one says how many there would have been.
+func TestRecordsOfAnEventAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		var r Records
+		r.Init("test", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})), nil)
+		log := func(n int, event string) {
+			for range n {
+				r.Log(slog.LevelInfo, event, func() []any { return nil })
+			}
+			synctest.Wait()
+		}
+		log(13, "often")
+		log(1, "seldom")
+		assert.Equal(t, recordsPerSecond, strings.Count(out.String(), "msg=often"))
+		assert.Equal(t, 1, strings.Count(out.String(), "msg=seldom"))
+		assert.NotContains(t, out.String(), "suppressed")
+		time.Sleep(time.Second)
+		log(2, "often")
+		assert.Equal(t, 1, strings.Count(out.String(), "suppressed=3"))
+		r.Log(slog.LevelDebug, "quiet", func() []any { return nil })
+		synctest.Wait()
+		assert.NotContains(t, out.String(), "quiet")
+		assert.True(t, r.Idle())
+	})
+}
+
+// A panic is counted, and told to the handler as often as it happens. The default logger gets it if nobody else does.
+func TestAPanicIsToldToSomebody(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	for _, c := range []struct{ logger, handler, logs, toDefault bool }{
+		{false, false, false, true}, {false, true, false, false}, {true, false, true, false}, {true, true, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out, fallback strings.Builder
+			slog.SetDefault(slog.New(slog.NewTextHandler(&fallback, nil)))
+			var logger *slog.Logger
+			if c.logger {
+				logger = slog.New(slog.NewTextHandler(&out, nil))
+			}
+			var values []any
+			handler := func(v any, stack []byte) {
+				assert.Contains(t, string(stack), "TestAPanicIsToldToSomebody")
+				values = append(values, v)
+			}
+			if !c.handler {
+				handler = nil
+			}
+			var r Records
+			r.Init("test", logger, handler)
+			assert.Equal(t, !c.logger, r.Off())
+			for i := range 20 {
+				r.Panic(i, new(int), "OnComplete", "key")
+			}
+			synctest.Wait()
+			assert.EqualValues(t, 20, r.Panics())
+			if c.handler {
+				assert.Len(t, values, 20)
+			}
+			assert.Equal(t, c.logs, strings.Contains(out.String(), "msg=purgatory.panic purgatory=test operation=*int callback=OnComplete key=key panic=0"))
+			assert.True(t, r.Idle())
+			assert.Equal(t, c.toDefault, strings.Contains(fallback.String(), "msg=purgatory.panic purgatory=test operation=*int"))
+		})
+	}
+}

@@ -1,0 +1,182 @@
+//go:build interleave
+
+package watchers
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/proof/explore"
+)
+
+// exploreAll runs a scenario under every schedule with a bounded number of preemptions.
+func exploreAll(t *testing.T, preemptions int, setup func(spawn func(string, func())) func() error) {
+	t.Helper()
+	t.Cleanup(explore.Close)
+	r := explore.Exploration{Setup: setup, Preemptions: preemptions}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
+
+// A watch becomes stale while another goroutine takes the lock, or releases it, or purges. The windows are too short for a
+// test with real goroutines.
+func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
+	for _, c := range []struct{ leavers, holders, purges, limit, preemptions int }{
+		{1, 1, 0, 1, 4}, {1, 2, 0, 1, 3}, {2, 1, 0, 2, 3}, {2, 1, 0, 1, 3}, {1, 1, 0, 0, 4}, {1, 1, 1, 1, 3}, {2, 0, 1, 2, 3},
+	} {
+		t.Run(fmt.Sprintf("%d leave, %d hold, %d purge, limit %d", c.leavers, c.holders, c.purges, c.limit), func(t *testing.T) {
+			exploreAll(t, c.preemptions, func(spawn func(string, func())) func() error {
+				w := newMap(c.limit)
+				a, b := twoKeys(w)
+				most := 0
+				for i := range c.leavers {
+					m := wait(t, w, a, b)
+					spawn(fmt.Sprint("leaver ", i), func() { end(w, a, m); most = max(most, w.Stale()) })
+				}
+				for i := range c.holders {
+					spawn(fmt.Sprint("holder ", i), func() { w.Shard(w.Hash(b)).Waiting(b, w.Hash(b)) })
+				}
+				for range c.purges {
+					spawn("purge", func() { w.Purge() })
+				}
+				return func() error {
+					w.Purge()
+					if sum := totals(w); sum.Watched+sum.Keys+w.Stale() > 0 || most > c.limit {
+						return fmt.Errorf("%d watches on %d keys are linked, %d are stale, %d were", sum.Watched, sum.Keys, w.Stale(), most)
+					}
+					return nil
+				}
+			})
+		})
+	}
+}
+
+// Two come to the last place of a key, while the watch that makes room for one of them becomes stale: one is accepted
+// for each watch that has gone, and none more.
+func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		exploreAll(t, 3, func(spawn func(string, func())) func() error {
+			w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
+			a, b := twoKeys(w)
+			s, at := w.Shard(w.Hash(b)), &Wait[int]{b, AnyPosition, w.Hash(b)}
+			gone := false
+			if leaves {
+				m := wait(t, w, a, b)
+				spawn("leaver", func() { end(w, a, m); gone = true })
+			}
+			accepted, refused := 0, false // when there was room, perhaps for the other one
+			for i := range 2 {
+				spawn(fmt.Sprint("newcomer ", i), func() {
+					had := !leaves || gone
+					if m := newOp(1); s.Watch(m, m.First(), at) == Accepted {
+						accepted++
+					} else if had {
+						refused = true
+					}
+				})
+			}
+			return func() error {
+				stand := s.Waiting(b, at.Hash)
+				if accepted > 1 || stand != accepted || refused && accepted == 0 || !leaves && accepted != 1 {
+					return fmt.Errorf("%d were accepted, %d stand there; one was refused when there was room: %v", accepted, stand, refused)
+				}
+				return nil
+			}
+		})
+	}
+}
+
+// Checks and signals of a key, whose walks pause after each group: whatever comes together, a pass begins after each change, one
+// goroutine tries at a time, and nobody has anything left to do.
+func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
+	type scenario struct{ checks, signals, workers, claims, preemptions int }
+	for _, c := range []scenario{{2, 0, 0, 0, 4}, {3, 0, 0, 0, 2}, {1, 1, 1, 0, 3}, {2, 1, 1, 0, 2}, {0, 2, 2, 0, 2}, {1, 0, 0, 1, 3}, {2, 0, 0, 1, 2}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			exploreAll(t, c.preemptions, func(spawn func(string, func())) func() error {
+				w := New(Config[int]{Kick: func() {}, Shards: 1})
+				s, hash := w.Shard(0), w.Hash(1)
+				state, trying, most := 0, 0, 0
+				seen := map[*machine.Machine]int{}
+				for _, at := range []int64{AnyPosition, 3, 5} {
+					seen[waitAt(t, w, 1, at)] = 0
+				}
+				try := func(out []*machine.Machine) {
+					trying++
+					most = max(most, trying)
+					for _, m := range out {
+						sched.Yield()
+						seen[m] = state
+					}
+					trying--
+				}
+				walk := func(x *Walk[int], n int, out []*machine.Machine) {
+					for ; n > 0; n = x.Resume(out) {
+						for n > 0 {
+							try(out[:n])
+							n = x.Next(nil, n, out, n == 1 && state%2 == 0)
+						}
+						sched.Yield() // callbacks
+					}
+				}
+				change := func() {
+					sched.Yield()
+					state++
+				}
+				out := func() []*machine.Machine { return make([]*machine.Machine, 1) }
+				for i := range c.checks {
+					spawn(fmt.Sprint("check ", i), func() {
+						change()
+						var x Walk[int]
+						o := out()
+						walk(&x, s.Begin(&x, 1, hash, EveryPosition, o), o)
+					})
+				}
+				for i := range c.signals {
+					spawn(fmt.Sprint("signal ", i), func() {
+						change()
+						s.Signal(1, hash, EveryPosition)
+					})
+				}
+				work := func() {
+					for w.Signalled() {
+						var x Walk[int]
+						o := out()
+						_, n, _ := w.BeginSignalled(&x, o)
+						walk(&x, n, o)
+					}
+				}
+				for i := range c.workers {
+					spawn(fmt.Sprint("worker ", i), work)
+				}
+				for range c.claims {
+					spawn("claims", func() {
+						var x Claims[int]
+						came := map[*machine.Machine]bool{}
+						for more := true; more; {
+							_, more = s.Claim(&x, 1, hash, func(m *machine.Machine) bool { came[m] = true; return false }, out())
+						}
+						if len(came) != len(seen) {
+							most = 100
+						}
+					})
+				}
+				return func() error {
+					work()
+					for _, at := range seen {
+						if at != c.checks+c.signals {
+							return fmt.Errorf("of %d changes, one has seen %d", c.checks+c.signals, at)
+						}
+					}
+					if most > 1 || s.mu.walks != 0 {
+						return fmt.Errorf("%d tried at once, %d walks are under way; 100: a claim has not come to all", most, s.mu.walks)
+					}
+					return nil
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,405 @@
+package watchers
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/stats"
+)
+
+// pause has a walk pause, none of whose operations ends.
+func pause(walk *Walk[int]) (n int) { return walk.Next(nil, 0, make([]*machine.Machine, 8), true) }
+
+// resume goes on with a walk that has paused.
+func resume(walk *Walk[int], size int) []*machine.Machine {
+	out := make([]*machine.Machine, size)
+	return out[:walk.Resume(out)]
+}
+
+// A walk visits those up to its position, in the order of the list, and no mark, whatever the size of its groups.
+func TestAWalkVisitsThoseUpToItsPosition(t *testing.T) {
+	w := newMap(0)
+	all := []*machine.Machine{wait(t, w, 1), wait(t, w, 1)}
+	for i := range int64(300) {
+		all = append(all, waitAt(t, w, 1, 2*(i+1)))
+	}
+	for i := range int64(300) { // by means of the index
+		all = slices.Insert(all, 2+2*int(i), waitAt(t, w, 1, 2*i+1))
+	}
+	l := w.Shard(w.Hash(1)).mu.keys.find(1, w.Hash(1))
+	require.NotEmpty(t, l.ordered.index)
+	for _, size := range []int{1, 7, 1000} {
+		for upTo, n := range map[int64]int{AnyPosition: 2, 0: 2, 1: 3, 9: 11, 600: 602, EveryPosition: 602} {
+			require.True(t, slices.Equal(all[:n], visit(w, 1, upTo, size)), "up to %d, %d at a time", upTo, size)
+		}
+	}
+	checkInvariants(t, w, 0)
+	assert.Empty(t, visit(w, 2, EveryPosition, 8), "nobody waits for another key")
+	assert.Empty(t, visit(newMap(0), 1, EveryPosition, 8))
+}
+
+// Those that others end while the walk is under way are not visited, wherever its cursor stands.
+func TestALeaverMovesTheCursor(t *testing.T) {
+	for leaver := range 4 {
+		w := newMap(0)
+		var all []*machine.Machine
+		for range 4 {
+			all = append(all, wait(t, w, 1))
+		}
+		var walk Walk[int]
+		same(t, all[:2], begin(w, &walk, 1, EveryPosition, 2)) // the cursor stands before the third
+		end(w, 1, all[leaver])
+		want := all[2:]
+		if leaver >= 2 {
+			want = list(all[5-leaver])
+		}
+		same(t, want, next(&walk, 2))
+		require.Empty(t, next(&walk, 2))
+	}
+}
+
+// A check that meets a walk visits nobody. The walk begins at the head again, up to the position that the check has asked for.
+func TestACheckThatMeetsAWalkLeavesAMark(t *testing.T) {
+	w := newMap(0)
+	first, low, high := wait(t, w, 1), waitAt(t, w, 1, 3), waitAt(t, w, 1, 7)
+	var walk, other Walk[int]
+	same(t, list(first), begin(w, &walk, 1, 3, 1))
+	require.Empty(t, begin(w, &other, 1, 5, 1))
+	require.Empty(t, begin(w, &other, 1, 7, 1), "the highest position counts")
+	require.Empty(t, begin(w, &other, 1, 2, 1))
+	require.Empty(t, other.list)
+	same(t, list(low), next(&walk, 1), "it goes to its end first")
+	same(t, list(first, low, high), next(&walk, 8))
+	require.Empty(t, next(&walk, 8), "the marks of several make one pass")
+	require.False(t, w.Signalled())
+	same(t, list(first, low), begin(w, &other, 1, 3, 8), "what was asked for is over")
+	require.Empty(t, next(&other, 8))
+}
+
+// A walk that is asked again and again leaves the key to a worker, whose walk covers what was asked for last.
+func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
+	kicks := 0
+	w := New(Config[int]{Kick: func() { kicks++ }, Shards: 1})
+	m := waitAt(t, w, 1, 5)
+	var walk, other Walk[int]
+	passes := 0
+	for out := begin(w, &walk, 1, 9, 1); len(out) > 0; out = next(&walk, 1) {
+		passes++
+		require.Empty(t, begin(w, &other, 1, 9, 1))
+	}
+	assert.Equal(t, 1+maxAgain, passes)
+	assert.Equal(t, 1, kicks)
+	out := make([]*machine.Machine, 8)
+	key, n, ok := w.BeginSignalled(&other, out)
+	assert.Equal(t, []any{1, true}, []any{key, ok})
+	same(t, list(m), out[:n])
+	assert.Same(t, w.Shard(w.Hash(1)), other.Shard())
+	assert.Empty(t, next(&other, 8))
+	assert.Equal(t, 1, kicks)
+	checkInvariants(t, w, 0)
+}
+
+// Those that come while a walk is under way are tried by their registrations. Without positions, they cause no tries of others.
+func TestNewcomersCauseNoOtherWalk(t *testing.T) {
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	for range 4 {
+		wait(t, w, 1)
+	}
+	var walk Walk[int]
+	visited := 0
+	for out := begin(w, &walk, 1, EveryPosition, 2); len(out) > 0; out = next(&walk, 2) {
+		visited += len(out)
+		wait(t, w, 1)
+		waitAt(t, w, 1, 7)
+	}
+	assert.Equal(t, 4, visited)
+	assert.False(t, w.Signalled())
+}
+
+// Where there are positions, newcomers may come to stand before others. A walk that they keep busy leaves the rest to a worker.
+func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
+	const waiting = 10
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	for range waiting - 1 {
+		waitAt(t, w, 1, 3)
+	}
+	last := waitAt(t, w, 1, 30)
+	var walk Walk[int]
+	visited := 0
+	for out := begin(w, &walk, 1, 50, 1); len(out) > 0; out = next(&walk, 1) {
+		visited++
+		waitAt(t, w, 1, 20)
+	}
+	assert.Equal(t, 2*waiting, visited)
+	out := make([]*machine.Machine, 99)
+	_, n, ok := w.BeginSignalled(&walk, out)
+	assert.True(t, ok, "the rest, and so everybody, is for a worker")
+	assert.Same(t, last, out[n-1])
+	assert.Empty(t, next(&walk, 8))
+	assert.False(t, w.Signalled())
+}
+
+// A walk that has paused goes on where it stood, and knows what others had asked for before.
+func TestAPausedWalkGoesOn(t *testing.T) {
+	w := newMap(0)
+	var all []*machine.Machine
+	for i := range int64(6) {
+		all = append(all, waitAt(t, w, 1, i))
+	}
+	var walk, other Walk[int]
+	same(t, all[:2], begin(w, &walk, 1, 3, 2))
+	require.Empty(t, begin(w, &other, 1, 4, 8), "a mark")
+	require.Zero(t, pause(&walk))
+	require.Equal(t, 0, w.Inside(), "nobody tries")
+	end(w, 1, all[2])
+	same(t, all[3:4], resume(&walk, 2))
+	require.Equal(t, 1, w.Inside())
+	same(t, append(slices.Clone(all[:2]), all[3:5]...), next(&walk, 8), "the mark: those that were visited before it are visited again")
+	require.Empty(t, next(&walk, 8))
+	require.Empty(t, resume(&walk, 8))
+}
+
+// A walk that begins while another pauses takes over its rest, also if it is for a lower position. The other one is over.
+func TestAWalkThatBeginsInAPauseCoversTheRest(t *testing.T) {
+	for name, takesOver := range map[string]func(w *Watchers[int], walk *Walk[int], out []*machine.Machine) int{
+		"check": func(w *Watchers[int], walk *Walk[int], out []*machine.Machine) int {
+			return w.Shard(w.Hash(1)).Begin(walk, 1, w.Hash(1), 1, out)
+		},
+		"signal": func(w *Watchers[int], walk *Walk[int], out []*machine.Machine) int {
+			w.Shard(w.Hash(1)).Signal(1, w.Hash(1), 1)
+			_, n, _ := w.BeginSignalled(walk, out)
+			return n
+		},
+	} {
+		for _, over := range []bool{false, true} { // whether the newer walk is over when the paused one goes on
+			w := newMap(0)
+			var all []*machine.Machine
+			for i := range int64(6) {
+				all = append(all, waitAt(t, w, 1, i))
+			}
+			var walk, newer Walk[int]
+			same(t, all[:2], begin(w, &walk, 1, 3, 2))
+			require.Zero(t, pause(&walk))
+			out := make([]*machine.Machine, 8)
+			require.Equal(t, 4, takesOver(w, &newer, out), name)
+			same(t, all[:4], out[:4])
+			if over {
+				require.Empty(t, next(&newer, 8))
+			}
+			require.Empty(t, resume(&walk, 8), name)
+			if !over {
+				require.Empty(t, next(&newer, 8))
+			}
+			checkInvariants(t, w, 0)
+			require.False(t, w.Signalled())
+		}
+	}
+}
+
+// A key that was signalled in a pause is for a worker: the walk that has paused does not go on beside it.
+func TestAPausedWalkLeavesASignalledKeyToTheWorker(t *testing.T) {
+	w := newMap(0)
+	all := []*machine.Machine{wait(t, w, 1), wait(t, w, 1)}
+	var walk, worker Walk[int]
+	same(t, all[:1], begin(w, &walk, 1, EveryPosition, 1))
+	require.Zero(t, pause(&walk))
+	require.True(t, w.Shard(w.Hash(1)).Signal(1, w.Hash(1), EveryPosition))
+	require.Empty(t, resume(&walk, 8))
+	out := make([]*machine.Machine, 8)
+	_, n, ok := w.BeginSignalled(&worker, out)
+	require.True(t, ok)
+	same(t, all, out[:n])
+	require.Empty(t, next(&worker, 8))
+}
+
+// KAFKA-2253: a key may leave the map under a walk, and come back. The walk is over, and finds nobody of the new ones.
+func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
+	for _, key := range []int{7, 15} { // the same key comes back, or another one has its memory
+		for _, paused := range []bool{false, true} {
+			w := New(Config[int]{Kick: func() {}, Shards: 1})
+			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
+			var walk, newer Walk[int]
+			same(t, all[:2], begin(w, &walk, 7, EveryPosition, 2))
+			if paused {
+				require.Zero(t, pause(&walk))
+			}
+			end(w, 7, all...)
+			require.Zero(t, totals(w).Keys)
+			checkInvariants(t, w, 0)
+			late := wait(t, w, key)
+			require.Same(t, walk.list, w.Shard(0).mu.keys.find(key, w.Hash(key)))
+			same(t, list(late), begin(w, &newer, key, EveryPosition, 8))
+			if paused {
+				require.Empty(t, resume(&walk, 8))
+			} else {
+				require.Empty(t, next(&walk, 8))
+				require.Empty(t, resume(&walk, 8))
+			}
+			require.Equal(t, 1, w.Inside(), "the newer walk")
+			require.Empty(t, next(&newer, 8))
+			end(w, key, late)
+			checkInvariants(t, w, 0)
+		}
+	}
+}
+
+// Those that end leave every list, in other shards too, and are counted where they end.
+func TestThoseThatEndLeaveTheirLists(t *testing.T) {
+	w := newMap(0)
+	a, b := twoKeys(w)
+	all := []*machine.Machine{wait(t, w, a, b), wait(t, w, b, a), wait(t, w, a, b), wait(t, w, a)}
+	var walk Walk[int]
+	out := begin(w, &walk, a, EveryPosition, 8)
+	same(t, all, out)
+	require.Zero(t, walk.Next(all[:3], 4, out, false))
+	settle(all[:3]...)
+	for _, m := range all[:3] {
+		assert.Nil(t, m.Extra())
+		assert.Equal(t, machine.Satisfied, m.Outcome())
+	}
+	sum := totals(w)
+	assert.Equal(t, []any{1, 1, int64(4), int64(1), int64(3)}, []any{sum.Keys, sum.Watched, sum.Checks, sum.Wasted, sum.Counts[machine.Satisfied]})
+	checkInvariants(t, w, 0)
+}
+
+// A claim comes to each operation that waits, a few in each hold of the lock, and takes out those that it gets. It waits for no walk.
+func TestAClaimComesToEachOnce(t *testing.T) {
+	w := newMap(0)
+	var all []*machine.Machine
+	for i := range int64(20) {
+		all = append(all, waitAt(t, w, 1, max(AnyPosition, i-5)))
+	}
+	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
+	var walk Walk[int]
+	same(t, all[:4], begin(w, &walk, 1, EveryPosition, 4))
+	var c Claims[int]
+	var seen, claimed []*machine.Machine
+	out := make([]*machine.Machine, 3)
+	for more := true; more; {
+		var n int
+		n, more = s.Claim(&c, 1, hash, func(m *machine.Machine) bool {
+			seen = append(seen, m)
+			return len(seen)%2 == 0
+		}, out)
+		claimed = append(claimed, out[:n]...)
+		settle(out[:n]...)
+		marks := 0
+		if more {
+			marks = 1
+			wait(t, w, 1) // who comes behind it, or before
+		}
+		checkInvariants(t, w, marks)
+	}
+	for _, m := range all {
+		assert.True(t, slices.Contains(seen, m))
+	}
+	assert.Len(t, claimed, len(seen)/2)
+	var want []*machine.Machine
+	for _, m := range all[4:] {
+		if !slices.Contains(claimed, m) {
+			want = append(want, m)
+		}
+	}
+	same(t, want, next(&walk, 99), "the walk goes on behind those that it has read")
+}
+
+func TestAClaimEnds(t *testing.T) {
+	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	s, hash := w.Shard(0), w.Hash(1)
+	none := func(*machine.Machine) bool { return false }
+	var c Claims[int]
+	n, more := s.Claim(&c, 1, hash, none, make([]*machine.Machine, 2))
+	assert.Equal(t, []any{0, false}, []any{n, more}, "nobody waits")
+
+	all := []*machine.Machine{wait(t, w, 1), wait(t, w, 1), wait(t, w, 1)}
+	_, more = s.Claim(&c, 1, hash, none, make([]*machine.Machine, 2))
+	require.True(t, more)
+	end(w, 1, all...)
+	checkInvariants(t, w, 0)
+	others := []*machine.Machine{wait(t, w, 2), wait(t, w, 2)} // in the memory of the key that has left
+	n, more = s.Claim(&c, 1, hash, func(*machine.Machine) bool { t.Error("one of another key"); return true }, make([]*machine.Machine, 2))
+	assert.Equal(t, []any{0, false}, []any{n, more})
+	end(w, 2, others...)
+
+	for range 5 {
+		wait(t, w, 1)
+	}
+	c = Claims[int]{}
+	seen := 0
+	for more = true; more && seen < 1000; { // those who come keep it busy for a while
+		_, more = s.Claim(&c, 1, hash, func(*machine.Machine) bool { seen++; return false }, make([]*machine.Machine, 1))
+		wait(t, w, 1)
+	}
+	assert.Equal(t, 10, seen)
+	checkInvariants(t, w, 0)
+}
+
+// An operation that expires is unchecked if no check has come to it, nor is about to.
+func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		do        func(w *Watchers[int], m *machine.Machine)
+		checks    uint32
+		unchecked bool
+	}{
+		"nobody has asked": {func(*Watchers[int], *machine.Machine) {}, 0, true},
+		"another key":      {func(w *Watchers[int], _ *machine.Machine) { visit(w, 2, EveryPosition, 8) }, 0, true},
+		"before it":        {func(w *Watchers[int], _ *machine.Machine) { visit(w, 1, 5, 8) }, 1, true},
+		"tried":            {func(_ *Watchers[int], m *machine.Machine) { m.Release(false); m.Acquire() }, 0, false},
+		"a walk is under way": {func(w *Watchers[int], _ *machine.Machine) {
+			begin(w, new(Walk[int]), 1, EveryPosition, 1)
+		}, 1, false},
+		"signalled": {func(w *Watchers[int], _ *machine.Machine) {
+			w.Shard(w.Hash(1)).Signal(1, w.Hash(1), EveryPosition)
+		}, 0, false},
+	} {
+		w := newMap(0)
+		wait(t, w, 2)
+		before := wait(t, w, 1) // the key, and its list, were used before
+		visit(w, 1, EveryPosition, 8)
+		end(w, 1, before)
+		m, other := waitAt(t, w, 1, 9), waitAt(t, w, 1, 20)
+		s := w.Shard(w.Hash(1))
+		assert.Nil(t, s.LastExpiry(true).Kind)
+		c.do(w, m)
+		m.SetStart(time.Second)
+		m.Entry().At = int64(time.Minute)
+		assert.Equal(t, c.unchecked, s.Leave(ending(m, machine.Expired)), name)
+		m.Settle(nil)
+		want := Seen[int]{1, reflect.TypeFor[*waiter](), time.Minute, 59 * time.Second, c.checks}
+		assert.Equal(t, want, s.LastExpiry(c.unchecked), name)
+		assert.Nil(t, s.LastExpiry(!c.unchecked).Kind)
+		assert.False(t, s.Leave(ending(other, machine.Forced)), "it has not expired")
+		sum := totals(w)
+		assert.Equal(t, c.unchecked, sum.Unchecked == 1, name)
+		assert.Equal(t, Counts{machine.Satisfied: 1, machine.Expired: 1, machine.Forced: 1}, sum.Counts, name)
+	}
+}
+
+// How long operations waited is counted by outcome, once for each, whatever its keys are.
+func TestHowLongOperationsWaitedIsCounted(t *testing.T) {
+	var now time.Duration
+	w := New(Config[int]{Kick: func() {}, Shards: 8, Waited: true, Now: func() time.Duration { return now }})
+	a, b := twoKeys(w)
+	first := wait(t, w, a, b)
+	first.SetStart(time.Second)
+	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that does not wait")
+	w.Shard(w.Hash(b)).Met()
+	now = 4 * time.Second
+	end(w, b, first)
+	var waited [machine.NumOutcomes]struct{ n, s float64 }
+	sum := Totals{Waited: new(stats.Waited)}
+	for s := range w.Shards() {
+		s.Totals(&sum)
+	}
+	for o := range sum.Waited {
+		waited[o].n, waited[o].s = float64(sum.Waited[o].Count()), sum.Waited[o].Sum
+	}
+	assert.Equal(t, [machine.NumOutcomes]struct{ n, s float64 }{machine.Satisfied: {3, 3}}, waited)
+	assert.Equal(t, []int64{2, 1}, []int64{sum.Accepted, sum.Met})
+}
