@@ -86,23 +86,27 @@ func (p *DelayedOperationPurgatory[K]) unwind(op operation.Operation, m *machine
 	if m == nil {
 		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
 	}
-	w := &waits[0]
-	switch {
-	case p.timer.Now() < 0: // v is what now has said
-		p.refuse(m)
-		p.now()
-	case v != nil:
+	w, held := &waits[0], false
+	defer func() {
+		if held {
+			p.refuse(m)
+		}
+	}()
+	if m.Start() < 0 { // it is not watched
+		if held = true; v == nil {
+			return false, nil
+		}
+		err = p.watch(m, timeout, waits) // it panics again if v is the clock's: see [timer.SystemTimer.Now]
+	}
+	if v != nil {
 		p.records.Panic(v, op, "TryComplete", w.Key)
 	}
-	if m.Start() < 0 { // it is not watched
-		if v != nil {
-			err = p.watch(m, timeout, waits)
-			p.signal(w.Key, w.Hash, EveryPosition)
-		}
-		if v == nil || err != nil {
-			p.refuse(m)
-			return false, err
-		}
+	if err != nil {
+		return false, err
+	}
+	if held {
+		held = false
+		p.signal(w.Key, w.Hash, EveryPosition)
 	}
 	return p.release(m) && p.endRegistered(m), nil
 }
@@ -144,7 +148,7 @@ func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait
 // accepted. If the timeout passes before the registration is over, the timer sets a
 // wish.
 func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
-	now := p.now() // it may panic, and nothing has changed yet
+	now := p.timer.Now() // it may panic, and nothing has changed yet
 	if !p.takePlace() {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}

@@ -213,7 +213,7 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 	if !p.reaping.off.Load() {
 		p.startReaper()
 	}
-	return p.entries.Extend(entryOf(m), timer.Deadline(p.now(), timeout))
+	return p.entries.Extend(entryOf(m), timer.Deadline(p.timer.Now(), timeout))
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds
