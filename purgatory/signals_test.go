@@ -384,12 +384,11 @@ func TestTheQueueOfSignalsIsBoundedWhileCallbacksBlock(t *testing.T) {
 	empty(t, p)
 }
 
-func wait(t *testing.T, p *purgatory.DelayedOperationPurgatory[int], f *flagged, keys ...int) *flagged {
+func wait(t *testing.T, p *purgatory.DelayedOperationPurgatory[int], f *flagged, keys ...int) {
 	t.Helper()
 	completed, err := p.TryCompleteElseWatch(f, time.Hour, keys...)
 	require.NoError(t, err)
 	require.False(t, completed)
-	return f
 }
 
 func TestHintReportsWhetherAnOperationWaits(t *testing.T) {

@@ -210,10 +210,11 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 	if m == nil || !m.AcceptedBy(p.id) {
 		return false
 	}
+	deadline := timer.Deadline(p.now(), timeout)
 	if !p.reaping.off.Load() {
 		p.startReaper()
 	}
-	return p.entries.Extend(entryOf(m), timer.Deadline(p.now(), timeout))
+	return p.entries.Extend(entryOf(m), deadline)
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds
@@ -247,7 +248,7 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 // the purgatory, which a test may move.
 func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
 	p.made()
-	if !p.reaping.off.Load() {
+	if p.now(); !p.reaping.off.Load() { // beyond a bubble's border no reaper must start
 		p.startReaper()
 	}
 	return p.timer

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -16,10 +15,6 @@ import (
 // the first, while a check, or a worker of the timer, ends the first. A second token of the first would end the
 // second.
 func TestAChannelIsUsedAgain(t *testing.T) {
-	const name = "await+await"
-	if *only != "" && *only != name {
-		return
-	}
 	setup := func(spawn func(string, func())) func() error {
 		e := newEnv(1, []bool{false}, false, 0)
 		state := 0
@@ -44,10 +39,5 @@ func TestAChannelIsUsedAgain(t *testing.T) {
 		spawn("clock", func() { e.clock.AdvanceClock(timeout) })
 		return e.atRest
 	}
-	r := run(explore.Exploration{Setup: setup, Preemptions: *tripleBound})
-	schedules += r.Schedules
-	scenarios++
-	if r.Failure != nil {
-		t.Errorf("%s: %v\nafter %d schedules; once more:\n  make interleave ARGS='-scenario %s -replay %s'", name, r.Failure, r.Schedules, name, r.Schedule)
-	}
+	exploreOne(t, "await+await", *tripleBound, setup)
 }

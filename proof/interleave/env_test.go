@@ -32,16 +32,15 @@ type env struct {
 	op    *op
 	other *op // in some scenarios: a second operation, which waits for the first key only
 
-	// another is a second purgatory, on its own clock. Operations that p has refused are
-	// submitted to it.
-	another      *purgatory.DelayedOperationPurgatory[string]
-	anotherClock *timer.ManualTimer
+	// another is a second purgatory, on its own clock, whose verbs must do nothing to what p has accepted.
+	another *purgatory.DelayedOperationPurgatory[string]
 
 	full []*timer.TaskEntry // in some scenarios: the entry that fills p's timer
 
 	facts    []bool         // one per key: what the conditions depend on
 	ended    map[string]int // by verb: how many operations it reports to have ended
 	closed   bool
+	over     bool // a Shutdown has returned, and nothing was left unanswered
 	failures []error
 }
 
@@ -59,14 +58,11 @@ type op struct {
 
 	accepted bool
 	refused  int           // refusals with ErrClosed or ErrUsed
-	full     int           // refusals with ErrFull
-	moved    bool          // another has accepted it
 	mustEnd  bool          // it was forced or cancelled after its registration had begun
 	promised time.Duration // Extend promised that it does not expire before
 	deadline time.Duration // it must have expired by then; an upper bound, for the clock may move meanwhile
 
 	tries           int
-	triesThere      int // tries until another accepted it
 	nests           int // how many further tries check the first key
 	marks           int // how many further tries find a mark, as a check on another goroutine leaves it
 	trying, calling bool
@@ -119,6 +115,9 @@ func (o *op) OnComplete() {
 	if o.trying || o.calling {
 		o.e.fail("OnComplete overlaps TryComplete or a callback")
 	}
+	if o.e.over {
+		o.e.fail("OnComplete after Shutdown has returned")
+	}
 	o.calling = true
 	o.completed++
 	o.outcome = o.Outcome()
@@ -145,15 +144,14 @@ var errCause = errors.New("cause")
 // fills the timer, so that it refuses operations. maxPending is the limit of the purgatory, 0 for none.
 func newEnv(keys int, want []bool, full bool, maxPending int) *env {
 	e := &env{facts: make([]bool, keys), ended: make(map[string]int)}
-	e.clock, e.anotherClock = newClock(0), newClock(0)
+	e.clock = newClock(0)
 	if full {
 		e.clock = newClock(1)
 		e.fill()
 	}
 	options := []purgatory.Option{
 		purgatory.WithTimer(e.clock),
-		purgatory.WithWatcherShards(keys),
-		purgatory.WithSignalWorkers(1),
+		purgatory.WithWorkers(1),
 		purgatory.WithPanicHandler(func(v any, stack []byte) { e.fail("panic: %v\n%s", v, stack) }),
 	}
 	if maxPending > 0 {
@@ -167,7 +165,7 @@ func newEnv(keys int, want []bool, full bool, maxPending int) *env {
 	e.keys = distinctShards(e.p, keys)
 	e.op = &op{e: e, keys: e.keys, want: want}
 	e.other = &op{e: e, keys: e.keys[:1], want: want[:1]}
-	e.another, err = purgatory.New[string]("another", purgatory.WithTimer(e.anotherClock), purgatory.WithWatcherShards(1))
+	e.another, err = purgatory.New[string]("another", purgatory.WithTimer(newClock(0)))
 	if err != nil {
 		panic(err)
 	}
@@ -209,13 +207,10 @@ func (e *env) room() {
 // hash seed, so the keys differ from run to run, but their shards do not, and schedules can be
 // repeated.
 func distinctShards(p *purgatory.DelayedOperationPurgatory[int], n int) (keys []int) {
-	w := watchersOf(p)
-	for i := range n {
-		for key := i * 1_000_000; ; key++ {
-			if w.Shard(w.Hash(key)) == w.Shard(uint64(i)) {
-				keys = append(keys, key)
-				break
-			}
+	w, shards := watchersOf(p), uint64(watchers.DefaultShards())
+	for key := 0; len(keys) < n; key++ {
+		if w.Hash(key)%shards == uint64(len(keys)) {
+			keys = append(keys, key)
 		}
 	}
 	return keys

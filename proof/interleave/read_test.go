@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
@@ -105,9 +104,6 @@ func exploreRead(t *testing.T, bound int, fails bool, verbs ...readVerb) {
 	for _, v := range verbs {
 		name += "+" + v.name
 	}
-	if *only != "" && name != *only {
-		return
-	}
 	setup := func(spawn func(string, func())) func() error {
 		r := &reader{env: newEnv(1, []bool{false}, false, 0), fails: fails}
 		ends := false
@@ -133,17 +129,7 @@ func exploreRead(t *testing.T, bound int, fails bool, verbs ...readVerb) {
 			return r.atRest()
 		}
 	}
-	r := run(explore.Exploration{Setup: setup, Preemptions: bound})
-	schedules += r.Schedules
-	scenarios++
-	for _, step := range r.Steps {
-		t.Log(step)
-	}
-	if r.Failure != nil {
-		t.Errorf("%s: %v\nafter %d schedules; once more, with its steps:\n  make interleave ARGS='-scenario %s -replay %s'", name, r.Failure, r.Schedules, name, r.Schedule)
-	} else if *only != "" {
-		t.Logf("%s: %d schedules, up to %d points each", name, r.Schedules, r.Points)
-	}
+	exploreOne(t, name, bound, setup)
 }
 
 // TestReads explores AwaitRead beside one verb and beside two. A lost wake-up is a deadlock: the

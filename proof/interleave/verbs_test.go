@@ -31,7 +31,6 @@ func (e *env) register(o *op) (err error) {
 	case errors.Is(err, purgatory.ErrClosed) || errors.Is(err, purgatory.ErrUsed):
 		o.refused++
 	case errors.Is(err, purgatory.ErrFull) && (len(e.full) > 0 || e.other.accepted):
-		o.full++
 	default:
 		e.fail("register: %v", err)
 	}
@@ -41,16 +40,13 @@ func (e *env) register(o *op) (err error) {
 	return err
 }
 
-// resubmit registers the operation. If p refuses it because p is closed or full, or its timer
-// is full, resubmit submits it to another, which no verb checks or closes.
-func (e *env) resubmit() {
-	if err := e.register(e.op); !errors.Is(err, purgatory.ErrClosed) && !errors.Is(err, purgatory.ErrFull) {
+// again registers the operation. If p refuses it because p is full, or its timer is, again submits it once more: an operation is
+// used once.
+func (e *env) again() {
+	if err := e.register(e.op); !errors.Is(err, purgatory.ErrFull) {
 		return
 	}
-	e.op.want = nil // it is never satisfied there
-	_, err := e.another.TryCompleteElseWatch(e.op, 100*timeout, "key")
-	e.op.moved, e.op.triesThere = err == nil, e.op.tries
-	if err != nil && !errors.Is(err, purgatory.ErrUsed) {
+	if _, err := e.p.TryCompleteElseWatch(e.op, timeout, e.op.keys...); !errors.Is(err, purgatory.ErrUsed) && !errors.Is(err, purgatory.ErrClosed) {
 		e.fail("submitted again: %v", err)
 	}
 }
@@ -140,14 +136,32 @@ var errForeign = errors.New("foreign cause")
 
 // shutdown is Shutdown with a context that has ended.
 func shutdown(e *env) {
-	ctx, end := context.WithCancel(context.Background())
-	end()
-	if err := e.p.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	ctx, end := context.WithCancelCause(context.Background())
+	end(errEnded)
+	switch err := e.p.Shutdown(ctx); {
+	case err == nil || err == errEnded: //nolint:errorlint // the very error: nothing is left unanswered
+		e.over = true
+	case !errors.Is(err, errEnded):
 		e.fail("shutdown: %v", err)
 	}
+	e.hasShutDown()
+}
+
+var errEnded = errors.New("the context has ended")
+
+// drain is Shutdown with a context that does not end. Another verb has to end what waits.
+func drain(e *env) {
+	if err := e.p.Shutdown(context.Background()); err != nil {
+		e.fail("drain: %v", err)
+	}
+	e.over = true
+	e.hasShutDown()
+}
+
+func (e *env) hasShutDown() {
 	e.closed = true
 	for _, o := range []*op{e.op, e.other} {
-		if o.accepted && o.completed == 0 && machine.Of(o).Hold(machine.Of(o).Owner()) {
+		if o.accepted && o.completed == 0 && machine.Of(o).Acquire() {
 			e.fail("Shutdown has returned, an operation is pending, and no goroutine holds it")
 		}
 	}
@@ -205,13 +219,13 @@ var (
 	vSpurious  = verb{"spurious", -1, func(e *env) { e.p.Signal(e.keys[0]) }}
 	vSpurious2 = verb{"spurious2", -1, func(e *env) { e.p.Signal(e.keys...) }}
 	vOther     = verb{"other", -1, func(e *env) { _ = e.register(e.other) }}
-	vResubmit  = verb{"resubmit", -1, (*env).resubmit}
 	vForeign   = verb{"foreign", -1, foreign}
 	vShutdown  = verb{"shutdown", -1, shutdown}
+	vDrain     = verb{"drain", -1, drain}
 	vNested    = verb{"nested", -1, nested}
-	vFull      = verb{"full", -1, (*env).resubmit} // p's timer is full
+	vFull      = verb{"full", -1, (*env).again} // p's timer is full
 	vRestless  = verb{"restless", -1, restless}
-	vCrowded   = verb{"crowded", -1, (*env).resubmit} // p is full
+	vCrowded   = verb{"crowded", -1, (*env).again} // p is full
 	vPassing   = verb{"passing", -1, passing}
 	vQuiet     = verb{"quiet", -1, quiet}
 	vRoom      = verb{"room", -1, (*env).room}
