@@ -127,7 +127,10 @@ func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled, &w.w.q.
 // join puts w into the lines, serves them, and reports whether w is in the timer. If there is an error, w is in no line.
 // It puts w into the timer while it holds the lock, so that whoever ends w finds its entry there.
 func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
-	now := q.timer.Now() // it panics where the timer was made on the other side of the border of a synctest bubble
+	now := q.timer.Now()
+	if now < 0 || q.bubble && !q.manual && !sched.InBubble() {
+		panic(sched.BeyondBorder)
+	}
 	if w.late = errExpired; q.maxAge > 0 && q.maxAge < timeout {
 		w.late, timeout = errStale, q.maxAge
 	}
