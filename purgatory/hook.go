@@ -10,13 +10,16 @@ import (
 // WithHook is for package purgatorytest: no code outside this module can make a Hook.
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
+// all is more operations than a shard has, for a Sample of all; eight times as many fit into an int of 32 bits.
+const all = 1 << 26
+
 // hooked sets what h asks of the purgatory.
 func (p *DelayedOperationPurgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
 	h.Registered = func() bool {
 		for s := range p.watchers.Shards() {
-			for _, m := range s.Sample(nil, 1<<30, 0) {
+			for _, m := range s.Sample(nil, all, 0) {
 				if !m.AcceptedBy(p.id) && m.Outcome() == machine.Pending {
 					return false
 				}
@@ -34,6 +37,10 @@ func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Mach
 	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
 	for _, key := range watchers.Keys[K](m) {
 		e.Keys = append(e.Keys, key)
+	}
+	e.Positions = append(e.Positions, m.First().Position())
+	for extra, i := m.Extra(), 0; i < len(extra); i++ {
+		e.Positions = append(e.Positions, extra[i].Position())
 	}
 	return h.Expire(&e)
 }

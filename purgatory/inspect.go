@@ -61,7 +61,9 @@ func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
 	if b := p.watchers.Blocked(p.timer.Now(), false); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
 	}
-	in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
+	if !p.cfg.timeoutsExpected {
+		in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
+	}
 	var busiest watchers.Key[K]
 	for k := range p.watchers.AllKeys() {
 		if k.Waiting > busiest.Waiting {

@@ -1,14 +1,12 @@
 package purgatory_test
 
 import (
-	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"log/slog"
 	"math"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,556 +19,350 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// Where there are more keys than the sample has room for, Inspect shows operations that wait for
-// positions, too.
-func TestInspectShowsThoseThatWaitForPositionsOfManyKeys(t *testing.T) {
-	p, err := purgatory.New[int](t.Name())
+// What Inspect and Stats say of operations that wait, that block, and that have expired.
+
+func TestInspectShowsTheOldest(t *testing.T) {
+	p := onManualClock[string](t)
+	for i := range 10 {
+		submit(t, p, &op{}, time.Hour, fmt.Sprint("key ", i), "everybody")
+		p.AdvanceClock(time.Minute)
+	}
+	in := p.Inspect(2)
+	assert.Equal(t, 20, in.Looked, "each operation under each of its keys")
+	require.Len(t, in.Oldest, 2)
+	for i, o := range in.Oldest {
+		age := time.Duration(10-i) * time.Minute
+		assert.Contains(t, []string{"everybody", fmt.Sprint("key ", i)}, o.Key)
+		o.Key = ""
+		assert.Equal(t, purgatory.OperationReport{Type: "*purgatory_test.op", Keys: 2, Age: age, Left: time.Hour - age}, o)
+	}
+	assert.Empty(t, p.Inspect(0).Oldest)
+	assert.Len(t, p.Inspect(math.MaxInt).Oldest, 10, "each once")
+	assert.Equal(t, []any{"everybody", 10}, []any{in.Busiest, in.Waiting})
+	p.CancelForKey("everybody", nil)
+	assert.Equal(t, purgatory.Inspection{}, p.Inspect(9))
+
+	_, err := p.StartWait(purgatory.NoTimeout, func() bool { return false }, "a")
 	require.NoError(t, err)
-	defer p.Close()
-	for key := range 10_000 {
-		_, err := p.TryCompleteElseWatchAt(&op{}, time.Hour, purgatory.KeyPosition[int]{Key: key, Position: 7})
-		require.NoError(t, err)
+	submit(t, p, &op{}, purgatory.NoTimeout-1, "a") // that is beyond the end of the clock
+	for i, o := range p.Inspect(2).Oldest {
+		assert.Equal(t, []any{[]string{"Wait", "*purgatory_test.op"}[i], purgatory.NoTimeout}, []any{o.Type, o.Left})
 	}
-	assert.Len(t, p.Inspect(0, 10).Oldest, 10)
 }
 
-func TestStringDoesNotOverlapTryCompleteAfterMatchPanics(t *testing.T) {
-	var told panics
-	p := open[string](t, told.option())
-	g := newGate()
-	var trying, overlaps atomic.Int32
-	o := &described{}
-	o.say = func() string { overlaps.Add(trying.Load()); return "" }
-	o.try = func() bool {
-		if o.tries.Load() == 3 {
-			trying.Store(1)
-			g.pass()
-			trying.Store(0)
-		}
-		return false
-	}
-	submit(t, p, o, hour, "a")
-	wait := inBackground(func() { p.CheckAndComplete("a") })
-	<-g.entered
-	close(g.leave)
-	wait()
-	assert.Zero(t, overlaps.Load(), "String ran while TryComplete did")
+func TestInspectShowsAnOperationInItsSecondTry(t *testing.T) {
+	p := onManualClock[string](t)
+	var shown [][]purgatory.OperationReport
+	o := &op{try: func() bool { shown = append(shown, p.Inspect(9).Oldest); return false }}
+	submit(t, p, o, time.Minute, "a")
+	require.Len(t, shown, 2)
+	assert.Empty(t, shown[0], "it does not wait yet")
+	require.Len(t, shown[1], 1)
+	assert.Equal(t, time.Minute, shown[1][0].Left)
 }
 
-// A first try that panics finds an operation that has not begun to wait.
-func TestTheAgeOfAnOperationWhoseFirstTryPanicsIsZero(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		p, err := purgatory.New[string]("p", purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		require.NoError(t, err)
-		defer p.Close()
-		time.Sleep(10 * time.Second)
-		o := &op{}
-		o.try = func() bool {
-			if o.tries.Load() == 1 {
-				panic("x")
+// Inspect visits a bounded number of operations, and those of many keys, whatever they wait for. The test counts visits, not time.
+func TestInspectSamplesABoundedNumberOfOperations(t *testing.T) {
+	p := onManualClock[int](t)
+	for i := range 10_000 {
+		atPosition(t, p, &op{}, i, 7)
+		submit(t, p, &op{}, hour, -1)
+	}
+	in := p.Inspect(20)
+	assert.LessOrEqual(t, in.Looked, purgatory.Sampling)
+	assert.Len(t, in.Oldest, 20)
+	assert.Equal(t, []any{"-1", 10_000}, []any{in.Busiest, in.Waiting})
+}
+
+// talkative has a String method that must not be called.
+type talkative struct {
+	op
+	t *testing.T
+}
+
+func (o *talkative) String() string { o.t.Error("String was called"); return "" }
+
+// spoken is a key that is formatted by say.
+type spoken struct {
+	n   int
+	say *func() string
+}
+
+func (s spoken) String() string { return (*s.say)() }
+
+// Inspect and the records call no method of an operation. They format keys with no lock held, cut them off, and survive what a key's
+// String does.
+func TestReportsFormatKeysAndNoOperation(t *testing.T) {
+	var say func() string
+	log := &records{}
+	p := onManualClock[spoken](t, purgatory.WithLogger(slog.New(log)), purgatory.WithPanicHandler(func(any, []byte) {}))
+	key := spoken{1, &say}
+	for name, c := range map[string]struct {
+		say  func() string
+		want string
+	}{
+		"calls":  {func() string { p.CheckAndComplete(key); p.Stats(); p.Signal(key); return "called" }, "called"},
+		"long":   {func() string { return strings.Repeat("x", 199) + "€" }, strings.Repeat("x", 199) + "…"},
+		"longer": {func() string { return strings.Repeat("é", 5000) + "\xff" }, strings.Repeat("é", 100) + "…"},
+		"Goexit": {func() string { runtime.Goexit(); return "" }, "purgatory_test.spoken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			say = c.say
+			o := &talkative{t: t}
+			o.complete = func() { panic("of the user's") }
+			submit(t, p, o, hour, key)
+			in := p.Inspect(1)
+			require.Len(t, in.Oldest, 1)
+			assert.Equal(t, []string{c.want, c.want}, []string{in.Oldest[0].Key, in.Busiest})
+			require.True(t, p.ForceComplete(o))
+			eventually(t, p.Idle, "the worker of the signal")
+			eventually(t, func() bool { return len(log.find(purgatory.EventPanic)) > 0 }, "the record")
+			assert.Equal(t, c.want, log.find(purgatory.EventPanic)[0]["key"])
+			log.all = nil
+		})
+	}
+}
+
+// An operation that expires is unchecked if no check has come to it, or is about to: whoever else is checked, or ends. The other ones
+// are those whose condition was never true.
+func TestAnExpiryIsUncheckedIfNoCheckHasComeToIt(t *testing.T) {
+	never := func() bool { return false }
+	for name, c := range map[string]struct {
+		before    func(p *stringPurgatory)
+		try       func(p *stringPurgatory, o *op)
+		while     func(t *testing.T, p *stringPurgatory, o *op, w *purgatory.HeldWorkers)
+		unchecked bool
+		checks    int64
+	}{
+		"nobody checks":             {unchecked: true},
+		"a check":                   {while: func(_ *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) { p.CheckAndComplete("a") }, checks: 1},
+		"a check of its second key": {while: func(_ *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) { p.CheckAndComplete("b") }},
+		"a check of its position": {while: func(_ *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) {
+			p.CheckAndCompleteUpTo("a", 7)
+		}, checks: 1},
+		"a check of a lower one": {while: func(_ *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) {
+			p.CheckAndCompleteUpTo("a", 6)
+		}, unchecked: true, checks: 1},
+		"a check of another key":  {while: func(_ *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) { p.CheckAndComplete("c") }, unchecked: true},
+		"a check before it waits": {before: func(p *stringPurgatory) { p.CheckAndComplete("a") }, unchecked: true},
+		"a check during its try":  {try: func(p *stringPurgatory, o *op) { p.CheckAndComplete("b") }},
+		"a signal":                {while: func(_ *testing.T, p *stringPurgatory, _ *op, w *purgatory.HeldWorkers) { p.Signal("a"); w.Work() }, checks: 1},
+		"a signal that waits":     {while: func(_ *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) { p.Signal("a") }},
+		"a heartbeat":             {while: func(_ *testing.T, p *stringPurgatory, o *op, _ *purgatory.HeldWorkers) { p.Extend(o, time.Second) }, unchecked: true},
+		"others are met, and leave": {while: func(t *testing.T, p *stringPurgatory, _ *op, _ *purgatory.HeldWorkers) {
+			require.NoError(t, p.Await(t.Context(), hour, func() bool { return true }, "a"))
+			w, err := p.StartWait(hour, never, "a")
+			require.NoError(t, err)
+			require.True(t, w.Stop())
+		}, unchecked: true},
+		"others are checked before": {before: func(p *stringPurgatory) {
+			w, _ := p.StartWait(hour, never, "a")
+			p.CheckAndComplete("a")
+			w.Stop()
+		}, unchecked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &records{}
+			p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)))
+			held := purgatory.HoldWorkers(t, p)
+			if c.before != nil {
+				c.before(p)
 			}
-			return false
+			o := &op{}
+			o.try = func() bool {
+				if c.try != nil && o.tries.Load() == 2 {
+					c.try(p, o)
+				}
+				return false
+			}
+			_, err := p.TryCompleteElseWatchAt(o, time.Second, purgatory.KeyPosition[string]{Key: "a", Position: 7}, purgatory.KeyPosition[string]{Key: "b", Position: 7})
+			require.NoError(t, err)
+			if c.while != nil {
+				c.while(t, p, o, held)
+			}
+			p.AdvanceClock(time.Second)
+			ended(t, o, operation.Expired)
+			held.Release()
+			eventually(t, p.Idle, "the worker")
+			in, report := p.Inspect(1), purgatory.ExpiryReport{Type: "*purgatory_test.op", Key: "a", Age: time.Second, Checks: c.checks}
+			if !c.unchecked {
+				assert.Zero(t, p.Stats().Unchecked)
+				assert.Equal(t, [][]purgatory.ExpiryReport{nil, {report}}, [][]purgatory.ExpiryReport{in.Unchecked, in.NeverTrue})
+				assert.Empty(t, log.find(purgatory.EventUnchecked))
+				return
+			}
+			assert.EqualValues(t, 1, p.Stats().Unchecked)
+			assert.Equal(t, [][]purgatory.ExpiryReport{{report}, nil}, [][]purgatory.ExpiryReport{in.Unchecked, in.NeverTrue})
+			eventually(t, func() bool { return len(log.find(purgatory.EventUnchecked)) == 1 }, "the record")
+			assert.Equal(t, map[string]any{
+				"level": slog.LevelWarn, "purgatory": "test", "operation": "*purgatory_test.op", "key": "a", "age": time.Second,
+			}, log.find(purgatory.EventUnchecked)[0])
+		})
+	}
+}
+
+// A check that a condition of another operation blocks has not come to those behind it: it is about to.
+func TestAnExpiryBesideABlockedCheckIsNotUnchecked(t *testing.T) {
+	p := onManualClock[string](t)
+	first := newHeldOp()
+	submit(t, p, first, hour, "a")
+	o := &op{}
+	submit(t, p, o, time.Second, "a")
+	proceed := first.holdInCheck(p, "a")
+	p.AdvanceClock(time.Second)
+	ended(t, o, operation.Expired)
+	assert.Zero(t, p.Stats().Unchecked)
+	proceed(true)
+}
+
+// Checks race with timeouts: of an operation that a check has tried nobody says that it was unchecked.
+func TestNoRaceMakesACheckedExpiryUnchecked(t *testing.T) {
+	p := open[int](t, purgatory.WithTick(50*time.Microsecond), purgatory.WithWatcherShards(1))
+	var stop atomic.Bool
+	wait := inBackground(func() {
+		for !stop.Load() {
+			p.CheckAndComplete(1)
 		}
-		_, err = p.TryCompleteElseWatch(o, time.Hour, "k")
-		require.NoError(t, err)
-		assert.Contains(t, log.String(), "callback=TryComplete age=0s")
+	})
+	var ops []*op
+	for i := range howMany(4000, 1000) {
+		o := &op{}
+		ops = append(ops, o)
+		submit(t, p, o, time.Duration(1+i%8)*50*time.Microsecond, 1)
+	}
+	eventually(t, func() bool { return p.NumDelayed() == 0 }, "all expire")
+	stop.Store(true)
+	wait()
+	untried := 0
+	for _, o := range ops {
+		if o.tries.Load() == 2 { // by its registration
+			untried++
+		}
+	}
+	assert.LessOrEqual(t, p.Stats().Unchecked, int64(untried))
+}
+
+// Only expiries count: neither another end, nor a wait that may not wait.
+func TestOnlyExpiriesAreUnchecked(t *testing.T) {
+	p := onManualClock[string](t)
+	require.True(t, p.ForceComplete(submitted(t, p, "a")))
+	require.True(t, p.Cancel(submitted(t, p, "a"), nil))
+	submitted(t, p, "a")
+	require.Equal(t, 1, p.CancelForKey("a", nil))
+	require.ErrorIs(t, p.Await(t.Context(), 0, func() bool { return false }, "a"), purgatory.ErrExpired)
+	submitted(t, p, "a")
+	require.NoError(t, p.Close())
+	in := p.Inspect(9)
+	assert.Zero(t, p.Stats().Unchecked+int64(len(in.Unchecked)+len(in.NeverTrue)))
+}
+
+// Who expects timeouts is not warned of them.
+func TestTimeoutsThatAreExpectedAreNotLogged(t *testing.T) {
+	log := &records{}
+	p := onManualClock[string](t, purgatory.WithLogger(slog.New(log)), purgatory.WithTimeoutsExpected())
+	submit(t, p, &op{}, time.Second, "a")
+	p.AdvanceClock(time.Second)
+	assert.True(t, p.Stats().TimeoutsExpected)
+	assert.False(t, open[string](t).Stats().TimeoutsExpected)
+	require.NoError(t, p.Shutdown(t.Context())) // which waits for the log
+	assert.Empty(t, log.find(purgatory.EventUnchecked))
+}
+
+// Inspect names some keys whose operations have expired, each kind apart and the latest first, with how often the key was checked.
+func TestInspectNamesKeysThatExpiredLately(t *testing.T) {
+	p := onManualClock[string](t)
+	for i := range 40 {
+		key := fmt.Sprint("key ", i)
+		submit(t, p, &op{}, time.Second, key)
+		for range i % 2 * i {
+			p.CheckAndComplete(key)
+		}
+		p.AdvanceClock(time.Second)
+		in := p.Inspect(0)
+		for checked, reports := range [][]purgatory.ExpiryReport{in.Unchecked, in.NeverTrue} {
+			before := i + 1
+			for n, r := range reports {
+				var expired int
+				_, err := fmt.Sscanf(r.Key, "key %d", &expired)
+				require.NoError(t, err)
+				assert.Equal(t, []any{checked, int64(checked * expired)}, []any{expired % 2, r.Checks})
+				assert.Less(t, expired, before)
+				before = expired
+				assert.True(t, n > 0 || expired >= i-1, "the latest is there")
+			}
+		}
+	}
+	assert.Greater(t, len(p.Inspect(0).Unchecked), 1)
+}
+
+// A wait whose context ends has given up, and nobody else has.
+func TestWaitsThatTheirContextsEndAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errGone)
+		defer cancel()
+		never := func() bool { return false }
+		require.ErrorIs(t, p.Await(ctx, hour, never, "a"), errGone)
+		require.ErrorIs(t, p.Await(ctx, hour, never, "a"), errGone, "it had ended before")
+		require.ErrorIs(t, p.Await(t.Context(), time.Second, never, "a"), purgatory.ErrExpired)
+		go func() { time.Sleep(time.Second); p.CancelForKey("a", nil) }()
+		require.ErrorIs(t, p.Await(t.Context(), hour, never, "a"), purgatory.ErrCancelled)
+		s := p.Stats()
+		assert.Equal(t, []int64{2, 1, 2}, []int64{s.GaveUp, s.PassedOver, s.Cancelled})
+		assert.Contains(t, s.String(), "; 2 gave up")
+		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }
 
-func TestInspectCountsEachKeyApart(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(512))
-	for range 3 {
-		probed(t, p, time.Second, "forgotten") // no goroutine checks this key
-	}
-	stays := probed(t, p, time.Hour, "busy")
-	for range 10 {
-		p.CheckAndComplete("busy")
-	}
-	p.AdvanceClock(2 * time.Second)
-	stays.says = "fetch of 1 MB"
-
-	in := p.Inspect(10, 10)
-	require.Len(t, in.Hot, 2)
-	busy := in.Hot[0]
-	assert.Equal(t, "busy", busy.Key)
-	assert.Equal(t, purgatory.KeyReport{Key: "busy", Waiting: 1, Watched: 1, Tries: 10, Wasted: 10}, busy)
-	assert.False(t, busy.OnlyTimeouts())
-	require.Len(t, in.Expiring, 1)
-	assert.Equal(t, "forgotten", in.Expiring[0].Key)
-	assert.EqualValues(t, 3, in.Expiring[0].Ended[operation.Expired])
-	assert.True(t, in.Expiring[0].OnlyTimeouts())
-
-	require.Len(t, in.Oldest, 1)
-	assert.Equal(t, 1, in.Looked)
-	none := p.Inspect(0, 0)
-	assert.Equal(t, purgatory.Inspection{Tick: none.Tick, Scheduled: none.Scheduled}, none, "nobody asked")
-	assert.Equal(t, purgatory.OperationReport{
-		Type: "*purgatory_test.probe", Text: "fetch of 1 MB", Key: "busy", Keys: 1,
-		Age: 2 * time.Second, Left: time.Hour - 2*time.Second,
-	}, in.Oldest[0])
-	assert.Equal(t, 1, in.Scheduled)
-}
-
-// A report never has the deadline of an operation that has ended.
-func TestInspectReportsNoDeadlineOfAnEndedOperation(t *testing.T) {
-	p := onManualClock[string](t)
-	p.AdvanceClock(time.Hour)
-	first := probed(t, p, time.Minute, "a")
-	p.AdvanceClock(time.Second)
-	second := probed(t, p, time.Minute, "b")
-	first.while = func() {
-		p.ForceComplete(first) // ends it after its String method has run
-		p.ForceComplete(second)
-	}
-	reports := p.Inspect(0, 10).Oldest
-	require.Len(t, reports, 1, "the second has ended since it was found")
-	assert.Equal(t, 59*time.Second, reports[0].Left)
-	assert.Equal(t, operation.Forced, first.Outcome())
-
-	late := probed(t, p, purgatory.NoTimeout-1, "d") // from now on that is beyond the end of the clock
-	reports = p.Inspect(0, 10).Oldest
-	require.Len(t, reports, 1)
-	assert.Equal(t, purgatory.NoTimeout, reports[0].Left, "it never passes")
-	require.True(t, p.ForceComplete(late))
-
-	var registering []purgatory.OperationReport
-	third := &probe{}
-	third.while = func() { registering = p.Inspect(0, 10).Oldest }
-	_, err := p.TryCompleteElseWatch(third, time.Minute, "c")
-	require.NoError(t, err)
-	require.Len(t, registering, 1, "at its second try it is watched")
-	assert.Equal(t, time.Minute, registering[0].Left, "and in the timer")
-}
-
-// Inspect puts the oldest operations and the busiest keys first, and returns no more than
-// it is asked for.
-func TestInspectSortsByAgeAndByEvents(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
-	for i := range 10 {
-		for range i + 1 {
-			probed(t, p, time.Second, fmt.Sprint("key ", i))
-		}
-	}
-	p.AdvanceClock(time.Minute)
-	for i := range 10 {
-		probed(t, p, time.Hour, fmt.Sprint("key ", i))
-		p.AdvanceClock(time.Minute)
-	}
-	in := p.Inspect(3, 2)
-	require.Len(t, in.Expiring, 3)
-	for i := range 3 {
-		assert.EqualValues(t, 10-i, in.Expiring[i].Ended[operation.Expired])
-	}
-	require.Len(t, in.Oldest, 2)
-	assert.Equal(t, "key 0", in.Oldest[0].Key)
-	assert.Equal(t, 10*time.Minute, in.Oldest[0].Age)
-	assert.Equal(t, "key 1", in.Oldest[1].Key)
-	assert.Equal(t, 9*time.Minute, in.Oldest[1].Age)
-}
-
-// Inspect visits a bounded number of operations. The test counts visits, not time.
-func TestInspectVisitsABoundedNumberOfOperations(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(512))
-	for i := range 20_000 {
-		probed(t, p, time.Hour, fmt.Sprint(i%5000), "everybody")
-	}
-	in := p.Inspect(20, 20)
-	assert.LessOrEqual(t, in.Looked, purgatory.Sampling)
-	assert.Len(t, in.Hot, 20)
-	assert.Len(t, in.Oldest, 20)
-	assert.Equal(t, "everybody", in.Hot[0].Key)
-	assert.Equal(t, 20_000, in.Hot[0].Waiting)
-}
-
-// Inspect allocates for what there is, whatever its caller asks for.
-func TestInspectOfMoreOperationsThanThereAre(t *testing.T) {
-	p := onManualClock[string](t)
-	probed(t, p, time.Hour, "a")
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	in := p.Inspect(math.MaxInt, math.MaxInt)
-	runtime.ReadMemStats(&after)
-	assert.Len(t, in.Oldest, 1)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
-}
-
-// Inspect calls String only where there is one.
-func TestInspectCallsNoMethodOfAnOperationWithoutString(t *testing.T) {
-	p := onManualClock[string](t)
-	_, err := p.TryCompleteElseWatch(&silent{}, time.Hour, "a")
-	require.NoError(t, err)
-	in := p.Inspect(0, 1)
-	require.Len(t, in.Oldest, 1)
-	assert.Equal(t, "*purgatory_test.silent", in.Oldest[0].Type)
-	assert.Empty(t, in.Oldest[0].Text)
-	assert.Zero(t, p.Stats().Panics)
-}
-
-func TestOnlyTimeoutsIsFalseForKeysEverWoken(t *testing.T) {
-	counts := func(outcomes ...operation.Outcome) *purgatory.KeyReport {
-		k := new(purgatory.KeyReport)
-		for _, o := range outcomes {
-			k.Ended[o]++
-		}
-		return k
-	}
-	assert.False(t, counts().OnlyTimeouts())
-	assert.True(t, counts(operation.Expired).OnlyTimeouts())
-	assert.True(t, counts(operation.Expired, operation.Closed).OnlyTimeouts())
-	assert.False(t, counts(operation.Expired, operation.Satisfied, operation.Forced).OnlyTimeouts())
-	assert.False(t, counts(operation.Expired, operation.Satisfied, operation.Cancelled).OnlyTimeouts())
-	assert.False(t, counts(operation.Expired, operation.Forced, operation.Cancelled).OnlyTimeouts())
-}
-
-// The end of an operation counts for all its keys, whichever shards they are in.
-func TestAnEndCountsForAllKeysOfAnOperation(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
-	var keys []string
-	for i := range 20 {
-		keys = append(keys, fmt.Sprint(i))
-	}
-	require.True(t, p.ForceComplete(probed(t, p, time.Hour, keys...)))
-	hot := p.Inspect(100, 0).Hot
-	require.Len(t, hot, 20)
-	for _, k := range hot {
-		assert.EqualValues(t, 1, k.Ended[operation.Forced], k.Key)
-	}
-}
-
-// An expiry of a quiet key is counted although busy keys have displaced the key from the
-// list of the busiest.
-func TestExpiriesOfAQuietKeyAreCounted(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
-	p.AdvanceClock(time.Hour)
-	probed(t, p, time.Second, "quiet")
-	for i := range 100 {
-		probed(t, p, time.Hour, fmt.Sprint(i%5))
-	}
-	p.AdvanceClock(time.Minute)
-	in := p.Inspect(10, 0)
-	for _, k := range in.Hot {
-		assert.NotEqual(t, "quiet", k.Key)
-	}
-	require.Len(t, in.Expiring, 1)
-	assert.Equal(t, "quiet", in.Expiring[0].Key)
-	assert.EqualValues(t, 1, in.Expiring[0].Ended[operation.Expired])
-	assert.GreaterOrEqual(t, in.Expiring[0].Since, time.Hour)
-}
-
-// Each expiry of a key counts once, also while busy keys displace the key from the list of the
-// busiest.
-func TestRepeatedExpiriesOfAQuietKeyCountOnceEach(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
-	for n := range 3 {
-		probed(t, p, time.Second, "quiet")
-		for i := range 100 {
-			probed(t, p, time.Hour, fmt.Sprint(i%5))
-		}
-		p.AdvanceClock(2 * time.Second)
-		in := p.Inspect(10, 0)
-		for _, k := range in.Hot {
-			require.NotEqual(t, "quiet", k.Key)
-		}
-		require.Len(t, in.Expiring, 1)
-		require.EqualValues(t, n+1, in.Expiring[0].Ended[operation.Expired])
-	}
-}
-
-// Keys that expire once do not displace a key that expires often, however many they are.
-func TestRareExpiriesDoNotDisplaceAKeyThatExpiresOften(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
-	expire := func(key string) {
-		probed(t, p, time.Second, key)
-		p.AdvanceClock(2 * time.Second)
-	}
-	for range 20 {
-		expire("often")
-	}
-	for i := range 12 {
-		expire(fmt.Sprint(i))
-	}
-	first := p.Inspect(1, 0).Expiring[0]
-	assert.Equal(t, "often", first.Key)
-	assert.EqualValues(t, 20, first.Ended[operation.Expired])
-}
-
-func TestInspectPutsTheBusiestFirst(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(1<<12))
-	for i := range 10 {
-		for range 1 + (i*7)%10 {
-			probed(t, p, time.Hour, fmt.Sprint(i))
-		}
-	}
-	hot := p.Inspect(10, 0).Hot
-	require.Len(t, hot, 10)
-	for i, k := range hot {
-		assert.EqualValues(t, 10-i, k.Watched, k.Key)
-	}
-}
-
-// Watched, Tries and Wasted of an expiring key are not reported once the key has been
-// displaced from the list of the busiest: they are not counted since.
-func TestAnExpiringKeyHasNoStaleCounts(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(4), purgatory.WithWatcherShards(1))
-	probed(t, p, time.Second, "quiet")
-	p.CheckAndComplete("quiet")
-	p.AdvanceClock(2 * time.Second)
-	k := p.Inspect(10, 0).Expiring[0]
-	assert.Equal(t, []int64{1, 1, 1}, []int64{k.Watched, k.Tries, k.Wasted})
-	for i := range 100 {
-		probed(t, p, time.Hour, fmt.Sprint(i%5))
-	}
-	k = p.Inspect(10, 0).Expiring[0]
-	assert.Equal(t, "quiet", k.Key)
-	assert.Equal(t, []int64{0, 0, 0}, []int64{k.Watched, k.Tries, k.Wasted})
-	assert.EqualValues(t, 1, k.Ended[operation.Expired])
-}
-
-// The end of an operation is no try, and no event that makes its key a hot one.
-func TestAnEndIsNotCountedAsATry(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(8))
-	probed(t, p, time.Hour, "a", "b")
-	assert.Equal(t, 1, p.CancelForKey("a", nil))
-	probed(t, p, time.Hour, "b")
-	require.NoError(t, p.Close())
-	assert.Empty(t, p.Inspect(10, 0).Expiring)
-	hot := p.Inspect(10, 0).Hot
-	require.Len(t, hot, 2)
-	for _, k := range hot {
-		assert.Contains(t, "ab", k.Key)
-		assert.Zero(t, k.Tries)
-	}
-	p = onManualClock[string](t)
-	for _, end := range []func(o *probe){
-		func(o *probe) { p.ForceComplete(o) }, func(o *probe) { p.Cancel(o, nil) }, func(*probe) { p.CancelForKey("a", nil) }, func(*probe) { p.AdvanceClock(time.Hour) },
-	} {
-		end(probed(t, p, time.Hour, "a"))
-		assert.Equal(t, []int64{0, 0}, []int64{p.Stats().Pending, p.Stats().Checks})
-	}
-}
-
-func TestOnlyTimeoutsBecomesFalseWhenAKeyIsWoken(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(64))
-	probed(t, p, time.Second, "a")
-	p.AdvanceClock(2 * time.Second)
-	require.True(t, p.Inspect(10, 0).Expiring[0].OnlyTimeouts())
-	op := probed(t, p, time.Second, "a")
-	op.ready = true
-	p.CheckAndComplete("a")
-	assert.False(t, p.Inspect(10, 0).Expiring[0].OnlyTimeouts())
-}
-
-// A key is not reported as ended only by timeouts if operations of it were satisfied before
-// its first expiry.
-func TestOnlyTimeoutsRemembersEarlierSatisfiedOperations(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(64))
-	op := probed(t, p, time.Second, "a")
-	op.ready = true
-	require.Equal(t, 1, p.CheckAndComplete("a"))
-	probed(t, p, time.Second, "a")
-	p.AdvanceClock(2 * time.Second)
-	got := p.Inspect(10, 0).Expiring[0]
-	assert.False(t, got.OnlyTimeouts())
-	assert.EqualValues(t, 1, got.Ended[operation.Expired])
-	assert.EqualValues(t, 1, got.Ended[operation.Satisfied])
-	assert.EqualValues(t, 2, got.Watched)
-}
-
-func TestInspectWithoutKeyStatsKnowsNoKeys(t *testing.T) {
-	p := onManualClock[string](t)
-	probed(t, p, time.Second, "a", "b")
-	in := p.Inspect(10, 10)
-	assert.Empty(t, in.Hot)
-	assert.Len(t, in.Oldest, 1, "found under both keys, shown once")
-	assert.Equal(t, 2, in.Oldest[0].Keys)
-	assert.Empty(t, p.Inspect(0, 0).Oldest)
-	p = onManualClock[string](t, purgatory.WithHistograms())
-	probed(t, p, time.Second, "a")
-	assert.Empty(t, p.Inspect(10, 0).Hot)
-}
-
-// racer writes to a plain field in TryComplete, which String reads: the race detector sees an overlap.
-type racer struct {
-	operation.DelayedOperation
-	tries int
-	ended bool
-}
-
-func (r *racer) TryComplete() bool { r.tries++; return r.tries > 2000 }
-func (r *racer) OnComplete()       { r.ended = true }
-func (r *racer) OnExpiration()     {}
-func (r *racer) String() string    { return fmt.Sprint(r.tries, r.ended) }
-
-func TestStringOverlapsNoOtherMethod(t *testing.T) {
-	p := onManualClock[string](t)
-	op := &racer{}
-	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-	require.NoError(t, err)
-	var running sync.WaitGroup
-	for range 2 {
-		running.Go(func() {
-			for op.Outcome() == operation.Pending {
-				p.CheckAndComplete("a")
-			}
-		})
-		running.Go(func() {
-			for op.Outcome() == operation.Pending {
-				p.Inspect(0, 1)
-			}
-		})
-	}
-	running.Wait()
-	assert.True(t, op.ended)
-}
-
-// A check that comes while String runs leaves a mark, and is not lost.
-func TestCheckDuringStringIsNotLost(t *testing.T) {
-	p := onManualClock[string](t)
-	op := &selfish{p: p}
-	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-	require.NoError(t, err)
-	in := p.Inspect(0, 1)
-	assert.Equal(t, "changed", in.Oldest[0].Text)
-	require.Eventually(t, func() bool { return op.Outcome() == operation.Satisfied }, deadline, time.Millisecond)
-}
-
-// A call that ends an operation while String runs returns false, and the operation ends as
-// asked.
-func TestAnEndRequestedDuringStringIsCarriedOut(t *testing.T) {
-	p := onManualClock[string](t)
-	gone := errors.New("gone")
-	op := &selfish{p: p}
-	op.during = func() { assert.False(t, p.Cancel(op, gone)) }
-	_, err := p.TryCompleteElseWatch(op, time.Hour, "a", "b")
-	require.NoError(t, err)
-	p.Inspect(0, 1)
-	assert.Equal(t, operation.Cancelled, op.Outcome())
-	assert.Equal(t, gone, op.Cause())
-	assert.Zero(t, p.Watched())
-	assert.EqualValues(t, 0, p.Stats().Checks, "nobody tried it")
-}
-
-type selfish struct {
-	operation.DelayedOperation
-	p      *purgatory.DelayedOperationPurgatory[string]
-	ready  bool
-	take   func() bool // of TryComplete, unless it is ready
-	during func()      // what String does
-}
-
-func (s *selfish) TryComplete() bool { return s.ready || s.take != nil && s.take() }
-func (s *selfish) OnComplete()       {}
-func (s *selfish) OnExpiration()     {}
-
-func (s *selfish) String() string {
-	if s.during != nil {
-		s.during()
-		return ""
-	}
-	s.ready = true
-	s.p.CheckAndComplete("a")
-	return "changed"
-}
-
-func TestInspectCutsLongTexts(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithKeyStats(8))
-	op := probed(t, p, time.Hour, strings.Repeat("é", 5000)+"\xff")
-	op.says = strings.Repeat("x", 199) + "€"
-	in := p.Inspect(1, 1)
-	assert.Equal(t, strings.Repeat("x", 199)+"…", in.Oldest[0].Text)
-	assert.Equal(t, strings.Repeat("é", 100)+"…", in.Hot[0].Key)
-}
-
-func TestAPanicInStringLosesNoOperation(t *testing.T) {
-	told := 0
-	p := onManualClock[string](t, purgatory.WithPanicHandler(func(any, []byte) { told++ }))
-	op := &broken{}
-	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-	require.NoError(t, err)
-	assert.Empty(t, p.Inspect(0, 1).Oldest[0].Text)
-	assert.Equal(t, 1, told)
-	assert.True(t, p.ForceComplete(op))
-}
-
-// A handler that blocks holds no operation: neither the one whose String method has panicked nor those before the one
-// for which match has.
-func TestAPanicHandlerThatBlocksHoldsNoOperation(t *testing.T) {
-	for name, blocks := range map[string]func(p *purgatory.Purgatory[string]){
-		"String": func(p *purgatory.Purgatory[string]) { p.Inspect(0, 3) },
+// Whatever method blocks, on whichever goroutine: Stats says for how long, Inspect of which type and key, and so does the log.
+func TestAMethodThatBlocksIsNamedWithItsTypeAndKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin func(p *stringPurgatory, o *op, block func())
+	}{
+		"TryComplete in a check": {func(p *stringPurgatory, o *op, block func()) {
+			o.try = func() bool { block(); return true }
+			go p.CheckAndComplete("a")
+		}},
+		"OnComplete after a check": {func(p *stringPurgatory, o *op, block func()) {
+			o.try, o.complete = func() bool { return true }, block
+			go p.CheckAndComplete("a")
+		}},
+		"OnComplete on a worker": {func(p *stringPurgatory, o *op, block func()) {
+			o.try, o.complete = func() bool { return true }, block
+			p.Signal("a")
+		}},
+		"OnComplete of a cancellation": {func(p *stringPurgatory, o *op, block func()) { o.complete = block; go p.Cancel(o, nil) }},
+		"OnExpiration":                 {func(p *stringPurgatory, o *op, block func()) { o.expire = block; p.Extend(o, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				var told atomic.Int32
-				p := open[string](t, purgatory.WithPanicHandler(func(any, []byte) { told.Add(1); <-release }))
-				var ops [3]broken
-				for i := range ops {
-					_, err := p.TryCompleteElseWatch(&ops[i], time.Minute, "a")
-					require.NoError(t, err)
-				}
-				wait := inBackground(func() { blocks(p) })
-				time.Sleep(time.Hour)
-				assert.EqualValues(t, 1, told.Load())
-				for i := range ops {
-					assert.NotEqual(t, operation.Pending, ops[i].Outcome(), "%d", i)
-				}
-				close(release)
-				wait()
-				require.NoError(t, p.Close())
+				log := &records{}
+				p := open[string](t, purgatory.WithLogger(slog.New(log)))
+				leave := make(chan struct{})
+				o := submitted(t, p, "a")
+				assert.Equal(t, []any{time.Duration(0), 0}, []any{p.Stats().BlockedFor, len(p.Inspect(0).Blocked)})
+				c.begin(p, o, func() { <-leave })
+				time.Sleep(purgatory.StuckAfter - time.Millisecond)
+				synctest.Wait()
+				assert.Empty(t, log.find(purgatory.EventStuck), "others take as long")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				in, s := p.Inspect(0), p.Stats()
+				require.Len(t, in.Blocked, 1)
+				assert.Equal(t, []any{"*purgatory_test.op", "a"}, []any{in.Blocked[0].Type, in.Blocked[0].Key})
+				assert.GreaterOrEqual(t, s.BlockedFor, time.Minute)
+				assert.EqualValues(t, 1, s.Running)
+				assert.Contains(t, s.String(), "running 1, blocked for 1m")
+				found := log.find(purgatory.EventStuck)
+				require.NotEmpty(t, found)
+				assert.LessOrEqual(t, len(found), 6, "after 2 s, 4 s, 8 s and so on")
+				assert.Equal(t, []any{slog.LevelWarn, "*purgatory_test.op", "a"}, []any{found[0]["level"], found[0]["operation"], found[0]["key"]})
+				assert.GreaterOrEqual(t, found[0]["elapsed"], purgatory.StuckAfter)
+				close(leave)
+				synctest.Wait()
+				assert.Equal(t, []any{time.Duration(0), 0}, []any{p.Stats().BlockedFor, len(p.Inspect(0).Blocked)})
+				require.NoError(t, p.Shutdown(t.Context()))
 			})
 		})
 	}
-}
-
-type broken struct{ operation.DelayedOperation }
-
-func (*broken) TryComplete() bool { return false }
-func (*broken) OnComplete()       {}
-func (*broken) OnExpiration()     {}
-func (*broken) String() string    { panic("no words") }
-
-// While Inspect calls String of the first in line, a check in order passes over nobody.
-func TestInspectKeepsTheOrderOfALine(t *testing.T) {
-	p := onManualClock[string](t, purgatory.WithFirstInFirstOut())
-	items := new(atomic.Int32)
-	take := func() bool { return items.Load() > 0 && items.Add(-1) >= 0 }
-	first := &selfish{p: p, take: take}
-	first.during = func() {
-		items.Add(1)
-		assert.Zero(t, p.CheckAndCompleteInOrder("a"))
-		assert.EqualValues(t, 1, items.Load(), "it is the first one's")
-	}
-	_, err := p.TryCompleteElseWatch(first, hour, "a")
-	require.NoError(t, err)
-	second := &op{try: take}
-	submit(t, p, second, hour, "a")
-	p.Inspect(0, 1)
-	eventually(t, func() bool { return first.Outcome() == operation.Satisfied }, "the worker's check")
-	pending(t, second)
-	items.Add(1)
-	assert.Equal(t, 1, p.CheckAndCompleteInOrder("a"))
-	ended(t, second, operation.Satisfied)
-	empty(t, p)
-}
-
-// While a check in order goes on, Inspect does not hold those in its line.
-func TestInspectHasNoTextDuringACheckInOrder(t *testing.T) {
-	p := onManualClock[string](t)
-	first := &op{}
-	submit(t, p, first, hour, "a")
-	second := &selfish{p: p, during: func() { assert.Fail(t, "String is called") }}
-	_, err := p.TryCompleteElseWatch(second, hour, "a")
-	require.NoError(t, err)
-	var texts []string
-	first.try = func() bool {
-		for _, o := range p.Inspect(0, 9).Oldest {
-			texts = append(texts, o.Text)
-		}
-		return true
-	}
-	p.CheckAndCompleteInOrder("a")
-	assert.Equal(t, []string{"", ""}, texts)
-	p.CancelForKey("a", nil)
-	empty(t, p)
 }

@@ -1,21 +1,14 @@
 package purgatory_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -27,30 +20,6 @@ import (
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
-
-// The purgatory overrides what WithTimerOptions says of workers, panic handler and logger,
-// whatever the order of the options.
-func TestThePurgatorysOptionsOverrideThoseOfItsTimer(t *testing.T) {
-	of := purgatory.WithTimerOptions(timer.WithWorkers(1),
-		timer.WithPanicHandler(func(v any, _ []byte) { t.Errorf("the timer's handler has got %v", v) }), timer.WithLogger(nil))
-	var inside atomic.Int32
-	var told panics
-	for _, opts := range [][]purgatory.Option{
-		{of, purgatory.WithExpiryWorkers(3), told.option()},
-		{purgatory.WithExpiryWorkers(3), told.option(), of},
-	} {
-		inside.Store(0)
-		p := open[string](t, opts...)
-		leave := make(chan struct{})
-		for range 3 {
-			submit(t, p, &op{expire: func() { inside.Add(1); <-leave; panic("of the test") }}, time.Millisecond, "a")
-		}
-		eventually(t, func() bool { return inside.Load() == 3 }, "three workers at once")
-		close(leave)
-		require.NoError(t, p.Shutdown(t.Context()))
-	}
-	assert.EqualValues(t, 6, told.n.Load())
-}
 
 type unmade = purgatory.DelayedOperationPurgatory[string]
 
@@ -92,7 +61,6 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		{func() error { return made(purgatory.New[string]("")) }, purgatory.ErrInvalidOption, `purgatory "": invalid option: the name is empty: errors, logs and metrics need one`},
 		{func() error { return made(purgatory.New[string]("test", purgatory.WithTick(1))) }, purgatory.ErrInvalidOption, refused + "invalid option: tick is 1ns, must be at least 1µs; a number without a unit counts nanoseconds"},
 		{func() error { return made(purgatory.New[string]("test", nil)) }, purgatory.ErrInvalidOption, refused + "invalid option: a nil Option"},
-		{func() error { return made(purgatory.New[string]("test", purgatory.WithStuckStacks())) }, purgatory.ErrInvalidOption, refused + "invalid option: threshold of slow callbacks is 0s, must be positive for WithStuckStacks"},
 		{func() error { return made(purgatory.New[string]("test", purgatory.WithReapInterval(-1))) }, purgatory.ErrInvalidOption, refused + "invalid option: reap interval is -1ns, must be positive"},
 
 		// A context, a function or an operation that is nil.
@@ -107,18 +75,14 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		{func() error { return watch(p.TryCompleteElseWatch(pointed{}, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a purgatory_test.pointed that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
 
 		// Keys.
-		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour)) }, purgatory.ErrNoKeys, refused + "no keys: *purgatory_test.op needs a key, under which a check finds it"},
-		{func() error { return watch(p.TryCompleteElseWatch(&op{}, purgatory.NoTimeout)) }, purgatory.ErrNoKeys, refused + "no keys: *purgatory_test.op needs a key, under which a check finds it"},
-		{func() error { return p.Await(ctx, purgatory.NoTimeout, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
-		{func() error { return p.Await(ctx, 0, never) }, purgatory.ErrNoKeys, refused + "no keys: Await without a key needs a timeout that passes, positive and not NoTimeout"},
-		{func() error { return wait(p.StartWait(purgatory.NoTimeout, never)) }, purgatory.ErrNoKeys, refused + "no keys: Wait without a key needs a timeout that passes, positive and not NoTimeout"},
+		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour)) }, purgatory.ErrNoKeys, refused + "no keys: an operation needs a key, under which a check finds it"},
 		{func() error {
 			return watch(p.TryCompleteElseWatch(&op{}, hour, make([]string, operation.MaxKeys+1)...))
 		}, purgatory.ErrTooManyKeys, refused + "too many keys: 65537, the maximum is 65536"},
 
 		// An operation, or a wait, at the wrong time.
 		{func() error { return watch(p.TryCompleteElseWatch(used, hour, "a")) }, purgatory.ErrUsed, refused + "operation used twice: *purgatory_test.op was submitted before"},
-		{func() error { return watch(other.TryCompleteElseWatch(used, hour, "a")) }, purgatory.ErrUsed, refused + "operation used twice: *purgatory_test.op was submitted before, to another purgatory"},
+		{func() error { return watch(other.TryCompleteElseWatch(used, hour, "a")) }, purgatory.ErrUsed, refused + "operation used twice: *purgatory_test.op was submitted before"},
 		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour, "a")) }, purgatory.ErrFull, refused + "full: 2 operations are pending"},
 		{func() error { return closed.Await(ctx, hour, never, "a") }, purgatory.ErrClosed, refused + "closed: Await"},
 		{func() error { return watch(closed.TryCompleteElseWatch(&op{}, hour, "a")) }, purgatory.ErrClosed, refused + "closed: *purgatory_test.op"},
@@ -154,63 +118,28 @@ func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
 		"AwaitValue": func(p *unmade) {
 			_, _ = purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, false }, "a")
 		},
-		"Cancel":                  func(p *unmade) { p.Cancel(&op{}, nil) },
-		"CancelForKey":            func(p *unmade) { p.CancelForKey("a", nil) },
-		"CheckAndComplete":        func(p *unmade) { p.CheckAndComplete("a") },
-		"CheckAndComplete, two":   func(p *unmade) { p.CheckAndComplete("a", "b") },
-		"CheckAndCompleteInOrder": func(p *unmade) { p.CheckAndCompleteInOrder("a") },
-		"CheckAndCompleteUpTo":    func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
-		"Close":                   func(p *unmade) { _ = p.Close() },
-		"Extend":                  func(p *unmade) { p.Extend(&op{}, hour) },
-		"ForceComplete":           func(p *unmade) { p.ForceComplete(&op{}) },
-		"Inspect":                 func(p *unmade) { p.Inspect(1, 1) },
-		"Keys":                    func(p *unmade) { p.Keys() },
-		"NumDelayed":              func(p *unmade) { p.NumDelayed() },
-		"Shutdown":                func(p *unmade) { _ = p.Shutdown(t.Context()) },
-		"Signal":                  func(p *unmade) { p.Signal("a") },
-		"Signal, two":             func(p *unmade) { p.Signal("a", "b") },
-		"SignalInOrder":           func(p *unmade) { p.SignalInOrder("a") },
-		"SignalUpTo":              func(p *unmade) { p.SignalUpTo("a", 1) },
-		"StartWait":               func(p *unmade) { _, _ = p.StartWait(hour, never, "a") },
-		"Stats":                   func(p *unmade) { p.Stats() },
-		"TryCompleteElseWatch":    func(p *unmade) { _, _ = p.TryCompleteElseWatch(&op{}, hour, "a") },
+		"Cancel":                func(p *unmade) { p.Cancel(&op{}, nil) },
+		"CancelForKey":          func(p *unmade) { p.CancelForKey("a", nil) },
+		"CheckAndComplete":      func(p *unmade) { p.CheckAndComplete("a") },
+		"CheckAndComplete, two": func(p *unmade) { p.CheckAndComplete("a", "b") },
+		"CheckAndCompleteUpTo":  func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
+		"Close":                 func(p *unmade) { _ = p.Close() },
+		"Extend":                func(p *unmade) { p.Extend(&op{}, hour) },
+		"ForceComplete":         func(p *unmade) { p.ForceComplete(&op{}) },
+		"Inspect":               func(p *unmade) { p.Inspect(1) },
+		"Keys":                  func(p *unmade) { p.Keys() },
+		"NumDelayed":            func(p *unmade) { p.NumDelayed() },
+		"Shutdown":              func(p *unmade) { _ = p.Shutdown(t.Context()) },
+		"Signal":                func(p *unmade) { p.Signal("a") },
+		"Signal, two":           func(p *unmade) { p.Signal("a", "b") },
+		"SignalUpTo":            func(p *unmade) { p.SignalUpTo("a", 1) },
+		"StartWait":             func(p *unmade) { _, _ = p.StartWait(hour, never, "a") },
+		"Stats":                 func(p *unmade) { p.Stats() },
+		"TryCompleteElseWatch":  func(p *unmade) { _, _ = p.TryCompleteElseWatch(&op{}, hour, "a") },
 	} {
 		assert.PanicsWithValue(t, "purgatory: the purgatory is nil: make one with purgatory.New, and look at its error", func() { call(nil) }, name)
 		assert.PanicsWithValue(t, "purgatory: the purgatory is a zero value: make one with purgatory.New", func() { call(new(unmade)) }, name)
 	}
-}
-
-// TestAShortTimeoutIsLoggedOnce: 30 is 30 ns.
-func TestAShortTimeoutIsLoggedOnce(t *testing.T) {
-	var log, byDefault bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&byDefault, nil)))
-	defer slog.SetDefault(before)
-
-	with := open[string](t, purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	for _, timeout := range []time.Duration{0, -1, time.Millisecond, hour} { // a millisecond is a tick
-		submit(t, with, &op{}, timeout, "a")
-		require.NoError(t, with.Await(t.Context(), timeout, func() bool { return true }, "a"))
-	}
-	assert.Empty(t, log.String())
-	for range 3 {
-		submit(t, with, &op{}, 30, "a")
-		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "a registration says so, too")
-		require.ErrorIs(t, with.Await(t.Context(), 30, func() bool { return false }, "a"), purgatory.ErrExpired)
-	}
-	assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-	assert.Contains(t, log.String(), `level=WARN msg=purgatory.timeout.short purgatory=test timeout=30ns tick=1ms `+
-		`hint="a number without a unit counts nanoseconds: write 30*time.Second, for example"`)
-	assert.Empty(t, byDefault.String(), "it has a logger")
-
-	without := open[string](t)
-	require.ErrorIs(t, without.Await(t.Context(), 30, func() bool { return false }, "a"), purgatory.ErrExpired)
-	assert.Contains(t, byDefault.String(), "msg=purgatory.timeout.short", "nobody has thought of a logger")
-
-	coarse := open[string](t, purgatory.WithTick(100*time.Millisecond))
-	byDefault.Reset()
-	require.ErrorIs(t, coarse.Await(t.Context(), 50*time.Millisecond, func() bool { return false }, "a"), purgatory.ErrExpired)
-	assert.Contains(t, byDefault.String(), "timeout=50ms tick=100ms")
 }
 
 // TestTheCompilerSaysWhatIsMissing compiles what newcomers write.
@@ -254,44 +183,6 @@ var _ operation.Outcome
 	}
 }
 
-// TestAReaperThatIsLeftNamesItsPurgatory is about what goroutine profiles and, with GODEBUG=tracebacklabels=1, goleak print.
-func TestAReaperThatIsLeftNamesItsPurgatory(t *testing.T) {
-	p, err := purgatory.New[string]("left behind")
-	require.NoError(t, err)
-	_, file, line, ok := runtime.Caller(0)
-	require.True(t, ok)
-	submit(t, p, &op{}, purgatory.NoTimeout, "b")
-	assert.False(t, p.Extend(&op{}, hour), "it was not submitted")
-	assert.Equal(t, 1, p.CancelForKey("b", nil))
-	assert.False(t, p.Reaping(), "nothing can expire")
-	require.ErrorIs(t, p.Await(t.Context(), 1, func() bool { return false }, "a"), purgatory.ErrExpired) // the first timeout starts it
-	label := fmt.Sprintf(`{"made at":"%s:%d", "purgatory":"left behind"}`, file, line-2)
-	labelled := func() bool {
-		var profile bytes.Buffer
-		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
-		return strings.Contains(profile.String(), label)
-	}
-	eventually(t, labelled, label)
-	assert.True(t, p.Reaping())
-	require.NoError(t, p.Shutdown(t.Context()))
-	eventually(t, func() bool { return !labelled() }, "the goroutine ends")
-	assert.NotContains(t, pprofLabels(t), "left behind", "the caller of New has no label")
-}
-
-// pprofLabels returns the calling goroutine's part of a profile.
-func pprofLabels(t *testing.T) string {
-	t.Helper()
-	var profile bytes.Buffer
-	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
-	for part := range strings.SplitSeq(profile.String(), "\n\n") {
-		if strings.Contains(part, "pprofLabels") {
-			return part
-		}
-	}
-	t.Fatal(errors.New("no such goroutine"))
-	return ""
-}
-
 func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
@@ -302,21 +193,13 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 		"nil option":            {[]purgatory.Option{nil}, "nil Option"},
 		"tick":                  {[]purgatory.Option{purgatory.WithTick(0)}, "0s"},
 		"tick without a unit":   {[]purgatory.Option{purgatory.WithTick(30)}, "tick is 30ns, must be at least 1µs; a number without a unit counts nanoseconds"},
-		"wheel size":            {[]purgatory.Option{purgatory.WithTimerOptions(timer.WithWheelSize(1))}, "1"},
-		"timer shards":          {[]purgatory.Option{purgatory.WithTimerOptions(timer.WithShards(3))}, "3"},
-		"watcher shards, none":  {[]purgatory.Option{purgatory.WithWatcherShards(0)}, "0"},
-		"watcher shards, odd":   {[]purgatory.Option{purgatory.WithWatcherShards(12)}, "12"},
-		"watcher shards, many":  {[]purgatory.Option{purgatory.WithWatcherShards(1 << 17)}, "131072"},
 		"purge interval":        {[]purgatory.Option{purgatory.WithPurgeInterval(-1)}, "-1"},
-		"too many key stats":    {[]purgatory.Option{purgatory.WithKeyStats(1<<20 + 1)}, "1048577"},
 		"reap interval":         {[]purgatory.Option{purgatory.WithReapInterval(0)}, "0s"},
-		"workers":               {[]purgatory.Option{purgatory.WithExpiryWorkers(0)}, "number of expiry workers is 0, must be at least 1"},
-		"signal workers":        {[]purgatory.Option{purgatory.WithSignalWorkers(0)}, "number of signal workers is 0, must be at least 1"},
-		"drain time":            {[]purgatory.Option{purgatory.WithDrainTime(-1)}, "drain time is -1ns, must be at least 0"},
+		"workers":               {[]purgatory.Option{purgatory.WithWorkers(0)}, "number of workers is 0, must be at least 1"},
 		"maximum":               {[]purgatory.Option{purgatory.WithMaxPending(-3)}, "-3"},
 		"maximum of a key, 0":   {[]purgatory.Option{purgatory.WithMaxPendingPerKey(0)}, "maximum of pending operations per key is 0, must be at least 1"},
 		"maximum of a key, < 0": {[]purgatory.Option{purgatory.WithMaxPendingPerKey(-3)}, "maximum of pending operations per key is -3, must be at least 1"},
-		"slow callback":         {[]purgatory.Option{purgatory.WithSlowCallback(-1)}, "-1ns"},
+		"a place, no maximum":   {[]purgatory.Option{purgatory.WithPlaceKept()}, "maximum of pending operations is none, must be set for WithPlaceKept"},
 		"panic handler":         {[]purgatory.Option{purgatory.WithPanicHandler(nil)}, "panic handler"},
 		"logger":                {[]purgatory.Option{purgatory.WithLogger(nil)}, "logger"},
 		"timer with tick":       {[]purgatory.Option{purgatory.WithTimer(clock), purgatory.WithTick(time.Second)}, "injected"},
@@ -339,12 +222,12 @@ func TestOptionsOutOfRangeAreErrors(t *testing.T) {
 func TestExtremeOptionValuesWork(t *testing.T) {
 	for name, opts := range map[string][]purgatory.Option{
 		"smallest": {
-			purgatory.WithTick(time.Microsecond), purgatory.WithTimerOptions(timer.WithWheelSize(2)), purgatory.WithTimerOptions(timer.WithShards(1)), purgatory.WithWatcherShards(1),
-			purgatory.WithPurgeInterval(0), purgatory.WithReapInterval(time.Millisecond), purgatory.WithExpiryWorkers(1), purgatory.WithMaxPending(1),
+			purgatory.WithTick(time.Microsecond), purgatory.WithWatcherShards(1),
+			purgatory.WithPurgeInterval(0), purgatory.WithReapInterval(time.Millisecond), purgatory.WithWorkers(1), purgatory.WithMaxPending(1),
 		},
 		"large": {
-			purgatory.WithTick(hour), purgatory.WithTimerOptions(timer.WithWheelSize(1 << 12)), purgatory.WithTimerOptions(timer.WithShards(64)), purgatory.WithWatcherShards(1 << 16),
-			purgatory.WithPurgeInterval(math.MaxInt), purgatory.WithReapInterval(hour), purgatory.WithExpiryWorkers(math.MaxInt), purgatory.WithMaxPending(math.MaxInt), purgatory.WithKeyStats(1 << 20),
+			purgatory.WithTick(hour), purgatory.WithWatcherShards(1 << 16),
+			purgatory.WithPurgeInterval(math.MaxInt), purgatory.WithReapInterval(hour), purgatory.WithWorkers(math.MaxInt), purgatory.WithMaxPending(math.MaxInt),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,33 +242,6 @@ func TestExtremeOptionValuesWork(t *testing.T) {
 			expiring := &op{}
 			submit(t, p, expiring, 0, "a")
 			eventually(t, func() bool { return expiring.expired.Load() == 1 }, "expiry at once")
-		})
-	}
-}
-
-func TestDiagnosticsAreSeveralOptions(t *testing.T) {
-	s := open[string](t).Stats()
-	assert.False(t, s.Timed || s.CallbacksTimed)
-	p := open[string](t, purgatory.WithDiagnostics())
-	submit(t, p, &op{}, hour, "a")
-	assert.Len(t, p.Inspect(1, 0).Hot, 1, "keys are counted")
-	s = p.Stats()
-	assert.True(t, s.Timed)
-	assert.True(t, s.CallbacksTimed)
-	for _, c := range []struct {
-		opts []purgatory.Option
-		slow int64
-	}{
-		{[]purgatory.Option{purgatory.WithDiagnostics()}, 1},
-		{[]purgatory.Option{purgatory.WithDiagnostics(), purgatory.WithSlowCallback(hour)}, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			p, err := purgatory.New[string]("test", c.opts...)
-			require.NoError(t, err)
-			submit(t, p, &op{complete: func() { time.Sleep(101 * time.Millisecond) }}, time.Second, "a")
-			time.Sleep(2 * time.Second)
-			assert.Equal(t, c.slow, p.Stats().SlowCallbacks)
-			require.NoError(t, p.Shutdown(t.Context()))
 		})
 	}
 }

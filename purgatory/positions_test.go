@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -102,7 +101,7 @@ func TestOneKeyHoldsWaitersWithAndWithoutPositions(t *testing.T) {
 	atPosition(t, p, ordered, "log", 100)
 	submit(t, p, unordered, hour, "log")
 	atPosition(t, p, never, "log", purgatory.AnyPosition) // position Any is the same as no position
-	assert.Equal(t, 1, p.NumKeys())
+	assert.Equal(t, 1, int(p.Stats().Keys))
 	base := [3]int32{ordered.tries.Load(), unordered.tries.Load(), never.tries.Load()}
 	p.CheckAndCompleteUpTo("log", 99)
 	assert.Equal(t, base[0], ordered.tries.Load(), "not reached")
@@ -126,7 +125,7 @@ func TestAnOperationWaitsOnSeveralKeysAtDifferentPositions(t *testing.T) {
 	_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "b", Position: 20}, purgatory.KeyPosition[string]{Key: "a", Position: 10},
 		purgatory.KeyPosition[string]{Key: "a", Position: 15})
 	require.NoError(t, err)
-	assert.Equal(t, []int{1, 3, 2}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	assert.Equal(t, []int{1, 3, 2}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 	tries := o.tries.Load()
 	a.Store(9)
 	assert.Zero(t, p.CheckAndCompleteUpTo("a", 9))
@@ -320,151 +319,6 @@ func TestWaitersForAPositionTimeOut(t *testing.T) {
 	empty(t, p)
 }
 
-// ranked is a line in which a position is a rank: the lowest goes first.
-type ranked struct {
-	t     *testing.T
-	p     *intPurgatory
-	items int
-	came  int
-	line  []*rankedOp // the model: those who wait, in the order in which they have to go
-	went  []*rankedOp
-}
-
-type rankedOp struct {
-	op
-	position int64
-	n        int // the order of arrival
-}
-
-func newRanked(t *testing.T, opts ...purgatory.Option) *ranked {
-	return &ranked{t: t, p: onManualClock[int](t, opts...)}
-}
-
-// arrive lets one more wait, and reports whether it went at once.
-func (r *ranked) arrive(position int64) (o *rankedOp, at bool) {
-	o = &rankedOp{position: position, n: r.came}
-	r.came++
-	o.try = func() bool {
-		if r.items == 0 {
-			return false
-		}
-		r.items--
-		return true
-	}
-	o.complete = func() {
-		if o.Outcome() == operation.Satisfied {
-			r.went = append(r.went, o)
-		}
-	}
-	at, err := r.p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[int]{Key: 1, Position: position})
-	require.NoError(r.t, err)
-	if !at {
-		r.line = append(r.line, o)
-		slices.SortStableFunc(r.line, func(a, b *rankedOp) int {
-			if a.position == b.position {
-				return a.n - b.n
-			}
-			if a.position < b.position {
-				return -1
-			}
-			return 1
-		})
-	}
-	return o, at
-}
-
-// put adds items, which have to go to the first in line.
-func (r *ranked) put(n int) {
-	r.t.Helper()
-	r.items += n
-	r.went = nil
-	r.p.CheckAndCompleteInOrder(1)
-	synctest.Wait() // where it leaves work to a worker
-	n = min(n, len(r.line))
-	require.Len(r.t, r.went, n)
-	for i, o := range r.went {
-		require.Same(r.t, r.line[i], o)
-	}
-	r.line = r.line[n:]
-}
-
-// bothLines runs f with and without WithFirstInFirstOut.
-func bothLines(t *testing.T, f func(t *testing.T, fifo bool, r *ranked)) {
-	synctest.Test(t, func(t *testing.T) { f(t, true, newRanked(t, purgatory.WithFirstInFirstOut())) })
-	synctest.Test(t, func(t *testing.T) { f(t, false, newRanked(t)) })
-}
-
-// Whoever comes and leaves in between: items go to the lowest position, and of equal ones to the one that came first.
-// AnyPosition is the lowest, and EveryPosition the highest.
-func TestPositionsArePriorities(t *testing.T) {
-	bothLines(t, func(t *testing.T, _ bool, r *ranked) {
-		random := rand.New(rand.NewPCG(1, 2))
-		positions := []int64{purgatory.AnyPosition, -1, 0, 1, 2, purgatory.EveryPosition}
-		for range 5_000 {
-			switch random.IntN(5) {
-			case 0, 1, 2:
-				_, at := r.arrive(positions[random.IntN(len(positions))])
-				require.False(t, at, "there is no item")
-			case 3:
-				r.put(min(1+random.IntN(3), len(r.line)))
-			case 4:
-				if len(r.line) > 0 {
-					i := random.IntN(len(r.line))
-					require.True(t, r.p.Cancel(r.line[i], nil))
-					synctest.Wait() // a worker tries those behind it
-					r.line = slices.Delete(r.line, i, i+1)
-				}
-			}
-		}
-		r.put(len(r.line))
-		empty(t, r.p)
-	})
-}
-
-// With positions that fall, the last one in is the first one out.
-func TestFallingPositionsAreLastInFirstOut(t *testing.T) {
-	bothLines(t, func(t *testing.T, _ bool, r *ranked) {
-		var stack []*rankedOp
-		random := rand.New(rand.NewPCG(3, 4))
-		for range 2_000 {
-			if random.IntN(2) == 0 || len(stack) == 0 {
-				o, _ := r.arrive(-int64(r.came))
-				stack = append(stack, o)
-				continue
-			}
-			r.put(1)
-			last := len(stack) - 1
-			require.Equal(t, stack[last:], r.went)
-			stack = stack[:last]
-		}
-	})
-}
-
-// An item has been added, and its check has not come yet. Without the option a newcomer takes it, whatever its
-// priority. With the option it goes to the first in line, which may be the newcomer.
-func TestWhoGetsAnItemWhenANewcomerArrives(t *testing.T) {
-	const urgent, normal, bulk = 0, 1, 2
-	bothLines(t, func(t *testing.T, fifo bool, r *ranked) {
-		waiting, _ := r.arrive(normal)
-		r.items++
-		low, at := r.arrive(bulk)
-		if fifo {
-			require.False(t, at)
-			require.Equal(t, []*rankedOp{waiting}, r.went)
-			require.Equal(t, operation.Pending, low.Outcome())
-		} else {
-			require.True(t, at)
-			require.Equal(t, []*rankedOp{low}, r.went)
-			require.Equal(t, operation.Pending, waiting.Outcome())
-		}
-		r.went = nil
-		r.items++
-		high, at := r.arrive(urgent)
-		require.True(t, at)
-		require.Equal(t, []*rankedOp{high}, r.went, "it is urgent")
-	})
-}
-
 func TestPositionsAtBothEnds(t *testing.T) {
 	p := onManualClock[string](t)
 	var met atomic.Bool
@@ -487,68 +341,56 @@ func TestPositionsAtBothEnds(t *testing.T) {
 	empty(t, p)
 }
 
-// A check up to a position tries what waits when it begins. Operations that keep arriving at
-// or below the position must not keep its caller, also if one waits beyond the position. Workers try the rest, behind one
-// that says no, too.
+// A check up to a position tries what waits when it begins. Operations that keep arriving at or below the position must not keep its
+// caller, also if one waits beyond it.
 func TestOperationsThatKeepArrivingDoNotKeepACheckUpToAPosition(t *testing.T) {
-	for name, beyond := range map[string]bool{"nothing beyond": false, "one beyond": true} {
+	for name, beyond := range map[string]int{"nothing beyond": 0, "one beyond": 1} {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
-			register := func(o *op, at int64) { // also on workers, when the test has ended and p is closed
-				_, _ = p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
-			}
 			const waiting, enough = 200, 2000
-			var registered atomic.Int64 // workers go on where the check stops
+			var registered atomic.Int64
 			var arrive func()
 			arrive = func() {
 				if registered.Add(1) > enough {
 					return
 				}
 				o := &op{complete: func() { arrive() }}
-				o.try = func() bool { return o.tries.Load() > 2 } // not while it registers
-				register(o, 5)
+				o.try = func() bool { return o.tries.Load() > 2 } // not while it registers, unless a worker asks for a try
+				_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: 5})
+				assert.NoError(t, err)
 			}
 			for range waiting {
 				arrive()
 			}
-			register(&op{}, 0)
-			if beyond {
-				register(&op{}, 2000)
+			atPosition(t, p, &op{}, "a", 0)
+			if beyond > 0 {
+				atPosition(t, p, &op{}, "a", 2000)
 			}
-			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+2)+2*128, "of %d operations that waited", waiting)
-			if beyond { // else they arrive behind those that waited
-				eventually(t, func() bool { return registered.Load() > enough && p.NumDelayed() == 2 }, "the rest ends")
-			}
-			registered.Store(enough) // no more while the purgatory closes
+			assert.LessOrEqual(t, p.CheckAndCompleteUpTo("a", 1000), 2*(waiting+2)+2*purgatory.BatchSize, "of %d operations that waited", waiting)
+			eventually(t, func() bool {
+				p.CheckAndCompleteUpTo("a", 1000)
+				return registered.Load() > enough && p.AtRest() && p.NumDelayed() == 1+beyond
+			}, "the rest ends")
 		})
 	}
 }
 
-// A cancellation ends what waits when it begins. Operations that its callbacks register at the same moment must not keep its
-// caller: it ends at most twice as many, and what it has read with them.
-func TestOperationsThatKeepArrivingDoNotKeepACancellation(t *testing.T) {
-	p := onManualClock[string](t) // stands still
-	const waiting, enough = 192, 2000
-	registered := 0
-	register := func(o *op, at int64) {
-		registered++
-		_, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[string]{Key: "a", Position: at})
-		require.NoError(t, err)
+// A cancellation ends what waits when it begins: not what its callbacks register, whatever position that waits for.
+func TestACancellationEndsWhatWaitedWhenItBegan(t *testing.T) {
+	p := onManualClock[string](t)
+	const waiting = 200
+	var again []*op
+	for i := range int64(waiting) {
+		atPosition(t, p, &op{complete: func() {
+			o := &op{}
+			atPosition(t, p, o, "a", waiting-i)
+			again = append(again, o)
+		}}, "a", i)
 	}
-	var arrives func()
-	arrives = func() {
-		if registered < enough {
-			register(&op{complete: arrives}, 5)
-		}
+	assert.Equal(t, waiting, p.CancelForKey("a", nil))
+	for _, o := range again {
+		pending(t, o)
 	}
-	for range waiting - 1 {
-		arrives()
-	}
-	register(&op{}, 10)
-	n := p.CancelForKey("a", nil)
-	assert.Greater(t, n, 2*waiting)
-	assert.LessOrEqual(t, n, 2*waiting+purgatory.BatchSize)
-	registered = enough
-	p.CancelForKey("a", nil)
-	assert.Equal(t, []int{0, 0, 0}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+	assert.Equal(t, waiting, p.CancelForKey("a", nil))
+	empty(t, p)
 }

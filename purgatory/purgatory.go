@@ -1,7 +1,6 @@
 package purgatory
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/identity"
@@ -48,8 +47,8 @@ type DelayedOperationPurgatory[K comparable] struct {
 // reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory
 // that has no reaper is memory only, and needs no Close.
 //
-// A purgatory for a bubble of [testing/synctest] must be made inside that bubble. One that was made outside panics when an
-// operation is registered, or extended, inside.
+// A purgatory for a bubble of [testing/synctest] must be made inside that bubble. One that was made outside panics inside, when
+// a method reads its clock, as a registration does; but not with a [timer.ManualTimer].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
 	if name == "" {
@@ -98,16 +97,6 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 		p.startReaper() // which also drives the timer for others, and looks for what is to be logged
 	}
 	return p, nil
-}
-
-// now returns the time on the timer's clock. It panics inside a bubble of testing/synctest if the purgatory was made outside: the bubble's
-// clock is decades behind, and goroutines and channels of the one side must not come to the other.
-func (p *DelayedOperationPurgatory[K]) now() time.Duration {
-	now := p.timer.Now()
-	if now < 0 {
-		panic(fmt.Sprintf("purgatory %q was made outside of the synctest bubble in which it is used: make it inside", p.name))
-	}
-	return now
 }
 
 // Must returns p, and panics if err is not nil:

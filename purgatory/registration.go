@@ -8,6 +8,7 @@ import (
 	"github.com/delayedop/purgatory/internal/bounded"
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/observe"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
@@ -87,7 +88,10 @@ func (p *DelayedOperationPurgatory[K]) unwind(op operation.Operation, m *machine
 		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
 	}
 	w := &waits[0]
-	if v != nil {
+	if border, is := v.(sched.Border); is { // of the timer
+		p.refuse(m)
+		panic(border)
+	} else if v != nil {
 		p.records.Panic(v, op, "TryComplete", w.Key)
 	}
 	if m.Start() < 0 { // it is not watched
@@ -140,14 +144,11 @@ func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait
 // accepted. If the timeout passes before the registration is over, the timer sets a
 // wish.
 func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
+	now := p.now()
 	if !p.takePlace() {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
-	now := p.now()
 	if timeout != NoTimeout { // else the first Extend adds the entry
-		if !p.reaping.off.Load() {
-			p.startReaper()
-		}
 		if err := p.entries.AddAt(entryOf(m), now, timer.Deadline(now, timeout)); err != nil {
 			p.freePlace()
 			kind := ErrClosed
@@ -155,6 +156,9 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 				kind = ErrFull
 			}
 			return p.refusal(kind, "%w", err)
+		}
+		if !p.reaping.off.Load() {
+			p.startReaper()
 		}
 	}
 	m.SetStart(now)
@@ -174,6 +178,15 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 		}
 	}
 	return nil
+}
+
+// now returns the time on the timer's clock. It panics inside a synctest bubble if the timer was made outside.
+func (p *DelayedOperationPurgatory[K]) now() time.Duration {
+	now := p.timer.Now()
+	if now < 0 {
+		panic(sched.BeyondBorder)
+	}
+	return now
 }
 
 // takePlace counts one more pending operation, unless as many are pending as WithMaxPending allows.

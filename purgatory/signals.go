@@ -140,7 +140,7 @@ func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaite
 
 func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, true)
+		h.Called(key, upTo, true)
 	}
 	s := p.watchers.Used(hash)
 	return s != nil && s.Signal(key, hash, upTo)

@@ -360,6 +360,7 @@ func TestHandedCallbacksRunOnAnyFreeWorker(t *testing.T) {
 type rescue struct {
 	*stringPurgatory
 	t     *testing.T
+	mu    sync.Mutex // for ops while workers run
 	ops   []*op
 	stays int         // so many of ops are to wait on
 	armed atomic.Bool // the condition of those of some
@@ -367,7 +368,9 @@ type rescue struct {
 
 // add registers an operation, which may be refused.
 func (r *rescue) add(o *op, at ...purgatory.KeyPosition[string]) {
+	r.mu.Lock()
 	r.ops = append(r.ops, o)
+	r.mu.Unlock()
 	_, _ = r.TryCompleteElseWatchAt(o, hour, at...)
 }
 
@@ -398,7 +401,10 @@ func TestWhatIsLeftIsFoundThoughTheOtherWorkersBlock(t *testing.T) {
 			const waiting, all = 130, 1000
 			var arrive func()
 			arrive = func() {
-				if len(r.ops) < all {
+				r.mu.Lock()
+				more := len(r.ops) < all
+				r.mu.Unlock()
+				if more {
 					o := &op{complete: func() { arrive() }}
 					o.try = func() bool { return o.tries.Load() > 2 } // not while it registers
 					r.add(o, purgatory.KeyPosition[string]{Key: "k", Position: 5})

@@ -37,7 +37,7 @@ func TestExtendStartsTheReaper(t *testing.T) {
 func TestATimeoutIsNeverEarlyAndAtMostOneTickLate(t *testing.T) {
 	for _, tick := range []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			p, err := purgatory.New[string]("test", purgatory.WithTick(tick), purgatory.WithTimerOptions(timer.WithWheelSize(4)))
+			p, err := purgatory.New[string]("test", purgatory.WithTick(tick))
 			require.NoError(t, err)
 			for i, timeout := range []time.Duration{1, time.Microsecond + 3, time.Millisecond - 1, time.Millisecond, 43 * time.Millisecond, 237*time.Millisecond + 7, hour + 1} {
 				time.Sleep(time.Duration(i) * 12345)
@@ -223,84 +223,6 @@ func TestWithoutAReaperTheClockIsAdvancedByHand(t *testing.T) {
 	})
 }
 
-// In a bubble of testing/synctest a test of timeouts on the system's clock takes no time.
-func TestTimeoutsWorkInASynctestBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("produce")
-		require.NoError(t, err)
-		defer p.Close()
-		var highWatermark atomic.Int64
-		late := &op{try: func() bool { return highWatermark.Load() >= 20 }}
-		early := &op{try: func() bool { return highWatermark.Load() >= 10 }}
-		submit(t, p, late, 30*time.Second, "orders-0")
-		submit(t, p, early, 30*time.Second, "orders-0")
-
-		time.Sleep(29 * time.Second)
-		highWatermark.Store(10)
-		assert.Equal(t, 1, p.CheckAndComplete("orders-0"))
-		ended(t, early, operation.Satisfied)
-
-		time.Sleep(time.Second + time.Millisecond) // the timeout, and a tick
-		synctest.Wait()
-		ended(t, late, operation.Expired)
-	})
-}
-
-// The timeout passes during the second try of the registration, 2 s before that try ends.
-func TestAnExpiryDuringTheRegistrationIsAsLateAsItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("p", purgatory.WithHistograms())
-		require.NoError(t, err)
-		defer p.Close()
-		o := &op{}
-		o.try = func() bool {
-			if o.tries.Load() == 2 {
-				time.Sleep(3 * time.Second)
-			}
-			return false
-		}
-		_, err = p.TryCompleteElseWatch(o, time.Second, "k")
-		require.NoError(t, err)
-		synctest.Wait()
-		s := p.Stats()
-		require.EqualValues(t, 1, s.Expired)
-		assert.InDelta(t, 2, s.Late.Sum, 0.01)
-	})
-}
-
-func TestAClockThatStalledForAnHourCatchesUp(t *testing.T) {
-	const ops = 2000
-	p := onManualClock[int](t)
-	all := make([]*op, ops)
-	for i := range all {
-		all[i] = &op{}
-		submit(t, p, all[i], time.Duration(i+1)*hour/ops, i%17)
-	}
-	later := submitted(t, p, 3)
-	later.expire = func() { t.Error("expired early") }
-	assert.True(t, p.Extend(later, hour+time.Millisecond))
-	assert.True(t, p.AdvanceClock(hour))
-	for i, o := range all {
-		require.Equal(t, operation.Expired, o.Outcome(), i)
-		ended(t, o, operation.Expired)
-	}
-	pending(t, later)
-	assert.Equal(t, 1, p.NumDelayed())
-	assert.True(t, p.ForceComplete(later))
-	empty(t, p)
-}
-
-func TestAnOperationAddedAfterAStallIsOnTime(t *testing.T) {
-	p := onManualClock[string](t)
-	p.AdvanceClock(1000 * hour)
-	o := &op{}
-	submit(t, p, o, time.Second, "a")
-	p.AdvanceClock(time.Second - 2*time.Millisecond)
-	pending(t, o)
-	p.AdvanceClock(2 * time.Millisecond)
-	ended(t, o, operation.Expired)
-}
-
 func TestManyExpiriesDoNotDisturbRegistrations(t *testing.T) {
 	const registering = 4
 	ops := howMany(100_000, 30_000)
@@ -333,41 +255,23 @@ func TestManyExpiriesDoNotDisturbRegistrations(t *testing.T) {
 	empty(t, p)
 }
 
-// slowSecond is an operation whose second try is slow. That try comes after the timeout was
-// scheduled and the operation was watched.
-type slowSecond struct {
-	probe
-	tries   int
-	second  func()
-	expired func()
-}
-
-func (o *slowSecond) TryComplete() bool {
-	if o.tries++; o.tries == 2 {
-		o.second()
-	}
-	return false
-}
-
-func (o *slowSecond) OnExpiration() { o.expired() }
-
 // The timeout counts from the registration, however long its second try takes.
 func TestASlowTryMovesNoDeadline(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Second, 3 * time.Second, 4500 * time.Millisecond, 6 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			const timeout = 5 * time.Second
-			p, err := purgatory.New[string]("test", purgatory.WithTimerOptions(timer.WithShards(1)))
+			p, err := purgatory.New[string]("test")
 			require.NoError(t, err)
 			defer p.Close()
 			var took time.Duration
 			start := time.Now()
-			o := &slowSecond{
-				second: func() {
+			o := &op{expire: func() { took = time.Since(start) }}
+			o.try = func() bool {
+				if o.tries.Load() == 2 {
 					time.Sleep(slow)
-					_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, "another")
-					assert.NoError(t, err)
-				},
-				expired: func() { took = time.Since(start) },
+					submitted(t, p, "another")
+				}
+				return false
 			}
 			_, err = p.TryCompleteElseWatch(o, timeout, "key")
 			require.NoError(t, err)
@@ -545,33 +449,6 @@ func TestAMillionExtendsCauseOneExpiry(t *testing.T) {
 	empty(t, p)
 }
 
-func TestNoTimeoutIsLeftAsItIs(t *testing.T) {
-	p := open[string](t)
-	submit(t, p, &op{}, purgatory.NoTimeout, "a")
-	submit(t, p, &op{}, hour, "b")
-	oldest := p.Inspect(0, 2).Oldest
-	require.Len(t, oldest, 2)
-	assert.Equal(t, purgatory.NoTimeout, oldest[0].Left)
-	assert.LessOrEqual(t, oldest[1].Left, hour)
-}
-
-func TestTimeoutsAtBothEnds(t *testing.T) {
-	p := open[string](t)
-	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1} {
-		o := &op{}
-		_, err := p.TryCompleteElseWatch(o, d, "a")
-		require.NoError(t, err)
-		eventually(t, func() bool { return o.expired.Load() == 1 }, "it expires")
-	}
-	o := &op{}
-	submit(t, p, o, math.MaxInt64, "a")
-	assert.True(t, p.Extend(o, math.MaxInt64))
-	assert.True(t, p.Extend(o, hour))
-	assert.True(t, p.Extend(o, math.MinInt64))
-	eventually(t, func() bool { return o.expired.Load() == 1 }, "it expires")
-	empty(t, p)
-}
-
 // A timer that is passed in is driven although no operation waits: it may have other users.
 func TestATimerThatIsPassedInIsDriven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -588,28 +465,13 @@ func TestATimerThatIsPassedInIsDriven(t *testing.T) {
 	})
 }
 
-// Extend may be called at any moment of a registration, and returns false until it is over.
-func TestExtendReturnsFalseDuringRegistration(t *testing.T) {
+// Another goroutine may call Extend at any moment of a registration: it returns false until that is over, and then moves the deadline.
+func TestExtendMeetsARegistration(t *testing.T) {
 	p := onManualClock[string](t)
-	o := new(op)
-	o.try = func() bool {
-		assert.False(t, p.Extend(o, hour), "by its own registration")
-		return false
-	}
-	submit(t, p, o, time.Minute, "a")
-	assert.EqualValues(t, 2, o.tries.Load())
-	o.try = func() bool {
-		assert.True(t, p.Extend(o, hour), "by its own check")
-		return false
-	}
-	p.CheckAndComplete("a")
-	assert.EqualValues(t, 3, o.tries.Load())
-
 	for range 200 {
-		o := new(op)
-		var wg sync.WaitGroup
+		o := &op{}
 		begun := make(chan struct{})
-		wg.Go(func() {
+		wait := inBackground(func() {
 			close(begun)
 			for !p.Extend(o, 2*hour) {
 				runtime.Gosched()
@@ -617,26 +479,9 @@ func TestExtendReturnsFalseDuringRegistration(t *testing.T) {
 		})
 		<-begun
 		submit(t, p, o, time.Minute, "a")
-		wg.Wait()
+		wait()
 		p.AdvanceClock(time.Minute)
 		pending(t, o)
 		p.ForceComplete(o)
-		assert.False(t, p.Extend(o, hour), "it has ended")
 	}
-}
-
-// A purgatory drives the timer that it shares with others from the beginning, although nothing waits in it.
-func TestAPurgatoryDrivesTheTimerOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shared, err := timer.NewSystemTimer()
-		require.NoError(t, err)
-		defer shared.Stop()
-		p := open[string](t, purgatory.WithTimer(shared))
-		var expired atomic.Bool
-		_, err = shared.AfterFunc(time.Second, func() { expired.Store(true) })
-		require.NoError(t, err)
-		time.Sleep(2 * time.Second)
-		assert.True(t, expired.Load())
-		require.NoError(t, p.Shutdown(t.Context()))
-	})
 }

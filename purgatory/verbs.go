@@ -123,7 +123,7 @@ func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
 // called is a check of a key that the user asks for.
 func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) int {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, false)
+		h.Called(key, upTo, false)
 	}
 	return p.check(key, hash, upTo)
 }
@@ -210,10 +210,11 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 	if m == nil || !m.AcceptedBy(p.id) {
 		return false
 	}
+	deadline := timer.Deadline(p.now(), timeout)
 	if !p.reaping.off.Load() {
 		p.startReaper()
 	}
-	return p.entries.Extend(entryOf(m), timer.Deadline(p.now(), timeout))
+	return p.entries.Extend(entryOf(m), deadline)
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds
@@ -247,7 +248,7 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 // the purgatory, which a test may move.
 func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
 	p.made()
-	if !p.reaping.off.Load() {
+	if p.now(); !p.reaping.off.Load() { // beyond a bubble's border no reaper must start
 		p.startReaper()
 	}
 	return p.timer

@@ -180,8 +180,8 @@ func TestAnEndRequestedDuringRegistrationIsCarriedOut(t *testing.T) {
 // the operation. A worker does.
 func TestAnExpiryDuringRegistrationIsLeftToAWorker(t *testing.T) {
 	p := onManualClock[string](t)
-	registering := goroutineID()
-	o := &op{complete: func() { assert.NotEqual(t, registering, goroutineID()) }}
+	registering := goroutine()
+	o := &op{complete: func() { assert.NotEqual(t, registering, goroutine()) }}
 	o.try = func() bool {
 		switch o.tries.Load() {
 		case 2:
@@ -340,25 +340,87 @@ func (r *restless) TryComplete() bool {
 func (r *restless) OnComplete()   { r.ended.Add(1) }
 func (r *restless) OnExpiration() {}
 
-func TestAHolderRetriesAtMostMaxLooksTimes(t *testing.T) {
+// An operation whose state changes in each try keeps a caller for a bounded number of tries, whichever of its keys is checked
+// then. A worker goes on.
+func TestACheckThatIsAskedForMoreWithoutEndReturns(t *testing.T) {
+	for _, asked := range []string{"a", "b"} {
+		p := onManualClock[string](t)
+		held := purgatory.HoldWorkers(t, p) // so only the caller tries
+		var restless atomic.Bool
+		o := &op{}
+		o.try = func() bool {
+			if restless.Load() {
+				inBackground(func() { p.CheckAndComplete(asked) })()
+			}
+			return false
+		}
+		submit(t, p, o, hour, "a", "b")
+		restless.Store(true)
+		assert.Zero(t, p.CheckAndComplete("a"))
+		assert.Greater(t, o.tries.Load(), int32(3))
+		assert.LessOrEqual(t, o.tries.Load(), int32(2+9*purgatory.MaxInRow))
+		assert.Positive(t, held.Asked(), "the next try is left to a worker")
+		assert.True(t, held.Queued())
+		restless.Store(false)
+		tries := o.tries.Load()
+		held.Work()
+		assert.Equal(t, tries+1, o.tries.Load())
+		assert.True(t, p.ForceComplete(o), "nobody holds it")
+		empty(t, p)
+	}
+}
+
+// Checks that meet another one of their key leave a mark, return at once, and cost one more walk, however many they are. It goes as
+// far as the farthest of them.
+func TestAStormOfChecksCostsTwo(t *testing.T) {
 	p := onManualClock[string](t)
-	held := purgatory.HoldWorkers(t, p) // so only the caller tries
-	op := &restless{p: p}
-	op.calm.Store(true)
-	_, err := p.TryCompleteElseWatch(op, time.Hour, "a")
-	require.NoError(t, err)
-	before := op.tries.Load()
-	op.calm.Store(false)
-	assert.Zero(t, p.CheckAndComplete("a"))
-	assert.EqualValues(t, purgatory.MaxInRow, op.tries.Load()-before)
-	assert.Positive(t, held.Asked(), "the next look is left to a worker")
-	assert.True(t, held.Queued())
-	assert.Equal(t, operation.Pending, op.Outcome())
-	op.calm.Store(true)
-	s := p.Stats()
-	assert.EqualValues(t, purgatory.MaxInRow, s.Checks)
-	assert.EqualValues(t, purgatory.MaxInRow, s.WastedChecks)
-	assert.True(t, p.ForceComplete(op), "nobody holds it")
+	o := newHeldOp()
+	submit(t, p, o, hour, "a")
+	near, far := &op{}, &op{}
+	atPosition(t, p, near, "a", 500)
+	atPosition(t, p, far, "a", 1000)
+	g := newGate()
+	o.gate.Store(g)
+	var ended int
+	wait := inBackground(func() { ended = p.CheckAndCompleteUpTo("a", 10) })
+	<-g.entered
+	near.try = func() bool { return true }
+	for i := range int64(1000) {
+		require.Zero(t, p.CheckAndCompleteUpTo("a", i))
+		p.SignalUpTo("a", i)
+	}
+	assert.EqualValues(t, 2, near.tries.Load())
+	close(g.leave)
+	wait()
+	assert.Equal(t, 1, ended, "the walk that is under way ends it")
+	assert.EqualValues(t, 4, o.tries.Load(), "two walks")
+	assert.EqualValues(t, 2, far.tries.Load())
+	assert.False(t, p.Watchers().Signalled(), "nothing is left to a worker")
+}
+
+// In a TryComplete a check of the same key is a mark: the walk begins again. Nothing nests.
+func TestACheckOfItsOwnKeyInATryIsAMark(t *testing.T) {
+	p := onManualClock[string](t)
+	deep, depth := 0, 0
+	met := false
+	behind := &op{try: func() bool { return met }}
+	submit(t, p, behind, hour, "a")
+	o := &op{}
+	o.try = func() bool {
+		depth++
+		defer func() { depth-- }()
+		deep = max(deep, depth)
+		if o.tries.Load() == 3 {
+			met = true // behind was tried in vain
+			assert.Zero(t, p.CheckAndComplete("a"))
+			pending(t, behind)
+		}
+		return false
+	}
+	submit(t, p, o, hour, "a")
+	assert.Equal(t, 1, p.CheckAndComplete("a"))
+	ended(t, behind, operation.Satisfied)
+	assert.Equal(t, []int{1, 4}, []int{deep, int(o.tries.Load())})
 }
 
 // One check ends operations that differ in outcome, cause, age and first key: each gets its own.
@@ -382,8 +444,8 @@ func TestACheckEndsEachOfItsBatchInItsOwnWay(t *testing.T) {
 		"here":        func(p *stringPurgatory) { assert.Equal(t, 6, p.CheckAndComplete("all")) },
 		"by a worker": func(p *stringPurgatory) { p.Signal("all") },
 	} {
-		for _, callbacks := range []purgatory.Option{purgatory.WithPurgeInterval(1), purgatory.WithCallbacksOnWorkers()} {
-			p := onManualClock[string](t, purgatory.WithHistograms(), callbacks)
+		t.Run(name, func(t *testing.T) {
+			p := onManualClock[string](t, purgatory.WithDiagnostics())
 			var begun atomic.Bool
 			var ops []*op
 			want := map[operation.Outcome]float64{}
@@ -410,37 +472,18 @@ func TestACheckEndsEachOfItsBatchInItsOwnWay(t *testing.T) {
 				endsSoon(t, ops[i], e.want)
 				assert.Equal(t, e.cause, ops[i].Cause(), name)
 			}
-			assert.Zero(t, p.Wishes())
-			assert.Equal(t, []int{1, 2, 2}, []int{p.NumDelayed(), p.Watched(), p.NumKeys()})
+			assert.Zero(t, p.Causes())
+			assert.Equal(t, []int{1, 2, 2}, []int{p.NumDelayed(), p.Watched(), int(p.Stats().Keys)})
 			s := conserved(t, p)
 			for o, n := range map[operation.Outcome]int64{operation.Satisfied: 2, operation.Cancelled: 3, operation.Forced: 1} {
 				assert.Equal(t, []int64{n, n}, []int64{s.Ended(o), s.Waited[o].Count()}, o)
 				assert.InDelta(t, want[o], s.Waited[o].Sum, 1e-6, o)
 			}
-		}
+		})
 	}
 }
 
 // The cause of a wish to cancel is dropped when the operation has ended, in whatever way.
-// The memory of a cancellation's walk is used again by a check in order: the cause that an operation of that check is
-// cancelled with is its own.
-func TestACauseIsOfItsOwnCancellation(t *testing.T) {
-	p := onManualClock[string](t)
-	for range 20 { // under the race detector a sync.Pool drops items
-		submitted(t, p, "a")
-		assert.Equal(t, 1, p.CancelForKey("a", errors.New("of the key")))
-		o := &op{}
-		submit(t, p, o, hour, "b")
-		o.try = func() bool {
-			assert.False(t, p.Cancel(o, errGone), "left to the holder")
-			return false
-		}
-		assert.Equal(t, 1, p.CheckAndCompleteInOrder("b"))
-		ended(t, o, operation.Cancelled)
-		assert.Equal(t, errGone, o.Cause())
-	}
-}
-
 func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 	gone := errors.New("gone")
 	for name, says := range map[string]bool{"yes": true, "no": false} {
@@ -455,13 +498,13 @@ func TestAnEndedOperationDropsAnUnusedCancelCause(t *testing.T) {
 					if tries++; tries == wished {
 						op.ready = says
 						inBackground(func() { assert.False(t, p.Cancel(op, gone)) })()
-						assert.Equal(t, 1, p.Wishes())
+						assert.Equal(t, 1, p.Causes())
 					}
 				}
 				_, err = p.TryCompleteElseWatch(op, time.Hour, "a", "b")
 				require.NoError(t, err)
 				p.CheckAndComplete("b")
-				assert.Zero(t, p.Wishes())
+				assert.Zero(t, p.Causes())
 				assert.Zero(t, clock.Pending())
 				if says {
 					assert.Equal(t, operation.Satisfied, op.Outcome())
@@ -492,7 +535,7 @@ func TestNoOperationStaysHeldAfterRacingCalls(t *testing.T) {
 		func(*restless) { p.CheckAndComplete("b") },
 		func(*restless) { p.Signal("a") },
 		func(op *restless) { p.Cancel(op, nil) },
-		func(*restless) { p.Inspect(0, 3) },
+		func(*restless) { p.Inspect(3) },
 	} {
 		group.Go(func() {
 			for i, op := range ops {
@@ -508,6 +551,6 @@ func TestNoOperationStaysHeldAfterRacingCalls(t *testing.T) {
 	for _, op := range ops {
 		assert.EqualValues(t, 1, op.ended.Load())
 	}
-	assert.Zero(t, p.Wishes())
+	assert.Zero(t, p.Causes())
 	assert.Zero(t, p.NumDelayed())
 }

@@ -81,7 +81,7 @@ func TestAWaitBeyondABubblesBorderSaysSo(t *testing.T) {
 	says := func(t *testing.T, wait func()) {
 		t.Helper()
 		defer func() {
-			assert.Contains(t, recover(), "border of a synctest bubble")
+			assert.ErrorContains(t, recover().(error), "was made outside of a bubble")
 		}()
 		wait()
 		assert.Fail(t, "it has waited")
@@ -96,7 +96,6 @@ func TestAWaitBeyondABubblesBorderSaysSo(t *testing.T) {
 		item, err := q.Take(background, time.Hour)
 		require.NoError(t, err, "who finds an item needs no timer and no channel")
 		assert.Equal(t, 1, item)
-		check(t, q)
 	}
 	var inside *Queue[int]
 	synctest.Test(t, func(t *testing.T) {

@@ -156,12 +156,13 @@ func checkLine[E any](t testing.TB, l *line[E]) (nodes []*node[E]) {
 		}
 		require.Equal(t, n, f.n)
 	}
-	now := l.now()
+	l.next()
+	now := l.virtual
 	named := 0
 	for i, f := range l.heap {
 		flow(f)
 		require.Equal(t, i+1, f.index)
-		require.True(t, f.n > 0 || f.tag >= now, "it owes nothing")
+		require.True(t, f.n > 0 || f.tag >= now || l.n == 0, "it owes nothing")
 		require.True(t, f.tag >= now || f == &l.front)
 		require.True(t, i == 0 || !f.before(l.heap[(i+1)/2-1]), "the heap is in order")
 		if f != &l.main && f != &l.front {
@@ -172,7 +173,7 @@ func checkLine[E any](t testing.TB, l *line[E]) (nodes []*node[E]) {
 	require.Len(t, l.flows, named, "no tenant is remembered in vain")
 	require.Len(t, nodes, l.n)
 	if l.n == 0 {
-		require.Empty(t, l.heap)
+		require.LessOrEqual(t, len(l.heap), 1)
 		require.Zero(t, l.virtual)
 		require.Zero(t, l.main.tag)
 	}

@@ -43,7 +43,7 @@ type flow[E any] struct {
 // forgotten sooner.
 type line[E any] struct {
 	n       int     // nodes
-	virtual float64 // as now has last returned it
+	virtual float64 // as of the last call of next, 0 if the line is empty
 	tags    uint64  // that were set: equal tags are served in that order
 	latest  int64   // arrival
 	newest  bool
@@ -58,7 +58,7 @@ type line[E any] struct {
 
 // push puts x at its place in the line of its tenant, in O(1), or O(log flows) if it is the first there.
 func (l *line[E]) push(x *node[E], tenant string) {
-	now := l.now() // it may forget the flow
+	l.next() // brings the virtual time up to date, and may forget the flow
 	f := &l.main
 	if tenant != "" {
 		if f = l.flows[tenant]; f == nil {
@@ -72,7 +72,7 @@ func (l *line[E]) push(x *node[E], tenant string) {
 		}
 	}
 	if f.n == 0 {
-		l.mark(f, max(f.tag, now))
+		l.mark(f, max(f.tag, l.virtual))
 	}
 	l.append(f, x)
 }
@@ -88,7 +88,7 @@ func (l *line[E]) append(f *flow[E], x *node[E]) {
 		l.heap = append(l.heap, f)
 		f.index = len(l.heap)
 	}
-	if f.n == 0 {
+	if f.n == 0 && len(l.heap) > 1 {
 		l.fix(f)
 	}
 	l.latest = max(l.latest, x.arrival) // the clock is read before the lock is taken
@@ -109,26 +109,23 @@ func (l *line[E]) append(f *flow[E], x *node[E]) {
 func (l *line[E]) remove(x *node[E]) {
 	f := x.flow
 	c := &f.class[x.class]
-	if x.prev == nil {
-		c.head = x.next
-	} else {
-		x.prev.next = x.next
+	before, behind := &c.head, &c.tail // what refers to x
+	if x.prev != nil {
+		before = &x.prev.next
 	}
-	if x.next == nil {
-		c.tail = x.prev
-	} else {
-		x.next.prev = x.prev
+	if x.next != nil {
+		behind = &x.next.prev
 	}
-	if c.head == nil {
+	if *before, *behind = x.next, x.prev; c.head == nil {
 		f.used &^= 1 << x.class
 	}
 	x.flow, x.next, x.prev = nil, nil, nil
 	f.n--
-	if l.n--; l.n == 0 { // nobody competes, and nobody owes anything
-		for len(l.heap) > 0 {
+	if l.n--; l.n == 0 { // nobody competes, and nobody owes anything; one flow stays, for who comes next
+		for len(l.heap) > 1 {
 			l.forget(l.heap[len(l.heap)-1])
 		}
-		l.virtual = 0
+		l.heap[0].tag, l.virtual = 0, 0
 	} else if f.n == 0 && f.tag <= l.virtual {
 		l.forget(f)
 	}
@@ -138,7 +135,7 @@ func (l *line[E]) remove(x *node[E]) {
 func (l *line[E]) serve(x *node[E]) {
 	f := x.flow
 	l.mark(f, f.tag+x.cost)
-	if l.remove(x); f.index > 0 {
+	if l.remove(x); f.index > 0 && len(l.heap) > 1 {
 		l.fix(f)
 	}
 }
@@ -163,23 +160,17 @@ func (l *line[E]) forget(f *flow[E]) {
 	}
 }
 
-// now brings the virtual time up to date, and forgets the flows that owe nothing after it.
-func (l *line[E]) now() float64 {
-	for len(l.heap) > 0 && l.heap[0].n == 0 {
-		l.forget(l.heap[0])
-	}
-	if len(l.heap) > 0 {
-		l.virtual = max(l.virtual, l.heap[0].tag)
-	}
-	return l.virtual
-}
-
-// next returns who is next; nil if the line is empty.
+// next returns who is next; nil if the line is empty. It forgets the flows that owe nothing after that one's tag.
 func (l *line[E]) next() *node[E] {
-	if l.now(); len(l.heap) == 0 {
-		return nil
+	for l.n > 0 {
+		f := l.heap[0]
+		if f.n > 0 {
+			l.virtual = max(l.virtual, f.tag)
+			return f.first(l.newest, l.aging)
+		}
+		l.forget(f)
 	}
-	return l.heap[0].first(l.newest, l.aging)
+	return nil
 }
 
 // first returns who is next of f, which is not empty.

@@ -98,11 +98,8 @@ type Place struct {
 // nowhere is the place of those who name none.
 var nowhere = Place{Kinds: []string{""}, N: 1, Cost: 1}
 
-// place returns the place that a caller has named, with its defaults, and so many kinds at most.
+// place returns the first place, with its defaults, and an error if it is out of range, names more kinds, or is not alone.
 func (q *Queue[T]) place(at []Place, kinds int) (p Place, err error) {
-	if len(at) == 0 {
-		return nowhere, nil
-	}
 	if p = at[0]; len(p.Kinds) == 0 {
 		p.Kinds = nowhere.Kinds
 	}

@@ -20,23 +20,23 @@ type Queue[T any] struct {
 	waiters sched.Pool
 
 	mu struct {
-		sched.Mutex
-		main      kind[T]             // whose name is ""
-		kinds     map[string]*kind[T] // by name: main, and the others while anything is in them
-		spareKind *kind[T]            // an empty one, for the next name
-		waiting   int                 // in all lines
-		tenants   map[string]int      // how many of a tenant that has a name wait; only with WithMaxWaiting
-		kept      int                 // units
-		spares    []*kept[T]          // for the next items that are kept
-		joins     uint64              // of those who have come to a line
-		ended     *waiter[T]          // those who have ended since the lock was taken, linked by next
-		last      *waiter[T]          // of them
-		closed    error               // why; nil: it is open
-		draining  bool                // nobody may come any more
-		callbacks int                 // that have yet to return, those of who waits included
-		idle      chan struct{}       // is closed when nobody waits and callbacks is 0; nil: nobody asks
-		counts    Stats               // only the counters
-		returned  int64               // units, by Close
+		sched.Mutex                     // level 2 of the lock order, see docs/design.md
+		main        kind[T]             // whose name is ""
+		kinds       map[string]*kind[T] // by name: main, and the others while anything is in them
+		spareKind   *kind[T]            // an empty one, for the next name
+		waiting     int                 // in all lines
+		tenants     map[string]int      // how many of a tenant that has a name wait; only with WithMaxWaiting
+		kept        int                 // units
+		spares      []*kept[T]          // for the next items that are kept
+		joins       uint64              // of those who have come to a line
+		ended       *waiter[T]          // those who have ended since the lock was taken, linked by next
+		tail        **waiter[T]         // the end of that list
+		closed      error               // why; nil: it is open
+		draining    bool                // nobody may come any more
+		callbacks   int                 // that have yet to return, those of who waits included
+		idle        chan struct{}       // is closed when nobody waits and callbacks is 0; nil: nobody asks
+		counts      Stats               // only the counters
+		returned    int64               // units, by Close
 	}
 }
 
@@ -75,7 +75,7 @@ func New[T any](options ...Option) (*Queue[T], error) {
 	}
 	_, q.manual = q.timer.(*timer.ManualTimer)
 	q.order(&q.mu.main)
-	q.mu.kinds = map[string]*kind[T]{"": &q.mu.main}
+	q.mu.kinds, q.mu.tenants, q.mu.tail = map[string]*kind[T]{"": &q.mu.main}, map[string]int{}, &q.mu.ended
 	return q, nil
 }
 
@@ -90,6 +90,10 @@ func (q *Queue[T]) findLocked(name string, makes bool) *kind[T] {
 	if name == "" {
 		return &q.mu.main
 	}
+	return q.findNamedLocked(name, makes)
+}
+
+func (q *Queue[T]) findNamedLocked(name string, makes bool) *kind[T] {
 	k := q.mu.kinds[name]
 	if k == nil && makes {
 		if k, q.mu.spareKind = q.mu.spareKind, nil; k == nil {
@@ -112,8 +116,11 @@ func (q *Queue[T]) tidyLocked(k *kind[T]) {
 // unlock releases the lock, and wakes those who have ended.
 func (q *Queue[T]) unlock() {
 	ended := q.mu.ended
-	q.mu.ended, q.mu.last = nil, nil
-	q.assertLocked()
+	if q.assertLocked(); ended == nil {
+		q.mu.Unlock()
+		return
+	}
+	q.mu.ended, q.mu.tail = nil, &q.mu.ended
 	q.mu.Unlock()
 	q.wake(ended)
 }
@@ -124,29 +131,36 @@ func (q *Queue[T]) unlock() {
 // Errors: [ErrExpired], [ErrStale], the cause of ctx, [ErrFull], [ErrClosed] or the cause that was given to Close,
 // [ErrInvalid].
 func (q *Queue[T]) Take(ctx context.Context, timeout time.Duration, at ...Place) (item T, err error) {
-	p, err := q.place(at, math.MaxInt)
-	switch {
-	case err != nil:
-		return item, err
-	case ctx == nil:
+	p := &nowhere
+	if len(at) > 0 {
+		own, err := q.place(at, math.MaxInt)
+		if p = &own; err != nil {
+			return item, err
+		}
+	}
+	if ctx == nil {
 		return item, fail(ErrInvalid, "a nil context")
-	case ctx.Err() != nil:
+	}
+	gone := ctx.Done()
+	q.mu.Lock()
+	if gone != nil && sched.Closed(gone) { // with the lock: nothing that comes later goes to who has left
+		q.mu.Unlock()
 		return item, context.Cause(ctx)
 	}
-	q.mu.Lock()
 	if !q.mu.draining {
 		for _, name := range p.Kinds {
 			if k := q.findLocked(name, false); k != nil && k.line.n == 0 && k.units >= p.N {
 				item = q.takeLocked(k, p.N)
 				q.mu.counts.Served++
 				q.tidyLocked(k)
-				q.unlock()
+				q.assertLocked()
+				q.mu.Unlock() // nobody has ended
 				return item, nil
 			}
 		}
 	}
-	q.unlock()
-	return q.wait(ctx, timeout, &p)
+	q.mu.Unlock()
+	return q.wait(ctx, gone, timeout, p)
 }
 
 // takeLocked takes n units out of k, which has them.
@@ -216,49 +230,51 @@ func (q *Queue[T]) PutBack(item T, at ...Place) error {
 // Errors: [ErrClosed] or the cause that was given to Close, [ErrInvalid].
 func (q *Queue[T]) Hand(item T, at ...Place) (handed bool, err error) { return q.give(item, at, hand) }
 
-// How an item is given.
-const (
-	put = iota
-	putBack
-	hand
-)
+const put, putBack, hand = 0, 1, 2 // how an item is given
 
 func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
-	p, err := q.place(at, 1)
-	if err == nil && how == hand && p.N > 1 {
-		err = fail(ErrInvalid, "%d units are handed, and nobody may need all", p.N)
-	}
-	if err != nil {
-		return false, err
+	p := &nowhere
+	if len(at) > 0 {
+		own, err := q.place(at, 1)
+		if p = &own; err != nil {
+			return false, err
+		}
 	}
 	q.mu.Lock()
-	defer q.unlock()
-	if q.mu.closed != nil {
-		return false, q.mu.closed
-	}
-	k, n, counts := q.findLocked(p.Kinds[0], true), int64(p.N), &q.mu.counts
-	switch taken := counts.Put - q.mu.returned - int64(q.mu.kept); {
-	case how == put && q.maxItems > 0 && p.N > q.maxItems-q.mu.kept:
-		counts.PutRefused += n
-		err = fail(ErrFull, "%d units are kept", q.mu.kept)
-	case how == put:
-		counts.Put += n
-	case how == putBack && n > taken:
-		err = fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
-	case how == putBack:
-		counts.Back += n
-	default:
-		q.serveLocked(k, -1) // those who have left, leave
-		if x := k.line.next(); x == nil || x.of.n > k.units+1 {
-			q.tidyLocked(k)
-			return false, nil
+	k := q.findLocked(p.Kinds[0], true)
+	if given, err = q.acceptLocked(k, p, how); given {
+		if q.keepLocked(k, item, p, how == putBack); k.line.n > 0 {
+			q.serveLocked(k, -1)
 		}
-		counts.Put++
-	}
-	if err == nil {
-		q.keepLocked(k, item, &p, how == putBack)
-		q.serveLocked(k, -1)
 	}
 	q.tidyLocked(k)
-	return err == nil, err
+	q.unlock()
+	return given, err
+}
+
+// acceptLocked counts what is given at p, or returns why it is not accepted: nil if nobody is there to whom to hand it.
+func (q *Queue[T]) acceptLocked(k *kind[T], p *Place, how int) (accepted bool, err error) {
+	n, counts := int64(p.N), &q.mu.counts
+	taken := counts.Put - q.mu.returned - int64(q.mu.kept)
+	switch {
+	case q.mu.closed != nil:
+		return false, q.mu.closed
+	case how == put && q.maxItems > 0 && p.N > q.maxItems-q.mu.kept:
+		counts.PutRefused += n
+		return false, fail(ErrFull, "%d units are kept", q.mu.kept)
+	case how == putBack && n > taken:
+		return false, fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
+	case how == putBack:
+		counts.Back += n
+		return true, nil
+	case how == hand && n > 1:
+		return false, fail(ErrInvalid, "%d units are handed, and nobody may need all", n)
+	case how == hand:
+		q.serveLocked(k, -1) // those who have left, leave
+		if x := k.line.next(); x == nil || x.of.n > k.units+1 {
+			return false, nil
+		}
+	}
+	counts.Put += n
+	return true, nil
 }

@@ -53,8 +53,8 @@ func (q *Queue[T]) newWaiter(ready chan struct{}) *Waiter[T] {
 //  1. Whoever ends w sends one token, and touches w no more; wait receives it.
 //  2. A worker of the timer may have claimed the entry of w before that. Then Cancel fails, and w is not used again.
 //  3. No channel leaves the bubble in which it was made, or comes into one.
-func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (item T, err error) {
-	again := !q.bubble && !(q.manual && sched.InBubble()) // other queues panic in join
+func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.Duration, p *Place) (item T, err error) {
+	again := !q.bubble && (!q.manual || !sched.InBubble()) // other queues panic in join
 	var w *waiter[T]
 	if again {
 		w, _ = q.waiters.Get().(*waiter[T])
@@ -62,14 +62,14 @@ func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (i
 	if w == nil {
 		w = &q.newWaiter(sched.NewToken()).w
 	}
-	w.gone = ctx.Done()
+	w.gone = gone
 	timed, err := q.join(w, timeout, p)
 	if err == nil {
 		if !sched.Either(w.ready, w.gone) {
-			q.leave(w, errGone)
+			q.leave(w, errGone, &q.mu.counts.Left)
 			sched.Receive(w.ready) // it has left, or an item has come meanwhile
 		}
-		if item, err = w.item, w.err; err == errGone {
+		if item, err = w.item, w.err; errors.Is(err, errGone) {
 			err = context.Cause(ctx)
 		}
 	}
@@ -88,9 +88,12 @@ func (q *Queue[T]) wait(ctx context.Context, timeout time.Duration, p *Place) (i
 // A Waiter is one allocation, its channel another one. Call Stop when you no longer need it. Errors: those of Take, but
 // for the context's.
 func (q *Queue[T]) Start(timeout time.Duration, done func(T, error), at ...Place) (*Waiter[T], error) {
-	p, err := q.place(at, math.MaxInt)
-	if err != nil {
-		return nil, err
+	p := &nowhere
+	if len(at) > 0 {
+		own, err := q.place(at, math.MaxInt)
+		if p = &own; err != nil {
+			return nil, err
+		}
 	}
 	var ready chan struct{}
 	if done == nil {
@@ -98,7 +101,7 @@ func (q *Queue[T]) Start(timeout time.Duration, done func(T, error), at ...Place
 	}
 	w := q.newWaiter(ready)
 	w.w.done = done
-	if _, err := q.join(&w.w, timeout, &p); err != nil {
+	if _, err := q.join(&w.w, timeout, p); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -119,14 +122,14 @@ func (w *Waiter[T]) Result() (item T, err error) {
 
 // Stop ends the request with [ErrCancelled], and reports whether it did. If not, the request has ended before: receive
 // from Done and look at Result, which may have an item.
-func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled) }
+func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled, &w.w.q.mu.counts.Left) }
 
 // join puts w into the lines, serves them, and reports whether w is in the timer. If there is an error, w is in no line.
 // It puts w into the timer while it holds the lock, so that whoever ends w finds its entry there.
 func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
 	now := q.timer.Now()
 	if now < 0 || q.bubble && !q.manual && !sched.InBubble() {
-		panic("queue: a wait on one side of the border of a synctest bubble, in a queue, or on a timer, that was made on the other: make them where you wait")
+		panic(sched.BeyondBorder)
 	}
 	if w.late = errExpired; q.maxAge > 0 && q.maxAge < timeout {
 		w.late, timeout = errStale, q.maxAge
@@ -183,9 +186,7 @@ func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
 func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
 	q.mu.waiting++
 	if w.tenant = ""; q.maxWaiting > 0 && p.Tenant != "" {
-		if w.tenant = p.Tenant; q.mu.tenants == nil {
-			q.mu.tenants = make(map[string]int)
-		}
+		w.tenant = p.Tenant
 		q.mu.tenants[w.tenant]++
 	}
 	q.mu.joins++
@@ -236,48 +237,36 @@ func (q *Queue[T]) serveLocked(k *kind[T], now time.Duration) {
 		}
 		switch {
 		case w.deadline <= now:
-			q.endLocked(w, w.late)
+			q.endLocked(w, w.late, &q.mu.counts.Expired)
 		case w.gone != nil && sched.Closed(w.gone):
-			q.endLocked(w, errGone)
+			q.endLocked(w, errGone, &q.mu.counts.Left)
 		case k.units < w.n:
 			return
 		default:
 			k.line.serve(x)
 			w.item = q.takeLocked(k, w.n)
-			q.endLocked(w, nil)
+			q.endLocked(w, nil, &q.mu.counts.Served)
 		}
 	}
 }
 
-// endLocked takes w out of its lines, and says how it has ended.
-func (q *Queue[T]) endLocked(w *waiter[T], err error) {
+// endLocked takes w out of its lines, and says how it has ended. counter is that of such ends.
+func (q *Queue[T]) endLocked(w *waiter[T], err error, counter *int64) {
 	q.quitLocked(w)
 	w.over, w.err = true, err
-	switch err {
-	case nil:
-		q.mu.counts.Served++
-	case errExpired, errStale:
-		q.mu.counts.Expired++
-	default:
-		q.mu.counts.Left++
-	}
-	if q.mu.last == nil {
-		q.mu.ended = w
-	} else {
-		q.mu.last.next = w
-	}
-	q.mu.last = w
+	*counter++
+	*q.mu.tail, q.mu.tail = w, &w.next
 	q.checkIdleLocked()
 }
 
 // leave ends w with err unless it is over, serves those behind it, and reports whether it did.
-func (q *Queue[T]) leave(w *waiter[T], err error) bool {
+func (q *Queue[T]) leave(w *waiter[T], err error, counter *int64) bool {
 	q.mu.Lock()
 	defer q.unlock()
 	if w.over {
 		return false
 	}
-	q.endLocked(w, err)
+	q.endLocked(w, err, counter)
 	if k := w.spots[0].in; len(w.spots) == 1 {
 		q.serveLocked(k, -1)
 		q.tidyLocked(k)
@@ -319,7 +308,7 @@ func (q *Queue[T]) finish(w *waiter[T]) {
 // RunTask is called when the entry of w has expired. It ends w unless it is over, and calls the callback.
 func (w *waiter[T]) RunTask(*timer.TaskEntry) {
 	q := w.q
-	if q.leave(w, w.late); w.done == nil {
+	if q.leave(w, w.late, &q.mu.counts.Expired); w.done == nil {
 		return
 	}
 	defer func() { // also if it panics

@@ -185,7 +185,7 @@ func TestTenThousandLongPollsSurviveACutBehindTenConnections(t *testing.T) {
 				assert.LessOrEqual(t, d.max.Load(), int64(connections), "reads at once")
 				assert.GreaterOrEqual(t, d.refused, connections, "the cut is felt")
 				cancel()
-				<-ended
+				require.ErrorIs(t, <-ended, context.Canceled)
 				require.NoError(t, p.Close())
 			})
 		})

@@ -87,3 +87,44 @@ func ExampleSystemTimer() {
 	// Output:
 	// not fired: 1
 }
+
+// proposal is what a raft library keeps of a request. Proposals are pooled: an idle one may go to the
+// clock of another group.
+type proposal struct {
+	timer.TaskEntry
+	index uint64
+}
+
+func (p *proposal) RunTask(*timer.TaskEntry) { fmt.Println("proposal", p.index, "is not answered") }
+
+// A raft library counts ticks: its node moves the clock by one at each, and gives up on a proposal after
+// so many. A tick costs the same beside ten proposals and ten thousand.
+func ExampleManualTimer_ticks() {
+	clock, err := timer.NewManualTimer(timer.WithTick(1)) // a tick of the node is a nanosecond of the clock
+	if err != nil {
+		panic(err)
+	}
+	const patience = 10 // ticks
+	proposals := make([]proposal, 3)
+	for i := range proposals {
+		p := &proposals[i]
+		p.index = uint64(i + 1)
+		p.Bind(p)
+		if err := clock.AddAt(&p.TaskEntry, clock.Now(), timer.Deadline(clock.Now(), patience)); err != nil {
+			panic(err)
+		}
+		clock.AdvanceClock(2)
+	}
+	fmt.Println("answered in time:", clock.Cancel(&proposals[1].TaskEntry))
+	for clock.Pending() > 0 {
+		if clock.AdvanceClock(1) {
+			fmt.Println("at tick", int64(clock.Now()))
+		}
+	}
+	// Output:
+	// answered in time: true
+	// proposal 1 is not answered
+	// at tick 10
+	// proposal 3 is not answered
+	// at tick 14
+}

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"sync"
@@ -27,8 +28,6 @@ func TestManualAdvanceReportsWhetherATaskRan(t *testing.T) {
 	m := newManual(t)
 	assert.False(t, m.AdvanceClock(0))
 	assert.False(t, m.AdvanceClock(time.Second))
-	assert.False(t, m.AdvanceClock(-time.Second))
-	assert.Equal(t, time.Second, m.Now(), "a negative duration counts as 0")
 
 	tt := newTask(nil)
 	addIn(t, m, tt, 0)
@@ -39,6 +38,19 @@ func TestManualAdvanceReportsWhetherATaskRan(t *testing.T) {
 	m.Extend(&tt.TaskEntry, time.Hour)
 	assert.False(t, m.AdvanceClock(2*time.Second), "extended")
 	assert.True(t, m.AdvanceClock(time.Hour))
+}
+
+func TestManualClockDoesNotGoBack(t *testing.T) {
+	m := newManual(t)
+	m.AdvanceClock(time.Second)
+	tt := newTask(nil)
+	addIn(t, m, tt, 0)
+	for _, d := range []time.Duration{-1, -5 * ms, math.MinInt64} {
+		assert.PanicsWithValue(t, fmt.Sprintf("timer: AdvanceClock(%v): the clock does not go back", d), func() { m.AdvanceClock(d) })
+	}
+	assert.Zero(t, tt.runs.Load())
+	assert.True(t, m.AdvanceClock(0), "nothing is lost")
+	assert.Equal(t, time.Second, m.Now())
 }
 
 func TestManualRunsDueTasksBeforeItMoves(t *testing.T) {

@@ -159,7 +159,11 @@ func (m *model) extend(it *modelItem, deadline time.Duration) {
 
 // advance moves the clock. Inside a task it only adds to the distance.
 func (m *model) advance(d time.Duration) {
-	m.target = min(m.target, lastTime-max(d, 0)) + max(d, 0)
+	if d < 0 {
+		require.Panics(m.t, func() { m.timer.AdvanceClock(d) })
+		return
+	}
+	m.target = min(m.target, lastTime-d) + d
 	fired := m.fired
 	ran := m.timer.AdvanceClock(d)
 	if m.timer.mu.moving {

@@ -39,7 +39,7 @@ type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // a leaf in the order of locks
+		sched.Mutex       // level 8 of the lock order, see docs/design.md
 		at          int64 // the time to which the alarm is set, in ns; never if it is not
 	}
 }
@@ -52,10 +52,7 @@ func newSelfDriven() *SystemTimer {
 	s := &selfDriven{SystemTimer: t}
 	s.alarm = sched.NewAlarm(s.run)
 	s.mu.at = never
-	d := &driving{driver: sched.NewToken(), wakeup: sched.NewToken(), ended: make(chan struct{})}
-	d.gone.Store(true) // it does not count among those of which a program needs few
-	d.driver.Put()
-	t.driving.Store(d)
+	t.prepare(0) // it does not count among those of which a program needs few
 	t.wake.Store(never)
 	t.clock = s
 	return t
@@ -82,14 +79,13 @@ func (s *selfDriven) run() {
 	s.mu.Lock()
 	s.mu.at = never
 	s.mu.Unlock()
-	d := s.driving.Load()
-	if sched.Sleep(Never, d.driver, nil, d.ended) != sched.Taken {
+	if sched.Sleep(Never, s.driver, nil, s.ended) != sched.Taken {
 		return // it was stopped
 	}
 	s.overdue.Store(never)
 	s.flush(s.Now())
 	next := s.nextWake()
 	s.overdue.Store(s.late(next))
-	d.driver.Put()
+	s.driver.Put()
 	s.set(next)
 }

@@ -11,65 +11,35 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process
-// has more than 64 SystemTimers that are driven and have not been stopped. Logged once per process. Level Warn; attributes timers
-// (their number) and hint. The message does not change between releases.
+// EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process has more than
+// 64 SystemTimers that are driven and have not been stopped. Logged once per process. Level Warn; attributes
+// timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
 //
-// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a
-// purgatory, the goroutine of [SystemTimer.Start], or one of the user's. The driver sleeps
-// until the next non-empty bucket expires. If the runtime wakes it late, as it may while the
-// garbage collector marks, the next goroutine that adds an entry starts a goroutine that does
-// the driver's work once. Expired tasks run on workers, not on the driver.
+// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the
+// goroutine of [SystemTimer.Start], or one of the user's. If the runtime wakes it late, as it may while the
+// garbage collector marks, a goroutine that adds an entry has its work done once. Expired tasks run on
+// workers.
 type SystemTimer struct {
 	store
 	base time.Time
 	pool workers.Pool
 
-	driving atomic.Pointer[driving] // nil until a goroutine is to drive the timer
-
 	started atomic.Bool // Start was called
-}
 
-// driving is what those who drive a timer, or are to, wait for: a timer that is not used weighs little. See
-// docs/decisions.md#an-unused-purgatory.
-type driving struct {
-	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
-	sleeper sched.Sleeper // only the driver uses it
-	wakeup  sched.Token   // ends the driver's sleep
+	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
+	// little (docs/decisions.md#an-unused-purgatory).
+	making  sched.Mutex   // level 8 of the lock order, see docs/design.md
 	ended   chan struct{} // closed by Stop, at its end
-	gone    atomic.Bool   // it is not in live any more
+	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
+	wakeup  sched.Token   // ends the driver's sleep
+	sleeper sched.Sleeper // only the driver uses it
+	counted int64         // 1 if it counts in live
 }
 
-// leave takes d out of live. Stop calls it, and who has come after Stop.
-func (d *driving) leave() {
-	if !d.gone.Swap(true) {
-		live.Add(-1)
-	}
-}
-
-// drive returns what the caller, who is to drive t, waits for, and reports whether t runs. If it does, Stop ends the
-// wait: Stop sets stopped before it looks for ended, and drive reads stopped after it has made ended.
-func (t *SystemTimer) drive() (d *driving, runs bool) {
-	if d = t.driving.Load(); d == nil {
-		d = &driving{driver: sched.NewToken(), wakeup: sched.NewToken(), ended: make(chan struct{})}
-		d.driver.Put()
-		if t.driving.CompareAndSwap(nil, d) {
-			t.countLive()
-		} else {
-			d = t.driving.Load()
-		}
-	}
-	if runs = !t.stopped.Load(); !runs {
-		d.leave()
-	}
-	return d, runs
-}
-
-// live counts the SystemTimers of the process that a goroutine drives and that have not been stopped. A timer
-// serves hundreds of thousands of entries, so a process needs few. Beyond
+// live counts the SystemTimers of the process that are driven and have not been stopped. Beyond
 // tooManyTimers, the first enabled logger gets one warning.
 var (
 	live       atomic.Int64
@@ -78,9 +48,8 @@ var (
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer whose clock starts now. Nothing expires until a goroutine
-// drives it, but for what is due when it is added: see [SystemTimer.Start] and [SystemTimer.AdvanceClock]. Stop it with
-// [SystemTimer.Stop].
+// NewSystemTimer returns a timer whose clock starts now. Only what is due when it is added expires until a
+// goroutine drives it: see [SystemTimer.Start]. Stop it with [SystemTimer.Stop].
 //
 // Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
@@ -92,9 +61,18 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	return t, nil
 }
 
-// countLive counts t. Another goroutine logs: the logger is user code, and the clock must not wait for it.
-func (t *SystemTimer) countLive() {
-	n := live.Add(1)
+// prepare makes what drivers wait for, unless Stop has come before, and adds count to live. Another
+// goroutine logs: the logger is user code, and the clock must not wait for it.
+func (t *SystemTimer) prepare(count int64) {
+	t.making.Lock()
+	defer t.making.Unlock()
+	if t.ended != nil || t.stopped.Load() {
+		return
+	}
+	t.ended, t.driver, t.wakeup = make(chan struct{}), sched.NewToken(), sched.NewToken()
+	t.driver.Put()
+	t.counted = count
+	n := live.Add(count)
 	if n <= tooManyTimers || warnedMany.Load() {
 		return
 	}
@@ -113,12 +91,24 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Nothing else reads the clock.
+// Now returns the time since the timer's start. Nothing else reads the clock. A SystemTimer that was made
+// outside of a bubble of testing/synctest has no time inside, nor the other way round: there AddAt, AfterFunc
+// and its kin, AdvanceClock, and Extend and Reset of handles panic.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
-// Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
-// purgatory that uses the timer drives it too, so such a timer needs no Start. Starting it
-// again does nothing.
+// decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
+const decade = 10 * 365 * 24 * time.Hour
+
+// check panics if its caller is in a bubble and t was made outside, or the other way round. A time of a bubble
+// has no monotonic reading, so it equals itself without one.
+func (t *SystemTimer) check() {
+	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
+		panic(sched.BeyondBorder)
+	}
+}
+
+// Start starts a goroutine that drives the timer until [SystemTimer.Stop]; the reaper of a purgatory drives
+// its timer, too. Starting it again does nothing.
 func (t *SystemTimer) Start() {
 	if t.started.Swap(true) {
 		return
@@ -130,19 +120,20 @@ func (t *SystemTimer) Start() {
 	})
 }
 
-// Stop stops the timer for good, cancels all pending entries and returns what they stand for,
-// in no order: each [Task] that was added and each [*Handle]. None of them will run. Entries of a purgatory's operations are cancelled too, but
-// the operations are not returned: they do not expire, and the purgatory ends them when it
-// closes. Tasks that workers have claimed still run; Stop does not wait for them and
-// may be called from a task. Stopping again returns nothing.
+// Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order:
+// each [Task] that was added and each [*Handle]. None of them will run. Operations of a purgatory are not
+// returned: the purgatory ends them when it closes. Tasks that workers have claimed still run; Stop does not
+// wait for them and may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil
 	}
 	unfired = t.store.Stop()
-	if d := t.driving.Load(); d != nil {
-		d.leave()
-		close(d.ended)
+	t.making.Lock()
+	defer t.making.Unlock()
+	if t.ended != nil {
+		live.Add(-t.counted)
+		close(t.ended)
 	}
 	return unfired
 }

@@ -56,7 +56,7 @@ func TestADriverThatIsToldToStopHandsNothingOver(t *testing.T) {
 			return 0
 		case 3: // for its sleep
 			close(stop)
-			timer.driving.Load().wakeup.Put()
+			timer.wakeup.Put()
 			return 0
 		default:
 			return time.Hour

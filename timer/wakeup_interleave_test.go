@@ -25,7 +25,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				now := 5 * time.Millisecond
 				timer.clock = spied{timer, func() time.Duration { return now }, timer.need}
 				timer.wake.Store(int64(5 * time.Millisecond))
-				d, _ := timer.drive()
+				timer.prepare(1)
 				slept := int64(never)
 				spawn("driver", func() { slept = timer.nextWake() })
 				for i, tick := range ticks {
@@ -40,7 +40,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				return func() error {
 					defer timer.Stop()
 					earliest := min(ticks[0], ticks[len(ticks)-1]) * int64(time.Millisecond)
-					if slept > earliest && len(d.wakeup) == 0 {
+					if slept > earliest && len(timer.wakeup) == 0 {
 						return fmt.Errorf("the driver sleeps until %d, and nobody wakes it at %d", slept, earliest)
 					}
 					return nil

@@ -60,9 +60,6 @@ func newMember() *member {
 func (w *Watermark[K]) timed(timeout time.Duration, inBubble bool) *member {
 	t := w.p.Timer()
 	now := t.Now()
-	if now < 0 {
-		panic("watermark: a wait with a timeout in a synctest bubble, on a purgatory that was made outside: make it where you wait")
-	}
 	m := newMember()
 	m.alarm = newAlarm(t, inBubble)
 	m.alarm.now, m.alarm.deadline = now, timer.Deadline(now, timeout)
@@ -83,7 +80,7 @@ func (m *member) release() {
 	members.Put(m)
 }
 
-// alarm takes a member out when its timeout has passed.
+// alarm takes a member out when its timeout has passed. See docs/decisions.md#each-member-of-a-crowd-has-a-timers-entry.
 //
 //  1. The member's goroutine sets it, and goes on when the wait has ended, the context has, or the alarm has rung.
 //  2. The alarm takes the member out under mu before it rings. A goroutine that leaves for another reason finds, under the
@@ -152,6 +149,12 @@ func (w *Watermark[K]) leave(s *shared[K], m *member, how exit) exit {
 	w.mu.Unlock()
 	if last {
 		w.p.Cancel(s, nil)
+		w.mu.Lock()
+		free := s.ended && s.again
+		w.mu.Unlock()
+		if free {
+			crowds.Put(s.crowd)
+		}
 	}
 	return how
 }

@@ -30,8 +30,8 @@ type shared[K comparable] struct {
 // docs/decisions.md#a-crowd-of-one-is-used-again.
 //
 // If a single goroutine is in the wait when OnComplete ends it, that one gets a token, and over is not closed. No
-// other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait. If an alarm has
-// taken another one out, which may still listen, over is closed.
+// other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait. So may the last
+// one that gives up: then there is no token. If an alarm has taken another one out, which may still listen, over is closed.
 type crowd struct {
 	prev, next *crowd              // in the list of all waits of the watermark; guarded by mu
 	op         operation.Operation // of which it is the crowd; guarded by mu
@@ -152,7 +152,7 @@ func (s *shared[K]) end(verdict *error) {
 		w.mu.Unlock()
 		return
 	}
-	again := s.again && s.entered == 1 && verdict == nil
+	again := s.again && s.entered <= 1 && verdict == nil
 	if s.ended, s.again, s.verdict = true, again, verdict; w.at.Load() >= s.position {
 		s.verdict = &reached
 	}
@@ -165,12 +165,13 @@ func (s *shared[K]) end(verdict *error) {
 		c.Cancelled += int64(s.entered)
 	}
 	w.mu.waiting -= int(s.entered)
+	alone := again && s.entered == 1
 	s.first, s.last = nil, nil
 	s.forgetLocked()
 	w.mu.Unlock()
-	if again {
+	if alone {
 		s.over <- struct{}{}
-	} else {
+	} else if !again {
 		close(s.over)
 	}
 }

@@ -7,8 +7,7 @@ import (
 )
 
 // Stats describes who waits for a watermark, and how waits have ended. Calls that return at once because the position was
-// reached, or w was closed, are not counted. The counters begin at 0 in [New]. Fields that those of a queue have, too, mean the
-// same.
+// reached, or w was closed, are not counted. The counters begin at 0 in [New].
 type Stats struct {
 	Waiting int           // as Watermark.Waiting
 	Oldest  time.Duration // how long the one who has waited longest has waited, on the system's clock

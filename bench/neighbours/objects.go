@@ -28,7 +28,7 @@ var objectMakers = []maker[closer]{
 	{theirs, "etcd `WaitTime`", func() closer { return oneWaitTime{wait.NewTimeList()} }},
 	{theirs, "etcd `Wait`", func() closer { return etcdWait{wait.New()} }},
 	{theirs, "`semaphore.Weighted`", func() closer { return newSemaphoreQueue() }},
-	{theirs, "puddle's pool", func() closer { return newPuddle() }},
+	{theirs, "puddle's pool", func() closer { return newPuddle(1) }},
 }
 
 type oneHandKey struct{ handKey }

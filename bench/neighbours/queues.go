@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 // queue gives each item to one of those that wait. Items are alike.
@@ -23,6 +24,8 @@ type queue interface {
 var queueMakers = []maker[queue]{
 	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
 	{hand, "`sync.Cond`", newCondQueue},
+	{ours, "`queue`, units", newLine[struct{}](timeout)},
+	{ours, "`queue`, values", newLine[*int](timeout)},
 	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
 	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(timeout)} }},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
@@ -34,6 +37,7 @@ var queueMakers = []maker[queue]{
 var untimedQueues = []maker[queue]{
 	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
 	{hand, "`sync.Cond`", newCondQueue},
+	{ours, "`queue`", newLine[struct{}](timer.Never)},
 	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(purgatory.NoTimeout) }},
 	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(purgatory.NoTimeout)} }},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
@@ -44,6 +48,7 @@ var untimedQueues = []maker[queue]{
 var timedQueues = []maker[queue]{
 	{hand, "one channel, `time.NewTimer`", func() queue { return timedChannelQueue{make(channelQueue, 1)} }},
 	{hand, "one channel, `context.WithTimeout`", takenInTime(func() queue { return make(channelQueue, 1) })},
+	{ours, "`queue`", newLine[struct{}](timeout)},
 	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
 	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(timeout)} }},
 	{theirs, "`semaphore.Weighted`, `context.WithTimeout`", takenInTime(newSemaphoreQueue)},
@@ -151,18 +156,18 @@ type puddleQueue struct {
 	held chan *puddle.Resource[struct{}]
 }
 
-func newPuddle() *puddle.Pool[struct{}] {
+func newPuddle(size int32) *puddle.Pool[struct{}] {
 	pool, err := puddle.NewPool(&puddle.Config[struct{}]{
 		Constructor: func(context.Context) (struct{}, error) { return struct{}{}, nil },
 		Destructor:  func(struct{}) {},
-		MaxSize:     1,
+		MaxSize:     size,
 	})
 	must(err)
 	return pool
 }
 
 func newPuddleQueue() queue {
-	q := puddleQueue{newPuddle(), make(chan *puddle.Resource[struct{}], 1)}
+	q := puddleQueue{newPuddle(1), make(chan *puddle.Resource[struct{}], 1)}
 	must(q.Take(context.Background()))
 	return q
 }

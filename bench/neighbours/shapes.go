@@ -53,6 +53,12 @@ func shapes(p plan) []shape {
 	for _, n := range []int{p.crowd, p.many} {
 		all = append(all, over("one item for one of "+count(n), queueMakers, n, oneOfMany))
 	}
+	all = append(all,
+		over("processor time: an item that is there is taken, held and put back", heldQueues, 1, takeHoldAndPut(1)),
+		over("processor time: 64 take and hold 1 item", heldQueues, 64, takeHoldAndPut(1)),
+		over("processor time: "+count(p.crowd)+" take and hold 2 items", heldQueues, p.crowd, takeHoldAndPut(2)),
+		over("processor time: "+count(p.crowd)+" wait and give up", heldQueues, p.crowd, giveUpTogether),
+	)
 	return append(all,
 		over(count(p.many)+" goroutines that wait, stacks included", positionMakers, p.many, footprint),
 		over("a herd of "+count(p.many)+"; a bystander that wakes each millisecond", positionMakers, p.many, herd),

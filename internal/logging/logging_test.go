@@ -12,10 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
+
 	"github.com/delayedop/purgatory/internal/logging"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
 // sink is a handler whose methods call before, which may block, and notes what it is told.
 type sink struct {

@@ -42,7 +42,6 @@ var (
 	Advance     = explored.Advance
 	WithTimeout = explored.WithTimeout
 	Dice        = explored.Dice
-	Picks       = explored.Picks
 	NewToken    = explored.NewToken
 	NewAlarm    = explored.NewAlarm
 	Receive     = explored.Receive

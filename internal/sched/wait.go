@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-	"unsafe"
 )
 
 // Group waits for goroutines that it has started.
@@ -56,13 +55,6 @@ var WithTimeout = context.WithTimeout
 // Dice returns a random number from 0 to n-1. With the tag interleave it depends on the
 // schedule only.
 func Dice(n int64) int64 { return rand.Int64N(n) }
-
-// Picks picks one address in n, a power of two, whatever the stride between addresses: they are hashed by a
-// multiplication, as Knuth has it (The Art of Computer Programming, volume 3, 6.4). With the tag interleave it is a
-// throw of Dice.
-func Picks(p unsafe.Pointer, n uint64) bool {
-	return uint64(uintptr(p))*0x9e3779b97f4a7c15 < math.MaxUint64/n
-}
 
 // Receive receives from c.
 func Receive(c <-chan struct{}) { <-c }

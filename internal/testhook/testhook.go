@@ -9,8 +9,8 @@ import (
 // Hook is what a purgatory calls. No function may be nil, and none but Expire may block. A purgatory
 // without a Hook pays one comparison where it would call it.
 type Hook struct {
-	// Called is called on the goroutine that checks or signals a key, before anything is done.
-	Called func(key any, signal bool)
+	// Called is called on the goroutine that checks or signals a key up to a position, before anything is done.
+	Called func(key any, upTo int64, signal bool)
 
 	// Walk is called with 1 before a goroutine goes over the operations of a key, to try or to end
 	// them, and with -1 when it has.
@@ -32,8 +32,9 @@ type Hook struct {
 // Expiring is an operation that is about to end as expired. The caller of Expire holds it.
 type Expiring struct {
 	*machine.Machine
-	Name func() string // what its String method returns, or its type
-	Keys []any
+	Name      func() string // its type
+	Keys      []any
+	Positions []int64 // of Keys
 
 	Panicked guard.Handler // of a panic in TryComplete
 }

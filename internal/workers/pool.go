@@ -44,6 +44,7 @@ type Pool struct {
 	running sched.Int64 // workers that run, and starting+1 for each that is being started
 
 	may     sched.Bool   // a worker may linger
+	bubble  bool         // the pool was made in a synctest bubble
 	lingers sched.Uint32 // who lingers; a goroutine that changes one to another value puts a token into wake
 	timed   sched.Bool   // a timer is set, see linger
 	wake    sched.Token
@@ -94,7 +95,10 @@ func (p *Pool) rouse() (roused bool) {
 
 // MayLinger allows that a worker that finds no more work waits for some, for 10 ms at most. Call it before
 // the first Kick. See docs/decisions.md#a-worker-lingers.
-func (p *Pool) MayLinger() { p.may.Store(true) }
+func (p *Pool) MayLinger() {
+	p.bubble = sched.InBubble()
+	p.may.Store(true)
+}
 
 // Dismiss ends the worker that lingers, which does not work any more. From now on none lingers.
 func (p *Pool) Dismiss() {
@@ -155,10 +159,10 @@ func (p *Pool) run() {
 }
 
 // linger waits until the worker is woken, and reports whether it is to work again. It returns false at once if
-// the worker must not linger, or another one does. A timer bounds the wait, and dismisses the worker. It is set for
+// the worker must not linger, as in a synctest bubble in which the pool was not made, and which could not end, or another one does. A timer bounds the wait, and dismisses the worker. It is set for
 // whoever lingers, not for each wait: a worker waits for less than 10 ms if the timer was set for an earlier wait.
 func (p *Pool) linger() (again bool) {
-	if !p.may.Load() || !p.lingers.CompareAndSwap(nobody, woken) {
+	if !p.may.Load() || sched.InBubble() != p.bubble || !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
 	}
 	if p.wake == nil {

@@ -266,7 +266,7 @@ func failoverBehindAProxy(t *testing.T, d *database) {
 // A server that ends quiet sessions after a time that is shorter than the pause between two questions.
 func idleSessions(t *testing.T, d *database) {
 	source, err := postgres.Listen(func(ctx context.Context) (*pgx.Conn, error) {
-		return pgx.Connect(ctx, d.url()+"&options=-c%20idle_session_timeout%3D500")
+		return pgx.Connect(ctx, d.url()+"&options=-c%20idle_session_timeout%3D2000") // on a busy machine half a second is soon over
 	}, "idle")
 	require.NoError(t, err)
 	h := heard{make(chan change, 10), make(chan error, 10)}
@@ -275,7 +275,7 @@ func idleSessions(t *testing.T, d *database) {
 	defer cancel()
 	go func() { ended <- run(ctx, source, h) }()
 	_ = receive(t, h.gaps, "that it stands")
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(3 * time.Second)
 	assert.Empty(t, ended, "the server has ended the session")
 	require.NoError(t, postgres.Notify(t.Context(), d.pool(), "idle", 7, "key"))
 	assert.Equal(t, change{"key", 7}, receive(t, h.changes, "a hint"))

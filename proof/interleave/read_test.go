@@ -13,12 +13,15 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
+var errRead = errors.New("the read fails")
+
 // reader is one run of a scenario in which a goroutine waits with AwaitRead until a number is
 // reached. Other goroutines raise the number, signal, cancel, close, or let time pass.
 type reader struct {
 	*env
 	state, want int
 	cancel      context.CancelCauseFunc
+	fails       bool // a read that sees too little fails
 
 	seen  int  // what the last read saw
 	ended bool // AwaitRead has returned
@@ -32,6 +35,9 @@ func (r *reader) await(ctx context.Context) {
 		v := r.state
 		r.seen = v
 		sched.Yield() // a change at this point must cause another read
+		if r.fails && v < r.want {
+			return -1, false, errRead
+		}
 		return v, v >= r.want, nil
 	}, r.keys...)
 	r.ended = true
@@ -75,8 +81,10 @@ func (r *reader) atRest() error {
 		r.fail("returned %d, wanted %d", r.value, r.want)
 	case errors.Is(r.err, purgatory.ErrExpired) && r.clock.Now() < timeout:
 		r.fail("expired early")
-	case r.err != nil && r.value != r.seen:
+	case r.err != nil && !r.fails && r.value != r.seen:
 		r.fail("returned %d with %v, the last read said %d", r.value, r.err, r.seen)
+	case r.err != nil && r.fails && r.value != 0:
+		r.fail("returned %d with %v, which no read has said that did not fail", r.value, r.err)
 	}
 	if err := r.p.Close(); err != nil {
 		r.fail("close: %v", err)
@@ -86,15 +94,18 @@ func (r *reader) atRest() error {
 	return errors.Join(r.failures...)
 }
 
-// exploreRead explores AwaitRead beside verbs. If none of them ends the wait, AwaitRead must
+// exploreRead explores AwaitRead beside verbs, with reads that say no or that fail. If none of them ends the wait, AwaitRead must
 // return the number to which they have raised it.
-func exploreRead(t *testing.T, bound int, verbs ...readVerb) {
+func exploreRead(t *testing.T, bound int, fails bool, verbs ...readVerb) {
 	name := "read"
+	if fails {
+		name = "failing-read"
+	}
 	for _, v := range verbs {
 		name += "+" + v.name
 	}
 	setup := func(spawn func(string, func())) func() error {
-		r := &reader{env: newEnv(1, []bool{false}, false, 0)}
+		r := &reader{env: newEnv(1, []bool{false}, false, 0), fails: fails}
 		ends := false
 		for _, v := range verbs {
 			if v.raises {
@@ -126,13 +137,15 @@ func exploreRead(t *testing.T, bound int, verbs ...readVerb) {
 // before AwaitRead has registered, so they are explored only beside verbs that end the wait
 // in any case.
 func TestReads(t *testing.T) {
-	for i, a := range readVerbs {
-		if a.raises || a.name == "ctx" || a.name == "close" {
-			exploreRead(t, *pairBound, a)
-		}
-		for _, b := range readVerbs[i:] {
-			if a.raises && (b.raises || b.name == "spurious" || b.name == "ctx" || b.name == "close") || a.name == "ctx" || b.name == "close" {
-				exploreRead(t, *tripleBound, a, b)
+	for _, fails := range []bool{false, true} {
+		for i, a := range readVerbs {
+			if a.raises || a.name == "ctx" || a.name == "close" {
+				exploreRead(t, *pairBound, fails, a)
+			}
+			for _, b := range readVerbs[i:] {
+				if a.raises && (b.raises || b.name == "spurious" || b.name == "ctx" || b.name == "close") || a.name == "ctx" || b.name == "close" {
+					exploreRead(t, *tripleBound, fails, a, b)
+				}
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,10 +39,9 @@ func TestACheckInsideATryCompleteFailsTheTest(t *testing.T) {
 		check func(p *Purgatory[string])
 		want  string
 	}{
-		"check":    {func(p *Purgatory[string]) { p.CheckAndComplete("audit") }, "CheckAndComplete of audit at misuse_test.go"},
-		"two":      {func(p *Purgatory[string]) { p.CheckAndComplete("audit", "audit") }, "CheckAndComplete of audit at misuse_test.go"},
-		"up to":    {func(p *Purgatory[string]) { p.CheckAndCompleteUpTo("audit", 3) }, "CheckAndComplete of audit at misuse_test.go"},
-		"in order": {func(p *Purgatory[string]) { p.CheckAndCompleteInOrder("slots") }, "CheckAndCompleteInOrder of slots at misuse_test.go"},
+		"check": {func(p *Purgatory[string]) { p.CheckAndComplete("audit") }, "CheckAndComplete of audit at misuse_test.go"},
+		"two":   {func(p *Purgatory[string]) { p.CheckAndComplete("audit", "audit") }, "CheckAndComplete of audit at misuse_test.go"},
+		"up to": {func(p *Purgatory[string]) { p.CheckAndCompleteUpTo("audit", 3) }, "CheckAndComplete of audit at misuse_test.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := record(func(rt testing.TB) {
@@ -55,8 +53,7 @@ func TestACheckInsideATryCompleteFailsTheTest(t *testing.T) {
 			})
 			require.Len(t, said, 1)
 			assert.Contains(t, said[0], "purgatorytest.(*produce).TryComplete calls "+c.want)
-			assert.Contains(t, said[0], "that runs the methods of other operations inside this one; use "+
-				map[bool]string{true: "SignalInOrder", false: "Signal"}[name == "in order"]+" there")
+			assert.Contains(t, said[0], "that runs the methods of other operations inside this one; use Signal there")
 		})
 	}
 
@@ -76,7 +73,7 @@ func TestACheckInsideATryCompleteFailsTheTest(t *testing.T) {
 func TestWhatMethodsMayCallPasses(t *testing.T) {
 	assert.Empty(t, record(func(rt testing.TB) {
 		p := New[string](rt)
-		signals := &produce{try: func() { p.Signal("audit"); p.SignalInOrder("audit") }}
+		signals := &produce{try: func() { p.Signal("audit"); p.SignalUpTo("audit", 3) }}
 		checks := func() {
 			p.CheckAndComplete("audit")
 			_, err := p.StartWait(time.Minute, func() bool { return true }, "audit")
@@ -97,28 +94,19 @@ func TestAnAwaitInsideAMethodFailsTheTest(t *testing.T) {
 		"OnComplete":   func(o *produce) *func() { return &o.complete },
 		"OnExpiration": func(o *produce) *func() { return &o.expire },
 	} {
-		for form, await := range map[string]func(p *Purgatory[string]) error{
-			"Await": func(p *Purgatory[string]) error {
-				return p.Await(context.Background(), time.Hour, p.ready, "audit")
-			},
-		} {
-			t.Run(name+" "+form, func(t *testing.T) {
-				var told atomic.Int32
-				said := record(func(rt testing.TB) {
-					p := New[string](rt, purgatory.WithPanicHandler(func(v any, stack []byte) {
-						told.Add(1)
-						assert.Contains(t, v, "calls Await at misuse_test.go")
-					}))
-					o := &produce{}
-					wait(t, p, o, "orders")
-					*of(o) = func() { _ = await(p) }
-					p.JustAfter(time.Minute)
-				})
-				require.Len(t, said, 1)
-				assert.Contains(t, said[0], "purgatorytest.(*produce)."+name+" calls Await at misuse_test.go")
-				assert.EqualValues(t, 1, told.Load())
+		t.Run(name, func(t *testing.T) {
+			told := make(chan any, 9)
+			said := record(func(rt testing.TB) {
+				p := New[string](rt, purgatory.WithPanicHandler(func(v any, _ []byte) { told <- v }))
+				o := &produce{}
+				wait(t, p, o, "orders")
+				*of(o) = func() { _ = p.Await(context.Background(), time.Hour, p.ready, "audit") }
+				p.JustAfter(time.Minute)
 			})
-		}
+			require.Len(t, said, 1)
+			assert.Contains(t, said[0], "purgatorytest.(*produce)."+name+" calls Await at misuse_test.go")
+			assert.Contains(t, <-told, "calls Await at misuse_test.go")
+		})
 	}
 }
 
@@ -131,11 +119,23 @@ func stuckUnderLock(t *testing.T, how string) {
 	stuckAfter, sure = 50*time.Millisecond, 10*time.Millisecond
 	p := New[string](t)
 	var lock sync.RWMutex
-	o := &produce{try: func() { lock.Lock(); defer lock.Unlock() }}
+	take := lock.Lock
+	if how == "read" {
+		take = lock.RLock
+		p.ConditionsTake(&lock)
+	}
+	o := &produce{try: func() {
+		take()
+		if how == "read" {
+			lock.RUnlock()
+		} else {
+			lock.Unlock()
+		}
+	}}
 	wait(t, p, o, "orders")
 	lock.RLock()
 	switch how {
-	case "check":
+	case "check", "read":
 		p.CheckAndComplete("orders")
 	case "clock":
 		p.JustAfter(time.Minute)
@@ -151,7 +151,7 @@ func TestALockThatAConditionNeedsEndsTheProgram(t *testing.T) {
 		stuckUnderLock(t, how)
 		return
 	}
-	for _, how := range []string{"check", "clock", "worker"} {
+	for _, how := range []string{"check", "read", "clock", "worker"} {
 		t.Run(how, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
@@ -163,6 +163,7 @@ func TestALockThatAConditionNeedsEndsTheProgram(t *testing.T) {
 			require.Contains(t, text, "panic: purgatorytest: a TryComplete waits for a lock, and nothing has moved for 60ms")
 			for _, want := range map[string][]string{
 				"check":  {"(*produce).TryComplete", "CheckAndComplete", "stuckUnderLock"},
+				"read":   {"(*produce).TryComplete", "CheckAndComplete", "stuckUnderLock"},
 				"clock":  {"(*produce).TryComplete"},
 				"worker": {"(*produce).TryComplete"},
 			}[how] {
@@ -170,6 +171,26 @@ func TestALockThatAConditionNeedsEndsTheProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lock that conditions take, and that others hold for a while, holds up the check for as long.
+func TestACheckBesideAReaderGoesOn(t *testing.T) {
+	p := New[string](t)
+	var lock sync.RWMutex
+	p.ConditionsTake(&lock)
+	o := &produce{try: func() { lock.RLock(); defer lock.RUnlock() }}
+	wait(t, p, o, "orders")
+	p.CheckAndComplete("orders") // nobody holds it
+	lock.RLock()
+	var all sync.WaitGroup
+	all.Go(func() { p.CheckAndComplete("orders") })
+	for lock.TryRLock() { // until a writer waits
+		lock.RUnlock()
+		runtime.Gosched()
+	}
+	lock.RUnlock()
+	all.Wait()
+	p.Cancel(o, nil)
 }
 
 // A callback that blocks is not stuck, nor is a goroutine that waits for a lock elsewhere.

@@ -3,6 +3,7 @@ package purgatorytest
 import (
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,4 +88,43 @@ func locked() map[string]string {
 		}
 	}
 	return found
+}
+
+// writers has the locks that conditions take. It is safe for concurrent use.
+type writers struct {
+	mu    sync.Mutex
+	locks []*sync.RWMutex
+}
+
+func (w *writers) add(lock *sync.RWMutex) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.locks = append(w.locks, lock)
+}
+
+// wait returns when a writer waits for each of the locks that somebody holds: then nobody gets a read lock before that one has let
+// go, not even the same goroutine.
+func (w *writers) wait() {
+	w.mu.Lock()
+	locks := slices.Clone(w.locks)
+	w.mu.Unlock()
+	for _, lock := range locks {
+		through := make(chan struct{})
+		go func() {
+			lock.Lock()
+			lock.Unlock() //nolint:staticcheck // it has only to come
+			close(through)
+		}()
+		for waits := false; !waits; {
+			select {
+			case <-through:
+				waits = true
+			default:
+				if waits = !lock.TryRLock(); !waits {
+					lock.RUnlock()
+					runtime.Gosched()
+				}
+			}
+		}
+	}
 }

@@ -17,6 +17,8 @@ const (
 	end  step = "end"  // the wait is over
 	put  step = "put"  // an item is added
 	give step = "give" // units are given back
+	calm step = "calm" // nothing is under way
+	shut step = "shut" // the line is closed: what is left comes back
 	idle step = "idle" // nothing is under way: what is left, and who waits
 )
 
@@ -24,6 +26,7 @@ const (
 type event struct {
 	step step
 	who  byte
+	of   byte // the tenant of who, from 0 to 2
 	want int  // units that who waits for; 0: one item
 	item byte // put
 	n    int  // give
@@ -37,17 +40,53 @@ type event struct {
 type result struct {
 	took  bool // end; else who has left without anything
 	item  byte
-	items string // idle: the items that are left, in the order of the queue
-	units int    // idle: the free units
+	items string // idle, shut: the items that are left, in the order of the queue
+	units int    // idle, shut: the free units
 }
 
 // line is its state, as one who sees only the steps can know it. Each string is a list of bytes.
 type line struct {
 	waiting string // in order of arrival
 	wants   string // how many units each of them wants
+	tenants string // of whom each of them is
 	left    string // whose context has ended
 	items   string // in the order in which they were put
 	units   int
+
+	// Start-time fair queueing: each tenant's tag, and when it was set; see package queue. With one tenant, the first who has
+	// come is next.
+	tags  [3]int
+	since [3]int
+}
+
+// next returns the index of the one who is next, -1 if nobody waits.
+func (l *line) next() int {
+	best := -1
+	for i := range l.tenants {
+		of := l.tenants[i]
+		if strings.IndexByte(l.tenants, of) < i {
+			continue // not the first of its tenant
+		}
+		if best < 0 || l.before(of, l.tenants[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (l *line) before(a, b byte) bool {
+	return l.tags[a] < l.tags[b] || l.tags[a] == l.tags[b] && l.since[a] < l.since[b]
+}
+
+// mark sets the tag of a tenant. Equal tags are served in the order in which they were set: only that order counts.
+func (l *line) mark(of byte, tag int) {
+	l.tags[of] = tag
+	for i := range l.since {
+		if l.since[i] > l.since[of] {
+			l.since[i]--
+		}
+	}
+	l.since[of] = len(l.since)
 }
 
 // lineModel is a line that begins with so many free units.
@@ -64,8 +103,8 @@ func lineModel(units int) porcupine.Model {
 				return fmt.Sprintf("put %d", e.item)
 			case give:
 				return fmt.Sprintf("give %d", e.n)
-			case idle:
-				return fmt.Sprintf("idle: items %v, units %d", []byte(r.items), r.units)
+			case idle, shut:
+				return string(e.step) + fmt.Sprintf(": items %v, units %d", []byte(r.items), r.units)
 			case end:
 				return fmt.Sprintf("end %d -> took %v, item %d", e.who, r.took, r.item)
 			}
@@ -78,6 +117,17 @@ func lineModel(units int) porcupine.Model {
 func (l line) step(e event, r result) (ok bool, next line) {
 	switch e.step {
 	case join:
+		if l.waiting == "" {
+			l.tags = [3]int{}
+		}
+		if strings.IndexByte(l.tenants, e.of) < 0 {
+			tag := l.tags[e.of]
+			if next := l.next(); next >= 0 {
+				tag = max(tag, l.tags[l.tenants[next]])
+			}
+			l.mark(e.of, tag)
+		}
+		l.tenants += string([]byte{e.of})
 		l.waiting += string([]byte{e.who})
 		l.wants += string([]byte{byte(e.want)})
 	case gone:
@@ -86,14 +136,24 @@ func (l line) step(e event, r result) (ok bool, next line) {
 		l.items += string([]byte{e.item})
 	case give:
 		l.units += e.n
+	case calm:
+		return !l.leftOver(), l
+	case shut:
+		ok = l.items == r.items && l.units == r.units
+		l.items, l.units = "", 0
+		return ok, l
 	case idle:
 		return l.items == r.items && l.units == r.units && !l.leftOver(), l
 	case end:
 		at := strings.IndexByte(l.waiting, e.who)
-		if at < 0 || r.took && (at > 0 && !e.overtakes || e.late && strings.IndexByte(l.left, e.who) >= 0) {
+		if at < 0 || r.took && (at != l.next() && !e.overtakes || e.late && strings.IndexByte(l.left, e.who) >= 0) {
 			return false, l
 		}
+		if r.took {
+			l.mark(l.tenants[at], l.tags[l.tenants[at]]+1)
+		}
 		l.waiting = l.waiting[:at] + l.waiting[at+1:]
+		l.tenants = l.tenants[:at] + l.tenants[at+1:]
 		l.wants = l.wants[:at] + l.wants[at+1:]
 		switch {
 		case !r.took:
@@ -115,7 +175,7 @@ func (l line) leftOver() bool {
 	if l.waiting == "" {
 		return false
 	}
-	if want := int(l.wants[0]); want > 0 {
+	if want := int(l.wants[l.next()]); want > 0 {
 		return want <= l.units
 	}
 	return l.items != ""

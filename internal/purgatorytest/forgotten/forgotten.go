@@ -5,6 +5,7 @@ package forgotten
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -29,15 +30,29 @@ type Judge struct {
 
 // key is what the Judge knows of a key.
 type key struct {
-	walks   int  // under way
-	checked bool // or signalled
+	walks int // under way
+	calls calls
+}
+
+// calls are the checks and signals of a key.
+type calls struct {
+	n    int
+	upTo int64 // the highest position of one
 }
 
 // finding is an operation that was ready at its timeout.
 type finding struct {
-	name  string
-	keys  []any
-	texts []string // of keys
+	name    string
+	checked bool // a check has come to it
+	waits   []wait
+}
+
+// wait is a key that an operation waited for.
+type wait struct {
+	key      any
+	text     string // of key
+	position int64
+	calls    calls // when the operation ended
 }
 
 // New returns a Judge. found, if it is not nil, is called with the text of each finding.
@@ -67,10 +82,13 @@ func (j *Judge) keyLocked(k any) *key {
 	return known
 }
 
-func (j *Judge) called(k any, _ bool) {
+func (j *Judge) called(k any, upTo int64, _ bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.keyLocked(k).checked = true
+	c := &j.keyLocked(k).calls
+	if c.n++; c.n == 1 || upTo > c.upTo {
+		c.upTo = upTo
+	}
 }
 
 func (j *Judge) walk(k any, n int) {
@@ -99,12 +117,16 @@ func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
 	if !met || j.excuses(e) {
 		return met, nil
 	}
-	f = &finding{name: e.Name(), keys: e.Keys}
-	for _, k := range e.Keys {
-		f.texts = append(f.texts, guard.Text(k))
+	f = &finding{name: e.Name(), checked: e.Checked()}
+	for i, k := range e.Keys {
+		f.waits = append(f.waits, wait{key: k, text: guard.Text(k), position: e.Positions[i]})
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for i := range f.waits {
+		w := &f.waits[i]
+		w.calls = j.keyLocked(w.key).calls
+	}
 	j.mu.findings = append(j.mu.findings, *f)
 	return true, f
 }
@@ -141,23 +163,54 @@ func (j *Judge) Findings() (texts []string) {
 	return texts
 }
 
-// text names the operation and the keys that may be to blame. If a check or a signal has named some
-// of them, it is these: another one may be there for CancelForKey, as the name of a connection.
+// text names the operation and the keys that may be to blame, and says what is known of their checks. If a check or a signal has named
+// some of the keys, it is these: another one may be there for CancelForKey, as the name of a connection.
 func (f *finding) text(j *Judge) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var named []string
-	for i, k := range f.keys {
-		if j.keyLocked(k).checked {
-			named = append(named, f.texts[i])
+	var all, named []string
+	missed, before := !f.checked, false // every check that reaches its positions came before it waited; there was one
+	for _, w := range f.waits {
+		all = append(all, w.text)
+		if j.keyLocked(w.key).calls.n > 0 {
+			named = append(named, w.String())
 		}
+		before = before || w.calls.n > 0
+		missed = missed && (w.calls.n == 0 || w.position <= w.calls.upTo)
 	}
-	switch all := strings.Join(f.texts, ", "); {
-	case len(named) > 0:
-		return fmt.Sprintf("%s waited for %s", f.name, strings.Join(named, ", "))
-	case len(f.keys) == 1:
-		return fmt.Sprintf("%s waited for %s, and no check or signal names this key", f.name, all)
+	switch said := fmt.Sprintf("%s waited for %s", f.name, strings.Join(named, ", ")); {
+	case len(named) == 0 && len(all) == 1:
+		return fmt.Sprintf("%s%s, and no check or signal names this key", said, all[0])
+	case len(named) == 0:
+		return fmt.Sprintf("%s%s, and no check or signal names one of these keys", said, strings.Join(all, ", "))
+	case f.checked:
+		return said + ": its condition was not true when it was checked"
+	case missed && before:
+		return said + ": no check came while it waited"
 	default:
-		return fmt.Sprintf("%s waited for %s, and no check or signal names one of these keys", f.name, all)
+		return said
 	}
+}
+
+// String says what was known of the checks of the key when the operation ended.
+func (w *wait) String() string {
+	text := w.text
+	if w.position != math.MinInt64 {
+		text = fmt.Sprintf("position %d of %s", w.position, w.text)
+	}
+	switch c := w.calls; {
+	case c.n == 0:
+		return text + " (checked later only)"
+	case c.upTo == math.MaxInt64:
+		return fmt.Sprintf("%s (checked %s)", text, times(c.n))
+	default:
+		return fmt.Sprintf("%s (checked %s, up to position %d)", text, times(c.n), c.upTo)
+	}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

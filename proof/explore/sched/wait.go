@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-	"unsafe"
 )
 
 // What follows belongs to the run in progress: Install makes it new.
@@ -40,9 +39,6 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 
 // Dice returns the next number of a sequence that is the same in every run.
 func Dice(n int64) int64 { return rand.New(dice).Int64N(n) }
-
-// Picks picks one call in n.
-func Picks(_ unsafe.Pointer, n uint64) bool { return Dice(int64(n)) == 0 }
 
 // Timer runs a function later.
 type Timer struct{ stopped Bool }
