@@ -24,6 +24,9 @@
 // [Page.AddSignals] adds a source of hints from other processes. The page shows whether it is
 // subscribed, when it last sent a hint, and why it ended.
 //
+// [Page.AddQueue] adds a line of items of package queue. The page shows how many wait and for how long, by tenant, and names
+// a tenant that has most of the line, a line that is full, and one that stands still.
+//
 // Counters, and whether callbacks return, are shown of every purgatory. Ages, lateness, keys and how long
 // callbacks run are shown of those that were made with purgatory.WithDiagnostics, or with the options that it
 // stands for; the foot of the page says what is missing. An operation describes itself if it is a fmt.Stringer.

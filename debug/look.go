@@ -57,7 +57,7 @@ func (p *Page) view(names []string) View {
 	}
 	v.Notes, v.More = pageNotes(stalled, stalls, spanOf(length)), more(seen, v.Hidden)
 	slices.SortStableFunc(v.Purgatories, func(a, b PurgatoryView) int { return urgency(a.State) - urgency(b.State) })
-	v.Signals = p.viewSignals(names, v.Time)
+	v.Signals, v.Queues = p.viewSignals(names, v.Time), p.viewQueues(names, v.Time)
 	return v
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/queue"
 	"github.com/delayedop/purgatory/signals"
 )
 
@@ -45,6 +46,7 @@ type Page struct {
 		sync.Mutex
 		sources []*sampled[Source, purgatory.Stats]
 		signals []*sampled[SignalSource, signals.Stats]
+		queues  []*sampled[namedQueue, queue.Stats]
 		wanted  time.Time     // last request
 		stop    chan struct{} // ends the sampler; nil: none runs
 		closed  bool

@@ -3,7 +3,7 @@ const marks = {trouble: "▲ trouble", look: "● look", ok: "✓ ok"};
 const rate = (p, what) => p.rates ? num(p.rates[what]) : "–";
 const mark = p => el("span", {class: "mark " + p.state}, marks[p.state]);
 
-function overview(all, sources) {
+function overview(all, sources, queues) {
   const head = ["state", "purgatory", "pending", "oldest", "ended / s", "expired / s", "p99 lateness", "running", "due"];
   const lines = (head, rows, cells) => rows.length ? el("div", {class: "table"}, el("table", {},
     el("thead", {}, el("tr", {}, head.map((h, i) => el("th", column(i), h)))),
@@ -16,7 +16,9 @@ function overview(all, sources) {
     num(p.pending), p.timed ? time(p.oldest_age) : "–", rate(p, "ended"), rate(p, "expired"),
     p.timed ? quantile(p.window.late, .99) : "–", num(p.running), due(p)]),
   lines(["state", "source of hints", "hints / s", "last word", "ends", "gaps"], sources, s => [
-    perSecond(s), time(s.since_last_word), num(s.ends), num(s.gaps)]));
+    perSecond(s), time(s.since_last_word), num(s.ends), num(s.gaps)]),
+  lines(["state", "line of items", "waiting", "the longest", "items", "refused"], queues, q => [
+    num(q.waiting), time(q.oldest), num(q.items), num(q.refused + q.put_refused)]));
 }
 const bound = p => p.due_capped ? "≥ " : "", due = p => bound(p) + num(p.due);
 const perSecond = s => s.hints_per_second === null ? "–" : num(s.hints_per_second);
@@ -89,6 +91,16 @@ function signalSection(s, all) {
   return el("section", {id: s.id}, box);
 }
 
+function queueSection(q, all) {
+  const box = fold(q, all, "a line of items");
+  box.append(el("div", {class: "tiles"}, tile("waiting", num(q.waiting)), tile("the longest", time(q.oldest)), tile("items", num(q.items)),
+    tile("handed / s", q.handed_per_second === null ? "–" : num(Math.round(q.handed_per_second))), tile("served", num(q.served)),
+    tile("expired", num(q.expired)), tile("left", num(q.left)), tile("refused", num(q.refused + q.put_refused), q.refused + q.put_refused ? "bad" : ""),
+    q.back ? tile("put back", num(q.back)) : []));
+  for (const t of q.tenants) box.append(el("p", {class: "dim"}, shown(t.name), `: ${num(t.waiting)} wait, the longest for ${time(t.oldest)}; ${num(t.items)} items`));
+  return el("section", {id: q.id}, box);
+}
+
 const main = document.getElementById("main"), state = document.getElementById("state"), pause = document.getElementById("pause");
 let paused = false;
 
@@ -117,9 +129,9 @@ function become(old, wanted) {
   here.slice(there.length).forEach(child => child.remove());
 }
 function draw(view) {
-  const all = view.purgatories, sources = view.signals || [], sick = [...all, ...sources].filter(p => p.state === "trouble").length;
-  const next = el("main", {id: "main"}, notes(view.notes), all.length + sources.length ? overview(all, sources) : el("p", {class: "dim"}, "No purgatory is shown here."),
-    all.map(p => section(p, all)), sources.map(s => signalSection(s, sources)),
+  const all = view.purgatories, sources = view.signals || [], queues = view.queues || [], sick = [...all, ...sources, ...queues].filter(p => p.state === "trouble").length;
+  const next = el("main", {id: "main"}, notes(view.notes), all.length + sources.length + queues.length ? overview(all, sources, queues) : el("p", {class: "dim"}, "No purgatory is shown here."),
+    all.map(p => section(p, all)), sources.map(s => signalSection(s, sources)), queues.map(q => queueSection(q, queues)),
     view.hidden ? el("p", {class: "dim"}, "Keys and operations are hidden.") : [],
     view.more ? el("p", {class: "dim"}, shown(view.more)) : []);
   become(main, next);

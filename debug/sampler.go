@@ -11,7 +11,7 @@ const (
 	history  = 240 // samples that are kept: four minutes
 )
 
-// sampled is a source and its last minutes. S is [Source] or [SignalSource].
+// sampled is a source and its last minutes. S is [Source], [SignalSource] or a namedQueue.
 type sampled[S interface{ Stats() N }, N any] struct {
 	source  S
 	samples []sample[N] // oldest first, up to history; guarded by Page.mu
@@ -24,7 +24,7 @@ type sample[N any] struct {
 
 // add shows one more source, unless it is nil, or a nil pointer. Page.mu guards list.
 func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) error {
-	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(s) {
 		return ErrNilSource
 	}
 	p.mu.Lock()
@@ -34,6 +34,11 @@ func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) 
 		p.want()
 	}
 	return nil
+}
+
+func isNil(s any) bool {
+	v := reflect.ValueOf(s)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // remove is the opposite of add.
@@ -113,6 +118,7 @@ func (p *Page) goesOn(now time.Time, stop chan struct{}) bool {
 func (p *Page) sampleAll(now time.Time) {
 	sampleEach(p, &p.mu.sources, now, startedAgain)
 	sampleEach(p, &p.mu.signals, now, ranAnew)
+	sampleEach(p, &p.mu.queues, now, queuedAnew)
 }
 
 // sampleEach holds no lock while it asks a source: it may be a type of the user's.

@@ -27,8 +27,24 @@ func printView(w io.Writer, v View) {
 	for i := range v.Signals {
 		printSignals(w, &v.Signals[i])
 	}
+	for i := range v.Queues {
+		printQueue(w, &v.Queues[i])
+	}
 	if v.More != "" {
 		fmt.Fprintf(w, "\n%s\n", oneLine(v.More))
+	}
+}
+
+func printQueue(w io.Writer, q *QueueView) {
+	fmt.Fprintf(w, "\n== line %s\n", quote(q.Name))
+	for _, n := range q.Notes {
+		fmt.Fprintf(w, "%s: %s\n", strings.ToUpper(n.Level), oneLine(n.Text))
+	}
+	fmt.Fprintf(w, "waiting %d, the longest for %s; %s kept\n", q.Waiting, seconds(q.Oldest), count(int64(q.Items), "item is", "items are"))
+	fmt.Fprintf(w, "items   %d put, %d put back, %d handed over, %d refused\n", q.Put, q.Back, q.Handed, q.PutRefused)
+	fmt.Fprintf(w, "requests %d served, %d expired, %d left, %d refused\n", q.Served, q.Expired, q.Left, q.Refused)
+	for _, t := range q.Tenants {
+		fmt.Fprintf(w, "tenant %s: %d wait, the longest for %s; %d items\n", quote(t.Name), t.Waiting, seconds(t.Oldest), t.Items)
 	}
 }
 

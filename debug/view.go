@@ -13,6 +13,7 @@ type View struct {
 	Notes       []Note          `json:"notes"`       // about the process
 	Purgatories []PurgatoryView `json:"purgatories"` // those in trouble first
 	Signals     []SignalsView   `json:"signals"`     // sources of hints, those in trouble first
+	Queues      []QueueView     `json:"queues"`      // lines of items, those in trouble first
 	More        string          `json:"more"`        // which options would show more; empty if none would
 }
 

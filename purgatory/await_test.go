@@ -230,6 +230,7 @@ func TestAPanicInReadyElsewhereCountsAsFalse(t *testing.T) {
 			inBackground(func() { p.CheckAndComplete("a") })()
 		}
 		require.NoError(t, result())
+		synctest.Wait() // a goroutine of its own calls the handler
 		assert.Positive(t, told.n.Load())
 		empty(t, p)
 	})

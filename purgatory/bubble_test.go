@@ -83,7 +83,7 @@ func TestTheOtherVerbsWorkFromBothSidesOfABubble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, p := range []*stringPurgatory{
-				open[string](t), open[string](t, purgatory.WithLogger(slog.New(slog.DiscardHandler))), onManualClock[string](t), ofThePackage,
+				open[string](t), open[string](t, purgatory.WithDiagnostics(), purgatory.WithLogger(slog.New(slog.DiscardHandler))), onManualClock[string](t), ofThePackage,
 			} {
 				one := func() func(t *testing.T) {
 					var met atomic.Bool
@@ -109,18 +109,11 @@ func TestTheOtherVerbsWorkFromBothSidesOfABubble(t *testing.T) {
 
 // A purgatory is closed inside, and was used outside: everybody is answered.
 func TestAPurgatoryFromOutsideIsClosedInABubble(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, p *stringPurgatory){
-		"Close":    func(_ *testing.T, p *stringPurgatory) { _ = p.Close() },
-		"Shutdown": func(t *testing.T, p *stringPurgatory) { _ = p.Shutdown(over(t)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := open[string](t)
-			o := submitted(t, p, "a")
-			synctest.Test(t, func(t *testing.T) { end(t, p) })
-			endsSoon(t, o, operation.Closed)
-			require.NoError(t, p.Shutdown(aWhile(t)))
-		})
-	}
+	p := open[string](t)
+	o := submitted(t, p, "a")
+	synctest.Test(t, func(*testing.T) { _ = p.Close() })
+	ended(t, o, operation.Closed)
+	require.NoError(t, p.Shutdown(aWhile(t)))
 }
 
 // With a manual timer a purgatory from outside does everything inside, in turn with outside: its clock is on neither side.

@@ -343,10 +343,10 @@ func TestTheRecordOfCloseCountsWaitsThatWereMetAtOnce(t *testing.T) {
 	})
 }
 
-// A broker with 20,000 pending produces is told to stop while others come and go, and its time passes. When
+// A broker with 5,000 pending produces is told to stop while others come and go, and its time passes. When
 // Shutdown has returned the process may end: each request that was accepted has its answer.
 func TestADrainThatRunsOutOfTimeAnswersEverybody(t *testing.T) {
-	const pending, partitions, handlers = 20_000, 500, 4
+	const pending, partitions, handlers = 5_000, 500, 4
 	for range howMany(12, 6) {
 		p := open[int](t)
 		var accepted, answered atomic.Int64

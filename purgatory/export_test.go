@@ -1,12 +1,10 @@
 package purgatory
 
 import (
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
 
-	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/proof/built"
 	"github.com/delayedop/purgatory/timer"
@@ -23,7 +21,6 @@ const (
 	BatchSize    = batchSize
 	FewKeys      = fewKeys
 	GateInterval = gateInterval
-	GroupSize    = groupSize
 	LookEvery    = lookEvery
 	MaxInRow     = maxInRow
 	Sampling     = sampling
@@ -76,21 +73,6 @@ func (p *DelayedOperationPurgatory[K]) Sweep(stalled bool) { p.sweep(stalled) }
 
 // CloseOnWorkers closes p and leaves the callbacks to workers.
 func (p *DelayedOperationPurgatory[K]) CloseOnWorkers() { p.close(true) }
-
-// SameShard reports whether two keys have one shard.
-func (p *DelayedOperationPurgatory[K]) SameShard(a, b K) bool {
-	return p.watchers.Shard(p.watchers.Hash(a)) == p.watchers.Shard(p.watchers.Hash(b))
-}
-
-// LeaveStale calls f with the lock of key's shard held, so that the watches that operations have there, and that end in f in
-// another shard, stay until somebody takes the lock. f must not need it.
-func (p *DelayedOperationPurgatory[K]) LeaveStale(key K, f func()) {
-	shard := reflect.ValueOf(p.watchers.Shard(p.watchers.Hash(key))).Elem()
-	mu := (*sched.Mutex)(shard.FieldByName("mu").FieldByName("Mutex").Addr().UnsafePointer())
-	mu.Lock()
-	f()
-	mu.Unlock()
-}
 
 // HeldWorkers are the signal workers of a purgatory, which do nothing until Release is called. A
 // test does their work when it wants it done.

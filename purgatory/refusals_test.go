@@ -334,43 +334,6 @@ func TestAUsedOperationTakesNoPlace(t *testing.T) {
 	ended(t, used, operation.Forced)
 }
 
-// With WithPlaceKept a place is free when the answer was written, without it when the operation has ended.
-func TestAPlaceMayBeKeptUntilTheAnswerIsWritten(t *testing.T) {
-	for _, kept := range []bool{false, true} {
-		opts := []purgatory.Option{purgatory.WithMaxPending(1)}
-		if kept {
-			opts = append(opts, purgatory.WithPlaceKept())
-		}
-		p := onManualClock[string](t, opts...)
-		var met atomic.Bool
-		ends := map[string]func(o *op){
-			"check":       func(*op) { met.Store(true); p.CheckAndComplete("a"); met.Store(false) },
-			"force":       func(o *op) { p.ForceComplete(o) },
-			"cancel":      func(*op) { p.CancelForKey("a", nil) },
-			"timeout":     func(*op) { p.AdvanceClock(hour) },
-			"met at once": func(*op) {},
-		}
-		for name, end := range ends {
-			t.Run(name, func(t *testing.T) {
-				next := func() error { return p.Await(t.Context(), 1, func() bool { return true }, "a") }
-				room := func() bool {
-					_, err := p.TryCompleteElseWatch(&op{}, time.Nanosecond, "b")
-					p.CancelForKey("b", nil)
-					return !errors.Is(err, purgatory.ErrFull)
-				}
-				o := &op{complete: func() { assert.Equal(t, !kept || name == "met at once", room()) }}
-				o.try = func() bool { return name == "met at once" || met.Load() }
-				_, err := p.TryCompleteElseWatch(o, hour, "a")
-				require.NoError(t, err)
-				end(o)
-				require.EqualValues(t, 1, o.completed.Load())
-				assert.True(t, room())
-				require.NoError(t, next())
-			})
-		}
-	}
-}
-
 func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
 	clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
 	require.NoError(t, err)

@@ -180,14 +180,9 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 	return nil
 }
 
-// now returns the time on the timer's clock. It panics inside a synctest bubble if the timer was made outside.
-func (p *DelayedOperationPurgatory[K]) now() time.Duration {
-	now := p.timer.Now()
-	if now < 0 {
-		panic(sched.BeyondBorder)
-	}
-	return now
-}
+// now returns the time on the timer's clock. It panics inside a synctest bubble if the timer was made outside, and the
+// other way round.
+func (p *DelayedOperationPurgatory[K]) now() time.Duration { return p.entries.Here() }
 
 // takePlace counts one more pending operation, unless as many are pending as WithMaxPending allows.
 func (p *DelayedOperationPurgatory[K]) takePlace() bool {

@@ -79,7 +79,7 @@ func TestAnyNumberOfChecksBesideAWalkMakeOneMore(t *testing.T) {
 		assert.Zero(t, p.CheckAndComplete("a"))
 		p.Signal("a")
 	}
-	assert.True(t, p.AtRest() || p.WorkersIdle(), "no worker is needed")
+	assert.True(t, p.WorkersIdle(), "no worker is needed")
 	close(g.leave)
 	wait()
 	for _, o := range append(others, blocks) {
@@ -139,6 +139,62 @@ func TestAnotherWalkTakesOverTheRestOfAPausedOne(t *testing.T) {
 			assert.Equal(t, name == "a check", beyond.Outcome() == operation.Satisfied)
 			assert.True(t, p.AtRest())
 		})
+	}
+}
+
+// pausing returns operations of key "a", of which the first says yes, and, when a check comes to them, blocks in its callback, so that the
+// walk pauses in the middle.
+func pausing(t *testing.T, p *stringPurgatory, says *atomic.Bool) (all []*op, pause *gate) {
+	t.Helper()
+	pause = newGate()
+	var armed atomic.Bool
+	for i := range 3 * purgatory.BatchSize {
+		o := &op{try: func() bool { return armed.Load() && i%2 == 0 || says.Load() }}
+		submit(t, p, o, hour, "a")
+		all = append(all, o)
+	}
+	all[0].complete = pause.pass
+	armed.Store(true)
+	return all, pause
+}
+
+// While another walk of its key is under way, a walk that has paused is over.
+func TestAPausedWalkIsOverWhileAnotherOneRuns(t *testing.T) {
+	p := onManualClock[string](t)
+	all, pause := pausing(t, p, new(atomic.Bool))
+	var ends, others int
+	wait := inBackground(func() { ends = p.CheckAndComplete("a") })
+	<-pause.entered
+	before := p.Stats().Satisfied
+	in := newGate()
+	all[1].try = func() bool { in.pass(); return false }
+	other := inBackground(func() { others = p.CheckAndComplete("a") })
+	<-in.entered
+	close(pause.leave)
+	wait()
+	assert.EqualValues(t, before, ends)
+	assert.Equal(t, before, p.Stats().Satisfied)
+	close(in.leave)
+	other()
+	assert.Equal(t, len(all)/2, ends+others)
+	assert.True(t, p.AtRest())
+}
+
+// A signal that comes while a walk is paused is for those before its place, too: a worker goes over all.
+func TestASignalDuringAPauseIsNotLost(t *testing.T) {
+	p := onManualClock[string](t)
+	held := purgatory.HoldWorkers(t, p)
+	var says atomic.Bool
+	all, pause := pausing(t, p, &says)
+	wait := inBackground(func() { p.CheckAndComplete("a") })
+	<-pause.entered
+	says.Store(true)
+	p.Signal("a")
+	close(pause.leave)
+	wait()
+	held.Work()
+	for _, o := range all {
+		ended(t, o, operation.Satisfied)
 	}
 }
 
@@ -263,7 +319,6 @@ func TestWalksAndClaimsRace(t *testing.T) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var all []*op
-	var over atomic.Bool
 	for g := range goroutines {
 		group.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 11))
@@ -306,7 +361,6 @@ func TestWalksAndClaimsRace(t *testing.T) {
 		})
 	}
 	group.Wait()
-	over.Store(true)
 	for k := range keys { // the levels of the last positions
 		levels[k].Add(10)
 		p.CheckAndComplete(k)

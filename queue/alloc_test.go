@@ -19,15 +19,15 @@ func TestWhatARequestAllocates(t *testing.T) {
 	defer cancel()
 	units, values := counted(t, 1, WithMaxWaiting(100)), newQueue[int](t, WithAging(time.Second))
 	kinds := []string{"a kind"} // a literal in the call would escape, since the queue keeps the tenant
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	assert.Zero(t, allocs(100, func() {
 		_, _ = units.Take(ctx, time.Minute)
 		_ = units.Put(struct{}{})
 	}), "a free unit")
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	assert.Zero(t, allocs(100, func() {
 		_ = values.Put(1, Place{Tenant: "a", Class: 3, Cost: 0.5, Kinds: kinds})
 		_, _ = values.Take(ctx, time.Minute, Place{Tenant: "b", Kinds: kinds})
 	}), "a free item of a kind")
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	assert.Zero(t, allocs(100, func() {
 		_ = values.Put(1, Place{Tenant: "a", Class: 3, Cost: 0.5})
 		_, _ = values.Take(ctx, time.Minute, Place{Tenant: "b"})
 	}), "a free item at a place")
@@ -35,12 +35,12 @@ func TestWhatARequestAllocates(t *testing.T) {
 	require.NoError(t, err)
 	started := newQueue[int](t, WithTimer(clock))
 	called := func(int, error) {}
-	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() {
+	assert.Equal(t, 1, allocs(100, func() {
 		_, _ = started.Start(time.Minute, called, Place{Tenant: "a"})
 		_ = started.Put(1)
 		clock.AdvanceClock(time.Millisecond)
 	}), "a request with a callback")
-	assert.EqualValues(t, 2, testing.AllocsPerRun(100, func() {
+	assert.Equal(t, 2, allocs(100, func() {
 		w, _ := started.Start(time.Minute, nil, Place{Tenant: "a"})
 		_ = started.Put(1)
 		_, _ = w.Result()
@@ -64,7 +64,7 @@ func TestATakeThatBlocksAllocatesNothing(t *testing.T) {
 					got <- item
 				}
 			}()
-			assert.Zero(t, testing.AllocsPerRun(1000, func() {
+			assert.Zero(t, allocs(1000, func() {
 				for waiting(q) == 0 {
 					runtime.Gosched()
 				}
@@ -72,8 +72,10 @@ func TestATakeThatBlocksAllocatesNothing(t *testing.T) {
 				<-got
 			}))
 			cancel()
-			for range got { //nolint:revive // until it is closed
+			for range got {
 			}
 		})
 	}
 }
+
+func allocs(runs int, f func()) int { return int(testing.AllocsPerRun(runs, f)) }

@@ -169,7 +169,8 @@ func explores[T any](t *testing.T, item func(n int) T, units, preemptions int, b
 	return r.Schedules
 }
 
-// Every verb runs beside itself and each other, and beside each two others.
+// Every verb runs beside itself and each other with two preemptions, beside those and a put with one, and beside each two
+// others with none: there a goroutine gives way where it waits or ends.
 func TestEachRequestEndsOnceAndNoItemIsLostEveryInterleaving(t *testing.T) {
 	t.Cleanup(explore.Close)
 	names := []string{"put", "hand", "take", "try", "start", "callback", "stop", "expire", "close", "drain"}
@@ -183,7 +184,7 @@ func TestEachRequestEndsOnceAndNoItemIsLostEveryInterleaving(t *testing.T) {
 				schedules += explores(t, unit, 2, 1, beginning, a, b, "put")
 				scenes += 2
 				for _, c := range names[i+j:] {
-					schedules += explores(t, number, 0, 1, beginning, a, b, c)
+					schedules += explores(t, number, 0, 0, beginning, a, b, c)
 					scenes++
 				}
 			}

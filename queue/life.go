@@ -15,7 +15,10 @@ import (
 func (q *Queue[T]) Close(cause error) (items []T) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.endAllLocked(cause)
+	if cause == nil {
+		cause = errClosed
+	}
+	q.closeLocked(cause, cause)
 	items = make([]T, 0, q.mu.kept)
 	q.mu.returned += int64(q.mu.kept)
 	for _, k := range q.mu.kinds {
@@ -27,17 +30,16 @@ func (q *Queue[T]) Close(cause error) (items []T) {
 	return items
 }
 
-// endAllLocked closes the queue unless it is closed. What is kept stays.
-func (q *Queue[T]) endAllLocked(cause error) {
+// closeLocked closes the queue unless it is closed: it ends those who wait, and refuses those who come later. What is kept
+// stays.
+func (q *Queue[T]) closeLocked(ends, refuses error) {
 	if q.mu.closed != nil {
 		return
 	}
-	if q.mu.draining, q.mu.closed = true, cause; cause == nil {
-		q.mu.closed = errClosed
-	}
+	q.mu.draining, q.mu.closed = true, refuses
 	for _, k := range q.mu.kinds {
 		for x := k.line.next(); x != nil; x = k.line.next() {
-			q.endLocked(x.of, q.mu.closed)
+			q.endLocked(x.of, ends, &q.mu.counts.Left)
 		}
 	}
 }
@@ -74,7 +76,7 @@ func (q *Queue[T]) Shutdown(ctx context.Context) (err error) {
 		err = context.Cause(ctx)
 	}
 	q.mu.Lock()
-	q.endAllLocked(err)
+	q.closeLocked(err, errClosed)
 	q.unlock()
 	if err == nil || sched.Sleep(drainFor, nil, idle, nil) == sched.Stopped {
 		return err

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -243,6 +242,8 @@ func TestADrainThatIsCutSaysHowManyCallbacksBlock(t *testing.T) {
 		require.ErrorIs(t, err, errCause)
 		require.EqualError(t, err, "queue: the cause; 3 callbacks have not returned")
 		fails(t, w, errCause)
+		_, err = q.Take(background, 0)
+		require.ErrorIs(t, err, ErrClosed, "the cause is for those who waited")
 		close(blocked)
 		require.NoError(t, q.Shutdown(background))
 		check(t, q)
@@ -286,7 +287,7 @@ func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
 				}
 				for n := range each {
 					if err := q.Put(n, at...); err != nil {
-						assert.True(t, errors.Is(err, errCause) || errors.Is(err, ErrClosed))
+						assert.ErrorIs(t, err, ErrClosed)
 						return
 					}
 					if put.Add(1) == 2*each {

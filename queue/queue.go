@@ -20,23 +20,22 @@ type Queue[T any] struct {
 	waiters sched.Pool
 
 	mu struct {
-		sched.Mutex
-		main      kind[T]             // whose name is ""
-		kinds     map[string]*kind[T] // by name: main, and the others while anything is in them
-		spareKind *kind[T]            // an empty one, for the next name
-		waiting   int                 // in all lines
-		tenants   map[string]int      // how many of a tenant that has a name wait; only with WithMaxWaiting
-		kept      int                 // units
-		spares    []*kept[T]          // for the next items that are kept
-		joins     uint64              // of those who have come to a line
-		ended     *waiter[T]          // those who have ended since the lock was taken, linked by next
-		tail      **waiter[T]         // the end of that list
-		closed    error               // why; nil: it is open
-		draining  bool                // nobody may come any more
-		callbacks int                 // that have yet to return, those of who waits included
-		idle      chan struct{}       // is closed when nobody waits and callbacks is 0; nil: nobody asks
-		counts    Stats               // only the counters
-		returned  int64               // units, by Close
+		sched.Mutex                     // level 2 of the lock order, see docs/design.md
+		main        kind[T]             // whose name is ""
+		kinds       map[string]*kind[T] // by name: main, and the others while anything is in them
+		spareKind   *kind[T]            // an empty one, for the next name
+		waiting     int                 // in all lines
+		tenants     map[string]int      // how many of a tenant that has a name wait; only with WithMaxWaiting
+		kept        int                 // units
+		spares      []*kept[T]          // for the next items that are kept
+		ended       *waiter[T]          // those who have ended since the lock was taken, linked by next
+		tail        **waiter[T]         // the end of that list
+		closed      error               // why; nil: it is open
+		draining    bool                // nobody may come any more
+		callbacks   int                 // that have yet to return, those of who waits included
+		idle        chan struct{}       // is closed when nobody waits and callbacks is 0; nil: nobody asks
+		counts      Stats               // only the counters
+		returned    int64               // units, by Close
 	}
 }
 
@@ -49,7 +48,6 @@ type kind[T any] struct {
 	line  line[waiter[T]]
 	items line[kept[T]] // empty if items are only counted
 	units int           // that are kept
-	join  uint64        // of the last that came to the line
 }
 
 // kept is an item that nobody has taken.

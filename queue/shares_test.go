@@ -214,10 +214,9 @@ func TestItemsAreHandedOutByTheFormula(t *testing.T) {
 // before each of the quiet one's.
 func flood(t *testing.T, loud int) (before []int) {
 	q, _ := manual[int](t)
-	var others []*Waiter[int]
 	for range 1000 {
 		for i := range loud {
-			others = append(others, started(t, q, Place{Tenant: fmt.Sprint("loud ", i)}))
+			started(t, q, Place{Tenant: fmt.Sprint("loud ", i)})
 		}
 	}
 	served := 0
@@ -235,7 +234,7 @@ func flood(t *testing.T, loud int) (before []int) {
 		}
 		before = append(before, served-from-1)
 		for i := range 2 * loud { // ten of theirs come for each of its
-			others = append(others, started(t, q, Place{Tenant: fmt.Sprint("loud ", i%loud)}))
+			started(t, q, Place{Tenant: fmt.Sprint("loud ", i%loud)})
 			serve()
 		}
 	}
@@ -308,6 +307,33 @@ func TestTenantsThatComeAndGoAreForgotten(t *testing.T) {
 	assert.Greater(t, most, 50, "they owe")
 	assert.LessOrEqual(t, most, 300, "tenants that are remembered")
 	check(t, q)
+}
+
+// Nothing comes: the line stands.
+func TestTenantsThatLeaveALineThatStandsAreForgotten(t *testing.T) {
+	q, _ := manual[int](t)
+	for _, tenant := range []string{"a", "b"} {
+		started(t, q, Place{Tenant: tenant})
+	}
+	for i := range 1000 {
+		require.True(t, started(t, q, Place{Tenant: fmt.Sprint("tenant ", i)}).Stop())
+		require.LessOrEqual(t, len(q.mu.main.line.flows), 2)
+	}
+	check(t, q)
+}
+
+// The clock is read before the lock is taken: one that has read it later may come first.
+func TestALineIsInOrderOfItsOwnArrivals(t *testing.T) {
+	q, clock := manual[int](t, WithAging(time.Minute))
+	q.timer = later{clock, time.Second}
+	first := started(t, q, Place{Class: 1})
+	q.timer = clock
+	second, better := started(t, q, Place{Class: 1}), started(t, q)
+	check(t, q)
+	for _, w := range []*Waiter[int]{better, first, second} {
+		require.NoError(t, q.Put(0))
+		gets(t, w, 0)
+	}
 }
 
 // One new tenant comes after the other.

@@ -54,7 +54,7 @@ func (q *Queue[T]) newWaiter(ready chan struct{}) *Waiter[T] {
 //  2. A worker of the timer may have claimed the entry of w before that. Then Cancel fails, and w is not used again.
 //  3. No channel leaves the bubble in which it was made, or comes into one.
 func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.Duration, p *Place) (item T, err error) {
-	again := !q.bubble && !(q.manual && sched.InBubble()) // other queues panic in join
+	again := !q.bubble && (!q.manual || !sched.InBubble()) // other queues panic in join
 	var w *waiter[T]
 	if again {
 		w, _ = q.waiters.Get().(*waiter[T])
@@ -66,10 +66,10 @@ func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.
 	timed, err := q.join(w, timeout, p)
 	if err == nil {
 		if !sched.Either(w.ready, w.gone) {
-			q.leave(w, errGone)
+			q.leave(w, errGone, &q.mu.counts.Left)
 			sched.Receive(w.ready) // it has left, or an item has come meanwhile
 		}
-		if item, err = w.item, w.err; err == errGone {
+		if item, err = w.item, w.err; errors.Is(err, errGone) {
 			err = context.Cause(ctx)
 		}
 	}
@@ -122,12 +122,15 @@ func (w *Waiter[T]) Result() (item T, err error) {
 
 // Stop ends the request with [ErrCancelled], and reports whether it did. If not, the request has ended before: receive
 // from Done and look at Result, which may have an item.
-func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled) }
+func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled, &w.w.q.mu.counts.Left) }
 
 // join puts w into the lines, serves them, and reports whether w is in the timer. If there is an error, w is in no line.
 // It puts w into the timer while it holds the lock, so that whoever ends w finds its entry there.
 func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
-	now := q.timer.Now() // it panics where the timer was made on the other side of the border of a synctest bubble
+	now := q.timer.Now()
+	if now < 0 || q.bubble && !q.manual && !sched.InBubble() {
+		panic(sched.BeyondBorder)
+	}
 	if w.late = errExpired; q.maxAge > 0 && q.maxAge < timeout {
 		w.late, timeout = errStale, q.maxAge
 	}
@@ -186,15 +189,11 @@ func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
 		w.tenant = p.Tenant
 		q.mu.tenants[w.tenant]++
 	}
-	q.mu.joins++
-	for _, name := range p.Kinds {
+	for _, name := range p.Kinds { // one that is named twice does no harm
 		k := q.findLocked(name, true)
-		if k.join == q.mu.joins { // it was named twice
-			continue
-		}
 		w.spots = w.spots[:len(w.spots)+1]
 		s := &w.spots[len(w.spots)-1]
-		s.in, k.join = k, q.mu.joins
+		s.in = k
 		s.node.of, s.node.class, s.node.cost, s.node.arrival = w, uint8(p.Class), p.Cost, int64(now)
 		k.line.push(&s.node, p.Tenant)
 		q.serveLocked(k, now)
@@ -234,43 +233,36 @@ func (q *Queue[T]) serveLocked(k *kind[T], now time.Duration) {
 		}
 		switch {
 		case w.deadline <= now:
-			q.endLocked(w, w.late)
+			q.endLocked(w, w.late, &q.mu.counts.Expired)
 		case w.gone != nil && sched.Closed(w.gone):
-			q.endLocked(w, errGone)
+			q.endLocked(w, errGone, &q.mu.counts.Left)
 		case k.units < w.n:
 			return
 		default:
 			k.line.serve(x)
 			w.item = q.takeLocked(k, w.n)
-			q.endLocked(w, nil)
+			q.endLocked(w, nil, &q.mu.counts.Served)
 		}
 	}
 }
 
-// endLocked takes w out of its lines, and says how it has ended.
-func (q *Queue[T]) endLocked(w *waiter[T], err error) {
+// endLocked takes w out of its lines, and says how it has ended. counter is that of such ends.
+func (q *Queue[T]) endLocked(w *waiter[T], err error, counter *int64) {
 	q.quitLocked(w)
 	w.over, w.err = true, err
-	switch err {
-	case nil:
-		q.mu.counts.Served++
-	case errExpired, errStale:
-		q.mu.counts.Expired++
-	default:
-		q.mu.counts.Left++
-	}
+	*counter++
 	*q.mu.tail, q.mu.tail = w, &w.next
 	q.checkIdleLocked()
 }
 
 // leave ends w with err unless it is over, serves those behind it, and reports whether it did.
-func (q *Queue[T]) leave(w *waiter[T], err error) bool {
+func (q *Queue[T]) leave(w *waiter[T], err error, counter *int64) bool {
 	q.mu.Lock()
 	defer q.unlock()
 	if w.over {
 		return false
 	}
-	q.endLocked(w, err)
+	q.endLocked(w, err, counter)
 	if k := w.spots[0].in; len(w.spots) == 1 {
 		q.serveLocked(k, -1)
 		q.tidyLocked(k)
@@ -312,7 +304,7 @@ func (q *Queue[T]) finish(w *waiter[T]) {
 // RunTask is called when the entry of w has expired. It ends w unless it is over, and calls the callback.
 func (w *waiter[T]) RunTask(*timer.TaskEntry) {
 	q := w.q
-	if q.leave(w, w.late); w.done == nil {
+	if q.leave(w, w.late, &q.mu.counts.Expired); w.done == nil {
 		return
 	}
 	defer func() { // also if it panics

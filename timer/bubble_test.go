@@ -7,15 +7,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Time goes differently in a bubble. A timer of the other side says so, before it schedules anything.
+// Time goes differently in a bubble. A timer of the other side says so, before it schedules or drives anything.
 func TestATimerOfTheOtherSideOfABubbleSaysSo(t *testing.T) {
 	check := func(t *testing.T, timer *SystemTimer) {
 		for name, use := range map[string]func(){
-			"AfterFunc": func() { _, _ = timer.AfterFunc(time.Second, func() {}) },
+			"AddAt":        func() { _ = timer.AddAt(&newTask(nil).TaskEntry, timer.Now(), timer.Now()+time.Second) },
+			"AfterFunc":    func() { _, _ = timer.AfterFunc(time.Second, func() {}) },
+			"AdvanceClock": func() { timer.AdvanceClock(0) },
 		} {
-			require.PanicsWithError(t, "a timer.SystemTimer, or a purgatory with one, that was made outside of a bubble of testing/synctest is used inside, or the other way round: make it where it is used", use, name)
+			require.PanicsWithError(t, sched.BeyondBorder.Error(), use, name)
 		}
 		assert.Zero(t, timer.Pending())
 	}

@@ -7,18 +7,16 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// callStandIn is for a goroutine that adds an entry and finds the driver asleep at now, later than
-// overdue, the value that it has read. If a shard is to be flushed, it starts a goroutine that does so,
-// once, and yields its processor to it. That helps while the garbage collector marks: its workers take
-// the idle processors, and none looks at the runtime timer on which the driver sleeps, for up to 50 ms.
-// Waking the driver is not enough: the processor that gets it may mark before it runs anything. A
-// stand-in may be kept from running, too; then another is started when that has taken as long.
-// Beside a million pending operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with
-// stand-ins, of 5 ms if one that does not run is not replaced, and of 26 ms without. See
-// docs/decisions.md#a-stand-in-for-the-clock.
+// callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since
+// overdue. If a shard is to be flushed, a goroutine of its own does so, once, and gets this processor.
+// While the garbage collector marks, its workers take the idle processors, and none looks at the runtime
+// timer on which the driver sleeps, for up to 50 ms; a driver that is woken waits behind them, too. So
+// does a stand-in, perhaps: then another is started when it has taken as long. Beside a million pending
+// operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with stand-ins, and of 26 ms
+// without (docs/decisions.md#a-stand-in-for-the-clock).
 //
 // Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has
-// woken up meanwhile, since that writes never.
+// woken up, since that writes never.
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -28,10 +26,9 @@ func (t *store) callStandIn(overdue, now int64) {
 	}
 }
 
-// standIn flushes once, unless another stand-in does. If the driver wakes up meanwhile, each of the
-// two goes on where the other one has released a shard's lock. The driver does not sleep past an
-// entry because of it (see wake): a flush raises next, so a driver that has read next before wakes up
-// too early.
+// standIn flushes once, unless another stand-in does. If the driver wakes up meanwhile, each goes on
+// where the other one has released a shard's lock. A flush only raises next, so the driver wakes up too
+// early for it, and not too late.
 func (t *store) standIn() {
 	if !t.standing.Swap(true) {
 		t.flush(t.clock.Now())
@@ -40,9 +37,8 @@ func (t *store) standIn() {
 	t.standIns.Add(-1)
 }
 
-// late returns the time from which on other goroutines do the work of a driver that was to
-// wake up at the given time. Both are in ns. They never do where a stall has a grace, which the driver
-// waits for.
+// late returns the time from which on others do the work of a driver that was to wake up at the given
+// time. They never do where a stall has a grace.
 func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
@@ -74,18 +70,17 @@ func (t *SystemTimer) nextWake() int64 {
 }
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns
-// true: also for an entry that was extended, which goes back into the wheel then. It returns false when d has passed
-// or the timer stops, and for an entry that was due when it was added, which needs no driver. If d is 0, it hands over
-// what is due and does not wait. After a stall, it first waits for the grace of [WithStallGrace], if there
-// is one. One of several callers is the driver; the others wait until they can be it, for up to their d. A
-// task that calls it blocks its worker.
+// true: also for an entry that was extended. It returns false when d has passed or the timer stops, and
+// for an entry that was due when it was added, which needs no driver. If d is 0, it hands over what is
+// due and does not wait. One of several callers is the driver; the others wait until they can be it, for
+// up to their d. A task that calls it blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed,
 // whether it is the driver or waits to be it. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	deadline := Deadline(t.clock.Now(), d) // first: it may panic
+	deadline := Deadline(t.Here(), d) // first: it may panic
 	t.prepare(1)
 	if t.stopped.Load() { // otherwise t is prepared, and Stop will close ended
 		if stop != nil {

@@ -7,11 +7,10 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// flush moves all entries that have expired by now to due, starts workers for them, and
-// reports whether any entry is due. It goes from shard to shard, one hold of the lock each, so that
-// what is due in one does not wait for all the work of another. If there are still young entries that
-// should be in the wheel by now, then their shard's next is not after now, so that the driver
-// flushes again at once.
+// flush moves all entries that have expired by now to due, starts workers for them, and reports whether
+// any entry is due. It goes from shard to shard, one hold of the lock each, so that what is due in one
+// does not wait for all the work of another. Of young entries it may leave some to the next flush, which
+// comes at once.
 func (t *store) flush(now time.Duration) (due bool) {
 	for more := true; more; {
 		more = false
@@ -40,11 +39,9 @@ func (t *store) next() (at int64) {
 	return at
 }
 
-// runDue claims the due entries of one shard one by one, runs each before it claims the next,
-// and starts another worker if more entries are due. It reports whether a task ran.
-//
-// It does not claim entries in advance: an entry claimed behind a task that blocks would
-// wait although another worker is free, and could not be cancelled. See
+// runDue claims the due entries of one shard one by one, runs each before it claims the next, and starts
+// another worker if more are due. It reports whether a task ran. An entry that was claimed in advance
+// could not be cancelled, and would wait behind a task that blocks: see
 // docs/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
@@ -72,10 +69,9 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
-// popLocked claims one due entry of s for the caller to run; nil if it found none. It puts an
-// entry whose deadline was extended back into the wheel; at is the earliest time at
-// which the driver is needed for one of those, never if there are none. It reads the clock only
-// if the latest reading that s knows does not show that the deadline has passed, and once.
+// popLocked claims one due entry of s for the caller to run; nil if it found none. It puts entries whose
+// deadlines were extended back; at is when the first of their buckets expires, never if there are none.
+// It reads the clock, once, only if the latest reading that s knows is before the deadline.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
@@ -87,8 +83,6 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 			t.removeLocked(s, e, entry.ExpiredBit)
 			return e, at
 		}
-		// If the wheel has reached the deadline's tick, and this reading of the clock has not, the
-		// entry is due again, and the next call compares it anew.
 		if put := s.lowerLocked(&s.mu.due); put != 0 {
 			at = min(at, put)
 		}
@@ -99,8 +93,8 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 // anyReady reports whether an entry is due.
 func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// readyShard returns a shard that is ready, nil if there is none. It begins at another shard each
-// time, so that a shard that always has due entries does not keep the others waiting.
+// readyShard returns a shard that is ready, nil if there is none. It begins at another shard each time,
+// so that none keeps the others waiting.
 func (t *store) readyShard() *shard {
 	if !t.anyReady() {
 		return nil

@@ -22,16 +22,14 @@ const (
 // String returns "pending", "expired" or "cancelled".
 func (s State) String() string { return [...]string{"pending", "expired", "cancelled"}[s] }
 
-// Handle stands for a scheduled function: AfterFunc, ScheduleAtFixedRate and
-// ScheduleWithFixedDelay return one. It is safe for concurrent use. The function may call
-// its methods too. A Handle takes 64 bytes, one cache line.
+// Handle stands for a scheduled function. It is safe for concurrent use, by the function too. It takes
+// 64 bytes, one cache line.
 type Handle struct {
 	task TaskEntry // bound to a once or a periodic, which is or contains the Handle
 	f    func()
 }
 
-// once is a Handle whose function runs once. As a type of its own it has the method of a [Task], which
-// is none of the user's.
+// once is a Handle whose function runs once. The type hides the method of a [Task] from the user.
 type once Handle
 
 // RunTask implements [Task].
@@ -44,8 +42,8 @@ type periodic struct {
 	atZero bool          // the next run is due at time 0, although AddAt takes 0 for 1 ns
 }
 
-// haltedBit is set in the entry's word after a periodic handle was stopped, or its timer.
-// The caller that sets it has prevented the runs that would follow.
+// haltedBit is set in the entry's word after a periodic handle was stopped, or its timer. Who sets it has
+// prevented the runs that would follow.
 const haltedBit = identity.Half + 1
 
 func (h *Handle) halted() bool { return h.task.entry.Word.Load()&haltedBit != 0 }
@@ -69,7 +67,7 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	}
 	h.task.Bind(task)
 	h.task.owner.Store(t)
-	now := t.clock.Now()
+	now := t.Here()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err
 	}
@@ -94,21 +92,17 @@ func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
 	return t.start(h, (*once)(h), d)
 }
 
-// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period
-// after the previous one was due, however long that took. Runs of one handle never overlap.
-// Runs that a slow f or a stall has delayed follow one after the other until they have
-// caught up.
+// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period after the
+// previous one was due. Runs of one handle never overlap; those that a slow f or a stall has delayed
+// follow one after the other.
 //
-// Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull],
-// [ErrStopped].
+// Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, period, 1, f)
 }
 
-// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended.
-//
-// Errors: [ErrInvalidOption] (delay is not positive), [ErrNoTask] (f is nil), [ErrFull],
-// [ErrStopped].
+// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. The errors are
+// those of ScheduleAtFixedRate.
 func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, delay, -1, f)
 }
@@ -145,9 +139,9 @@ func (p *periodic) again(due time.Duration) {
 	}
 }
 
-// Stop prevents further runs of the function and reports whether it prevented one. False
-// means that a function that runs once has run or is about to run, or that the handle was
-// stopped before. Stop does not wait for a run that is in progress.
+// Stop prevents further runs of the function and reports whether it prevented one. False means that a
+// function that runs once has run or is about to run, or that the handle was stopped before. It does not
+// wait for a run that is in progress.
 func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
 		return h.timer().Cancel(&h.task)
@@ -159,29 +153,27 @@ func (h *Handle) Stop() bool {
 	return true
 }
 
-// Extend moves the deadline of a pending handle to d from now and reports whether it came in
-// time. If it came too late, it does nothing. A later deadline costs a clock reading and a
-// lock; the entry moves in the wheel when the old deadline passes. Extend moves the next run
-// of a periodic handle; while a run is in progress, it does nothing and returns false.
+// Extend moves the deadline of a pending handle to d from now and reports whether it came in time. If it
+// came too late, it does nothing. It moves the next run of a periodic handle; while a run is in progress,
+// it returns false.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.extend(Deadline(h.timer().clock.Now(), d))
+	return h.extend(Deadline(h.timer().Here(), d))
 }
 
-// extend moves the deadline unless h is a periodic handle that was stopped: then its entry may be
-// scheduled for a moment all the same, see again.
+// extend also leaves a periodic handle alone that was stopped: its entry may still be scheduled for a
+// moment, see again.
 func (h *Handle) extend(deadline time.Duration) bool {
 	return !h.halted() && h.timer().Extend(&h.task, deadline)
 }
 
-// Reset moves the deadline of a pending handle to d from now and returns true. If the function
-// has run, is running, or was stopped, Reset schedules it again and returns false, as
-// [time.Timer.Reset] does. A periodic handle that is not pending is not scheduled again: it
-// was stopped, or its run in progress sets the next deadline.
+// Reset moves the deadline of a pending handle to d from now and returns true. If the function has run,
+// is running, or was stopped, Reset schedules it again and returns false, as [time.Timer.Reset] does. It
+// does not schedule a periodic handle again.
 //
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
-		now := h.timer().clock.Now()
+		now := h.timer().Here()
 		deadline := Deadline(now, d)
 		if h.extend(deadline) {
 			return true, nil

@@ -8,17 +8,17 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks
-// of their own, as raft libraries do (see the example). It is safe for concurrent use, it starts no
-// goroutine, and its clock stands still until [ManualTimer.AdvanceClock] moves it.
+// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks of
+// their own, as raft libraries do (see the example). It is safe for concurrent use, and starts no
+// goroutine. Its clock stands still until [ManualTimer.AdvanceClock] moves it.
 //
-// Tasks that expire run on the goroutine that moves the clock, one after the other, before
-// AdvanceClock returns; those of entries that were due when they were added, too. So a task that
-// blocks holds up the clock, and nothing else: other goroutines add, cancel and extend meanwhile. If
-// one calls runtime.Goexit, another goroutine goes on with the rest, and nobody waits for it.
+// Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns:
+// those of entries that were due when they were added, too. A task that blocks holds up the clock, and
+// nothing else: others add, cancel and extend meanwhile. If one calls runtime.Goexit, another goroutine
+// goes on with the rest, and nobody waits for it.
 //
 // A move at which nothing expires takes some 50 ns for each shard, however many entries are pending.
-// There is one shard unless [WithShards] says otherwise: use more if many goroutines add entries.
+// There is one shard: use more, [WithShards], if many goroutines add entries.
 type ManualTimer struct {
 	store
 	// mu is level 7 of the lock order, see docs/design.md: Extend, popLocked and the
@@ -46,20 +46,21 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 // need does nothing: AdvanceClock reads every shard, and runs what is due.
 func (t *ManualTimer) need(int64) {}
 
-// Now returns how far AdvanceClock has moved the clock. Inside a task it is the first tick at
-// or after the task's deadline, or the time at which the entry was added if the deadline had
-// passed then.
+func (t *ManualTimer) check() {}
+
+// Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or
+// the time of the addition if the deadline had passed then.
 func (t *ManualTimer) Now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.now
 }
 
-// AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick
-// at which an entry expires and runs the entry's task there. AdvanceClock(0) runs what is due already.
-// The clock does not go back: a negative d panics, and nothing has changed. If another AdvanceClock is
-// in progress, on another goroutine or because a task calls it, AdvanceClock adds d to the distance of
-// that one and returns false at once. The clock stops before [Never].
+// AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an
+// entry expires, and runs the task there; AdvanceClock(0) runs what is due already. The clock does not go
+// back: a negative d panics, and nothing has changed. If another AdvanceClock is in progress, on another
+// goroutine or because a task calls it, AdvanceClock adds d to the distance of that one and returns false
+// at once. The clock stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
@@ -106,6 +107,3 @@ func (t *ManualTimer) move() (ran bool) {
 		}
 	}
 }
-
-// checkBorder does nothing: the clock is the same inside of a synctest bubble and outside.
-func (t *ManualTimer) checkBorder() {}

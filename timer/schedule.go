@@ -9,12 +9,9 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]).
-// now is a recent reading of this timer's Now, never a later time. An entry whose deadline
-// is not after now is due at once; its task does not run inside AddAt.
-//
-// AddAt takes O(levels) and does not block. It panics if a SystemTimer that was made outside of a bubble of [testing/synctest] is used
-// inside, or the other way round, and says so.
+// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]). now is a recent
+// reading of this timer's Now, never a later time. An entry whose deadline is not after now is due at once;
+// its task does not run inside AddAt, which does not block.
 //
 // Errors, after which nothing is scheduled that was not before:
 //
@@ -24,7 +21,7 @@ import (
 //   - [ErrStopped]: the timer was stopped.
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	if uint64(now) > uint64(decade) {
-		t.clock.checkBorder()
+		t.clock.check()
 	}
 	e := &task.entry
 	s := t.shardOf(e)
@@ -62,9 +59,8 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	case deadline <= now:
 		s.mu.due.Push(e) // due now, not at the end of the tick
 	default:
-		// Move the wheel to the clock if no bucket expires until then, so that e comes into the
-		// lowest level that it needs. A flush that has released the lock between two chunks has
-		// not raised next, so the wheel does not pass what that spills.
+		// Move the wheel to the clock, so that e comes into the lowest level that it needs, unless a
+		// bucket expires until then. What a flush has yet to spill is not before next, either.
 		if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
 			w.now = since/s.tick + s.phase
 		}
@@ -77,11 +73,9 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e for s, or returns the error that AddAt returns.
-//
-// It counts e against the limit when no other error is possible. If it counted e first
-// and then refused it, another entry could meanwhile be refused with ErrFull although there
-// is room. The limit does not apply to the next run of a periodic handle.
+// admitLocked accepts e for s, or returns the error that AddAt returns. It counts e against the limit when
+// no other error is possible: otherwise another entry could be refused although there is room. The limit
+// does not apply to the next run of a periodic handle.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	limit, task := t.maxPending, taskOf(e)
 	if task == nil && !e.OfOperation() {
@@ -180,11 +174,9 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did. True means that its task will
-// not run for the last AddAt. False means that it has expired or is expiring, was cancelled,
-// was never added, or belongs to another timer. It takes O(1) and does not block.
-//
-// The entry of an operation that was never added is cancelled for good: Extend does not schedule it.
+// Cancel removes task from the timer and reports whether it did. True means that its task will not run for
+// the last AddAt. False means that it has expired or is expiring, was cancelled, was never added, or belongs
+// to another timer. It does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
 	s := t.lock(&task.entry)
 	if s == nil {
@@ -195,9 +187,8 @@ func (t *store) Cancel(task *TaskEntry) bool {
 	return ok
 }
 
-// CancelAll is [Timer.Cancel] for many entries and returns how many it cancelled. It
-// skips nil entries and those of other timers. It takes a shard's lock once for up to 128
-// adjacent entries of that shard, which is faster than to cancel them one by one.
+// CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil entries. It takes a
+// shard's lock once for up to 128 adjacent entries of that shard.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
@@ -240,19 +231,17 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	}
 }
 
-// Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports
-// whether it came in time. True means that it does not expire before the new deadline. False
-// means that it has expired or is expiring, was cancelled, was never added, or belongs to
-// another timer. It does not block.
+// Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports whether it came
+// in time. True means that it does not expire before the new deadline; false what it means for Cancel. It
+// does not block.
 //
-// Extend is no check of a lease: it reads no clock, so it returns true after the deadline, too, until
-// a worker has claimed the entry.
+// Extend is no check of a lease: until a worker has claimed the entry it returns true, after the old
+// deadline, too.
 //
-// A deadline that is later by a tick or more is written to the entry only: when the old
-// deadline passes, the timer finds the new one and puts the entry back into the wheel. Another deadline
-// moves the entry at once.
+// A deadline that is later by a tick or more is written to the entry only: when the old one passes, the
+// timer puts the entry back into the wheel.
 //
-// The operation of a purgatory that has no timeout is not added. Its first deadline schedules it, unless
+// The operation of a purgatory that has no timeout was not added. Its first deadline schedules it, unless
 // Cancel was called, or Stop. No maximum of pending entries applies to that.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
@@ -260,14 +249,12 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	if s == nil {
 		return false
 	}
-	// If the old deadline has passed, and its tick has not come, the new one may have passed
-	// too. Then the two are less than a tick apart.
 	switch to := within(deadline); {
 	case e.Linked() && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.Linked():
+	case e.Linked(): // the new deadline, too, may have passed
 		e.Unlink()
 	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
 		s.mu.Unlock()

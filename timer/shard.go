@@ -7,43 +7,35 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// shard is one of the timer's wheels with its lock. It is safe for concurrent use; its
-// methods whose name ends in Locked need mu. Entries are spread over shards to reduce lock
-// contention between goroutines that add and cancel.
+// shard is one of the timer's wheels with its lock. It is safe for concurrent use; its methods whose name
+// ends in Locked need mu. A scheduled entry is in exactly one of these lists, and can be cancelled from each
+// in O(1):
 //
-// A scheduled entry is in exactly one of these lists, and can be cancelled from each in
-// O(1):
-//
-//   - young: its deadline is far away. A bucket of its own that expires soon, and then the driver
-//     puts into the wheel what is still there: see far;
+//   - young: its deadline is far away. A bucket of its own that expires soon, see far;
 //   - a bucket of the wheel;
 //   - spill: its bucket of a higher level has expired, and it is to be put into a lower one;
-//   - due: its bucket of the lowest level has expired, or its deadline had passed when it
-//     came. It waits for a worker.
+//   - due: its bucket of the lowest level has expired, or its deadline had passed when it came.
 type shard struct {
 	tick  int64 // in ns
 	phase int64 // ticks by which the wheel is ahead of the clock
 	last  int64 // the last tick of the wheel that the clock can reach
 
-	// An entry that is due in more than far, in ns, is young at first: most are cancelled long
-	// before they are due, and then touch no bucket. To add and cancel one takes 54 ns of
-	// processor time with young and 61 without (T1 of bench), an operation's life on one key
-	// 1,735 and 1,901 instructions (callgrind). See docs/decisions.md#young-entries.
+	// An entry that is due in more than far, in ns, is young at first: most are cancelled long before they are
+	// due, and then touch no bucket. To add and cancel one takes 54 ns with young and 61 without (T1 of bench);
+	// see docs/decisions.md#young-entries.
 	//
 	// No entry is late because it is young:
 	//
-	//  1. It is due more than far/2 after youngAt. For the first one, youngAt is at most far/4
-	//     after AddAt's now, and its deadline is more than far after that. AddAt compares those
-	//     that come later with youngAt. Extend to an earlier deadline takes an entry out.
-	//  2. While young is not empty, next is not after youngAt: who adds the first entry lowers
-	//     next, and only a flush raises it, and not beyond youngAt.
-	//  3. A flush after youngAt puts up to chunk young entries into the wheel, and leaves next as it
-	//     is if some remain. From far/2 after youngAt on it goes on until none remains.
+	//  1. It is due more than far/2 after youngAt. For the first one, youngAt is at most far/4 after AddAt's
+	//     now, and its deadline is more than far after that. AddAt compares later ones with youngAt, and
+	//     Extend to an earlier deadline takes an entry out.
+	//  2. While young is not empty, next is not after youngAt.
+	//  3. A flush after youngAt puts up to chunk young entries into the wheel, and leaves next as it is if some
+	//     remain. From far/2 after youngAt on it goes on until none remains.
 	far int64
 
-	// next is a lower bound on the time at which this shard has to be flushed, in ns.
-	// Goroutines that put entries in lower it, a flush raises it, both with mu held.
-	// It is read without mu.
+	// next is a lower bound on the time at which this shard has to be flushed, in ns. Who puts entries in lowers
+	// it, a flush raises it, both with mu held. It is read without mu.
 	next sched.Int64
 
 	mu struct { // level 3 of the lock order, see docs/design.md
@@ -62,14 +54,12 @@ type shard struct {
 	ready sched.Bool
 	_     [8]byte
 
-	// youngWait is the time from the addition of the first young entry to youngAt, in ns, between
-	// far/8 and far/4. It differs so that shards that get their first young entry together are
-	// handled one after the other.
+	// youngWait is from the addition of the first young entry to youngAt, in ns, between far/8 and far/4. It
+	// differs so that the driver handles the shards one after the other.
 	youngWait int64
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
-// chunk limits how many entries or buckets are moved while a shard's lock is held, so that
-// additions go on while millions of entries expire or are cancelled.
+// chunk limits how many entries or buckets are moved while a shard's lock is held.
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
@@ -77,10 +67,9 @@ func newShard(index int, cfg *config) *shard {
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
-	// If the buckets of all shards expired together, the next expiry would be late by the time
-	// that it takes to spill them. So each wheel is ahead of the previous one by 1/shards of a
-	// bucket of level 1 plus 1/shards of a bucket of level 2. Ticks of 1 ns use the whole range
-	// of int64, so a phase would overflow.
+	// If the big buckets of all shards expired together, the next expiry would be late. So each wheel
+	// is ahead of the previous one by 1/shards of a bucket of level 1 and of one of level 2. With ticks
+	// of 1 ns that would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
 		s.phase = i * (size + size*size) / shards
 	}
@@ -122,11 +111,10 @@ func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	return s.putLocked(e)
 }
 
-// flushLocked moves entries whose buckets have expired at now towards due: a bucket of the
-// lowest level in one step, a bucket of a higher level entry by entry. It makes up to chunk
-// steps. If no more are to be made, young comes last, up to chunk entries of it, so that due
-// entries do not wait for a million young ones. flushLocked reports whether this flush has to
-// call it again; if it has not, and young is not empty, next is still in the past.
+// flushLocked moves entries whose buckets have expired at now towards due: a bucket of the lowest level in
+// one step, a bucket of a higher level entry by entry. It makes up to chunk steps. Young comes last, up to
+// chunk entries of it, so that due entries do not wait for a million young ones. flushLocked reports whether
+// this flush has to call it again; if it has not, and young is not empty, next is still in the past.
 func (s *shard) flushLocked(now int64) (more bool) {
 	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel

@@ -39,7 +39,7 @@ type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // a leaf in the order of locks
+		sched.Mutex       // level 8 of the lock order, see docs/design.md
 		at          int64 // the time to which the alarm is set, in ns; never if it is not
 	}
 }

@@ -159,6 +159,25 @@ func TestOneStandInFlushesAtATime(t *testing.T) {
 	})
 }
 
+// A stand-in that has yet to flush is work, although nothing is due.
+func TestATimerIsNotIdleBesideAStandIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		timer, err := NewSystemTimer()
+		require.NoError(t, err)
+		defer timer.Stop()
+		addIn(t, timer, newTask(nil), time.Millisecond)
+		timer.clock = spied{timer, func() time.Duration { <-leave; return timer.Now() }, timer.need}
+		asleep(timer, time.Millisecond)
+		timer.callStandIn(timer.overdue.Load(), int64(time.Second))
+		synctest.Wait()
+		assert.False(t, timer.Idle())
+		close(leave)
+		synctest.Wait()
+		assert.True(t, timer.Idle())
+	})
+}
+
 // The driver may wake up while a stand-in is half-way down an overflow bucket, and flush too,
 // with a reading of the clock that is older or newer. No entry is lost, early or late.
 func TestTwoFlushesAtOnce(t *testing.T) {

@@ -10,9 +10,8 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// store is the part that SystemTimer and ManualTimer share: the sharded wheels and all
-// methods on entries. It is safe for concurrent use. It waits for no goroutine, and starts none
-// but stand-ins.
+// store is what SystemTimer and ManualTimer share: the sharded wheels and all methods on entries. It is safe
+// for concurrent use. It waits for no goroutine, and starts none but stand-ins.
 type store struct {
 	config
 	stopped sched.Bool              // Stop was called
@@ -33,25 +32,33 @@ type store struct {
 	//     then 1 reads the wake of 2, or a later one.
 	wake sched.Int64
 
-	// overdue is the time, in ns, from which on a sleeping driver is late; never while
-	// the driver is awake, and in a ManualTimer. A goroutine that adds an entry after that
-	// time calls callStandIn.
+	// overdue is the time, in ns, from which on a sleeping driver is late; never while it is awake, and in a
+	// ManualTimer. Who adds an entry after that calls callStandIn.
 	overdue  sched.Int64
 	standIns sched.Int64 // number of stand-ins
 	standing sched.Bool  // one of them flushes
 
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
-	ready   sched.Int64   // of so many shards ready is set, or of more
+	ready   sched.Int64   // shards that are ready, or fewer
 	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
 // clock is what a store needs of its timer.
 type clock interface {
-	checkBorder()       // panics beyond the border of a synctest bubble, if that matters
 	Now() time.Duration // is called with a shard's lock held, too
 	need(at int64)      // 0: an entry is due, start a worker; otherwise it is due before wake, end the driver's sleep
+	check()             // panics if a reading of the clock that is negative, or after decades, has no meaning here
+}
+
+// Here returns what Now does, and panics where that has no meaning: see [SystemTimer.Now].
+func (t *store) Here() time.Duration {
+	now := t.clock.Now()
+	if uint64(now) > uint64(decade) {
+		t.clock.check()
+	}
+	return now
 }
 
 // init makes t the store of c, with so many shards unless an option says otherwise.
@@ -68,8 +75,8 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 
 const maxShards = 256 // an entry has eight bits for its shard
 
-// defaultShards returns eight for each processor, rounded up to a power of two, at most 256.
-// That keeps lock contention low: see docs/decisions.md#shards.
+// defaultShards returns eight for each processor, rounded up to a power of two, at most 256. That keeps lock
+// contention low: see docs/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))
@@ -100,8 +107,7 @@ func (t *store) made(yield func(*shard) bool) {
 // core returns what the timer shares with the other kind.
 func (t *store) core() *store { return t }
 
-// Pending returns the number of scheduled entries, including those that are due and not yet
-// claimed by a worker. It takes the locks of the shards one after the other.
+// Pending returns the number of scheduled entries, including those that are due and not claimed by a worker.
 func (t *store) Pending() (n int) {
 	for s := range t.made {
 		s.mu.Lock()
@@ -111,11 +117,11 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop makes the timer refuse further entries, cancels the pending ones and returns what they
-// stand for, as [SystemTimer.Stop] does. Stopping again returns nothing.
+// Stop makes the timer refuse further entries, cancels the pending ones and returns what they stand for, as
+// [SystemTimer.Stop] does. Stopping again returns nothing.
 //
-// No entry stays: a goroutine that adds one reads stopped with the lock of its shard held. If it
-// reads false, the shard was made before Stop looks for it.
+// No entry stays: who adds one reads stopped with the lock of its shard held. If that is false, the shard was
+// made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {

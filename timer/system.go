@@ -11,18 +11,17 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process
-// has more than 64 SystemTimers that are driven and have not been stopped. Logged once per process. Level Warn; attributes timers
-// (their number) and hint. The message does not change between releases.
+// EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process has more than
+// 64 SystemTimers that are driven and have not been stopped. Logged once per process. Level Warn; attributes
+// timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
 //
-// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a
-// purgatory, the goroutine of [SystemTimer.Start], or one of the user's. The driver sleeps
-// until the next non-empty bucket expires. If the runtime wakes it late, as it may while the
-// garbage collector marks, the next goroutine that adds an entry starts a goroutine that does
-// the driver's work once. Expired tasks run on workers, not on the driver.
+// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the
+// goroutine of [SystemTimer.Start], or one of the user's. If the runtime wakes it late, as it may while the
+// garbage collector marks, a goroutine that adds an entry has its work done once. Expired tasks run on
+// workers.
 type SystemTimer struct {
 	store
 	base time.Time
@@ -32,7 +31,7 @@ type SystemTimer struct {
 
 	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
 	// little (docs/decisions.md#an-unused-purgatory).
-	making  sched.Mutex   // a leaf of the lock order
+	making  sched.Mutex   // level 8 of the lock order, see docs/design.md
 	ended   chan struct{} // closed by Stop, at its end
 	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
 	wakeup  sched.Token   // ends the driver's sleep
@@ -40,8 +39,7 @@ type SystemTimer struct {
 	counted int64         // 1 if it counts in live
 }
 
-// live counts the SystemTimers of the process that a goroutine drives and that have not been stopped. A timer
-// serves hundreds of thousands of entries, so a process needs few. Beyond
+// live counts the SystemTimers of the process that are driven and have not been stopped. Beyond
 // tooManyTimers, the first enabled logger gets one warning.
 var (
 	live       atomic.Int64
@@ -50,9 +48,8 @@ var (
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer whose clock starts now. Nothing expires until a goroutine
-// drives it, but for what is due when it is added: see [SystemTimer.Start] and [SystemTimer.AdvanceClock]. Stop it with
-// [SystemTimer.Stop].
+// NewSystemTimer returns a timer whose clock starts now. Only what is due when it is added expires until a
+// goroutine drives it: see [SystemTimer.Start]. Stop it with [SystemTimer.Stop].
 //
 // Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
@@ -94,23 +91,24 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Nothing else reads the clock.
+// Now returns the time since the timer's start. Nothing else reads the clock. A SystemTimer that was made
+// outside of a bubble of testing/synctest has no time inside, nor the other way round: there AddAt, AfterFunc
+// and its kin, AdvanceClock, and Extend and Reset of handles panic.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
-// checkBorder panics if now is a time beyond the border of a synctest bubble: a time of a bubble has no monotonic reading, so it equals itself
-// without one.
-func (t *SystemTimer) checkBorder() {
+// decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
+const decade = 10 * 365 * 24 * time.Hour
+
+// check panics if its caller is in a bubble and t was made outside, or the other way round. A time of a bubble
+// has no monotonic reading, so it equals itself without one.
+func (t *SystemTimer) check() {
 	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.BeyondBorder)
 	}
 }
 
-// decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
-const decade = 10 * 365 * 24 * time.Hour
-
-// Start starts a goroutine that drives the timer until [SystemTimer.Stop]. The reaper of a
-// purgatory that uses the timer drives it too, so such a timer needs no Start. Starting it
-// again does nothing.
+// Start starts a goroutine that drives the timer until [SystemTimer.Stop]; the reaper of a purgatory drives
+// its timer, too. Starting it again does nothing.
 func (t *SystemTimer) Start() {
 	if t.started.Swap(true) {
 		return
@@ -122,11 +120,10 @@ func (t *SystemTimer) Start() {
 	})
 }
 
-// Stop stops the timer for good, cancels all pending entries and returns what they stand for,
-// in no order: each [Task] that was added and each [*Handle]. None of them will run. Entries of a purgatory's operations are cancelled too, but
-// the operations are not returned: they do not expire, and the purgatory ends them when it
-// closes. Tasks that workers have claimed still run; Stop does not wait for them and
-// may be called from a task. Stopping again returns nothing.
+// Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order:
+// each [Task] that was added and each [*Handle]. None of them will run. Operations of a purgatory are not
+// returned: the purgatory ends them when it closes. Tasks that workers have claimed still run; Stop does not
+// wait for them and may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil

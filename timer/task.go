@@ -9,18 +9,16 @@ import (
 
 // Task is what a timer runs when an entry's deadline has passed.
 type Task interface {
-	// RunTask is called once for each time that e expires, with no lock of the timer
-	// held: by a [SystemTimer] on one of its workers, by a [ManualTimer] on the
-	// goroutine that advances the clock. It may call any method of the timer. If it
-	// blocks, that worker or that goroutine waits.
+	// RunTask is called once for each time that e expires, with no lock of the timer held: by a [SystemTimer] on
+	// one of its workers, by a [ManualTimer] on the goroutine that moves the clock. It may call any method of the
+	// timer. If it blocks, that worker or that goroutine waits.
 	RunTask(e *TaskEntry)
 }
 
-// TaskEntry links one task into a timer. The caller owns it: the caller allocates it or
-// embeds it in a larger object, binds it to a task once with [TaskEntry.Bind], and may add
-// it again after it has expired or was cancelled, to any timer. While it is scheduled, other timers
-// refuse it. After Bind, the timers' methods on it are safe for concurrent use. It must not be
-// copied.
+// TaskEntry links one task into a timer. The caller embeds it in a larger object, or allocates it, binds it
+// to a task once with [TaskEntry.Bind], and may add it again after it has expired or was cancelled, to any
+// timer. While it is scheduled, other timers refuse it. After Bind, the timers' methods on it are safe for
+// concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
 	bound Task                  // nil until it is bound, constant afterwards

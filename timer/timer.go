@@ -6,21 +6,18 @@ import (
 	"time"
 )
 
-// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for concurrent use. AdvanceClock and AdvanceClockUntil of a
-// SystemTimer wait for time to pass, and those of a ManualTimer run tasks; the other
-// methods do not block.
+// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for
+// concurrent use. AdvanceClock and AdvanceClockUntil of a SystemTimer wait, and those of a ManualTimer run
+// tasks; the other methods do not block.
 type Timer interface {
 	// Now returns the time since the timer's start, on its monotonic clock.
 	Now() time.Duration
 
-	// AddAt, Cancel, CancelAll and Extend schedule, cancel and move entries. An entry
-	// belongs to the timer to which it was added last. While another timer has it scheduled, AddAt
-	// returns ErrScheduled. Cancel, CancelAll and Extend change no entry of another timer, and
-	// return false or 0.
+	// AddAt and Cancel schedule and cancel entries, as Extend and CancelAll of both kinds of timers move
+	// them, or cancel many. An entry belongs to the timer to which it was added last. While another timer
+	// has it scheduled, AddAt returns ErrScheduled; the others change no entry of another timer.
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
-	CancelAll(tasks []*TaskEntry) int
-	Extend(task *TaskEntry, deadline time.Duration) bool
 
 	// DeadlineOf returns the time, on the timer's clock, at which an entry expires or has expired;
 	// 0 if it was never added, was cancelled, or belongs to another timer.

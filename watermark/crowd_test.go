@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/proof/built"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -74,6 +76,34 @@ func TestAChannelIsUsedAgainAfterOneGoroutineOnly(t *testing.T) {
 			left(t, w)
 		})
 	}
+}
+
+// The last one gives up while another goroutine tries the operation, which ends it later: until then the crowd is its.
+func TestACrowdWhoseOperationIsStillToEndIsNotUsedAgain(t *testing.T) {
+	w := New(newPurgatory(t), "a", 0)
+	s := entered(t, w)
+	m := machine.Of(s)
+	require.True(t, m.Acquire())
+	require.True(t, leaves(w, s))
+	next := entered(t, w)
+	require.NotSame(t, s.crowd, next.crowd)
+	end, _ := m.Release(true)
+	require.True(t, end)
+	m.End()
+	require.False(t, next.ended)
+	require.Equal(t, operation.Pending, next.Outcome())
+	require.True(t, leaves(w, next))
+	left(t, w)
+}
+
+// One that gives up allocates its operation, and the cause of its end.
+func TestAWaitThatIsGivenUpIsTwoAllocations(t *testing.T) {
+	if slices.Contains(built.Flags(), "-race=true") {
+		t.Skip("the race detector makes a sync.Pool drop items")
+	}
+	w := New(newPurgatory(t), "a", 0)
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { leaves(w, entered(t, w)) }), 2.0)
+	left(t, w)
 }
 
 // soon fails if c has nothing to receive: the goroutine that ends a wait has done so by now.

@@ -62,7 +62,7 @@ func TestTheLastThatTimesOutEndsTheOperation(t *testing.T) {
 		gone.leave(errGone)
 		gone.returned(t, errGone)
 		p.AdvanceClock(time.Second + tick)
-		require.EqualValues(t, []int64{0, 1, 0}, []int64{p.Stats().Expired, p.Stats().Cancelled, p.Stats().Pending}, "before the goroutine runs")
+		require.Equal(t, []int64{0, 1, 0}, []int64{p.Stats().Expired, p.Stats().Cancelled, p.Stats().Pending}, "before the goroutine runs")
 		stays.returned(t, purgatory.ErrExpired)
 		require.Equal(t, Stats{Left: 1, Expired: 1}, w.Stats())
 		left(t, w)
@@ -119,7 +119,7 @@ func TestAWaitLeavesOnce(t *testing.T) {
 					require.EqualValues(t, 2, w.Stats().Expired)
 					w.Advance(5)
 					synctest.Wait()
-					<-stays.err
+					require.Len(t, stays.err, 1)
 					s := w.Stats()
 					require.EqualValues(t, 3, s.Served+s.Left+s.Expired+s.Cancelled)
 					left(t, w)
@@ -179,9 +179,8 @@ func TestTimeoutsOnSeveralTimers(t *testing.T) {
 		w := New(p, "a", 0)
 		ended := make(chan error, 1)
 		go func() { ended <- w.Await(t.Context(), time.Second, 5) }()
-		for timer.Timer(w.p.Timer()).(*timer.ManualTimer).Pending() == 0 {
-			time.Sleep(10 * time.Microsecond)
-		}
+		clock := w.p.Timer().(*timer.ManualTimer)
+		require.Eventually(t, func() bool { return clock.Pending() == 1 }, time.Minute, time.Millisecond, "it does not wait")
 		if i%2 == 0 {
 			w.Advance(5)
 			require.NoError(t, <-ended)
@@ -189,7 +188,7 @@ func TestTimeoutsOnSeveralTimers(t *testing.T) {
 			p.AdvanceClock(time.Second + tick)
 			require.ErrorIs(t, <-ended, purgatory.ErrExpired)
 		}
-		require.Zero(t, w.p.Timer().(*timer.ManualTimer).Pending())
+		require.Zero(t, clock.Pending())
 		left(t, w)
 	}
 }

@@ -1,7 +1,6 @@
-// Package entry is what a timer's lists consist of. Package timer begins its TaskEntry with an
-// [Entry], and package internal/machine each operation. Package timer reads and writes the
-// fields; nothing else does, except that the machine keeps its state in Word, and sets At to 0 when
-// an operation that was not accepted becomes new again.
+// Package entry is what a timer's lists consist of. Package timer begins its TaskEntry with an [Entry], and
+// package internal/machine each operation. Package timer reads and writes the fields; the machine keeps its
+// state in Word.
 package entry
 
 import (
@@ -13,9 +12,8 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Expire is what a timer calls, with no lock held, when the entry of an operation has expired. It is
-// a variable because package timer, which can be used alone, knows no operation: package
-// internal/machine, whose entries these are, sets it when the program begins.
+// Expire is what a timer calls, with no lock held, when the entry of an operation has expired. Package
+// internal/machine, whose entries these are, sets it when the program begins: package timer knows no operation.
 var Expire func(e *Entry)
 
 // Link ties an [Entry] into a [List]. Both fields are nil unless it is in one; the lock of the
@@ -26,15 +24,13 @@ type Link struct{ Next, Prev *Link }
 type Entry struct {
 	Link // first: a List converts pointers
 
-	// At is the time on the timer's clock at which the entry expires, in nanoseconds; the
-	// same lock guards it. 0: never added. > 0: scheduled. Cancelled: cancelled, or an
-	// operation's that ended without having been added. Any other negative value: expired, with
-	// ExpiredBit set in the deadline.
+	// At is the time on the timer's clock at which the entry expires, in nanoseconds; the same lock guards it. 0:
+	// never added. > 0: scheduled. Cancelled: cancelled. Any other negative value: expired, with ExpiredBit set in
+	// the deadline.
 	At int64
 
-	// Word is the entry's binding, in its lower half. Its upper half is for the object that
-	// the entry is part of: the wheels neither read nor write that half. The two share a
-	// word so that an operation takes its first state and its binding in one step.
+	// Word is the entry's binding, in its lower half. Its upper half is for the object that the entry is part of,
+	// which so takes its first state and its binding in one step.
 	Word sched.Uint64
 }
 
@@ -56,12 +52,11 @@ const (
 
 var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the identity's bits are free
 
-// shard returns a hash of the 8 KiB page that e lies on. A processor allocates from pages of its
-// own, so the entries that one processor adds fall into one shard for a while, and those of another
-// processor mostly into another shard.
+// shard returns a hash of the 8 KiB page that e lies on. A processor allocates from pages of its own, so it
+// mostly uses another shard than the next processor.
 //
-// The conversion of the pointer is safe: the address is hashed once and never converted
-// back, so the result stays valid even if the object moves.
+// The conversion of the pointer is safe: the address is hashed once, so the result stays valid even if the
+// object moves.
 func (e *Entry) shard() uint64 {
 	page := uint64(uintptr(unsafe.Pointer(e))) >> 13
 	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
@@ -72,9 +67,9 @@ func (e *Entry) shard() uint64 {
 // Uint64 begins with its value.
 func (e *Entry) Bind() { *(*uint64)(unsafe.Pointer(&e.Word)) = e.shard() }
 
-// OperationBinding returns the binding of the entry of an operation whose purgatory has the
-// identity id. The operation writes it to Word, instead of calling Bind.
-// Timers accept every entry of an operation, so its purgatory must add e to one timer only.
+// OperationBinding returns the binding of the entry of an operation whose purgatory has the identity id. The
+// operation writes it to Word. Timers accept every entry of an operation, so its purgatory must add e to one
+// timer only.
 func (e *Entry) OperationBinding(id uint32) uint64 {
 	return e.shard() | uint64(id)<<identity.Shift | operationBit
 }

@@ -21,8 +21,8 @@ type Source interface {
 	Stats() purgatory.Stats
 }
 
-// Collector is a prometheus.Collector over any number of purgatories and sources of
-// hints. It is safe for concurrent use.
+// Collector is a prometheus.Collector over any number of purgatories, sources of
+// hints and lines of items. It is safe for concurrent use.
 type Collector struct {
 	opts Options
 
@@ -30,15 +30,16 @@ type Collector struct {
 		sync.Mutex
 		sources map[string]Source
 		signals map[string]SignalSource
+		queues  map[string]QueueSource
 	}
 }
 
 // Errors, for errors.Is.
 var (
-	// ErrName: two purgatories, or two sources of hints, have the same name. Their series
+	// ErrName: two purgatories, two sources of hints, or two lines of items have the same name. Their series
 	// would be the same.
 	ErrName = errors.New("prometheus: name is taken")
-	// ErrNilSource: a purgatory or a source of hints is nil.
+	// ErrNilSource: a purgatory, a source of hints or a line of items is nil.
 	ErrNilSource = errors.New("prometheus: nil source")
 )
 
@@ -59,6 +60,7 @@ func NewWithOptions(opts Options, sources ...Source) (*Collector, error) {
 	c := &Collector{opts: opts}
 	c.mu.sources = make(map[string]Source)
 	c.mu.signals = make(map[string]SignalSource)
+	c.mu.queues = make(map[string]QueueSource)
 	for _, s := range sources {
 		if err := c.Add(s); err != nil {
 			return nil, err
@@ -112,6 +114,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range signalMetrics {
 		out <- m.desc
 	}
+	for _, m := range queueMetrics {
+		out <- m.desc
+	}
 	for _, d := range []*prometheus.Desc{ended, rejected, oldestAge, age, waited, late} {
 		out <- d
 	}
@@ -123,6 +128,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	collectAll(c, c.mu.sources, metrics[0].desc, c.collect, out)
 	collectAll(c, c.mu.signals, signalMetrics[0].desc, collectSignals, out)
+	collectAll(c, c.mu.queues, queueMetrics[0].desc, collectQueue, out)
 }
 
 // collectAll calls collect for each source in a map of c. No lock is held meanwhile. Invalid stands for a source that panics.

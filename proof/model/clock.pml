@@ -2,16 +2,15 @@
  * Who wakes the clock: two goroutines that add entries, two shards, the driver.
  *
  * An adder puts its entry into its shard under the shard's lock, lowers the shard's next,
- * and after that reads wake, the tick that the driver sleeps on. If its own is earlier, it
- * lowers wake and wakes the driver. The driver sets wake to scanning, reads every shard's
- * next, sets wake to the earliest if it still is scanning, sleeps. BUG_PUBLISH computes
- * the earliest and publishes it after, in a second step (Tokio #6682).
+ * and after that reads wake, the time that the driver sleeps on. If its own is earlier, it
+ * wakes the driver. The driver reads every shard's next, sets wake to the earliest, reads
+ * every next again and begins anew if one is earlier, sleeps. BUG_PUBLISH does not look
+ * again (Tokio #6682).
  *
  * Time moves whenever it likes (now), also while others are between two steps.
  */
 
 #define NEVER    7
-#define SCANNING 7
 #define LATEST   3
 
 byte next[2] = NEVER;       /* of each shard: when it needs the clock */
@@ -24,23 +23,13 @@ byte fired;
 byte cancelled;
 
 proctype adder(byte s; byte at) {
-	bool earlier;
 	atomic { entry[s] = at;                 /* under the shard's lock */
 		if
 		:: at < next[s] -> next[s] = at
 		:: else
 		fi };
 	if
-	:: at < wake ->
-		atomic { earlier = at < wake;   /* a loop of compare-and-swap */
-			if
-			:: earlier -> wake = at
-			:: else
-			fi };
-		if
-		:: earlier -> wakeup = true
-		:: else
-		fi
+	:: at < wake -> wakeup = true
 	:: else
 	fi;
 	adding--
@@ -80,23 +69,27 @@ end:	do
 		:: else -> break
 		od;
 
-#ifndef BUG_PUBLISH
-		wake = SCANNING;
-#endif
-		earliest = NEVER; s = 0;
 		do
-		:: s < 2 -> earliest = (next[s] < earliest -> next[s] : earliest); s++
-		:: else -> break
-		od;
+		:: earliest = NEVER; s = 0;
+			do
+			:: s < 2 -> earliest = (next[s] < earliest -> next[s] : earliest); s++
+			:: else -> break
+			od;
+			wake = earliest;
 #ifdef BUG_PUBLISH
-		wake = earliest;
+			break
 #else
-		atomic {
+			s = 0;
+			do
+			:: s < 2 && next[s] >= earliest -> s++
+			:: else -> break
+			od;
 			if
-			:: wake == SCANNING -> wake = earliest
-			:: else         /* an adder has lowered it: wakeup follows */
-			fi };
+			:: s == 2 -> break
+			:: else         /* one is earlier */
+			fi
 #endif
+		od;
 		tick = earliest; earliest = 0;
 
 endsleep:	if                              /* sleep */

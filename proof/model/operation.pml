@@ -81,7 +81,6 @@ bool inCallback[2];
 byte callbacks[2];
 byte extendedTo[2];
 bool closing;
-bool secondLife[2];
 bool registers[2];          /* a registration is under way */
 bool returned;              /* Shutdown has */
 bool nested;
@@ -210,7 +209,7 @@ inline runner(o) {
 inline end(o, how) {
 	atomic {
 		if
-		:: phase[o] == PENDING -> assert(!secondLife[o]); phase[o] = BUSY; claim[o] = how
+		:: phase[o] == PENDING -> phase[o] = BUSY; claim[o] = how
 		:: phase[o] == BUSY ->
 #ifdef BUG_19312
 			if
@@ -234,24 +233,14 @@ inline end(o, how) {
 
 /* The same for an operation that the caller was given: the owner is in the word that the
  * claim changes, so that one step checks it and claims. */
-#ifdef BUG_REJECT
-#define OURS(o) known
-#else
-#define OURS(o) owner[o]
-#endif
-
 inline endOwn(o, how) {
-#ifdef BUG_REJECT
-	known = owner[o];
-#endif
 	atomic {
 		if
-		:: OURS(o) && phase[o] == PENDING -> assert(!secondLife[o]); phase[o] = BUSY; claim[o] = how
-		:: OURS(o) && phase[o] == BUSY && wish[o] == NONE -> wish[o] = how
+		:: owner[o] && phase[o] == PENDING -> phase[o] = BUSY; claim[o] = how
+		:: owner[o] && phase[o] == BUSY && wish[o] == NONE -> wish[o] = how
 		:: else
 		fi
-	};
-	known = 0
+	}
 }
 
 /* ---- what follows a claim: unlink, timer, settle, callbacks ----------------------- */
@@ -380,24 +369,15 @@ inline linkFurther(o, k) {
 #endif
 }
 
-/* Not accepted, and no list has seen it: it is new again, and the user submits it to
- * another purgatory, which accepts it. Unless the timer has claimed it: then it is spent. */
+/* Not accepted, and no list has seen it. It is used. */
 inline reject(o) {
-	d_step {
-		wish[o] = NONE; again[o] = false; rejected[o] = true; refused = false;
-		if
-		:: spent -> phase[o] = ENDED
-		:: else -> phase[o] = PENDING; released[o] = true; secondLife[o] = true; owner[o] = false
-		fi;
-		spent = false
-	}
+	d_step { wish[o] = NONE; again[o] = false; rejected[o] = true; refused = false; phase[o] = ENDED }
 }
 
 inline cancelEntry(o) {
 	atomic {                                /* under the timer's lock */
 		if
 		:: deadline[o] < FIRED -> deadline[o] = STOPPED; inWheel[o] = false
-		:: deadline[o] == FIRED -> spent = true
 		:: else
 		fi
 	}
@@ -478,7 +458,7 @@ inline tryCollected(o) {
 	:: collected & (1 << o) ->
 		atomic {
 			if
-			:: phase[o] == PENDING -> assert(!secondLife[o]); phase[o] = BUSY; mine = true
+			:: phase[o] == PENDING -> phase[o] = BUSY; mine = true
 #ifdef BUG_6653
 			:: phase[o] == BUSY    /* somebody is at it: leave it to them */
 #else
@@ -626,14 +606,8 @@ inline expire() {
 }
 
 inline extend(o) {
-#ifdef BUG_OWNER
-	mine = owner[o];
-	mine = mine && released[o];
-#else
 	d_step { mine = released[o] && owner[o] };
-#endif
 	atomic {
-		assert(!mine || !secondLife[o]);
 		if
 		:: mine && deadline[o] == 1 -> deadline[o] = 2; extendedTo[o] = 2
 		:: else
@@ -646,8 +620,8 @@ inline extend(o) {
 
 #define LOCALS \
 	byte claim[2]; byte collected; byte looks; byte home = 2; byte o; byte k; \
-	bool yes; bool first; bool more; bool mine; bool refused; bool due; bool handOver; bool spent; bool onWork; \
-	bool holdsUp; byte known; byte seen
+	bool yes; bool first; bool more; bool mine; bool refused; bool due; bool handOver; bool onWork; \
+	bool holdsUp; byte seen
 
 proctype worker() {
 	LOCALS;
@@ -693,7 +667,7 @@ proctype closingAll() {
 	stopTimer()
 }
 /* Shutdown, with a context that has ended. */
-#define LEFT(o) (phase[o] == PENDING && !secondLife[o] && !registers[o])
+#define LEFT(o) (phase[o] == PENDING && !registers[o])
 proctype shuttingDown() {
 	LOCALS;
 	onWork = true;
@@ -744,8 +718,7 @@ inline atRest(o) {
 	if
 	:: phase[o] == ENDED && rejected[o] -> assert(callbacks[o] == 0 && outcome[o] == NONE)
 	:: phase[o] == ENDED && !rejected[o] -> assert(accepted[o] && callbacks[o] == 1)
-	:: phase[o] == PENDING && secondLife[o]
-	:: phase[o] == PENDING && !secondLife[o] ->
+	:: phase[o] == PENDING ->
 		assert(callbacks[o] == 0 && !rejected[o]);
 		assert(wish[o] == NONE);                /* lost force, cancel, expiry or close */
 		assert(!CONDITION(o, state[0]));        /* lost wake-up */
@@ -802,9 +775,6 @@ init {
 #endif
 #ifdef SCENARIO_REJECTED
 		run registering(0); run forcing(); run closingAll(); run expiring();
-#endif
-#ifdef SCENARIO_ELSEWHERE
-		run registering(0); run extending(); run closingAll(); run checking(0);
 #endif
 #ifdef SCENARIO_NESTED
 		registered(1); run registering(0); run checking(0); run forcing();

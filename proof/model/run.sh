@@ -39,8 +39,7 @@ extend             | operation.pml | SCENARIO_EXTEND                       | cyc
 signal             | operation.pml | SCENARIO_SIGNAL                       | cycle | registration, a signal for each key, a check
 signal-again       | operation.pml | SCENARIO_SIGNAL_TWICE                 | cycle | two pending, three signals, one worker
 purge              | operation.pml | SCENARIO_PURGE                        | cycle | registration, two checks, purge beside them
-rejected           | operation.pml | SCENARIO_REJECTED                     | cycle | registration, close, force, expiry; what is rejected is submitted elsewhere
-rejected-extend    | operation.pml | SCENARIO_ELSEWHERE                    | cycle | registration, close, extend, check; the same
+rejected           | operation.pml | SCENARIO_REJECTED                     | cycle | registration, close, force, expiry; what is refused has ended
 nested             | operation.pml | SCENARIO_NESTED                       | cycle | a try that checks the other's key, a check, force
 shutdown           | operation.pml | SCENARIO_SHUTDOWN                     | all   | registration, a Close whose callbacks block, Shutdown with an ended context
 shutdown-check     | operation.pml | SCENARIO_SHUTDOWN_CHECK               | all   | registration, check, Shutdown with an ended context
@@ -49,9 +48,13 @@ timer-stop         | timer.pml     | SCENARIO_STOP                         | all
 timer-shorten      | timer.pml     | SCENARIO_SHORTEN                      | all   | the same with a shorter deadline
 clock              | clock.pml     |                                       | all   | two adders, the driver, time
 clock-cancel       | clock.pml     | CANCEL                                | all   | the same, and an entry cancelled
-gate               | gate.pml      |                                       | all   | three goroutines, a chain of callbacks, one blocks
-gate-two           | gate.pml      | GATES=2                               | all   | the same, two gates
-gate-shallow       | gate.pml      | GATES=2 DEEP=1 MAXWORKERS=2           | all   | the same, deep at once, two workers
+asked-checks       | asked.pml     | SCENARIO_CHECKS                       | cycle | three pending, three checks, one of them for a lower position
+asked-signals      | asked.pml     | SCENARIO_SIGNALS                      | cycle | three pending, a check, two signals
+asked-workers      | asked.pml     | SCENARIO_SIGNALS MAXWORKERS=2 MAXAGAIN=0 | cycle | the same, two workers, a walk never begins again itself
+asked-register     | asked.pml     | SCENARIO_REGISTER                     | cycle | two pending, a registration between them, two checks
+asked-cancel       | asked.pml     | SCENARIO_CANCEL                       | cycle | three pending, two checks, a cancellation of the key
+asked-map          | asked.pml     | SCENARIO_MAP                          | all   | one pending, two registrations, a check, a signal: the key leaves the map and comes back
+asked-map-cancel   | asked.pml     | SCENARIO_MAP_CANCEL                   | cycle | one pending, a registration, two checks, a cancellation: the same
 pool               | pool.pml      |                                       | all   | three pieces of work, one worker at a time
 pool-two           | pool.pml      | LIMIT=2                               | all   | the same, two at a time
 pool-blocks        | pool.pml      | LIMIT=2 BLOCKS                        | all   | the same, the first piece of work ends after the others
@@ -68,19 +71,21 @@ BUG-looks  | operation.pml | SCENARIO_CHECKS MAXLOOKS=1 BUG_LOOKS | state\[1\]  
 BUG-mark   | operation.pml | SCENARIO_SIGNAL_TWICE BUG_SIGNAL_MARK | state\[1\] | signal's mark cleared after the check: wake-up lost
 BUG-close  | operation.pml | SCENARIO_CLOSE BUG_CLOSE            | inWheel/closing | closed looked at outside the lock: left without an answer
 BUG-clear  | operation.pml | SCENARIO_CLOSE BUG_CLEAR            | inWheel/closing | an expiry that meets a registration is scheduled once more, and Close's wish is forgotten with it: left without an answer
-BUG-reject | operation.pml | SCENARIO_REJECTED BUG_REJECT        | secondLife   | a claim reads the owner in a step of its own: an operation is ended after it went elsewhere
-BUG-owner  | operation.pml | SCENARIO_ELSEWHERE BUG_OWNER        | secondLife   | Extend reads the owner in a step of its own: moved in the wrong timer
 BUG-nested | operation.pml | SCENARIO_NESTED BUG_NESTED          | state\[1\]   | a check inside a try is refused and left to nobody: wake-up lost
 BUG-shutdown | operation.pml | SCENARIO_SHUTDOWN_CHECK BUG_SHUTDOWN | registers  | Shutdown with an ended context returns before it has closed: left pending
 BUG-first  | operation.pml | SCENARIO_SHUTDOWN BUG_FIRST         | registers    | Shutdown leaves it to a Close that a callback holds up: left pending
 BUG-stale  | operation.pml | SCENARIO_PURGE BUG_STALE            | linked       | no purge: what has ended stays linked
 BUG-extend | operation.pml | SCENARIO_EXTEND BUG_EXTEND          | extendedTo   | expiry compares and writes in two steps: expired before what Extend promised
 BUG-extend-timer | timer.pml | SCENARIO_CANCEL BUG_EXTEND        | promised     | extended without the lock: expired before what Extend promised
-BUG-queue  | gate.pml      | BUG_QUEUE                           | settled      | handed over before it is settled: callback of an operation without outcome
-BUG-crowd  | gate.pml      | BUG_CROWD                           | callbacks    | whoever is not alone hands over: held up by one blocked callback
-BUG-depth  | gate.pml      | BUG_DEPTH                           | depth        | nobody looks at the stack: it grows with the chain
-BUG-stranger | gate.pml    | BUG_STRANGER                        | me           | who leaves runs what others have handed over
-BUG-kick   | gate.pml      | BUG_KICK                            | callbacks    | handed over, and nobody told: callback left behind
+BUG-last   | asked.pml     | SCENARIO_REGISTER BUG_LAST          | seen         | the last try in a row clears the mark and lets go: wake-up lost
+BUG-clears | asked.pml     | SCENARIO_CHECKS BUG_CLEAR           | seen         | asked is looked at in one hold of the lock, and walking cleared in the next: wake-up lost
+BUG-rest   | asked.pml     | SCENARIO_CHECKS BUG_REST            | seen         | a walk pauses and asks for nothing, a newer one is for a lower position: its rest is lost
+BUG-marks  | asked.pml     | SCENARIO_CHECKS BUG_MARKS           | seen         | after a pause, a walk forgets what others had asked for before: wake-up lost
+BUG-newer  | asked.pml     | SCENARIO_CHECKS BUG_NEWER           | owner        | a paused walk goes on although a newer one has begun: two at once
+BUG-queued | asked.pml     | SCENARIO_SIGNALS BUG_QUEUED         | seen         | a paused walk goes on although a worker will: what was signalled is lost
+BUG-unmarked | asked.pml   | SCENARIO_CHECKS BUG_MARK            | seen         | a check that meets a walk leaves no mark: wake-up lost
+BUG-busy   | asked.pml     | SCENARIO_REGISTER BUG_BUSY          | seen         | a walk that finds an operation busy leaves no mark: wake-up lost
+BUG-late   | asked.pml     | SCENARIO_REGISTER BUG_LATE          | seen         | no second try after linking: wake-up lost
 BUG-pool   | pool.pml      | BUG_POOL                            | queued       | a worker looks first and leaves after: work left behind
 BUG-starts | pool.pml      | LIMIT=2 BLOCKS BUG_STARTED          | end state    | a goroutine says after its first piece of work that it has started: others wait behind it
 BUG-token  | pool.pml      | LIMIT=2 LINGERS=1 BUG_TOKEN                   | end state    | a worker lingers before the one that was woken has its token: it waits for ever

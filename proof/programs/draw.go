@@ -25,7 +25,7 @@ func (d *drawer) program(seed uint64) *program {
 		p.maxPending = 1 + d.IntN(3)
 	}
 	calls := []verb{
-		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vForce,
+		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vCheck, vSignal, vForce,
 		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown, vDrain, vLeave,
 	}
 	if d.oneIn(4) { // the order in which keys are visited depends on hashes: only calls of single keys
@@ -103,7 +103,7 @@ func (d *drawer) op() op {
 	}
 	if d.oneIn(5) {
 		o.waits = true
-		if how := wait(d.IntN(int(waitVerbs))); o.position == 0 { // a wait for a position has one form
+		if how := min(wait(d.IntN(4)), vAwaitValue); o.position == 0 { // a wait for a position has one form
 			o.how = how
 		}
 		return o

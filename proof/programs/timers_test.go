@@ -135,6 +135,8 @@ type timed struct {
 	*timing
 	timer interface {
 		timer.Timer
+		Extend(task *timer.TaskEntry, deadline time.Duration) bool
+		CancelAll(tasks []*timer.TaskEntry) int
 		AfterFunc(d time.Duration, f func()) (*timer.Handle, error)
 		ScheduleAtFixedRate(first, period time.Duration, f func()) (*timer.Handle, error)
 		ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*timer.Handle, error)

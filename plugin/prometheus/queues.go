@@ -1,0 +1,76 @@
+package prometheus
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/delayedop/purgatory/queue"
+)
+
+// QueueSource is a line of items: a *queue.Queue[T] of any T.
+type QueueSource interface {
+	Stats() queue.Stats
+}
+
+// AddQueue collects one more line of items from the next scrape on, under a name that tells it apart from others. Tenants
+// are no labels: there may be any number of them. The debug page names them. Errors: ErrName, ErrNilSource.
+func (c *Collector) AddQueue(name string, s QueueSource) error {
+	if isNil(s) {
+		return ErrNilSource
+	}
+	return add(c, c.mu.queues, name, s)
+}
+
+// RemoveQueue collects the line of items of this name no longer.
+func (c *Collector) RemoveQueue(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.queues, label(name))
+}
+
+func queueGauge(name, help string, of func(*queue.Stats) float64) metric[queue.Stats] {
+	return metric[queue.Stats]{prometheus.NewDesc("purgatory_queue_"+name, help, []string{"queue"}, nil), prometheus.GaugeValue, of}
+}
+
+func queueCounter(name, help string, of func(*queue.Stats) int64) metric[queue.Stats] {
+	desc := prometheus.NewDesc("purgatory_queue_"+name, help, []string{"queue"}, nil)
+	return metric[queue.Stats]{desc, prometheus.CounterValue, func(n *queue.Stats) float64 { return float64(of(n)) }}
+}
+
+var queueMetrics = []metric[queue.Stats]{
+	queueGauge("waiting", "Requests that wait for an item.",
+		func(n *queue.Stats) float64 { return float64(n.Waiting) }),
+	queueGauge("items", "Items, or units, that are kept since nobody has taken them.",
+		func(n *queue.Stats) float64 { return float64(n.Items) }),
+	queueGauge("oldest_wait_seconds", "How long the request that has waited longest has waited.",
+		func(n *queue.Stats) float64 { return n.Oldest.Seconds() }),
+	queueGauge("tenants", "Tenants that wait, or whose items are kept.",
+		func(n *queue.Stats) float64 { return float64(len(n.Tenants)) }),
+	queueGauge("most_waiting_of_a_tenant", "Requests that wait, of the tenant that has most of them.",
+		func(n *queue.Stats) float64 {
+			most := 0
+			for _, t := range n.Tenants {
+				most = max(most, t.Waiting)
+			}
+			return float64(most)
+		}),
+	queueCounter("put_total", "Items, or units, that were put.",
+		func(n *queue.Stats) int64 { return n.Put }),
+	queueCounter("put_back_total", "Items, or units, that were put back.",
+		func(n *queue.Stats) int64 { return n.Back }),
+	queueCounter("handed_total", "Items, or units, that were handed over.",
+		func(n *queue.Stats) int64 { return n.Handed }),
+	queueCounter("put_refused_total", "Items, or units, that were refused since as many are kept as may be.",
+		func(n *queue.Stats) int64 { return n.PutRefused }),
+	queueCounter("served_total", "Requests that have got what they asked for.",
+		func(n *queue.Stats) int64 { return n.Served }),
+	queueCounter("expired_total", "Requests that ended by their timeout, or had waited too long.",
+		func(n *queue.Stats) int64 { return n.Expired }),
+	queueCounter("left_total", "Requests that their context, Stop, Close or Shutdown has ended.",
+		func(n *queue.Stats) int64 { return n.Left }),
+	queueCounter("refused_total", "Requests that were refused since the line, or the part of their tenant, is full.",
+		func(n *queue.Stats) int64 { return n.Refused }),
+}
+
+func collectQueue(name string, n *queue.Stats, out chan<- prometheus.Metric) {
+	collectEach(queueMetrics, name, n, out)
+}
