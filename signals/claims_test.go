@@ -216,13 +216,19 @@ func TestAProcessThatDiesBetweenHintAndClaim(t *testing.T) {
 	})
 }
 
+// A claim that finds nothing expires, and a hint that comes when nobody waits is for the next one.
 func TestAClaimThatFindsNothingExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		c := (&table{}).replica(ctx, t)
-		_, err := c.Claim(ctx, time.Second, "mail")
+		b := &table{}
+		c := b.replica(ctx, t)
+		_, err := c.Claim(ctx, time.Second, "jobs")
 		assert.ErrorIs(t, err, queue.ErrExpired)
+		b.put(7)
+		job, err := c.Claim(ctx, time.Second, "jobs")
+		require.NoError(t, err)
+		assert.Equal(t, 7, job)
 		stop()
 		synctest.Wait()
 	})
