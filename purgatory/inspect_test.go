@@ -309,7 +309,6 @@ func TestWaitsThatTheirContextsEndAreCounted(t *testing.T) {
 		require.ErrorIs(t, p.Await(t.Context(), hour, never, "a"), purgatory.ErrCancelled)
 		s := p.Stats()
 		assert.Equal(t, []int64{2, 1, 2}, []int64{s.GaveUp, s.PassedOver, s.Cancelled})
-		assert.Contains(t, s.String(), "; 2 gave up")
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }
@@ -352,7 +351,6 @@ func TestAMethodThatBlocksIsNamedWithItsTypeAndKey(t *testing.T) {
 				assert.Equal(t, []any{"*purgatory_test.op", "a"}, []any{in.Blocked[0].Type, in.Blocked[0].Key})
 				assert.GreaterOrEqual(t, s.BlockedFor, time.Minute)
 				assert.EqualValues(t, 1, s.Running)
-				assert.Contains(t, s.String(), "running 1, blocked for 1m")
 				found := log.find(purgatory.EventStuck)
 				require.NotEmpty(t, found)
 				assert.LessOrEqual(t, len(found), 6, "after 2 s, 4 s, 8 s and so on")

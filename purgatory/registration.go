@@ -118,7 +118,7 @@ func (p *DelayedOperationPurgatory[K]) endRegistered(m *machine.Machine) (comple
 // refuse ends m, which the caller holds and which is in no list: it is not accepted.
 func (p *DelayedOperationPurgatory[K]) refuse(m *machine.Machine) {
 	m.Refuse()
-	p.causes.drop(m)
+	p.causes.take(m)
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
@@ -131,7 +131,7 @@ func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
 	if m.Settle(nil) {
-		p.causes.drop(m)
+		p.causes.take(m)
 	}
 	e := ending[K]{p: p, shard: first, key: w.Key, first: m}
 	e.run()
