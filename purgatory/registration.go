@@ -161,10 +161,10 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 	if first == nil {
 		first = p.watchers.Shard(waits[0].Hash)
 	}
-	if refused := first.Watch(m, m.First(), &waits[0]); refused != watchers.Accepted {
+	if !first.Watch(m, m.First(), &waits[0]) {
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
-		if refused == watchers.KeyFull {
+		if !p.Closed() {
 			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(waits[0].Key))
 		}
 		return p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
