@@ -80,7 +80,7 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // whether it is the driver or waits to be it. Another caller can then become the driver.
 // On a stopped timer it waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	deadline := Deadline(t.now(), d) // first: it may panic
+	deadline := Deadline(t.Here(), d) // first: it may panic
 	t.prepare(1)
 	if t.stopped.Load() { // otherwise t is prepared, and Stop will close ended
 		if stop != nil {

@@ -67,7 +67,7 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	}
 	h.task.Bind(task)
 	h.task.owner.Store(t)
-	now := t.now()
+	now := t.Here()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (h *Handle) Stop() bool {
 // came too late, it does nothing. It moves the next run of a periodic handle; while a run is in progress,
 // it returns false.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.extend(Deadline(h.timer().now(), d))
+	return h.extend(Deadline(h.timer().Here(), d))
 }
 
 // extend also leaves a periodic handle alone that was stopped: its entry may still be scheduled for a
@@ -173,7 +173,7 @@ func (h *Handle) extend(deadline time.Duration) bool {
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
-		now := h.timer().now()
+		now := h.timer().Here()
 		deadline := Deadline(now, d)
 		if h.extend(deadline) {
 			return true, nil

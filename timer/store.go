@@ -52,8 +52,8 @@ type clock interface {
 	check()             // panics if a reading of the clock that is negative, or after decades, has no meaning here
 }
 
-// now reads the clock, with no lock held.
-func (t *store) now() time.Duration {
+// Here returns what Now does, and panics where that has no meaning: see [SystemTimer.Now].
+func (t *store) Here() time.Duration {
 	now := t.clock.Now()
 	if uint64(now) > uint64(decade) {
 		t.clock.check()

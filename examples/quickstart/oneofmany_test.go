@@ -3,48 +3,27 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/queue"
 )
 
-type pool struct {
-	waiting *purgatory.Purgatory[string] // callers of get; with WithFirstInFirstOut
-	mu      sync.Mutex
-	idle    []string // connections
-}
+type pool struct{ idle *queue.Queue[string] } // connections
 
 // get blocks its caller until a connection is idle. With a nil error the connection is the caller's, even if ctx has ended.
 func (p *pool) get(ctx context.Context) (conn string, err error) {
-	return purgatory.AwaitValue(ctx, p.waiting, 30*time.Second, p.take, "idle")
+	return p.idle.Take(ctx, 30*time.Second)
 }
 
-// take is the condition: it takes a connection, if one is idle.
-func (p *pool) take() (conn string, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return "", false
-	}
-	conn, p.idle = p.idle[0], p.idle[1:]
-	return conn, true
-}
-
-func (p *pool) put(conn string) {
-	p.mu.Lock()
-	p.idle = append(p.idle, conn) // first add the item,
-	p.mu.Unlock()
-	p.waiting.CheckAndCompleteInOrder("idle") // then let the first in line take it
-}
+// put gives a connection to the first in line, or keeps it.
+func (p *pool) put(conn string) error { return p.idle.Put(conn) }
 
 func Example_oneOfMany() {
-	waiting, err := purgatory.New[string]("pool", purgatory.WithFirstInFirstOut())
+	idle, err := queue.New[string](queue.WithMaxWaiting(1000))
 	if err != nil {
 		panic(err)
 	}
-	defer waiting.Close()
-	p := &pool{waiting: waiting}
+	p := &pool{idle}
 	go p.put("connection 1")
 	fmt.Println(p.get(context.Background()))
 	// Output:
