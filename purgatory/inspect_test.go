@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -104,7 +103,6 @@ func TestReportsFormatKeysAndNoOperation(t *testing.T) {
 		"calls":  {func() string { p.CheckAndComplete(key); p.Stats(); p.Signal(key); return "called" }, "called"},
 		"long":   {func() string { return strings.Repeat("x", 199) + "€" }, strings.Repeat("x", 199) + "…"},
 		"longer": {func() string { return strings.Repeat("é", 5000) + "\xff" }, strings.Repeat("é", 100) + "…"},
-		"Goexit": {func() string { runtime.Goexit(); return "" }, "purgatory_test.spoken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			say = c.say

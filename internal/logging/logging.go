@@ -38,7 +38,9 @@ func (h *Handler) Enabled(context.Context, slog.Level) bool { return h.to != slo
 func (h *Handler) WithAttrs(a []slog.Attr) slog.Handler { return &Handler{h.to.WithAttrs(a), h.shared} }
 
 // WithGroup calls that method of the handler behind h, and may block.
-func (h *Handler) WithGroup(name string) slog.Handler { return &Handler{h.to.WithGroup(name), h.shared} }
+func (h *Handler) WithGroup(name string) slog.Handler {
+	return &Handler{h.to.WithGroup(name), h.shared}
+}
 
 // Handle queues r, or counts it as lost.
 func (h *Handler) Handle(_ context.Context, r slog.Record) error {
