@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 )
+
+const everyPosition = math.MaxInt64
 
 // waiter is an operation that is not in a purgatory.
 type waiter struct{ machine.Core }
@@ -41,7 +44,7 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 	t.Helper()
 	var waits []Wait[int]
 	for _, key := range keys {
-		waits = append(waits, Wait[int]{key, AnyPosition, w.Hash(key)})
+		waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
 	}
 	return link(t, w, waits...)
 }
@@ -50,11 +53,11 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
 	t.Helper()
 	m := newOp(len(waits))
-	require.Zero(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
+	require.True(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
 	if len(waits) > 1 {
 		extra := m.MakeExtra()
 		for i := range extra {
-			require.Zero(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
+			require.True(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
 		}
 	}
 	return m
