@@ -80,17 +80,11 @@ func (p *Pool) Init(limit int, job Job) {
 // Kick wakes the worker that lingers, or starts one unless the maximum of workers is running, or enough
 // goroutines are being started. Call it after work was queued. It does not block and calls no user code.
 func (p *Pool) Kick() {
-	if !p.rouse() && p.admit() {
+	if p.lingers.Load() == one && p.lingers.CompareAndSwap(one, woken) {
+		p.wake.Put()
+	} else if p.admit() {
 		sched.Go(p.loop)
 	}
-}
-
-// rouse wakes the worker that lingers, if there is one, and reports whether there was.
-func (p *Pool) rouse() (roused bool) {
-	if roused = p.lingers.Load() == one && p.lingers.CompareAndSwap(one, woken); roused {
-		p.wake.Put()
-	}
-	return roused
 }
 
 // MayLinger allows that a worker that finds no more work waits for some, for 10 ms at most. Call it before
@@ -148,9 +142,7 @@ func (p *Pool) KickIfQueued() {
 func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != dismissed }
 
 // Running returns the number of workers that run or are being started.
-func (p *Pool) Running() int {
-	return int(p.running.Load() % starting)
-}
+func (p *Pool) Running() int { return int(p.running.Load() % starting) }
 
 // run is a worker: it works, and lingers if it has found work.
 func (p *Pool) run() {
