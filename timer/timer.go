@@ -39,6 +39,13 @@ type Timer interface {
 	core() *store
 }
 
+// Entries are the entries of a timer, with the methods that schedule and cancel them. Package purgatory calls these
+// directly: what a call through an interface is given would be allocated.
+type Entries = store
+
+// EntriesOf returns the entries of t.
+func EntriesOf(t Timer) *Entries { return t.core() }
+
 // Errors of this package, for [errors.Is].
 var (
 	ErrInvalidOption = errors.New("timer: invalid option")
