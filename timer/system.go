@@ -37,8 +37,8 @@ type SystemTimer struct {
 
 var (
 	// live counts the SystemTimers of the process that are driven and not stopped.
-	live       atomic.Int64
-	warnedMany atomic.Bool
+	live       atomic.Int64 // not explored: nothing but the warning depends on it
+	warnedMany atomic.Bool  // likewise not explored
 )
 
 const tooManyTimers = 64
