@@ -151,7 +151,7 @@
 //
 // # Lock order
 //
-// docs/design.md of the repository has the internal locks and their order. None of them is
+// docs/internals/design.md of the repository has the internal locks and their order. None of them is
 // held while user code runs, except that the hash and the equality of a key, which are not
 // methods, run under one.
 //

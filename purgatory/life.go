@@ -184,7 +184,7 @@ func (p *DelayedOperationPurgatory[K]) idle() bool {
 
 // poll returns true when quiet does, and false if done is closed first. It polls, as net/http's
 // Shutdown does: a notification would make every operation slower. In between it sweeps,
-// because the reaper may have ended. See docs/decisions.md#shutdown-polls.
+// because the reaper may have ended. See docs/internals/decisions.md#shutdown-polls.
 func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {

@@ -250,7 +250,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 		return false
 	}
 	switch to := within(deadline); {
-	case e.Linked() && to-e.At >= s.tick: // see docs/decisions.md#a-shards-lock-guards-a-deadline
+	case e.Linked() && to-e.At >= s.tick: // see docs/internals/decisions.md#a-shards-lock-guards-a-deadline
 		e.At = to
 		s.mu.Unlock()
 		return true

@@ -22,7 +22,7 @@ type shard struct {
 
 	// An entry that is due in more than far, in ns, is young at first: most are cancelled long before they are
 	// due, and then touch no bucket. To add and cancel one takes 54 ns with young and 61 without (T1 of bench);
-	// see docs/decisions.md#young-entries.
+	// see docs/internals/decisions.md#young-entries.
 	//
 	// No entry is late because it is young:
 	//
@@ -38,7 +38,7 @@ type shard struct {
 	// it, a flush raises it, both with mu held. It is read without mu.
 	next sched.Int64
 
-	mu struct { // level 3 of the lock order, see docs/design.md
+	mu struct { // level 3 of the lock order, see docs/internals/design.md
 		sched.Mutex
 		pending int64
 		reached int64 // a time that the clock has reached, in ns

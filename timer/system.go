@@ -30,10 +30,10 @@ type SystemTimer struct {
 	started atomic.Bool // Start was called
 
 	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
-	// little (docs/decisions.md#an-unused-purgatory).
-	making  sched.Mutex   // level 8 of the lock order, see docs/design.md
+	// little (docs/internals/decisions.md#an-unused-purgatory).
+	making  sched.Mutex   // level 8 of the lock order, see docs/internals/design.md
 	ended   chan struct{} // closed by Stop, at its end
-	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
+	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/internals/design.md
 	wakeup  sched.Token   // ends the driver's sleep
 	sleeper sched.Sleeper // only the driver uses it
 	counted int64         // 1 if it counts in live

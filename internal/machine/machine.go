@@ -15,7 +15,7 @@ import (
 // except for the methods that are documented for the holder only.
 //
 // There is no mutex: a check that waited for one would wait for another goroutine's TryComplete, and
-// one that gave up would lose a wake-up. See docs/decisions.md#a-state-word.
+// one that gave up would lose a wake-up. See docs/internals/decisions.md#a-state-word.
 //
 // An operation is new, pending, busy, or ended. Busy means that one goroutine, the
 // holder, has exclusive access to the operation, to try it or to end it. No goroutine

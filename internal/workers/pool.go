@@ -31,7 +31,7 @@ const yieldAfter = 64
 // before it runs code that may block, and 4 holds for that call of Kick, too. So no more goroutines
 // are being started than there are processors to run them. If each piece of short work had another
 // one started, most would find nothing: T2 of bench takes 10 % less processor time. See
-// docs/decisions.md#as-many-new-workers-as-processors.
+// docs/internals/decisions.md#as-many-new-workers-as-processors.
 //
 // A worker that lingers counts as none. Kick wakes it, and it asks for room as Kick does for a
 // goroutine: if it gets none, 2 or 4 holds.
@@ -94,7 +94,7 @@ func (p *Pool) rouse() (roused bool) {
 }
 
 // MayLinger allows that a worker that finds no more work waits for some, for 10 ms at most. Call it before
-// the first Kick. See docs/decisions.md#a-worker-lingers.
+// the first Kick. See docs/internals/decisions.md#a-worker-lingers.
 func (p *Pool) MayLinger() {
 	p.bubble = sched.InBubble()
 	p.may.Store(true)
