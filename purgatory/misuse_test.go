@@ -18,7 +18,6 @@ import (
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 type unmade = purgatory.DelayedOperationPurgatory[string]
@@ -253,8 +252,8 @@ func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 
 // The documentation shows these as numbers. They are those of the packages that use them.
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
-	assert.Equal(t, purgatory.AnyPosition, int64(watchers.AnyPosition))
-	assert.Equal(t, purgatory.EveryPosition, int64(watchers.EveryPosition))
+	assert.EqualValues(t, math.MinInt64, purgatory.AnyPosition)
+	assert.EqualValues(t, math.MaxInt64, purgatory.EveryPosition)
 	assert.Len(t, purgatory.Histogram{}.Counts, purgatory.HistogramBuckets)
 	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }

@@ -1,8 +1,6 @@
 package purgatory
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
@@ -81,41 +79,6 @@ type Stats struct {
 // Ended returns the number of operations that ended with o.
 func (s Stats) Ended(o operation.Outcome) int64 {
 	return [operation.NumOutcomes]int64{0, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed}[o]
-}
-
-// String returns the numbers that an operator looks at first, in one line: how many
-// operations wait, and how operations have ended. Rejections, running callbacks, due
-// operations, waits passed over, panics and stalls follow if they are not zero.
-func (s Stats) String() string {
-	var b strings.Builder
-	positive := func(n int64, format string, args ...any) {
-		if n > 0 {
-			fmt.Fprintf(&b, format, args...)
-		}
-	}
-	fmt.Fprintf(&b, "pending %d", s.Pending)
-	positive(s.MaxPending, " of %d", s.MaxPending)
-	fmt.Fprintf(&b, " under %d keys", s.Keys)
-	fmt.Fprintf(&b, "; accepted %d: %d satisfied, %d forced, %d expired, %d cancelled, %d closed",
-		s.Accepted, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed)
-	positive(s.Unchecked, "; %d expired unchecked", s.Unchecked)
-	positive(s.Rejected, "; rejected %d: %d closed, %d full, %d input", s.Rejected, s.RejectedClosed, s.RejectedFull, s.RejectedInput)
-	positive(s.Running, "; running %d", s.Running)
-	positive(int64(s.BlockedFor/time.Second), ", blocked for %v", short(s.BlockedFor))
-	positive(s.Due, "; due %d, oldest for %v", s.Due, short(s.OldestDue))
-	positive(s.GaveUp, "; %d gave up", s.GaveUp)
-	positive(s.Panics, "; panics %d", s.Panics)
-	positive(s.ReaperStalls, "; reaper stalls %d", s.ReaperStalls)
-	return b.String()
-}
-
-// short rounds a duration to about three digits.
-func short(d time.Duration) time.Duration {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit)
 }
 
 // totals returns the sum of the shards' counts. It adds how long operations waited to waited, if that is not

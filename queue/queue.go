@@ -28,7 +28,6 @@ type Queue[T any] struct {
 		tenants     map[string]int      // how many of a tenant that has a name wait; only with WithMaxWaiting
 		kept        int                 // units
 		spares      []*kept[T]          // for the next items that are kept
-		joins       uint64              // of those who have come to a line
 		ended       *waiter[T]          // those who have ended since the lock was taken, linked by next
 		tail        **waiter[T]         // the end of that list
 		closed      error               // why; nil: it is open
@@ -49,7 +48,6 @@ type kind[T any] struct {
 	line  line[waiter[T]]
 	items line[kept[T]] // empty if items are only counted
 	units int           // that are kept
-	join  uint64        // of the last that came to the line
 }
 
 // kept is an item that nobody has taken.

@@ -189,15 +189,11 @@ func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
 		w.tenant = p.Tenant
 		q.mu.tenants[w.tenant]++
 	}
-	q.mu.joins++
-	for _, name := range p.Kinds {
+	for _, name := range p.Kinds { // one that is named twice does no harm
 		k := q.findLocked(name, true)
-		if k.join == q.mu.joins { // it was named twice
-			continue
-		}
 		w.spots = w.spots[:len(w.spots)+1]
 		s := &w.spots[len(w.spots)-1]
-		s.in, k.join = k, q.mu.joins
+		s.in = k
 		s.node.of, s.node.class, s.node.cost, s.node.arrival = w, uint8(p.Class), p.Cost, int64(now)
 		k.line.push(&s.node, p.Tenant)
 		q.serveLocked(k, now)

@@ -18,14 +18,14 @@ func TestTotalsAreSumsOfShardsThatDiffer(t *testing.T) {
 	for key, n := range map[int]int64{a: 3, b: 5} {
 		s, hash := w.Shard(w.Hash(key)), w.Hash(key)
 		for range n {
-			s.Signal(key, hash, EveryPosition)
+			s.Signal(key, hash, everyPosition)
 			s.Met()
 		}
 		var walk Walk[int]
-		begin(w, &walk, key, EveryPosition, 8)
+		begin(w, &walk, key, everyPosition, 8)
 		walk.Next(nil, int(10*n), nil, false)
 	}
-	w.Shard(w.Hash(a)).Signal(-1, w.Hash(a), EveryPosition) // nobody waits for it
+	w.Shard(w.Hash(a)).Signal(-1, w.Hash(a), everyPosition) // nobody waits for it
 	want := Totals{Accepted: 3, Keys: 2, Watched: 3, Met: 8, Checks: 80, Wasted: 80, Signals: 9}
 	assert.Equal(t, want, totals(w))
 }

@@ -104,7 +104,7 @@ func TestAShardIsBlockedWhileNobodyFinishes(t *testing.T) {
 	busy, quiet := w.Shard(0), w.Shard(1)
 	for _, s := range []*Shard[int]{busy, quiet} { // somebody has ended there
 		m := newOp(1)
-		s.Watch(m, m.First(), &Wait[int]{7, AnyPosition, 7})
+		s.Watch(m, m.First(), &Wait[int]{7, anyPosition, 7})
 		s.lock()
 		s.leaveLocked([]*machine.Machine{m})
 		s.unlock()
@@ -143,7 +143,7 @@ func TestAShardIsBlockedByATry(t *testing.T) {
 		wait(t, w, 1)
 	}
 	var walk Walk[int]
-	out := begin(w, &walk, 1, EveryPosition, 1)
+	out := begin(w, &walk, 1, everyPosition, 1)
 	for second := range time.Duration(10) {
 		assert.Zero(t, w.Blocked(second*time.Second, false).For)
 		walk.Next(nil, 1, out, false)

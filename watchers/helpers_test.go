@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 )
+
+const everyPosition = math.MaxInt64
 
 // waiter is an operation that is not in a purgatory.
 type waiter struct{ machine.Core }
@@ -41,7 +44,7 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 	t.Helper()
 	var waits []Wait[int]
 	for _, key := range keys {
-		waits = append(waits, Wait[int]{key, AnyPosition, w.Hash(key)})
+		waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
 	}
 	return link(t, w, waits...)
 }

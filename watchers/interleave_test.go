@@ -62,7 +62,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 		exploreAll(t, 3, func(spawn func(string, func())) func() error {
 			w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 			a, b := twoKeys(w)
-			s, at := w.Shard(w.Hash(b)), &Wait[int]{b, AnyPosition, w.Hash(b)}
+			s, at := w.Shard(w.Hash(b)), &Wait[int]{b, anyPosition, w.Hash(b)}
 			gone := false
 			if leaves {
 				m := wait(t, w, a, b)
@@ -72,7 +72,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 			for i := range 2 {
 				spawn(fmt.Sprint("newcomer ", i), func() {
 					had := !leaves || gone
-					if m := newOp(1); s.Watch(m, m.First(), at) == Accepted {
+					if m := newOp(1); s.Watch(m, m.First(), at) {
 						accepted++
 					} else if had {
 						refused = true
@@ -101,7 +101,7 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 				s, hash := w.Shard(0), w.Hash(1)
 				state, trying, most := 0, 0, 0
 				seen := map[*machine.Machine]int{}
-				for _, at := range []int64{AnyPosition, 3, 5} {
+				for _, at := range []int64{anyPosition, 3, 5} {
 					seen[waitAt(t, w, 1, at)] = 0
 				}
 				try := func(out []*machine.Machine) {
@@ -132,13 +132,13 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 						change()
 						var x Walk[int]
 						o := out()
-						walk(&x, s.Begin(&x, 1, hash, EveryPosition, o), o)
+						walk(&x, s.Begin(&x, 1, hash, everyPosition, o), o)
 					})
 				}
 				for i := range c.signals {
 					spawn(fmt.Sprint("signal ", i), func() {
 						change()
-						s.Signal(1, hash, EveryPosition)
+						s.Signal(1, hash, everyPosition)
 					})
 				}
 				work := func() {

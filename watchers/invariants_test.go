@@ -81,7 +81,7 @@ func checkList(t testing.TB, l *keyList[int]) (n, marks int) {
 	if l.ordered != nil {
 		index = append(append(index, &l.ordered.begin), l.ordered.index...)
 	}
-	last := int64(AnyPosition)
+	last := int64(anyPosition)
 	for w := l.First(); w != nil; w = l.Next(w) {
 		forth = append(forth, w)
 		if w.List() != &l.List || w.Position() < last {
@@ -91,7 +91,7 @@ func checkList(t testing.TB, l *keyList[int]) (n, marks int) {
 		switch {
 		case w.Machine() != nil:
 			n++
-			if l.ordered != nil && (w.Position() == AnyPosition) != (len(index) == 1+len(l.ordered.index)) {
+			if l.ordered != nil && (w.Position() == anyPosition) != (len(index) == 1+len(l.ordered.index)) {
 				require.Fail(t, "begin stands between those without and those with a position")
 			}
 		case len(index) > 0 && w == index[0]:

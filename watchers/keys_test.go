@@ -17,7 +17,7 @@ func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	w := New[int](Config[int]{Kick: func() {}, Shards: 4})
 	const keys = 3000
 	for key := range keys {
-		waitAt(t, w, key, AnyPosition)
+		waitAt(t, w, key, anyPosition)
 	}
 	found := map[int]uint64{}
 	for k := range w.AllKeys() {

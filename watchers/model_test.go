@@ -126,7 +126,7 @@ func (m *model) watch() {
 	o := &modelled{due: map[int]bool{}}
 	for _, key := range m.rng.Perm(m.keys)[:1+m.rng.IntN(min(m.keys, 3))] {
 		o.keys = append(o.keys, key)
-		o.at = append(o.at, []int64{AnyPosition, AnyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(4)])
+		o.at = append(o.at, []int64{anyPosition, anyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(4)])
 	}
 	var waits []Wait[int]
 	for i, key := range o.keys {
@@ -219,7 +219,7 @@ func (m *model) over(key int) {
 
 // asks is what a check or a signal asks for: from now on, those up to the position need a visit.
 func (m *model) asks(key int) (upTo int64) {
-	upTo = []int64{EveryPosition, EveryPosition, AnyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(5)]
+	upTo = []int64{everyPosition, everyPosition, anyPosition, 5, m.rng.Int64N(100)}[m.rng.IntN(5)]
 	for _, o := range m.live {
 		if i := slices.Index(o.keys, key); i >= 0 && o.at[i] <= upTo {
 			o.due[key] = true
@@ -367,7 +367,7 @@ func (m *model) check() {
 				watched++
 			}
 		}
-		slices.SortStableFunc(want, func(a, b place) int { return cmp.Compare(a.at, b.at) }) // AnyPosition is the lowest
+		slices.SortStableFunc(want, func(a, b place) int { return cmp.Compare(a.at, b.at) }) // anyPosition is the lowest
 		if l := m.shard(key).mu.keys.find(key, m.w.Hash(key)); l != nil {
 			for w := l.First(); w != nil; w = l.Next(w) {
 				if w.Machine() != nil && w.Machine().Outcome() == machine.Pending {

@@ -33,10 +33,10 @@ const (
 func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
 		l.ordered = new(ordered)
-		l.Link(&l.ordered.begin, nil, AnyPosition, l.Last())
+		l.Link(&l.ordered.begin, nil, anyPosition, l.Last())
 	}
 	o := l.ordered
-	if position == AnyPosition {
+	if position == anyPosition {
 		return o.begin.Prev()
 	}
 	at := l.Last()

@@ -51,7 +51,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	add(10, func(i int) int64 { return int64(1100 + 400*i) })
 	assert.True(t, slices.Equal(before, l.ordered.index), "the next ones use it as it is")
 
-	visit(w, 1, EveryPosition, 100)
+	visit(w, 1, everyPosition, 100)
 	assert.True(t, slices.Equal(before, l.ordered.index), "a check drops no mark behind an operation")
 
 	add(2000, at(1500))
@@ -110,6 +110,26 @@ func TestAPassedPositionLeavesNoMark(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, len(l.ordered.index), 2)
+}
+
+// A list whose index was in use is used again for the next key, and finds its positions.
+func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
+	w := newMap(0)
+	s := w.Shard(w.Hash(1))
+	for range 3 {
+		var ops []*machine.Machine
+		for i := range int64(6 * segment) {
+			ops = append(ops, waitAt(t, w, 1, i))
+		}
+		ops = append(ops, waitAt(t, w, 1, 3*segment)) // makes marks in the middle
+		checkInvariants(t, w, 0)
+		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index)
+		for _, m := range slices.Backward(ops) {
+			end(w, 1, m)
+		}
+		require.Nil(t, s.mu.keys.find(1, w.Hash(1)))
+		checkInvariants(t, w, 0)
+	}
 }
 
 // An operation without a position that comes to many with one takes its place in a few steps.

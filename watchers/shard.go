@@ -48,33 +48,19 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Refusal says why Watch has not linked an operation.
-type Refusal uint8
-
-// Watch refuses an operation, under its first key only, if the shard is closed, or if as many
-// watches stand under the key as Config.KeyLimit allows.
-const (
-	Accepted Refusal = iota
-	ShardClosed
-	KeyFull
-)
-
-// Watch links one of the watches of m, which the caller holds, under the key of w. With the first watch, m
-// counts as accepted, unless Watch refuses it.
-//
-// The watches of a key are in the order of their positions. Those with equal positions
-// are in order of arrival.
-func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (refused Refusal) {
+// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, and of arrival
+// where positions are equal. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close],
+// or if as many watches stand under the key as Config.KeyLimit allows.
+func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (ok bool) {
 	s.mu.Lock()
 	if s.stale.Load() != nil {
 		s.drainLocked()
 	}
 	if watch == m.First() {
-		if s.all.closed.Load() || s.all.config.KeyLimit != 0 { // rare
-			if refused = s.refusesLocked(w); refused != Accepted {
-				s.unlock()
-				return refused
-			}
+		limit := s.all.config.KeyLimit
+		if s.all.closed.Load() || limit != 0 && s.waitingLocked(w.Key, w.Hash) >= limit {
+			s.unlock()
+			return false
 		}
 		s.mu.accepted++
 	}
@@ -83,26 +69,14 @@ func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (
 		l = s.mu.keys.add(s, w.Key, w.Hash)
 	}
 	after := l.Last()
-	if l.ordered != nil || w.Position != AnyPosition {
+	if l.ordered != nil || w.Position != anyPosition {
 		after = l.lastUpTo(w.Position)
 	}
 	l.Link(watch, m, w.Position, after)
 	s.mu.watched++
 	s.assertLocked()
 	s.mu.Unlock()
-	return Accepted
-}
-
-// refusesLocked says whether an operation with the first key of w is refused.
-func (s *Shard[K]) refusesLocked(w *Wait[K]) Refusal {
-	limit := s.all.config.KeyLimit
-	switch {
-	case s.all.closed.Load():
-		return ShardClosed
-	case limit != 0 && s.waitingLocked(w.Key, w.Hash) >= limit:
-		return KeyFull
-	}
-	return Accepted
+	return true
 }
 
 // waitingLocked returns the number of watches that stand under key.

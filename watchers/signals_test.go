@@ -68,12 +68,12 @@ func TestSignalsOfAKeyCoalesce(t *testing.T) {
 func TestASignalDuringAWalkMakesAnotherPass(t *testing.T) {
 	s := newSignals(t, 8)
 	m := wait(t, s.Watchers, 1)
-	require.True(t, s.signal(1, EveryPosition))
+	require.True(t, s.signal(1, everyPosition))
 	var worker Walk[int]
 	out := make([]*machine.Machine, 8)
 	_, n, _ := s.BeginSignalled(&worker, out)
 	same(t, list(m), out[:n])
-	require.True(t, s.signal(1, EveryPosition))
+	require.True(t, s.signal(1, everyPosition))
 	assert.False(t, s.Signalled())
 	same(t, list(m), next(&worker, 8))
 	assert.Empty(t, next(&worker, 8))
@@ -104,7 +104,7 @@ func TestSignalledKeysAreTakenInTheirOrder(t *testing.T) {
 			wait(t, s.Watchers, key)
 		}
 		for _, key := range []int{3, 0, 4, 1, 2, 0, 3} {
-			s.signal(key, EveryPosition)
+			s.signal(key, everyPosition)
 		}
 		checkInvariants(t, s.Watchers, 0)
 		for _, want := range []int{3, 0, 4, 1, 2, -1} {
@@ -117,17 +117,17 @@ func TestSignalledKeysAreTakenInTheirOrder(t *testing.T) {
 
 func TestASignalOfAKeyWithoutWaitersIsDropped(t *testing.T) {
 	s := newSignals(t, 8)
-	assert.False(t, s.signal(1, EveryPosition))
+	assert.False(t, s.signal(1, everyPosition))
 	assert.Zero(t, s.kicks, "there is no work")
 	m := wait(t, s.Watchers, 1)
-	assert.False(t, s.signal(2, EveryPosition))
-	assert.True(t, s.signal(1, EveryPosition))
+	assert.False(t, s.signal(2, everyPosition))
+	assert.True(t, s.signal(1, everyPosition))
 	end(s.Watchers, 1, m) // the key leaves the map while it is queued
 	assert.False(t, s.Signalled())
 	wait(t, s.Watchers, 1)
 	key, _ := s.take()
 	assert.Equal(t, -1, key, "the key is another one")
-	assert.True(t, s.signal(1, EveryPosition))
+	assert.True(t, s.signal(1, everyPosition))
 	key, _ = s.take()
 	assert.Equal(t, 1, key)
 }
@@ -138,11 +138,11 @@ func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 	s := newSignals(t, 4)
 	for key := range 5 {
 		wait(t, s.Watchers, key)
-		s.signal(key, EveryPosition)
+		s.signal(key, everyPosition)
 	}
 	for key := 5; key < 1000; key++ {
 		m := wait(t, s.Watchers, key)
-		s.signal(key, EveryPosition)
+		s.signal(key, everyPosition)
 		end(s.Watchers, key, m)
 		if key%50 == 0 {
 			checkInvariants(t, s.Watchers, 0)
@@ -156,7 +156,7 @@ func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 		var all []*machine.Machine
 		for key := range 60 {
 			all = append(all, wait(t, s.Watchers, 10_000+key))
-			s.signal(10_000+key, EveryPosition)
+			s.signal(10_000+key, everyPosition)
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, m := range all {

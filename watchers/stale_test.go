@@ -44,7 +44,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		m, stays := wait(t, w, a, b), wait(t, w, b)
 		s := w.Shard(w.Hash(b))
 		var walk Walk[int]
-		same(t, list(m), begin(w, &walk, b, EveryPosition, 1))
+		same(t, list(m), begin(w, &walk, b, everyPosition, 1))
 		s.Signal(b, w.Hash(b), 5)
 		if name == "BeginSignalled" || name == "Resume" {
 			pause(&walk)
@@ -109,14 +109,14 @@ func TestAStaleWatchTakesNoPlace(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 	a, full := twoKeys(w)
 	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
-	s, at := w.Shard(w.Hash(full)), &Wait[int]{full, AnyPosition, w.Hash(full)}
-	require.Equal(t, KeyFull, s.Watch(newcomer, newcomer.First(), at))
+	s, at := w.Shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
+	require.False(t, s.Watch(newcomer, newcomer.First(), at))
 	s.lock()
 	end(w, a, m)
 	s.unlock()
 	require.Equal(t, 1, w.Stale())
-	assert.Equal(t, Accepted, s.Watch(newcomer, newcomer.First(), at))
-	assert.Equal(t, KeyFull, s.Watch(last, last.First(), at), "one place, and no second")
+	assert.True(t, s.Watch(newcomer, newcomer.First(), at))
+	assert.False(t, s.Watch(last, last.First(), at), "one place, and no second")
 	checkInvariants(t, w, 0)
 }
 
@@ -158,7 +158,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 			all.Go(func() { // walks
 				r := rand.New(rand.NewPCG(1, 13))
 				for running.Load() > 0 {
-					visit(w, r.IntN(keys), EveryPosition, 1)
+					visit(w, r.IntN(keys), everyPosition, 1)
 				}
 			})
 			all.Wait()

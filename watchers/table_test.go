@@ -60,13 +60,13 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	var ops []*machine.Machine
 	for key := range 3 {
 		m := newOp(1)
-		require.Zero(t, s.Watch(m, m.First(), &Wait[int]{key, AnyPosition, 42}))
+		require.True(t, s.Watch(m, m.First(), &Wait[int]{key, anyPosition, 42}))
 		ops = append(ops, m)
 	}
 	for key, m := range ops {
 		var walk Walk[int]
 		out := make([]*machine.Machine, 4)
-		n := s.Begin(&walk, key, 42, EveryPosition, out)
+		n := s.Begin(&walk, key, 42, everyPosition, out)
 		same(t, list(m), out[:n])
 	}
 }

@@ -35,13 +35,13 @@ func TestAWalkVisitsThoseUpToItsPosition(t *testing.T) {
 	l := w.Shard(w.Hash(1)).mu.keys.find(1, w.Hash(1))
 	require.NotEmpty(t, l.ordered.index)
 	for _, size := range []int{1, 7, 1000} {
-		for upTo, n := range map[int64]int{AnyPosition: 2, 0: 2, 1: 3, 9: 11, 600: 602, EveryPosition: 602} {
+		for upTo, n := range map[int64]int{anyPosition: 2, 0: 2, 1: 3, 9: 11, 600: 602, everyPosition: 602} {
 			require.True(t, slices.Equal(all[:n], visit(w, 1, upTo, size)), "up to %d, %d at a time", upTo, size)
 		}
 	}
 	checkInvariants(t, w, 0)
-	assert.Empty(t, visit(w, 2, EveryPosition, 8), "nobody waits for another key")
-	assert.Empty(t, visit(newMap(0), 1, EveryPosition, 8))
+	assert.Empty(t, visit(w, 2, everyPosition, 8), "nobody waits for another key")
+	assert.Empty(t, visit(newMap(0), 1, everyPosition, 8))
 }
 
 // Those that others end while the walk is under way are not visited, wherever its cursor stands.
@@ -53,7 +53,7 @@ func TestALeaverMovesTheCursor(t *testing.T) {
 			all = append(all, wait(t, w, 1))
 		}
 		var walk Walk[int]
-		same(t, all[:2], begin(w, &walk, 1, EveryPosition, 2)) // the cursor stands before the third
+		same(t, all[:2], begin(w, &walk, 1, everyPosition, 2)) // the cursor stands before the third
 		end(w, 1, all[leaver])
 		want := all[2:]
 		if leaver >= 2 {
@@ -113,7 +113,7 @@ func TestNewcomersCauseNoOtherWalk(t *testing.T) {
 	}
 	var walk Walk[int]
 	visited := 0
-	for out := begin(w, &walk, 1, EveryPosition, 2); len(out) > 0; out = next(&walk, 2) {
+	for out := begin(w, &walk, 1, everyPosition, 2); len(out) > 0; out = next(&walk, 2) {
 		visited += len(out)
 		wait(t, w, 1)
 		waitAt(t, w, 1, 7)
@@ -207,9 +207,9 @@ func TestAPausedWalkLeavesASignalledKeyToTheWorker(t *testing.T) {
 	w := newMap(0)
 	all := []*machine.Machine{wait(t, w, 1), wait(t, w, 1)}
 	var walk, worker Walk[int]
-	same(t, all[:1], begin(w, &walk, 1, EveryPosition, 1))
+	same(t, all[:1], begin(w, &walk, 1, everyPosition, 1))
 	require.Zero(t, pause(&walk))
-	require.True(t, w.Shard(w.Hash(1)).Signal(1, w.Hash(1), EveryPosition))
+	require.True(t, w.Shard(w.Hash(1)).Signal(1, w.Hash(1), everyPosition))
 	require.Empty(t, resume(&walk, 8))
 	out := make([]*machine.Machine, 8)
 	_, n, ok := w.BeginSignalled(&worker, out)
@@ -225,7 +225,7 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 			w := New(Config[int]{Kick: func() {}, Shards: 1})
 			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
 			var walk, newer Walk[int]
-			same(t, all[:2], begin(w, &walk, 7, EveryPosition, 2))
+			same(t, all[:2], begin(w, &walk, 7, everyPosition, 2))
 			if paused {
 				require.Zero(t, pause(&walk))
 			}
@@ -234,7 +234,7 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 			checkInvariants(t, w, 0)
 			late := wait(t, w, key)
 			require.Same(t, walk.list, w.Shard(0).mu.keys.find(key, w.Hash(key)))
-			same(t, list(late), begin(w, &newer, key, EveryPosition, 8))
+			same(t, list(late), begin(w, &newer, key, everyPosition, 8))
 			if paused {
 				require.Empty(t, resume(&walk, 8))
 			} else {
@@ -255,7 +255,7 @@ func TestThoseThatEndLeaveTheirLists(t *testing.T) {
 	a, b := twoKeys(w)
 	all := []*machine.Machine{wait(t, w, a, b), wait(t, w, b, a), wait(t, w, a, b), wait(t, w, a)}
 	var walk Walk[int]
-	out := begin(w, &walk, a, EveryPosition, 8)
+	out := begin(w, &walk, a, everyPosition, 8)
 	same(t, all, out)
 	require.Zero(t, walk.Next(all[:3], 4, out, false))
 	settle(all[:3]...)
@@ -273,11 +273,11 @@ func TestAClaimComesToEachOnce(t *testing.T) {
 	w := newMap(0)
 	var all []*machine.Machine
 	for i := range int64(20) {
-		all = append(all, waitAt(t, w, 1, max(AnyPosition, i-5)))
+		all = append(all, waitAt(t, w, 1, max(anyPosition, i-5)))
 	}
 	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
 	var walk Walk[int]
-	same(t, all[:4], begin(w, &walk, 1, EveryPosition, 4))
+	same(t, all[:4], begin(w, &walk, 1, everyPosition, 4))
 	var c Claims[int]
 	var seen, claimed []*machine.Machine
 	out := make([]*machine.Machine, 3)
@@ -348,20 +348,20 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		unchecked bool
 	}{
 		"nobody has asked": {func(*Watchers[int], *machine.Machine) {}, 0, true},
-		"another key":      {func(w *Watchers[int], _ *machine.Machine) { visit(w, 2, EveryPosition, 8) }, 0, true},
+		"another key":      {func(w *Watchers[int], _ *machine.Machine) { visit(w, 2, everyPosition, 8) }, 0, true},
 		"before it":        {func(w *Watchers[int], _ *machine.Machine) { visit(w, 1, 5, 8) }, 1, true},
 		"tried":            {func(_ *Watchers[int], m *machine.Machine) { m.Release(false); m.Acquire() }, 0, false},
 		"a walk is under way": {func(w *Watchers[int], _ *machine.Machine) {
-			begin(w, new(Walk[int]), 1, EveryPosition, 1)
+			begin(w, new(Walk[int]), 1, everyPosition, 1)
 		}, 1, false},
 		"signalled": {func(w *Watchers[int], _ *machine.Machine) {
-			w.Shard(w.Hash(1)).Signal(1, w.Hash(1), EveryPosition)
+			w.Shard(w.Hash(1)).Signal(1, w.Hash(1), everyPosition)
 		}, 0, false},
 	} {
 		w := newMap(0)
 		wait(t, w, 2)
 		before := wait(t, w, 1) // the key, and its list, were used before
-		visit(w, 1, EveryPosition, 8)
+		visit(w, 1, everyPosition, 8)
 		end(w, 1, before)
 		m, other := waitAt(t, w, 1, 9), waitAt(t, w, 1, 20)
 		s := w.Shard(w.Hash(1))

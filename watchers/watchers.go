@@ -30,12 +30,8 @@ import (
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// AnyPosition is the position of an operation that waits for no particular position. Every check
-// of the key tries it.
-const AnyPosition = math.MinInt64
-
-// EveryPosition is the position that reaches every waiting operation.
-const EveryPosition = math.MaxInt64
+// anyPosition is the position of an operation that waits for none: every check of the key tries it.
+const anyPosition = math.MinInt64
 
 // Watchers maps keys to waiting operations. It is safe for concurrent use.
 type Watchers[K comparable] struct {

@@ -18,26 +18,26 @@ func Log(recovered any, stack []byte) {
 	slog.Error("purgatory: panic", "panic", Text(recovered), "stack", string(stack))
 }
 
-// Call calls f. If f panics, Call recovers and reports the panic to h. If f calls
+// Call calls f. If f panics, Call recovers and hands the panic to h, or to [Log] if h is nil. If h panics, Call logs both panics. If f or h calls
 // runtime.Goexit, the goroutine ends.
 func Call(f func(), h Handler) {
 	defer func() {
-		if v := recover(); v != nil {
-			Report(v, debug.Stack(), h)
+		v := recover()
+		if v == nil {
+			return
 		}
+		stack := debug.Stack()
+		defer func() {
+			if hv := recover(); hv != nil {
+				Log(fmt.Sprintf("%v (and then in the panic handler: %v)", Text(v), Text(hv)), stack)
+			}
+		}()
+		if h == nil {
+			h = Log
+		}
+		h(v, stack)
 	}()
 	f()
-}
-
-// Apart is [Call] on another goroutine, and waits until that has ended. Use it for user code
-// that must not end the caller's goroutine: not even runtime.Goexit does.
-func Apart(f func(), h Handler) {
-	done := make(chan struct{})
-	sched.Go(func() {
-		defer close(done)
-		Call(f, h)
-	})
-	sched.Receive(done)
 }
 
 // Finish returns f(x). If f calls runtime.Goexit, its goroutine ends, and another one calls f
@@ -54,43 +54,19 @@ func Finish[T, R any](f func(T) R, x T) (r R) {
 	return r
 }
 
-// Report calls h with a recovered panic and its stack: what [debug.Stack] returns in the deferred
-// function that has recovered, since the stack still contains the panic there. A nil h means [Log]. If h
-// panics, Report recovers and logs both panics. If h calls runtime.Goexit, as Fatal of a test does,
-// Report does not return.
-func Report(v any, stack []byte, h Handler) {
-	defer func() {
-		if hv := recover(); hv != nil {
-			Log(fmt.Sprintf("%v (and then in the panic handler: %v)", Text(v), Text(hv)), stack)
-		}
-	}()
-	if h == nil {
-		h = Log
-	}
-	h(v, stack)
-}
-
 // Text formats a key or the value of a panic. Of one that refers to what another goroutine may be
 // writing, it formats the type: to read a map meanwhile would end the process. Of a pointer it
-// formats the address, too. A String method of the value runs apart; if it calls runtime.Goexit,
-// Text returns the type.
+// formats the address, too. It calls a String or Error method of the value, with which fmt recovers a panic.
 func Text(v any) (text string) {
-	if t := reflect.TypeOf(v); t != nil && t.NumMethod() == 0 && (t.Kind() <= reflect.Complex128 || t.Kind() == reflect.String) {
-		return fmt.Sprint(v) // runs no code of the user's, and so no goroutine for it
+	switch v.(type) {
+	case fmt.Stringer, error:
+		return fmt.Sprint(v)
 	}
-	text = fmt.Sprintf("%T", v)
-	Apart(func() {
-		switch v.(type) {
-		case fmt.Stringer, error:
-			text = fmt.Sprint(v)
-			return
-		}
-		switch value := reflect.ValueOf(v); {
-		case value.Kind() == reflect.Pointer:
-			text = fmt.Sprintf("%T(%p)", v, v)
-		case value.Comparable(): // fmt reads no map and no slice in it, and of pointers in it formats the addresses
-			text = fmt.Sprint(v)
-		}
-	}, nil)
-	return text
+	switch value := reflect.ValueOf(v); {
+	case value.Kind() == reflect.Pointer:
+		return fmt.Sprintf("%T(%p)", v, v)
+	case value.IsValid() && value.Comparable(): // fmt reads no map and no slice in it, and of pointers in it formats the addresses
+		return fmt.Sprint(v)
+	}
+	return fmt.Sprintf("%T", v)
 }
