@@ -55,7 +55,7 @@ type Machine struct {
 	// extra() Watches, one for each key beyond the first. After the operation was
 	// cancelled, tail points to the cause, an error. The outcome in the state word tells
 	// the two apart. One pointer for both keeps a user's type with 8 bytes of its own in
-	// the size class of 112 bytes.
+	// the size class of 112 bytes: see docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	first Watch // of the first key: an operation on one key needs no second allocation
