@@ -42,7 +42,7 @@ func (t *store) next() (at int64) {
 // runDue claims the due entries of one shard one by one, runs each before it claims the next, and starts
 // another worker if more are due. It reports whether a task ran. An entry that was claimed in advance
 // could not be cancelled, and would wait behind a task that blocks: see
-// docs/decisions.md#due-entries-are-claimed-one-by-one.
+// docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {

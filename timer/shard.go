@@ -20,7 +20,7 @@ type shard struct {
 	last  int64 // the last tick of the wheel that the clock can reach
 
 	// An entry that is due in more than far, in ns, is young at first, and most are cancelled before they
-	// touch a bucket: 54 ns instead of 61 (see docs/decisions.md#young-entries).
+	// touch a bucket: 54 ns instead of 61 (see docs/internals/decisions.md#young-entries).
 	//
 	// No entry is late because it is young:
 	//
@@ -36,7 +36,7 @@ type shard struct {
 	// entry lowers it, a flush raises it, both with mu held. It is read without mu.
 	next sched.Int64
 
-	mu struct { // lock level 3, see docs/design.md
+	mu struct { // lock level 3, see docs/internals/design.md
 		sched.Mutex
 		pending int64
 		reached int64 // a time that the clock has reached, in ns

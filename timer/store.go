@@ -76,7 +76,7 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 const maxShards = 256 // an entry has eight bits for its shard
 
 // defaultShards returns eight for each processor, rounded up to a power of two, at most 256: see
-// docs/decisions.md#shards.
+// docs/internals/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))

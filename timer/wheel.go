@@ -11,7 +11,7 @@ import (
 // use. It takes no lock and reads no clock: time is an argument, counted in ticks.
 //
 // Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
-// differs from now, in the bucket of that digit (see docs/decisions.md#the-highest-digit-that-differs):
+// differs from now, in the bucket of that digit (see docs/internals/decisions.md#the-highest-digit-that-differs):
 //
 //	now           1 2 7        size 10
 //	tick          1 2 9   →    level 0, bucket 9

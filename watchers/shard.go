@@ -14,7 +14,7 @@ import (
 //
 // What a registration and an end both write lies in one cache line.
 type Shard[K comparable] struct {
-	mu struct { // lock level 5, see docs/design.md
+	mu struct { // lock level 5, see docs/internals/design.md
 		sched.Mutex
 		watched  uint32 // watches that are linked in this shard
 		walks    int32  // keys of which operations are being tried

@@ -24,7 +24,7 @@ import (
 //  5. A walk that has begun, or a key that has left the map, changes the list's number. A paused walk goes on if the number is still
 //     its own; otherwise it is over.
 //
-// A Walk is not safe for concurrent use.
+// See docs/internals/decisions.md#one-walk-for-each-key. A Walk is not safe for concurrent use.
 type Walk[K comparable] struct {
 	shard  *Shard[K]
 	list   *keyList[K] // nil: it is over

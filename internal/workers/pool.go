@@ -27,7 +27,7 @@ const yieldAfter = 64
 //
 // Whoever takes work calls KickIfQueued before it runs code that may block, so no work waits for a blocked
 // worker while there is room for another. No more goroutines are being started than there are processors: see
-// docs/decisions.md#as-many-new-workers-as-processors.
+// docs/internals/decisions.md#as-many-new-workers-as-processors.
 //
 // A worker that lingers counts as none. Kick wakes it, and it asks for room as Kick does: if it gets none, 2 or
 // 4 holds.
@@ -84,7 +84,7 @@ func (p *Pool) Kick() {
 }
 
 // MayLinger lets a worker that finds no more work wait for some. Call it before the first Kick. See
-// docs/decisions.md#a-worker-lingers.
+// docs/internals/decisions.md#a-worker-lingers.
 func (p *Pool) MayLinger() {
 	p.bubble = sched.InBubble()
 	p.may.Store(true)
