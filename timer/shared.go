@@ -21,7 +21,7 @@ func Shared() *SystemTimer {
 	return shared()
 }
 
-var shared = sync.OnceValue(newSelfDriven)
+var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares the timer of the process
 
 // selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off at the tick at which the first
 // shard is to be flushed. Others may drive the timer as well, such as the reaper of a purgatory.

@@ -27,7 +27,7 @@ type SystemTimer struct {
 	base time.Time
 	pool workers.Pool
 
-	started atomic.Bool // Start was called
+	started atomic.Bool // Start was called; not explored: one swap
 
 	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
 	// little (docs/decisions.md#an-unused-purgatory).
@@ -40,7 +40,7 @@ type SystemTimer struct {
 }
 
 // live counts the SystemTimers of the process that are driven and have not been stopped. Beyond
-// tooManyTimers, the first enabled logger gets one warning.
+// tooManyTimers, the first enabled logger gets one warning. They are not explored: nothing but the warning depends on them.
 var (
 	live       atomic.Int64
 	warnedMany atomic.Bool

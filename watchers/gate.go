@@ -56,6 +56,8 @@ func (w *Watchers[K]) Inside() (n int) {
 
 // sighting is what the last call of Blocked has seen of a shard: since when, in nanoseconds plus 1, a goroutine is inside and
 // nothing has changed; 0 if none was.
+//
+// Its words are not explored: see [Watchers.Blocked] for two calls at a time.
 type sighting struct{ state, since atomic.Int64 }
 
 // Seen is an operation that a shard has seen, without a reference to it.

@@ -30,7 +30,7 @@ type Shard[K comparable] struct {
 
 	gate  gate
 	stale sched.Pointer[staleWatch]
-	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met
+	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
 	waited *stats.Waited // nil if only counts are wanted; guarded by mu
 	all    *Watchers[K]
