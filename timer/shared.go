@@ -39,7 +39,7 @@ type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // level 8 of the lock order, see docs/design.md
+		sched.Mutex       // level 8 of the lock order, see docs/internals/design.md
 		at          int64 // the time to which the alarm is set, in ns; never if it is not
 	}
 }
