@@ -13,7 +13,7 @@ import (
 // timer on which the driver sleeps, for up to 50 ms; a driver that is woken waits behind them, too. So
 // does a stand-in, perhaps: then another is started when it has taken as long. Beside a million pending
 // operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with stand-ins, and of 26 ms
-// without (docs/decisions.md#a-stand-in-for-the-clock).
+// without (docs/internals/decisions.md#a-stand-in-for-the-clock).
 //
 // Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has
 // woken up, since that writes never.

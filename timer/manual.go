@@ -21,7 +21,7 @@ import (
 // There is one shard: use more, [WithShards], if many goroutines add entries.
 type ManualTimer struct {
 	store
-	// mu is level 7 of the lock order, see docs/design.md: Extend, popLocked and the
+	// mu is level 7 of the lock order, see docs/internals/design.md: Extend, popLocked and the
 	// statistics of keys call Now with a shard's lock held.
 	mu struct {
 		sched.Mutex

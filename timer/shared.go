@@ -21,7 +21,7 @@ func Shared() *SystemTimer {
 	return shared()
 }
 
-var shared = sync.OnceValue(newSelfDriven)
+var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares the timer of the process
 
 // selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off at the tick at which the first
 // shard is to be flushed. Others may drive the timer as well, such as the reaper of a purgatory.
@@ -39,7 +39,7 @@ type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // level 8 of the lock order, see docs/design.md
+		sched.Mutex       // level 8 of the lock order, see docs/internals/design.md
 		at          int64 // the time to which the alarm is set, in ns; never if it is not
 	}
 }

@@ -49,7 +49,8 @@ func listOf[K comparable](w *machine.Watch) *keyList[K] {
 
 // table is a hash table with chaining. It is not safe for concurrent use. Go's map would hash each key a
 // second time, which is 6 % of an operation's life, and would allocate for keys that come
-// and go. Here a key is hashed once for shard and table together, and entries are used again.
+// and go. Here a key is hashed once for shard and table together, and entries are used again: see
+// docs/internals/decisions.md#a-hash-table-of-our-own.
 type table[K comparable] struct {
 	free  *keyList[K]
 	nfree int32

@@ -25,7 +25,7 @@ import (
 //  5. A walk that has begun, or a key that has left the map, changes the list's number. A paused walk goes on if the number is still
 //     its own; otherwise it is over.
 //
-// A Walk is not safe for concurrent use.
+// See docs/internals/decisions.md#one-walk-for-each-key. A Walk is not safe for concurrent use.
 type Walk[K comparable] struct {
 	shard  *Shard[K]
 	list   *keyList[K] // nil: it is over
@@ -186,23 +186,17 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	s.lock()
 	if m.EndsAs() == machine.Expired {
-		l, e := listOf[K](m.First()), &s.mu.checked
+		l, last := listOf[K](m.First()), &s.mu.checkedLast
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
-			e = &s.mu.unchecked
+			last = &s.mu.uncheckedLast
+			s.mu.unchecked++
 		}
-		e.n++
 		at := m.Entry().Deadline()
-		e.last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
+		*last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
 	s.leaveLocked([]*machine.Machine{m})
 	s.unlock()
 	return unchecked
-}
-
-// expiries are operations that have expired.
-type expiries[K comparable] struct {
-	n    int64
-	last Seen[K]
 }
 
 // LastExpiry returns the last operation with its first key in s that has expired, among those that a check has come to or among the others. Its Kind is nil if there is none.
@@ -210,9 +204,9 @@ func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	s.lock()
 	defer s.unlock()
 	if unchecked {
-		return s.mu.unchecked.last
+		return s.mu.uncheckedLast
 	}
-	return s.mu.checked.last
+	return s.mu.checkedLast
 }
 
 // LeaveOthers takes m, which has several keys and has left the lists of one shard, out of those of the others.

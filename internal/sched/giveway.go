@@ -14,7 +14,7 @@ import (
 // goroutines and timers that the thread was to serve wait as long. Beside a herd of 100,000 waits that
 // end, a goroutine wakes up 1.2 ms late instead of 4.7 because the thread yields. But where other
 // processes keep all processors busy, a thread that yields waits while they run. So it yields once in
-// a millisecond, and not at all in the first. See docs/decisions.md#a-walk-gives-way.
+// a millisecond, and not at all in the first. See docs/internals/decisions.md#a-walk-gives-way.
 func GiveWay(since time.Time) time.Time {
 	runtime.Gosched()
 	now := time.Now()
