@@ -20,7 +20,8 @@ import (
 //  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is cleared. And each
 //     operation is visited before one is visited again.
 //  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A walk that begins
-//     meanwhile takes asked over, and so visits the rest, too. A walk that goes on puts back what others had asked for before.
+//     meanwhile takes asked over, and so visits the rest, too. If others had asked before the pause, it queues the key, since the
+//     callbacks may block.
 //  5. A walk that has begun, or a key that has left the map, changes the list's number. A paused walk goes on if the number is still
 //     its own; otherwise it is over.
 //
@@ -31,9 +32,8 @@ type Walk[K comparable] struct {
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
-	rest   int   // operations that it may still visit
-	placed bool  // there were positions when the pass began
-	marks  asked // while it pauses: what others had asked for before
+	rest   int  // operations that it may still visit
+	placed bool // there were positions when the pass began
 }
 
 const maxAgain = 8
@@ -90,10 +90,13 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 	case l.number != w.number: // the key has left the map
 		w.list = nil
 	case pause:
-		w.marks = l.asked
+		others := l.asked.any
 		l.asked.add(w.upTo)
 		l.walking = false
 		s.mu.walks--
+		if others {
+			s.queueLocked(l)
+		}
 	default:
 		n = w.readLocked(out)
 	}
@@ -109,7 +112,7 @@ func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
 	}
 	s.lock()
 	if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
-		l.asked, l.walking = w.marks, true
+		l.asked, l.walking = asked{}, true
 		s.mu.walks++
 		n = w.readLocked(out)
 	}
