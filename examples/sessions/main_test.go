@@ -95,11 +95,11 @@ func TestDebugPage(t *testing.T) {
 	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
 		return run(ctx, []string{"-sessions", "1000", "-duration", "1h", "-debug-addr", "127.0.0.1:0"}, out, errs)
 	})
-	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["session"].Accepted == 1000 })
+	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["session"].Stats.Accepted == 1000 })
 	if status, errs := end(); status != program.OK {
 		assert.Contains(t, errs, "no session spoke in time", "the interrupt came before the first heartbeat")
 	}
-	assert.True(t, shown["session"].Timed)
+	assert.NotNil(t, shown["session"].Stats.Waited)
 	assert.Len(t, shown, 1)
 }
 
