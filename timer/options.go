@@ -84,26 +84,24 @@ func (c *config) configure(shards int, opts []Option) error {
 		}
 		o(c)
 	}
-	invalid := func(name string, value any, allowed string) error {
-		return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, name, value, allowed)
-	}
-	switch {
-	case c.tick < 1:
-		return invalid("tick", time.Duration(c.tick), "at least 1ns")
-	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
-		return invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	case c.shardCount < 1 || c.shardCount > maxShards || c.shardCount&(c.shardCount-1) != 0:
-		return invalid("number of shards", c.shardCount, "a power of two from 1 to 256")
-	case c.workers < 1:
-		return invalid("number of workers", c.workers, "at least 1")
-	case c.maxPending < 0:
-		return invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
-	case c.grace < 0:
-		return invalid("grace after a stall", c.grace, "at least 0 (none)")
-	case c.panicked == nil:
-		return invalid("panic handler", "nil", "a function")
-	case c.logger == nil:
-		return invalid("logger", "nil", "a *slog.Logger")
+	for _, rule := range []struct {
+		ok      bool
+		name    string
+		value   any
+		allowed string
+	}{
+		{c.tick >= 1, "tick", time.Duration(c.tick), "at least 1ns"},
+		{2 <= c.wheelSize && c.wheelSize <= maxWheelSize, "wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize)},
+		{0 < c.shardCount && c.shardCount <= maxShards && c.shardCount&(c.shardCount-1) == 0, "number of shards", c.shardCount, "a power of two from 1 to 256"},
+		{c.workers >= 1, "number of workers", c.workers, "at least 1"},
+		{c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)"},
+		{c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)"},
+		{c.panicked != nil, "panic handler", "nil", "a function"},
+		{c.logger != nil, "logger", "nil", "a *slog.Logger"},
+	} {
+		if !rule.ok {
+			return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, rule.name, rule.value, rule.allowed)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package watchers
 import (
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -23,12 +24,18 @@ type Shard[K comparable] struct {
 		counts        Counts
 		tries, wasted int64   // calls of TryComplete by checks, and how many of them returned false
 		signals       int64   // calls of Signal
-		last          Seen[K] // of what runs
+		unchecked     int64   // operations that have expired without a check
 
-		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
+		last  Seen[K]       // of what runs
+		seen  int64         // what Blocked has seen, which changes when a try or callbacks end
+		since time.Duration // of that, plus 1 ns; 0: nobody was inside
+
+		checkedLast, uncheckedLast Seen[K] // the last expiries
 	}
 
-	gate  gate
+	// gate has in its low bits how many goroutines run callbacks of operations that have ended here, and above how many
+	// operations' callbacks have been run ("answered").
+	gate  sched.Uint64
 	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
@@ -157,7 +164,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Signals += s.mu.signals
 	t.Checks += s.mu.tries
 	t.Wasted += s.mu.wasted
-	t.Unchecked += s.mu.unchecked.n
+	t.Unchecked += s.mu.unchecked
 	if t.Waited != nil && s.waited != nil {
 		for o := range s.waited {
 			t.Waited[o].AddAll(&s.waited[o])

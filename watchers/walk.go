@@ -183,23 +183,17 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	s.lock()
 	if m.EndsAs() == machine.Expired {
-		l, e := listOf[K](m.First()), &s.mu.checked
+		l, last := listOf[K](m.First()), &s.mu.checkedLast
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
-			e = &s.mu.unchecked
+			last = &s.mu.uncheckedLast
+			s.mu.unchecked++
 		}
-		e.n++
 		at := m.Entry().Deadline()
-		e.last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
+		*last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
 	s.leaveLocked([]*machine.Machine{m})
 	s.unlock()
 	return unchecked
-}
-
-// expiries are operations that have expired.
-type expiries[K comparable] struct {
-	n    int64
-	last Seen[K]
 }
 
 // LastExpiry returns the last operation with its first key in s that has expired, among those that a check has come to or among the others. Its Kind is nil if there is none.
@@ -207,9 +201,9 @@ func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	s.lock()
 	defer s.unlock()
 	if unchecked {
-		return s.mu.unchecked.last
+		return s.mu.uncheckedLast
 	}
-	return s.mu.checked.last
+	return s.mu.checkedLast
 }
 
 // LeaveOthers takes m, which has several keys and has left the lists of one shard, out of those of the others.

@@ -21,7 +21,7 @@ var epoch = sched.Now()
 
 // arrives returns an arrival of now.
 func arrives() (a arrival) {
-	now, inBubble := sched.Clock()
+	now, inBubble := clock()
 	return arrival{now: now.Sub(epoch), inBubble: inBubble}
 }
 

@@ -34,28 +34,22 @@ type (
 	}
 )
 
-func (x *number[T, A, P]) Load() T    { stall(); return P(&x.v).Load() }
-func (x *number[T, A, P]) Store(v T)  { stall(); P(&x.v).Store(v) }
-func (x *number[T, A, P]) Add(d T) T  { stall(); return P(&x.v).Add(d) }
-func (x *number[T, A, P]) Swap(v T) T { stall(); return P(&x.v).Swap(v) }
-func (x *number[T, A, P]) Or(v T) T   { stall(); return P(&x.v).Or(v) }
-func (x *number[T, A, P]) And(v T) T  { stall(); return P(&x.v).And(v) }
-func (x *number[T, A, P]) CompareAndSwap(old, v T) bool {
-	stall()
-	return P(&x.v).CompareAndSwap(old, v)
-}
+func (x *number[T, A, P]) Load() T                    { stall(); return P(&x.v).Load() }
+func (x *number[T, A, P]) Store(v T)                  { stall(); P(&x.v).Store(v) }
+func (x *number[T, A, P]) Add(d T) T                  { stall(); return P(&x.v).Add(d) }
+func (x *number[T, A, P]) Swap(v T) T                 { stall(); return P(&x.v).Swap(v) }
+func (x *number[T, A, P]) Or(v T) T                   { stall(); return P(&x.v).Or(v) }
+func (x *number[T, A, P]) And(v T) T                  { stall(); return P(&x.v).And(v) }
+func (x *number[T, A, P]) CompareAndSwap(o, v T) bool { stall(); return P(&x.v).CompareAndSwap(o, v) }
 
 func (b *Bool) Load() bool                      { stall(); return b.v.Load() }
 func (b *Bool) Store(v bool)                    { stall(); b.v.Store(v) }
 func (b *Bool) Swap(v bool) bool                { stall(); return b.v.Swap(v) }
 func (b *Bool) CompareAndSwap(old, v bool) bool { stall(); return b.v.CompareAndSwap(old, v) }
 
-func (p *Pointer[T]) Load() *T     { stall(); return p.v.Load() }
-func (p *Pointer[T]) Swap(v *T) *T { stall(); return p.v.Swap(v) }
-func (p *Pointer[T]) CompareAndSwap(old, v *T) bool {
-	stall()
-	return p.v.CompareAndSwap(old, v)
-}
+func (p *Pointer[T]) Load() *T                    { stall(); return p.v.Load() }
+func (p *Pointer[T]) Swap(v *T) *T                { stall(); return p.v.Swap(v) }
+func (p *Pointer[T]) CompareAndSwap(o, v *T) bool { stall(); return p.v.CompareAndSwap(o, v) }
 
 func (m *Mutex) Lock()         { stall(); m.v.Lock() }
 func (m *Mutex) TryLock() bool { stall(); return m.v.TryLock() }

@@ -22,13 +22,9 @@ func Now() time.Time { return time.Now() }
 // InBubble reports whether its caller runs in a bubble of testing/synctest, whose times have no monotonic reading. A
 // channel must not leave the bubble in which it was made, and none must come into one.
 func InBubble() bool {
-	_, inBubble := Clock()
-	return inBubble
+	now := time.Now()
+	return now == now.Round(0) //nolint:staticcheck // Equal would compare what Round keeps
 }
-
-// MayLinger reports whether a goroutine may wait for a while after its work. A bubble could not end then, nor a
-// run with the tag interleave.
-func MayLinger() bool { return !InBubble() }
 
 // Since returns the time since t.
 func Since(t time.Time) time.Duration { return time.Since(t) }
