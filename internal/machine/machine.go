@@ -15,7 +15,8 @@ import (
 // for the holder only.
 //
 // An operation is new, pending, busy, or ended. Busy means that one goroutine, the holder, tries it or ends it.
-// There is no mutex: nobody waits for a holder, but sets a mark in the state word and goes on:
+// There is no mutex: nobody waits for a holder, but sets a mark in the state word and goes on
+// (docs/internals/decisions.md#a-state-word):
 //
 //	         Begin              Release                 Settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
@@ -45,7 +46,8 @@ type Machine struct {
 	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
 	// While the operation waits, tail points to an array of extra() Watches; after it was cancelled, to the
-	// cause, an error. It belongs to the holder. One pointer for both saves a size class.
+	// cause, an error. It belongs to the holder. One pointer for both saves a size class:
+	// docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	first Watch // of the first key: an operation on one key needs no second allocation
