@@ -74,7 +74,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 }
 
 // admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another entry could
-// be refused although there is room. The limit does not apply to the next run of a periodic handle.
+// be refused although there is room. The next run of a periodic handle is always accepted.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	limit, task := t.maxPending, taskOf(e)
 	if task == nil && !e.OfOperation() {
@@ -134,7 +134,7 @@ func (t *store) adopt(e *TaskEntry) error {
 	return nil
 }
 
-// lock returns the shard of e, with its lock held; nil if t does not own e.
+// lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
 	if s == nil {
@@ -209,7 +209,6 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// cancelLocked removes e, if it is in a list of s, and reports whether it did.
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
 		t.removeLocked(s, e, entry.Cancelled)
@@ -219,7 +218,6 @@ func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	return ok
 }
 
-// removeLocked takes e out of its list. mark is [entry.ExpiredBit], or [entry.Cancelled], which has all bits set.
 func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	e.Unlink()
 	e.At |= mark
@@ -235,10 +233,8 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 // deadline, too.
 //
 // A deadline that is later by a tick or more is written to the entry only: when the old one passes, the timer
-// puts the entry back into the wheel.
-//
-// The operation of a purgatory that has no timeout was not added. Its first deadline schedules it, unless
-// Cancel was called, or Stop. No maximum of pending entries applies to that.
+// puts the entry back into the wheel. An operation that was not added, because it has no timeout, is scheduled,
+// unless Cancel was called, or Stop; the maximum does not apply to that.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)

@@ -65,8 +65,7 @@ func newShard(index int, cfg *config) *shard {
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
-	// If the big buckets of all shards expired together, the next expiry would be late. So each wheel is ahead
-	// of the previous one by 1/shards of a bucket of level 1 and of one of level 2. With ticks of 1 ns that
+	// Wheels out of step: 1/shards of a bucket of level 1 and of one of level 2 each. With ticks of 1 ns that
 	// would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
 		s.phase = i * (size + size*size) / shards
@@ -99,7 +98,7 @@ func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	return s.timeOf(s.mu.wheel.put(e, tick))
 }
 
-// lowerLocked takes the first entry out of list, which is not empty, and puts it into the wheel or into due.
+// lowerLocked puts the first entry of list into the wheel or into due.
 func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	e := list.First()
 	e.Unlink()
