@@ -18,9 +18,9 @@ func (s *Shard[K]) Enter() (inside int) { return int(s.gate.Add(1) % (1 << insid
 func (s *Shard[K]) Exit(answered int) { s.gate.Add(uint64(answered)<<insideBits - 1) }
 
 // Unanswered returns how many operations have been accepted and are not answered: none, if there was a moment
-// during the call at which there were none. Both counts only grow, and no operation is answered before it is
-// accepted. All answered counts are read before the first accepted count. So if the sums are equal, they were
-// equal between the two passes.
+// during the call at which there were none. Both counts only grow, an operation is accepted before it is
+// answered, and all answered counts are read before the first accepted count: so if the sums are equal, they
+// were equal between the passes.
 func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals
@@ -53,8 +53,8 @@ type Seen[K comparable] struct {
 	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 
-// Blocked returns the operation that was tried or has ended last in the shard in which goroutines have been trying, or running
-// callbacks, for longest, while none has finished. If anew is true it forgets what earlier calls have seen.
+// Blocked returns what runs in the shard in which goroutines have been trying, or running callbacks, for
+// longest, while none has finished. With anew it forgets what earlier calls have seen.
 func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Seen[K]) {
 	for s := range w.Shards() {
 		s.lock()

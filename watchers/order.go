@@ -9,10 +9,9 @@ import (
 
 // ordered is what a keyList needs as soon as an operation waits for a position of its key.
 //
-// The index finds a position in a long list: a sorted array of marks that stand in the list itself. A binary
-// search is followed by steps from the mark that was found, which add a mark after every segment operations. An
-// operation that leaves does not touch the index. A walk drops the first marks, if no operation stands before
-// them, and an index with too many marks is emptied; both amortized over the insertions.
+// The index, a sorted array of marks in the list, finds a position: a binary search is followed by steps, which
+// add a mark after every segment operations. An operation that leaves does not touch it. Marks before which no
+// operation stands are dropped, and an index with too many is emptied: amortized over the insertions.
 type ordered struct {
 	begin machine.Watch    // the operations that wait for a position stand behind it
 	index []*machine.Watch // empty until an operation is inserted far from the end

@@ -8,8 +8,8 @@ type Sampled[K comparable] struct {
 	Key K
 }
 
-// Sample appends up to n pending operations of s to out: the first ones of each key, of some keys if there are
-// many, which from selects. It visits O(n) watches.
+// Sample appends up to n pending operations to out: the first of each key, or, of many keys, of those that from
+// selects.
 func (s *Shard[K]) Sample(out []Sampled[K], n int, from uint) []Sampled[K] {
 	s.lock()
 	defer s.unlock()

@@ -52,9 +52,9 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, and of arrival
-// where positions are equal. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close],
-// or if as many watches stand under the key as Config.KeyLimit allows.
+// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then
+// of arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or
+// beyond Config.KeyLimit.
 func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (ok bool) {
 	s.mu.Lock()
 	if s.stale.Load() != nil {

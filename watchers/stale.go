@@ -5,8 +5,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// staleWatch is a watch that is still in its list although its operation has ended, because the lock of the
-// list was not free. The next goroutine that locks it takes it out, or the purge does.
+// staleWatch is a watch of an operation that has ended, in a list whose lock was not free.
 type staleWatch struct {
 	next  *staleWatch
 	watch *machine.Watch
@@ -27,12 +26,12 @@ func (s *Shard[K]) unlock() {
 }
 
 // leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes
-// stale, unless there are too many: so the crowd of one key does not delay the ends of another's. A stale watch
+// stale, unless there are too many: the crowd of one key does not delay the ends of another's. A stale watch
 // does not stay for longer than the lock is held without a break:
 //
 //  1. The goroutine that makes w stale pushes it, and then tries the lock once more.
-//  2. If that fails, another goroutine holds the lock. Either it takes out w, or the next one to lock s does.
-//  3. The purge takes out what nobody came for.
+//  2. If that fails, another goroutine holds the lock. Either it takes out w, or the next one to lock s does,
+//     or the purge.
 func leave[K comparable](w *machine.Watch) {
 	l := listOf[K](w)
 	if l == nil {
@@ -81,4 +80,5 @@ func (w *Watchers[K]) Purge() (purged int) {
 	return purged
 }
 
+// Stale returns the number of stale watches.
 func (w *Watchers[K]) Stale() int { return int(w.stale.Load()) }

@@ -40,13 +40,13 @@ func (a *asked) add(upTo int64) {
 }
 
 // listOf returns the list that w is in, nil if none, for the holder, or for who takes out a stale watch. The
-// conversion is safe: a list in which operations stand is the first field of a keyList.
+// conversion is safe: such a list is the first field of a keyList.
 func listOf[K comparable](w *machine.Watch) *keyList[K] {
 	return (*keyList[K])(unsafe.Pointer(w.List()))
 }
 
-// table is a hash table with chaining. It is not safe for concurrent use. Go's map would hash each key again, 6
-// % of an operation's life, and allocate for keys that come and go.
+// table is a hash table with chaining. Go's map would hash each key again, 6 % of an operation's life, and
+// allocate for keys that come and go.
 type table[K comparable] struct {
 	free    *keyList[K]
 	nfree   int32

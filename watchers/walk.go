@@ -7,18 +7,16 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Walk is a walk over the operations of a key, in the order of the list, which tries them. It reads a few in
-// each hold of the shard's lock, and the caller tries them with no lock held. It is not safe for concurrent
-// use.
+// Walk is a walk over the operations of a key, in the order of the list. It reads a few in each hold of the
+// shard's lock, and the caller tries them with none held. It is not safe for concurrent use.
 //
-// A key has one walk that tries at a time, and one cursor, before the operation that comes next. The goroutine
-// that unlinks that operation moves the cursor on.
+// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever
+// unlinks that operation moves the cursor on.
 //
 //  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the
-//     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head of the list.
-//  2. At the end of the list, in the hold of the lock that would clear walking, the walk looks at asked: if
-//     somebody has asked meanwhile, it begins at the head again. After maxAgain times it queues the key, and a
-//     worker goes on.
+//     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head.
+//  2. In the hold of the lock that would clear walking, the walk looks at asked: if somebody has asked
+//     meanwhile, it begins at the head again. After maxAgain times it queues the key, and a worker goes on.
 //  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is
 //     cleared. And each operation is visited before one is visited again.
 //  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A
@@ -39,8 +37,8 @@ type Walk[K comparable] struct {
 
 const maxAgain = 8
 
-// Begin asks for tries of the operations that wait for key, up to a position, and begins a walk, if none is
-// under way. It puts the first operations into out, and returns their number, 0 if there are none.
+// Begin asks for tries up to a position, and begins a walk, if none is under way. It puts the first operations
+// into out, and returns their number.
 func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
@@ -65,8 +63,8 @@ func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine
 }
 
 // fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs
-// no visit, because its registration tries it. It stands at the end, but where there are positions it may stand
-// before the cursor's end: the bound keeps the walk from going on for ever.
+// no visit: its registration tries it. Among positions it may stand before the cursor's end, so visits are
+// bounded.
 func (w *Walk[K]) fromHead() {
 	l := w.list
 	l.number++
@@ -79,8 +77,8 @@ func (w *Walk[K]) fromHead() {
 	l.Start()
 }
 
-// Next takes those of the operations that end out of the lists of the shard, and puts the next ones into out.
-// It returns their number, 0 if the walk is over, or is to pause. tried is how many were tried.
+// Next takes those of the tried operations that end out of the lists, and puts the next ones into out. It
+// returns their number, 0 if the walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
 	s, l := w.shard, w.list
 	s.lock()
@@ -179,8 +177,8 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	}
 }
 
-// Leave is leaveLocked for one operation; s is the shard of its first key. It reports whether the operation
-// expires and no walk has come to it, nor, for the first key, is about to.
+// Leave is leaveLocked for one operation, in the shard of its first key. unchecked: it expires, and no walk has
+// come to it, nor is about to.
 func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	s.lock()
 	if m.EndsAs() == machine.Expired {
@@ -197,8 +195,8 @@ func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	return unchecked
 }
 
-// LastExpiry returns the last operation with its first key in s that has expired, among those that a check has
-// come to or the others. Its Kind is nil if there is none.
+// LastExpiry returns the last expiry of those that a check has come to, or of the others. Its Kind is nil if
+// there is none.
 func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	s.lock()
 	defer s.unlock()
@@ -216,17 +214,16 @@ func LeaveOthers[K comparable](m *machine.Machine) {
 	}
 }
 
-// Claims is a walk that claims operations. It waits for no walk that tries: between two holds of the lock a
-// mark in the list says how far it has come.
+// Claims is a walk that claims operations. It waits for no other walk: between two holds of the lock a mark in
+// the list says how far it has come.
 type Claims[K comparable] struct {
 	list *keyList[K] // nil: it has not begun
 	mark *machine.Watch
 	rest int // operations that it may still visit: others may keep arriving
 }
 
-// Claim calls claim, with the shard's lock held, for the next operations that wait for key. It takes those for
-// which claim returns true out of the lists of the shard, and puts them into out. It returns their number, and
-// whether there are more.
+// Claim calls claim, with the shard's lock held, for the next operations that wait for key. Those for which it
+// returns true leave the lists of the shard, into out. Claim returns their number, and whether there are more.
 func (s *Shard[K]) Claim(c *Claims[K], key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int, more bool) {
 	s.lock()
 	defer s.unlock()

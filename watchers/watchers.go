@@ -5,11 +5,10 @@
 //	                        then those that wait for a position, in order of position
 //
 // An operation counts as accepted in the shard of its first key, and as ended in the shard in which it ends;
-// only the sums over all shards have a meaning. A key leaves the map when no operation waits for it.
+// only the sums have a meaning. A key leaves the map when no operation waits for it.
 //
-// No lock is held while user code runs. A shard's lock is held for a bounded part of a walk, with two
-// exceptions: a hash table that grows or shrinks moves all its keys, and an insertion into the middle of a long
-// ordered list may walk over many operations.
+// No lock is held while user code runs. A shard's lock is held for a bounded part of a walk; longer when a hash
+// table grows or shrinks, and for an insertion into the middle of a long ordered list.
 package watchers
 
 import (
@@ -60,6 +59,7 @@ func DefaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
+// New returns an empty map.
 func New[K comparable](c Config[K]) *Watchers[K] {
 	return &Watchers[K]{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[Shard[K]], c.Shards), config: c}
 }
@@ -71,8 +71,8 @@ func (w *Watchers[K]) Seed() maphash.Seed { return w.seed }
 // Hash returns the hash of key. It panics if key contains an interface value that cannot be compared.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
-// Used returns the shard of the keys with this hash, nil if none was used yet. Then nobody waits for them: a
-// registration makes the shard, links the operation and tries it after that.
+// Used returns the shard of the keys with this hash, nil if nobody has waited for one. A registration makes the
+// shard before it links and tries its operation.
 func (w *Watchers[K]) Used(hash uint64) *Shard[K] {
 	return w.slots[hash&uint64(len(w.slots)-1)].Load()
 }
@@ -116,11 +116,8 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 }
 
 // Close makes [Shard.Pass], and [Shard.Watch] for a first key, fail from now on. Whoever takes a shard's lock
-// after Close finds every operation that it has accepted, under its first key at least:
-//
-//  1. A registration with that lock held has linked its operation before, or takes the lock later, and reads
-//     closed.
-//  2. A shard that is not found is made after Close, and so whoever uses it reads closed.
+// later finds every operation that it has accepted: a registration with that lock held has linked its operation
+// before, or takes the lock later, and reads closed. A shard that is not found is made later.
 func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
 // FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash and its

@@ -21,9 +21,8 @@ type (
 	Pointer[T any] = atomic.Pointer[T]
 )
 
-// inlined calls the methods of these types once. Only if they were inlined here, the compiler passes their
-// bodies on to packages that import this one, and not sync/atomic; otherwise each operation would cost a call
-// there.
+// inlined calls these methods once: only if they were inlined here can packages that do not import sync/atomic
+// inline them.
 func inlined(b *Bool, l *Int64, u *Uint32, w *Uint64) {
 	b.Store(!b.Load() && b.Swap(true) && b.CompareAndSwap(false, true))
 	l.Store(l.Load() + l.Add(1) + l.Swap(1))

@@ -51,6 +51,7 @@ var WithTimeout = context.WithTimeout
 // Dice returns a random number from 0 to n-1.
 func Dice(n int64) int64 { return rand.Int64N(n) }
 
+// Receive receives from c.
 func Receive(c <-chan struct{}) { <-c }
 
 // Either receives from a or b, whichever comes first, and reports whether it was a. Without b, a receive is
@@ -119,8 +120,8 @@ func (s *Sleeper) Sleep(d time.Duration, token Token, stop, end <-chan struct{})
 	return Stopped
 }
 
-// Sleep waits until d has passed (Elapsed), or it can take token (Taken), or stop or end is closed (Stopped).
-// If several are the case, Taken comes first. Of a nil channel nothing comes.
+// Sleep waits until d has passed (Elapsed), or it can take token (Taken, which comes first), or stop or end is
+// closed (Stopped).
 func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
 	return new(Sleeper).Sleep(d, token, stop, end)
 }
