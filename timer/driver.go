@@ -8,12 +8,10 @@ import (
 )
 
 // callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
-// shard is to be flushed, a goroutine of its own does so, once, and gets this processor: while the garbage
-// collector marks, nobody may look at the runtime timer on which the driver sleeps for up to 50 ms. Beside a
-// million pending operations (P8 of bench) the p99 lateness is 3.5 ms with stand-ins, and 26 without
-// (docs/decisions.md#a-stand-in-for-the-clock).
-//
-// Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has woken up.
+// shard is to be flushed, a goroutine of its own does so, once, and gets this processor. While the garbage
+// collector marks, nobody may look at the runtime timer on which the driver sleeps for up to 50 ms: beside a
+// million pending operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
+// (docs/decisions.md#a-stand-in-for-the-clock). The caller whose compare-and-swap succeeds starts it.
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -23,8 +21,8 @@ func (t *store) callStandIn(overdue, now int64) {
 	}
 }
 
-// standIn flushes once, unless another stand-in does. The driver, if it wakes up meanwhile, goes on where a
-// lock is free. A flush only raises next, so the driver wakes up too early for it, and not too late.
+// standIn flushes once, unless another stand-in does. A flush only raises next, so the driver wakes up too
+// early for it, and not too late.
 func (t *store) standIn() {
 	if !t.standing.Swap(true) {
 		t.flush(t.clock.Now())
@@ -65,8 +63,8 @@ func (t *SystemTimer) nextWake() int64 {
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true:
 // also for an entry that was extended. It returns false when d has passed or the timer stops. If d is 0, it
-// hands over what is due and does not wait. One of several callers is the driver; the others wait until they
-// can be it, for up to their d. A task that calls it blocks its worker.
+// does not wait. One of several callers is the driver; the others wait until they can be it, for up to their d.
+// A task that calls it blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed. On a stopped timer it

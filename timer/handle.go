@@ -136,9 +136,8 @@ func (p *periodic) again(due time.Duration) {
 	}
 }
 
-// Stop prevents further runs of the function and reports whether it prevented one. False means that a function
-// that runs once has run or is about to, or that the handle was stopped before. It does not wait for a run in
-// progress.
+// Stop prevents further runs of the function and reports whether it prevented one: not if a function that runs
+// once has run or is about to, or the handle was stopped before. It does not wait for a run in progress.
 func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
 		return h.timer().Cancel(&h.task)

@@ -9,14 +9,13 @@ import (
 )
 
 // ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks of their
-// own, as raft libraries do (see the example). It is safe for concurrent use, and starts no goroutine.
+// own, as raft libraries do. It is safe for concurrent use, and starts no goroutine.
 //
 // Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns: those of
-// entries that were due when they were added, too. A task that blocks holds up the clock, and nothing else. If
-// one calls runtime.Goexit, another goroutine goes on with the rest, and nobody waits for it.
+// entries that were due when they were added, too. A task that blocks holds up the clock only. If one calls
+// runtime.Goexit, another goroutine goes on with the rest, and nobody waits for it.
 //
-// A move at which nothing expires takes some 50 ns for each shard. There is one shard: use more, [WithShards],
-// if many goroutines add entries.
+// A move at which nothing expires takes some 50 ns for each shard: one, but for [WithShards].
 type ManualTimer struct {
 	store
 	// mu is level 7 of the lock order, see docs/design.md: Now is called with a shard's lock held.
@@ -53,8 +52,8 @@ func (t *ManualTimer) Now() time.Duration {
 
 // AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an entry
 // expires, and runs the task there; AdvanceClock(0) runs what is due already. A negative d panics, and nothing
-// has changed. If another AdvanceClock is in progress, on another goroutine or because a task calls it,
-// AdvanceClock adds d to the distance of that one and returns false at once. The clock stops before [Never].
+// has changed. If another AdvanceClock is in progress, on another goroutine or around this one, AdvanceClock
+// adds d to the distance of that one and returns false at once. The clock stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
@@ -79,8 +78,8 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 // lastTime is where the clock stops.
 const lastTime = Never - 1
 
-// move moves the clock to the target, from one time to the next at which a shard has to be flushed, and reports
-// whether any task ran. The clock does not move while entries are due.
+// move moves the clock to the target, from one time to the next at which a shard has to be flushed, but not
+// while entries are due.
 func (t *ManualTimer) move() (ran bool) {
 	for {
 		t.mu.Lock()

@@ -8,10 +8,9 @@ import (
 )
 
 // Shared returns a timer that drives itself, and that is the same for the whole program: package queue uses it,
-// and purgatories may (purgatory.WithTimer). It has default options and no goroutine of its own: a timer of the
-// runtime is set while there are entries. It needs no Start, and must not be stopped.
-//
-// In a bubble of testing/synctest each call returns a new one, which belongs to the bubble.
+// and purgatories may (purgatory.WithTimer). It has default options; a timer of the runtime is set while there
+// are entries. It needs no Start, and must not be stopped. In a bubble of testing/synctest each call returns a
+// new one, which belongs to the bubble.
 func Shared() *SystemTimer {
 	if sched.InBubble() {
 		return newSelfDriven()
@@ -21,18 +20,17 @@ func Shared() *SystemTimer {
 
 var shared = sync.OnceValue(newSelfDriven)
 
-// selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off at the tick at which
-// the first shard is to be flushed. Others may drive the timer as well.
+// selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off when the first shard
+// is to be flushed. Others may drive the timer, too.
 //
 // While no run is under way, the alarm is set to no later time than the next of any shard:
 //
 //  1. A run first says that the alarm is not set, then takes the place of the driver, flushes, publishes wake
-//     as any driver does (see store), and sets the alarm to that.
+//     as any driver does, and sets the alarm to that.
 //  2. A goroutine that adds an entry that is to be flushed before wake sets the alarm. Otherwise the alarm is
 //     set to wake or earlier, or about to be: by 1, or by 3.
-//  3. Another driver that raises wake has flushed what was due. The alarm is not later than what it sleeps
-//     until, or a run is under way, which looks at every shard after that driver.
-//  4. Nothing else lowers a next but what adds an entry.
+//  3. Another driver that raises wake has flushed what was due. The alarm is not later than its sleep, or a run
+//     under way looks at every shard after that driver.
 type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm

@@ -16,8 +16,8 @@ type Task interface {
 }
 
 // TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once with
-// [TaskEntry.Bind], and may add it again after it has expired or was cancelled, to any timer. After Bind, the
-// timers' methods on it are safe for concurrent use. It must not be copied.
+// [TaskEntry.Bind], and may add it again, to any timer, after it has expired or was cancelled. After Bind it is
+// safe for concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
 	bound Task                  // nil until it is bound, constant afterwards
