@@ -47,16 +47,6 @@ function time(s) {
   if (a >= 1e-3) return +(s * 1e3).toFixed(a < 0.01 ? 1 : 0) + " ms";
   return a === 0 ? "0" : (s * 1e6).toFixed(0) + " µs";
 }
-function count(n, one, many) { return num(n) + " " + (n === 1 ? one : many); }
-function quantile(h, q) {
-  const n = h.counts.reduce((a, b) => a + b, 0);
-  let rank = Math.max(Math.ceil(q * n), 1);
-  if (n === 0) return "–";
-  for (let i = 0; i < h.counts.length; i++) {
-    rank -= h.counts[i];
-    if (rank <= 0) return i < h.bounds.length ? "≤ " + time(h.bounds[i]) : "> " + time(h.bounds.at(-1));
-  }
-}
 
 // nice returns the end of a y axis that reaches up to most: half of it is a short number too.
 function nice(most) {
@@ -102,32 +92,31 @@ function pendingPlot(history) {
     [{values: history.map(s => s.pending), class: "fill-pending"}], top), ago, "now");
 }
 function endedPlot(history) {
-  const samples = history.filter((s, i) => i && follows(s, history[i - 1])), {xs, ago} = places(samples);
-  const bands = outcomes.map((o, k) => ({class: o, values: samples.map(s => s.ended_per_second[k])}));
-  const peak = Math.max(0, ...samples.map(s => s.ended_per_second.reduce((a, b) => a + b, 0))), top = nice(peak);
+  const samples = history.slice(1).map((s, i) => ({...s, before: history[i]})).filter(s => follows(s, s.before)), {xs, ago} = places(samples);
+  const bands = outcomes.map((o, k) => ({class: o, values: samples.map(s => Math.max(0, 1000 * (s.ended[k] - s.before.ended[k]) / (s.time - s.before.time)))}));
+  const peak = Math.max(0, ...samples.map((_, i) => bands.reduce((a, b) => a + b.values[i], 0))), top = nice(peak);
   const used = bands.filter(b => b.values.some(v => v > 0)).map(b => b.class);
   return plot("Ended per second", "peak " + num(peak), top, area("operations ended per second by outcome", samples, xs, bands, top), ago, "now", legend(used));
 }
 function legend(classes) {
   return el("div", {class: "legend"}, ...classes.map(c => el("span", {}, el("i", {class: c}), c)));
 }
-// bars draws histograms with the same bounds, one upon the other.
+// bars draws histograms of waits, one upon the other. The first bucket ends at 1 ms, each other one at twice the one before; the last has no end.
 function bars(title, hint, parts) {
-  const bounds = parts[0].h.bounds, total = parts[0].h.counts.map((_, i) => parts.reduce((a, p) => a + p.h.counts[i], 0));
-  const used = total.findLastIndex(n => n > 0), from = Math.max(0, Math.min(total.findIndex(n => n > 0) - 1, total.length - 10));
-  const to = Math.min(total.length - 1, Math.max(used + 1, from + 9)), top = nice(Math.max(...total)), c = canvas(title);
-  const width = 100 / (to - from + 1), end = i => i < bounds.length ? "≤ " + time(bounds[i]) : "> " + time(bounds.at(-1));
+  const total = parts[0].counts.map((_, i) => parts.reduce((a, p) => a + p.counts[i], 0)), last = total.length - 1;
+  const used = total.findLastIndex(n => n > 0), from = Math.max(0, Math.min(total.findIndex(n => n > 0) - 1, last - 9));
+  const to = Math.min(last, Math.max(used + 1, from + 9)), top = nice(Math.max(...total)), c = canvas(title);
+  const width = 100 / (to - from + 1), end = i => i < last ? "≤ " + time(2 ** i / 1000) : "> " + time(2 ** (last - 1) / 1000);
   for (let i = from; i <= to; i++) {
     let y = 100;
     for (const p of parts) {
-      const height = p.h.counts[i] && Math.max(100 * p.h.counts[i] / top, 1);
+      const height = p.counts[i] && Math.max(100 * p.counts[i] / top, 1);
       y -= height;
       c.append(svg("rect", {x: (i - from) * width + width * .08, y, width: width * .84, height, class: p.class},
-        svg("title", {}, `${end(i)}: ${p.h.counts[i]} ${p.class}`)));
+        svg("title", {}, `${end(i)}: ${p.counts[i]} ${p.class}`)));
     }
   }
-  const seen = parts.filter(p => outcomes.includes(p.class) && p.h.counts.some(n => n > 0)).map(p => p.class);
-  return plot(title, hint, top, c, end(from), end(to), seen.length ? legend(seen) : null);
+  return plot(title, hint, top, c, end(from), end(to), legend(parts.filter(p => p.counts.some(n => n > 0)).map(p => p.class)));
 }
 // table draws rows. A column's text is what a client may have sent. A narrow screen does without the wide columns.
 function table(title, hint, columns, rows) {

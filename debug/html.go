@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	_ "embed" // the page's parts
+	"encoding/json"
 	"html"
 	"net/http"
 	"strings"
@@ -47,4 +48,22 @@ func writeHTML(w http.ResponseWriter, v View) {
 		"{{nonce}}", nonce, "{{style}}", pageCSS, "{{script}}", drawJS+pageJS,
 		"{{view}}", string(view), "{{text}}", html.EscapeString(text.String()),
 	).WriteString(w, pageHTML)
+}
+
+func writeJSON(w http.ResponseWriter, v View) {
+	view, ok := encoded(w, v)
+	if !ok {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(view, '\n')) // an error: the client has gone
+}
+
+// encoded returns v as JSON. If a source has returned what JSON cannot hold, such as NaN, it answers the request with the error.
+func encoded(w http.ResponseWriter, v View) (view []byte, ok bool) {
+	view, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+	return view, err == nil
 }

@@ -3,12 +3,10 @@ package debug
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -18,7 +16,7 @@ type Note struct {
 	Text  string `json:"text"`
 }
 
-// States of a purgatory: the level of its worst note, or that it has none.
+// States of what is shown: the level of its worst note, or that it has none.
 const (
 	stateTrouble = "trouble"
 	stateLook    = "look"
@@ -27,83 +25,51 @@ const (
 
 // When numbers deserve a note.
 const (
-	stuckLimit    = time.Second            // a callback must not block
-	blockedLimit  = 3 * time.Second        // that callbacks run and none returns
-	busyTime      = 20 * time.Second       // that ever so many run,
-	busyMany      = 4                      // for each processor: a busy process has some that wait for a lock or a processor
-	dueTicks      = 20                     // that an expired operation waits for a worker,
-	dueLimit      = 50 * time.Millisecond  // and no less than this
-	dueMany       = 64                     // that wait at two looks; at one, a crowd may have expired just then
-	lateLimit     = 100 * time.Millisecond // a tick is 1 ms; a tenth of a second is no scheduling hiccup
-	fewLate       = 5                      // before they are more than a hiccup
-	latePercent   = 1
-	fewExpiries   = 3  // of a key, before their only cause is remarkable
-	fewExpired    = 5  // in a minute, before their share is
-	expiredLook   = 1  // percent of what ends in a minute, where timeouts are not expected:
-	expiredMany   = 10 // an expired request is an error to its client
-	fewPassedOver = 100
-	fullPercent   = 80
-	wastedPercent = 90
-	fewChecks     = 1000 // before their waste is remarkable
-	fewPending    = 100  // before their growth is
-	growthSpan    = time.Minute
-	maxNamed      = 5 // keys in a note
+	blockedLimit = 3 * time.Second
+	explained    = 0.02        // seconds: what a callback may take, on the average, before it is no longer work
+	dueLimit     = time.Second // that an expired operation waits for a worker
+	fewUnchecked = 3           // in a minute; of fewer, their share must be remarkable
+	fewExpired   = 5           // in a minute, before their share is remarkable:
+	lookShare    = 0.01        // of what ends in a minute, where timeouts are not expected;
+	troubleShare = 0.1         // an expired request is an error to its client
+	fewGaveUp    = 20          // in a minute, before their share is remarkable:
+	gaveUpShare  = 0.5
+	fullShare    = 0.8
+	fewPending   = 100 // before their growth is remarkable
+	maxNamed     = 5   // keys in a note
 )
 
-// notebook collects the notes of one purgatory.
+// window is what a purgatory's numbers were. Length is 0, and the numbers are those of the beginning, if the page has not watched for
+// long.
+type window struct {
+	length       time.Duration // four minutes
+	before       purgatory.Stats
+	minuteLength time.Duration
+	minute       purgatory.Stats
+	alwaysRan    int64    // callbacks that ran at every look of the last minute: at least so many
+	pending      [4]int64 // at the beginning of the window, after a third of it, after two thirds, now
+}
+
+func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Time) *window {
+	w := &window{}
+	w.before, w.length = since(samples, now, history*interval)
+	w.minute, w.minuteLength = since(samples, now, time.Minute)
+	if last := len(samples) - int(time.Minute/interval); last >= 0 && now.Sub(samples[last].at) < 2*time.Minute {
+		w.alwaysRan = n.Running
+		for i := range samples[last:] {
+			w.alwaysRan = min(w.alwaysRan, samples[last+i].stats.Running)
+		}
+	}
+	if w.length > time.Minute {
+		w.pending = [4]int64{w.before.Pending, samples[len(samples)/3].stats.Pending, samples[2*len(samples)/3].stats.Pending, n.Pending}
+	}
+	return w
+}
+
+// notebook collects the notes of a source.
 type notebook struct {
-	n       *purgatory.Stats
-	w       *window
-	in      *purgatory.Inspection
-	stalled bool // the process has, and the page says so
-	all     []Note
-}
-
-// notes says what is remarkable about a purgatory, now and over the window: the worst first. What a stall of the process
-// explains is left to the page's note about that, and what stuck callbacks explain is no trouble of its own.
-func notes(n *purgatory.Stats, w *window, in *purgatory.Inspection, stalled bool) []Note {
-	b := notebook{n: n, w: w, in: in, stalled: stalled, all: []Note{}}
-	stuck := b.stuck()
-	b.late()
-	b.refused()
-	b.expiries(stuck)
-	b.vain()
-	if !stuck {
-		b.growth()
-	}
-	return b.sorted()
-}
-
-// pageNotes says what is remarkable about the process. Every reaper notices that it was stalled: that is one note, and not one for
-// each purgatory. times is how often the reapers of the purgatories with these names have stalled.
-func pageNotes(names []string, times int64, span string) []Note {
-	if len(names) == 0 {
-		return []Note{}
-	}
-	return []Note{{stateLook, fmt.Sprintf("the process stalled %s %s, and timeouts were late: the reapers of %s ran late. Does it get the CPU?",
-		count(times, "time", "times"), span, listed(names))}}
-}
-
-// listed names up to maxNamed.
-func listed(names []string) string {
-	if more := len(names) - maxNamed; more > 0 {
-		return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(names, ", ")
-}
-
-// sorted returns the notes by severity, and those of one severity in the order in which they were made.
-func (b *notebook) sorted() []Note {
-	slices.SortStableFunc(b.all, func(x, y Note) int { return urgency(x.Level) - urgency(y.Level) })
-	return b.all
-}
-
-// state returns the level of the first note, which is the worst.
-func state(notes []Note) string {
-	if len(notes) == 0 {
-		return stateOK
-	}
-	return notes[0].Level
+	length time.Duration // of the time that they are about; 0: since start
+	all    []Note
 }
 
 func (b *notebook) trouble(format string, args ...any) {
@@ -116,18 +82,187 @@ func (b *notebook) look(format string, args ...any) {
 
 // lately is trouble if it happened while the page watched. What happened at some time since start is to be looked at.
 func (b *notebook) lately(format string, args ...any) {
-	if b.w.length == 0 {
+	if b.length == 0 {
 		b.look(format, args...)
 	} else {
 		b.trouble(format, args...)
 	}
 }
 
-// span names the window.
-func (b *notebook) span() string { return b.w.name() }
+// sorted returns the notes by severity, and those of one severity in the order in which they were made.
+func (b *notebook) sorted() []Note {
+	slices.SortStableFunc(b.all, func(x, y Note) int { return urgency(x.Level) - urgency(y.Level) })
+	return append([]Note{}, b.all...)
+}
 
-func (w *window) name() string { return spanOf(w.length) }
+func urgency(state string) int {
+	return slices.Index([]string{stateTrouble, stateLook, stateOK}, state)
+}
 
+// state returns the level of the first note, which is the worst.
+func state(notes []Note) string {
+	if len(notes) == 0 {
+		return stateOK
+	}
+	return notes[0].Level
+}
+
+// notes says what is remarkable about a purgatory: the worst first. What a blocked callback explains is no trouble of its own.
+func notes(n *purgatory.Stats, in *purgatory.Inspection, w *window) []Note {
+	b := notebook{length: w.length}
+	blocked := b.blocked(n, in, w)
+	span := spanOf(b.length)
+	if panics := n.Panics - w.before.Panics; panics > 0 {
+		b.lately("%s %s in operations' methods or other functions of yours: the log has the stacks", count(panics, "panic", "panics"), span)
+	}
+	busiest := ""
+	if in.Waiting > 0 {
+		busiest = fmt.Sprintf("; most wait for %s: %d of %d", in.Busiest, in.Waiting, n.Watched)
+	}
+	switch refused := n.RejectedFull - w.before.RejectedFull; {
+	case refused > 0 && n.MaxPending == 0:
+		b.lately("full: %s refused %s, by WithMaxPendingPerKey or by the timer's maximum%s", count(refused, "operation was", "operations were"), span, busiest)
+	case refused > 0:
+		b.lately("full: %s refused %s, WithMaxPending is %d%s", count(refused, "operation was", "operations were"), span, n.MaxPending, busiest)
+	case n.MaxPending > 0 && float64(n.Pending) > fullShare*float64(n.MaxPending):
+		b.look("%.0f %% full: %s, WithMaxPending is %d%s", math.Floor(100*float64(n.Pending)/float64(n.MaxPending)),
+			count(n.Pending, "operation waits", "operations wait"), n.MaxPending, busiest)
+	}
+	if other := n.Rejected - n.RejectedFull - w.before.Rejected + w.before.RejectedFull; other > 0 && w.length > 0 {
+		b.look("%s refused %s: closed, or submitted wrongly; the error says why", count(other, "operation was", "operations were"), span)
+	}
+	if !n.TimeoutsExpected {
+		b.expiries(n, in, w, blocked)
+		b.gaveUp(n.GaveUp-w.minute.GaveUp, ended(n)-ended(&w.minute), w.minuteLength)
+		if !blocked && rises(w.pending) {
+			b.look("pending has grown from %d to %d %s: do waits leak, or has somebody fallen behind who should end them?", w.pending[0], w.pending[3], span)
+		}
+	}
+	return b.sorted()
+}
+
+func ended(n *purgatory.Stats) int64 { return n.Accepted - n.Pending }
+
+// blocked looks at what runs and waits now. It reports whether it has found what holds up others.
+func (b *notebook) blocked(n *purgatory.Stats, in *purgatory.Inspection, w *window) (found bool) {
+	const profile = "it blocks a worker, or the goroutine that called the purgatory, and whoever waits for it. A goroutine profile shows where"
+	if n.BlockedFor > blockedLimit && len(in.Blocked) > 0 {
+		one := &in.Blocked[0]
+		b.trouble("a method of %s, key %s, has been running for %s: %s", one.Type, one.Key, seconds(one.Age), profile)
+	} else if n.BlockedFor > blockedLimit {
+		b.trouble("a callback has been running for %s: %s", seconds(n.BlockedFor), profile)
+	} else if worked := n.Checks + ended(n) - w.minute.Checks - ended(&w.minute); w.minuteLength > 0 &&
+		float64(w.alwaysRan) > explained*float64(worked)/w.minuteLength.Seconds() {
+		b.look("at every look in the last minute at least %s, and few operations ended: does one block beside others that return? A goroutine profile shows where",
+			count(w.alwaysRan, "callback ran", "callbacks ran"))
+		found = true
+	}
+	if n.OldestDue > dueLimit {
+		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers (WithWorkers)",
+			count(n.Due, "expired operation waits", "expired operations wait"), seconds(n.OldestDue))
+	}
+	return found || len(b.all) > 0
+}
+
+// expiries looks at operations that expired, where that is not how they are meant to end: those that no check had come to, and those
+// whose condition no check had found to be true.
+func (b *notebook) expiries(n *purgatory.Stats, in *purgatory.Inspection, w *window, blocked bool) {
+	const normal = "If that is normal here, make the purgatory with WithTimeoutsExpected"
+	all, span := ended(n)-ended(&w.minute), spanOf(w.minuteLength)
+	unchecked := n.Unchecked - w.minute.Unchecked
+	checked := n.Expired - w.minute.Expired - unchecked
+	share := func(part int64) float64 { return float64(part) / float64(max(all, 1)) }
+	watched := w.minuteLength > 0
+	note := b.look
+	if blocked {
+		if unchecked+checked >= fewExpired {
+			b.look("%s %s: the blocked callbacks may be why", count(unchecked+checked, "operation has expired", "operations have expired"), span)
+		}
+		return
+	}
+	if share(unchecked) >= troubleShare || watched && unchecked >= fewUnchecked {
+		note = b.trouble
+	}
+	if share(unchecked) >= lookShare && unchecked > 0 || watched && unchecked >= fewUnchecked {
+		note("%s %s, and nobody had checked %s since they were registered: is a CheckAndComplete missing, or made for another key? %s",
+			count(unchecked, "operation has expired", "operations have expired"), span, keysOf(in.Unchecked, unchecked, "their keys", false), normal)
+	}
+	if note = b.look; share(checked) >= troubleShare && watched {
+		note = b.trouble
+	}
+	if checked >= fewExpired && share(checked) >= lookShare {
+		note("%s %s, of %d that ended, though they were checked: %s. Does somebody hang who should change the state, or is the condition wrong? %s",
+			count(checked, "operation has expired", "operations have expired"), span, all, keysOf(in.NeverTrue, checked, "their conditions were never true", true), normal)
+	}
+}
+
+// keysOf names up to n keys of operations that expired, the latest first; other stands for them if none is known.
+func keysOf(all []purgatory.ExpiryReport, n int64, other string, checks bool) string {
+	var keys []string
+	for _, e := range all[:min(int64(len(all)), n, maxNamed)] {
+		if checks {
+			keys = append(keys, fmt.Sprintf("%s was checked %s, never true", e.Key, count(e.Checks, "time", "times")))
+		} else {
+			keys = append(keys, e.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return other
+	}
+	return strings.Join(keys, ", ")
+}
+
+// gaveUp looks at waits that their contexts have ended, of all that have ended in that time.
+func (b *notebook) gaveUp(n, all int64, length time.Duration) {
+	if share := float64(n) / float64(max(all, n, 1)); length > 0 && n >= fewGaveUp && share >= gaveUpShare {
+		b.trouble("%.0f %% of the waits that ended %s were given up, %d of %d: their contexts ended. Is the wait longer than the clients are patient?",
+			math.Floor(100*share), spanOf(length), n, max(all, n))
+	}
+}
+
+// rises reports whether so many wait as a person would call a rise: more than twice as many, and in each third of the time more came.
+func rises(pending [4]int64) bool {
+	step := (pending[3] - pending[0]) / 6
+	return pending[3] > fewPending && pending[3] > 2*pending[0] &&
+		pending[1]-pending[0] >= step && pending[2]-pending[1] >= step && pending[3]-pending[2] >= step
+}
+
+// stalls says what was late because the process stalled. Every reaper notices: that is one note, and not one for each purgatory.
+type stalls struct {
+	names   []string
+	expired int64
+}
+
+// add counts what expired between two looks between which the reaper stalled.
+func (s *stalls) add(name string, samples []sample[purgatory.Stats], n *purgatory.Stats) {
+	late := int64(0)
+	for i := range samples {
+		next := n
+		if i+1 < len(samples) {
+			next = &samples[i+1].stats
+		}
+		if before := &samples[i].stats; next.ReaperStalls > before.ReaperStalls {
+			late += next.Expired - before.Expired
+		}
+	}
+	if late > 0 {
+		s.names, s.expired = append(s.names, name), s.expired+late
+	}
+}
+
+func (s *stalls) notes() []Note {
+	if s.expired == 0 {
+		return []Note{}
+	}
+	of := strings.Join(s.names[:min(len(s.names), maxNamed)], ", ")
+	if more := len(s.names) - maxNamed; more > 0 {
+		of += fmt.Sprintf(" and %d more", more)
+	}
+	return []Note{{stateLook, fmt.Sprintf("%s of %s late in the last minutes: the process stalled. Does it get the CPU?",
+		count(s.expired, "timeout", "timeouts"), of)}}
+}
+
+// spanOf names a time.
 func spanOf(length time.Duration) string {
 	switch {
 	case length == 0:
@@ -138,156 +273,22 @@ func spanOf(length time.Duration) string {
 	return fmt.Sprintf("in the last %v min", math.Round(10*length.Minutes())/10)
 }
 
-// stuck looks at what runs and waits now. What has not ended is in no histogram. It reports whether it has found trouble.
-func (b *notebook) stuck() (found bool) {
-	if b.n.OldestRunning > stuckLimit {
-		b.trouble("%s, one for %s: it blocks a worker, or the goroutine that called the purgatory",
-			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.OldestRunning.Seconds()))
-	}
-	const profile = "A goroutine profile shows where, WithDiagnostics names it"
-	switch procs := int64(runtime.GOMAXPROCS(0)); {
-	case b.n.CallbacksTimed:
-	case b.n.BlockedFor > blockedLimit:
-		b.trouble("%s, and under some keys none has returned for %s: it blocks a worker, or the goroutine that called the purgatory. %s",
-			count(b.n.Running, "callback runs", "callbacks run"), seconds(b.n.BlockedFor.Seconds()), profile)
-	case b.w.busy > busyMany*procs: // BlockedFor does not see those that block beside others that return
-		b.trouble("at every look in the last %.0f s at least %d callbacks ran, on %s: they block, or wait for a lock. %s",
-			busyTime.Seconds(), b.w.busy, count(procs, "processor", "processors"), profile)
-	case b.w.longBusy > 0:
-		b.look("at every look in the last minute at least %s: does it block, or is the process that busy? %s", count(b.w.longBusy, "callback ran", "callbacks ran"), profile)
-	}
-	limit, bound := max(dueTicks*b.in.Tick, dueLimit), atLeast(dueCapped(b.n))
-	switch waits := bound + count(b.n.Due, "expired operation waits", "expired operations wait"); {
-	case b.n.Due > 0 && b.n.OldestDue > limit:
-		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers?", waits, bound+seconds(b.n.OldestDue.Seconds()))
-	case b.w.due > dueMany:
-		b.trouble("%s for a free worker", waits)
-	}
-	found = state(b.all) == stateTrouble
-	if b.w.slowCallbacks > 0 {
-		b.look("%s %s took longer than WithSlowCallback allows: see the log", count(b.w.slowCallbacks, "callback", "callbacks"), b.span())
-	}
-	if b.w.panics > 0 {
-		b.lately("%s in operations' methods %s, see the log", count(b.w.panics, "panic", "panics"), b.span())
-	}
-	return found
-}
-
-func (b *notebook) late() {
-	var late, all int64
-	for i, c := range b.w.late.Counts {
-		all += c
-		if i > 0 && b.w.late.Bound(i-1) >= lateLimit {
-			late += c
-		}
-	}
-	if !b.stalled && late >= fewLate && 100*late > latePercent*all {
-		p99 := b.w.late.Quantile(0.99)
-		bound := fmt.Sprintf("≤ %s", seconds(p99.Seconds()))
-		if p99 == math.MaxInt64 {
-			bound = fmt.Sprintf("> %s", seconds(b.w.late.Bound(purgatory.HistogramBuckets-2).Seconds()))
-		}
-		b.lately("timeouts were late %s: %d of %d by more than 0.1 s, p99 lateness %s. Stalled process, or callbacks that block the workers?", b.span(), late, all, bound)
-	}
-}
-
-func (b *notebook) refused() {
-	most := b.n.MaxPending
-	if b.w.rejectedFull > 0 && most == 0 {
-		b.lately("full: %s refused %s, by WithMaxPendingPerKey, by the timer's maximum, or by a WithMaxPending of 0",
-			count(b.w.rejectedFull, "operation was", "operations were"), b.span())
-	} else if b.w.rejectedFull > 0 {
-		b.lately("full: %s refused %s, WithMaxPending is %d", count(b.w.rejectedFull, "operation was", "operations were"), b.span(), most)
-	} else if full := 100 * float64(b.n.Pending) / float64(most); most > 0 && full > fullPercent {
-		b.look("%.0f %% full: %s, WithMaxPending is %d", math.Floor(full), count(b.n.Pending, "operation waits", "operations wait"), most)
-	}
-	if other := b.w.rejected - b.w.rejectedFull; other > 0 && b.w.length > 0 {
-		b.look("%s refused %s: closed, or submitted wrongly; the error says why", count(other, "operation was", "operations were"), b.span())
-	}
-}
-
-// expiries looks at how many operations expire, where that is not how they are meant to end. If callbacks are stuck, that may be why.
-func (b *notebook) expiries(stuck bool) {
-	if b.n.TimeoutsExpected {
-		return
-	}
-	const normal = "If that is normal here, make the purgatory with WithTimeoutsExpected"
-	m := &b.w.minute
-	share := 0.0
-	if m.expired >= fewExpired {
-		share = 100 * float64(m.expired) / float64(m.ended)
-	}
-	said := fmt.Sprintf("%.0f %% of what ended %s has expired, %d of %d operations", math.Floor(share), spanOf(m.length), m.expired, m.ended)
-	only := suspects(b.in.Expiring)
-	switch {
-	case stuck:
-		if share >= expiredLook {
-			b.look("%s", said)
-		}
-	case neverChecked(b.n):
-		b.trouble("%s, none was satisfied, and no check was ever made of what they waited for: does anybody call CheckAndComplete or Signal? %s",
-			count(b.n.Expired, "operation has expired", "operations have expired"), normal)
-	case share >= expiredMany && len(only) > 0:
-		b.lately("%s, all of %s among them: does anybody call CheckAndComplete for such a key? %s", said, listed(only), normal)
-	case share >= expiredMany:
-		b.lately("%s: is a CheckAndComplete missing, or made for another key, or does somebody hang who should change the state? %s", said, normal)
-	case len(only) > 0 && b.w.ended[operation.Expired] > 0:
-		b.trouble("all operations of %s ended by timeout: does anybody call CheckAndComplete for such a key? %s", listed(only), normal)
-	case share >= expiredLook && m.length > 0:
-		b.look("%s. %s", said, normal)
-	}
-}
-
-// vain looks for what is woken never, or for nothing.
-func (b *notebook) vain() {
-	if b.w.passedOver > fewPassedOver && b.w.passedOver > b.w.ended[operation.Satisfied] {
-		b.look("%s passed over %s, more than were satisfied: their clients had gone before it was their turn. Is the line longer than they are patient?",
-			count(b.w.passedOver, "wait was", "waits were"), b.span())
-	}
-	if b.w.checks > fewChecks && 100*b.w.wasted > wastedPercent*b.w.checks {
-		b.look("%d %% of the checks %s found nothing to do: try CheckAndCompleteUpTo for positions, CheckAndCompleteInOrder for "+
-			"one of many (a semaphore, a queue), or narrower keys", 100*b.w.wasted/b.w.checks, b.span())
-	}
-}
-
-// neverChecked reports whether operations only ever expire, unless their callers cancel them: nobody has checked a key, or
-// forced an operation.
-func neverChecked(n *purgatory.Stats) bool {
-	return n.Expired > 0 && n.Satisfied == 0 && n.Forced == 0 && n.Checks == 0 && n.PassedOver == 0 && n.Signals == 0
-}
-
-func (b *notebook) growth() {
-	w := b.w
-	if !b.n.TimeoutsExpected && w.length > growthSpan && w.pendingAt > fewPending && w.pendingAt > 2*w.pendingBefore && w.pendingAt > w.pendingHalfway {
-		b.look("pending has grown from %d to %d %s: do waits leak, or has somebody fallen behind who should end them?", w.pendingBefore, w.pendingAt, b.span())
-	}
-}
-
-// suspects returns the keys whose operations ended only by timeout.
-func suspects(keys []purgatory.KeyReport) (only []string) {
-	for i := range keys {
-		if keys[i].OnlyTimeouts() && keys[i].Ended[operation.Expired] >= fewExpiries {
-			only = append(only, keys[i].Key)
-		}
-	}
-	return only
-}
-
-// dueCapped reports whether Due and OldestDue may be too low: Stats looks at 128 entries of each of the timer's shards.
-func dueCapped(n *purgatory.Stats) bool { return n.Due >= 128 }
-
-// atLeast goes before a number that is a lower bound.
-func atLeast(bound bool) string {
-	if bound {
-		return "≥ "
-	}
-	return ""
-}
-
 // count says how many there are of something.
 func count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+func seconds(d time.Duration) string {
+	switch {
+	case d == purgatory.NoTimeout:
+		return "no timeout"
+	case d >= time.Hour || d <= -time.Hour:
+		return d.Round(time.Minute).String()
+	case d >= time.Second || d <= -time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Microsecond).String()
 }

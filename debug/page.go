@@ -3,7 +3,6 @@ package debug
 import (
 	"errors"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -11,24 +10,33 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/queue"
 	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/watermark"
 )
 
-// Source is what the page shows: a *purgatory.Purgatory[K] of any K.
+// Source is a *purgatory.Purgatory[K] of any K.
 type Source interface {
 	Name() string
 	Stats() purgatory.Stats
-	Inspect(keys, operations int) purgatory.Inspection
+	Inspect(operations int) purgatory.Inspection
 }
 
-// ErrNilSource: a purgatory or a source of hints is nil. For errors.Is.
+// SignalSource is a source of hints from other processes: a *signals.Runner[K] of any K.
+type SignalSource interface{ Stats() signals.Stats }
+
+// QueueSource is a line of items: a *queue.Queue[T] of any T.
+type QueueSource interface{ Stats() queue.Stats }
+
+// WatermarkSource is a *watermark.Watermark[K] of any K.
+type WatermarkSource interface{ Stats() watermark.Stats }
+
+// ErrNilSource: what is to be shown is nil. For errors.Is.
 var ErrNilSource = errors.New("debug: nil source")
 
 // Options configures a page; see [NewWithOptions]. [New] uses the zero value.
 type Options struct {
-	// HideDetails shows no keys and no operations: numbers only. Operations' String
-	// methods are then not called.
+	// HideDetails shows no keys, tenants and operations: numbers only.
 	HideDetails bool
-	// Rows is how many keys and operations a table has at most. Default 12, at most 100.
+	// Rows is how many operations, or tenants, a table has at most. Default 12, at most 100.
 	Rows int
 	// Idle is how long after the last request the page goes on sampling. Default 2 minutes.
 	// With a negative Idle it samples until Close, so that the first request already has the
@@ -44,12 +52,13 @@ type Page struct {
 
 	mu struct {
 		sync.Mutex
-		sources []*sampled[Source, purgatory.Stats]
-		signals []*sampled[SignalSource, signals.Stats]
-		queues  []*sampled[namedQueue, queue.Stats]
-		wanted  time.Time     // last request
-		stop    chan struct{} // ends the sampler; nil: none runs
-		closed  bool
+		sources    []*source[purgatory.Stats]
+		signals    []*source[signals.Stats]
+		queues     []*source[queue.Stats]
+		watermarks []*source[watermark.Stats]
+		wanted     time.Time     // last request
+		stop       chan struct{} // ends the sampler; nil: none runs
+		closed     bool
 	}
 }
 
@@ -75,14 +84,35 @@ func NewWithOptions(opts Options, sources ...Source) (*Page, error) {
 }
 
 // Add shows one more purgatory. Error: [ErrNilSource].
-func (p *Page) Add(s Source) error { return add(p, &p.mu.sources, s) }
+func (p *Page) Add(s Source) error {
+	return add(p, &p.mu.sources, s, func() purgatory.Stats { return s.Stats() }, func(*purgatory.Stats) string { return s.Name() })
+}
 
-// Remove removes s from the page, which then does not refer to it. It does nothing if s is
-// not on the page, or is of a type that cannot be compared: add a pointer then.
-func (p *Page) Remove(s Source) { remove(p, &p.mu.sources, s) }
+// AddSignals shows one more source of hints. Error: [ErrNilSource].
+func (p *Page) AddSignals(s SignalSource) error {
+	return add(p, &p.mu.signals, s, func() signals.Stats { return s.Stats() }, func(n *signals.Stats) string { return n.Name })
+}
 
-// same reports whether a and b are equal sources. Those that cannot be compared never are.
-func same(a, b any) bool { return reflect.ValueOf(b).Comparable() && a == b }
+// AddQueue shows one more line of items, under that name. Error: [ErrNilSource].
+func (p *Page) AddQueue(name string, s QueueSource) error {
+	return add(p, &p.mu.queues, s, func() queue.Stats { return s.Stats() }, func(*queue.Stats) string { return name })
+}
+
+// AddWatermark shows one more watermark, under that name. Error: [ErrNilSource].
+func (p *Page) AddWatermark(name string, s WatermarkSource) error {
+	return add(p, &p.mu.watermarks, s, func() watermark.Stats { return s.Stats() }, func(*watermark.Stats) string { return name })
+}
+
+// Remove removes what was added: a purgatory, a source of hints, a line or a watermark. The page then does not refer to it. It does
+// nothing if s is not on the page, or is of a type that cannot be compared: add a pointer then.
+func (p *Page) Remove(s any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	remove(&p.mu.sources, s)
+	remove(&p.mu.signals, s)
+	remove(&p.mu.queues, s)
+	remove(&p.mu.watermarks, s)
+}
 
 // Close ends the page's goroutine, if one runs. The page still answers requests
 // afterwards, without a history.
@@ -96,7 +126,7 @@ func (p *Page) Close() {
 	}
 }
 
-// ServeHTTP answers GET and HEAD. With ?name= it shows the purgatories of that name only; there may be several.
+// ServeHTTP answers GET and HEAD. With ?name= it shows what has that name only; there may be several.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -108,18 +138,13 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	p.want()
-	names := r.URL.Query()["name"]
-	switch format(r) {
-	case "json":
-		writeJSON(w, p.view(names))
-	case "html":
-		writeHTML(w, p.view(names))
-	case "text":
-		writeText(w, p.view(names))
-	default:
+	write := map[string]func(http.ResponseWriter, View){"json": writeJSON, "html": writeHTML, "text": writeText}[format(r)]
+	if write == nil {
 		http.Error(w, "format must be html, json or text", http.StatusBadRequest)
+		return
 	}
+	p.want()
+	write(w, p.view(r.URL.Query()["name"]))
 }
 
 // format returns what the request asks for. What accepts anything, as curl does, gets

@@ -1,104 +1,96 @@
-// The page: a line for each purgatory, then a section for each.
+// The page: a line for each thing that is shown, then a section for each.
 const marks = {trouble: "▲ trouble", look: "● look", ok: "✓ ok"};
-const rate = (p, what) => p.rates ? num(p.rates[what]) : "–";
 const mark = p => el("span", {class: "mark " + p.state}, marks[p.state]);
+const second = 1e9, noTimeout = 9.2e18; // durations are in nanoseconds
+const span = ns => time(ns / second);
+// lately is how much a counter has grown in the time that the page knows of.
+const lately = (p, name) => p.stats[name] - p.before[name];
+// rates returns how many operations ended per second over the last seconds, by outcome; nothing if there are not two samples.
+function rates(p) {
+  const last = p.history?.at(-1), first = p.history?.find(s => last.time - s.time <= 4000);
+  return last && last.time > first.time ? last.ended.map((n, i) => 1000 * (n - first.ended[i]) / (last.time - first.time)) : null;
+}
+const endedRate = p => { const r = rates(p); return r ? num(r.reduce((a, b) => a + b)) : "–"; };
+const expiredRate = p => { const r = rates(p); return r ? num(r[2]) : "–"; };
+const perSecond = (p, name) => p.seconds ? num(lately(p, name) / p.seconds) : "–";
 
-function overview(all, sources, queues) {
-  const head = ["state", "purgatory", "pending", "oldest", "ended / s", "expired / s", "p99 lateness", "running", "due"];
+// kinds are what the page shows beside purgatories: the numbers of the overview, and of the section.
+const kinds = [
+  {of: "signals", name: "source of hints", head: ["hints / s", "last word", "ends", "gaps"],
+    cells: (s, n) => [perSecond(s, "Hints"), span(n.SinceLastWord), num(n.Ends), num(n.Gaps)],
+    tiles: (s, n) => [["source", !n.Running ? "not run" : n.Standing ? "stands" : "restarts", !n.Standing], ["hints / s", perSecond(s, "Hints")],
+      ["since last word", span(n.SinceLastWord)], ["hints", num(n.Hints)], ["unawaited", num(n.Unawaited)], ["ends", num(n.Ends), lately(s, "Ends") > 0],
+      ["gaps", num(n.Gaps)], ["re-checks", num(n.Rechecks)], ["bulk reads", num(n.BulkReads)], ["failed", num(n.Failures), lately(s, "Failures") > 0],
+      ["reading for", span(n.Reading)], ["reads lag", span(n.Lag)], ["queue used", n.QueueUsed < 0 ? "–" : (100 * n.QueueUsed).toFixed(1) + " %"]]},
+  {of: "queues", name: "line of items", head: ["waiting", "the longest", "items", "refused"],
+    cells: (q, n) => [num(n.Waiting), span(n.Oldest), num(n.Items), num(n.Refused + n.PutRefused)],
+    tiles: (q, n) => [["waiting", num(n.Waiting)], ["the longest", span(n.Oldest)], ["items", num(n.Items)], ["handed / s", perSecond(q, "Handed")],
+      ["served", num(n.Served)], ["expired", num(n.Expired)], ["left", num(n.Left)], ["refused", num(n.Refused + n.PutRefused), lately(q, "Refused") + lately(q, "PutRefused") > 0],
+      ["put back", num(n.Back)]]},
+  {of: "watermarks", name: "watermark", head: ["waiting", "the longest", "expired", "given up"],
+    cells: (w, n) => [num(n.Waiting), span(n.Oldest), num(n.Expired), num(n.Left)],
+    tiles: (w, n) => [["waiting", num(n.Waiting)], ["the longest", span(n.Oldest)], ["served / s", perSecond(w, "Served")], ["served", num(n.Served)],
+      ["expired", num(n.Expired)], ["given up", num(n.Left)], ["cancelled", num(n.Cancelled)], ["refused", num(n.Refused), lately(w, "Refused") > 0]]},
+];
+
+function overview(view) {
   const lines = (head, rows, cells) => rows.length ? el("div", {class: "table"}, el("table", {},
-    el("thead", {}, el("tr", {}, head.map((h, i) => el("th", column(i), h)))),
+    el("thead", {}, el("tr", {}, ["state", ...head].map((h, i) => el("th", column(i), h)))),
     el("tbody", {}, rows.map(p => el("tr", {class: p.state}, [
       [mark(p)],
       [el("a", {href: "#" + p.id}, shown(p.name)), p.notes.length ? el("small", {}, shown(p.notes[0].text), p.notes.length > 1 ? ` (+${p.notes.length - 1})` : "") : []],
-      ...cells(p),
+      ...cells(p, p.stats),
     ].map((cell, i) => el("td", column(i), cell))))))) : [];
-  return el("section", {id: "overview"}, lines(head, all, p => [
-    num(p.pending), p.timed ? time(p.oldest_age) : "–", rate(p, "ended"), rate(p, "expired"),
-    p.timed ? quantile(p.window.late, .99) : "–", num(p.running), due(p)]),
-  lines(["state", "source of hints", "hints / s", "last word", "ends", "gaps"], sources, s => [
-    perSecond(s), time(s.since_last_word), num(s.ends), num(s.gaps)]),
-  lines(["state", "line of items", "waiting", "the longest", "items", "refused"], queues, q => [
-    num(q.waiting), time(q.oldest), num(q.items), num(q.refused + q.put_refused)]));
+  return el("section", {id: "overview"}, lines(["purgatory", "pending", "keys", "ended / s", "expired / s", "running"], view.purgatories, (p, n) => [
+    num(n.Pending), num(n.Keys), endedRate(p), expiredRate(p), num(n.Running)]),
+  kinds.map(k => lines([k.name, ...k.head], view[k.of], k.cells)));
 }
-const bound = p => p.due_capped ? "≥ " : "", due = p => bound(p) + num(p.due);
-const perSecond = s => s.hints_per_second === null ? "–" : num(s.hints_per_second);
 // column says what a column of the overview is: which ones a narrow screen can do without.
-function column(i) { return {class: i < 2 ? "name" : [3, 4, 6, 7].includes(i) ? "wide" : ""}; }
+function column(i) { return {class: i < 2 ? "name" : [3, 4, 6].includes(i) ? "wide" : ""}; }
 
-function tile(label, value, cls) { return el("div", {class: "tile " + (cls || "")}, el("b", {}, value), el("span", {}, label)); }
-function tiles(p) {
-  const w = p.window, all = [tile(p.max_pending ? "pending of " + num(p.max_pending) : "pending", num(p.pending)), tile("keys", num(p.keys)),
-    tile("ended / s", rate(p, "ended")), tile("expired / s", rate(p, "expired")), tile("checks / s", rate(p, "checks")),
-    tile("checks wasted", w.checks ? Math.round(100 * w.wasted_checks / w.checks) + " %" : "–")];
-  if (p.timed) all.push(tile("oldest", time(p.oldest_age)), tile("p99 lateness", quantile(w.late, .99)));
-  if (p.blocked_for >= 3 && !p.callbacks_timed) all.push(tile(count(p.running, "callback runs", "callbacks run"), time(p.blocked_for), "bad"));
-  if (p.oldest_running >= 1) all.push(tile(count(p.running, "callback runs", "callbacks run"), time(p.oldest_running), "bad"));
-  if (p.oldest_due >= .05 || p.due > 64) all.push(tile("due for " + bound(p) + time(p.oldest_due), due(p), "bad"));
-  if (w.passed_over) all.push(tile("passed over", num(w.passed_over)));
-  for (const [label, n] of [["rejected", w.rejected], ["panic", w.panics], ["slow callback", w.slow_callbacks], ["reaper stall", w.reaper_stalls]]) {
-    if (n) all.push(tile(n === 1 || label === "rejected" ? label : label + "s", num(n), "bad"));
+function tiles(all) { return el("div", {class: "tiles"}, all.map(([label, value, bad]) => el("div", {class: "tile" + (bad ? " bad" : "")}, el("b", {}, value), el("span", {}, label)))); }
+function numbers(p, n) {
+  const all = [[n.MaxPending ? "pending of " + num(n.MaxPending) : "pending", num(n.Pending)], ["keys", num(n.Keys)], ["ended / s", endedRate(p)],
+    ["expired / s", expiredRate(p)], ["checks / s", perSecond(p, "Checks")], ["gave up", num(lately(p, "GaveUp"))]];
+  if (n.Running) all.push([n.Running === 1 ? "callback runs" : "callbacks run", num(n.Running)]);
+  if (n.BlockedFor >= 3 * second) all.push(["none has returned for", span(n.BlockedFor), true]);
+  if (n.OldestDue >= second) all.push(["due for " + span(n.OldestDue), num(n.Due), true]);
+  for (const [label, name] of [["expired unchecked", "Unchecked"], ["rejected", "Rejected"], ["panics", "Panics"], ["reaper stalls", "ReaperStalls"]]) {
+    if (lately(p, name) > 0 && !(name === "Unchecked" && n.TimeoutsExpected)) all.push([label, num(lately(p, name)), true]);
   }
-  return el("div", {class: "tiles"}, all);
+  return tiles(all);
 }
-function tables(p) {
-  const box = el("div", {class: "tables"}), ended = (k, o) => num(k.ended[o] || 0);
-  const percent = k => k.tries ? Math.round(100 * k.wasted / k.tries) + " %" : "–";
-  if (p.hot.length) box.append(table("Hottest keys", "by operations and tries, half-life 69 s", [
-    {name: "key", text: true, of: k => k.key}, {name: "waiting", of: k => num(k.waiting)}, {name: "watched", wide: true, of: k => num(k.watched)},
-    {name: "tries", wide: true, of: k => num(k.tries)}, {name: "wasted", of: percent},
-    {name: "satisfied", of: k => ended(k, "satisfied")}, {name: "expired", of: k => ended(k, "expired")}], p.hot));
-  if (p.expiring.length) box.append(table("Keys with the most expiries", p.timeouts_expected ? "" : "only timeouts: is a wake-up missing?", [
-    {name: "key", text: true, of: k => k.key}, {name: "expired", of: k => ended(k, "expired"), suspect: k => k.only_timeouts && !p.timeouts_expected},
-    {name: "otherwise", of: k => num(outcomes.reduce((a, o) => a + (o === "expired" ? 0 : k.ended[o] || 0), 0))},
-    {name: "waiting", of: k => num(k.waiting)}, {name: "only timeouts", of: k => k.only_timeouts ? "yes" : "", suspect: k => k.only_timeouts && !p.timeouts_expected}], p.expiring));
-  if (p.oldest.length) box.append(table("Oldest operations", p.looked < p.watched - p.stale
-    ? `of ${num(p.looked)} of ${num(p.watched)} watches; the oldest of all is ≥ ${time(p.oldest[0].age)}` : "of all", [
-    {name: "age", of: o => time(o.age)}, {name: "left", of: o => o.no_timeout ? "no timeout" : time(o.left), suspect: o => o.left < -.05},
-    {name: "key", text: true, of: o => o.keys ? o.key + (o.keys > 1 ? ` +${o.keys - 1}` : "") : "(no key)"}, {name: "operation", text: true, of: o => o.text || o.type}], p.oldest));
+function tables(p, n, look) {
+  const box = el("div", {class: "tables"});
+  const key = {name: "key", text: true, of: o => o.Key + (o.Keys > 1 ? ` +${o.Keys - 1}` : "")}, type = {name: "operation", text: true, of: o => o.Type};
+  const expired = [...(look.Unchecked || []), ...(look.NeverTrue || [])];
+  if (expired.length) box.append(table("Expired lately", "the last of some keys: checked never, or never found true", [
+    {name: "after", of: o => span(o.Age)}, {name: "checks", of: o => o.Checks ? num(o.Checks) : "none", suspect: o => !o.Checks}, key, type], expired.map(o => look.Unchecked?.includes(o) ? {...o, Checks: 0} : o)));
+  if (look.Oldest?.length) box.append(table("Oldest operations", look.Looked < n.Watched - n.Stale
+    ? `of ${num(look.Looked)} of ${num(n.Watched)} watches; the oldest of all is ≥ ${span(look.Oldest[0].Age)}` : "of all", [
+    {name: "age", of: o => span(o.Age)}, {name: "left", of: o => o.Left >= noTimeout ? "no timeout" : span(o.Left), suspect: o => o.Left < -second}, key, type], look.Oldest));
   return box;
 }
 // unfolded is what the reader has chosen, by section. Otherwise those that are well are folded, if there are many.
 const unfolded = new Map(), few = 2;
 function section(p, all) {
-  const box = fold(p, all, num(p.accepted) + " accepted" + (p.timeouts_expected ? ", timeouts expected" : ""));
-  const plots = el("div", {class: "plots"}, pendingPlot(p.history), endedPlot(p.history));
-  if (p.timed) {
-    plots.append(bars("Age", "of the pending", [{h: p.ages, class: "bar"}]),
-      bars("Wait time", "since start", outcomes.map(o => ({h: p.waited[o], class: o}))),
-      bars("Lateness", p.window.text, [{h: p.window.late, class: "late"}]));
-  }
-  box.append(tiles(p), plots, tables(p));
-  return el("section", {id: p.id}, box);
+  const n = p.stats, plots = el("div", {class: "plots"}, pendingPlot(p.history || []), endedPlot(p.history || []));
+  if (n.Waited) plots.append(bars("Wait time", "since start", outcomes.map((o, i) => ({counts: n.Waited[i + 1].Counts, class: o}))));
+  return fold(p, all, num(n.Accepted) + " accepted" + (n.TimeoutsExpected ? ", timeouts expected" : ""), numbers(p, n), plots, tables(p, n, p.inspection || {}));
 }
-
 // fold is a section that the reader may fold. It is open at first if there is something to look at, or little to show.
-function fold(p, all, about) {
+function fold(p, all, about, ...content) {
   const box = el("details", {}, el("summary", {}, el("div", {class: "head"}, el("h2", {}, shown(p.name)), mark(p),
     el("span", {class: "dim"}, about), el("a", {class: "only", href: only(p.name)}, "only this"))));
   box.open = unfolded.get(p.id) ?? (p.state !== "ok" || all.length <= few);
-  box.append(...notes(p.notes));
-  return box;
+  box.append(...notes(p.notes), ...content);
+  return el("section", {id: p.id}, box);
 }
 function notes(all) { return (all || []).map(n => el("p", {class: "note " + n.level}, shown(n.text))); }
-function signalSection(s, all) {
-  const box = fold(s, all, "hints from other processes"), w = s.window;
-  box.append(el("div", {class: "tiles"}, tile("source", !s.running ? "not run" : s.standing ? "stands" : "restarts", s.standing ? "" : "bad"),
-    tile("hints / s", perSecond(s)), tile("since last word", time(s.since_last_word)), tile("hints", num(s.hints)),
-    tile("unawaited", s.hints ? Math.round(100 * s.unawaited / s.hints) + " %" : "–"), tile("ends", num(s.ends), w.ends ? "bad" : ""),
-    tile("gaps", num(s.gaps), w.gaps ? "bad" : ""), tile("re-checks", num(s.rechecks)), tile("audits", num(s.audits)),
-    s.bulk_reads ? tile("bulk reads failed", num(s.failures) + " of " + num(s.bulk_reads), w.failures ? "bad" : "") : []));
-  if (s.error) box.append(el("p", {class: "dim"}, "Last error: ", shown(s.error)));
-  return el("section", {id: s.id}, box);
-}
-
-function queueSection(q, all) {
-  const box = fold(q, all, "a line of items");
-  box.append(el("div", {class: "tiles"}, tile("waiting", num(q.waiting)), tile("the longest", time(q.oldest)), tile("items", num(q.items)),
-    tile("handed / s", q.handed_per_second === null ? "–" : num(Math.round(q.handed_per_second))), tile("served", num(q.served)),
-    tile("expired", num(q.expired)), tile("left", num(q.left)), tile("refused", num(q.refused + q.put_refused), q.refused + q.put_refused ? "bad" : ""),
-    q.back ? tile("put back", num(q.back)) : []));
-  for (const t of q.tenants) box.append(el("p", {class: "dim"}, shown(t.name), `: ${num(t.waiting)} wait, the longest for ${time(t.oldest)}; ${num(t.items)} items`));
-  return el("section", {id: q.id}, box);
+function tenants(of) {
+  const all = Object.entries(of || {}).sort(([, a], [, b]) => b.Waiting - a.Waiting || b.Items - a.Items);
+  return all.length ? table("Tenants", "that wait most", [{name: "tenant", text: true, of: ([name]) => name}, {name: "waiting", of: ([, t]) => num(t.Waiting)},
+    {name: "the longest", of: ([, t]) => span(t.Oldest)}, {name: "items", of: ([, t]) => num(t.Items)}], all) : [];
 }
 
 const main = document.getElementById("main"), state = document.getElementById("state"), pause = document.getElementById("pause");
@@ -129,9 +121,10 @@ function become(old, wanted) {
   here.slice(there.length).forEach(child => child.remove());
 }
 function draw(view) {
-  const all = view.purgatories, sources = view.signals || [], queues = view.queues || [], sick = [...all, ...sources, ...queues].filter(p => p.state === "trouble").length;
-  const next = el("main", {id: "main"}, notes(view.notes), all.length + sources.length + queues.length ? overview(all, sources, queues) : el("p", {class: "dim"}, "No purgatory is shown here."),
-    all.map(p => section(p, all)), sources.map(s => signalSection(s, sources)), queues.map(q => queueSection(q, queues)),
+  const all = ["purgatories", ...kinds.map(k => k.of)].flatMap(of => view[of]), sick = all.filter(p => p.state === "trouble").length;
+  const next = el("main", {id: "main"}, notes(view.notes), all.length ? overview(view) : el("p", {class: "dim"}, "No purgatory is shown here."),
+    view.purgatories.map(p => section(p, view.purgatories)),
+    kinds.map(k => view[k.of].map(p => fold(p, view[k.of], "a " + k.name, tiles(k.tiles(p, p.stats)), tenants(p.stats.Tenants)))),
     view.hidden ? el("p", {class: "dim"}, "Keys and operations are hidden.") : [],
     view.more ? el("p", {class: "dim"}, shown(view.more)) : []);
   become(main, next);

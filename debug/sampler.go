@@ -1,8 +1,11 @@
 package debug
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -11,9 +14,11 @@ const (
 	history  = 240 // samples that are kept: four minutes
 )
 
-// sampled is a source and its last minutes. S is [Source], [SignalSource] or a namedQueue.
-type sampled[S interface{ Stats() N }, N any] struct {
-	source  S
+// source is something that the page shows, and its last minutes. N is its Stats.
+type source[N any] struct {
+	of      any
+	stats   func() N
+	name    func(*N) string
 	samples []sample[N] // oldest first, up to history; guarded by Page.mu
 }
 
@@ -23,12 +28,12 @@ type sample[N any] struct {
 }
 
 // add shows one more source, unless it is nil, or a nil pointer. Page.mu guards list.
-func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) error {
-	if isNil(s) {
+func add[N any](p *Page, list *[]*source[N], of any, stats func() N, name func(*N) string) error {
+	if v := reflect.ValueOf(of); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return ErrNilSource
 	}
 	p.mu.Lock()
-	*list = append(*list, &sampled[S, N]{source: s})
+	*list = append(*list, &source[N]{of: of, stats: stats, name: name})
 	p.mu.Unlock()
 	if p.opts.Idle < 0 {
 		p.want()
@@ -36,35 +41,26 @@ func add[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) 
 	return nil
 }
 
-func isNil(s any) bool {
-	v := reflect.ValueOf(s)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// remove is the opposite of add.
-func remove[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], s S) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.IndexFunc(*list, func(of *sampled[S, N]) bool { return same(of.source, s) }); i >= 0 {
-		*list = slices.Delete(*list, i, i+1) // clears the place behind the last
-	}
+// remove is the opposite of add. Sources that cannot be compared are never equal.
+func remove[N any](list *[]*source[N], s any) {
+	*list = slices.DeleteFunc(*list, func(of *source[N]) bool { return reflect.ValueOf(s).Comparable() && of.of == s })
 }
 
 // copyOf returns the sources of list, with their samples of the last minutes: older ones are there if the page has not sampled
 // for a while.
-func copyOf[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], now time.Time) []sampled[S, N] {
+func copyOf[N any](p *Page, list *[]*source[N], now time.Time) []source[N] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]sampled[S, N], len(*list))
+	all := make([]source[N], len(*list))
 	for i, s := range *list {
-		var recent []sample[N]
-		if !p.mu.closed {
-			recent = slices.Clone(s.samples)
+		all[i] = *s
+		all[i].samples = slices.Clone(s.samples)
+		if p.mu.closed {
+			all[i].samples = nil
 		}
-		for len(recent) > 0 && now.Sub(recent[0].at) > history*interval {
-			recent = recent[1:]
+		for len(all[i].samples) > 0 && now.Sub(all[i].samples[0].at) > history*interval {
+			all[i].samples = all[i].samples[1:]
 		}
-		all[i] = sampled[S, N]{s.source, recent}
 	}
 	return all
 }
@@ -116,42 +112,65 @@ func (p *Page) goesOn(now time.Time, stop chan struct{}) bool {
 }
 
 func (p *Page) sampleAll(now time.Time) {
-	sampleEach(p, &p.mu.sources, now, startedAgain)
-	sampleEach(p, &p.mu.signals, now, ranAnew)
-	sampleEach(p, &p.mu.queues, now, queuedAnew)
+	sampleEach(p, &p.mu.sources, now)
+	sampleEach(p, &p.mu.signals, now)
+	sampleEach(p, &p.mu.queues, now)
+	sampleEach(p, &p.mu.watermarks, now)
 }
 
 // sampleEach holds no lock while it asks a source: it may be a type of the user's.
-func sampleEach[S interface{ Stats() N }, N any](p *Page, list *[]*sampled[S, N], now time.Time, anew func(before, now *N) bool) {
+func sampleEach[N any](p *Page, list *[]*source[N], now time.Time) {
 	p.mu.Lock()
 	sources := slices.Clone(*list)
 	p.mu.Unlock()
 	for _, s := range sources {
 		one := sample[N]{at: now}
-		if guarded(func() { one.stats = s.source.Stats() }) != nil {
+		if guarded(func() { one.stats = s.stats() }) != nil {
 			continue // view says so
 		}
 		p.mu.Lock()
-		s.addLocked(one, anew)
+		if n := len(s.samples); n == 0 || now.After(s.samples[n-1].at) { // no other goroutine has sampled meanwhile
+			s.samples = append(s.samples[max(0, n+1-history):], one)
+		}
 		p.mu.Unlock()
 	}
 }
 
-// addLocked adds a sample. Samples of before a new beginning go, see startedAgain.
-func (s *sampled[S, N]) addLocked(one sample[N], anew func(before, now *N) bool) {
-	if n := len(s.samples); n > 0 {
-		last := &s.samples[n-1]
-		switch {
-		case !one.at.After(last.at):
-			return // another goroutine has sampled meanwhile
-		case anew(&last.stats, &one.stats):
-			s.samples = nil
-		case n == history:
-			s.samples = s.samples[1:]
-			if cap(s.samples) < history { // so that half a megabyte moves once a minute, and not with each sample
-				s.samples = append(make([]sample[N], 0, history+history/4), s.samples...)
+// guarded calls f and returns what it panicked with, nil if it did not. A source may be a type of the user's, whose panic must end
+// neither the program nor the page; it may end its goroutine: so f has another one.
+func guarded(f func()) (failure error) {
+	failure = errExited
+	var called sync.WaitGroup
+	called.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				failure = fmt.Errorf("%v", v)
 			}
+		}()
+		f()
+		failure = nil
+	})
+	called.Wait()
+	return failure
+}
+
+// errExited: a source has ended its goroutine.
+var errExited = errors.New("it called runtime.Goexit")
+
+// minWindow is how long the page has to have watched before it judges by what it saw.
+const minWindow = 10 * time.Second
+
+// since returns what the numbers were when the last span of time began, or with the first sample, and how long ago that was. If that
+// is less than minWindow, it returns the numbers with which every source begins, and 0.
+func since[N any](samples []sample[N], now time.Time, span time.Duration) (before N, length time.Duration) {
+	first := 0
+	for i := range samples {
+		if now.Sub(samples[i].at) >= span {
+			first = i
 		}
 	}
-	s.samples = append(s.samples, one)
+	if len(samples) == 0 || now.Sub(samples[first].at) < minWindow {
+		return before, 0
+	}
+	return samples[first].stats, now.Sub(samples[first].at)
 }

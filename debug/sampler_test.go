@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
@@ -28,7 +29,7 @@ func TestASourceMayCallThePage(t *testing.T) {
 			return purgatory.Stats{}
 		}}))
 		require.NoError(t, page.AddSignals(signalsOf(func() signals.Stats {
-			page.RemoveSignals(nil)
+			page.Remove(guest)
 			return signals.Stats{}
 		})))
 		time.Sleep(5*time.Second + time.Millisecond)
@@ -58,19 +59,11 @@ func TestASourceThatHangsHoldsUpNobody(t *testing.T) {
 	})
 }
 
-func TestABoundThatNobodyReachesIsNotNearlyReached(t *testing.T) {
-	for _, bound := range []int64{math.MaxInt64, math.MaxInt64 / 50} {
-		n := purgatory.Stats{MaxPending: bound, Pending: 3}
-		assert.Empty(t, notes(&n, &window{}, &purgatory.Inspection{}, false), bound)
-	}
-	n := purgatory.Stats{MaxPending: math.MaxInt64, Pending: math.MaxInt64 - 1}
-	assert.Contains(t, notes(&n, &window{}, &purgatory.Inspection{}, false)[0].Text, "100 % full")
-}
-
 // JSON has no NaN, which a source may return: the request then fails, in each format that is JSON.
 func TestAViewThatIsNoJSONIsAnError(t *testing.T) {
 	page := pageWith(Options{}, &stranger{name: "p", stats: func() (n purgatory.Stats) {
-		n.Late.Sum = math.NaN()
+		n.Waited = new([operation.NumOutcomes]purgatory.Histogram)
+		n.Waited[1].Sum = math.NaN()
 		return n
 	}})
 	defer page.Close()

@@ -30,7 +30,7 @@ func named(t *testing.T, name string, opts ...purgatory.Option) fetches {
 func sicken(t *testing.T, p fetches) {
 	t.Helper()
 	for range 4 {
-		submit(t, p, time.Second, "", "quiet")
+		submit(t, p, time.Second, "quiet")
 	}
 	p.AdvanceClock(2 * time.Second)
 }
@@ -43,7 +43,7 @@ func names(v View) (all []string) {
 }
 
 func TestTroubleComesFirst(t *testing.T) {
-	sick := named(t, "broker 2, produces", purgatory.WithKeyStats(64))
+	sick := named(t, "broker 2, produces")
 	sicken(t, sick)
 	page := pageOf(named(t, "broker 0, produces"), named(t, "broker 1, produces"), sick, named(t, "broker 2; produces"))
 	v := page.view(nil)
@@ -54,9 +54,7 @@ func TestTroubleComesFirst(t *testing.T) {
 	text := get(t, page, "/").Body.String()
 	assert.True(t, strings.HasPrefix(text, "4 purgatories at "), text)
 	lines := strings.Split(text, "\n")
-	assert.Regexp(t, `^ +state +pending +oldest +ended/s +expired/s +name$`, lines[1])
-	assert.Regexp(t, `^ +trouble +0 .* "broker 2, produces"$`, lines[2])
-	assert.Regexp(t, `^ +ok +0 .* "broker 0, produces"$`, lines[3])
+	assert.Equal(t, []string{`trouble  "broker 2, produces", 0 pending`, `     ok  "broker 0, produces", 0 pending`}, lines[1:3])
 }
 
 func TestANameChoosesWhatIsShown(t *testing.T) {

@@ -28,7 +28,7 @@ type stranger struct {
 
 func (s *stranger) Name() string           { return s.name }
 func (s *stranger) Stats() purgatory.Stats { return s.stats() }
-func (s *stranger) Inspect(int, int) (in purgatory.Inspection) {
+func (s *stranger) Inspect(int) (in purgatory.Inspection) {
 	if s.failed {
 		panic("secret \x1b[2J")
 	}
@@ -92,41 +92,6 @@ func TestASourceThatPanicsIsShownAsTrouble(t *testing.T) {
 			assert.Contains(t, body, "the source panicked")
 			assert.NotContains(t, body, "secret")
 		}
-	})
-}
-
-// TestCountersThatGoBackBeginAnew: a source that stands for one purgatory after the other has no negative numbers.
-func TestCountersThatGoBackBeginAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var replaced atomic.Bool
-		page := pageWith(Options{Idle: -1}, &stranger{name: "p", stats: func() purgatory.Stats {
-			if replaced.Load() {
-				return purgatory.Stats{Accepted: 10, Pending: 1, Expired: 9, Checks: 5000}
-			}
-			return purgatory.Stats{Accepted: 1000, Pending: 1, Expired: 999, Rejected: 7, Checks: 5000, WastedChecks: 4900, Panics: 3, Signals: 9}
-		}})
-		defer page.Close()
-		require.NoError(t, page.AddSignals(signalsOf(func() signals.Stats {
-			if replaced.Load() {
-				return signals.Stats{Name: "h", Running: true, Standing: true, Hints: 5}
-			}
-			return signals.Stats{Name: "h", Running: true, Standing: true, Hints: 50, Gaps: 4, Ends: 3, Rechecks: 7, Failures: 2, BulkReads: 3}
-		})))
-		check := func(samples int) {
-			v := page.view(nil)
-			p, s := v.Purgatories[0], v.Signals[0]
-			assert.Len(t, p.History, samples)
-			assert.Zero(t, p.Window.Seconds, "since start")
-			assert.EqualValues(t, 9, p.Window.Expired)
-			assert.Equal(t, []int64{0, 0, 5000, 0}, []int64{p.Window.Rejected, p.Window.Panics, p.Window.Checks, p.Window.WastedChecks})
-			assert.Equal(t, []int64{5, 0, 0, 0}, []int64{s.Window.Hints, s.Window.Gaps, s.Window.Ends, s.Window.Failures})
-		}
-		time.Sleep(time.Minute + time.Millisecond)
-		require.Len(t, page.view(nil).Purgatories[0].History, 61)
-		replaced.Store(true)
-		check(0) // before the next sample
-		time.Sleep(5*time.Second + time.Millisecond)
-		check(5)
 	})
 }
 
@@ -194,40 +159,14 @@ type asked struct {
 
 func (a *asked) Name() string           { a.at("Name"); return a.Purgatory.Name() }
 func (a *asked) Stats() purgatory.Stats { a.at("Stats"); return a.Purgatory.Stats() }
-func (a *asked) Inspect(n, m int) purgatory.Inspection {
+func (a *asked) Inspect(n int) purgatory.Inspection {
 	a.at("Inspect")
-	return a.Purgatory.Inspect(n, m)
+	return a.Purgatory.Inspect(n)
 }
 
 type signalsOf func() signals.Stats
 
 func (s signalsOf) Stats() signals.Stats { return s() }
-
-// TestEachCounterTellsThatASourceStartedAgain: any of them may be the only one that has counted.
-func TestEachCounterTellsThatASourceStartedAgain(t *testing.T) {
-	var before purgatory.Stats
-	assert.False(t, startedAgain(&before, &before))
-	before.Late.Counts[3] = 1
-	all := []*int64{
-		&before.Accepted, &before.Satisfied, &before.Forced, &before.Expired, &before.Cancelled, &before.Closed,
-		&before.Rejected, &before.RejectedFull, &before.WastedChecks, &before.Checks, &before.Signals, &before.Panics, &before.PassedOver, &before.SlowCallbacks, &before.ReaperStalls,
-	}
-	assert.True(t, startedAgain(&before, &purgatory.Stats{}))
-	before.Late.Counts[3] = 0
-	for i, counter := range all {
-		*counter = 1
-		assert.True(t, startedAgain(&before, &purgatory.Stats{}), i)
-		assert.False(t, startedAgain(&purgatory.Stats{}, &before), i)
-		*counter = 0
-	}
-	var heard signals.Stats
-	for i, counter := range []*int64{&heard.Hints, &heard.Gaps, &heard.Ends, &heard.Rechecks, &heard.BulkReads, &heard.Failures} {
-		*counter = 1
-		assert.True(t, ranAnew(&heard, &signals.Stats{}), i)
-		assert.False(t, ranAnew(&signals.Stats{}, &heard), i)
-		*counter = 0
-	}
-}
 
 // TestHostileNames: whatever a purgatory is called, its section has an anchor of its own, and ?name= finds it.
 func TestHostileNames(t *testing.T) {
@@ -254,7 +193,8 @@ func TestHostileNames(t *testing.T) {
 	for _, line := range strings.Split(text, "\n") {
 		assert.NotRegexp(t, "[\x00-\x08\x0b-\x1f\u202e\u2028]", line)
 	}
-	assert.Equal(t, 2*len(all), strings.Count(text, `"`+"\n"), "a name is on one line, in the overview and above its section")
+	assert.Equal(t, len(all), strings.Count(text, `", 0 pending`+"\n"), "a name is on one line, in the overview")
+	assert.Equal(t, len(all), strings.Count(text, `"`+"\n"), "and above its section")
 }
 
 // TestManyPurgatories are all shown, also while others come and go.
@@ -292,7 +232,7 @@ type list []purgatory.Stats
 
 func (list) Name() string                          { return "list" }
 func (l list) Stats() purgatory.Stats              { return l[0] }
-func (list) Inspect(int, int) purgatory.Inspection { return purgatory.Inspection{} }
+func (list) Inspect(int) purgatory.Inspection { return purgatory.Inspection{} }
 
 func TestRemoveOfASourceThatCannotBeComparedDoesNothing(t *testing.T) {
 	page := pageWith(Options{}, list{{}})

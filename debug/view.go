@@ -1,154 +1,202 @@
 package debug
 
 import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/queue"
+	"github.com/delayedop/purgatory/signals"
+	"github.com/delayedop/purgatory/watermark"
 )
 
-// View is what the page shows, and its JSON. Durations are in seconds.
+// View is what the page shows, and its JSON.
 type View struct {
 	Time        time.Time       `json:"time"`
-	Hidden      bool            `json:"hidden"`      // keys and operations are
+	Hidden      bool            `json:"hidden"`      // keys, tenants and operations are
 	Notes       []Note          `json:"notes"`       // about the process
-	Purgatories []PurgatoryView `json:"purgatories"` // those in trouble first
-	Signals     []SignalsView   `json:"signals"`     // sources of hints, those in trouble first
-	Queues      []QueueView     `json:"queues"`      // lines of items, those in trouble first
-	More        string          `json:"more"`        // which options would show more; empty if none would
+	Purgatories []PurgatoryView `json:"purgatories"` // those in trouble first, as in the other lists
+	Signals     []SignalsView   `json:"signals"`     // sources of hints
+	Queues      []QueueView     `json:"queues"`      // lines of items
+	Watermarks  []WatermarkView `json:"watermarks"`
+	More        string          `json:"more"` // which option would show more; empty if none would
 }
 
-// PurgatoryView is one purgatory.
-type PurgatoryView struct {
+// What the page shows, by kind.
+type (
+	PurgatoryView = Shown[purgatory.Stats]
+	SignalsView   = Shown[signals.Stats] // Stats.Err is nil: the notes have it
+	QueueView     = Shown[queue.Stats]   // of the tenants it has those that wait most
+	WatermarkView = Shown[watermark.Stats]
+)
+
+// Shown is one of the things on the page. In the JSON, the numbers have the names of their Go fields, and durations are in nanoseconds.
+type Shown[N any] struct {
 	Name  string `json:"name"`
 	ID    string `json:"id"`    // its anchor in the page
 	State string `json:"state"` // "trouble", "look" or "ok": its worst note
 	Notes []Note `json:"notes"` // the worst first
 
-	Pending          int64            `json:"pending"`
-	MaxPending       int64            `json:"max_pending"` // 0: no bound
-	Watched          int64            `json:"watched"`
-	Keys             int64            `json:"keys"`
-	Stale            int64            `json:"stale"`
-	Accepted         int64            `json:"accepted"`
-	Ended            map[string]int64 `json:"ended"`
-	Rejected         int64            `json:"rejected"`
-	Rejections       RejectionsView   `json:"rejections"`
-	Checks           int64            `json:"checks"`
-	WastedChecks     int64            `json:"wasted_checks"`
-	Signals          int64            `json:"signals"`
-	Purged           int64            `json:"purged"`
-	Panics           int64            `json:"panics"`
-	PassedOver       int64            `json:"passed_over"`       // waits whose clients had gone when it was their turn
-	TimeoutsExpected bool             `json:"timeouts_expected"` // WithTimeoutsExpected
-	Running          int64            `json:"running"`           // callbacks that run now
-	BlockedFor       float64          `json:"blocked_for"`       // that callbacks run and none returns
-	CallbacksTimed   bool             `json:"callbacks_timed"`   // false: nothing is known of the next three
-	OldestRunning    float64          `json:"oldest_running"`
-	StuckCallbacks   int64            `json:"stuck_callbacks"`
-	SlowCallbacks    int64            `json:"slow_callbacks"`
-	Due              int64            `json:"due"` // expired operations that wait for a worker
-	OldestDue        float64          `json:"oldest_due"`
-	DueCapped        bool             `json:"due_capped"` // both are lower bounds
-	ReaperStalls     int64            `json:"reaper_stalls"`
+	Stats N `json:"stats"` // now
+	// Before is what Stats was Seconds ago: four minutes, or when the page began to watch. Seconds is 0, and
+	// Before has zeros, of what the page has only just begun to watch.
+	Before  N       `json:"before"`
+	Seconds float64 `json:"seconds"`
 
-	Timed     bool                     `json:"timed"`
-	OldestAge float64                  `json:"oldest_age"`
-	Ages      HistogramView            `json:"ages"`
-	Waited    map[string]HistogramView `json:"waited"` // since start
-	Late      HistogramView            `json:"late"`   // since start
-
-	Window   WindowView      `json:"window"`
-	Rates    *RatesView      `json:"rates"` // null until there are two samples
-	History  []SampleView    `json:"history"`
-	Timer    TimerView       `json:"timer"`
-	Hot      []KeyView       `json:"hot"`
-	Expiring []KeyView       `json:"expiring"`
-	Oldest   []OperationView `json:"oldest"`
-	Looked   int             `json:"looked"` // watches among whose operations Oldest are the oldest
-}
-
-// RejectionsView says why operations were not accepted.
-type RejectionsView struct {
-	Closed int64 `json:"closed"`
-	Full   int64 `json:"full"`
-	Input  int64 `json:"input"`
-}
-
-// WindowView is what has happened lately: while the page watched, four minutes at most. A page that has only just begun to
-// watch shows what has happened since the purgatory was made.
-type WindowView struct {
-	Seconds      float64       `json:"seconds"` // 0: since start
-	Text         string        `json:"text"`    // "in the last 4 min"
-	Expired      int64         `json:"expired"`
-	Rejected     int64         `json:"rejected"`
-	Checks       int64         `json:"checks"`
-	WastedChecks int64         `json:"wasted_checks"`
-	Panics       int64         `json:"panics"`
-	PassedOver   int64         `json:"passed_over"`
-	Slow         int64         `json:"slow_callbacks"`
-	Stalls       int64         `json:"reaper_stalls"`
-	Late         HistogramView `json:"late"`
-}
-
-// RatesView is what happens per second, over the last seconds.
-type RatesView struct {
-	Accepted float64 `json:"accepted"`
-	Ended    float64 `json:"ended"`
-	Expired  float64 `json:"expired"`
-	Checks   float64 `json:"checks"`
-}
-
-// HistogramView is a histogram. It has one bound less than counts: the last count has no
-// upper bound.
-type HistogramView struct {
-	Bounds []float64 `json:"bounds"`
-	Counts []int64   `json:"counts"`
-	Sum    float64   `json:"sum"`
+	History    []SampleView          `json:"history,omitempty"`    // of a purgatory
+	Inspection *purgatory.Inspection `json:"inspection,omitempty"` // of a purgatory; nil if details are hidden
 }
 
 // SampleView is a moment of the last minutes.
 type SampleView struct {
-	Time    int64 `json:"time"` // Unix milliseconds
-	Pending int64 `json:"pending"`
-	// Ended is how many operations ended per second since the sample before: satisfied, forced, expired, cancelled,
-	// closed. The first sample has none.
-	Ended []float64 `json:"ended_per_second"`
+	Time    int64   `json:"time"` // Unix milliseconds
+	Pending int64   `json:"pending"`
+	Ended   []int64 `json:"ended"` // so far: satisfied, forced, expired, cancelled, closed
 }
 
-// TimerView is a purgatory's timer, which may have other users.
-type TimerView struct {
-	Tick    float64 `json:"tick"`
-	Pending int     `json:"pending"`
+// view looks at every source, or at those of the given names if there are any. No lock is held while it looks.
+func (p *Page) view(names []string) View {
+	now, stalls := time.Now(), stalls{}
+	v := View{Time: now, Hidden: p.opts.HideDetails}
+	v.Purgatories = look(p, &p.mu.sources, "p-", names, now, func(s *source[purgatory.Stats], one *PurgatoryView) []Note {
+		stalls.add(one.Name, s.samples, &one.Stats)
+		if one.Stats.Waited == nil {
+			v.More = "Not known: how long operations waited. WithDiagnostics counts it."
+		}
+		one.Before.Waited, one.History = nil, viewHistory(s.samples)
+		in := s.of.(Source).Inspect(p.opts.Rows)
+		if !v.Hidden {
+			one.Inspection = &in
+		} else {
+			in = hidden(in)
+		}
+		return notes(&one.Stats, &in, windowOf(s.samples, &one.Stats, now))
+	})
+	v.Signals = look(p, &p.mu.signals, "s-", names, now, func(s *source[signals.Stats], one *SignalsView) []Note {
+		n := one.Stats
+		if v.Hidden && n.Err != nil {
+			n.Err = errHidden
+		}
+		if v.Hidden && n.Blind != "" { // it may have a bucket's name
+			one.Stats.Blind, one.Before.Blind, n.Blind = "", "", "some changes"
+		}
+		one.Stats.Err, one.Before.Err = nil, nil
+		return signalNotes(&n, &one.Before, s.samples, now)
+	})
+	v.Queues = look(p, &p.mu.queues, "q-", names, now, func(_ *source[queue.Stats], one *QueueView) []Note {
+		all := queueNotes(&one.Stats, &one.Before, one.length(), v.Hidden)
+		one.Stats.Tenants, one.Before.Tenants = p.tenants(one.Stats.Tenants), nil
+		return all
+	})
+	v.Watermarks = look(p, &p.mu.watermarks, "w-", names, now, func(s *source[watermark.Stats], one *WatermarkView) []Note {
+		before, length := since(s.samples, now, time.Minute)
+		return watermarkNotes(&one.Stats, &before, length)
+	})
+	v.Notes = stalls.notes()
+	return v
 }
 
-// KeyView is a key.
-type KeyView struct {
-	Key          string           `json:"key"`
-	Waiting      int              `json:"waiting"`
-	Watched      int64            `json:"watched"`
-	Tries        int64            `json:"tries"`
-	Wasted       int64            `json:"wasted"`
-	Ended        map[string]int64 `json:"ended"`
-	OnlyTimeouts bool             `json:"only_timeouts"`
+func (s *Shown[N]) length() time.Duration { return time.Duration(s.Seconds * float64(time.Second)) }
+
+// look looks at each source of a list. Examine returns the notes about one.
+func look[N any](p *Page, list *[]*source[N], prefix string, names []string, now time.Time, examine func(*source[N], *Shown[N]) []Note) []Shown[N] {
+	all, ids := []Shown[N]{}, make(map[string]int)
+	for _, s := range copyOf(p, list, now) {
+		one := Shown[N]{Name: "(no name)"}
+		if len(s.samples) > 0 { // if it panics now, these are the last that are known
+			one.Stats = s.samples[len(s.samples)-1].stats
+		}
+		failure := guarded(func() { one.Stats = s.stats() })
+		failure = cmp.Or(failure, guarded(func() { one.Name = strings.ToValidUTF8(s.name(&one.Stats), "\uFFFD") }))
+		one.ID = anchor(prefix, one.Name, ids)
+		if len(names) > 0 && !slices.Contains(names, one.Name) {
+			continue
+		}
+		before, length := since(s.samples, now, history*interval)
+		one.Before, one.Seconds = before, length.Seconds()
+		failure = cmp.Or(failure, guarded(func() { one.Notes = examine(&s, &one) }))
+		if failure != nil {
+			one.Notes = failed(failure, p.opts.HideDetails)
+		}
+		one.State = state(one.Notes)
+		all = append(all, one)
+	}
+	slices.SortStableFunc(all, func(a, b Shown[N]) int { return urgency(a.State) - urgency(b.State) })
+	return all
 }
 
-// OperationView is an operation that waits.
-type OperationView struct {
-	Type string  `json:"type"`
-	Text string  `json:"text"`
-	Key  string  `json:"key"`
-	Keys int     `json:"keys"`
-	Age  float64 `json:"age"`
-	Left float64 `json:"left"`
-
-	NoTimeout bool `json:"no_timeout"` // Left says nothing
+// failed is the note about a source that panicked. What it panicked with may hold what clients have sent.
+func failed(failure error, hidden bool) []Note {
+	text := "its numbers are not known: the source panicked"
+	if !hidden {
+		text += ": " + failure.Error()
+	}
+	return []Note{{stateTrouble, text}}
 }
 
-// outcomes are those that an operation can end with, in the order of the samples.
-func outcomes(yield func(operation.Outcome) bool) {
-	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
-		if !yield(o) {
-			return
+// hidden returns what the notes may say of in.
+func hidden(in purgatory.Inspection) purgatory.Inspection {
+	in.Oldest, in.Unchecked, in.NeverTrue = nil, nil, nil
+	for i := range in.Blocked {
+		in.Blocked[i].Key = errHidden.Error()
+	}
+	in.Busiest = errHidden.Error()
+	return in
+}
+
+// errHidden stands for what may name keys or addresses.
+var errHidden = errors.New("(hidden)")
+
+// anchor returns a name's id in the page: the same whatever else is shown. Names that would get the same id are numbered.
+func anchor(prefix, name string, taken map[string]int) string {
+	id := prefix + strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name)
+	free := id
+	for taken[free] > 0 {
+		taken[id]++ // the last number
+		free = id + "." + strconv.Itoa(taken[id])
+	}
+	taken[free] = 1
+	return free
+}
+
+func viewHistory(samples []sample[purgatory.Stats]) []SampleView {
+	all := make([]SampleView, len(samples))
+	for i := range samples {
+		n := &samples[i].stats
+		all[i] = SampleView{Time: samples[i].at.UnixMilli(), Pending: n.Pending}
+		for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
+			all[i].Ended = append(all[i].Ended, n.Ended(o))
 		}
 	}
+	return all
+}
+
+// tenants returns those that wait most.
+func (p *Page) tenants(all map[string]queue.Tenant) map[string]queue.Tenant {
+	if p.opts.HideDetails {
+		return nil
+	}
+	most := make(map[string]queue.Tenant)
+	for _, name := range byWaiting(all)[:min(len(all), p.opts.Rows)] {
+		most[strings.ToValidUTF8(name, "\uFFFD")] = all[name]
+	}
+	return most
+}
+
+// byWaiting returns the names of tenants, those that wait most first.
+func byWaiting(all map[string]queue.Tenant) []string {
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b].Waiting, all[a].Waiting), cmp.Compare(all[b].Items, all[a].Items), cmp.Compare(a, b))
+	})
 }

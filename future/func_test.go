@@ -1,15 +1,11 @@
 package future
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/purgatory"
 )
 
 // The function of GatherFunc may use the future: the future has ended, and its lock is
@@ -39,40 +35,4 @@ func TestTheFunctionMayUseItsEndedFuture(t *testing.T) {
 	f.Deliver(0, 1, nil)
 	<-called
 	<-done
-}
-
-// While functions block every worker, a future that has none ends for those who wait for it.
-func TestAFutureWithoutAFunctionNeedsNoWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPurgatory(t, purgatory.WithCallbacksOnWorkers(), purgatory.WithSignalWorkers(1))
-		block := make(chan struct{})
-		blocked, err := GatherFunc(p, time.Hour, All(1), func([]Result[int], error) { <-block }, "blocked")
-		require.NoError(t, err)
-		blocked.Deliver(0, 1, nil)
-		synctest.Wait()
-		gather := func() *Future[int] {
-			f, err := Gather[int](p, time.Hour, All(1), "f")
-			require.NoError(t, err)
-			return f
-		}
-		f := gather()
-		f.Deliver(0, 1, nil)
-		<-f.Done()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = gather().Wait(ctx)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = gather().Wait(t.Context())
-		assert.ErrorIs(t, err, purgatory.ErrExpired)
-		called := false
-		f, err = GatherFunc(p, time.Hour, All(1), func([]Result[int], error) { called = true }, "f")
-		require.NoError(t, err)
-		f.Deliver(0, 1, nil)
-		synctest.Wait()
-		assert.False(t, called, "a function may block, and waits for a worker")
-		close(block)
-		<-f.Done()
-		synctest.Wait()
-		assert.True(t, called)
-	})
 }

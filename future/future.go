@@ -66,8 +66,7 @@ func Gather[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duratio
 //
 // ended usually runs on the goroutine that ends the future: the one whose Deliver decides
 // it, that cancels it, whose context ends in Wait, or that closes p. It runs on a worker
-// of p when the timeout has passed, after Post and Shutdown, and always if p has purgatory.WithCallbacksOnWorkers: then
-// Done is closed, and Wait returns, when a worker comes to it. It may run before
+// of p when the timeout has passed, and after Post and Shutdown. It may run before
 // GatherFunc returns, for instance if the timeout is zero.
 //
 // ended may call any method that does not block, of this future or of another; no lock

@@ -176,7 +176,7 @@ func newSmall(t *testing.T) *futures {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
-	return newPurgatory(t, purgatory.WithTimer(clock), purgatory.WithWatcherShards(1))
+	return newPurgatory(t, purgatory.WithTimer(clock))
 }
 
 // Many goroutines make futures while the system's clock expires some of them and the

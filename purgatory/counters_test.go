@@ -3,7 +3,6 @@ package purgatory_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -515,34 +514,6 @@ func TestStatsCountARefusedOperationOnlyAsRejected(t *testing.T) {
 		_, err = onManualClock[string](t).TryCompleteElseWatch(op, time.Second, "a")
 		require.ErrorIs(t, err, purgatory.ErrUsed)
 	}
-}
-
-// An operator reads it in a log or at a prompt. What is zero is left out, but for the
-// numbers that everybody asks for.
-func TestStatsStringLeavesOutZeros(t *testing.T) {
-	assert.Equal(t, "pending 0 under 0 keys; accepted 0: 0 satisfied, 0 forced, 0 expired, 0 cancelled, 0 closed", purgatory.Stats{}.String())
-	p := onManualClock[string](t, purgatory.WithMaxPending(2))
-	probed(t, p, time.Second, "a")
-	p.AdvanceClock(2 * time.Second)
-	probed(t, p, time.Minute, "a", "b")
-	probed(t, p, time.Minute, "a")
-	_, err := p.TryCompleteElseWatch(&probe{}, time.Minute, "a")
-	require.ErrorIs(t, err, purgatory.ErrFull)
-	assert.Equal(t, "pending 2 of 2 under 2 keys; accepted 3: 0 satisfied, 0 forced, 1 expired, 0 cancelled, 0 closed; "+
-		"1 expired unchecked; rejected 1: 0 closed, 1 full, 0 input", fmt.Sprint(p.Stats()))
-
-	s := purgatory.Stats{
-		Pending: 1, Keys: 2, Accepted: 21, Satisfied: 3, Forced: 4, Expired: 5, Cancelled: 6, Closed: 7, Unchecked: 8,
-		Rejected: 33, RejectedClosed: 10, RejectedFull: 11, RejectedInput: 12, Running: 14, BlockedFor: 2_345 * time.Millisecond,
-		Due: 16, OldestDue: 2_718 * time.Microsecond, GaveUp: 17, Panics: 18, ReaperStalls: 19,
-	}
-	assert.Equal(t, "pending 1 under 2 keys; accepted 21: 3 satisfied, 4 forced, 5 expired, 6 cancelled, 7 closed; 8 expired unchecked; "+
-		"rejected 33: 10 closed, 11 full, 12 input; running 14, blocked for 2.35s; due 16, oldest for 2.72ms; 17 gave up; panics 18; "+
-		"reaper stalls 19", s.String())
-	s = purgatory.Stats{Running: 1, BlockedFor: time.Second - 1}
-	assert.Regexp(t, "; running 1$", s.String(), "a moment is not worth a word")
-	s = purgatory.Stats{Due: 1, OldestDue: 10_009}
-	assert.Regexp(t, "; due 1, oldest for 10µs$", s.String(), "three digits, or few more")
 }
 
 func TestKAFKA9198AMissingCheckShowsAsExpiries(t *testing.T) {

@@ -46,10 +46,10 @@ func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 		}
 		own := cause
 		if own == nil && m.EndsAs() == machine.Cancelled {
-			own = p.causes.of(m)
+			own = p.causes.take(m)
 		}
 		if m.Settle(own) {
-			p.causes.drop(m)
+			p.causes.take(m)
 		}
 		if e.first == nil {
 			e.first = m
@@ -169,16 +169,13 @@ type causes struct {
 	all         map[*machine.Machine]*error
 }
 
-func (c *causes) of(m *machine.Machine) *error {
+// take returns the cause of m, nil if there is none, and drops it.
+func (c *causes) take(m *machine.Machine) *error {
 	c.Lock()
 	defer c.Unlock()
-	return c.all[m]
-}
-
-func (c *causes) drop(m *machine.Machine) {
-	c.Lock()
-	defer c.Unlock()
+	cause := c.all[m]
 	delete(c.all, m)
+	return cause
 }
 
 // claim makes the caller the holder of m, to end it with o. If m has another holder, claim sets o as a wish.

@@ -29,7 +29,21 @@ func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout ti
 	return p.enroll(op, timeout, waits, false)
 }
 
-// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain.
+// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain. The goroutine is the operation's
+// holder until it is in the timer and in every list, and has been tried again. No other
+// goroutine can try or end it halfway: they set marks, which the holder sees at the end.
+//
+// No wake-up is lost:
+//
+//  1. A goroutine that changes state does so before its check looks for operations.
+//  2. If the operation was linked under the key by then, the check finds it,
+//     and either tries it or sets a mark.
+//  3. If not, the operation is linked later, and the second try comes later still:
+//     it sees the change.
+//
+// Closing is not lost either: the shard of the first key decides whether the operation is
+// accepted. If it is closed it refuses the operation, and Close finds every operation that it has
+// accepted before.
 func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	if p.Closed() {
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
@@ -51,33 +65,14 @@ func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout ti
 		over = true
 		return p.pass(m, &waits[0])
 	}
-	end, err := p.watchAndTry(m, timeout, waits)
-	over = true // before a callback may call runtime.Goexit
-	return end && p.endRegistered(m), err
-}
-
-// watchAndTry registers the operation of m, which the caller holds and has tried in vain, and reports whether the caller has to end it, as its
-// holder still. The goroutine stays the
-// holder until the operation is in the timer and in every list, and has been tried again. No other
-// goroutine can try or end it halfway: they set marks, which the holder sees at the end.
-//
-// No wake-up is lost:
-//
-//  1. A goroutine that changes state does so before its check looks for operations.
-//  2. If the operation was linked under the key by then, the check finds it,
-//     and either tries it or sets a mark.
-//  3. If not, the operation is linked later, and the second try comes later still:
-//     it sees the change.
-//
-// Closing is not lost either: the shard of the first key decides whether the operation is
-// accepted. If it is closed it refuses the operation, and Close finds every operation that it has
-// accepted before.
-func (p *DelayedOperationPurgatory[K]) watchAndTry(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) (end bool, err error) {
 	if err = p.watch(m, timeout, waits); err != nil {
+		over = true
 		p.refuse(m)
 		return false, err
 	}
-	return m.Try() || !m.ReleaseUnmarked() && p.letGo(m), nil
+	end := m.Try() || !m.ReleaseUnmarked() && p.letGo(m)
+	over = true // before a callback may call runtime.Goexit
+	return end && p.endRegistered(m), nil
 }
 
 // unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is
@@ -118,7 +113,7 @@ func (p *DelayedOperationPurgatory[K]) endRegistered(m *machine.Machine) (comple
 // refuse ends m, which the caller holds and which is in no list: it is not accepted.
 func (p *DelayedOperationPurgatory[K]) refuse(m *machine.Machine) {
 	m.Refuse()
-	p.causes.drop(m)
+	p.causes.take(m)
 }
 
 // pass ends an operation whose condition the first try has met. If the purgatory has
@@ -131,7 +126,7 @@ func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
 	if m.Settle(nil) {
-		p.causes.drop(m)
+		p.causes.take(m)
 	}
 	e := ending[K]{p: p, shard: first, key: w.Key, first: m}
 	e.run()
@@ -162,7 +157,11 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 		}
 	}
 	m.SetStart(now)
-	if !p.watchers.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]) {
+	first := p.watchers.Used(waits[0].Hash)
+	if first == nil {
+		first = p.watchers.Shard(waits[0].Hash)
+	}
+	if !first.Watch(m, m.First(), &waits[0]) {
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {

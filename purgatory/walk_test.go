@@ -307,6 +307,7 @@ func TestACancellationClaimsAllBeforeItsFirstCallback(t *testing.T) {
 	assert.Equal(t, 300, p.CancelForKey("a", errGone))
 	for _, o := range all {
 		ended(t, o, operation.Cancelled)
+		assert.Equal(t, errGone, o.Cause())
 	}
 }
 

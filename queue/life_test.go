@@ -220,6 +220,8 @@ func TestADrainServesThoseWhoWait(t *testing.T) {
 		require.NoError(t, <-ended)
 		require.ErrorIs(t, q.Put(3), ErrClosed)
 		require.NoError(t, q.Shutdown(background), "again")
+		_, err = q.Take(background, time.Minute)
+		require.ErrorIs(t, err, ErrClosed, "though there is an item")
 		assert.Equal(t, []int{2}, q.Close(nil))
 		check(t, q)
 	})

@@ -3,7 +3,6 @@ package signals
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -160,13 +159,13 @@ type reader[K comparable] struct {
 	p       *purgatory.DelayedOperationPurgatory[K]
 	keys    []K
 	timeout time.Duration
-	woken   sched.Token                             // the goroutine has something to look at
-	asked   sched.Bool                              // a check has come
-	asleep  sched.Bool                              // the next try may say yes
-	pending sched.Int64                             // operations that are being registered, or have not been answered
-	live    atomic.Pointer[wakeUp[K]]               // the last one that was registered
-	over    atomic.Pointer[wakeUp[K]]               // the one that has ended the wait
-	end     atomic.Pointer[context.CancelCauseFunc] // of the context of the last read
+	woken   sched.Token                            // the goroutine has something to look at
+	asked   sched.Bool                             // a check has come
+	asleep  sched.Bool                             // the next try may say yes
+	pending sched.Int64                            // operations that are being registered, or have not been answered
+	live    sched.Pointer[wakeUp[K]]               // the last one that was registered
+	over    sched.Pointer[wakeUp[K]]               // the one that has ended the wait
+	end     sched.Pointer[context.CancelCauseFunc] // of the context of the last read
 	first   wakeUp[K]
 }
 

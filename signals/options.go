@@ -33,7 +33,7 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 // that are waited for, in batches of at most 1000. The function reads their state in bulk
 // into a copy that the conditions of the waits look at, so that the waits need not read
 // one by one. Each call runs on a goroutine of the runner and may block until its ctx ends,
-// with that of [Runner.Run] or after the time limit of [WithResyncLimit].
+// with that of [Runner.Run] or after the time limit of [WithResyncLimit]. The slice is the function's.
 //
 // The runner signals the keys that were read, and calls the function again, after a pause,
 // for those that were not. These are all keys of the call after an error or a panic, and

@@ -118,7 +118,7 @@ func (c *rechecker[K]) all(ctx context.Context) (n int) {
 		}
 		if some = append(some, key); len(some) == batch {
 			c.readAndSignal(ctx, &p, some)
-			some = nil // the function may keep the slice
+			some = some[:0]
 		}
 	}
 	if len(some) > 0 {
@@ -134,7 +134,7 @@ func (c *rechecker[K]) readAgain(ctx context.Context) {
 	c.unread, c.retry = nil, time.Time{}
 	for len(keys) > 0 {
 		n := min(batch, len(keys))
-		c.readAndSignal(ctx, &p, keys[:n:n])
+		c.readAndSignal(ctx, &p, keys[:n])
 		keys = keys[n:]
 	}
 	c.finish(ctx, &p)

@@ -2,7 +2,6 @@ package signals
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -29,9 +28,9 @@ const (
 // that changes all the time takes two entries in a level.
 type repeats[K comparable] struct {
 	hint  func(key K, position int64) (awaited bool)
-	all   func()       // says that everything has changed
-	wake  sched.Token  // a level has something to say
-	count atomic.Int64 // of the keys that were said again
+	all   func()      // says that everything has changed
+	wake  sched.Token // a level has something to say
+	count sched.Int64 // of the keys that were said again
 
 	mu struct {
 		sched.Mutex

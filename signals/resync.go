@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -86,10 +87,11 @@ func (r *Runner[K]) apart(f func() error) (done chan struct{}, result *error) {
 // and then there is a re-check.
 func (r *Runner[K]) call(ctx context.Context, keys []K) error {
 	within, cancel := sched.WithTimeout(ctx, r.cfg.limit)
+	own := slices.Clone(keys) // which the function may keep, and write to
 	done, err := r.apart(func() error {
 		defer r.reading.Store(0)
 		defer cancel()
-		return r.read(within, keys)
+		return r.read(within, own)
 	})
 	if sched.Either(done, within.Done()) || sched.Sleep(grace, nil, done, nil) == sched.Stopped {
 		return *err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -23,17 +22,17 @@ type Runner[K comparable] struct {
 	repeats *repeats[K]
 	running sched.Bool
 
-	hints, unawaited atomic.Int64
-	lastWord         atomic.Int64 // when a source last called r, in nanoseconds since began
+	hints, unawaited sched.Int64
+	lastWord         sched.Int64 // when a source last called r, in nanoseconds since began
 
-	rechecks, reads, failed, audits atomic.Int64
-	lag                             atomic.Int64 // how long after a hint a read was still behind it, at most
+	rechecks, reads, failed, audits sched.Int64
+	lag                             sched.Int64 // how long after a hint a read was still behind it, at most
 
-	longestAudit atomic.Int64 // of the last Subscription; 0: it says nothing of it
+	longestAudit sched.Int64 // of the last Subscription; 0: it says nothing of it
 
-	calls   sched.Group  // of read
-	reading atomic.Int64 // when the call of read that runs began, in nanoseconds since began; 0: none
-	hanging sched.Bool   // a call of read has outlived its context
+	calls   sched.Group // of read
+	reading sched.Int64 // when the call of read that runs began, in nanoseconds since began; 0: none
+	hanging sched.Bool  // a call of read has outlived its context
 
 	mu struct {
 		sched.Mutex

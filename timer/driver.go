@@ -11,7 +11,7 @@ import (
 // shard is to be flushed, a goroutine of its own does so, once, and gets this processor. While the garbage
 // collector marks, nobody may look at the runtime timer on which the driver sleeps for up to 50 ms: beside a
 // million pending operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
-// (docs/decisions.md#a-stand-in-for-the-clock). The caller whose compare-and-swap succeeds starts it.
+// (docs/internals/decisions.md#a-stand-in-for-the-clock). The caller whose compare-and-swap succeeds starts it.
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {

@@ -86,7 +86,7 @@ func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Han
 //
 // Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
-	h := &Handle{f: f} // see docs/decisions.md#a-handle-is-an-allocation
+	h := &Handle{f: f} // see docs/internals/decisions.md#a-handle-is-an-allocation
 	return t.start(h, (*once)(h), d)
 }
 

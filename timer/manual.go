@@ -18,7 +18,7 @@ import (
 // A move at which nothing expires takes some 50 ns for each shard: one, but for [WithShards].
 type ManualTimer struct {
 	store
-	// mu is level 7 of the lock order, see docs/design.md: Now is called with a shard's lock held.
+	// mu is level 7 of the lock order, see docs/internals/design.md: Now is called with a shard's lock held.
 	mu struct {
 		sched.Mutex
 		now    time.Duration

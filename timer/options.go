@@ -66,7 +66,7 @@ var discard = slog.New(slog.DiscardHandler)
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),
-		wheelSize:  64, // see docs/decisions.md#64-buckets
+		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
 		workers:    16 * runtime.GOMAXPROCS(0),
 		panicked:   guard.Log,

@@ -16,7 +16,7 @@ type shard struct {
 	last  int64 // the last tick of the wheel that the clock can reach
 
 	// An entry that is due in more than far, in ns, is young at first, and most are cancelled then: 54 ns
-	// instead of 61 (see docs/decisions.md#young-entries). No entry is late because of that:
+	// instead of 61 (see docs/internals/decisions.md#young-entries). No entry is late because of that:
 	//
 	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after
 	//     AddAt's now; later ones, because AddAt compares them. Extend to an earlier deadline takes an entry
@@ -30,7 +30,7 @@ type shard struct {
 	// held: lowered by additions, raised by flushes.
 	next sched.Int64
 
-	mu struct { // lock level 3, see docs/design.md
+	mu struct { // lock level 3, see docs/internals/design.md
 		sched.Mutex
 		pending int64
 		reached int64 // a time that the clock has reached, in ns

@@ -18,7 +18,7 @@ func Shared() *SystemTimer {
 	return shared()
 }
 
-var shared = sync.OnceValue(newSelfDriven)
+var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares the timer of the process
 
 // selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off when the first shard
 // is to be flushed. Others may drive the timer, too.
@@ -35,7 +35,7 @@ type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // lock level 8, see docs/design.md
+		sched.Mutex       // lock level 8, see docs/internals/design.md
 		at          int64 // the time to which the alarm is set, in ns; never if it is not
 	}
 }

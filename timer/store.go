@@ -14,8 +14,9 @@ import (
 // for concurrent use, and starts no goroutine but stand-ins.
 type store struct {
 	config
-	stopped sched.Bool              // Stop was called
-	shards  []atomic.Pointer[shard] // a power of two of them; each is made when its first entry comes
+	stopped sched.Bool // Stop was called
+	// A power of two of them; each is made when its first entry comes. Not explored: a loop over all would have a point for each.
+	shards []atomic.Pointer[shard]
 
 	clock clock // the timer that embeds the store
 
@@ -41,7 +42,7 @@ type store struct {
 	_ [64]byte // separates the fields that every addition reads from those that workers write
 
 	ready   sched.Int64   // shards that are ready, or fewer
-	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one
+	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one; not explored: any will do
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
@@ -75,7 +76,7 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 const maxShards = 256 // an entry has eight bits for its shard
 
 // defaultShards returns eight for each processor, rounded up to a power of two, at most 256: see
-// docs/decisions.md#shards.
+// docs/internals/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))

@@ -23,10 +23,10 @@ type SystemTimer struct {
 	base time.Time
 	pool workers.Pool
 
-	started atomic.Bool // Start was called
+	started atomic.Bool // Start was called; not explored: one swap
 
 	// What drivers wait for, made when the first of them comes.
-	making  sched.Mutex   // lock level 8, see docs/design.md
+	making  sched.Mutex   // lock level 8, see docs/internals/design.md
 	ended   chan struct{} // closed by Stop, at its end
 	driver  sched.Token   // who has taken it is the driver; lock level 1
 	wakeup  sched.Token   // ends the driver's sleep
@@ -36,8 +36,8 @@ type SystemTimer struct {
 
 var (
 	// live counts the SystemTimers of the process that are driven and not stopped.
-	live       atomic.Int64
-	warnedMany atomic.Bool
+	live       atomic.Int64 // not explored: nothing but the warning depends on it
+	warnedMany atomic.Bool  // likewise not explored
 )
 
 const tooManyTimers = 64

@@ -1,10 +1,10 @@
 package timer
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Task is what a timer runs when an entry's deadline has passed.
@@ -20,8 +20,8 @@ type Task interface {
 // safe for concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
-	bound Task                  // nil until it is bound, constant afterwards
-	owner atomic.Pointer[store] // the timer to which it was added last; see adopt
+	bound Task                 // nil until it is bound, constant afterwards
+	owner sched.Pointer[store] // the timer to which it was added last; see adopt
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the first field of

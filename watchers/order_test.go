@@ -112,6 +112,26 @@ func TestAPassedPositionLeavesNoMark(t *testing.T) {
 	require.LessOrEqual(t, len(l.ordered.index), 2)
 }
 
+// A list whose index was in use is used again for the next key, and finds its positions.
+func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
+	w := newMap(0)
+	s := w.Shard(w.Hash(1))
+	for range 3 {
+		var ops []*machine.Machine
+		for i := range int64(6 * segment) {
+			ops = append(ops, waitAt(t, w, 1, i))
+		}
+		ops = append(ops, waitAt(t, w, 1, 3*segment)) // makes marks in the middle
+		checkInvariants(t, w, 0)
+		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index)
+		for _, m := range slices.Backward(ops) {
+			end(w, 1, m)
+		}
+		require.Nil(t, s.mu.keys.find(1, w.Hash(1)))
+		checkInvariants(t, w, 0)
+	}
+}
+
 // An operation without a position that comes to many with one takes its place in a few steps.
 func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	w := newMap(0)

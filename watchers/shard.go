@@ -13,7 +13,7 @@ import (
 // Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both
 // write lies in one cache line.
 type Shard[K comparable] struct {
-	mu struct { // lock level 5, see docs/design.md
+	mu struct { // lock level 5, see docs/internals/design.md
 		sched.Mutex
 		watched  uint32 // watches that are linked in this shard
 		walks    int32  // keys of which operations are being tried
@@ -36,7 +36,7 @@ type Shard[K comparable] struct {
 	// operations' callbacks have been run ("answered").
 	gate  sched.Uint64
 	stale sched.Pointer[staleWatch]
-	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met
+	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
 	waited *stats.Waited // nil if only counts are wanted; guarded by mu
 	all    *Watchers[K]

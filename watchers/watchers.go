@@ -30,8 +30,10 @@ const anyPosition = math.MinInt64
 
 // Watchers maps keys to waiting operations. It is safe for concurrent use.
 type Watchers[K comparable] struct {
-	seed  maphash.Seed
-	slots []atomic.Pointer[Shard[K]] // nil until a key of the shard is first used
+	seed maphash.Seed
+	// nil until a key of the shard is first used; not explored: a loop over all would have a point for each, and a shard is complete
+	// before it is stored, under making
+	slots []atomic.Pointer[Shard[K]]
 
 	config Config[K]
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/delayedop/purgatory/examples/internal/debugserver"
 	"github.com/delayedop/purgatory/examples/internal/program"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 func main() { program.Main(run) }
@@ -122,7 +123,10 @@ func produce(ctx context.Context, cfg config, out io.Writer) (tally, error) {
 	}
 	l.report(out)
 	for _, b := range c.brokers {
-		fmt.Fprintf(out, "%s: %v\n%s: %v\n", b.produces.Name(), b.produces.Stats(), b.fetches.Name(), b.fetches.Stats())
+		for name, s := range map[string]purgatory.Stats{b.produces.Name(): b.produces.Stats(), b.fetches.Name(): b.fetches.Stats()} {
+			fmt.Fprintf(out, "%s: %d pending; %d accepted: %d satisfied, %d expired, %d cancelled, %d closed\n",
+				name, s.Pending, s.Accepted, s.Satisfied, s.Expired, s.Cancelled, s.Closed)
+		}
 	}
 	broken := l.verify(c)
 	if len(broken) == 0 {

@@ -71,9 +71,8 @@ func TestContextsThatEndWhileSignalsComeDeadlockNobody(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			require.NoError(t, waits.Wait())
-			assert.Zero(t, c.mu.waiters)
-			assert.Zero(t, c.mu.wakes)
-			assert.Zero(t, c.waiting.NumDelayed())
+			assert.Zero(t, c.waiting.Stats().Waiting)
+			assert.Zero(t, c.waiting.Stats().Items, "a wake-up is kept")
 		})
 	}
 }
@@ -136,21 +135,6 @@ func TestANewcomerTakesNoWakeUpFromOneThatWaits(t *testing.T) {
 	}
 }
 
-// The same, where the newcomer comes between the two halves of the Signal.
-func TestANewcomerAmidASignalTakesNoWakeUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := New(new(sync.Mutex))
-		first := wait(t.Context(), c)
-		c.count(func() { c.mu.wakes = 1 })
-		second := wait(t.Context(), c)
-		c.wake(func() {})
-		synctest.Wait()
-		require.Len(t, first, 1)
-		require.Empty(t, second)
-		c.Broadcast()
-	})
-}
-
 // A Signal that comes while the only one that waits is leaving wakes nobody, and is forgotten.
 func TestNoWakeUpIsKeptForLater(t *testing.T) {
 	c := New(new(sync.Mutex))
@@ -161,8 +145,8 @@ func TestNoWakeUpIsKeptForLater(t *testing.T) {
 		both.Go(func() { locked(c, func() { _ = c.Wait(ended) }) })
 		both.Go(c.Signal)
 		both.Wait()
-		require.Zero(t, c.mu.wakes)
-		require.Zero(t, c.mu.waiters)
+		require.Zero(t, c.waiting.Stats().Items)
+		require.Zero(t, c.waiting.Stats().Waiting)
 	}
 }
 
@@ -187,7 +171,7 @@ func TestALeaverTakesNoWakeUp(t *testing.T) {
 			synctest.Wait()
 			require.Len(t, next, 1)
 			assert.NoError(t, <-next)
-			assert.Zero(t, c.mu.waiters)
+			assert.Zero(t, c.waiting.Stats().Waiting)
 		})
 	}
 }

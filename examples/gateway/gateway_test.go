@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,8 +52,21 @@ func ask(ctx context.Context, g *gateway) <-chan *httptest.ResponseRecorder {
 func open(t *testing.T, next http.Handler, l limits) *gateway {
 	g, err := newGateway(next, l)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.waiting.Close()) })
 	return g
+}
+
+// drains reports whether the gateway sends away who comes, and not because its line is full.
+func (g *gateway) drains() bool {
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	return w.Code == http.StatusServiceUnavailable
+}
+
+// as is a request of a user.
+func as(user string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.SetBasicAuth(user, "")
+	return r
 }
 
 func TestAFullGatewayRefuses(t *testing.T) {
@@ -68,7 +82,7 @@ func TestAFullGatewayRefuses(t *testing.T) {
 		assert.Equal(t, http.StatusOK, (<-first).Code)
 		b.finish <- struct{}{}
 		assert.Equal(t, http.StatusOK, (<-second).Code)
-		assert.Equal(t, 1, g.free())
+		assert.Equal(t, 1, g.slots.Stats().Items)
 	})
 }
 
@@ -82,7 +96,7 @@ func TestARequestThatWaitsTooLongIsRefused(t *testing.T) {
 		assert.Equal(t, "1", refused.Header().Get("Retry-After"))
 		b.finish <- struct{}{}
 		<-first
-		assert.Equal(t, 1, g.free())
+		assert.Equal(t, 1, g.slots.Stats().Items)
 	})
 }
 
@@ -108,20 +122,28 @@ func TestSlotsGoInOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A client that leaves the line takes no slot with it.
-func TestAClientThatLeavesTakesNoSlot(t *testing.T) {
+// The requests of one user do not make another one wait for all of them, and leave places in the line.
+func TestAFloodHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
-		g := open(t, b, limits{slots: 1, line: 2, wait: time.Minute})
-		ctx, leave := context.WithCancel(t.Context())
-		running, leaver, last := ask(t.Context(), g), ask(ctx, g), ask(t.Context(), g)
-		leave()
-		<-leaver
-		b.finish <- struct{}{}
-		<-running
-		b.finish <- struct{}{}
-		assert.Equal(t, http.StatusOK, (<-last).Code)
-		assert.Equal(t, 1, g.free())
+		var order []string
+		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			user, _, _ := r.BasicAuth()
+			order = append(order, user)
+			time.Sleep(time.Second)
+		})
+		g := open(t, next, limits{slots: 1, line: 8, wait: time.Minute})
+		for range 10 {
+			go g.ServeHTTP(httptest.NewRecorder(), as("flood"))
+			synctest.Wait()
+		}
+		assert.Equal(t, 4, g.slots.Stats().Waiting, "half of the line is left")
+		for range 2 {
+			go g.ServeHTTP(httptest.NewRecorder(), as("quiet"))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"flood", "flood", "quiet", "flood", "quiet", "flood", "flood"}, order)
 	})
 }
 
@@ -149,7 +171,6 @@ func TestDrain(t *testing.T) {
 		assert.Equal(t, http.StatusServiceUnavailable, (<-third).Code)
 		b.finish <- struct{}{}
 		assert.Equal(t, http.StatusOK, (<-second).Code)
-		assert.Equal(t, 1, g.free())
 	})
 }
 
@@ -172,11 +193,11 @@ func TestADrainAnswersEverybody(t *testing.T) {
 				served <- g.serve(serving, "127.0.0.1:0", grace, io.Discard, func(url string) { started <- url })
 			}()
 			answers := httploadtest.Send(t, <-started, line+1, "GET /")
-			httploadtest.Until(t, func() bool { return g.waiting.NumDelayed() == line })
+			httploadtest.Until(t, func() bool { return g.slots.Stats().Waiting == line })
 			sigterm()
-			httploadtest.Until(t, g.waiting.Closed)
+			httploadtest.Until(t, g.drains)
 			if grace == 0 {
-				httploadtest.Until(t, func() bool { return g.waiting.NumDelayed() == 0 })
+				httploadtest.Until(t, func() bool { return g.slots.Stats().Waiting == 0 })
 			}
 			close(b.finish)
 			got := make(map[int]int)
@@ -193,20 +214,21 @@ func TestADrainAnswersEverybody(t *testing.T) {
 				require.Equal(t, map[int]int{want: line + 1}, got)
 				require.NoError(t, <-served)
 			}
-			require.Equal(t, 1, g.free())
 		}
 	}
 }
 
-// Clients leave, slots come free and the gateway drains, all at once: no slot is lost.
+// Clients leave, slots come free and the gateway drains, all at once: no slot is lost, and each serves a request.
 func TestNoSlotIsLost(t *testing.T) {
 	rounds := 300
 	if testing.Short() {
 		rounds = 30
 	}
-	for range rounds {
+	for round := range rounds {
 		const slots = 2
-		g := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), limits{slots: slots, line: 8, wait: time.Millisecond})
+		var served atomic.Int64
+		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })
+		g := open(t, next, limits{slots: slots, line: 8, wait: time.Millisecond})
 		var clients sync.WaitGroup
 		for i := range 8 {
 			clients.Go(func() {
@@ -217,9 +239,14 @@ func TestNoSlotIsLost(t *testing.T) {
 				}
 			})
 		}
-		require.NoError(t, g.drain(t.Context(), &http.Server{}))
-		clients.Wait()
-		require.Equal(t, slots, g.free())
+		if round%2 == 0 {
+			require.NoError(t, g.drain(t.Context(), &http.Server{}))
+			clients.Wait()
+		} else {
+			clients.Wait()
+			require.Equal(t, slots, g.slots.Stats().Items)
+		}
+		require.Equal(t, served.Load(), g.slots.Stats().Served)
 	}
 }
 
@@ -233,7 +260,7 @@ func TestProgram(t *testing.T) {
 // A load that leaves the gateway room shows nothing.
 func TestALoadWithoutRefusalsFails(t *testing.T) {
 	var out, errs bytes.Buffer
-	args := []string{"-duration", "50ms", "-slots", "1", "-line", "3", "-clients", "3", "-service", "5ms"}
+	args := []string{"-duration", "50ms", "-slots", "1", "-line", "3", "-clients", "2", "-service", "5ms"}
 	assert.Equal(t, program.Failed, run(t.Context(), args, &out, &errs), "%s", &out)
 	assert.Contains(t, errs.String(), "gateway: no request was refused")
 }
@@ -245,10 +272,11 @@ func TestTheVerdictNoticesWhatIsMissing(t *testing.T) {
 		"nobody waited when the drain began":         func(l *load, _ *gateway) { l.drained = 0 },
 		"4 requests were at the backend at a time":   func(l *load, _ *gateway) { l.most = 4 },
 		"2 requests were served, and 1 answers came": func(l *load, _ *gateway) { l.served = 2 },
-		"2 of 3 slots are free in the end":           func(_ *load, g *gateway) { g.take() },
+		"1 requests were served with 2 slots":        func(_ *load, g *gateway) { g.ServeHTTP(httptest.NewRecorder(), as("x")) },
 	} {
 		l := &load{served: 1, refused: 1, drained: 1, most: 3, answered: make([]time.Duration, 1)}
-		g := open(t, l, limits{slots: 3, line: 1, wait: time.Second})
+		g := open(t, http.NotFoundHandler(), limits{slots: 3, line: 1, wait: time.Second})
+		g.ServeHTTP(httptest.NewRecorder(), as("x"))
 		require.NoError(t, l.verdict(g))
 		spoil(l, g)
 		assert.ErrorContains(t, l.verdict(g), want)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/delayedop/purgatory/examples/internal/program"
 )
 
-// load is a backend that takes its time, and clients that ask for more than it can serve. It ends with
-// a SIGTERM to this process.
+// load is a backend that takes its time, and clients that ask for more than it can serve: many of one user,
+// and one of another, quiet. It ends with a SIGTERM to this process.
 type load struct {
 	*httpload.Load
 	duration, service time.Duration
@@ -25,7 +26,8 @@ type load struct {
 	inside   int             // requests at the backend
 	most     int             // inside, at its highest
 	served   int             // requests that the backend has answered
-	answered []time.Duration // what clients have waited for a 200
+	answered []time.Duration // what the flood has waited for a 200
+	quiet    []time.Duration // what the quiet user has
 	refused  int             // 429
 	sentAway int             // 503
 	drained  int             // requests that waited in line when the SIGTERM was sent
@@ -41,18 +43,19 @@ func (l *load) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // start starts the clients. They run until ctx has ended and they are sent away.
 func (l *load) start(ctx context.Context, g *gateway, url string, out io.Writer, stop func()) {
-	l.Go(l.clients, func() bool { return l.request(ctx, url) })
+	l.Go(l.clients, func() bool { return l.request(ctx, strings.Replace(url, "//", "//flood@", 1), &l.answered) })
+	l.Go(1, func() bool { return l.request(ctx, strings.Replace(url, "//", "//quiet@", 1), &l.quiet) })
 	l.Go(1, func() bool {
 		loading, cancel := context.WithTimeout(ctx, l.duration)
 		defer cancel()
 		httpload.Progress(loading, out, func() (line string) {
 			l.Count(func() {
-				line = fmt.Sprintf("served %5d   refused %5d   in line %3d   at the backend %2d", l.served, l.refused, g.waiting.NumDelayed(), l.inside)
+				line = fmt.Sprintf("served %5d   refused %5d   in line %3d   at the backend %2d", l.served, l.refused, g.slots.Stats().Waiting, l.inside)
 			})
 			return line
 		})
 		for end := time.Now().Add(10 * time.Second); l.drained == 0 && ctx.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			l.drained = g.waiting.NumDelayed()
+			l.drained = g.slots.Stats().Waiting
 		}
 		if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(syscall.SIGTERM) != nil {
 			stop() // a system without signals
@@ -61,8 +64,8 @@ func (l *load) start(ctx context.Context, g *gateway, url string, out io.Writer,
 	})
 }
 
-// request makes one request. It reports whether the client goes on.
-func (l *load) request(ctx context.Context, url string) bool {
+// request makes one request, and adds what it took. It reports whether the client goes on.
+func (l *load) request(ctx context.Context, url string, answered *[]time.Duration) bool {
 	began := time.Now()
 	answer, err := l.Do(context.Background(), http.MethodGet, url, "")
 	if err != nil {
@@ -74,7 +77,7 @@ func (l *load) request(ctx context.Context, url string) bool {
 	took, again := time.Since(began), answer.Header.Get("Retry-After") != ""
 	switch {
 	case answer.Status == http.StatusOK:
-		l.Count(func() { l.answered = append(l.answered, took) })
+		l.Count(func() { *answered = append(*answered, took) })
 		return true
 	case answer.Status == http.StatusTooManyRequests && again:
 		l.Count(func() { l.refused++ })
@@ -92,7 +95,8 @@ func (l *load) request(ctx context.Context, url string) bool {
 // could have broken one.
 func (l *load) end(g *gateway, out io.Writer) error {
 	return l.Judge(out, func() error {
-		fmt.Fprintf(out, "answered %d: %s; refused %d; sent away in the drain %d\n", len(l.answered), program.Spread(l.answered), l.refused, l.sentAway)
+		fmt.Fprintf(out, "the flood %d: %s; quiet %d: %s\n", len(l.answered), program.Spread(l.answered), len(l.quiet), program.Spread(l.quiet))
+		fmt.Fprintf(out, "refused %d; sent away in the drain %d\n", l.refused, l.sentAway)
 		return l.verdict(g)
 	}, fmt.Sprintf("never more than %d at the backend, and everybody who waited for a slot was answered", g.limits.slots))
 }
@@ -107,10 +111,10 @@ func (l *load) verdict(g *gateway) error {
 		return errors.New("nobody waited when the drain began")
 	case l.most > g.limits.slots:
 		return fmt.Errorf("%d requests were at the backend at a time; there are %d slots", l.most, g.limits.slots)
-	case l.served != len(l.answered):
-		return fmt.Errorf("%d requests were served, and %d answers came", l.served, len(l.answered))
-	case g.free() != g.limits.slots:
-		return fmt.Errorf("%d of %d slots are free in the end", g.free(), g.limits.slots)
+	case l.served != len(l.answered)+len(l.quiet):
+		return fmt.Errorf("%d requests were served, and %d answers came", l.served, len(l.answered)+len(l.quiet))
+	case int64(l.served) != g.slots.Stats().Served:
+		return fmt.Errorf("%d requests were served with %d slots", l.served, g.slots.Stats().Served)
 	}
 	return nil
 }

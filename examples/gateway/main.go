@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	f.IntVar(&at.line, "line", 32, "`number` of requests that wait for a slot; one more is refused")
 	f.DurationVar(&at.wait, "wait", 5*time.Second, "`duration` that a request waits at most")
 	f.DurationVar(&l.duration, "duration", 5*time.Second, "`duration` of the load")
-	f.IntVar(&l.clients, "clients", 80, "`number` of clients of the load, each with one request at a time")
+	f.IntVar(&l.clients, "clients", 80, "`number` of clients that flood the gateway, each with one request at a time")
 	f.DurationVar(&l.service, "service", 20*time.Millisecond, "`duration` of one request at the load's backend")
 	var next http.Handler = &l
 	err := program.Parse(f, args, errs, func() error {
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err != nil {
 		return program.Status("gateway", err, errs)
 	}
-	l.Load = httpload.New(l.clients)
+	l.Load = httpload.New(l.clients + 1)
 	g, err := newGateway(next, at)
 	if err != nil {
 		return program.Status("gateway", err, errs)
@@ -76,12 +76,12 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 func (g *gateway) serve(ctx context.Context, listen string, grace time.Duration, out io.Writer, started func(url string)) error {
 	server, err := httpload.Serve(listen, g)
 	if err != nil {
-		return errors.Join(err, g.waiting.Close())
+		return err
 	}
 	fmt.Fprintf(out, "%s: %d slots, a line of %d that wait at most %v; SIGTERM drains\n", server.URL, g.limits.slots, g.limits.line, g.limits.wait)
 	started(server.URL)
 	err = server.Until(ctx)
-	fmt.Fprintf(out, "draining: %d wait in line\n", g.waiting.NumDelayed())
+	fmt.Fprintf(out, "draining: %d wait in line\n", g.slots.Stats().Waiting)
 	late, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	return errors.Join(err, g.drain(late, server.HTTP))

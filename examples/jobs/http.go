@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/queue"
 )
 
 // Limits of what one client can make the service hold.
@@ -18,7 +18,10 @@ const (
 	maxBody    = 64 << 10
 	maxTypes   = 16
 	maxWaiting = 100_000
+	maxJobs    = 1_000_000
 	maxWait    = 5 * time.Minute
+
+	leasesAtMost = 10 // times the lease is how long a worker that extends it may keep a job
 )
 
 const answerTime = 10 * time.Second // that a drain waits for answers
@@ -27,7 +30,8 @@ const answerTime = 10 * time.Second // that a drain waits for answers
 //
 //	POST   /jobs/{type}                           puts a job, the body          201, its id
 //	POST   /claims?type=mail&type=print&wait=30s  waits for a job of any type   200, the job; 204: none came
-//	DELETE /claims/{id}                           says that the job is done     204; 410: it was given back before
+//	PUT    /claims/{claim}                        extends the lease             204; 410: it has ended
+//	DELETE /claims/{claim}                        says that the job is done     204; 410: it was given back before
 //
 // A worker that disconnects gives its job back at once, and one that falls silent when its lease ends.
 func (s *service) routes() http.Handler {
@@ -38,21 +42,37 @@ func (s *service) routes() http.Handler {
 			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 			return
 		}
+		id, err := s.put(r.PathValue("type"), string(body))
+		if err != nil {
+			refuse(w, err)
+			return
+		}
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprint(w, s.put(r.PathValue("type"), string(body)))
+		fmt.Fprint(w, id)
 	})
 	mux.HandleFunc("POST /claims", s.serveClaim)
-	mux.HandleFunc("DELETE /claims/{id}", func(w http.ResponseWriter, r *http.Request) {
-		switch id, err := strconv.ParseInt(r.PathValue("id"), 10, 64); {
+	mux.HandleFunc("PUT /claims/{claim}", held(s.extend))
+	mux.HandleFunc("DELETE /claims/{claim}", held(s.finish))
+	return mux
+}
+
+// held returns a handler that calls f, which reports whether the claim's job is in its worker's hands.
+func held(f func(claim int64) bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch claim, err := strconv.ParseInt(r.PathValue("claim"), 10, 64); {
 		case err != nil:
-			http.Error(w, "an id is a number", http.StatusBadRequest)
-		case s.finish(id):
+			http.Error(w, "a claim is a number", http.StatusBadRequest)
+		case f(claim):
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			http.Error(w, "not in your hands: the lease has ended", http.StatusGone)
 		}
-	})
-	return mux
+	}
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 
 func (s *service) serveClaim(w http.ResponseWriter, r *http.Request) {
@@ -64,15 +84,14 @@ func (s *service) serveClaim(w http.ResponseWriter, r *http.Request) {
 	}
 	j, err := s.claim(r.Context(), wait, types)
 	switch {
-	case errors.Is(err, purgatory.ErrExpired):
+	case errors.Is(err, queue.ErrExpired):
 		w.WriteHeader(http.StatusNoContent)
 	case err != nil: // the client has left, and nobody reads this; or the service is full or closed
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		refuse(w, err)
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(j); err != nil || r.Context().Err() != nil {
-			s.drop(j.ID, err)
+			s.drop(j.Claim)
 		}
 	}
 }

@@ -95,20 +95,6 @@ func TestNoAllocationsWithoutAPanic(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { Call(func() { n++ }, Log) }))
 }
 
-func TestWhatRunsApartEndsNoOtherGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said []any
-		h := func(recovered any, _ []byte) { said = append(said, recovered) }
-		done := 0
-		Apart(func() { done++ }, h)
-		Apart(func() { runtime.Goexit() }, h)
-		Apart(func() { panic("apart") }, h)
-		Apart(func() { panic("twice") }, func(any, []byte) { runtime.Goexit() })
-		assert.Equal(t, 1, done)
-		assert.Equal(t, []any{"apart"}, said)
-	})
-}
-
 // What a Goexit has interrupted goes on elsewhere, as often as necessary.
 func TestFinishGoesOnAfterGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,7 +24,6 @@ func TestTextReadsNothingThatOthersMayWrite(t *testing.T) {
 		"{3}":                                 struct{ V any }{3},
 		"struct { V interface {} }":           struct{ V any }{[]int{1}},
 		"[1]interface {}":                     [1]any{map[int]int{}},
-		"guard.exiting":                       exiting(1),
 		"map[string]int":                      map[string]int{"key": 1},
 		"[]int":                               []int{1},
 		"struct { M map[int]int }":            struct{ M map[int]int }{map[int]int{3: 4}},
@@ -34,11 +32,6 @@ func TestTextReadsNothingThatOthersMayWrite(t *testing.T) {
 		assert.Equal(t, text, Text(v))
 	}
 }
-
-// exiting is a value that cannot be formatted.
-type exiting int
-
-func (exiting) String() string { runtime.Goexit(); return "" }
 
 // Neither the default handler nor the report of a handler that panics reads the value of the
 // panic.

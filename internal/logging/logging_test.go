@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -97,13 +98,13 @@ func TestASinkThatDoesNotReturnHoldsUpNobody(t *testing.T) {
 				assert.True(t, h.Wait(time.Minute))
 				got := s.records
 				assert.Len(t, got, 1+256+1)
-				for i, r := range got[:257] {
+				lost := got[2] // it comes when the sink takes records again
+				assert.Equal(t, "lost", lost.Message)
+				assert.Equal(t, slog.LevelWarn, lost.Level)
+				assert.EqualValues(t, logged-256, attribute(lost, "records"))
+				for i, r := range slices.Delete(slices.Clone(got), 2, 3) {
 					assert.EqualValues(t, i-1, attribute(r, "n"), "in order")
 				}
-				last := got[257]
-				assert.Equal(t, "lost", last.Message)
-				assert.Equal(t, slog.LevelWarn, last.Level)
-				assert.EqualValues(t, logged-256, attribute(last, "records"))
 
 				l.Info("flows")
 				synctest.Wait()

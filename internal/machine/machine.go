@@ -221,13 +221,17 @@ func (m *Machine) Ending() bool {
 // the outcome is Cancelled, and reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
-	o := m.EndsAs()
-	if o == Cancelled {
+	word := m.word().Load()
+	outcome := word & outcomeMask
+	if outcome == 0 {
+		outcome = uint64(Satisfied) << outcomeShift
+	}
+	if outcome == uint64(Cancelled)<<outcomeShift {
 		m.tail = unsafe.Pointer(cause)
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	before := m.word().Swap(phaseEnded | uint64(o)<<outcomeShift | m.word().Load()&identity.Half)
+	before := m.word().Swap(phaseEnded | outcome | word&identity.Half)
 	assertHeld(before)
 	return before&wishMask == uint64(Cancelled)<<wishShift
 }

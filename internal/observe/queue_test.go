@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -59,6 +61,36 @@ func TestAQueueThatIsBlockedDropsWhatComesLater(t *testing.T) {
 		q.Add(func() { called++ })
 		synctest.Wait()
 		assert.Equal(t, []int{maxWaiting + 1, 0}, []int{called, q.Dropped()})
+	})
+}
+
+type blocked struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (b blocked) Handle(context.Context, slog.Record) error {
+	<-b.until
+	return nil
+}
+
+func TestALoggerThatBlocksHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		var r Records
+		r.Init("test", slog.New(blocked{slog.NewTextHandler(io.Discard, nil), until}), nil)
+		told := false
+		go func() {
+			r.Log(slog.LevelError, "event", func() []any { return nil })
+			r.Panic("of the user's", nil, "TryComplete", 1)
+			told = true
+		}()
+		synctest.Wait()
+		assert.True(t, told)
+		assert.False(t, r.Idle())
+		close(until)
+		synctest.Wait()
+		assert.True(t, r.Idle())
 	})
 }
 

@@ -80,7 +80,7 @@ func (p *Pool) Kick() {
 }
 
 // MayLinger lets a worker that finds no more work wait for some. Call it before the first Kick. See
-// docs/decisions.md#a-worker-lingers.
+// docs/internals/decisions.md#a-worker-lingers.
 func (p *Pool) MayLinger() {
 	p.bubble = sched.InBubble()
 	p.may.Store(true)

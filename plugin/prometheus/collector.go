@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 
@@ -22,7 +21,7 @@ type Source interface {
 }
 
 // Collector is a prometheus.Collector over any number of purgatories, sources of
-// hints and lines of items. It is safe for concurrent use.
+// hints, lines of items and watermarks. It is safe for concurrent use.
 type Collector struct {
 	opts Options
 
@@ -31,15 +30,17 @@ type Collector struct {
 		sources map[string]Source
 		signals map[string]SignalSource
 		queues  map[string]QueueSource
+
+		watermarks map[string]WatermarkSource
 	}
 }
 
 // Errors, for errors.Is.
 var (
-	// ErrName: two purgatories, two sources of hints, or two lines of items have the same name. Their series
+	// ErrName: two purgatories, or two of another kind, have the same name. Their series
 	// would be the same.
 	ErrName = errors.New("prometheus: name is taken")
-	// ErrNilSource: a purgatory, a source of hints or a line of items is nil.
+	// ErrNilSource: what is to be collected is nil.
 	ErrNilSource = errors.New("prometheus: nil source")
 )
 
@@ -61,6 +62,7 @@ func NewWithOptions(opts Options, sources ...Source) (*Collector, error) {
 	c.mu.sources = make(map[string]Source)
 	c.mu.signals = make(map[string]SignalSource)
 	c.mu.queues = make(map[string]QueueSource)
+	c.mu.watermarks = make(map[string]WatermarkSource)
 	for _, s := range sources {
 		if err := c.Add(s); err != nil {
 			return nil, err
@@ -100,24 +102,22 @@ func isNil(source any) bool {
 func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Remove collects the purgatory of this name no longer.
-func (c *Collector) Remove(name string) {
+func (c *Collector) Remove(name string) { remove(c, c.mu.sources, name) }
+
+// remove is the opposite of add.
+func remove[S any](c *Collector, from map[string]S, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mu.sources, label(name))
+	delete(from, label(name))
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, m := range slices.Concat(metrics, callbackMetrics) {
-		out <- m.desc
-	}
-	for _, m := range signalMetrics {
-		out <- m.desc
-	}
-	for _, m := range queueMetrics {
-		out <- m.desc
-	}
-	for _, d := range []*prometheus.Desc{ended, rejected, oldestAge, age, waited, late} {
+	describe(metrics, out)
+	describe(signalMetrics, out)
+	describe(queueMetrics, out)
+	describe(watermarkMetrics, out)
+	for _, d := range []*prometheus.Desc{ended, rejected, waited} {
 		out <- d
 	}
 }
@@ -126,23 +126,28 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 // invalid metric in its place, which says so: what the registry gathers has an error then, and
 // the metrics of the other sources.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	collectAll(c, c.mu.sources, metrics[0].desc, c.collect, out)
-	collectAll(c, c.mu.signals, signalMetrics[0].desc, collectSignals, out)
-	collectAll(c, c.mu.queues, queueMetrics[0].desc, collectQueue, out)
+	collectAll(c, c.mu.sources, metrics, c.collect, out)
+	collectAll(c, c.mu.signals, signalMetrics, nil, out)
+	collectAll(c, c.mu.queues, queueMetrics, nil, out)
+	collectAll(c, c.mu.watermarks, watermarkMetrics, nil, out)
 }
 
-// collectAll calls collect for each source in a map of c. No lock is held meanwhile. Invalid stands for a source that panics.
-func collectAll[S interface{ Stats() N }, N any](c *Collector, in map[string]S, invalid *prometheus.Desc,
-	collect func(name string, n *N, out chan<- prometheus.Metric), out chan<- prometheus.Metric,
+// collectAll sends the metrics of each source in a map of c, and calls more, if there is one. No lock is held meanwhile.
+func collectAll[S interface{ Stats() N }, N any](c *Collector, in map[string]S, metrics []metric[N],
+	more func(name string, n *N, out chan<- prometheus.Metric), out chan<- prometheus.Metric,
 ) {
 	c.mu.Lock()
 	sources := maps.Clone(in)
 	c.mu.Unlock()
 	for name, s := range sources {
-		if stats, err := statsOf(name, s.Stats); err != nil {
-			out <- prometheus.NewInvalidMetric(invalid, err)
-		} else {
-			collect(name, &stats, out)
+		stats, err := statsOf(name, s.Stats)
+		if err != nil {
+			out <- prometheus.NewInvalidMetric(metrics[0].desc, err)
+			continue
+		}
+		collectEach(metrics, name, &stats, out)
+		if more != nil {
+			more(name, &stats, out)
 		}
 	}
 }
@@ -166,29 +171,16 @@ func statsOf[S any](name string, of func() S) (stats S, err error) {
 	return stats, err
 }
 
+// collect sends what has one more label.
 func (c *Collector) collect(name string, n *purgatory.Stats, out chan<- prometheus.Metric) {
-	collectEach(metrics, name, n, out)
-	if n.CallbacksTimed {
-		collectEach(callbackMetrics, name, n, out)
-	}
 	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
 		out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n.Ended(o)), name, o.String())
+		if n.Waited != nil {
+			out <- c.histogram(waited, &n.Waited[o], name, o.String())
+		}
 	}
 	for reason, times := range map[string]int64{"closed": n.RejectedClosed, "full": n.RejectedFull, "input": n.RejectedInput} {
 		out <- prometheus.MustNewConstMetric(rejected, prometheus.CounterValue, float64(times), name, reason)
-	}
-	if !n.Timed {
-		return
-	}
-	out <- prometheus.MustNewConstMetric(oldestAge, prometheus.GaugeValue, n.OldestAge.Seconds(), name)
-	for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
-		out <- c.histogram(waited, &n.Waited[o], name, o.String())
-	}
-	out <- c.histogram(late, &n.Late, name)
-	for i, waiting := range cumulative(&n.Ages) {
-		if bound := n.Ages.Bound(i); i < purgatory.HistogramBuckets-1 {
-			out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, float64(waiting), name, fmt.Sprint(bound.Seconds()))
-		}
 	}
 }
 

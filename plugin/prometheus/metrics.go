@@ -30,6 +30,12 @@ func collectEach[N any](metrics []metric[N], name string, n *N, out chan<- prome
 	}
 }
 
+func describe[N any](metrics []metric[N], out chan<- *prometheus.Desc) {
+	for _, m := range metrics {
+		out <- m.desc
+	}
+}
+
 func gauge(name, help string, of func(*purgatory.Stats) int64) metric[purgatory.Stats] {
 	return metric[purgatory.Stats]{desc(name, help), prometheus.GaugeValue, func(n *purgatory.Stats) float64 { return float64(of(n)) }}
 }
@@ -65,9 +71,13 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.Purged }),
 	gauge("timeouts_expected", "1 if WithTimeoutsExpected says that it is normal that operations expire, 0 otherwise.",
 		func(n *purgatory.Stats) int64 { return int64(number(n.TimeoutsExpected)) }),
-	counter("passed_over_waits_total", "Times that a wait was passed over because its client had gone: its context had ended, or its deadline had passed.",
+	counter("unchecked_operations_total", "Operations that expired, and that no check had come to since they were registered.",
+		func(n *purgatory.Stats) int64 { return n.Unchecked }),
+	counter("given_up_waits_total", "Waits that their contexts have ended.",
+		func(n *purgatory.Stats) int64 { return n.GaveUp }),
+	counter("passed_over_waits_total", "Of the waits given up: those that were not tried because of that.",
 		func(n *purgatory.Stats) int64 { return n.PassedOver }),
-	counter("panics_total", "Panics in operations' methods.",
+	counter("panics_total", "Panics in operations' methods, and in other functions of the user's.",
 		func(n *purgatory.Stats) int64 { return n.Panics }),
 	gauge("running_callbacks", "Callbacks that run now.",
 		func(n *purgatory.Stats) int64 { return n.Running }),
@@ -81,25 +91,10 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return n.ReaperStalls }),
 }
 
-// callbackMetrics are known with purgatory.WithSlowCallback only.
-var callbackMetrics = []metric[purgatory.Stats]{
-	seconds("oldest_running_callback_seconds", "How long the callback that has been running longest has been running; 0: none runs.",
-		func(n *purgatory.Stats) time.Duration { return n.OldestRunning }),
-	gauge("stuck_callbacks", "Callbacks that have been running for longer than WithSlowCallback allows, and still run.",
-		func(n *purgatory.Stats) int64 { return n.StuckCallbacks }),
-	counter("slow_callbacks_total", "Callbacks that took longer than WithSlowCallback allows, and have returned.",
-		func(n *purgatory.Stats) int64 { return n.SlowCallbacks }),
-}
-
 var (
 	ended    = desc("ended_operations_total", "Operations that ended, by outcome: satisfied, forced, expired, cancelled, closed.", "outcome")
 	rejected = desc("rejected_operations_total", "Operations that were not accepted, by reason: the purgatory was closed, or full; bad input.", "reason")
 
-	// Only with purgatory.WithHistograms.
-	oldestAge = desc("oldest_operation_age_seconds", "How long the oldest waiting operation has been waiting, too high by 16.8 ms, or by 6.3 % if that is more, at most.")
-	waited    = desc("wait_seconds", "How long operations had been waiting when they ended, by outcome.", "outcome")
-	late      = desc("expiry_lateness_seconds", "How long after its deadline an operation expired.")
-	// age is a gauge and no histogram: what waits can become less, and a histogram's
-	// buckets only grow.
-	age = desc("pending_operations_by_age", "Operations that have been waiting for at most this many seconds.", "age")
+	// Only with purgatory.WithDiagnostics.
+	waited = desc("wait_seconds", "How long operations had been waiting when they ended, by outcome.", "outcome")
 )

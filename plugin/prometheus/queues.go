@@ -21,11 +21,7 @@ func (c *Collector) AddQueue(name string, s QueueSource) error {
 }
 
 // RemoveQueue collects the line of items of this name no longer.
-func (c *Collector) RemoveQueue(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.mu.queues, label(name))
-}
+func (c *Collector) RemoveQueue(name string) { remove(c, c.mu.queues, name) }
 
 func queueGauge(name, help string, of func(*queue.Stats) float64) metric[queue.Stats] {
 	return metric[queue.Stats]{prometheus.NewDesc("purgatory_queue_"+name, help, []string{"queue"}, nil), prometheus.GaugeValue, of}
@@ -69,8 +65,4 @@ var queueMetrics = []metric[queue.Stats]{
 		func(n *queue.Stats) int64 { return n.Left }),
 	queueCounter("refused_total", "Requests that were refused since the line, or the part of their tenant, is full.",
 		func(n *queue.Stats) int64 { return n.Refused }),
-}
-
-func collectQueue(name string, n *queue.Stats, out chan<- prometheus.Metric) {
-	collectEach(queueMetrics, name, n, out)
 }

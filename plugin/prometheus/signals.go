@@ -23,11 +23,7 @@ func (c *Collector) AddSignals(s SignalSource) error {
 }
 
 // RemoveSignals collects the source of hints of this name no longer.
-func (c *Collector) RemoveSignals(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.mu.signals, label(name))
-}
+func (c *Collector) RemoveSignals(name string) { remove(c, c.mu.signals, name) }
 
 func signalGauge(name, help string, of func(*signals.Stats) float64) metric[signals.Stats] {
 	return metric[signals.Stats]{prometheus.NewDesc("purgatory_"+name, help, []string{"signals"}, nil), prometheus.GaugeValue, of}
@@ -83,8 +79,4 @@ func number(yes bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func collectSignals(name string, n *signals.Stats, out chan<- prometheus.Metric) {
-	collectEach(signalMetrics, name, n, out)
 }

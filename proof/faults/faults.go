@@ -111,7 +111,7 @@ var Sick = []Server{
 	},
 }
 
-// Well are servers of five kinds that nothing is wrong with.
+// Well are servers of four kinds that nothing is wrong with.
 var Well = []Server{
 	{Name: "produces", run: func(s *server) {
 		s.produce(checked)
@@ -145,28 +145,6 @@ var Well = []Server{
 				}
 			})
 		}
-	}},
-	{Name: "a queue", run: func(s *server) {
-		var jobs atomic.Int64
-		take := func() bool {
-			for n := jobs.Load(); n > 0; n = jobs.Load() {
-				if jobs.CompareAndSwap(n, n-1) {
-					return true
-				}
-			}
-			return false
-		}
-		for range 10 {
-			s.running.Go(func() {
-				for s.p.Await(s.ctx, purgatory.NoTimeout, take, "jobs") == nil {
-					time.Sleep(3 * time.Second) // the job
-				}
-			})
-		}
-		s.each(400*time.Millisecond, func(int) {
-			jobs.Add(1)
-			s.p.CheckAndCompleteInOrder("jobs")
-		})
 	}},
 	{Name: "long polls", opts: expected, run: func(s *server) {
 		for document := range 50 {

@@ -26,7 +26,7 @@ type call struct {
 func (c call) String() string { return fmt.Sprintf("%s:%d: %s", c.file, c.line, c.text) }
 
 // isCheck matches the names of the methods that check or signal keys.
-var isCheck = regexp.MustCompile(`^(CheckAndComplete|Signal)(UpTo|InOrder)?$`)
+var isCheck = regexp.MustCompile(`^(CheckAndComplete|Signal)(UpTo)?$`)
 
 // calls returns the calls in the Go files under folder, tests left out. A call is a statement of
 // its own, whose result nobody reads. (So a signal to a process, which can fail, is none; and a

@@ -32,27 +32,20 @@ const never = 1000 * time.Hour
 // purgatory's own.
 func (w *world) options() []purgatory.Option {
 	options := []purgatory.Option{
-		purgatory.WithWatcherShards(w.shards),
-		purgatory.WithSignalWorkers(w.workers),
+		set("watcherShards", w.shards),
+		purgatory.WithWorkers(w.workers),
 		purgatory.WithPurgeInterval(w.purge),
 		purgatory.WithReapInterval(never),
 		purgatory.WithPanicHandler(w.panicked),
 	}
-	if w.inLine {
-		options = append(options, purgatory.WithFirstInFirstOut())
-	}
-	if w.onWorkers {
-		options = append(options, purgatory.WithCallbacksOnWorkers())
-	}
 	if w.observed {
-		options = append(options, purgatory.WithHistograms(), purgatory.WithKeyStats(8), purgatory.WithSlowCallback(time.Hour),
-			purgatory.WithLogger(slog.New(logger{w})))
+		options = append(options, purgatory.WithDiagnostics(), purgatory.WithLogger(slog.New(logger{w})))
+	}
+	if w.kept && w.maxPending > 0 && !w.timerFull { // else there is nothing to keep
+		options = append(options, purgatory.WithPlaceKept())
 	}
 	if w.none {
 		options = append(options, purgatory.WithMaxPending(0))
-	}
-	if w.hasty {
-		options = append(options, purgatory.WithDrainTime(0))
 	}
 	if w.perKey > 0 {
 		options = append(options, purgatory.WithMaxPendingPerKey(w.perKey))
@@ -70,7 +63,7 @@ func (w *world) options() []purgatory.Option {
 	var err error
 	switch w.program.clock {
 	case own:
-		return append(options, purgatory.WithTimerOptions(wheels...), purgatory.WithExpiryWorkers(w.workers))
+		return append(options, set("timerOptions", wheels))
 	case shared:
 		wheels = append(wheels, timer.WithWorkers(w.workers))
 		w.system, err = timer.NewSystemTimer(wheels...)
@@ -84,6 +77,15 @@ func (w *world) options() []purgatory.Option {
 		panic(err)
 	}
 	return append(options, purgatory.WithTimer(of))
+}
+
+// set returns an option that sets a field of the configuration that is constant for users. The field has this very type, so
+// the conversion of the pointer is safe.
+func set[T any](field string, value T) purgatory.Option {
+	return reflect.MakeFunc(reflect.TypeFor[purgatory.Option](), func(config []reflect.Value) []reflect.Value {
+		*(*T)(config[0].Elem().FieldByName(field).Addr().UnsafePointer()) = value
+		return nil
+	}).Interface().(purgatory.Option)
 }
 
 // ownClock is called when the purgatory has been made. The field has this very type, so the

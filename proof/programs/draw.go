@@ -25,8 +25,8 @@ func (d *drawer) program(seed uint64) *program {
 		p.maxPending = 1 + d.IntN(3)
 	}
 	calls := []verb{
-		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder, vCheck, vSignal, vForce,
-		vCancel, vCancelKey, vCancelMatching, vExtend, vAdvance, vClose, vShutdown, vDrain, vLeave,
+		vRaise, vPut, vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheck, vSignal, vForce,
+		vCancel, vCancelKey, vExtend, vAdvance, vClose, vShutdown, vDrain, vLeave,
 	}
 	if d.oneIn(4) { // the order in which keys are visited depends on hashes: only calls of single keys
 		p.crowd = 1<<(6+d.IntN(2)) - d.IntN(3)
@@ -139,7 +139,7 @@ func (d *drawer) reaction() reaction {
 func (d *drawer) steps() []step {
 	s := step{verb: d.verbs[d.IntN(len(d.verbs))], key: d.IntN(d.p.keys), op: d.IntN(4), n: 1 + d.IntN(3)}
 	switch s.verb {
-	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo, vCheckInOrder, vSignalInOrder:
+	case vCheck, vCheckBoth, vSignal, vSignalBoth, vCheckUpTo, vSignalUpTo:
 		switch d.IntN(4) {
 		case 0, 1:
 			return []step{{verb: vRaise, key: s.key}, s}

@@ -109,7 +109,7 @@ func (g *gathers) setup(spawn func(string, func())) func() error {
 	if r.clock, err = timer.NewManualTimer(timer.WithWheelSize(4)); err != nil {
 		panic(err)
 	}
-	r.p, err = purgatory.New[int]("future", purgatory.WithTimer(r.clock), purgatory.WithWatcherShards(2), purgatory.WithSignalWorkers(1),
+	r.p, err = purgatory.New[int]("future", purgatory.WithTimer(r.clock), set("watcherShards", 2), purgatory.WithWorkers(1),
 		purgatory.WithPanicHandler(func(v any, stack []byte) {
 			if err, ok := v.(error); !ok || !errors.Is(err, errBoom) {
 				r.fault("panic: %v\n%s", v, stack)
@@ -171,7 +171,7 @@ func (r *gathered) do(c call) {
 	case "cancelKey":
 		r.p.CancelForKey(r.keys[len(r.keys)-1], errCause)
 	case "checkAll":
-		r.p.CheckAndCompleteAll()
+		r.p.CheckAndComplete(r.keys...)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/operation"
 )
 
 // maxWheels is the largest number of shards of a program's timer.
@@ -30,7 +29,7 @@ func (w *world) onWheel(shard int) *waiter {
 	if memory[0] == nil {
 		all := make([]waiter, 4096)
 		for i := range all {
-			at := shardOfTimer(&all[i].DelayedOperation, maxWheels)
+			at := shardOfTimer(&all[i], maxWheels)
 			memory[at] = append(memory[at], &all[i])
 		}
 	}
@@ -41,7 +40,7 @@ func (w *world) onWheel(shard int) *waiter {
 
 // shardOfTimer returns the shard of an operation's entry in a timer with n shards. The entry is the
 // first field of the machine, so the conversion of the pointer is safe.
-func shardOfTimer(o *operation.DelayedOperation, n int) int {
+func shardOfTimer(o *waiter, n int) int {
 	e := (*entry.Entry)(unsafe.Pointer(machine.Of(o)))
 	return int(e.OperationBinding(0) & uint64(n-1))
 }

@@ -13,9 +13,7 @@ import (
 
 // notDrawn says why no program has an option.
 var notDrawn = map[string]string{
-	"purgatory.WithDiagnostics":      "it stands for others",
 	"purgatory.WithHook":             "it is package purgatorytest's",
-	"purgatory.WithStuckStacks":      "it reads stacks when the system's clock says so",
 	"purgatory.WithTick":             "it has no concurrency",
 	"purgatory.WithTimeoutsExpected": "it changes what is said, and nothing that is done",
 	"signals.WithLogger":             "what it says, and that no lock is held then, is tested in package signals",
@@ -116,7 +114,6 @@ var notCalled = map[string]string{
 	"purgatory.DelayedOperationPurgatory.Closed": "it reads one word, which Close writes",
 	"purgatory.DelayedOperationPurgatory.Name":   "it does not change",
 	"purgatory.DelayedOperationPurgatory.Waited": "it reads the clock and the start of an operation, which does not change",
-	"purgatory.KeyReport.OnlyTimeouts":           "it computes from a copy",
 	"timer.ManualTimer.AdvanceClockUntil":        "AdvanceClock is it, without an end",
 	"timer.SystemTimer.AdvanceClockUntil":        "the reaper of a purgatory calls it",
 }

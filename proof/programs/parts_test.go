@@ -30,7 +30,7 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.clock = manual
 	}
-	for _, option := range []*bool{&q.inLine, &q.onWorkers, &q.observed, &q.alone, &q.foreign, &q.timerFull, &q.rude} {
+	for _, option := range []*bool{&q.observed, &q.kept, &q.alone, &q.foreign, &q.timerFull, &q.rude} {
 		if !keep() {
 			*option = false
 		}
@@ -38,10 +38,8 @@ func (p *program) without(removed func(part int) bool) *program {
 	if !keep() {
 		q.wheels = 1
 	}
-	for _, option := range []*bool{&q.none, &q.hasty} {
-		if !keep() {
-			*option = false
-		}
+	if !keep() {
+		q.none = false
 	}
 	if !keep() {
 		q.grace = 0

@@ -16,16 +16,14 @@ type program struct {
 	workers    int
 	purge      int // WithPurgeInterval
 	clock      clockKind
-	inLine     bool // WithFirstInFirstOut
-	onWorkers  bool // WithCallbacksOnWorkers
-	observed   bool // WithHistograms, WithKeyStats, WithSlowCallback, and a logger that calls back
+	observed   bool // WithDiagnostics, and a logger that calls back
+	kept       bool // WithPlaceKept
 	alone      bool // WithoutReaper: the driver of the shared timer is alone
 	timerFull  bool // the bound is that of the timer, which is not the purgatory's own
 	perKey     int  // WithMaxPendingPerKey, 0: no bound
 	none       bool // WithMaxPending(0): nobody may wait
-	hasty      bool // WithDrainTime(0)
 	grace      int  // WithStallGrace of the timer, in ticks
-	rude       bool // the panic handler and the function of CancelMatching end their goroutines
+	rude       bool // the panic handler ends its goroutine
 	wheels     int  // shards of the timer
 	foreign    bool // there is a second purgatory
 	crowd      int  // operations on keys of their own, all on the one shard, that end while their keys are signalled
@@ -41,11 +39,9 @@ type op struct {
 	position int  // of its waits, 0: none
 	waits    bool // a goroutine waits for it, and it has no reactions
 	how      wait // in which way
-	exits    bool // its String ends the goroutine
 	hungUp   bool // the context of its wait has ended before it begins
 	strange  bool // the context of its wait is not one of package context
 	endless  bool // NoTimeout; the first Extend, which adds the timeout, gives it a deadline
-	two      bool // it takes two items at once
 	wheel    int  // the shard of the timer that it is on
 	inTry    []reaction
 	inDone   []reaction
@@ -100,12 +96,9 @@ const (
 	vSignalBoth
 	vCheckUpTo
 	vSignalUpTo
-	vCheckInOrder
-	vSignalInOrder
 	vForce
 	vCancel
 	vCancelKey
-	vCancelMatching
 	vExtend
 	vAdvance
 	vClose
@@ -113,8 +106,7 @@ const (
 	vDrain    // Shutdown with a live context; on a manual clock it ends a few polls later
 	vLeave    // the context of an Await ends
 	vPass     // an operation comes on a key of its own, which is signalled, and goes
-	vCompleteKey
-	vInspect  // shows the oldest operations, whose String methods run
+	vInspect  // shows the oldest operations
 	vKeys     // iterates over the keys
 	vStranger // the second purgatory is asked to force, cancel or extend an operation
 	vAbroad   // an operation is registered in the second purgatory
@@ -124,9 +116,9 @@ const (
 )
 
 var verbNames = [verbs]string{
-	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo", "checkInOrder", "signalInOrder",
-	"force", "cancel", "cancelKey", "cancelMatching", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
-	"completeKey", "inspect", "keys", "stranger", "abroad", "panic", "goexit",
+	"register", "raise", "put", "check", "check2", "signal", "signal2", "checkUpTo", "signalUpTo",
+	"force", "cancel", "cancelKey", "extend", "advance", "close", "shutdown", "drain", "leave", "pass",
+	"inspect", "keys", "stranger", "abroad", "panic", "goexit",
 }
 
 func (s step) String() string {
@@ -161,16 +153,14 @@ func (p *program) String() string {
 		on   bool
 		text string
 	}{
-		{p.inLine, "first in first out"},
-		{p.onWorkers, "callbacks on workers"},
 		{p.observed, "with statistics and a logger"},
+		{p.kept, "a place is kept until the callbacks have returned"},
 		{p.alone, "no reaper"},
 		{p.foreign, "a second purgatory"},
 		{p.timerFull, "the bound is the timer's"},
 		{p.perKey > 0, fmt.Sprintf("at most %d for a key", p.perKey)},
-		{p.rude, "handlers: goexit"},
+		{p.rude, "the panic handler: goexit"},
 		{p.none, "nobody may wait"},
-		{p.hasty, "no drain time"},
 		{p.grace > 0, fmt.Sprintf("a stall has a grace of %d", p.grace)},
 		{p.wheels > 1, fmt.Sprint(p.wheels, " wheels")},
 	} {
@@ -194,9 +184,6 @@ func (p *program) String() string {
 		if o.position > 0 {
 			fmt.Fprintf(&b, ", position %d", o.position)
 		}
-		if o.two {
-			b.WriteString(", two of them")
-		}
 		if o.endless {
 			b.WriteString(", which nothing begins but an Extend")
 		}
@@ -205,9 +192,6 @@ func (p *program) String() string {
 		}
 		if o.hungUp {
 			b.WriteString(", its context has ended")
-		}
-		if o.exits {
-			b.WriteString(", String: goexit")
 		}
 		if p.wheels > 1 {
 			fmt.Fprintf(&b, ", wheel %d", o.wheel)

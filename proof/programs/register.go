@@ -38,7 +38,7 @@ func (w *world) register(o *waiter, p *purgatory.DelayedOperationPurgatory[int])
 	case err == nil && o.accepted:
 		o.fault("accepted twice")
 	case err == nil:
-		o.accepted, o.abroad, o.watched = true, abroad, w.now
+		o.accepted, o.abroad = true, abroad
 		if !o.endless || o.extends == 0 {
 			o.maximum = max(o.maximum, timer.Deadline(later, timeout))
 		}

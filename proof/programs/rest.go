@@ -57,8 +57,7 @@ func (w *world) judge() {
 		w.fault("%d goroutines run operations' methods at rest", stats.Running)
 	}
 	w.judgeFigures()
-	w.judgeOrder()
-	w.judgeLines()
+	w.judgeKeys()
 	w.judgeAbroad()
 }
 
@@ -147,20 +146,13 @@ func (o *waiter) judgeWakeUp() {
 	w := o.w
 	if since := o.since(); since > 0 {
 		since = max(since, o.failed) // the try that would have seen it may have panicked
-		inTurn := !w.inLine || len(o.keys) == 1 && w.takesInTurn(o.keys[0])
-		if !inTurn { // others who say no may have been before it when it was registered, so that it was not tried
-			if o.watched == 0 {
-				return
-			}
-			since = max(since, o.watched)
-		}
 		for _, k := range o.keys {
 			if at := max(w.checked[k], w.reached[k][maxPosition]); !o.abroad && (at > since || w.reached[k][o.position] > since) {
 				o.fault("lost wake-up: the condition is met since event %d, k%d was checked at event %d, and it is still pending",
 					since, k, max(at, w.reached[k][o.position]))
 			}
 		}
-		if inTurn && o.begun[0] > since {
+		if o.begun[0] > since {
 			o.fault("lost wake-up: the condition was met before the registration")
 		}
 	}
@@ -185,7 +177,7 @@ func (o *waiter) since() (since int) {
 		}
 	case item: // items only become fewer after the last one came
 		for _, k := range o.keys {
-			if w.items[k] >= o.weight() && (since == 0 || w.put[k] < since) {
+			if w.items[k] > 0 && (since == 0 || w.put[k] < since) {
 				since = w.put[k]
 			}
 		}
@@ -223,7 +215,7 @@ func (o *waiter) judgeFull(began, returned int) {
 // mayHold reports whether o can have held a place at an event.
 func (o *waiter) mayHold(at int) bool {
 	// A worker of the timer may have claimed the entry, and be about to give its place back.
-	claimed := o.w.timerFull && o.doneTime >= o.minimum
+	claimed := o.w.timerFull && o.doneTime >= o.minimum || o.w.kept // which says nothing when it gives the place back
 	if len(o.begun) == 0 || at < o.begun[0] || o.completed > 0 && at > o.doneAt && !claimed {
 		return false
 	}

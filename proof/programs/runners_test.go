@@ -112,7 +112,7 @@ func (g *engines) setup(spawn func(string, func())) func() error {
 		if err != nil {
 			panic(err)
 		}
-		p, err := purgatory.New[int]("runner", purgatory.WithTimer(clock), purgatory.WithWatcherShards(2), purgatory.WithSignalWorkers(1))
+		p, err := purgatory.New[int]("runner", purgatory.WithTimer(clock), set("watcherShards", 2), purgatory.WithWorkers(1))
 		if err != nil {
 			panic(err)
 		}

@@ -19,8 +19,8 @@ func (w *world) newAbroad() {
 		t = purgatory.WithTimer(w.system)
 	}
 	var err error
-	w.abroad, err = purgatory.New[int]("abroad", t, purgatory.WithoutReaper(), purgatory.WithWatcherShards(1),
-		purgatory.WithSignalWorkers(w.workers), purgatory.WithPanicHandler(w.panicked))
+	w.abroad, err = purgatory.New[int]("abroad", t, purgatory.WithoutReaper(), set("watcherShards", 1),
+		purgatory.WithWorkers(w.workers), purgatory.WithPanicHandler(w.panicked))
 	if err != nil {
 		panic(err)
 	}

@@ -53,14 +53,8 @@ func (w *world) do(s step) {
 	case vSignalUpTo:
 		w.reachUpTo(s.key, s.n)
 		w.p.SignalUpTo(key, int64(s.n))
-	case vCheckInOrder:
-		w.reachInOrder(s.key)
-		w.count(w.p.CheckAndCompleteInOrder(key))
-	case vSignalInOrder:
-		w.reachInOrder(s.key)
-		w.p.SignalInOrder(key)
-	case vCancelKey, vCancelMatching, vCompleteKey:
-		w.endKey(s)
+	case vCancelKey:
+		w.cancelKey(s.key)
 	case vInspect:
 		w.inspect()
 	case vKeys:
@@ -155,24 +149,6 @@ func (w *world) reach(keys ...int) {
 	}
 }
 
-// reachInOrder notes that a check or a signal of a key begins that stops at the first operation
-// that says no.
-func (w *world) reachInOrder(key int) {
-	if w.takesInTurn(key) {
-		w.reach(key)
-	}
-	w.mu.Lock()
-	w.now++
-	w.inTurn[key] = w.now
-	w.mu.Unlock()
-}
-
-// takesInTurn reports whether every operation of the key takes an item of it. Then the first no
-// of a check in order means that there is none, so that the others miss nothing.
-func (w *world) takesInTurn(key int) bool {
-	return !slices.ContainsFunc(w.ops, func(o op) bool { return slices.Contains(o.keys, key) && (!o.takesInTurn() || o.two) })
-}
-
 // reachUpTo notes that a check or a signal up to a position begins.
 func (w *world) reachUpTo(key, position int) {
 	w.mu.Lock()
@@ -201,34 +177,18 @@ func (o *waiter) home() {
 	o.w.mu.Unlock()
 }
 
-// endKey ends the operations of a key.
-func (w *world) endKey(s step) {
+// cancelKey ends the operations of a key.
+func (w *world) cancelKey(key int) {
 	sched.Yield()
-	sure := !w.rude || s.verb != vCancelMatching // its function returns true for all
 	w.mu.Lock()
 	for _, o := range w.waiters {
-		for _, k := range o.keys {
-			if k == s.key {
-				o.cause = o.cause || s.verb != vCompleteKey
-				o.forced = o.forced || s.verb == vCompleteKey
-				o.mustEnd = o.mustEnd || sure && o.accepted && !o.abroad
-			}
+		if slices.Contains(o.keys, key) {
+			o.cause = true
+			o.mustEnd = o.mustEnd || o.accepted && !o.abroad
 		}
 	}
 	w.mu.Unlock()
-	switch s.verb {
-	case vCompleteKey:
-		w.count(w.p.CompleteForKey(w.ids[s.key]))
-		return
-	case vCancelKey:
-		w.count(w.p.CancelForKey(w.ids[s.key], errCause))
-		return
-	}
-	w.count(len(w.p.CancelMatching(w.ids[s.key], errCause, func(operation.Operation) bool {
-		sched.Yield()
-		w.beRude()
-		return true
-	})))
+	w.count(w.p.CancelForKey(w.ids[key], errCause))
 }
 
 func (w *world) close() {
@@ -265,7 +225,7 @@ func (w *world) shutdown(ctx context.Context) {
 	case err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))):
 		w.faultLocked("shutdown: %v", err)
 	case err != nil && strings.Contains(err.Error(), "unanswered"):
-		if exact && !w.hasty {
+		if exact {
 			w.faultLocked("shutdown: %v, and no callback blocks", err)
 		}
 	default:

@@ -26,7 +26,6 @@ type waiter struct {
 	accepted bool
 	abroad   bool          // accepted, by the second purgatory
 	atHome   bool          // a verb of the first purgatory says that it has changed it
-	watched  int           // when the registration that has accepted it returned
 	full     [][2]int      // refusals with ErrFull: when the call began, and when it returned
 	minimum  time.Duration // it does not expire before
 	maximum  time.Duration // it has expired when the clock stands there
@@ -41,7 +40,6 @@ type waiter struct {
 	trying, calling           bool
 	yes                       bool // a try has returned true
 	failed                    int  // when a try last panicked or ended its goroutine
-	took                      int  // when a try returned true
 	doneAt                    int  // when OnComplete began
 	doneTime                  time.Duration
 	outcome                   operation.Outcome
@@ -73,21 +71,13 @@ func (o *waiter) meetsLocked() bool {
 		return !slices.ContainsFunc(o.keys, func(k int) bool { return !met(k) })
 	case item:
 		for _, k := range o.keys {
-			if o.w.items[k] >= o.weight() {
-				o.w.items[k] -= o.weight()
+			if o.w.items[k] > 0 {
+				o.w.items[k]--
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// weight returns how many items o takes.
-func (o *op) weight() int {
-	if o.two {
-		return 2
-	}
-	return 1
 }
 
 // maxTries is more tries than the calls of any program can cause.
@@ -106,7 +96,7 @@ func (o *waiter) TryComplete() (yes bool) {
 	if o.trying || o.calling || o.completed > 0 {
 		o.fault("TryComplete overlaps itself or a callback, or follows OnComplete")
 	}
-	if o.yes && (!w.closing || len(o.begun) <= 1) { // a closed purgatory may refuse it after a yes, and it may be submitted again
+	if o.yes {
 		o.fault("tried again after a yes")
 	}
 	if o.tries > maxTries {
@@ -136,9 +126,7 @@ func (o *waiter) TryComplete() (yes bool) {
 	w.mu.Lock()
 	w.now++
 	yes = o.meetsLocked()
-	if o.yes = yes; yes {
-		o.took = w.now
-	}
+	o.yes = yes
 	w.mu.Unlock()
 	sched.Yield() // a change at this point must cause another try
 	returned = true

@@ -119,7 +119,7 @@ func (m *marked) setup(spawn func(string, func())) func() error {
 	if r.clock, err = timer.NewManualTimer(timer.WithWheelSize(4)); err != nil {
 		panic(err)
 	}
-	options := []purgatory.Option{purgatory.WithTimer(r.clock), purgatory.WithWatcherShards(1), purgatory.WithSignalWorkers(1)}
+	options := []purgatory.Option{purgatory.WithTimer(r.clock), set("watcherShards", 1), purgatory.WithWorkers(1)}
 	if m.bound > 0 {
 		options = append(options, purgatory.WithMaxPending(m.bound))
 	}

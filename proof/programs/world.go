@@ -46,7 +46,6 @@ type world struct {
 	put     []int   // by key: when the last item came
 	checked []int   // by key: when the last check or signal began that reaches everybody
 	reached [][]int // by key and position: when the last check up to that position began
-	inTurn  []int   // by key: when the last check in order began
 	resting bool    // the program has ended: operations do not react any more
 	closing bool    // Close or Shutdown has been called
 	down    bool    // Shutdown has returned nil
@@ -65,7 +64,6 @@ var errBoom = errors.New("a panic of the program")
 func newWorld(p *program, settle func(), pass func(time.Duration)) *world {
 	w := &world{program: p, settle: settle, pass: pass}
 	w.raised, w.items, w.put, w.checked = make([]int, p.keys), make([]int, p.keys), make([]int, p.keys), make([]int, p.keys)
-	w.inTurn = make([]int, p.keys)
 	for range p.keys {
 		w.reached = append(w.reached, make([]int, maxPosition+1))
 	}

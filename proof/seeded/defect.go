@@ -43,6 +43,14 @@ var kinds = map[string]string{
 	"negative":  "something is reported or done that must not be",
 	"retained":  "what has ended stays in memory while a later item blocks",
 	"shutdown":  "Shutdown, Stop or Run returns too early, or too late",
+
+	"words":    "two goroutines share a word that is no scheduling point",
+	"twice":    "the same verb is called twice at once",
+	"observer": "a third party polls an outcome, or a count, and acts",
+	"instant":  "the last instant of a drain",
+	"life":     "a long life: many calls, many peers, many gaps",
+	"extreme":  "a limit is one off",
+	"odd":      "user code does what is allowed and odd",
 }
 
 // in returns the package of the defect's first edit.

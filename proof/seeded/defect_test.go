@@ -2,7 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +33,35 @@ func TestEveryDefectCanStillBePutIn(t *testing.T) {
 			t.Errorf("%s: %v", d.name, err)
 		}
 		undo()
+	}
+}
+
+// A pattern that matches no test makes a defect look as if it survived.
+func TestEveryPatternNamesTests(t *testing.T) {
+	const root = "../.."
+	all, err := readDefects(root, regexp.MustCompile(""))
+	require.NoError(t, err)
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+	names := map[string][]string{}
+	for _, d := range all {
+		for _, run := range d.tests {
+			if names[run.pkg] == nil {
+				files, err := filepath.Glob(filepath.Join(root, run.pkg, "*_test.go"))
+				require.NoError(t, err)
+				for _, file := range files {
+					text, err := os.ReadFile(file)
+					require.NoError(t, err)
+					for _, m := range declared.FindAllSubmatch(text, -1) {
+						names[run.pkg] = append(names[run.pkg], string(m[1]))
+					}
+				}
+			}
+			for part := range strings.SplitSeq(run.pattern, "|") {
+				top, _, _ := strings.Cut(part, "/")
+				matches := regexp.MustCompile(top).MatchString
+				assert.True(t, slices.ContainsFunc(names[run.pkg], matches), "%s: no test of %s is named %q", d.name, run.pkg, part)
+			}
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func (m *mix) violated(format string, args ...any) {
 func runMix(length time.Duration, goroutines int, seed uint64) error {
 	before := runtime.NumGoroutine()
 	m := &mix{began: time.Now()}
-	p, err := purgatory.New[uint64]("soak", purgatory.WithHistograms(), purgatory.WithKeyStats(64),
+	p, err := purgatory.New[uint64]("soak", purgatory.WithDiagnostics(),
 		purgatory.WithPanicHandler(func(any, []byte) { m.reported.Add(1) }))
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/examples/claims"
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/signals"
 )
 
@@ -80,9 +79,7 @@ func (e Engine) start(t *testing.T, looks *atomic.Int64) (got <-chan int) {
 		running.Wait()
 	})
 	for range replicas {
-		p, err := purgatory.New[string]("claims", purgatory.WithFirstInFirstOut())
-		require.NoError(t, err)
-		c := claims.New(p, func(ctx context.Context, key string) (int, bool, error) {
+		c := claims.New(func(ctx context.Context, key string) (int, bool, error) {
 			looks.Add(1)
 			return e.Look(ctx, key)
 		})
@@ -90,10 +87,7 @@ func (e Engine) start(t *testing.T, looks *atomic.Int64) (got <-chan int) {
 		require.NoError(t, err)
 		source, err := e.Source()
 		require.NoError(t, err)
-		running.Go(func() {
-			_ = hints.Run(ctx, source)
-			_ = p.Shutdown(context.Background())
-		})
+		running.Go(func() { _ = hints.Run(ctx, source) })
 		for range workers {
 			running.Go(func() {
 				for ctx.Err() == nil {
@@ -103,7 +97,7 @@ func (e Engine) start(t *testing.T, looks *atomic.Int64) (got <-chan int) {
 				}
 			})
 		}
-		require.Eventually(t, func() bool { return hints.Stats().Standing && p.NumDelayed() == workers }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return hints.Stats().Standing }, time.Minute, time.Millisecond)
 	}
 	return jobs
 }

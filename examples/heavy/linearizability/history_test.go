@@ -62,7 +62,7 @@ func play(t *testing.T, random *rand.Rand) []porcupine.Operation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := purgatory.New[int]("histories", purgatory.WithTimer(clock), purgatory.WithWatcherShards(1<<random.IntN(3)))
+	p, err := purgatory.New[int]("histories", purgatory.WithTimer(clock))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ const (
 	gone step = "gone" // the context of a wait has ended
 	end  step = "end"  // the wait is over
 	put  step = "put"  // an item is added
+	back step = "back" // an item that was taken is put back
 	give step = "give" // units are given back
 	calm step = "calm" // nothing is under way
 	shut step = "shut" // the line is closed: what is left comes back
-	idle step = "idle" // nothing is under way: what is left, and who waits
 )
 
 // event is the input of a step, result its output.
@@ -28,20 +28,15 @@ type event struct {
 	who  byte
 	of   byte // the tenant of who, from 0 to 2
 	want int  // units that who waits for; 0: one item
-	item byte // put
+	item byte // put, back
 	n    int  // give
-
-	// overtakes says that who may take before others who wait, as one may that is being
-	// registered without [purgatory.WithFirstInFirstOut].
-	overtakes bool
-	late      bool // end: its context had ended when its condition was called
 }
 
 type result struct {
 	took  bool // end; else who has left without anything
 	item  byte
-	items string // idle, shut: the items that are left, in the order of the queue
-	units int    // idle, shut: the free units
+	items string // shut: the items that are left, in the order of the queue
+	units int    // shut: the free units
 }
 
 // line is its state, as one who sees only the steps can know it. Each string is a list of bytes.
@@ -50,7 +45,8 @@ type line struct {
 	wants   string // how many units each of them wants
 	tenants string // of whom each of them is
 	left    string // whose context has ended
-	items   string // in the order in which they were put
+	items   string // in the order in which they were put back, and then in that in which they were put
+	backs   int    // how many of them were put back
 	units   int
 
 	// Start-time fair queueing: each tenant's tag, and when it was set; see package queue. With one tenant, the first who has
@@ -89,21 +85,21 @@ func (l *line) mark(of byte, tag int) {
 	l.since[of] = len(l.since)
 }
 
-// lineModel is a line that begins with so many free units.
-func lineModel(units int) porcupine.Model {
+// lineModel is a line that begins empty.
+func lineModel() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return line{units: units} },
+		Init: func() any { return line{} },
 		Step: func(state, input, output any) (bool, any) {
 			return state.(line).step(input.(event), output.(result))
 		},
 		DescribeOperation: func(input, output any) string {
 			e, r := input.(event), output.(result)
 			switch e.step {
-			case put:
-				return fmt.Sprintf("put %d", e.item)
+			case put, back:
+				return fmt.Sprintf("%s %d", e.step, e.item)
 			case give:
 				return fmt.Sprintf("give %d", e.n)
-			case idle, shut:
+			case shut:
 				return string(e.step) + fmt.Sprintf(": items %v, units %d", []byte(r.items), r.units)
 			case end:
 				return fmt.Sprintf("end %d -> took %v, item %d", e.who, r.took, r.item)
@@ -134,19 +130,20 @@ func (l line) step(e event, r result) (ok bool, next line) {
 		l.left += string([]byte{e.who})
 	case put:
 		l.items += string([]byte{e.item})
+	case back:
+		l.items = l.items[:l.backs] + string([]byte{e.item}) + l.items[l.backs:]
+		l.backs++
 	case give:
 		l.units += e.n
 	case calm:
 		return !l.leftOver(), l
 	case shut:
 		ok = l.items == r.items && l.units == r.units
-		l.items, l.units = "", 0
+		l.items, l.backs, l.units = "", 0, 0
 		return ok, l
-	case idle:
-		return l.items == r.items && l.units == r.units && !l.leftOver(), l
 	case end:
 		at := strings.IndexByte(l.waiting, e.who)
-		if at < 0 || r.took && (at != l.next() && !e.overtakes || e.late && strings.IndexByte(l.left, e.who) >= 0) {
+		if at < 0 || r.took && (at != l.next() || strings.IndexByte(l.left, e.who) >= 0) {
 			return false, l
 		}
 		if r.took {
@@ -164,7 +161,7 @@ func (l line) step(e event, r result) (ok bool, next line) {
 		case l.items == "" || l.items[0] != r.item:
 			return false, l
 		default:
-			l.items = l.items[1:]
+			l.items, l.backs = l.items[1:], max(0, l.backs-1)
 		}
 	}
 	return true, l

@@ -25,7 +25,6 @@ import (
 const (
 	loopback = "127.0.0.1"
 	path     = "/debug/purgatories"
-	keys     = 512 // that the page tells apart in each purgatory
 )
 
 // Flag defines -debug-addr, which says where Serve serves.
@@ -77,20 +76,17 @@ func Serve(addr string) (*Server, error) {
 	return s, nil
 }
 
-// slow is how long a callback of an example may take. None of them waits for anything.
-const slow = time.Second
-
 var stderr io.Writer = os.Stderr
 
-// Options are what every example's purgatory is made with: callbacks that are slow, or stuck, are counted, and logged to
-// standard error, as are panics and a stalled reaper. If there is a page, it shows ages, lateness and keys, too.
+// Options are what every example's purgatory is made with: what an operator should know is logged to standard error. If there is a
+// page, it shows how long operations waited, too.
 func (s *Server) Options() []purgatory.Option {
 	warnings := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	opts := []purgatory.Option{purgatory.WithSlowCallback(slow), purgatory.WithStuckStacks(), purgatory.WithLogger(warnings)}
+	opts := []purgatory.Option{purgatory.WithLogger(warnings)}
 	if s == nil {
 		return opts
 	}
-	return append(opts, purgatory.WithHistograms(), purgatory.WithKeyStats(keys))
+	return append(opts, purgatory.WithDiagnostics())
 }
 
 // Add shows one more purgatory.

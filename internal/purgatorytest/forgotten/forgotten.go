@@ -111,9 +111,12 @@ func (j *Judge) expire(e *testhook.Expiring) (met bool, f *finding) {
 	if _, depends := e.Operation().(timeDependent); depends || j.excuses(e) {
 		return false, nil
 	}
-	guard.Apart(func() { // a runtime.Goexit must not keep the operation from ending
-		met = e.Try()
-	}, e.Panicked)
+	done := make(chan struct{})
+	sched.Go(func() { // a runtime.Goexit must not keep the operation from ending
+		defer close(done)
+		guard.Call(func() { met = e.Try() }, e.Panicked)
+	})
+	sched.Receive(done)
 	if !met || j.excuses(e) {
 		return met, nil
 	}

@@ -44,7 +44,7 @@ func main() {
 
 // run serves until ctx ends; it calls ready when it can be scraped.
 func run(ctx context.Context, listen string, opts prometheus.Options, ready func(url string)) error {
-	polls, err := purgatory.New[int]("poll", purgatory.WithHistograms(), purgatory.WithTimeoutsExpected())
+	polls, err := purgatory.New[int]("poll", purgatory.WithDiagnostics(), purgatory.WithTimeoutsExpected())
 	if err != nil {
 		return err
 	}
