@@ -5,8 +5,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// staleWatch is a watch that is still in its list although its operation has ended, because the lock of the list was
-// not free. The goroutine that takes that lock next takes it out, or the purge does.
+// staleWatch is a watch of an operation that has ended, in a list whose lock was not free.
 type staleWatch struct {
 	next  *staleWatch
 	watch *machine.Watch
