@@ -14,6 +14,7 @@ import (
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/queue"
+	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watermark"
 )
@@ -157,6 +158,22 @@ var observers = map[string]func() observed{
 				}
 				_, err := q.Start(timeout, nil)
 				return err
+			},
+		}
+	},
+	// What is part of a number is never more than that.
+	"hint of a runner": func() observed {
+		p, _ := lightPurgatory()
+		r, err := signals.To(p)
+		must(err)
+		return observed{
+			map[string]func(){"nobody waits": func() { r.Changed(1, signals.Unknown); r.Changed(2, signals.Unknown) }},
+			func() bool { return true },
+			func() error {
+				if s := r.Stats(); s.Unawaited > s.Hints || s.Failures > s.BulkReads || s.SinceLastWord < 0 {
+					return fmt.Errorf("%+v", s)
+				}
+				return nil
 			},
 		}
 	},
