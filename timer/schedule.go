@@ -74,7 +74,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 }
 
 // admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another entry could
-// be refused although there is room. The limit does not apply to the next run of a periodic handle.
+// be refused although there is room.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	limit, task := t.maxPending, taskOf(e)
 	if task == nil && !e.OfOperation() {
@@ -108,14 +108,13 @@ func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// adopt makes t the owner of e, unless another timer has e scheduled. An entry is never in two timers:
+// adopt makes t the owner of e, unless another timer has e scheduled. It holds the lock of another timer, and
+// none of t. An entry is never in two timers:
 //
 //  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard of e looks again
-//     whether it is the owner, and otherwise leaves e alone.
+//     whether it is the owner.
 //  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
 //     compare-and-swap.
-//
-// adopt holds the lock of another timer, and none of t.
 func (t *store) adopt(e *TaskEntry) error {
 	owner := e.owner.Load()
 	if owner == nil {
@@ -134,7 +133,7 @@ func (t *store) adopt(e *TaskEntry) error {
 	return nil
 }
 
-// lock returns the shard of e, with its lock held; nil if t does not own e.
+// lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
 	if s == nil {
@@ -151,7 +150,7 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this time, or
+// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires at that time, or
 // neither (never).
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
@@ -209,7 +208,6 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// cancelLocked removes e, if it is in a list of s, and reports whether it did.
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
 		t.removeLocked(s, e, entry.Cancelled)
@@ -219,7 +217,6 @@ func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	return ok
 }
 
-// removeLocked takes e out of its list. mark is [entry.ExpiredBit], or [entry.Cancelled], which has all bits set.
 func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	e.Unlink()
 	e.At |= mark
@@ -234,11 +231,8 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 // block. Extend is no check of a lease: until a worker has claimed the entry it returns true, after the old
 // deadline, too.
 //
-// A deadline that is later by a tick or more is written to the entry only: when the old one passes, the timer
-// puts the entry back into the wheel.
-//
-// The operation of a purgatory that has no timeout was not added. Its first deadline schedules it, unless
-// Cancel was called, or Stop. No maximum of pending entries applies to that.
+// A deadline that is later by a tick or more is written to the entry only: when the old one passes, the entry
+// goes back into the wheel. An operation that has no timeout is scheduled, unless Cancel was called, or Stop.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)

@@ -11,7 +11,7 @@ import (
 )
 
 // store is what SystemTimer and ManualTimer share: the sharded wheels and all methods on entries. It is safe
-// for concurrent use. It waits for no goroutine, and starts none but stand-ins.
+// for concurrent use, and starts no goroutine but stand-ins.
 type store struct {
 	config
 	stopped sched.Bool // Stop was called
@@ -29,8 +29,8 @@ type store struct {
 	//     earlier, it puts the token in that ends the driver's next sleep.
 	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If one is
 	//     earlier than wake, it begins anew.
-	//  3. If 2 has read a next before 1 lowered it, or looked for the shard before it was made, then 1 reads
-	//     the wake of 2, or a later one.
+	//  3. If 2 has read a next before 1 lowered it, or before its shard was made, then 1 reads the wake of 2, or a
+	//     later one.
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while it is awake, and in a
@@ -116,10 +116,8 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop is [SystemTimer.Stop] but for what drives the timer.
-//
-// No entry stays: a goroutine that adds one reads stopped with the lock of its shard held. If that is false,
-// the shard was made before Stop looks for it.
+// Stop is [SystemTimer.Stop] but for what drives the timer. No entry stays: a goroutine that adds one reads
+// stopped with the lock of its shard held. If that is false, the shard was made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {

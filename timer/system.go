@@ -15,10 +15,9 @@ import (
 // SystemTimers are driven and not stopped. Level Warn; attributes timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
-// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
-//
-// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the
-// goroutine of [SystemTimer.Start], or one of the user's. Expired tasks run on workers.
+// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
+// time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the goroutine of
+// [SystemTimer.Start], or one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
 	base time.Time
@@ -86,9 +85,9 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Inside of a bubble of testing/synctest, a SystemTimer that was
-// made outside has no time, nor the other way round: AddAt, AfterFunc and its kin, AdvanceClock, and Extend and
-// Reset of handles panic.
+// Now returns the time since the timer's start. A SystemTimer is used inside of a bubble of testing/synctest or
+// outside, where it was made: otherwise AddAt, AfterFunc and its kin, AdvanceClock, and Extend and Reset of
+// handles panic.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.

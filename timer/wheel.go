@@ -11,7 +11,7 @@ import (
 // use. It takes no lock and reads no clock: time is an argument, counted in ticks.
 //
 // Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
-// differs from now, in the bucket of that digit (see docs/internals/decisions.md#the-highest-digit-that-differs):
+// differs from now, in the bucket of that digit:
 //
 //	now           1 2 7        size 10
 //	tick          1 2 9   →    level 0, bucket 9
@@ -21,8 +21,7 @@ import (
 // So
 //
 //   - the tick's digit there is greater than now's: no bucket wraps around;
-//   - all entries of a level expire before all entries of the level above: the bucket that expires first is the
-//     first one of the lowest level that is not empty;
+//   - the bucket that expires first is the first one of the lowest level that is not empty;
 //   - when now reaches the first tick of a bucket of a higher level, its entries are due, or belong to lower
 //     levels.
 //

@@ -10,17 +10,17 @@ const (
 	answeredMax = 1 << (64 - insideBits) // answered operations are counted modulo this
 )
 
-// Enter must be called before callbacks run. It returns how many goroutines are inside. One that enters again
-// inside a callback counts once for each level.
+// Enter must be called before callbacks run. It returns how many goroutines are inside, each once for each
+// level of nesting.
 func (s *Shard[K]) Enter() (inside int) { return int(s.gate.Add(1) % (1 << insideBits)) }
 
 // Exit must be called when the callbacks of so many operations have run.
 func (s *Shard[K]) Exit(answered int) { s.gate.Add(uint64(answered)<<insideBits - 1) }
 
-// Unanswered returns how many operations have been accepted and are not answered: none, if there was a
-// moment during the call at which there were none. Both counts only grow, and no operation is answered before it is
-// accepted. Unanswered reads all answered counts before the first accepted count. So if the sums are equal, they
-// were equal between the two passes.
+// Unanswered returns how many operations have been accepted and are not answered: none, if there was a moment
+// during the call at which there were none. Both counts only grow, an operation is accepted before it is
+// answered, and all answered counts are read before the first accepted count: so if the sums are equal, they
+// were equal between the passes.
 func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals
@@ -33,7 +33,7 @@ func (w *Watchers[K]) Unanswered() int {
 	return int((uint64(total.Accepted) - answered) % answeredMax)
 }
 
-// Inside returns the number of keys that are being tried, and of goroutines that run callbacks, once for each level of nested calls.
+// Inside returns the number of keys that are being tried, and of goroutines that run callbacks.
 func (w *Watchers[K]) Inside() (n int) {
 	for s := range w.Shards() {
 		n += int(s.gate.Load() % (1 << insideBits))
@@ -49,12 +49,12 @@ type Seen[K comparable] struct {
 	Key    K
 	Kind   reflect.Type  // of the operation; nil: there is none
 	At     time.Duration // its deadline, if it has expired, on the timer's clock
-	For    time.Duration // how long it had waited when it expired, or, of one whose method runs, for how long that has, at least
+	For    time.Duration // how long it had waited when it expired, or for how long its method has been running, at least
 	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 
-// Blocked returns the operation that was tried or has ended last in the shard in which goroutines have been trying, or running
-// callbacks, for longest, while none has finished. If anew is true it forgets what earlier calls have seen.
+// Blocked returns what runs in the shard in which goroutines have been trying, or running callbacks, for
+// longest, while none has finished. With anew it forgets what earlier calls have seen.
 func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Seen[K]) {
 	for s := range w.Shards() {
 		s.lock()
