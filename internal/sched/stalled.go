@@ -48,6 +48,7 @@ func (b *Bool) Swap(v bool) bool                { stall(); return b.v.Swap(v) }
 func (b *Bool) CompareAndSwap(old, v bool) bool { stall(); return b.v.CompareAndSwap(old, v) }
 
 func (p *Pointer[T]) Load() *T                    { stall(); return p.v.Load() }
+func (p *Pointer[T]) Store(v *T)                  { stall(); p.v.Store(v) }
 func (p *Pointer[T]) Swap(v *T) *T                { stall(); return p.v.Swap(v) }
 func (p *Pointer[T]) CompareAndSwap(o, v *T) bool { stall(); return p.v.CompareAndSwap(o, v) }
 
