@@ -231,7 +231,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	if s == nil {
 		return false
 	}
-	switch to := within(deadline); {
+	switch to := within(deadline); { // see docs/internals/decisions.md#a-shards-lock-guards-a-deadline
 	case e.Linked() && to-e.At >= s.tick:
 		e.At = to
 		s.mu.Unlock()

@@ -25,7 +25,7 @@ type SystemTimer struct {
 
 	started atomic.Bool // Start was called; not explored: one swap
 
-	// What drivers wait for, made when the first of them comes.
+	// What drivers wait for, made when the first of them comes: docs/internals/decisions.md#an-unused-purgatory.
 	making  sched.Mutex   // lock level 8, see docs/internals/design.md
 	ended   chan struct{} // closed by Stop, at its end
 	driver  sched.Token   // who has taken it is the driver; lock level 1

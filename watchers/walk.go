@@ -21,8 +21,8 @@ import (
 //  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is
 //     cleared. And each operation is visited before one is visited again.
 //  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A
-//     walk that begins meanwhile takes asked over. A walk that goes on puts back what others had asked for
-//     before.
+//     walk that begins meanwhile takes asked over. If others had asked before the pause, it queues the key,
+//     since the callbacks may block.
 //  5. A walk that begins, or a key that leaves the map, changes the list's number. A paused walk goes on only
 //     if it is still its own.
 type Walk[K comparable] struct {
@@ -31,9 +31,8 @@ type Walk[K comparable] struct {
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
-	rest   int   // operations that it may still visit
-	placed bool  // there were positions when the pass began
-	marks  asked // while it pauses: what others had asked for before
+	rest   int  // operations that it may still visit
+	placed bool // there were positions when the pass began
 }
 
 const maxAgain = 8
@@ -90,10 +89,13 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 	case l.number != w.number: // the key has left the map
 		w.list = nil
 	case pause:
-		w.marks = l.asked
+		others := l.asked.any
 		l.asked.add(w.upTo)
 		l.walking = false
 		s.mu.walks--
+		if others {
+			s.queueLocked(l)
+		}
 	default:
 		n = w.readLocked(out)
 	}
@@ -109,7 +111,7 @@ func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
 	}
 	s.lock()
 	if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
-		l.asked, l.walking = w.marks, true
+		l.asked, l.walking = asked{}, true
 		s.mu.walks++
 		n = w.readLocked(out)
 	}

@@ -44,7 +44,8 @@ type Machine struct {
 	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
 	// While the operation waits, tail points to an array of extra() Watches; after it was cancelled, to the
-	// cause, an error. It belongs to the holder. One pointer for both saves a size class.
+	// cause, an error. It belongs to the holder. One pointer for both saves a size class:
+	// docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	first Watch // of the first key: an operation on one key needs no second allocation
