@@ -28,27 +28,27 @@ import (
 // two or three. It starts no goroutine and no timer of the runtime.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx, unchanged; the cause that was given to CancelForKey;
-// [ErrCancelled] if that is nil; [ErrClosed]; and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare
+// [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare
 // with errors.Is: all but the causes come wrapped in a text that says more.
-func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
+func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
 	return p.await(ctx, timeout, ready, keys, nil)
 }
 
-// AwaitAt is [DelayedOperationPurgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
+// AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
 // at least that of the wait. A check without a position always calls it. Where many goroutines wait for the same
 // position and nothing else, those of package watermark share one operation.
 //
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
-func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
+func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
 	return p.await(ctx, timeout, ready, nil, at)
 }
 
-// AwaitValue is [DelayedOperationPurgatory.Await] for a condition with a result: it returns the value that ready
+// AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready
 // returned together with true, and with an error the zero value. A long poll that answers with what there is when
 // [ErrExpired] comes reads it then.
-func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (value V, err error) {
+func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (value V, err error) {
 	if ready == nil {
 		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
 	}
@@ -100,7 +100,7 @@ func (w *waiter) WaitsIn() string {
 // OnlyWakes implements [machine.Waker].
 func (w *waiter) OnlyWakes() bool { return true }
 
-func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	p.made()
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
@@ -134,7 +134,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 }
 
 // block goes on with a wait whose condition is not met.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
+func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
@@ -169,7 +169,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 // waitChannel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
 // sends one token and receives it, so that its channel is free then. A purgatory with a manual clock may be used inside a synctest bubble
 // and outside: it uses no channel again.
-func (p *DelayedOperationPurgatory[K]) waitChannel() chan struct{} {
+func (p *Purgatory[K]) waitChannel() chan struct{} {
 	if c, ok := p.channels.Get().(chan struct{}); ok {
 		return c
 	}
@@ -177,7 +177,7 @@ func (p *DelayedOperationPurgatory[K]) waitChannel() chan struct{} {
 }
 
 // howEnded returns what a wait returns once its operation has ended.
-func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
+func (p *Purgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
 	switch o.Outcome() {
 	case operation.Satisfied:
 		return nil
